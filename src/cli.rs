@@ -23,6 +23,7 @@ pub mod bench;
 pub mod control;
 pub mod calibrate;
 pub mod doctor;
+pub mod drive_log;
 pub mod exit;
 pub mod guard;
 mod hidden;
@@ -37,6 +38,7 @@ pub mod probe;
 mod quota;
 pub mod rebind;
 mod reasons;
+mod recording;
 mod report;
 pub mod run;
 pub mod safe_stop;
@@ -102,6 +104,8 @@ enum Verb {
     Stop(control::StopArgs),
     /// Show the running robot's status
     Status(control::StatusArgs),
+    /// Recordings: say what happened, decide a run again, export it
+    Log(drive_log::Args),
     /// Update this robot's package: stage, trial, rollback, status
     Update(update::Args),
 }
@@ -125,6 +129,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Disarm(args) => control::disarm(args),
         Verb::Stop(args) => control::stop(args),
         Verb::Status(args) => control::status(args),
+        Verb::Log(args) => drive_log::run(args),
         Verb::Update(args) => update::run(args),
     }
 }

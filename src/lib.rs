@@ -70,6 +70,7 @@ pub mod drive {
     pub mod io;
     pub mod motor_link;
     pub mod alarm;
+    pub mod record;
 }
 
 // Places, remembered as vectors.
@@ -82,6 +83,7 @@ pub mod runtime {
     pub mod guard;
     pub mod rebind;
     pub mod tick;
+    pub mod replay;
     pub mod robot;
     pub mod runner;
     pub mod service;

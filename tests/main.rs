@@ -42,6 +42,9 @@ mod teach;
 mod ablate;
 /// The whole robot on the simulator: it drives, it is safe, it is the same every time.
 mod drive;
+/// A recording has what a run was decided from: it is decided again to the bit, and a disk that fails
+/// costs no slot.
+mod recording;
 /// What `bench` prints holds together, is whole or absent, and ends with the verdict's exit code.
 mod bench;
 /// The bench of `ganglion hil` over the simulated robot: wires in place, wires missing.

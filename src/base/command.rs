@@ -9,7 +9,7 @@ use crate::base::time::{Instant, Span};
 pub const MAX_MOTORS: usize = 16;
 
 /// What decided this command. Strongest last, as in `act.rs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Source {
     /// No source: not armed, or nothing to obey.
     Still,
@@ -100,7 +100,7 @@ impl Executed {
 }
 
 /// A bus thread's receipt: the command was on the wire at `at`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct OnWire {
     /// [`Command::seq`].
     pub seq: u64,

@@ -1,7 +1,7 @@
 //! What can be wrong with a transfer, and with a reading: two small enums that fit into a frame.
 
 /// What failed on a bus, as classified from errno or by the simulator. Small enough for a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum BusFault {
     /// The device did not acknowledge (EREMOTEIO, ENXIO): unpowered, unplugged, wrong address.
     Nack,
@@ -20,7 +20,7 @@ pub enum BusFault {
 }
 
 /// Why a reading is not admitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ReadingFault {
     /// The transfer failed.
     Bus(BusFault),

@@ -10,7 +10,7 @@ use crate::base::time::Instant;
 pub const MAX_SENSORS: usize = 64;
 
 /// Whether a sample is credible, and if not, why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Health {
     /// No reading since the start.
     Never,
@@ -23,7 +23,7 @@ pub enum Health {
 }
 
 /// What a bus thread hands over: one channel at one moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Reading {
     /// Index of the sensor in the board's list.
     pub channel: u8,
@@ -34,7 +34,7 @@ pub struct Reading {
 }
 
 /// One channel of a frame.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Sample {
     /// Last admitted value, in the channel's unit.
     pub value: f32,

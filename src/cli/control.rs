@@ -164,6 +164,7 @@ fn page(status: &Status) {
         let refused = guard.refused.as_ref().map(|why| format!("; it refuses: {why}")).unwrap_or_default();
         relay!("  guard      {}{reason}, line {line}, {} trips{refused}", guard.phase, guard.trips);
     }
+    status.recording.iter().flat_map(super::recording::lines).for_each(|line| relay!("  {line}"));
     if let Some(map) = &status.map {
         map_page(map);
     }

@@ -5,6 +5,7 @@ use super::arguments::{self, EngineChoice};
 use super::exit::Failure;
 use super::interrupt::Interrupt;
 use super::reasons;
+use super::recording;
 use super::report::RunReport;
 use super::simulate::simulate;
 use super::status::StatusLine;
@@ -35,6 +36,7 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
   ganglion run --board picarx-v4 --simulate      the board of a real robot, in the simulator
   ganglion run --snapshot brain.bin              save the brain to a file, and resume from it next time
   ganglion run --board picarx-v4 --arm           a real robot; it drives as soon as all checks pass
+  ganglion run --record drive.mcap               record what it sees and decides; 'ganglion log' reads it
 
 Ctrl-C stops the motors and prints the summary. A second Ctrl-C, more than a second later, ends the program at once.
 SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is ignored.")]
@@ -90,6 +92,9 @@ pub struct Args {
     /// Run even if this machine is not the one that the board file is for
     #[arg(long)]
     pub any_machine: bool,
+    /// What is recorded, and where
+    #[command(flatten)]
+    pub recording: recording::RecordArgs,
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     pub json: bool,
@@ -149,7 +154,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ClockKind::Real => arguments::device(&loaded.board, watch.clone())?,
         ClockKind::Sim => None,
     };
+    let faults: Vec<String> = args.faults.iter().map(|fault| format!("{fault:?}")).collect();
+    let about = recording::About {
+        seed: args.seed,
+        faults: faults.join("; "),
+        simulated: args.simulate,
+        rung: args.rung,
+        is_virtual: args.clock == ClockKind::Sim,
+    };
+    let (recording, sender) = recording::start(&args.recording, &loaded, &about)?.unzip();
     let options = Options {
+        recording: sender,
         seed: args.seed,
         faults: args.faults,
         readout,
@@ -182,6 +197,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 state,
                 any_machine,
                 ready_within,
+                recording: recording.as_ref(),
             };
             session.run(options, move |recorder| {
                 status.show(recorder);
@@ -192,6 +208,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let outcome = ended.map_err(|error| reasons::of_session(error, args.snapshot.as_deref()))?;
     let report = RunReport::new(board, &outcome, args.clock, simulation);
     report.say();
+    recording.into_iter().for_each(|recording| drop(recording::end(recording, &outcome.ending.granted)));
     if args.json {
         super::output::json(&report)?;
     }

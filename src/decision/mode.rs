@@ -30,7 +30,7 @@ use disarm::Stillness;
 ///                    7 latch  --> Latched   (left by 6 and 8 only)
 ///                    8 stop   --> Stopped   (never left)
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Mode {
     /// Nothing has run yet.
     Boot,
@@ -104,7 +104,7 @@ impl Mode {
 }
 
 /// Why arming is refused: a set of reasons.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ArmRefusal(u8);
 
 impl ArmRefusal {
@@ -177,7 +177,7 @@ impl ArmRefusal {
 }
 
 /// The requests of one slot. The strongest counts: stop, then disarm, then arm.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Asked {
     /// The process is to end.
     pub stop: bool,

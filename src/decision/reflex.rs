@@ -40,7 +40,7 @@ use rule::RuleState;
 pub const MAX_RULES: usize = 2 * MAX_SENSORS;
 
 /// What the reflexes must know besides the frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Signals {
     /// Causes that stopped the motors since the last slot without waiting for the tick, one bit each.
     pub halts: u16,

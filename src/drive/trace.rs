@@ -1,9 +1,11 @@
 //! What happened: one fixed-size record per slot, which the tick writes into a ring buffer and a slow thread
 //! reads. The tick never waits for a reader: a full ring loses records, and counts them.
 
+mod inputs;
 mod recorder;
 mod summary;
 
+pub use inputs::{Inputs, READING_TAP, ReadingTap, Taken, reading_tap};
 pub use recorder::{Recorder, latency_histogram, note};
 pub use summary::{Latency, StepDown, Summary};
 
@@ -58,6 +60,8 @@ pub struct Record {
     pub hardware: heapless::Vec<OnWire, WIRES>,
     /// Heap allocations of the tick thread in this slot, where they are counted.
     pub allocations: Option<u64>,
+    /// What else the slot was decided from.
+    pub inputs: Inputs,
 }
 
 impl FieldTrace {

@@ -11,15 +11,10 @@ mod wire_up;
 
 use crate::base::plan::{Board, BusPlan, Rung};
 use crate::base::time::{Clock, Grid, Instant, Span};
-use crate::decision::admit::Admission;
-use crate::decision::budget::Budget;
-use crate::decision::mode::Modes;
-use crate::decision::reflex::Reflexes;
-use crate::drive::act::Arbiter;
 use crate::drive::alarm::Alarm;
 use crate::drive::io::{BusCounters, Halt, LogRows, SenseCounters};
+use crate::drive::record::RecordSender;
 use crate::drive::trace::{Record, TRACE_RING};
-use crate::drive::trail::Trail;
 use crate::field::brain::{Before, Brain, BrainError};
 use crate::field::engine::Cycle;
 use crate::field::failover::Open;
@@ -37,7 +32,7 @@ use crate::memory::map::{Feed, Recollection};
 use crate::runtime::guard::GuardHealth;
 use crate::runtime::loop_status::LoopStatusCell;
 use crate::runtime::requests::Requests;
-use crate::runtime::tick::{Parts, Tick};
+use crate::runtime::tick::{Deciders, Parts, Tick};
 use crate::sim::{Fault, FieldFaults, Plant};
 use crate::system::executor::{Waker, Worker};
 use crate::system::gpu::Watch;
@@ -86,6 +81,8 @@ pub struct Options {
     pub around: Option<Cycle<dyn Inspect>>,
     /// The wires of a board on real hardware; a simulated board has its own and uses these instead if given.
     pub hardware: Option<Arc<dyn Hardware>>,
+    /// Where the slots are recorded.
+    pub recording: Option<RecordSender>,
 }
 
 /// Where the brain is kept, and how often it is written.
@@ -185,6 +182,8 @@ pub struct Robot {
     pub halt: Arc<Halt>,
     /// The simulated world, if there is one.
     pub plant: Option<Plant>,
+    /// Where the slots are recorded.
+    pub recording: Option<RecordSender>,
     /// How the trace gets the map of each slot, if the board has a map.
     pub feed: Option<Feed>,
     /// The map, for queries.
@@ -264,21 +263,13 @@ impl Robot {
         let (sender, snapshots) = kept.unzip();
         let mut field = link_field(board, brain, sender, &mut workers);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
-        let tick = Tick::new(Parts {
+        let mut tick = Tick::new(Parts {
             requests: requests.clone(),
             grid: Grid::new(first, board.period),
             readings: wired.readings,
             alarm: Alarm::new(wired.halt.clone(), wired.senses.readings_dropped.clone()),
-            admission: Admission::new(&board.sensors),
-            reflexes: Reflexes::new(&board.reflexes, &board.sensors, board.safety),
+            deciders: Deciders::of(board, options.rung),
             field,
-            budget: match options.rung {
-                Some(rung) => Budget::new(board.budget).held_at(rung),
-                None => Budget::new(board.budget),
-            },
-            modes: Modes::new(board.safety),
-            trail: Trail::new(board),
-            arbiter: Arbiter::new(&board.motors, board.safety, board.period),
             motor_link,
             trace,
             records_dropped: records_dropped.clone(),
@@ -286,6 +277,10 @@ impl Robot {
             guard: options.guard,
             clock,
         });
+        let mut recording = options.recording;
+        if let Some(sender) = &mut recording {
+            tick.tell_readings(sender.tap());
+        }
         Ok(Robot {
             tick,
             workers,
@@ -295,6 +290,7 @@ impl Robot {
             senses: wired.senses,
             halt: wired.halt,
             plant,
+            recording,
             feed,
             recollection,
             requests,

@@ -4,6 +4,7 @@
 
 use crate::base::plan::RtPlan;
 use crate::base::time::{Clock, Instant, SimClock, Span};
+use crate::drive::record::RecordSender;
 use crate::drive::trace::Recorder;
 use crate::memory::map::Feed;
 use crate::runtime::requests::Requests;
@@ -54,7 +55,7 @@ pub fn step(
     interrupted: &AtomicBool,
     mut watch: impl FnMut(&Recorder),
 ) -> Ending {
-    let Robot { mut tick, workers, mut records, requests, mut feed, .. } = robot;
+    let Robot { mut tick, workers, mut records, requests, mut recording, mut feed, .. } = robot;
     let mut stepper = Stepper::new(clock.clone());
     for started in workers {
         stepper.add(started.worker, started.waker, Instant::ZERO);
@@ -66,7 +67,7 @@ pub fn step(
         while plan.goes_on(tick.slot(), || interrupted.load(Ordering::Relaxed), &requests) {
             stepper.run_until(tick.slot());
             tick.run();
-            drain(&mut records, &mut recorder, &mut feed);
+            drain(&mut records, &mut recorder, &mut recording, &mut feed);
             watch(&recorder);
         }
         let figures = (tick.grid.elapsed(), tick.grid.identity_holds(clock.now()));
@@ -122,7 +123,8 @@ pub fn run(
     plan: RtPlan,
     mut watch: impl FnMut(&Recorder),
 ) -> Result<Ending, RunnerError> {
-    let Robot { tick, workers, mut records, requests, loop_status, engine_refusals, mut feed, .. } = robot;
+    let Robot { tick, workers, mut records, requests, loop_status, engine_refusals, .. } = robot;
+    let (mut recording, mut feed) = (robot.recording, robot.feed);
     let mut recorder = tick.recorder();
     let mut threads = Threads::new();
     let mut bus_beat = Some(loop_status.bus_beat()); // the motors' bus is the first
@@ -155,11 +157,11 @@ pub fn run(
     }
     while !ticking.has_ended() {
         thread::sleep(DRAIN_EVERY);
-        drain(&mut records, &mut recorder, &mut feed);
+        drain(&mut records, &mut recorder, &mut recording, &mut feed);
         watch(&recorder);
     }
     let joined = ticking.join();
-    drain(&mut records, &mut recorder, &mut feed);
+    drain(&mut records, &mut recorder, &mut recording, &mut feed);
     let granted = std::mem::take(&mut threads.granted);
     let Ended { hung, mut panicked, rest } = threads.end(END_PATIENCE);
     let ticked = joined.unwrap_or_else(|panic| resume_unwind(panic));
@@ -258,10 +260,14 @@ fn tick_on(mut tick: Tick, ends: &Ends) -> Ticked {
 fn drain(
     records: &mut rtrb::Consumer<crate::drive::trace::Record>,
     recorder: &mut Recorder,
+    recording: &mut Option<RecordSender>,
     feed: &mut Option<Feed>,
 ) {
     while let Ok(record) = records.pop() {
         recorder.absorb(&record);
+        if let Some(recording) = recording {
+            recording.take(&record);
+        }
         if let Some(feed) = feed {
             feed.send(&record);
         }

@@ -12,6 +12,7 @@ mod outcome;
 use crate::base::plan::{Board, BusPlan};
 use crate::base::time::{Clock, Instant, MonotonicClock, SimClock, Span};
 use crate::decision::mode::Disarm;
+use crate::drive::record::Recording;
 use crate::drive::trace::Recorder;
 use crate::hardware::bus::Hardware;
 use crate::runtime::access::{self, AccessError};
@@ -40,6 +41,8 @@ const TEACHING: Span = Span::from_millis(120_000);
 /// Until a sound robot is ready it takes its `settle_ms` and the first results of its field: less than a
 /// second, or some on a GPU that is opened first. A part that is not there by now is missing.
 pub const READY_WITHIN: Span = Span::from_millis(30_000);
+/// How often the status goes into the recording.
+const STATUS_EVERY: Span = Span::from_millis(1_000);
 /// What a run that is not ready takes to end in order.
 const ENDING: Span = Span::from_millis(10_000);
 
@@ -65,6 +68,8 @@ pub struct Session<'a> {
     /// A robot that was not ready once by then, counted from its first slot, ends; `None`: on real wires
     /// [`READY_WITHIN`], otherwise it may take for ever.
     pub ready_within: Option<Span>,
+    /// The recording of this run, if there is one: it gets the robot's status once a second.
+    pub recording: Option<&'a Recording>,
 }
 
 /// Why a run could not begin. Nothing has moved the motors.
@@ -166,7 +171,7 @@ impl Session<'_> {
         // The first slot comes when everything is in memory, so slow work before it is not lateness.
         let first = clock.now() + START_UP;
         robot.tick.start_at(first);
-        let mut disarmed = None;
+        let (mut disarmed, mut status_due) = (None, first);
         let ready_within = self.ready_within.or(match board.bus {
             BusPlan::Linux { .. } => Some(READY_WITHIN),
             BusPlan::Sim | BusPlan::Log => None,
@@ -179,6 +184,7 @@ impl Session<'_> {
             runner::run(robot, &clock, first + self.length, &self.interrupted, board.rt, |recorder| {
                 watch(recorder);
                 observer.observe(recorder, clock.now());
+                record_status(self.recording, &mut status_due, &sources, clock.now());
                 attend(&mut service, &sources, clock.now());
                 let status = sources.loop_status.look();
                 note_disarm(&mut disarmed, status.disarmed);
@@ -228,6 +234,7 @@ impl Session<'_> {
             guard_required: self.board.guard.is_some_and(|plan| plan.required),
             recollection: robot.recollection.clone(),
             remark: Arc::new(OnceLock::new()),
+            recording: self.recording.map(Recording::counts),
         }
     }
 }
@@ -253,6 +260,15 @@ fn attend(service: &mut Service, sources: &Sources, now: Instant) {
             false => format!("not ready: {}", missing.join("; ")),
         }
     });
+}
+
+/// Adds the robot's status to its recording, once a second.
+fn record_status(recording: Option<&Recording>, due: &mut Instant, sources: &Sources, now: Instant) {
+    let Some(recording) = recording.filter(|_| now >= *due) else { return };
+    *due = now + STATUS_EVERY;
+    if let Ok(json) = serde_json::to_string(&sources.status()) {
+        recording.status(now, json);
+    }
 }
 
 /// Logs why the robot was disarmed, unless that was requested.

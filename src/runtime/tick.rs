@@ -6,7 +6,7 @@ mod parts;
 mod policy;
 mod senses;
 
-pub use parts::Parts;
+pub use parts::{Deciders, Parts};
 
 use crate::base::frame::Frame;
 use crate::base::plan::Rung;
@@ -17,7 +17,7 @@ use crate::decision::mode::{Disarm, Mode};
 use crate::decision::reflex::Signals;
 use crate::drive::act::Arbiter;
 use crate::drive::motor_link::MotorLink;
-use crate::drive::trace::{FieldTrace, Record, Recorder};
+use crate::drive::trace::{FieldTrace, Inputs, ReadingTap, Record, Recorder};
 use crate::drive::trail::BackingCounters;
 use crate::field::EngineState;
 use crate::field::link::{FieldCounters, FieldLink};
@@ -71,7 +71,7 @@ impl Tick {
             disarmed: asked.disarm,
             ..Signals::default()
         };
-        let (frame, signals) = self.senses.update(&executed, known, &mut self.policy.reflexes, began);
+        let (frame, signals) = self.senses.update(index, &executed, known, &mut self.policy.reflexes, began);
         let Decision { verdict, mode, request, shown } =
             self.policy.decide(&frame, &signals, asked, self.field.newest(), &executed, began);
         let request = request.as_ref().map(|(response, taken)| (response, *taken));
@@ -80,6 +80,7 @@ impl Tick {
         self.launch(index, slot, &shown, rung);
         self.loop_status.leave(&self.status(verdict.active));
 
+        let (readings, untold) = self.senses.tap.counts();
         let ended = self.clock.now();
         self.write_down(Record {
             index,
@@ -98,6 +99,7 @@ impl Tick {
             field: outcome.map(|outcome| FieldTrace::of(&outcome, slot)),
             hardware,
             allocations: allocations_since(allocations),
+            inputs: Inputs { asked, signals, readings, untold },
         });
         self.lost = self.grid.done(self.clock.now());
     }
@@ -156,6 +158,10 @@ impl Tick {
     /// The grid.
     pub fn grid(&self) -> &Grid {
         &self.grid
+    }
+    /// Each reading goes to `tap` as well.
+    pub fn tell_readings(&mut self, tap: ReadingTap) {
+        self.senses.tap = tap;
     }
     /// A recorder for what this tick will record.
     pub fn recorder(&self) -> Recorder {

@@ -162,6 +162,29 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
+/// Longest single record, in bytes: a slot with 64 sensors and a burst of a thousand readings is 40 kB.
+const MAX_RECORD: usize = 1 << 22;
+
+/// Appends `value` to `bytes` without a header: for one of many records in a container that has its own. The
+/// numbers are as long as they need to be.
+pub fn append<T: Serialize>(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+    bincode::serde::encode_into_std_write(value, bytes, bincode::config::standard())
+        .map(drop)
+        .map_err(|error| CodecError::Content { reason: error.to_string() })
+}
+
+/// The value that all of `bytes` spell, written by [`append`].
+pub fn record<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    let config = bincode::config::standard().with_limit::<MAX_RECORD>();
+    let (value, used) = bincode::serde::decode_from_slice(bytes, config)
+        .map_err(|error| CodecError::Content { reason: error.to_string() })?;
+    let extra = bytes.len() - used;
+    if extra > 0 {
+        return Err(CodecError::TrailingBytes { end: used as u64, extra: extra as u64 });
+    }
+    Ok(value)
+}
+
 fn config() -> impl bincode::config::Config {
     bincode::config::legacy().with_limit::<MAX_PAYLOAD>()
 }

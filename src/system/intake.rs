@@ -41,6 +41,11 @@ impl Intake {
         self.length
     }
 
+    /// The file itself, to be read piece by piece, up to the limit.
+    pub fn stream(self) -> impl Read {
+        self.file.take(self.most)
+    }
+
     /// From here on it is refused if it grows.
     pub fn exactly(mut self) -> Intake {
         self.most = self.length;

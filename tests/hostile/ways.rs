@@ -8,9 +8,10 @@
 use ganglion::base::command::MAX_MOTORS;
 use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::{Board, ComputedSensor, EngineKind, Rung, SensorKind, SensorPlan};
-use ganglion::base::time::Instant;
+use ganglion::base::time::{Instant, SimClock};
 use ganglion::decision::motion::Motion;
 use ganglion::deploy::board;
+use ganglion::drive::record::{Event, Facts, Medium, Opener, Place, Plan, Quota, Reader, Recording, When};
 use ganglion::field::readout::{Origin, Readout};
 use ganglion::field::shape::READOUT_COLUMNS;
 use ganglion::field::snapshot::{Places, Snapshot};
@@ -20,11 +21,17 @@ use ganglion::memory::map::{MOST_THINGS, Map, Scene, Thing};
 use ganglion::memory::{Dim, Store};
 use ganglion::runtime::control;
 use ganglion::runtime::guard::frame::{Answer, Ask, Phase, Reason, Request, Standing};
+use ganglion::runtime::replay::Replay;
+use ganglion::runtime::robot::{Options, Robot};
+use ganglion::runtime::runner;
 use ganglion::workshop::learn::log::Log;
 use std::cell::RefCell;
 use std::fmt::Display;
+use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 /// One way in.
 pub struct WayIn {
@@ -48,12 +55,13 @@ pub enum Form {
 }
 
 /// All of them.
-pub const WAYS_IN: [WayIn; 7] = [
+pub const WAYS_IN: [WayIn; 8] = [
     WayIn { name: "board", form: Form::Plain, seeds: boards, take: take_board },
     WayIn { name: "log", form: Form::Plain, seeds: logs, take: take_log },
     WayIn { name: "readout", form: Form::Signed, seeds: readouts, take: take_readout },
     WayIn { name: "snapshot", form: Form::Signed, seeds: snapshots, take: take_snapshot },
     WayIn { name: "store", form: Form::Signed, seeds: stores, take: take_store },
+    WayIn { name: "recording", form: Form::Plain, seeds: recordings, take: take_recording },
     WayIn { name: "control", form: Form::Plain, seeds: requests, take: take_request },
     WayIn { name: "guard", form: Form::Plain, seeds: frames, take: take_frame },
 ];
@@ -103,6 +111,58 @@ fn take_board(bytes: &[u8]) -> bool {
         Err(error) => {
             told(&error);
             false
+        }
+    }
+}
+
+/// A recording of a short run.
+fn recordings() -> Vec<Vec<u8>> {
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+    impl Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    impl Medium for Memory {
+        fn sync(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let (board, memory) = (board::built_in("sim").unwrap().unwrap().board, Memory::default());
+    let (open, place) = (memory.clone(), Place::File("run.mcap".into()));
+    let facts = Facts::of(&board, "name = \"sim\"".into(), Default::default());
+    let open: Opener = Box::new(move |_| Ok(Box::new(open.clone())));
+    let plan = Plan { place, when: When::Always, quota: Quota::default(), facts, open };
+    let (recording, sender) = Recording::start(plan, true).unwrap();
+    let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
+    let options = Options { recording: Some(sender), ..Options::default() };
+    let robot = Robot::build(&board, clock.clone(), first, options).unwrap();
+    runner::step(robot, &clock, first + board.period.times(20), &AtomicBool::new(false), |_| ());
+    recording.end(std::time::Duration::from_secs(60));
+    let bytes = memory.0.lock().unwrap().clone();
+    vec![bytes]
+}
+
+fn take_recording(bytes: &[u8]) -> bool {
+    thread_local! {
+        static BOARD: Board = board::built_in("sim").unwrap().unwrap().board;
+    }
+    let mut replay = BOARD.with(|board| Replay::new(board, None).unwrap());
+    let mut reader = Reader::new(bytes);
+    loop {
+        match reader.next_event() {
+            // What it does not miss it decides, whatever the values are.
+            Ok(Some(Event::Slot(slot))) => drop(replay.slot(&slot, 0)),
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+            Err(error) => {
+                told(&error);
+                return false;
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ use ganglion::runtime::guard::frame::{Phase, Standing};
 use ganglion::runtime::guard::{GuardHealth, Link};
 use ganglion::runtime::loop_status::LoopStatusCell;
 use ganglion::runtime::requests::Requests;
-use ganglion::runtime::tick::{Parts, Tick};
+use ganglion::runtime::tick::{Deciders, Parts, Tick};
 use ganglion::system::executor::Waker;
 use ganglion::system::rt::triple_buffer::{Reader, Writer, triple_buffer};
 use std::sync::Arc;
@@ -103,14 +103,21 @@ impl Robot {
         let (requests, loop_status): (Arc<Requests>, Arc<LoopStatusCell>) = Default::default();
         let floor = Rung::WORST;
         let budget = BudgetPlan { target: PERIOD, headroom: 0.8, dwell: PERIOD.times(100), floor };
+        let deciders = Deciders {
+            admission: Admission::new(&sensors()),
+            reflexes: Reflexes::new(&rules(), &sensors(), safety()),
+            budget: Budget::new(budget),
+            modes: Modes::new(safety()),
+            trail: Trail::default(),
+            arbiter: Arbiter::new(&motors(), safety(), PERIOD),
+        };
         let tick = Tick::new(Parts {
+            deciders,
             clock: clock.clone(),
             requests: requests.clone(),
             grid: Grid::new(first, PERIOD),
             readings: [taken].into_iter().collect(),
             alarm: Alarm::new(halt.clone(), Arc::default()),
-            admission: Admission::new(&sensors()),
-            reflexes: Reflexes::new(&rules(), &sensors(), safety()),
             field: FieldLink::new(
                 orders,
                 collected,
@@ -118,10 +125,6 @@ impl Robot {
                 Arc::<Waker>::default(),
                 1,
             ),
-            budget: Budget::new(budget),
-            modes: Modes::new(safety()),
-            trail: Trail::default(),
-            arbiter: Arbiter::new(&motors(), safety(), PERIOD),
             motor_link: MotorLink::new(&motors(), put, confirmed, Arc::<Waker>::default()),
             trace,
             records_dropped: Arc::default(),

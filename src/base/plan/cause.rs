@@ -2,7 +2,7 @@
 
 /// Why the motors are restrained. Ordered by severity, the worst last: the worst active cause is reported,
 /// the tightest restraint of all active ones is obeyed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum Cause {
     /// A field result is late: its requests are faded, but still obeyed.

@@ -183,8 +183,34 @@ pub struct BudgetPlan {
 pub const RUNGS: usize = 6;
 
 /// A quality level, 0 (everything) to 5.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "u8", into = "u8")]
 pub struct Rung(u8);
+
+/// A number that is no rung.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRung(u8);
+
+impl std::fmt::Display for NoRung {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} is no level of quality (0 to {})", self.0, RUNGS - 1)
+    }
+}
+
+impl TryFrom<u8> for Rung {
+    type Error = NoRung;
+    fn try_from(number: u8) -> Result<Rung, NoRung> {
+        Rung::new(number).ok_or(NoRung(number))
+    }
+}
+
+impl From<Rung> for u8 {
+    fn from(rung: Rung) -> u8 {
+        rung.0
+    }
+}
 
 impl Rung {
     /// Everything.

@@ -54,7 +54,7 @@ impl PartialOrd for Restraint {
 
 /// What several restraints allow together. No single [`Restraint`] can say it: a low battery (`Slow`)
 /// and an obstacle (`NoForward`) together allow backwards, and slowly.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     /// Largest share of full scale that drive motors may turn forwards, 0..=1.
     pub forward: f32,

@@ -95,7 +95,7 @@ pub struct DeviceFacts {
 }
 
 /// Where the time of a cycle went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DeviceTimes {
     /// From the order until the driver has all of it, on the host's clock.
     pub queue: Span,

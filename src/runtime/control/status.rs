@@ -5,6 +5,7 @@ use super::measured::{Measured, newest};
 use crate::base::plan::Cause;
 use crate::decision::mode::{Disarm, Mode};
 use crate::drive::io::{BusCounters, RecoveryStep};
+use crate::drive::record::{RecordingCounts, RecordingStatus};
 use crate::memory::map::{MapStatus, Recollection};
 use crate::runtime::guard::Link;
 use crate::runtime::loop_status::{LoopStatus, LoopStatusCell};
@@ -44,6 +45,8 @@ pub struct Sources {
     pub recollection: Option<Recollection>,
     /// A further remark for people, if there is one.
     pub remark: Arc<OnceLock<String>>,
+    /// What the recording has written and lost, if there is one.
+    pub recording: Option<Arc<RecordingCounts>>,
 }
 
 /// The status of a robot at one moment.
@@ -98,6 +101,9 @@ pub struct Status {
     /// A further remark for people: why the robot does not arm by itself.
     #[serde(default)]
     pub remark: Option<String>,
+    /// The recording, if there is one.
+    #[serde(default)]
+    pub recording: Option<RecordingStatus>,
 }
 
 /// A bus thread.
@@ -179,6 +185,7 @@ impl Sources {
             guard: self.link.as_ref().map(|link| GuardStatus::of(link, self.guard_required)),
             map: None,
             remark: self.remark.get().cloned(),
+            recording: self.recording.as_ref().map(|counts| counts.look()),
         }
     }
 }
@@ -293,6 +300,7 @@ impl Sources {
             guard_required: false,
             recollection: None,
             remark: Arc::default(),
+            recording: None,
         }
     }
 }

@@ -4,6 +4,7 @@ use super::policy::Policy;
 use super::senses::Senses;
 use super::{MAX_INLETS, Tick};
 use crate::base::frame::{Frame, Reading};
+use crate::base::plan::{Board, Rung};
 use crate::base::time::{Clock, Grid, SleepWatch};
 use crate::decision::admit::Admission;
 use crate::decision::budget::Budget;
@@ -12,7 +13,7 @@ use crate::decision::reflex::Reflexes;
 use crate::drive::act::Arbiter;
 use crate::drive::alarm::Alarm;
 use crate::drive::motor_link::MotorLink;
-use crate::drive::trace::Record;
+use crate::drive::trace::{ReadingTap, Record};
 use crate::drive::trail::Trail;
 use crate::field::link::FieldLink;
 use crate::runtime::guard::GuardHealth;
@@ -20,6 +21,40 @@ use crate::runtime::loop_status::LoopStatusCell;
 use crate::runtime::requests::Requests;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+/// What decides in a tick: each is made from the board alone.
+pub struct Deciders {
+    /// Which readings are admitted.
+    pub admission: Admission,
+    /// What restrains the motors.
+    pub reflexes: Reflexes,
+    /// The engine's quality, by what it costs.
+    pub budget: Budget,
+    /// State of the robot.
+    pub modes: Modes,
+    /// The way it came, and how it backs off.
+    pub trail: Trail,
+    /// What decides commands.
+    pub arbiter: Arbiter,
+}
+
+impl Deciders {
+    /// Those of `board`, which have decided nothing. Every cycle of the field runs at `rung`, if named.
+    pub fn of(board: &Board, rung: Option<Rung>) -> Deciders {
+        let budget = Budget::new(board.budget);
+        Deciders {
+            admission: Admission::new(&board.sensors),
+            reflexes: Reflexes::new(&board.reflexes, &board.sensors, board.safety),
+            budget: match rung {
+                Some(rung) => budget.held_at(rung),
+                None => budget,
+            },
+            modes: Modes::new(board.safety),
+            trail: Trail::new(board),
+            arbiter: Arbiter::new(&board.motors, board.safety, board.period),
+        }
+    }
+}
 
 /// The parts of a tick. All of them are of one board.
 pub struct Parts {
@@ -33,20 +68,10 @@ pub struct Parts {
     pub readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
     /// Stops that do not wait for the tick.
     pub alarm: Alarm,
-    /// Which readings are admitted.
-    pub admission: Admission,
-    /// What restrains the motors.
-    pub reflexes: Reflexes,
+    /// What decides.
+    pub deciders: Deciders,
     /// The link to the engine.
     pub field: FieldLink,
-    /// The engine's quality, by what it costs.
-    pub budget: Budget,
-    /// State of the robot.
-    pub modes: Modes,
-    /// The way it came, and how it backs off.
-    pub trail: Trail,
-    /// What decides commands.
-    pub arbiter: Arbiter,
     /// The link to the motors.
     pub motor_link: MotorLink,
     /// Where records go.
@@ -62,13 +87,14 @@ pub struct Parts {
 impl Tick {
     /// A tick of `parts` that has not run: no readings, no commands.
     pub fn new(parts: Parts) -> Tick {
-        let Parts { clock, requests, grid, readings, alarm, admission, reflexes, field, budget, .. } = parts;
-        let Parts { modes, trail, arbiter, motor_link, trace, records_dropped, loop_status, guard, .. } =
-            parts;
+        let Parts { clock, requests, grid, readings, alarm, deciders, field, .. } = parts;
+        let Parts { motor_link, trace, records_dropped, loop_status, guard, .. } = parts;
+        let Deciders { admission, reflexes, budget, modes, trail, arbiter } = deciders;
         let frame = Frame::empty(admission.counters().len());
         let sleep = SleepWatch::new(clock.as_ref());
+        let tap = ReadingTap::default();
         Tick {
-            senses: Senses { clock: clock.clone(), sleep, alarm, readings, admission, frame, guard },
+            senses: Senses { clock: clock.clone(), sleep, alarm, readings, tap, admission, frame, guard },
             policy: Policy { reflexes, modes, trail },
             clock,
             requests,

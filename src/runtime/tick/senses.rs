@@ -7,6 +7,7 @@ use crate::base::time::{Clock, Instant, SleepWatch};
 use crate::decision::admit::Admission;
 use crate::decision::reflex::{Reflexes, Signals};
 use crate::drive::alarm::Alarm;
+use crate::drive::trace::ReadingTap;
 use crate::runtime::guard::GuardHealth;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub(super) struct Senses {
     pub sleep: SleepWatch,
     pub alarm: Alarm,
     pub readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
+    /// Where a recording gets them from.
+    pub tap: ReadingTap,
     pub admission: Admission,
     pub frame: Frame,
     /// A guard that the board requires.
@@ -23,11 +26,12 @@ pub(super) struct Senses {
 }
 
 impl Senses {
-    /// The frame of the slot until which the last command was `executed`, and the signals: what is `known` of
-    /// field, wire and loop, and what has come in. Readings from before a sleep say nothing about the
-    /// present. `reflexes` meet each reading on its way into the frame.
+    /// The frame of slot number `index`, until which the last command was `executed`, and the signals: what
+    /// is `known` of field, wire and loop, and what has come in. Readings from before a sleep say nothing
+    /// about the present. `reflexes` meet each reading on its way into the frame.
     pub fn update(
         &mut self,
+        index: u64,
         executed: &Executed,
         known: Signals,
         reflexes: &mut Reflexes,
@@ -35,7 +39,10 @@ impl Senses {
     ) -> (Frame, Signals) {
         let slept = self.sleep.take(self.clock.as_ref());
         let heard = self.alarm.take(); // before the readings, as it says
+        self.tap.begin(index);
+        let tap = &mut self.tap;
         let news = self.readings.iter_mut().flat_map(|inlet| std::iter::from_fn(|| inlet.pop().ok()));
+        let news = news.inspect(|reading| tap.note(reading));
         self.frame.slot = executed.until;
         let last = &executed.command;
         self.admission.update(&mut self.frame, news, slept.is_some(), last, now, |frame, channel, value| {

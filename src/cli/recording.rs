@@ -1,0 +1,145 @@
+//! `--record` of `ganglion run`: what is recorded where, and what came of it, in words.
+
+use super::exit::Failure;
+use crate::base::plan::Rung;
+use crate::base::time::Span;
+use crate::deploy::board::Loaded;
+use crate::drive::record::{Facts, Place, Plan, Quota, RecordSender, Recording, RecordingStatus, When, disk};
+use crate::system::rt::Granted;
+use clap::ValueEnum;
+use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What is kept of the time before a robot is armed: what a person did with it before that.
+const BEFORE: Span = Span::from_millis(30_000);
+/// How long the end of a run waits for the disk; after that, the last second of the recording may be missing.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Arguments of a recording.
+#[derive(Debug, clap::Args)]
+pub struct RecordArgs {
+    /// Record what the robot sees and decides: into this file (NAME.mcap), or numbered files of this folder
+    #[arg(long, value_name = "FILE|DIR")]
+    pub record: Option<PathBuf>,
+    /// Which part of the run goes into the recording
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = RecordWhen::Always, requires = "record")]
+    pub record_when: RecordWhen,
+    /// Most megabytes of recordings in the folder; the oldest are deleted first
+    #[arg(long, value_name = "MB", default_value_t = 1024, requires = "record",
+          value_parser = clap::value_parser!(u32).range(16..))]
+    pub record_limit: u32,
+}
+
+/// Which part of a run is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RecordWhen {
+    /// All of it
+    Always,
+    /// From 30 s before the robot is armed until it is disarmed
+    Armed,
+    /// Nothing
+    Off,
+}
+
+/// What a recording says about a run beside its board.
+pub struct About {
+    /// Seed of the simulated world.
+    pub seed: u64,
+    /// Words for the injected faults.
+    pub faults: String,
+    /// Put into the simulator by `--simulate`.
+    pub simulated: bool,
+    /// Level of quality at which every cycle runs.
+    pub rung: Option<Rung>,
+    /// In virtual time: nothing is lost, the run waits for the disk.
+    pub is_virtual: bool,
+}
+
+/// Starts the recording that `args` request of a run of `loaded`.
+pub fn start(
+    args: &RecordArgs,
+    loaded: &Loaded,
+    about: &About,
+) -> Result<Option<(Recording, RecordSender)>, Failure> {
+    let when = match args.record_when {
+        RecordWhen::Off => return Ok(None),
+        RecordWhen::Always => When::Always,
+        RecordWhen::Armed => When::Armed { before: BEFORE },
+    };
+    let Some(path) = &args.record else { return Ok(None) };
+    let place = Place::of(path);
+    if let Place::Folder(folder) = &place
+        && !folder.is_dir()
+        && let Err(error) = std::fs::DirBuilder::new().recursive(true).mode(0o750).create(folder)
+    {
+        log::warn!(
+            "recording: {}: {error}; what cannot be written is counted and left out",
+            folder.display()
+        );
+    }
+    let total = u64::from(args.record_limit) << 20;
+    let quota = Quota { total, file: Quota::default().file.min(total / 4), ..Quota::default() };
+    let facts = Facts::of(&loaded.board, loaded.effective().join("\n"), words(loaded, about));
+    let plan = Plan { place, when, quota, facts, open: disk() };
+    let started = Recording::start(plan, about.is_virtual);
+    started.map(Some).map_err(|error| {
+        Failure::file(path, &error)
+            .fix("name a new file that ends in .mcap, or a folder: recordings are never written over")
+    })
+}
+
+fn words(loaded: &Loaded, about: &About) -> BTreeMap<String, String> {
+    let board = &loaded.board;
+    let kernel = rustix::system::uname();
+    let kernel = format!("{} {}", kernel.release().to_string_lossy(), kernel.machine().to_string_lossy());
+    let begun = crate::base::time::Clock::now(&crate::base::time::MonotonicClock).as_nanos();
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let run = blake3::hash(format!("{boot} {begun} {}", std::process::id()).as_bytes()).to_hex();
+    let words = [
+        ("board", board.name.clone()),
+        ("digest", loaded.digest.to_hex().to_string()),
+        ("auto_arm", board.safety.auto_arm.to_string()),
+        ("simulated", about.simulated.to_string()),
+        ("rung", about.rung.map_or(String::new(), |rung| rung.index().to_string())),
+        ("seed", about.seed.to_string()),
+        ("faults", about.faults.clone()),
+        ("clock", if about.is_virtual { "virtual" } else { "real" }.to_string()),
+        ("version", env!("CARGO_PKG_VERSION").to_string()),
+        ("kernel", kernel),
+        ("run", run[..16].to_string()),
+        ("period_ns", board.period.as_nanos().to_string()),
+    ];
+    words.into_iter().map(|(key, word)| (key.to_string(), word)).collect()
+}
+
+/// The run is over: ends the recording, with what the threads were granted, and says what came of it.
+pub fn end(recording: Recording, granted: &[(&'static str, Granted)]) -> RecordingStatus {
+    for (thread, granted) in granted {
+        recording.word(&format!("granted.{thread}"), serde_json::to_string(granted).unwrap_or_default());
+    }
+    let status = recording.end(PATIENCE);
+    lines(&status).iter().for_each(|line| say!("  {line}"));
+    status
+}
+
+/// What a recording has written and lost, in words.
+pub fn lines(status: &RecordingStatus) -> Vec<String> {
+    let RecordingStatus { slots, bytes, files, removed, .. } = *status;
+    let state = match (status.ended, status.writing) {
+        (_, true) => "writing",
+        (false, false) => "waiting",
+        (true, false) => "ended",
+    };
+    let megabytes = bytes as f64 / 1e6;
+    let mut lines = vec![format!("recording  {state}: {slots} slots, {megabytes:.1} MB in {files} files")];
+    if removed > 0 {
+        lines.push(format!("           {removed} older files deleted to keep within the limit"));
+    }
+    if status.lost() > 0 || status.failures > 0 {
+        let why = status.last_failure.as_deref().unwrap_or("the disk is too slow");
+        lines.push(format!("           {} slots lost, {} failures: {why}", status.lost(), status.failures));
+    }
+    lines
+}

@@ -1,0 +1,36 @@
+//! The black box: what the robot saw, what it decided and why, in MCAP files. The tick puts its records into
+//! a ring, as without a recording; the slow thread joins them with the readings and passes them on; a thread
+//! of its own owns the files. A disk that is full or hangs costs records, which are counted, and no slot.
+//!
+//! Each slot is kept twice: to the bit in the channel `slot`, from which it can be decided again, and at a
+//! lower rate as JSON, for people and their tools. docs/recording.md describes the files.
+
+mod counts;
+mod facts;
+mod file;
+mod line;
+mod read;
+mod slot;
+mod store;
+mod topics;
+mod window;
+mod writer;
+
+pub use counts::{RecordingCounts, RecordingStatus};
+pub use facts::{Facts, KEYS};
+pub use line::{RecordSender, Recording};
+pub use read::{End, Event, ReadError, Reader};
+pub use slot::{Answer, FORMAT, FieldResult, Slot};
+pub use store::{Medium, Opener, Place, Quota, disk, numbered};
+pub use topics::{causes, health};
+pub use window::When;
+pub use writer::Plan;
+
+/// Name of the metadata record that a file begins with.
+pub const METADATA: &str = "ganglion";
+/// Name of the attachment that holds the board file.
+pub const BOARD_FILE: &str = "board.toml";
+/// The channel of exact slots.
+pub const SLOT_TOPIC: &str = "/slot";
+/// Encoding of its messages, for readers that look for one they know.
+const SLOT_ENCODING: &str = "ganglion-slot-1";

@@ -1,0 +1,85 @@
+//! What a recording has written and lost, for people: counted by the threads that it passes, read by any.
+
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The counters.
+#[derive(Debug, Default)]
+pub struct RecordingCounts {
+    pub(super) slots: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) files: AtomicU64,
+    pub(super) removed: AtomicU64,
+    pub(super) overrun: AtomicU64,
+    pub(super) unwritten: AtomicU64,
+    pub(super) failures: AtomicU64,
+    pub(super) writing: AtomicBool,
+    pub(super) ended: AtomicBool,
+    pub(super) last_failure: Mutex<Option<String>>,
+}
+
+/// A copy of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecordingStatus {
+    /// Slots go into a file at present.
+    pub writing: bool,
+    /// The thread that writes is gone: nothing more is recorded in this run.
+    pub ended: bool,
+    /// Slots that were written.
+    pub slots: u64,
+    /// Bytes of all files of this run.
+    pub bytes: u64,
+    /// Files that were begun.
+    pub files: u64,
+    /// Older recordings that were deleted to keep within the limit.
+    pub removed: u64,
+    /// Slots that were lost because the disk was too slow.
+    pub overrun: u64,
+    /// Slots that were lost because the disk refused them.
+    pub unwritten: u64,
+    /// How often writing failed.
+    pub failures: u64,
+    /// What the system said the last time.
+    pub last_failure: Option<String>,
+}
+
+impl RecordingCounts {
+    /// The counters now.
+    pub fn look(&self) -> RecordingStatus {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        RecordingStatus {
+            writing: self.writing.load(Ordering::Relaxed),
+            ended: self.ended.load(Ordering::Relaxed),
+            slots: of(&self.slots),
+            bytes: of(&self.bytes),
+            files: of(&self.files),
+            removed: of(&self.removed),
+            overrun: of(&self.overrun),
+            unwritten: of(&self.unwritten),
+            failures: of(&self.failures),
+            last_failure: self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    pub(super) fn add(counter: &AtomicU64, more: u64) {
+        counter.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Writing failed, with these words of the system. Whether that is news.
+    pub(super) fn failed(&self, words: String) -> bool {
+        RecordingCounts::add(&self.failures, 1);
+        let mut last = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = last.as_ref() != Some(&words);
+        *last = Some(words);
+        is_news
+    }
+}
+
+impl RecordingStatus {
+    /// Slots that are not in any file although they should be.
+    pub fn lost(&self) -> u64 {
+        self.overrun + self.unwritten
+    }
+}

@@ -1,0 +1,49 @@
+//! What every file of a run says about the run: enough to decide its slots again, and to know whose they are.
+
+use crate::base::plan::Board;
+use crate::base::time::Span;
+use std::collections::BTreeMap;
+
+/// Keys of the metadata that a replay needs, with their meaning.
+pub const KEYS: [(&str, &str); 6] = [
+    ("format", "version of the exact slots"),
+    ("board", "name of the board"),
+    ("digest", "BLAKE3 of its effective values"),
+    ("auto_arm", "whether the run was free to arm by itself"),
+    ("simulated", "whether the board was put into the simulator"),
+    ("rung", "the level of quality at which every cycle ran, if one was named"),
+];
+
+/// The facts.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Words by their keys: [`KEYS`], and others for people.
+    pub words: BTreeMap<String, String>,
+    /// The board's effective values, as a file that loads again.
+    pub board: String,
+    /// Names and units of the sensors, in their order.
+    pub sensors: Vec<(String, String)>,
+    /// Names of the motors, in their order.
+    pub motors: Vec<String>,
+    /// The control period.
+    pub period: Span,
+}
+
+impl Facts {
+    /// The facts of a run of `board`, whose effective values are `text`.
+    pub fn of(board: &Board, text: String, words: BTreeMap<String, String>) -> Facts {
+        let sensors = board.sensors.iter().map(|sensor| (sensor.name.clone(), sensor.unit.clone()));
+        Facts {
+            words,
+            board: text,
+            sensors: sensors.collect(),
+            motors: board.motors.iter().map(|motor| motor.name.clone()).collect(),
+            period: board.period,
+        }
+    }
+
+    /// Name of the board.
+    pub fn name(&self) -> &str {
+        self.words.get("board").map_or("robot", String::as_str)
+    }
+}

@@ -1,0 +1,134 @@
+//! One MCAP file: its head, the slots, their messages for people, its end. Chunks are not compressed, so that
+//! a cut file loses its last chunk at most and a writer costs little time.
+
+use super::facts::Facts;
+use super::slot::{FORMAT, Slot};
+use super::store::Medium;
+use super::topics::{Topic, Topics};
+use super::{BOARD_FILE, METADATA, SLOT_ENCODING, SLOT_TOPIC};
+use mcap::records::MessageHeader;
+use mcap::write::{Metadata, NoSeek};
+use mcap::{Attachment, McapError, WriteOptions, Writer};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Largest chunk before it is written, bytes. What a power failure takes is less, because chunks are also
+/// written every second.
+const CHUNK: u64 = 256 * 1024;
+
+/// The medium, which the MCAP writer fills and this file syncs; counts what it took.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<(Box<dyn Medium>, u64)>>);
+
+impl Shared {
+    fn with<T>(&self, what: impl FnOnce(&mut (Box<dyn Medium>, u64)) -> T) -> T {
+        what(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.with(|(medium, size)| {
+            let written = medium.write(bytes)?;
+            *size += written as u64;
+            Ok(written)
+        })
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.with(|(medium, _)| medium.flush())
+    }
+}
+
+/// A file that is being written.
+pub struct McapFile {
+    writer: Writer<NoSeek<Shared>>,
+    medium: Shared,
+    slots: u16,
+    people: [u16; Topic::ALL.len()],
+    topics: Topics,
+    sequence: u32,
+}
+
+impl McapFile {
+    /// Begins a file on `medium`, which is the `part`th of its run, counted from 0.
+    pub fn begin(medium: Box<dyn Medium>, facts: &Facts, part: u64) -> io::Result<McapFile> {
+        let medium = Shared(Arc::new(Mutex::new((medium, 0))));
+        let options = WriteOptions::new()
+            .compression(None)
+            .chunk_size(Some(CHUNK))
+            .disable_seeking(true)
+            .library(concat!("ganglion ", env!("CARGO_PKG_VERSION")));
+        let mut writer = options.create(NoSeek::new(medium.clone())).map_err(of_mcap)?;
+        let mut words = facts.words.clone();
+        words.insert("format".into(), FORMAT.to_string());
+        words.insert("part".into(), part.to_string());
+        let head = Metadata { name: METADATA.into(), metadata: words };
+        writer.write_metadata(&head).map_err(of_mcap)?;
+        let board = Attachment {
+            log_time: 0,
+            create_time: 0,
+            name: BOARD_FILE.into(),
+            media_type: "application/toml".into(),
+            data: facts.board.as_bytes().into(),
+        };
+        writer.attach(&board).map_err(of_mcap)?;
+        let slots = writer.add_channel(0, SLOT_TOPIC, SLOT_ENCODING, &BTreeMap::new()).map_err(of_mcap)?;
+        let mut people = [0; Topic::ALL.len()];
+        for (id, topic) in people.iter_mut().zip(Topic::ALL) {
+            let schema = topic.schema(facts).to_string();
+            let name = format!("ganglion.{}", &topic.name()[1..]);
+            let schema = writer.add_schema(&name, "jsonschema", schema.as_bytes()).map_err(of_mcap)?;
+            *id = writer.add_channel(schema, topic.name(), "json", &BTreeMap::new()).map_err(of_mcap)?;
+        }
+        Ok(McapFile { writer, medium, slots, people, topics: Topics::new(facts), sequence: 0 })
+    }
+
+    /// Adds a slot.
+    pub fn slot(&mut self, slot: &Slot) -> io::Result<()> {
+        let bytes = slot.bytes().map_err(io::Error::other)?;
+        let time = slot.slot.as_nanos();
+        self.message(self.slots, time, &bytes)?;
+        for (topic, message) in self.topics.of(slot) {
+            self.message(self.people[topic as usize], time, &message)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the robot's status as it was at `time`.
+    pub fn status(&mut self, time: u64, json: &str) -> io::Result<()> {
+        self.message(self.people[Topic::Status as usize], time, json.as_bytes())
+    }
+
+    fn message(&mut self, channel_id: u16, log_time: u64, data: &[u8]) -> io::Result<()> {
+        let header = MessageHeader { channel_id, sequence: self.sequence, log_time, publish_time: log_time };
+        self.sequence = self.sequence.wrapping_add(1);
+        self.writer.write_to_known_channel(&header, data).map_err(of_mcap)
+    }
+
+    /// Ends the chunk, and has it on the disk when this returns.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush().map_err(of_mcap)?;
+        self.medium.with(|(medium, _)| medium.sync())
+    }
+
+    /// Ends the file in order, with `words` about its end.
+    pub fn finish(mut self, words: BTreeMap<String, String>) -> io::Result<()> {
+        let end = Metadata { name: format!("{METADATA}.end"), metadata: words };
+        self.writer.write_metadata(&end).map_err(of_mcap)?;
+        self.writer.finish().map_err(of_mcap)?;
+        self.medium.with(|(medium, _)| medium.sync())
+    }
+
+    /// Bytes that the medium took.
+    pub fn size(&self) -> u64 {
+        self.medium.with(|(_, size)| *size)
+    }
+}
+
+fn of_mcap(error: McapError) -> io::Error {
+    match error {
+        McapError::Io(error) => error,
+        other => io::Error::other(other),
+    }
+}

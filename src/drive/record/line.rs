@@ -1,0 +1,145 @@
+//! The line from the slow thread to the thread that writes: joins each record with the readings of its slot.
+//! Never waits in real time; in virtual time it waits, so that nothing is lost.
+
+use super::counts::{RecordingCounts, RecordingStatus};
+use super::writer::{Item, Plan, Writer};
+use crate::base::frame::Reading;
+use crate::base::time::Instant;
+use crate::drive::trace::{ReadingTap, Record, Taken, reading_tap};
+use crossbeam_channel::{Receiver, Sender};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant as Moment};
+
+/// Slots between the slow thread and the writer: forty seconds at 100 Hz, as a card takes that tidies itself.
+const QUEUE: usize = 4096;
+
+/// The slow thread's end.
+pub struct RecordSender {
+    taken: rtrb::Consumer<Taken>,
+    /// The next reading, of a slot that has not come yet.
+    next: Option<Taken>,
+    tap: Option<ReadingTap>,
+    items: Sender<Item>,
+    /// Waits for room rather than lose a slot.
+    patient: bool,
+    counts: Arc<RecordingCounts>,
+}
+
+/// A recording that runs.
+pub struct Recording {
+    items: Option<Sender<Item>>,
+    counts: Arc<RecordingCounts>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Says that the thread is gone, also after a panic.
+struct Gone(Arc<RecordingCounts>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Relaxed);
+        self.0.writing.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Recording {
+    /// Starts the thread. The first file of a run that is recorded from its start is opened here, so that a
+    /// place that cannot be written is known before anything moves. `patient`: see [`RecordSender`].
+    pub fn start(plan: Plan, patient: bool) -> io::Result<(Recording, RecordSender)> {
+        Recording::queued(plan, patient, QUEUE)
+    }
+
+    fn queued(plan: Plan, patient: bool, queue: usize) -> io::Result<(Recording, RecordSender)> {
+        let counts: Arc<RecordingCounts> = Arc::default();
+        let mut writer = Writer::new(plan, counts.clone());
+        writer.begin()?;
+        let (items, taken_items): (Sender<Item>, Receiver<Item>) = crossbeam_channel::bounded(queue);
+        let gone = Gone(counts.clone());
+        let life = move || {
+            let _gone = gone;
+            writer.live(&taken_items);
+        };
+        let thread = std::thread::Builder::new().name("record".into()).spawn(life)?;
+        let (tap, taken) = reading_tap();
+        let feed = RecordSender {
+            taken,
+            next: None,
+            tap: Some(tap),
+            items: items.clone(),
+            patient,
+            counts: counts.clone(),
+        };
+        Ok((Recording { items: Some(items), counts, thread: Some(thread) }, feed))
+    }
+
+    /// What it has written and lost.
+    pub fn counts(&self) -> Arc<RecordingCounts> {
+        self.counts.clone()
+    }
+
+    /// Adds the robot's status as it was at `now`. One that does not fit is left out.
+    pub fn status(&self, now: Instant, json: String) {
+        let sent = self.items.as_ref().map(|items| items.try_send(Item::Status(now.as_nanos(), json)));
+        let _ = sent; // the next one comes in a second
+    }
+
+    /// Adds a word to the end of the file.
+    pub fn word(&self, key: &str, word: String) {
+        let sent = self.items.as_ref().map(|items| items.try_send(Item::Word(key.into(), word)));
+        let _ = sent;
+    }
+
+    /// The run is over, and its [`RecordSender`] is gone: ends the file, and waits for that for `patience`.
+    pub fn end(mut self, patience: Duration) -> RecordingStatus {
+        self.items = None;
+        let until = Moment::now() + patience;
+        if let Some(thread) = self.thread.take() {
+            while !thread.is_finished() && Moment::now() < until {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            if thread.is_finished() {
+                let _ = thread.join(); // its panic has been printed, and is in the counts
+            }
+        }
+        self.counts.look()
+    }
+}
+
+impl RecordSender {
+    /// The tick's end, once.
+    pub fn tap(&mut self) -> ReadingTap {
+        self.tap.take().unwrap_or_default()
+    }
+
+    /// Passes a slot on, with its readings.
+    pub fn take(&mut self, record: &Record) {
+        let readings = self.readings_of(record.index);
+        let untold = record.inputs.readings.saturating_sub(readings.len() as u32);
+        let item = Item::Slot(Box::new(record.clone()), readings, untold);
+        let sent = match self.patient {
+            true => self.items.send(item).is_ok(),
+            false => self.items.try_send(item).is_ok(),
+        };
+        if !sent {
+            RecordingCounts::add(&self.counts.overrun, 1);
+        }
+    }
+
+    /// The readings that slot number `index` took. Those of slots whose record was lost are dropped.
+    fn readings_of(&mut self, index: u64) -> Vec<Reading> {
+        let mut readings = Vec::new();
+        while let Some(taken) = self.next.take().or_else(|| self.taken.pop().ok()) {
+            if taken.index > index {
+                self.next = Some(taken);
+                break;
+            }
+            if taken.index == index {
+                readings.push(taken.reading);
+            }
+        }
+        readings
+    }
+}

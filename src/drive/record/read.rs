@@ -1,0 +1,326 @@
+//! Reads a recording from its beginning, record by record, however large it is. What was cut off in a chunk
+//! is readable up to the chunk before. Whatever the bytes are, a reader takes them or says what is wrong.
+
+use super::slot::{FORMAT, Slot};
+use super::{BOARD_FILE, METADATA, SLOT_ENCODING};
+use crate::system::codec::CodecError;
+use mcap::records::Record;
+use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
+use mcap::{McapError, parse_record};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Read};
+
+/// Longest record or chunk of a file, bytes: a chunk of ours ends soon after 256 KiB, and a board file is at
+/// most 1 MB. Keeps a file that claims more from asking for all memory.
+const LONGEST: usize = 16 << 20;
+/// Most bytes at once from the file.
+const AT_ONCE: usize = 1 << 16;
+
+/// What comes next in a recording.
+#[derive(Debug)]
+pub enum Event {
+    /// The words about the run.
+    Facts(BTreeMap<String, String>),
+    /// The board's effective values.
+    Board(String),
+    /// A slot.
+    Slot(Box<Slot>),
+    /// A message for people.
+    Message {
+        /// Its channel.
+        topic: String,
+        /// When, nanoseconds of the robot's clock.
+        time: u64,
+        /// Its JSON.
+        json: Vec<u8>,
+    },
+    /// The words about the end of the run, if it ended in order.
+    Ended(BTreeMap<String, String>),
+}
+
+/// How a file ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// In order.
+    Whole,
+    /// In the middle: the power or the disk was gone. Everything before was read.
+    Cut,
+}
+
+/// Why a recording cannot be read on.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The system refuses.
+    Io(io::Error),
+    /// Not an MCAP file.
+    NotMcap,
+    /// An MCAP file of another program.
+    NotOurs,
+    /// A recording of another version of this program, with slots in this format.
+    OtherFormat(String),
+    /// The bytes before this place are damaged.
+    Damaged {
+        /// Bytes read so far.
+        before: u64,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The slot that ends before this place is not spelled right.
+    Slot {
+        /// Bytes read so far.
+        before: u64,
+        /// What is wrong with it.
+        error: CodecError,
+    },
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Io(error) => error.fmt(f),
+            ReadError::NotMcap => f.write_str("not an MCAP file: its first bytes are others"),
+            ReadError::NotOurs => {
+                f.write_str("an MCAP file, but no recording of ganglion: it has no facts about a run")
+            }
+            ReadError::OtherFormat(found) => write!(
+                f,
+                "its slots are in format {found:.20}, and this program reads format {FORMAT}: \
+                 use the version that recorded it"
+            ),
+            ReadError::Damaged { before, reason } => write!(f, "damaged before byte {before}: {reason}"),
+            ReadError::Slot { before, error } => {
+                write!(f, "the slot before byte {before} is damaged: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Reads a recording.
+pub struct Reader<R> {
+    source: R,
+    reader: LinearReader,
+    /// Name and encoding of each channel.
+    channels: BTreeMap<u16, (String, String)>,
+    known: bool,
+    ended: bool,
+    at: u64,
+    end: Option<End>,
+}
+
+impl<R: Read> Reader<R> {
+    /// A reader that begins at the first byte of `source`.
+    pub fn new(source: R) -> Reader<R> {
+        let options = LinearReaderOptions::default()
+            .with_skip_end_magic(true)
+            .with_prevalidate_chunk_crcs(true)
+            .with_record_length_limit(LONGEST);
+        let reader = LinearReader::new_with_options(options);
+        Reader { source, reader, channels: BTreeMap::new(), known: false, ended: false, at: 0, end: None }
+    }
+
+    /// How the file ends, once everything was read.
+    pub fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// Bytes read so far.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// What comes next; `None` at the end. After an error, nothing more comes.
+    pub fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
+        while self.end.is_none() {
+            let event = match self.reader.next_event() {
+                None => {
+                    self.end = Some(if self.ended { End::Whole } else { End::Cut });
+                    break;
+                }
+                Some(Ok(LinearReadEvent::ReadRequest(wanted))) => {
+                    let room = self.reader.insert(wanted.clamp(1, AT_ONCE));
+                    let got = self.source.read(room).map_err(ReadError::Io)?;
+                    self.reader.notify_read(got);
+                    self.at += got as u64;
+                    continue;
+                }
+                Some(Ok(LinearReadEvent::Record { data, opcode })) => {
+                    parse_record(opcode, data).map(|record| record.into_owned())
+                }
+                Some(Err(error)) => Err(error),
+            };
+            match event.map_err(|error| (self.at, error)) {
+                Ok(record) => {
+                    if let Some(event) = self.event(record)? {
+                        return Ok(Some(event));
+                    }
+                }
+                Err((_, McapError::UnexpectedEof)) if self.known => self.end = Some(End::Cut),
+                Err((before, McapError::BadMagic | McapError::UnexpectedEof)) if before < 4096 => {
+                    self.end = Some(End::Cut);
+                    return Err(ReadError::NotMcap);
+                }
+                Err((before, error)) => {
+                    self.end = Some(End::Cut);
+                    return Err(ReadError::Damaged { before, reason: error.to_string() });
+                }
+            }
+        }
+        match self.known {
+            true => Ok(None),
+            false if self.at < mcap::MAGIC.len() as u64 => Err(ReadError::NotMcap),
+            false => Err(ReadError::NotOurs),
+        }
+    }
+
+    fn event(&mut self, record: Record<'static>) -> Result<Option<Event>, ReadError> {
+        Ok(match record {
+            Record::Metadata(found) if found.name == METADATA => {
+                let format = found.metadata.get("format").cloned().unwrap_or_default();
+                if format != FORMAT.to_string() {
+                    self.end = Some(End::Cut);
+                    self.known = true;
+                    return Err(ReadError::OtherFormat(format));
+                }
+                self.known = true;
+                Some(Event::Facts(found.metadata))
+            }
+            Record::Metadata(found) if found.name.strip_prefix(METADATA) == Some(".end") => {
+                Some(Event::Ended(found.metadata))
+            }
+            Record::Attachment { header, data, .. } if header.name == BOARD_FILE => {
+                Some(Event::Board(String::from_utf8_lossy(&data).into_owned()))
+            }
+            Record::Channel(channel) => {
+                self.channels.insert(channel.id, (channel.topic, channel.message_encoding));
+                None
+            }
+            Record::Message { header, data } if self.known => {
+                let Some((topic, encoding)) = self.channels.get(&header.channel_id) else { return Ok(None) };
+                if encoding != SLOT_ENCODING {
+                    let (topic, time) = (topic.clone(), header.log_time);
+                    return Ok(Some(Event::Message { topic, time, json: data.into_owned() }));
+                }
+                let slot = Slot::read(&data).map_err(|error| ReadError::Slot { before: self.at, error })?;
+                Some(Event::Slot(Box::new(slot)))
+            }
+            Record::DataEnd(_) => {
+                self.ended = true;
+                None
+            }
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::Facts;
+    use super::super::file::McapFile;
+    use super::super::slot::full;
+    use super::super::store::Medium;
+    use super::*;
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    /// Bytes in memory.
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Medium for Memory {
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A file of 300 slots in chunks of 100.
+    fn recorded() -> Vec<u8> {
+        let memory = Memory::default();
+        let facts = Facts { board: "name = 'x'".into(), ..Facts::default() };
+        let mut file = McapFile::begin(Box::new(memory.clone()), &facts, 0).unwrap();
+        for index in 0..300 {
+            file.slot(&full(index)).unwrap();
+            if index % 100 == 99 {
+                file.flush().unwrap();
+            }
+        }
+        file.status(5, "{}").unwrap();
+        file.finish(BTreeMap::from([("why".into(), "over".into())])).unwrap();
+        memory.0.lock().unwrap().clone()
+    }
+
+    fn slots(bytes: &[u8]) -> (u64, Result<Option<End>, ReadError>) {
+        let mut reader = Reader::new(bytes);
+        let mut slots = 0;
+        loop {
+            match reader.next_event() {
+                Ok(Some(Event::Slot(slot))) => {
+                    assert_eq!(format!("{slot:?}"), format!("{:?}", full(slots)));
+                    slots += 1;
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return (slots, Ok(reader.end())),
+                Err(error) => return (slots, Err(error)),
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_file_is_readable_up_to_its_last_chunk() {
+        let bytes = recorded();
+        let (whole, end) = slots(&bytes);
+        assert_eq!((whole, end.unwrap()), (300, Some(End::Whole)));
+        let mut seen = std::collections::BTreeSet::new();
+        for cut in (0..bytes.len()).step_by(997) {
+            match slots(&bytes[..cut]) {
+                (read, Ok(end)) => {
+                    assert_eq!(read % 100, 0, "cut at {cut}");
+                    assert!(read == 300 || end == Some(End::Cut), "cut at {cut}");
+                    seen.insert(read);
+                }
+                (read, Err(error)) => {
+                    assert_eq!(read, 0, "cut at {cut}: {error}");
+                    assert!(
+                        matches!(error, ReadError::NotMcap | ReadError::NotOurs),
+                        "cut at {cut}: {error}"
+                    );
+                }
+            }
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 100, 200, 300]);
+    }
+
+    #[test]
+    fn a_flipped_bit_is_damage_and_never_another_value() {
+        let bytes = recorded();
+        let mut damaged = 0;
+        for place in (0..bytes.len()).step_by(997) {
+            let mut flipped = bytes.clone();
+            flipped[place] ^= 4;
+            // What does not matter to a slot may be flipped: an index, a word for people.
+            let (_, end) = slots(&flipped);
+            damaged += u32::from(matches!(end, Err(ReadError::Damaged { .. })));
+        }
+        assert!(damaged > 20, "{damaged}");
+    }
+
+    #[test]
+    fn other_files_are_refused_as_what_they_are() {
+        assert!(matches!(slots(b"time,sonar\n1,2\n").1, Err(ReadError::NotMcap)));
+        assert!(matches!(slots(b"").1, Err(ReadError::NotMcap)));
+        let mut other = mcap::Writer::new(io::Cursor::new(Vec::new())).unwrap();
+        other.finish().unwrap();
+        assert!(matches!(slots(&other.into_inner().into_inner()).1, Err(ReadError::NotOurs)));
+    }
+}

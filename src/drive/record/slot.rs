@@ -1,0 +1,227 @@
+//! A slot as a recording keeps it: everything that it was decided from, in order, and everything that it
+//! decided, to the bit. The bytes are bincode; times are kept as distances from the slot, which are short.
+
+use crate::base::command::{Command, MAX_MOTORS, OnWire, Source};
+use crate::base::frame::{Frame, Reading, Sample};
+use crate::base::plan::{Limits, Rung};
+use crate::base::time::{Instant, Span};
+use crate::decision::mode::{Asked, Mode};
+use crate::decision::reflex::Signals;
+use crate::drive::trace::{FieldTrace, Record};
+use crate::field::{DeviceTimes, EngineState, Response};
+use crate::system::codec::{self, CodecError};
+use serde::{Deserialize, Serialize};
+
+/// Version of these bytes: raised when a field is added, removed or moved. A program reads its own only.
+pub const FORMAT: u32 = 1;
+
+/// One slot of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Slot {
+    /// When it was due.
+    pub slot: Instant,
+    /// Number of the slot on the grid.
+    pub index: u64,
+    /// When its work began.
+    pub began: Instant,
+    /// When its work ended.
+    pub ended: Instant,
+    /// Slots lost before it.
+    pub lost: u64,
+    /// What was requested.
+    pub asked: Asked,
+    /// What the reflexes knew besides the frame.
+    pub signals: Signals,
+    /// The readings that it took, in order.
+    pub readings: Vec<Reading>,
+    /// How many more it took, which did not get into the recording.
+    pub untold: u32,
+    /// Commands confirmed since the slot before.
+    pub receipts: Vec<OnWire>,
+    /// The field's result that it collected.
+    pub field: Option<FieldResult>,
+    /// State of the robot at its end.
+    pub mode: Mode,
+    /// Active causes.
+    pub active: u16,
+    /// Causes that became active.
+    pub tripped: u16,
+    /// Causes that stay until the robot is disarmed.
+    pub latched: u16,
+    /// What the causes allowed together.
+    pub limits: Limits,
+    /// Level of quality for the next cycle.
+    pub rung: Rung,
+    /// The frame, as far as channels are in use.
+    pub frame: Vec<Sample>,
+    /// Number of the command.
+    pub seq: u64,
+    /// Until when it was valid.
+    pub valid_until: Instant,
+    /// What decided it.
+    pub source: Source,
+    /// The motors in use.
+    pub motors: Vec<f32>,
+}
+
+/// A field's result.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FieldResult {
+    /// The answer, if there was one.
+    pub answer: Option<Answer>,
+    /// Compute time.
+    pub span: Span,
+    /// From the slot that requested it to the end of the cycle.
+    pub took: Span,
+    /// From that slot to this one.
+    pub age: Span,
+    /// Level of quality that it was computed at.
+    pub rung: Rung,
+    /// How the engine fared, in words; `None`: it ran.
+    pub state: Option<String>,
+    /// Where the time went, if a device computed it.
+    pub times: Option<DeviceTimes>,
+}
+
+/// What the field answered. Zeros at the end of the vectors are left out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// Number of the cycle.
+    pub cycle: u64,
+    /// Scores.
+    pub scores: Vec<f32>,
+    /// Motors.
+    pub motors: Vec<f32>,
+    /// Confidence.
+    pub confidence: f32,
+    /// Skill.
+    pub skill: f32,
+    /// Novelty.
+    pub novelty: f32,
+}
+
+impl Slot {
+    /// The slot of `record`, which took `readings`.
+    pub fn of(record: &Record, readings: Vec<Reading>, untold: u32) -> Slot {
+        Slot {
+            slot: record.slot,
+            index: record.index,
+            began: record.began,
+            ended: record.ended,
+            lost: record.lost,
+            asked: record.inputs.asked,
+            signals: record.inputs.signals,
+            readings,
+            untold,
+            receipts: record.hardware.to_vec(),
+            field: record.field.as_ref().map(FieldResult::of),
+            mode: record.mode,
+            active: record.active,
+            tripped: record.tripped,
+            latched: record.latched,
+            limits: record.limits,
+            rung: record.rung,
+            frame: record.frame.used().to_vec(),
+            seq: record.command.seq,
+            valid_until: record.command.valid_until,
+            source: record.command.source,
+            motors: record.command.used().to_vec(),
+        }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> Result<Vec<u8>, CodecError> {
+        let mut near = self.clone();
+        let slot = self.slot.as_nanos();
+        near.times(|time| *time = Instant::from_nanos(folded(time.as_nanos().wrapping_sub(slot))));
+        let mut bytes = Vec::new();
+        codec::append(&near, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The slot that `bytes` spell.
+    pub fn read(bytes: &[u8]) -> Result<Slot, CodecError> {
+        let mut read: Slot = codec::record(bytes)?;
+        let slot = read.slot.as_nanos();
+        read.times(|time| *time = Instant::from_nanos(slot.wrapping_add(unfolded(time.as_nanos()))));
+        Ok(read)
+    }
+
+    /// Each time beside the slot's own.
+    fn times(&mut self, mut change: impl FnMut(&mut Instant)) {
+        [&mut self.began, &mut self.ended, &mut self.valid_until].into_iter().for_each(&mut change);
+        self.readings.iter_mut().for_each(|reading| change(&mut reading.stamp));
+        self.frame.iter_mut().for_each(|sample| change(&mut sample.stamp));
+        for receipt in &mut self.receipts {
+            change(&mut receipt.slot);
+            change(&mut receipt.at);
+        }
+    }
+
+    /// The frame as the tick had it; `None` if it has more channels than any frame.
+    pub fn whole_frame(&self) -> Option<Frame> {
+        let mut frame = Frame::empty(0);
+        frame.samples.get_mut(..self.frame.len())?.copy_from_slice(&self.frame);
+        (frame.len, frame.slot) = (self.frame.len(), self.slot);
+        Some(frame)
+    }
+
+    /// The command as the tick handed it over; `None` if it has more motors than any.
+    pub fn command(&self) -> Option<Command> {
+        let mut command = Command::still(self.motors.len());
+        command.motors.get_mut(..self.motors.len())?.copy_from_slice(&self.motors);
+        let Slot { seq, slot, valid_until, source, .. } = *self;
+        Some(Command { seq, slot, valid_until, source, ..command })
+    }
+}
+
+impl FieldResult {
+    fn of(trace: &FieldTrace) -> FieldResult {
+        let state = (trace.state != EngineState::Running).then(|| trace.state.to_string());
+        let answer = trace.response.as_ref().map(Answer::of);
+        let FieldTrace { span, answer: took, age, rung, times, .. } = *trace;
+        FieldResult { answer, span, took, age, rung, state, times }
+    }
+}
+
+impl Answer {
+    fn of(response: &Response) -> Answer {
+        let Response { cycle, confidence, skill, novelty, .. } = *response;
+        let (scores, motors) = (shortened(&response.scores), shortened(&response.motors));
+        Answer { cycle, scores, motors, confidence, skill, novelty }
+    }
+
+    /// The answer as the engine gave it; `None` if it is longer than any.
+    pub fn response(&self) -> Option<Response> {
+        let Answer { cycle, confidence, skill, novelty, .. } = *self;
+        let (scores, motors) = (lengthened(&self.scores)?, lengthened(&self.motors)?);
+        Some(Response { cycle, scores, motors, confidence, skill, novelty })
+    }
+}
+
+/// Without the zeros at the end.
+fn shortened(values: &[f32; MAX_MOTORS]) -> Vec<f32> {
+    let used = values.iter().rposition(|value| value.to_bits() != 0).map_or(0, |last| last + 1);
+    values[..used].to_vec()
+}
+
+fn lengthened(values: &[f32]) -> Option<[f32; MAX_MOTORS]> {
+    let mut whole = [0.0; MAX_MOTORS];
+    whole.get_mut(..values.len())?.copy_from_slice(values);
+    Some(whole)
+}
+
+/// Small distances in either direction as small numbers: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
+fn folded(distance: u64) -> u64 {
+    let signed = distance as i64;
+    ((signed << 1) ^ (signed >> 63)) as u64
+}
+
+fn unfolded(folded: u64) -> u64 {
+    (folded >> 1) ^ (folded & 1).wrapping_neg()
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(super) use tests::full;

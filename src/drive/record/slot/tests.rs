@@ -1,0 +1,84 @@
+//! A slot through bytes and back; and a slot with something in every part, for other tests.
+
+use super::*;
+use crate::base::fault::ReadingFault;
+use crate::base::frame::Health;
+use crate::decision::fixture::{at, ms};
+
+/// A slot with something in every part.
+pub fn full(index: u64) -> Slot {
+    let slot = at(10 * index + 100);
+    let value = |value| Reading { channel: 1, value, stamp: slot - ms(3) };
+    Slot {
+        slot,
+        index,
+        began: slot + Span::from_micros(40),
+        ended: slot + Span::from_micros(60),
+        lost: 2,
+        asked: Asked { arm: true, ..Asked::default() },
+        signals: Signals { halts: 4, slept: Some(ms(70)), ..Signals::default() },
+        readings: vec![value(Ok(-0.0)), value(Err(ReadingFault::Frozen)), value(Ok(f32::NAN))],
+        untold: 1,
+        receipts: vec![OnWire { seq: index, slot: slot - ms(10), at: slot - ms(9), complete: true }],
+        field: Some(FieldResult {
+            answer: Some(Answer {
+                cycle: index,
+                scores: vec![0.0, 0.5],
+                motors: vec![-0.25],
+                confidence: 0.5,
+                skill: -0.5,
+                novelty: 0.1,
+            }),
+            span: ms(2),
+            took: ms(3),
+            age: ms(10),
+            rung: Rung::BEST,
+            state: None,
+            times: None,
+        }),
+        mode: Mode::Degraded { since: at(50), why: 4 },
+        active: 4,
+        tripped: 4,
+        latched: 0,
+        limits: Limits::STILL,
+        rung: Rung::WORST,
+        frame: vec![Sample { value: 1.0, worst: 0.5, stamp: slot - ms(3), health: Health::Good }; 3],
+        seq: index + 1,
+        valid_until: Instant::NEVER,
+        source: Source::Reflex,
+        motors: vec![0.5, -0.0],
+    }
+}
+
+#[test]
+fn a_slot_is_the_same_to_the_bit_after_its_way_through_bytes() {
+    let slot = full(9);
+    let bytes = slot.bytes().unwrap();
+    let read = Slot::read(&bytes).unwrap();
+    // By its words: NaN is no equal of itself, and -0.0 is one of 0.0.
+    assert_eq!(format!("{read:?}"), format!("{slot:?}"));
+    assert!(bytes.len() < 250, "{} bytes", bytes.len());
+    for cut in 0..bytes.len() {
+        assert!(Slot::read(&bytes[..cut]).is_err(), "cut at {cut}");
+    }
+    let mut longer = bytes;
+    longer.push(0);
+    assert!(matches!(Slot::read(&longer), Err(CodecError::TrailingBytes { extra: 1, .. })));
+}
+
+#[test]
+fn what_is_longer_than_any_robot_has_is_refused() {
+    let long = Slot { motors: vec![0.0; MAX_MOTORS + 1], frame: vec![Sample::NEVER; 65], ..full(1) };
+    assert!(long.command().is_none() && long.whole_frame().is_none());
+    assert_eq!(full(1).command().map(|command| command.len), Some(2));
+    let answer = Answer { scores: vec![0.0; 17], ..full(1).field.unwrap().answer.unwrap() };
+    assert!(answer.response().is_none());
+}
+
+#[test]
+fn distances_of_either_sign_are_folded() {
+    for distance in [0, 1, u64::MAX, u64::MAX / 2, 1 << 63, 12_345] {
+        assert_eq!(unfolded(folded(distance)), distance);
+    }
+    assert_eq!((folded(0), folded(u64::MAX), folded(1)), (0, 1, 2));
+}

@@ -1,0 +1,356 @@
+//! The channels for people: what a plotter or a player shows, as JSON with a schema. Figures come ten or
+//! twenty times a second, events when they happen; the exact slots are in a channel of their own.
+
+use super::facts::Facts;
+use super::slot::Slot;
+use crate::base::frame::Health;
+use crate::base::plan::Cause;
+use crate::base::time::{Instant, Span};
+use crate::decision::admit::{REFUSALS, refusal};
+use crate::decision::mode::Mode;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// From one message of the frame, the lateness and the field to the next.
+const FIGURES: Span = Span::from_millis(100);
+/// From one message of the commands to the next.
+const COMMANDS: Span = Span::from_millis(50);
+/// A quality that stays is repeated this often, so that a reader that begins in the middle knows it.
+const QUALITY: Span = Span::from_millis(1_000);
+
+/// A channel, by its place in [`Topic::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// Sensors: value, age, health.
+    Frame,
+    /// What the motors were to do.
+    Command,
+    /// State of the robot, with who requested it.
+    Mode,
+    /// Reflexes with their causes, as they trip and clear.
+    Reflex,
+    /// Level of quality.
+    Quality,
+    /// How late the loop was, split.
+    Lateness,
+    /// The field's newest answer, and its times.
+    Field,
+    /// The robot's status, as `ganglion status --json` shows it.
+    Status,
+}
+
+impl Topic {
+    /// Every channel.
+    pub const ALL: [Topic; 8] = [
+        Topic::Frame,
+        Topic::Command,
+        Topic::Mode,
+        Topic::Reflex,
+        Topic::Quality,
+        Topic::Lateness,
+        Topic::Field,
+        Topic::Status,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Topic::Frame => "/frame",
+            Topic::Command => "/command",
+            Topic::Mode => "/mode",
+            Topic::Reflex => "/reflex",
+            Topic::Quality => "/quality",
+            Topic::Lateness => "/lateness",
+            Topic::Field => "/field",
+            Topic::Status => "/status",
+        }
+    }
+
+    /// The JSON schema of its messages.
+    pub fn schema(self, facts: &Facts) -> Value {
+        let number = || json!({"type": ["number", "null"]});
+        let text = || json!({"type": "string"});
+        let texts = || json!({"type": "array", "items": {"type": "string"}});
+        let each = |names: &mut dyn Iterator<Item = (&str, &str)>, kind: &str| {
+            let of = |(name, about): (&str, &str)| {
+                (name.to_string(), json!({"type": [kind, "null"], "description": about}))
+            };
+            object(names.map(of).collect())
+        };
+        let named = |names: &[&str]| names.iter().map(|name| (name.to_string(), number())).collect();
+        let sensors = || facts.sensors.iter().map(|(name, unit)| (name.as_str(), unit.as_str()));
+        match self {
+            Topic::Frame => object(vec![
+                ("value".into(), each(&mut sensors(), "number")),
+                ("age_ms".into(), each(&mut sensors().map(|(name, _)| (name, "ms")), "number")),
+                ("health".into(), each(&mut sensors().map(|(name, _)| (name, "good or why not")), "string")),
+            ]),
+            Topic::Command => object(vec![
+                ("source".into(), text()),
+                (
+                    "motor".into(),
+                    each(&mut facts.motors.iter().map(|name| (name.as_str(), "-1..=1")), "number"),
+                ),
+            ]),
+            Topic::Mode => object(vec![
+                ("mode".into(), text()),
+                ("code".into(), number()),
+                ("requested".into(), texts()),
+                ("reasons".into(), texts()),
+            ]),
+            Topic::Reflex => object(vec![
+                ("active".into(), texts()),
+                ("tripped".into(), texts()),
+                ("cleared".into(), texts()),
+                ("latched".into(), texts()),
+                ("stopped_at_once".into(), texts()),
+                ("limits".into(), object(named(&["forward", "backward", "steer"]))),
+            ]),
+            Topic::Quality => object([named(&["level", "took_us"]), vec![("why".into(), text())]].concat()),
+            Topic::Lateness => object(named(&["release_us", "work_us", "wire_us", "slots_lost"])),
+            Topic::Field => object(
+                [
+                    vec![("engine".into(), text())],
+                    named(&["span_us", "answer_us", "age_us", "level", "confidence", "skill", "novelty"]),
+                    named(&["queue_us", "kernels_us", "wake_us"]),
+                ]
+                .concat(),
+            ),
+            Topic::Status => json!({"type": "object"}),
+        }
+    }
+}
+
+fn object(properties: Vec<(String, Value)>) -> Value {
+    json!({"type": "object", "properties": properties.into_iter().collect::<serde_json::Map<_, _>>()})
+}
+
+#[derive(Serialize)]
+struct FrameMessage<'a> {
+    value: BTreeMap<&'a str, Option<f32>>,
+    age_ms: BTreeMap<&'a str, Option<f32>>,
+    health: BTreeMap<&'a str, &'static str>,
+}
+
+#[derive(Serialize)]
+struct CommandMessage<'a> {
+    source: String,
+    motor: BTreeMap<&'a str, f32>,
+}
+
+/// The largest of each since the last message, microseconds.
+#[derive(Clone, Copy, Default, Serialize)]
+struct LatenessMessage {
+    release_us: f32,
+    work_us: f32,
+    wire_us: Option<f32>,
+    slots_lost: u64,
+}
+
+#[derive(Serialize)]
+struct FieldMessage {
+    engine: String,
+    span_us: f32,
+    answer_us: f32,
+    age_us: f32,
+    level: usize,
+    confidence: Option<f32>,
+    skill: Option<f32>,
+    novelty: Option<f32>,
+    queue_us: Option<f32>,
+    kernels_us: Option<f32>,
+    wake_us: Option<f32>,
+}
+
+/// Makes the messages of one file.
+#[derive(Default)]
+pub struct Topics {
+    sensors: Vec<String>,
+    motors: Vec<String>,
+    framed: Option<Instant>,
+    commanded: Option<Instant>,
+    graded: Option<(Instant, usize)>,
+    fielded: Option<Instant>,
+    mode: Option<Mode>,
+    active: Option<u16>,
+    late: LatenessMessage,
+}
+
+impl Topics {
+    /// None was made yet.
+    pub fn new(facts: &Facts) -> Topics {
+        let sensors = facts.sensors.iter().map(|(name, _)| name.clone()).collect();
+        Topics { sensors, motors: facts.motors.clone(), ..Topics::default() }
+    }
+
+    /// The messages that `slot` gives rise to.
+    pub fn of(&mut self, slot: &Slot) -> Vec<(Topic, Vec<u8>)> {
+        let mut made = Vec::new();
+        let mut put = |topic, message: serde_json::Result<Vec<u8>>| {
+            made.extend(message.ok().map(|message| (topic, message))); // a map with text keys is always written
+        };
+        self.watch_lateness(slot);
+        if is_due(&mut self.framed, slot.slot, FIGURES) {
+            put(Topic::Frame, serde_json::to_vec(&self.frame(slot)));
+            put(Topic::Lateness, serde_json::to_vec(&std::mem::take(&mut self.late)));
+        }
+        if is_due(&mut self.commanded, slot.slot, COMMANDS) {
+            put(Topic::Command, serde_json::to_vec(&self.command(slot)));
+        }
+        if self.mode.replace(slot.mode) != Some(slot.mode) || slot.asked != Default::default() {
+            put(Topic::Mode, serde_json::to_vec(&mode(slot)));
+        }
+        let before = self.active.replace(slot.active);
+        if before != Some(slot.active) || slot.tripped != 0 || slot.signals.halts != 0 {
+            put(Topic::Reflex, serde_json::to_vec(&reflex(slot, before.unwrap_or(0))));
+        }
+        let level = slot.rung.index();
+        if self.graded.is_none_or(|(at, graded)| graded != level || slot.slot.since(at) >= QUALITY) {
+            let why = self.graded.map_or("begin", |(_, before)| why(before, level));
+            self.graded = Some((slot.slot, level));
+            let took = slot.field.as_ref().map(|field| micros(field.span));
+            put(Topic::Quality, serde_json::to_vec(&json!({"level": level, "took_us": took, "why": why})));
+        }
+        if slot.field.is_some() && is_due(&mut self.fielded, slot.slot, FIGURES) {
+            put(Topic::Field, serde_json::to_vec(&slot.field.as_ref().map(field)));
+        }
+        made
+    }
+
+    fn watch_lateness(&mut self, slot: &Slot) {
+        let late = &mut self.late;
+        late.release_us = late.release_us.max(micros(slot.began.since(slot.slot)));
+        late.work_us = late.work_us.max(micros(slot.ended.since(slot.began)));
+        late.slots_lost += slot.lost;
+        for receipt in slot.receipts.iter().filter(|receipt| receipt.complete) {
+            let wire = micros(receipt.at.since(receipt.slot));
+            late.wire_us = Some(late.wire_us.map_or(wire, |before| before.max(wire)));
+        }
+    }
+
+    fn frame(&self, slot: &Slot) -> FrameMessage<'_> {
+        let mut message =
+            FrameMessage { value: BTreeMap::new(), age_ms: BTreeMap::new(), health: BTreeMap::new() };
+        for (name, sample) in self.sensors.iter().zip(&slot.frame) {
+            let known = sample.health != Health::Never;
+            message.value.insert(name, known.then_some(sample.value));
+            message.age_ms.insert(name, known.then(|| micros(slot.began.since(sample.stamp)) / 1e3));
+            message.health.insert(name, health(sample.health));
+        }
+        message
+    }
+
+    fn command(&self, slot: &Slot) -> CommandMessage<'_> {
+        let motor = self.motors.iter().map(String::as_str).zip(slot.motors.iter().copied()).collect();
+        CommandMessage { source: format!("{:?}", slot.source), motor }
+    }
+}
+
+fn is_due(last: &mut Option<Instant>, now: Instant, every: Span) -> bool {
+    let due = last.is_none_or(|last| now.since(last) >= every || now < last);
+    if due {
+        *last = Some(now);
+    }
+    due
+}
+
+fn micros(span: Span) -> f32 {
+    (span.as_nanos() as f64 / 1e3) as f32
+}
+
+/// The word for a sample's health: good, why not, or that there never was a value.
+pub fn health(health: Health) -> &'static str {
+    match health {
+        Health::Never => "never",
+        Health::Good => "good",
+        Health::Stale => "stale",
+        Health::Bad(fault) => REFUSALS[refusal(fault)],
+    }
+}
+
+/// The names of a set of causes.
+pub fn causes(set: u16) -> Vec<&'static str> {
+    Cause::ALL.into_iter().filter(|cause| set & cause.bit() != 0).map(Cause::name).collect()
+}
+
+fn why(before: usize, level: usize) -> &'static str {
+    match level.cmp(&before) {
+        std::cmp::Ordering::Less => "there was time for more",
+        std::cmp::Ordering::Greater => "a cycle took too long",
+        std::cmp::Ordering::Equal => "as before",
+    }
+}
+
+fn mode(slot: &Slot) -> Value {
+    let asked = slot.asked;
+    let asked = [("stop", asked.stop), ("disarm", asked.disarm), ("arm", asked.arm)];
+    let requested: Vec<&str> = asked.into_iter().filter(|(_, asked)| *asked).map(|(name, _)| name).collect();
+    let reasons: Vec<&str> = match slot.mode {
+        Mode::SelfTest { missing } => missing.reasons().collect(),
+        Mode::Degraded { why, .. } => causes(why),
+        Mode::Latched { cause } => vec![cause.name()],
+        Mode::Disarmed if slot.signals.slept.is_some() => vec!["the machine slept"],
+        Mode::Boot | Mode::Disarmed | Mode::Armed { .. } | Mode::Stopped => Vec::new(),
+    };
+    json!({"mode": slot.mode.name(), "code": slot.mode.code(), "requested": requested, "reasons": reasons})
+}
+
+fn reflex(slot: &Slot, before: u16) -> Value {
+    let limits = slot.limits;
+    json!({
+        "active": causes(slot.active),
+        "tripped": causes(slot.tripped),
+        "cleared": causes(before & !slot.active),
+        "latched": causes(slot.latched),
+        "stopped_at_once": causes(slot.signals.halts),
+        "limits": {"forward": limits.forward, "backward": limits.backward, "steer": u8::from(limits.steer)},
+    })
+}
+
+fn field(field: &super::slot::FieldResult) -> FieldMessage {
+    let answer = field.answer.as_ref();
+    FieldMessage {
+        engine: field.state.clone().unwrap_or_else(|| "running".to_string()),
+        span_us: micros(field.span),
+        answer_us: micros(field.took),
+        age_us: micros(field.age),
+        level: field.rung.index(),
+        confidence: answer.map(|answer| answer.confidence),
+        skill: answer.map(|answer| answer.skill),
+        novelty: answer.map(|answer| answer.novelty),
+        queue_us: field.times.map(|times| micros(times.queue)),
+        kernels_us: field.times.map(|times| micros(times.kernels)),
+        wake_us: field.times.map(|times| micros(times.wake)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::slot::full;
+    use super::*;
+
+    #[test]
+    fn events_come_at_once_and_figures_at_their_rate() {
+        let sensors = ["a", "b", "c"].map(|name| (name.to_string(), "m".to_string())).to_vec();
+        let facts = Facts { sensors, motors: vec!["left".into(), "right".into()], ..Facts::default() };
+        let mut topics = Topics::new(&facts);
+        let mut counts = BTreeMap::new();
+        for index in 0..100 {
+            let calm = Slot { tripped: 0, asked: Default::default(), ..full(index) };
+            let calm = Slot { signals: Default::default(), active: if index < 50 { 4 } else { 0 }, ..calm };
+            for (topic, bytes) in topics.of(&calm) {
+                let read: Value = serde_json::from_slice(&bytes).unwrap();
+                let schema = topic.schema(&facts);
+                for key in read.as_object().unwrap().keys() {
+                    assert!(schema["properties"].get(key).is_some(), "{}: {key}", topic.name());
+                }
+                *counts.entry(topic.name()).or_insert(0) += 1;
+            }
+        }
+        // A second at 100 Hz: one mode that stays, one cause that clears.
+        let expected = [("/command", 20), ("/field", 10), ("/frame", 10), ("/lateness", 10), ("/mode", 1)];
+        let expected = expected.into_iter().chain([("/quality", 1), ("/reflex", 2)]);
+        assert_eq!(counts, expected.collect());
+    }
+}

@@ -1,0 +1,199 @@
+//! The thread that owns the files. It may wait for a disk as long as the disk likes: what comes in meanwhile
+//! waits in a queue, and what does not fit there is counted by the sender.
+//!
+//! A chunk is written and synced every second, so a power failure costs a second or two. After a failure the
+//! file is given up and a new one is begun some seconds later; what could not be kept is counted.
+
+use super::counts::RecordingCounts;
+use super::facts::Facts;
+use super::file::McapFile;
+use super::slot::Slot;
+use super::store::{Opener, Place, Quota};
+use super::window::{When, Window};
+use crate::base::frame::Reading;
+use crate::drive::trace::Record;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// From one sync to the next.
+const SYNC_EVERY: Duration = Duration::from_millis(1_000);
+/// After a failure, before the next file: a full disk does not become free within less.
+const RETRY_AFTER: Duration = Duration::from_millis(5_000);
+
+/// What a recording is to do.
+pub struct Plan {
+    /// Where the files go.
+    pub place: Place,
+    /// Which slots are written.
+    pub when: When,
+    /// How much may lie there.
+    pub quota: Quota,
+    /// What each file says about the run.
+    pub facts: Facts,
+    /// Opens the files.
+    pub open: Opener,
+}
+
+/// What passes to the thread.
+pub(super) enum Item {
+    /// A slot, its readings, and how many more there were.
+    Slot(Box<Record>, Vec<Reading>, u32),
+    /// The robot's status as JSON, at a time on its clock.
+    Status(u64, String),
+    /// Words for the end of the file.
+    Word(String, String),
+}
+
+/// The thread's state.
+pub(super) struct Writer {
+    plan: Plan,
+    counts: Arc<RecordingCounts>,
+    window: Window,
+    file: Option<McapFile>,
+    part: u64,
+    /// Slots in the file since it was last synced.
+    unsynced: u64,
+    /// Bytes of the files before this one.
+    before: u64,
+    opened: Instant,
+    synced: Instant,
+    retry_at: Option<Instant>,
+    words: BTreeMap<String, String>,
+}
+
+impl Writer {
+    pub(super) fn new(plan: Plan, counts: Arc<RecordingCounts>) -> Writer {
+        let now = Instant::now();
+        Writer {
+            window: Window::new(plan.when),
+            plan,
+            counts,
+            file: None,
+            part: 0,
+            unsynced: 0,
+            before: 0,
+            opened: now,
+            synced: now,
+            retry_at: None,
+            words: BTreeMap::new(),
+        }
+    }
+
+    /// Opens the file that somebody has named: a person who asks for it waits for the answer. A folder may
+    /// become writable later, and never keeps a robot from running.
+    pub(super) fn begin(&mut self) -> io::Result<()> {
+        if matches!(self.plan.place, Place::File(_)) { self.open() } else { Ok(()) }
+    }
+
+    /// The thread's life: until all senders are gone.
+    pub(super) fn live(mut self, items: &Receiver<Item>) {
+        loop {
+            match items.recv_timeout(SYNC_EVERY / 4) {
+                Ok(item) => self.take(item),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if self.synced.elapsed() >= SYNC_EVERY {
+                self.sync();
+            }
+        }
+        self.close();
+    }
+
+    fn take(&mut self, item: Item) {
+        match item {
+            Item::Slot(record, readings, untold) => {
+                let slot = Slot::of(&record, readings, untold);
+                let mut due = Vec::new();
+                self.window.take(slot, |slot| due.push(slot), drop);
+                due.iter().for_each(|slot| self.write(slot));
+                if !self.window.is_open() && self.file.is_some() {
+                    self.close();
+                }
+            }
+            Item::Status(time, json) => {
+                let written = self.file.as_mut().map_or(Ok(()), |file| file.status(time, &json));
+                self.note(written);
+            }
+            Item::Word(key, word) => drop(self.words.insert(key, word)),
+        }
+    }
+
+    fn write(&mut self, slot: &Slot) {
+        if self.is_over() {
+            self.close();
+        }
+        if self.file.is_none() && self.retry_at.is_none_or(|at| Instant::now() >= at) {
+            let opened = self.open();
+            self.note(opened);
+        }
+        let Some(file) = &mut self.file else {
+            RecordingCounts::add(&self.counts.unwritten, 1);
+            return;
+        };
+        let written = file.slot(slot);
+        self.unsynced += 1;
+        self.note(written);
+    }
+
+    /// Whether the file is as large or as old as one may be.
+    fn is_over(&self) -> bool {
+        let (quota, in_folder) = (&self.plan.quota, matches!(self.plan.place, Place::Folder(_)));
+        let age = Duration::from_nanos(quota.age.as_nanos());
+        self.file
+            .as_ref()
+            .is_some_and(|file| in_folder && (file.size() >= quota.file || self.opened.elapsed() >= age))
+    }
+
+    fn open(&mut self) -> io::Result<()> {
+        let removed = self.plan.place.tidy(self.plan.quota.total.saturating_sub(self.plan.quota.file))?;
+        RecordingCounts::add(&self.counts.removed, removed);
+        let path = self.plan.place.next(self.plan.facts.name(), self.part)?;
+        let medium = (self.plan.open)(&path)?;
+        self.part += 1;
+        self.file = Some(McapFile::begin(medium, &self.plan.facts, self.part - 1)?);
+        (self.opened, self.retry_at) = (Instant::now(), None);
+        RecordingCounts::add(&self.counts.files, 1);
+        self.counts.writing.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn sync(&mut self) {
+        self.synced = Instant::now();
+        let Some(file) = &mut self.file else { return };
+        let synced = file.flush();
+        let size = self.before + file.size();
+        if synced.is_ok() {
+            RecordingCounts::add(&self.counts.slots, std::mem::take(&mut self.unsynced));
+            self.counts.bytes.store(size, Ordering::Relaxed);
+        }
+        self.note(synced);
+    }
+
+    fn close(&mut self) {
+        self.sync();
+        let Some(file) = self.file.take() else { return };
+        self.counts.writing.store(false, Ordering::Relaxed);
+        let size = file.size();
+        let words = self.words.clone();
+        let finished = file.finish(words);
+        self.before += size;
+        self.note(finished);
+    }
+
+    /// After a failure, gives the file up.
+    fn note(&mut self, done: io::Result<()>) {
+        let Err(error) = done else { return };
+        if self.counts.failed(error.to_string()) {
+            log::warn!("recording: {error}; what cannot be written is counted and left out");
+        }
+        self.before += self.file.take().map_or(0, |file| file.size());
+        self.counts.writing.store(false, Ordering::Relaxed);
+        RecordingCounts::add(&self.counts.unwritten, std::mem::take(&mut self.unsynced));
+        self.retry_at = Some(Instant::now() + RETRY_AFTER);
+    }
+}

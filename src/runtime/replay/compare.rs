@@ -1,0 +1,113 @@
+//! The first value of a slot in which a record and a recording differ. Numbers are compared by their bits:
+//! a zero with another sign is another value.
+
+use crate::base::frame::Sample;
+use crate::base::plan::Board;
+use crate::drive::record::Slot;
+use crate::drive::trace::Record;
+use std::fmt::{self, Debug};
+
+/// A value that was decided otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Number of the slot.
+    pub index: u64,
+    /// Which value.
+    pub what: String,
+    /// What the recording has.
+    pub recorded: String,
+    /// What was decided now.
+    pub decided: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference { index, what, recorded, decided } = self;
+        write!(f, "slot {index}: {what} is recorded as {recorded} and was decided as {decided}")
+    }
+}
+
+/// Names of the board's sensors and motors.
+pub(super) struct Names {
+    sensors: Vec<String>,
+    motors: Vec<String>,
+}
+
+impl Names {
+    pub fn of(board: &Board) -> Names {
+        Names {
+            sensors: board.sensors.iter().map(|sensor| sensor.name.clone()).collect(),
+            motors: board.motors.iter().map(|motor| motor.name.clone()).collect(),
+        }
+    }
+}
+
+/// Collects the first difference of a slot.
+struct Search {
+    index: u64,
+    found: Option<Difference>,
+}
+
+impl Search {
+    /// Compares one value: by `bits`, shown as it is.
+    fn by<T: Debug, B: PartialEq>(&mut self, what: &str, recorded: &T, decided: &T, bits: impl Fn(&T) -> B) {
+        if self.found.is_none() && bits(recorded) != bits(decided) {
+            self.found = Some(Difference {
+                index: self.index,
+                what: what.to_string(),
+                recorded: format!("{recorded:?}"),
+                decided: format!("{decided:?}"),
+            });
+        }
+    }
+
+    fn value<T: Debug + PartialEq + Clone>(&mut self, what: &str, recorded: &T, decided: &T) {
+        self.by(what, recorded, decided, T::clone);
+    }
+
+    fn floats(&mut self, what: impl Fn(usize) -> String, recorded: &[f32], decided: &[f32]) {
+        self.value(&what(usize::MAX), &recorded.len(), &decided.len());
+        for (place, (recorded, decided)) in recorded.iter().zip(decided).enumerate() {
+            self.by(&what(place), recorded, decided, |value| value.to_bits());
+        }
+    }
+
+    fn samples(&mut self, names: &[String], recorded: &[Sample], decided: &[Sample]) {
+        self.value("the number of sensors", &recorded.len(), &decided.len());
+        for ((name, recorded), decided) in names.iter().zip(recorded).zip(decided) {
+            let bits = |s: &Sample| (s.value.to_bits(), s.worst.to_bits(), s.stamp, s.health);
+            if bits(recorded) != bits(decided) {
+                self.by(&format!("sensor '{name}'"), recorded, decided, bits);
+            }
+        }
+    }
+}
+
+/// The first difference between `slot` and `record`, in the order in which a tick decides.
+pub(super) fn first_difference(slot: &Slot, record: &Record, names: &Names) -> Option<Difference> {
+    let mut search = Search { index: slot.index, found: None };
+    search.value("its number", &slot.index, &record.index);
+    search.value("its time", &slot.slot, &record.slot);
+    search.value("the slots lost before it", &slot.lost, &record.lost);
+    search.value("what was requested", &slot.asked, &record.inputs.asked);
+    search.samples(&names.sensors, &slot.frame, record.frame.used());
+    search.value("what the reflexes knew", &slot.signals, &record.inputs.signals);
+    search.value("the active causes", &slot.active, &record.active);
+    search.value("the causes that tripped", &slot.tripped, &record.tripped);
+    search.value("the latched causes", &slot.latched, &record.latched);
+    let limits = |limits: &crate::base::plan::Limits| {
+        (limits.forward.to_bits(), limits.backward.to_bits(), limits.steer)
+    };
+    search.by("what the causes allow", &slot.limits, &record.limits, limits);
+    search.value("the mode", &slot.mode, &record.mode);
+    search.value("the level of quality", &slot.rung, &record.rung);
+    search.value("the number of the command", &slot.seq, &record.command.seq);
+    search.value("how long the command is valid", &slot.valid_until, &record.command.valid_until);
+    search.value("what decided the command", &slot.source, &record.command.source);
+    let motor = |place: usize| match names.motors.get(place) {
+        Some(name) => format!("the command for motor '{name}'"),
+        None => "the number of motors".to_string(),
+    };
+    search.floats(motor, &slot.motors, record.command.used());
+    search.found
+}

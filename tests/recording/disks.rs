@@ -1,0 +1,108 @@
+//! Disks that are full, hang, or take their thread along: the robot drives as without a recording, and what
+//! is missing is counted.
+
+use super::*;
+
+/// A disk with so much room, whose files fail beyond it.
+fn small(room: usize, files: &Files) -> Opener {
+    struct Small(Box<dyn Medium>, Arc<AtomicU64>);
+    impl Write for Small {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let wanted = bytes.len() as u64;
+            match self.1.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(wanted)) {
+                Ok(_) => self.0.write(bytes),
+                Err(_) => Err(io::ErrorKind::StorageFull.into()),
+            }
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    impl Medium for Small {
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let (room, mut open) = (Arc::new(AtomicU64::new(room as u64)), files.opener());
+    Box::new(move |path| Ok(Box::new(Small(open(path)?, room.clone()))))
+}
+
+/// A disk on which nothing ends before `free` is set.
+fn hanging(free: Arc<AtomicBool>, files: &Files) -> Opener {
+    struct Hanging(Box<dyn Medium>, Arc<AtomicBool>);
+    impl Write for Hanging {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            while !self.1.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.0.write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    impl Medium for Hanging {
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut open = files.opener();
+    Box::new(move |path| Ok(Box::new(Hanging(open(path)?, free.clone()))))
+}
+
+/// A plan whose first file is opened by its thread.
+fn in_folder(board: &Board, open: Opener) -> Plan {
+    let folder = std::env::temp_dir().join(format!("ganglion-recordings-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    Plan { place: Place::Folder(folder), ..plan(board, When::Always, open) }
+}
+
+#[test]
+fn a_full_disk_costs_records_and_no_slot() {
+    let (board, files) = (sim_board(), Files::default());
+    let full = plan(&board, When::Always, small(400_000, &files));
+    let (run, status) = record(&board, full, true, 1, &[], 60);
+    assert!(run > 6_000, "{run} slots");
+    assert_eq!(status.slots + status.lost(), run, "{status:?}");
+    assert!(status.unwritten > 0 && status.failures > 0, "{status:?}");
+    assert!(status.last_failure.is_some_and(|words| words.contains("space")));
+    // What was written before is readable, and decided again.
+    let bytes = files.0.lock().unwrap()[0].clone();
+    let slots = slots_in(&bytes);
+    assert!(slots.len() as u64 >= status.slots && !slots.is_empty(), "{} slots", slots.len());
+    assert_eq!(first_failure(&slots), None);
+}
+
+#[test]
+fn a_disk_that_hangs_costs_records_and_no_slot() {
+    let (board, files, free) = (sim_board(), Files::default(), Arc::new(AtomicBool::new(false)));
+    let stalled = in_folder(&board, hanging(free.clone(), &files));
+    // Not patient: as in real time, it goes on.
+    let (recording, sender) = Recording::start(stalled, false).expect("a thread");
+    let options = Options { readout: Some(taught().clone()), recording: Some(sender), ..Options::default() };
+    let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
+    let robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
+    let until = first + Span::from_millis(60_000);
+    let ending = runner::step(robot, &clock, until, &AtomicBool::new(false), |_| ());
+    let run = ending.recorder.summary().slots_run;
+    assert!(run > 6_000, "{run} slots");
+    free.store(true, Ordering::Relaxed);
+    let status = recording.end(LONG);
+    assert!(status.overrun > 1_000, "{status:?}");
+    assert_eq!(status.slots + status.lost(), run, "{status:?}");
+    let missing = first_failure(&files.slots());
+    assert!(
+        missing.is_none() || matches!(missing, Some(Replayed::Missing(Missing::Slots { .. }))),
+        "{missing:?}"
+    );
+}
+
+#[test]
+fn a_thread_that_dies_costs_records_and_no_slot() {
+    let board = sim_board();
+    let dead: Opener = Box::new(|_| panic!("a bug in the writer"));
+    let (run, status) = record(&board, in_folder(&board, dead), false, 1, &[], 20);
+    assert!(run > 2_000, "{run} slots");
+    assert!(status.ended && !status.writing && status.slots == 0, "{status:?}");
+    assert!(status.overrun > 0, "{status:?}");
+}
