@@ -232,9 +232,10 @@ fn note_differences(snapshot: &Snapshot, path: &Path, board: &Board) {
     if snapshot.lacks_map(board) {
         log::warn!("{}: this snapshot has no map in it; the map begins empty", path.display());
     }
-    if snapshot.has_old_table(board) {
+    if snapshot.has_other_readout(board) {
         log::warn!(
-            "{}: the board's starting table has changed since this snapshot; its read-out is made anew",
+            "{}: the read-out in this snapshot was not made to correct the board's starting table as it is now; \
+             it is not used, the rest of the brain goes on",
             path.display()
         );
     }
