@@ -63,7 +63,7 @@ pub struct Args {
     /// Hold the field at this level of quality, 0 (best) to 5 [default: the compute budget chooses]
     #[arg(long, value_name = "N", value_parser = arguments::rung)]
     pub rung: Option<Rung>,
-    /// A read-out from 'ganglion learn' or 'ganglion teach' [default: the board's starting table]
+    /// A read-out from 'ganglion learn', or from 'ganglion teach', which corrects the board's starting table
     #[arg(long, value_name = "FILE")]
     pub readout: Option<PathBuf>,
     /// Obey the read-out even if it did not pass its trial
