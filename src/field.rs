@@ -15,7 +15,6 @@ pub mod engine;
 mod engine_state;
 mod failure;
 pub mod footprint;
-pub mod imitate;
 pub mod link;
 pub mod readout;
 mod predict;
@@ -24,7 +23,6 @@ mod rung;
 pub mod sensor_ring;
 #[cfg(test)]
 pub(crate) mod sample;
-mod shipped;
 mod stage;
 pub mod shape;
 pub mod snapshot;
@@ -38,11 +36,9 @@ pub use cuda::DeviceTimes;
 pub use engine::{Condition, FieldEngine, Inspect};
 pub use engine_state::EngineState;
 pub use failure::{Failure, Loss};
-pub use imitate::imitate;
 pub use link::FieldCounters;
 pub use readout::{Readout, ReadoutError};
 pub use rung::{TABLE, Work};
-pub use shipped::shipped;
 pub use stage::{STAGES, Stage, StageTimes};
 
 use crate::base::command::MAX_MOTORS;

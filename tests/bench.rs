@@ -298,6 +298,7 @@ fn a_bench_is_furnished_as_a_robot_that_has_lived() {
             storage: Storage::F32,
             learn: true,
             start: Vec::new(),
+            correction: 1.0,
         };
         let mut bench = FieldBench::build(&plan, None).expect("any instructions will do");
         let mut figures = FieldFigures::new();

@@ -9,8 +9,6 @@ use ganglion::base::plan::{
 use ganglion::base::time::{Clock, Instant, SimClock, Span};
 use ganglion::deploy::board;
 use ganglion::drive::io::RecoveryStep;
-use ganglion::field::Readout;
-use ganglion::field::imitate;
 use ganglion::hardware::bus::{Absent, Bias, Gpio, Hardware, I2c, LineUse, Op, OpenError, Usage};
 use ganglion::runtime::guard::{GuardedHardware, Hold, Link};
 use ganglion::runtime::robot::{BuildError, Options, Robot};
@@ -18,7 +16,7 @@ use ganglion::runtime::runner;
 use ganglion::sim::{Fault, Plant};
 use ganglion::system::executor::{Stepper, Worker};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 const fn ms(ms: u64) -> Span {
     Span::from_millis(ms)
@@ -36,14 +34,9 @@ fn two_buses() -> Board {
     board
 }
 
-fn taught() -> &'static Readout {
-    static TAUGHT: OnceLock<Readout> = OnceLock::new();
-    TAUGHT.get_or_init(|| imitate(&two_buses()))
-}
-
 fn options(faults: &[&str]) -> Options {
     let faults = faults.iter().map(|text| Fault::parse(text).expect("a fault")).collect();
-    Options { seed: 3, faults, readout: Some(taught().clone()), ..Options::default() }
+    Options { seed: 3, faults, ..Options::default() }
 }
 
 /// A robot in virtual time, stepped by hand.
@@ -239,7 +232,7 @@ fn wires_that_are_not_there_are_named_and_a_real_board_wants_some() {
 
     let real = board::built_in("picarx-v4").expect("built in").expect("sound").board;
     let build = |hardware| {
-        let options = Options { readout: Some(imitate(&real)), hardware, ..Options::default() };
+        let options = Options { hardware, ..Options::default() };
         Robot::build(&real, clock.clone(), Instant::ZERO, options).map(drop)
     };
     assert!(matches!(build(None), Err(BuildError::NoBus { .. })));
@@ -279,8 +272,8 @@ fn a_ready_line_is_asked_for_its_rises_and_a_button_for_both() {
     }
     let board = board::built_in("virtual-bench").expect("built in").expect("sound").board;
     let noted = Arc::new(Noted::default());
-    let (readout, hardware) = (Some(imitate(&board)), Some(noted.clone() as Arc<dyn Hardware>));
-    let options = Options { readout, hardware, ..Options::default() };
+    let hardware = Some(noted.clone() as Arc<dyn Hardware>);
+    let options = Options { hardware, ..Options::default() };
     assert!(Robot::build(&board, Arc::new(SimClock::new()), Instant::ZERO, options).is_ok());
     let noted = noted.0.lock().unwrap();
     let asked = |line| noted.iter().find(|(owner, one)| *owner == "lines" && one.line == line);
@@ -382,7 +375,7 @@ fn a_sensor_that_is_set_up_anew_does_not_silence_the_motors_beside_it() {
     let plant = Plant::new(&board, 3, &[], clock.clone());
     let hardware = Moody { plant: plant.clone(), clock: clock.clone(), misses: misses.clone() };
     let hardware = Some(Arc::new(hardware) as Arc<dyn Hardware>);
-    let options = Options { seed: 3, readout: Some(imitate(&board)), hardware, ..Options::default() };
+    let options = Options { seed: 3, hardware, ..Options::default() };
     let mut robot =
         Robot::build(&board, clock.clone(), Instant::ZERO + board.period, options).expect("built");
     let mut stepper = Stepper::new(clock.clone());
@@ -456,8 +449,7 @@ fn edges_that_the_kernel_dropped_are_counted_where_people_look_also_behind_a_gua
         (Link::new(true).unwrap(), Hold { kind: GuardHold::Enable, line: Line(6), on_high: true });
     let guarded = Arc::new(GuardedHardware::new(bare.clone(), link, hold, clock.clone()));
     for hardware in [bare as Arc<dyn Hardware>, guarded] {
-        let options =
-            Options { hardware: Some(hardware), readout: Some(imitate(&board)), ..Options::default() };
+        let options = Options { hardware: Some(hardware), ..Options::default() };
         let robot =
             Robot::build(&board, clock.clone(), Instant::ZERO + board.period, options).expect("built");
         assert_eq!(robot.senses.edge_overruns.load(Ordering::Relaxed), 7);

@@ -48,6 +48,7 @@ fn plan(grid: usize) -> FieldPlan {
         storage: Storage::F32,
         learn: true,
         start: Vec::new(),
+        correction: 1.0,
     }
 }
 

@@ -7,13 +7,11 @@ use ganglion::base::plan::{Board, Cause};
 use ganglion::base::time::{Clock, Instant, SimClock, Span};
 use ganglion::deploy::board;
 use ganglion::drive::trace::Record;
-use ganglion::field::Readout;
-use ganglion::field::shipped;
 use ganglion::runtime::robot::{Options, Robot};
 use ganglion::runtime::runner::{self, Ending};
 use ganglion::sim::{Contacts, Fault, Plant, Report};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
 
 mod backing; // it goes back the way it came, and turns away
 mod dropout; // a sensor that is lost for a moment does not mislead the field, nor keep a reflex waiting
@@ -48,15 +46,9 @@ impl Run {
     }
 }
 
-/// The read-out that comes with the program for this board.
-fn taught() -> &'static Readout {
-    static TAUGHT: OnceLock<Readout> = OnceLock::new();
-    TAUGHT.get_or_init(|| shipped(&sim_board()).expect("the sim board was taught: scripts/teach-boards"))
-}
-
 fn options(seed: u64, faults: &[&str]) -> Options {
     let faults = faults.iter().map(|text| Fault::parse(text).expect("a fault of the script")).collect();
-    Options { seed, faults, readout: Some(taught().clone()), ..Options::default() }
+    Options { seed, faults, ..Options::default() }
 }
 
 fn run_board(board: &Board, seed: u64, seconds: u64, faults: &[&str]) -> Run {

@@ -7,8 +7,6 @@ use ganglion::base::fault::BusFault;
 use ganglion::base::plan::{Board, RtPlan};
 use ganglion::base::time::{Clock, Instant, MonotonicClock, SimClock, Span};
 use ganglion::deploy::board;
-use ganglion::field::Readout;
-use ganglion::field::imitate;
 use ganglion::hardware::bus::{Gpio, Hardware, I2c, LineUse, Op, OpenError};
 use ganglion::runtime::robot::{Options, Robot};
 use ganglion::runtime::runner::{self, Ending};
@@ -18,7 +16,7 @@ use ganglion::workshop::learn::parallel;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// A plan that asks for nothing, so that a busy test machine is not starved by FIFO threads.
 const MODEST: RtPlan = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
@@ -31,12 +29,6 @@ fn board() -> Board {
     let mut board = board::built_in("sim").unwrap().unwrap().board;
     board.safety.command_valid = FOR_LONG;
     board
-}
-
-/// The starting table, taught once for all tests.
-fn taught() -> Readout {
-    static TAUGHT: OnceLock<Readout> = OnceLock::new();
-    TAUGHT.get_or_init(|| imitate(&board())).clone()
 }
 
 /// Where a worker of the test fails.
@@ -136,7 +128,7 @@ fn rig(clock: Arc<dyn Clock>, around: impl FnOnce(Plant) -> Arc<dyn Hardware>) -
     let board = board();
     let plant = Plant::new(&board, 1, &[], clock.clone());
     let hardware = Some(around(plant.clone()));
-    let options = Options { seed: 1, readout: Some(taught()), hardware, ..Options::default() };
+    let options = Options { seed: 1, hardware, ..Options::default() };
     let robot = Robot::build(&board, clock.clone(), Instant::ZERO, options).unwrap();
     Rig { robot, plant, clock }
 }

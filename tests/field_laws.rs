@@ -317,6 +317,7 @@ fn plan(sensors: usize) -> FieldPlan {
         storage: Storage::F32,
         learn: false,
         start: Vec::new(),
+        correction: 1.0,
     }
 }
 

@@ -36,7 +36,7 @@ mod restart;
 mod status;
 /// A guard holds its line until a runtime has earned it, and takes it back whatever that one dies of.
 mod guard;
-/// A field is taught to drive in closed loop: the same bytes every time, tried before it is trusted.
+/// A starting table drives, and a field corrects it: taught in closed loop, tried before it is trusted.
 mod teach;
 /// What a part of the brain is worth: the same figures every time, no effect where there is none.
 mod ablate;

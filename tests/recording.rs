@@ -7,7 +7,6 @@ use ganglion::deploy::board;
 use ganglion::drive::record::{
     Event, Facts, Medium, Opener, Place, Plan, Quota, Reader, Recording, RecordingStatus, Slot, When,
 };
-use ganglion::field::{Readout, shipped};
 use ganglion::runtime::replay::{Missing, Replay, Replayed};
 use ganglion::runtime::robot::{Options, Robot};
 use ganglion::runtime::runner;
@@ -15,7 +14,7 @@ use ganglion::sim::Fault;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 mod disks; // disks that are full, hang or panic
@@ -86,12 +85,6 @@ fn plan(board: &Board, when: When, open: Opener) -> Plan {
     }
 }
 
-/// The read-out that comes with the program for this board.
-fn taught() -> &'static Readout {
-    static TAUGHT: OnceLock<Readout> = OnceLock::new();
-    TAUGHT.get_or_init(|| shipped(&sim_board()).expect("the sim board was taught: scripts/teach-boards"))
-}
-
 /// A run in virtual time with this recording; the slots that ran, and what came of the recording.
 fn record(
     board: &Board,
@@ -103,8 +96,7 @@ fn record(
 ) -> (u64, RecordingStatus) {
     let (recording, sender) = Recording::start(plan, patient).expect("a thread");
     let faults = faults.iter().map(|text| Fault::parse(text).expect("a fault of the script")).collect();
-    let readout = Some(taught().clone());
-    let options = Options { seed, faults, readout, recording: Some(sender), ..Options::default() };
+    let options = Options { seed, faults, recording: Some(sender), ..Options::default() };
     let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
     let robot = Robot::build(board, clock.clone(), first, options).expect("it can be built");
     let until = first + Span::from_millis(1000 * seconds);

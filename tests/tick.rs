@@ -5,7 +5,6 @@ use ganglion::base::plan::{Board, Cause, RtPlan};
 use ganglion::base::time::{Clock, Instant, MonotonicClock, Span};
 use ganglion::deploy::board;
 use ganglion::drive::io::HaltWatch;
-use ganglion::field::imitate;
 use ganglion::runtime::robot::{Options, Robot};
 use ganglion::runtime::runner::{self, Ending, RunnerError};
 use ganglion::runtime::tick::Tick;
@@ -26,7 +25,7 @@ fn sim_board() -> Board {
 
 fn run_real(board: &Board, length: Span, plan: RtPlan) -> (Result<Ending, RunnerError>, Plant) {
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
-    let options = Options { seed: 1, readout: Some(imitate(board)), ..Options::default() };
+    let options = Options { seed: 1, ..Options::default() };
     let mut robot = Robot::build(board, clock.clone(), Instant::ZERO, options).unwrap();
     let plant = robot.plant.clone().unwrap();
     let first = clock.now() + Span::from_millis(20);

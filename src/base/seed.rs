@@ -22,7 +22,7 @@ pub enum Stream {
     World = 6,
     /// Noise of simulated sensors.
     SensorNoise = 7,
-    /// Made-up stimuli (imitation, tests).
+    /// Made-up stimuli, and trouble on real ones (teaching, tests).
     Stimulus = 8,
     /// Initial pattern library.
     Patterns = 9,

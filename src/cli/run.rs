@@ -65,7 +65,7 @@ pub struct Args {
     /// Hold the field at this level of quality, 0 (best) to 5 [default: the compute budget chooses]
     #[arg(long, value_name = "N", value_parser = arguments::rung)]
     pub rung: Option<Rung>,
-    /// A read-out from 'ganglion learn' or 'ganglion teach' [default: the board's starting table]
+    /// A read-out from 'ganglion learn', or from 'ganglion teach', which corrects the board's starting table
     #[arg(long, value_name = "FILE")]
     pub readout: Option<PathBuf>,
     /// Obey the read-out even if it did not pass its trial
@@ -249,9 +249,10 @@ fn note_differences(snapshot: &Snapshot, path: &Path, board: &Board) {
     if snapshot.lacks_map(board) {
         log::warn!("{}: this snapshot has no map in it; the map begins empty", path.display());
     }
-    if snapshot.has_old_table(board) {
+    if snapshot.has_other_readout(board) {
         log::warn!(
-            "{}: the board's starting table has changed since this snapshot; its read-out is made anew",
+            "{}: the read-out in this snapshot was not made to correct the board's starting table as it is now; \
+             it is not used, the rest of the brain goes on",
             path.display()
         );
     }

@@ -19,7 +19,7 @@ pub enum Verb {
     Replay(replay::Args),
     /// Fit a read-out of a board's field to the decisions in a log, cross-validate it, save it
     Learn(learn::Args),
-    /// Teach a board's field to drive as its starting table does, in the simulator, and save the read-out
+    /// Teach a board's field to correct its starting table, in the simulator, and save the read-out
     Teach(teach::Args),
     /// Show what each part of a board's brain is worth, in the simulator: drives with and without it
     Ablate(ablate::Args),

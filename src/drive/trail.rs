@@ -2,8 +2,8 @@
 //! back the way it came and no other: while the field wants backwards, the steering is that of the recorded
 //! way; where no way is left, backwards is forbidden like a reflex would. After it has backed off from an
 //! edge or an obstacle it turns away, from the ground sensor that was dark or else to the side it took
-//! last, so that it does not come back to the same place. What the sonar has lost may be beside the robot: it
-//! is not steered at (`beside`). Commands that change nothing in what the robot sees show that it is stuck,
+//! last, so that it does not come back to the same place; after an edge it does not steer back for a while.
+//! What the sonar has lost may be beside the robot: it is not steered at (`beside`). Commands that change nothing in what the robot sees show that it is stuck,
 //! and it backs off (`stuck`).
 //!
 //! It only changes requests and tightens limits: reflexes and arbiter come after it and have the last word.
@@ -38,6 +38,10 @@ const TURNS: f32 = 0.2;
 /// From an edge it turns by a right angle at least. By less it would go on towards it, at a slant, and a
 /// wheel would come over the edge's next corner beside the sensors.
 const ALONG_RAD: f32 = std::f32::consts::FRAC_PI_2;
+/// After a turn from an edge it does not steer back towards it for this much way forwards, metres: two lengths
+/// of the car and more. In a bend the front wheel cuts inside the track of its ground sensor, and clipped the
+/// corner of the edge that no sensor had seen.
+const NOT_BACK_M: f64 = 0.4;
 /// After each turn that ended before the same edge or obstacle, it backs off further by this before the next,
 /// to the other side: otherwise the way back would undo the turn, and the next would end there again.
 const FURTHER_M: f64 = 0.1;
@@ -145,8 +149,8 @@ struct Backing {
     /// The steering command that went out last.
     wheels: f32,
     eyes: heapless::Vec<Eye, MAX_RULES>,
-    /// The channel that sees obstacles ahead, metres.
-    sonar: Option<usize>,
+    /// The channel that sees obstacles ahead, and from where on no rule of it holds any more, metres.
+    sonar: Option<(usize, f32)>,
     beside: Beside,
     stuck: Stuck,
     path: Path,
@@ -155,6 +159,8 @@ struct Backing {
     side: f32,
     /// It turns from an edge.
     from_edge: bool,
+    /// How far it does not steer back after a turn from an edge, metres, and the side to which it turned.
+    kept: (f64, f32),
     /// It had no room to turn and turns all the same: there was no way left to look for more.
     tight: bool,
     /// Turns in a row that ended before something.
@@ -186,7 +192,7 @@ impl Backing {
         let sonar = board.reflexes.iter().filter(|rule| nearest(rule).is_some());
         let sonar = sonar.max_by(|a, b| nearest(a).partial_cmp(&nearest(b)).unwrap_or(Ordering::Equal));
         Some(Backing {
-            sonar: sonar.map(|rule| rule.channel),
+            sonar: sonar.map(|rule| (rule.channel, rule.clear)),
             beside: Beside::new(plan.pass_m.into(), body),
             stuck: Stuck::default(),
             plan,
@@ -199,6 +205,7 @@ impl Backing {
             phase: Phase::Following,
             side: right,
             from_edge: false,
+            kept: (0.0, right),
             tight: false,
             failed: 0,
             backed: 0.0,
@@ -216,6 +223,7 @@ impl Backing {
         self.wheels = motors[self.steering];
         self.beside.went(way);
         self.stuck.went(way);
+        self.kept.0 -= way;
         if way >= 0.0 {
             self.path.forwards(way, motors[self.steering], self.odometer.standing());
             self.backed = if way > 0.0 { 0.0 } else { self.backed };
@@ -235,6 +243,7 @@ impl Backing {
             self.path.begin(self.plan.start_m.into(), self.odometer.standing());
             self.phase = Phase::Following;
             (self.failed, self.from_edge) = (0, false);
+            self.kept.0 = 0.0;
             self.beside.forget();
             self.stuck = Stuck::default();
         }
@@ -299,7 +308,7 @@ impl Backing {
             has_way: self.has_way(),
             forward: verdict.limits.forward > 0.0,
             can_turn,
-            near: verdict.active & Cause::Obstacle.bit() != 0,
+            near: verdict.active & Cause::Obstacle.bit() != 0 && self.sees_near(shown),
             edge,
             stuck: not_gone.is_some(),
             enough: self.backed >= asked && (can_turn || self.backed >= asked + ROOM_M) || !self.has_way(),
@@ -313,9 +322,13 @@ impl Backing {
         self.learn_from(before, &scene);
         self.look(shown);
         match self.phase {
-            Phase::Following => self.keep_clear(motors),
+            Phase::Following => {
+                self.keep_clear(motors);
+                self.keep_off(motors);
+            }
             Phase::Passing => {
                 self.keep_clear(motors);
+                self.keep_off(motors);
                 self.keep_side(motors[self.steering]);
             }
             Phase::Backing { due }
@@ -345,7 +358,12 @@ impl Backing {
                     self.side = -self.side;
                 }
             }
-            (Phase::Turning { .. }, Phase::Following) => (self.failed, self.from_edge) = (0, false),
+            (Phase::Turning { .. }, Phase::Following) => {
+                if self.from_edge {
+                    self.kept = (NOT_BACK_M, self.side);
+                }
+                (self.failed, self.from_edge) = (0, false);
+            }
             _ if scene.stuck => self.failed = self.failed.max(1), // it backs at least once as far
             _ => {}
         }
@@ -362,12 +380,26 @@ impl Backing {
 
     /// Takes in the newest echo.
     fn look_ahead(&mut self, shown: &Frame) {
-        let sample = self.sonar.map(|channel| shown.samples[channel]);
+        let sample = self.sonar.map(|(channel, _)| shown.samples[channel]);
         let range =
             sample.filter(|sample| sample.health == Health::Good).map(|sample| f64::from(sample.value));
         self.stuck.look(range);
         if let Some(range) = range {
             self.beside.look(range, self.odometer.standing());
+        }
+    }
+
+    /// Whether the last echo is that of something near. The worst case of a sonar that says nothing comes
+    /// nearer with every slot: a reflex heeds it, but there is nothing to pass or to turn away from.
+    fn sees_near(&self, shown: &Frame) -> bool {
+        self.sonar.is_none_or(|(channel, clear)| shown.samples[channel].value <= clear)
+    }
+
+    /// Steers straight on where the request is to steer back towards the edge that it has turned from.
+    fn keep_off(&self, motors: &mut [f32; MAX_MOTORS]) {
+        let (way, side) = self.kept;
+        if way > 0.0 && motors[self.steering] * side < 0.0 {
+            motors[self.steering] = 0.0;
         }
     }
 

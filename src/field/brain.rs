@@ -28,6 +28,8 @@ pub struct Brain {
     pub refusals: Vec<Refusal>,
     /// Motor vector of each label, where the read-out chooses among labels.
     decisions: Vec<[f32; MAX_MOTORS]>,
+    /// The read-out corrects the starting table, if there is one.
+    corrects: bool,
 }
 
 /// What wraps the engine on the CPU.
@@ -36,7 +38,7 @@ pub struct Before {
     /// Opens the device that computes in its place; the engine on the CPU is then on standby, with all its
     /// memory allocated and touched.
     pub device: Option<Open>,
-    /// A cycle around its own.
+    /// A cycle around its own. What it answers is the request: no starting table is added to it.
     pub cycle: Option<Cycle<dyn Inspect>>,
 }
 
@@ -81,6 +83,7 @@ impl Brain {
         if let Some(readout) = readout {
             here.set_readout(readout.weights());
         }
+        let corrects = before.cycle.is_none();
         let learned = Arc::new(here.learned());
         let refusals = here.refusals().iter().map(|(_, refusal)| *refusal).collect();
         let mut engine: Box<dyn FieldEngine> = match before.cycle {
@@ -93,13 +96,16 @@ impl Brain {
             engine = Box::new(failover.map_err(BrainError::Thread)?);
         }
         let decisions = board.decisions.iter().map(motors).collect();
-        Ok(Brain { engine, plan, learned, sensors, refusals, decisions })
+        Ok(Brain { engine, plan, learned, sensors, refusals, decisions, corrects })
     }
 
-    /// Turns the scores of a read-out that chooses among labels into the motors of the label that it chose.
-    pub fn decide(&self, response: &mut Response) {
+    /// Turns the answer of the read-out to `sensors` into a request: into the motors of the label that it
+    /// chose, or into the starting table's request with its correction.
+    pub fn request(&self, response: &mut Response, sensors: &[f32]) {
         if !self.decisions.is_empty() {
             response.motors = self.decisions[decide(&response.scores[..self.decisions.len()])];
+        } else if self.corrects {
+            self.plan.correct_start(&mut response.motors, sensors);
         }
     }
 }

@@ -276,6 +276,7 @@ mod tests {
             storage: Storage::F32,
             learn: true,
             start: Vec::new(),
+            correction: 1.0,
         }
     }
 

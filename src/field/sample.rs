@@ -84,6 +84,7 @@ pub fn board(grid: usize) -> Board {
             storage: Storage::F32,
             learn: true,
             start: Vec::new(),
+            correction: 1.0,
         },
         budget: BudgetPlan { target: period, headroom: 0.8, dwell: period, floor: Rung::WORST },
         targets: Targets::default(),

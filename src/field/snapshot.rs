@@ -8,7 +8,7 @@ mod writer;
 pub use places::{Places, PlacesPage, PlacesThing};
 pub use writer::{Beside, CopyMap, SnapshotCounts, SnapshotSender, SnapshotWriter, Standing, snapshot_line};
 
-use super::readout::{RowNames, first_difference, identity, table_digest};
+use super::readout::{RowNames, correction_digest, first_difference, identity};
 use super::state::{Learned, Live, State, StateError};
 use crate::base::plan::{Board, FieldPlan};
 use crate::system::codec::{self, CodecError, FileError, Kind};
@@ -30,7 +30,8 @@ pub struct Snapshot {
     /// What decides what its numbers mean: name and value, in a fixed order.
     made_for: Vec<(String, String)>,
     state: State,
-    /// The starting table from which the read-out was made; `None`: from elsewhere, or not known.
+    /// The digest of what the read-out corrects; `None`: nothing, it has the whole say. Older versions wrote
+    /// other digests for read-outs that imitated a table.
     table: Option<[u8; 32]>,
     /// The map, where the robot has one.
     map: Option<Places>,
@@ -122,12 +123,7 @@ fn made_for(board: &Board) -> Vec<(String, String)> {
 impl Snapshot {
     /// `state` of a field of `board`.
     pub fn new(board: &Board, state: State) -> Snapshot {
-        Snapshot { made_for: made_for(board), state, table: None, map: None }
-    }
-
-    /// The same with a read-out that was made from the starting table of `board`.
-    pub fn of_table(self, board: &Board) -> Snapshot {
-        Snapshot { table: Some(table_digest(board)), ..self }
+        Snapshot { made_for: made_for(board), state, table: correction_digest(board), map: None }
     }
 
     /// The same with the map of the robot.
@@ -207,15 +203,11 @@ impl Snapshot {
         self.map.is_none() && remembered(board).is_some()
     }
 
-    /// The starting table of which the read-out is where `board` resumes from it: the board's, if the
-    /// read-out came from one. `None`: it was given, or where it came from is not known.
-    pub fn table_on(&self, board: &Board) -> Option<[u8; 32]> {
-        self.table.map(|table| if board.field.start.is_empty() { table } else { table_digest(board) })
-    }
-
-    /// Whether its read-out came from another starting table than that of `board`: it has to be made anew.
-    pub fn has_old_table(&self, board: &Board) -> bool {
-        self.table != self.table_on(board)
+    /// Whether its read-out means something else on `board`, which therefore does not use it: it drove by
+    /// itself and the board has a starting table, or it corrects another table or within another bound.
+    pub fn has_other_readout(&self, board: &Board) -> bool {
+        self.table != correction_digest(board)
+            && self.state.learned.readout.iter().any(|weight| *weight != 0.0)
     }
 
     /// What it holds.

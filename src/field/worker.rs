@@ -130,7 +130,7 @@ impl FieldWorker {
         let answer = catch_unwind(AssertUnwindSafe(|| engine.cycle(&stimulus)));
         let response = match answer {
             Ok(Ok(mut response)) => {
-                self.brain.decide(&mut response);
+                self.brain.request(&mut response, &stimulus.sensors);
                 Some(response)
             }
             // The failover already handled the lost device.

@@ -19,14 +19,12 @@ use crate::field::brain::{Before, Brain, BrainError};
 use crate::field::engine::Cycle;
 use crate::field::failover::Open;
 use crate::field::link::FieldLink;
-use crate::field::readout::table_digest;
 use crate::field::sensor_ring::SensorWriter;
 use crate::field::snapshot::{
     Beside, CopyMap, Snapshot, SnapshotError, SnapshotSender, SnapshotWriter, Standing, snapshot_line,
 };
 use crate::field::worker::{FieldWorker, Order, Outcome};
 use crate::field::{Inspect, Readout, ReadoutError, footprint};
-use crate::field::{imitate, shipped};
 use crate::hardware::bus::{Hardware, OpenError};
 use crate::memory::map::{Feed, Recollection};
 use crate::runtime::guard::GuardHealth;
@@ -55,7 +53,7 @@ pub struct Options {
     pub seed: u64,
     /// Faults that the simulator injects.
     pub faults: Vec<Fault>,
-    /// Learned read-out weights; without them the field is taught the board's starting table.
+    /// Learned read-out weights; without them the starting table drives by itself.
     pub readout: Option<Readout>,
     /// Rows of a log, for boards whose bus is a log.
     pub log: Option<LogRows>,
@@ -208,8 +206,7 @@ pub struct Robot {
 }
 
 impl Robot {
-    /// Builds a robot on `clock`. The first slot is `first`. Nothing runs yet; memory is allocated here, and
-    /// the field is taught the starting table (seconds on a small machine).
+    /// Builds a robot on `clock`. The first slot is `first`. Nothing runs yet; memory is allocated here.
     pub fn build(
         board: &Board,
         clock: Arc<dyn Clock>,
@@ -219,7 +216,6 @@ impl Robot {
         room::demand(footprint::field_bytes(&board.field)).map_err(BuildError::Room)?;
         // The slow part first: the simulator's faults count their time from when it is made.
         let resume = options.resume.as_ref();
-        let table = table_of(board, options.readout.as_ref(), resume);
         let has_device = options.device.is_some();
         let before = Before { device: options.device, cycle: options.around };
         let mut brain = brain(board, options.readout, options.untried, resume, before, clock.clone())?;
@@ -245,7 +241,7 @@ impl Robot {
             let resumed = recollection.with(|map| map.restore(places));
             resumed.map_err(|error| BuildError::Snapshot(SnapshotError::State(error)))?;
         }
-        let beside = Beside { table, map: recollection.as_ref().map(copied) };
+        let beside = Beside { map: recollection.as_ref().map(copied) };
         let kept = keep(board, &mut brain, options.snapshots, beside)?;
         let (requests, loop_status) = (options.requests, options.loop_status);
         let (trace, records) = rtrb::RingBuffer::new(TRACE_RING);
@@ -305,18 +301,8 @@ impl Robot {
     }
 }
 
-/// The starting table from which the read-out is made, for the snapshots; `None`: from elsewhere.
-fn table_of(board: &Board, readout: Option<&Readout>, resume: Option<&Snapshot>) -> Option<[u8; 32]> {
-    match (readout, resume) {
-        (Some(_), _) => None,
-        (None, Some(snapshot)) => snapshot.table_on(board),
-        (None, None) => (!board.field.start.is_empty()).then(|| table_digest(board)),
-    }
-}
-
-/// The field's engine with its read-out: the given one, or that of the snapshot unless the board's starting
-/// table has changed since, or the one that was taught the board's starting table beforehand, or the table
-/// fitted here and now; without any of them it requests nothing.
+/// The field's engine with its read-out: the given one, or that of the snapshot unless it means something else
+/// on this board. Without either it is silent: the starting table drives by itself, if there is one.
 fn brain(
     board: &Board,
     readout: Option<Readout>,
@@ -334,9 +320,8 @@ fn brain(
     if let Some(snapshot) = resume {
         snapshot.check(board).map_err(BuildError::Snapshot)?;
     }
-    let is_new = resume.is_none_or(|snapshot| snapshot.has_old_table(board));
-    let untaught = is_new && !board.field.start.is_empty();
-    let readout = readout.or_else(|| untaught.then(|| shipped(board).unwrap_or_else(|| imitate(board))));
+    let is_other = resume.is_some_and(|snapshot| snapshot.has_other_readout(board));
+    let readout = readout.or_else(|| is_other.then(|| Readout::silent(board)));
     let state = resume.map(Snapshot::state);
     Brain::new(board, readout.as_ref(), state, before, clock).map_err(BuildError::Brain)
 }

@@ -86,7 +86,7 @@ impl Service {
         }
     }
 
-    /// The start takes up to `longer` from now: the field is being taught.
+    /// The start takes up to `longer` from now.
     pub fn extend(&mut self, longer: Span) {
         (self.send)(Notice::Extend(longer));
     }

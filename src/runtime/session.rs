@@ -35,9 +35,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The longest that teaching a field takes on the smallest supported machine (a Pi 4: tens of seconds).
-const TEACHING: Span = Span::from_millis(120_000);
-
 /// Until a sound robot is ready it takes its `settle_ms` and the first results of its field: less than a
 /// second, or some on a GPU that is opened first. A part that is not there by now is missing.
 pub const READY_WITHIN: Span = Span::from_millis(30_000);
@@ -156,8 +153,6 @@ impl Session<'_> {
             options.hardware = Some(hardware);
         }
         let rung = options.rung;
-        service.extend(TEACHING);
-        service.say("teaching the field");
         let robot = Robot::build(&found, clock.clone(), Instant::ZERO, options);
         let mut robot = robot.map_err(SessionError::Build)?;
         let outside = Outside::of(&mut robot);

@@ -1,6 +1,6 @@
-//! What each part of a brain is worth: the field drives through many rooms as the board has it, and again
-//! with one part left out and taught anew, beside the starting table by itself and a linear map without
-//! memory. Every arm drives through the same rooms, with each of several field seeds; the reported intervals
+//! What each part of a brain is worth: a field that was taught to correct the starting table drives through
+//! many rooms, and again with one part left out and taught anew, beside the table by itself and one that a
+//! linear map without memory corrects. Every arm drives through the same rooms, with each of several field seeds; the reported intervals
 //! are over both.
 //!
 //! `arm` says what is left out, `judge` drives, `interval` says how sure a mean is. The command line makes

@@ -61,7 +61,7 @@ impl Site {
             row[READOUT_COLUMNS - 1] =
                 if board.motors[motor].kind.drives() { 2.0 * bent as f32 } else { 0.3 };
         }
-        let readout = Readout::new(&board, weights, Origin::Table).map_err(|error| format!("{error}"))?;
+        let readout = Readout::new(&board, weights, Origin::Given).map_err(|error| format!("{error}"))?;
         let settings = settings.into_iter().map(|setting| (setting.key, setting.value)).collect();
         Ok(Site { text, board, settings, readout, temper })
     }

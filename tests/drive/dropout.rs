@@ -11,6 +11,7 @@ use ganglion::field::{Inspect, Stimulus};
 use ganglion::runtime::robot::Options;
 use ganglion::sim::{Fault, Report};
 use ganglion::workshop::learn::parallel;
+use ganglion::workshop::teach::driver::Driver;
 use ganglion::workshop::teach::lesson::lean;
 use std::sync::{Arc, Mutex};
 
@@ -33,9 +34,10 @@ fn a_lost_sonar_is_held_for_the_field_and_stops_the_robot_as_soon_as_ever() {
     let clock = Arc::new(SimClock::new());
     // Notes what the field is fed of the sonar, and when.
     let (noted, time) = (seen.clone(), clock.clone());
+    let plan = board.field.clone();
     let witness: Cycle<dyn Inspect> = Box::new(move |engine, stimulus| {
         noted.lock().unwrap().push((seconds(time.now()), stimulus.sensors[place]));
-        engine.cycle(stimulus)
+        Driver::Table.cycle(&plan, stimulus, engine)
     });
     // Longer than the sonar may be held: 0.3 s in which its value is good, and half a second.
     let options = Options { around: Some(witness), ..options(3, &["sonar-silent@5+2"]) };
@@ -72,6 +74,7 @@ fn dropouts(seed: u64, length_s: u64) -> Vec<Fault> {
 /// Feeds the field the worst case of the sonar where it is lost, at once, whatever it would get otherwise.
 fn at_worst(board: &Board, faults: Vec<Fault>, clock: Arc<SimClock>) -> Cycle<dyn Inspect> {
     let (place, scale) = sonar(board);
+    let plan = board.field.clone();
     let mut last = 0.0; // what it was fed last that was good
     Box::new(move |engine, stimulus| {
         let mut seen: Stimulus = *stimulus;
@@ -86,7 +89,7 @@ fn at_worst(board: &Board, faults: Vec<Fault>, clock: Arc<SimClock>) -> Cycle<dy
         } else {
             last = seen.sensors[place];
         }
-        engine.cycle(&seen)
+        Driver::Table.cycle(&plan, &seen, engine)
     })
 }
 

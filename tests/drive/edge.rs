@@ -2,12 +2,13 @@
 //! whatever the field wants. In a room full of stairwells, whose corners pass under one sensor for a moment,
 //! over many seeds; and what becomes of the same cars where the rules ask for no retreat.
 
-use super::{run_board, sim_board, taught};
+use super::{run_board, sim_board};
 use crate::long::or_in_full;
 use ganglion::base::plan::{Board, Cause};
 use ganglion::base::seed::{Stream, uniform};
 use ganglion::base::time::{Instant, SimClock, Span};
 use ganglion::field::Readout;
+use ganglion::field::readout::Origin;
 use ganglion::field::shape::READOUT_COLUMNS;
 use ganglion::runtime::robot::{Options, Robot};
 use ganglion::sim::Contacts;
@@ -31,6 +32,13 @@ fn forgetful() -> Board {
     board
 }
 
+/// The same without its starting table: a read-out has the whole say.
+fn untabled(board: &Board) -> Board {
+    let mut board = board.clone();
+    board.field.start.clear();
+    board
+}
+
 /// A field that sees nothing: forwards in one circle, chosen by `seed`.
 fn blind(board: &Board, seed: u64) -> Readout {
     let mut weights = vec![0.0; board.field.shape.motors * READOUT_COLUMNS];
@@ -38,14 +46,14 @@ fn blind(board: &Board, seed: u64) -> Readout {
     for (motor, request) in [0.8, 0.8, 0.8 * circle].into_iter().enumerate() {
         weights[(motor + 1) * READOUT_COLUMNS - 1] = request;
     }
-    Readout::of_table(board, weights)
+    Readout::new(board, weights, Origin::Given).expect("it fits the board")
 }
 
 /// What the car with this field runs into.
-fn contacts(board: &Board, seed: u64, field: Readout, seconds: u64) -> Contacts {
+fn contacts(board: &Board, seed: u64, readout: Option<Readout>, seconds: u64) -> Contacts {
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
-    let options = Options { seed, readout: Some(field), ..Options::default() };
+    let options = Options { seed, readout, ..Options::default() };
     let robot = Robot::build(board, clock.clone(), first, options).unwrap();
     let plant = robot.plant.clone().unwrap();
     let until = first + Span::from_millis(1000 * seconds);
@@ -53,12 +61,12 @@ fn contacts(board: &Board, seed: u64, field: Readout, seconds: u64) -> Contacts 
     plant.report(until).contacts
 }
 
-/// Falls over forgotten edges, of cars that are driven blindly and of cars that are driven by the taught
-/// field.
-fn forgotten(board: &Board, blindly: &[u64], taughtly: &[u64]) -> [u64; 2] {
-    let blindly = blindly.iter().map(|&seed| contacts(board, seed, blind(board, seed), 8));
-    let taughtly = taughtly.iter().map(|&seed| contacts(board, seed, taught().clone(), 30));
-    [blindly.map(|met| met.falls_after_stop).sum(), taughtly.map(|met| met.falls_after_stop).sum()]
+/// Falls over forgotten edges, of cars that are driven blindly and of cars that are driven by their table.
+fn forgotten(board: &Board, blindly: &[u64], by_table: &[u64]) -> [u64; 2] {
+    let bare = untabled(board);
+    let blindly = blindly.iter().map(|&seed| contacts(&bare, seed, Some(blind(&bare, seed)), 8));
+    let by_table = by_table.iter().map(|&seed| contacts(board, seed, None, 30));
+    [blindly.map(|met| met.falls_after_stop).sum(), by_table.map(|met| met.falls_after_stop).sum()]
 }
 
 #[test]

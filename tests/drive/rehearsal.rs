@@ -4,15 +4,10 @@
 use super::{Run, run_with};
 use crate::long::or_in_full;
 use ganglion::base::frame::Health;
-use ganglion::base::plan::{Board, BusPlan, Cause, Rung};
+use ganglion::base::plan::{Board, BusPlan, Cause};
 use ganglion::deploy::board;
-use ganglion::field::imitate;
-use ganglion::field::shipped;
 use ganglion::runtime::robot::Options;
 use ganglion::sim::{Change, Fault, NoModel, Rehearsal, rehearsal};
-use ganglion::workshop::teach::driver::Driver;
-use ganglion::workshop::teach::trial::{Rooms, trial};
-use std::sync::Arc;
 
 fn built_in(name: &str) -> Board {
     board::built_in(name).expect("a built-in board").expect("a sound one").board
@@ -76,18 +71,6 @@ fn every_shipped_board_with_motors_drives_in_the_simulator() {
         count += 1;
     }
     assert_eq!(count, board::names().count() - 2, "all but the two that read a log");
-}
-
-#[test]
-fn a_jetsons_field_drives_about_as_its_table_does() {
-    let board = simulated(&built_in("jetson-orin-nano")).board;
-    let rooms = Rooms { first: 1, count: or_in_full(2, 12), seconds: 60 };
-    let field = Driver::Field(Arc::new(shipped(&board).unwrap_or_else(|| imitate(&board))));
-    let [field, table] =
-        [field, Driver::Table].map(|driver| trial(&board, rooms, 1, &driver, Rung::BEST).expect("it drives"));
-    assert_eq!((field.falls, table.falls), (0, 0));
-    assert!(field.cells > 0.6 * table.cells, "field {field:?}, table {table:?}");
-    assert!(field.contacts <= table.contacts + rooms.count as u64, "field {field:?}, table {table:?}");
 }
 
 #[test]

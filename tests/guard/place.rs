@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 /// How long a test waits for what must come, on a machine that does other things as well.
 pub const SOON: Duration = Duration::from_secs(60);
 
-/// A field that is taught in a fifth of the usual time, in which a runtime says nothing: these tests are
-/// about other things, and to teach the usual one takes longer than [`SOON`] where the machine does much
-/// else.
+/// A field that takes little of the machine: these tests are about other things.
 const SMALL: &str = "[field]\ngrid = 8\npatterns = 1\nbank = 64\n";
 
 /// A place of its own for sockets and a board; ends what was started in it.

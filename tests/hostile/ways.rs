@@ -202,7 +202,7 @@ fn take_log(bytes: &[u8]) -> bool {
 fn readouts() -> Vec<Vec<u8>> {
     let board = small();
     let weights = (0..board.motors.len() * READOUT_COLUMNS).map(|at| (at as f32 * 0.1).sin()).collect();
-    let readout = Readout::new(&board, weights, Origin::Table).expect("it is sound");
+    let readout = Readout::new(&board, weights, Origin::Given).expect("it is sound");
     vec![readout.to_bytes().expect("it can be written")]
 }
 

@@ -6,14 +6,12 @@ use ganglion::base::frame::Health;
 use ganglion::base::plan::Board;
 use ganglion::base::time::{Clock, Instant, SimClock, Span};
 use ganglion::deploy::board;
-use ganglion::field::Readout;
-use ganglion::field::imitate;
 use ganglion::memory::map::{MapStatus, Recollection};
 use ganglion::runtime::robot::{Options, Robot};
 use ganglion::runtime::runner;
 use ganglion::sim::Pose;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 /// The desk robot with a map: what the sonar sees nearer than 0.7 m is remembered.
 pub(super) const WITH_MAP: &str = r#"
@@ -40,11 +38,6 @@ pub(super) fn board() -> Board {
     board::from_text("mapped", WITH_MAP).unwrap_or_else(|error| panic!("{error:#}")).board
 }
 
-pub(super) fn taught() -> &'static Readout {
-    static TAUGHT: OnceLock<Readout> = OnceLock::new();
-    TAUGHT.get_or_init(|| imitate(&board()))
-}
-
 struct Drive {
     status: MapStatus,
     recollection: Recollection,
@@ -64,7 +57,7 @@ fn drive_for(seed: u64, after: Span, seconds: u64) -> Drive {
     let channel = board.sensors.iter().position(|sensor| sensor.name == "wall").expect("it is there");
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
-    let options = Options { seed, readout: Some(taught().clone()), ..Options::default() };
+    let options = Options { seed, ..Options::default() };
     let robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
     let (plant, recollection) =
         (robot.plant.clone().expect("a world"), robot.recollection.clone().expect("a map"));

@@ -79,7 +79,7 @@ fn a_disk_that_hangs_costs_records_and_no_slot() {
     let stalled = in_folder(&board, hanging(free.clone(), &files));
     // Not patient: as in real time, it goes on.
     let (recording, sender) = Recording::start(stalled, false).expect("a thread");
-    let options = Options { readout: Some(taught().clone()), recording: Some(sender), ..Options::default() };
+    let options = Options { recording: Some(sender), ..Options::default() };
     let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
     let robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
     let until = first + Span::from_millis(60_000);

@@ -28,6 +28,9 @@ pub struct FieldPlan {
     pub learn: bool,
     /// The board's hand-written starting table.
     pub start: Vec<StartCurve>,
+    /// How far the field may move each motor from what the starting table wants, as a share of full scale,
+    /// 0..=1. Without a table the field has the whole say.
+    pub correction: f32,
 }
 
 /// Which engine computes the field.
@@ -163,6 +166,18 @@ impl FieldPlan {
     pub fn start_wants(&self, motor: usize, sensors: &[f32]) -> f32 {
         let curves = self.start.iter().filter(|curve| curve.motor == motor);
         curves.map(|curve| curve.at(sensors[curve.sensor])).sum()
+    }
+
+    /// Turns the answer of the read-out, -1..=1 a motor, into a request: what the starting table wants of
+    /// these `sensors` plus the answer within its bound. Where there is no table the answer is the request.
+    pub fn correct_start(&self, motors: &mut [f32], sensors: &[f32]) {
+        if self.start.is_empty() {
+            return;
+        }
+        for (motor, request) in motors.iter_mut().take(self.shape.motors).enumerate() {
+            let wanted = self.start_wants(motor, sensors) + self.correction * *request;
+            *request = wanted.clamp(-1.0, 1.0);
+        }
     }
 }
 

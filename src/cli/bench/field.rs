@@ -250,6 +250,7 @@ fn plan(args: &Args) -> Result<FieldPlan, Failure> {
         },
         learn: true,
         start: Vec::new(),
+        correction: 1.0,
     })
 }
 

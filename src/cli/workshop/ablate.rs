@@ -30,8 +30,9 @@ use std::path::PathBuf;
   ganglion ablate --board sim --arm table --arm map --trouble noise
   ganglion ablate --board boards/mine.toml --fields 10 --rooms 40 --json | tail -1
 
-Every arm drives through the same rooms with the same reflexes: the field as it is, the field with one part left out and
-taught anew, the starting table by itself, a linear map of the sensors without memory. Figures are means over rooms and
+Every arm drives through the same rooms with the same reflexes: the starting table with the correction of a field that was
+taught it, with one part of that field left out and taught anew, with that of a linear map of the sensors without memory,
+and by itself. Figures are means over rooms and
 field seeds with 95 % intervals; differences from the whole field are in the same rooms and seeds. One field seed takes
 some minutes. Shares of the cycle apply to this machine.")]
 pub struct Args {

@@ -1,5 +1,5 @@
-//! `teach`: lets a board's field drive in the simulator, fits its read-out to what the board's starting table
-//! would have done, and saves it with the verdict of its trial.
+//! `teach`: lets a robot drive in the simulator with trouble on its sensors, fits the read-out of its field to how
+//! the board's starting table should have been corrected, and saves it with the verdict of its trial.
 
 use super::learn::{of_saving, refuse_what_cannot_be_written};
 use crate::base::plan::{Board, BusPlan};
@@ -10,6 +10,7 @@ use crate::cli::origin::{self, SIMULATED, Sources};
 use crate::cli::reasons;
 use crate::field::readout::Trial;
 use crate::runtime::session::SessionError;
+use crate::workshop::teach::trial::Rooms;
 use crate::workshop::teach::{Progress, Syllabus, Taught, teach};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -23,10 +24,11 @@ use std::time::{Duration, Instant};
   ganglion teach --board boards/mine.toml -o mine.readout --json | tail -1
   ganglion run --board boards/mine.toml --readout mine.readout
 
-The field drives through simulated rooms, on its whole grid and on the half one of the lowest level of quality. A fit
-makes it do what the starting table would have done wherever it got to. After each round it drives through other rooms.
-The same board gives the same file with any number of threads. 'ganglion run' refuses a read-out that did not pass its
-trial, except with --untried.")]
+The robot drives through simulated rooms with noise and lost samples on its sensors, on the field's whole grid and on the
+half one of the lowest level of quality. A fit makes the field correct the starting table to what it says of the true
+sensors. The trial is in other rooms of ten minutes, with several field seeds, each taught by itself, beside the table
+alone: falls first, then contacts, then cells. The same board gives the same file with any number of threads. 'ganglion
+run' refuses a read-out that was not better, except with --untried.")]
 pub struct Args {
     /// A simulated board: a file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
@@ -40,6 +42,12 @@ pub struct Args {
     /// Rounds for each grid, at most
     #[arg(long, value_name = "N", default_value_t = Syllabus::default().rounds as u8, value_parser = clap::value_parser!(u8).range(1..=50))]
     rounds: u8,
+    /// Field seeds of the trial: the board's own, which is saved, and the ones after it
+    #[arg(long, value_name = "N", default_value_t = Syllabus::default().fields as u8, value_parser = clap::value_parser!(u8).range(1..=64))]
+    fields: u8,
+    /// Rooms of the trial for each field seed
+    #[arg(long, value_name = "N", default_value_t = Syllabus::default().verdict.count as u16, value_parser = clap::value_parser!(u16).range(3..=1_000))]
+    rooms: u16,
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
@@ -52,7 +60,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, usize::from);
-    let syllabus = Syllabus { threads, rounds: args.rounds.into(), ..Syllabus::default() };
+    let usual = Syllabus::default();
+    let verdict = Rooms { count: args.rooms.into(), ..usual.verdict };
+    let (rounds, fields) = (args.rounds.into(), args.fields.into());
+    let syllabus = Syllabus { threads, rounds, verdict, fields, ..usual };
     let (began, bar) = (Instant::now(), bar());
     let taught = teach(&board, syllabus, &interrupt.flag(), |progress| show(&bar, progress));
     bar.finish_and_clear();

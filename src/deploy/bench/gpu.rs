@@ -107,5 +107,6 @@ fn plan(storage: Storage) -> FieldPlan {
         storage,
         learn: true,
         start: Vec::new(),
+        correction: 1.0,
     }
 }

@@ -10,7 +10,7 @@ use super::{Layout, Marker, Phase, UpdateError, at};
 use crate::system::{codec, intake};
 use serde::{Deserialize, Serialize};
 
-/// A life shorter than this is a death too early, in seconds: longer than any start, teaching included.
+/// A life shorter than this is a death too early, in seconds: longer than any start.
 const YOUNG_S: f64 = 600.0;
 /// A version that has lived for so long at a stretch has settled, in seconds.
 const SETTLED_S: f64 = 3600.0;

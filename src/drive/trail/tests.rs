@@ -237,6 +237,39 @@ fn an_edge_sends_it_back_and_round_by_a_right_angle_whatever_the_field_wants() {
     assert!(near(request, ahead), "it follows the field again: {request:?}");
     let turned = began - heading(&rig);
     assert!((f64::from(ALONG_RAD)..1.8).contains(&turned), "by {turned} to the right");
+
+    // At the edge's corner a bend to the left would take the front wheel over it, inside the sensor's track.
+    let way = |rig: &Rig| rig.trail.backing.as_ref().expect("it backs").path.length();
+    let (back, began) = ([0.5, 0.5, -0.3], way(&rig));
+    let right = rig.ask([0.5, 0.5, 0.3], ARMED, FREE).0;
+    assert!(near(right, [0.5, 0.5, 0.3]), "further away is free: {right:?}");
+    let mut request = rig.ask(back, ARMED, FREE).0;
+    while near(request, ahead) {
+        rig.drive(1, request, CONFIRMED);
+        request = rig.ask(back, ARMED, FREE).0;
+    }
+    assert!(near(request, back), "{request:?}");
+    let kept = way(&rig) - began;
+    assert!((NOT_BACK_M - 0.01..NOT_BACK_M + 0.01).contains(&kept), "straight on for {kept} m");
+}
+
+#[test]
+fn a_sonar_that_says_nothing_holds_it_and_starts_no_turn() {
+    let mut rig = Rig::new(0.0);
+    rig.armed();
+    rig.drive(100, [0.5, 0.5, 0.0], CONFIRMED);
+    let ahead = [0.5, 0.5, 0.0];
+    // Its last echo is far away; the worst that may be there by now trips the reflex.
+    rig.show("range", 1.5);
+    assert_eq!(rig.ask(ahead, ARMED, held(Cause::Obstacle)).1, Restraint::NoForward.limits());
+    assert!(near(rig.ask(ahead, ARMED, FREE).0, ahead), "there was nothing to pass");
+    rig.ask(BACK, ARMED, held(Cause::Obstacle));
+    assert!(near(rig.ask(ahead, ARMED, FREE).0, ahead), "nor to turn away from");
+
+    rig.show("range", 0.3);
+    rig.ask(ahead, ARMED, held(Cause::Obstacle));
+    rig.show("range", 1.5);
+    assert!(near(rig.ask(ahead, ARMED, FREE).0, [0.5, 0.5, 1.0]), "what an echo showed is passed");
 }
 
 #[test]

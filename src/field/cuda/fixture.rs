@@ -17,5 +17,6 @@ pub fn plan(grid: usize) -> FieldPlan {
         storage: Storage::F32,
         learn: true,
         start: Vec::new(),
+        correction: 1.0,
     }
 }

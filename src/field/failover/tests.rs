@@ -180,7 +180,7 @@ fn on_cpu(plan: &FieldPlan) -> FieldPlan {
 
 fn readout(board: &Board) -> Readout {
     let weights = (0..2 * READOUT_COLUMNS).map(|i| (i * 7919 % 101) as f32 / 1000.0 - 0.05);
-    Readout::new(board, weights.collect(), Origin::Table).expect("two rows")
+    Readout::new(board, weights.collect(), Origin::Given).expect("two rows")
 }
 
 fn brain(board: &Board, open: Open, clock: Arc<SimClock>) -> Brain {

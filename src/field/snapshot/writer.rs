@@ -5,6 +5,7 @@
 
 use super::{KIND, Places, SnapshotError, SnapshotRef, StateRef, made_for, most, previous_name, sound};
 use crate::base::plan::Board;
+use crate::field::readout::correction_digest;
 use crate::field::state::{Learned, Live};
 use crate::system::codec;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -76,8 +77,6 @@ pub type CopyMap = Box<dyn FnMut(&mut Places) + Send>;
 /// What a snapshot holds beside the brain.
 #[derive(Default)]
 pub struct Beside {
-    /// The starting table from which the read-out was made; `None`: it was given.
-    pub table: Option<[u8; 32]>,
     /// The robot's map. The writer calls it: it may wait for others who use the map.
     pub map: Option<CopyMap>,
 }
@@ -93,12 +92,12 @@ pub fn snapshot_line(
     beside: Beside,
     fill: impl FnMut(&mut Live) -> bool,
 ) -> std::io::Result<(SnapshotSender, SnapshotWriter)> {
-    let Beside { table, map: mut copy_map } = beside;
+    let Beside { map: mut copy_map } = beside;
     let mut map = copy_map.as_ref().map(|_| Places::default());
     if let (Some(copy), Some(map)) = (&mut copy_map, &mut map) {
         copy(map);
     }
-    let (made_for, plan) = (made_for(board), board.field.clone());
+    let (made_for, table, plan) = (made_for(board), correction_digest(board), board.field.clone());
     let previous = previous_name(&path);
     let besides = most(&made_for, &learned, 0, map.as_ref());
     let mut keeps = standing == Standing::Sound;

@@ -28,7 +28,7 @@ impl Rig {
         let mut board = small_board(8);
         (board.field.engine, board.field.cpus) = (EngineKind::Cpu, vec![3]);
         let weights = vec![0.01; 2 * READOUT_COLUMNS];
-        let readout = Readout::new(&board, weights, Origin::Table).expect("two rows");
+        let readout = Readout::new(&board, weights, Origin::Given).expect("two rows");
         let clock = Arc::new(SimClock::new());
         let mut brain = brain(&board, Some(&readout));
         let time = clock.clone();

@@ -3,18 +3,17 @@
 //! anew, so that the rest can make up for what is gone.
 
 use crate::base::plan::{Board, ComputedSensor, Curve, Scale, SensorKind};
-use crate::field::imitate::is_content;
 use crate::field::shape::{BLOCK_COUNT, CONTENT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES};
-use crate::workshop::teach::fit::Regressors;
+use crate::workshop::teach::fit::{Regressors, is_content};
 
 /// One arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arm {
-    /// The field as the board has it.
+    /// The table with the correction by the field as the board has it.
     Whole,
     /// The starting table by itself.
     Table,
-    /// A linear map of the sensors, without memory, taught as the field is.
+    /// The table with a correction by a linear map of the sensors, without memory, taught as the field is.
     Map,
     /// The read-out has no weights for the means of channels.
     ChannelMeans,

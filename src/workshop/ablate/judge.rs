@@ -1,7 +1,6 @@
 //! One drive of an arm, and its figures. Reflexes, limits and the way back are the board's own in
 //! every arm: what differs is the source of the motion.
 
-use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::{Board, FieldPlan, Rung};
 use crate::field::STAGES;
 use crate::field::engine::Cycle;
@@ -9,7 +8,7 @@ use crate::field::{Failure, Inspect, Response, Stimulus};
 use crate::runtime::robot::BuildError;
 use crate::workshop::teach::driver::Driver;
 use crate::workshop::teach::lesson::{Drive, run};
-use crate::workshop::teach::trouble::Trouble;
+use crate::workshop::teach::trouble::{Trouble, Troubled};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The figures that a study compares.
@@ -70,9 +69,7 @@ pub fn judge(
     let mut judge = Judge {
         driver: driver.clone(),
         plan: board.field.clone(),
-        room,
-        trouble,
-        kept: [0.0; MAX_SENSORS],
+        troubled: Troubled::new(trouble, room),
         spent: spent.clone(),
     };
     let cycle: Cycle<dyn Inspect> = Box::new(move |engine, stimulus| judge.cycle(engine, stimulus));
@@ -83,17 +80,13 @@ pub fn judge(
 struct Judge {
     driver: Driver,
     plan: FieldPlan,
-    room: u64,
-    trouble: Trouble,
-    kept: [f32; MAX_SENSORS],
+    troubled: Troubled,
     spent: std::sync::Arc<Spent>,
 }
 
 impl Judge {
     fn cycle(&mut self, engine: &mut dyn Inspect, stimulus: &Stimulus) -> Result<Response, Failure> {
-        let used = self.plan.shape.sensors;
-        self.kept = self.trouble.sensors(self.room, stimulus.cycle, &stimulus.sensors, &self.kept, used);
-        let seen = Stimulus { sensors: self.kept, ..*stimulus };
+        let seen = self.troubled.see(stimulus, self.plan.shape.sensors);
         let response = self.driver.cycle(&self.plan, &seen, engine)?;
         if let Driver::Field(_) = self.driver {
             for (sum, stage) in self.spent.0.iter().zip(engine.stage_times()) {

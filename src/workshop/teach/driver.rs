@@ -1,28 +1,29 @@
-//! What drives a simulated robot: its field with a read-out, a linear map of the sensors that has no memory,
-//! or the starting table by itself. The last two are what a field is compared with.
+//! What drives a simulated robot: its starting table with a correction by the field, with one by a linear map
+//! of the sensors that has no memory, or by itself. The last two are what a field is compared with.
 
 use crate::base::command::MAX_MOTORS;
-use crate::base::plan::{Board, FieldPlan};
+use crate::base::plan::FieldPlan;
 use crate::field::{Failure, Inspect, Readout, Response, Stimulus};
 use std::sync::Arc;
 
 /// What drives.
 #[derive(Clone, Debug)]
 pub enum Driver {
-    /// The field, with this read-out.
+    /// The table with the field's correction, by this read-out.
     Field(Arc<Readout>),
-    /// tanh of a linear map of the field's inputs: by motor, a weight for each input and the constant.
+    /// The table, corrected by the tanh of a linear map of the field's inputs: by motor, a weight for each input
+    /// and the constant.
     Map(Vec<f32>),
-    /// The starting table.
+    /// The starting table by itself.
     Table,
 }
 
 impl Driver {
-    /// The read-out for the robot's field: one that requests nothing where another driver drives.
-    pub fn readout(&self, board: &Board) -> Readout {
+    /// The read-out for the robot's field: none where another driver drives.
+    pub fn readout(&self) -> Option<Readout> {
         match self {
-            Driver::Field(readout) => Readout::clone(readout),
-            Driver::Map(_) | Driver::Table => Readout::of_table(board, Vec::new()),
+            Driver::Field(readout) => Some(Readout::clone(readout)),
+            Driver::Map(_) | Driver::Table => None,
         }
     }
 
@@ -34,17 +35,20 @@ impl Driver {
         engine: &mut dyn Inspect,
     ) -> Result<Response, Failure> {
         let sensors = &stimulus.sensors[..plan.shape.sensors];
-        let wanted: &dyn Fn(usize) -> f32 = match self {
-            Driver::Field(_) => return engine.cycle(stimulus),
-            Driver::Map(weights) => &|motor| mapped(weights, sensors, motor),
-            Driver::Table => &|motor| plan.start_wants(motor, sensors).clamp(-1.0, 1.0),
-        };
-        let mut motors = [0.0; MAX_MOTORS];
-        for (motor, request) in motors[..plan.shape.motors].iter_mut().enumerate() {
-            *request = wanted(motor);
+        let (motors, scores) = ([0.0; MAX_MOTORS], [0.0; MAX_MOTORS]);
+        let (cycle, confidence, skill, novelty) = (stimulus.cycle, 0.0, 0.0, 0.0);
+        let mut response = Response { cycle, scores, motors, confidence, skill, novelty };
+        match self {
+            Driver::Field(_) => response = engine.cycle(stimulus)?,
+            Driver::Map(weights) => {
+                for (motor, correction) in response.motors[..plan.shape.motors].iter_mut().enumerate() {
+                    *correction = mapped(weights, sensors, motor);
+                }
+            }
+            Driver::Table => {}
         }
-        let scores = [0.0; MAX_MOTORS];
-        Ok(Response { cycle: stimulus.cycle, scores, motors, confidence: 0.0, skill: 0.0, novelty: 0.0 })
+        plan.correct_start(&mut response.motors, sensors);
+        Ok(response)
     }
 }
 

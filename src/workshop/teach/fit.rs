@@ -2,12 +2,14 @@
 //! weights that fit them best.
 
 use super::driver::Driver;
-use super::lesson::Notes;
+use super::lesson::{Notes, lean};
+use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::{Board, Rung};
-use crate::field::imitate::{self, is_content};
 use crate::field::readout::Origin;
-use crate::field::shape::{FEATURES, READOUT_COLUMNS};
-use crate::field::{Readout, ReadoutError};
+use crate::field::shape::{
+    BLOCK_COUNT, CONTENT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, READOUT_COLUMNS,
+};
+use crate::field::{Readout, ReadoutError, Stimulus, engine};
 use crate::workshop::learn::moments::{Moments, Rows};
 use crate::workshop::learn::solve::{Linear, Standardised};
 use std::sync::Arc;
@@ -22,7 +24,7 @@ pub enum Regressors {
 }
 
 impl Regressors {
-    /// The features of the content channels: what a read-out of a table has weights for.
+    /// The features of the content channels: what a correction has weights for.
     pub fn content() -> Regressors {
         Regressors::Features((0..FEATURES).filter(|&feature| is_content(feature)).collect())
     }
@@ -39,7 +41,7 @@ impl Regressors {
     pub fn driver(&self, board: &Board, weights: Vec<f32>) -> Result<Driver, ReadoutError> {
         match self {
             Regressors::Features(_) => {
-                Ok(Driver::Field(Arc::new(Readout::new(board, weights, Origin::Table)?)))
+                Ok(Driver::Field(Arc::new(Readout::new(board, weights, Origin::Given)?)))
             }
             Regressors::Sensors(_) => Ok(Driver::Map(weights)),
         }
@@ -64,33 +66,39 @@ impl Regressors {
     }
 }
 
+/// Whether a feature is of content channels only. The others are left out of a correction: what slow channels
+/// hold after seconds of one scene no lesson shows often enough.
+pub fn is_content(feature: usize) -> bool {
+    let descriptor = CONTEXT + CONTENT_GROUPS * BLOCK_COUNT;
+    feature < CONTENT || (CONTEXT..descriptor).contains(&feature) || feature >= CONTEXT + DESCRIPTOR
+}
+
 /// Sums for one grid.
 pub struct Sums<'r> {
     regressors: &'r Regressors,
     outputs: usize,
-    /// The centre of the regressors: their mean over the made-up moments.
+    /// The centre of the regressors: about what they are in a field that senses the middle of every scale.
     shift: Vec<f64>,
     moments: Moments,
 }
 
 impl<'r> Sums<'r> {
-    /// Of made-up moments: each sensor by itself anywhere on its scale, so that nothing is quite unheard of.
-    /// Features other than the content's are 0 in them. A map of the sensors begins with nothing.
-    pub fn of_the_table(board: &Board, rung: Rung, regressors: &'r Regressors) -> Sums<'r> {
+    /// Of no moments.
+    pub fn none(board: &Board, rung: Rung, regressors: &'r Regressors) -> Sums<'r> {
         let outputs = board.field.shape.motors;
-        let moments = Moments::none(regressors.count(), outputs);
-        let mut sums = Sums { regressors, outputs, shift: vec![0.0; regressors.count()], moments };
-        if let Regressors::Features(features) = regressors {
-            let (all, targets) = imitate::show(board, rung, imitate::SHOWN, board.field.seed);
-            let mut notes = Notes::default();
-            for (row, wanted) in all.row_iter().zip(targets.column_iter()) {
-                notes.seen.extend(features.iter().map(|feature| row[*feature] as f32));
-                notes.wanted.extend(wanted.iter());
+        let shift = match regressors {
+            Regressors::Features(features) => {
+                let mut engine = engine::build(&lean(board).field);
+                let middle = [0.0; MAX_SENSORS];
+                // No engine refuses the middle of a scale.
+                let _ = engine.cycle(&Stimulus { cycle: 0, sensors: middle, reward: 0.0, rung, place: None });
+                let mut all = vec![0.0; FEATURES];
+                engine.copy_features(&mut all);
+                features.iter().map(|feature| f64::from(all[*feature])).collect()
             }
-            sums.shift = sums.rows(&notes).means();
-            sums.moments = sums.fresh(&notes);
-        }
-        sums
+            Regressors::Sensors(sensors) => vec![0.0; *sensors],
+        };
+        Sums { regressors, outputs, shift, moments: Moments::none(regressors.count(), outputs) }
     }
 
     /// The sums of `notes` alone.
@@ -125,7 +133,7 @@ mod tests {
         let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let motors = board.field.shape.motors;
         let regressors = Regressors::Sensors(3);
-        let mut sums = Sums::of_the_table(&board, Rung::BEST, &regressors);
+        let mut sums = Sums::none(&board, Rung::BEST, &regressors);
         let mut notes = Notes::default();
         for moment in 0..60_u8 {
             let seen = [f32::from(moment % 7), f32::from(moment % 5), f32::from(moment % 3)];

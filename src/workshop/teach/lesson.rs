@@ -1,14 +1,13 @@
-//! One drive of a simulated robot through a room, and a lesson: a drive in which a tutor takes notes.
+//! One drive of a simulated robot through a room, and a lesson: a drive in which a tutor takes notes. The tutor
+//! knows the true sensors: it notes what the table wants of them less what it wants of those that are seen.
 
 use super::driver::Driver;
 use super::fit::Regressors;
-use super::trouble::Trouble;
-use crate::base::frame::MAX_SENSORS;
+use super::trouble::{Trouble, Troubled};
 use crate::base::plan::{Board, FieldPlan, Rung, Shape};
 use crate::base::time::{Clock, Instant, SimClock, Span};
 use crate::drive::trace::Recorder;
 use crate::field::engine::Cycle;
-use crate::field::imitate::target;
 use crate::field::shape::FEATURES;
 use crate::field::{Failure, Inspect, Response, Stimulus};
 use crate::runtime::robot::{BuildError, Options, Robot};
@@ -22,6 +21,8 @@ const NOTED: u64 = 3;
 /// The tutor notes every cycle in which the table wants backwards, and counts it this many times: they are
 /// one in thirty, and least squares would rather be wrong there than in a hundred others.
 const BACKWARD_COUNTS: usize = 4;
+/// Distance of targets from the ends of tanh, where its inverse grows without bound.
+const NEAR_FULL: f32 = 0.97;
 
 /// One drive to learn from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +42,7 @@ pub struct Lesson {
 pub struct Notes {
     /// Row by row, the regressors.
     pub seen: Vec<f32>,
-    /// Row by row, what the table wants of each motor, before the tanh.
+    /// Row by row, the correction of each motor that would have been right, before the tanh.
     pub wanted: Vec<f64>,
 }
 
@@ -71,7 +72,7 @@ pub fn drive(
         drives: (0..board.motors.len()).filter(drives).collect(),
         aims: (0..board.motors.len()).filter(|motor| !drives(motor)).filter(wanted).collect(),
         features: vec![0.0; FEATURES],
-        kept: [0.0; MAX_SENSORS],
+        troubled: Troubled::new(lesson.trouble, lesson.room),
         notes: notes.clone(),
     };
     run(
@@ -108,7 +109,7 @@ pub fn run(
     let first = Instant::ZERO + board.period;
     let options = Options {
         seed: room,
-        readout: Some(driver.readout(board)),
+        readout: driver.readout(),
         rung: Some(rung),
         around: Some(cycle),
         ..Options::default()
@@ -123,7 +124,15 @@ pub fn run(
     Ok(Drive { report: plant.report(clock.now()), recorder: ending.recorder })
 }
 
-/// Watches the robot drive and notes what the table would have done.
+/// The correction of `motor` that makes of what the table wants of the sensors as `seen` what it wants of the
+/// `right` ones, as far as its bound allows, before the tanh.
+pub fn target(plan: &FieldPlan, motor: usize, right: &[f32], seen: &[f32]) -> f64 {
+    let [right, seen] = [right, seen].map(|sensors| plan.start_wants(motor, sensors).clamp(-1.0, 1.0));
+    let share = (right - seen) / plan.correction.max(f32::MIN_POSITIVE);
+    libm::atanh(f64::from(share.clamp(-NEAR_FULL, NEAR_FULL)))
+}
+
+/// Watches the robot drive and notes how the table should have been corrected.
 struct Tutor {
     plan: FieldPlan,
     lesson: Lesson,
@@ -133,17 +142,15 @@ struct Tutor {
     /// Motors that steer, of those that the table has curves for.
     aims: Vec<usize>,
     features: Vec<f32>,
-    kept: [f32; MAX_SENSORS],
+    troubled: Troubled,
     notes: Arc<Mutex<Notes>>,
 }
 
 impl Tutor {
     fn cycle(&mut self, engine: &mut dyn Inspect, stimulus: &Stimulus) -> Result<Response, Failure> {
         let Lesson { room, trouble, .. } = self.lesson;
-        let used = self.plan.shape.sensors;
         let cycle = stimulus.cycle;
-        self.kept = trouble.sensors(room, cycle, &stimulus.sensors, &self.kept, used);
-        let seen = Stimulus { sensors: self.kept, ..*stimulus };
+        let seen = self.troubled.see(stimulus, self.plan.shape.sensors);
         let mut response = self.driver.cycle(&self.plan, &seen, engine)?;
         let wanted = |motor: usize| self.plan.start_wants(motor, &stimulus.sensors);
         let backwards = self.drives.iter().any(|motor| wanted(*motor) < 0.0);
@@ -159,7 +166,8 @@ impl Tutor {
                     Regressors::Sensors(count) => notes.seen.extend(&seen.sensors[..*count]),
                 }
                 let motors = 0..self.plan.shape.motors;
-                notes.wanted.extend(motors.map(|motor| target(&self.plan, motor, &stimulus.sensors)));
+                let [right, seen] = [&stimulus.sensors, &seen.sensors];
+                notes.wanted.extend(motors.map(|motor| target(&self.plan, motor, right, seen)));
             }
         }
         response.motors = trouble.motors(room, cycle, response.motors, &self.aims);

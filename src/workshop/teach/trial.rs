@@ -1,7 +1,9 @@
-//! The verdict on a read-out: what the robot does with it in rooms in which it was not taught.
+//! The verdict on a correction: what the robot does with it in rooms in which it was not taught, in one of three
+//! with sound sensors, in one with noise, in one with outages.
 
 use super::driver::Driver;
 use super::lesson::run;
+use super::trouble::{Trouble, Troubled};
 use crate::base::plan::{Board, Rung};
 use crate::field::Inspect;
 use crate::field::engine::Cycle;
@@ -24,9 +26,9 @@ pub fn figures(reports: &[Report]) -> Trial {
     }
 }
 
-/// Fewer contacts, or as many and more of the rooms.
+/// Fewer falls, or as many and fewer contacts, or as many and more of the rooms.
 pub fn is_better(one: &Trial, other: &Trial) -> bool {
-    (one.contacts, -one.cells) < (other.contacts, -other.cells)
+    (one.falls, one.contacts, -one.cells) < (other.falls, other.contacts, -other.cells)
 }
 
 /// Rooms to drive through.
@@ -51,8 +53,11 @@ pub fn trial(
     let seeds: Vec<u64> = (rooms.first..).take(rooms.count).collect();
     let drives = parallel::map(threads, &seeds, |seed| {
         let (alone, plan) = (driver.clone(), board.field.clone());
-        let cycle: Cycle<dyn Inspect> =
-            Box::new(move |engine, stimulus| alone.cycle(&plan, stimulus, engine));
+        let trouble = Trouble::of_room((seed - rooms.first) as usize);
+        let mut troubled = Troubled::new(trouble, *seed);
+        let cycle: Cycle<dyn Inspect> = Box::new(move |engine, stimulus| {
+            alone.cycle(&plan, &troubled.see(stimulus, plan.shape.sensors), engine)
+        });
         run(board, *seed, rooms.seconds, rung, driver, cycle).map(|drive| drive.report)
     });
     Ok(figures(&drives.into_iter().collect::<Result<Vec<_>, _>>()?))

@@ -1,9 +1,10 @@
-//! What makes a lesson harder than a trial: noise, samples that are lost, stretches in which chance
-//! steers. The field sees the troubled sensors and learns what the table says of the true ones.
+//! What makes driving harder: noise, samples that are lost, stretches in which chance steers. In a lesson the
+//! driver sees the troubled sensors and learns by how much the table is wrong about them.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
 use crate::base::seed::{Stream, normal, uniform};
+use crate::field::Stimulus;
 
 /// Deviation of the noise, on a sensor's scale of -1..=1.
 const NOISE: f64 = 0.1;
@@ -37,6 +38,11 @@ impl Trouble {
             Trouble::Outages => "outages",
             Trouble::Elsewhere => "elsewhere",
         }
+    }
+
+    /// The trouble of the `nth` room of a trial: a correction has to serve with sound sensors as well.
+    pub fn of_room(nth: usize) -> Trouble {
+        Trouble::ASKED[nth % Trouble::ASKED.len()]
     }
 
     /// The trouble of the `nth` lesson of a round: half of them have none.
@@ -92,6 +98,27 @@ impl Trouble {
             }
         }
         motors
+    }
+}
+
+/// The sensors of a drive as its driver sees them.
+#[derive(Clone, Debug)]
+pub struct Troubled {
+    trouble: Trouble,
+    seed: u64,
+    kept: [f32; MAX_SENSORS],
+}
+
+impl Troubled {
+    /// Of a drive through the room of `seed`.
+    pub fn new(trouble: Trouble, seed: u64) -> Troubled {
+        Troubled { trouble, seed, kept: [0.0; MAX_SENSORS] }
+    }
+
+    /// `stimulus` with its first `used` sensors troubled.
+    pub fn see(&mut self, stimulus: &Stimulus, used: usize) -> Stimulus {
+        self.kept = self.trouble.sensors(self.seed, stimulus.cycle, &stimulus.sensors, &self.kept, used);
+        Stimulus { sensors: self.kept, ..*stimulus }
     }
 }
 

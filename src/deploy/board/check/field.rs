@@ -1,5 +1,5 @@
-//! `[field]`, `[budget]`, `[[start]]` and `[[decision]]`: the field, its time budget, and the substitute
-//! for a learned read-out.
+//! `[field]`, `[budget]`, `[[start]]` and `[[decision]]`: the field, its time budget, and what the robot does
+//! before anything is learned.
 
 use super::{Devices, Periods};
 use crate::base::command::MAX_MOTORS;
@@ -20,9 +20,11 @@ const STORAGES: [(&str, Storage); 2] =
     [(Storage::F32.name(), Storage::F32), (Storage::F16.name(), Storage::F16)];
 /// The engine has work for 8 threads; 64 is what `threads` admits.
 const MOST_CPUS: usize = 64;
-/// Curves of a starting table: every cycle that trains on the table evaluates each of them. The largest
-/// shipped table has fifteen.
+/// Curves of a starting table: every cycle evaluates each of them. The largest shipped table has fifteen.
 const MOST_CURVES: usize = 128;
+/// A third of full scale less the noise of a fit: enough to turn an arc of the desk robot into a straight line
+/// or back, and too little to turn a stop before an edge (-1) or an obstacle (-0.5) into driving on.
+const CORRECTION: f64 = 0.3;
 const GRIDS: [i64; 4] = [8, 16, 32, 64];
 
 /// Control periods from one field cycle to the next.
@@ -49,6 +51,9 @@ pub fn field(
     let learn = section.flag("learn").or(true);
     let params = params(section);
     let start = start(root, devices, decisions);
+    // Without a table there is nothing to correct: the key is unknown there.
+    let has_start = start.as_ref().is_none_or(|curves| !curves.is_empty());
+    let correction = if has_start { section.real("correction", 0.0..=1.0).or(CORRECTION) } else { 1.0 };
     Some(FieldPlan {
         engine,
         shape: shape?,
@@ -61,6 +66,7 @@ pub fn field(
         storage,
         learn,
         start: start?,
+        correction: correction as f32,
     })
 }
 
