@@ -8,7 +8,6 @@ use ganglion::base::plan::{Board, BusPlan, Cause};
 use ganglion::deploy::board;
 use ganglion::runtime::robot::Options;
 use ganglion::sim::{Change, Fault, NoModel, Rehearsal, rehearsal};
-use std::sync::Arc;
 
 fn built_in(name: &str) -> Board {
     board::built_in(name).expect("a built-in board").expect("a sound one").board
