@@ -1,5 +1,5 @@
-//! Corrections of a starting table: what there is without one, their bound, whose they are; teaching in closed
-//! loop gives the same bytes with any number of threads, and a verdict that a robot heeds.
+//! Corrections of a starting table: what there is without one, their bound, whose they are; teaching in
+//! closed loop gives the same bytes with any number of threads, and a verdict that a robot heeds.
 
 use crate::long::or_in_full;
 use ganglion::base::frame::MAX_SENSORS;

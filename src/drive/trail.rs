@@ -1,10 +1,10 @@
 //! Backing off, between the field's request and the arbiter. A robot that sees nothing behind itself goes
 //! back the way it came and no other: while the field wants backwards, the steering is that of the recorded
 //! way; where no way is left, backwards is forbidden like a reflex would. After it has backed off from an
-//! edge or an obstacle it turns away, from the ground sensor that was dark or else to the side it took
-//! last, so that it does not come back to the same place; after an edge it does not steer back for a while.
-//! What the sonar has lost may be beside the robot: it is not steered at (`beside`). Commands that change nothing in what the robot sees show that it is stuck,
-//! and it backs off (`stuck`).
+//! edge or an obstacle it turns away, from the ground sensor that was dark or else to the side it took last,
+//! so that it does not come back to the same place; after an edge it does not steer back for a while. What
+//! the sonar has lost may be beside the robot: it is not steered at (`beside`). Commands that change nothing
+//! in what the robot sees show that it is stuck, and it backs off (`stuck`).
 //!
 //! It only changes requests and tightens limits: reflexes and arbiter come after it and have the last word.
 //! Pure; all its memory is there from the start. A board without `[backing]` has none of it.
@@ -38,9 +38,9 @@ const TURNS: f32 = 0.2;
 /// From an edge it turns by a right angle at least. By less it would go on towards it, at a slant, and a
 /// wheel would come over the edge's next corner beside the sensors.
 const ALONG_RAD: f32 = std::f32::consts::FRAC_PI_2;
-/// After a turn from an edge it does not steer back towards it for this much way forwards, metres: two lengths
-/// of the car and more. In a bend the front wheel cuts inside the track of its ground sensor, and clipped the
-/// corner of the edge that no sensor had seen.
+/// After a turn from an edge it does not steer back towards it for this much way forwards, metres: two
+/// lengths of the car and more. In a bend the front wheel cuts inside the track of its ground sensor, and
+/// clipped the corner of the edge that no sensor had seen.
 const NOT_BACK_M: f64 = 0.4;
 /// After each turn that ended before the same edge or obstacle, it backs off further by this before the next,
 /// to the other side: otherwise the way back would undo the turn, and the next would end there again.

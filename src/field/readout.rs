@@ -100,8 +100,8 @@ pub struct Trial {
 const BACKWARD_MOST: f64 = 0.10;
 /// A correction that makes the robot touch less sees at least this share of what the table sees.
 const COVERAGE_LEAST: f64 = 0.9;
-/// One that touches as little sees at least this many times as much: over twenty rooms of ten minutes the mean
-/// differs by a few hundredths with anything that changes the way.
+/// One that touches as little sees at least this many times as much: over twenty rooms of ten minutes the
+/// mean differs by a few hundredths with anything that changes the way.
 const COVERAGE_MORE: f64 = 1.1;
 
 impl Trial {

@@ -301,8 +301,8 @@ impl Robot {
     }
 }
 
-/// The field's engine with its read-out: the given one, or that of the snapshot unless it means something else
-/// on this board. Without either it is silent: the starting table drives by itself, if there is one.
+/// The field's engine with its read-out: the given one, or that of the snapshot unless it means something
+/// else on this board. Without either it is silent: the starting table drives by itself, if there is one.
 fn brain(
     board: &Board,
     readout: Option<Readout>,

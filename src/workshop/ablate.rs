@@ -1,7 +1,7 @@
 //! What each part of a brain is worth: a field that was taught to correct the starting table drives through
 //! many rooms, and again with one part left out and taught anew, beside the table by itself and one that a
-//! linear map without memory corrects. Every arm drives through the same rooms, with each of several field seeds; the reported intervals
-//! are over both.
+//! linear map without memory corrects. Every arm drives through the same rooms, with each of several field
+//! seeds; the reported intervals are over both.
 //!
 //! `arm` says what is left out, `judge` drives, `interval` says how sure a mean is. The command line makes
 //! words and tables. The same study gives the same figures with any number of threads, shares of time

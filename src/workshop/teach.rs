@@ -1,11 +1,11 @@
-//! Teaches a field to correct the board's starting table, in closed loop: the robot drives in the simulator, with
-//! trouble on its sensors now and then; a tutor that knows the true ones says by how much the table is wrong in
-//! each moment that the robot came to, and the read-out is fitted to all such moments so far (dataset
-//! aggregation: Ross, Gordon, Bagnell 2011). Rounds go on until the robot has driven better than the table by
-//! itself through a trial in rooms that it was not taught in, once for each grid.
+//! Teaches a field to correct the board's starting table, in closed loop: the robot drives in the simulator,
+//! with trouble on its sensors now and then; a tutor that knows the true ones says by how much the table is
+//! wrong in each moment that the robot came to, and the read-out is fitted to all such moments so far
+//! (dataset aggregation: Ross, Gordon, Bagnell 2011). Rounds go on until the robot has driven better than the
+//! table by itself through a trial in rooms that it was not taught in, once for each grid.
 //!
-//! The verdict is over rooms of ten minutes, since falls are rare in shorter ones, and over several field seeds,
-//! each taught by itself, so that it is not the luck of one.
+//! The verdict is over rooms of ten minutes, since falls are rare in shorter ones, and over several field
+//! seeds, each taught by itself, so that it is not the luck of one.
 //!
 //! `lesson` is one drive with its notes, `driver` what drives in it, `trouble` what makes lessons harder than
 //! the trial, `fit` the least squares, `trial` the verdict. The same board gives the same read-out with any

@@ -4,7 +4,7 @@
 use super::map::{WITH_MAP, board};
 use crate::cli::{err, output};
 use crate::hostile::ways::{payload_of, signed};
-use ganglion::base::plan::Board;
+use ganglion::base::plan::{Board, FieldPlan};
 use ganglion::base::time::{Instant, SimClock, Span};
 use ganglion::field::snapshot::{Places, Snapshot, SnapshotError, Standing};
 use ganglion::memory::map::MapStatus;
@@ -143,7 +143,8 @@ fn a_damaged_map_and_one_of_other_things_are_refused() {
 #[test]
 fn a_file_of_the_format_without_a_map_is_read_and_said_so() {
     let (folder, (mapped, _)) = (Folder::new("old"), at_start("old-start"));
-    let plain = Snapshot::new(&board(), mapped.state().clone());
+    let untabled = Board { field: FieldPlan { start: Vec::new(), ..board().field }, ..board() };
+    let plain = Snapshot::new(&untabled, mapped.state().clone());
     plain.save(&folder.file()).expect("it can be written");
     // Format 2 is format 3 without its last two parts, which are absent here: a byte each.
     let bytes = std::fs::read(folder.file()).expect("it is there");

@@ -11,8 +11,8 @@ use std::sync::Arc;
 pub enum Driver {
     /// The table with the field's correction, by this read-out.
     Field(Arc<Readout>),
-    /// The table, corrected by the tanh of a linear map of the field's inputs: by motor, a weight for each input
-    /// and the constant.
+    /// The table, corrected by the tanh of a linear map of the field's inputs: by motor, a weight for each
+    /// input and the constant.
     Map(Vec<f32>),
     /// The starting table by itself.
     Table,

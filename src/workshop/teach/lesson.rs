@@ -1,5 +1,6 @@
-//! One drive of a simulated robot through a room, and a lesson: a drive in which a tutor takes notes. The tutor
-//! knows the true sensors: it notes what the table wants of them less what it wants of those that are seen.
+//! One drive of a simulated robot through a room, and a lesson: a drive in which a tutor takes notes. The
+//! tutor knows the true sensors: it notes what the table wants of them less what it wants of those that are
+//! seen.
 
 use super::driver::Driver;
 use super::fit::Regressors;

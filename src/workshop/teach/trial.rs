@@ -1,5 +1,5 @@
-//! The verdict on a correction: what the robot does with it in rooms in which it was not taught, in one of three
-//! with sound sensors, in one with noise, in one with outages.
+//! The verdict on a correction: what the robot does with it in rooms in which it was not taught, in one of
+//! three with sound sensors, in one with noise, in one with outages.
 
 use super::driver::Driver;
 use super::lesson::run;

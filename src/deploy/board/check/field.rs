@@ -22,8 +22,8 @@ const STORAGES: [(&str, Storage); 2] =
 const MOST_CPUS: usize = 64;
 /// Curves of a starting table: every cycle evaluates each of them. The largest shipped table has fifteen.
 const MOST_CURVES: usize = 128;
-/// A third of full scale less the noise of a fit: enough to turn an arc of the desk robot into a straight line
-/// or back, and too little to turn a stop before an edge (-1) or an obstacle (-0.5) into driving on.
+/// Enough to bend or straighten an arc of the desk robot, and too little to make driving on of what its table
+/// does before an edge (0.5 - 1) or a near obstacle (-0.5).
 const CORRECTION: f64 = 0.3;
 const GRIDS: [i64; 4] = [8, 16, 32, 64];
 
@@ -49,11 +49,11 @@ pub fn field(
     let cpus = section.distinct_integers("cpus", 0..=1023, MOST_CPUS).or(Vec::new());
     let (_, storage) = section.choice("storage", "storage", &STORAGES).or(("f32", Storage::F32));
     let learn = section.flag("learn").or(true);
+    // A board with decisions has no table to correct: the key is unknown there.
+    let chooses = decisions.is_some_and(|labels| !labels.is_empty());
+    let correction = if chooses { 1.0 } else { section.real("correction", 0.0..=1.0).or(CORRECTION) };
     let params = params(section);
     let start = start(root, devices, decisions);
-    // Without a table there is nothing to correct: the key is unknown there.
-    let has_start = start.as_ref().is_none_or(|curves| !curves.is_empty());
-    let correction = if has_start { section.real("correction", 0.0..=1.0).or(CORRECTION) } else { 1.0 };
     Some(FieldPlan {
         engine,
         shape: shape?,
