@@ -163,7 +163,7 @@ impl Instruments {
             EngineState::StandIn { loss, attempt, left } => {
                 (Some(format!("GPU lost ({loss})")), Some(attempt), Some(left))
             }
-            state @ (EngineState::Rebuilding { .. } | EngineState::Retired) => {
+            state @ (EngineState::Rebuilding { .. } | EngineState::Retired | EngineState::NoLink { .. }) => {
                 (Some(format!("the engine on the CPU is {state}")), None, None)
             }
         };
