@@ -12,7 +12,7 @@ use crate::base::frame::Frame;
 use crate::base::plan::{Limits, Rung};
 use crate::base::time::{Instant, Span};
 use crate::decision::mode::Mode;
-use crate::field::remote::LinkTimes;
+use crate::field::remote::LinkHealth;
 use crate::field::worker::Outcome;
 use crate::field::{DeviceTimes, EngineState, Response};
 
@@ -66,7 +66,6 @@ impl FieldTrace {
     pub fn of(outcome: &Outcome, slot: Instant) -> FieldTrace {
         let age = slot.since(outcome.slot);
         let Outcome { response, span, answer, rung, state, times, link, .. } = *outcome;
-        let link = link.and_then(|link| link.times).filter(|_| response.is_some());
         FieldTrace { response, span, answer, age, rung, state, times, link }
     }
 }
@@ -88,6 +87,6 @@ pub struct FieldTrace {
     pub state: EngineState,
     /// Where the time went, if a device computed it; queue and wake on the loop's clock.
     pub times: Option<DeviceTimes>,
-    /// Where the time went, if a brain elsewhere computed it.
-    pub link: Option<LinkTimes>,
+    /// The link to a brain elsewhere, if the field needs one, and where the time went that it took.
+    pub link: Option<LinkHealth>,
 }

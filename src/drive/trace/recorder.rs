@@ -81,7 +81,8 @@ impl Recorder {
             note(&mut self.answer, field.answer);
             let parts = field.times.iter().flat_map(DeviceTimes::parts);
             self.device.iter_mut().zip(parts).for_each(|(histogram, part)| note(histogram, part));
-            let parts = field.link.iter().flat_map(LinkTimes::parts);
+            let times = field.link.and_then(|link| link.times);
+            let parts = times.iter().flat_map(LinkTimes::parts);
             self.link.iter_mut().zip(parts).for_each(|(histogram, part)| note(histogram, part));
         }
         if matches!(record.command.source, Source::Field | Source::AgedField | Source::Reflex) {
@@ -113,7 +114,7 @@ impl Recorder {
             summary.stepped_down = Some(step);
         }
         if let Some(field) = record.field {
-            summary.engine = Some(field.state);
+            (summary.engine, summary.link) = (Some(field.state), field.link);
             let answer = field.response.map(|response| (response, record.slot - field.age));
             summary.answer = answer.or(summary.answer);
         }

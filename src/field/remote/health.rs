@@ -19,7 +19,7 @@ pub struct LinkHealth {
 }
 
 /// What happened on the link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LinkCounters {
     /// Requests sent.
     pub asked: u64,

@@ -68,15 +68,14 @@ fn on_loss(section: &Section<'_>, field: Option<&FieldPlan>) -> Option<OnLoss> {
     let choices = [("stop", false), ("local", true)];
     let (_, is_local) = section.choice("on_loss", "choice", &choices).or(("stop", false));
     let local = section.section("local");
+    let grid = local.integer("grid", 8..=64).or(8);
+    let bank = local.integer("bank", 1..=100_000).or(1);
     if !is_local {
         if local.is_written() {
             section.misfit("local", "used only with on_loss = \"local\"".to_string());
-            local.give_up();
         }
         return Some(OnLoss::Stop);
     }
-    let grid = local.integer("grid", 8..=64).or(8);
-    let bank = local.integer("bank", 1..=100_000).or(1);
     if !GRIDS.contains(&grid) {
         local.misfit("grid", format!("found {grid}; allowed: 8, 16, 32 or 64 cells per axis"));
         return None;
