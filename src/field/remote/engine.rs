@@ -326,6 +326,3 @@ fn split(whole: Span, round_trip: Span, answer: &CycleAnswer) -> LinkTimes {
     let computed = answer.computed.min(round_trip.less(waited));
     LinkTimes { hop: whole.less(round_trip), network: round_trip.less(waited + computed), waited, computed }
 }
-
-#[cfg(test)]
-mod tests;

@@ -59,7 +59,8 @@ fn is_address(section: &Section<'_>, address: &str) -> bool {
         !host.is_empty() && host.len() <= 253 && is_host && port.parse().is_ok_and(|port: u16| port > 0)
     });
     if host_and_port.is_none() {
-        section.misfit("address", format!("found {address:?}; expected: \"HOST:PORT\", a port from 1 to 65535"));
+        section
+            .misfit("address", format!("found {address:?}; expected: \"HOST:PORT\", a port from 1 to 65535"));
     }
     host_and_port.is_some()
 }
@@ -68,14 +69,15 @@ fn on_loss(section: &Section<'_>, field: Option<&FieldPlan>) -> Option<OnLoss> {
     let choices = [("stop", false), ("local", true)];
     let (_, is_local) = section.choice("on_loss", "choice", &choices).or(("stop", false));
     let local = section.section("local");
-    let grid = local.integer("grid", 8..=64).or(8);
-    let bank = local.integer("bank", 1..=100_000).or(1);
     if !is_local {
         if local.is_written() {
+            local.give_up();
             section.misfit("local", "used only with on_loss = \"local\"".to_string());
         }
         return Some(OnLoss::Stop);
     }
+    let grid = local.integer("grid", 8..=64).or(8);
+    let bank = local.integer("bank", 1..=100_000).or(1);
     if !GRIDS.contains(&grid) {
         local.misfit("grid", format!("found {grid}; allowed: 8, 16, 32 or 64 cells per axis"));
         return None;
