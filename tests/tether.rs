@@ -1,5 +1,6 @@
 //! A field whose brain is elsewhere, seen from the robot: each cycle gets its own answer or none, a pulled
-//! cable stops the motors in time, a lost datagram does not, and a field on standby takes over without a jump.
+//! cable stops the motors in time, a lost datagram does not, and a field on standby takes over without a
+//! jump.
 
 use crate::allocation::allocations_in;
 use ganglion::base::plan::{Board, Cause, Limits, OnLoss};

@@ -584,7 +584,7 @@ fn a_tether_has_an_address_a_key_and_a_patience_that_fit_the_field() {
     }
     slip(TETHERED, "key = \"/etc", "key = \"etc", "expected: an absolute path");
     slip(TETHERED, "silence_ms = 100.0", "silence_ms = 50.0", "three periods of the field (60 ms)");
-    slip(TETHERED, "silence_ms = 100.0", "silence_ms = 1500.0", "allowed: a number, 20 to 1000");
+    slip(TETHERED, "silence_ms = 100.0", "silence_ms = 1500.0", "allowed: milliseconds, 20 to 1000");
     slip(TETHERED, "on_loss = \"stop\"", "on_loss = \"go\"", "on_loss");
     let unused = "on_loss = \"stop\"\nlocal = { grid = 8 }";
     elsewhere(TETHERED, "on_loss = \"stop\"", unused, "local =", "used only with on_loss = \"local\"");

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// Below 20 ms a busy core looks like a pulled cable; in a second the robot travels half a metre.
 const SILENCE_MS: std::ops::RangeInclusive<f64> = 20.0..=1000.0;
-/// Periods of the field that a silence must last at least: a lost datagram is missed once, and its successor is
-/// a period and a round trip away.
+/// Periods of the field that a silence must last at least: a lost datagram is missed once, and its successor
+/// is a period and a round trip away.
 const LEAST_PERIODS: u64 = 3;
 const GRIDS: [i64; 4] = [8, 16, 32, 64];
 
