@@ -27,6 +27,7 @@ mod stage;
 pub mod shape;
 pub mod snapshot;
 pub mod state;
+pub mod remote;
 pub mod failover;
 pub mod trial;
 pub mod projections;

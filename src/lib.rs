@@ -36,6 +36,7 @@ pub mod system {
     pub mod executor;
     pub mod cpu;
     pub mod gpu;
+    pub mod seqpacket;
 }
 
 /// Decisions: pure functions of values.

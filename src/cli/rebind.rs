@@ -7,7 +7,7 @@ use super::quota::Quota;
 use crate::base::plan::BusPlan;
 use crate::base::time::{Clock, MonotonicClock};
 use crate::hardware::bus::linux::{Grant, REBIND_SOCKET, Rebinder};
-use crate::runtime::guard::socket::listen_at;
+use crate::system::seqpacket::listen_at;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `rebind`.

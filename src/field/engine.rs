@@ -7,6 +7,7 @@
 use super::cpu::CpuEngine;
 use super::failover::DeviceCounters;
 use super::reference::ReferenceEngine;
+use super::remote::LinkHealth;
 use super::shape::{CONTEXT, DESCRIPTOR};
 use super::state::{Learned, Live, StateError};
 use super::{DeviceTimes, EngineState, Failure, Metrics, Response, StageTimes, Stimulus};
@@ -81,6 +82,8 @@ pub struct Condition {
     pub device: DeviceCounters,
     /// Where the time of the last cycle went, if a device computed it.
     pub times: Option<DeviceTimes>,
+    /// The link to a brain elsewhere, if the plan asks for one.
+    pub link: Option<LinkHealth>,
 }
 
 /// What learning, tests and benchmarks ask of an engine beside its cycles.
@@ -173,13 +176,15 @@ pub trait Inspect: FieldEngine {
     fn memory_bytes(&self) -> usize;
 }
 
-/// Builds the engine that the plan names, of those that need nothing but a processor: where it names a GPU,
-/// the CPU engine. It takes all its memory here, and starts its worker threads with the priority of the
-/// calling thread.
+/// Builds the engine that the plan names, of those that need nothing but a processor: where it names a GPU or
+/// a brain elsewhere, the CPU engine. It takes all its memory here, and starts its worker threads with the
+/// priority of the calling thread.
 pub fn build(plan: &FieldPlan) -> Box<dyn Inspect> {
     match plan.engine {
         EngineKind::Reference => Box::new(ReferenceEngine::new(plan)),
-        EngineKind::Cpu | EngineKind::Auto | EngineKind::Cuda => Box::new(CpuEngine::new(plan)),
+        EngineKind::Cpu | EngineKind::Auto | EngineKind::Cuda | EngineKind::Remote => {
+            Box::new(CpuEngine::new(plan))
+        }
     }
 }
 
@@ -188,7 +193,7 @@ pub fn build(plan: &FieldPlan) -> Box<dyn Inspect> {
 pub fn build_with(plan: &FieldPlan, simd: &str) -> Option<Box<dyn Inspect>> {
     let level = Level::named(simd)?;
     match plan.engine {
-        EngineKind::Reference | EngineKind::Cuda => None,
+        EngineKind::Reference | EngineKind::Cuda | EngineKind::Remote => None,
         EngineKind::Cpu | EngineKind::Auto => Some(Box::new(CpuEngine::at_level(plan, level))),
     }
 }

@@ -14,7 +14,6 @@
 pub mod frame;
 mod heeding;
 mod link;
-pub mod place;
 mod server;
 mod heartbeat;
 pub mod socket;

@@ -5,7 +5,7 @@
 use crate::base::time::{Clock, Span};
 use crate::hardware::bus::linux::{Grant, LONGEST_REQUEST, Rebinder};
 use crate::runtime::guard::Ward;
-use crate::runtime::guard::socket::{Heard, hear, next_of, say_to, wait_for};
+use crate::system::seqpacket::{Received, next_of, receive, send_to, wait_for};
 use std::os::fd::OwnedFd;
 
 /// A caller that has connected says what it wants within this.
@@ -40,9 +40,9 @@ pub fn serve(
 fn answer(rebinder: &mut Rebinder, caller: &OwnedFd, clock: &dyn Clock) -> Option<Grant> {
     let mut request = [0; LONGEST_REQUEST + 1]; // one more, so that what is too long is seen to be
     wait_for(&[caller], SAYS_WITHIN);
-    let Heard::Message(length) = hear(caller, &mut request) else { return None };
+    let Received::Message(length) = receive(caller, &mut request) else { return None };
     let grant = rebinder.grant(&request[..length.min(request.len())], clock);
-    say_to(caller, &[grant as u8]);
+    send_to(caller, &[grant as u8]);
     Some(grant)
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use crate::base::time::MonotonicClock;
     use crate::hardware::bus::linux::{LinuxHardware, REBIND_SOCKET, Reach};
     use crate::hardware::bus::{Hardware, Measure};
-    use crate::runtime::guard::socket::listen_at;
+    use crate::system::seqpacket::listen_at;
     use std::fs;
     use std::os::unix::net::UnixStream;
     use std::path::{Path, PathBuf};

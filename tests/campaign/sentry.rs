@@ -8,10 +8,10 @@ use ganglion::base::plan::{Board, GuardHold};
 use ganglion::base::time::{Clock, Instant, SimClock, Span};
 use ganglion::hardware::bus::{Gpio, Hardware, LineUse, Usage};
 use ganglion::runtime::guard::frame::{Answer, Ask, Bytes, Request};
-use ganglion::runtime::guard::socket::Heard;
 use ganglion::runtime::guard::{BoardDigest, Guard, Hold, Way};
 use ganglion::sim::Plant;
 use ganglion::system::executor::{Waker, Worker};
+use ganglion::system::seqpacket::Received;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -227,15 +227,15 @@ impl Way for Knock {
             self.bell.wake();
         }
     }
-    fn hear(&mut self, into: &mut [u8]) -> Heard {
+    fn receive(&mut self, into: &mut [u8]) -> Received {
         let mut sentry = self.sentry.lock().expect("nothing panics with it");
         match sentry.outbox.pop_front() {
             Some(bytes) => {
                 into[..bytes.len()].copy_from_slice(&bytes);
-                Heard::Message(bytes.len())
+                Received::Message(bytes.len())
             }
-            None if sentry.is_connected => Heard::Nothing,
-            None => Heard::Closed,
+            None if sentry.is_connected => Received::Nothing,
+            None => Received::Closed,
         }
     }
     fn wait(&mut self, _asked: &OwnedFd, _longest: Span) {}

@@ -5,12 +5,13 @@ use ganglion::base::plan::{GuardHold, Line, RtPlan};
 use ganglion::base::time::{Clock, Instant, MonotonicClock, Span};
 use ganglion::hardware::bus::{Edge, Gpio, Hardware, I2c, LineUse, OpenError, Usage};
 use ganglion::runtime::guard::frame::{Answer, Ask, LENGTH, Phase, Reason, Refused, Request};
-use ganglion::runtime::guard::socket::{Heard, ask_once, connect_to, hear, listen_at, say_to, wait_for};
+use ganglion::runtime::guard::socket::ask_once;
 use ganglion::runtime::guard::{
     Guard, GuardHealth, GuardedHardware, Heartbeat, HeartbeatPlan, HeldLine, Hold, Link, Server,
 };
 use ganglion::runtime::loop_status::LoopStatusCell;
 use ganglion::runtime::requests::Requests;
+use ganglion::system::seqpacket::{Received, connect_to, listen_at, receive, send_to, wait_for};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -124,13 +125,13 @@ impl Talk {
     /// Asks, with a stamp of its own, and hears the answer; `None`: the guard hung up.
     fn ask_at(&mut self, ask: Ask, stamp: Instant) -> Option<Answer> {
         self.sequence += 1;
-        assert!(say_to(&self.connection, &Request { sequence: self.sequence, stamp, ask }.encode()));
+        assert!(send_to(&self.connection, &Request { sequence: self.sequence, stamp, ask }.encode()));
         let mut bytes = [0; LENGTH];
         loop {
-            match hear(&self.connection, &mut bytes) {
-                Heard::Nothing => _ = wait_for(&[&self.connection], SOON),
-                Heard::Closed => return None,
-                Heard::Message(length) => {
+            match receive(&self.connection, &mut bytes) {
+                Received::Nothing => _ = wait_for(&[&self.connection], SOON),
+                Received::Closed => return None,
+                Received::Message(length) => {
                     let answer = Answer::decode(&bytes[..length]).unwrap();
                     assert_eq!(answer.sequence, self.sequence);
                     return Some(answer);
@@ -197,9 +198,9 @@ fn what_is_no_runtime_of_ours_is_sent_away_and_changes_nothing() {
     talk.drive();
     for nonsense in [&b"hello"[..], &[0; LENGTH], &[0xFF; LENGTH + 1]] {
         let other = connect_to(&stand.socket).unwrap();
-        assert!(say_to(&other, nonsense));
+        assert!(send_to(&other, nonsense));
         wait_for(&[&other], SOON);
-        assert_eq!(hear(&other, &mut [0; 8]), Heard::Closed);
+        assert_eq!(receive(&other, &mut [0; 8]), Received::Closed);
         assert!(talk.ask(Ask::Heartbeat { advanced: true }).standing.line_on);
     }
     let mut other = Talk::with(&stand);

@@ -6,8 +6,8 @@
 use super::caller::{Caller, Visit};
 use super::{Ask, Sources};
 use crate::base::time::{Clock, Instant, MonotonicClock, Span};
-use crate::runtime::guard::place::Place;
-use crate::runtime::guard::socket::{hush, timespec};
+use crate::system::seqpacket::SocketLock;
+use crate::system::seqpacket::{drain, timespec};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::net::SocketType;
 use std::io;
@@ -36,17 +36,17 @@ const END_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Listens at `path`, for its owner and its group. Replaces a socket that a dead process left behind, but not
 /// one on which a process listens.
-pub fn listen_at(path: &Path) -> io::Result<(Place, UnixListener)> {
-    let mut place = Place::take(path)?;
-    let socket = place.listen(SocketType::STREAM, BACKLOG)?;
-    Ok((place, socket.into()))
+pub fn listen_at(path: &Path) -> io::Result<(SocketLock, UnixListener)> {
+    let mut lock = SocketLock::take(path)?;
+    let socket = lock.listen(SocketType::STREAM, BACKLOG)?;
+    Ok((lock, socket.into()))
 }
 
 /// The running thread.
 pub struct Server {
     closed: Arc<Closed>,
     thread: Option<JoinHandle<()>>,
-    _place: Place,
+    _place: SocketLock,
 }
 
 /// The request to the thread to end.
@@ -58,7 +58,7 @@ struct Closed {
 impl Server {
     /// Serves `listener`, which listens at `place`. Sets `end` when a stop is requested.
     pub fn open(
-        (place, listener): (Place, UnixListener),
+        (place, listener): (SocketLock, UnixListener),
         sources: Sources,
         end: Arc<AtomicBool>,
     ) -> io::Result<Server> {
@@ -103,7 +103,7 @@ impl Responder {
     fn serve(&mut self) {
         while !self.closed.flag.load(Ordering::Acquire) {
             self.wait();
-            self.hear();
+            self.receive();
             self.let_in();
             self.conclude();
             self.speak();
@@ -133,7 +133,7 @@ impl Responder {
         }
         let longest = (until != Instant::NEVER).then(|| timespec(until.since(now)));
         let _ = poll(&mut waits, longest.as_ref()); // interrupted or timed out: everything is checked anyway
-        hush(&self.closed.bell);
+        drain(&self.closed.bell);
     }
 
     /// When the next caller can be accepted: now, or when the longest silent one has had its time. Never
@@ -181,7 +181,7 @@ impl Responder {
     }
 
     /// Reads everything that the callers have sent.
-    fn hear(&mut self) {
+    fn receive(&mut self) {
         let now = self.now();
         let (sources, end) = (&self.sources, &self.end);
         self.callers.retain_mut(|caller| caller.hear(sources, end, now) == Visit::Stays);
@@ -221,7 +221,7 @@ impl Responder {
     /// The end: callers with a request get the answer that is known, and nothing waits for them.
     fn take_leave(&mut self) {
         let now = self.now();
-        self.hear();
+        self.receive();
         for caller in &mut self.callers {
             caller.conclude(&self.sources, now, true);
             caller.speak(now);
@@ -243,7 +243,7 @@ mod tests {
         path: PathBuf,
         sources: Sources,
         end: Arc<AtomicBool>,
-        listening: Option<(Place, UnixListener)>,
+        listening: Option<(SocketLock, UnixListener)>,
         server: Option<Server>,
     }
 

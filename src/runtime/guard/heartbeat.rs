@@ -11,7 +11,6 @@
 
 use super::frame::{Answer, Ask, LENGTH, Phase, Refused, Request};
 use super::heeding::{Heeding, Todo};
-use super::socket::Heard;
 use super::way::{SocketWay, Way};
 use super::{BEATS_IN_PATIENCE, BoardDigest, Hold, Link};
 use crate::base::plan::{GuardHold, RtPlan};
@@ -20,6 +19,7 @@ use crate::runtime::loop_status::{LoopStatus, LoopStatusCell};
 use crate::runtime::requests::Requests;
 use crate::system::rt::descriptors::own_table;
 use crate::system::rt::{Granted, Role, become_real_time};
+use crate::system::seqpacket::Received;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -292,10 +292,10 @@ impl Heart {
     fn listen(&mut self) {
         let mut bytes = [0; LENGTH + 1]; // one byte more, to detect a message that is too long
         while self.way.is_connected() {
-            let answer = match self.way.hear(&mut bytes) {
-                Heard::Nothing => return,
-                Heard::Message(length) => Answer::decode(&bytes[..length.min(bytes.len())]).ok(),
-                Heard::Closed => None,
+            let answer = match self.way.receive(&mut bytes) {
+                Received::Nothing => return,
+                Received::Message(length) => Answer::decode(&bytes[..length.min(bytes.len())]).ok(),
+                Received::Closed => None,
             };
             let Some(answer) = answer else { return self.part() };
             self.take(&answer);

@@ -2,9 +2,9 @@
 //! driver wants, and how each side waits for the other. Atomics and two event descriptors; no locks.
 
 use super::frame::{Phase, Reason, Refused, Standing};
-use super::socket::{hush, wait_for};
 use crate::base::fault::BusFault;
 use crate::base::time::{Clock, Instant, Span};
+use crate::system::seqpacket::{drain, wait_for};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -158,7 +158,7 @@ impl Link {
                 Some(_) => clock.sleep_until(until),
                 None => _ = wait_for(&[&self.done], left),
             }
-            hush(&self.done);
+            drain(&self.done);
         }
     }
 
@@ -338,7 +338,7 @@ mod tests {
                     break pending;
                 }
             };
-            hush(&link.asked);
+            drain(&link.asked);
             assert_eq!(on, level);
             link.answer(number + 1, !done);
             link.answer(number, done);

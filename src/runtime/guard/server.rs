@@ -6,12 +6,12 @@
 //! kernel releases the lines of the dead process.
 
 use super::frame::{Answer, Ask, LENGTH, Refused, Request, Standing};
-use super::socket::{Heard, hear, next_of, say_to, timespec};
 use super::ward::Ward;
 use super::{Guard, Hold};
 use crate::base::fault::BusFault;
 use crate::base::time::{Clock, Instant, Span};
 use crate::hardware::bus::Gpio;
+use crate::system::seqpacket::{Received, next_of, receive, send_to, timespec};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -179,11 +179,11 @@ impl Server {
         let mut bytes = [0; LENGTH + 1]; // one byte more, to detect a message that is too long
         for _ in 0..AT_ONCE {
             let Some(Client { connection, ward }) = &self.clients[client] else { return };
-            let (ward, heard) = (*ward, hear(connection, &mut bytes));
+            let (ward, heard) = (*ward, receive(connection, &mut bytes));
             let request = match heard {
-                Heard::Nothing => return,
-                Heard::Message(length) => Request::decode(&bytes[..length.min(bytes.len())]),
-                Heard::Closed => return self.dismiss(client),
+                Received::Nothing => return,
+                Received::Message(length) => Request::decode(&bytes[..length.min(bytes.len())]),
+                Received::Closed => return self.dismiss(client),
             };
             // A client that sends an invalid frame is not our runtime.
             let Ok(request) = request else { return self.dismiss(client) };
@@ -216,18 +216,18 @@ impl Server {
         let answer = Answer { sequence: request.sequence, refused: outcome.err(), standing };
         if let Some(client) = &self.clients[client] {
             // A client that does not read its answers misses them; the guard does not wait for it.
-            let _ = say_to(&client.connection, &answer.encode());
+            let _ = send_to(&client.connection, &answer.encode());
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::socket::{connect_to, listen_at};
     use super::*;
     use crate::base::plan::{GuardHold, Line};
     use crate::base::time::{MonotonicClock, SimClock};
     use crate::hardware::bus::fake::FakeGpio;
+    use crate::system::seqpacket::{connect_to, listen_at};
     use std::os::unix::net::UnixStream;
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
         let caller = connect_to(&path).unwrap();
         assert_eq!(server.wait(), Stir { end: false, knock: true });
         server.let_in();
-        assert!(say_to(&caller, b"anything"));
+        assert!(send_to(&caller, b"anything"));
         assert_eq!(server.wait(), Stir { end: false, knock: false }, "a message is no knock");
         let _another = connect_to(&path).unwrap();
         assert_eq!(server.wait(), Stir { end: false, knock: true });

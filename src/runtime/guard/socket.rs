@@ -1,146 +1,33 @@
-//! The guard's sockets: Unix, SOCK_SEQPACKET, never blocking. A message arrives whole or not at all, and each
-//! side sees the end of the other at once.
+//! Where the guard listens, and one request to it with its answer.
 
 use super::frame::{Answer, Ask, LENGTH, Request};
-use super::place::{Place, open};
 use crate::base::time::{Clock, MonotonicClock, Span};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{
-    RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect, recv, send,
-};
+use crate::system::seqpacket::{Received, connect_to, receive, send_to, wait_for};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// Where the guard listens by default: in its own directory, to which the runtime's user cannot write.
 pub const GUARD_SOCKET: &str = "/run/ganglion-guard/guard.sock";
-
-/// Connections that may wait to be accepted: a runtime, a safe-stop and a person.
-const BACKLOG: i32 = 4;
-
-/// Listens at `path`, for its owner and its group, for as long as the place is held. Replaces a socket that a
-/// dead process left behind, but not one on which a process listens.
-pub fn listen_at(path: &Path) -> io::Result<(Place, OwnedFd)> {
-    let mut place = Place::take(path)?;
-    let socket = place.listen(SocketType::SEQPACKET, BACKLOG)?;
-    Ok((place, socket))
-}
-
-/// Connects to the socket at `path`. A Unix socket connects at once or refuses.
-pub fn connect_to(path: &Path) -> io::Result<OwnedFd> {
-    let socket = open(SocketType::SEQPACKET)?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(socket)
-}
-
-/// The next connection, if one waits.
-pub fn next_of(listener: &OwnedFd) -> Option<OwnedFd> {
-    accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()
-}
-
-/// What was read from a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// A message of this many bytes; the buffer cuts off the rest.
-    Message(usize),
-    /// Nothing yet.
-    Nothing,
-    /// The other side is gone.
-    Closed,
-}
-
-/// Reads the next message from `connection`, without waiting.
-pub fn hear(connection: impl AsFd, into: &mut [u8]) -> Heard {
-    loop {
-        return match recv(&connection, &mut *into, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => Heard::Closed,
-            Ok((_, length)) => Heard::Message(length),
-            Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN) => Heard::Nothing,
-            Err(_) => Heard::Closed,
-        };
-    }
-}
-
-/// Sends one message without waiting; `false`: the queue is full or the other side is gone.
-pub fn say_to(connection: impl AsFd, bytes: &[u8]) -> bool {
-    send(connection, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_ok_and(|sent| sent == bytes.len())
-}
 
 /// Sends the guard at `path` one request and waits for its answer, at most `patience`.
 pub fn ask_once(path: &Path, ask: Ask, patience: Span) -> io::Result<Answer> {
     let clock = MonotonicClock;
     let connection = connect_to(path)?;
     let request = Request { sequence: 1, stamp: clock.now(), ask };
-    if !say_to(&connection, &request.encode()) {
+    if !send_to(&connection, &request.encode()) {
         return Err(io::ErrorKind::BrokenPipe.into());
     }
     let until = clock.now() + patience;
     let mut bytes = [0; LENGTH + 1];
     loop {
-        match hear(&connection, &mut bytes) {
-            Heard::Message(length) => {
+        match receive(&connection, &mut bytes) {
+            Received::Message(length) => {
                 let answer = Answer::decode(&bytes[..length.min(bytes.len())]);
                 return answer.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
             }
-            Heard::Closed => return Err(io::ErrorKind::ConnectionReset.into()),
-            Heard::Nothing if clock.now() >= until => return Err(io::ErrorKind::TimedOut.into()),
-            Heard::Nothing => _ = wait_for(&[&connection], until.since(clock.now())),
+            Received::Closed => return Err(io::ErrorKind::ConnectionReset.into()),
+            Received::Nothing if clock.now() >= until => return Err(io::ErrorKind::TimedOut.into()),
+            Received::Nothing => _ = wait_for(&[&connection], until.since(clock.now())),
         }
-    }
-}
-
-/// Waits until one of `descriptors` is readable, at most `longest`; returns whether one is. Polls four.
-pub fn wait_for(descriptors: &[impl AsFd], longest: Span) -> bool {
-    let mut waited_for = heapless::Vec::<PollFd<'_>, 4>::new();
-    for descriptor in descriptors.iter().take(4) {
-        let _ = waited_for.push(PollFd::new(descriptor, PollFlags::IN)); // taken: as many as there are places
-    }
-    // Interrupted or timed out: the caller checks again.
-    poll(&mut waited_for, Some(&timespec(longest))).is_ok_and(|ready| ready > 0)
-}
-
-/// Clears an event descriptor that does not block.
-pub fn hush(bell: &OwnedFd) {
-    let mut count = [0; 8];
-    let _ = rustix::io::read(bell, &mut count); // nothing to clear is fine as well
-}
-
-/// A span in the kernel's type.
-pub fn timespec(span: Span) -> Timespec {
-    let nanos = span.as_nanos();
-    Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::runtime::guard::Ward;
-
-    fn path(name: &str) -> std::path::PathBuf {
-        std::env::temp_dir().join(format!("ganglion-{name}-{}.sock", std::process::id()))
-    }
-
-    #[test]
-    fn messages_keep_their_borders_and_the_end_is_seen() {
-        let path = path("borders");
-        let (place, listener) = listen_at(&path).unwrap();
-        assert!(next_of(&listener).is_none());
-        let here = connect_to(&path).unwrap();
-        let there = next_of(&listener).unwrap();
-        assert!(Ward::own().is_at(&there));
-        let mut buffer = [0; 8];
-        assert_eq!(hear(&there, &mut buffer), Heard::Nothing);
-        assert!(say_to(&here, b"one") && say_to(&here, b"three"));
-        assert_eq!(hear(&there, &mut buffer), Heard::Message(3));
-        assert_eq!(&buffer[..3], b"one");
-        assert_eq!(hear(&there, &mut buffer), Heard::Message(5));
-        drop(here);
-        assert_eq!(hear(&there, &mut buffer), Heard::Closed);
-        assert!(!say_to(&there, b"x"), "and no SIGPIPE");
-        drop(place);
-        assert!(!path.exists());
-        std::fs::remove_file(path.with_extension("sock.lock")).unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! The path from a runtime to its guard: one connection that keeps message borders. In real time it is a
 //! socket; in virtual time, whatever the stepper of both ends provides. Knows no frame.
 
-use super::socket::{Heard, connect_to, hear, hush, say_to, wait_for};
 use crate::base::time::Span;
+use crate::system::seqpacket::{Received, connect_to, drain, receive, send_to, wait_for};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub trait Way: Send {
     /// Sends one message. One that cannot be sent is lost.
     fn say(&mut self, bytes: &[u8]);
     /// Reads the next message.
-    fn hear(&mut self, into: &mut [u8]) -> Heard;
+    fn receive(&mut self, into: &mut [u8]) -> Received;
     /// Waits until `asked` is signalled or a message arrives, at most `longest`.
     fn wait(&mut self, asked: &OwnedFd, longest: Span);
 }
@@ -48,17 +48,17 @@ impl Way for SocketWay {
     }
     fn say(&mut self, bytes: &[u8]) {
         if let Some(connection) = &self.connection {
-            let _ = say_to(connection, bytes); // no answer comes, and that is what counts
+            let _ = send_to(connection, bytes); // no answer comes, and that is what counts
         }
     }
-    fn hear(&mut self, into: &mut [u8]) -> Heard {
-        self.connection.as_ref().map_or(Heard::Nothing, |connection| hear(connection, into))
+    fn receive(&mut self, into: &mut [u8]) -> Received {
+        self.connection.as_ref().map_or(Received::Nothing, |connection| receive(connection, into))
     }
     fn wait(&mut self, asked: &OwnedFd, longest: Span) {
         match &self.connection {
             Some(connection) => wait_for(&[asked, connection], longest),
             None => wait_for(&[asked], longest),
         };
-        hush(asked);
+        drain(asked);
     }
 }

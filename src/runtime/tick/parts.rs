@@ -42,9 +42,13 @@ impl Deciders {
     /// Those of `board`, which have decided nothing. Every cycle of the field runs at `rung`, if named.
     pub fn of(board: &Board, rung: Option<Rung>) -> Deciders {
         let budget = Budget::new(board.budget);
+        let reflexes = Reflexes::new(&board.reflexes, &board.sensors, board.safety);
         Deciders {
             admission: Admission::new(&board.sensors),
-            reflexes: Reflexes::new(&board.reflexes, &board.sensors, board.safety),
+            reflexes: match &board.tether {
+                Some(tether) => reflexes.tethered(tether),
+                None => reflexes,
+            },
             budget: match rung {
                 Some(rung) => budget.held_at(rung),
                 None => budget,

@@ -20,26 +20,26 @@ const LOCK_MODE: u32 = 0o660;
 
 /// A place that this process owns until it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct SocketLock {
     path: PathBuf,
     bound: bool,
     _lock: Flock,
 }
 
-impl Place {
+impl SocketLock {
     /// Takes the place at `path`.
     ///
     /// # Errors
     ///
     /// `AddrInUse` with the process's name if another process has the place. Otherwise the system's error. A
     /// symbolic link in place of the lock is not ours and is refused.
-    pub fn take(path: &Path) -> io::Result<Place> {
+    pub fn take(path: &Path) -> io::Result<SocketLock> {
         let beside = lock_of(path);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let opened = rustix::fs::open(&beside, flags, Mode::from_raw_mode(LOCK_MODE));
         let file = opened.map_err(|error| at_lock(&beside, error.into()))?;
         match Flock::take(file) {
-            Ok(lock) => Ok(Place { path: path.to_path_buf(), bound: false, _lock: lock }),
+            Ok(lock) => Ok(SocketLock { path: path.to_path_buf(), bound: false, _lock: lock }),
             Err(LockError::Held(holder)) => {
                 Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{holder} is already listening there")))
             }
@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SocketLock {
     fn drop(&mut self) {
         if self.bound {
             let _ = std::fs::remove_file(&self.path); // the next process replaces it in any case
@@ -117,8 +117,8 @@ mod tests {
         fn new(name: &str) -> Spot {
             Spot(std::env::temp_dir().join(format!("ganglion-place-{name}-{}", std::process::id())))
         }
-        fn listen(&self) -> io::Result<(Place, OwnedFd)> {
-            let mut place = Place::take(&self.0)?;
+        fn listen(&self) -> io::Result<(SocketLock, OwnedFd)> {
+            let mut place = SocketLock::take(&self.0)?;
             let socket = place.listen(SocketType::STREAM, 4)?;
             Ok((place, socket))
         }

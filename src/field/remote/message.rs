@@ -1,0 +1,345 @@
+//! One cycle of a remote field on the wire: a request of 304 bytes, an answer of 176, little endian. The
+//! runtime and the brain read and write them; the tether between them seals and carries them unread.
+//!
+//! ```text
+//! request    0 version 1   1 quality level   2 sensors   3 zero      4 reward (f32)
+//!            8 cycle      16 sent (ns)      24 deadline (us, u32)   28 zero
+//!           32 zero                                                  48 sensors: 64 x f32
+//! answer     0 version 1   1 verdict         2 motors    3 zero      4 compute time (us, u32)
+//!            8 cycle      16 sent, echoed   24 waited (us, u32)     28 zero
+//!           32 confidence 36 skill          40 novelty (f32 each)   44 zero
+//!           48 scores: 16 x f32            112 motors: 16 x f32
+//! ```
+//!
+//! `sent` is the robot's own CLOCK_MONOTONIC; the brain returns it unread. An answer's age therefore needs no
+//! clock that both share. The receiver refuses any other layout as a whole: a length, a version, a number
+//! that is not finite or beyond its range.
+
+use crate::base::command::MAX_MOTORS;
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::Rung;
+use crate::base::time::{Instant, Span};
+use crate::field::{Response, Stimulus};
+use std::fmt;
+
+/// Bytes of a request.
+pub const REQUEST_BYTES: usize = 48 + 4 * MAX_SENSORS;
+/// Bytes of an answer.
+pub const ANSWER_BYTES: usize = 48 + 2 * 4 * MAX_MOTORS;
+/// Incremented when a message changes its meaning.
+pub const MESSAGE_VERSION: u8 = 1;
+/// Beyond this no score of a read-out is sound: its weights and features are bounded.
+pub const SCORE_MOST: f32 = 1.0e6;
+
+/// What a robot asks of its brain in one cycle.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CycleRequest {
+    /// Number of the cycle.
+    pub cycle: u64,
+    /// When it was sent, on the robot's clock.
+    pub sent: Instant,
+    /// How long after that an answer is of no use any more.
+    pub deadline: Span,
+    /// Quality level.
+    pub rung: Rung,
+    /// Reward, -1..=1.
+    pub reward: f32,
+    /// How many sensors count.
+    pub count: u8,
+    /// Sensors on the field's scale, -1..=1; 0 from `count` on.
+    pub sensors: [f32; MAX_SENSORS],
+}
+
+/// What a brain made of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Verdict {
+    /// The numbers are the field's answer.
+    Answered = 0,
+    /// The request was refused: a sensor or the reward is out of range.
+    Refused = 1,
+    /// The engine failed, and starts again from its last snapshot.
+    Failed = 2,
+    /// The brain did not get to it before its deadline.
+    Late = 3,
+}
+
+/// A brain's answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CycleAnswer {
+    /// [`CycleRequest::cycle`].
+    pub cycle: u64,
+    /// [`CycleRequest::sent`], returned unread.
+    pub sent: Instant,
+    /// What became of the request.
+    pub verdict: Verdict,
+    /// Time that the brain computed.
+    pub computed: Span,
+    /// Time that the request waited at the brain before that.
+    pub waited: Span,
+    /// How many motors count.
+    pub count: u8,
+    /// Scores of the read-out; 0 from `count` on, and unless answered.
+    pub scores: [f32; MAX_MOTORS],
+    /// Motors, -1..=1; 0 from `count` on, and unless answered.
+    pub motors: [f32; MAX_MOTORS],
+    /// Confidence, 0..=1.
+    pub confidence: f32,
+    /// Skill, -1..=1.
+    pub skill: f32,
+    /// Novelty, 0..=2.
+    pub novelty: f32,
+}
+
+/// Why a message is refused.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MessageError {
+    /// It has another length.
+    Length {
+        /// Its length in bytes.
+        found: usize,
+        /// The only valid length.
+        expected: usize,
+    },
+    /// It is of another version.
+    Version(u8),
+    /// A byte that must be 0 or name something has another value.
+    Byte {
+        /// Where.
+        at: usize,
+        /// Its value.
+        value: u8,
+    },
+    /// A number is not finite or out of its range.
+    Number {
+        /// Where it begins, in bytes.
+        at: usize,
+        /// Its value.
+        value: f32,
+        /// Its range is from minus this to this.
+        most: f32,
+    },
+}
+
+impl fmt::Display for MessageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MessageError::Length { found, expected } => write!(f, "{found} bytes, not {expected}"),
+            MessageError::Version(found) => {
+                write!(f, "message version {found}; this program speaks version {MESSAGE_VERSION}")
+            }
+            MessageError::Byte { at, value } => write!(f, "byte {at} is {value}, which means nothing"),
+            MessageError::Number { at, value, most } => {
+                write!(f, "the number at byte {at} is {value}, not -{most}..={most}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for MessageError {}
+
+impl CycleRequest {
+    /// The request for `stimulus`, of which `count` sensors count.
+    pub fn of(stimulus: &Stimulus, count: usize, sent: Instant, deadline: Span) -> CycleRequest {
+        let count = count.min(MAX_SENSORS);
+        let mut sensors = [0.0; MAX_SENSORS];
+        sensors[..count].copy_from_slice(&stimulus.sensors[..count]);
+        let (cycle, rung, reward) = (stimulus.cycle, stimulus.rung, stimulus.reward);
+        CycleRequest { cycle, sent, deadline, rung, reward, count: count as u8, sensors }
+    }
+
+    /// What the brain's engine is asked.
+    pub fn stimulus(&self) -> Stimulus {
+        let CycleRequest { cycle, sensors, reward, rung, .. } = *self;
+        Stimulus { cycle, sensors, reward, rung, place: None }
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> [u8; REQUEST_BYTES] {
+        let mut bytes = [0; REQUEST_BYTES];
+        bytes[..3].copy_from_slice(&[MESSAGE_VERSION, self.rung.index() as u8, self.count]);
+        put_f32(&mut bytes, 4, self.reward);
+        put_u64(&mut bytes, 8, self.cycle);
+        put_u64(&mut bytes, 16, self.sent.as_nanos());
+        put_micros(&mut bytes, 24, self.deadline);
+        put_row(&mut bytes, 48, &self.sensors[..usize::from(self.count)]);
+        bytes
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Result<CycleRequest, MessageError> {
+        let bytes = checked::<REQUEST_BYTES>(bytes)?;
+        let rung = Rung::new(bytes[1]).ok_or(MessageError::Byte { at: 1, value: bytes[1] })?;
+        let count = at_most(bytes, 2, MAX_SENSORS)?;
+        zeros(bytes, &[3..4, 28..48])?;
+        let mut sensors = [0.0; MAX_SENSORS];
+        take_row(bytes, 48, count, 1.0, &mut sensors)?;
+        Ok(CycleRequest {
+            cycle: take_u64(bytes, 8),
+            sent: Instant::from_nanos(take_u64(bytes, 16)),
+            deadline: take_micros(bytes, 24),
+            rung,
+            reward: take_f32(bytes, 4, 1.0)?,
+            count,
+            sensors,
+        })
+    }
+}
+
+impl CycleAnswer {
+    /// The answer `response`, of which `count` motors count, to `request`.
+    pub fn answered(request: &CycleRequest, response: &Response, count: usize) -> CycleAnswer {
+        let count = count.min(MAX_MOTORS);
+        let mut answer = CycleAnswer::without(request, Verdict::Answered);
+        answer.count = count as u8;
+        answer.scores[..count].copy_from_slice(&response.scores[..count]);
+        answer.motors[..count].copy_from_slice(&response.motors[..count]);
+        (answer.confidence, answer.skill, answer.novelty) =
+            (response.confidence, response.skill, response.novelty);
+        answer
+    }
+
+    /// An answer without numbers.
+    pub fn without(request: &CycleRequest, verdict: Verdict) -> CycleAnswer {
+        CycleAnswer {
+            cycle: request.cycle,
+            sent: request.sent,
+            verdict,
+            computed: Span::ZERO,
+            waited: Span::ZERO,
+            count: 0,
+            scores: [0.0; MAX_MOTORS],
+            motors: [0.0; MAX_MOTORS],
+            confidence: 0.0,
+            skill: 0.0,
+            novelty: 0.0,
+        }
+    }
+
+    /// What the field answered; `None` unless it did.
+    pub fn response(&self) -> Option<Response> {
+        (self.verdict == Verdict::Answered).then_some(Response {
+            cycle: self.cycle,
+            scores: self.scores,
+            motors: self.motors,
+            confidence: self.confidence,
+            skill: self.skill,
+            novelty: self.novelty,
+        })
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> [u8; ANSWER_BYTES] {
+        let mut bytes = [0; ANSWER_BYTES];
+        bytes[..3].copy_from_slice(&[MESSAGE_VERSION, self.verdict as u8, self.count]);
+        put_micros(&mut bytes, 4, self.computed);
+        put_u64(&mut bytes, 8, self.cycle);
+        put_u64(&mut bytes, 16, self.sent.as_nanos());
+        put_micros(&mut bytes, 24, self.waited);
+        put_row(&mut bytes, 32, &[self.confidence, self.skill, self.novelty]);
+        put_row(&mut bytes, SCORES, &self.scores[..usize::from(self.count)]);
+        put_row(&mut bytes, MOTORS, &self.motors[..usize::from(self.count)]);
+        bytes
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Result<CycleAnswer, MessageError> {
+        let bytes = checked::<ANSWER_BYTES>(bytes)?;
+        let verdict = match bytes[1] {
+            0 => Verdict::Answered,
+            1 => Verdict::Refused,
+            2 => Verdict::Failed,
+            3 => Verdict::Late,
+            value => return Err(MessageError::Byte { at: 1, value }),
+        };
+        let most = if verdict == Verdict::Answered { MAX_MOTORS } else { 0 };
+        let count = at_most(bytes, 2, most)?;
+        zeros(bytes, &[3..4, 28..32, 44..48])?;
+        let (mut scores, mut motors) = ([0.0; MAX_MOTORS], [0.0; MAX_MOTORS]);
+        take_row(bytes, SCORES, count, SCORE_MOST, &mut scores)?;
+        take_row(bytes, MOTORS, count, 1.0, &mut motors)?;
+        Ok(CycleAnswer {
+            cycle: take_u64(bytes, 8),
+            sent: Instant::from_nanos(take_u64(bytes, 16)),
+            verdict,
+            computed: take_micros(bytes, 4),
+            waited: take_micros(bytes, 24),
+            count,
+            scores,
+            motors,
+            confidence: take_f32(bytes, 32, 1.0)?,
+            skill: take_f32(bytes, 36, 1.0)?,
+            novelty: take_f32(bytes, 40, 2.0)?,
+        })
+    }
+}
+
+/// Where the scores of an answer begin.
+const SCORES: usize = 48;
+/// Where its motors begin.
+const MOTORS: usize = SCORES + 4 * MAX_MOTORS;
+
+fn checked<const N: usize>(bytes: &[u8]) -> Result<&[u8; N], MessageError> {
+    let whole = bytes.try_into().map_err(|_| MessageError::Length { found: bytes.len(), expected: N })?;
+    if bytes[0] == MESSAGE_VERSION { Ok(whole) } else { Err(MessageError::Version(bytes[0])) }
+}
+
+fn at_most(bytes: &[u8], at: usize, most: usize) -> Result<u8, MessageError> {
+    let value = bytes[at];
+    if usize::from(value) <= most { Ok(value) } else { Err(MessageError::Byte { at, value }) }
+}
+
+fn zeros(bytes: &[u8], ranges: &[std::ops::Range<usize>]) -> Result<(), MessageError> {
+    let found = ranges.iter().cloned().flatten().find(|at| bytes[*at] != 0);
+    found.map_or(Ok(()), |at| Err(MessageError::Byte { at, value: bytes[at] }))
+}
+
+fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put_f32(bytes: &mut [u8], at: usize, value: f32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+/// In whole microseconds; more than fits is the most that does, over an hour.
+fn put_micros(bytes: &mut [u8], at: usize, span: Span) {
+    let micros = u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX);
+    bytes[at..at + 4].copy_from_slice(&micros.to_le_bytes());
+}
+
+fn put_row(bytes: &mut [u8], at: usize, values: &[f32]) {
+    for (index, value) in values.iter().enumerate() {
+        put_f32(bytes, at + 4 * index, *value);
+    }
+}
+
+fn word<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|index| bytes[at + index])
+}
+
+fn take_u64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(word(bytes, at))
+}
+
+fn take_micros(bytes: &[u8], at: usize) -> Span {
+    Span::from_micros(u64::from(u32::from_le_bytes(word(bytes, at))))
+}
+
+fn take_f32(bytes: &[u8], at: usize, most: f32) -> Result<f32, MessageError> {
+    let value = f32::from_le_bytes(word(bytes, at));
+    // Not a number is in no range.
+    if (-most..=most).contains(&value) { Ok(value) } else { Err(MessageError::Number { at, value, most }) }
+}
+
+/// Takes `count` numbers; those after them have to be 0.
+fn take_row(bytes: &[u8], at: usize, count: u8, most: f32, out: &mut [f32]) -> Result<(), MessageError> {
+    let (count, all) = (usize::from(count), out.len());
+    for (index, value) in out.iter_mut().enumerate().take(count) {
+        *value = take_f32(bytes, at + 4 * index, most)?;
+    }
+    zeros(bytes, std::slice::from_ref(&(at + 4 * count..at + 4 * all)))
+}
+
+#[cfg(test)]
+mod tests;
