@@ -5,10 +5,16 @@
 //! authentication. What it leaves to its caller is done in [`session`]: only strictly newer counters are
 //! taken, and they move only after a datagram has proved to be the peer's.
 
+mod attempts;
+pub mod carrier;
 pub mod datagram;
 mod dropped;
+mod figures;
 pub mod join;
 pub mod key;
+pub mod network;
+pub mod process;
 pub mod session;
 
 pub use dropped::{Dropped, Drops};
+pub use figures::{Counts, RoundTrips};
