@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -176,35 +176,27 @@ impl Tether {
     fn wait(&self) -> Woken {
         let due = self.carrier.due();
         let timeout = (due != Instant::NEVER).then(|| timespec(due.since(self.clock.now())));
-        let mut polled = heapless::Vec::<PollFd<'_>, { CALLERS + 5 }>::new();
-        let mut add = |descriptor: Option<BorrowedFd<'_>>| {
-            let place = polled.len();
-            descriptor.and_then(|descriptor| {
-                polled.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).ok().map(|()| place)
-            })
-        };
-        let end = add(Some(self.end.as_fd()));
-        let knock = add(Some(self.listener.as_fd()).filter(|_| !self.callers.is_full()));
-        let runtime = add(self.runtime.as_ref().map(AsFd::as_fd));
-        let network = add(self.network.as_ref().map(AsFd::as_fd));
-        let found = add(self.finder.bell().map(AsFd::as_fd));
-        let mut first = None;
-        for caller in &self.callers {
-            let place = add(Some(caller.as_fd()));
-            first = first.or(place);
-        }
+        let caller = |at: usize| self.callers.get(at).map(AsFd::as_fd);
+        let knock = Some(self.listener.as_fd()).filter(|_| !self.callers.is_full());
+        let mut polled = [
+            Some(self.end.as_fd()),
+            knock,
+            self.runtime.as_ref().map(AsFd::as_fd),
+            self.network.as_ref().map(AsFd::as_fd),
+            self.finder.bell().map(AsFd::as_fd),
+            caller(0),
+            caller(1),
+            caller(2),
+        ]
+        .map(|descriptor| match descriptor {
+            Some(descriptor) => PollFd::from_borrowed_fd(descriptor, PollFlags::IN),
+            // Not waited for: a place has to hold something.
+            None => PollFd::new(&self.end, PollFlags::empty()),
+        });
         // Interrupted or timed out: everything is looked at by its own time.
         let _ = poll(&mut polled, timeout.as_ref());
-        let is_ready = |place: usize| polled.get(place).is_some_and(|one| !one.revents().is_empty());
-        let woken = |place: Option<usize>| place.is_some_and(is_ready);
-        Woken {
-            end: woken(end),
-            knock: woken(knock),
-            runtime: woken(runtime),
-            network: woken(network),
-            found: woken(found),
-            callers: first.is_some_and(|first| (first..polled.len()).any(is_ready)),
-        }
+        let [end, knock, runtime, network, found, callers @ ..] = polled.map(|one| !one.revents().is_empty());
+        Woken { end, knock, runtime, network, found, callers: callers.contains(&true) }
     }
 
     /// Seals what the runtime asks, and sends it.
