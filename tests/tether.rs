@@ -2,3 +2,7 @@
 //! loses, doubles, delays, reorders, changes and forges datagrams.
 
 mod allocation;
+mod callers;
+pub(crate) mod relay;
+pub(crate) mod stage;
+mod weather;

@@ -177,10 +177,9 @@ impl Tether {
         let due = self.carrier.due();
         let timeout = (due != Instant::NEVER).then(|| timespec(due.since(self.clock.now())));
         let caller = |at: usize| self.callers.get(at).map(AsFd::as_fd);
-        let knock = Some(self.listener.as_fd()).filter(|_| !self.callers.is_full());
         let mut polled = [
             Some(self.end.as_fd()),
-            knock,
+            Some(self.listener.as_fd()),
             self.runtime.as_ref().map(AsFd::as_fd),
             self.network.as_ref().map(AsFd::as_fd),
             self.finder.bell().map(AsFd::as_fd),
@@ -289,14 +288,18 @@ impl Tether {
     }
 
     fn let_in(&mut self, report: &mut impl FnMut(Event)) {
-        while !self.callers.is_full()
-            && let Some(caller) = next_of(&self.listener)
-        {
-            if self.ward.is_at(&caller) {
-                let _ = self.callers.push(caller); // there is room
-            } else {
+        while let Some(caller) = next_of(&self.listener) {
+            if !self.ward.is_at(&caller) {
                 refuse(&caller, Unwanted::User, report);
+                continue;
             }
+            if self.callers.is_full() {
+                self.hear_callers(report);
+            }
+            if self.callers.is_full() {
+                drop(self.callers.remove(0)); // it has had its time to speak
+            }
+            let _ = self.callers.push(caller); // there is room
         }
         self.hear_callers(report); // most have spoken already
     }
