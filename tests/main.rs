@@ -37,6 +37,8 @@ mod status;
 /// A guard holds its line until a runtime has earned it, and takes it back whatever that one dies of.
 mod guard;
 /// The link to a brain: nothing that was not the brain's is passed on, whatever the network does.
+mod wire;
+/// A field whose brain is elsewhere: what is lost on the way stops the motors in time, and nothing else does.
 mod tether;
 /// A field is taught to drive in closed loop: the same bytes every time, tried before it is trusted.
 mod teach;

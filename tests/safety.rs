@@ -9,8 +9,8 @@ use ganglion::base::command::{Command, Source};
 use ganglion::base::fault::{BusFault, ReadingFault};
 use ganglion::base::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
 use ganglion::base::plan::{
-    Cause, ChipSensor, ComputedSensor, Limits, MotorKind, MotorPlan, Restraint, Rule, SafetyPlan, SensorKind,
-    SensorPlan, Trip,
+    Cause, ChipSensor, ComputedSensor, Limits, MotorKind, MotorPlan, OnLoss, Restraint, Rule, SafetyPlan,
+    SensorKind, SensorPlan, TetherPlan, Trip,
 };
 use ganglion::base::time::{Instant, Span};
 use ganglion::decision::admit::Admission;
@@ -133,13 +133,24 @@ fn age(most_ms: u64) -> impl Strategy<Value = Option<Span>> {
     prop_oneof![1 => Just(None), 6 => (0..most_ms).prop_map(|ms| Some(Span::from_millis(ms)))]
 }
 
+/// A link that latches.
+fn tether() -> TetherPlan {
+    TetherPlan {
+        address: "brain:1".to_string(),
+        key: "/key".into(),
+        silence: Span::from_millis(100),
+        latched: true,
+        on_loss: OnLoss::Stop,
+    }
+}
+
 fn signals() -> impl Strategy<Value = Signals> {
     let skipped = prop_oneof![5 => Just(0u64), 1 => 0u64..6];
-    (prop::bool::weighted(0.03), age(250), age(150), skipped, 0u64..30).prop_map(
-        |(e_stop, field_age, wire_age, skipped_slots, backed)| {
+    (prop::bool::weighted(0.03), age(250), age(150), age(150), skipped, 0u64..30).prop_map(
+        |(e_stop, field_age, wire_age, link_silence, skipped_slots, backed)| {
             let halts = if e_stop { Cause::EStop.bit() } else { 0 };
             let backed = Span::from_millis(backed);
-            Signals { halts, field_age, wire_age, skipped_slots, backed, ..Signals::default() }
+            Signals { halts, field_age, wire_age, link_silence, skipped_slots, backed, ..Signals::default() }
         },
     )
 }
@@ -381,7 +392,7 @@ proptest! {
             }
             frame
         };
-        let mut reflexes = Reflexes::new(&rules(), &sensors(), safety());
+        let mut reflexes = Reflexes::new(&rules(), &sensors(), safety()).tethered(&tether());
         for (step, (shares, signals)) in history.iter().enumerate() {
             let then = Instant::ZERO + Span::from_millis(20 * step as u64);
             reflexes.evaluate(&frame(*shares, [Health::Good; 4]), signals, then);
@@ -394,6 +405,7 @@ proptest! {
             readings_lost: older.3,
             field_age: calm.field_age.map(|age| age + Span::from_millis(older.0)),
             wire_age: calm.wire_age.map(|age| age + Span::from_millis(older.1)),
+            link_silence: calm.link_silence.map(|silence| silence + Span::from_millis(older.1)),
             skipped_slots: calm.skipped_slots + older.2,
             guard_lost: older.3,
             slept: None,

@@ -1,8 +1,385 @@
-//! The link between a robot and its brain, from outside: what it costs, and what passes it on a network that
-//! loses, doubles, delays, reorders, changes and forges datagrams.
+//! A field whose brain is elsewhere, seen from the robot: each cycle gets its own answer or none, a pulled
+//! cable stops the motors in time, a lost datagram does not, and a field on standby takes over without a
+//! jump.
 
-mod allocation;
-mod callers;
-pub(crate) mod relay;
-pub(crate) mod stage;
-mod weather;
+use crate::allocation::allocations_in;
+use ganglion::base::plan::{Board, Cause, Limits, OnLoss};
+use ganglion::base::time::{Clock, Instant, MonotonicClock, SimClock, Span};
+use ganglion::deploy::board;
+use ganglion::drive::trace::Record;
+use ganglion::field::remote::local::{FromRuntime, FromTether, LinkPhase, Text, Unwanted};
+use ganglion::field::remote::message::{CycleRequest, Verdict};
+use ganglion::field::remote::{Hop, LinkCounters, NoLink, RemoteEngine, SocketHop, Tether};
+use ganglion::field::{EngineState, Failure, FieldEngine, Response, Stimulus};
+use ganglion::runtime::robot::{Options, Robot};
+use ganglion::runtime::runner::{self, Ending};
+use ganglion::sim::rehearsal;
+use ganglion::system::seqpacket::{self, Received};
+use script::{Fate, Script, answer_to};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+mod script; // a tether and a brain that do what a script says, in virtual time
+
+const DIGEST: [u8; 32] = [7; 32];
+/// Turns on the spot: it never meets anything.
+const SPIN: [f32; 5] = [0.35, -0.35, 0.0, 0.0, 0.0];
+const TRIP: Span = Span::from_millis(2);
+
+fn ms(ms: u64) -> Span {
+    Span::from_millis(ms)
+}
+
+fn millis(at: Instant) -> u64 {
+    at.as_nanos() / 1_000_000
+}
+
+fn tethered() -> Board {
+    let loaded = board::built_in("picarx-v4-tethered").expect("it is built in").expect("and sound");
+    rehearsal(&loaded.board).expect("it drives in the simulator").board
+}
+
+fn tether(hop: impl Hop + 'static) -> Tether {
+    Tether { hop: Box::new(hop), digest: DIGEST, words: Arc::default() }
+}
+
+fn engine(clock: Arc<dyn Clock>, hop: impl Hop + 'static) -> RemoteEngine {
+    let (board, Tether { hop, digest, words }) = (tethered(), tether(hop));
+    let plan = board.tether.as_ref().expect("it has a tether");
+    RemoteEngine::new(&board.field, plan, digest, hop, words, clock)
+}
+
+/// An engine in virtual time, a cycle every 20 ms.
+struct Rig {
+    engine: RemoteEngine,
+    clock: Arc<SimClock>,
+    cycle: u64,
+}
+
+impl Rig {
+    fn new(script: impl FnOnce(Arc<SimClock>) -> Script) -> Rig {
+        let clock = Arc::new(SimClock::new());
+        Rig { engine: engine(clock.clone(), script(clock.clone())), clock, cycle: 0 }
+    }
+
+    fn turn(&mut self) -> Result<Response, Failure> {
+        let slot = Instant::ZERO + ms(20).times(self.cycle + 1);
+        assert!(self.clock.now() <= slot, "a cycle waits into the next one");
+        self.clock.set(slot);
+        let answer = self.engine.cycle(&Stimulus { cycle: self.cycle, ..Stimulus::AT_REST });
+        self.cycle += 1;
+        answer
+    }
+
+    fn counters(&self) -> LinkCounters {
+        self.engine.condition(self.clock.now()).link.expect("it has a link").counters
+    }
+}
+
+/// The script: fates by number of the cycle, answers from the end of the list on.
+fn fated(fates: Vec<Fate>) -> impl FnOnce(Arc<SimClock>) -> Script {
+    move |clock| {
+        Script::new(clock, move |request| {
+            let fate = fates.get(request.cycle as usize).cloned();
+            fate.unwrap_or(Fate::Answer(TRIP, SPIN.to_vec()))
+        })
+    }
+}
+
+#[test]
+fn each_cycle_gets_its_own_answer_or_none() {
+    let wrong = |change: fn(&mut Vec<u8>)| {
+        let request = CycleRequest::of(&Stimulus::AT_REST, 3, Instant::ZERO, TRIP);
+        let answer = answer_to(&request, &SPIN).encode();
+        let message = FromTether::Answer { round_trip: TRIP, answer: &answer }.encode();
+        let mut bytes = message.as_bytes().to_vec();
+        change(&mut bytes);
+        Fate::Raw(bytes)
+    };
+    let mut rig = Rig::new(fated(vec![
+        Fate::Answer(TRIP, SPIN.to_vec()),
+        Fate::Lost,
+        Fate::Answer(ms(19), SPIN.to_vec()), // not waited for, and read in the next cycle
+        Fate::Answer(TRIP, SPIN.to_vec()),
+        wrong(|bytes| bytes[9 + 112..9 + 116].copy_from_slice(&f32::NAN.to_le_bytes())),
+        wrong(|bytes| bytes.truncate(20)),
+        wrong(|bytes| bytes[0] = 99),
+        wrong(|_| {}), // an answer to a request of long ago
+        Fate::Without(Verdict::Late),
+        Fate::Answer(TRIP, vec![0.1; 2]), // of another robot
+    ]));
+    let answered: Vec<Option<u64>> = (0..12).map(|_| rig.turn().ok().map(|answer| answer.cycle)).collect();
+    assert_eq!(
+        answered,
+        [Some(0), None, None, Some(3), None, None, None, None, None, None, Some(10), Some(11)]
+    );
+    let counters = rig.counters();
+    assert_eq!((counters.asked, counters.missed, counters.late), (12, 8, 2));
+    assert_eq!((counters.refused, counters.unserved, counters.connections), (4, 1, 1));
+    let times = rig.engine.condition(rig.clock.now()).link.unwrap().times.unwrap();
+    assert_eq!((times.hop, times.network), (Span::ZERO, TRIP), "the brain of the script computes nothing");
+}
+
+#[test]
+fn a_tether_that_dies_is_called_again_without_a_wait() {
+    let mut rig = Rig::new(|clock| {
+        let fate = |request: &CycleRequest| match request.cycle {
+            2 => Fate::Dies,
+            _ => Fate::Answer(TRIP, SPIN.to_vec()),
+        };
+        Script::new(clock, fate).listening(|now| !(80..500).contains(&millis(now)))
+    });
+    let mut states = Vec::new();
+    for cycle in 0..40 {
+        let before = Instant::ZERO + ms(20).times(cycle + 1);
+        let answered = rig.turn().is_ok();
+        let state = rig.engine.condition(rig.clock.now()).state;
+        let lost = state == EngineState::NoLink { why: NoLink::NoTether, stood_in: false };
+        assert!(answered || rig.clock.now() == before, "nobody is there to wait for");
+        assert_eq!(answered, !lost, "cycle {cycle}: {state}");
+        states.push(answered);
+    }
+    assert_eq!(states.iter().filter(|answered| **answered).count(), 2 + 15, "back at 500 ms, called at 520");
+    assert_eq!(rig.counters().connections, 2);
+}
+
+#[test]
+fn a_tether_that_does_not_serve_says_why() {
+    struct Unwilling;
+    impl Hop for Unwilling {
+        fn connect(&mut self) -> bool {
+            true
+        }
+        fn close(&mut self) {}
+        fn send(&mut self, _message: &[u8]) -> bool {
+            true
+        }
+        fn receive(&mut self, into: &mut [u8], _until: Instant) -> Received {
+            let message = FromTether::Refused(Unwanted::Board).encode();
+            into[..message.as_bytes().len()].copy_from_slice(message.as_bytes());
+            Received::Message(message.as_bytes().len())
+        }
+    }
+    let mut engine = engine(Arc::new(SimClock::new()), Unwilling);
+    assert!(matches!(engine.cycle(&Stimulus::AT_REST), Err(Failure::Missed)));
+    let state = engine.condition(Instant::ZERO).state.to_string();
+    assert_eq!(state, "no link: the tether was started for another board");
+}
+
+/// A tether on a real socket in another thread, which answers until it is told to die.
+fn serve(path: &std::path::Path, rounds: usize) {
+    let (place, listener) = seqpacket::listen_at(path).unwrap();
+    let patience = ms(60_000);
+    assert!(seqpacket::wait_for(&[&listener], patience), "no runtime came");
+    let connection = seqpacket::next_of(&listener).unwrap();
+    let mut buffer = [0; 512];
+    let mut answered = 0;
+    while answered < rounds {
+        assert!(seqpacket::wait_for(&[&connection], patience), "the runtime says nothing");
+        let Received::Message(length) = seqpacket::receive(&connection, &mut buffer) else { continue };
+        let reply = match FromRuntime::decode(&buffer[..length]).unwrap() {
+            FromRuntime::Hello(hello) => {
+                assert_eq!(hello.digest, DIGEST);
+                FromTether::Link(LinkPhase::Joined, Text::EMPTY).encode()
+            }
+            FromRuntime::Request(request) => {
+                let request = CycleRequest::decode(request).unwrap();
+                answered += 1;
+                let answer = answer_to(&request, &SPIN).encode();
+                FromTether::Answer { round_trip: Span::ZERO, answer: &answer }.encode()
+            }
+        };
+        seqpacket::send_to(&connection, reply.as_bytes());
+    }
+    drop(place);
+}
+
+#[test]
+fn over_a_real_socket_it_is_answered_and_comes_back_to_a_new_tether() {
+    let path = std::env::temp_dir().join(format!("ganglion-tether-{}.sock", std::process::id()));
+    let (there, done) = (path.clone(), Arc::new(AtomicBool::new(false)));
+    let told = done.clone();
+    let server = std::thread::spawn(move || {
+        serve(&there, 20);
+        serve(&there, 20);
+        told.store(true, Ordering::Release);
+    });
+    let mut engine = engine(Arc::new(MonotonicClock), SocketHop::new(path.clone(), MonotonicClock));
+    let mut own = 0;
+    for cycle in 0.. {
+        if done.load(Ordering::Acquire) {
+            break;
+        }
+        let mut answer = Err(Failure::Missed);
+        let allocations = allocations_in(|| answer = engine.cycle(&Stimulus { cycle, ..Stimulus::AT_REST }));
+        assert_eq!(allocations, 0);
+        match answer {
+            Ok(answer) => {
+                assert_eq!((answer.cycle, answer.motors[..5] == SPIN), (cycle, true));
+                own += 1;
+            }
+            Err(failure) => {
+                assert_eq!(failure, Failure::Missed);
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+    }
+    server.join().unwrap();
+    let counters = engine.condition(MonotonicClock.now()).link.unwrap().counters;
+    assert!(own > 0 && own <= 40, "{own}");
+    assert_eq!((counters.refused, counters.unserved), (0, 0));
+    assert!(counters.connections >= 2, "{counters:?}");
+    std::fs::remove_file(path.with_extension("sock.lock")).unwrap();
+}
+
+struct Run {
+    ending: Ending,
+    records: Vec<Record>,
+}
+
+impl Run {
+    fn trips(&self, cause: Cause) -> u64 {
+        self.ending.recorder.summary().trips[cause as usize]
+    }
+    fn counters(&self) -> LinkCounters {
+        self.ending.recorder.summary().link.expect("it has a link").counters
+    }
+}
+
+/// Whether a record's command moves a drive motor.
+fn moves(record: &Record) -> bool {
+    record.command.motors[..2].iter().any(|motor| motor.abs() > 0.0)
+}
+
+fn run(
+    board: &Board,
+    length: Span,
+    fate: impl FnMut(&CycleRequest) -> Fate + Send + 'static,
+    mut watch: impl FnMut(&Record) -> bool,
+) -> Run {
+    let clock = Arc::new(SimClock::new());
+    let options = Options { tether: Some(tether(Script::new(clock.clone(), fate))), ..Options::default() };
+    let first = Instant::ZERO + board.period;
+    let robot = Robot::build(board, clock.clone(), first, options).expect("it can be built");
+    let mut records = Vec::new();
+    let ending = runner::step(robot, &clock, first + length, &AtomicBool::new(false), |recorder| {
+        records.extend(recorder.summary().last.clone().filter(&mut watch));
+    });
+    Run { ending, records }
+}
+
+/// A cable that is pulled every 700 ms, at another phase of the slots each time, for 250 ms.
+fn pulled(now: Instant) -> Option<(u64, Instant)> {
+    const FIRST: u64 = 2_000_000;
+    let us = (now.as_nanos() / 1_000).checked_sub(FIRST)?;
+    let (number, since) = (us / 700_000, us % 700_000);
+    let phase = number * 7_919 % 20_000;
+    let at = Instant::ZERO + Span::from_micros(FIRST + number * 700_000 + phase);
+    (phase..phase + 250_000).contains(&since).then_some((number, at))
+}
+
+fn cable(request: &CycleRequest) -> Fate {
+    let lost = pulled(request.sent).is_some() || pulled(request.sent + TRIP).is_some();
+    if lost { Fate::Lost } else { Fate::Answer(TRIP, SPIN.to_vec()) }
+}
+
+/// Pulls the cable so many times: in how many the robot drove before, and in how many it still did after
+/// silence and a period.
+fn pull(board: &Board, times: u64, silence: Span) -> (u64, u64, Run) {
+    let limit = silence + board.period;
+    let (mut drove, mut late) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+    let run = run(board, ms(2_000 + 700 * times), cable, |record| {
+        if let Some((number, at)) = pulled(record.slot).filter(|(number, _)| *number < times) {
+            let since = record.slot.since(at);
+            if moves(record) && since <= board.period {
+                drove.insert(number);
+            }
+            if moves(record) && since > limit {
+                late.insert(number);
+            }
+        }
+        false
+    });
+    (drove.len() as u64, late.len() as u64, run)
+}
+
+#[test]
+fn a_thousand_pulled_cables_stop_the_motors_within_silence_and_a_period() {
+    let board = tethered();
+    let silence = board.tether.as_ref().unwrap().silence;
+    let (drove, late, run) = pull(&board, 1_000, silence);
+    assert_eq!((drove, late), (1_000, 0));
+    assert_eq!(run.trips(Cause::LinkLost), 1_000);
+}
+
+#[test]
+fn without_the_rule_of_the_link_the_motors_run_on_for_longer() {
+    let mut board = tethered();
+    let silence = board.tether.as_ref().unwrap().silence;
+    board.tether.as_mut().unwrap().silence = ms(600_000); // as if there were no rule
+    let (drove, late, run) = pull(&board, 100, silence);
+    assert_eq!((drove, run.trips(Cause::LinkLost)), (100, 0));
+    assert!(late >= 90, "{late} of 100: the age of the field's answer stops it only after 8 of its periods");
+}
+
+/// A share of requests, and as large a share of answers, is lost; the same ones every time.
+fn lossy(percent: u64) -> impl FnMut(&CycleRequest) -> Fate + Send {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    move |_| {
+        let mut draw = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % 100
+        };
+        if draw() < percent || draw() < percent { Fate::Lost } else { Fate::Answer(TRIP, SPIN.to_vec()) }
+    }
+}
+
+#[test]
+fn ten_minutes_with_a_datagram_in_a_hundred_lost_are_no_false_stop() {
+    let mut stood = 0;
+    let run = run(&tethered(), ms(600_000), lossy(1), |record| {
+        stood += u64::from((2_000..600_000).contains(&millis(record.slot)) && !moves(record));
+        false
+    });
+    let counters = run.counters();
+    assert!(counters.missed > 400 && counters.asked > 29_000, "{counters:?}");
+    assert_eq!((run.trips(Cause::LinkLost), stood), (0, 0));
+    assert_eq!(run.ending.recorder.summary().slots_skipped, 0);
+}
+
+#[test]
+fn a_field_on_standby_takes_over_and_gives_back_without_a_jump() {
+    let mut board = tethered();
+    board.tether.as_mut().unwrap().on_loss = OnLoss::Local { grid: 8, bank: 1 };
+    let lost = |request: &CycleRequest| (4_000..4_300).contains(&millis(request.sent));
+    let fate = move |request: &CycleRequest| match lost(request) {
+        true => Fate::Lost,
+        false => Fate::Answer(TRIP, SPIN.to_vec()),
+    };
+    let run = run(&board, ms(9_000), fate, |_| true);
+    let counters = run.counters();
+    assert_eq!((counters.takeovers, counters.returns), (1, 1), "{counters:?}");
+    assert_eq!((run.trips(Cause::LinkLost), run.trips(Cause::FieldLate)), (0, 0));
+    let mut near = 0;
+    let stood_in = |record: &Record| record.field.and_then(|field| field.link).map(|link| link.stood_in);
+    let states: Vec<(Instant, bool)> =
+        run.records.iter().filter_map(|record| Some((record.slot, stood_in(record)?))).collect();
+    let changes = states.windows(2).filter(|pair| pair[0].1 != pair[1].1).map(|pair| pair[1].0);
+    let changes: Vec<Instant> = changes.collect();
+    assert_eq!(changes.len(), 2, "it computes here once, from the second missed answer on");
+    for pair in run.records.windows(2) {
+        let [before, after] = pair else { unreachable!() };
+        let is_near = |change: &Instant| *change <= after.slot + ms(100) && after.slot <= *change + ms(500);
+        if !changes.iter().any(is_near) {
+            continue;
+        }
+        near += 1;
+        assert!(after.limits == Limits::FREE && moves(after), "no reflex is at work, and it drives");
+        for (index, motor) in board.motors.iter().enumerate() {
+            let step = motor.slew_per_s * board.period.as_secs_f64() as f32 + 1e-6;
+            let [was, is] = [before, after].map(|record| record.command.motors[index]);
+            assert!((is - was).abs() <= step, "{} from {was} to {is} at {:?}", motor.name, after.slot);
+        }
+    }
+    assert_eq!(near, 2 * 61, "slots");
+}

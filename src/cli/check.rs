@@ -10,7 +10,7 @@ use super::origin::{self, COMPUTED};
 use super::output::stderr_is_terminal;
 use super::simulate::Simulation;
 use crate::base::plan::edges::{EdgeSight, edge_sight};
-use crate::base::plan::{Board, BusPlan, FieldPlan, bus_load};
+use crate::base::plan::{Board, BusPlan, FieldPlan, OnLoss, TetherPlan, bus_load};
 use crate::deploy::board;
 use crate::deploy::board::finding::Finding;
 use crate::deploy::board::{BoardError, Loaded, Setting};
@@ -141,6 +141,7 @@ fn summary(board: &Board) -> Vec<String> {
         footprint::start_bytes(&board.field) as f64 / 1e6,
         at_most(&board.field),
     ));
+    lines.extend(board.tether.as_ref().map(tether));
     if let Some(backing) = &board.backing {
         lines.push(format!(
             "backing: along its way, at most {} m; after an edge or an obstacle a turn by {} rad, at most {} s",
@@ -162,6 +163,18 @@ fn summary(board: &Board) -> Vec<String> {
         lines.push(format!("this machine cannot run it: {refusal}"));
     }
     lines
+}
+
+fn tether(plan: &TetherPlan) -> String {
+    let silence = plan.silence.as_micros_f64() / 1e3;
+    let then = match (plan.on_loss, plan.latched) {
+        (OnLoss::Local { grid, .. }, _) => {
+            format!("a field of {grid} x {grid} x {grid} cells here takes over")
+        }
+        (OnLoss::Stop, false) => "the motors stop until it is heard again".to_string(),
+        (OnLoss::Stop, true) => "the motors stop until the robot is disarmed and armed again".to_string(),
+    };
+    format!("tether: the brain at {} computes the field; not heard for {silence} ms, {then}", plan.address)
 }
 
 /// How far the field's memory can grow, where that is a megabyte or more.

@@ -363,8 +363,7 @@ impl RunReport {
             ("field", &self.field_us),
             ("answer", &self.answer_us),
         ] {
-            let key = if name == "on wire" { WIRES } else { TICK };
-            say_latency(name, latency.as_ref(), &self.unit(key));
+            say_latency(name, latency.as_ref(), &self.unit(if name == "on wire" { WIRES } else { TICK }));
         }
         for part in DeviceTimes::PARTS.into_iter().chain(LinkTimes::PARTS) {
             if let Some(latency) = self.gpu_us.get(part).or_else(|| self.link_us.get(part)) {

@@ -88,8 +88,8 @@ pub struct Args {
     /// Socket of the guard, if the board asks for one [default: /run/ganglion-guard/guard.sock]
     #[arg(long, value_name = "PATH")]
     pub guard: Option<PathBuf>,
-    /// Socket of 'ganglion tether', if a brain elsewhere computes the field [default: /run/ganglion-tether/tether.sock;
-    /// a simulated robot uses a brain only if this is given]
+    /// Socket of 'ganglion tether', if a brain elsewhere computes the field; a simulated robot has such a brain
+    /// only if this is given [default: /run/ganglion-tether/tether.sock]
     #[arg(long, value_name = "PATH")]
     pub tether: Option<PathBuf>,
     /// End with 69 if the robot was not ready once by then [default: 30s on real wires, else no limit]
@@ -213,8 +213,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     report.verdict()
 }
 
-/// The way to the brain that the board's tether leads to. `None`: the field is computed here, as the board asks,
-/// or as a simulation does unless a tether was named for it.
+/// The way to the brain that the board's tether leads to. `None`: the field is computed here, as the board
+/// asks, or as a simulation does unless a tether was named for it.
 fn tether(args: &Args, board: &Board, digest: blake3::Hash) -> Result<Option<Tether>, Failure> {
     let is_remote = board.field.engine == EngineKind::Remote;
     let is_named = args.tether.is_some();

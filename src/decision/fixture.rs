@@ -26,6 +26,7 @@ pub const NACK: ReadingFault = ReadingFault::Bus(BusFault::Nack);
 
 /// Signals of a robot with which nothing is wrong.
 pub const WELL: Signals = Signals {
+    link_silence: None,
     halts: 0,
     readings_lost: false,
     field_age: Some(ms(20)),

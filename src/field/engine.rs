@@ -165,8 +165,8 @@ pub trait Inspect: FieldEngine {
 }
 
 /// Builds the engine that the plan names, of those that need nothing but a processor: where it names a GPU or
-/// a brain elsewhere, the CPU engine. It takes all its memory here, and starts its worker threads with the priority of the
-/// calling thread.
+/// a brain elsewhere, the CPU engine. It takes all its memory here, and starts its worker threads with the
+/// priority of the calling thread.
 pub fn build(plan: &FieldPlan) -> Box<dyn Inspect> {
     match plan.engine {
         EngineKind::Reference => Box::new(ReferenceEngine::new(plan)),

@@ -7,8 +7,6 @@ pub mod health;
 pub mod hop;
 pub mod local;
 pub mod message;
-#[cfg(test)]
-mod script;
 pub mod standby;
 
 pub use engine::RemoteEngine;

@@ -137,7 +137,8 @@ impl FieldWorker {
                 self.brain.decide(&mut response);
                 Some(response)
             }
-            // Of a device that was lost its failover has taken care. A brain that did not answer is asked again.
+            // Of a device that was lost its failover has taken care. A brain that did not answer is asked
+            // again.
             Ok(Err(Failure::Refused(_) | Failure::Lost(_) | Failure::Missed)) => None,
             // What computes here is not to be used any more, as after a panic.
             Ok(Err(Failure::NotFinite)) => {

@@ -528,7 +528,7 @@ fn a_file_that_cannot_be_read_says_what_boards_there_are() {
             "no-such-folder/picar-v4.toml",
             "did you mean `picarx-v4`?; built-in boards: sim, picarx-v4, picarx-v5",
         ),
-        ("zebra.toml", "built-in boards: sim, picarx-v4, picarx-v5, virtual-bench"),
+        ("zebra.toml", "built-in boards: sim, picarx-v4, picarx-v5, picarx-v4-tethered"),
         ("/dev/zero", "a device, not a regular file"),
         ("./src", "directory"),
     ] {
@@ -573,4 +573,22 @@ fn a_way_back_without_a_motion_or_a_steering_servo_and_more_start_than_way_are_r
     assert!(faulty.contains("a servo named \"steering\""), "{faulty}");
     let still = faults(&differential.replace("[motion]\nfull_speed = 0.5\nwheelbase = 0.2\n", "")).join("\n");
     assert!(still.contains("needs a [motion] table"), "{still}");
+}
+
+#[test]
+fn a_tether_has_an_address_a_key_and_a_patience_that_fit_the_field() {
+    const TETHERED: &str = "picarx-v4-tethered";
+    for address in ["brain.local", "brain:0", "brain:99999", ":4747", "a b:1", "[::1:4747"] {
+        let new = format!("address = \"{address}\"");
+        slip(TETHERED, "address = \"brain.local:4747\"", &new, "expected: \"HOST:PORT\"");
+    }
+    slip(TETHERED, "key = \"/etc", "key = \"etc", "expected: an absolute path");
+    slip(TETHERED, "silence_ms = 100.0", "silence_ms = 50.0", "three periods of the field (60 ms)");
+    slip(TETHERED, "silence_ms = 100.0", "silence_ms = 1500.0", "allowed: milliseconds, 20 to 1000");
+    slip(TETHERED, "on_loss = \"stop\"", "on_loss = \"go\"", "on_loss");
+    let unused = "on_loss = \"stop\"\nlocal = { grid = 8 }";
+    elsewhere(TETHERED, "on_loss = \"stop\"", unused, "local =", "used only with on_loss = \"local\"");
+    let odd = "on_loss = \"local\"\nlocal = { grid = 9 }";
+    elsewhere(TETHERED, "on_loss = \"stop\"", odd, "local =", "allowed: 8, 16, 32 or 64");
+    slip(V4, "engine = \"auto\"", "engine = \"remote\"", "needs a [tether] table");
 }

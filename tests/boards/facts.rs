@@ -3,8 +3,8 @@
 
 use super::{shipped, text_of};
 use ganglion::base::plan::{
-    Board, BusPlan, Cause, ChipSensor, ComputedSensor, EnablePlan, FileSensor, I2cNode, Line, LineSensor,
-    MotorKind, Restraint, SensorKind, Trip,
+    Board, BusPlan, Cause, ChipSensor, ComputedSensor, EnablePlan, EngineKind, FileSensor, I2cNode, Line,
+    LineSensor, MotorKind, OnLoss, Restraint, SensorKind, Trip,
 };
 use ganglion::base::time::Span;
 use ganglion::deploy::board;
@@ -395,6 +395,8 @@ fn every_shipped_board_is_sound() {
         "sim",
         "picarx-v4",
         "picarx-v5",
+        "picarx-v4-tethered",
+        "picarx-v5-tethered",
         "virtual-bench",
         "generic-linux",
         "jetson-orin-nano",
@@ -577,4 +579,21 @@ fn gpu_boards_state_what_their_gpu_is_held_to() {
     let stages = [gpu.evolve_us, gpu.gradients_us, gpu.match_us, gpu.motor_us, gpu.overhead_us];
     assert_eq!(stages, [Some(100.0), Some(50.0), Some(100.0), Some(50.0), Some(200.0)]);
     assert_eq!((desktop.field.shape.grid, desktop.bus), (32, BusPlan::Sim));
+}
+
+/// Of the untethered cars, but for who computes: five periods of silence at 50 Hz.
+#[test]
+fn tethered_cars_stop_for_a_brain_that_is_not_heard() {
+    for (name, untethered) in [("picarx-v4-tethered", "picarx-v4"), ("picarx-v5-tethered", "picarx-v5")] {
+        let board = shipped(name).board;
+        let tether = board.tether.clone().expect("it has one");
+        assert_eq!((tether.on_loss, tether.latched), (OnLoss::Stop, false), "{name}");
+        assert_eq!(
+            (tether.silence, board.field.dt.times(5)),
+            (Span::from_millis(100), Span::from_millis(100))
+        );
+        let mut own = shipped(untethered).board;
+        own.field.engine = EngineKind::Remote;
+        assert_eq!(Board { name: board.name.clone(), tether: board.tether.clone(), ..own }, board, "{name}");
+    }
 }

@@ -34,8 +34,8 @@ pub enum OnLoss {
 }
 
 impl TetherPlan {
-    /// The smaller field that this machine computes while the link is lost, in the place of `field`; `None`: the
-    /// robot stops.
+    /// The smaller field that this machine computes in the place of `field` while the link is lost; `None`:
+    /// the robot stops.
     pub fn local(&self, field: &FieldPlan) -> Option<FieldPlan> {
         match self.on_loss {
             OnLoss::Stop => None,

@@ -96,7 +96,7 @@ fn interface_of(root: &Path, own: IpAddr) -> Option<String> {
     best_route(&routes, u32::from(own)).map(str::to_string)
 }
 
-/// The interface of the most specific route of `routes` (as in /proc/net/route) whose network holds `address`.
+/// The interface of the most specific route of `routes` (as in /proc/net/route) whose network has `address`.
 /// An own address is in the network of its interface.
 fn best_route(routes: &str, address: u32) -> Option<&str> {
     let number = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::swap_bytes);

@@ -392,3 +392,45 @@ fn causes_are_in_order_and_named_once() {
     }
     assert_eq!(Cause::worst_of(0), None);
 }
+
+fn tethered(latched: bool) -> Reflexes {
+    let plan = TetherPlan {
+        address: "brain:1".to_string(),
+        key: "/key".into(),
+        silence: ms(100),
+        latched,
+        on_loss: crate::base::plan::OnLoss::Stop,
+    };
+    settled(&[]).tethered(&plan)
+}
+
+#[test]
+fn a_brain_that_is_not_heard_for_its_time_stops_the_motors() {
+    let mut reflexes = tethered(false);
+    let mut look = |silence: Option<u64>| {
+        let signals = Signals { link_silence: silence.map(ms), ..WELL };
+        reflexes.evaluate(&frame(good(3.0, at(1_000))), &signals, at(1_000)).0
+    };
+    assert_eq!(look(Some(99)).active, 0);
+    let lost = look(Some(100));
+    assert_eq!((lost.worst, lost.limits, lost.latched), (Some(Cause::LinkLost), Limits::STILL, 0));
+    assert_eq!(look(Some(5)).cleared, Cause::LinkLost.bit(), "an answer clears it");
+    look(Some(100));
+    assert_eq!(look(None).active, 0, "a field here computes: nothing relies on the link");
+    let mut own = settled(&[]);
+    let signals = Signals { link_silence: Some(ms(9_000)), ..WELL };
+    assert_eq!(own.evaluate(&frame(good(3.0, at(1_000))), &signals, at(1_000)).0.active, 0, "no tether");
+}
+
+#[test]
+fn a_latched_link_stays_lost_until_the_robot_is_disarmed() {
+    let mut reflexes = tethered(true);
+    let mut look = |silence, disarmed| {
+        let signals = Signals { link_silence: Some(ms(silence)), disarmed, ..WELL };
+        reflexes.evaluate(&frame(good(3.0, at(1_000))), &signals, at(1_000)).0.latched
+    };
+    assert_eq!(look(100, false), 0, "what was never there is not lost");
+    assert_eq!((look(5, false), look(100, false)), (0, Cause::LinkLost.bit()));
+    assert_eq!(look(5, false), Cause::LinkLost.bit(), "it is back, and that is not enough");
+    assert_eq!((look(5, true), look(5, false)), (0, 0));
+}

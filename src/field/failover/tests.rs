@@ -184,7 +184,7 @@ fn readout(board: &Board) -> Readout {
 }
 
 fn brain(board: &Board, open: Open, clock: Arc<SimClock>) -> Brain {
-    let before = Before { device: Some(open), cycle: None };
+    let before = Before { device: Some(open), ..Before::default() };
     Brain::new(board, Some(&readout(board)), None, before, clock).expect("it can be built")
 }
 

@@ -1,6 +1,6 @@
-//! The engine whose field a brain elsewhere computes. A cycle sends a request over the local hop and waits for
-//! its answer, until shortly before the next cycle at most. Without one the cycle has no answer, and the next
-//! one asks again.
+//! The engine whose field a brain elsewhere computes. A cycle sends a request over the local hop and waits
+//! for its answer, until shortly before the next cycle at most. Without one the cycle has no answer, and the
+//! next one asks again.
 //!
 //! The state of the field lives with the brain: it takes the snapshots, holds the read-out and resumes from
 //! them. So there is nothing to save here, and nothing to restore, load or bring to rest; these calls leave
@@ -326,6 +326,3 @@ fn split(whole: Span, round_trip: Span, answer: &CycleAnswer) -> LinkTimes {
     let computed = answer.computed.min(round_trip.less(waited));
     LinkTimes { hop: whole.less(round_trip), network: round_trip.less(waited + computed), waited, computed }
 }
-
-#[cfg(test)]
-mod tests;

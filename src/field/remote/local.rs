@@ -260,7 +260,8 @@ impl<'a> FromTether<'a> {
         }
     }
 
-    /// From bytes. What an answer contains is looked at by [`CycleAnswer::decode`](super::message::CycleAnswer::decode).
+    /// From bytes. What an answer contains is looked at by
+    /// [`CycleAnswer::decode`](super::message::CycleAnswer::decode).
     pub fn decode(bytes: &'a [u8]) -> Result<FromTether<'a>, LocalError> {
         match bytes.first() {
             Some(&REFUSED) => Ok(FromTether::Refused(unwanted(exactly::<2>(bytes)?[1])?)),

@@ -132,6 +132,3 @@ impl FieldEngine for Standby {
         Condition { state: EngineState::NoLink { why, stood_in: true }, link, ..Condition::default() }
     }
 }
-
-#[cfg(test)]
-mod tests;

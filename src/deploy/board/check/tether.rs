@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// Below 20 ms a busy core looks like a pulled cable; in a second the robot travels half a metre.
 const SILENCE_MS: std::ops::RangeInclusive<f64> = 20.0..=1000.0;
-/// Periods of the field that a silence must last at least: a lost datagram is missed once, and its successor is
-/// a period and a round trip away.
+/// Periods of the field that a silence must last at least: a lost datagram is missed once, and its successor
+/// is a period and a round trip away.
 const LEAST_PERIODS: u64 = 3;
 const GRIDS: [i64; 4] = [8, 16, 32, 64];
 
@@ -69,14 +69,15 @@ fn on_loss(section: &Section<'_>, field: Option<&FieldPlan>) -> Option<OnLoss> {
     let choices = [("stop", false), ("local", true)];
     let (_, is_local) = section.choice("on_loss", "choice", &choices).or(("stop", false));
     let local = section.section("local");
-    let grid = local.integer("grid", 8..=64).or(8);
-    let bank = local.integer("bank", 1..=100_000).or(1);
     if !is_local {
         if local.is_written() {
+            local.give_up();
             section.misfit("local", "used only with on_loss = \"local\"".to_string());
         }
         return Some(OnLoss::Stop);
     }
+    let grid = local.integer("grid", 8..=64).or(8);
+    let bank = local.integer("bank", 1..=100_000).or(1);
     if !GRIDS.contains(&grid) {
         local.misfit("grid", format!("found {grid}; allowed: 8, 16, 32 or 64 cells per axis"));
         return None;

@@ -1,3 +1,5 @@
+//! Requests and answers come back as they went; whatever else is refused with its place.
+
 use super::*;
 use proptest::prelude::*;
 
