@@ -45,6 +45,7 @@ pub mod safe_stop;
 pub mod setup;
 mod simulate;
 mod status;
+pub mod tether;
 pub mod update;
 #[cfg(feature = "workshop")]
 mod workshop;
@@ -96,6 +97,8 @@ enum Verb {
     Guard(guard::Args),
     /// Bind the driver of a wedged I2C controller again for a runtime that is not root
     Rebind(rebind::Args),
+    /// Carry a robot's field cycles to a brain on another computer; make the key for that
+    Tether(tether::Args),
     /// Arm the running robot: its field drives the motors from now on
     Arm(control::ArmArgs),
     /// Disarm the running robot: stop it and acknowledge latched causes
@@ -125,6 +128,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::SafeStop(args) => safe_stop::run(args),
         Verb::Guard(args) => guard::run(args),
         Verb::Rebind(args) => rebind::run(args),
+        Verb::Tether(args) => tether::run(args),
         Verb::Arm(args) => control::arm(args),
         Verb::Disarm(args) => control::disarm(args),
         Verb::Stop(args) => control::stop(args),

@@ -36,6 +36,8 @@ mod restart;
 mod status;
 /// A guard holds its line until a runtime has earned it, and takes it back whatever that one dies of.
 mod guard;
+/// The link to a brain: nothing that was not the brain's is passed on, whatever the network does.
+mod wire;
 /// A field whose brain is elsewhere: what is lost on the way stops the motors in time, and nothing else does.
 mod tether;
 /// A starting table drives, and a field corrects it: taught in closed loop, tried before it is trusted.

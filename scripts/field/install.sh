@@ -2,7 +2,7 @@
 # Rows: the package by itself, installed by apt from a file, upgraded and purged. Sourced by
 # scripts/field-test.
 
-UNITS="ganglion ganglion-guard ganglion-rebind ganglion-sleep"
+UNITS="ganglion ganglion-guard ganglion-rebind ganglion-sleep ganglion-tether"
 
 # Everything that a package could leave: files of the system and its users, without what changes by itself.
 listing() {

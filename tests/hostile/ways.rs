@@ -5,6 +5,9 @@
 //! Used by the tests beside it and by the fuzzer (`fuzz/`), so it knows neither. What an input may cost is
 //! the fuzzer's business.
 
+#[path = "ways/wire.rs"] // the fuzzer includes this file from elsewhere
+mod wire;
+
 use ganglion::base::command::MAX_MOTORS;
 use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::{Board, ComputedSensor, EngineKind, Rung, SensorKind, SensorPlan};
@@ -55,7 +58,7 @@ pub enum Form {
 }
 
 /// All of them.
-pub const WAYS_IN: [WayIn; 8] = [
+pub const WAYS_IN: [WayIn; 11] = [
     WayIn { name: "board", form: Form::Plain, seeds: boards, take: take_board },
     WayIn { name: "log", form: Form::Plain, seeds: logs, take: take_log },
     WayIn { name: "readout", form: Form::Signed, seeds: readouts, take: take_readout },
@@ -64,6 +67,9 @@ pub const WAYS_IN: [WayIn; 8] = [
     WayIn { name: "recording", form: Form::Plain, seeds: recordings, take: take_recording },
     WayIn { name: "control", form: Form::Plain, seeds: requests, take: take_request },
     WayIn { name: "guard", form: Form::Plain, seeds: frames, take: take_frame },
+    WayIn { name: "datagram", form: Form::Plain, seeds: wire::datagrams, take: wire::take_datagram },
+    WayIn { name: "join", form: Form::Plain, seeds: wire::joins, take: wire::take_join },
+    WayIn { name: "key", form: Form::Plain, seeds: wire::key_files, take: wire::take_key_file },
 ];
 
 /// The container `header` begins, around another payload: length and digest are made good (layout:

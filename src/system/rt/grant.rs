@@ -40,6 +40,8 @@ pub enum Role {
     Guard,
     /// Heartbeats to the guard: below the tick, so that a tick which never waits is seen to hang.
     Heartbeat,
+    /// The tether, its own process: below the tick, on whose core it may run.
+    Tether,
     /// The field engine: not a real-time thread; it may compute for as long as it needs.
     Field,
 }
@@ -57,7 +59,7 @@ impl Role {
             Role::Lines => tick.saturating_add(6),
             Role::Slow => return 0,
             Role::Guard => tick.saturating_add(8),
-            Role::Heartbeat => tick.saturating_sub(1),
+            Role::Heartbeat | Role::Tether => tick.saturating_sub(1),
             // None: a CPU engine computes for milliseconds, and one that hangs never waits. As FIFO it
             // would hold up the threaded interrupts of its core (50 by default), and the kernel's
             // throttling of real-time threads would then hit the tick as well.
@@ -169,7 +171,7 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
     }
     if let Some(cpu) = plan.cpu.filter(|_| !matches!(own, Some((_, Ok(()))))) {
         match role {
-            Role::Tick => note(Request::Core(cpu), run_only_on(cpu)),
+            Role::Tick | Role::Tether => note(Request::Core(cpu), run_only_on(cpu)),
             Role::Field | Role::Slow => note(Request::Core(cpu), run_anywhere_but(cpu)),
             // Short, and above the tick in any case, or not in the way.
             Role::Bus | Role::Edges | Role::Lines | Role::Guard | Role::Heartbeat => {}
@@ -230,7 +232,7 @@ impl Granted {
     /// Adds what the kernel accepted but the thread does not have (a pretending container, a cpuset).
     fn doubt(&mut self, plan: &RtPlan, core: Option<usize>) {
         let priority = self.role.priority(plan.priority);
-        let tick_core = plan.cpu.filter(|_| self.role == Role::Tick);
+        let tick_core = plan.cpu.filter(|_| matches!(self.role, Role::Tick | Role::Tether));
         let lacking = [
             plan.lock_memory.then_some((Request::Memory, !self.memory_locked)),
             (priority > 0).then_some((Request::TimerSlack, self.timer_slack_ns > 1)),

@@ -1,0 +1,230 @@
+//! The robot's end of the link, without sockets: what is to be sent, what an arriving datagram is worth, and
+//! how the link is. It allocates when it joins, and never for a request or an answer.
+//!
+//! A session falls silent when a request was sent and nothing authentic came for [`SILENCE`]. Then the brain is asked to
+//! join again, and the session stays until it answers: whichever is heard first goes on.
+
+use super::Dropped;
+use super::attempts::Attempts;
+use super::datagram::{Header, Id, Kind};
+use super::figures::{Counts, RoundTrips, Rounds};
+use super::join::{Join, JoinReply};
+use super::key::{Key, KeyFile};
+use super::session::{DataBuffer, Joining, NoRandom, PayloadBuffer, Session};
+use crate::base::time::{Instant, Span};
+use crate::field::remote::local::{LinkPhase, Text};
+use crate::field::remote::message::{ANSWER_BYTES, REQUEST_BYTES};
+
+/// Without an answer for so long, a session counts as silent. Five cycles at 20 Hz.
+pub const SILENCE: Span = Span::from_millis(250);
+/// Answers that are looked at in one attempt to join. To tell a forged one takes 50 us, and an attacker may send any
+/// number.
+const ANSWERS_LOOKED_AT: u32 = 16;
+
+/// What an arriving datagram was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrived<'a> {
+    /// An answer to be passed on.
+    Answer {
+        /// Since its request was sent; zero where that is not known.
+        round_trip: Span,
+        /// As it was sealed.
+        answer: &'a [u8; ANSWER_BYTES],
+    },
+    /// The brain's answer to a join; the link may have changed.
+    Reply,
+    /// Dropped, and counted.
+    Dropped(Dropped),
+}
+
+/// The robot's end of the link.
+pub struct Carrier {
+    keys: Vec<Key>,
+    join: Join,
+    session: Option<Session>,
+    joining: Option<Joining>,
+    looked_at: u32,
+    attempts: Attempts,
+    phase: LinkPhase,
+    text: Text,
+    /// Since when a request waits for something authentic.
+    waiting: Option<Instant>,
+    rounds: Rounds,
+    counts: Counts,
+    sealed: DataBuffer,
+    opened: PayloadBuffer,
+}
+
+impl Carrier {
+    /// For the robot that `keys` name, which says `join` of itself. It does nothing before [`Carrier::start`].
+    pub fn new(keys: &KeyFile, join: Join) -> Carrier {
+        Carrier {
+            keys: keys.keys().rev().collect(), // the newest first
+            join,
+            session: None,
+            joining: None,
+            looked_at: 0,
+            attempts: Attempts::NONE,
+            phase: LinkPhase::Joining,
+            text: Text::EMPTY,
+            waiting: None,
+            rounds: Rounds::new(),
+            counts: Counts::default(),
+            sealed: [0; super::datagram::UP_BYTES],
+            opened: [0; super::session::PAYLOAD_MOST],
+        }
+    }
+
+    /// A runtime is there: joins from `now` on.
+    pub fn start(&mut self, now: Instant) {
+        self.stop();
+        self.attempts = Attempts::from(now);
+    }
+
+    /// The runtime is gone: forgets the session, so that the brain notices as well.
+    pub fn stop(&mut self) {
+        (self.session, self.joining, self.waiting) = (None, None, None);
+        self.attempts = Attempts::NONE;
+        (self.phase, self.text) = (LinkPhase::Joining, Text::EMPTY);
+    }
+
+    /// How the link is, and a line about it.
+    pub fn link(&self) -> (LinkPhase, Text) {
+        (self.phase, self.text)
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// For what happens outside of it.
+    pub fn counts_mut(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+
+    /// The round trips.
+    pub fn round_trips(&self) -> RoundTrips {
+        self.rounds.figures()
+    }
+
+    /// When [`Carrier::look`] is due next.
+    pub fn due(&self) -> Instant {
+        let silent = self.waiting.map_or(Instant::NEVER, |since| since + SILENCE);
+        self.attempts.next().min(if self.phase == LinkPhase::Joined { silent } else { Instant::NEVER })
+    }
+
+    /// Notices silence. Whether an attempt to join is due now.
+    pub fn look(&mut self, now: Instant) -> bool {
+        if self.phase == LinkPhase::Joined && self.waiting.is_some_and(|since| now.since(since) >= SILENCE) {
+            self.counts.lost += 1;
+            (self.phase, self.text) = (LinkPhase::Joining, Text::of("the brain fell silent"));
+            self.attempts = Attempts::from(now);
+        }
+        now >= self.attempts.next()
+    }
+
+    /// Begins an attempt to join: the datagram to send. With two keys, each has its turn.
+    pub fn attempt(&mut self, now: Instant) -> Result<Vec<u8>, NoRandom> {
+        let key = &self.keys[(self.counts.attempts % self.keys.len() as u64) as usize];
+        self.counts.attempts += 1;
+        let begun = Joining::begin(key, &self.join);
+        // The last byte of a seal is as good as random.
+        let random = begun.as_ref().ok().and_then(|(datagram, _)| datagram.last().copied());
+        self.attempts.made(now, random.unwrap_or(0));
+        let (datagram, joining) = begun?;
+        (self.joining, self.looked_at) = (Some(joining), 0);
+        Ok(datagram)
+    }
+
+    /// Seals a request; `None`: no session stands, and it is counted.
+    pub fn request(&mut self, request: &[u8; REQUEST_BYTES], now: Instant) -> Option<&[u8]> {
+        let Some(session) = &mut self.session else {
+            self.counts.unjoined += 1;
+            return None;
+        };
+        let datagram = session.seal(request, &mut self.sealed)?;
+        self.counts.requests += 1;
+        self.waiting.get_or_insert(now);
+        self.rounds.left(cycle_of(request), now);
+        Some(datagram)
+    }
+
+    /// Takes a datagram that arrived.
+    pub fn take(&mut self, datagram: &[u8], now: Instant) -> Arrived<'_> {
+        let dropped = match Header::decode(datagram) {
+            Ok(Header { kind: Kind::Down, id }) => return self.take_answer(datagram, id, now),
+            Ok(Header { kind: Kind::Joined, .. }) => match self.take_reply(datagram, now) {
+                Ok(()) => return Arrived::Reply,
+                Err(dropped) => dropped,
+            },
+            Ok(Header { kind: Kind::Join | Kind::Up, .. }) => Dropped::Kind,
+            Err(dropped) => dropped,
+        };
+        self.drop(dropped)
+    }
+
+    fn drop(&mut self, why: Dropped) -> Arrived<'static> {
+        self.counts.drops.count(why);
+        Arrived::Dropped(why)
+    }
+
+    fn take_answer(&mut self, datagram: &[u8], id: Id, now: Instant) -> Arrived<'_> {
+        let Some(session) = self.session.as_mut().filter(|session| session.id() == id) else {
+            return self.drop(Dropped::Foreign);
+        };
+        let opened = session.open(datagram, &mut self.opened);
+        let opened = opened.and_then(|payload| payload.try_into().map_err(|_| Dropped::Content));
+        let answer: &[u8; ANSWER_BYTES] = match opened {
+            Ok(answer) => answer,
+            Err(why) => {
+                self.counts.drops.count(why);
+                return Arrived::Dropped(why);
+            }
+        };
+        self.waiting = None;
+        if self.phase != LinkPhase::Joined {
+            // It is heard again while it is asked to join.
+            (self.phase, self.text) = (LinkPhase::Joined, Text::of("heard again"));
+            (self.attempts, self.joining) = (Attempts::NONE, None);
+        }
+        self.counts.answers += 1;
+        Arrived::Answer { round_trip: self.rounds.came(cycle_of(answer), now), answer }
+    }
+
+    fn take_reply(&mut self, datagram: &[u8], now: Instant) -> Result<(), Dropped> {
+        let joining = self.joining.as_mut().ok_or(Dropped::Stale)?;
+        if self.looked_at >= ANSWERS_LOOKED_AT {
+            return Err(Dropped::Limited);
+        }
+        let answer = joining.answer(datagram);
+        if answer.as_ref().err() == Some(&Dropped::Forged) {
+            self.looked_at += 1;
+        }
+        let (reply, session) = answer?;
+        self.joining = None;
+        match reply {
+            JoinReply::Joined { engine, .. } => {
+                (self.phase, self.text) = (LinkPhase::Joined, Text::of(&engine));
+                (self.session, self.waiting) = (session, None);
+                self.attempts = Attempts::NONE;
+                self.counts.joined += 1;
+            }
+            JoinReply::Refused(why) => {
+                (self.phase, self.text) = (LinkPhase::Refused, Text::of(&why));
+                self.attempts.refused(now, datagram.last().copied().unwrap_or(0));
+                self.counts.refused += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number of the cycle: in the same place in a request and an answer, and the only thing that is read of
+/// either.
+fn cycle_of<const N: usize>(message: &[u8; N]) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|at| message[8 + at]))
+}
+
+#[cfg(test)]
+mod tests;

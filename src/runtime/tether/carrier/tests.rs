@@ -1,0 +1,155 @@
+//! A carrier and a brain of a few lines, in made-up time.
+
+use super::*;
+use crate::base::plan::Rung;
+use crate::decision::fixture::at;
+use crate::field::Stimulus;
+use crate::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
+use crate::runtime::tether::key::Keys;
+use crate::runtime::tether::session::{PAYLOAD_MOST, accept};
+
+fn keys() -> KeyFile {
+    KeyFile::new("rover", [1; 32]).unwrap()
+}
+
+fn carrier(keys: &KeyFile) -> Carrier {
+    let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
+    Carrier::new(keys, Join::of(keys.robot(), &board, [9; 32]))
+}
+
+fn request(cycle: u64) -> CycleRequest {
+    let stimulus = Stimulus { cycle, rung: Rung::BEST, ..Stimulus::AT_REST };
+    CycleRequest::of(&stimulus, 3, at(0), Span::from_millis(40))
+}
+
+/// Answers a join; the brain's end of the session.
+fn answer_join(keys: &KeyFile, datagram: &[u8], number: u8) -> (Vec<u8>, Session) {
+    let id = Header::decode(datagram).unwrap().id;
+    let (_, pending) = accept(Keys::from(keys).get(&id).unwrap(), datagram).unwrap();
+    let reply = JoinReply::Joined { session: Id([number; 8]), engine: "cpu".into() };
+    let (datagram, session) = pending.reply(&reply).unwrap();
+    (datagram, session.unwrap())
+}
+
+fn answer_cycle(brain: &mut Session, datagram: &[u8]) -> Vec<u8> {
+    let mut payload = [0; PAYLOAD_MOST];
+    let request = CycleRequest::decode(brain.open(datagram, &mut payload).unwrap()).unwrap();
+    let answer = CycleAnswer::without(&request, Verdict::Late).encode();
+    brain.seal(&answer, &mut [0; 344]).unwrap().to_vec()
+}
+
+fn joined(carrier: &mut Carrier, keys: &KeyFile, number: u8, now: Instant) -> Session {
+    assert!(carrier.look(now));
+    let first = carrier.attempt(now).unwrap();
+    let (second, brain) = answer_join(keys, &first, number);
+    assert_eq!(carrier.take(&second, now), Arrived::Reply);
+    assert_eq!(carrier.link().0, LinkPhase::Joined);
+    brain
+}
+
+#[test]
+fn nothing_is_done_before_a_runtime_is_there_and_after_it_is_gone() {
+    let mut carrier = carrier(&keys());
+    assert_eq!((carrier.due(), carrier.look(at(5_000))), (Instant::NEVER, false));
+    carrier.start(at(5_000));
+    assert_eq!(carrier.due(), at(5_000), "the first attempt comes at once");
+    let _ = joined(&mut carrier, &keys(), 1, at(5_000));
+    carrier.stop();
+    assert_eq!((carrier.due(), carrier.request(&request(1).encode(), at(5_001))), (Instant::NEVER, None));
+    assert_eq!(carrier.counts().unjoined, 1);
+}
+
+#[test]
+fn a_request_is_answered_once_and_measured() {
+    let mut carrier = carrier(&keys());
+    carrier.start(at(0));
+    let mut brain = joined(&mut carrier, &keys(), 1, at(0));
+    assert_eq!(carrier.link().1.as_str(), "cpu");
+    let datagram = carrier.request(&request(7).encode(), at(10)).unwrap().to_vec();
+    let answer = answer_cycle(&mut brain, &datagram);
+    let expected = CycleAnswer::without(&request(7), Verdict::Late).encode();
+    let arrived = Arrived::Answer { round_trip: Span::from_millis(3), answer: &expected };
+    assert_eq!(carrier.take(&answer, at(13)), arrived);
+    assert_eq!(carrier.take(&answer, at(14)), Arrived::Dropped(Dropped::Stale));
+    let counts = *carrier.counts();
+    assert_eq!((counts.requests, counts.answers, counts.drops.total()), (1, 1, 1));
+}
+
+#[test]
+fn silence_is_noticed_and_the_old_session_goes_on_if_it_is_heard_first() {
+    let mut carrier = carrier(&keys());
+    carrier.start(at(0));
+    let mut brain = joined(&mut carrier, &keys(), 1, at(0));
+    assert_eq!(carrier.due(), Instant::NEVER, "without a request, silence is no wonder");
+    let first = carrier.request(&request(1).encode(), at(100)).unwrap().to_vec();
+    assert_eq!((carrier.due(), carrier.look(at(349))), (at(350), false));
+    assert!(carrier.look(at(350)));
+    assert_eq!(carrier.link().0, LinkPhase::Joining);
+    let _ = carrier.attempt(at(350)).unwrap();
+    assert!(!carrier.look(at(351)) && carrier.look(at(450)), "again after 50 ms or so");
+    // It was only slow.
+    let answer = answer_cycle(&mut brain, &first);
+    assert!(matches!(carrier.take(&answer, at(451)), Arrived::Answer { .. }));
+    assert_eq!((carrier.link().0, carrier.due()), (LinkPhase::Joined, Instant::NEVER));
+    assert_eq!((carrier.counts().lost, carrier.counts().joined), (1, 1));
+}
+
+#[test]
+fn a_new_session_replaces_the_old_one_whose_answers_are_then_foreign() {
+    let mut carrier = carrier(&keys());
+    carrier.start(at(0));
+    let mut old = joined(&mut carrier, &keys(), 1, at(0));
+    let first = carrier.request(&request(1).encode(), at(100)).unwrap().to_vec();
+    let late = answer_cycle(&mut old, &first);
+    let mut new = joined(&mut carrier, &keys(), 2, at(350));
+    assert_eq!(carrier.take(&late, at(351)), Arrived::Dropped(Dropped::Foreign));
+    let second = carrier.request(&request(2).encode(), at(360)).unwrap().to_vec();
+    let answer = answer_cycle(&mut new, &second);
+    assert!(matches!(carrier.take(&answer, at(361)), Arrived::Answer { .. }));
+}
+
+#[test]
+fn a_refusal_is_told_and_the_brain_is_asked_again_later() {
+    let keys = keys();
+    let mut carrier = carrier(&keys);
+    carrier.start(at(0));
+    assert!(carrier.look(at(0)));
+    let first = carrier.attempt(at(0)).unwrap();
+    let (_, pending) = accept(&keys.keys().next().unwrap(), &first).unwrap();
+    let (second, _) = pending.reply(&JoinReply::refused(&"12 robots need 61 ms of each 50 ms")).unwrap();
+    assert_eq!(carrier.take(&second, at(1)), Arrived::Reply);
+    let (phase, text) = carrier.link();
+    assert_eq!((phase, text.as_str()), (LinkPhase::Refused, "12 robots need 61 ms of each 50 ms"));
+    assert!(carrier.due() >= at(751) && carrier.due() <= at(1_251), "{:?}", carrier.due());
+    let again = carrier.due();
+    let _ = joined(&mut carrier, &keys, 2, again);
+}
+
+#[test]
+fn each_of_two_keys_has_its_turn_the_newest_first() {
+    let keys = keys().with([2; 32]).unwrap();
+    let mut carrier = carrier(&keys);
+    carrier.start(at(0));
+    let ids: Vec<Id> = (0..4).map(|_| Header::decode(&carrier.attempt(at(0)).unwrap()).unwrap().id).collect();
+    let [oldest, newest] = [0, 1].map(|at| keys.keys().nth(at).unwrap().id());
+    assert_eq!(ids, [newest, oldest, newest, oldest]);
+}
+
+#[test]
+fn forged_replies_are_looked_at_only_so_often() {
+    let mut carrier = carrier(&keys());
+    carrier.start(at(0));
+    let first = carrier.attempt(at(0)).unwrap();
+    let (second, _) = answer_join(&keys(), &first, 1);
+    let mut forged = second.clone();
+    forged[60] ^= 1;
+    (0..1_000).for_each(|_| assert!(matches!(carrier.take(&forged, at(1)), Arrived::Dropped(_))));
+    let drops = carrier.counts().drops;
+    assert_eq!(
+        (drops.forged, drops.limited),
+        (u64::from(ANSWERS_LOOKED_AT), 1_000 - u64::from(ANSWERS_LOOKED_AT))
+    );
+    assert_eq!(carrier.take(&second, at(1)), Arrived::Dropped(Dropped::Limited), "until the next attempt");
+    let again = carrier.due();
+    let _ = joined(&mut carrier, &keys(), 1, again);
+}

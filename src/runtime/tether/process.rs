@@ -1,0 +1,381 @@
+//! The tether's process: one thread that waits in one `poll` for the runtime, the network, a time and the
+//! signal to end. It carries what both ends say and reads nothing of it but the number of the cycle.
+//!
+//! One runtime at a time, of one user and of the same board. Another process of that user may ask for the
+//! status ([`STATUS`]).
+
+use super::carrier::{Arrived, Carrier};
+use super::datagram::MOST_BYTES;
+use super::figures::{Counts, RoundTrips};
+use super::network::{Finder, Network};
+use crate::base::time::{Clock, Instant, Span};
+use crate::field::remote::local::{
+    DIGEST_BYTES, FromRuntime, FromTether, Hello, LOCAL_MOST, LinkPhase, Text, Unwanted,
+};
+use crate::field::remote::message::MESSAGE_VERSION;
+use crate::runtime::guard::Ward;
+use crate::system::seqpacket::{Received, connect_to, next_of, receive, send_to, timespec, wait_for};
+use rustix::event::{PollFd, PollFlags, poll};
+use serde::Serialize;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Asks for the status: the only message of its connection, and of no kind that a runtime sends.
+pub const STATUS: &[u8] = b"?";
+/// Longest status, in bytes.
+const STATUS_MOST: usize = 4096;
+/// Connections that have not said yet what they want.
+const CALLERS: usize = 3;
+/// Datagrams, or messages of the runtime, that are taken before the other side has its turn.
+const AT_ONCE: usize = 32;
+
+/// An event worth reporting.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// A runtime is served from now on.
+    Runtime,
+    /// It is gone.
+    Gone,
+    /// A caller was refused.
+    Refused(Unwanted),
+    /// The link to the brain is now so.
+    Link(LinkPhase, Text),
+    /// The system gives no random numbers, so nobody can join.
+    NoRandom,
+    /// There is no socket toward the brain.
+    NoSocket,
+}
+
+/// What a person may see.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// The robot's name, as its key has it.
+    pub robot: String,
+    /// Where the brain is, as it was written.
+    pub brain: String,
+    /// Whether a runtime is connected.
+    pub runtime: bool,
+    /// How the link is.
+    pub link: &'static str,
+    /// A line about it.
+    pub text: String,
+    /// What was counted.
+    pub counts: Counts,
+    /// Round trips on the network.
+    pub round_trips: RoundTrips,
+}
+
+/// A tether with its sockets.
+pub struct Tether {
+    carrier: Carrier,
+    robot: String,
+    finder: Finder,
+    network: Option<Network>,
+    /// Where the newest authentic datagram came from.
+    peer: Option<SocketAddr>,
+    listener: OwnedFd,
+    end: OwnedFd,
+    ward: Ward,
+    digest: [u8; DIGEST_BYTES],
+    clock: Arc<dyn Clock>,
+    runtime: Option<OwnedFd>,
+    callers: heapless::Vec<OwnedFd, CALLERS>,
+    told: (LinkPhase, Text),
+}
+
+/// What ended a wait.
+struct Woken {
+    end: bool,
+    knock: bool,
+    runtime: bool,
+    network: bool,
+    found: bool,
+    callers: bool,
+}
+
+impl Tether {
+    /// Ready to run. `listener` is where runtimes of the board with `digest` and the user `ward` connect; `end`
+    /// becomes readable when the process is to end.
+    #[allow(clippy::too_many_arguments)] // each of them is made elsewhere, and once
+    pub fn new(
+        carrier: Carrier,
+        robot: &str,
+        finder: Finder,
+        listener: OwnedFd,
+        end: OwnedFd,
+        ward: Ward,
+        digest: [u8; DIGEST_BYTES],
+        clock: Arc<dyn Clock>,
+    ) -> Tether {
+        let told = carrier.link();
+        let (runtime, callers, network, peer) = (None, heapless::Vec::new(), None, None);
+        let robot = robot.to_string();
+        Tether {
+            carrier,
+            robot,
+            finder,
+            network,
+            peer,
+            listener,
+            end,
+            ward,
+            digest,
+            clock,
+            runtime,
+            callers,
+            told,
+        }
+    }
+
+    /// Runs until its end is requested.
+    pub fn run(&mut self, mut report: impl FnMut(Event)) {
+        loop {
+            let woken = self.wait();
+            if woken.end {
+                return;
+            }
+            if woken.runtime {
+                self.hear_runtime(&mut report);
+            }
+            if woken.network {
+                self.hear_network();
+            }
+            if woken.callers {
+                self.hear_callers(&mut report);
+            }
+            if woken.knock {
+                self.let_in(&mut report);
+            }
+            let now = self.clock.now();
+            // An address that was just found is used at once.
+            let is_new = woken.found && self.finder.address().is_some() && self.peer.is_none();
+            if self.carrier.look(now) || (is_new && self.carrier.due() != Instant::NEVER) {
+                self.join(now, &mut report);
+            }
+            self.tell(&mut report);
+        }
+    }
+
+    /// What a person may see.
+    pub fn status(&self) -> Status {
+        let (phase, text) = self.carrier.link();
+        Status {
+            robot: self.robot.clone(),
+            brain: self.finder.written().to_string(),
+            runtime: self.runtime.is_some(),
+            link: if self.runtime.is_some() { phase_name(phase) } else { "idle" },
+            text: text.to_string(),
+            counts: *self.carrier.counts(),
+            round_trips: self.carrier.round_trips(),
+        }
+    }
+
+    fn wait(&self) -> Woken {
+        let due = self.carrier.due();
+        let timeout = (due != Instant::NEVER).then(|| timespec(due.since(self.clock.now())));
+        let caller = |at: usize| self.callers.get(at).map(AsFd::as_fd);
+        let mut polled = [
+            Some(self.end.as_fd()),
+            Some(self.listener.as_fd()),
+            self.runtime.as_ref().map(AsFd::as_fd),
+            self.network.as_ref().map(AsFd::as_fd),
+            self.finder.bell().map(AsFd::as_fd),
+            caller(0),
+            caller(1),
+            caller(2),
+        ]
+        .map(|descriptor| match descriptor {
+            Some(descriptor) => PollFd::from_borrowed_fd(descriptor, PollFlags::IN),
+            // Not waited for: a place has to hold something.
+            None => PollFd::new(&self.end, PollFlags::empty()),
+        });
+        // Interrupted or timed out: everything is looked at by its own time.
+        let _ = poll(&mut polled, timeout.as_ref());
+        let [end, knock, runtime, network, found, callers @ ..] = polled.map(|one| !one.revents().is_empty());
+        Woken { end, knock, runtime, network, found, callers: callers.contains(&true) }
+    }
+
+    /// Seals what the runtime asks, and sends it.
+    fn hear_runtime(&mut self, report: &mut impl FnMut(Event)) {
+        let mut bytes = [0; LOCAL_MOST + 1]; // one more, so that what is too long is seen to be
+        for _ in 0..AT_ONCE {
+            let Some(runtime) = &self.runtime else { return };
+            let length = match receive(runtime, &mut bytes) {
+                Received::Message(length) => length.min(bytes.len()),
+                Received::Nothing => return,
+                Received::Closed => {
+                    (self.runtime, self.peer) = (None, None);
+                    self.carrier.stop();
+                    self.told = self.carrier.link();
+                    return report(Event::Gone);
+                }
+            };
+            let Ok(FromRuntime::Request(request)) = FromRuntime::decode(&bytes[..length]) else {
+                self.carrier.counts_mut().garbled += 1;
+                continue;
+            };
+            let Some(datagram) = self.carrier.request(request, self.clock.now()) else { continue };
+            let sent = match (&self.network, self.peer) {
+                (Some(network), Some(peer)) => network.send(datagram, peer),
+                _ => false,
+            };
+            self.carrier.counts_mut().unsent += u64::from(!sent);
+        }
+    }
+
+    /// Opens what came from the network, and passes on what the brain answered.
+    fn hear_network(&mut self) {
+        let mut bytes = [0; MOST_BYTES + 1];
+        for _ in 0..AT_ONCE {
+            let Some((length, from)) = self.network.as_ref().and_then(|network| network.receive(&mut bytes))
+            else {
+                return;
+            };
+            match self.carrier.take(&bytes[..length], self.clock.now()) {
+                Arrived::Answer { round_trip, answer } => {
+                    let message = FromTether::Answer { round_trip, answer }.encode();
+                    let told = self.runtime.as_ref().is_some_and(|to| send_to(to, message.as_bytes()));
+                    self.carrier.counts_mut().unread += u64::from(!told);
+                    self.peer = Some(from);
+                }
+                Arrived::Reply => self.peer = Some(from),
+                Arrived::Dropped(_) => {}
+            }
+        }
+    }
+
+    /// Asks the brain to join, at the address that is known last.
+    fn join(&mut self, now: Instant, report: &mut impl FnMut(Event)) {
+        self.finder.ask();
+        let datagram = match self.carrier.attempt(now) {
+            Ok(datagram) => datagram,
+            Err(_) => return report(Event::NoRandom),
+        };
+        let Some(address) = self.finder.address() else { return };
+        if !self.network.as_ref().is_some_and(|network| network.reaches(address)) {
+            self.network = Network::toward(address).ok();
+        }
+        match &self.network {
+            Some(network) => {
+                let sent = network.send(&datagram, address);
+                self.carrier.counts_mut().unsent += u64::from(!sent);
+            }
+            None => report(Event::NoSocket),
+        }
+    }
+
+    /// Tells the runtime and the report how the link is, where that changed.
+    fn tell(&mut self, report: &mut impl FnMut(Event)) {
+        let link = self.carrier.link();
+        if link == self.told {
+            return;
+        }
+        self.told = link;
+        self.send_link();
+        report(Event::Link(link.0, link.1));
+    }
+
+    fn send_link(&mut self) {
+        let (phase, text) = self.told;
+        let told = self
+            .runtime
+            .as_ref()
+            .is_some_and(|to| send_to(to, FromTether::Link(phase, text).encode().as_bytes()));
+        self.carrier.counts_mut().unread += u64::from(!told);
+    }
+
+    fn let_in(&mut self, report: &mut impl FnMut(Event)) {
+        while let Some(caller) = next_of(&self.listener) {
+            if !self.ward.is_at(&caller) {
+                refuse(&caller, Unwanted::User, report);
+                continue;
+            }
+            if self.callers.is_full() {
+                self.hear_callers(report);
+            }
+            if self.callers.is_full() {
+                drop(self.callers.remove(0)); // it has had its time to speak
+            }
+            let _ = self.callers.push(caller); // there is room
+        }
+        self.hear_callers(report); // most have spoken already
+    }
+
+    /// Hears what those want who have connected.
+    fn hear_callers(&mut self, report: &mut impl FnMut(Event)) {
+        let mut bytes = [0; LOCAL_MOST + 1];
+        let mut at = 0;
+        while let Some(caller) = self.callers.get(at) {
+            let length = match receive(caller, &mut bytes) {
+                Received::Nothing => {
+                    at += 1;
+                    continue;
+                }
+                Received::Message(length) => length.min(bytes.len()),
+                Received::Closed => 0,
+            };
+            let caller = self.callers.swap_remove(at);
+            match FromRuntime::decode(&bytes[..length]) {
+                Ok(FromRuntime::Hello(hello)) => self.welcome(caller, hello, report),
+                _ if bytes[..length] == *STATUS => {
+                    let status = serde_json::to_vec(&self.status()).unwrap_or_default();
+                    let _ = send_to(&caller, &status); // a caller that does not read it misses it
+                }
+                _ if length > 0 => self.carrier.counts_mut().garbled += 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn welcome(&mut self, caller: OwnedFd, hello: Hello, report: &mut impl FnMut(Event)) {
+        let unwanted = match hello {
+            Hello { version, .. } if version != MESSAGE_VERSION => Some(Unwanted::Version),
+            Hello { digest, .. } if digest != self.digest => Some(Unwanted::Board),
+            _ if self.runtime.is_some() => Some(Unwanted::Occupied),
+            _ => None,
+        };
+        if let Some(why) = unwanted {
+            return refuse(&caller, why, report);
+        }
+        self.runtime = Some(caller);
+        self.carrier.start(self.clock.now());
+        self.told = self.carrier.link();
+        self.send_link();
+        report(Event::Runtime);
+    }
+}
+
+fn refuse(caller: &OwnedFd, why: Unwanted, report: &mut impl FnMut(Event)) {
+    let _ = send_to(caller, FromTether::Refused(why).encode().as_bytes()); // a caller that is gone needs no answer
+    report(Event::Refused(why));
+}
+
+/// Name of a phase in reports.
+pub const fn phase_name(phase: LinkPhase) -> &'static str {
+    match phase {
+        LinkPhase::Joining => "joining",
+        LinkPhase::Joined => "joined",
+        LinkPhase::Refused => "refused",
+    }
+}
+
+/// The status of the tether that listens at `socket`, as JSON; waits for at most `patience`.
+pub fn ask_status(socket: &Path, patience: Span) -> io::Result<Vec<u8>> {
+    let connection = connect_to(socket)?;
+    if !send_to(&connection, STATUS) {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    }
+    wait_for(&[&connection], patience);
+    let mut bytes = vec![0; STATUS_MOST];
+    match receive(&connection, &mut bytes) {
+        Received::Message(length) => {
+            bytes.truncate(length);
+            Ok(bytes)
+        }
+        Received::Nothing => Err(io::ErrorKind::TimedOut.into()),
+        Received::Closed => Err(io::ErrorKind::ConnectionReset.into()),
+    }
+}

@@ -1,0 +1,41 @@
+//! Who is served by a tether: one runtime, of the same board; all others are told why not.
+
+use super::stage::{Heard, Runtime, Stage};
+use ganglion::base::time::Span;
+use ganglion::field::remote::local::LinkPhase;
+use ganglion::system::seqpacket::{connect_to, send_to};
+
+const LONG: Span = Span::from_millis(60_000);
+
+#[test]
+fn one_runtime_of_the_same_board_is_served_and_the_next_after_it() {
+    let stage = Stage::new("callers", 11);
+    assert_eq!(stage.status()["link"], "idle", "without a runtime no brain is asked");
+    assert_eq!(Runtime::with(&stage, [1; 32]).hear(LONG), Some(Heard::Refused), "another board");
+    let first = Runtime::connect(&stage);
+    assert_eq!(first.hear(LONG), Some(Heard::Link(LinkPhase::Joining, String::new())));
+    let second = Runtime::connect(&stage);
+    assert_eq!(second.hear(LONG), Some(Heard::Refused), "occupied");
+    let cycle = first.until(LinkPhase::Joined, 1);
+    first.until_answered(cycle);
+    drop(first);
+    while stage.status()["runtime"] == true {
+        std::thread::yield_now();
+    }
+    let third = Runtime::connect(&stage);
+    third.until(LinkPhase::Joined, 1);
+    assert_eq!(stage.status()["counts"]["joined"], 2, "with a session of its own");
+}
+
+#[test]
+fn a_caller_that_says_nothing_or_nonsense_keeps_nobody_out() {
+    let stage = Stage::new("nonsense", 12);
+    let silent: Vec<_> = (0..8).map_while(|_| connect_to(&stage.path).ok()).collect();
+    assert!(silent.len() >= 3);
+    let runtime = Runtime::connect(&stage);
+    runtime.until(LinkPhase::Joined, 1);
+    assert!(send_to(&connect_to(&stage.path).expect("it listens"), b"nonsense"));
+    let cycle = runtime.until_answered(1_000);
+    drop(silent);
+    runtime.until_answered(cycle);
+}

@@ -1,0 +1,251 @@
+//! A tether in this process between a runtime and a brain of a few lines each.
+
+use super::relay::Relay;
+use ganglion::base::plan::Rung;
+use ganglion::base::time::{Instant, MonotonicClock, Span};
+use ganglion::deploy::board;
+use ganglion::field::Stimulus;
+use ganglion::field::remote::local::{FromTether, Hello, LinkPhase, encode_request};
+use ganglion::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
+use ganglion::runtime::guard::Ward;
+use ganglion::runtime::tether::carrier::Carrier;
+use ganglion::runtime::tether::datagram::{Header, Id, Kind, UP_BYTES};
+use ganglion::runtime::tether::join::{Join, JoinReply};
+use ganglion::runtime::tether::key::{KeyFile, Keys};
+use ganglion::runtime::tether::network::Finder;
+use ganglion::runtime::tether::process::{Tether, ask_status};
+use ganglion::runtime::tether::session::{PAYLOAD_MOST, Session, accept};
+use ganglion::system::seqpacket::{Received, SocketLock, connect_to, listen_at, receive, send_to, wait_for};
+use std::collections::HashMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Digest of the board that all of them have.
+pub const DIGEST: [u8; 32] = [9; 32];
+/// Whatever is waited for comes within this, on the slowest machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The robot's key.
+pub fn keys() -> KeyFile {
+    KeyFile::new("rover", [0x5d; 32]).expect("a name")
+}
+
+/// What the brain of the stage answers to a request: nobody else makes such numbers.
+pub fn answer_to(request: &CycleRequest) -> CycleAnswer {
+    let mut answer = CycleAnswer::without(request, Verdict::Answered);
+    answer.count = 2;
+    answer.motors[0] = (request.cycle as f32 * 0.7).sin();
+    answer.motors[1] = (request.cycle as f32 * 1.3).cos();
+    answer.confidence = 0.5;
+    answer
+}
+
+/// The request of a cycle.
+pub fn request(cycle: u64) -> CycleRequest {
+    let stimulus = Stimulus { cycle, rung: Rung::BEST, ..Stimulus::AT_REST };
+    CycleRequest::of(&stimulus, 3, Instant::from_nanos(cycle), Span::from_millis(40))
+}
+
+/// A brain that answers everything at once, until it is dropped.
+pub struct Brain {
+    /// Where it listens.
+    pub address: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Brain {
+    /// On a port of its own.
+    pub fn start() -> Brain {
+        Brain::at(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// At `address`, as one that starts again.
+    pub fn at(address: SocketAddr) -> Brain {
+        let socket = UdpSocket::bind(address).expect("a socket on loopback");
+        socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+        let address = socket.local_addr().expect("it is bound");
+        let is_over = Arc::new(AtomicBool::new(false));
+        let until = is_over.clone();
+        let thread = Some(std::thread::spawn(move || answer_all(&socket, &until)));
+        Brain { address, is_over, thread }
+    }
+}
+
+impl Drop for Brain {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join); // its panic shows as a silent brain
+    }
+}
+
+fn answer_all(socket: &UdpSocket, is_over: &AtomicBool) {
+    let keys = Keys::from(&keys());
+    let (mut sessions, mut joined) = (HashMap::<Id, Session>::new(), 0u64);
+    let mut bytes = [0; 2048];
+    while !is_over.load(Ordering::Relaxed) {
+        let Ok((length, from)) = socket.recv_from(&mut bytes) else { continue };
+        let datagram = &bytes[..length];
+        let answer = match Header::decode(datagram) {
+            Ok(Header { kind: Kind::Join, id }) => keys.get(&id).and_then(|key| {
+                let (_, pending) = accept(key, datagram).ok()?;
+                joined += 1;
+                let session = Id(joined.to_le_bytes());
+                let reply = JoinReply::Joined { session, engine: "stage".into() };
+                let (answer, end) = pending.reply(&reply).ok()?;
+                sessions.insert(session, end?);
+                Some(answer)
+            }),
+            Ok(Header { kind: Kind::Up, id }) => sessions.get_mut(&id).and_then(|session| {
+                let mut payload = [0; PAYLOAD_MOST];
+                let request = CycleRequest::decode(session.open(datagram, &mut payload).ok()?).ok()?;
+                session.seal(&answer_to(&request).encode(), &mut [0; UP_BYTES]).map(<[u8]>::to_vec)
+            }),
+            _ => None,
+        };
+        if let Some(answer) = answer {
+            let _ = socket.send_to(&answer, from); // a full queue loses it, as networks do
+        }
+    }
+}
+
+/// A tether in a thread, with its socket at a path of its own.
+pub struct Stage {
+    pub path: PathBuf,
+    /// The brain, behind [`Stage::relay`].
+    pub brain: Option<Brain>,
+    pub relay: Relay,
+    end: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+    _place: SocketLock,
+}
+
+impl Stage {
+    /// All three parts; `name` is that of the test.
+    pub fn new(name: &str, seed: u64) -> Stage {
+        let brain = Brain::start();
+        let relay = Relay::before(brain.address, seed);
+        let path = std::env::temp_dir().join(format!("ganglion-tether-{name}-{}", std::process::id()));
+        let (place, listener) = listen_at(&path).expect("a place for the socket");
+        let (end, until) = UnixStream::pair().expect("a pair of sockets");
+        let board = board::built_in("sim").expect("it is built in").expect("and sound").board;
+        let carrier = Carrier::new(&keys(), Join::of("rover", &board, DIGEST));
+        let finder = Finder::new(&relay.address().to_string()).expect("an address");
+        let clock = Arc::new(MonotonicClock);
+        let mut tether =
+            Tether::new(carrier, "rover", finder, listener, until.into(), Ward::own(), DIGEST, clock);
+        let thread = Some(std::thread::spawn(move || tether.run(|event| eprintln!("{event:?}"))));
+        Stage { path, brain: Some(brain), relay, end: Some(end), thread, _place: place }
+    }
+
+    /// What the tether counts.
+    pub fn status(&self) -> serde_json::Value {
+        let bytes = ask_status(&self.path, Span::from_millis(60_000)).expect("it answers");
+        serde_json::from_slice(&bytes).expect("it is JSON")
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.end = None; // hangs up, which ends the tether
+        let _ = self.thread.take().map(JoinHandle::join);
+        let mut lock = self.path.clone().into_os_string();
+        lock.push(".lock");
+        let _ = std::fs::remove_file(lock);
+    }
+}
+
+/// A message of the tether.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Heard {
+    /// An answer, as it was sealed.
+    Answer(CycleAnswer),
+    /// The link's state.
+    Link(LinkPhase, String),
+    /// This runtime is not served.
+    Refused,
+    /// The connection is closed.
+    Closed,
+}
+
+/// A runtime that says hello and asks.
+pub struct Runtime(pub OwnedFd);
+
+impl Runtime {
+    /// Connected, with its hello said.
+    pub fn connect(stage: &Stage) -> Runtime {
+        Runtime::with(stage, DIGEST)
+    }
+
+    /// The same with another board.
+    pub fn with(stage: &Stage, digest: [u8; 32]) -> Runtime {
+        let socket = connect_to(&stage.path).expect("it listens");
+        assert!(send_to(&socket, Hello::new(digest).encode().as_bytes()));
+        Runtime(socket)
+    }
+
+    /// Sends the request of `cycle`.
+    pub fn ask(&self, cycle: u64) {
+        assert!(send_to(&self.0, encode_request(&request(cycle)).as_bytes()), "the tether reads");
+    }
+
+    /// The next message within `longest`.
+    pub fn hear(&self, longest: Span) -> Option<Heard> {
+        let mut bytes = [0; 512];
+        wait_for(&[&self.0], longest);
+        match receive(&self.0, &mut bytes) {
+            Received::Nothing => None,
+            Received::Closed => Some(Heard::Closed),
+            Received::Message(length) => Some(match FromTether::decode(&bytes[..length]).expect("sound") {
+                FromTether::Answer { answer, .. } => {
+                    Heard::Answer(CycleAnswer::decode(answer).expect("what the brain sealed is sound"))
+                }
+                FromTether::Link(phase, text) => Heard::Link(phase, text.to_string()),
+                FromTether::Refused(_) => Heard::Refused,
+            }),
+        }
+    }
+
+    /// Waits for the link to be so, asking meanwhile; answers are checked. Returns the number of the next cycle.
+    pub fn until(&self, phase: LinkPhase, mut cycle: u64) -> u64 {
+        let began = std::time::Instant::now();
+        while began.elapsed() < PATIENCE {
+            self.ask(cycle);
+            cycle += 1;
+            while let Some(heard) = self.hear(Span::from_millis(5)) {
+                match heard {
+                    Heard::Link(now, _) if now == phase => return cycle,
+                    Heard::Answer(answer) => check(&answer),
+                    Heard::Link(..) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        panic!("the link was never {phase:?}");
+    }
+
+    /// Asks until there is an answer; the number of the next cycle.
+    pub fn until_answered(&self, mut cycle: u64) -> u64 {
+        let began = std::time::Instant::now();
+        while began.elapsed() < PATIENCE {
+            self.ask(cycle);
+            cycle += 1;
+            if let Some(Heard::Answer(answer)) = self.hear(Span::from_millis(50)) {
+                check(&answer);
+                return cycle;
+            }
+        }
+        panic!("no answer came");
+    }
+}
+
+/// That an answer is the one that the brain made, bit by bit.
+pub fn check(answer: &CycleAnswer) {
+    assert_eq!(*answer, answer_to(&request(answer.cycle)), "it is not the brain's");
+}
