@@ -82,6 +82,7 @@ pub mod runtime {
     pub mod loop_status;
     pub mod guard;
     pub mod rebind;
+    pub mod tether;
     pub mod tick;
     pub mod robot;
     pub mod runner;

@@ -13,6 +13,7 @@ mod safety;
 mod sensor;
 mod sim;
 mod targets;
+mod tether;
 
 pub mod addresses; // which device answers where, by the plan
 pub mod edges; // which edges its wheels reach unseen
@@ -39,6 +40,7 @@ pub use sensor::{
 };
 pub use sim::{SimPlan, SonarModule};
 pub use targets::{GpuTargets, Targets};
+pub use tether::{OnLoss, TetherPlan};
 
 use crate::base::time::Span;
 
@@ -79,6 +81,8 @@ pub struct Board {
     pub safety: SafetyPlan,
     /// The field.
     pub field: FieldPlan,
+    /// The link to the brain that computes the field, for [`EngineKind::Remote`].
+    pub tether: Option<TetherPlan>,
     /// Its compute budget.
     pub budget: BudgetPlan,
     /// What `ganglion bench all` holds the machine to.

@@ -161,13 +161,15 @@ pub trait Inspect: FieldEngine {
     fn memory_bytes(&self) -> usize;
 }
 
-/// Builds the engine that the plan names, of those that need nothing but a processor: where it names a GPU,
-/// the CPU engine. It takes all its memory here, and starts its worker threads with the priority of the
+/// Builds the engine that the plan names, of those that need nothing but a processor: where it names a GPU or
+/// a brain elsewhere, the CPU engine. It takes all its memory here, and starts its worker threads with the priority of the
 /// calling thread.
 pub fn build(plan: &FieldPlan) -> Box<dyn Inspect> {
     match plan.engine {
         EngineKind::Reference => Box::new(ReferenceEngine::new(plan)),
-        EngineKind::Cpu | EngineKind::Auto | EngineKind::Cuda => Box::new(CpuEngine::new(plan)),
+        EngineKind::Cpu | EngineKind::Auto | EngineKind::Cuda | EngineKind::Remote => {
+            Box::new(CpuEngine::new(plan))
+        }
     }
 }
 
@@ -176,7 +178,7 @@ pub fn build(plan: &FieldPlan) -> Box<dyn Inspect> {
 pub fn build_with(plan: &FieldPlan, simd: &str) -> Option<Box<dyn Inspect>> {
     let level = Level::named(simd)?;
     match plan.engine {
-        EngineKind::Reference | EngineKind::Cuda => None,
+        EngineKind::Reference | EngineKind::Cuda | EngineKind::Remote => None,
         EngineKind::Cpu | EngineKind::Auto => Some(Box::new(CpuEngine::at_level(plan, level))),
     }
 }

@@ -72,6 +72,7 @@ pub fn board(grid: usize) -> Board {
             disarm_after: period,
             auto_arm: true,
         },
+        tether: None,
         field: FieldPlan {
             engine: EngineKind::Reference,
             shape: Shape { grid, sensors: 3, motors: 2, patterns: 1, bank: 16 },

@@ -4,7 +4,7 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// An open file that may be read.
@@ -12,6 +12,7 @@ use std::path::Path;
 pub struct Intake {
     file: File,
     length: u64,
+    mode: u32,
     most: u64,
 }
 
@@ -33,12 +34,17 @@ impl Intake {
         if length > most {
             return Err(too_long(length, most));
         }
-        Ok(Intake { file, length, most })
+        Ok(Intake { file, length, mode: found.mode() & 0o7777, most })
     }
 
     /// The file's stated length when it was opened. Kernel files state 0.
     pub fn length(&self) -> u64 {
         self.length
+    }
+
+    /// Who may do what with it, as `chmod` writes it.
+    pub fn mode(&self) -> u32 {
+        self.mode
     }
 
     /// From here on it is refused if it grows.

@@ -42,6 +42,8 @@ pub enum EngineKind {
     Cpu,
     /// The engine on a GPU.
     Cuda,
+    /// An engine of a brain elsewhere, over the tether.
+    Remote,
 }
 
 /// How the cells of the field are stored between two cycles. Arithmetic is f32 either way.

@@ -90,6 +90,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
         reflexes: reflexes.into_iter().collect::<Option<_>>()?,
         safety,
         field: field?,
+        tether: None,
         budget: budget?,
         targets,
         decisions: decisions?,

@@ -15,7 +15,8 @@ impl FieldEngine for CpuEngine {
         let why = match self.plan.engine {
             EngineKind::Auto => format!("chosen: {}", device::why_none()),
             EngineKind::Cuda => "in place of a GPU".to_string(),
-            _ => "as the board asks".to_string(),
+            EngineKind::Remote => "in place of a brain over the tether".to_string(),
+            EngineKind::Cpu | EngineKind::Reference => "as the board asks".to_string(),
         };
         let threads = match self.threads() {
             1 => "one thread".to_string(),

@@ -105,6 +105,7 @@ impl Instruments {
             _ if device.is_some() => String::new(),
             EngineKind::Auto => device::why_none(),
             EngineKind::Reference | EngineKind::Cpu | EngineKind::Cuda => "no GPU was requested".to_string(),
+            EngineKind::Remote => "the brain at the other end of the tether computes".to_string(),
         };
         Instruments {
             temperatures: heat.map(|(channel, sensor)| (channel, sensor.name.clone())).collect(),

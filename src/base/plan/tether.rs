@@ -1,0 +1,33 @@
+//! The link to a brain elsewhere, as configured by a board: `[tether]`.
+
+use crate::base::time::Span;
+use std::path::PathBuf;
+
+/// How a robot reaches the brain that computes its field, and what happens without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TetherPlan {
+    /// Where the brain listens, `HOST:PORT`.
+    pub address: String,
+    /// The file with the robot's key, which only the tether's process reads.
+    pub key: PathBuf,
+    /// Longest time without an answer of the brain before the link counts as lost.
+    pub silence: Span,
+    /// Whether a lost link stops the robot until a person arms it again.
+    pub latched: bool,
+    /// What happens while the link is lost.
+    pub on_loss: OnLoss,
+}
+
+/// What happens while the link to the brain is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLoss {
+    /// The motors stop.
+    Stop,
+    /// A smaller field on this machine drives.
+    Local {
+        /// Its cells per axis.
+        grid: usize,
+        /// Capacity of its experience bank.
+        bank: usize,
+    },
+}

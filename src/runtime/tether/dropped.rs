@@ -1,0 +1,136 @@
+//! Why a datagram is dropped, and how many were. A datagram that is dropped changes nothing else.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a datagram is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// It is shorter than one of its kind.
+    Short,
+    /// It is longer than one of its kind.
+    Long,
+    /// It does not begin as ours do.
+    NotOurs,
+    /// It is of another version of the wire.
+    Version,
+    /// Its kind does not exist, or comes from the other direction.
+    Kind,
+    /// It names a key that is not known here.
+    UnknownKey,
+    /// It belongs to another session, or to none.
+    Foreign,
+    /// It is not newer than the newest that was taken: doubled, reordered or replayed.
+    Stale,
+    /// It was not sealed with the session's key, or was changed on its way.
+    Forged,
+    /// It is a first message that was taken before.
+    Replayed,
+    /// Too many like it came lately.
+    Limited,
+    /// It is authentic, but what it contains means nothing here.
+    Content,
+}
+
+/// How many datagrams were dropped, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Drops {
+    /// [`Dropped::Short`].
+    pub short: u64,
+    /// [`Dropped::Long`].
+    pub long: u64,
+    /// [`Dropped::NotOurs`].
+    pub not_ours: u64,
+    /// [`Dropped::Version`].
+    pub version: u64,
+    /// [`Dropped::Kind`].
+    pub kind: u64,
+    /// [`Dropped::UnknownKey`].
+    pub unknown_key: u64,
+    /// [`Dropped::Foreign`].
+    pub foreign: u64,
+    /// [`Dropped::Stale`].
+    pub stale: u64,
+    /// [`Dropped::Forged`].
+    pub forged: u64,
+    /// [`Dropped::Replayed`].
+    pub replayed: u64,
+    /// [`Dropped::Limited`].
+    pub limited: u64,
+    /// [`Dropped::Content`].
+    pub content: u64,
+}
+
+impl Drops {
+    /// Counts one more.
+    pub fn count(&mut self, why: Dropped) {
+        *self.of_mut(why) += 1;
+    }
+
+    /// How many were dropped for `why`.
+    pub fn of(&self, why: Dropped) -> u64 {
+        *self.clone().of_mut(why)
+    }
+
+    /// Names and counts, in the order of the fields.
+    pub fn named(&self) -> [(&'static str, u64); 12] {
+        [
+            ("short", self.short),
+            ("long", self.long),
+            ("not ours", self.not_ours),
+            ("other version", self.version),
+            ("other kind", self.kind),
+            ("unknown key", self.unknown_key),
+            ("foreign", self.foreign),
+            ("stale", self.stale),
+            ("forged", self.forged),
+            ("replayed", self.replayed),
+            ("too many", self.limited),
+            ("meaningless", self.content),
+        ]
+    }
+
+    /// All of them together.
+    pub fn total(&self) -> u64 {
+        self.named().iter().map(|(_, count)| count).sum()
+    }
+
+    fn of_mut(&mut self, why: Dropped) -> &mut u64 {
+        match why {
+            Dropped::Short => &mut self.short,
+            Dropped::Long => &mut self.long,
+            Dropped::NotOurs => &mut self.not_ours,
+            Dropped::Version => &mut self.version,
+            Dropped::Kind => &mut self.kind,
+            Dropped::UnknownKey => &mut self.unknown_key,
+            Dropped::Foreign => &mut self.foreign,
+            Dropped::Stale => &mut self.stale,
+            Dropped::Forged => &mut self.forged,
+            Dropped::Replayed => &mut self.replayed,
+            Dropped::Limited => &mut self.limited,
+            Dropped::Content => &mut self.content,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_counter_of_its_own() {
+        use Dropped::*;
+        let all = [
+            Short, Long, NotOurs, Version, Kind, UnknownKey, Foreign, Stale, Forged, Replayed, Limited, Content,
+        ];
+        let mut drops = Drops::default();
+        for (at, why) in all.into_iter().enumerate() {
+            (0..=at).for_each(|_| drops.count(why));
+        }
+        for (at, why) in all.into_iter().enumerate() {
+            assert_eq!(drops.of(why), at as u64 + 1, "{why:?}");
+            assert_eq!(drops.named()[at].1, at as u64 + 1, "{why:?}");
+        }
+        assert_eq!(drops.total(), 78);
+    }
+}

@@ -1,0 +1,239 @@
+//! A session between a robot and its brain: joined by one message each way, then sealed datagrams with
+//! counters that only grow.
+//!
+//! `snow` opens replays in any order and seals twice with one counter; both checks are made here. A counter
+//! is tested before a datagram is opened, which costs next to nothing, and kept after that, so that no forged
+//! datagram can move it. [`Session::seal`] and [`Session::open`] allocate nothing.
+
+use super::Dropped;
+use super::datagram::{
+    DATA_HEADER_BYTES, HANDSHAKE_PAYLOAD_MOST, HEADER_BYTES, Header, Id, Kind, MOST_BYTES, TAG_BYTES,
+    UP_BYTES, WIRE_VERSION, counter_of,
+};
+use super::join::{Join, JoinError, JoinReply};
+use super::key::Key;
+use snow::params::NoiseParams;
+use snow::{Builder, HandshakeState, StatelessTransportState};
+use std::fmt;
+
+/// The whole of the cryptography.
+const NOISE: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+/// Both ends mix it in: ends of another protocol or version do not understand each other. The last byte is
+/// [`WIRE_VERSION`].
+const PROLOGUE: [u8; 16] = {
+    let mut prologue = *b"ganglion tether\0";
+    prologue[15] = WIRE_VERSION;
+    prologue
+};
+/// Longest payload of a datagram of a cycle.
+pub const PAYLOAD_MOST: usize = UP_BYTES - DATA_HEADER_BYTES - TAG_BYTES;
+/// A buffer for any datagram of a cycle.
+pub type DataBuffer = [u8; UP_BYTES];
+/// A buffer for any payload of a cycle.
+pub type PayloadBuffer = [u8; PAYLOAD_MOST];
+
+/// The system gave no random numbers: no handshake is safe without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRandom;
+
+impl fmt::Display for NoRandom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the system gives no random numbers, without which no session is safe")
+    }
+}
+
+impl std::error::Error for NoRandom {}
+
+/// A robot that waits for the brain's answer to its join.
+pub struct Joining {
+    key: Id,
+    /// Gone once it was answered.
+    noise: Option<HandshakeState>,
+}
+
+impl Joining {
+    /// Begins to join with `key`: the datagram to send, and what takes the answer to it. Each attempt begins
+    /// anew, with another ephemeral key.
+    pub fn begin(key: &Key, join: &Join) -> Result<(Vec<u8>, Joining), NoRandom> {
+        let mut noise = handshake(key, Builder::build_initiator)?;
+        let datagram = written(&mut noise, Header { kind: Kind::Join, id: key.id() }, &join.encode())?;
+        Ok((datagram, Joining { key: key.id(), noise: Some(noise) }))
+    }
+
+    /// Takes a datagram that may be the answer. A forged one changes nothing. `None` for the session: the
+    /// brain refused.
+    pub fn answer(&mut self, datagram: &[u8]) -> Result<(JoinReply, Option<Session>), Dropped> {
+        let header = Header::decode(datagram)?;
+        if header.kind != Kind::Joined {
+            return Err(Dropped::Kind);
+        }
+        if header.id != self.key {
+            return Err(Dropped::Foreign);
+        }
+        let mut payload = [0; HANDSHAKE_PAYLOAD_MOST];
+        let noise = self.noise.as_mut().ok_or(Dropped::Stale)?;
+        let length = noise.read_message(&datagram[HEADER_BYTES..], &mut payload).map_err(|_| Dropped::Forged)?;
+        let noise = self.noise.take().ok_or(Dropped::Stale)?;
+        let reply = JoinReply::decode(&payload[..length]).map_err(|_| Dropped::Content)?;
+        let session = match &reply {
+            JoinReply::Joined { session, .. } => Some(Session::new(*session, End::Robot, noise)),
+            JoinReply::Refused(_) => None,
+        };
+        Ok((reply, session))
+    }
+}
+
+/// A robot that asked a brain to join, before the brain has answered.
+pub struct Pending {
+    key: Id,
+    noise: HandshakeState,
+}
+
+/// Opens a robot's first message with `key`, which the datagram's id has named. The join may be of a format
+/// that this program does not speak; the robot can be told so, because the message is authentic.
+///
+/// What remains for the caller: this takes a replayed message again ([`super::datagram::ephemeral_of`] tells
+/// one), and costs 5 us for a forged message, 80 us with the reply for an authentic one.
+pub fn accept(key: &Key, datagram: &[u8]) -> Result<(Result<Join, JoinError>, Pending), Dropped> {
+    let header = Header::decode(datagram)?;
+    if header.kind != Kind::Join {
+        return Err(Dropped::Kind);
+    }
+    if header.id != key.id() {
+        return Err(Dropped::UnknownKey);
+    }
+    let mut noise = handshake(key, Builder::build_responder).map_err(|NoRandom| Dropped::Limited)?;
+    let mut payload = [0; HANDSHAKE_PAYLOAD_MOST];
+    let length = noise.read_message(&datagram[HEADER_BYTES..], &mut payload).map_err(|_| Dropped::Forged)?;
+    Ok((Join::decode(&payload[..length]), Pending { key: key.id(), noise }))
+}
+
+impl Pending {
+    /// The datagram that answers the robot, and the session unless it refuses.
+    pub fn reply(mut self, reply: &JoinReply) -> Result<(Vec<u8>, Option<Session>), NoRandom> {
+        let header = Header { kind: Kind::Joined, id: self.key };
+        let datagram = written(&mut self.noise, header, &reply.encode())?;
+        let session = match reply {
+            JoinReply::Joined { session, .. } => Some(Session::new(*session, End::Brain, self.noise)),
+            JoinReply::Refused(_) => None,
+        };
+        Ok((datagram, session))
+    }
+}
+
+fn handshake(
+    key: &Key,
+    build: impl FnOnce(Builder<'_>) -> Result<HandshakeState, snow::Error>,
+) -> Result<HandshakeState, NoRandom> {
+    let params: NoiseParams = NOISE.parse().expect("the name of a pattern that snow has");
+    let builder = Builder::new(params).psk(0, &key.secret).and_then(|builder| builder.prologue(&PROLOGUE));
+    builder.and_then(build).map_err(|_| NoRandom)
+}
+
+fn written(noise: &mut HandshakeState, header: Header, payload: &[u8]) -> Result<Vec<u8>, NoRandom> {
+    let mut datagram = vec![0; MOST_BYTES];
+    datagram[..HEADER_BYTES].copy_from_slice(&header.encode());
+    let length = noise.write_message(payload, &mut datagram[HEADER_BYTES..]).map_err(|_| NoRandom)?;
+    datagram.truncate(HEADER_BYTES + length);
+    Ok(datagram)
+}
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Robot,
+    Brain,
+}
+
+impl End {
+    fn sends(self) -> Kind {
+        if self == End::Robot { Kind::Up } else { Kind::Down }
+    }
+
+    fn takes(self) -> Kind {
+        if self == End::Robot { Kind::Down } else { Kind::Up }
+    }
+}
+
+/// One end of a session.
+pub struct Session {
+    id: Id,
+    end: End,
+    noise: StatelessTransportState,
+    /// Counter of the last datagram that was sealed; 0: none.
+    sealed: u64,
+    /// Counter of the newest that was opened; 0: none.
+    newest: u64,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Session { id, end, sealed, newest, .. } = self;
+        write!(f, "Session {id:?} of the {end:?}, {sealed} sealed, newest {newest}")
+    }
+}
+
+impl Session {
+    fn new(id: Id, end: End, noise: HandshakeState) -> Session {
+        let noise = noise.into_stateless_transport_mode().expect("both messages of the handshake are done");
+        Session { id, end, noise, sealed: 0, newest: 0 }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// Counter of the last datagram that was sealed here; 0: none.
+    pub fn sealed(&self) -> u64 {
+        self.sealed
+    }
+
+    /// Counter of the newest datagram that was opened here; 0: none.
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Seals `payload` into `out`: the datagram to send. `None`: it is not as long as what this end sends, or
+    /// all counters are used up.
+    pub fn seal<'a>(&mut self, payload: &[u8], out: &'a mut DataBuffer) -> Option<&'a [u8]> {
+        let length = DATA_HEADER_BYTES + payload.len() + TAG_BYTES;
+        let counter = self.sealed.checked_add(1).filter(|counter| *counter != u64::MAX)?;
+        let datagram = out.get_mut(..length)?;
+        datagram[..HEADER_BYTES].copy_from_slice(&Header { kind: self.end.sends(), id: self.id }.encode());
+        datagram[HEADER_BYTES..DATA_HEADER_BYTES].copy_from_slice(&counter.to_le_bytes());
+        Header::decode(datagram).ok()?; // of the length of its kind
+        self.noise.write_message(counter, payload, &mut datagram[DATA_HEADER_BYTES..]).ok()?;
+        self.sealed = counter;
+        Some(datagram)
+    }
+
+    /// Opens a datagram of the peer into `out`: its payload. Whatever is dropped changes nothing here, and
+    /// leaves zeros in `out`.
+    pub fn open<'a>(&mut self, datagram: &[u8], out: &'a mut PayloadBuffer) -> Result<&'a [u8], Dropped> {
+        let header = Header::decode(datagram)?;
+        if header.kind != self.end.takes() {
+            return Err(Dropped::Kind);
+        }
+        if header.id != self.id {
+            return Err(Dropped::Foreign);
+        }
+        let counter = counter_of(datagram);
+        if counter <= self.newest {
+            return Err(Dropped::Stale);
+        }
+        match self.noise.read_message(counter, &datagram[DATA_HEADER_BYTES..], out) {
+            Ok(length) => {
+                self.newest = counter;
+                Ok(&out[..length])
+            }
+            Err(_) => {
+                out.fill(0);
+                Err(Dropped::Forged)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
