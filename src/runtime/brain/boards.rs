@@ -7,6 +7,7 @@ use crate::base::time::{MonotonicClock, Span};
 use crate::field::device::{self, NoDevice, Sharers};
 use crate::field::failover::Open;
 use crate::field::{Readout, imitate, shipped};
+use crate::runtime::tether::join::Join;
 use crate::system::gpu::Watch;
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +17,8 @@ pub struct ServedBoard {
     pub board: Board,
     /// Digest of its effective values.
     pub digest: [u8; 32],
+    /// What a robot of it says when it joins, but for its own name.
+    pub expected: Join,
     sharers: Sharers,
     readout: OnceLock<Option<Readout>>,
     cycle: OnceLock<Span>,
@@ -24,11 +27,13 @@ pub struct ServedBoard {
 impl ServedBoard {
     /// `board` with its digest, computed by `engine`. All engines on a GPU are among `sharers`.
     pub fn new(mut board: Board, digest: [u8; 32], engine: EngineKind, sharers: Sharers) -> Arc<ServedBoard> {
+        let expected = Join::of("", &board, digest);
         board.field.engine = engine;
         // The threads of a brain are for its robots: each is computed by one. That changes no bit of it.
         board.field.threads = 1;
         board.field.cpus = Vec::new();
-        Arc::new(ServedBoard { board, digest, sharers, readout: OnceLock::new(), cycle: OnceLock::new() })
+        let (readout, cycle) = (OnceLock::new(), OnceLock::new());
+        Arc::new(ServedBoard { board, digest, expected, sharers, readout, cycle })
     }
 
     /// The read-out that a robot starts with: the one that comes with the program, or the starting table

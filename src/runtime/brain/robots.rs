@@ -9,7 +9,7 @@ use super::engine::{Opening, RobotEngine, Unopened};
 use super::schedule::{Choice, Pending, Queue, choose};
 use crate::base::time::{Instant, Span};
 use crate::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -366,9 +366,14 @@ impl Robots {
         self.robots.get(&id).map(|robot| robot.name.clone())
     }
 
-    /// Whether this robot is here.
-    pub fn has(&self, id: RobotId) -> bool {
-        self.robots.contains_key(&id)
+    /// What computes a robot; `None`: nothing at this moment.
+    pub fn engine_name_of(&self, id: RobotId) -> Option<String> {
+        self.robots.get(&id)?.engine_name.clone()
+    }
+
+    /// Those that have joined.
+    pub fn ids(&self) -> BTreeSet<RobotId> {
+        self.robots.keys().copied().collect()
     }
 
     /// A row a robot, by name.
