@@ -115,7 +115,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let threads = args.threads.map_or(cores, usize::from);
     let most = usize::from(args.max_robots);
     let mut words = Words::new(args.json);
-    words.begin(&args.listen, &served, keys.len(), most, threads)?;
+    let listens = socket.local_addr().map_err(|error| of_socket(args.listen, &error))?;
+    words.begin(&listens, &served, keys.len(), most, threads)?;
     if !args.boards.is_empty() {
         // Those that were named are made ready now, so that the first robot does not wait for it.
         for board in &served {

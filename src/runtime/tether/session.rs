@@ -55,7 +55,7 @@ impl Joining {
     /// Begins to join with `key`: the datagram to send, and what takes the answer to it. Each attempt begins
     /// anew, with another ephemeral key.
     pub fn begin(key: &Key, join: &Join) -> Result<(Vec<u8>, Joining), NoRandom> {
-        let mut noise = handshake(key, Builder::build_initiator)?;
+        let mut noise = builder(key)?.build_initiator().map_err(|_| NoRandom)?;
         let datagram = written(&mut noise, Header { kind: Kind::Join, id: key.id() }, &join.encode())?;
         Ok((datagram, Joining { key: key.id(), noise: Some(noise) }))
     }
@@ -102,7 +102,8 @@ pub fn accept(key: &Key, datagram: &[u8]) -> Result<(Result<Join, JoinError>, Pe
     if header.id != key.id() {
         return Err(Dropped::UnknownKey);
     }
-    let mut noise = handshake(key, Builder::build_responder).map_err(|NoRandom| Dropped::Limited)?;
+    let noise = builder(key).and_then(|builder| builder.build_responder().map_err(|_| NoRandom));
+    let mut noise = noise.map_err(|NoRandom| Dropped::Limited)?;
     let mut payload = [0; HANDSHAKE_PAYLOAD_MOST];
     let length = noise.read_message(&datagram[HEADER_BYTES..], &mut payload).map_err(|_| Dropped::Forged)?;
     Ok((Join::decode(&payload[..length]), Pending { key: key.id(), noise }))
@@ -121,13 +122,10 @@ impl Pending {
     }
 }
 
-fn handshake(
-    key: &Key,
-    build: impl FnOnce(Builder<'_>) -> Result<HandshakeState, snow::Error>,
-) -> Result<HandshakeState, NoRandom> {
+fn builder(key: &Key) -> Result<Builder<'_>, NoRandom> {
     let params: NoiseParams = NOISE.parse().expect("the name of a pattern that snow has");
     let builder = Builder::new(params).psk(0, &key.secret).and_then(|builder| builder.prologue(&PROLOGUE));
-    builder.and_then(build).map_err(|_| NoRandom)
+    builder.map_err(|_| NoRandom)
 }
 
 fn written(noise: &mut HandshakeState, header: Header, payload: &[u8]) -> Result<Vec<u8>, NoRandom> {
