@@ -11,7 +11,7 @@ const USABLE_PERCENT: u64 = 80;
 /// What a robot needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// 99th percentile of the time that its cycle takes.
+    /// 99th percentile of the time that its cycle keeps a thread.
     pub cycle: Span,
     /// One cycle every so often.
     pub period: Span,

@@ -26,6 +26,7 @@ pub struct Counters {
     pub refused: u64,
     /// Requests that met an engine that failed.
     pub failed: u64,
+    busy: Histogram<u64>,
     computed: Histogram<u64>,
     waited: Histogram<u64>,
     /// Time that was left before the deadline; 0 for what missed it.
@@ -94,6 +95,7 @@ impl Default for Counters {
             replaced: 0,
             refused: 0,
             failed: 0,
+            busy: histogram(),
             computed: histogram(),
             waited: histogram(),
             left: histogram(),
@@ -118,9 +120,14 @@ impl Counters {
         }
     }
 
-    /// 99th percentile of the time of computing, once there are enough cycles to speak of one.
+    /// Notes how long a cycle kept its thread.
+    pub fn note_busy(&mut self, busy: Span) {
+        self.busy.saturating_record(busy.as_nanos());
+    }
+
+    /// 99th percentile of the time that a cycle keeps its thread, once there are enough cycles to speak of one.
     pub fn cycle_p99(&self) -> Option<Span> {
-        (self.computed.len() >= ENOUGH).then(|| Span::from_nanos(self.computed.value_at_quantile(0.99)))
+        (self.busy.len() >= ENOUGH).then(|| Span::from_nanos(self.busy.value_at_quantile(0.99)))
     }
 
     /// The row of a robot; whoever knows the rest fills it in.
@@ -154,6 +161,7 @@ impl Counters {
         self.refused += other.refused;
         self.failed += other.failed;
         for (all, more) in [
+            (&mut self.busy, &other.busy),
             (&mut self.computed, &other.computed),
             (&mut self.waited, &other.waited),
             (&mut self.left, &other.left),

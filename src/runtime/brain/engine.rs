@@ -16,6 +16,7 @@ use crate::field::snapshot::{
 };
 use crate::field::{Failure, Inspect, Stimulus, footprint};
 use crate::system::rt::room::{self, NoRoom};
+use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -102,6 +103,33 @@ pub struct Computed {
     pub answer: CycleAnswer,
     /// Whether the engine may go on; if not, it has to be opened again.
     pub is_sound: bool,
+    /// Time that its thread could do nothing else: the processor's, or all of it where a device computes.
+    pub busy: Span,
+}
+
+/// Measures how long a thread is kept from other work. Another program that takes the core for a while does
+/// not make a cycle longer, and must not keep robots from joining.
+struct Busy {
+    /// `None`: a device computes, or time is virtual, and the clock counts.
+    processor: Option<Span>,
+    start: Instant,
+}
+
+impl Busy {
+    fn begin(clock: &dyn Clock, is_on_device: bool) -> Busy {
+        let processor = (clock.is_real() && !is_on_device).then(thread_time);
+        Busy { processor, start: clock.now() }
+    }
+
+    fn end(&self, clock: &dyn Clock) -> Span {
+        self.processor.map_or_else(|| clock.now().since(self.start), |start| thread_time().less(start))
+    }
+}
+
+/// Processor time that this thread took so far.
+fn thread_time() -> Span {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 impl Opening {
@@ -183,10 +211,12 @@ impl RobotEngine {
     pub fn answer(&mut self, pending: &Pending, clock: &dyn Clock) -> Computed {
         let request = &pending.request;
         let start = clock.now();
+        let busy = Busy::begin(clock, self.brain.engine.device_name().is_some());
         let (answer, is_sound) = self.compute(request, clock);
+        let busy = busy.end(clock);
         let waited = start.since(pending.arrived);
         let answer = CycleAnswer { computed: clock.now().since(start), waited, ..answer };
-        Computed { answer, is_sound }
+        Computed { answer, is_sound, busy }
     }
 
     fn compute(&mut self, request: &CycleRequest, clock: &dyn Clock) -> (CycleAnswer, bool) {
@@ -224,7 +254,7 @@ impl RobotEngine {
         Some(kept.writer.end(LAST_SNAPSHOT))
     }
 
-    /// Runs cycles at the best quality and returns the 99th percentile of their time.
+    /// Runs cycles at the best quality and returns the 99th percentile of the time that they keep a thread.
     pub(super) fn measure(&mut self, clock: &dyn Clock) -> Span {
         let mut longest = [Span::ZERO; 2];
         let until = clock.now() + LONGEST_MEASUREMENT;
@@ -233,9 +263,10 @@ impl RobotEngine {
             if cycle > 1 && start >= until {
                 break;
             }
+            let busy = Busy::begin(clock, self.brain.engine.device_name().is_some());
             let stimulus = Stimulus { cycle, rung: Rung::BEST, ..Stimulus::AT_REST };
             let _ = self.brain.engine.cycle(&stimulus); // one that fails took its time as well
-            let took = clock.now().since(start);
+            let took = busy.end(clock);
             if cycle == WARM_UP {
                 longest = [Span::ZERO; 2];
             }

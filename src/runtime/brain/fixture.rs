@@ -1,7 +1,7 @@
 //! Boards, requests and a driver in virtual time for the tests of the brain.
 
 use super::boards::ServedBoard;
-use super::engine::{Computed, RobotEngine};
+use super::engine::RobotEngine;
 use super::robots::{Arrival, Joined, RobotId, Robots, Task};
 use crate::base::plan::{EngineKind, Rung, Shape};
 use crate::base::seed::{Stream, uniform};
@@ -63,11 +63,11 @@ pub fn serve(robots: &mut Robots, clock: &SimClock) -> Vec<(RobotId, CycleAnswer
             Task::Wait(_) => return answers,
             Task::Send(id, answer) => answers.push((id, answer)),
             Task::Compute(mut cycle) => {
-                let Computed { answer, is_sound } = cycle.engine.answer(&cycle.pending, clock);
+                let computed = cycle.engine.answer(&cycle.pending, clock);
                 let id = cycle.robot;
                 cycle.engine.do_chores(clock.now());
-                robots.done(cycle, &answer, is_sound, clock.now());
-                answers.push((id, answer));
+                robots.done(cycle, &computed, clock.now());
+                answers.push((id, computed.answer));
             }
         }
     }

@@ -5,7 +5,7 @@
 use super::admission::{Demand, Overload, admit};
 use super::boards::ServedBoard;
 use super::counters::{Counters, RobotRow};
-use super::engine::{Opening, RobotEngine, Unopened};
+use super::engine::{Computed, Opening, RobotEngine, Unopened};
 use super::schedule::{Choice, Pending, Queue, choose};
 use crate::base::time::{Instant, Span};
 use crate::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
@@ -305,11 +305,15 @@ impl Robots {
     }
 
     /// Takes a cycle back whose answer was ready at `ready`, with the engine unless it is not to be used again.
-    pub fn done(&mut self, cycle: Cycle, answer: &CycleAnswer, is_sound: bool, ready: Instant) {
+    pub fn done(&mut self, cycle: Cycle, computed: &Computed, ready: Instant) {
         let Some(robot) = self.robots.get_mut(&cycle.robot) else { return };
+        let Computed { answer, is_sound, busy } = computed;
+        if answer.verdict == Verdict::Answered {
+            robot.counters.note_busy(*busy);
+        }
         robot.queue.done();
         robot.counters.note(answer, cycle.pending.deadline(), ready);
-        if is_sound {
+        if *is_sound {
             robot.seat = Seat::Ready(cycle.engine);
         } else {
             robot.fail(ready); // and the engine is dropped here

@@ -2,7 +2,7 @@
 //! robot, and one that opens and parks engines, so that no robot waits for another that joins or leaves.
 
 use super::counters::RobotRow;
-use super::engine::{Computed, Opening};
+use super::engine::Opening;
 use super::robots::{Arrival, Chore, Cycle, Refusal, RobotId, Robots, Task};
 use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 use crate::field::remote::message::CycleAnswer;
@@ -137,15 +137,17 @@ impl Hub {
 
     /// One cycle: the answer leaves before anything else is done.
     fn serve(&self, mut cycle: Cycle, outlet: &impl Outlet, clock: &MonotonicClock) {
-        let Computed { answer, is_sound } = cycle.engine.answer(&cycle.pending, clock);
-        outlet.answer(cycle.robot, &answer);
+        let computed = cycle.engine.answer(&cycle.pending, clock);
+        outlet.answer(cycle.robot, &computed.answer);
         let ready = clock.now();
-        if is_sound {
+        if computed.is_sound {
             cycle.engine.do_chores(ready);
         }
         let robot = cycle.robot;
-        self.robots().done(cycle, &answer, is_sound, ready);
-        if !is_sound && let Some(name) = self.robots().name_of(robot) {
+        self.robots().done(cycle, &computed, ready);
+        if !computed.is_sound
+            && let Some(name) = self.robots().name_of(robot)
+        {
             outlet.tell(Event::Failed { name });
         }
         // A newer request may have come meanwhile.

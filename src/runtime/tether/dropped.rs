@@ -121,7 +121,8 @@ mod tests {
     fn each_reason_has_a_counter_of_its_own() {
         use Dropped::*;
         let all = [
-            Short, Long, NotOurs, Version, Kind, UnknownKey, Foreign, Stale, Forged, Replayed, Limited, Content,
+            Short, Long, NotOurs, Version, Kind, UnknownKey, Foreign, Stale, Forged, Replayed, Limited,
+            Content,
         ];
         let mut drops = Drops::default();
         for (at, why) in all.into_iter().enumerate() {

@@ -136,7 +136,8 @@ impl Join {
                 high: scale.high,
             })
             .collect();
-        let mut motors: Vec<String> = board.motors.iter().map(|motor| clipped(&motor.name, NAME_MOST)).collect();
+        let mut motors: Vec<String> =
+            board.motors.iter().map(|motor| clipped(&motor.name, NAME_MOST)).collect();
         let (sensor_count, motor_count) = (sensors.len(), motors.len());
         let channels = digest_of(&sensors, &motors);
         let mut room = HANDSHAKE_PAYLOAD_MOST - FIXED - 2 * (1 + NAME_MOST);

@@ -82,7 +82,9 @@ impl fmt::Display for KeyFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             KeyFault::Title => write!(f, "line 1 is not '{TITLE}'"),
-            KeyFault::Line(line) => write!(f, "line {line} is neither 'robot NAME' nor 'key' and 64 hex digits"),
+            KeyFault::Line(line) => {
+                write!(f, "line {line} is neither 'robot NAME' nor 'key' and 64 hex digits")
+            }
             KeyFault::Robot => f.write_str("it must name one robot: 'robot NAME'"),
             KeyFault::Name => write!(
                 f,
@@ -178,7 +180,9 @@ impl KeyFile {
         let (mut robot, mut secrets) = (None, Vec::new());
         for (at, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
             match line.split_once(' ').map(|(word, rest)| (word, rest.trim())) {
-                Some(("robot", name)) if robot.replace(name.to_string()).is_some() => return Err(KeyFault::Robot),
+                Some(("robot", name)) if robot.replace(name.to_string()).is_some() => {
+                    return Err(KeyFault::Robot);
+                }
                 Some(("robot", _)) => {}
                 Some(("key", digits)) => secrets.push(secret_of(digits).ok_or(KeyFault::Line(at + 1))?),
                 _ => return Err(KeyFault::Line(at + 1)),
@@ -201,7 +205,8 @@ impl KeyFile {
 
     /// As text.
     pub fn text(&self) -> String {
-        let hex = |secret: &[u8; KEY_BYTES]| secret.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex =
+            |secret: &[u8; KEY_BYTES]| secret.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let keys: String = self.secrets.iter().map(|secret| format!("key {}\n", hex(secret))).collect();
         format!("{TITLE}\nrobot {}\n{keys}", self.robot)
     }

@@ -72,7 +72,8 @@ impl Joining {
         }
         let mut payload = [0; HANDSHAKE_PAYLOAD_MOST];
         let noise = self.noise.as_mut().ok_or(Dropped::Stale)?;
-        let length = noise.read_message(&datagram[HEADER_BYTES..], &mut payload).map_err(|_| Dropped::Forged)?;
+        let length =
+            noise.read_message(&datagram[HEADER_BYTES..], &mut payload).map_err(|_| Dropped::Forged)?;
         let noise = self.noise.take().ok_or(Dropped::Stale)?;
         let reply = JoinReply::decode(&payload[..length]).map_err(|_| Dropped::Content)?;
         let session = match &reply {
