@@ -36,6 +36,8 @@ mod restart;
 mod status;
 /// A guard holds its line until a runtime has earned it, and takes it back whatever that one dies of.
 mod guard;
+/// The link to a brain: nothing that was not the brain's is passed on, whatever the network does.
+mod tether;
 /// A field is taught to drive in closed loop: the same bytes every time, tried before it is trusted.
 mod teach;
 /// What a part of the brain is worth: the same figures every time, no effect where there is none.

@@ -57,6 +57,11 @@ const CRATES: &[(&str, &str, &str)] = &[
     ("cudarc", "src/system/gpu", "one place knows the driver; what it gives is checked there"),
     ("gpiocdev", "src/hardware/bus/linux", "one place asks for lines, so that each has one owner"),
     ("rppal", "src/hardware/bus/linux", "a crate that has been retired stays replaceable"),
+    (
+        "snow",
+        "src/runtime/tether",
+        "one place seals and opens; what the crate leaves to its caller is done there",
+    ),
     ("bincode", "src/system/codec", "one place knows how bytes are laid out, so that it can be replaced"),
 ];
 

@@ -10,6 +10,7 @@ mod gpu;
 mod grants;
 mod memory;
 mod system;
+mod tether;
 mod wiring;
 
 use std::fmt;
@@ -150,6 +151,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     findings.push(gpu::finding(Path::new("/"), &gpu));
     findings.push(memory::finding(&gpu, args.memory_gpu));
     findings.extend(board.map_or(Vec::new(), |board| wiring::look(Path::new("/"), board)));
+    findings.extend(board.map_or(Vec::new(), |board| tether::look(Path::new("/"), board)));
     let tested = match board.filter(|_| args.test) {
         Some(board) => wiring::test(board)?,
         None => Vec::new(),

@@ -1,6 +1,8 @@
 //! What `run` prints at its end: a page for people, one object for scripts. Every figure was counted
 //! or measured in the run; what was not measured is absent (`null`), never zero.
 
+mod link;
+
 use super::exit::Failure;
 use super::origin::{self, COMPUTED, MODELLED, SIMULATED, Sources};
 use super::run::ClockKind;
@@ -10,6 +12,7 @@ use crate::drive::io::{BusCounters, RecoveryStep};
 use crate::drive::trace::Latency;
 use crate::drive::trail::BackingCounters;
 use crate::field::snapshot::SnapshotCounts;
+use crate::field::remote::LinkTimes;
 use crate::field::{DeviceTimes, FieldCounters};
 use crate::runtime::control::why_disarmed;
 use crate::runtime::runner::Ending;
@@ -78,6 +81,8 @@ pub struct RunReport {
     answer_us: Option<Latency>,
     /// Where the field's time went on a GPU, by part; absent if no GPU computed.
     gpu_us: BTreeMap<&'static str, Latency>,
+    /// The same where a brain elsewhere computed.
+    link_us: BTreeMap<&'static str, Latency>,
     allocations_per_tick: Option<f64>,
     /// By motor: how smooth its commands were. Absent for motors that did not move.
     smoothness: BTreeMap<String, SmoothnessReport>,
@@ -299,11 +304,8 @@ impl RunReport {
             end_late_us: Latency::of(&ending.recorder.end_late),
             field_us: Latency::of(&ending.recorder.field),
             answer_us: Latency::of(&ending.recorder.answer),
-            gpu_us: DeviceTimes::PARTS
-                .into_iter()
-                .zip(&ending.recorder.device)
-                .filter_map(|(part, histogram)| Some((part, Latency::of(histogram)?)))
-                .collect(),
+            gpu_us: link::parts(DeviceTimes::PARTS, &ending.recorder.device),
+            link_us: link::parts(LinkTimes::PARTS, &ending.recorder.link),
             allocations_per_tick: summary.allocations_per_slot(),
             smoothness: smoothness(board, ending),
             field: ending.tick.field_counters(),
@@ -364,8 +366,8 @@ impl RunReport {
             let key = if name == "on wire" { WIRES } else { TICK };
             say_latency(name, latency.as_ref(), &self.unit(key));
         }
-        for part in DeviceTimes::PARTS {
-            if let Some(latency) = self.gpu_us.get(part) {
+        for part in DeviceTimes::PARTS.into_iter().chain(LinkTimes::PARTS) {
+            if let Some(latency) = self.gpu_us.get(part).or_else(|| self.link_us.get(part)) {
                 say_latency(&format!("  {}", part.replace('_', " ")), Some(latency), "us");
             }
         }
@@ -446,6 +448,7 @@ impl RunReport {
         if losses + retries > 0 {
             say!("  gpu        lost {losses} times, {takeovers} taken over by the CPU, {retries} retries");
         }
+        self.field.link.iter().for_each(link::say_link);
         if let Some(snapshots) = &self.snapshots {
             self.say_snapshots(snapshots);
         }

@@ -8,8 +8,10 @@ use super::reasons;
 use super::report::RunReport;
 use super::simulate::simulate;
 use super::status::StatusLine;
-use crate::base::plan::{Board, BusPlan, Rung};
-use crate::base::time::Span;
+use crate::base::plan::{Board, BusPlan, EngineKind, Rung};
+use crate::base::time::{MonotonicClock, Span};
+use crate::field::remote::local::TETHER_SOCKET;
+use crate::field::remote::{SocketHop, Tether};
 use crate::field::snapshot::{Found, Snapshot, SnapshotError, Standing, previous_of};
 use crate::runtime::robot::{Options, SnapshotPlan};
 use crate::runtime::session::{self, Session};
@@ -34,6 +36,8 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
   ganglion run --board boards/mine.toml          a board file of your own
   ganglion run --board picarx-v4 --simulate      the board of a real robot, in the simulator
   ganglion run --snapshot brain.bin              save the brain to a file, and resume from it next time
+  ganglion run --board picarx-v4-tethered --simulate --tether /tmp/tether.sock
+                                                 a simulated robot whose brain is at the other end of a tether
   ganglion run --board picarx-v4 --arm           a real robot; it drives as soon as all checks pass
 
 Ctrl-C stops the motors and prints the summary. A second Ctrl-C, more than a second later, ends the program at once.
@@ -84,6 +88,10 @@ pub struct Args {
     /// Socket of the guard, if the board asks for one [default: /run/ganglion-guard/guard.sock]
     #[arg(long, value_name = "PATH")]
     pub guard: Option<PathBuf>,
+    /// Socket of 'ganglion tether', if a brain elsewhere computes the field [default: /run/ganglion-tether/tether.sock;
+    /// a simulated robot uses a brain only if this is given]
+    #[arg(long, value_name = "PATH")]
+    pub tether: Option<PathBuf>,
     /// End with 69 if the robot was not ready once by then [default: 30s on real wires, else no limit]
     #[arg(long, value_name = "TIME", value_parser = arguments::span)]
     pub ready_within: Option<Span>,
@@ -126,6 +134,7 @@ fn fault_help() -> String {
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut loaded = arguments::board(&args.board)?;
+    let digest = loaded.digest; // of the robot's board, which the brain compares: a simulation has another
     let simulation = if args.simulate { simulate(&mut loaded)? } else { Default::default() };
     simulation.without_model().for_each(|line| log::warn!("simulated: {line}"));
     arguments::engine(&mut loaded.board, args.engine, None);
@@ -137,12 +146,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
         (None, BusPlan::Sim) => DEFAULT_RUN,
         (None, _) => UNTIL_CTRL_C,
     };
-    let (resume, standing) = match &args.snapshot {
+    let tether = tether(&args, &loaded.board, digest)?;
+    let snapshot = args.snapshot.as_ref().filter(|_| tether.is_none());
+    if tether.is_some() && args.snapshot.is_some() {
+        log::info!("the brain at the other end of the tether keeps the snapshot: --snapshot is not used");
+    }
+    let (resume, standing) = match snapshot {
         Some(path) => brain_in(path, &loaded.board)?,
         None => (None, Standing::Sound),
     };
     let every = args.snapshot_every;
-    let snapshots = args.snapshot.clone().map(|path| SnapshotPlan { path, every, standing });
+    let snapshots = snapshot.cloned().map(|path| SnapshotPlan { path, every, standing });
     // Virtual time is the same on every machine, so the CPU computes it.
     let watch = Arc::<Watch>::default();
     let device = match args.clock {
@@ -159,6 +173,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         snapshots,
         device,
         watch,
+        tether,
         ..Options::default()
     };
     let (board, interrupted) = (&loaded.board, interrupt.flag());
@@ -196,6 +211,31 @@ pub fn run(args: Args) -> Result<(), Failure> {
         super::output::json(&report)?;
     }
     report.verdict()
+}
+
+/// The way to the brain that the board's tether leads to. `None`: the field is computed here, as the board asks,
+/// or as a simulation does unless a tether was named for it.
+fn tether(args: &Args, board: &Board, digest: blake3::Hash) -> Result<Option<Tether>, Failure> {
+    let is_remote = board.field.engine == EngineKind::Remote;
+    let is_named = args.tether.is_some();
+    if is_named && !is_remote {
+        return Err(Failure::usage("--tether is for a board whose field is computed elsewhere")
+            .fix("use a board with [field] engine = \"remote\", and no --engine"));
+    }
+    if is_named && args.clock == ClockKind::Sim {
+        return Err(Failure::usage("no brain elsewhere keeps up with virtual time")
+            .fix("leave out --tether, or use --clock real"));
+    }
+    let is_real = args.clock == ClockKind::Real && !matches!(board.bus, BusPlan::Sim);
+    if !is_remote || !(is_real || is_named) {
+        return Ok(None);
+    }
+    if args.readout.is_some() {
+        return Err(Failure::usage("--readout is of no use here: the brain elsewhere has the read-out"));
+    }
+    let path = args.tether.clone().unwrap_or_else(|| PathBuf::from(TETHER_SOCKET));
+    let hop = Box::new(SocketHop::new(path, MonotonicClock));
+    Ok(Some(Tether { hop, digest: *digest.as_bytes(), words: Arc::default() }))
 }
 
 /// The folder that the service manager keeps for the service between runs (systemd.exec(5)); the first, if it

@@ -14,6 +14,7 @@
 //! |                 | the sensor of a rule is, though it is not required     | as the rule states  | a good sample comes                            |
 //! | `sensor-lying`  | ... and its newest reading could not be true           | the same            | a good sample comes                            |
 //! | `guard-lost`    | a guard that the board requires was not healthy for its `patience` | nothing | it is healthy again    |
+//! | `link-lost`     | the brain elsewhere that computes the field was not heard for `silence` | nothing | it is heard; a board may latch it |
 //! | `bus-lost`      | no command confirmed for `wire_lost`, or never         | nothing             | a command is confirmed                         |
 //! | `loop-late`     | `late_slots` slots skipped without a punctual one between | nothing          | `late_slots` on-time slots in a row            |
 //! | `e-stop`        | stop was pressed                                       | nothing             | released, then disarmed and armed again        |
@@ -32,7 +33,7 @@ mod rule;
 
 use crate::base::fault::ReadingFault;
 use crate::base::frame::{Frame, Health, MAX_SENSORS, Sample};
-use crate::base::plan::{Cause, Limits, Restraint, Rule, SafetyPlan, SensorPlan};
+use crate::base::plan::{Cause, Limits, Restraint, Rule, SafetyPlan, SensorPlan, TetherPlan};
 use crate::base::time::{Instant, Span};
 use rule::RuleState;
 
@@ -53,6 +54,8 @@ pub struct Signals {
     pub wire_age: Option<Span>,
     /// Slots that were skipped directly before this one.
     pub skipped_slots: u64,
+    /// How long the brain elsewhere on which the field relies has not been heard; `None`: it relies on none.
+    pub link_silence: Option<Span>,
     /// The board requires a guard, and it does not report that all is well.
     pub guard_lost: bool,
     /// The machine has slept for this long since the last slot.
@@ -120,6 +123,27 @@ impl Punctuality {
     }
 }
 
+/// When a robot on a tether stops for it.
+#[derive(Clone, Copy, Debug, Default)]
+struct LinkRule {
+    /// The longest silence; `None`: there is no tether.
+    limit: Option<Span>,
+    latches: bool,
+    latched: bool,
+    /// The brain has been heard: what was never there is not lost.
+    joined: bool,
+}
+
+impl LinkRule {
+    fn note(&mut self, silence: Option<Span>) -> bool {
+        let (Some(limit), Some(silence)) = (self.limit, silence) else { return self.latched };
+        let lost = silence >= limit;
+        self.latched |= lost && self.joined && self.latches;
+        self.joined |= !lost;
+        lost || self.latched
+    }
+}
+
 /// Findings of one slot while they are collected.
 struct Findings {
     active: u16,
@@ -147,6 +171,7 @@ pub struct Reflexes {
     /// Longest age of each required sensor, by channel; `None`: not required.
     patience: [Option<Span>; MAX_SENSORS],
     safety: SafetyPlan,
+    link: LinkRule,
     loop_time: Punctuality,
     stopped: bool,
     active: u16,
@@ -174,11 +199,18 @@ impl Reflexes {
             rules: rules.collect(),
             patience,
             safety,
+            link: LinkRule::default(),
             loop_time: Punctuality::default(),
             stopped: false,
             active: Reflexes::AT_START,
             trips: [0; Cause::ALL.len()],
         }
+    }
+
+    /// The same for a robot on a tether.
+    pub fn tethered(mut self, tether: &TetherPlan) -> Reflexes {
+        self.link = LinkRule { limit: Some(tether.silence), latches: tether.latched, ..self.link };
+        self
     }
 
     /// Shows the rules an admitted reading. A slot may bring many: each counts, not only the last, which the
@@ -207,6 +239,7 @@ impl Reflexes {
         self.look_at_rules(frame, signals.backed, now, &mut found);
         self.look_at_senses(frame, now, &mut found);
         self.look_at_field(signals.field_age, &mut found);
+        self.look_at_link(signals.link_silence, &mut found);
         self.look_at_wire(signals.wire_age, &mut found);
         self.look_at_loop(signals.skipped_slots, &mut found);
         if signals.guard_lost {
@@ -219,6 +252,7 @@ impl Reflexes {
     /// Lets what is latched clear; a cause that is still there latches again in the same slot.
     fn rearm(&mut self) {
         self.stopped = false;
+        self.link.latched = false;
         for state in &mut self.rules {
             state.release();
         }
@@ -281,6 +315,15 @@ impl Reflexes {
             found.add(Cause::FieldMissing, Restraint::Still);
         } else if share < 1.0 {
             found.add(Cause::FieldLate, Restraint::Slow(share));
+        }
+    }
+
+    fn look_at_link(&mut self, silence: Option<Span>, found: &mut Findings) {
+        if self.link.note(silence) {
+            found.add(Cause::LinkLost, Restraint::Still);
+        }
+        if self.link.latched {
+            found.latched |= Cause::LinkLost.bit();
         }
     }
 

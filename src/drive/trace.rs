@@ -12,6 +12,7 @@ use crate::base::frame::Frame;
 use crate::base::plan::{Limits, Rung};
 use crate::base::time::{Instant, Span};
 use crate::decision::mode::Mode;
+use crate::field::remote::LinkHealth;
 use crate::field::worker::Outcome;
 use crate::field::{DeviceTimes, EngineState, Response};
 
@@ -64,8 +65,8 @@ impl FieldTrace {
     /// The record of `outcome`, collected in `slot`.
     pub fn of(outcome: &Outcome, slot: Instant) -> FieldTrace {
         let age = slot.since(outcome.slot);
-        let Outcome { response, span, answer, rung, state, times, .. } = *outcome;
-        FieldTrace { response, span, answer, age, rung, state, times }
+        let Outcome { response, span, answer, rung, state, times, link, .. } = *outcome;
+        FieldTrace { response, span, answer, age, rung, state, times, link }
     }
 }
 
@@ -86,4 +87,6 @@ pub struct FieldTrace {
     pub state: EngineState,
     /// Where the time went, if a device computed it; queue and wake on the loop's clock.
     pub times: Option<DeviceTimes>,
+    /// The link to a brain elsewhere, if the field needs one, and where the time went that it took.
+    pub link: Option<LinkHealth>,
 }

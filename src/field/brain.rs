@@ -3,11 +3,12 @@
 
 use super::engine::{self, Around, Cycle, FieldEngine, Inspect};
 use super::failover::{Failover, Open};
+use super::remote::{RemoteEngine, Standby, Tether};
 use super::sensor_ring::SensorRing;
 use super::state::{Learned, State, StateError};
 use super::{Readout, Response};
 use crate::base::command::MAX_MOTORS;
-use crate::base::plan::{Board, Decision, EngineKind, FieldPlan};
+use crate::base::plan::{Board, Decision, EngineKind, FieldPlan, TetherPlan};
 use crate::base::time::Clock;
 use crate::field::readout::decide;
 use crate::system::rt::Refusal;
@@ -38,6 +39,8 @@ pub struct Before {
     pub device: Option<Open>,
     /// A cycle around its own.
     pub cycle: Option<Cycle<dyn Inspect>>,
+    /// The way to the brain that the board's tether leads to; without it the plan is computed here.
+    pub tether: Option<Tether>,
 }
 
 /// Why there is no brain.
@@ -94,6 +97,33 @@ impl Brain {
         }
         let decisions = board.decisions.iter().map(motors).collect();
         Ok(Brain { engine, plan, learned, sensors, refusals, decisions })
+    }
+
+    /// The brain of `board`, elsewhere, at the end of `tether` as `plan` says. A field that stands by on this
+    /// machine begins with `readout`.
+    pub fn remote(
+        board: &Board,
+        plan: &TetherPlan,
+        readout: Option<&Readout>,
+        tether: Tether,
+        clock: Arc<dyn Clock>,
+    ) -> Brain {
+        let Tether { hop, digest, words } = tether;
+        let remote = RemoteEngine::new(&board.field, plan, digest, hop, words, clock.clone());
+        let decisions = board.decisions.iter().map(motors).collect();
+        let sensors = SensorRing::new();
+        let Some(local) = plan.local(&board.field) else {
+            let (engine, learned) = (Box::new(remote), Arc::default());
+            return Brain { engine, plan: board.field.clone(), learned, sensors, refusals: Vec::new(), decisions };
+        };
+        let mut here = engine::build(&local);
+        if let Some(readout) = readout {
+            here.set_readout(readout.weights());
+        }
+        let learned = Arc::new(here.learned());
+        let refusals = here.refusals().iter().map(|(_, refusal)| *refusal).collect();
+        let engine = Box::new(Standby::new(remote, here, clock));
+        Brain { engine, plan: local, learned, sensors, refusals, decisions }
     }
 
     /// Turns the scores of a read-out that chooses among labels into the motors of the label that it chose.

@@ -7,6 +7,7 @@
 use super::cpu::CpuEngine;
 use super::failover::DeviceCounters;
 use super::reference::ReferenceEngine;
+use super::remote::LinkHealth;
 use super::shape::{CONTEXT, DESCRIPTOR};
 use super::state::{Learned, Live, StateError};
 use super::{DeviceTimes, EngineState, Failure, Metrics, Response, StageTimes, Stimulus};
@@ -74,6 +75,8 @@ pub struct Condition {
     pub device: DeviceCounters,
     /// Where the time of the last cycle went, if a device computed it.
     pub times: Option<DeviceTimes>,
+    /// The link to a brain elsewhere, if the plan asks for one.
+    pub link: Option<LinkHealth>,
 }
 
 /// What learning, tests and benchmarks ask of an engine beside its cycles.

@@ -1,6 +1,7 @@
 //! The state of an engine, as the tick, the record and people see it.
 
 use super::Loss;
+use super::remote::NoLink;
 use crate::base::time::Span;
 use std::fmt;
 
@@ -26,6 +27,13 @@ pub enum EngineState {
         /// Until then; nothing while it is being opened.
         left: Span,
     },
+    /// The brain elsewhere does not answer.
+    NoLink {
+        /// Why.
+        why: NoLink,
+        /// A smaller field on this machine computes in its place.
+        stood_in: bool,
+    },
 }
 
 impl fmt::Display for EngineState {
@@ -34,6 +42,10 @@ impl fmt::Display for EngineState {
             EngineState::Running => f.write_str("running"),
             EngineState::Rebuilding { attempt } => write!(f, "rebuilding, attempt {attempt}"),
             EngineState::Retired => f.write_str("retired"),
+            EngineState::NoLink { why, stood_in: false } => write!(f, "no link: {why}"),
+            EngineState::NoLink { why, stood_in: true } => {
+                write!(f, "a smaller field here computes: {why}")
+            }
             EngineState::StandIn { loss, attempt, left: Span::ZERO } => {
                 write!(f, "on the CPU: GPU lost ({loss}), attempt {attempt} under way")
             }

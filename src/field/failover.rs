@@ -183,7 +183,7 @@ impl FieldEngine for Failover {
         let answer = remote.cycle(stimulus);
         self.cycles_since_save += 1;
         let loss = match answer {
-            Ok(_) | Err(Failure::Refused(_)) => return answer,
+            Ok(_) | Err(Failure::Refused(_) | Failure::Missed) => return answer,
             Err(Failure::Lost(loss)) => loss,
             Err(Failure::NotFinite) => Loss::NotFinite,
         };
@@ -254,7 +254,7 @@ impl FieldEngine for Failover {
                 (EngineState::StandIn { loss: self.loss, attempt: self.attempt, left }, None)
             }
         };
-        Condition { state, device: self.counters, times }
+        Condition { state, device: self.counters, times, link: None }
     }
 }
 

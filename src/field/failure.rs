@@ -12,6 +12,8 @@ pub enum Failure {
     Lost(Loss),
     /// Its answer or prediction is no finite number: nothing that it holds is sound any more.
     NotFinite,
+    /// A brain elsewhere did not answer in time. The engine asks again in the next cycle.
+    Missed,
 }
 
 /// What an engine on a device was lost for, and in which call of its driver.
@@ -64,7 +66,7 @@ impl Failure {
     pub fn refused(self) -> Option<Refused> {
         match self {
             Failure::Refused(refused) => Some(refused),
-            Failure::Lost(_) | Failure::NotFinite => None,
+            Failure::Lost(_) | Failure::NotFinite | Failure::Missed => None,
         }
     }
 }
@@ -94,6 +96,7 @@ impl fmt::Display for Failure {
                 write!(f, "the reward is {value}, not -1..=1")
             }
             Failure::NotFinite => f.write_str("the engine computed a value that is not a number"),
+            Failure::Missed => f.write_str("the brain did not answer in time"),
             Failure::Lost(loss) => write!(f, "the engine is lost: {loss}"),
         }
     }

@@ -3,6 +3,7 @@
 
 use super::Response;
 use super::failover::DeviceCounters;
+use super::remote::{LinkCounters, LinkHealth};
 use super::sensor_ring::SensorWriter;
 use super::worker::{Order, Outcome};
 use crate::base::plan::Rung;
@@ -29,7 +30,13 @@ pub struct FieldCounters {
     pub takeovers: u64,
     /// Times that the device was opened again, or tried to be.
     pub retries: u64,
+    /// What happened on the link to a brain elsewhere, if the field needs one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkCounters>,
 }
+
+/// The silence of a brain that was never heard: longer than any limit.
+const NEVER_HEARD: Span = Span::from_nanos(u64::MAX);
 
 /// The tick's end.
 pub struct FieldLink {
@@ -43,6 +50,7 @@ pub struct FieldLink {
     launched_at: Option<Instant>,
     newest: Option<(Response, Instant)>,
     state: EngineState,
+    link: Option<LinkHealth>,
     counters: FieldCounters,
 }
 
@@ -65,6 +73,7 @@ impl FieldLink {
             launched_at: None,
             newest: None,
             state: EngineState::Running,
+            link: None,
             counters: FieldCounters::default(),
         }
     }
@@ -78,9 +87,10 @@ impl FieldLink {
     pub fn collect(&mut self) -> Option<Outcome> {
         let outcome = self.outcomes.take()?;
         self.launched_at = None;
-        self.state = outcome.state;
+        (self.state, self.link) = (outcome.state, outcome.link);
         let DeviceCounters { losses, takeovers, retries } = outcome.device;
-        self.counters = FieldCounters { losses, takeovers, retries, ..self.counters };
+        let link = outcome.link.map(|link| link.counters);
+        self.counters = FieldCounters { losses, takeovers, retries, link, ..self.counters };
         match outcome.response {
             Some(response) => self.newest = Some((response, outcome.slot)),
             None => self.counters.unanswered += 1,
@@ -101,6 +111,12 @@ impl FieldLink {
     /// How long the cycle that is being computed has been at it.
     pub fn running_for(&self, now: Instant) -> Option<Span> {
         self.launched_at.map(|at| now.since(at))
+    }
+
+    /// How long the brain elsewhere on which the field relies has not been heard; `None`: it relies on none.
+    pub fn silence(&self, now: Instant) -> Option<Span> {
+        let link = self.link.filter(|link| !link.stood_in)?;
+        Some(link.heard.map_or(NEVER_HEARD, |heard| now.since(heard)))
     }
 
     /// The last known state of the engine.

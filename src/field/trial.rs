@@ -34,7 +34,7 @@ pub fn run(plan: &FieldPlan, open: impl FnOnce(&FieldPlan) -> Result<CudaEngine,
         let expected = host.cycle(&stimulus).map_err(|_| Loss::Wrong)?;
         let answer = device.cycle(&stimulus).map_err(|failure| match failure {
             Failure::Lost(loss) => loss,
-            Failure::Refused(_) | Failure::NotFinite => Loss::Wrong,
+            Failure::Refused(_) | Failure::NotFinite | Failure::Missed => Loss::Wrong,
         })?;
         let scores = answer.scores.iter().zip(&expected.scores);
         let features = device.features();

@@ -5,8 +5,9 @@
 
 use super::brain::Brain;
 use super::failover::DeviceCounters;
+use super::remote::LinkHealth;
 use super::snapshot::SnapshotSender;
-use super::{DeviceTimes, EngineState, Failure, Response, Stimulus};
+use super::{Condition, DeviceTimes, EngineState, Failure, Response, Stimulus};
 use crate::base::plan::Rung;
 use crate::base::time::{Clock, Instant, Span};
 use crate::system::executor::Worker;
@@ -46,6 +47,8 @@ pub struct Outcome {
     pub device: DeviceCounters,
     /// Where the time of the cycle went, if a device computed it.
     pub times: Option<DeviceTimes>,
+    /// The link to a brain elsewhere, if the field needs one.
+    pub link: Option<LinkHealth>,
 }
 
 impl Order {
@@ -64,6 +67,7 @@ impl Outcome {
         state: EngineState::Running,
         device: DeviceCounters { losses: 0, takeovers: 0, retries: 0 },
         times: None,
+        link: None,
     };
 }
 
@@ -133,8 +137,8 @@ impl FieldWorker {
                 self.brain.decide(&mut response);
                 Some(response)
             }
-            // Of a device that was lost its failover has taken care.
-            Ok(Err(Failure::Refused(_) | Failure::Lost(_))) => None,
+            // Of a device that was lost its failover has taken care. A brain that did not answer is asked again.
+            Ok(Err(Failure::Refused(_) | Failure::Lost(_) | Failure::Missed)) => None,
             // What computes here is not to be used any more, as after a panic.
             Ok(Err(Failure::NotFinite)) => {
                 self.failed(clock.now());
@@ -170,7 +174,7 @@ impl FieldWorker {
     /// this is not a steady state).
     fn usable(&mut self, now: Instant) -> bool {
         match self.state {
-            EngineState::Running | EngineState::StandIn { .. } => true,
+            EngineState::Running | EngineState::StandIn { .. } | EngineState::NoLink { .. } => true,
             EngineState::Retired => false,
             EngineState::Rebuilding { attempt } => {
                 let pause = FIRST_PAUSE.times(1 << (attempt - 1));
@@ -196,9 +200,9 @@ impl FieldWorker {
     fn without_answer(&self, order: &Order, now: Instant) -> Outcome {
         let state = self.fares(now);
         let (slot, rung) = (order.slot, order.rung);
-        let device = self.brain.engine.condition(now).device;
+        let Condition { device, link, .. } = self.brain.engine.condition(now);
         let answer = now.since(slot);
-        Outcome { response: None, slot, rung, span: Span::ZERO, answer, state, device, times: None }
+        Outcome { response: None, slot, rung, span: Span::ZERO, answer, state, device, times: None, link }
     }
 
     /// What can wait until the result has been handed over.

@@ -25,6 +25,7 @@ use crate::field::engine::Cycle;
 use crate::field::failover::Open;
 use crate::field::link::FieldLink;
 use crate::field::readout::table_digest;
+use crate::field::remote::{LinkWords, Tether};
 use crate::field::sensor_ring::SensorWriter;
 use crate::field::snapshot::{
     Beside, CopyMap, Snapshot, SnapshotError, SnapshotSender, SnapshotWriter, Standing, snapshot_line,
@@ -76,6 +77,9 @@ pub struct Options {
     pub guard: Option<GuardHealth>,
     /// Opens the device that computes the field; without it that is the CPU.
     pub device: Option<Open>,
+    /// The way to the brain that computes the field, for a board on a tether; without it the same field is
+    /// computed here.
+    pub tether: Option<Tether>,
     /// The device's watch: faults of the script go there.
     pub watch: Arc<Watch>,
     /// Every cycle runs at this rung; without it the budget chooses.
@@ -199,6 +203,8 @@ pub struct Robot {
     pub device: Option<Device>,
     /// What the engine's own threads were refused.
     pub engine_refusals: Vec<Refusal>,
+    /// Words about the link to a brain elsewhere, if one computes.
+    pub link_words: Option<Arc<LinkWords>>,
     /// Where the brain's snapshots are written, if they are. Take it out before the robot runs, and ask it
     /// for the end of the run.
     pub snapshots: Option<SnapshotWriter>,
@@ -217,12 +223,14 @@ impl Robot {
         first: Instant,
         options: Options,
     ) -> Result<Robot, BuildError> {
-        room::demand(footprint::field_bytes(&board.field)).map_err(BuildError::Room)?;
+        let link_words = options.tether.as_ref().map(|tether| tether.words.clone());
+        let is_remote = link_words.is_some();
+        room::demand(demanded(board, is_remote)).map_err(BuildError::Room)?;
         // The slow part first: the simulator's faults count their time from when it is made.
         let resume = options.resume.as_ref();
         let table = table_of(board, options.readout.as_ref(), resume);
         let has_device = options.device.is_some();
-        let before = Before { device: options.device, cycle: options.around };
+        let before = Before { device: options.device, cycle: options.around, tether: options.tether };
         let mut brain = brain(board, options.readout, options.untried, resume, before, clock.clone())?;
         let (engine_name, engine_refusals) = (brain.engine.name(), std::mem::take(&mut brain.refusals));
         let device = has_device.then(|| Device { name: brain.engine.device_name() });
@@ -253,7 +261,7 @@ impl Robot {
         let records_dropped = Arc::new(AtomicU64::new(0));
         let zero = plant.as_ref().map_or(first, Plant::zero);
         let faults = FieldFaults::new(&options.faults, zero);
-        let modelled = (!clock.is_real()).then_some(match board.bus {
+        let modelled = (!clock.is_real() && !is_remote).then_some(match board.bus {
             BusPlan::Log => Span::ZERO, // a replay is as fast as the machine: the field costs no time of the log
             _ => board.budget.target,
         });
@@ -270,7 +278,7 @@ impl Robot {
             readings: wired.readings,
             alarm: Alarm::new(wired.halt.clone(), wired.senses.readings_dropped.clone()),
             admission: Admission::new(&board.sensors),
-            reflexes: Reflexes::new(&board.reflexes, &board.sensors, board.safety),
+            reflexes: reflexes(board),
             field,
             budget: match options.rung {
                 Some(rung) => Budget::new(board.budget).held_at(rung),
@@ -302,10 +310,28 @@ impl Robot {
             engine_name,
             device,
             engine_refusals,
+            link_words,
             snapshots,
             resumed_age,
             idle_faults,
         })
+    }
+}
+
+fn reflexes(board: &Board) -> Reflexes {
+    let reflexes = Reflexes::new(&board.reflexes, &board.sensors, board.safety);
+    match &board.tether {
+        Some(tether) => reflexes.tethered(tether),
+        None => reflexes,
+    }
+}
+
+/// Bytes that the field takes on this machine: with a brain elsewhere only those of the field on standby.
+fn demanded(board: &Board, is_remote: bool) -> u64 {
+    let local = board.tether.as_ref().filter(|_| is_remote).map(|tether| tether.local(&board.field));
+    match local {
+        None => footprint::field_bytes(&board.field),
+        Some(local) => local.as_ref().map_or(0, footprint::field_bytes),
     }
 }
 
@@ -327,9 +353,14 @@ fn brain(
     readout: Option<Readout>,
     untried: bool,
     resume: Option<&Snapshot>,
-    before: Before,
+    mut before: Before,
     clock: Arc<dyn Clock>,
 ) -> Result<Brain, BuildError> {
+    if let (Some(plan), Some(tether)) = (&board.tether, before.tether.take()) {
+        let local = plan.local(&board.field).map(|field| Board { field, ..board.clone() });
+        let readout = local.as_ref().map(|local| shipped(local).unwrap_or_else(|| imitate(local)));
+        return Ok(Brain::remote(board, plan, readout.as_ref(), tether, clock));
+    }
     if let Some(readout) = &readout {
         readout.check(board).map_err(BuildError::Readout)?;
         if readout.has_failed() && !untried {

@@ -157,7 +157,8 @@ impl Session<'_> {
         let mut robot = robot.map_err(SessionError::Build)?;
         let outside = Outside::of(&mut robot);
         let sources = self.sources(&robot, guarded.as_ref());
-        let instruments = Instruments::of(board, rung, robot.device.clone());
+        let instruments =
+            Instruments::of(board, rung, robot.device.clone()).with_link(robot.link_words.clone());
         let mut observer = Observer::new(instruments, sources.measured.clone());
         let place = (self.control.as_deref(), Path::new(CONTROL_SOCKET));
         let server = open_server(board, place, sources.clone(), &self.interrupted)?;

@@ -65,6 +65,7 @@ impl Tick {
         let rung = self.weigh(outcome.as_ref(), began);
         let known = Signals {
             field_age: self.field.age(began),
+            link_silence: self.field.silence(began),
             wire_age: executed.unconfirmed,
             backed: executed.backed(),
             skipped_slots: self.lost,

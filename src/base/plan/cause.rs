@@ -19,6 +19,8 @@ pub enum Cause {
     SensorLying,
     /// The guard does not answer, or holds its line off: nothing would stop the motors if this program died.
     GuardLost,
+    /// The brain elsewhere that computes the field is not heard.
+    LinkLost,
     /// Commands do not reach the motors in time.
     BusLost,
     /// The loop itself missed its slots.
@@ -33,7 +35,7 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause, by severity.
-    pub const ALL: [Cause; 12] = [
+    pub const ALL: [Cause; 13] = [
         Cause::FieldLate,
         Cause::FieldMissing,
         Cause::Battery,
@@ -41,6 +43,7 @@ impl Cause {
         Cause::SensorLost,
         Cause::SensorLying,
         Cause::GuardLost,
+        Cause::LinkLost,
         Cause::BusLost,
         Cause::LoopLate,
         Cause::Cliff,
@@ -68,6 +71,7 @@ impl Cause {
             Cause::SensorLost => "sensor-lost",
             Cause::SensorLying => "sensor-lying",
             Cause::GuardLost => "guard-lost",
+            Cause::LinkLost => "link-lost",
             Cause::BusLost => "bus-lost",
             Cause::LoopLate => "loop-late",
             Cause::Cliff => "cliff",
@@ -88,6 +92,7 @@ impl Cause {
             Cause::GuardLost => {
                 "an answer from the guard that it trusts this runtime and that its line follows"
             }
+            Cause::LinkLost => "an answer of the brain; where the board latches it, also disarming and arming again",
             Cause::BusLost => "a command confirmed on the wire",
             Cause::LoopLate => "`late_slots` on-time slots in a row",
             Cause::EStop => "releasing stop, then disarming and arming again",

@@ -1,5 +1,6 @@
 //! The link to a brain elsewhere, as configured by a board: `[tether]`.
 
+use super::{EngineKind, FieldPlan, Shape};
 use crate::base::time::Span;
 use std::path::PathBuf;
 
@@ -30,4 +31,18 @@ pub enum OnLoss {
         /// Capacity of its experience bank.
         bank: usize,
     },
+}
+
+impl TetherPlan {
+    /// The smaller field that this machine computes while the link is lost, in the place of `field`; `None`: the
+    /// robot stops.
+    pub fn local(&self, field: &FieldPlan) -> Option<FieldPlan> {
+        match self.on_loss {
+            OnLoss::Stop => None,
+            OnLoss::Local { grid, bank } => {
+                let shape = Shape { grid, bank, ..field.shape };
+                Some(FieldPlan { engine: EngineKind::Cpu, shape, ..field.clone() })
+            }
+        }
+    }
 }

@@ -13,6 +13,7 @@ mod relate;
 mod rules;
 mod sensors;
 mod targets;
+mod tether;
 mod wires;
 mod world;
 
@@ -62,6 +63,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     let periods = Periods { tick, dt: tick.times(u64::from(every.unwrap_or(1))), sound };
     let field = field::field(root, &field_section, &periods, every, &devices, decisions.as_deref());
     drop(field_section);
+    let tether = tether::tether(root, root.section("tether"), field.as_ref(), &periods);
     let safety = rules::safety(&root.section("safety"), &periods);
     let budget = field::budget(&root.section("budget"), &periods);
     let targets = targets::targets(&root.section("targets"), &periods);
@@ -90,7 +92,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
         reflexes: reflexes.into_iter().collect::<Option<_>>()?,
         safety,
         field: field?,
-        tether: None,
+        tether: tether?,
         budget: budget?,
         targets,
         decisions: decisions?,

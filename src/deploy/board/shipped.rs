@@ -1,10 +1,12 @@
 //! The boards built into the program, so that it runs without any file.
 
 /// Name and text of every built-in board.
-pub const BUILT_IN: [(&str, &str); 11] = [
+pub const BUILT_IN: [(&str, &str); 13] = [
     ("sim", include_str!("../../../boards/sim.toml")),
     ("picarx-v4", include_str!("../../../boards/picarx-v4.toml")),
     ("picarx-v5", include_str!("../../../boards/picarx-v5.toml")),
+    ("picarx-v4-tethered", include_str!("../../../boards/picarx-v4-tethered.toml")),
+    ("picarx-v5-tethered", include_str!("../../../boards/picarx-v5-tethered.toml")),
     ("virtual-bench", include_str!("../../../boards/virtual-bench.toml")),
     ("generic-linux", include_str!("../../../boards/generic-linux.toml")),
     ("jetson-orin-nano", include_str!("../../../boards/jetson-orin-nano.toml")),

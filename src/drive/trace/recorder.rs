@@ -7,6 +7,7 @@ use crate::base::plan::Cause;
 use crate::base::time::Span;
 use crate::decision::smooth::Smoothness;
 use crate::field::DeviceTimes;
+use crate::field::remote::LinkTimes;
 use blake3::Hasher;
 use hdrhistogram::Histogram;
 
@@ -33,6 +34,8 @@ pub struct Recorder {
     pub answer: Histogram<u64>,
     /// The parts of it, in the order of `DeviceTimes::PARTS`, where a device computed.
     pub device: [Histogram<u64>; DeviceTimes::PARTS.len()],
+    /// The parts of it, in the order of `LinkTimes::PARTS`, where a brain elsewhere computed.
+    pub link: [Histogram<u64>; LinkTimes::PARTS.len()],
     /// How smooth each motor's commands were while the robot was obeying the field.
     pub smoothness: heapless::Vec<Smoothness, MAX_MOTORS>,
 }
@@ -60,6 +63,7 @@ impl Recorder {
             field: latency_histogram(),
             answer: latency_histogram(),
             device: std::array::from_fn(|_| latency_histogram()),
+            link: std::array::from_fn(|_| latency_histogram()),
         }
     }
 
@@ -77,6 +81,9 @@ impl Recorder {
             note(&mut self.answer, field.answer);
             let parts = field.times.iter().flat_map(DeviceTimes::parts);
             self.device.iter_mut().zip(parts).for_each(|(histogram, part)| note(histogram, part));
+            let times = field.link.and_then(|link| link.times);
+            let parts = times.iter().flat_map(LinkTimes::parts);
+            self.link.iter_mut().zip(parts).for_each(|(histogram, part)| note(histogram, part));
         }
         if matches!(record.command.source, Source::Field | Source::AgedField | Source::Reflex) {
             for (smoothness, command) in self.smoothness.iter_mut().zip(record.command.used()) {
@@ -107,7 +114,7 @@ impl Recorder {
             summary.stepped_down = Some(step);
         }
         if let Some(field) = record.field {
-            summary.engine = Some(field.state);
+            (summary.engine, summary.link) = (Some(field.state), field.link);
             let answer = field.response.map(|response| (response, record.slot - field.age));
             summary.answer = answer.or(summary.answer);
         }

@@ -3,6 +3,7 @@
 use super::Record;
 use crate::base::plan::{Cause, RUNGS, Rung};
 use crate::base::time::{Instant, Span};
+use crate::field::remote::LinkHealth;
 use crate::field::{EngineState, Response};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub struct Summary {
     pub last: Option<Record>,
     /// State of the engine after the newest result; `None` before the first.
     pub engine: Option<EngineState>,
+    /// How the link to a brain elsewhere fared in the last record of a result.
+    pub link: Option<LinkHealth>,
     /// The newest answer of the field, and the slot that requested it.
     pub answer: Option<(Response, Instant)>,
     /// The last time that the budget lowered the quality; `None`: never.

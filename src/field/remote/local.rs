@@ -373,7 +373,10 @@ mod tests {
         ) {
             let bytes = [&[kind][..], &rest].concat();
             match FromRuntime::decode(&bytes) {
-                Ok(FromRuntime::Hello(hello)) => prop_assert_eq!(hello.encode().as_bytes().to_vec(), bytes.clone()),
+                Ok(FromRuntime::Hello(hello)) => {
+                    let again = hello.encode();
+                    prop_assert_eq!(again.as_bytes(), &bytes);
+                }
                 Ok(FromRuntime::Request(request)) => prop_assert_eq!(&request[..], &bytes[1..]),
                 Err(_) => (),
             }

@@ -6,6 +6,8 @@ use crate::base::frame::Health;
 use crate::base::plan::{Board, EngineKind, FileSensor, Rung, SensorKind};
 use crate::base::time::{Instant, Span};
 use crate::drive::trace::{Latency, Recorder, StepDown, Summary};
+use crate::field::remote::local::LinkPhase;
+use crate::field::remote::{LinkCounters, LinkHealth, LinkTimes, LinkWords};
 use crate::field::{EngineState, device};
 use crate::runtime::robot::Device;
 use serde::{Deserialize, Serialize};
@@ -35,6 +37,9 @@ pub struct Measured {
     pub answer: Option<Answer>,
     /// Whether a GPU computes the field.
     pub gpu: Option<GpuStatus>,
+    /// The link to the brain elsewhere that computes the field, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkStatus>,
     /// Degrees Celsius of each sensor that measures a temperature; null while it has no believable value.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub temperatures: BTreeMap<String, Option<f32>>,
@@ -62,6 +67,19 @@ pub struct Answer {
     pub confidence: f32,
     /// From 0, like something in the bank of experiences, on.
     pub novelty: f32,
+}
+
+/// The link to a brain elsewhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// What the tether's process or the brain said last; the engine's state says whether the brain answers.
+    pub said: Option<String>,
+    /// A field on this machine computes in its place.
+    pub stood_in: bool,
+    /// What happened on it.
+    pub counters: LinkCounters,
+    /// Where the time of the cycles went that the brain answered, microseconds.
+    pub parts_us: BTreeMap<String, Latency>,
 }
 
 /// The GPU of the field.
@@ -92,6 +110,10 @@ pub struct Instruments {
     device: Option<Device>,
     /// Why there is no device.
     no_device: String,
+    /// Where the field's thread leaves words about the link.
+    words: Option<Arc<LinkWords>>,
+    /// The newest of them.
+    said: Option<String>,
 }
 
 impl Instruments {
@@ -114,7 +136,37 @@ impl Instruments {
             held,
             device,
             no_device,
+            words: None,
+            said: None,
         }
+    }
+
+    /// The same with the words about the link to a brain elsewhere.
+    pub fn with_link(self, words: Option<Arc<LinkWords>>) -> Instruments {
+        Instruments { words, ..self }
+    }
+
+    /// Takes new words about the link, and logs them.
+    fn listen(&mut self) {
+        let Some((phase, text)) = self.words.as_ref().and_then(|words| words.take()) else { return };
+        let said = match phase {
+            LinkPhase::Joining => format!("joining the brain {text}"),
+            LinkPhase::Joined => format!("joined the brain {text}"),
+            LinkPhase::Refused => format!("the brain refuses this robot: {text}"),
+        };
+        let said = said.trim_end().to_string();
+        match phase {
+            LinkPhase::Refused => log::warn!("tether: {said}"),
+            LinkPhase::Joining | LinkPhase::Joined => log::info!("tether: {said}"),
+        }
+        self.said = Some(said);
+    }
+
+    fn link(&self, recorder: &Recorder) -> Option<LinkStatus> {
+        let LinkHealth { stood_in, counters, .. } = recorder.summary().link?;
+        let parts = LinkTimes::PARTS.into_iter().zip(&recorder.link);
+        let parts_us = parts.filter_map(|(name, times)| Some((name.to_string(), Latency::of(times)?))).collect();
+        Some(LinkStatus { said: self.said.clone(), stood_in, counters, parts_us })
     }
 
     /// The figures of the run that `recorder` has recorded.
@@ -128,6 +180,7 @@ impl Instruments {
             release_late_us: Latency::of(&recorder.release_late),
             answer: answer(summary),
             gpu: self.gpu(summary.engine),
+            link: self.link(recorder),
             temperatures: self.temperatures(summary),
         }
     }
@@ -163,7 +216,7 @@ impl Instruments {
             EngineState::StandIn { loss, attempt, left } => {
                 (Some(format!("GPU lost ({loss})")), Some(attempt), Some(left))
             }
-            state @ (EngineState::Rebuilding { .. } | EngineState::Retired) => {
+            state @ (EngineState::Rebuilding { .. } | EngineState::Retired | EngineState::NoLink { .. }) => {
                 (Some(format!("the engine on the CPU is {state}")), None, None)
             }
         };
@@ -209,6 +262,7 @@ impl Observer {
             return;
         }
         self.due = now + EVERY;
+        self.instruments.listen();
         let measured = self.instruments.read(recorder);
         *self.measured.lock().unwrap_or_else(PoisonError::into_inner) = measured;
     }

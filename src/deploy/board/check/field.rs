@@ -10,11 +10,12 @@ use crate::base::plan::{
 use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
 
-const ENGINES: [(&str, EngineKind); 4] = [
+const ENGINES: [(&str, EngineKind); 5] = [
     ("auto", EngineKind::Auto),
     ("reference", EngineKind::Reference),
     ("cpu", EngineKind::Cpu),
     ("cuda", EngineKind::Cuda),
+    ("remote", EngineKind::Remote),
 ];
 const STORAGES: [(&str, Storage); 2] =
     [(Storage::F32.name(), Storage::F32), (Storage::F16.name(), Storage::F16)];

@@ -81,7 +81,7 @@ fn a_difference_is_named_with_both_values() {
     let motor = said(|board| board.motors[0].name = "port".into());
     assert!(motor.starts_with("motor 1 is `") && motor.ends_with("the brain's board has `port`"), "{motor}");
     let fewer = said(|board| drop(board.motors.pop()));
-    assert_eq!(fewer, "the robot has 3 motors, the brain's board 2");
+    assert_eq!(fewer, "the robot has 5 motors, the brain's board 4");
     let slower = said(|board| board.field.dt = Span::from_millis(77));
     assert!(slower.ends_with("the brain's board every 77 ms"), "{slower}");
     let newer = Join { message_version: 2, ..robot.clone() };

@@ -44,7 +44,7 @@ fn a_key_file_comes_back_as_it_went() {
     assert_eq!(KeyFile::parse(&two.text()), Ok(two.clone()));
     assert_eq!(two.keys().map(|key| key.secret).collect::<Vec<_>>(), [ONE, OTHER], "oldest first");
     assert_eq!(two.newest_only(), file("rover-7", OTHER));
-    let spaced = format!("{}\n# a remark\n\n", one.text().replace("key ", "key   "));
+    let spaced = format!("{}\n# a remark\n\n", one.text().replace("\nkey ", "\nkey   "));
     assert_eq!(KeyFile::parse(&spaced), Ok(one));
 }
 

@@ -1,0 +1,331 @@
+//! The engine whose field a brain elsewhere computes. A cycle sends a request over the local hop and waits for
+//! its answer, until shortly before the next cycle at most. Without one the cycle has no answer, and the next
+//! one asks again.
+//!
+//! The state of the field lives with the brain: it takes the snapshots, holds the read-out and resumes from
+//! them. So there is nothing to save here, and nothing to restore, load or bring to rest; these calls leave
+//! the brain alone. What comes over the link is an answer, counted words about the link, or refused.
+
+use super::health::{LinkCounters, LinkHealth, LinkTimes, LinkWords, NoLink};
+use super::hop::Hop;
+use super::local::{DIGEST_BYTES, FromTether, Hello, LOCAL_MOST, LinkPhase, Unwanted, encode_request};
+use super::message::{CycleAnswer, CycleRequest};
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::{FieldPlan, TetherPlan};
+use crate::base::time::{Clock, Instant, Span};
+use crate::field::state::{Learned, Live, StateError};
+use crate::field::{Condition, EngineState, Failure, FieldEngine, Refused, Response, Stimulus};
+use crate::system::seqpacket::Received;
+use std::sync::Arc;
+
+/// Between two attempts to connect. A tether that its service manager starts again is back within a second,
+/// and an attempt takes some microseconds.
+const CONNECT_EVERY: Span = Span::from_millis(100);
+/// An answer is waited for until this share of the field's period has passed: what is left is for handing the
+/// outcome over before the slot of the next cycle, which would otherwise be skipped.
+const PATIENCE_EIGHTHS: u64 = 7;
+/// A brain sends one answer a cycle. More messages than this in one are no conversation; the rest is read in
+/// the next cycle.
+const MOST_MESSAGES: usize = 64;
+/// An answer older than this many periods is no longer noted as missing: a joined brain may be silent for two
+/// before the state says so.
+const PERIODS_UNNOTICED: u64 = 2;
+
+/// How far the connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    NoTether,
+    Unwanted(Unwanted),
+    /// Connected; the tether has said nothing yet, or is joining.
+    Joining,
+    Joined,
+    Refused,
+}
+
+/// What became of a cycle's request so far.
+enum Heard {
+    /// Nothing of it.
+    Other,
+    /// The brain's answer.
+    Answer(Response),
+    /// Words of the brain that there will be none.
+    Unserved,
+}
+
+/// The engine.
+pub struct RemoteEngine {
+    hop: Box<dyn Hop>,
+    clock: Arc<dyn Clock>,
+    words: Arc<LinkWords>,
+    hello: Hello,
+    address: String,
+    sensors: usize,
+    motors: usize,
+    dt: Span,
+    /// Longest wait for an answer.
+    patience: Span,
+    /// An answer to a request that is older says nothing about the link any more.
+    silence: Span,
+    stage: Stage,
+    connect_at: Instant,
+    heard: Option<Instant>,
+    began: Option<Instant>,
+    /// Answers that the tether had in time.
+    prompt: u64,
+    /// The newest request.
+    asked: Option<CycleRequest>,
+    counters: LinkCounters,
+    times: Option<LinkTimes>,
+}
+
+impl RemoteEngine {
+    /// The engine of a robot with the field `plan`, whose tether is behind `hop`. `digest` is that of its
+    /// board. Words about the link are left in `words`.
+    pub fn new(
+        plan: &FieldPlan,
+        tether: &TetherPlan,
+        digest: [u8; DIGEST_BYTES],
+        hop: Box<dyn Hop>,
+        words: Arc<LinkWords>,
+        clock: Arc<dyn Clock>,
+    ) -> RemoteEngine {
+        let patience = Span::from_nanos(plan.dt.as_nanos() / 8 * PATIENCE_EIGHTHS).min(tether.silence);
+        RemoteEngine {
+            hop,
+            clock,
+            words,
+            hello: Hello::new(digest),
+            address: tether.address.clone(),
+            sensors: plan.shape.sensors,
+            motors: plan.shape.motors,
+            dt: plan.dt,
+            patience,
+            silence: tether.silence,
+            stage: Stage::NoTether,
+            connect_at: Instant::ZERO,
+            heard: None,
+            began: None,
+            prompt: 0,
+            asked: None,
+            counters: LinkCounters::default(),
+            times: None,
+        }
+    }
+
+    /// Sends the request of a cycle, if there is a brain to send it to. Never waits.
+    pub(super) fn ask(&mut self, stimulus: &Stimulus) -> Result<(), Failure> {
+        checked(stimulus, self.sensors)?;
+        let now = self.clock.now();
+        (self.times, self.asked) = (None, None);
+        self.began.get_or_insert(now);
+        self.connect(now);
+        self.read(now);
+        if self.stage != Stage::Joined {
+            return Err(self.missed());
+        }
+        let request = CycleRequest::of(stimulus, self.sensors, now, self.patience);
+        if !self.hop.send(encode_request(&request).as_bytes()) {
+            return Err(self.missed());
+        }
+        self.counters.asked += 1;
+        self.asked = Some(request);
+        Ok(())
+    }
+
+    /// The answer to the last request, for which it waits until `until` at most.
+    pub(super) fn answer(&mut self, until: Instant) -> Result<Response, Failure> {
+        match self.read(until) {
+            Heard::Answer(response) => Ok(response),
+            Heard::Unserved | Heard::Other => Err(self.missed()),
+        }
+    }
+
+    /// When the wait for the answer to the last request ends.
+    pub(super) fn wait_ends(&self) -> Instant {
+        self.asked.map_or(Instant::ZERO, |request| request.sent + self.patience)
+    }
+
+    /// The link's counts, for an engine around this one.
+    pub(super) fn counters(&mut self) -> &mut LinkCounters {
+        &mut self.counters
+    }
+
+    /// Whether answers of a brain may come.
+    pub(super) fn has_joined(&self) -> bool {
+        self.stage == Stage::Joined
+    }
+
+    /// Answers so far that the tether had in time, also those that nobody waited for.
+    pub(super) fn prompt(&self) -> u64 {
+        self.prompt
+    }
+
+    fn missed(&mut self) -> Failure {
+        self.counters.missed += 1;
+        Failure::Missed
+    }
+
+    fn connect(&mut self, now: Instant) {
+        if !matches!(self.stage, Stage::NoTether | Stage::Unwanted(_)) || now < self.connect_at {
+            return;
+        }
+        self.connect_at = now + CONNECT_EVERY;
+        if self.hop.connect() && self.hop.send(self.hello.encode().as_bytes()) {
+            self.counters.connections += 1;
+            self.stage = Stage::Joining;
+        } else {
+            self.disconnect(Stage::NoTether);
+        }
+    }
+
+    fn disconnect(&mut self, stage: Stage) {
+        self.hop.close();
+        self.stage = stage;
+    }
+
+    /// Reads messages until the answer to the newest request is there, or nothing more comes until `until`.
+    fn read(&mut self, until: Instant) -> Heard {
+        let mut buffer = [0; LOCAL_MOST + 1];
+        for _ in 0..MOST_MESSAGES {
+            if matches!(self.stage, Stage::NoTether | Stage::Unwanted(_)) {
+                break;
+            }
+            match self.hop.receive(&mut buffer, until) {
+                Received::Message(length) => match self.take(&buffer[..length.min(buffer.len())]) {
+                    Heard::Other => {}
+                    heard => return heard,
+                },
+                Received::Nothing => break,
+                Received::Closed => self.disconnect(Stage::NoTether),
+            }
+        }
+        Heard::Other
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Heard {
+        match FromTether::decode(bytes) {
+            Ok(FromTether::Answer { round_trip, answer }) => match CycleAnswer::decode(answer) {
+                Ok(answer) => return self.take_answer(&answer, round_trip),
+                Err(_) => self.counters.refused += 1,
+            },
+            Ok(FromTether::Link(phase, text)) => {
+                self.stage = match phase {
+                    LinkPhase::Joining => Stage::Joining,
+                    LinkPhase::Joined => Stage::Joined,
+                    LinkPhase::Refused => Stage::Refused,
+                };
+                self.words.leave(phase, text);
+            }
+            Ok(FromTether::Refused(why)) => self.disconnect(Stage::Unwanted(why)),
+            Err(_) => self.counters.refused += 1,
+        }
+        Heard::Other
+    }
+
+    fn take_answer(&mut self, answer: &CycleAnswer, round_trip: Span) -> Heard {
+        let now = self.clock.now();
+        let age = now.since(answer.sent);
+        if answer.sent > now || age > self.silence {
+            self.counters.late += 1;
+            return Heard::Other;
+        }
+        // An earlier one may have waited for this call: it counts from its arrival at the tether.
+        self.heard = self.heard.max(Some((answer.sent + round_trip).min(now)));
+        self.prompt += u64::from(answer.response().is_some() && round_trip <= self.patience);
+        let is_newest = |request: &CycleRequest| (request.cycle, request.sent) == (answer.cycle, answer.sent);
+        if !self.asked.as_ref().is_some_and(is_newest) {
+            self.counters.late += 1;
+            return Heard::Other;
+        }
+        self.asked = None;
+        match answer.response() {
+            Some(response) if usize::from(answer.count) == self.motors => {
+                self.times = Some(split(age, round_trip, answer));
+                Heard::Answer(response)
+            }
+            Some(_) => {
+                self.counters.refused += 1;
+                Heard::Unserved
+            }
+            None => {
+                self.counters.unserved += 1;
+                Heard::Unserved
+            }
+        }
+    }
+
+    /// Why the brain does not answer; `None`: it does.
+    pub(super) fn trouble(&self, now: Instant) -> Option<NoLink> {
+        match self.stage {
+            Stage::NoTether => Some(NoLink::NoTether),
+            Stage::Unwanted(why) => Some(NoLink::Unwanted(why)),
+            Stage::Joining => Some(NoLink::Joining),
+            Stage::Refused => Some(NoLink::Refused),
+            Stage::Joined => {
+                let silent = now.since(self.heard.or(self.began)?);
+                (silent > self.dt.times(PERIODS_UNNOTICED)).then_some(NoLink::Silent(silent))
+            }
+        }
+    }
+}
+
+impl FieldEngine for RemoteEngine {
+    fn name(&self) -> String {
+        format!("remote, the brain at {} over the tether", self.address)
+    }
+
+    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
+        self.ask(stimulus)?;
+        let until = self.wait_ends();
+        self.answer(until)
+    }
+
+    /// Never: the brain keeps the state.
+    fn save(&mut self, _live: &mut Live) -> bool {
+        false
+    }
+
+    /// Nothing to restore: the brain resumes from its own snapshot.
+    fn restore(&mut self, _live: &Live) -> Result<(), StateError> {
+        Ok(())
+    }
+
+    /// Nothing to load: the brain has the read-out.
+    fn load(&mut self, _learned: &Learned) -> Result<(), StateError> {
+        Ok(())
+    }
+
+    /// The brain decides when its field starts anew.
+    fn rest(&mut self) {}
+
+    fn condition(&self, now: Instant) -> Condition {
+        let state = match self.trouble(now) {
+            None => EngineState::Running,
+            Some(why) => EngineState::NoLink { why, stood_in: false },
+        };
+        let (heard, counters, times) = (self.heard, self.counters, self.times);
+        let link = LinkHealth { heard, stood_in: false, counters, times };
+        Condition { state, link: Some(link), ..Condition::default() }
+    }
+}
+
+/// What every engine refuses: the brain would as well, a round trip later.
+fn checked(stimulus: &Stimulus, sensors: usize) -> Result<(), Refused> {
+    let is_valid = |value: &f32| (-1.0..=1.0).contains(value);
+    let values = &stimulus.sensors[..sensors.min(MAX_SENSORS)];
+    if let Some(sensor) = values.iter().position(|value| !is_valid(value)) {
+        return Err(Refused { sensor: Some(sensor), value: values[sensor] });
+    }
+    if is_valid(&stimulus.reward) { Ok(()) } else { Err(Refused { sensor: None, value: stimulus.reward }) }
+}
+
+/// Where the time went. The tether and the brain measured their parts; no part is more than what is left.
+fn split(whole: Span, round_trip: Span, answer: &CycleAnswer) -> LinkTimes {
+    let round_trip = round_trip.min(whole);
+    let waited = answer.waited.min(round_trip);
+    let computed = answer.computed.min(round_trip.less(waited));
+    LinkTimes { hop: whole.less(round_trip), network: round_trip.less(waited + computed), waited, computed }
+}
+
+#[cfg(test)]
+mod tests;

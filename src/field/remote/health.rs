@@ -1,0 +1,109 @@
+//! How the link to a brain elsewhere fares: what the tick, the record and people see of it.
+
+use super::local::{LinkPhase, Text, Unwanted};
+use crate::base::time::{Instant, Span};
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+/// How the link fares after a cycle.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkHealth {
+    /// When the brain was last heard; `None`: never.
+    pub heard: Option<Instant>,
+    /// Whether a field on this machine computes in the brain's place: then nothing stops for the link.
+    pub stood_in: bool,
+    /// Counts so far.
+    pub counters: LinkCounters,
+    /// Where the time of the last cycle went, if the brain answered it.
+    pub times: Option<LinkTimes>,
+}
+
+/// What happened on the link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LinkCounters {
+    /// Requests sent.
+    pub asked: u64,
+    /// Cycles without the brain's answer in time.
+    pub missed: u64,
+    /// Answers to earlier cycles, which are dropped.
+    pub late: u64,
+    /// Messages that were refused as a whole.
+    pub refused: u64,
+    /// Requests that the brain refused, failed at or came to too late.
+    pub unserved: u64,
+    /// Connections to the tether's process.
+    pub connections: u64,
+    /// Times that the field on this machine took over.
+    pub takeovers: u64,
+    /// Times that it gave back.
+    pub returns: u64,
+}
+
+/// Where the time from a request to its answer went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkTimes {
+    /// To the tether's process and back.
+    pub hop: Span,
+    /// On the network, both ways.
+    pub network: Span,
+    /// At the brain, before it was computed.
+    pub waited: Span,
+    /// Computing.
+    pub computed: Span,
+}
+
+impl LinkTimes {
+    /// Names of the parts, in their order.
+    pub const PARTS: [&str; 4] = ["hop", "network", "waited", "computed"];
+
+    /// The parts, in their order.
+    pub fn parts(&self) -> [Span; LinkTimes::PARTS.len()] {
+        [self.hop, self.network, self.waited, self.computed]
+    }
+}
+
+/// Why the brain does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoLink {
+    /// Nothing listens on the tether's socket.
+    NoTether,
+    /// The tether's process does not serve this runtime.
+    Unwanted(Unwanted),
+    /// The tether has not joined a brain yet.
+    Joining,
+    /// The brain refuses the robot; the log has its words.
+    Refused,
+    /// It has joined, and no answer came for this long.
+    Silent(Span),
+    /// It answers again, and has to for this much longer before it is relied on.
+    Proving(Span),
+}
+
+impl fmt::Display for NoLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoLink::NoTether => f.write_str("the tether's process does not run"),
+            NoLink::Unwanted(why) => why.fmt(f),
+            NoLink::Joining => f.write_str("the tether is joining the brain"),
+            NoLink::Refused => f.write_str("the brain refuses this robot"),
+            NoLink::Silent(span) => write!(f, "the brain is silent for {:.0} ms", span.as_secs_f64() * 1e3),
+            NoLink::Proving(left) => write!(f, "the brain answers again, relied on in {:.1} s", left.as_secs_f64()),
+        }
+    }
+}
+
+/// The newest words about the link, from the field's thread to people.
+#[derive(Debug, Default)]
+pub struct LinkWords(Mutex<Option<(LinkPhase, Text)>>);
+
+impl LinkWords {
+    /// Leaves words. Not in a steady state: the link has changed.
+    pub(super) fn leave(&self, phase: LinkPhase, text: Text) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((phase, text));
+    }
+
+    /// The words that were left since the last call.
+    pub fn take(&self) -> Option<(LinkPhase, Text)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}

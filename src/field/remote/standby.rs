@@ -1,0 +1,133 @@
+//! A brain elsewhere with a smaller field of this machine on standby. Both get every stimulus: while the
+//! answer travels, the field here computes, so it is as warm as the brain's when it has to take over.
+//!
+//! It takes over in the very cycle in which the link is known to be bad: nothing is joined, or the second
+//! request in a row has no answer. A single missed answer changes nothing: the one before it is still fresh.
+//! It gives back when the brain has answered for a while. Either way the arbiter limits how fast commands
+//! change.
+
+use super::engine::RemoteEngine;
+use super::health::{LinkHealth, NoLink};
+use crate::base::time::{Clock, Instant, Span};
+use crate::field::state::{Learned, Live, StateError};
+use crate::field::{Condition, EngineState, Failure, FieldEngine, Response, Stimulus};
+use std::sync::Arc;
+
+/// The brain has to answer for this long before it is relied on again: longer than a switch or an access
+/// point takes to settle after a cable is back, and a cable that is plugged in bounces for less.
+const PROOF: Span = Span::from_millis(3_000);
+/// Requests in a row without an answer that make a link bad. One datagram in a hundred may be lost.
+const MISSES: u32 = 2;
+
+/// The engine.
+pub struct Standby {
+    remote: RemoteEngine,
+    here: Box<dyn FieldEngine>,
+    clock: Arc<dyn Clock>,
+    /// Requests in a row without an answer in time.
+    misses: u32,
+    /// Since when the brain has answered again; `None`: it computes, or does not answer.
+    good_since: Option<Instant>,
+    /// The field here computes.
+    stood_in: bool,
+    /// Prompt answers before the last request.
+    prompt: u64,
+}
+
+impl Standby {
+    /// `remote`, with `here` on standby.
+    pub fn new(remote: RemoteEngine, here: Box<dyn FieldEngine>, clock: Arc<dyn Clock>) -> Standby {
+        Standby { remote, here, clock, misses: 0, good_since: None, stood_in: false, prompt: 0 }
+    }
+
+    /// A cycle that the brain is relied on for; its answer is waited for.
+    fn rely(&mut self, asked: Result<(), Failure>, own: Result<Response, Failure>) -> Result<Response, Failure> {
+        let until = self.remote.wait_ends();
+        let answer = asked.and_then(|()| self.remote.answer(until));
+        if answer.is_ok() {
+            self.misses = 0;
+            return answer;
+        }
+        self.misses += 1;
+        if self.remote.has_joined() && self.misses < MISSES {
+            return answer;
+        }
+        self.stood_in = true;
+        self.good_since = None;
+        self.remote.counters().takeovers += 1;
+        own
+    }
+
+    /// A cycle that the field here computes, while the link is watched. Answers come in the next cycle at the
+    /// latest: nothing waits for them.
+    fn stand_in(&mut self, own: Result<Response, Failure>) -> Result<Response, Failure> {
+        let now = self.clock.now();
+        let before = std::mem::replace(&mut self.prompt, self.remote.prompt());
+        self.misses = if self.prompt > before { 0 } else { self.misses.saturating_add(1) };
+        if !self.remote.has_joined() || self.misses >= MISSES {
+            self.good_since = None;
+        } else if now.since(*self.good_since.get_or_insert(now)) >= PROOF {
+            self.stood_in = false;
+            self.remote.counters().returns += 1;
+        }
+        own
+    }
+}
+
+impl FieldEngine for Standby {
+    fn name(&self) -> String {
+        format!("{}; {} on standby", self.remote.name(), self.here.name())
+    }
+
+    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
+        let asked = self.remote.ask(stimulus);
+        if let Err(refused @ Failure::Refused(_)) = asked {
+            return Err(refused);
+        }
+        let own = self.here.cycle(stimulus);
+        if self.stood_in {
+            return self.stand_in(own);
+        }
+        if let Err(Failure::NotFinite) = own {
+            self.here.rest(); // nobody obeys it now, so it may start anew
+        }
+        self.prompt = self.remote.prompt();
+        self.rely(asked, own)
+    }
+
+    /// Never: the brain keeps its state, and the field here has seen the last seconds before it is needed.
+    fn save(&mut self, _live: &mut Live) -> bool {
+        false
+    }
+
+    /// Nothing to restore, see [`Standby::save`].
+    fn restore(&mut self, _live: &Live) -> Result<(), StateError> {
+        Ok(())
+    }
+
+    fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
+        self.here.load(learned)
+    }
+
+    fn rest(&mut self) {
+        self.here.rest();
+    }
+
+    fn rebuild(&mut self, learned: &Learned) {
+        self.here.rebuild(learned);
+    }
+
+    fn condition(&self, now: Instant) -> Condition {
+        let Condition { state, link, .. } = self.remote.condition(now);
+        let link = link.map(|link| LinkHealth { stood_in: self.stood_in, ..link });
+        if !self.stood_in {
+            return Condition { state, link, ..Condition::default() };
+        }
+        let left = self.good_since.map_or(PROOF, |since| PROOF.less(now.since(since)));
+        let why = self.remote.trouble(now).unwrap_or(NoLink::Proving(left));
+        Condition { state: EngineState::NoLink { why, stood_in: true }, link, ..Condition::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

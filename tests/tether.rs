@@ -1,0 +1,4 @@
+//! The link between a robot and its brain, from outside: what it costs, and what passes it on a network that
+//! loses, doubles, delays, reorders, changes and forges datagrams.
+
+mod allocation;
