@@ -114,7 +114,14 @@ impl Brain {
         let sensors = SensorRing::new();
         let Some(local) = plan.local(&board.field) else {
             let (engine, learned) = (Box::new(remote), Arc::default());
-            return Brain { engine, plan: board.field.clone(), learned, sensors, refusals: Vec::new(), decisions };
+            return Brain {
+                engine,
+                plan: board.field.clone(),
+                learned,
+                sensors,
+                refusals: Vec::new(),
+                decisions,
+            };
         };
         let mut here = engine::build(&local);
         if let Some(readout) = readout {

@@ -92,7 +92,9 @@ impl Cause {
             Cause::GuardLost => {
                 "an answer from the guard that it trusts this runtime and that its line follows"
             }
-            Cause::LinkLost => "an answer of the brain; where the board latches it, also disarming and arming again",
+            Cause::LinkLost => {
+                "an answer of the brain; where the board latches it, also disarming and arming again"
+            }
             Cause::BusLost => "a command confirmed on the wire",
             Cause::LoopLate => "`late_slots` on-time slots in a row",
             Cause::EStop => "releasing stop, then disarming and arming again",

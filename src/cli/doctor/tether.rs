@@ -43,7 +43,10 @@ fn key(root: &Path, tether: &TetherPlan) -> Finding {
     match std::fs::metadata(under(root, &tether.key)) {
         Ok(key) if key.mode() & 0o077 != 0 => Finding::refused(
             "tether key",
-            format!("{path} has mode {:04o}: others than its owner can read the robot's key", key.mode() & 0o7777),
+            format!(
+                "{path} has mode {:04o}: others than its owner can read the robot's key",
+                key.mode() & 0o7777
+            ),
             format!("chmod 0400 {path}, and make a new key: 'ganglion tether key'"),
         ),
         Ok(key) => Finding::ok("tether key", format!("{path}, readable by user {} alone", key.uid())),

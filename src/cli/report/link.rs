@@ -21,5 +21,7 @@ pub(super) fn say_link(counters: &LinkCounters) {
         "  link       {asked} requests, {missed} cycles without an answer in time; answers: {late} late, {refused} refused, \
          {unserved} of a brain that could not"
     );
-    say!("             {connections} connections to the tether; the field here took over {takeovers} times, gave back {returns}");
+    say!(
+        "             {connections} connections to the tether; the field here took over {takeovers} times, gave back {returns}"
+    );
 }

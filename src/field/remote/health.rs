@@ -87,7 +87,9 @@ impl fmt::Display for NoLink {
             NoLink::Joining => f.write_str("the tether is joining the brain"),
             NoLink::Refused => f.write_str("the brain refuses this robot"),
             NoLink::Silent(span) => write!(f, "the brain is silent for {:.0} ms", span.as_secs_f64() * 1e3),
-            NoLink::Proving(left) => write!(f, "the brain answers again, relied on in {:.1} s", left.as_secs_f64()),
+            NoLink::Proving(left) => {
+                write!(f, "the brain answers again, relied on in {:.1} s", left.as_secs_f64())
+            }
         }
     }
 }

@@ -41,7 +41,11 @@ impl Standby {
     }
 
     /// A cycle that the brain is relied on for; its answer is waited for.
-    fn rely(&mut self, asked: Result<(), Failure>, own: Result<Response, Failure>) -> Result<Response, Failure> {
+    fn rely(
+        &mut self,
+        asked: Result<(), Failure>,
+        own: Result<Response, Failure>,
+    ) -> Result<Response, Failure> {
         let until = self.remote.wait_ends();
         let answer = asked.and_then(|()| self.remote.answer(until));
         if answer.is_ok() {

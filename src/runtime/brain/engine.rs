@@ -176,7 +176,8 @@ impl Opening {
         };
         let is_new = resume.as_ref().is_none_or(|snapshot| snapshot.has_old_table(board));
         let readout = if is_new { served.readout() } else { None };
-        let before = Before { device: served.device().map_err(Unopened::Device)?, cycle: around };
+        let device = served.device().map_err(Unopened::Device)?;
+        let before = Before { device, cycle: around, ..Before::default() };
         let state = resume.as_ref().map(Snapshot::state);
         let mut brain = Brain::new(board, readout, state, before, clock).map_err(Unopened::Brain)?;
         let table = match &resume {
@@ -230,7 +231,7 @@ impl RobotEngine {
             Ok(Ok(response)) => (CycleAnswer::answered(request, &response, self.motors), true),
             Ok(Err(Failure::Refused(_))) => (without(Verdict::Refused), true),
             // Of a device that was lost its failover has taken care.
-            Ok(Err(Failure::Lost(_))) => (without(Verdict::Failed), true),
+            Ok(Err(Failure::Lost(_) | Failure::Missed)) => (without(Verdict::Failed), true),
             Ok(Err(Failure::NotFinite)) => (without(Verdict::Failed), false),
             Err(_) => (without(Verdict::Failed), engine.survives_panic(clock.now())),
         }

@@ -165,7 +165,8 @@ impl Instruments {
     fn link(&self, recorder: &Recorder) -> Option<LinkStatus> {
         let LinkHealth { stood_in, counters, .. } = recorder.summary().link?;
         let parts = LinkTimes::PARTS.into_iter().zip(&recorder.link);
-        let parts_us = parts.filter_map(|(name, times)| Some((name.to_string(), Latency::of(times)?))).collect();
+        let parts_us =
+            parts.filter_map(|(name, times)| Some((name.to_string(), Latency::of(times)?))).collect();
         Some(LinkStatus { said: self.said.clone(), stood_in, counters, parts_us })
     }
 

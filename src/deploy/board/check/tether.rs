@@ -59,7 +59,8 @@ fn is_address(section: &Section<'_>, address: &str) -> bool {
         !host.is_empty() && host.len() <= 253 && is_host && port.parse().is_ok_and(|port: u16| port > 0)
     });
     if host_and_port.is_none() {
-        section.misfit("address", format!("found {address:?}; expected: \"HOST:PORT\", a port from 1 to 65535"));
+        section
+            .misfit("address", format!("found {address:?}; expected: \"HOST:PORT\", a port from 1 to 65535"));
     }
     host_and_port.is_some()
 }
