@@ -20,6 +20,7 @@ macro_rules! relay {
 pub mod check;
 mod arguments;
 pub mod bench;
+pub mod brain;
 pub mod control;
 pub mod calibrate;
 pub mod doctor;
@@ -95,6 +96,8 @@ enum Verb {
     SafeStop(safe_stop::Args),
     /// Run the guard: keep the motors' reset or enable line off unless a runtime proves that it is alive
     Guard(guard::Args),
+    /// Compute the fields of many robots, which join over the network with their keys
+    Brain(brain::Args),
     /// Bind the driver of a wedged I2C controller again for a runtime that is not root
     Rebind(rebind::Args),
     /// Carry a robot's field cycles to a brain on another computer; make the key for that
@@ -127,6 +130,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Workshop(verb) => workshop::run(verb),
         Verb::SafeStop(args) => safe_stop::run(args),
         Verb::Guard(args) => guard::run(args),
+        Verb::Brain(args) => brain::run(args),
         Verb::Rebind(args) => rebind::run(args),
         Verb::Tether(args) => tether::run(args),
         Verb::Arm(args) => control::arm(args),

@@ -94,6 +94,7 @@ pub mod runtime {
     pub mod access;
     pub mod session;
     pub mod safe_stop;
+    pub mod brain;
 }
 
 /// Teaching and examining a field, at a desk. No robot needs it.

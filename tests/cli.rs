@@ -1,5 +1,6 @@
 //! The program as a shell or a service manager meets it.
 
+mod brain; // many robots' fields: begin, status, end
 mod alignment; // binaries for kernels with large pages
 mod remedies; // what help, errors and documents tell a person to type can be typed
 mod setup; // a machine made ready, on made-up machines: shown, done, taken back

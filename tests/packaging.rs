@@ -94,7 +94,14 @@ fn each_file_of_a_robot_is_in_the_package_at_its_place() {
             }
         }
     }
-    let expected = ["ganglion-guard", "ganglion-rebind", "ganglion-sleep", "ganglion-tether", "ganglion"];
+    let expected = [
+        "ganglion-brain",
+        "ganglion-guard",
+        "ganglion-rebind",
+        "ganglion-sleep",
+        "ganglion-tether",
+        "ganglion",
+    ];
     assert_eq!(units, expected.map(|unit| format!("/usr/lib/systemd/system/{unit}.service")));
     // What is not made by the script is in the tree.
     for (source, _) in assets().iter().filter(|(source, _)| !source.starts_with("made/")) {

@@ -1,6 +1,7 @@
 //! `bench`: what this machine really does, measured now. One verb below it a file.
 
 mod all;
+mod brain;
 mod control;
 mod device;
 mod field;
@@ -29,6 +30,8 @@ enum What {
     Field(field::Args),
     /// The holographic memory's operations, beside a plain copy of as many bytes in the same run
     Hrr(hrr::Args),
+    /// Robots that a brain serves in time, beside one robot alone in the same run
+    Brain(brain::Args),
     /// Loop and field on a board's own settings, beside the targets of the board
     All(all::Args),
 }
@@ -39,6 +42,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         What::Loop(args) => control::run(&args),
         What::Field(args) => field::run(&args),
         What::Hrr(args) => hrr::run(&args),
+        What::Brain(args) => brain::run(&args),
         What::All(args) => all::run(&args),
     }
 }

@@ -5,6 +5,7 @@ use super::{arguments, measured, output};
 use crate::base::plan::Cause;
 use crate::base::time::Span;
 use crate::memory::map::MapStatus;
+use crate::runtime::brain::status::BRAIN_SOCKET;
 use crate::runtime::control::{self, Ask, BusStatus, CONTROL_SOCKET, Reply, Status};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -65,6 +66,7 @@ pub struct StopArgs {
   ganglion status                           mode, causes, what prevents arming, quality, times, GPU, buses, map
   ganglion status --near 1.5,-0.4           also: what it met near that place, metres from the start
   ganglion status --json
+  ganglion status --brain                   of a brain instead: a row for each robot that has joined it
 
 Times and percentiles are of the whole run so far, and at most 0.2 s old. What the robot does not have, or has not
 measured yet, is left out; in the JSON object its key is null or absent.
@@ -74,6 +76,10 @@ as far as the memory is reliable. Without --near, that place is the robot's posi
 pub struct StatusArgs {
     #[command(flatten)]
     whom: Whom,
+    /// Ask the brain at this socket, not a robot
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = BRAIN_SOCKET,
+        conflicts_with_all = ["near", "socket"])]
+    brain: Option<PathBuf>,
     /// Show what the robot met near this place: metres ahead and to the left of the start
     #[arg(long, value_name = "X,Y", value_parser = place, allow_hyphen_values = true)]
     near: Option<[f64; 2]>,
@@ -113,6 +119,9 @@ pub fn stop(args: StopArgs) -> Result<(), Failure> {
 
 /// Runs `status`.
 pub fn status(args: StatusArgs) -> Result<(), Failure> {
+    if let Some(socket) = &args.brain {
+        return super::brain::status(socket, args.whom.json);
+    }
     let reply = control::ask_near(&args.whom.socket, Ask::Status, args.near)
         .map_err(|error| unreachable(&args.whom.socket, &error))?;
     if args.whom.json {

@@ -4,6 +4,7 @@
 //!
 //! Measures and judges, prints nothing. The command line makes the words and JSON.
 
+mod brain;
 mod gpu;
 mod control;
 mod copy;
@@ -15,6 +16,7 @@ mod hrr;
 mod survey;
 pub mod verdict;
 
+pub use brain::{BrainBench, BrainFigures, NoBench, Served};
 pub use control::{LoopFigures, Measured, bench_loop};
 pub use device::{DeviceBench, DeviceFigures};
 pub use field::{BenchFault, FieldBench, FieldFigures};

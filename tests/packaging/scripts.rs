@@ -8,8 +8,8 @@ use std::process::Command;
 
 use super::{Folder, text};
 
-const UNITS: [&str; 5] =
-    ["ganglion", "ganglion-rebind", "ganglion-guard", "ganglion-sleep", "ganglion-tether"];
+const UNITS: [&str; 6] =
+    ["ganglion", "ganglion-rebind", "ganglion-guard", "ganglion-sleep", "ganglion-tether", "ganglion-brain"];
 
 /// A machine with systemd, unless a test takes it away.
 struct Machine(Folder);

@@ -216,6 +216,16 @@ impl CycleAnswer {
         }
     }
 
+    /// The answer to a request that cannot be decoded, if at least its cycle is known: it has the length and
+    /// the version of a request, and a number or a byte of it is out of range.
+    pub fn refusing(request: &[u8]) -> Option<CycleAnswer> {
+        let bytes = checked::<REQUEST_BYTES>(request).ok()?;
+        let stimulus = Stimulus { cycle: take_u64(bytes, 8), ..Stimulus::AT_REST };
+        let sent = Instant::from_nanos(take_u64(bytes, 16));
+        let request = CycleRequest::of(&stimulus, 0, sent, Span::ZERO);
+        Some(CycleAnswer::without(&request, Verdict::Refused))
+    }
+
     /// What the field answered; `None` unless it did.
     pub fn response(&self) -> Option<Response> {
         (self.verdict == Verdict::Answered).then_some(Response {

@@ -1,0 +1,202 @@
+//! What a brain says to people and programs: a line for each event, a table at the end.
+
+use crate::base::time::Span;
+use crate::cli::exit::Failure;
+use crate::cli::output;
+use crate::runtime::brain::boards::ServedBoard;
+use crate::runtime::brain::counters::{Figures, RobotRow};
+use crate::runtime::brain::network::{BrainStatus, RobotStatus};
+use crate::runtime::brain::workers::Event;
+use crossbeam_channel::Receiver;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A line of JSON.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+enum Line<'a> {
+    Listening {
+        address: &'a SocketAddr,
+        boards: Vec<&'a str>,
+        keys: usize,
+        most_robots: usize,
+        threads: usize,
+    },
+    Prepared {
+        board: &'a str,
+        cycle_us: f64,
+    },
+    Joined {
+        robot: &'a str,
+        board: &'a str,
+        engine: &'a str,
+        resumed_age: Option<u64>,
+    },
+    Refused {
+        robot: &'a str,
+        why: &'a str,
+    },
+    Failed {
+        robot: &'a str,
+    },
+    Left {
+        saved: bool,
+        robot: &'a RobotRow,
+    },
+    Ended {
+        status: &'a BrainStatus,
+    },
+}
+
+/// The voice of a brain.
+pub struct Words {
+    json: bool,
+    /// The last refusal of each robot: it tries again every second, and is told of once.
+    refused: BTreeMap<String, String>,
+}
+
+impl Words {
+    pub fn new(json: bool) -> Words {
+        Words { json, refused: BTreeMap::new() }
+    }
+
+    pub fn begin(
+        &self,
+        address: &SocketAddr,
+        boards: &[Arc<ServedBoard>],
+        keys: usize,
+        most_robots: usize,
+        threads: usize,
+    ) -> Result<(), Failure> {
+        let boards: Vec<&str> = boards.iter().map(|board| board.board.name.as_str()).collect();
+        if self.json {
+            return output::json(&Line::Listening { address, boards, keys, most_robots, threads });
+        }
+        say!(
+            "brain at {address}, {threads} threads, at most {most_robots} robots, {keys} keys, boards: {}",
+            boards.join(", ")
+        );
+        Ok(())
+    }
+
+    pub fn prepared(&self, board: &ServedBoard, cycle: Span) -> Result<(), Failure> {
+        let (board, cycle_us) = (board.board.name.as_str(), cycle.as_micros_f64());
+        if self.json {
+            return output::json(&Line::Prepared { board, cycle_us });
+        }
+        say!("board '{board}': a cycle takes {:.2} ms (p99)", cycle_us / 1e3);
+        Ok(())
+    }
+
+    pub fn tell(&mut self, event: &Event) -> Result<(), Failure> {
+        if let Event::Refused { name, why } = event
+            && self.refused.insert(name.clone(), why.clone()).as_ref() == Some(why)
+        {
+            return Ok(());
+        }
+        if let Event::Joined { name, .. } = event {
+            self.refused.remove(name);
+        }
+        if self.json {
+            return output::json(&match event {
+                Event::Joined { name, board, engine, resumed_age } => {
+                    Line::Joined { robot: name, board, engine, resumed_age: *resumed_age }
+                }
+                Event::Refused { name, why } => Line::Refused { robot: name, why },
+                Event::Failed { name } => Line::Failed { robot: name },
+                Event::Left { row, saved } => Line::Left { robot: row, saved: *saved },
+            });
+        }
+        match event {
+            Event::Joined { name, board, engine, resumed_age } => {
+                let from = match resumed_age {
+                    Some(age) => format!("goes on after {age} cycles"),
+                    None => "starts at rest".to_string(),
+                };
+                relay!("joined: {name}, board '{board}', {from}; {engine}");
+            }
+            Event::Refused { name, why } => relay!("refused: {name}: {why}"),
+            Event::Failed { name } => relay!("failed: the engine of {name}; it is opened again"),
+            Event::Left { row, saved } => {
+                let saved = if *saved { "saved" } else { "not saved" };
+                relay!(
+                    "left: {}, silent for {:.0} s, {} cycles; {saved}",
+                    row.name,
+                    row.silent_s,
+                    row.cycles
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// What is still to be told.
+    pub fn rest(&mut self, events: &Receiver<Event>) -> Result<(), Failure> {
+        events.try_iter().try_for_each(|event| self.tell(&event))
+    }
+
+    pub fn end(&self, status: &BrainStatus) -> Result<(), Failure> {
+        if self.json {
+            return output::json(&Line::Ended { status });
+        }
+        table(status);
+        Ok(())
+    }
+}
+
+/// A row a robot.
+pub fn table(status: &BrainStatus) {
+    let BrainStatus { listens, most_robots, threads, robots, drops, .. } = status;
+    say!("brain at {listens}: {} of {most_robots} robots, {threads} threads", robots.len());
+    if !robots.is_empty() {
+        say!(
+            "  {:<16} {:<22} {:>8} {:>9} {:>6} {:>6} {:>7} {:>7} {:>9} {:>9} {:>9}",
+            "robot",
+            "board",
+            "joined s",
+            "cycles",
+            "late",
+            "missed",
+            "refused",
+            "failed",
+            "p50 us",
+            "p99 us",
+            "margin us"
+        );
+    }
+    for RobotStatus { row, address, drops } in robots {
+        let figure =
+            |of: fn(&Figures) -> f64| row.computed_us.map_or("-".into(), |all| format!("{:.0}", of(&all)));
+        let margin = row.margin_us.map_or("-".into(), |margin| format!("{margin:.0}"));
+        relay!(
+            "  {:<16} {:<22} {:>8.0} {:>9} {:>6} {:>6} {:>7} {:>7} {:>9} {:>9} {margin:>9}",
+            row.name,
+            row.board,
+            row.joined_s,
+            row.cycles,
+            row.late,
+            row.missed,
+            row.refused,
+            row.failed,
+            figure(|all| all.p50),
+            figure(|all| all.p99),
+        );
+        let address = address.map_or("no address".into(), |address| address.to_string());
+        let engine = row.engine.as_deref().unwrap_or("being opened");
+        relay!(
+            "    {address}, silent for {:.1} s, {} requests replaced by newer ones, dropped: {}; {engine}",
+            row.silent_s,
+            row.replaced,
+            words_of(&drops.named())
+        );
+    }
+    say!("  dropped in nobody's name: {}", words_of(&drops.named()));
+}
+
+fn words_of(named: &[(&'static str, u64)]) -> String {
+    let some: Vec<String> =
+        named.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
+    if some.is_empty() { "nothing".to_string() } else { some.join(", ") }
+}

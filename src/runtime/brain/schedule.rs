@@ -1,0 +1,227 @@
+//! Which robot's request the brain serves next: pure functions of times. The earliest deadline comes first; a
+//! request whose deadline has passed is answered without computing; a newer request of a robot replaces the
+//! one that waits. A robot is computed no faster than it joined for, however fast it sends: a flood costs
+//! the others no computing.
+
+use super::robots::RobotId;
+use crate::base::time::{Instant, Span};
+use crate::field::remote::message::CycleRequest;
+
+/// Cycles that a robot may have in advance of its rate: a stall of the network delivers several at once, of
+/// which the newest is worth computing.
+const BURST: u64 = 2;
+/// A robot's clock may be this much faster than the brain's, in parts of a hundred: a crystal is off by a
+/// hundredth of that.
+const FASTER_PERCENT: u64 = 1;
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pending {
+    /// The request.
+    pub request: CycleRequest,
+    /// When it arrived, on the brain's clock.
+    pub arrived: Instant,
+}
+
+impl Pending {
+    /// After this an answer is of no use.
+    pub fn deadline(&self) -> Instant {
+        self.arrived + self.request.deadline
+    }
+}
+
+/// What the schedule knows of one robot.
+#[derive(Clone, Copy, Debug)]
+pub struct Queue {
+    pending: Option<Pending>,
+    /// A thread computes for it.
+    in_hand: bool,
+    period: Span,
+    /// When its next cycle would be on time if it kept its rate exactly.
+    on_time: Instant,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The request of this robot is too late to be computed.
+    Late(RobotId),
+    /// Compute the request of this robot.
+    Compute(RobotId),
+    /// Nothing before this time, unless a request arrives.
+    Wait(Instant),
+}
+
+impl Queue {
+    /// Of a robot that joined for a cycle every `period`.
+    pub fn new(period: Span) -> Queue {
+        Queue { pending: None, in_hand: false, period, on_time: Instant::ZERO }
+    }
+
+    /// Makes `pending` the request that waits; returns whether an older one was never served.
+    pub fn offer(&mut self, pending: Pending) -> bool {
+        self.pending.replace(pending).is_some()
+    }
+
+    /// Takes the request, whose robot is now being served at `now`; the robot has no second thread until
+    /// [`Queue::done`].
+    pub fn take(&mut self, now: Instant) -> Option<Pending> {
+        let pending = self.pending.take()?;
+        let step = self.period.less(Span::from_nanos(self.period.as_nanos() / 100 * FASTER_PERCENT));
+        self.on_time = self.on_time.max(now) + step;
+        self.in_hand = true;
+        Some(pending)
+    }
+
+    /// Takes a request that is not computed.
+    pub fn drop_pending(&mut self) -> Option<Pending> {
+        self.pending.take()
+    }
+
+    /// The robot's cycle is over.
+    pub fn done(&mut self) {
+        self.in_hand = false;
+    }
+
+    /// Whether a thread computes for it.
+    pub fn is_in_hand(&self) -> bool {
+        self.in_hand
+    }
+
+    /// When it may be computed by its rate.
+    fn allowed_at(&self) -> Instant {
+        self.on_time - self.period.times(BURST)
+    }
+}
+
+/// Chooses among the robots' queues: what is too late first, because saying so is cheap; then the earliest
+/// deadline.
+pub fn choose<'a>(queues: impl Iterator<Item = (RobotId, &'a Queue)>, now: Instant) -> Choice {
+    let mut best: Option<(Instant, RobotId)> = None;
+    let mut wait = Instant::NEVER;
+    for (robot, queue) in queues {
+        let Some(pending) = &queue.pending else { continue };
+        let deadline = pending.deadline();
+        if now >= deadline {
+            return Choice::Late(robot);
+        }
+        wait = wait.min(deadline);
+        if queue.in_hand {
+            continue;
+        }
+        if queue.allowed_at() > now {
+            wait = wait.min(queue.allowed_at());
+        } else if best.is_none_or(|best| (deadline, robot) < best) {
+            best = Some((deadline, robot));
+        }
+    }
+    best.map_or(Choice::Wait(wait), |(_, robot)| Choice::Compute(robot))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Stimulus;
+    use std::collections::BTreeMap;
+
+    const PERIOD: Span = Span::from_millis(20);
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(1_000_000_000) + Span::from_millis(ms)
+    }
+
+    fn pending(cycle: u64, arrived: u64, deadline: u64) -> Pending {
+        let stimulus = Stimulus { cycle, ..Stimulus::AT_REST };
+        let request = CycleRequest::of(&stimulus, 3, Instant::ZERO, Span::from_millis(deadline));
+        Pending { request, arrived: at(arrived) }
+    }
+
+    fn robots(count: u64) -> BTreeMap<RobotId, Queue> {
+        (0..count).map(|id| (RobotId(id), Queue::new(PERIOD))).collect()
+    }
+
+    fn next(robots: &BTreeMap<RobotId, Queue>, now: u64) -> Choice {
+        choose(robots.iter().map(|(id, queue)| (*id, queue)), at(now))
+    }
+
+    #[test]
+    fn the_earliest_deadline_is_served_first() {
+        let mut all = robots(3);
+        for (id, arrived, deadline) in [(0, 0, 15), (1, 1, 9), (2, 2, 10)] {
+            assert!(!all.get_mut(&RobotId(id)).unwrap().offer(pending(1, arrived, deadline)));
+        }
+        for expected in [1, 2, 0] {
+            assert_eq!(next(&all, 3), Choice::Compute(RobotId(expected)));
+            let queue = all.get_mut(&RobotId(expected)).unwrap();
+            assert!(queue.take(at(3)).is_some() && queue.is_in_hand());
+        }
+        assert_eq!(next(&all, 3), Choice::Wait(Instant::NEVER));
+    }
+
+    #[test]
+    fn the_newest_request_replaces_one_that_waits() {
+        let mut all = robots(1);
+        let queue = all.get_mut(&RobotId(0)).unwrap();
+        assert!(!queue.offer(pending(1, 0, 15)));
+        assert!(queue.offer(pending(2, 5, 15)), "the older one is counted");
+        assert_eq!(queue.take(at(6)).unwrap().request.cycle, 2);
+        assert!(queue.take(at(6)).is_none());
+    }
+
+    #[test]
+    fn what_is_too_late_is_said_at_once_even_while_the_robot_is_in_hand() {
+        let mut all = robots(2);
+        all.get_mut(&RobotId(0)).unwrap().offer(pending(1, 0, 30));
+        let second = all.get_mut(&RobotId(1)).unwrap();
+        second.offer(pending(1, 0, 10));
+        second.take(at(0));
+        second.offer(pending(2, 1, 10));
+        assert_eq!(next(&all, 10), Choice::Compute(RobotId(0)), "the other's one thread is busy");
+        assert_eq!(next(&all, 11), Choice::Late(RobotId(1)));
+        all.get_mut(&RobotId(1)).unwrap().drop_pending();
+        assert_eq!(next(&all, 11), Choice::Compute(RobotId(0)));
+    }
+
+    #[test]
+    fn a_robot_in_hand_is_not_given_a_second_thread() {
+        let mut all = robots(1);
+        let queue = all.get_mut(&RobotId(0)).unwrap();
+        queue.offer(pending(1, 0, 15));
+        queue.take(at(0));
+        queue.offer(pending(2, 1, 15));
+        assert_eq!(next(&all, 2), Choice::Wait(at(16)));
+        all.get_mut(&RobotId(0)).unwrap().done();
+        assert_eq!(next(&all, 2), Choice::Compute(RobotId(0)));
+    }
+
+    /// A thousand requests a second from a robot that joined for 50.
+    #[test]
+    fn a_flood_is_computed_at_the_rate_that_was_joined_for() {
+        let mut all = robots(1);
+        let mut computed = 0;
+        for ms in 0..1000 {
+            all.get_mut(&RobotId(0)).unwrap().offer(pending(ms, ms, 15));
+            if next(&all, ms) == Choice::Compute(RobotId(0)) {
+                let queue = all.get_mut(&RobotId(0)).unwrap();
+                queue.take(at(ms));
+                queue.done();
+                computed += 1;
+            }
+        }
+        let bound = 50 * 101 / 100 + BURST + 1;
+        assert!((50..=bound).contains(&computed), "{computed}, at most {bound}");
+    }
+
+    #[test]
+    fn a_robot_that_keeps_its_rate_is_never_held_back() {
+        let mut all = robots(1);
+        // The second and third come late together with their next.
+        for ms in [0, 20, 45, 60, 99, 100, 120, 140, 160] {
+            all.get_mut(&RobotId(0)).unwrap().offer(pending(ms, ms, 15));
+            assert_eq!(next(&all, ms), Choice::Compute(RobotId(0)), "at {ms} ms");
+            let queue = all.get_mut(&RobotId(0)).unwrap();
+            queue.take(at(ms));
+            queue.done();
+        }
+    }
+}

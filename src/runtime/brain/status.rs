@@ -1,0 +1,73 @@
+//! Where a running brain says how it fares: whoever connects to its socket gets one line of JSON.
+
+use super::network::BrainStatus;
+use crate::system::seqpacket::SocketLock;
+use rustix::net::SocketType;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Where a brain says how it fares by default.
+pub const BRAIN_SOCKET: &str = "/run/ganglion-brain/brain.sock";
+/// Callers that may wait.
+const BACKLOG: i32 = 8;
+/// How often a thread without callers looks for the end: a person waits this long for the table at most.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A caller that does not read for this long is sent away, and a brain that does not answer is hung.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest line that is read: some five times that of 64 robots.
+const LONGEST_LINE: u64 = 1 << 19;
+
+/// A place to answer at.
+pub struct StatusSocket {
+    listener: UnixListener,
+    _place: SocketLock,
+}
+
+impl StatusSocket {
+    /// Listens at `path`, for its owner and its group.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, or that another brain listens there.
+    pub fn open(path: &Path) -> io::Result<StatusSocket> {
+        let mut place = SocketLock::take(path)?;
+        let listener = UnixListener::from(place.listen(SocketType::STREAM, BACKLOG)?);
+        listener.set_nonblocking(true)?;
+        Ok(StatusSocket { listener, _place: place })
+    }
+
+    /// Answers each caller with what `status` makes, until `ends`.
+    pub fn serve(&self, ends: &AtomicBool, status: impl Fn() -> io::Result<BrainStatus>) {
+        while !ends.load(Ordering::Acquire) {
+            match self.listener.accept() {
+                Ok((caller, _)) => _ = status().and_then(|status| tell(caller, &status)), // gone is gone
+                Err(_) => thread::sleep(LOOK_EVERY),
+            }
+        }
+    }
+}
+
+fn tell(mut caller: UnixStream, status: &BrainStatus) -> io::Result<()> {
+    caller.set_nonblocking(false)?;
+    caller.set_write_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_vec(status).map_err(io::Error::other)?;
+    line.push(b'\n');
+    caller.write_all(&line)
+}
+
+/// How the brain that listens at `path` fares.
+///
+/// # Errors
+///
+/// Nothing answers there, or something else.
+pub fn ask(path: &Path) -> io::Result<BrainStatus> {
+    let brain = UnixStream::connect(path)?;
+    brain.set_read_timeout(Some(PATIENCE))?;
+    let mut line = Vec::new();
+    brain.take(LONGEST_LINE).read_to_end(&mut line)?;
+    serde_json::from_slice(&line).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+}
