@@ -34,7 +34,7 @@ fn a_caller_that_says_nothing_or_nonsense_keeps_nobody_out() {
     assert!(silent.len() >= 3);
     let runtime = Runtime::connect(&stage);
     runtime.until(LinkPhase::Joined, 1);
-    assert!(send_to(&connect_to(&stage.path).expect("it listens"), b"nonsense"));
+    assert!(send_to(connect_to(&stage.path).expect("it listens"), b"nonsense"));
     let cycle = runtime.until_answered(1_000);
     drop(silent);
     runtime.until_answered(cycle);

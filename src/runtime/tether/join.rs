@@ -142,7 +142,11 @@ impl Join {
         let channels = digest_of(&sensors, &motors);
         let mut room = HANDSHAKE_PAYLOAD_MOST - FIXED - 2 * (1 + NAME_MOST);
         sensors.truncate(fitting(&sensors, put_sensor, &mut room));
-        motors.truncate(if sensors.len() < sensor_count { 0 } else { fitting(&motors, put_name, &mut room) });
+        motors.truncate(if sensors.len() < sensor_count {
+            0
+        } else {
+            fitting(&motors, |name, bytes| put_name(name, bytes), &mut room)
+        });
         Join {
             message_version: MESSAGE_VERSION,
             robot: clipped(robot, NAME_MOST),
@@ -285,7 +289,7 @@ fn put_text(text: &str, most: usize, bytes: &mut Vec<u8>) {
     bytes.extend(text.as_bytes());
 }
 
-fn put_name(name: &String, bytes: &mut Vec<u8>) {
+fn put_name(name: &str, bytes: &mut Vec<u8>) {
     put_text(name, NAME_MOST, bytes);
 }
 

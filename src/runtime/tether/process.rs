@@ -33,6 +33,7 @@ const CALLERS: usize = 3;
 const AT_ONCE: usize = 32;
 
 /// An event worth reporting.
+#[allow(clippy::large_enum_variant)] // passed on at once, without memory; there is never more than one
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
     /// A runtime is served from now on.
