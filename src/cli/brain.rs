@@ -35,7 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Arguments of `brain`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion tether key rover-7 > /etc/ganglion/brain-keys/rover-7.key    a key for a robot, once; it needs the same file
+  ganglion tether key rover-7 -o /etc/ganglion/brain-keys/rover-7.key    a key for a robot, once; it needs the same file
   ganglion brain                                    serve every shipped board that has a remote field, on port 4747
   ganglion brain --board mine.toml --engine cuda --state /var/lib/ganglion-brain
   ganglion status --brain                           a row for each robot

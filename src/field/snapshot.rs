@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn the_unit_keeps_one_snapshot_per_format() {
         let unit = include_str!("../../systemd/ganglion.service");
-        let name = format!("/brain-{}.bin\n", KIND.version);
+        let name = format!("/brain-{}.bin ", KIND.version);
         assert!(unit.contains(&name), "after a rollback the old program finds its own snapshot: {name}");
     }
 
