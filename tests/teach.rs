@@ -1,7 +1,6 @@
 //! Corrections of a starting table: what there is without one, their bound, whose they are; teaching in
 //! closed loop gives the same bytes with any number of threads, and a verdict that a robot heeds.
 
-use crate::long::or_in_full;
 use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::{Board, Rung};
 use ganglion::base::time::{Instant, SimClock, Span};
@@ -14,8 +13,8 @@ use ganglion::runtime::robot::{BuildError, Options, Robot};
 use ganglion::runtime::runner;
 use ganglion::sim::rehearsal;
 use ganglion::workshop::teach::driver::Driver;
-use ganglion::workshop::teach::trial::{Rooms, trial};
-use ganglion::workshop::teach::{Syllabus, lesson, teach};
+use ganglion::workshop::teach::trial::Rooms;
+use ganglion::workshop::teach::{Syllabus, teach};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -136,18 +135,6 @@ fn a_read_out_for_the_whole_or_for_another_table_is_refused_with_the_reason() {
     wider.field.correction = 0.5;
     assert!(refused(&correction, &wider).contains("corrected starting table = "), "another bound");
     assert!(correction.check(&board).is_ok() && whole.check(&without).is_ok());
-}
-
-/// The table wants to go straight on beside an edge; a correction steers back to it.
-#[test]
-fn at_a_corner_no_correction_steers_back_over_the_edge() {
-    let board = lesson::lean(&sim_board());
-    let rooms = Rooms { first: 1, count: or_in_full(4, 20), seconds: or_in_full(60, 600) };
-    for steering in [-5.0, 5.0] {
-        let driver = Driver::Field(Arc::new(pushing(&board, 0.0, steering)));
-        let met = trial(&board, rooms, 2, &driver, Rung::BEST).unwrap();
-        assert_eq!(met.falls, 0, "steering {steering}: {met:?}");
-    }
 }
 
 /// A correction that is the same in every moment: of the drives and of the steering, before the tanh.
