@@ -88,8 +88,8 @@ pub struct Args {
     /// Socket of the guard, if the board asks for one [default: /run/ganglion-guard/guard.sock]
     #[arg(long, value_name = "PATH")]
     pub guard: Option<PathBuf>,
-    /// Socket of 'ganglion tether', if a brain elsewhere computes the field; a simulated robot has such a brain
-    /// only if this is given [default: /run/ganglion-tether/tether.sock]
+    /// Socket of the tether's process, if a brain elsewhere computes the field; a simulated robot has such a
+    /// brain only if this is given [default: /run/ganglion-tether/tether.sock]
     #[arg(long, value_name = "PATH")]
     pub tether: Option<PathBuf>,
     /// End with 69 if the robot was not ready once by then [default: 30s on real wires, else no limit]

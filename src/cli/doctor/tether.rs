@@ -32,7 +32,7 @@ fn socket(root: &Path) -> Finding {
         Err(error) => Finding::refused(
             "tether",
             format!("no process carries the field's messages: {TETHER_SOCKET}: {error}"),
-            "start it: systemctl start ganglion-tether",
+            "start the tether's process, as its own user",
         ),
     }
 }
@@ -47,7 +47,7 @@ fn key(root: &Path, tether: &TetherPlan) -> Finding {
                 "{path} has mode {:04o}: others than its owner can read the robot's key",
                 key.mode() & 0o7777
             ),
-            format!("chmod 0400 {path}, and make a new key: 'ganglion tether key'"),
+            format!("chmod 0400 {path}, and make a new key, for the robot and for its brain"),
         ),
         Ok(key) => Finding::ok("tether key", format!("{path}, readable by user {} alone", key.uid())),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -56,7 +56,7 @@ fn key(root: &Path, tether: &TetherPlan) -> Finding {
         Err(error) => Finding::refused(
             "tether key",
             format!("{path}: {error}"),
-            "make one with 'ganglion tether key' and give it to the brain as well",
+            "make a key for this robot, and give it to the brain as well",
         ),
     }
 }

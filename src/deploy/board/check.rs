@@ -62,8 +62,8 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     let sound = period.is_some() && every.is_some();
     let periods = Periods { tick, dt: tick.times(u64::from(every.unwrap_or(1))), sound };
     let field = field::field(root, &field_section, &periods, every, &devices, decisions.as_deref());
+    let tether = tether::tether(&field_section, root.section("tether"), field.as_ref(), &periods);
     drop(field_section);
-    let tether = tether::tether(root, root.section("tether"), field.as_ref(), &periods);
     let safety = rules::safety(&root.section("safety"), &periods);
     let budget = field::budget(&root.section("budget"), &periods);
     let targets = targets::targets(&root.section("targets"), &periods);

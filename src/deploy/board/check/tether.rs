@@ -13,9 +13,9 @@ const SILENCE_MS: std::ops::RangeInclusive<f64> = 20.0..=1000.0;
 const LEAST_PERIODS: u64 = 3;
 const GRIDS: [i64; 4] = [8, 16, 32, 64];
 
-/// The section; `field` is what the brain computes.
+/// The section; `field` is what the brain computes, as `field_section` says.
 pub fn tether(
-    root: &Section<'_>,
+    field_section: &Section<'_>,
     section: Section<'_>,
     field: Option<&FieldPlan>,
     periods: &Periods,
@@ -24,7 +24,7 @@ pub fn tether(
     if !section.is_written() {
         if engine == Some(EngineKind::Remote) {
             let rule = "\"remote\" needs a [tether] table: where the brain is, and the robot's key";
-            root.misfit("field.engine", rule.to_string());
+            field_section.misfit("engine", rule.to_string());
             return None;
         }
         return Some(None);
