@@ -3,6 +3,7 @@
 
 mod allocation;
 mod callers;
+mod program;
 pub(crate) mod relay;
 pub(crate) mod stage;
 mod weather;

@@ -181,5 +181,5 @@ fn the_list_names_every_part_and_calls_no_robot() {
         names.filter(|name| name.contains('.')).map(str::to_string).collect()
     };
     assert_eq!(parts(&super::out(&listed)), parts(&manifest));
-    assert_eq!(parts(&manifest).len(), 16);
+    assert_eq!(parts(&manifest).len(), 17);
 }

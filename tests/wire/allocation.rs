@@ -1,9 +1,11 @@
 //! What a datagram costs in allocations: nothing, at both ends, whether it is taken or dropped.
 
 use crate::allocation::allocations_in;
-use ganglion::base::time::Span;
+use ganglion::base::time::{Instant, Span};
+use ganglion::deploy::board;
 use ganglion::field::remote::message::{ANSWER_BYTES, REQUEST_BYTES};
 use ganglion::runtime::tether::Dropped;
+use ganglion::runtime::tether::carrier::{Arrived, Carrier};
 use ganglion::runtime::tether::datagram::{Id, UP_BYTES};
 use ganglion::runtime::tether::join::{Join, JoinReply};
 use ganglion::runtime::tether::key::Key;
@@ -30,6 +32,33 @@ fn pair() -> (Session, Session) {
     let (second, brain) = pending.reply(&reply).expect("random numbers");
     let (_, robot) = joining.answer(&second).expect("the answer");
     (robot.expect("joined"), brain.expect("joined"))
+}
+
+#[test]
+fn carrying_a_cycle_costs_no_allocation() {
+    let board = board::built_in("sim").expect("it is built in").expect("and sound").board;
+    let keys = super::stage::keys();
+    let key = keys.keys().next().expect("one key");
+    let mut carrier = Carrier::new(&keys, Join::of("rover", &board, [0; 32]));
+    carrier.start(Instant::ZERO);
+    let first = carrier.attempt(Instant::ZERO).expect("random numbers");
+    let (_, pending) = accept(&key, &first).expect("its key");
+    let reply = JoinReply::Joined { session: Id([1; 8]), engine: "cpu".into() };
+    let (second, brain) = pending.reply(&reply).expect("random numbers");
+    assert_eq!(carrier.take(&second, Instant::ZERO), Arrived::Reply);
+    let mut brain = brain.expect("joined");
+    let (mut request, mut down) = ([0; PAYLOAD_MOST], [0; UP_BYTES]);
+    let (mut answers, mut dropped) = (0, 0);
+    let allocated = allocations_in(|| {
+        for _ in 0..1_000 {
+            let datagram = carrier.request(&[1; REQUEST_BYTES], Instant::ZERO).expect("it is joined");
+            brain.open(datagram, &mut request).expect("it is the robot's");
+            let datagram = brain.seal(&[2; ANSWER_BYTES], &mut down).expect("an answer");
+            answers += u64::from(matches!(carrier.take(datagram, Instant::ZERO), Arrived::Answer { .. }));
+            dropped += u64::from(matches!(carrier.take(datagram, Instant::ZERO), Arrived::Dropped(_)));
+        }
+    });
+    assert_eq!((answers, dropped, allocated), (1_000, 1_000, 0));
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! A network of its own on loopback, between one robot and its brain, as bad as a test wants: it loses, doubles,
-//! delays, reorders and changes datagrams, or is cut. Every draw comes from a seed; the order of arrival is the
-//! kernel's.
+//! A network of its own on loopback, between one robot and its brain, as bad as a test wants: it loses,
+//! doubles, delays, reorders and changes datagrams, or is cut. Every draw comes from a seed; the order of
+//! arrival is the kernel's.
 
 use ganglion::base::seed::{Stream, bits};
 use std::collections::VecDeque;

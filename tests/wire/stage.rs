@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -185,7 +185,17 @@ impl Runtime {
 
     /// The same with another board.
     pub fn with(stage: &Stage, digest: [u8; 32]) -> Runtime {
-        let socket = connect_to(&stage.path).expect("it listens");
+        Runtime::at(&stage.path, digest)
+    }
+
+    /// The same at the socket of any tether.
+    pub fn at(path: &Path, digest: [u8; 32]) -> Runtime {
+        let began = std::time::Instant::now();
+        // Few may wait at a time to be let in.
+        let socket = std::iter::repeat_with(|| connect_to(path))
+            .take_while(|_| began.elapsed() < PATIENCE)
+            .find_map(Result::ok)
+            .expect("it listens");
         assert!(send_to(&socket, Hello::new(digest).encode().as_bytes()));
         Runtime(socket)
     }
@@ -212,7 +222,7 @@ impl Runtime {
         }
     }
 
-    /// Waits for the link to be so, asking meanwhile; answers are checked. Returns the number of the next cycle.
+    /// Waits for the link to be so, asking meanwhile; answers are checked. The number of the next cycle.
     pub fn until(&self, phase: LinkPhase, mut cycle: u64) -> u64 {
         let began = std::time::Instant::now();
         while began.elapsed() < PATIENCE {

@@ -1,8 +1,8 @@
 //! The robot's end of the link, without sockets: what is to be sent, what an arriving datagram is worth, and
 //! how the link is. It allocates when it joins, and never for a request or an answer.
 //!
-//! A session falls silent when a request was sent and nothing authentic came for [`SILENCE`]. Then the brain is asked to
-//! join again, and the session stays until it answers: whichever is heard first goes on.
+//! A session falls silent when a request was sent and nothing authentic came for [`SILENCE`]. Then the brain
+//! is asked to join again, and the session stays until it answers: whichever is heard first goes on.
 
 use super::Dropped;
 use super::attempts::Attempts;
@@ -17,8 +17,8 @@ use crate::field::remote::message::{ANSWER_BYTES, REQUEST_BYTES};
 
 /// Without an answer for so long, a session counts as silent. Five cycles at 20 Hz.
 pub const SILENCE: Span = Span::from_millis(250);
-/// Answers that are looked at in one attempt to join. To tell a forged one takes 50 us, and an attacker may send any
-/// number.
+/// Answers that are looked at in one attempt to join. To tell a forged one takes 50 us, and an attacker may
+/// send any number.
 const ANSWERS_LOOKED_AT: u32 = 16;
 
 /// What an arriving datagram was.
@@ -56,7 +56,7 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// For the robot that `keys` name, which says `join` of itself. It does nothing before [`Carrier::start`].
+    /// For the robot that `keys` name, which says `join` of itself. Does nothing before [`Carrier::start`].
     pub fn new(keys: &KeyFile, join: Join) -> Carrier {
         Carrier {
             keys: keys.keys().rev().collect(), // the newest first

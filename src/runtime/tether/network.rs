@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// DSCP "expedited forwarding" (46), in the byte that IP has for it: switches and Wi-Fi that heed it send these
-/// first. For IPv4, Linux derives the priority in its own queues from it.
+/// DSCP "expedited forwarding" (46), in the byte that IP has for it: switches and Wi-Fi that heed it send
+/// these first. For IPv4, Linux derives the priority in its own queues from it.
 const EXPEDITED: u8 = 46 << 2;
 
 /// A socket toward brains at addresses of one family.

@@ -98,8 +98,8 @@ struct Woken {
 }
 
 impl Tether {
-    /// Ready to run. `listener` is where runtimes of the board with `digest` and the user `ward` connect; `end`
-    /// becomes readable when the process is to end.
+    /// Ready to run. `listener` is where runtimes of the board with `digest` and the user `ward` connect;
+    /// `end` becomes readable when the process is to end.
     #[allow(clippy::too_many_arguments)] // each of them is made elsewhere, and once
     pub fn new(
         carrier: Carrier,
