@@ -142,7 +142,8 @@ fn text_of(name: &str) -> String {
 }
 
 /// Built-in boards that are made for this machine, by its device tree and its HAT. Those for any machine are
-/// none of them: nothing says that they fit.
+/// none of them: nothing says that they fit. Nor are those on a tether, which need a brain elsewhere: a person
+/// names one.
 pub fn candidates(root: &Path) -> Vec<&'static str> {
     for_machine(root)
         .into_iter()
@@ -156,6 +157,7 @@ fn for_machine(root: &Path) -> Vec<(&'static str, Board)> {
     board::names()
         .filter_map(load)
         .filter(|(_, board)| matches!(board.bus, BusPlan::Linux { .. }) && !board.compatible.is_empty())
+        .filter(|(_, board)| board.tether.is_none())
         .filter(|(_, board)| machine::matches(board, root).is_ok())
         .collect()
 }
