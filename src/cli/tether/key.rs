@@ -21,7 +21,7 @@ const RANDOM: &str = "/dev/urandom";
   ganglion tether key rover-7 -o rover-7.key --second    a second one beside it: both are valid
   ganglion tether key rover-7 -o rover-7.key --finish    the old one is removed
 
-The same file lies on the robot (/etc/ganglion/tether.key) and with the brain (/etc/ganglion/robots/rover-7.key). Whoever
+The same file lies on the robot (/etc/ganglion/tether.key) and with the brain (/etc/ganglion/brain-keys/rover-7.key). Whoever
 has it can pose as either, so copy it over a way that you trust, as scp, and give each robot its own.")]
 pub struct Args {
     /// The robot's name: 1 to 32 letters, digits, '-', '_' or '.'
@@ -51,9 +51,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         rewrite(&path, &file)?;
         say!("{}: two keys are valid, of robot '{}'", path.display(), args.robot);
         say!("  next: copy this file to the robot and to the brain, in either order; both take both keys");
-        say!(
-            "        restart ganglion-tether on the robot; the brain reads its keys again by itself or at its next start"
-        );
+        say!("        restart the brain, then ganglion-tether on the robot");
         say!("        then here and there: ganglion tether key {} -o FILE --finish", args.robot);
     } else if args.finish {
         let file = existing(&path, &args.robot)?;
@@ -68,7 +66,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         create(&path, &file)?;
         say!("{}: a key of robot '{}', readable by you alone", path.display(), args.robot);
         say!("  next: copy it to the robot as /etc/ganglion/tether.key");
-        say!("        and to the brain as /etc/ganglion/robots/{}.key, both of mode 0400", args.robot);
+        say!("        and to the brain as /etc/ganglion/brain-keys/{}.key, both of mode 0400", args.robot);
         say!("        then, on the robot: systemctl enable --now ganglion-tether");
     }
     Ok(())
