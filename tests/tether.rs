@@ -34,9 +34,12 @@ fn millis(at: Instant) -> u64 {
     at.as_nanos() / 1_000_000
 }
 
+/// Without its starting table, so that the motors do what the brain says and nothing else.
 fn tethered() -> Board {
     let loaded = board::built_in("picarx-v4-tethered").expect("it is built in").expect("and sound");
-    rehearsal(&loaded.board).expect("it drives in the simulator").board
+    let mut board = rehearsal(&loaded.board).expect("it drives in the simulator").board;
+    board.field.start.clear();
+    board
 }
 
 fn tether(hop: impl Hop + 'static) -> Tether {

@@ -45,8 +45,8 @@ A robot joins with its key; its board has to be one of the brain's, value for va
 With --state its brain is saved every half minute, when it was silent for a minute, and at the end, and goes on from there
 when it joins again. Ctrl-C or SIGTERM ends the brain and saves every robot.")]
 pub struct Args {
-    /// Board that robots may join with: a file, or the name of a built-in one; repeat for several [default: every
-    /// built-in board with a remote field]
+    /// Board that robots may join with: a file, or the name of a built-in one; repeat for several [default:
+    /// every built-in board with a remote field]
     #[arg(long = "board", value_name = "FILE")]
     boards: Vec<PathBuf>,
     /// Folder of the robots' keys, files whose names end in .key
@@ -67,7 +67,8 @@ pub struct Args {
     /// Folder where the robots' brains are kept, a file for each
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Socket that answers 'ganglion status --brain' [default: /run/ganglion-brain/brain.sock, if it can be created]
+    /// Socket that answers 'ganglion status --brain' [default: /run/ganglion-brain/brain.sock, if it can be
+    /// created]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Print JSON: a line for each event, and at the end the table

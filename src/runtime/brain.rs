@@ -1,10 +1,10 @@
-//! The brain's side of the tether: one process computes the fields of many robots. Each robot has an engine of
-//! its own, so that nothing of one reaches another.
+//! The brain's side of the tether: one process computes the fields of many robots. Each robot has an engine
+//! of its own, so that nothing of one reaches another.
 //!
 //! `robots` is the table and the order of service, without a socket or a thread; `schedule` and `admission`
-//! decide for it; `workers` are the threads around it. `engine` is the engine of one robot with its snapshots, `boards` what robots may join with,
-//! `counters` what is counted of each. `reception` has keys, joins and sessions, `network` the socket;
-//! `status` answers who asks how the brain fares.
+//! decide for it; `workers` are the threads around it. `engine` is the engine of one robot with its
+//! snapshots, `boards` what robots may join with, `counters` what is counted of each. `reception` has keys,
+//! joins and sessions, `network` the socket; `status` answers who asks how the brain fares.
 
 pub mod admission;
 pub mod boards;
@@ -18,4 +18,6 @@ pub mod status;
 pub mod workers;
 
 #[cfg(test)]
-pub(crate) mod fixture;
+mod tests {
+    pub(crate) mod fixture;
+}

@@ -35,6 +35,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+/// The longest that building a robot takes: a GPU's driver may have to compile the kernels first, which is
+/// waited for for a minute.
+const BUILDING: Span = Span::from_millis(120_000);
+
 /// Until a sound robot is ready it takes its `settle_ms` and the first results of its field: less than a
 /// second, or some on a GPU that is opened first. A part that is not there by now is missing.
 pub const READY_WITHIN: Span = Span::from_millis(30_000);
@@ -153,6 +157,8 @@ impl Session<'_> {
             options.hardware = Some(hardware);
         }
         let rung = options.rung;
+        service.extend(BUILDING);
+        service.say("building the field");
         let robot = Robot::build(&found, clock.clone(), Instant::ZERO, options);
         let mut robot = robot.map_err(SessionError::Build)?;
         let outside = Outside::of(&mut robot);

@@ -98,7 +98,7 @@ fn systemd_hears_ready_life_and_the_end() {
     let mut place = Place::new(1_000);
     let manager = UnixDatagram::bind(place.folder.join("notify")).unwrap();
     // As systemd's: the runtime may be silent for as long as it has asked for, which it does before it
-    // teaches its field.
+    // builds its field.
     let asked_for = Cell::new(Instant::now());
     let hear = || {
         let left = asked_for.get().saturating_duration_since(Instant::now());

@@ -51,9 +51,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         rewrite(&path, &file)?;
         say!("{}: two keys are valid, of robot '{}'", path.display(), args.robot);
         say!("  next: copy this file to the robot and to the brain, in either order; both take both keys");
-        say!(
-            "        restart ganglion-tether on the robot; the brain reads its keys again by itself or at its next start"
-        );
+        say!("        restart the brain, then ganglion-tether on the robot");
         say!("        then here and there: ganglion tether key {} -o FILE --finish", args.robot);
     } else if args.finish {
         let file = existing(&path, &args.robot)?;

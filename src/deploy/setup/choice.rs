@@ -142,8 +142,8 @@ fn text_of(name: &str) -> String {
 }
 
 /// Built-in boards that are made for this machine, by its device tree and its HAT. Those for any machine are
-/// none of them: nothing says that they fit. Nor are those on a tether, which need a brain elsewhere: a person
-/// names one.
+/// none of them: nothing says that they fit. Nor are those on a tether, which need a brain elsewhere: a
+/// person names one.
 pub fn candidates(root: &Path) -> Vec<&'static str> {
     for_machine(root)
         .into_iter()

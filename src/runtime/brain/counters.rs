@@ -125,7 +125,8 @@ impl Counters {
         self.busy.saturating_record(busy.as_nanos());
     }
 
-    /// 99th percentile of the time that a cycle keeps its thread, once there are enough cycles to speak of one.
+    /// 99th percentile of the time that a cycle keeps its thread, once there are enough cycles to speak of
+    /// one.
     pub fn cycle_p99(&self) -> Option<Span> {
         (self.busy.len() >= ENOUGH).then(|| Span::from_nanos(self.busy.value_at_quantile(0.99)))
     }

@@ -1,5 +1,5 @@
-//! The socket of a brain: one thread takes datagrams and hands requests over; the threads that compute seal and
-//! send their answers themselves, so that no answer waits for another thread.
+//! The socket of a brain: one thread takes datagrams and hands requests over; the threads that compute seal
+//! and send their answers themselves, so that no answer waits for another thread.
 
 use super::counters::RobotRow;
 use super::reception::{Incoming, Reception};

@@ -1,6 +1,6 @@
-//! The robots of a brain: who has joined, with which engine, what each asks and gets. No socket and no thread:
-//! whoever calls gives the time. A robot joins, its engine is opened elsewhere and handed in; its requests wait
-//! here until a thread takes the engine with the request, computes, and brings both back.
+//! The robots of a brain: who has joined, with which engine, what each asks and gets. No socket and no
+//! thread: whoever calls gives the time. A robot joins, its engine is opened elsewhere and handed in; its
+//! requests wait here until a thread takes the engine with the request, computes, and brings both back.
 
 use super::admission::{Demand, Overload, admit};
 use super::boards::ServedBoard;
@@ -304,7 +304,8 @@ impl Robots {
         }
     }
 
-    /// Takes a cycle back whose answer was ready at `ready`, with the engine unless it is not to be used again.
+    /// Takes a cycle back whose answer was ready at `ready`, with the engine unless it is not to be used
+    /// again.
     pub fn done(&mut self, cycle: Cycle, computed: &Computed, ready: Instant) {
         let Some(robot) = self.robots.get_mut(&cycle.robot) else { return };
         let Computed { answer, is_sound, busy } = computed;

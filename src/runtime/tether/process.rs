@@ -350,7 +350,8 @@ impl Tether {
 }
 
 fn refuse(caller: &OwnedFd, why: Unwanted, report: &mut impl FnMut(Event)) {
-    let _ = send_to(caller, FromTether::Refused(why).encode().as_bytes()); // a caller that is gone needs no answer
+    // A caller that is gone needs no answer.
+    let _ = send_to(caller, FromTether::Refused(why).encode().as_bytes());
     report(Event::Refused(why));
 }
 

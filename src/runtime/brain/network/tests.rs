@@ -2,9 +2,9 @@
 
 use super::super::boards::ServedBoard;
 use super::super::engine::Opening;
-use super::super::fixture::{alone, board, request};
 use super::super::reception::Reception;
 use super::super::robots::{Limits, Robots};
+use super::super::tests::fixture::{alone, board, request};
 use super::super::workers::Workers;
 use super::*;
 use crate::field::remote::message::Verdict;

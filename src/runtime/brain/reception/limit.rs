@@ -1,5 +1,5 @@
-//! How often the joins of one key are looked at, and which were seen before. A handshake costs the brain 80 us,
-//! a forged one 5: without a limit, whoever has seen a key's number could keep a core busy.
+//! How often the joins of one key are looked at, and which were seen before. A handshake costs the brain 80
+//! us, a forged one 5: without a limit, whoever has seen a key's number could keep a core busy.
 
 use crate::base::time::{Instant, Span};
 use crate::runtime::tether::Dropped;
@@ -11,8 +11,8 @@ use std::net::IpAddr;
 const BURST: u64 = 10;
 /// One more join each so often. A robot that is refused or not answered tries once a second.
 const REFILL: Span = Span::from_millis(200);
-/// Ephemeral keys that are remembered: those of a minute at the highest rate. One that is replayed later makes
-/// a session that nobody can use.
+/// Ephemeral keys that are remembered: those of a minute at the highest rate. One that is replayed later
+/// makes a session that nobody can use.
 const REMEMBERED: usize = 300;
 
 /// The limits of one key.

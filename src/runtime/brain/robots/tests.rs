@@ -1,7 +1,7 @@
 //! What robots of one brain have to do with one another: nothing.
 
 use super::super::engine::Opening;
-use super::super::fixture::{PERIOD, alone, at, board, join, request, send, serve};
+use super::super::tests::fixture::{PERIOD, alone, at, board, join, request, send, serve};
 use super::*;
 use crate::base::time::{Clock, SimClock};
 use crate::field::Failure;

@@ -1,8 +1,8 @@
 //! Boards, requests and a driver in virtual time for the tests of the brain.
 
-use super::boards::ServedBoard;
-use super::engine::RobotEngine;
-use super::robots::{Arrival, Joined, RobotId, Robots, Task};
+use super::super::boards::ServedBoard;
+use super::super::engine::RobotEngine;
+use super::super::robots::{Arrival, Joined, RobotId, Robots, Task};
 use crate::base::plan::{EngineKind, Rung, Shape};
 use crate::base::seed::{Stream, uniform};
 use crate::base::time::{Clock, Instant, SimClock, Span};
@@ -91,7 +91,7 @@ pub fn alone(
     let clock = SimClock::new();
     let one = |cycle| {
         let request = request(board, robot, cycle, at(cycle));
-        let pending = super::schedule::Pending { request, arrived: Instant::ZERO };
+        let pending = super::super::schedule::Pending { request, arrived: Instant::ZERO };
         engine.answer(&pending, &clock).answer.encode().to_vec()
     };
     cycles.map(one).collect()
