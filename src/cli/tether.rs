@@ -33,9 +33,10 @@ const STATUS_PATIENCE: Span = Span::from_millis(500);
   ganglion tether --board picarx-v4-tethered --for ganglion    as the service does
   ganglion tether --status --json                          what the running tether counts
 
-It listens for the runtime of the same board, joins the brain at the board's [tether] address over UDP, seals
-what the runtime asks and opens what the brain answers. It drives nothing and has no device. A brain that falls silent is asked
-to join again, at once and then ever more rarely. SIGTERM, SIGINT, SIGQUIT or SIGHUP: exit 0. docs/tether.md has the whole."
+It listens for the runtime of the same board, joins the brain at the board's [tether] address
+over UDP, seals what the runtime asks and opens what the brain answers. It drives nothing and has
+no device. A brain that falls silent is asked to join again, at once and then ever more rarely.
+SIGTERM, SIGINT, SIGQUIT or SIGHUP: exit 0. docs/tether.md has the whole."
 )]
 pub struct Args {
     #[command(subcommand)]

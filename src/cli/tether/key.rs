@@ -66,7 +66,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         create(&path, &file)?;
         say!("{}: a key of robot '{}', readable by you alone", path.display(), args.robot);
         say!("  next: copy it to the robot as /etc/ganglion/tether.key");
-        say!("        and to the brain as /etc/ganglion/brain-keys/{}.key, both of mode 0400", args.robot);
+        say!("        (mode 0400), and to the brain as /etc/ganglion/brain-keys/{}.key", args.robot);
+        say!("        (owner root:ganglion-brain, mode 0440)");
         say!("        then, on the robot: systemctl enable --now ganglion-tether");
     }
     Ok(())
