@@ -15,7 +15,7 @@ WORDS = (NOT_BEGUN, "passed", "failed", INTERRUPTED, "skipped")
 
 
 class Report:
-    """What was and was not done, in memory and in the file."""
+    """The state of every part, in memory and in the file."""
 
     def __init__(self, path, parts, emulated, minutes):
         self.path, self.emulated, self.began = path, emulated, time.monotonic()
