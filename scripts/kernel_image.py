@@ -1,4 +1,4 @@
-"""What the build scripts of the kernels share: the pinned compilers, the digest of the sources, PTX and machine code.
+"""Shared by the build scripts of the kernels: the pinned compilers, the digest of the sources, PTX and machine code.
 
 Runs nothing by itself: scripts/build-ptx and scripts/build-fatbin do. Needs Python 3 on x86-64 Linux and a
 package index; no CUDA installation and no GPU. Registers are the assembler's word, not a measurement of speed.
@@ -24,8 +24,8 @@ nvidia-cuda-nvcc-cu12==12.9.86 --hash=sha256:5d6a0d32fdc7ea39917c20065614ae93add
 nvidia-cuda-nvdisasm==13.5.37 --hash=sha256:d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca
 nvidia-nvfatbin-cu12==12.9.82 --hash=sha256:16cbfbd12287508212f22f42dff6ff51cf9b528b906f57f615b080da16dea1ea
 """
-# What NVRTC writes, and what the image says instead: PTX 8.0 came with CUDA 12.0 (PTX ISA, "Release notes"), which a
-# driver 525 brings. That the text is none the newer for it is proved each time: see `prove_oldest`.
+# The version that NVRTC writes, and the one in the image: PTX 8.0 came with CUDA 12.0 (PTX ISA, "Release notes"), which a
+# driver 525 includes. Each build proves that the text needs nothing newer: see `prove_oldest`.
 WRITTEN, OLDEST = b"\n.version 8.5\n", b"\n.version 8.0\n"
 # CUDA 12.0 itself: its assembler, and the header of its driver.
 OLDEST_PACKAGES = """\
@@ -35,7 +35,7 @@ nvidia-cuda-runtime-cu12==12.0.146 --hash=sha256:18c038592af387684812fa712642aa9
 OLDEST_CHIPS = ["sm_87", "sm_89", "sm_90"]  # the chips that it knows
 OPTIONS = [b"--gpu-architecture=compute_87", b"--std=c++17", b"-default-device"]
 CHIPS = ["sm_87", "sm_89", "sm_90", "sm_120"]
-# Kernels that hold no f64 instruction: the loops over cells and over the bank's rows, and the memory, which has none.
+# Kernels that must have no f64 instruction: the loops over cells and over the bank's rows, and the memory.
 # The bank's query is made in features, whose f64 instructions are budgeted.
 WITHOUT_F64 = ("evolve_", "bank_scan_", "convolve_", "superpose_", "nearest_", "enter_half", "leave_half")
 # Instructions of machine code that need an f64 unit, or pass through it: arithmetic, comparisons, the first step of
@@ -65,7 +65,7 @@ def sources():
 
 
 def blake3(data):
-    """BLAKE3 of some bytes, as its paper writes it down: sources are short, a package would be long."""
+    """BLAKE3 of some bytes, written as in its paper: the sources are short, and a package would be large."""
     words_of = lambda data: [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
     start, parent, root = 1, 4, 8
     start_of = [0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19]
@@ -111,7 +111,7 @@ def digest():
 
 
 def compile_ptx(nvidia):
-    """The PTX of ganglion.cu; ends the program with the compiler's words if it refuses."""
+    """The PTX of ganglion.cu; ends the program with the compiler's message if it refuses."""
     folder = nvidia / "cuda_nvrtc" / "lib"
     ctypes.CDLL(str(folder / "libnvrtc-builtins.so.12.6"), mode=ctypes.RTLD_GLOBAL)
     nvrtc = ctypes.CDLL(str(folder / "libnvrtc.so.12"))
@@ -145,7 +145,7 @@ def compile_ptx(nvidia):
 
 
 class Assembled:
-    """Machine code of every chip, and what the assembler says of each kernel."""
+    """Machine code of every chip, and the assembler's figures for each kernel."""
 
     def __init__(self):
         self.cubins = {}
@@ -167,7 +167,7 @@ class Assembled:
         return "\n".join([*lines, *(f"{what}: {', '.join(where) or 'none'}" for what, where in wrong.items())])
 
     def f64_where_none_may_be(self):
-        """Kernels that chips with few f64 units would wait for."""
+        """Kernels with f64 instructions that would slow down chips with few f64 units."""
         every = ((name, chip, count) for name, chips in sorted(self.f64.items()) for chip, count in chips.items())
         return [f"{name} on {chip} ({count})" for name, chip, count in every if count and name.startswith(WITHOUT_F64)]
 
@@ -182,7 +182,7 @@ class Assembled:
 
 
 def prove_oldest(nvidia):
-    """That a driver of CUDA 12.0 takes the image, and that it means what NVRTC wrote; ends the program if not.
+    """Checks that a driver of CUDA 12.0 accepts the image, and that it means what NVRTC wrote; ends the program if not.
 
     The assembler of CUDA 12.0 takes it for every chip that it knows; a newer one makes of it, byte by byte, what it
     makes of the text that claims the newer version; and the header of that driver has every function that
@@ -252,7 +252,7 @@ def counted(ptx):
 
 
 def write_budget():
-    """The table of what kernels may need, from the image."""
+    """The table of the kernels' budgets, from the image."""
     lines = ["# Instructions of each kernel in ganglion.ptx, and those of them that compute in f64: scripts/build-ptx --budget"]
     lines += ["# wrote it. tests/cuda/budget.rs fails where a kernel has a twentieth more, or one f64 instruction more."]
     lines += [f"{name} {every} {f64}" for name, (every, f64) in sorted(counted(PTX.read_text()).items())]

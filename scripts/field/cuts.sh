@@ -1,16 +1,16 @@
 # shellcheck shell=bash
-# Rows: the power goes during an update or a rollback. Sourced by scripts/field-test.
+# Rows: the power fails during an update or a rollback. Sourced by scripts/field-test.
 #
 # Each begins with the same robot (0.1.0, set up, running, disarmed; for a rollback 0.2.0, committed), cuts
-# the power so many seconds after a line of the console, switches it on again and asks which version runs. A
-# second pair cuts the boot that follows as well.
+# the power a number of seconds after a console line, switches it on again and checks which version runs. A
+# second pair also cuts the boot that follows.
 
 # power_cut NAME OPERATION PATTERN SECONDS VERSION MODE LAST [PATTERN2 SECONDS2]
 #   OPERATION  copy      the laptop copies the package (no update has begun)
 #              stage     only staged, not tried
-#              good      staged, tried, committed if nothing comes between
-#              bad       a version that dies 5 s after it was ready, so that the robot goes back
-#              rollback  asked for by a person
+#              good      staged, tried, committed if nothing interrupts it
+#              bad       a version that dies 5 s after it was ready, so that the robot rolls back
+#              rollback  requested by a person
 #   PATTERN    on the console; several with " > " between them come one after the other
 #   VERSION    that must run after the cut: old, new, or word (the commit or the end was just being written: whichever word
 #              `update status` then has, the version must be its version)
@@ -22,7 +22,7 @@ power_cut() {
 }
 declare -A CUT_WHERE CUT_AGAIN CUT_AGAIN_AFTER CUT_FIELDS
 
-# In the background, as the laptop's end of it dies with the robot.
+# In the background, because the laptop's end of it dies with the robot.
 begin() {
     local log=$WORK/logs/operation.log
     case $1 in
@@ -35,7 +35,7 @@ begin() {
     OPERATION=$!
 }
 
-# power_off: and what the operation said until then goes to the row's log.
+# power_off: cuts the power; the operation's output until then goes to the row's log.
 power_off() {
     guest cut
     echo "--- power cut; the console before it:"
@@ -89,11 +89,11 @@ version_of_word() {
 }
 
 AT_TRIAL='MARK trial .*'
-# The package on its way: nothing has begun, so the board's own word about arming holds. This is the control
+# While the package is copied no update has begun, so the board's own arming setting applies. This is the control
 # for the others: a robot of this board that is switched on arms, unless the hold forbids it.
 power_cut copy-begin copy now 0.5 old armed none
 power_cut copy-middle copy now 2 old armed none
-# Staging: signature, check, the copy into the robot's own folder. Nothing of the robot changes yet, so its board's word holds.
+# Staging: signature, check, the copy into the robot's own folder. The robot does not change yet, so its board's setting applies.
 power_cut stage-begin stage 'MARK begin' 0.3 old armed none
 power_cut stage-verify stage 'MARK begin' 1.2 old armed none
 power_cut stage-copy stage 'MARK packages .*0\.2\.0' 0 old armed none
@@ -134,7 +134,7 @@ power_cut back-stop bad "${AT_TRIAL}back" 0.6 old disarmed rolled-back
 power_cut back-unpack bad "${AT_TRIAL}back > MARK preinst" 0.5 old disarmed rolled-back
 power_cut back-postinst bad "${AT_TRIAL}back > MARK postinst" 0 old disarmed rolled-back
 power_cut back-start bad "${AT_TRIAL}back > MARK postinst" 2 old disarmed rolled-back
-# A rollback that a person asked for: once it has begun, its goal is the version before.
+# A rollback that a person requested: once it has begun, the robot must end with the previous version.
 power_cut rollback-installing rollback "${AT_TRIAL}installing" 0.2 new disarmed 'returned|rolled-back'
 power_cut rollback-unpack rollback 'MARK preinst' 0.6 new disarmed 'returned|rolled-back'
 power_cut rollback-trying rollback "${AT_TRIAL}trying" 0.5 new disarmed 'returned|rolled-back'

@@ -4,7 +4,7 @@
 
 UNITS="ganglion ganglion-guard ganglion-rebind ganglion-sleep ganglion-tether"
 
-# Everything that a package could leave: files of the system and its users, without what changes by itself.
+# Everything that a package could leave behind: system files and users, without files that change by themselves.
 listing() {
     g "find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /mnt -o -path /var/log -o -path /var/cache \
         -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/lib/systemd -o -path /root \) -prune -o -print | sort
@@ -67,14 +67,14 @@ install_purge_leaves_nothing() {
         wrong "the listing does not show what is installed"
     exits 0 "apt-get -y -qq purge ganglion < /dev/null"
     listing > "$WORK/logs/purge.after"
-    # The users stay, as with every Debian package: a number that is given away again would own what is left
-    # of the old one.
+    # The users stay, as with every Debian package: a reused user number would own the remaining files
+    # of the old user.
     more=$(comm -13 "$WORK/logs/purge.before" "$WORK/logs/purge.after")
     [ -z "$more" ] || wrong "$(wc -l <<< "$more") things are left, the first: $(head -n 1 <<< "$more")"
 }
 
-# The blocks of commands of docs/install.md, as they stand there. Only the board is named, as the guest has
-# no device tree. The first package is the real one, so the second lies in a folder of its own.
+# The command blocks of docs/install.md, unchanged. Only the board is named, because the guest has
+# no device tree. The first package is the real one, so the second is in a separate folder.
 documented() { sed -n '/^```sh$/,/^```$/{/^```/d;p}' "$ROOT/docs/install.md"; }
 
 install_as_the_page_says() {

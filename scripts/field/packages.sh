@@ -3,18 +3,18 @@
 # by scripts/field-test.
 #
 # Each is $PARCEL/NAME/ganglion_VERSION_amd64.deb with its signature. What distinguishes two versions in a
-# guest: the version in the control file and in the manifest, and words behind the end of the program, so that
-# no file of one passes for the other's. Their maintainer scripts write "MARK NAME ARGUMENT" to the guest's
-# console first, which is how a cut meets dpkg at a known step.
+# guest: the version in the control file and in the manifest, and bytes appended to the program, so that
+# no file of one can be taken for the other's. Their maintainer scripts first write "MARK NAME ARGUMENT" to the guest's
+# console, so that a cut hits dpkg at a known step.
 
-# What a robot has, what it is to get, and what is older than both.
+# The version that a robot has, the new one, and one that is older than both.
 BASE=0.1.0 GOOD=0.2.0 OLD=0.0.9
-# Versions that must be left again, each for its own reason, and versions that must never be installed.
+# Versions that must be rolled back, each for its own reason, and versions that must never be installed.
 NEVER_READY=0.3.0 DIES=0.4.0 POSTINST_FAILS=0.5.0 WRONG_BOARD=0.6.0 WRONG_ARCHITECTURE=0.7.0 CHECK_FAILS=0.8.0
 
 as_it_is() { :; }
 
-# Ends before it is ready, each time it is started.
+# Ends before it is ready, every time it is started.
 never_ready() { unit_line "$1" 'ExecStartPre=/bin/sh -c "sleep 1; exit 70"'; }
 
 # Ready, and dead 5 s later.
@@ -24,7 +24,7 @@ unit_line() { sed -i "s|^ExecStart=|$2\n&|" "$1/usr/lib/systemd/system/ganglion.
 postinst_fails() { echo 'exit 1' | insert_after_shebang "$1/DEBIAN/postinst"; }
 wrong_board() { manifest_value "$1" boards '["no-such-board"]'; }
 
-# Only the control file says so: that the manifest names the right one must not let it in.
+# Only the control file says so: the right manifest must not make it acceptable.
 wrong_architecture() { sed -i 's/^Architecture: .*/Architecture: arm64/' "$1/DEBIAN/control"; }
 
 # A program that refuses the robot's board file.
@@ -70,7 +70,7 @@ repack() {
     (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z | xargs -0 md5sum > DEBIAN/md5sums)
     deb=$folder/ganglion_${version}_amd64.deb
     mkdir -p "$folder"
-    # Quick to unpack, as every instruction of the guest is emulated.
+    # Fast to unpack, because every instruction of the guest is emulated.
     dpkg-deb --root-owner-group -Zgzip -z1 -b "$root" "$deb" > /dev/null
     sign fleet "$deb"
     rm -rf "$root"

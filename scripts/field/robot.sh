@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A robot in the guest: how it is prepared, how a row reaches it, and what must hold after each row. Sourced
+# A robot in the guest: how it is prepared, how a row reaches it, and what must be true after each row. Sourced
 # by scripts/field-test.
 
 STATE=/var/lib/ganglion-update
@@ -8,7 +8,7 @@ PARCEL_AT=/mnt/parcel
 
 # --- reaching it
 
-# The lock of this run (8) is not for an emulator or a connection that outlives it.
+# An emulator or connection that outlives this run must not inherit its lock (8).
 guest() { "$ROOT/scripts/field-guest" "$@" 8>&-; }
 
 # g COMMAND: runs it in the guest; its output is the row's log, or what the caller takes.
@@ -20,10 +20,10 @@ wrong() {
     exit 1
 }
 
-# told WORDS: what a row that passes says beside its name.
+# told WORDS: the text that a passing row prints beside its name.
 told() { echo "$*" > "$WHY"; }
 
-# exits CODE COMMAND: the command in the guest ends with that code. What it said is in $SAID.
+# exits CODE COMMAND: the command in the guest must exit with that code. Its output is in $SAID.
 exits() {
     local expected=$1 code=0
     shift
@@ -32,7 +32,7 @@ exits() {
     [ "$code" = "$expected" ] || wrong "'$*' ended with $code instead of $expected: $(tail -n 1 <<< "$SAID")"
 }
 
-# refused CODE COMMAND: it ends with that code, and says why in one short text instead of a trace.
+# refused CODE COMMAND: it must exit with that code, and say why in one short text instead of a trace.
 refused() {
     exits "$@"
     [ -n "$SAID" ] || wrong "'${*:2}' was refused without a word"
@@ -53,7 +53,7 @@ print("" if found is None else str(found).lower() if isinstance(found, bool) els
 PYTHON
 }
 
-# --- the console, by which a cut finds its moment
+# --- the console, which times a cut
 
 console_size() { stat -c %s "$WORK/console" 2> /dev/null || echo 0; }
 
@@ -74,7 +74,7 @@ await() {
 
 # --- preparing it
 
-# Shows on the console what `ganglion update` writes to its folder, within some 50 ms. It forks nothing, so
+# Shows on the console what `ganglion update` writes to its folder, within about 50 ms. It forks nothing, so
 # that an emulated processor has time for it.
 watcher() {
     cat << 'WATCHER'
@@ -100,15 +100,15 @@ done
 WATCHER
 }
 
-# The real guard needs a line that the guest has not, and a real-time runtime starves an emulator. The board
-# arms by itself, so that a robot on which the hold did not work would be found armed.
+# The real guard needs a line that the guest does not have, and a real-time runtime starves an emulator. The board
+# arms by itself, so that the test finds the robot armed if the hold did not work.
 prepare_files() {
     local root=$WORK/robot-files
     rm -rf "$root"
     mkdir -p "$root/etc/systemd/system"/{ganglion,ganglion-guard}.service.d "$root/etc/systemd/system/sysinit.target.wants" \
         "$root/etc/ganglion" "$root/usr/local/sbin"
-    # The field stays as it is: another grid would be taught first, which takes an emulated processor minutes.
-    # An emulated processor is held to limits that it can keep.
+    # The grid stays unchanged: another grid would be taught first, which takes an emulated processor minutes.
+    # The limits are long enough for an emulated processor.
     printf 'inherits = "sim"\n\n[safety]\nauto_arm = true\n\n[targets]\ncycle_p50_ms = 9.0\ncycle_p99_ms = 200.0\n' \
         > "$root/etc/ganglion/board.toml"
     cp "$PARCEL/allowed_signers" "$PARCEL/revoked_signers" "$root/etc/ganglion/"
@@ -162,7 +162,7 @@ prepare_clean() {
     keep_as clean
 }
 
-# Set up, running and disarmed, with its package kept: the robot that all updates begin with.
+# Set up, running and disarmed, with its package kept: the initial state of all updates.
 prepare_robot() {
     load clean
     g "apt-get -y -qq install $(package_at base) < /dev/null"
@@ -173,7 +173,7 @@ prepare_robot() {
     keep_as robot
 }
 
-# The same robot after a good update: what a rollback begins with.
+# The same robot after a good update: the initial state of a rollback.
 prepare_updated() {
     load robot
     g "$(stage good) && ganglion update trial --for 3s && sync"
@@ -182,7 +182,7 @@ prepare_updated() {
 
 # --- judging it
 
-# What the guest says of itself, one KEY=VALUE a line.
+# Facts about the guest, one KEY=VALUE per line.
 inspection() {
     cat << INSPECTION
 echo version=\$(dpkg-query -W -f '\${Version} \${db:Status-Status}' ganglion 2>&1)
@@ -204,7 +204,7 @@ INSPECTION
 fact() { sed -n "s/^$1=//p" <<< "$FACTS" | head -n 1; }
 same() { [ "$2" = "$3" ] || wrong "$1 is '$2' instead of '$3'"; }
 
-# settle: waits until the guest has booted, no repair is at work, and the runtime runs or has given up.
+# settle: waits until the guest has booted, no repair is running, and the runtime runs or has given up.
 settle() {
     g "for i in \$(seq 150); do
         state=\$(systemctl is-active ganglion)
@@ -215,7 +215,7 @@ settle() {
     done; exit 1" || echo "it did not settle within 150 s"
 }
 
-# whole VERSION MODE: that version is installed to the last file and is what runs, nothing is left unfinished,
+# whole VERSION MODE: that version is installed completely and runs, nothing is left unfinished,
 # no person armed it. MODE is disarmed, armed, or any (before an update has begun the board's own word holds, and
 # this board arms by itself).
 whole() {

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Rows: updates that succeed, are left again, or are refused, on a robot that keeps its power. Sourced by
+# Rows: updates that succeed, are rolled back, or are refused, on a robot that keeps its power. Sourced by
 # scripts/field-test.
 
 TRIAL="ganglion update trial --for 5s"
@@ -36,7 +36,7 @@ update_same_again() {
     last committed "$BASE" "$GOOD"
 }
 
-# left FOLDER VERSION: a trial of it ends with a rollback.
+# left FOLDER VERSION: a trial of that version ends with a rollback.
 left() {
     local start
     load robot
@@ -80,7 +80,7 @@ update_downgrade_allowed() {
     last committed "$BASE" "$OLD"
 }
 
-# Fills the disk as root can, but for so many kilobytes.
+# Fills the disk as root can, except for that many kilobytes.
 fill() {
     echo "free=\$((\$(stat -f -c '%f * %S' /) / 1024)); fallocate -l \$((free - $1))K /var/tmp/filler ||"
     echo "dd if=/dev/zero of=/var/tmp/filler bs=1M status=none; sync"
@@ -94,12 +94,12 @@ update_disk_full() {
     refused 69 "$(stage good)"
     told "$(tail -n 1 <<< "$SAID")"
     unchanged "$pid"
-    # Room again: nothing of the attempt stands in the way of the next one.
+    # There is space again: leftovers of the attempt must not prevent the next one.
     g "rm /var/tmp/filler && sync"
     exits 0 "$(stage good)"
 }
 
-# The disk fills while the new version is tried: the way back must have kept its room.
+# The disk fills while the new version is tried: the rollback must have its reserved space.
 update_disk_fills_up() {
     local since
     load robot
@@ -175,7 +175,7 @@ update_rollback() {
     last returned "$GOOD" "$BASE"
 }
 
-# Neither a second rollback nor one after a trial that was left returns to a version that was left.
+# Neither a second rollback nor one after a failed trial returns to a version that was rolled back.
 update_rollback_does_not_toggle() {
     local pid
     load updated
@@ -206,7 +206,7 @@ update_killed() {
 update_killed_in_trial() { update_killed trying; }
 update_killed_in_installation() { update_killed installing; }
 
-# The laptop goes away in the middle: the robot goes on.
+# The laptop disconnects in the middle: the robot continues.
 update_ssh_dropped() {
     local since
     load robot

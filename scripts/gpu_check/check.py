@@ -1,4 +1,4 @@
-"""The check from start to end: one part after the other, none of which can lose the others."""
+"""The check from start to end: one part after the other; no part can lose the results of others."""
 
 import json
 import os
@@ -12,9 +12,9 @@ from places import PROGRAM, ROOT, STAND_IN, TESTS
 from reading import Unread
 from report import INTERRUPTED, NOT_BEGUN, RUNNING, Report
 
-# The last words of a failed part that the file keeps; the rest is in the logs.
+# The end of a failed part's output that the file keeps; the rest is in the logs.
 WORDS = 2000
-# As much of a log is read for figures: the end of it.
+# Only this much of the end of a log is read for figures.
 READ_BYTES = 4 << 20
 # The longest that a tool may take to print its version.
 PROBE_S = 10
@@ -81,7 +81,7 @@ def conclude(report, stop):
 
 
 def run(part, number, report, env, left_s, stop):
-    """What the file says of a part. Whatever goes wrong here is an entry."""
+    """The file's entry for a part. Whatever goes wrong here becomes an entry."""
     try:
         why = absent(part, env, stop)
         if why:
@@ -92,7 +92,7 @@ def run(part, number, report, env, left_s, stop):
 
 
 def absent(part, env, stop):
-    """Why the part is skipped on this machine, if so."""
+    """The reason why the part is skipped on this machine, if it is."""
     if part.needs and not part.needs.exists():
         return part.lacking
     if not part.tool:

@@ -9,7 +9,7 @@ import time
 TERM_PATIENCE_S = 2
 # A process inside a call of a driver that hangs may not go even when it is killed.
 KILL_PATIENCE_S = 5
-# Between two looks at the child; the first ones follow each other faster, for commands that take no time.
+# Seconds between two polls of the child; the first polls are closer together, for short commands.
 LOOK_S = 0.05
 
 
@@ -58,7 +58,7 @@ def run(command, cwd, env, out, err, limit_s, stop):
         if not (stop.signal and _signal(child, signal.SIGTERM) and _ends(child, TERM_PATIENCE_S)):
             _signal(child, signal.SIGKILL)
             why += ": killed" if _ends(child, KILL_PATIENCE_S) else ": it cannot be killed"
-    # What the command left behind, while its number still belongs to it.
+    # Processes that the command left behind, while its number still belongs to it.
     _signal(child, signal.SIGKILL)
     return Ended(child.poll(), round(time.monotonic() - began, 3), why)
 

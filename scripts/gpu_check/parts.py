@@ -1,4 +1,4 @@
-"""What is run, in order: the most important first, since time may run out."""
+"""The parts in order: the most important first, because time may run out."""
 
 import dataclasses
 import os
@@ -16,7 +16,7 @@ NO_IMAGE = KIT / "no-image"
 CACHE = KIT / "compute-cache"
 # Where a CUDA toolkit puts its programs, if they are not in the path.
 TOOLKIT = "/usr/local/cuda/bin"
-# Of small fields, touching all that is put in between cycles: under the sanitizer it is many times slower.
+# With small fields, and covering all that is inserted between cycles: under the sanitizer it is many times slower.
 SMALL = "cuda::engine::what_is_put_in_between_cycles_is_there_in_the_next"
 
 

@@ -1,4 +1,4 @@
-"""Where things lie, and how a command is shown to a person."""
+"""Paths, and how a command is shown to a person."""
 
 import pathlib
 

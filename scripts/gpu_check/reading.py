@@ -1,4 +1,4 @@
-"""Reads figures from what a part printed. A reader takes the text of each step and raises Unread if it is not
+"""Reads figures from a part's output. A reader takes the text of each step and raises Unread if it is not
 what was expected."""
 
 import json

@@ -1,4 +1,4 @@
-"""The file: every part from the start, replaced as a whole whenever one begins or ends; and the logs beside it."""
+"""The report file: it lists every part from the start and is replaced as a whole whenever one begins or ends; and the logs."""
 
 import datetime
 import json
@@ -15,7 +15,7 @@ WORDS = (NOT_BEGUN, "passed", "failed", INTERRUPTED, "skipped")
 
 
 class Report:
-    """What was and was not done, in memory and in the file."""
+    """The state of every part, in memory and in the file."""
 
     def __init__(self, path, parts, emulated, minutes):
         self.path, self.emulated, self.began = path, emulated, time.monotonic()
@@ -50,7 +50,7 @@ class Report:
         return self.logs / f"{number + 1:02}-{name}.{ending}"
 
     def set(self, number, **facts):
-        """Replaces what is known of a part."""
+        """Replaces the entry of a part."""
         kept = {key: self.entries[number][key] for key in ("name", "command", "limit_s")}
         self.entries[number] = {**kept, **facts}
 
@@ -90,7 +90,7 @@ class Report:
         }
 
     def write(self):
-        """Whole or as it was. Only ASCII: what a part printed may hold anything."""
+        """Writes the file completely or leaves it as it was. Only ASCII, because a part may have printed anything."""
         new = self.path.with_name(self.path.name + ".new")
         with open(new, "w", encoding="ascii") as file:
             file.write(json.dumps(self.as_object(), indent=1) + "\n")
@@ -100,7 +100,7 @@ class Report:
 
 
 def built():
-    """What the build says of itself, if it can be read."""
+    """The build's own description, if it can be read."""
     try:
         return json.loads(BUILT.read_text(encoding="utf-8"))
     except (OSError, ValueError):

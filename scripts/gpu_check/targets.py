@@ -1,4 +1,4 @@
-"""What is asked of each device (docs/measurements.md, "On a GPU"), and the verdict on a figure."""
+"""The targets of each device (docs/measurements.md, "On a GPU"), and the verdict on a figure."""
 
 import dataclasses
 import re
@@ -51,7 +51,7 @@ MEMORY = Target("GPU memory, one robot, MB", ROBOT_F32, ("memory_mb",), 128, 64)
 HOST = Target("host CPU at 100 Hz, share of a core", ROBOT_F32, ("host_cpu_share",), 0.05, 0.01)
 COPY = Target("evolve + features over a copy, 32 robots", "bench/cuda/batch-32/f32", SHARE, 0.5, 0.8, True)
 
-# By the word in the device's name. Speeds of many robots and of the match are asked of an H200 only.
+# By the word in the device's name. Only an H200 has targets for many robots and for the match.
 H200 = [
     *cycles(60, 30),
     COPY,

@@ -52,7 +52,7 @@ class Peer:
             name, threads, " ".join(["python", f"scripts/peers/{arguments[0]}", *arguments[1:]])
         )
         self.times: list[float] = []
-        # In a session of its own: Ctrl-C is this process's business, which then ends the peers.
+        # In a separate session: this process handles Ctrl-C and then ends the peers.
         self.process = subprocess.Popen(
             [PYTHON, *arguments],
             cwd=HERE,
@@ -77,7 +77,7 @@ class Peer:
         times, figures = sorted(self.times), self.figures
         figures.count, figures.worst = len(times), times[-1]
         figures.p50 = times[len(times) // 2]
-        # A percentile needs as many cycles as make one of them stand above it.
+        # A percentile needs enough cycles for one of them to be above it.
         figures.p99 = times[len(times) * 99 // 100] if len(times) >= 100 else None
         figures.p999 = times[len(times) * 999 // 1000] if len(times) >= 1000 else None
         return figures
@@ -92,7 +92,7 @@ class Peer:
         for line in self.process.stdout:
             if line.startswith(("{", "[")):  # inductor's autotuning prints tables of its own
                 return json.loads(line)
-        raise Failure(f"{self.figures.name} ended; its message stands above")
+        raise Failure(f"{self.figures.name} ended; its message is above")
 
 
 class Ganglion:

@@ -36,7 +36,7 @@ def python() -> None:
 
 
 def torch() -> str | None:
-    """PyTorch, from where it can be had; otherwise why not."""
+    """PyTorch, from wherever it can be installed; otherwise the reason why not."""
     requirements = HERE / "requirements-torch.txt"
     if _has(requirements):
         return None
@@ -51,14 +51,14 @@ def torch() -> str | None:
         return None
     free = shutil.disk_usage(PLACE).free
     if free < DISK_NEEDED:
-        return f"no CPU build in sight, and {free / 1e9:.0f} GB of disk are too few for the default one ({DISK_NEEDED / 1e9:.0f})"
+        return f"no CPU build was found, and {free / 1e9:.0f} GB of disk are not enough for the default one ({DISK_NEEDED / 1e9:.0f})"
     note(f"none known to pip; installing the default build of {wanted}: up to 3 GB, some minutes ...")
     problem = _pip("--no-cache-dir", wanted)
     return problem and f"pip could not install {wanted}: {problem}"
 
 
 def compiler() -> str | None:
-    """Why torch.compile cannot work here, if so."""
+    """The reason why torch.compile cannot work here, if there is one."""
     if shutil.which(os.environ.get("CXX", "g++")):
         return None
     return "torch.compile needs a C++ compiler and g++ is not there; Debian: apt-get install g++"
@@ -81,7 +81,7 @@ def ganglion(binary: Path | None) -> Path:
 
 
 def _has(requirements: Path) -> bool:
-    """Whether the very versions are installed. A local tag such as +cpu is of no account."""
+    """Whether exactly these versions are installed. A local tag such as +cpu is ignored."""
     check = (
         "import sys, importlib.metadata as m\n"
         "for line in open(sys.argv[1]):\n"

@@ -62,7 +62,7 @@ def compare(asked: Options) -> None:
 
 
 def _torch(asked: Options, notes: list[str]) -> tuple[bool, bool]:
-    """Whether there is PyTorch, and whether it can compile."""
+    """Whether PyTorch is available, and whether it can compile."""
     missing = environment.torch() if asked.torch else "left out, as asked"
     if missing and asked.require_torch:
         raise Failure(f"PyTorch: {missing}")
@@ -103,7 +103,7 @@ def agree(grid: int, torch: bool, compiled: bool, notes: list[str]) -> None:
 def measure(
     asked: Options, threads: int, binary: Path, torch: bool, compiled: bool, notes: list[str]
 ) -> list[Figures]:
-    """All of them on so many threads, in turns."""
+    """All peers with that many threads, in turns."""
     field: list[Ganglion | Peer] = [
         Ganglion(binary, storage, asked.grid, threads) for storage in ("f32", "f16")
     ]

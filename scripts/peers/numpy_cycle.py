@@ -46,7 +46,7 @@ class NumpyCycle:
         return np.tanh(given.readout[:, :-1] @ self.features + given.readout[:, -1])
 
     def _learn(self, sensors: F32) -> None:
-        """What came of the last cycle's forecast, and one step of least squares on it."""
+        """The error of the last cycle's forecast, and one step of least squares on it."""
         change = (sensors - self.last).astype(np.float64)
         share = max(1.0 / max(self.cycle, 1), p.TRUST_WEIGHT)
         self.trust += share * (np.stack([change * self.change, self.change**2]) - self.trust)
@@ -67,7 +67,7 @@ class NumpyCycle:
         covariance -= np.outer(gain, reach)
 
     def _kernel_along_x(self) -> F32:
-        """gamma times the kernel's part along x, and all of what a cell keeps, as a matrix [n, n]."""
+        """gamma times the kernel's part along x, with everything that a cell keeps, as a matrix [n, n]."""
         n = self.given.grid
         near = np.eye(n, k=1) + np.eye(n, k=-1)
         near[0, 0] = near[-1, -1] = 1.0  # zero flux

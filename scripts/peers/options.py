@@ -61,7 +61,7 @@ is not there; 70 the peers do not compute the same cycle; 130 ended by Ctrl-C"""
     )
     parser.add_argument("--binary", type=Path, metavar="FILE", help="a ganglion that is built already")
     torch = parser.add_mutually_exclusive_group()
-    torch.add_argument("--require-torch", action="store_true", help="fail where PyTorch cannot be had")
+    torch.add_argument("--require-torch", action="store_true", help="fail if PyTorch cannot be installed")
     torch.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
     given = parser.parse_args(arguments)
     if given.output and given.output.suffix == ".json":

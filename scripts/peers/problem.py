@@ -1,4 +1,4 @@
-"""The problem that every peer is given: sizes, constants and one made-up state of a full system.
+"""The problem that every peer gets: sizes, constants and one artificial state of a full system.
 
 Sizes and constants are those of docs/field.md; the random numbers are not ganglion's, only their
 counts and kinds are (which channels a sensor drives does not change what a cycle costs).

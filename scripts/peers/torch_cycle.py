@@ -14,7 +14,7 @@ from problem import Problem
 
 @dataclass
 class Known:
-    """What does not change while the field runs."""
+    """Everything that does not change while the field runs."""
 
     bumps: Tensor  # [17, cells]
     weight: Tensor  # [64, 16], with the gain
@@ -83,7 +83,7 @@ def felt(known: Known, learned: Learned, sensors: Tensor) -> Tensor:
 
 
 def learn(learned: Learned, sensors: Tensor) -> Learned:
-    """What came of the last cycle's forecast, and one step of least squares on it."""
+    """The error of the last cycle's forecast, and one step of least squares on it."""
     change = (sensors - learned.last).double()
     share = (1.0 / learned.cycle.clamp(min=1)).double().clamp(min=p.TRUST_WEIGHT)
     seen = torch.stack([change * learned.change, learned.change.square()])

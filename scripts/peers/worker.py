@@ -44,7 +44,7 @@ def fastest(ways: dict[str, Callable[[], Any]], stimuli: Any) -> tuple[Step, dic
         steps[way] = build().step
         for sensors in stimuli[:WARM_UP]:
             steps[way](sensors)
-    # Twice in turns, the better one counts: another program may have had the machine in one.
+    # Each runs twice, alternating, and the better run counts: another program may have disturbed one.
     found = {way: float("inf") for way in ways}
     for way in (*ways, *ways):
         found[way] = min(found[way], float(np.median(timed(steps[way], stimuli, 0.0, TRIAL))))
@@ -83,7 +83,7 @@ def compiled_peer(given: p.Problem, threads: int) -> tuple[Step, Any, dict[str, 
 
     torch.set_num_threads(threads)
     stimuli = torch.from_numpy(given.stimuli)
-    # Both run in one process, each with code of its own: without this the second would be the first's.
+    # Both run in one process, each with its own code: without this the second would reuse the first's.
     torch._dynamo.config.recompile_limit = 64
     step, facts = fastest({mode: partial(Compiled, given, mode) for mode in MODES}, stimuli)
     return step, stimuli, facts | _torch_facts(torch)

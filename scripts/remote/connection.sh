@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# What scripts/flash and scripts/rollback share: ssh that never asks a question, words of a robot made safe to print,
+# What scripts/flash and scripts/rollback share: ssh that never asks a question, text from a robot made safe to print,
 # and the JSON that a robot answers with. Bash and coreutils only. The caller has set PROGRAM and WORK (a private folder).
 
-# An unreachable robot is given up after 10 s, a connection that died after 15 s.
+# Gives up an unreachable robot after 10 s, a dead connection after 15 s.
 SSH=(ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 -o LogLevel=ERROR)
 
 fail() {
@@ -12,7 +12,7 @@ fail() {
     exit "$code"
 }
 
-# help FILE: the comment at its head.
+# help FILE: prints the comment at the top of the file.
 print_help() {
     local line
     while IFS= read -r line; do
@@ -20,7 +20,7 @@ print_help() {
     done < "$1"
 }
 
-# clean TEXT [LENGTH]: sets CLEAN to printable ASCII of at most LENGTH letters (200). A terminal obeys other bytes.
+# clean TEXT [LENGTH]: sets CLEAN to printable ASCII of at most LENGTH letters (200), because a terminal may act on other bytes.
 clean() {
     local LC_ALL=C
     CLEAN=${1:0:${2:-200}}
@@ -35,24 +35,24 @@ quoted() {
     QUOTED=\"${QUOTED//\"/\\\"}\"
 }
 
-# check_host HOST: becomes a word for ssh: a name, an address or an alias, with a user before it if need be.
+# check_host HOST: whether it is safe as an argument of ssh: a name, an address or an alias, optionally with a user.
 check_host() {
     local LC_ALL=C
     [[ $1 =~ ^[A-Za-z0-9_.][A-Za-z0-9_.@:%-]*$ ]] && [ ${#1} -le 200 ]
 }
 
-# call SECONDS HOST COMMAND: runs it on the robot; what it says is in $OWN/out and $OWN/err, each at most 256 KiB.
-# Standard input goes through. Returns what ssh returned: 255 if the connection failed, 124 if the time was over.
+# call SECONDS HOST COMMAND: runs it on the robot; its output is in $OWN/out and $OWN/err, each at most 256 KiB.
+# Standard input is passed on. Returns the code of ssh: 255 if the connection failed, 124 if the time was over.
 call() {
     local limit=$1 host=$2
     (ulimit -S -f 256 && exec timeout --foreground "$limit" "${SSH[@]}" -- "$host" "$3" > "$OWN/out" 2> "$OWN/err")
 }
 
 # Whether an exit code of `call` is that of ssh, so that the command may still run on the robot: 255 the connection failed,
-# 124 the time was over, 141 and 153 it said too much and was ended here. A program that crashed there has its own.
+# 124 the time was over, 141 and 153 its output was too long and it was ended here. A program that crashed there has its own.
 is_cut() { case $1 in 255 | 124 | 141 | 153) ;; *) false ;; esac; }
 
-# update_command PROGRAM WORDS: sets COMMAND. The shell there stays, so that a crash comes back as an exit code and not as
+# update_command PROGRAM WORDS: sets COMMAND. The remote shell stays, so that a crash is seen as an exit code and not as
 # a connection that failed.
 update_command() { COMMAND="sh -c '$AS_ROOT$1 update $2; exit \$?'"; }
 

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# How an update on a robot is watched, and found again after ssh dropped: the robot goes on by itself. Used by scripts/flash
+# Watches an update on a robot, and finds it again after ssh dropped: the robot continues by itself. Used by scripts/flash
 # (a trial) and scripts/rollback. The caller has `progress TEXT` (what happens now) and `event TEXT` (a line that stays).
 
-# Attempts to reach a robot again, and the pause between them in seconds: with ssh's own time-out some three minutes.
+# Attempts to reach a robot again, and the pause between them in seconds: about three minutes with ssh's own timeout.
 TRIES=10
 PAUSE_S=10
-# Between two looks at an update that is under way.
+# Seconds between two queries of a running update.
 LOOK_S=3
 
-# Lines of a robot that are shown; a trial has some ten.
+# Maximum number of lines shown per robot; a trial has about ten.
 LINES_SHOWN=200
 # The copy of the proven program that an update keeps: it works where the installed program does not.
 RESCUE=/var/lib/ganglion-update/rescue
@@ -32,7 +32,7 @@ ask_status() {
     return 1
 }
 
-# What the robot remembers of updates that are over: changes with each of them.
+# What the robot remembers of finished updates: it changes with each of them.
 remembered() {
     local key text=''
     for key in last.phase last.from last.to last.why; do text+="${J[$key]-}|"; done

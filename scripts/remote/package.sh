@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# What scripts/flash looks at on the laptop before it calls any robot: the package and the three files beside it.
+# What scripts/flash checks on the laptop before it contacts any robot: the package and the three files beside it.
 
-LARGEST=$((512 << 20)) # bytes; a package has some ten million
+LARGEST=$((512 << 20)) # bytes; a package has about ten million
 
 # in_manifest KEY PATTERN: sets FOUND; the manifest's value must have this form, since it becomes part of a command.
 in_manifest() {

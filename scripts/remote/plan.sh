@@ -1,19 +1,19 @@
 # shellcheck shell=bash
-# What scripts/flash finds on the robots, what it thinks of it, and how it shows that. Nothing here changes a robot.
+# What scripts/flash finds on the robots, its verdict on each, and how it shows them. Nothing here changes a robot.
 
 # A package unpacks to about three times its size, and dpkg keeps the old files until the new ones are whole.
 UNPACKED=4
 # The reserve file of the update and room for its records, in KiB.
 RECORDS_KIB=8192
-# ssh at the same time, while robots are only looked at.
+# Concurrent ssh connections while robots are only queried.
 LOOKS=8
-# Lines of facts that are read; a robot sends some 25.
+# Maximum number of lines of facts; a robot sends about 25.
 FACTS=60
 
 declare -A F=()          # F[INDEX.NAME]: what a robot said, made safe to print
 VERDICT=() CODES=() WHYS=()
 
-# look INDEX: asks one robot, into its folder.
+# look INDEX: queries one robot, into its folder.
 look() {
     local OWN=$WORK/$1 rc=0
     mkdir -p "$OWN"
@@ -75,7 +75,7 @@ older_than() {
 
 is_number() { [[ $1 =~ ^[0-9]{1,6}(\.[0-9]{1,6}){0,3}$ ]]; }
 
-# judge INDEX: sets the verdict: refused, active, or flash. The first reason counts; the order is what a person mends first.
+# judge INDEX: sets the verdict: refused, active, or flash. The first reason counts; they are in the order in which to fix them.
 judge() {
     local index=$1 host=${HOSTS[$1]} rc installed board
     rc=$(cat "$WORK/$index/rc")
@@ -171,7 +171,7 @@ judge_space() {
     done
 }
 
-# amount KIB: sets AMOUNT to it as people write it.
+# amount KIB: sets AMOUNT to a readable size.
 amount() {
     local kib=$1
     if [ "$kib" -ge $((1024 * 1024)) ]; then AMOUNT="$((kib / 1048576)).$((kib % 1048576 * 10 / 1048576)) GiB"
@@ -179,7 +179,7 @@ amount() {
     else AMOUNT="$((kib / 1024)).$((kib % 1024 * 10 / 1024)) MiB"; fi
 }
 
-# What a person calls the verdict.
+# The text for the verdict.
 verdict_of() {
     case ${VERDICT[$1]} in
     flash) SHOWN=flash ;;

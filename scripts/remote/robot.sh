@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What scripts/flash does to one robot: copy, stage, trial. Runs as a process of its own; it reports by `event` and
+# What scripts/flash does to one robot: copy, stage, trial. Runs as a separate process; it reports by `event` and
 # `progress` and leaves its result in $OWN/result. Needs connection.sh and follow.sh.
 
-# A copy that does not move for so long is broken off and goes on from where it stopped.
+# A copy that makes no progress for this long is ended and resumed from where it stopped.
 STALLED_S=60
 
-# What the robot's shell runs; none of them has a quote in it, since they are sent between quotes.
+# What the robot's shell runs; none of them contains a quote, because they are sent between quotes.
 # shellcheck disable=SC2016 # expanded there
 {
 # where FOLDER NAME DIGEST: `whole`, or how many bytes of the copy are there and their SHA-256.
@@ -15,8 +15,8 @@ if [ -f "$2" ] && [ "$(sha256sum < "$2" | cut -c 1-64)" = "$3" ]; then echo whol
 [ -f "$2.part" ] || : > "$2.part" || exit 73
 echo "$(stat -c %s "$2.part") $(sha256sum < "$2.part" | cut -c 1-64)"'
 
-# copy FOLDER NAME DIGEST OFFSET SIZE: appends standard input. The lock is held for the time of the copy alone, and a copy
-# whose sender has gone without a word ends after 20 s. 65 other content, 73 not written, 74 cut short, 75 another copy.
+# copy FOLDER NAME DIGEST OFFSET SIZE: appends standard input. The lock is held only during the copy, and a copy
+# whose sender has vanished ends after 20 s. 65 other content, 73 not written, 74 cut short, 75 another copy.
 REMOTE_COPY='umask 077; cd "$HOME/.cache/ganglion-flash/$1" || exit 73
 exec 9>> ../lock; flock -n 9 || exit 75
 [ "$4" != 0 ] || : > "$2.part" || exit 73
@@ -46,13 +46,13 @@ case $rc in 0 | 65) cd ..; rm -rf "./$1" ;; esac
 exit $rc'
 }
 
-# remote SCRIPT WORD...: sets COMMAND to what runs a script of the above on the robot. Each word must be harmless there.
+# remote SCRIPT WORD...: sets COMMAND to run one of the scripts above on the robot. Each word must be harmless there.
 remote() {
     local LC_ALL=C script=$1 word harmless='^[A-Za-z0-9._+~=/ -]*$'
     shift
     COMMAND="sh -c '$script' sh"
     for word; do
-        [[ $word =~ $harmless ]] || fail 70 "a word for the robot's shell has letters that it must not have"
+        [[ $word =~ $harmless ]] || fail 70 "an argument for the robot's shell contains a forbidden character"
         COMMAND+=" '$word'"
     done
 }
@@ -83,11 +83,11 @@ flash_robot() {
 
 copy_package() {
     local start=$SECONDS tries=0 damaged=0 rc before=0
-    REACHED=0 # bytes that were there at the last look
+    REACHED=0 # bytes that were there at the last check
     while :; do
         rc=0
         copy_rest || rc=$?
-        # What counts is attempts in a row that brought nothing.
+        # Counts attempts in a row that made no progress.
         [ $REACHED -le $before ] || tries=0
         before=$REACHED
         case $rc in
@@ -146,12 +146,12 @@ copy_rest() {
     event copy "copied $AMOUNT in $rate s, SHA-256 verified there"
 }
 
-# send_rest OFFSET: pipes the rest of the package to the robot and says how far it is.
+# send_rest OFFSET: pipes the rest of the package to the robot and reports progress.
 send_rest() {
     local offset=$1 start=$SECONDS sent=0 quarter=$(($1 * 4 / SIZE)) now before=0 moved=$SECONDS
     remote "$REMOTE_COPY" "$FOLDER" "$NAME" "$DIGEST" "$offset" "$SIZE"
     rm -f "$OWN/rc"
-    set -m # a group of its own, so that a copy that stands still can be ended
+    set -m # a separate process group, so that a stalled copy can be ended
     {
         LC_ALL=C dd if="$PACKAGE" bs=64K iflag=skip_bytes skip="$offset" status=progress 2> "$OWN/dd" |
             call 86400 "$HOST" "$COMMAND"
@@ -161,7 +161,7 @@ send_rest() {
     set +m
     while kill -0 "$SENDER" 2> /dev/null && [ ! -e "$OWN/rc" ]; do
         sleep 0.2
-        # dd writes its count over and over on one line; what counts is the last one.
+        # dd writes its count repeatedly on one line; only the last one counts.
         now=$(tail -c 120 "$OWN/dd" 2> /dev/null | tr '\r' '\n' | tail -n 1)
         now=${now%% *}
         [[ $now =~ ^[0-9]{1,12}$ ]] && sent=$now
@@ -202,7 +202,7 @@ stage_package() {
         remote "$REMOTE_STAGE" "$FOLDER" "$NAME" "$SIGNATURE" "${AS_ROOT% }" "$DOWNGRADE"
         call 300 "$HOST" "$COMMAND" < /dev/null || rc=$?
         is_cut $rc || break
-        # Staging twice is harmless; what was cut may have removed the copy after it was staged.
+        # Staging twice is harmless; an interrupted attempt may have removed the copy after staging it.
         tries=$((tries + 1))
         ssh_failed "$HOST"
         [ $CODE != 77 ] && [ $tries -lt $TRIES ] || ends "$CODE" unreachable "$WHY"
