@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_fault_at_any_transfer_ends_the_set_up_there() {
-        // Each register is selected in one transfer and read in the next; the settings are one of three bytes.
+        // Each register is selected in one transfer and read in the next; the settings take three bytes.
         let parts: [Part; 5] = [
             (0xFE, |i2c| i2c.write(0x41, &[0xFE])),
             (0xFE, |i2c| i2c.read(0x41, &[0x54, 0x49])),
