@@ -311,7 +311,7 @@ impl Record {
     }
 }
 
-/// The state of these turns at `at`.
+/// Whether these turns were on at `at`.
 fn was(turns: &[(Instant, bool)], at: Instant) -> bool {
     turns.iter().take_while(|turn| turn.0 <= at).last().is_some_and(|turn| turn.1)
 }

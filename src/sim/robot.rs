@@ -315,7 +315,7 @@ impl Robot {
         self.pca9685.as_ref().is_some_and(|chip| bus == 0 && chip.address() == address)
     }
 
-    /// Whether no chip answers at `address`. A chip that is unplugged alone loses its supply.
+    /// Whether a fault silences `address`. If it strikes this address alone, its chip also loses its supply.
     fn is_unplugged(&mut self, address: u8, now: Instant) -> bool {
         let unplugged = self.script.is_on_at(FaultKind::I2cNack, address, now);
         if unplugged && !self.script.is_on_at(FaultKind::I2cNack, NOWHERE, now) {

@@ -116,8 +116,8 @@ fn frozen_is_refused_only_where_the_board_says_so_and_counts_from_when_it_was_ne
     );
 }
 
-/// Over an edge, a reflection sensor reads zero; in the sun it reads full scale; both without one count of
-/// noise. Between the ends, such a row of equal values means a dead converter.
+/// Over an edge, a reflection sensor reads zero, and in the sun full scale, both without any noise. Between
+/// these ends, such a row of equal values means a dead converter.
 #[test]
 fn a_converter_at_an_end_of_its_scale_is_not_frozen() {
     let adc = |per_count| SensorPlan {

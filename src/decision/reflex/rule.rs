@@ -115,7 +115,7 @@ impl RuleState {
         self.tripped_at.is_some()
     }
 
-    /// Puts the worst value of its channel into `sample`, as long as the cause may be under the robot.
+    /// Puts the worst value of its channel into `sample`, as long as the edge may be under the robot.
     pub(super) fn remind(&self, sample: &mut Sample) {
         if self.is_tripped() && self.rule.retreat > Span::ZERO && sample.health != Health::Never {
             sample.value = self.rule.trip.worse(sample.value, self.worst);

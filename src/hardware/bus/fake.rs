@@ -27,7 +27,7 @@ struct Scripted {
 #[derive(Debug, Default)]
 pub struct FakeI2c {
     script: VecDeque<Scripted>,
-    /// If [`FakeI2c::recording`] made the fake, writes are recorded here.
+    /// The writes so far, if [`FakeI2c::recording`] made this fake, which accepts all of them.
     pub written: Vec<(u8, Vec<u8>)>,
     records: bool,
 }

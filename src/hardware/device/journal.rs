@@ -341,7 +341,7 @@ impl Lines<'_> {
             }
             Turn::New(_) => {
                 let answer = ask(self.gpio);
-                // If there is no room, the next step detects it when it needs the answer.
+                // If there is no room, the next step that needs this answer detects the deviation.
                 let _ = self.kept.push(answer);
                 answer
             }

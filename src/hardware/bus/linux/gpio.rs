@@ -213,7 +213,7 @@ impl OnChip {
     /// Reads pending edges once. Must only be called if some are pending; otherwise it would block.
     fn read(&mut self) -> Result<(), BusFault> {
         (self.taken, self.filled) = (0, 0);
-        // Not read_edge_event, which takes up to eight edges from the kernel and returns the first.
+        // Not read_edge_event: it takes up to eight edges from the kernel but returns only the first.
         let words =
             self.request.read_edge_events_into_slice(&mut self.edges).map_err(|failure| kind(&failure))?;
         self.filled = words - words % EDGE_WORDS;
