@@ -1,6 +1,5 @@
-//! The bench while it runs: one thread is the far side of the wires; the caller acts on it, and sees what
-//! happened on the wires when it looks. Threads, locks and real time are here and nowhere else in this
-//! program.
+//! The running bench: one thread is the far side of the wires; the caller acts on it, and looks at what
+//! happened on the wires. All threads, locks and real time of this program are in this file.
 
 use super::device::Device;
 use super::far::{FarSide, REFRESH};
@@ -14,33 +13,35 @@ use std::process::Command as Program;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Priority of the far side: below the runtime's threads (75 and up), so that it never delays them, above
-/// everything that computes; a real car does not wait for a processor.
+/// Priority of the far side: below the runtime's threads (75 and up), so that it never delays them, and above
+/// everything that computes, because a real car does not wait for a processor.
 const FAR_PRIORITY: u8 = 40;
-/// Of the caller: rows act on time although the machine is loaded.
+/// Priority of the caller: rows act on time although the machine is loaded.
 const ROW_PRIORITY: u8 = 20;
-/// By then the kernel's side has reported whatever is stamped before: the thread that carried a transfer has
-/// run since.
+/// After this time, the kernel's side has reported everything stamped before: the thread that carried a
+/// transfer has run since.
 const GLANCE: Span = Span::from_millis(5);
-/// A long wait looks this often, so that the queue of events (30 s of a busy robot) does not run over.
+/// During a long wait, events are read this often, so that their queue (30 s of a busy robot) does not
+/// overflow.
 const PATROL: Span = Span::from_millis(1000);
-/// How often the caller looks whether what it waits for has come.
+/// Polling interval of the caller while it waits for something.
 const LOOK: Span = Span::from_millis(5);
 
-/// The far side, and since when: events of an earlier row are not its business.
+/// The far side, and its start: it ignores events of an earlier row.
 struct Behind {
     far: FarSide,
     since: Instant,
 }
 
-/// What was seen on the wires. No thread wakes up for an event: all are stamped, and wait until a row looks.
+/// What was seen on the wires. No thread wakes up for an event: events are stamped, and wait until a row
+/// looks.
 struct Sight {
     port: Device,
     record: Record,
 }
 
 impl Sight {
-    /// Takes over whatever the kernel's side has reported by now.
+    /// Takes over everything that the kernel's side has reported so far.
     fn look(&mut self) {
         while let Some(event) = fatal(self.port.next(Span::ZERO)) {
             self.record.take(&event);
@@ -57,12 +58,12 @@ pub struct Bench {
 }
 
 fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked ends the program with a failure anyhow; what it held is as good as it was.
+    // A panic ends the program with a failure anyway; the data is still usable until then.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Bench {
-    /// Opens the device and starts the far side's thread, which runs as long as the program.
+    /// Opens the device and starts the far side's thread, which runs until the program ends.
     pub fn start(board: &Board) -> io::Result<Bench> {
         let clock = MonotonicClock;
         let behind = Behind { far: FarSide::new(board, 1, clock.now()), since: clock.now() };
@@ -73,7 +74,7 @@ impl Bench {
             board: board.clone(),
             clock,
         };
-        bench.renew(1)?; // the devices are there before the far side refreshes them
+        bench.renew(1)?; // the devices must exist before the far side refreshes them
         let (behind, port) = (bench.behind.clone(), Device::open()?);
         thread::Builder::new().name("far-side".into()).spawn(move || be_far(&behind, port))?;
         urgent(ROW_PRIORITY);
@@ -84,7 +85,7 @@ impl Bench {
     pub fn board(&self) -> &Board {
         &self.board
     }
-    /// The present moment.
+    /// The current time.
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
@@ -92,7 +93,7 @@ impl Bench {
     pub fn wait(&self, time: Span) {
         self.wait_until(self.now() + time);
     }
-    /// Waits for a moment.
+    /// Waits until `at`.
     pub fn wait_until(&self, at: Instant) {
         while at.since(self.now()) > PATROL {
             self.clock.sleep_until(self.now() + PATROL);
@@ -101,7 +102,7 @@ impl Bench {
         self.clock.sleep_until(at);
     }
 
-    /// Another car at its start, in the world of `seed`; nothing goes wrong any more; nothing seen yet.
+    /// A new car at its start in the world of `seed`, without faults; the record is empty.
     pub fn renew(&mut self, seed: u64) -> io::Result<()> {
         let now = self.now();
         let mut out = Vec::new();
@@ -110,12 +111,12 @@ impl Bench {
         *locked(&self.behind) = Behind { far, since: now };
         let sight = self.sight.get_mut();
         sight.port.send(&out)?;
-        sight.look(); // the old car's
+        sight.look(); // discards the old car's events
         sight.record = Record::new(&self.board);
         Ok(())
     }
 
-    /// Does something to the far side, and sends it to the kernel at once.
+    /// Acts on the far side, and sends the resulting commands to the kernel at once.
     pub fn act<T>(
         &mut self,
         act: impl FnOnce(&mut FarSide, Instant, &mut Vec<Command>) -> T,
@@ -129,18 +130,18 @@ impl Bench {
         Ok(result)
     }
 
-    /// Sends the kernel's side something that the car knows nothing of.
+    /// Sends commands to the kernel's side that do not involve the car.
     pub fn send(&mut self, commands: &[Command]) -> io::Result<()> {
         self.sight.get_mut().port.send(commands)
     }
 
-    /// From now on transfers go wrong.
+    /// From now on, transfers go wrong.
     pub fn fault(&mut self, address: Option<u8>, kind: Fault, argument: i32, count: i32) -> io::Result<()> {
         let address = address.map_or(ANY, u16::from);
         self.send(&[Command::Fault { address, kind, argument, count, skip: 0 }])
     }
 
-    /// Queries the record, which is complete up to the present moment.
+    /// Queries the record, which is complete up to the current time.
     pub fn seen<T>(&self, ask: impl FnOnce(&mut Record) -> T) -> T {
         let now = self.now();
         self.sight.borrow_mut().look();
@@ -153,7 +154,7 @@ impl Bench {
         ask(&mut self.sight.borrow_mut().record)
     }
 
-    /// Waits, at most until `end`, for the first answer of `ask`.
+    /// Waits until `ask` returns an answer, at most until `end`.
     pub fn until<T>(&self, end: Instant, mut ask: impl FnMut(&Record) -> Option<T>) -> Option<T> {
         loop {
             if self.now() >= end {
@@ -170,7 +171,7 @@ impl Bench {
     }
 }
 
-/// The far side's life: every event at once, a refresh when it is due.
+/// The loop of the far side: handles every event at once, and refreshes when it is due.
 fn be_far(behind: &Mutex<Behind>, mut port: Device) {
     urgent(FAR_PRIORITY);
     let clock = MonotonicClock;
@@ -197,7 +198,8 @@ fn be_far(behind: &Mutex<Behind>, mut port: Device) {
     }
 }
 
-/// A bench whose device fails shows nothing: the program ends, and its missing result is a failure.
+/// A bench with a failed device shows nothing, so the program ends, and its missing result counts as a
+/// failure.
 fn fatal<T>(outcome: io::Result<T>) -> T {
     outcome.unwrap_or_else(|error| {
         eprintln!("hil-guest: /dev/hilplant: {error}");
@@ -205,8 +207,8 @@ fn fatal<T>(outcome: io::Result<T>) -> T {
     })
 }
 
-/// Gives the calling thread SCHED_FIFO; what it starts later is ordinary again. By the system's own tool: the
-/// one system call would be this program's only unsafe line.
+/// Gives the calling thread SCHED_FIFO; its children get ordinary priority again. Uses the system's own tool,
+/// because the system call would be this program's only unsafe line.
 pub fn urgent(priority: u8) {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     let priority = priority.to_string();

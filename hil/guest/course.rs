@@ -14,23 +14,23 @@ use serde_json::Value;
 use std::io;
 use std::path::Path;
 
-/// What has gone wrong is over for this long before it must drive again: the slowest is a bus that was given
-/// up, looked at every five seconds.
+/// After a trouble ends, the robot must drive again within this time. The slowest case is a bus that was
+/// given up, which is probed every five seconds.
 const BACK: Span = Span::from_millis(8_000);
-/// How long a row watches a robot that must go on standing.
+/// How long a row watches a robot that must stay stopped.
 const STAYS: Span = Span::from_millis(2_000);
-/// A car that has moved by this has moved.
+/// A car that has moved this far counts as moving.
 const MOVED_M: f64 = 0.02;
-/// The world in which rows take place: one with room ahead.
+/// The world in which rows run: one with free space ahead.
 const SEED: u64 = 3;
 
-/// Where the rows work.
+/// The environment of a row.
 pub struct Place<'a> {
     /// The bench.
     pub bench: &'a mut Bench,
-    /// Board, as the runtime's command line names it.
+    /// The board, as on the runtime's command line.
     pub board: &'a str,
-    /// Where processes leave what they say.
+    /// Folder for the output of the processes.
     pub folder: &'a Path,
 }
 
@@ -59,7 +59,7 @@ pub fn trouble(place: &mut Place<'_>, trouble: Trouble, ms: u64, end: End) -> io
             true => record.ahead_between(stood, ended),
             false => record.moved_between(stood, ended),
         });
-        outcome.demand(moved.is_none(), || "a motor ran again while the reason to stand went on".into());
+        outcome.demand(moved.is_none(), || "a motor ran again while the reason to stop persisted".into());
     }
     let shown = bench.seen(|record| trouble.shown(record, begun));
     outcome.demand(shown != Some(0), || "the wires do not show that anything went wrong".into());
@@ -67,7 +67,7 @@ pub fn trouble(place: &mut Place<'_>, trouble: Trouble, ms: u64, end: End) -> io
         outcome.note(format!("{shown} failed transfers"));
     }
     if end == End::Recovers {
-        recovers(bench, begun, ended, &mut outcome)?; // by itself: what has not ended by then is not undone for it
+        recovers(bench, begun, ended, &mut outcome)?; // by itself: the row must not undo the trouble first
     }
     trouble.end(bench, &mut scene, place.board)?;
     afterwards(bench, end, ended, &mut outcome)?;
@@ -78,26 +78,27 @@ pub fn trouble(place: &mut Place<'_>, trouble: Trouble, ms: u64, end: End) -> io
     Ok(outcome)
 }
 
-/// Motors that may move are never without a word for longer than a command is good for, and the bus: by what
-/// the runtime counts itself. Left out where the runtime is stopped or starved: then the guard and the
-/// motors' own thread are what counts.
+/// Motors that may move never go without a command for longer than a command is valid plus the bus time,
+/// according to the runtime's own count. Skipped where the runtime is stopped or starved: there the guard and
+/// the motors' own thread are under test.
 fn led(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mut Outcome) {
     if matches!(trouble, Trouble::Signal(..) | Trouble::GuardDies(_) | Trouble::Hog(..)) {
         return;
     }
     let Some(unled) = report["buses"][0]["longest_unled_us"].as_f64() else {
-        return outcome.fault("the runtime does not say for how long its motors were without a word");
+        return outcome
+            .fault("the runtime does not report the longest time that its motors were without a command");
     };
     let allowed = (bench.board().safety.command_valid + bus_time(bench.board())).as_micros_f64();
     outcome.figure("longest_unled_us", unled);
-    outcome.note(format!("without a word for {unled:.0} at most"));
+    outcome.note(format!("without a command for {unled:.0} at most"));
     outcome.demand(unled <= allowed, || {
-        format!("the motors were without a word for {unled:.0} virtual us, {allowed:.0} allowed")
+        format!("the motors were without a command for {unled:.0} virtual us, {allowed:.0} allowed")
     });
 }
 
-/// Waits for stillness, or where the car may back off until it does not go forward, and holds it to the
-/// limit. When it was reached.
+/// Waits until the motors stop or, where the car may back off, until it does not go forward, and checks the
+/// limit. Returns when this was reached.
 fn stands(
     bench: &Bench,
     trouble: Trouble,
@@ -112,12 +113,12 @@ fn stands(
         return None;
     };
     let allowed = limit.span(bench.board());
-    // While the last good value is young enough a car drives as it likes, and may stop and go on.
+    // While the last good value is young enough, the car may drive freely, stop and go on.
     let may_go_on = matches!(limit, Limit::Stale(_));
     if may_go_on {
         bench.wait_until((cause + allowed).min(over));
     }
-    // Watched to its end: the report says by how much a robot is late.
+    // Watch it to its end, so that the report says how late a robot is.
     let stood = bench.until(over, |record| match backs_off {
         true if may_go_on => record.no_way_ahead_since(cause),
         false if may_go_on => record.still_since(cause),
@@ -130,19 +131,19 @@ fn stands(
             let took = stood.since(cause);
             outcome.figure("still_after_us", us(took));
             outcome.note(format!(
-                "still after {:.0} virtual us (limit {:.0}: {})",
+                "stopped after {:.0} virtual us (limit {:.0}: {})",
                 us(took),
                 us(allowed),
                 limit.words()
             ));
             outcome.demand(took <= allowed, || {
-                format!("still after {:.0} virtual us, {:.0} allowed", us(took), us(allowed))
+                format!("stopped after {:.0} virtual us, {:.0} allowed", us(took), us(allowed))
             });
         }
         None => outcome
             .fault(format!("the motors still run {:.0} virtual us after the cause", us(over.since(cause)))),
     }
-    // A line that is held is left out: modules hold it when nothing comes back, and once that is a value.
+    // Not for a held line: modules hold it when no echo returns, and at first that is a valid value.
     if let (Trouble::Echo(echo), Limit::Stale(_), Some(stood)) = (trouble, limit, stood)
         && echo != Echo::Held
     {
@@ -151,8 +152,8 @@ fn stands(
     stood
 }
 
-/// How long after the ranger's last good value had its age `limit` the robot stood: a control period and the
-/// bus at most. What still came after `cause` was no good value.
+/// Checks how long after the ranger's last good value reached its age `limit` the robot stopped: at most a
+/// control period and the bus time. Echoes after `cause` do not count as good values.
 fn after_age(bench: &Bench, limit: Limit, cause: Instant, stood: Instant, outcome: &mut Outcome) {
     let Some(good) = bench.seen(|record| record.echo_before(cause)) else {
         return outcome.fault("the wires show no echo before the cause");
@@ -163,7 +164,7 @@ fn after_age(bench: &Bench, limit: Limit, cause: Instant, stood: Instant, outcom
     outcome.figure("still_after_age_us", late);
     outcome.note(format!("{late:.0} after the last good value was {:.0} ms old", age.as_secs_f64() * 1e3));
     outcome.demand(late <= allowed, || {
-        format!("still {late:.0} virtual us after the last good value was too old, {allowed:.0} allowed")
+        format!("stopped {late:.0} virtual us after the last good value was too old, {allowed:.0} allowed")
     });
 }
 
@@ -194,7 +195,7 @@ fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut Outcome) ->
     Ok(())
 }
 
-/// It stands although whatever held it has long been over, and drives when it is armed.
+/// It stays stopped although the cause is long over, and drives when it is armed.
 fn armed_again(bench: &Bench, ended: Instant, outcome: &mut Outcome) -> io::Result<()> {
     bench.wait_until(ended + BACK);
     let moved = bench.seen(|record| record.moved_between(ended, bench.now()));
@@ -202,11 +203,11 @@ fn armed_again(bench: &Bench, ended: Instant, outcome: &mut Outcome) -> io::Resu
     let (code, said) = run("ganglion", &["arm", "--wait", "10s"])?;
     outcome.demand(code == Some(0), || format!("it cannot be armed: {}", scene::tail(&said)));
     let drives = bench.until(bench.now() + BACK, |record| record.is_moving().then_some(()));
-    outcome.demand(drives.is_some(), || "it is armed and does not drive again".into());
+    outcome.demand(drives.is_some(), || "it is armed but does not drive again".into());
     Ok(())
 }
 
-/// A motor gets a pulse by a frame that arrived after the last transfer that failed.
+/// A motor gets a pulse from a frame that arrived after the last failed transfer.
 fn recovers(bench: &mut Bench, begun: Instant, ended: Instant, outcome: &mut Outcome) -> io::Result<()> {
     let again = bench.until(ended + BACK, |record| record.drives_again(begun));
     match again {
@@ -217,7 +218,7 @@ fn recovers(bench: &mut Bench, begun: Instant, ended: Instant, outcome: &mut Out
         }
         None => outcome.fault("it does not recover"),
     }
-    // A controller without its timers takes pulses and moves nothing.
+    // A controller without its timers accepts pulses but moves nothing.
     let way = |bench: &mut Bench| bench.act(|far, now, _| far.report(now).distance_m);
     let (from, until) = (way(bench)?, bench.now() + BACK);
     while way(bench)? < from + MOVED_M && bench.now() < until {
@@ -228,7 +229,7 @@ fn recovers(bench: &mut Bench, begun: Instant, ended: Instant, outcome: &mut Out
     Ok(())
 }
 
-/// The causes that the runtime reported, against those that the row wants.
+/// Compares the causes that the runtime reported with those that the row expects.
 fn causes(end: End, report: &Value, outcome: &mut Outcome) {
     let times = |name: &str| report["reflexes"][name].as_u64().unwrap_or(0);
     let tripped = |name: &&&str| times(name) > 0;
@@ -244,7 +245,7 @@ fn causes(end: End, report: &Value, outcome: &mut Outcome) {
         | End::BacksOff(_, causes)
         | End::Stands(_, causes) => {
             let named: Vec<&str> = causes.iter().filter(tripped).copied().collect();
-            outcome.note(format!("said: {}", named.join(", ")));
+            outcome.note(format!("reported: {}", named.join(", ")));
             outcome.demand(!named.is_empty(), || format!("none of {causes:?} is reported, but {}", said()));
         }
         End::RidesOut(none) => {
@@ -254,7 +255,7 @@ fn causes(end: End, report: &Value, outcome: &mut Outcome) {
     }
 }
 
-/// The runtime is killed, many times.
+/// Kills the runtime many times.
 pub fn kills(place: &mut Place<'_>, times: usize, limit: Limit) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let bench = &mut *place.bench;
@@ -262,7 +263,7 @@ pub fn kills(place: &mut Place<'_>, times: usize, limit: Limit) -> io::Result<Ou
     let mut disabled = Vec::new();
     for nth in 0..times {
         let mut scene = Scene::driving(bench, place.board, place.folder, SEED + nth as u64)?;
-        // Not always at the same phase of a period.
+        // Vary the phase within the period.
         bench.wait(Span::from_micros(1700 * nth as u64));
         scene.moves(bench)?;
         let killed = bench.now();
@@ -283,7 +284,7 @@ pub fn kills(place: &mut Place<'_>, times: usize, limit: Limit) -> io::Result<Ou
     let stops = Latency::of(took);
     let allowed = limit.span(bench.board()).as_micros_f64();
     outcome.demand(stops.max() <= allowed && stops.count() == times, || {
-        format!("still within {:.0} virtual us at worst, {allowed:.0} allowed", stops.max())
+        format!("stopped within {:.0} virtual us at worst, {allowed:.0} allowed", stops.max())
     });
     outcome.latency("still_after_kill", stops);
     outcome.latency("enable_off_after_kill", Latency::of(disabled));

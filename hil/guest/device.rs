@@ -1,5 +1,5 @@
-//! `/dev/hilplant` as a [`Port`]: one open file is one queue of events. Real time and real kernel; no
-//! meaning.
+//! `/dev/hilplant` as a [`Port`]: one open file is one queue of events. Real time and a real kernel; does not
+//! interpret the events.
 
 use super::wire::{COMMAND_BYTES, Command, EVENT_BYTES, Event, Port};
 use ganglion::base::time::Span;
@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Events that are fetched in one read: more would only lie here instead of in the kernel.
+/// Events fetched in one read: more would only wait here instead of in the kernel.
 const AT_ONCE: usize = 64;
-/// Commands that the kernel takes in one write.
+/// Commands that the kernel accepts in one write.
 const COMMANDS: usize = 64;
 
 /// An open plant device.
@@ -21,14 +21,14 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens it; its queue of events begins now.
+    /// Opens it; its queue of events starts now.
     pub fn open() -> io::Result<Device> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = rustix::fs::open("/dev/hilplant", flags, Mode::empty())?;
         Ok(Device { file, fetched: VecDeque::with_capacity(AT_ONCE) })
     }
 
-    /// Whether there is something to read within `wait`.
+    /// Whether something can be read within `wait`.
     fn is_readable(&self, wait: Span) -> io::Result<bool> {
         let timeout = Timespec {
             tv_sec: (wait.as_nanos() / 1_000_000_000) as i64,

@@ -1,10 +1,9 @@
-//! The far side of the wires: the simulated car behind the kernel's adapter and lines. Takes events, gives
-//! commands; the physics, the controller's registers and the sonar are `ganglion::sim`'s own, moved on by the
-//! stamps of the events. Opens nothing and waits for nothing, so that it runs in a unit test as well as in
-//! the guest.
+//! The far side of the wires: the simulated car behind the kernel's adapter and lines. Takes events and
+//! returns commands. The physics, the controller's registers and the sonar are those of `ganglion::sim`,
+//! advanced by the stamps of the events. Opens nothing and waits for nothing, so it also runs in a unit test.
 //!
-//! It adds to the simulator what only a bench has: an enable line without which no pulse reaches a motor, a
-//! controller that does not acknowledge while it is in reset, an MPU-6050, and echoes that go wrong.
+//! Additions to the simulator that only the bench needs: an enable line, without which no pulse reaches a
+//! motor; a controller that does not acknowledge while it is in reset; an MPU-6050; and faulty echoes.
 
 use super::imu::{self, Imu};
 use super::wire::{Behaviour, Command, Event, Happening};
@@ -14,39 +13,38 @@ use ganglion::hardware::bus::{Edge, Gpio, I2c};
 use ganglion::sim::{Plant, Report};
 use std::sync::Arc;
 
-/// How often what the converter and the inertial sensor see is set anew: once in the shortest period of a
-/// sensor, and each time costs the guest two changes of process.
+/// Interval at which the inputs of the converter and the inertial sensor are refreshed: the shortest period
+/// of a sensor. Each refresh costs the guest two process switches.
 pub const REFRESH: Span = Span::from_millis(10);
 /// Registers of the controller: converters, first and last pulse register, firmware.
 const CONVERTERS: u8 = 0x10;
 const PULSES: std::ops::RangeInclusive<u8> = 0x20..=0x33;
 const FIRMWARE: u8 = 0x05;
-/// An echo that would have to begin sooner than this from now is shifted: this process woke up late, the
-/// module did not.
+/// If an echo would have to begin sooner than this, it is shifted: this process woke up late, not the module.
 const LEAD: Span = Span::from_micros(20);
-/// No echo edge comes later after its trigger.
+/// The last echo edge comes at most this long after the trigger.
 const ECHO_WITHIN: Span = Span::from_millis(50);
 /// Width of a pulse on the data-ready line; the chip's own is 50 us.
 const READY_PULSE: Span = Span::from_micros(50);
 
-/// What an echo line does.
+/// Behaviour of an echo line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Echo {
-    /// What it should.
+    /// The correct echo.
     Sound,
     /// No edge at all.
     Lost,
-    /// The pulse ends after 50 us: nearer than the module can see.
+    /// The pulse ends after 50 us: nearer than the module can measure.
     Short,
     /// The pulse begins 10 ms late.
     Late,
-    /// A pulse as from 3 cm, and another one 3 ms after it: from the first rise to the last fall it is half a
-    /// metre.
+    /// A pulse as from 3 cm, and another one 3 ms after it: the time from the first rise to the last fall
+    /// corresponds to half a metre.
     Double,
     /// It rises and stays: the module never ends its pulse.
     Held,
-    /// Nothing within range: a pulse of this many milliseconds, which no trigger cuts short. 38 of an HC-SR04
-    /// by its data sheet, some 200 of others that are sold under its name.
+    /// Nothing is within range: a pulse of this many milliseconds, which no trigger cuts short. 38 for an
+    /// HC-SR04 by its data sheet, about 200 for other modules sold under its name.
     Open(u16),
 }
 
@@ -60,25 +58,25 @@ pub struct FarSide {
     lines: Lines,
     mcu: u8,
     converters: Vec<u8>,
-    /// Drive channels: pulse register and what was written there last.
+    /// Drive channels: pulse register and the value written last.
     drives: Vec<(u8, u16)>,
     enabled: bool,
     answers: bool,
-    /// Its wires to the bus are off; its pulses go on.
+    /// Its wires to the bus are off; its pulses continue.
     unplugged: bool,
     imu: Option<(u8, Imu)>,
-    /// It is on the bus.
+    /// Whether it is on the bus.
     imu_there: bool,
     lean: Option<f64>,
     echo: Echo,
-    /// The module is deaf to triggers until then: its pulse goes on.
+    /// The module ignores triggers until then: its pulse is still going on.
     open_until: Instant,
-    /// Samples announce themselves at the chip's own rate; off while a row gives the edges itself.
+    /// Whether samples are signalled at the chip's own rate; off while a row makes the edges itself.
     announces: bool,
     next_ready: Option<Instant>,
 }
 
-/// The lines that mean something here.
+/// The lines that this side uses.
 #[derive(Clone, Copy, Debug)]
 struct Lines {
     reset: Line,
@@ -107,7 +105,7 @@ impl Lines {
     }
 }
 
-/// A line's number as the kernel's side has it.
+/// A line's number on the kernel's side.
 fn offset(line: Line) -> u16 {
     line.0 as u16
 }
@@ -117,7 +115,7 @@ impl FarSide {
     pub fn new(board: &Board, seed: u64, now: Instant) -> FarSide {
         let clock = Arc::new(SimClock::new());
         clock.set(now);
-        // The enable line is this side's: the car knows its registers only.
+        // This side handles the enable line; the car only knows its registers.
         let car = Board { enable: None, ..board.clone() };
         let plant = Plant::new(&car, seed, &[], clock.clone());
         let kinds = || board.sensors.iter().map(|sensor| &sensor.kind);
@@ -161,7 +159,7 @@ impl FarSide {
         }
     }
 
-    /// What the kernel has to know before any process looks.
+    /// Commands that the kernel must get before any process looks at the bus.
     pub fn begin(&mut self, now: Instant, out: &mut Vec<Command>) {
         out.push(Command::ClearFaults);
         out.push(Command::Persist(true));
@@ -188,7 +186,7 @@ impl FarSide {
         self.refresh(now, out);
     }
 
-    /// The inertial sensor gets its supply (back): asleep, everything forgotten.
+    /// Powers the inertial sensor (again): asleep, with everything forgotten.
     pub fn power_imu(&mut self, out: &mut Vec<Command>) {
         let Some((address, imu)) = &mut self.imu else { return };
         imu.forget();
@@ -198,7 +196,7 @@ impl FarSide {
         out.push(Command::set(*address, imu::POWER, &[imu::ASLEEP]));
     }
 
-    /// One event: whatever it changes here, and what the kernel's side has to do about it.
+    /// Handles one event: changes the state here, and returns the commands for the kernel's side.
     pub fn take(&mut self, event: &Event, now: Instant, out: &mut Vec<Command>) {
         match event.what {
             Happening::Write if event.place == u16::from(self.mcu) => self.take_frame(event),
@@ -209,11 +207,11 @@ impl FarSide {
         }
     }
 
-    /// A frame for the controller. A pulse for a motor stays on this side of the enable line.
+    /// Handles a frame for the controller. A pulse for a motor only takes effect behind the enable line.
     fn take_frame(&mut self, event: &Event) {
         let Some((register, value)) = event.frame() else { return };
         if (CONVERTERS..CONVERTERS + 8).contains(&register) {
-            return; // the kernel has answered it
+            return; // the kernel has already answered it
         }
         let mut reaches = value;
         if let Some(drive) = self.drives.iter_mut().find(|drive| drive.0 == register) {
@@ -226,7 +224,7 @@ impl FarSide {
     fn write_pulse(&mut self, register: u8, value: u16, at: Instant) {
         let [high, low] = value.to_be_bytes();
         self.clock.set(at);
-        // In reset it does not acknowledge, and nothing comes of it: as it should be.
+        // In reset it does not acknowledge, so the write has no effect, as intended.
         let _ = self.i2c.write(self.mcu, &[register, high, low]);
     }
 
@@ -311,7 +309,7 @@ impl FarSide {
         }
     }
 
-    /// Moves the car on to `now`, and sets what its sensors see.
+    /// Advances the car to `now`, and updates what its sensors see.
     pub fn refresh(&mut self, now: Instant, out: &mut Vec<Command>) {
         self.clock.set(now);
         if !self.answers && self.i2c.write_read(self.mcu, &[FIRMWARE], &mut [0; 3]).is_ok() {
@@ -324,7 +322,7 @@ impl FarSide {
         self.clock.set(now);
     }
 
-    /// The controller acknowledges from now on.
+    /// Makes the controller acknowledge from now on.
     fn come_up(&mut self, out: &mut Vec<Command>) {
         let mut version = [0; 3];
         if self.i2c.write_read(self.mcu, &[FIRMWARE], &mut version).is_ok() {
@@ -360,9 +358,9 @@ impl FarSide {
             self.next_ready = None;
             return;
         };
-        // The edges until the refresh after the next, which comes a little later than it is due: a sample
-        // whose edge fell in between would never be announced. A rate beyond the refresh's repeats the same
-        // sample, and is not wanted here.
+        // The edges until the refresh after the next, which may be a little late: otherwise a sample whose
+        // edge fell in between would never be signalled. A rate faster than the refresh would repeat the same
+        // sample, which is not wanted here.
         let every = every.max(REFRESH);
         let mut next = self.next_ready.unwrap_or(now + every);
         while next < now + REFRESH.times(2) {
@@ -376,23 +374,23 @@ impl FarSide {
 
     // ---- what a row does to it --------------------------------------------------------------
 
-    /// Presses or lets go of the stop button, now.
+    /// Presses or releases the stop button now.
     pub fn press(&mut self, pressed: bool, out: &mut Vec<Command>) {
         if let Some((line, active_low)) = self.lines.button {
             out.push(Command::Line(offset(line), pressed != active_low));
         }
     }
-    /// Presses or lets go of the stop button at `at`.
+    /// Presses or releases the stop button at `at`.
     pub fn press_at(&mut self, pressed: bool, at: Instant, out: &mut Vec<Command>) {
         if let Some((line, active_low)) = self.lines.button {
             out.push(Command::LineAt(offset(line), pressed != active_low, at));
         }
     }
-    /// The car leans by this much from now on, whatever it stands on; `None`: as the world has it.
+    /// Makes the car lean by this much from now on, whatever it stands on; `None`: as in the world.
     pub fn lean(&mut self, degrees: Option<f64>) {
         self.lean = degrees;
     }
-    /// The button's line and its level while it is pressed.
+    /// The button's line and its level when pressed.
     pub fn button_line(&self) -> (u16, bool) {
         self.lines.button.map_or((0, true), |(line, active_low)| (offset(line), !active_low))
     }
@@ -400,26 +398,26 @@ impl FarSide {
     pub fn ready_line(&self) -> (u16, bool) {
         (self.lines.ready.map_or(0, offset), true)
     }
-    /// One sample with this lean, and its edge on the data-ready line at `at`.
+    /// Sets one sample with this lean, and its edge on the data-ready line at `at`.
     pub fn sample_at(&mut self, degrees: f64, at: Instant, out: &mut Vec<Command>) {
         self.lean = Some(degrees);
         let (Some((address, imu)), Some(line)) = (&mut self.imu, self.lines.ready) else { return };
         out.push(Command::set(*address, imu::SAMPLE, &imu.sample(degrees)));
         pulse(line, at, out);
     }
-    /// The controller's wires to the bus come off, or on again. Its pulses do not care.
+    /// Disconnects the controller from the bus, or reconnects it. Its pulses continue.
     pub fn unplug_mcu(&mut self, off: bool, out: &mut Vec<Command>) {
         self.unplugged = off;
         if off || self.answers {
             out.push(Command::Mute(self.mcu, off));
         }
     }
-    /// The controller resets itself: its supply was down for a moment, and it forgets everything.
+    /// Makes the controller reset itself: its supply was down for a moment, and it forgets everything.
     pub fn brown_out(&mut self, now: Instant, out: &mut Vec<Command>) {
         self.set_reset(false, now, out);
         self.set_reset(true, now, out);
     }
-    /// The inertial sensor comes off the bus, or on again, with everything forgotten.
+    /// Disconnects the inertial sensor from the bus, or reconnects it with everything forgotten.
     pub fn unplug_imu(&mut self, off: bool, out: &mut Vec<Command>) {
         match (&self.imu, off) {
             (Some((address, _)), true) if self.imu_there => {
@@ -429,12 +427,12 @@ impl FarSide {
             _ => self.power_imu(out),
         }
     }
-    /// Whether samples announce themselves; if not, only [`FarSide::sample_at`] sets them.
+    /// Whether samples are signalled by themselves; if not, only [`FarSide::sample_at`] sets them.
     pub fn announce(&mut self, by_itself: bool) {
         self.announces = by_itself;
         self.next_ready = None;
     }
-    /// What the echo does from now on. A line that was held is let go of.
+    /// Sets the behaviour of the echo from now on. Releases a line that was held.
     pub fn echo(&mut self, echo: Echo, out: &mut Vec<Command>) {
         self.echo = echo;
         for sensor in &self.board.sensors {
@@ -445,14 +443,14 @@ impl FarSide {
             }
         }
     }
-    /// The stop button's contact bounces: ten presses within a millisecond, then it stays pressed.
+    /// Makes the stop button's contact bounce: ten presses within a millisecond, then it stays pressed.
     pub fn chatter(&mut self, from: Instant, out: &mut Vec<Command>) {
         for nth in 0..10 {
             self.press_at(true, from + Span::from_micros(100 * nth), out);
             self.press_at(nth == 9, from + Span::from_micros(100 * nth + 50), out);
         }
     }
-    /// What it has been through.
+    /// State and counts of the car at `now`.
     pub fn report(&self, now: Instant) -> Report {
         self.plant.report(now)
     }

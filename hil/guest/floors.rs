@@ -1,4 +1,4 @@
-//! What the kernel alone takes, to be printed beside the loops: a bare timer's lateness (as cyclictest
+//! The baseline of the kernel alone, printed beside the loops: a bare timer's lateness (as cyclictest
 //! measures it), and an edge that is answered by an edge, through a thread that does nothing else.
 
 use super::bench::Bench;
@@ -11,18 +11,18 @@ use gpiocdev::line::{EdgeDetection, Value};
 use std::io;
 use std::thread;
 
-/// How many times: the 99th percentile has ten beyond it.
+/// Number of measurements: ten lie beyond the 99th percentile.
 const TIMES: usize = 1000;
-/// From one to the next. Prime, so that all phases of the far side's refresh and of the kernel's tick are
-/// met; a figure that hangs on which phases a run happened to begin with is not the same figure in the next.
+/// Interval between them. It is prime, so that all phases of the far side's refresh and of the kernel's tick
+/// occur; otherwise the figure would depend on the phase in which a run happens to start.
 const EVERY: Span = Span::from_micros(3_137);
-/// Priority of the measured thread: as the runtime's bus.
+/// Priority of the measured thread: that of the runtime's bus.
 const PRIORITY: u8 = 85;
 /// Lines that no board here uses.
 const STIMULUS: u16 = 30;
 const RESPONSE: u16 = 31;
 
-/// One floor.
+/// Measures one baseline.
 pub fn measure(bench: &mut Bench, name: &str, floor: Floor, baseline: &Baseline) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let latency = match floor {

@@ -1,30 +1,30 @@
 //! The registers of an MPU-6050 as its reader sees them (RM-MPU-6000A-00, revision 4.2): identity, sleep,
-//! ranges, sample rate, interrupt, and the fourteen bytes of a sample. No FIFO, no DMP, no second bus:
+//! ranges, sample rate, interrupt, and the fourteen bytes of a sample. No FIFO, DMP or second bus, because
 //! nothing here reads them.
 
 use ganglion::base::time::Span;
 
 /// First byte of a sample: accelerations, temperature, rotations, big endian.
 pub const SAMPLE: u8 = 0x3B;
-/// Bytes of it.
+/// Number of bytes of a sample.
 pub const SAMPLE_BYTES: usize = 14;
-/// Where it says what it is, and what it says.
+/// Identity register, and its value.
 pub const WHO_AM_I: (u8, u8) = (0x75, 0x68);
 const DIVIDER: u8 = 0x19;
 const LOW_PASS: u8 = 0x1A;
 const ACCELEROMETER: u8 = 0x1C;
 const INTERRUPTS: u8 = 0x38;
-/// Power management; its value after power-on is asleep.
+/// Power management; asleep after power-on.
 pub const POWER: u8 = 0x6B;
-/// What [`POWER`] holds after a reset.
+/// Value of [`POWER`] after a reset.
 pub const ASLEEP: u8 = 0x40;
 const RESET: u8 = 0x80;
 const DATA_READY: u8 = 0x01;
-/// Counts at 1 g in the smallest range, 2 g; each range doubles it.
+/// Counts per g in the smallest range, 2 g; each larger range halves them.
 const COUNTS_PER_G: f64 = 16_384.0;
 /// 25 degrees Celsius: degrees = counts / 340 + 36.53.
 const TEMPERATURE: i16 = -3920;
-/// Noise of an acceleration, counts to either side: 0.1 degree of lean. A sample never repeats for long.
+/// Noise of an acceleration, counts in each direction: 0.1 degree of lean. A sample never repeats for long.
 const NOISE: u64 = 29;
 
 /// The chip.
@@ -43,14 +43,14 @@ impl Imu {
         imu
     }
 
-    /// Its supply was gone.
+    /// Its supply was lost.
     pub fn forget(&mut self) {
         self.registers = [0; 128];
         self.registers[usize::from(POWER)] = ASLEEP;
         self.registers[usize::from(WHO_AM_I.0)] = WHO_AM_I.1;
     }
 
-    /// A write: register, then bytes. True if it reset the chip.
+    /// Handles a write: register, then bytes. Returns true if it reset the chip.
     pub fn take(&mut self, bytes: &[u8]) -> bool {
         let Some((first, values)) = bytes.split_first() else { return false };
         for (register, value) in (usize::from(*first)..self.registers.len()).zip(values) {
@@ -65,12 +65,12 @@ impl Imu {
         false
     }
 
-    /// Whether it measures.
+    /// Whether it is measuring.
     pub fn is_awake(&self) -> bool {
         self.registers[usize::from(POWER)] & ASLEEP == 0
     }
 
-    /// Time between two samples on the interrupt output, where that is switched on.
+    /// Time between two samples on the interrupt output, if that is switched on.
     pub fn ready_every(&self) -> Option<Span> {
         let on = self.is_awake() && self.registers[usize::from(INTERRUPTS)] & DATA_READY != 0;
         // 8 kHz with the low-pass filter off (0 or 7), else 1 kHz.
@@ -80,7 +80,7 @@ impl Imu {
         on.then(|| Span::from_micros(base_us * divider))
     }
 
-    /// A sample of a chip that leans by this many degrees to one side; zeros while it sleeps.
+    /// A sample of a chip that leans by this many degrees to one side; zeros while it is asleep.
     pub fn sample(&mut self, lean_deg: f64) -> [u8; SAMPLE_BYTES] {
         let mut bytes = [0; SAMPLE_BYTES];
         if !self.is_awake() {
@@ -102,7 +102,7 @@ impl Imu {
         bytes
     }
 
-    /// Counts of noise (xorshift64).
+    /// Noise in counts (xorshift64).
     fn jitter(&mut self) -> f64 {
         self.noise ^= self.noise << 13;
         self.noise ^= self.noise >> 7;

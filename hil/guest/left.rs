@@ -1,5 +1,5 @@
-//! What a stopped guard leaves: a controller in reset, whose line no process has and the kernel goes on
-//! driving. A person looks at the robot then, as on the day on which it does not start.
+//! What a stopped guard leaves behind: a controller in reset, whose line no process holds and the kernel
+//! keeps driving. A person then inspects the robot, as when it does not start.
 
 use super::bench::Bench;
 use super::course::Place;
@@ -12,7 +12,7 @@ use ganglion::base::time::Span;
 use rustix::process::Signal;
 use std::io;
 
-/// A guard that got SIGTERM has ended by then.
+/// A guard that got SIGTERM ends within this time.
 const END: Span = Span::from_millis(5_000);
 
 /// The row.
@@ -52,14 +52,14 @@ pub fn in_reset(place: &mut Place<'_>) -> io::Result<Outcome> {
         outcome.demand(said.contains(wanted), || format!("{} says: {}", words[0], scene::tail(&said)));
         in_reset_after(words[0], bench, &mut outcome);
     }
-    // Where the kernel lets go of the line, the controller starts by its pull-up, and is left so.
+    // Where the kernel releases the line, the pull-up starts the controller, and it stays on.
     let mut guard = scene::start_guard(bench, place.board, place.folder)?;
     bench.send(&[Command::Persist(false)])?;
     stop(&mut guard, &mut outcome)?;
     bench.wait(Span::from_millis(300));
     let loose = said(&["probe", "--board", place.board], &mut outcome)?;
     outcome.demand(loose.contains(&address), || format!("probe without a guard: {}", scene::tail(&loose)));
-    outcome.demand(!bench.seen(|record| record.is_in_reset()), || "probe left a loose line low".into());
+    outcome.demand(!bench.seen(|record| record.is_in_reset()), || "probe left a floating line low".into());
     let moved = bench.seen(|record| record.moved_between(begun, bench.now()));
     outcome.demand(moved.is_none(), || "a motor ran".into());
     scene::frames(bench, &mut outcome);
@@ -68,7 +68,7 @@ pub fn in_reset(place: &mut Place<'_>) -> io::Result<Outcome> {
 
 fn said(words: &[&str], outcome: &mut Outcome) -> io::Result<String> {
     let (code, said) = run("ganglion", words)?;
-    // `doctor` also judges the machine, which is not the row's matter.
+    // `doctor` also judges the machine, which is not tested here.
     outcome.demand(code == Some(0) || words[0] == "doctor", || {
         format!("{} ended with {code:?}: {}", words[0], scene::tail(&said))
     });

@@ -1,4 +1,4 @@
-//! How long a robot may take to stand: from the board's own figures, in words that a row can print.
+//! How long a robot may take to stop: computed from the board's own figures, with text for a row.
 
 use ganglion::base::plan::Board;
 use ganglion::base::time::Span;
@@ -9,22 +9,22 @@ const STOP_FRAMES: Span = Span::from_millis(2);
 /// The limit of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// A control period and the bus: what is noticed at once.
+    /// A control period and the bus time: for events that are noticed at once.
     Period,
-    /// A sensor's age limit, then [`Limit::Period`]: what is noticed by silence. By the sensor's name.
+    /// A sensor's age limit, then [`Limit::Period`]: for a silent sensor. By the sensor's name.
     Stale(&'static str),
-    /// Readings that repeat until they are called frozen, the sensor's age limit, then [`Limit::Period`].
+    /// Readings that repeat until the sensor counts as frozen, its age limit, then [`Limit::Period`].
     Frozen(&'static str),
-    /// The guard's patience and 20 ms.
+    /// The guard's timeout and 20 ms.
     Patience,
-    /// The time a command is good for on the wire, then [`Limit::Period`].
+    /// The validity of a command on the wire, then [`Limit::Period`].
     CommandValid,
     /// This many milliseconds.
     Ms(u64),
 }
 
 impl Limit {
-    /// On this board.
+    /// The limit on this board.
     pub fn span(self, board: &Board) -> Span {
         let period = board.period + bus_time(board);
         let sensor = |name| board.sensors.iter().find(|sensor| sensor.name == name);
@@ -45,22 +45,21 @@ impl Limit {
         }
     }
 
-    /// What it is made of.
+    /// Its parts, as text.
     pub fn words(self) -> String {
         let period = "a control period + bus time";
         match self {
             Limit::Period => period.into(),
             Limit::Stale(name) => format!("age limit of {name} + {period}"),
             Limit::Frozen(name) => format!("repeats and age limit of {name} + {period}"),
-            Limit::Patience => "the guard's patience + 20 ms".into(),
-            Limit::CommandValid => format!("life of a command + {period}"),
+            Limit::Patience => "the guard's timeout + 20 ms".into(),
+            Limit::CommandValid => format!("validity of a command + {period}"),
             Limit::Ms(ms) => format!("{ms} ms"),
         }
     }
 }
 
-/// Longest time until a stop is on the wire: a transfer that hangs is waited for, then the stop frames
-/// follow.
+/// Longest time until a stop is on the wire: first a hung transfer must end, then the stop frames follow.
 pub fn bus_time(board: &Board) -> Span {
     board.i2c.first().map_or(Span::ZERO, |bus| bus.timing.timeout) + STOP_FRAMES
 }

@@ -12,40 +12,40 @@ use ganglion::base::time::{Instant, Span};
 use serde_json::Value;
 use std::io;
 
-/// Loops that are closed for one figure: a hundredth of them are two.
+/// Loops that are closed for one figure: a hundredth of them is two.
 const TIMES: usize = 200;
-/// Attempts: some find the motors at rest.
+/// Attempts: in some, the motors are not running.
 const ATTEMPTS: usize = 4 * TIMES;
 /// Phases are spread over this: a multiple of every fast period of the board.
 const PHASES: Span = Span::from_millis(60);
-/// A robot that lets no loop close for this long stands for good.
+/// If no loop closes for this long, the robot counts as stopped for good.
 const STANDS: Span = Span::from_millis(15_000);
-/// Golden ratio, in 1/1000: phases that follow it are spread evenly however many there are.
+/// Golden ratio, in 1/1000: phases that follow it are spread evenly, however many there are.
 const GOLDEN: u64 = 618;
 /// The lean of the sample that must stop the car.
 const OVER_DEG: f64 = 45.0;
-/// A stop that takes longer than this is none.
+/// A later stop does not count.
 const LATEST: Span = Span::from_millis(500);
-/// Motors have run for this long when a loop begins.
+/// Motors have been running for this long when a loop begins.
 const RUNNING: Span = Span::from_millis(15);
-/// From the choice of a moment to the soonest moment: the load works for the last part of it.
+/// From the choice of an edge's time to the earliest such time; the load works for the last part of it.
 const LEAD: Span = Span::from_millis(12);
-/// The load works for this long before the edge: all of its processes have had their turns.
+/// The load works for this long before the edge, so that all of its processes have run.
 const LOADED: Span = Span::from_millis(10);
-/// A robot that is held for five seconds and let go of for moments only is disarmed (`disarm_after_ms`):
-/// every now and then it is left alone for longer than the 200 ms that this board calls settled.
+/// A robot that is held for five seconds with only short releases is disarmed (`disarm_after_ms`), so from
+/// time to time it is left alone for longer than the 200 ms that this board requires for settling.
 const ALONE: Span = Span::from_millis(250);
 const ALONE_EVERY: Span = Span::from_millis(3_000);
 /// How long a loop presses its input.
 const PRESSED: Span = Span::from_millis(8);
-/// A stop that began so shortly before its edge is under way: the sample was read by an ordinary poll, which
-/// takes half of this, between its bytes and its edge.
+/// A stop that began this shortly before its edge was already in progress: an ordinary poll read the sample
+/// between its bytes and its edge. Such a poll takes half of this time.
 const UNDER_WAY: Span = Span::from_millis(1);
-/// From the sample's bytes to its edge: a poll by the period that falls in between has seen it too early, and
-/// is not counted.
+/// From the sample's bytes to its edge. A periodic poll in between has seen the sample too early, and is not
+/// counted.
 const AHEAD: Span = Span::from_micros(60);
 
-/// One row of them.
+/// Runs one row of loops.
 pub fn close(place: &mut Place<'_>, name: &str, closed: Loop, baseline: &Baseline) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let bench = &mut *place.bench;
@@ -82,7 +82,8 @@ pub fn close(place: &mut Place<'_>, name: &str, closed: Loop, baseline: &Baselin
     Ok(outcome)
 }
 
-/// What a slot took: the tick itself, and until its command was on the wire. As the runtime measured it.
+/// Durations within a slot, as measured by the runtime: the tick itself, and the time until its command was
+/// on the wire.
 fn own_work(report: &Value, outcome: &mut Outcome) {
     for (key, what) in [("exec", "a tick's own work"), ("end_late", "slot to the command's last bit")] {
         let measured = &report[format!("{key}_us")];
@@ -93,7 +94,7 @@ fn own_work(report: &Value, outcome: &mut Outcome) {
     }
 }
 
-/// From the cause to the first bit of the stop, against the gate and the record.
+/// Compares the time from the cause to the first bit of the stop with the gate and the baseline.
 fn judge(name: &str, closed: Loop, begins: Latency, baseline: &Baseline, outcome: &mut Outcome) {
     let [least, aim] = closed.gate_us.map(|us| us as f64);
     let p99 = begins.percentile(99);
@@ -102,13 +103,15 @@ fn judge(name: &str, closed: Loop, begins: Latency, baseline: &Baseline, outcome
         outcome.note(format!("aim {aim} virtual us {}", if p99 <= aim { "reached" } else { "not reached" }));
         outcome.gate(name, begins, baseline);
     } else {
-        outcome
-            .demand(p99 > least, || format!("p99 {p99:.1} virtual us: the gate of {least} does not notice"));
+        outcome.demand(p99 > least, || {
+            format!("p99 {p99:.1} virtual us: the gate of {least} does not catch it")
+        });
         outcome.latency(name, begins);
     }
 }
 
-/// Closes the loop once: to the stop's first bit, its last, and stillness. `None`: the motors did not run.
+/// Closes the loop once: to the first bit of the stop, its last bit, and the end of motion. `None`: the
+/// motors did not run.
 fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Result<Option<[Span; 3]>> {
     let patience = bench.now() + Span::from_millis(3000);
     if bench.until(patience, |record| record.is_moving().then_some(())).is_none() {
@@ -152,22 +155,22 @@ fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Res
     bench.wait_until(at + PRESSED);
     match closed {
         Some(closed) => Ok(closed),
-        // The motors ran, and nothing has stopped them: that is no attempt to repeat.
+        // The motors ran and nothing stopped them: this is a failure, not an attempt to repeat.
         None => Ok(Some([LATEST; 3])),
     }
 }
 
-/// The first moment from `soonest` on that lies at the phase of loop `nth`. Phases are those of one clock for
-/// all loops: counted from whenever a loop happens to begin they would be drawn by lot, and two of two
-/// hundred, which are the 99th percentile, would be another figure in each run.
+/// The first moment from `soonest` on that lies at the phase of loop `nth`. All loops take their phases from
+/// one clock. If each counted from its own start, phases would be random, and the 99th percentile, two loops
+/// of two hundred, would differ in each run.
 fn moment(soonest: Instant, nth: u64) -> Instant {
     let round = PHASES.as_nanos();
     let phase = round / 1000 * (nth * GOLDEN % 1000);
     soonest + Span::from_nanos((phase + round - soonest.as_nanos() % round) % round)
 }
 
-/// What `edge` led to: `None`: nothing yet; `Some(None)`: the motors stood, or were being stopped for what
-/// was seen before it, so that no stop is known to be its own.
+/// The result of `edge`. `None`: nothing yet. `Some(None)`: the motors were already stopped or stopping for
+/// an earlier reason, so no stop can be attributed to the edge.
 fn answer(record: &Record, edge: Instant) -> Option<Option<[Span; 3]>> {
     let under_way = record.stop_after(edge - UNDER_WAY).is_some_and(|stop| stop.start < edge);
     if under_way || !record.was_moving(edge) {
@@ -213,7 +216,7 @@ mod tests {
             })
             .collect();
         phases.sort_unstable();
-        // 200 of them in 60 ms are 300 us apart in the mean.
+        // 200 of them in 60 ms are 300 us apart on average.
         assert!(phases.windows(2).all(|two| (60_000..=600_000).contains(&(two[1] - two[0]))), "{phases:?}");
     }
 
@@ -221,13 +224,13 @@ mod tests {
     fn a_stop_counts_from_the_edge_before_it() {
         let closed = answer(&stopped(5200, 5320), us(5000));
         assert_eq!(closed, Some(Some([200, 200, 320].map(Span::from_micros))));
-        assert_eq!(answer(&stopped(5200, 5320), us(6000)), Some(None), "they stood already");
+        assert_eq!(answer(&stopped(5200, 5320), us(6000)), Some(None), "they had already stopped");
     }
 
     #[test]
     fn an_edge_between_the_two_frames_of_a_stop_has_not_caused_it() {
         let mut record = stopped(5000, 5120);
-        // The next zero is the tick's, a period later: it would pass for an answer after 10 ms.
+        // The next zero comes from the tick, a period later; it would look like an answer after 10 ms.
         record.take(&event(Happening::Write, 0x14, 15_000_000, &[0x2D, 0, 0]));
         assert_eq!(answer(&record, us(5060)), Some(None));
     }

@@ -1,12 +1,12 @@
-//! What runs on the virtual bench, inside the guest: the far side of the wires, a record of them, and rows
-//! that act on the runtime as it ships and judge what it did. Times are virtual microseconds: instructions,
-//! not hardware.
+//! The program that runs on the virtual bench, inside the guest: the far side of the wires, a record of them,
+//! and rows that act on the shipped runtime and judge its behaviour. Times are virtual microseconds:
+//! instructions, not hardware.
 //!
-//! To read in this order: `wire` (the words of the plant device), `device` (the device itself), `imu` and
-//! `far` (what is behind the wires), `record` (what was seen on them), `bench` (both of them running),
-//! `process` and `scene` (what is under test), `variant` (its board), `limits` and `rows` (the table),
-//! `trouble`, `course`, `left`, `loops`, `floors`, `service` and `soak` (how rows are carried out), `verdict`
-//! (what they came to).
+//! Reading order: `wire` (the protocol of the plant device), `device` (the device itself), `imu` and `far`
+//! (what is behind the wires), `record` (what was seen on them), `bench` (both of them running), `process`
+//! and `scene` (what is under test), `variant` (its board), `limits` and `rows` (the table), `trouble`,
+//! `course`, `left`, `loops`, `floors`, `service` and `soak` (how rows are carried out), `verdict` (their
+//! results).
 
 mod bench;
 mod course;
@@ -53,7 +53,7 @@ const USAGE: &str = "hil-guest: what runs on the virtual bench
   hil-guest table                                             the rows as docs/virtual-bench-rows.md has them
   hil-guest hog MS                                            computes for so long";
 
-/// Where boards lie and processes leave what they say.
+/// Folder of boards and of the processes' output.
 const WORDS: &str = "/run/hil";
 
 fn main() -> ExitCode {
@@ -126,8 +126,8 @@ impl Options {
         (self.only.is_empty() || named(&self.only)) && !named(&self.without)
     }
 
-    /// Whether this guest is the one that carries the row out: of those that share a folder, the first that
-    /// asks.
+    /// Whether this guest carries out the row: of the guests that share a folder, the first one that asks
+    /// does.
     fn takes(&self, row: &Row) -> io::Result<bool> {
         let Some(claims) = &self.claims else { return Ok(true) };
         match std::fs::create_dir(claims.join(row.name)) {
@@ -170,7 +170,7 @@ impl Boards {
 
 fn carry_out(requests: &Options) -> io::Result<bool> {
     let loaded = variant::load().map_err(io::Error::other)?;
-    // The far side has the board that the runtime has: its text, loaded again.
+    // The far side uses the same board as the runtime: its text, loaded again.
     let plain =
         board::from_text("plain", &variant::text(&loaded, Variant::Plain)).map_err(io::Error::other)?;
     let boards = Boards { loaded, folder: PathBuf::from(WORDS) };
@@ -200,7 +200,7 @@ fn carry_out(requests: &Options) -> io::Result<bool> {
         outcome.figure("took_virtual_s", took);
         println!("{} [{took:.1} virtual s]", outcome.words(row.name));
         if !outcome.passed() {
-            println!("       said: {}", outcome.said);
+            println!("       output: {}", outcome.said);
             keep_words(row, &requests.out)?;
         }
         let result = outcome.json(row.name);
@@ -220,7 +220,7 @@ fn carry_out(requests: &Options) -> io::Result<bool> {
     Ok(end["failed"] == 0 && end["passed"] != 0)
 }
 
-/// What the processes of a row that failed have said, beside the results.
+/// Copies the output of a failed row's processes to the results.
 fn keep_words(row: &Row, out: &Path) -> io::Result<()> {
     let Ok(files) = std::fs::read_dir(Path::new(WORDS).join(row.name)) else { return Ok(()) };
     let kept = out.join("failed").join(row.name);
@@ -277,7 +277,7 @@ mod tests {
         let row = ROWS.iter().find(|row| first.wants(row)).unwrap();
         assert_eq!([first.takes(row).unwrap(), second.takes(row).unwrap()], [true, false]);
         std::fs::remove_dir_all(&claims).unwrap();
-        assert!(first.takes(row).is_err(), "no folder, no claim");
+        assert!(first.takes(row).is_err(), "without a folder there can be no claim");
         assert!(Options::read(&[]).unwrap().takes(row).unwrap());
         assert!(Options::read(&["--claims"]).is_none());
     }

@@ -1,5 +1,5 @@
-//! The processes under test: started afresh for a row, signalled, ended, and what they said. Their output
-//! goes to files, so that none waits for a reader.
+//! The processes under test: started afresh for a row, signalled, ended, and their output. The output goes to
+//! files, so that no process waits for a reader.
 
 use ganglion::base::time::{Clock, MonotonicClock, Span};
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// The program as it is installed.
 pub const PROGRAM: &str = "/usr/bin/ganglion";
-/// Time between two checks whether a process has ended.
+/// Interval between checks whether a process has ended.
 const LOOK: Span = Span::from_millis(10);
 
 /// A process under test. Killed when it is dropped.
@@ -22,7 +22,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `ganglion` with these words; what it says goes to a file in `folder`.
+    /// Starts `ganglion` with these arguments; its output goes to a file in `folder`.
     pub fn start(folder: &Path, name: &str, words: &[&str]) -> io::Result<Process> {
         fs::create_dir_all(folder)?;
         let said = folder.join(format!("{name}.log"));
@@ -37,12 +37,12 @@ impl Process {
         Ok(Process { child, said, ended: None })
     }
 
-    /// Its number.
+    /// Its process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal; one that has ended gets none.
+    /// Sends it a signal, unless it has ended.
     pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
         if self.has_ended()? {
             return Ok(());
@@ -59,7 +59,7 @@ impl Process {
         Ok(self.ended.is_some())
     }
 
-    /// How it ended, waiting at most `patience`; `None`: it goes on.
+    /// How it ended; waits at most `patience`. `None`: it is still running.
     pub fn end(&mut self, patience: Span) -> io::Result<Option<ExitStatus>> {
         let clock = MonotonicClock;
         let until = clock.now() + patience;
@@ -69,7 +69,7 @@ impl Process {
         Ok(self.ended)
     }
 
-    /// Everything it has said.
+    /// Its output so far.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.said).unwrap_or_default()
     }
@@ -89,7 +89,7 @@ impl Drop for Process {
     }
 }
 
-/// A number out of `/proc/ID/status`, for example `VmRSS`, in the unit that stands there (kB).
+/// A number from `/proc/ID/status`, for example `VmRSS`, in the unit used there (kB).
 pub fn status(id: u32, key: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
@@ -101,7 +101,7 @@ pub fn open_files(id: u32) -> Option<usize> {
     Some(fs::read_dir(format!("/proc/{id}/fd")).ok()?.count())
 }
 
-/// Runs a program of the system to its end: its exit code and what it said on both streams.
+/// Runs a system program to its end: returns its exit code and its output on both streams.
 pub fn run(program: &str, words: &[&str]) -> io::Result<(Option<i32>, String)> {
     let output = Command::new(program).args(words).stdin(Stdio::null()).output()?;
     let mut said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,5 +1,6 @@
-//! What was seen on the wires, folded from events: which motor moves since when and which way, every pulse
-//! for a drive motor, every transfer that failed, every frame that no board asks for. Judges nothing.
+//! What was seen on the wires, collected from events: which motor has been moving since when and in which
+//! direction, every pulse for a drive motor, every failed transfer, every frame that no board asks for.
+//! Judges nothing.
 
 use super::wire::{Event, Happening};
 use ganglion::base::plan::{Board, EnablePlan, Line, LineSensor, MotorKind, SensorKind};
@@ -23,15 +24,15 @@ pub struct Pulse {
 /// A transfer that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// When it was over.
+    /// When it ended.
     pub at: Instant,
     /// Address of its device.
     pub address: u16,
-    /// Why, as a negative errno.
+    /// The reason, as a negative errno.
     pub errno: i32,
 }
 
-/// The events since its beginning.
+/// The events since its start.
 pub struct Record {
     mcu: u16,
     enable: Option<EnablePlan>,
@@ -39,15 +40,15 @@ pub struct Record {
     /// Registers that this board's frames may name.
     known: Vec<u8>,
     drives: BTreeMap<u8, u16>,
-    /// Direction lines: the pulse register of their motor, the level that is forward, and how they stand.
+    /// Direction lines: the pulse register of their motor, the level for forward, and their present level.
     ways: BTreeMap<Line, (u8, bool, Option<bool>)>,
     /// The ranger's trigger and echo.
     ranger: Option<(Line, Line)>,
-    /// The end of its last echo before this was begun anew.
+    /// The end of its last echo before the record was last cleared.
     echoed: Option<Instant>,
     enabled: bool,
     in_reset: bool,
-    /// When motion began and ended, alternately; a motor with a pulse moves.
+    /// When motion began and ended, alternately; a motor with a pulse counts as moving.
     turns: Vec<(Instant, bool)>,
     /// The same for motion that is not backwards.
     advances: Vec<(Instant, bool)>,
@@ -56,15 +57,15 @@ pub struct Record {
     strays: Vec<Pulse>,
     edges: Vec<(Instant, u16, bool)>,
     enables: Vec<(Instant, bool)>,
-    /// Levels to which lines that are none of the board's were driven.
+    /// Levels to which lines that do not belong to the board were driven.
     others: BTreeMap<u16, Vec<(Instant, bool)>>,
     lost: u64,
-    /// Everything up to here has been seen.
+    /// Everything up to this time has been seen.
     seen: Instant,
 }
 
 impl Record {
-    /// Nothing seen yet of the wires of `board`, whose motors stand.
+    /// An empty record of the wires of `board`, with its motors stopped.
     pub fn new(board: &Board) -> Record {
         let mut known: Vec<u8> = (0x10..0x18).collect(); // the converter
         let mut drives = BTreeMap::new();
@@ -115,7 +116,7 @@ impl Record {
         }
     }
 
-    /// Forgets what was seen, not how things stand, nor what must never happen.
+    /// Clears the events, but keeps the present state and the violations of what must never happen.
     pub fn begin_anew(&mut self) {
         for turns in [&mut self.turns, &mut self.advances] {
             let moving = turns.last().filter(|turn| turn.1).copied();
@@ -130,7 +131,7 @@ impl Record {
         self.others.clear();
     }
 
-    /// One event.
+    /// Takes one event.
     pub fn take(&mut self, event: &Event) {
         let line = Line(event.place.into());
         match event.what {
@@ -144,7 +145,7 @@ impl Record {
         self.seen = self.seen.max(event.end);
     }
 
-    /// Nothing else has happened up to `now`.
+    /// Records that nothing else happened up to `now`.
     pub fn quiet_until(&mut self, now: Instant) {
         self.seen = self.seen.max(now);
     }
@@ -180,7 +181,7 @@ impl Record {
         self.turn(at);
     }
 
-    /// The controller forgot its pulses by itself, without an event.
+    /// The controller lost its pulses by itself, without an event.
     pub fn browned_out(&mut self, at: Instant) {
         self.drives.values_mut().for_each(|counts| *counts = 0);
         self.turn(at);
@@ -196,7 +197,7 @@ impl Record {
         for (turns, is) in [(&mut self.turns, moving), (&mut self.advances, ahead)] {
             let (last, was) = turns.last().copied().unwrap_or((at, false));
             if was != is {
-                // A transfer's report comes at its end, microseconds after a line that changed meanwhile.
+                // A transfer is reported at its end, microseconds after a line that changed in the meantime.
                 turns.push((last.max(at), is));
             }
         }
@@ -216,50 +217,52 @@ impl Record {
     pub fn was_moving(&self, at: Instant) -> bool {
         was(&self.turns, at)
     }
-    /// When the motors stood for the first time from `from` on; `from` itself if they stood then.
+    /// When the motors were stopped for the first time from `from` on; `from` itself if they were stopped
+    /// then.
     pub fn still_from(&self, from: Instant) -> Option<Instant> {
         if !self.was_moving(from) {
             return Some(from);
         }
         self.turns.iter().find(|turn| turn.0 > from && !turn.1).map(|turn| turn.0)
     }
-    /// Since when the motors have stood, `from` at the earliest. `None`: they move.
+    /// Since when the motors have been stopped, at the earliest `from`. `None`: they are moving.
     pub fn still_since(&self, from: Instant) -> Option<Instant> {
         since(&self.turns, from)
     }
-    /// When a motor that moves now got the first pulse that arrived after the last failed transfer, or after
-    /// `from` if that is later. `None`: it has not yet.
+    /// When a motor that is moving now got the first pulse after the last failed transfer, or after `from` if
+    /// that is later. `None`: it has not got one yet.
     pub fn drives_again(&self, from: Instant) -> Option<Instant> {
         let last = self.failed().last().map_or(from, |failed| failed.at.max(from));
         let drives = |pulse: &&Pulse| pulse.start > last && pulse.counts > 0;
         self.pulses().iter().find(drives).filter(|_| self.is_moving()).map(|pulse| pulse.start)
     }
-    /// When a motor got current between the two, if one did.
+    /// When a motor got current between the two times, if one did.
     pub fn moved_between(&self, from: Instant, to: Instant) -> Option<Instant> {
         if self.was_moving(from) {
             return Some(from);
         }
         self.turns.iter().find(|turn| turn.1 && (from..to).contains(&turn.0)).map(|turn| turn.0)
     }
-    /// When no motor drove the car forward for the first time from `from` on; `from` itself if none did then.
+    /// When, for the first time from `from` on, no motor drove the car forward; `from` itself if none did
+    /// then.
     pub fn no_way_ahead_from(&self, from: Instant) -> Option<Instant> {
         if !was(&self.advances, from) {
             return Some(from);
         }
         self.advances.iter().find(|turn| turn.0 > from && !turn.1).map(|turn| turn.0)
     }
-    /// Since when no motor has driven the car forward, `from` at the earliest. `None`: one does.
+    /// Since when no motor has driven the car forward, at the earliest `from`. `None`: one does.
     pub fn no_way_ahead_since(&self, from: Instant) -> Option<Instant> {
         since(&self.advances, from)
     }
-    /// When a motor drove the car forward between the two, if one did.
+    /// When a motor drove the car forward between the two times, if one did.
     pub fn ahead_between(&self, from: Instant, to: Instant) -> Option<Instant> {
         if was(&self.advances, from) {
             return Some(from);
         }
         self.advances.iter().find(|turn| turn.1 && (from..to).contains(&turn.0)).map(|turn| turn.0)
     }
-    /// When the ranger was triggered for the first time from `from` on.
+    /// When the ranger was first triggered from `from` on.
     pub fn ping_after(&self, from: Instant) -> Option<Instant> {
         let trigger = self.ranger?.0.0 as u16;
         self.drives_of(trigger).iter().find(|(at, high)| *at >= from && *high).map(|(at, _)| *at)
@@ -282,38 +285,38 @@ impl Record {
     pub fn failed(&self) -> &[Failed] {
         &self.failed
     }
-    /// Frames that name a register which this board has no business with: framing was lost.
+    /// Frames that name a register which this board does not use: framing was lost.
     pub fn strays(&self) -> &[Pulse] {
         &self.strays
     }
-    /// Edges of the input lines: when, which, level.
+    /// Edges of the input lines: time, line, level.
     pub fn edges(&self) -> &[(Instant, u16, bool)] {
         &self.edges
     }
-    /// When the motors were let run, and when not any more.
+    /// When the motors were enabled and disabled.
     pub fn enables(&self) -> &[(Instant, bool)] {
         &self.enables
     }
-    /// Levels to which a line was driven that is neither reset nor enable.
+    /// Levels to which a line other than reset and enable was driven.
     pub fn drives_of(&self, line: u16) -> &[(Instant, bool)] {
         self.others.get(&line).map_or(&[], Vec::as_slice)
     }
-    /// Times that events were lost because the bench did not read them fast enough.
+    /// How often events were lost because the bench did not read them fast enough.
     pub fn lost(&self) -> u64 {
         self.lost
     }
-    /// Until when everything has been seen.
+    /// The time up to which everything has been seen.
     pub fn seen(&self) -> Instant {
         self.seen
     }
 }
 
-/// How these turns stood at `at`.
+/// Whether these turns were on at `at`.
 fn was(turns: &[(Instant, bool)], at: Instant) -> bool {
     turns.iter().take_while(|turn| turn.0 <= at).last().is_some_and(|turn| turn.1)
 }
 
-/// Since when these turns have been off, `from` at the earliest; `None`: they are on.
+/// Since when these turns have been off, at the earliest `from`; `None`: they are on.
 fn since(turns: &[(Instant, bool)], from: Instant) -> Option<Instant> {
     match turns.last() {
         Some((_, true)) => None,
@@ -342,7 +345,7 @@ mod tests {
     fn motion_is_pulse_and_enable_and_no_reset() {
         let mut record = record();
         record.take(&event(Happening::Write, 0x14, 10, &[0x2D, 8, 0]));
-        assert!(!record.is_moving(), "no line lets current in");
+        assert!(!record.is_moving(), "no line enables the current");
         record.take(&event(Happening::Out(true), 11, 20, &[]));
         assert!(record.is_moving());
         record.take(&event(Happening::Out(false), 5, 30, &[]));
@@ -352,8 +355,8 @@ mod tests {
         record.take(&event(Happening::Write, 0x14, 50, &[0x2C, 8, 0]));
         assert_eq!(record.still_since(at(25)), None);
         record.take(&event(Happening::Floats(false), 11, 60, &[]));
-        assert!(!record.is_moving(), "its owner died");
-        assert_eq!(record.still_since(at(25)), Some(at(60)), "it went on after the first time");
+        assert!(!record.is_moving(), "the owner of the enable line died");
+        assert_eq!(record.still_since(at(25)), Some(at(60)), "it moved again after the first time");
         assert_eq!(record.still_since(at(70)), Some(at(70)));
         assert_eq!(record.still_from(at(25)), Some(at(30)));
         assert_eq!(record.still_from(at(35)), Some(at(35)));
@@ -405,9 +408,9 @@ mod tests {
             record.take(&event(Happening::In(high), line, ns, &[]));
         }
         record.begin_anew();
-        assert_eq!(record.echo_before(at(15)), Some(at(20)), "it was before all that is to come");
+        assert_eq!(record.echo_before(at(15)), Some(at(20)), "it came before all other events");
         record.take(&event(Happening::In(true), 22, 40, &[]));
-        assert_eq!(record.echo_before(at(45)), Some(at(20)), "a rise ends none");
+        assert_eq!(record.echo_before(at(45)), Some(at(20)), "a rising edge does not end an echo");
         record.take(&event(Happening::In(false), 22, 50, &[]));
         assert_eq!([45, 50].map(|ns| record.echo_before(at(ns))), [Some(at(20)), Some(at(50))]);
     }

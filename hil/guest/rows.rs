@@ -1,6 +1,6 @@
-//! What a row of the bench is: what it shows, what happens, how it must end and within what time, and the
-//! seeded error that would make it fail. The rows themselves are `list`; `words` prints them as the table in
-//! docs/virtual-bench-rows.md.
+//! The definition of a row of the bench: what it shows, what happens, how it must end and within what time,
+//! and the seeded error that would make it fail. The rows themselves are in `list`; `words` prints them as
+//! the table in docs/virtual-bench-rows.md.
 
 mod list;
 mod words;
@@ -12,57 +12,58 @@ pub use words::table;
 
 /// A row.
 pub struct Row {
-    /// What it is called for by.
+    /// The name by which it is requested.
     pub name: &'static str,
-    /// What it shows when it passes.
+    /// What it shows if it passes.
     pub shows: &'static str,
-    /// How.
+    /// Its procedure.
     pub course: Course,
-    /// What in the runtime, or in the bench, would have to be wrong for it to fail.
+    /// An error in the runtime or in the bench that would make it fail.
     pub fails_if: &'static str,
 }
 
-/// What a row does.
+/// The procedure of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
     /// A driving robot has a trouble for this many milliseconds, which then ends.
     Trouble(Trouble, u64, End),
-    /// The same on a board whose guard holds the controller's reset, as the flagship's does. Its enable line
-    /// is the runtime's, and stays on when it dies.
+    /// The same on a board whose guard holds the controller's reset, as on the flagship. The enable line
+    /// belongs to the runtime, and stays on when the runtime dies.
     Reset(Trouble, u64, End),
-    /// Stops a guard that holds the controller's reset, and looks at what is there.
+    /// Stops a guard that holds the controller's reset, and examines the state that it leaves.
     LeftInReset,
-    /// Kills the runtime this many times while it drives; each time the motors stand within the limit.
+    /// Kills the runtime this many times while it drives; each time the motors must stop within the limit.
     Kills(usize, Limit),
-    /// Cause to motor, many times.
+    /// Measures the time from cause to motor, many times.
     Loop(Loop),
-    /// What the kernel alone takes.
+    /// Measures what the kernel alone takes.
     Floor(Floor),
-    /// The service as it is installed.
+    /// Tests the service as installed.
     Service(Service),
-    /// The verb that measures a robot over two wires, this many passes.
+    /// Runs the command that measures a robot over two wires, with this many passes.
     Verb(u32),
-    /// This many seconds of driving.
+    /// Drives for this many seconds.
     Soak(u64),
 }
 
-/// How something done to the robot must end.
+/// How a trouble must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The motors stand within the limit, for as long as it lasts, for one of these causes; afterwards it
-    /// drives again.
+    /// The motors stop within the limit and stay stopped while the trouble lasts, for one of these causes;
+    /// then the robot drives again.
     StandsThenDrives(Limit, &'static [&'static str]),
-    /// No motor drives the car forward from the limit on, as long as it lasts, for one of these causes;
-    /// backing off is allowed, and wanted. Afterwards it drives again.
+    /// No motor drives the car forward from the limit on, while the trouble lasts, for one of these causes;
+    /// backing off is allowed and expected. Then it drives again.
     BacksOff(Limit, &'static [&'static str]),
-    /// The motors stand within the limit, for as long as it lasts, which is long enough to disarm: they go on
-    /// standing when it is over, until the robot is armed; then it drives again.
+    /// The motors stop within the limit and stay stopped while the trouble lasts, which is long enough to
+    /// disarm: they stay stopped afterwards until the robot is armed; then it drives again.
     Disarms(Limit, &'static [&'static str]),
-    /// The motors stand within the limit, and go on standing when it is over.
+    /// The motors stop within the limit, and stay stopped afterwards.
     Stands(Limit, &'static [&'static str]),
-    /// It is no reason to stop: none of these causes is reported, though the wires show that it happened.
+    /// The trouble is no reason to stop: none of these causes is reported, although the wires show the
+    /// trouble.
     RidesOut(&'static [&'static str]),
-    /// It comes back by itself: set up anew, drives again.
+    /// It recovers by itself: set up again, drives again.
     Recovers,
 }
 
@@ -71,15 +72,15 @@ pub enum End {
 pub struct Loop {
     /// From the button's edge, or from the inertial sensor's.
     pub from: From,
-    /// With hackbench beside it.
+    /// With hackbench running beside it.
     pub loaded: bool,
-    /// The runtime has its real-time priorities; without, the gate must catch it.
+    /// The runtime has its real-time priorities; if not, the gate must catch that.
     pub urgent: bool,
-    /// p99, virtual microseconds: at least this, and better this.
+    /// p99, virtual microseconds: the required value and the aim.
     pub gate_us: [u64; 2],
 }
 
-/// Where a loop begins.
+/// The start of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     /// The stop button.
@@ -88,12 +89,12 @@ pub enum From {
     Imu,
 }
 
-/// What the kernel alone takes.
+/// A measurement of the kernel alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
-    /// From a timer's due time to its sleeper.
+    /// From a timer's due time to the thread that sleeps on it.
     Timer,
-    /// From an edge on a line to an edge on another one, through a process that does nothing else.
+    /// From an edge on one line to an edge on another, through a process that does nothing else.
     Echo,
 }
 
@@ -102,7 +103,7 @@ pub enum Floor {
 pub enum Service {
     /// Starts it.
     Start,
-    /// Stops its process, and the watchdog kills it.
+    /// Stops its process (SIGSTOP), so that the watchdog kills it.
     Stop,
     /// Kills its process.
     Kill,
@@ -112,9 +113,9 @@ pub enum Service {
     Refused,
     /// The motors' controller never answers: its switch is off.
     Silent,
-    /// Its user means its guard harm.
+    /// A process of its user attacks its guard.
     Hostile,
-    /// Its bus hangs until the driver is bound anew, which its user may not do.
+    /// Its bus hangs until the driver is rebound, which its user may not do.
     Wedged,
 }
 

@@ -1,5 +1,5 @@
-//! A robot on the bench: the guard and the runtime as they ship, started afresh, driving before anything is
-//! done to them, ended in good order, and what they must have kept whatever happened.
+//! A robot on the bench: guard and runtime as shipped, started afresh, driving before anything is done to
+//! them, and shut down in order; and the rules that they must keep whatever happens.
 
 use super::bench::Bench;
 use super::process::Process;
@@ -11,20 +11,20 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where runtime and guard have their sockets, as the services have it.
+/// Folder of the runtime's and the guard's sockets, as with the services.
 const SOCKETS: &str = "/run/ganglion";
 const GUARD_SOCKETS: &str = "/run/ganglion-guard";
-/// What a runtime that was killed leaves behind, so that the next one does not arm by itself. Each row begins
-/// as after a boot, which takes it away.
+/// The mark that a killed runtime leaves, so that the next one does not arm by itself. Each row begins as
+/// after a boot, which removes it.
 const UNFINISHED: &str = "/run/ganglion/unfinished-run";
 /// From the start of the processes to the first motion: set-up of the controller, self-test, settling.
-/// Generous: it is no figure of this bench.
+/// Generous, because this bench does not measure it.
 const START: Span = Span::from_millis(15_000);
-/// A runtime that got SIGTERM has ended by then.
+/// A runtime that got SIGTERM ends within this time.
 const END: Span = Span::from_millis(5_000);
-/// It is on its way for this long before a row acts on it.
+/// The robot moves for this long before a row acts on it.
 const UNDER_WAY: Span = Span::from_millis(300);
-/// Motion comes and goes as the field decides; a row begins while there is some.
+/// The field decides when the robot moves; a row waits this long for motion.
 const MOTION: Span = Span::from_millis(10_000);
 
 /// The process that a row acts on.
@@ -38,7 +38,7 @@ pub enum Who {
 
 /// The processes of one row.
 pub struct Scene {
-    /// The guard, where the board has one.
+    /// The guard, if the board has one.
     pub guard: Option<Process>,
     /// The runtime.
     pub runtime: Process,
@@ -85,7 +85,7 @@ fn keep_brain(own: &Path) -> io::Result<()> {
 }
 
 impl Scene {
-    /// Starts both on a fresh car in the world of `seed`.
+    /// Starts both with a new car in the world of `seed`.
     fn start(bench: &mut Bench, board: &str, folder: &Path, seed: u64) -> io::Result<Scene> {
         [SOCKETS, GUARD_SOCKETS].iter().try_for_each(fs::create_dir_all)?;
         fs::create_dir_all(folder)?;
@@ -101,14 +101,14 @@ impl Scene {
         Ok(Scene { guard, runtime, brain, folder: folder.to_path_buf() })
     }
 
-    /// Starts, and waits until it drives.
+    /// Starts both, and waits until the robot drives.
     pub fn driving(bench: &mut Bench, board: &str, folder: &Path, seed: u64) -> io::Result<Scene> {
         let scene = Scene::start(bench, board, folder, seed)?;
         let begun = bench.now();
         let moved = bench.until(begun + START, |record| record.is_moving().then_some(()));
         if moved.is_none() {
             return Err(io::Error::other(format!(
-                "it does not drive; it says: {}",
+                "it does not drive; its output: {}",
                 tail(&scene.runtime.said())
             )));
         }
@@ -116,15 +116,15 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Waits until a motor gets current: what a row stops must have moved.
+    /// Waits until a motor gets current: a row can only stop what was moving.
     pub fn moves(&self, bench: &Bench) -> io::Result<Instant> {
         let moving = bench.until(bench.now() + MOTION, |record| record.is_moving().then_some(()));
         moving.map(|()| bench.now()).ok_or_else(|| {
-            io::Error::other(format!("it does not move; it says: {}", tail(&self.runtime.said())))
+            io::Error::other(format!("it does not move; its output: {}", tail(&self.runtime.said())))
         })
     }
 
-    /// The process that is acted on.
+    /// The process that the row acts on.
     pub fn who(&mut self, who: Who) -> io::Result<&mut Process> {
         match who {
             Who::Runtime => Ok(&mut self.runtime),
@@ -132,7 +132,7 @@ impl Scene {
         }
     }
 
-    /// Starts what has been killed again.
+    /// Restarts a process that was killed.
     pub fn start_again(&mut self, bench: &Bench, board: &str, who: Who) -> io::Result<()> {
         match who {
             Who::Guard => self.guard = Some(start_guard(bench, board, &self.folder)?),
@@ -143,7 +143,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Ends the runtime as Ctrl-C does, then the guard. What the runtime reported; faults go to `outcome`.
+    /// Ends the runtime as Ctrl-C does, then the guard. Returns the runtime's report; adds faults to
+    /// `outcome`.
     pub fn end(mut self, bench: &Bench, outcome: &mut Outcome) -> io::Result<Value> {
         self.runtime.signal(Signal::CONT)?;
         self.runtime.signal(Signal::INT)?;
@@ -173,7 +174,7 @@ impl Scene {
     }
 }
 
-/// The runtime directory is as a boot leaves it.
+/// Puts the runtime directory into the state that a boot leaves.
 pub fn boot() -> io::Result<()> {
     match fs::remove_file(UNFINISHED) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -187,23 +188,26 @@ fn start_runtime(board: &str, folder: &Path, name: &str, brain: &Path) -> io::Re
     Process::start(folder, name, &words)
 }
 
-/// Starts the guard; back when it listens.
+/// Starts the guard; returns when it listens.
 pub fn start_guard(bench: &Bench, board: &str, folder: &Path) -> io::Result<Process> {
     let socket = Path::new(GUARD_SOCKETS).join("guard.sock");
-    let _ = fs::remove_file(&socket); // of one that was killed
+    let _ = fs::remove_file(&socket); // left by a guard that was killed
     let mut guard = Process::start(folder, "guard", &["guard", "--board", board])?;
     let until = bench.now() + START;
     while !socket.exists() {
         if guard.has_ended()? || bench.now() >= until {
-            return Err(io::Error::other(format!("no guard; it says: {}", tail(&guard.said()))));
+            return Err(io::Error::other(format!(
+                "the guard did not start; its output: {}",
+                tail(&guard.said())
+            )));
         }
         bench.wait(Span::from_millis(5));
     }
     Ok(guard)
 }
 
-/// What every row keeps, whatever it did: nothing was run into, framing was never lost, nothing was
-/// overlooked.
+/// Rules that every row keeps, whatever it did: the car hit nothing, framing was never lost, and no event was
+/// missed.
 pub fn laws(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     outcome
@@ -212,9 +216,9 @@ pub fn laws(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// The same for a car that is on its way for long. Nothing looks to its sides and behind it: among discs it
-/// may brush one with its side, or a wall with its back when it backs off. It runs into nothing that its
-/// sonar sees, and goes over no edge that it has stopped for.
+/// The same for a car that drives for a long time. No sensor looks to its sides or behind it: among discs it
+/// may brush one with its side, or a wall with its back when it backs off. It must not hit anything that its
+/// sonar sees, and must not fall over an edge that it has stopped for.
 pub fn laws_of_a_long_way(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     let contacts = report.contacts;
@@ -224,20 +228,16 @@ pub fn laws_of_a_long_way(bench: &mut Bench, outcome: &mut Outcome) -> io::Resul
     Ok(())
 }
 
-/// The part of it that no car is needed for.
+/// The rules that need no car.
 pub fn frames(bench: &Bench, outcome: &mut Outcome) {
     let (strays, lost) = bench.seen(|record| (record.strays().to_vec(), record.lost()));
     outcome.demand(strays.is_empty(), || {
-        format!(
-            "{} frames for registers that the board has no business with, first {:?}",
-            strays.len(),
-            strays[0]
-        )
+        format!("{} frames for registers that the board does not use, first {:?}", strays.len(), strays[0])
     });
     outcome.demand(lost == 0, || format!("events of the wires were lost {lost} times"));
 }
 
-/// The end of what a process said, on one line.
+/// The end of a process's output, on one line.
 pub fn tail(said: &str) -> String {
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(4)..].join(" | ")

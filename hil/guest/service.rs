@@ -1,5 +1,5 @@
-//! The service as it is installed in the guest: units, user, groups, sockets, watchdog. Acts through
-//! systemctl as an operator does, and judges by the wires.
+//! The service as installed in the guest: units, user, groups, sockets, watchdog. Acts through systemctl as
+//! an operator does, and judges by the wires.
 
 use super::bench::Bench;
 use super::course::Place;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 const RUNTIME: &str = "ganglion.service";
 const GUARD: &str = "ganglion-guard.service";
 const REBINDER: &str = "ganglion-rebind.service";
-/// Where the units look for the board.
+/// Path where the units expect the board.
 const BOARD: &str = "/etc/ganglion/board.toml";
 /// A brain that is there already, and the drop-in that names it: for rows that start the runtime twice,
 /// because to teach one takes six virtual seconds of work. The row that shows the start does without.
@@ -32,9 +32,9 @@ const KEPT: &str = "/var/lib/ganglion/brain-3.bin";
 const DROP_IN: &str = "/run/systemd/system/ganglion.service.d/brain.conf";
 /// The bus that the service's user may open.
 const I2C: &str = "/dev/i2c-1";
-/// systemd restarts within its RestartSec, and the runtime takes its set-up and self-test again.
+/// systemd restarts the service within its RestartSec, and the runtime repeats its set-up and self-test.
 const AGAIN: Span = Span::from_millis(20_000);
-/// The watchdog's time, twice: the last sign of life may be as old as its interval.
+/// Twice the watchdog's interval: the last keep-alive may be as old as one interval.
 const WATCHDOG: Span = Span::from_millis(5_000);
 /// EX_UNAVAILABLE, EX_NOPERM and EX_CONFIG.
 const UNAVAILABLE: u64 = 69;
@@ -42,16 +42,16 @@ const NO_PERMISSION: u64 = 77;
 const BAD_BOARD: u64 = 78;
 /// The unit's StartLimitBurst.
 const STARTS: u64 = 5;
-/// From `systemctl stop` to motors that stand: the tool and systemd themselves, then ten slots at most.
+/// From `systemctl stop` to stopped motors: the tool and systemd themselves, then at most ten slots.
 const STOP: Limit = Limit::Ms(500);
-/// A runtime that armed by itself would have moved by then.
+/// A runtime that arms by itself would move within this time.
 const BY_ITSELF: Span = Span::from_millis(2_000);
-/// Five self-tests of a controller that does not answer, each with its waits, and half a second between.
+/// Five self-tests of a controller that does not answer, each with its waits, and half a second in between.
 const GIVEN_UP: Span = Span::from_millis(60_000);
-/// A crash loop would have started it some times by then.
+/// A crash loop would restart it several times within this time.
 const NO_LOOP: Span = Span::from_millis(4_000);
 
-/// One row.
+/// Runs one row.
 pub fn carry_out(place: &mut Place<'_>, loaded: &Loaded, service: Service) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     place.bench.renew(7)?;
@@ -66,7 +66,7 @@ pub fn carry_out(place: &mut Place<'_>, loaded: &Loaded, service: Service) -> io
     };
     variant::write(Path::new(BOARD), loaded, variant)?;
     for kept in [PathBuf::from(KEPT), previous_of(Path::new(KEPT))] {
-        let _ = fs::remove_file(kept); // where an earlier row has left one
+        let _ = fs::remove_file(kept); // an earlier row may have left one
     }
     let taught = matches!(service, Service::Stop | Service::Kill | Service::Hostile | Service::Wedged)
         && with_brain()?;
@@ -127,7 +127,7 @@ fn number_of(unit: &str, name: &str) -> io::Result<u64> {
     value.parse().map_err(|_| io::Error::other(format!("{name} of {unit} is '{value}'")))
 }
 
-/// Starts it and has it drive; its process.
+/// Starts the service and waits until the robot drives; returns its process.
 fn driving(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<u32> {
     let begun = bench.now();
     let (code, said) = run("systemctl", &["start", RUNTIME])?;
@@ -176,17 +176,18 @@ fn still(bench: &Bench, from: Instant, limit: Limit, outcome: &mut Outcome) {
         Some(stood) => {
             let took = stood.since(from);
             outcome.figure("still_after_us", took.as_micros_f64());
-            outcome.note(format!("still after {:.0} virtual us", took.as_micros_f64()));
+            outcome.note(format!("stopped after {:.0} virtual us", took.as_micros_f64()));
             outcome.demand(took <= allowed, || format!("{:.0} virtual us allowed", allowed.as_micros_f64()));
         }
         None => outcome.fault("the motors still run a second later"),
     }
 }
 
-/// Another process runs again; the motors stand until a person arms it, and then it drives.
+/// Checks that another process is running, that the motors stay stopped until a person arms it, and that it
+/// then drives.
 fn started_again(bench: &Bench, old: u32, from: Instant, outcome: &mut Outcome) -> io::Result<()> {
     let until = from + WATCHDOG + AGAIN;
-    // Each look by systemctl is a process: none before there can be something to see.
+    // Each query through systemctl is a process, so wait until there can be something to see.
     let gone = format!("/proc/{old}");
     while Path::new(&gone).exists() && bench.now() < until {
         bench.wait(Span::from_millis(20));
@@ -203,7 +204,7 @@ fn started_again(bench: &Bench, old: u32, from: Instant, outcome: &mut Outcome) 
             bench.wait(BY_ITSELF);
             let stood = bench.seen(|record| record.still_from(from));
             let moved = stood.and_then(|stood| bench.seen(|record| record.moved_between(stood, bench.now())));
-            outcome.demand(moved.is_none(), || "it armed by itself after the process before it died".into());
+            outcome.demand(moved.is_none(), || "it armed by itself after the previous process died".into());
             let (code, said) = run("ganglion", &["arm", "--wait", "10s"])?;
             outcome.demand(code == Some(0), || format!("it cannot be armed: {}", scene::tail(&said)));
             let drives = bench.until(bench.now() + AGAIN, |record| record.is_moving().then_some(()));
@@ -216,7 +217,7 @@ fn started_again(bench: &Bench, old: u32, from: Instant, outcome: &mut Outcome) 
     Ok(())
 }
 
-/// It does not start, says why by its exit code, once.
+/// Checks that it does not start, gives the reason by its exit code, and does not try again.
 fn refused(bench: &Bench, code: u64, outcome: &mut Outcome) -> io::Result<()> {
     run("systemctl", &["start", RUNTIME])?;
     bench.wait(NO_LOOP);
@@ -239,7 +240,7 @@ fn locked_out(bench: &Bench, outcome: &mut Outcome) -> io::Result<()> {
     done
 }
 
-/// A controller that never answers: each start says why it cannot work, and systemd does not try for ever.
+/// A controller that never answers: each start reports why it cannot work, and systemd gives up in the end.
 fn silent(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     let begun = bench.now();
     bench.act(|far, _, out| far.unplug_mcu(true, out))?;
@@ -263,11 +264,11 @@ fn silent(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     bench.act(|far, _, out| far.unplug_mcu(false, out))
 }
 
-/// What only root may do.
+/// An action that only root may do.
 const UNBIND: &str = "echo hilplant.0 > /sys/bus/platform/drivers/hilplant/unbind";
 
-/// What a broken runtime, or an attacker who has become its user, would do to be rid of the guard. GUARD is
-/// its process.
+/// Actions of a broken runtime, or of an attacker who has become its user, to get rid of the guard. GUARD
+/// stands for the guard's process.
 const ATTACKS: &[&str] = &[
     "kill -KILL GUARD",
     "kill -STOP GUARD",
@@ -280,7 +281,8 @@ const ATTACKS: &[&str] = &[
     "echo 1000 > /proc/GUARD/oom_score_adj",
     "head -c 1 /proc/GUARD/mem",
 ];
-/// What the guard's own user can do: were the attacks refused for a reason of their own, these would be too.
+/// Actions that the guard's own user can do: they show that the attacks were not refused for an unrelated
+/// reason.
 const RIGHTS: &[&str] = &["kill -0 GUARD", "touch /run/ganglion-guard/own && rm /run/ganglion-guard/own"];
 
 fn attacked(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
@@ -306,7 +308,7 @@ fn attacked(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     }
     outcome.note(format!("{} attacks", ATTACKS.len()));
     let same = number_of(GUARD, "MainPID")? == guard && number("MainPID")? == u64::from(runtime);
-    outcome.demand(same, || "a process is another one now".into());
+    outcome.demand(same, || "a process was replaced".into());
     let (code, said) = run("ganglion", &["guard", "--status"])?;
     outcome.demand(code == Some(0) && said.contains("trusted"), || format!("the guard says: {said}"));
     let drives = bench.until(bench.now() + AGAIN, |record| record.is_moving().then_some(()));
@@ -314,7 +316,7 @@ fn attacked(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// The bus hangs until its driver is bound anew. Its user may not do that; root does it for it, on request.
+/// The bus hangs until its driver is rebound. The service's user may not do that; root does it on request.
 fn freed(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     driving(bench, outcome)?;
     let before = bus_status()?;
@@ -337,11 +339,11 @@ fn freed(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     }
     let after = bus_status()?;
     outcome.note(format!("recovery {}", after["recovery"]));
-    outcome.demand(after["recovery"]["rebind"] == 1, || format!("not bound anew once: {after}"));
+    outcome.demand(after["recovery"]["rebind"] == 1, || format!("not rebound exactly once: {after}"));
     Ok(())
 }
 
-/// The motors' bus, as the runtime reports it.
+/// The state of the motors' bus, as the runtime reports it.
 fn bus_status() -> io::Result<serde_json::Value> {
     let (_, said) = run("ganglion", &["status", "--json"])?;
     let status = said.lines().rev().find_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());

@@ -1,5 +1,5 @@
-//! A long drive: whether slots add up, writes keep to the grid, memory and files stay, and the kernel has
-//! nothing to say.
+//! A long drive: whether slots add up, writes stay on the grid, memory and files do not grow, and the kernel
+//! logs nothing.
 
 use super::course::Place;
 use super::process;
@@ -11,12 +11,12 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::io;
 
-/// Until memory has settled, and the length of the two stretches that are compared.
+/// Time until memory has settled, and length of the two periods that are compared.
 const WARM: Span = Span::from_millis(60_000);
-/// A page cache of its own output may grow by this; a buffer that grows by a frame a second has 100 times as
-/// much.
+/// Allowed growth, for the page cache of its own output; a buffer that grows by a frame a second would grow
+/// 100 times as much.
 const LEAK_KB: u64 = 256;
-/// The phase of the writes on the grid may differ by this from the first minute to the last.
+/// Allowed change of the writes' phase on the grid from the first minute to the last.
 const DRIFT: Span = Span::from_micros(500);
 /// Share of slots that may be skipped.
 const SKIPPED: f64 = 0.001;
@@ -32,7 +32,7 @@ pub fn drive(place: &mut Place<'_>, seconds: u64) -> io::Result<Outcome> {
     let before = Holdings::of(id);
     let early = bench.seen(|record| phase(record, begun, begun + WARM, bench.board().period));
     let over = begun + Span::from_millis(1000 * seconds);
-    // It takes minutes of the host's time, which a person who waits wants to see pass.
+    // This takes minutes of the host's time, so it shows its progress.
     for share in 1..=10 {
         let at = begun + Span::from_millis(100 * seconds * share);
         bench.wait_until(at);
@@ -52,7 +52,7 @@ pub fn drive(place: &mut Place<'_>, seconds: u64) -> io::Result<Outcome> {
     Ok(outcome)
 }
 
-/// What a process holds.
+/// Resources of a process.
 #[derive(Clone, Copy, Debug)]
 struct Holdings {
     resident_kb: Option<u64>,
@@ -72,7 +72,7 @@ impl Holdings {
 
 fn holds(before: Holdings, after: Holdings, outcome: &mut Outcome) {
     let (Some(first), Some(last)) = (before.resident_kb, after.resident_kb) else {
-        return outcome.fault("no memory to look at: it has ended");
+        return outcome.fault("its memory cannot be read: it has ended");
     };
     outcome.note(format!("VmRSS {first} -> {last} kB, VmLck {:?}, files {:?}", after.locked_kb, after.files));
     outcome.figure("resident_growth_kb", last as f64 - first as f64);
@@ -81,12 +81,12 @@ fn holds(before: Holdings, after: Holdings, outcome: &mut Outcome) {
     outcome.demand(before.files == after.files, || format!("files {:?} -> {:?}", before.files, after.files));
 }
 
-/// Median place of the pulses within a period, as it counts from the clock's zero.
+/// Median position of the pulses within a period, counted from the clock's zero.
 fn phase(record: &Record, from: Instant, to: Instant, period: Span) -> Option<u64> {
     let within = record.pulses().iter().filter(|pulse| (from..to).contains(&pulse.start));
     let mut phases: Vec<u64> = within.map(|pulse| pulse.start.as_nanos() % period.as_nanos()).collect();
-    // Around the commonest place: a median of places that lie on both sides of the period's end means
-    // nothing.
+    // Relative to the first position: the median of positions on both sides of the period's end would be
+    // meaningless.
     let first = *phases.first()?;
     let half = period.as_nanos() / 2;
     phases

@@ -1,4 +1,4 @@
-//! What is done to a driving robot, and how it is undone.
+//! The troubles of a driving robot, and how each is undone.
 
 use super::bench::Bench;
 use super::far::Echo;
@@ -13,27 +13,27 @@ use std::process::{Command as Program, Stdio};
 
 /// The controller's address.
 pub const MCU: u8 = 0x14;
-/// The inertial sensor's.
+/// The inertial sensor's address.
 pub const IMU: u8 = 0x68;
 
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Transfers with a device go wrong until it is undone.
+    /// Transfers with a device fail in this way until it is undone.
     Transfers(u8, Fault, i32),
-    /// This many transfers with a device go wrong.
+    /// This many transfers with a device fail in this way.
     Some(u8, Fault, i32, i32),
-    /// Every transfer on the bus goes wrong until it is undone.
+    /// Every transfer on the bus fails in this way until it is undone.
     Bus(Fault, i32),
     /// SDA is held low until it has seen nine clocks.
     SdaLow,
-    /// The controller's wires come off the bus; its pulses go on.
+    /// The controller is disconnected from the bus; its pulses continue.
     McuUnplugged,
     /// The controller resets itself.
     BrownOut,
-    /// The inertial sensor is gone; it comes back asleep.
+    /// The inertial sensor is disconnected; it comes back asleep.
     ImuUnplugged,
-    /// The echo.
+    /// The echo behaves in this way.
     Echo(Echo),
     /// The stop button is pressed.
     Press,
@@ -41,16 +41,16 @@ pub enum Trouble {
     Chatter,
     /// The car leans, degrees.
     Lean(i32),
-    /// A process gets a signal; undone by CONT, or by starting it again.
+    /// A process gets a signal; undone by CONT, or by a restart.
     Signal(Who, Signal),
-    /// The guard is killed; its line is still driven (true), as by Raspberry Pi OS, or floats.
+    /// The guard is killed. Its line is still driven (true), as on Raspberry Pi OS, or floats.
     GuardDies(bool),
-    /// A program computes at this priority for this long, and nothing below it runs.
+    /// A program computes at this priority for this long, and nothing with a lower priority runs.
     Hog(u8, Span),
 }
 
 impl Trouble {
-    /// For the table.
+    /// Text for the table.
     pub fn words(self) -> String {
         let bus = |kind: Fault, argument: i32| match kind {
             Fault::NackAddress => "NACK of the address".to_string(),
@@ -61,10 +61,10 @@ impl Trouble {
             Fault::ArbitrationLost => "arbitration lost".into(),
             Fault::StretchUs => format!("clock stretched by {argument} us"),
             Fault::Xor => format!("byte {} of reads XOR {:#04x}", argument >> 8, argument & 0xFF),
-            Fault::AllOnes => "reads give ones".into(),
+            Fault::AllOnes => "reads return ones".into(),
             Fault::Freeze => "registers frozen".into(),
             Fault::SdaLow => "SDA held low until nine clocks".into(),
-            Fault::Rebind => "stuck until the driver is bound anew".into(),
+            Fault::Rebind => "stuck until the driver is rebound".into(),
         };
         match self {
             Trouble::Transfers(address, kind, argument) => format!("{address:#04x}: {}", bus(kind, argument)),
@@ -73,11 +73,11 @@ impl Trouble {
             }
             Trouble::Bus(kind, argument) => format!("every address: {}", bus(kind, argument)),
             Trouble::SdaLow => bus(Fault::SdaLow, 0),
-            Trouble::McuUnplugged => "controller off the bus, its pulses go on".into(),
+            Trouble::McuUnplugged => "controller off the bus, its pulses continue".into(),
             Trouble::BrownOut => "controller resets itself".into(),
             Trouble::ImuUnplugged => "sensor off the bus; it comes back asleep".into(),
             Trouble::Echo(echo) => match echo {
-                Echo::Sound => "echo as it should be".into(),
+                Echo::Sound => "correct echo".into(),
                 Echo::Lost => "no echo edge".into(),
                 Echo::Short => "echo of 50 us".into(),
                 Echo::Late => "echo 10 ms late".into(),
@@ -95,12 +95,12 @@ impl Trouble {
             Trouble::GuardDies(true) => "guard gets SIGKILL, the kernel keeps its line".into(),
             Trouble::GuardDies(false) => "guard gets SIGKILL, its line floats".into(),
             Trouble::Hog(priority, time) => {
-                format!("something computes at FIFO {priority} for {:.0} ms", time.as_micros_f64() / 1e3)
+                format!("a program computes at FIFO {priority} for {:.0} ms", time.as_micros_f64() / 1e3)
             }
         }
     }
 
-    /// Begins it; from when on it counts.
+    /// Begins the trouble; returns the time from which it counts.
     pub fn begin(self, bench: &mut Bench, scene: &mut Scene) -> io::Result<Instant> {
         let now = bench.now();
         match self {
@@ -132,7 +132,7 @@ impl Trouble {
         Ok(now)
     }
 
-    /// Undoes it.
+    /// Undoes the trouble.
     pub fn end(self, bench: &mut Bench, scene: &mut Scene, board: &str) -> io::Result<()> {
         match self {
             Trouble::Transfers(..) | Trouble::Some(..) | Trouble::Bus(..) | Trouble::SdaLow => {
@@ -153,7 +153,7 @@ impl Trouble {
         }
     }
 
-    /// How many times it was seen to have happened, where the wires show it; `None`: they do not.
+    /// How often the wires show the trouble; `None`: they cannot show it.
     pub fn shown(self, record: &Record, since: Instant) -> Option<usize> {
         let failed = |whose: Option<u8>, errno: i32| {
             let mine = |failed: &&super::record::Failed| {
@@ -175,12 +175,12 @@ impl Trouble {
         }
     }
 
-    /// When it first showed: a transfer that failed, a ping whose echo it spoils, not the moment in which the
-    /// wire was idle.
+    /// When the trouble first showed: a failed transfer, or a ping whose echo it spoils; not the time when it
+    /// began on an idle wire.
     pub fn first_failure(self, record: &Record, since: Instant) -> Option<Instant> {
         let whose = match self {
             Trouble::Transfers(_, kind, _) | Trouble::Some(_, kind, ..) if errno(kind).is_none() => {
-                return Some(since); // no transfer fails
+                return Some(since); // the trouble makes no transfer fail
             }
             Trouble::Transfers(address, ..) | Trouble::Some(address, ..) => Some(u16::from(address)),
             Trouble::Bus(..) | Trouble::SdaLow => None,
@@ -202,7 +202,7 @@ const IO_ERROR: i32 = 5;
 const AGAIN: i32 = 11;
 const TIMED_OUT: i32 = 110;
 
-/// What the adapter answers to a transfer that goes wrong so; `None`: nothing unusual.
+/// The errno that the adapter returns for a transfer with this fault; `None`: no error.
 fn errno(kind: Fault) -> Option<i32> {
     match kind {
         Fault::NackAddress => Some(NO_DEVICE),
@@ -213,7 +213,7 @@ fn errno(kind: Fault) -> Option<i32> {
     }
 }
 
-/// Starts a program that does nothing but compute, above everything below `priority`.
+/// Starts a program that only computes, just below `priority`.
 fn hog(priority: u8, time: Span) -> io::Result<()> {
     let myself = std::env::current_exe()?;
     let ms = (time.as_nanos() / 1_000_000).to_string();
@@ -227,7 +227,7 @@ fn hog(priority: u8, time: Span) -> io::Result<()> {
     Ok(())
 }
 
-/// What a hog does: computes until its time is over.
+/// The work of such a program: computes until its time is over.
 pub fn be_hog(ms: u64) {
     use ganglion::base::time::{Clock, MonotonicClock};
     let until = MonotonicClock.now() + Span::from_millis(ms);
@@ -236,12 +236,12 @@ pub fn be_hog(ms: u64) {
     }
 }
 
-/// Background load: as many processes as hackbench makes, sending to each other without an end. It can be
-/// stopped for a while, because each of its virtual seconds costs several of the host's.
+/// Background load: as many processes as hackbench makes, sending to each other without end. It can be
+/// paused, because each of its virtual seconds costs several of the host's.
 pub struct Load(std::process::Child);
 
 impl Load {
-    /// Starts it, in a group of its own.
+    /// Starts the load in its own process group.
     pub fn start() -> io::Result<Load> {
         let child = Program::new("hackbench")
             .args(["--loops", "100000000", "--groups", "2", "--fds", "4"])
@@ -253,7 +253,7 @@ impl Load {
         Ok(Load(child))
     }
 
-    /// Lets it work, or not.
+    /// Resumes or pauses the load.
     pub fn work(&self, on: bool) -> io::Result<()> {
         let signal = if on { Signal::CONT } else { Signal::STOP };
         Ok(kill_process_group(Pid::from_child(&self.0), signal)?)
@@ -262,7 +262,7 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        // The whole group: a hackbench that is killed leaves its senders and receivers behind.
+        // Kill the whole group: a killed hackbench leaves its senders and receivers behind.
         let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }

@@ -1,31 +1,31 @@
-//! The board as rows need it: a file that inherits the bench's board and states what differs. Reads names
-//! from the effective configuration, so that a rule that the board gains is found.
+//! The board in the variants that rows need: a file that inherits the bench's board and states the
+//! differences. Takes names from the effective configuration, so that new rules of the board are found.
 
 use ganglion::deploy::board::{self, Loaded, Setting};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The board that everything here runs on.
+/// The board that everything here uses.
 pub const BOARD: &str = "virtual-bench";
 
-/// What differs.
+/// The differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// Nothing.
     Plain,
-    /// Reasons to stand that hold for ever go after 20 ms, so that a loop can be closed hundreds of times.
+    /// Restraints that normally last end after 20 ms, so that a loop can be closed hundreds of times.
     Brief,
     /// The same without real-time priorities.
     BriefOrdinary,
-    /// The guard holds the controller's reset, as the flagship's does, not the enable line.
+    /// The guard holds the controller's reset, as on the flagship, instead of the enable line.
     Reset,
-    /// The driver of the bus may be bound again.
+    /// The driver of the bus may be rebound.
     Rebind,
-    /// A file that is no board.
+    /// A file that is not a valid board.
     Wrong,
 }
 
-/// How long a brief restraint holds, milliseconds: two periods, so that stillness is seen before motion.
+/// Duration of a brief restraint, milliseconds: two periods, so that the stop is seen before motion resumes.
 const BRIEF_MS: f64 = 20.0;
 
 /// The text of the variant.
@@ -45,7 +45,7 @@ pub fn text(loaded: &Loaded, variant: Variant) -> String {
     text
 }
 
-/// Every rule that allows no motion, for a moment only.
+/// Makes every rule that allows no motion brief.
 fn brief(settings: &[Setting], text: &mut String) {
     let rule = |setting: &Setting| {
         let name = setting.key.strip_prefix("reflex.")?.strip_suffix(".restraint")?;
@@ -53,8 +53,8 @@ fn brief(settings: &[Setting], text: &mut String) {
     };
     for name in settings.iter().filter_map(rule) {
         let _ = write!(text, "\n[[reflex]]\nname = \"{name}\"\nlatched = false\nhold_ms = {BRIEF_MS:.1}\n");
-        // An e-stop is latched by its very cause; the way from the button to the motors is the same for any
-        // other.
+        // An e-stop is always latched because of its cause; the path from the button to the motors is the
+        // same for any other cause.
         let e_stop = format!("reflex.{name}.cause");
         if settings.iter().any(|setting| setting.key == e_stop && setting.value == "\"e-stop\"") {
             text.push_str("cause = \"tilt\"\n");
@@ -70,7 +70,7 @@ pub fn write(path: &Path, loaded: &Loaded, variant: Variant) -> std::io::Result<
     std::fs::write(path, text(loaded, variant))
 }
 
-/// The bench's board; in words what is wrong with it.
+/// The bench's board; an error is the text of what is wrong with it.
 pub fn load() -> Result<Loaded, String> {
     match board::built_in(BOARD) {
         Some(Ok(loaded)) => Ok(loaded),

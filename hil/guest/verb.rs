@@ -1,6 +1,6 @@
-//! `ganglion hil` on the bench's lines: the verb that measures a real robot over two loop-back wires, with
-//! wires that the plant's module is. What it shows is that the verb works; its figures here are virtual like
-//! all others.
+//! `ganglion hil` on the bench's lines: the command that measures a real robot over two loop-back wires. Here
+//! the plant's module provides the wires. This shows that the command works; its figures are virtual, like
+//! all figures of the bench.
 
 use super::course::Place;
 use super::process::Process;
@@ -13,17 +13,18 @@ use ganglion::hardware::device::robot_hat::pulse_register;
 use serde_json::Value;
 use std::io;
 
-/// Lines that no board here uses: the stimulus, the input it is wired to, the input that sees the motor.
+/// Lines that no board here uses: the stimulus, the input wired to it, the input that sees the motor.
 const STIMULUS: u16 = 20;
 const SENSOR: u16 = 21;
 const RESPONSE: u16 = 22;
-/// The board's own limit, where it has none, is that of the verb: 10 ms from sensor to motor, bus time
+/// The board has no limit of its own, so this is the command's limit: 10 ms from sensor to motor, bus time
 /// included.
 const TARGET_US: f64 = 10_000.0;
-/// Floors of a second each, set-up, and a tenth of a second a pass: generous, it is no figure of this bench.
+/// Baselines of a second each, set-up, and a tenth of a second per pass. Generous, because this bench does
+/// not measure it.
 const PATIENCE: Span = Span::from_millis(120_000);
 
-/// Runs the verb for this many passes.
+/// Runs the command for this many passes.
 pub fn measure(place: &mut Place<'_>, passes: u32) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let bench = &mut *place.bench;
@@ -63,15 +64,15 @@ pub fn measure(place: &mut Place<'_>, passes: u32) -> io::Result<Outcome> {
     bench.send(&[Command::Wire(SENSOR, None), Command::Terminal(RESPONSE, None)])?;
     judge(&verb.report().unwrap_or(Value::Null), passes, &mut outcome);
     outcome.demand(!bench.seen(|record| record.is_moving()), || "a motor runs after the end".into());
-    // Nothing is said of where the car went: on a real bench its wheels are off the ground.
+    // Where the car went does not matter: on a real bench its wheels are off the ground.
     scene::frames(bench, &mut outcome);
     Ok(outcome)
 }
 
-/// The verb's own object: every pass answered, and the figures that a person would see.
+/// Checks the command's JSON object: every pass was answered, and the figures are there.
 fn judge(report: &Value, passes: u32, outcome: &mut Outcome) {
     let loops = &report["sensor_to_motor_us"];
-    outcome.demand(report["passed"] == true, || format!("the verb does not pass: {report}"));
+    outcome.demand(report["passed"] == true, || format!("the command does not pass: {report}"));
     outcome.demand(report["unanswered"] == 0, || format!("{} without an answer", report["unanswered"]));
     outcome.demand(loops["n"] == passes, || format!("{} of {passes} passes", loops["n"]));
     let p999 = loops["p999"].as_f64().unwrap_or(f64::INFINITY);

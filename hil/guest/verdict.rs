@@ -1,5 +1,5 @@
-//! What a row came to: faults found, figures, and all of them as lines for people and for programs. A row
-//! that found nothing wrong has passed; one that could not be carried out has not.
+//! The result of a row: faults found, figures, and all of them as lines for people and for programs. A row
+//! without faults has passed; a row that could not be carried out has not.
 
 use ganglion::base::time::Span;
 use serde_json::{Map, Value, json};
@@ -15,12 +15,12 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Of these times. None of them is left out.
+    /// Percentiles of these times. None of the times is left out.
     pub fn of(mut times: Vec<Span>) -> Latency {
         times.sort_unstable();
         Latency { sorted: times.iter().map(|time| time.as_nanos()).collect() }
     }
-    /// The smallest that this many of a hundred do not exceed; zero without any.
+    /// The smallest value that this percentage does not exceed; zero if there are none.
     pub fn percentile(&self, percent: usize) -> f64 {
         let last = self.sorted.len().saturating_sub(1);
         let place = (self.sorted.len() * percent).div_ceil(100).saturating_sub(1).min(last);
@@ -30,16 +30,16 @@ impl Latency {
     pub fn max(&self) -> f64 {
         self.percentile(100)
     }
-    /// How many.
+    /// Number of times.
     pub fn count(&self) -> usize {
         self.sorted.len()
     }
-    /// For people.
+    /// Text for people.
     pub fn words(&self) -> String {
         let [p50, p99] = [50, 99].map(|percent| self.percentile(percent));
         format!("p50 {p50:.1} p99 {p99:.1} max {:.1} virtual us, n {}", self.max(), self.count())
     }
-    /// For programs.
+    /// JSON for programs.
     pub fn json(&self) -> Value {
         json!({
             "p50": self.percentile(50), "p99": self.percentile(99), "max": self.max(), "n": self.count(),
@@ -47,7 +47,7 @@ impl Latency {
     }
 }
 
-/// What a row came to.
+/// The result of a row.
 #[derive(Debug, Default)]
 pub struct Outcome {
     faults: Vec<String>,
@@ -55,48 +55,48 @@ pub struct Outcome {
     figures: Map<String, Value>,
     latencies: Vec<(String, Latency)>,
     gated: Vec<String>,
-    /// Where the processes' words lie, for a row that failed.
+    /// Path of the processes' output, for a row that failed.
     pub said: String,
 }
 
 impl Outcome {
-    /// A fault; the row has failed.
+    /// Adds a fault; the row has failed.
     pub fn fault(&mut self, words: impl Into<String>) {
         self.faults.push(words.into());
     }
-    /// Faults that were found together.
+    /// Adds faults that were found together.
     pub fn faults(&mut self, words: impl IntoIterator<Item = String>) {
         self.faults.extend(words);
     }
-    /// A fault unless `holds`.
+    /// Adds a fault unless `holds`.
     pub fn demand(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
         if !holds {
             self.faults.push(otherwise());
         }
     }
-    /// Something worth a reader's while.
+    /// Adds a note for the reader.
     pub fn note(&mut self, words: impl Into<String>) {
         self.notes.push(words.into());
     }
-    /// A figure by name; the unit is the name's end.
+    /// Adds a figure by name; the name ends in the unit.
     pub fn figure(&mut self, name: &str, value: f64) {
         self.figures.insert(name.into(), json!(value));
     }
-    /// A latency by name.
+    /// Adds a latency by name.
     pub fn latency(&mut self, name: &str, latency: Latency) {
         self.note(format!("{name}: {}", latency.words()));
         self.latencies.push((name.into(), latency));
     }
-    /// A latency that is held to the record as well.
+    /// Adds a latency that is also compared with the baseline.
     pub fn gate(&mut self, name: &str, latency: Latency, baseline: &Baseline) {
         self.faults(baseline.check(name, &latency));
         if !baseline.knows(name) {
-            self.note("no record to compare with");
+            self.note("no baseline to compare with");
         }
         self.gated.push(name.into());
         self.latency(name, latency);
     }
-    /// Names of those.
+    /// Names of the latencies that were compared with the baseline.
     pub fn gated(&self) -> &[String] {
         &self.gated
     }
@@ -104,7 +104,7 @@ impl Outcome {
     pub fn latencies(&self) -> &[(String, Latency)] {
         &self.latencies
     }
-    /// Whether nothing was found wrong.
+    /// Whether no faults were found.
     pub fn passed(&self) -> bool {
         self.faults.is_empty()
     }
@@ -119,7 +119,7 @@ impl Outcome {
         words
     }
 
-    /// One object for programs.
+    /// One JSON object for programs.
     pub fn json(&self, name: &str) -> Value {
         let latencies: Map<String, Value> =
             self.latencies.iter().map(|(name, latency)| (name.clone(), latency.json())).collect();
@@ -130,22 +130,24 @@ impl Outcome {
     }
 }
 
-/// Figures that a latency must not exceed by more than [`SLACK`]: what this bench gave when they were last
-/// recorded.
+/// Figures that a latency must not exceed by more than [`SLACK`]: the results of this bench when they were
+/// last recorded.
 pub struct Baseline(Value);
 
-/// A run differs from the next by less (the times are instructions); a change of the program by more.
+/// Runs differ by less than this (the times are instructions); a change of the program makes more difference.
 const SLACK: f64 = 1.1;
-/// Samples from which on a p99 is held to the record: of fewer it is the second or third worst, and the next
-/// run's differs by more than a tenth without any change. Such a loop's p99 has the gate of its row.
+/// Minimum number of samples for a comparison of p99: with fewer, it is the second or third largest value,
+/// which differs by more than a tenth between runs without any change. The p99 of such a loop is checked by
+/// the gate of its row.
 const SAMPLES_FOR_P99: usize = 1000;
 
 impl Baseline {
-    /// Out of a JSON text: name to p50 and p99. A record that cannot be read is no record without figures.
+    /// Parses a JSON text: name to p50 and p99. A baseline that cannot be parsed is an error, not an empty
+    /// baseline.
     pub fn of(text: &str) -> Result<Baseline, serde_json::Error> {
         Ok(Baseline(Value::Object(serde_json::from_str(text)?)))
     }
-    /// Faults of `latency` against what was recorded; a name without a record has none.
+    /// Faults of `latency` compared with the baseline; a name without a baseline has none.
     pub fn check(&self, name: &str, latency: &Latency) -> Vec<String> {
         let check = |(percent, least): (usize, usize)| {
             if latency.count() < least {
@@ -160,13 +162,13 @@ impl Baseline {
         };
         [(50, 1), (99, SAMPLES_FOR_P99)].into_iter().filter_map(check).collect()
     }
-    /// Whether there is a record of this name.
+    /// Whether the baseline has this name.
     pub fn knows(&self, name: &str) -> bool {
         self.0.get(name).is_some()
     }
 }
 
-/// Appends a line to a file of the results.
+/// Appends a line to a results file.
 pub fn append(path: &Path, line: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     writeln!(file, "{line}")
@@ -192,11 +194,7 @@ mod tests {
         let baseline = Baseline::of(r#"{"edge": {"p50": 100.0, "p99": 100.0}}"#).unwrap();
         assert_eq!(baseline.check("edge", &latency(vec![110; 1000])), Vec::<String>::new());
         assert_eq!(baseline.check("edge", &latency(vec![111; 1000])).len(), 2);
-        assert_eq!(
-            baseline.check("edge", &latency(vec![111; 999])).len(),
-            1,
-            "its p99 is not held to the record"
-        );
+        assert_eq!(baseline.check("edge", &latency(vec![111; 999])).len(), 1, "its p99 is not compared");
         assert!(baseline.check("other", &latency(vec![999])).is_empty() && !baseline.knows("other"));
         assert!(Baseline::of("[]").is_err() && Baseline::of("").is_err());
         let mut outcome = Outcome::default();

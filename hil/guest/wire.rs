@@ -1,5 +1,5 @@
-//! The words of `/dev/hilplant`: commands that are written to it, events that are read from it, both as bytes
-//! of fixed length (`hil/kmod/hilplant.h`, little endian). Knows no robot, opens nothing.
+//! The protocol of `/dev/hilplant`: commands written to it and events read from it, both as bytes of fixed
+//! length (`hil/kmod/hilplant.h`, little endian). Knows no robot, opens nothing.
 
 use ganglion::base::time::{Instant, Span};
 
@@ -7,104 +7,105 @@ use ganglion::base::time::{Instant, Span};
 pub const COMMAND_BYTES: usize = 56;
 /// Bytes of an event.
 pub const EVENT_BYTES: usize = 64;
-/// Bytes of data that either carries.
+/// Bytes of data in a command or an event.
 pub const DATA: usize = 32;
 /// Any I2C address.
 pub const ANY: u16 = 0xFFFF;
-/// For ever, as a fault's count.
+/// As a fault's count: for ever.
 pub const FOR_EVER: i32 = -1;
 
-/// How a device behind the adapter behaves.
+/// Behaviour of a device behind the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Behaviour {
-    /// 256 registers and a pointer that counts up.
+    /// 256 registers and an auto-incrementing pointer.
     Registers = 0,
     /// The Robot HAT's controller: writes are frames of three bytes.
     Frames = 2,
 }
 
-/// What goes wrong with transfers.
+/// Faults of transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Fault {
     /// The address is not acknowledged.
     NackAddress = 1,
-    /// After this many bytes of a write, no acknowledge.
+    /// No acknowledge after this many bytes of a write.
     NackData = 2,
-    /// Every transfer lasts until the adapter gives up (argument: milliseconds; 0: its own patience).
+    /// Every transfer lasts until the adapter gives up (argument: milliseconds; 0: the adapter's own
+    /// timeout).
     Stuck = 3,
-    /// Another master won.
+    /// Another master won the arbitration.
     ArbitrationLost = 4,
     /// The device stretches the clock by this many microseconds.
     StretchUs = 5,
     /// Byte (argument / 256) of a read is XORed with (argument % 256).
     Xor = 6,
-    /// Reads give ones only.
+    /// Reads return only ones.
     AllOnes = 7,
-    /// The registers keep what they hold, whatever the plant sets.
+    /// The registers keep their values, whatever the plant sets.
     Freeze = 8,
     /// SDA is held low until it has seen nine clocks.
     SdaLow = 9,
-    /// Nothing is transferred until the driver was bound anew.
+    /// Nothing is transferred until the driver is rebound.
     Rebind = 10,
 }
 
-/// What the plant can send to the kernel's side.
+/// Commands from the plant to the kernel's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// A device answers at an address from now on, its registers all zero.
+    /// A device answers at this address from now on, with all registers zero.
     Add(u8, Behaviour),
-    /// No device does any more.
+    /// No device answers at this address any more.
     Remove(u8),
-    /// Bytes from a register on; on a frame device register 0x10..=0x17 with two bytes is a converter's
-    /// value.
+    /// Sets bytes from a register on. On a frame device, register 0x10..=0x17 with two bytes sets a
+    /// converter's value.
     Set {
         /// Address.
         address: u8,
         /// First register.
         register: u8,
-        /// This many of `data`.
+        /// Number of bytes of `data`.
         length: u8,
         /// The bytes.
         data: [u8; DATA],
     },
-    /// Transfers go wrong.
+    /// Makes transfers fail.
     Fault {
         /// With this address, or [`ANY`].
         address: u16,
-        /// How.
+        /// The fault.
         kind: Fault,
-        /// By how much, see the kinds.
+        /// Its argument, see the kinds.
         argument: i32,
-        /// This many times; [`FOR_EVER`].
+        /// How many times; [`FOR_EVER`] for no limit.
         count: i32,
-        /// After so many that go well.
+        /// Number of good transfers before it.
         skip: u16,
     },
-    /// All transfers go well again.
+    /// Makes all transfers succeed again.
     ClearFaults,
-    /// An input line has this level, now.
+    /// Sets an input line to this level now.
     Line(u16, bool),
-    /// An input line will have this level.
+    /// Sets an input line to this level at this time.
     LineAt(u16, bool, Instant),
-    /// What an output line falls to when no process drives it.
+    /// Sets the level of an output line that no process drives.
     Pull(u16, bool),
-    /// The lines that are SCL and SDA, for a bus clear.
+    /// Declares the lines SCL and SDA, for a bus clear.
     BusPins(u16, u16),
-    /// The first line follows the second, as over a wire; `None`: the wire is off.
+    /// Makes the first line follow the second, as over a wire; `None`: removes the wire.
     Wire(u16, Option<u16>),
-    /// This line is high while this register of the device at this address holds a pulse; `None`: the wire is
-    /// off.
+    /// Makes this line high while this register of the device at this address holds a pulse; `None`: removes
+    /// the wire.
     Terminal(u16, Option<(u8, u8)>),
-    /// An output whose owner has gone is still driven, as by Raspberry Pi OS, which is the default; or it
+    /// Whether an output whose owner has gone is still driven, as on Raspberry Pi OS (the default), or
     /// floats.
     Persist(bool),
-    /// Lines that no process has float, as when the computer starts.
+    /// Makes lines without an owner float, as when the computer starts.
     Boot,
-    /// A frame device forgets everything.
+    /// Makes a frame device forget everything.
     Reset(u8),
-    /// A device does not acknowledge while this is set.
+    /// Whether a device does not acknowledge.
     Mute(u8, bool),
 }
 
@@ -117,7 +118,7 @@ impl Command {
         Command::Set { address, register, length: length as u8, data }
     }
 
-    /// As the kernel reads it.
+    /// The bytes that the kernel reads.
     pub fn encode(&self) -> [u8; COMMAND_BYTES] {
         let mut raw = Raw::default();
         match *self {
@@ -188,19 +189,19 @@ impl Raw {
 /// What happened at the adapter or a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
-    /// Something was written to a device (whether or not it arrived: see the result).
+    /// A write to a device (whether or not it arrived: see the result).
     Write,
-    /// Something was read.
+    /// A read.
     Read,
     /// An output line was driven to this level.
     Out(bool),
     /// A line became an output.
     Driven,
-    /// A line floats to this level: its owner let go of it, or is gone.
+    /// A line floats to this level: its owner released it, or is gone.
     Floats(bool),
     /// An input line has this level.
     In(bool),
-    /// This reader was too slow: events are missing before this one.
+    /// This reader was too slow: events before this one are missing.
     Lost,
     /// A kind that this program does not use.
     Other,
@@ -209,19 +210,19 @@ pub enum Happening {
 /// One event, stamped in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What.
+    /// What happened.
     pub what: Happening,
-    /// Of a transfer: its first bit; else as `end`.
+    /// For a transfer: its first bit; otherwise the same as `end`.
     pub start: Instant,
-    /// Of a transfer: its last bit; else when it happened.
+    /// For a transfer: its last bit; otherwise when it happened.
     pub end: Instant,
     /// I2C address or line.
     pub place: u16,
-    /// Of a transfer: register.
+    /// Register of a transfer.
     pub register: u16,
     /// Bytes of the transfer.
     pub length: u16,
-    /// Of a transfer: 0, or an errno as a negative number.
+    /// Result of a transfer: 0, or an errno as a negative number.
     pub result: i32,
     /// The first bytes.
     pub data: [u8; DATA],
@@ -262,14 +263,14 @@ impl Event {
         }
     }
 
-    /// A written frame of three bytes that arrived: register and value.
+    /// A written three-byte frame that arrived: register and value.
     pub fn frame(&self) -> Option<(u8, u16)> {
         let whole = self.what == Happening::Write && self.result == 0 && self.length == 3;
         whole.then(|| (self.data[0], u16::from_be_bytes([self.data[1], self.data[2]])))
     }
 }
 
-/// The kernel's side of the plant, or a stand-in for it in tests.
+/// The kernel's side of the plant, or a substitute for it in tests.
 pub trait Port: Send {
     /// Applies all of `commands` at once.
     fn send(&mut self, commands: &[Command]) -> std::io::Result<()>;
@@ -281,7 +282,7 @@ pub trait Port: Send {
 pub mod tests {
     use super::*;
 
-    /// The bytes of an event, for a stand-in of the kernel.
+    /// The bytes of an event, for a substitute of the kernel.
     pub fn event(what: Happening, place: u16, at: u64, bytes: &[u8]) -> Event {
         let at = Instant::from_nanos(at);
         let mut data = [0; DATA];
@@ -373,7 +374,7 @@ pub mod tests {
         let mut event = Event::decode(&bytes);
         assert_eq!((event.what, event.place, event.result), (Happening::Write, 0x14, -6));
         assert_eq!((event.start.as_nanos(), event.end.as_nanos()), (5, 9));
-        assert_eq!(event.frame(), None, "it did not arrive");
+        assert_eq!(event.frame(), None, "a failed frame must not count");
         event.result = 0;
         assert_eq!(event.frame(), Some((0x2D, 0x0102)));
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A plant for hardware-in-the-loop tests: one I2C adapter and one gpiochip whose far side is
- * /dev/hilplant. This part is that file: commands in, events out. wire.c is the adapter, devices.c what
- * is behind it, lines.c the gpiochip.
+ * /dev/hilplant. This source file implements that device: commands in, events out. wire.c is the adapter,
+ * devices.c the devices behind it, lines.c the gpiochip.
  */
 #include <linux/hrtimer.h>
 #include <linux/irq_work.h>
@@ -15,8 +15,8 @@
 #include "plant.h"
 
 #define QUEUE 32768			/* events a reader may lag: some 30 s of a busy robot */
-#define LATEST (200 * NSEC_PER_MSEC)	/* a reader hears of what needs no answer; the far side looks sooner */
-#define MOST_COMMANDS 512		/* in one write: bounds how long interrupts are off */
+#define LATEST (200 * NSEC_PER_MSEC)	/* until a reader learns of events without an answer; the far side reads sooner */
+#define MOST_COMMANDS 512		/* in one write: limits how long interrupts are off */
 
 struct opener {
 	struct list_head others;
@@ -31,8 +31,8 @@ static_assert(sizeof(struct hil_ev) == 64);
 DEFINE_RAW_SPINLOCK(plant_lock);
 static LIST_HEAD(openers);
 static DECLARE_WAIT_QUEUE_HEAD(readers);
-static struct irq_work wake;		/* readers sleep on a lock that plant_lock's holder must not take */
-static struct hrtimer later;		/* ... and to wake them for each event is a third of the guest's work */
+static struct irq_work wake;		/* the holder of plant_lock must not take the readers' lock */
+static struct hrtimer later;		/* ... and waking them for each event is a third of the guest's work */
 static u32 sequence;
 
 static void wake_readers(struct irq_work *work)
@@ -46,7 +46,7 @@ static enum hrtimer_restart wake_later(struct hrtimer *expired)
 	return HRTIMER_NORESTART;
 }
 
-/* What the far side may have to answer within microseconds: a question, or a line that the robot drives. */
+/* Events that may need an answer within microseconds: a request, or a line that the robot drives. */
 static bool is_prompt(u16 type)
 {
 	return type == HE_REQ || type == HE_GPIO_OUT || type == HE_GPIO_DIR;

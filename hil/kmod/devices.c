@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The devices behind the adapter: what they hold, what they do with bytes, and which faults strike them. Knows no
- * time but the stamps it is given. Everything here is called with plant_lock held.
+ * The devices behind the adapter: their registers, what they do with bytes, and their faults. Knows no time except
+ * the stamps that it is given. Everything here is called with plant_lock held.
  */
 #include <linux/i2c.h>
 #include <linux/module.h>
@@ -158,7 +158,7 @@ static int set_registers(struct dev *dev, const struct hil_cmd *cmd)
 	return 0;
 }
 
-/* As after power on, but for what the chip measures and what is burnt into it. */
+/* As after power on, except for measured values and factory settings. */
 static void reset_device(struct dev *dev)
 {
 	dev->ptr = dev->held = dev->next = 0;

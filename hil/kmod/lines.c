@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The gpiochip of the plant. Edges from the far side arrive from a hard interrupt at a stated moment, as a
- * pin's would; what this side drives is reported with a stamp; a line that is not driven falls to its pull.
- * An output whose owner has gone stays as it was, as with the pin controllers of Raspberry Pi OS (rp1_pmx_free
- * and bcm2835_pmx_free of raspberrypi/linux, whose parameter this one is named after), or becomes an input.
- * SCL is watched, so that nine clocks can free a held SDA.
+ * The gpiochip of the plant. Edges from the far side arrive from a hard interrupt at a given time, like those
+ * of a real pin; lines that this side drives are reported with a stamp; a line that is not driven falls to its
+ * pull. An output whose owner has gone stays as it was, as with the pin controllers of Raspberry Pi OS
+ * (rp1_pmx_free and bcm2835_pmx_free of raspberrypi/linux, whose parameter this one is named after), or becomes
+ * an input. SCL is watched, so that nine clocks can free a held SDA.
  */
 #include <linux/gpio/driver.h>
 #include <linux/hrtimer.h>
@@ -14,7 +14,7 @@
 
 static int ngpio = 32;
 module_param(ngpio, int, 0444);
-static bool persist_gpio_outputs = true;	/* the default there; Linux itself has it off, other chips have none */
+static bool persist_gpio_outputs = true;	/* the default there; off in Linux itself, absent on other chips */
 module_param(persist_gpio_outputs, bool, 0644);
 
 #define WAITING 256			/* edges that are due later: a second of a busy encoder */
@@ -67,7 +67,7 @@ static void assign(u64 *mask, unsigned int line, bool value)
 
 static int wait_for(u64 at, unsigned int line, bool value);
 
-/* Gives a line a level, whichever side drives it. True: it changed. */
+/* Sets a line's level, whichever side drives it. Returns true if it changed. */
 static bool put(unsigned int line, bool value)
 {
 	bool old = is(level, line);
@@ -75,7 +75,7 @@ static bool put(unsigned int line, bool value)
 	if (line == sda && clocks_to_free)
 		value = false;
 	assign(&level, line, value);
-	/* A wire's other end has its edge from the interrupt that all edges from outside come from. */
+	/* The other end of a wire gets its edge from the interrupt of all outside edges. */
 	if (old != value && follower[line] != NO_LINE)
 		wait_for(ktime_get_ns(), follower[line], value);
 	if (line == scl && !old && value && clocks_to_free && --clocks_to_free == 0)
@@ -90,7 +90,7 @@ void lines_hold_sda(unsigned int clocks)
 		plant_tell(HE_GPIO_IN, sda, 0, is(level, sda), 0, NULL, 0, 0);
 }
 
-/* The far side gives a line a level; nothing where this side drives it. */
+/* The far side sets a line's level; no effect where this side drives it. */
 static void put_from_outside(unsigned int line, bool value, struct fired *fired)
 {
 	if (is(driven, line) || !put(line, value))
@@ -113,7 +113,7 @@ void lines_fire(const struct fired *fired)
 		generic_handle_domain_irq_safe(chip.irq.domain, fired->line[i]);
 }
 
-/* ---- what is due later ---- */
+/* ---- edges due later ---- */
 
 static void arm(void)
 {
@@ -153,7 +153,7 @@ static void turn(struct encoder *encoder, u64 now, struct fired *fired)
 	}
 }
 
-/* In a hard interrupt: edges pre-empt whatever runs, as a real one would. */
+/* In a hard interrupt: edges preempt whatever runs, as real edges would. */
 static enum hrtimer_restart due(struct hrtimer *expired)
 {
 	struct fired fired = { .count = 0 };
@@ -323,7 +323,7 @@ static void line_free(struct gpio_chip *gc, unsigned int line)
 	raw_spin_unlock_irqrestore(&plant_lock, flags);
 }
 
-/* A bias can be asked for; what an undriven line reads is the plant's to say. */
+/* A bias may be requested, but the plant decides what an undriven line reads. */
 static int line_config(struct gpio_chip *gc, unsigned int line, unsigned long config)
 {
 	switch (pinconf_to_config_param(config)) {
@@ -409,7 +409,7 @@ void lines_exit(void)
 {
 	unsigned long flags;
 
-	/* Nothing arms the timer any more once nothing waits. */
+	/* Once no edge waits, nothing arms the timer again. */
 	raw_spin_lock_irqsave(&plant_lock, flags);
 	waiting = 0;
 	memset(encoders, 0, sizeof(encoders));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the parts of the module know of each other. `plant_lock` guards all of their state. */
+/* The interfaces between the parts of the module. `plant_lock` guards all of their state. */
 #ifndef PLANT_H
 #define PLANT_H
 #include <linux/spinlock.h>
@@ -26,7 +26,7 @@ struct dev {
 	u8 regs[256];
 	u16 words[256];			/* HIL_WORDS, HIL_FRAME3 */
 	u8 frame[3], held;		/* HIL_FRAME3: bytes of a frame so far */
-	u8 answer[2], next;		/* HIL_FRAME3: the last conversion, and which byte a read gives */
+	u8 answer[2], next;		/* HIL_FRAME3: the last conversion, and the byte that a read returns */
 };
 
 /* When a transfer began, when a message of it ended, and how long a byte takes; ns. */
@@ -54,7 +54,7 @@ void wire_exit(void);
 /* lines.c: the gpiochip. */
 int lines_obey(const struct hil_cmd *cmd, struct fired *fired);	/* lock held; -ENOSYS: not mine */
 void lines_fire(const struct fired *fired);			/* lock not held */
-void lines_hold_sda(unsigned int clocks);			/* lock held; 0 lets go */
+void lines_hold_sda(unsigned int clocks);			/* lock held; 0 releases */
 bool lines_sda_held(void);					/* lock held */
 void lines_pulse(u16 addr, u8 reg, bool on);			/* lock held: a register of a frame device has a pulse */
 int lines_init(void);

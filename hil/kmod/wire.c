@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The I2C adapter of the plant. A transfer is planned when it starts (who answers, which fault strikes, how
- * long its bits take), sleeps for as long as the wire would be busy, and takes effect at its end: what is on
- * the wire has not arrived yet. The adapter is a platform device, hilplant.0, that can be unbound and bound
- * through sysfs. As with every adapter, unbinding waits (for ever) until no process has /dev/i2c-N open.
+ * The I2C adapter of the plant. A transfer is planned when it starts (which device answers, which fault
+ * applies, how long its bits take), sleeps for as long as the wire would be busy, and takes effect at its end,
+ * because bits on the wire have not arrived yet. The adapter is a platform device, hilplant.0, that can be
+ * unbound and bound through sysfs. As with every adapter, unbinding waits (without limit) until no process has
+ * /dev/i2c-N open.
  */
 #include <linux/hrtimer.h>
 #include <linux/i2c.h>
@@ -14,16 +15,16 @@
 
 static int bus_hz = 400000;		/* fast mode; 0: transfers take no time */
 module_param(bus_hz, int, 0644);
-static int timeout_ms = 50;		/* the adapter's until I2C_TIMEOUT sets another */
+static int timeout_ms = 50;		/* the adapter's timeout, unless I2C_TIMEOUT sets another */
 module_param(timeout_ms, int, 0644);
 
 #define MESSAGES 42			/* i2c-dev passes no more (I2C_RDWR_IOCTL_MAX_MSGS) */
-#define STOP_BITS 2			/* the stop, and the pause that must follow it */
+#define STOP_BITS 2			/* the stop, and the required pause after it */
 #define ADDRESS_BITS 10			/* start, seven bits, direction, acknowledge */
 #define BYTE_BITS 9
-#define CLOCKS 9			/* a device that holds SDA lets go within a byte and its acknowledge */
+#define CLOCKS 9			/* a device that holds SDA releases it within a byte and its acknowledge */
 
-/* The transfer that is on the wire; the adapter's own lock lets there be only one. */
+/* The transfer on the wire; the adapter's own lock ensures that there is only one. */
 static struct {
 	u64 start, end[MESSAGES];	/* ns */
 	int whole;			/* messages that get through */
@@ -45,7 +46,7 @@ static u64 byte_ns(void)
 
 /* ---- the plan ---- */
 
-/* Jiffies for which nothing moves on the bus; 0: it moves. */
+/* Jiffies for which the bus is stuck; 0: it is not. */
 static long seized(const struct i2c_adapter *adap, u16 addr)
 {
 	int arg;
@@ -99,7 +100,7 @@ static void plan(struct i2c_msg *msgs, int count)
 
 /* ---- what arrives ---- */
 
-/* Asks the plant's process. Releases the lock meanwhile: the device may be another one afterwards. */
+/* Asks the plant's process. Releases the lock meanwhile, so the device may have been replaced afterwards. */
 static int give_forwarded(struct i2c_adapter *adap, struct i2c_msg *msg, u8 ptr, unsigned long *flags)
 {
 	long left;
@@ -130,7 +131,7 @@ static int deliver(struct i2c_adapter *adap, struct i2c_msg *msgs, int nth, int 
 	u8 ptr;
 	int err = 0;
 
-	if (!dev)			/* taken away while the bits were on the wire */
+	if (!dev)			/* removed while the bits were on the wire */
 		return -ENXIO;
 	ptr = dev->ptr;
 	if (!(msg->flags & I2C_M_RD)) {
@@ -162,7 +163,7 @@ static void tell_failed(const struct i2c_msg *msg, int err, u64 end)
 		   wire.start, end);
 }
 
-/* The message that failed may have left bytes behind before it did. */
+/* The failed message may have delivered bytes before it failed. */
 static void deliver_broken(const struct i2c_msg *msg)
 {
 	struct dev *dev = device_find(msg->addr);

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Boots guests: some for the rows, and one to see the hardware watchdog end a crashed kernel.
+# Boots guests: some for the rows, and one to test that the hardware watchdog ends a crashed kernel.
 
-# What a small robot's system is without, and a guest pays for in instructions: Raspberry Pi OS counts no pressure, has no
-# controller of memory, no AppArmor and no zeroing of what it allocates unless it is asked to. The last word keeps the
-# place of stacks, and so the figures, from chance.
+# Features that cost a guest instructions and that a small robot's system does not have: Raspberry Pi OS by default has no
+# pressure accounting, memory controller, AppArmor or zeroing of allocations. The last word makes the position of stacks,
+# and so the figures, deterministic.
 LEAN="psi=0 cgroup_disable=memory apparmor=0 init_on_alloc=0 randomize_kstack_offset=off"
 
-# The processors that this process may use, one a line.
+# The processors that this process may use, one per line.
 processors() {
     local part
     for part in $(taskset -cp "$BASHPID" | sed 's/.*: //; s/,/ /g'); do
@@ -14,9 +14,9 @@ processors() {
     done
 }
 
-# Says how QEMU is to be started so that machine NTH has a processor of its own; nothing where there are fewer processors
-# than machines. Its two threads take turns some thousand times a second, whenever the guest waits: on one processor, and
-# without the woken one cutting the other short, that costs two thirds of what it costs on two.
+# Prints how to start QEMU so that machine NTH has its own processor; nothing if there are fewer processors than machines.
+# QEMU's two threads alternate some thousand times a second, whenever the guest waits: on one processor, and without
+# preemption by the woken thread, that costs two thirds of what it costs on two.
 apart() {
     local nth=$1 place
     place=$(processors 2> /dev/null | sed -n "${nth}p") || true
@@ -27,17 +27,17 @@ apart() {
     fi
 }
 
-# boot SHARE FOLDER LIMIT_S [QEMU OPTION...]: FOLDER/job, under SHARE, is run in the guest; what it leaves lies in FOLDER.
-# LIMIT_S: wall time. What the console says goes to $CONSOLE.
+# boot SHARE FOLDER LIMIT_S [QEMU OPTION...]: runs FOLDER/job, under SHARE, in the guest; its results are in FOLDER.
+# LIMIT_S: wall time. The console's output goes to $CONSOLE.
 # Virtual clock: one instruction is 2^SHIFT ns and idle time is skipped, so the host's load does not enter the guest's
-# time; that needs one processor (QEMU: "-icount"). Host clock: for looking, never for gates. Becomes QEMU: call it in a
-# process of its own.
+# time; that needs one processor (QEMU: "-icount"). Host clock: for looking, never for gates. Becomes QEMU: call it in its
+# own process.
 boot() {
     local share=$1 folder=$2 limit=$3 clock=()
     shift 3
     case $CLOCK in
         virtual)
-            # 64 MiB of translated code: what a robot that drives needs is found sooner than among all that booting needed.
+            # 64 MiB of translated code: look-ups for a driving robot are faster than among all the code of the boot.
             clock=(-accel "tcg,thread=single,tb-size=64" -smp 1 -icount "shift=$SHIFT,sleep=off"
                 -rtc "base=2030-01-01T00:00:00,clock=vm")
             ;;
@@ -58,7 +58,7 @@ new_folder() {
     echo "$GUEST_LIMIT_S" > "$1/limit"
 }
 
-# What a guest says as it says it, until the process ends; after a row the time that it took of this machine's.
+# Prints a guest's output as it appears, until the process ends; after a row, the time that it took on this machine.
 follow() {
     local file=$1 process=$2 line last=$SECONDS
     : > "$file"
@@ -74,16 +74,17 @@ follow() {
     done
 }
 
-# The end of the run ends its machines.
+# The machines end with the run.
 machines=()
 stop_machines() { [ ${#machines[@]} -eq 0 ] || kill "${machines[@]}" 2> /dev/null || true; }
 
-# run_guest FOLDER PLACE: runs the job of a folder of $SHARE, or of $SHARE itself, as `apart` said; its lines go to standard error, so that standard output keeps the
-# result. Which machine ended wrongly is said, and counted by what is missing.
+# run_guest FOLDER PLACE: runs the job of a folder of $SHARE, or of $SHARE itself, with the prefix that `apart` printed; its
+# lines go to standard error, so that standard output contains only the result. A machine that ended wrongly is named; it
+# counts through its missing results.
 run_guest() {
     local folder=$1 PLACE=$2 code=0 process teller CONSOLE=$WORK/console.log log=$WORK/qemu.log
     [ "$folder" = . ] || { CONSOLE=$SHARE/$folder/console.log log=$SHARE/$folder/qemu.log; }
-    # The lock is the run's, not a machine's that outlives it.
+    # The lock belongs to the run, not to a machine that outlives it.
     boot "$SHARE" "$folder" "$WALL_LIMIT_S" < /dev/null > "$log" 2>&1 8>&- &
     process=$!
     trap 'kill $process 2> /dev/null; exit' TERM
@@ -95,8 +96,8 @@ run_guest() {
     return 0
 }
 
-# Says why if not: whether the watchdog, and nothing else, ended a machine whose kernel had crashed. The panic spins, and with the clock
-# of the rows a spinning second is a minute of this machine's; 16 ns an instruction make it seconds.
+# Checks that only the watchdog ended a machine whose kernel had crashed, and prints the reason if not. The panic spins, and
+# with the clock of the rows a spinning second takes a minute on this machine; with 16 ns per instruction it takes seconds.
 watchdog_ends_a_crash() {
     local share=$WORK/share-watchdog code=0 SHIFT=4 CONSOLE=$WORK/console-watchdog.log process
     local answers=$WORK/qmp.log fifo=$WORK/qmp.in

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Words that the parts of the rig share: what is said, what is kept, what ends the run. Sourced by scripts/hil.
+# Functions shared by the parts of the rig: messages, kept results, the end of the run. Sourced by scripts/hil.
 
 # Exit codes: one row failed (1), wrong usage (64), a tool or the network is absent (69), the rig broke (70).
 readonly FAILED=1 USAGE=64 UNAVAILABLE=69 BROKEN=70
@@ -12,7 +12,7 @@ die() {
     exit "$code"
 }
 
-# step NAME COMMAND...: runs it with its output in $WORK/log; says how long it took, or how it failed.
+# step NAME COMMAND...: runs it with its output in $WORK/log; prints how long it took, or how it failed.
 step() {
     local name=$1 start=$SECONDS code=0
     shift
@@ -21,7 +21,7 @@ step() {
     if [ "$code" -ne 0 ]; then
         tail -25 "$WORK/log" >&2
         [ "$code" = "$UNAVAILABLE" ] || code=$BROKEN
-        die "$code" "$name: failed (all of it: $WORK/log)"
+        die "$code" "$name: failed (whole output: $WORK/log)"
     fi
     [ $((SECONDS - start)) -le 2 ] || say "   $((SECONDS - start)) s"
 }
@@ -34,11 +34,11 @@ need() {
     [ ${#missing[@]} -eq 0 ] || die "$UNAVAILABLE" "not on this machine: ${missing[*]} (docs/virtual-bench.md names the packages)"
 }
 
-# A digest of files' names and contents, and of words.
+# A digest of files' names and contents, and of text.
 digest() { { cat; } | sha256sum | cut -c1-16; }
 files_digest() { (cd "$ROOT" && find "$@" -type f -print0 | sort -z | xargs -0 -r sha256sum) | digest; }
 
-# A stage leaves a note: the digest of what went in, then the sums of what came out. It is done as long as both hold.
+# A stage leaves a note: the digest of its inputs, then the sums of its outputs. It counts as done while both match.
 is_done() {
     local note=$WORK/$1.done key=$2
     [ -f "$note" ] && [ "$(head -1 "$note")" = "$key" ] && (cd "$WORK" && tail -n +2 "$note" | sha256sum --check --status)

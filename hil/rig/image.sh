@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Packs the guest. base.cpio is Debian as its packages are, without their documents and without anything configured;
-# it is kept. project.cpio is what a robot gets on top: the programs, the units, the rules, the plant's module; it is
-# made for each run. The kernel unpacks one after the other. No maintainer script runs, no process is root.
+# Packs the guest. base.cpio contains Debian's packages unconfigured and without their documentation; it is kept.
+# project.cpio adds what a robot gets: the programs, the units, the rules, and the plant's module; it is made for each run.
+# The kernel unpacks one after the other. No maintainer script runs, and no process is root.
 
-# What the guest may load.
+# Modules that the guest may load.
 GUEST_MODULES="9p 9pnet_virtio virtio_pci i2c-dev configfs autofs4 i6300esb softdog"
-# Each of these costs a process at boot, and a guest in an interpreter pays for every one; none is needed in a machine
-# that lives for one run. Users, groups, rules and temporary files of the project are made by systemd as on a robot.
+# Each of these costs a process at boot, which is slow in an emulated guest; none is needed in a machine that exists for
+# one run. Users, groups, rules and temporary files of the project are made by systemd as on a robot.
 MASKED="modprobe@.service modprobe@configfs modprobe@dm_mod modprobe@fuse modprobe@loop modprobe@drm modprobe@efi_pstore
 sys-kernel-tracing.mount sys-kernel-config.mount sys-fs-fuse-connections.mount dev-mqueue.mount dev-hugepages.mount
 sys-kernel-debug.mount kmod-static-nodes systemd-modules-load systemd-network-generator systemd-remount-fs systemd-sysctl
@@ -53,7 +53,7 @@ unpack_debian() {
     rm -rf usr/share/{bash-completion,zsh,X11,lintian,bug} usr/lib/udev/hwdb.d usr/lib/systemd/{catalog,user} \
         usr/lib/systemd/systemd-networkd* usr/lib/systemd/system-generators/* var/lib/{apt,dpkg} boot/* \
         usr/lib/*/{gconv,engines-3,cryptsetup} usr/lib/*/libperl* usr/lib/*/libdb-5*
-    # The two rules that every machine needs; the rest names disks, sound cards and the like.
+    # The two rules that every machine needs; the others are for disks, sound cards and the like.
     find usr/lib/udev/rules.d -type f ! -name '50-udev-default*' ! -name '99-systemd*' -delete
 }
 
@@ -67,7 +67,7 @@ configure_debian() {
     rm -f etc/fstab
     mkdir -p etc/systemd/journald.conf.d proc sys dev run tmp root hil
     printf '[Journal]\nStorage=volatile\nReadKMsg=no\nAudit=no\n' > etc/systemd/journald.conf.d/hil.conf
-    # What udev's own maintainer script would have made; its rules name them.
+    # Groups that udev's own maintainer script would have created; its rules refer to them.
     printf 'g %s -\n' input kvm render sgx > usr/lib/sysusers.d/debian-udev.conf
     for unit in $MASKED; do
         case $unit in *.*) ;; *) unit=$unit.service ;; esac
@@ -101,7 +101,7 @@ pack_base() {
     rm -rf "$root"
 }
 
-# What a robot would have installed, at the places where its package would put it.
+# The files of a robot's package, where the package would install them.
 install_project() {
     local file place
     for file in "$ROOT"/systemd/*; do
@@ -117,7 +117,7 @@ install_project() {
         mkdir -p "$(dirname "$place")"
         cp -r "$file" "$place"
     done
-    # Until the project has its own: the groups that a robot's system gives the buses.
+    # Until the project has its own rules: the groups of the buses on a robot's system.
     if ! compgen -G "usr/lib/udev/rules.d/*ganglion*" > /dev/null; then
         mkdir -p usr/lib/sysusers.d usr/lib/udev/rules.d
         printf 'g i2c -\ng gpio -\n' > usr/lib/sysusers.d/hil.conf
@@ -125,13 +125,13 @@ install_project() {
             'SUBSYSTEM=="gpio", KERNEL=="gpiochip*", GROUP="gpio", MODE="0660"' > usr/lib/udev/rules.d/60-hil.rules
     fi
     mkdir -p usr/bin
-    # The one thing that a person who sets up a robot does by hand: to say which board it is.
+    # The one manual step of a person who sets up a robot: to choose its board.
     if [ -f "$ROOT/boards/virtual-bench.toml" ]; then
         install -D -m 644 "$ROOT/boards/virtual-bench.toml" etc/ganglion/board.toml
     fi
     for file in "$BINARIES"/ganglion*; do
         case $file in *.d) continue ;; esac
-        # Lines of source are no part of what runs, and 40 MB for a guest to unpack.
+        # Debug information is not needed at run time, and would be 40 MB for the guest to unpack.
         [ ! -x "$file" ] || "${CROSS_TOOLS}strip" -g -o "usr/bin/${file##*/}" "$file"
     done
 }

@@ -12,7 +12,7 @@ unpack_kernel() {
         dpkg-deb -x "$deb" "$WORK/tree"
     done
     headers=$WORK/tree/usr/src/linux-headers-$version
-    # The headers expect to lie under /usr/src; and a vmlinux beside them asks for pahole, which is not needed here.
+    # The headers expect to be in /usr/src; and a vmlinux beside them would require pahole, which is not needed here.
     sed -i "s#^include /.*/\(linux-headers-[^/]*\)/Makefile#include $WORK/tree/usr/src/\1/Makefile#" "$headers/Makefile"
     rm -f "$headers/vmlinux"
     cp "$WORK/tree/boot/vmlinuz-$version" "$WORK/vmlinuz"
@@ -23,18 +23,18 @@ build_module() {
     version=$(cat "$WORK/kernel.version")
     rm -rf "$WORK/kmod"
     cp -r "$ROOT/hil/kmod" "$WORK/kmod"
-    # An own warning is an error; the kernel's headers are not ours to warn about.
+    # Our own warnings are errors; warnings in the kernel's headers are not our concern.
     make -s -C "$WORK/tree/usr/src/linux-headers-$version" M="$WORK/kmod" ARCH=arm64 CROSS_COMPILE=$CROSS_TOOLS \
         KCFLAGS=-Werror modules || return
     "${CROSS_TOOLS}strip" -g -o "$WORK/hilplant.ko" "$WORK/kmod/hilplant.ko"
 }
 
-# Errors may be the module's, or a tree's that was damaged since it was unpacked: that one is cheap to rule out.
+# An error may come from the module, or from a tree that was damaged since it was unpacked, which is cheap to rule out.
 build_module_surely() { build_module || { unpack_kernel && build_module; }; }
 
 module_built() {
     local unpacked key
-    # The tree holds absolute paths: elsewhere it has to be unpacked anew.
+    # The tree contains absolute paths: in another place it must be unpacked again.
     unpacked=$({ cat "$WORK/fetch.done" "$RIG/module.sh"; echo "$WORK"; } | digest)
     key=$(echo "$unpacked $(files_digest hil/kmod)" | digest)
     is_done module "$key" && is_done kernel "$unpacked" && return

@@ -1,12 +1,13 @@
-//! Readings into the frame: which are believed, how old they get, and what the field gets from them.
+//! Admission of readings into the frame: which readings are believed, how samples age, and what the field
+//! gets.
 //!
 //! A reading is admitted, refused (the last good value stays and keeps ageing, with the fault beside it) or
 //! ignored (it is older than the newest known one, or names no channel). Every reading that is not admitted
-//! is counted. Ageing moves each value towards the worst that may have become true since; reflexes use that
-//! value. The field gets the last good value of a lost sensor for [`HELD`] more, then the worst case too.
-//! Channels computed from others are filled in here too.
+//! is counted. Ageing moves each value towards the worst value it may have reached since; reflexes use that
+//! worst case. When a sensor is lost, the field gets its last good value for another [`HELD`], then the worst
+//! case too. Channels computed from others are filled in here too.
 //!
-//! Nothing here reads a device, decides about motion, or knows what a reflex is.
+//! This module reads no device, makes no decision about motion, and does not know what a reflex is.
 
 use crate::base::command::{Command, MAX_MOTORS};
 use crate::base::fault::ReadingFault;
@@ -14,15 +15,15 @@ use crate::base::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
 use crate::base::plan::{ComputedSensor, Rails, Scale, SensorKind, SensorPlan};
 use crate::base::time::{Instant, Span};
 
-/// How long the field is fed a sensor's last good value after that has become too old for a reflex: a
-/// drop-out of half a second, the longest that this was measured with (docs/measurements.md). The worst
-/// case, which a reflex must assume, is no likely one: fed with it, the field backed off from nothing.
+/// How long the field still gets a sensor's last good value after that value has become too old for a reflex:
+/// a drop-out of half a second, the longest that was measured (docs/measurements.md). A reflex must assume
+/// the worst case, but the worst case is unlikely: a field that was fed with it backed off from nothing.
 pub const HELD: Span = Span::from_millis(500);
 
 /// Kinds of refusal that are counted separately, in the order of [`SensorCounters::refused`].
 pub const REFUSALS: [&str; 6] = ["bus", "timeout", "out-of-range", "not-finite", "frozen", "dead-bytes"];
 
-/// Place of a fault in [`REFUSALS`].
+/// Index of a fault in [`REFUSALS`].
 pub const fn refusal(fault: ReadingFault) -> usize {
     match fault {
         ReadingFault::Bus(_) => 0,
@@ -49,25 +50,25 @@ pub struct SensorCounters {
     pub from_future: u64,
 }
 
-/// What the field gets, in counts.
+/// Counts of the inputs that the field gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
     /// Entries written.
     pub used: usize,
     /// How many of these are not based on a good sample.
     pub untrusted: usize,
-    /// How many of those are the last good value, held.
+    /// How many of those are a held last good value.
     pub held: usize,
 }
 
-/// Where a channel's value comes from, as far as this file needs to know.
+/// Where a channel's value comes from.
 #[derive(Clone, Copy, Debug)]
 enum Origin {
     /// Readings.
     Readings,
     /// The last command of a motor.
     Motor(usize),
-    /// The smallest of other channels, one bit each.
+    /// The smallest value of other channels, one bit each.
     Least(u64),
 }
 
@@ -80,15 +81,15 @@ struct Channel {
     max_age: Span,
     valid: [f32; 2],
     frozen_after: Option<u32>,
-    /// Ends of its converter, where a live sensor repeats itself.
+    /// Ends of its converter's range, where a working sensor repeats its value.
     rails: Option<Rails>,
     worst_per_s: f32,
     input: Option<Scale>,
     /// Age of its sample when the frame was last aged.
     age: Span,
-    /// Stamp of the newest reading, refused ones included.
+    /// Stamp of the newest reading, including refused ones.
     newest: Option<Instant>,
-    /// Bits of the newest value, how often it came in a row, and when it came first.
+    /// Bits of the newest value, how many times in a row it came, and when it first came.
     bits: u32,
     repeats: u32,
     first: Instant,
@@ -125,7 +126,7 @@ impl Channel {
         }
     }
 
-    /// Records whether `value` came again or another one did.
+    /// Records whether `value` repeats the previous one.
     fn compare(&mut self, value: f32, stamp: Instant) {
         if self.repeats > 0 && value.to_bits() == self.bits {
             self.repeats = self.repeats.saturating_add(1);
@@ -146,20 +147,20 @@ impl Channel {
         }
     }
 
-    /// The value, if it may be believed.
+    /// The value, if it is credible.
     fn judge(&self, value: f32) -> Result<f32, ReadingFault> {
         let value = self.possible(value)?;
         let frozen = self.frozen_after.is_some_and(|limit| self.repeats >= limit);
         if frozen && !self.at_rail(value) { Err(ReadingFault::Frozen) } else { Ok(value) }
     }
 
-    /// What repeats itself here is no sign of a dead sensor. What the value means is for the rules, and a
-    /// board that must not believe an end of its converter leaves it out of `valid`.
+    /// A value that repeats at a rail does not indicate a dead sensor. The rules decide what the value means;
+    /// a board that must not believe one end of its converter excludes it from `valid`.
     fn at_rail(&self, value: f32) -> bool {
         self.rails.is_some_and(|rails| rails.cut(value.into()))
     }
 
-    /// The worst that `value` may have become in `age`.
+    /// The worst value that `value` may have reached after `age`.
     fn worst(&self, value: f32, age: Span) -> f32 {
         let [low, high] = self.valid;
         let moved = value + self.worst_per_s * age.as_secs_f64() as f32;
@@ -190,8 +191,8 @@ impl Channel {
         }
     }
 
-    /// What goes to the field, on its scale: a good value or one that is held as it is, an older one as its
-    /// worst case, and the middle of the scale if there has never been a value.
+    /// The field's input on its scale: a good or held value as it is, an older value as its worst case, or
+    /// the middle of the scale if there has never been a value.
     fn input(&self, scale: &Scale, sample: &Sample) -> f32 {
         let scaled = match sample.health {
             Health::Never => 0.0,
@@ -220,9 +221,9 @@ impl Admission {
         Admission { channels: sensors.iter().map(Channel::new).collect(), misdirected: 0 }
     }
 
-    /// One slot: checks every one of `readings`, of which `frame` keeps the last of each channel, and ages
-    /// all samples to `now`; `last` is the newest command. `met` sees each credible reading, with the frame
-    /// as it is then. After a sleep (`slept`), nothing that was read before it counts.
+    /// Processes one slot: checks each of `readings` (`frame` keeps the last one of each channel) and ages
+    /// all samples to `now`; `last` is the newest command. Calls `met` with each credible reading and the
+    /// frame at that moment. After a sleep (`slept`), readings from before it do not count.
     pub fn update(
         &mut self,
         frame: &mut Frame,
@@ -244,7 +245,7 @@ impl Admission {
     }
 
     /// Takes `reading` into `frame`. Returns its value if it is credible, even if a newer one is already
-    /// known: it was true once, and detectors of short events need it.
+    /// known: detectors of short events need every value that was once true.
     fn admit(&mut self, frame: &mut Frame, reading: &Reading, now: Instant) -> Option<f32> {
         let index = usize::from(reading.channel);
         let Some(channel) = self.channels.get_mut(index).filter(|c| matches!(c.origin, Origin::Readings))
@@ -279,7 +280,7 @@ impl Admission {
                 }
                 sample.health = Health::Bad(fault);
                 if fault == ReadingFault::Frozen {
-                    // Only the time when the value was new is known for sure.
+                    // The value is certain only for the time when it was new.
                     sample.stamp = sample.stamp.min(channel.first);
                 }
                 None
@@ -290,7 +291,7 @@ impl Admission {
     /// Ages every sample to `now`, and fills in the computed channels; `last` is the newest command.
     fn age(&mut self, frame: &mut Frame, last: &Command, now: Instant) {
         for index in 0..self.channels.len().min(frame.len) {
-            // Members of a `Least` come earlier in the list, so they are done when it is their turn.
+            // Members of a `Least` come earlier in the list, so they are already updated.
             frame.samples[index] = match self.channels[index].origin {
                 Origin::Readings => self.channels[index].aged(&frame.samples[index], now),
                 Origin::Motor(motor) => echo(last, motor, now),
@@ -300,9 +301,9 @@ impl Admission {
         }
     }
 
-    /// The machine has slept until `now`. Earlier readings no longer show the current state, however new
-    /// their stamps look on a clock that was stopped; nor do readings still on their way here. Repeated
-    /// values keep being counted: a sleep does not cure a stuck sensor.
+    /// The machine slept until `now`. Earlier readings no longer show the current state, nor do readings
+    /// still on their way, although their stamps look new on a clock that stopped during the sleep. Repeated
+    /// values keep being counted: a sleep does not repair a stuck sensor.
     fn forget(&mut self, frame: &mut Frame, now: Instant) {
         for (channel, sample) in self.channels.iter_mut().zip(&mut frame.samples) {
             channel.newest = Some(now);
@@ -310,8 +311,8 @@ impl Admission {
         }
     }
 
-    /// Puts the field's inputs in board order, each within -1..=1. A call of its own: the field sees the
-    /// frame that the reflexes have reminded of edges.
+    /// Passes the field's inputs in board order, each within -1..=1. A separate call, because the field sees
+    /// the frame after the reflexes have put past edges into it.
     pub fn inputs(&self, frame: &Frame, mut put: impl FnMut(usize, f32)) -> Inputs {
         let mut inputs = Inputs::default();
         for (channel, sample) in self.channels.iter().zip(frame.used()) {
@@ -329,12 +330,12 @@ impl Admission {
         self.channels.iter().map(|channel| &channel.counters)
     }
 
-    /// Readings that named a channel that takes none.
+    /// Readings for a channel that takes no readings.
     pub fn misdirected(&self) -> u64 {
         self.misdirected
     }
 
-    /// The smallest of `members`: as old as the oldest and no better than the worst of them.
+    /// The smallest value of `members`: as old as the oldest of them and no better than the worst of them.
     fn least(&mut self, frame: &Frame, members: u64, index: usize, now: Instant) -> Sample {
         let before = frame.samples[index].health;
         let mut least: Option<Sample> = None;

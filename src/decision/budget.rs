@@ -1,39 +1,40 @@
-//! Measured spans to a rung of quality. Pure: the time comes in as an argument.
+//! Measured durations to a rung of quality. Pure: the time comes in as an argument.
 //!
-//! Each rung has an estimate of what a cycle would cost *now*. The estimate rises at once after a slow
-//! run and falls slowly. A cycle slower or faster than its estimate means that the machine is slower or
-//! faster, so every other rung's estimate changes by the same factor. The one exception is the first
-//! cycle after a step up: the budget steps up only after a steady time, so that measurement
-//! reflects the rung and not the machine.
+//! Each rung has an estimate of what a cycle would cost *now*. The estimate rises at once after a slow run
+//! and falls slowly. A cycle that is slower or faster than its estimate means that the machine became slower
+//! or faster, so the estimates of all other rungs change by the same factor. The one exception is the first
+//! cycle after a step up: the budget steps up only after a steady time, so that measurement reflects the rung
+//! and not the machine.
 //!
-//! Down at once: by one rung after a single slow cycle, which may be an outlier, and after a
-//! second one in a row by as many as the estimates demand. Up one rung at a time, when the better one has
-//! been estimated to fit, with headroom, for a whole dwell without a break, and not sooner than a
-//! dwell after the last change. So steps up are a dwell apart, and there are never more steps down than
-//! steps up and rungs together: changes are bounded, whatever the costs do.
+//! It steps down at once: by one rung after a single slow cycle, which may be an outlier, and after a second
+//! slow cycle in a row by as many rungs as the estimates demand. It steps up one rung at a time, when the
+//! better rung has been estimated to fit, with headroom, for a whole dwell without a break, and at least a
+//! dwell after the last change. So steps up are at least a dwell apart, and there are never more steps down
+//! than steps up and rungs together: the number of changes is bounded, whatever the costs are.
 //!
-//! No stop, disarm or reflex depends on the budget. When even the floor does not fit, the
-//! budget is exhausted: quality cannot drop further, results arrive late, and the reflexes handle that.
+//! No stop, disarm or reflex depends on the budget. When even the lowest rung does not fit, the budget is
+//! exhausted: quality cannot drop further, results arrive late, and the reflexes handle that.
 
 use crate::base::plan::{BudgetPlan, RUNGS, Rung};
 use crate::base::time::{Instant, Span};
 
-/// Weight of a cheaper measurement in each cycle. A slow run is all but forgotten after
-/// some 40 cycles, two seconds of a 20 Hz field. With half the weight an outlier would cost quality twice as
-/// long; with twice, a machine that is slow every tenth cycle would look like a fast one.
+/// Weight of a measurement that is cheaper than the estimate. A slow run is nearly forgotten after about 40
+/// cycles, which is two seconds of a 20 Hz field. With half the weight, an outlier would cost quality for
+/// twice as long; with twice the weight, a machine that is slow in every tenth cycle would look like a fast
+/// one.
 const FORGET: f64 = 1.0 / 16.0;
 
-/// The upper limit of a measurement, in targets: a hang of a minute predicts no more about the next
-/// cycle than this, and must not take longer to forget. Ten is more than any two rungs differ by.
+/// The upper limit of a measurement, in targets: a hang of a minute predicts no more about the next cycle
+/// than this, and must not take longer to forget. No two rungs differ by as much as a factor of ten.
 const WORST_TARGETS: u64 = 10;
 
-/// A better rung that was too expensive is estimated cheaper as time passes (towards the present
-/// one's cost, over this many dwells), or it would never be tried again. Half as many would pay with a
-/// late cycle every few seconds for a rung that does not fit; twice, be slow to correct one error.
+/// The estimate of a better rung that was too expensive falls towards the present rung's cost over this many
+/// dwells; otherwise it would never be tried again. With half as many, a rung that does not fit would cause a
+/// late cycle every few seconds; with twice as many, a single error would take long to correct.
 const RETRY_DWELLS: f64 = 8.0;
 
-/// Each step up that fails doubles that time, up to this many times: with a dwell of a second, from
-/// seconds to minutes. A machine that gets faster is noticed at the present rung, whatever this is.
+/// Each failed step up doubles that time, up to this many times: with a dwell of a second, from seconds to
+/// minutes. This does not delay noticing that the machine got faster: the present rung shows that.
 const MOST_DOUBLINGS: u32 = 6;
 
 /// Chooses the rung.
@@ -43,11 +44,11 @@ pub struct Budget {
     rung: Rung,
     /// What a cycle would cost now, in nanoseconds, by rung; `None`: never run.
     cost: [Option<f64>; RUNGS],
-    /// The rung that a step up has just led to, until its first cycle is measured.
+    /// The rung that the last step up led to, until its first cycle is measured.
     proving: Option<Rung>,
-    /// When the last step up was taken, until it has held for a dwell or failed.
+    /// When the last step up was taken; cleared when it has held for a dwell or failed.
     stepped_up_at: Option<Instant>,
-    /// Steps up that failed, less those that held.
+    /// Steps up that failed, minus those that held.
     failures: u32,
     /// The rung of the cycle in progress, as chosen when it was launched.
     running: Rung,
@@ -60,12 +61,12 @@ pub struct Budget {
     now: Option<Instant>,
     changes: u64,
     exhausted: bool,
-    /// Every cycle is run at this rung, whatever it takes.
+    /// Every cycle runs at this rung, whatever it costs.
     held: Option<Rung>,
 }
 
 impl Budget {
-    /// A budget that has measured nothing: the best rung.
+    /// A budget without measurements, at the best rung.
     pub fn new(plan: BudgetPlan) -> Budget {
         Budget {
             plan,
@@ -85,12 +86,13 @@ impl Budget {
         }
     }
 
-    /// The same, but `rung` is never left: for measurements.
+    /// The same, but stays at `rung`: for measurements.
     pub fn held_at(self, rung: Rung) -> Budget {
         Budget { rung, running: rung, held: Some(rung), ..self }
     }
 
-    /// A cycle at `rung` took `span`. Returns the rung for the next one, which may be launched from now on.
+    /// Records that a cycle at `rung` took `span`. Returns the rung for the next one, which may be launched
+    /// now.
     pub fn record(&mut self, rung: Rung, span: Span, now: Instant) -> Rung {
         if let Some(held) = self.held {
             return held;
@@ -113,8 +115,8 @@ impl Budget {
         self.rung
     }
 
-    /// A cycle has been running for `running_for` and has not ended. Returns the rung for the next
-    /// one. May be called in every slot: one overrun counts once, here or in [`Budget::record`].
+    /// A cycle has been running for `running_for` and has not ended. Returns the rung for the next one. May
+    /// be called in every slot: one overrun counts once, here or in [`Budget::record`].
     pub fn overdue(&mut self, running_for: Span, now: Instant) -> Rung {
         if let Some(held) = self.held {
             return held;
@@ -122,7 +124,7 @@ impl Budget {
         self.pass_time(now);
         if running_for > self.plan.target {
             let running = self.running;
-            // It has not ended: all that is known is that it costs no less.
+            // It has not ended, so this is only a lower bound of its cost.
             let known = self.known(running).map_or(Span::ZERO, |cost| Span::from_nanos(cost as u64 + 1));
             self.step_down(running, |budget| budget.learn(running, running_for.max(known)));
             self.overdue = true;
@@ -135,7 +137,7 @@ impl Budget {
         self.rung
     }
 
-    /// Not even the floor fits the target.
+    /// Whether not even the lowest rung fits the target.
     pub fn exhausted(&self) -> bool {
         self.exhausted
     }
@@ -150,7 +152,7 @@ impl Budget {
         self.cost[rung.index()].map(|cost| Span::from_nanos(cost as u64))
     }
 
-    /// Moves on to `now`; returns how much time passed.
+    /// Advances the clock to `now` and returns the time that passed.
     fn pass_time(&mut self, now: Instant) -> Span {
         let before = self.now.unwrap_or(now);
         let elapsed = now.since(before);
@@ -175,12 +177,13 @@ impl Budget {
         }
     }
 
-    /// The known cost of `rung`: one that never ran costs at most as much as the next better one.
+    /// The known cost of `rung`: one that never ran is assumed to cost at most as much as the next better
+    /// one.
     fn known(&self, rung: Rung) -> Option<f64> {
         self.cost[..=rung.index()].iter().rev().find_map(|cost| *cost)
     }
 
-    /// Time passes at the present rung, so the estimates of better ones fall a little.
+    /// Lowers the estimates of better rungs a little, as time passes at the present rung.
     fn soften(&mut self, elapsed: Span) {
         let Some(present) = self.cost[self.rung.index()] else { return };
         let dwells = RETRY_DWELLS * f64::from(1 << self.failures);
@@ -191,9 +194,9 @@ impl Budget {
         }
     }
 
-    /// A cycle at `slow` takes too long: steps down to the first rung that is estimated to fit; a rung
-    /// without an estimate is tried. Never up. `learn` adds the measurement: before the
-    /// choice if the previous cycle was slow too, else after it.
+    /// A cycle at `slow` takes too long: steps down to the first rung that is estimated to fit, or to a rung
+    /// without an estimate, which is tried. Never steps up. `learn` adds the measurement: before the choice
+    /// if the previous cycle was slow too, else after it.
     fn step_down(&mut self, slow: Rung, learn: impl FnOnce(&mut Budget)) {
         self.fits_since = None;
         if self.stepped_up_at.take().is_some() {
@@ -215,7 +218,7 @@ impl Budget {
             choose(self)
         } else if self.overdue {
             learn(self);
-            self.rung // this cycle has been counted
+            self.rung // this cycle was already counted
         } else {
             let next = choose(self);
             learn(self);
@@ -253,7 +256,7 @@ impl Budget {
     }
 }
 
-/// A span as a cost; never zero, so that costs have quotients.
+/// A span as a cost; never zero, because costs are divided by each other.
 fn nanos(span: Span) -> f64 {
     (span.as_nanos() as f64).max(1.0)
 }
@@ -266,7 +269,7 @@ mod tests {
 
     /// Time between two cycles.
     const CYCLE: Span = ms(50);
-    /// What each rung costs on an idle machine: half of the target at the best.
+    /// What each rung costs on an idle machine: half of the target for the best rung.
     const IDLE: [u64; RUNGS] = [5_000, 4_600, 4_200, 4_000, 3_300, 800];
 
     fn plan() -> BudgetPlan {
@@ -277,7 +280,7 @@ mod tests {
         Rung::new(number).unwrap()
     }
 
-    /// A machine that runs cycles of a budget.
+    /// A machine that runs cycles under a budget.
     struct Machine {
         budget: Budget,
         now: Instant,
@@ -298,7 +301,7 @@ mod tests {
             self.budget.record(rung, span, self.now).index() as u8
         }
 
-        /// `seconds` of cycles; the rung at the end.
+        /// Runs `seconds` of cycles and returns the rung at the end.
         fn run(&mut self, seconds: u64, slowness: f64) -> u8 {
             let cycles = seconds * 1_000_000_000 / CYCLE.as_nanos();
             (0..cycles).fold(0, |_, _| self.cycle(slowness))
@@ -325,12 +328,12 @@ mod tests {
     #[test]
     fn ten_times_slower_is_met_by_the_second_cycle_that_knows() {
         let mut machine = Machine::new(plan());
-        // Once through all rungs, so that there are estimates; then well again.
+        // Go through all rungs once, so that there are estimates; then recover.
         machine.run(2, 10.0);
         assert_eq!(machine.run(60, 1.0), 0);
         let slow_before = machine.slow_cycles;
-        assert_eq!(machine.cycle(10.0), 1, "it may have been an accident");
-        assert_eq!(machine.cycle(10.0), 5, "it was not");
+        assert_eq!(machine.cycle(10.0), 1, "it may have been an outlier");
+        assert_eq!(machine.cycle(10.0), 5, "it was not an outlier");
         assert_eq!(machine.slow_cycles - slow_before, 2);
         assert!(!machine.budget.exhausted());
     }
@@ -378,9 +381,9 @@ mod tests {
         let mut machine = Machine::new(plan());
         machine.run(600, 4.0);
         let failures = machine.budget.failures;
-        assert_eq!(failures, MOST_DOUBLINGS, "it has tried in vain");
-        assert_eq!(machine.run(15, 1.0), 0, "five dwells, and what the forgetting takes");
-        assert_eq!(machine.budget.failures, failures - 5, "each step that held counts against a failure");
+        assert_eq!(failures, MOST_DOUBLINGS, "every attempt failed");
+        assert_eq!(machine.run(15, 1.0), 0, "five dwells, and the time to forget the slow cycles");
+        assert_eq!(machine.budget.failures, failures - 5, "each step that held cancels a failure");
     }
 
     #[test]
@@ -405,7 +408,7 @@ mod tests {
         machine.now = began + ms(3_000);
         assert_eq!(machine.budget.record(Rung::BEST, ms(3_000), machine.now).index(), 1);
         assert_eq!(machine.budget.changes() - changes, 1);
-        assert_eq!(machine.run(10, 1.0), 0, "forgotten like any accident");
+        assert_eq!(machine.run(10, 1.0), 0, "forgotten like any outlier");
     }
 
     #[test]
@@ -422,7 +425,7 @@ mod tests {
         let mut budget = Budget::new(plan());
         assert_eq!(budget.record(Rung::BEST, ms(10), at(50)), Rung::BEST);
         assert_eq!(budget.overdue(ms(10), at(60)), Rung::BEST);
-        // And a rung that is thought to take exactly that is one to step down to.
+        // A rung that is estimated to take exactly the target is one to step down to.
         let mut budget = Budget::new(plan());
         budget.cost = [Some(20e6), Some(10e6), Some(5e6), None, None, None];
         assert_eq!(budget.record(Rung::BEST, ms(20), at(50)), rung(1));
@@ -483,7 +486,7 @@ mod tests {
         assert_eq!(machine.budget.rung(), Rung::BEST);
         machine.budget.record(Rung::BEST, ms(60_000), machine.now);
         assert_eq!(machine.budget.estimate(Rung::BEST), Some(ms(100)), "ten targets");
-        // The rungs keep their proportions, so what is cheaper is still known to be.
+        // The rungs keep their proportions, so a cheaper rung is still known to be cheaper.
         assert_eq!(machine.budget.estimate(rung(4)), Some(ms(66)));
     }
 
@@ -492,7 +495,7 @@ mod tests {
         let mut machine = Machine::new(plan());
         machine.cycle(3.0);
         assert_eq!(machine.budget.rung(), rung(1));
-        // Every half second a cycle leaves no headroom, though it is in time: no dwell gets full.
+        // Every half second a cycle is in time but leaves no headroom, so no dwell completes.
         for step in 0..600 {
             let slowness = if step % 10 == 9 { 2.0 } else { 1.0 };
             assert_eq!(machine.cycle(slowness), 1, "cycle {step}");
@@ -508,7 +511,7 @@ mod tests {
             machine.cycle(1.0);
         }
         assert_eq!(machine.cycle(6.0), 1, "the first cycle after the step up");
-        assert_eq!(machine.run(10, 1.0), 1, "thought to be too dear");
+        assert_eq!(machine.run(10, 1.0), 1, "estimated to be too expensive");
         assert_eq!(machine.run(60, 1.0), 0);
     }
 
@@ -522,7 +525,7 @@ mod tests {
             for cycle in 0..2_000 {
                 let before = budget.rung();
                 now += CYCLE;
-                // From next to nothing to ten targets, independent of the rung.
+                // Costs from almost nothing to ten targets, independent of the rung.
                 let draw = uniform(seed, Stream::Stimulus, cycle);
                 let span = Span::from_micros((10_f64.powf(1.0 + 4.0 * draw)) as u64);
                 let rung = budget.record(before, span, now);
@@ -532,7 +535,7 @@ mod tests {
                     ups.push(now);
                 }
                 if span > plan().target && before < Rung::WORST {
-                    assert!(rung > before, "down at once");
+                    assert!(rung > before, "a step down is immediate");
                 }
                 downs += usize::from(rung > before);
             }

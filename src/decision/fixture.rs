@@ -11,7 +11,7 @@ use crate::decision::reflex::{Signals, Verdict};
 /// A control period of 10 ms.
 pub const PERIOD: Span = Span::from_millis(10);
 
-/// The moment `ms` milliseconds after the clock's zero.
+/// The instant `ms` milliseconds after the clock's zero.
 pub fn at(ms: u64) -> Instant {
     Instant::ZERO + Span::from_millis(ms)
 }
@@ -24,7 +24,7 @@ pub const fn ms(ms: u64) -> Span {
 /// A transfer that is not acknowledged.
 pub const NACK: ReadingFault = ReadingFault::Bus(BusFault::Nack);
 
-/// Signals of a robot with which nothing is wrong.
+/// Signals of a healthy robot.
 pub const WELL: Signals = Signals {
     link_silence: None,
     halts: 0,
@@ -65,7 +65,7 @@ pub fn safety() -> SafetyPlan {
     }
 }
 
-/// A required distance, 0 to 4 m, stale after 200 ms, that may shrink by half a metre a second.
+/// A required distance of 0 to 4 m that is stale after 200 ms and may shrink by half a metre a second.
 pub fn range() -> SensorPlan {
     SensorPlan {
         name: "range".into(),
@@ -83,18 +83,18 @@ pub fn range() -> SensorPlan {
     }
 }
 
-/// The least of `channels`.
+/// The minimum of `channels`.
 pub fn least(channels: &[usize]) -> SensorKind {
     SensorKind::Computed(ComputedSensor::Least { of: channels.to_vec() })
 }
 
-/// A drive motor without limit that takes 5 periods (of 10 ms) to full speed.
+/// A drive motor without a limit that takes 5 periods (of 10 ms) to reach full speed.
 pub fn wheel() -> MotorPlan {
     let kind = MotorKind::DcPair { forward: 0, backward: 1, min_duty: 0.0 };
     MotorPlan { name: "wheel".into(), kind, limit: 1.0, slew_per_s: 20.0 }
 }
 
-/// A motor that aims, ten periods from the middle to an end.
+/// A positioning motor that takes ten periods from the middle to an end.
 pub fn servo() -> MotorPlan {
     let kind = MotorKind::Servo { pwm: 2, min_deg: -30.0, max_deg: 30.0, offset_deg: 0.0, mirrored: false };
     MotorPlan { name: "steer".into(), kind, limit: 1.0, slew_per_s: 10.0 }

@@ -1,13 +1,14 @@
 //! Robot states and their named transitions: whether the robot may move, since when, and what prevents it.
-//! Pure; moves no motor itself.
+//! Pure: does not move a motor itself.
 //!
-//! Stop and disarm are never refused, delayed or weighed: every state checks them first. Arming is refused
-//! with reasons, a refused request dropped: granted later by itself, it would move the robot by surprise.
+//! Stop and disarm are never refused or delayed: every state checks them first. A refused request to arm is
+//! dropped and its reasons reported: granting it later would move the robot by surprise.
 //!
-//! Nothing old is obeyed after arming: motion begins with the first field result whose frame was taken after
-//! arming ([`Mode::obeys_since`]). A restraint that comes and goes does not disarm; its field results are at
-//! most `field_fresh + field_fade` old, which the reflexes ensure. One that allows no motion for
-//! `disarm_after` does disarm: by then no bystander expects the robot to start.
+//! After arming, nothing old is obeyed: motion begins with the first field result whose frame was taken after
+//! arming ([`Mode::obeys_since`]). A restraint that comes and goes does not disarm the robot; the field
+//! results that it then obeys are at most `field_fresh + field_fade` old, which the reflexes ensure. A
+//! restraint that allows no motion for `disarm_after` does disarm the robot: after that time no bystander
+//! expects it to start.
 
 mod disarm;
 
@@ -25,8 +26,8 @@ use disarm::Stillness;
 ///   Boot -----> SelfTest -----> Disarmed -----> Armed -----> Degraded
 ///                                                  <-----------
 ///                                                      5
-///   Armed, Degraded: 9 lapse --> Disarmed  (held still for `disarm_after`; no arming by itself)
-///   from any state:  6 disarm --> Disarmed  (asked, or the machine slept; Boot, SelfTest: SelfTest; no arming by itself)
+///   Armed, Degraded: 9 lapse --> Disarmed  (stopped for `disarm_after`; does not arm by itself)
+///   from any state:  6 disarm --> Disarmed  (asked, or the machine slept; Boot, SelfTest: SelfTest; does not arm by itself)
 ///                    7 latch  --> Latched   (left by 6 and 8 only)
 ///                    8 stop   --> Stopped   (never left)
 /// ```
@@ -53,17 +54,17 @@ pub enum Mode {
         /// Active causes, see [`Cause::bit`].
         why: u16,
     },
-    /// A latched reflex or stop: stopped until it is disarmed, then armed again.
+    /// Stopped by a latched reflex or stop until it is disarmed, then armed again.
     Latched {
         /// The worst latched cause.
         cause: Cause,
     },
-    /// The process is ending: stopped, for good.
+    /// The process is ending: stopped for good.
     Stopped,
 }
 
 impl Mode {
-    /// From when on the frames of field results must be, for these to be obeyed. `None`: nothing is obeyed.
+    /// A field result is obeyed only if its frame was taken at this time or later. `None`: nothing is obeyed.
     pub const fn obeys_since(self) -> Option<Instant> {
         match self {
             Mode::Armed { since } | Mode::Degraded { since, .. } => Some(since),
@@ -71,7 +72,7 @@ impl Mode {
         }
     }
 
-    /// A number for traces and digests; never changes.
+    /// A number for traces and digests; it never changes.
     pub const fn code(self) -> u8 {
         match self {
             Mode::Boot => 0,
@@ -179,9 +180,9 @@ impl ArmRefusal {
 /// The requests of one slot. The strongest counts: stop, then disarm, then arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Asked {
-    /// The process is to end.
+    /// The process will end.
     pub stop: bool,
-    /// Stop until armed again. Also acknowledges a latched reflex: see [`Signals::disarmed`].
+    /// Stop until armed again. Also acknowledges a latched reflex, see [`Signals::disarmed`].
     pub disarm: bool,
     /// Obey the field.
     pub arm: bool,
@@ -194,7 +195,7 @@ pub struct Modes {
     safety: SafetyPlan,
     /// May arm by itself: the board allows it and the robot has not been disarmed.
     auto: bool,
-    /// It drove, or was free to, before it was stopped.
+    /// It drove, or was free to drive, before it was stopped.
     willing: bool,
     real_time_refused: bool,
     senses_good_since: Option<Instant>,
@@ -228,7 +229,8 @@ impl Modes {
         self.real_time_refused = true;
     }
 
-    /// One slot: from facts and requests to the state for its command. At most one transition per slot.
+    /// Advances by one slot: from facts and requests to the state for its command. At most one transition per
+    /// slot.
     pub fn advance(&mut self, verdict: &Verdict, signals: &Signals, asked: Asked, now: Instant) -> Mode {
         self.refusal = self.interlocks(verdict, signals, now);
         self.mode = if asked.stop {
@@ -283,13 +285,13 @@ impl Modes {
         self.armings
     }
 
-    /// Why the robot is disarmed, or was when it was latched or stopped since; `None`: it was armed since, or
-    /// nothing has disarmed it.
+    /// Why the robot is disarmed, or was disarmed before it was latched or stopped. `None`: nothing has
+    /// disarmed it, or it was armed since.
     pub fn disarmed(&self) -> Option<Disarm> {
         self.disarmed
     }
 
-    /// The normal transitions, without a stop.
+    /// The normal transitions, when there is no stop.
     fn proceed(&mut self, verdict: &Verdict, arm: bool, now: Instant) -> Mode {
         let well = self.refusal.is_none();
         match self.mode {
@@ -302,7 +304,7 @@ impl Modes {
         }
     }
 
-    /// Armed, with no stop or disarm.
+    /// Armed, without a stop or disarm.
     fn go_on(&mut self, since: Instant, verdict: &Verdict, now: Instant) -> Mode {
         let held = self.stillness.note(verdict, self.safety.settle, self.safety.command_valid, now);
         if held.is_some_and(|lasted| lasted >= self.safety.disarm_after) {
@@ -314,7 +316,7 @@ impl Modes {
         }
     }
 
-    /// Every interlock of arming.
+    /// Checks every interlock of arming.
     fn interlocks(&mut self, verdict: &Verdict, signals: &Signals, now: Instant) -> ArmRefusal {
         self.senses_good_since = match self.senses_good_since {
             _ if !verdict.senses_good => None,
@@ -333,7 +335,7 @@ impl Modes {
         refusal
     }
 
-    /// 1: the first slot, and every slot of the self-test in which something is still missing.
+    /// 1: the first slot, and every slot of the self-test while something is still missing.
     fn begin_self_test(&self) -> Mode {
         Mode::SelfTest { missing: self.refusal }
     }
@@ -360,7 +362,7 @@ impl Modes {
         Mode::Armed { since }
     }
 
-    /// 6: at once, from any state; it will not arm by itself again. A disarmed robot keeps its first reason.
+    /// 6: at once, from any state; it does not arm by itself again. A disarmed robot keeps its first reason.
     fn disarm(&mut self, why: Disarm) -> Mode {
         self.auto = false;
         match self.mode {
@@ -387,7 +389,7 @@ impl Modes {
         Mode::Stopped
     }
 
-    /// 9: held for so long that a start by itself would be a surprise.
+    /// 9: stopped for so long that a start by itself would be a surprise.
     fn lapse(&mut self) -> Mode {
         let (lasted, causes) = (self.stillness.lasted(), self.stillness.causes());
         self.disarm(Disarm::Stillness { lasted, causes })

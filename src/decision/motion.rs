@@ -1,34 +1,34 @@
 //! Estimates where the robot is from its own commands: a kinematic bicycle (Rajamani, *Vehicle Dynamics and
-//! Control*, section 2.2, reference point on the rear axle) whose speed lags. Begins at (0, 0), heading along
-//! x. It drifts, as every dead reckoning does, and does not see that a wheel slips or a wall holds the robot,
-//! which limits the accuracy of places.
+//! Control*, section 2.2, reference point on the rear axle) whose speed lags. Starts at (0, 0), heading along
+//! x. It drifts, as every dead reckoning does, and does not notice when a wheel slips or a wall blocks the
+//! robot. This limits the accuracy of places.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, MotorKind, MotorPlan};
 use crate::base::time::{Instant, Span};
 
-/// Longest time that one command is taken to have lasted: beyond it (a stalled loop) the robot stood, as
-/// motors do whose command has run out.
+/// The longest time that one command is assumed to have lasted. After a longer gap (a stalled loop) the robot
+/// is assumed to have stood, because motors stop when their command expires.
 const LONGEST: Span = Span::from_millis(200);
 
-/// What the robot's commands mean for its motion.
+/// How the robot's commands move it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Motion {
     /// Speed at full command, metres a second.
     pub full_speed: f64,
-    /// Distance of the axles, metres.
+    /// Distance between the axles, metres.
     pub wheelbase: f64,
     /// Time constant of the speed, seconds; 0: none.
     pub lag_s: f64,
     /// Which motors drive: their mean is the speed.
     pub drives: Vec<usize>,
     /// The motor that steers, and its angle at -1 and +1 in degrees, positive to the right; without one the
-    /// robot is taken to go straight.
+    /// robot is assumed to go straight.
     pub steering: Option<(usize, [f64; 2])>,
 }
 
 impl Motion {
-    /// How `board`'s commands move it, if it states that.
+    /// How the commands of `board` move it, if the board states that.
     pub fn of(board: &Board) -> Option<Motion> {
         let plan = board.motion?;
         let steers = |(number, motor): (usize, &MotorPlan)| {
@@ -45,29 +45,29 @@ impl Motion {
         })
     }
 
-    /// Of the way with this steering command, 1/m, positive to the left.
+    /// Curvature of the path with this steering command, 1/m, positive to the left.
     pub fn curvature(&self, steering: f32) -> f64 {
         let [low, high] = self.steering.map_or([0.0; 2], |(_, angles)| angles);
         let angle = low + (f64::from(steering) + 1.0) / 2.0 * (high - low);
         -libm::tan(angle.to_radians()) / self.wheelbase
     }
 
-    /// The steering command for a way of this curvature, 1/m, positive to the left: the sharpest there is, if
-    /// it is none.
+    /// The steering command for a path of this curvature, 1/m, positive to the left; the sharpest possible
+    /// command if the curvature is beyond it.
     pub fn steering(&self, curvature: f64) -> f32 {
         let [low, high] = self.steering.map_or([-1.0, 1.0], |(_, angles)| angles);
         let angle = libm::atan(-curvature * self.wheelbase).to_degrees();
         (2.0 * (angle - low) / (high - low) - 1.0).clamp(-1.0, 1.0) as f32
     }
 
-    /// The drive command of `motors`: the mean of its drive motors.
+    /// The drive command in `motors`: the mean of the drive motors.
     pub fn drive(&self, motors: &[f32; MAX_MOTORS]) -> f32 {
         let sum: f32 = self.drives.iter().map(|motor| motors[*motor]).sum();
         sum / self.drives.len().max(1) as f32
     }
 }
 
-/// A place and a heading.
+/// A position and a heading.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Standing {
     /// Metres.
@@ -77,7 +77,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// After `way` metres (negative: backwards) of this `curvature`, 1/m, positive to the left.
+    /// The pose after `way` metres (negative: backwards) along this `curvature`, 1/m, positive to the left.
     pub fn ahead(self, way: f64, curvature: f64) -> Standing {
         let turn = way * curvature;
         let middle = self.heading + turn / 2.0;
@@ -85,13 +85,13 @@ impl Standing {
         Standing { at, heading: self.heading + turn }
     }
 
-    /// The place that is `ahead` metres before it and `left` metres to the left of it.
+    /// The position `ahead` metres in front of it and `left` metres to its left.
     pub fn place(self, ahead: f64, left: f64) -> [f64; 2] {
         let (sin, cos) = (libm::sin(self.heading), libm::cos(self.heading));
         [self.at[0] + ahead * cos - left * sin, self.at[1] + ahead * sin + left * cos]
     }
 
-    /// How far before it and to the left of it a place is, metres: the inverse of [`Standing::place`].
+    /// How far in front of it and to its left a position is, metres: the inverse of [`Standing::place`].
     pub fn sees(self, [x, y]: [f64; 2]) -> [f64; 2] {
         let (sin, cos) = (libm::sin(self.heading), libm::cos(self.heading));
         let (x, y) = (x - self.at[0], y - self.at[1]);
@@ -99,7 +99,7 @@ impl Standing {
     }
 }
 
-/// The reckoning.
+/// Dead reckoning.
 #[derive(Clone, Debug)]
 pub struct Odometer {
     motion: Motion,
@@ -114,7 +114,7 @@ impl Odometer {
         Odometer { motion, standing: Standing::default(), speed: 0.0, last: None }
     }
 
-    /// What its commands mean.
+    /// How its commands move it.
     pub fn motion(&self) -> &Motion {
         &self.motion
     }
@@ -124,7 +124,7 @@ impl Odometer {
         self.standing
     }
 
-    /// Something other than its commands shows that it is here.
+    /// Corrects the estimate: something other than its commands shows that the robot is here.
     pub fn put(&mut self, standing: Standing) {
         self.standing = standing;
     }

@@ -1,9 +1,9 @@
-//! Frame to restraint: the part that keeps the robot safe whatever the field requests. Pure; knows no GPU, no
-//! bus, no heap, no clock of its own, and no robot state: its verdict is the same whether armed or not.
+//! From frame to restraint: this keeps the robot safe whatever the field requests. Pure: no GPU, bus, heap,
+//! clock or robot state; its verdict is the same whether the robot is armed or not.
 //!
-//! A *rule* is a line of the board's table and checks one channel's worst case. Beside the rules are the
-//! runtime's own findings: sensors, field, wire, loop, stop. All are collected first, then combined into one
-//! [`Verdict`]; it allows the least that any of them allows.
+//! A *rule* is a line of the board's table and checks one channel's worst case. Besides the rules there are
+//! the runtime's own findings: sensors, field, wire, loop, stop. All are collected first, then combined into
+//! one [`Verdict`], which allows the least that any of them allows.
 //!
 //! | cause           | trips when                                             | allows              | clears when                                    |
 //! |-----------------|--------------------------------------------------------|---------------------|------------------------------------------------|
@@ -11,23 +11,24 @@
 //! | `field-missing` | ... than `field_fresh + field_fade`, or never came     | nothing             | a recent enough result comes                   |
 //! | `battery` `obstacle` `cliff` `tilt` | a rule's worst case passes its limit | as the rule states  | a good sample passes `clear`, `hold` is over, `retreat` is made |
 //! | `sensor-lost`   | a required sensor is older than `max_age`, or never was | nothing            | a good sample comes                            |
-//! |                 | the sensor of a rule is, though it is not required     | as the rule states  | a good sample comes                            |
+//! |                 | the sensor of a rule is, even if not required          | as the rule states  | a good sample comes                            |
 //! | `sensor-lying`  | ... and its newest reading could not be true           | the same            | a good sample comes                            |
 //! | `guard-lost`    | a guard that the board requires was not healthy for its `patience` | nothing | it is healthy again    |
-//! | `link-lost`     | the brain elsewhere that computes the field was not heard for `silence` | nothing | it is heard; a board may latch it |
+//! | `link-lost`     | the remote brain that computes the field was not heard for `silence` | nothing | it is heard; a board may latch it |
 //! | `bus-lost`      | no command confirmed for `wire_lost`, or never         | nothing             | a command is confirmed                         |
-//! | `loop-late`     | `late_slots` slots skipped without a punctual one between | nothing          | `late_slots` on-time slots in a row            |
-//! | `e-stop`        | stop was pressed                                       | nothing             | released, then disarmed and armed again        |
+//! | `loop-late`     | `late_slots` slots skipped, none on time between       | nothing             | `late_slots` on-time slots in a row            |
+//! | `e-stop`        | stop is pressed                                        | nothing             | released, then disarmed and armed again        |
 //!
-//! A latched rule clears as `e-stop` does, whatever its cause.
+//! A latched rule clears in the same way as `e-stop`, whatever its cause.
 //!
-//! A rule sees every reading that is admitted, not only the last of a slot. What trips it is active for at
-//! least a slot, and latched for good, however short it lasted. A cause for which a sensor's own thread has
-//! stopped the motors trips the rule too, even if the reading was lost on its way.
+//! A rule sees every admitted reading, not only the last one of a slot. If a reading trips it, the rule is
+//! active for at least a slot, and a latched rule stays latched, however short the event was. When a sensor's
+//! own thread has stopped the motors for a cause, that trips the rule too, even if the reading was lost on
+//! its way.
 //!
-//! A refused reading does not stop the robot by itself: brush noise puts a wrong bit on the wires now and
-//! then. Until the last good value is older than `max_age` it ages towards its worst case, and the rules keep
-//! checking that. After that, impossible readings are worth no more than none, so the timeout is the same.
+//! A refused reading does not stop the robot by itself: brush noise causes a wrong bit on the wires now and
+//! then. Until the last good value is older than `max_age`, it ages towards its worst case, which the rules
+//! keep checking. The same `max_age` applies whether readings are impossible or missing.
 
 mod rule;
 
@@ -37,7 +38,7 @@ use crate::base::plan::{Cause, Limits, Restraint, Rule, SafetyPlan, SensorPlan, 
 use crate::base::time::{Instant, Span};
 use rule::RuleState;
 
-/// Most rules a board may have: one on either side of every channel.
+/// Most rules a board may have: one on each side of every channel.
 pub const MAX_RULES: usize = 2 * MAX_SENSORS;
 
 /// What the reflexes must know besides the frame.
@@ -45,16 +46,17 @@ pub const MAX_RULES: usize = 2 * MAX_SENSORS;
 pub struct Signals {
     /// Causes that stopped the motors since the last slot without waiting for the tick, one bit each.
     pub halts: u16,
-    /// Readings were lost since the last slot: what stopped the motors may be among them.
+    /// Readings were lost since the last slot: the one that stopped the motors may be among them.
     pub readings_lost: bool,
-    /// Age of the newest field result, from the slot of the frame it was computed from; `None`: there is
-    /// none.
+    /// Age of the newest field result, from the slot of the frame it was computed from; `None`: there is no
+    /// result.
     pub field_age: Option<Span>,
     /// Time since a command was last confirmed on the wire; `None`: never.
     pub wire_age: Option<Span>,
     /// Slots that were skipped directly before this one.
     pub skipped_slots: u64,
-    /// How long the brain elsewhere on which the field relies has not been heard; `None`: it relies on none.
+    /// How long the remote brain that computes the field has been silent; `None`: the field does not rely on
+    /// one.
     pub link_silence: Option<Span>,
     /// The board requires a guard, and it does not report that all is well.
     pub guard_lost: bool,
@@ -62,7 +64,7 @@ pub struct Signals {
     pub slept: Option<Span>,
     /// How far the robot went backwards since the last slot, as time at full speed.
     pub backed: Span,
-    /// The robot is being disarmed: whatever is latched may clear, if its cause is gone.
+    /// The robot is being disarmed: latched causes may clear, if they are no longer present.
     pub disarmed: bool,
 }
 
@@ -73,7 +75,7 @@ pub struct Verdict {
     pub worst: Option<Cause>,
     /// The tightest single restraint, for reports.
     pub restraint: Restraint,
-    /// What all active causes allow together: this one is obeyed.
+    /// What all active causes together allow: this is obeyed.
     pub limits: Limits,
     /// Active causes.
     pub active: u16,
@@ -83,11 +85,12 @@ pub struct Verdict {
     pub cleared: u16,
     /// Active causes that stay until the robot is disarmed and armed again.
     pub latched: u16,
-    /// Every required sensor is good in this very frame: arming requires that for a while.
+    /// Every required sensor is good in this frame: arming requires this for a while.
     pub senses_good: bool,
 }
 
-/// How far a field result of this age may be obeyed: 1 while it is fresh, then falling linearly to 0.
+/// The share of a field result of this age that may be obeyed: 1 while it is fresh, then falling linearly to
+/// 0.
 pub fn faded(age: Span, safety: &SafetyPlan) -> f32 {
     if age <= safety.field_fresh {
         return 1.0;
@@ -123,14 +126,14 @@ impl Punctuality {
     }
 }
 
-/// When a robot on a tether stops for it.
+/// When a robot with a tether stops because of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct LinkRule {
     /// The longest silence; `None`: there is no tether.
     limit: Option<Span>,
     latches: bool,
     latched: bool,
-    /// The brain has been heard: what was never there is not lost.
+    /// The brain has been heard at least once: a brain that was never there is not lost.
     joined: bool,
 }
 
@@ -144,7 +147,7 @@ impl LinkRule {
     }
 }
 
-/// Findings of one slot while they are collected.
+/// Findings of one slot, while they are collected.
 struct Findings {
     active: u16,
     latched: u16,
@@ -179,10 +182,11 @@ pub struct Reflexes {
 }
 
 impl Reflexes {
-    /// A robot begins without sensors, field or wire: these causes are active at first, which is no event.
+    /// A robot starts without sensors, field or wire: these causes are active from the start and do not count
+    /// as trips.
     const AT_START: u16 = Cause::SensorLost.bit() | Cause::FieldMissing.bit() | Cause::BusLost.bit();
 
-    /// Reflexes that have seen nothing yet.
+    /// Reflexes that have not seen anything yet.
     ///
     /// # Panics
     /// If there are more than [`MAX_RULES`] rules or a rule names a channel beyond [`MAX_SENSORS`]:
@@ -207,14 +211,14 @@ impl Reflexes {
         }
     }
 
-    /// The same for a robot on a tether.
+    /// The same for a robot with a tether.
     pub fn tethered(mut self, tether: &TetherPlan) -> Reflexes {
         self.link = LinkRule { limit: Some(tether.silence), latches: tether.latched, ..self.link };
         self
     }
 
-    /// Shows the rules an admitted reading. A slot may bring many: each counts, not only the last, which the
-    /// frame keeps; so this is a call of its own, while they are admitted. `frame` has the newest values of
+    /// Shows the rules an admitted reading. A slot may bring many readings and each counts, but the frame
+    /// keeps only the last; so admission makes this call for each of them. `frame` has the newest values of
     /// the other channels.
     pub fn meet(&mut self, frame: &Frame, channel: u8, value: f32, now: Instant) {
         for state in &mut self.rules {
@@ -222,8 +226,8 @@ impl Reflexes {
         }
     }
 
-    /// Checks everything and returns what it allows, and what the field sees: `frame`, except that a sensor
-    /// which is past an edge has its value from the edge.
+    /// Checks everything. Returns what it allows, and the frame that the field sees: `frame`, except that a
+    /// sensor which is past an edge keeps its value from the edge.
     pub fn evaluate(&mut self, frame: &Frame, signals: &Signals, now: Instant) -> (Verdict, Frame) {
         let mut found = Findings {
             active: 0,
@@ -249,7 +253,7 @@ impl Reflexes {
         (self.conclude(found), self.remind(frame))
     }
 
-    /// Lets what is latched clear; a cause that is still there latches again in the same slot.
+    /// Lets latched causes clear; a cause that is still present latches again in the same slot.
     fn rearm(&mut self) {
         self.stopped = false;
         self.link.latched = false;
@@ -272,7 +276,7 @@ impl Reflexes {
     }
 
     /// A stop that came before the tick trips its rule, even if its reading never arrived: if no rule of that
-    /// cause has seen one, or readings were lost, all stop rules of that cause count as tripped.
+    /// cause has seen a reading, or readings were lost, all stop rules of that cause count as tripped.
     fn heed(&mut self, signals: &Signals, now: Instant) {
         for cause in Cause::ALL.into_iter().filter(|cause| signals.halts & cause.bit() != 0) {
             let stops = |state: &&mut RuleState| state.rule.cause == cause && state.stops();
@@ -286,7 +290,7 @@ impl Reflexes {
     fn look_at_rules(&mut self, frame: &Frame, backed: Span, now: Instant, found: &mut Findings) {
         for state in &mut self.rules {
             let sample = &frame.samples[state.rule.channel];
-            // A rule whose sensor is lost is no permission to continue, required or not.
+            // A rule whose sensor is lost must not permit motion, whether the sensor is required or not.
             if let Some(cause) = state.patience.and_then(|patience| missed(sample, patience, now)) {
                 found.add(cause, state.rule.restraint);
             }
@@ -373,7 +377,7 @@ fn missed(sample: &Sample, patience: Span, now: Instant) -> Option<Cause> {
     match sample.health {
         Health::Never | Health::Stale => Some(Cause::SensorLost),
         Health::Good => over.then_some(Cause::SensorLost),
-        // No answer is silence; an impossible answer is a lie.
+        // No answer means that the sensor is lost; an impossible answer, that it lies.
         Health::Bad(ReadingFault::Bus(_) | ReadingFault::Timeout) => over.then_some(Cause::SensorLost),
         Health::Bad(
             ReadingFault::OutOfRange

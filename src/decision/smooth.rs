@@ -1,20 +1,20 @@
-//! How smoothly something moves: the logarithm of dimensionless jerk, in windows of fixed length,
-//! and how often a command did not change while the motion continued. Fixed memory, one sample at a time.
+//! How smoothly something moves: the logarithm of dimensionless jerk, in windows of fixed length, and how
+//! often a command did not change while the motion continued. Fixed memory, one sample at a time.
 //!
-//! Log dimensionless jerk after Balasubramanian, Melendez-Calderon, Roby-Brami, Burdet: On the
-//! analysis of movement smoothness, J. NeuroEngineering and Rehabilitation 12:112, 2015:
-//! `-ln(duration^3 / peak^2 * integral of jerk^2)` of a speed profile; nearer to zero is smoother, and a
-//! minimum-jerk movement gives -ln(204.8) = -5.32. It sees stutter that a measure of the spectrum is
-//! blind to: a command held in one cycle of a hundred costs about 5. It grows with the cube
-//! of the duration, so only movements of the same length compare: hence the windows.
+//! Log dimensionless jerk after Balasubramanian, Melendez-Calderon, Roby-Brami, Burdet: On the analysis of
+//! movement smoothness, J. NeuroEngineering and Rehabilitation 12:112, 2015: `-ln(duration^3 / peak^2 *
+//! integral of jerk^2)` of a speed profile; nearer to zero is smoother, and a minimum-jerk movement gives
+//! -ln(204.8) = -5.32. It shows stutter that a spectral measure does not: a command held in one cycle of a
+//! hundred costs about 5. It grows with the cube of the duration, so only movements of the same length can be
+//! compared: hence the windows.
 
 use crate::base::time::Span;
 
-/// Length of a window: a few manoeuvres of a small robot, and the length for which the published
-/// reference figures were taken.
+/// Length of a window: a few manoeuvres of a small robot, and the length used for the published reference
+/// figures.
 pub const WINDOW: Span = Span::from_millis(5_000);
 
-/// Below this peak (share of full scale) a window counts as stopped: its jerk is only rounding.
+/// Below this peak (share of full scale) a window counts as stopped: its jerk is only rounding error.
 const STANDING: f64 = 0.01;
 
 /// One movement, sampled evenly.
@@ -43,8 +43,8 @@ impl Movement {
         self.samples += 1;
     }
 
-    /// Log dimensionless jerk. `None` where it is meaningless: too short, stopped, or of perfectly
-    /// even speed. The sampling interval cancels out: duration is `samples`, jerk the difference.
+    /// Log dimensionless jerk. `None` where it is meaningless: too short, stopped, or at a perfectly even
+    /// speed. The sampling interval cancels out: duration is `samples`, jerk the difference.
     pub fn log_dimensionless_jerk(&self) -> Option<f64> {
         if self.samples < 3 || self.peak < STANDING || self.differences <= 0.0 {
             return None;
@@ -69,7 +69,7 @@ pub struct Smoothness {
 }
 
 impl Smoothness {
-    /// Of a motor that is commanded every `period`.
+    /// For a motor that is commanded every `period`.
     pub fn new(period: Span) -> Smoothness {
         Smoothness {
             window: (WINDOW.as_nanos() / period.as_nanos().max(1)).max(3),
@@ -101,7 +101,7 @@ impl Smoothness {
         }
     }
 
-    /// Mean over the windows that moved; `None`: none did.
+    /// Mean over the windows that moved; `None`: no window moved.
     pub fn mean(&self) -> Option<f64> {
         (self.windows > 0).then(|| self.sum / self.windows as f64)
     }
@@ -116,7 +116,8 @@ impl Smoothness {
         self.windows
     }
 
-    /// Commands that repeated the one before bit for bit, of those that moved.
+    /// Of the commands during motion: how many repeated the previous one bit for bit, and how many there
+    /// were.
     pub fn held(&self) -> (u64, u64) {
         (self.held, self.moving)
     }
@@ -176,7 +177,7 @@ mod tests {
         (0..250).for_each(|_| smooth.push(0.0));
         (0..250).for_each(|_| smooth.push(0.5));
         assert_eq!((smooth.windows(), smooth.mean(), smooth.worst()), (0, None, None));
-        assert_eq!(smooth.held(), (249, 250), "each but the first repeats the one before");
+        assert_eq!(smooth.held(), (249, 250), "each but the first repeats the previous one");
         (0..250).for_each(|step| smooth.push(minimum_jerk(step) as f32 / 2.0));
         (0..250).for_each(|step| smooth.push(if step % 2 == 0 { 0.3 } else { -0.3 }));
         smooth.push(f32::NAN);

@@ -1,7 +1,8 @@
-//! The wires: I2C and GPIO as two narrow traits, and what can go wrong on them.
+//! The wires: I2C and GPIO as two narrow traits, and the faults that can occur on them.
 //!
-//! One of the two seams of the runtime (the other is the clock). A bus thread owns its handle;
-//! nothing here is shared, retried or logged. Implementations: the simulator (`sim/`), and Linux (`linux/`).
+//! The runtime can be tested through two interfaces; this is one of them, the clock is the other. A bus
+//! thread owns its handle; nothing here is shared, retried or logged. Implementations: the simulator
+//! (`sim/`), and Linux (`linux/`).
 
 mod absent;
 #[cfg(test)]
@@ -17,7 +18,7 @@ use crate::base::fault::BusFault;
 use crate::base::plan::Line;
 use crate::base::time::{Instant, Span};
 
-/// One half of an I2C transfer.
+/// One operation of an I2C transfer.
 pub enum Op<'a> {
     /// Bytes to the device.
     Write(&'a [u8]),
@@ -30,7 +31,7 @@ pub trait I2c: Send {
     /// Runs `ops` against 7-bit `address`. Blocks for the wire time, at most the adapter's timeout.
     fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault>;
 
-    /// Reopens the adapter after its driver was bound again. The old handle is given up in any case.
+    /// Reopens the adapter after its driver was rebound. The old handle is invalid in any case.
     fn reopen(&mut self) -> Result<(), BusFault> {
         Ok(())
     }
@@ -49,7 +50,7 @@ pub trait I2c: Send {
     }
 }
 
-/// One edge, stamped where it happened (kernel interrupt or simulator), not where it was read.
+/// One edge, with the time at which it happened (kernel interrupt or simulator), not at which it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// Which line.
@@ -66,6 +67,6 @@ pub trait Gpio: Send {
     fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault>;
     /// Reads the physical level of a line.
     fn get(&mut self, line: Line) -> Result<bool, BusFault>;
-    /// The next edge of any watched input line, waiting at most `wait` (zero: only poll).
+    /// Waits at most `wait` (zero: only poll) for the next edge of any watched input line.
     fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, BusFault>;
 }

@@ -1,6 +1,6 @@
-//! Chips, one per file: registers, conversion, errors, and a call that returns a unit. Knows no frame. Here:
-//! which device reads which sensors of a board, and what that costs on the wire. Opens no bus; a device finds
-//! out what it needs from one during its set-up.
+//! Chips, one per file: registers, conversion, errors, and a call that returns a value in a unit. Knows no
+//! frame. This file maps the sensors of a board to devices and computes what they cost on the wire. Opens no
+//! bus; a device learns what it needs from its bus during set-up.
 
 pub mod actuators;
 pub mod adapter;
@@ -42,9 +42,9 @@ use crate::base::plan::{
 };
 use std::path::Path;
 
-/// The device of `plans`, all of which share one chip ([`crate::base::plan::same_chip`]; otherwise one plan).
-/// Its outputs are numbered like `plans`. `/sys` is looked up in `root`. `None`: sensors of this kind are not
-/// polled.
+/// The device for `plans`, all of which share one chip ([`crate::base::plan::same_chip`]; otherwise one
+/// plan). Its outputs are numbered like `plans`. `/sys` is looked up in `root`. `None`: sensors of this kind
+/// are not polled.
 pub fn open(plans: &[&SensorPlan], board: &Board, root: &Path) -> Option<Box<dyn Polled>> {
     let first = plans.first()?;
     Some(match &first.kind {
@@ -106,12 +106,12 @@ fn input(kind: &SensorKind) -> Option<ads1115::Input> {
     Some(ads1115::Input { channel, full_scale_v, per_volt })
 }
 
-/// Bits of a transfer that writes `out` bytes: START, address, bytes, STOP; nine bits a byte.
+/// Bits of a transfer that writes `out` bytes: START, address, bytes, STOP; nine bits per byte.
 const fn write_bits(out: u32) -> u32 {
     2 + 9 * (1 + out)
 }
 
-/// Bits of a transfer that writes a register's number and reads `back` bytes after a repeated START.
+/// Bits of a transfer that writes a register number and reads `back` bytes after a repeated START.
 const fn read_bits(back: u32) -> u32 {
     3 + 9 * (2 + 1 + back)
 }
@@ -124,18 +124,18 @@ impl SensorKind {
             // The channel is selected, then two single bytes are read.
             ChipSensor::HatAdc { .. } => write_bits(3) + 2 * write_bits(1),
             ChipSensor::FloatRegister { .. } => read_bits(4),
-            // All of a sample at most: acceleration and temperature, then rotation.
+            // At most a whole sample: acceleration and temperature, then rotation.
             ChipSensor::Mpu6050 { .. } => read_bits(8) + read_bits(6),
-            // The result, and the interrupt cleared.
+            // Read the result, clear the interrupt.
             ChipSensor::Vl53l0x { .. } => read_bits(13) + write_bits(2),
             // Three registers, a transfer each.
             ChipSensor::PowerMonitor { chip: PowerChip::Ina219, .. } => 3 * read_bits(2),
             ChipSensor::PowerMonitor { chip: PowerChip::Ina226, quantity, .. } => {
-                // Each register is named in one transfer and read in another.
+                // Each register is selected in one transfer and read in another.
                 let registers = if *quantity == PowerQuantity::Watts { 3 } else { 2 };
                 registers * (write_bits(1) + write_bits(2))
             }
-            // Start, look, fetch. A single input saves the start.
+            // Start, check, fetch. A single input needs no start.
             ChipSensor::Ads1115 { .. } => write_bits(3) + 2 * read_bits(2),
         }
     }
@@ -224,7 +224,7 @@ mod tests {
             &[0, 0, 0, 0, 0x02, 0x8F],
         );
         let (said, _) = Bench::new().poll(device.as_mut(), &mut i2c);
-        // Reported as it becomes known; numbered by the plans.
+        // Reported in the order of measurement; numbered by the plans.
         assert_eq!(said, [(1, Ok(0.0)), (0, Ok(10.0))]);
     }
 
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn bits_are_those_of_the_bus() {
-        // Nine bits a byte (eight and the acknowledge), one for each START, STOP, repeated START.
+        // Nine bits per byte (eight and the acknowledge), one for each START, STOP, repeated START.
         let bits: Vec<u32> = each().iter().map(SensorKind::bits_per_poll).collect();
         let sample = (11 * 9 + 3) + (9 * 9 + 3);
         assert_eq!(bits[..3], [(4 * 9 + 2) + 2 * (2 * 9 + 2), 2 * 9 + 5 * 9 + 3, sample]);

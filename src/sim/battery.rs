@@ -1,4 +1,4 @@
-//! A pack of two lithium cells: what is left of its voltage under load. Knows no reason for the load.
+//! A pack of two lithium cells: its voltage under load. It does not know what causes the load.
 
 use super::car::STEP_S;
 use libm::exp;
@@ -9,13 +9,13 @@ const RESISTANCE: f64 = 0.1;
 const IDLE_A: f64 = 0.7;
 /// Both gear motors at full duty on a flat floor.
 const DRIVE_A: f64 = 1.0;
-/// A 2000 mAh pack falls from 8.4 V to 6.4 V: one volt for each ampere-hour, taken as a straight line.
+/// A 2000 mAh pack falls from 8.4 V to 6.4 V: one volt per ampere-hour, modelled as a straight line.
 const VOLTS_PER_COULOMB: f64 = 1.0 / 3600.0;
-/// A brown-out pulls the pack down by this much, and lets go with this time constant: a worn cell
-/// under the stall current of two motors.
+/// A brown-out pulls the pack's voltage down by this much; it recovers with this time constant. Figures for a
+/// worn cell under the stall current of two motors.
 const DIP_V: f64 = 1.5;
 const DIP_S: f64 = 0.2;
-/// Protection in the pack cuts off here; nothing reads less while the robot still runs.
+/// The protection circuit cuts off here; the voltage never reads lower while the robot still runs.
 const CUT_OFF_V: f64 = 5.0;
 
 /// The pack.
@@ -38,7 +38,7 @@ impl Battery {
         self.rest = (self.rest - self.load_a * STEP_S * VOLTS_PER_COULOMB).max(CUT_OFF_V);
         self.dip *= self.fade;
     }
-    /// The rail collapses for a moment.
+    /// The supply voltage collapses for a moment.
     pub fn dip(&mut self) {
         self.dip = DIP_V;
     }

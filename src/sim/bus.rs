@@ -1,5 +1,5 @@
-//! The simulator's ends of the wires: handles that implement the bus traits, spend the time that a real
-//! wire takes, and query the robot behind them. A handle has no state of its own.
+//! The simulator's ends of the wires: handles that implement the bus traits, take as long as a real wire
+//! takes, and query the robot behind them. A handle has no state of its own.
 
 use super::plant::Plant;
 use super::robot::Wire;
@@ -8,8 +8,8 @@ use crate::base::plan::{I2cTiming, Line};
 use crate::base::time::Span;
 use crate::hardware::bus::{Edge, Gpio, I2c, Op};
 
-/// An I2C bus whose transfers last as long as on a real one: nine bits a byte, one for each START
-/// and STOP; no system call and no gap between.
+/// An I2C bus whose transfers last as long as on a real bus: nine bits per byte, one bit for each START and
+/// STOP; no system call and no gap in between.
 pub struct SimI2c {
     plant: Plant,
     bus: usize,
@@ -31,7 +31,7 @@ impl SimI2c {
 /// START, address, STOP: the cost of a transfer that no device acknowledges.
 const NACK_BITS: u64 = 11;
 
-/// Bits of a transfer: START and address of each operation, its bytes, one STOP.
+/// Bits of a transfer: START and address of each operation, its bytes, and one STOP.
 fn bits(ops: &[Op<'_>]) -> u64 {
     let length = |op: &Op<'_>| match op {
         Op::Write(bytes) => bytes.len(),
@@ -64,16 +64,16 @@ impl I2c for SimI2c {
     }
 }
 
-/// The lines of the simulated robot. Driving and reading one takes no time: it is a register of the
-/// computer itself.
+/// The lines of the simulated robot. Driving or reading a line takes no time, because on a real computer it
+/// is a register access.
 pub struct SimGpio {
     plant: Plant,
-    /// Number of its watch at the robot.
+    /// Number of its watch in the robot.
     watch: usize,
 }
 
 impl SimGpio {
-    /// A handle on `plant` that gets the edges of the watch with this number.
+    /// A handle on `plant` that receives the edges of the watch with this number.
     pub fn new(plant: Plant, watch: usize) -> SimGpio {
         SimGpio { plant, watch }
     }
@@ -94,7 +94,7 @@ impl Gpio for SimGpio {
         let clock = self.plant.clock();
         let now = clock.now();
         let end = now + wait;
-        // The world stays where it is while this end of the wire waits: others still act on it.
+        // Do not advance the world while this handle waits: others still act on it.
         let edge = self.plant.robot_at(now).take_edge(self.watch, now, end);
         clock.sleep_until(edge.map_or(end, |edge| edge.stamp));
         Ok(edge)

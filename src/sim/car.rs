@@ -1,8 +1,8 @@
-//! The car as a moving thing: a kinematic bicycle with motors that lag and a steering servo that takes its
-//! time, or two driven wheels that turn it by their difference; and a body that stops at what it hits. Knows
-//! nothing of pins and registers.
+//! The car in motion: a kinematic bicycle with motors that lag and a steering servo of limited speed, or two
+//! driven wheels that turn it by their difference; and a body that stops at obstacles. Does not know pins or
+//! registers.
 //!
-//! Kinematic: tyres do not slip, which holds below about 1 m/s on dry floor. Rajamani, Vehicle
+//! Kinematic means that tyres do not slip, which holds below about 1 m/s on a dry floor. Rajamani, Vehicle
 //! Dynamics and Control, section 2.2, with the reference point on the rear axle.
 
 use super::ground::Spots;
@@ -11,42 +11,44 @@ use super::world::{Obstacle, Outline, Pose, Wheel, World};
 use crate::base::plan::SimPlan;
 use libm::{cos, exp, sin, tan};
 
-/// Length of one step, seconds. The fastest thing here is the servo (70 ms from end to end) and the
-/// car moves half a millimetre in it; a bus transfer is shorter, so commands are seen at most 1 ms late.
+/// Length of one step, seconds. The fastest part of the model is the servo (70 ms from end to end). The car
+/// moves half a millimetre in a step. A bus transfer is shorter than a step, so a command takes effect at
+/// most 1 ms late.
 pub const STEP_S: f64 = 0.001;
-/// Time constant of speed: a car of 0.8 kg at 0.5 m/s on two gear motors of 0.08 Nm stall torque
+/// Time constant of the speed, for a car of 0.8 kg at 0.5 m/s with two gear motors of 0.08 Nm stall torque
 /// and wheels of 32.5 mm radius: m * v / F = 0.8 * 0.5 / 4.9.
 const LAG_S: f64 = 0.08;
 /// The vendor's figure for its servo, degrees a second.
 const SERVO_DEG_PER_S: f64 = 428.0;
-/// Where the linkage of the front axle ends, degrees; also keeps the tangent finite.
+/// Where the linkage of the front axle reaches its end, degrees; this also keeps the tangent finite.
 const LINKAGE_DEG: f64 = 40.0;
-/// Slower than this it counts as stopped: a day of it is less than a tenth of a millimetre.
+/// A slower car counts as stopped: it would move less than a tenth of a millimetre in a day.
 const STANDS_M_PER_S: f64 = 1e-9;
-/// Turns slower than this do not count either.
+/// A slower turn does not count either.
 const STANDS_RAD_PER_S: f64 = 1e-9;
-/// A contact has ended when there is this much air around the body again: a car that is pushed
-/// against a wall and rebounds by less has hit it once.
+/// A contact has ended when there is this much space around the body again. A car that is pushed against a
+/// wall and rebounds by less has hit the wall once.
 const APART_M: f64 = 0.01;
-/// What touches the front is nearer to the sonar than this; a corner is half a width from it.
+/// An obstacle that touches the front is nearer to the sonar than this; a corner is half a width away from
+/// it.
 const IN_SIGHT_M: f64 = 0.1;
 
-/// Far enough from an edge that the sensors were over, and that is forgotten here: they are 7 cm ahead of the
-/// front wheels.
+/// At this distance from an edge that the sensors were over, the edge counts as left behind: the sensors are
+/// 7 cm ahead of the front wheels.
 const AWAY_M: f64 = 0.10;
-/// So slow that it has stopped for what it saw: a twentieth of full speed.
+/// Slow enough to count as stopped for the edge: a twentieth of full speed.
 const SLOW_M_PER_S: f64 = 0.025;
 
 /// An edge that was under a ground sensor, as a driver would remember it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Edge {
-    /// The car has stood since.
+    /// Whether the car has stopped since.
     stopped: bool,
-    /// It has gone backwards this far since, metres.
+    /// How far it has gone backwards since, metres.
     back: f64,
 }
 
-/// Its contacts so far. Entries are counted, not steps.
+/// Contacts of the car so far. Each entry into a contact counts once, not each step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contacts {
     /// With a wall.
@@ -55,19 +57,19 @@ pub struct Contacts {
     pub discs: u64,
     /// A wheel left the floor.
     pub falls: u64,
-    /// Of the walls and discs: met forwards and in the sonar's sight. The rest is touched with a side, or
+    /// Walls and discs that it hit forwards and within the sonar's view. The rest it touched with a side or
     /// backwards, where the car has no sensor.
     pub head_on: u64,
-    /// Of the falls: forwards with a front wheel, after a ground sensor was over an edge, the car had stopped
-    /// there, and before it had backed away: the edge was forgotten. The rest happen where no sensor looked
-    /// in time: backwards, with a rear wheel, at the inside of a bend, over a corner between two readings.
+    /// Forward falls of a front wheel after a ground sensor was over the edge and the car had stopped there,
+    /// but had not backed away: the edge was forgotten. The other falls happen where no sensor looked in
+    /// time: backwards, with a rear wheel, on the inside of a bend, over a corner between two readings.
     pub falls_after_stop: u64,
-    /// Of all: met while it drove backwards.
+    /// Contacts of all kinds while it drove backwards.
     pub backwards: u64,
 }
 
 impl Contacts {
-    /// Of any kind, falls among them.
+    /// Contacts of all kinds, including falls.
     pub fn all(&self) -> u64 {
         self.walls + self.discs + self.falls
     }
@@ -84,9 +86,9 @@ pub struct Car {
     speed: f64,
     /// Radians, positive to the right.
     steering: f64,
-    /// How fast its two wheels turn it to the left, radians a second; `None`: its front wheels steer.
+    /// How fast its two wheels turn it to the left, radians a second; `None`: the front wheels steer.
     spin: Option<f64>,
-    /// Half the angle that its ranger sees ahead, degrees.
+    /// Half the angle of its ranger's view ahead, degrees.
     half_sight_deg: i32,
     in_contact: bool,
     fallen: bool,
@@ -117,17 +119,17 @@ impl Car {
         }
     }
 
-    /// The same with ground sensors that look here.
+    /// The same car with ground sensors at these spots.
     pub fn looking_at(self, spots: Spots) -> Car {
         Car { spots, ..self }
     }
 
-    /// The same with a ranger that sees this far to each side of straight ahead.
+    /// The same car with a ranger that sees this far to each side of straight ahead.
     pub fn seeing(self, half_sight_deg: i32) -> Car {
         Car { half_sight_deg, ..self }
     }
 
-    /// One step of [`STEP_S`] of a car that its left and right wheels turn: what each does, -1..=1.
+    /// One step of [`STEP_S`] for a car steered by its left and right wheels: drive of each, -1..=1.
     pub fn step_wheels(&mut self, wheels: [f64; 2], world: &World) {
         let [left, right] = wheels.map(|wheel| wheel.clamp(-1.0, 1.0));
         let wanted = (right - left) * self.full_speed / self.outline.track;
@@ -136,8 +138,8 @@ impl Car {
         self.go((left + right) / 2.0, world);
     }
 
-    /// One step of [`STEP_S`]: `drive` is the mean of the motors, -1..=1; `steering_deg` is where
-    /// the servo is commanded to go, positive to the right (`None`: it is limp and stays).
+    /// One step of [`STEP_S`]: `drive` is the mean of the motors, -1..=1; `steering_deg` is the commanded
+    /// angle of the servo, positive to the right (`None`: it has no pulse and keeps its angle).
     pub fn step(&mut self, drive: f64, steering_deg: Option<f64>, world: &World) {
         if let Some(target) = steering_deg {
             self.turn_wheels(target);
@@ -148,7 +150,7 @@ impl Car {
     fn go(&mut self, drive: f64, world: &World) {
         self.speed += (drive.clamp(-1.0, 1.0) * self.full_speed - self.speed) * self.lag;
         if self.fallen || self.speed.abs() < STANDS_M_PER_S {
-            self.speed = 0.0; // fallen, it hangs on its belly
+            self.speed = 0.0; // fallen: it rests on its belly
             if self.fallen || self.spin.is_none_or(|spin| spin.abs() < STANDS_RAD_PER_S) {
                 return;
             }
@@ -177,8 +179,8 @@ impl Car {
         }
     }
 
-    /// What is left of a step of two driven wheels that touches something: straight on, or the turn; `None`:
-    /// nothing.
+    /// The part of a step that two driven wheels can still do when the body touches something: the straight
+    /// motion or the turn; `None`: neither.
     fn slide(&mut self, speed: f64, spin: f64, world: &World) -> Option<Pose> {
         for (speed, spin) in [(speed, 0.0), (0.0, spin)] {
             (self.speed, self.spin) = (speed, Some(spin));
@@ -208,7 +210,7 @@ impl Car {
         self.steering += (target - self.steering).clamp(-most, most);
     }
 
-    /// Where this step would take it: an arc, walked along its chord's middle heading.
+    /// The pose after this step: an arc, approximated by a straight move along the heading in its middle.
     fn moved(&self) -> Pose {
         let turn = self.turn_rad_s() * STEP_S;
         let way = self.speed * STEP_S;
@@ -242,7 +244,7 @@ impl Car {
     pub fn turn_rad_s(&self) -> f64 {
         self.spin.unwrap_or_else(|| -self.speed / self.outline.wheelbase * tan(self.steering))
     }
-    /// Where it is.
+    /// Pose of the rear axle.
     pub fn pose(&self) -> Pose {
         self.pose
     }
@@ -258,11 +260,11 @@ impl Car {
     pub fn steering_deg(&self) -> f64 {
         self.steering.to_degrees()
     }
-    /// What it ran into.
+    /// Contacts so far.
     pub fn contacts(&self) -> Contacts {
         self.contacts
     }
-    /// Way driven, forwards and backwards, metres.
+    /// Distance driven, forwards and backwards, metres.
     pub fn distance(&self) -> f64 {
         self.distance
     }
@@ -277,7 +279,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A hall with nothing in it, entered far from its walls.
+    /// An empty hall, with the car far from its walls.
     fn hall() -> (SimPlan, World) {
         let plan = SimPlan { room: [100.0, 100.0], discs: 0, cliffs: vec![], ..SimPlan::default() };
         let far = |at: f64| (10.0..90.0).contains(&at);
@@ -299,9 +301,13 @@ mod tests {
         for _ in 0..1000 {
             car.step_wheels([-0.2, 0.2], &world);
         }
-        // 0.4 of 0.5 m/s across the track, less the lag of 0.08 s.
+        // 0.4 of 0.5 m/s across the track, minus the lag of 0.08 s.
         let turned = 0.4 * 0.5 / f64::from(plan.track) * (1.0 - LAG_S);
-        assert!((car.pose().heading - heading - turned).abs() < 0.01, "to the left: {}", car.turn_rad_s());
+        assert!(
+            (car.pose().heading - heading - turned).abs() < 0.01,
+            "it must turn to the left: {}",
+            car.turn_rad_s()
+        );
         assert!(car.distance() < 1e-6 && car.speed().abs() < 1e-6);
         for _ in 0..1000 {
             car.step_wheels([0.5, 0.5], &world);
@@ -315,10 +321,10 @@ mod tests {
         let world = World::new(&plan, 1);
         let mut car = Car::new(&plan, &world);
         (0..20_000).for_each(|_| car.step_wheels([0.5, 0.5], &world));
-        assert_eq!((car.contacts().walls, car.speed()), (1, 0.0), "it stands at a wall");
+        assert_eq!((car.contacts().walls, car.speed()), (1, 0.0), "it stands at the wall");
         let before = car.distance();
         (0..1000).for_each(|_| car.step_wheels([-0.4, -0.6], &world));
-        assert!(car.distance() > before + 0.1, "and drives off backwards");
+        assert!(car.distance() > before + 0.1, "it must drive off backwards");
     }
 
     #[test]
@@ -338,7 +344,7 @@ mod tests {
             let mut car = Car::new(&plan, &world);
             steps(&mut car, 1000, 1.0, degrees, &world);
             let radius = f64::from(plan.wheelbase) / tan(degrees.to_radians()).abs();
-            // The centre lies across the rear axle, on the side that it steers to.
+            // The centre lies on the line of the rear axle, on the side that it steers to.
             let side = |pose: Pose| pose.point(0.0, -radius.copysign(degrees));
             let centre = side(car.pose());
             let mut turned = car.pose().heading;
@@ -361,7 +367,7 @@ mod tests {
         steps(&mut car, 1000, 0.0, -80.0, &world);
         assert!((car.steering_deg() + 40.0).abs() < 1e-9);
         car.step(0.0, None, &world);
-        assert!((car.steering_deg() + 40.0).abs() < 1e-9, "a limp servo stays");
+        assert!((car.steering_deg() + 40.0).abs() < 1e-9, "a servo without pulses keeps its angle");
     }
 
     #[test]
@@ -373,18 +379,18 @@ mod tests {
         assert_eq!(car.contacts(), Contacts { walls: 1, head_on: 1, ..Contacts::default() });
         let there = car.distance();
         steps(&mut car, 1000, 1.0, 0.0, &world);
-        assert!(car.distance() - there < 0.001, "it does not get through");
+        assert!(car.distance() - there < 0.001, "it must not pass through the wall");
         steps(&mut car, 500, -1.0, 0.0, &world);
         steps(&mut car, 2000, 1.0, 0.0, &world);
-        assert_eq!(car.contacts().walls, 2, "it went away and came back");
+        assert_eq!(car.contacts().walls, 2, "it left the wall and came back");
         steps(&mut car, 20_000, -1.0, 0.0, &world);
         let Contacts { walls, head_on, backwards, .. } = car.contacts();
-        assert_eq!((walls, head_on, backwards), (3, 2, 1), "nothing looks backwards");
+        assert_eq!((walls, head_on, backwards), (3, 2, 1), "no sensor looks backwards");
     }
 
     #[test]
     fn a_wheel_over_the_edge_is_the_end_of_the_drive() {
-        // A gap along every wall: straight on, there is always one.
+        // A gap along every wall, so that driving straight on always reaches one.
         let cliffs =
             vec![[0.0, 0.0, 4.0, 0.3], [0.0, 2.7, 4.0, 3.0], [0.0, 0.0, 0.3, 3.0], [3.7, 0.0, 4.0, 3.0]];
         let plan = SimPlan { discs: 0, cliffs, ..SimPlan::default() };
@@ -396,7 +402,7 @@ mod tests {
         steps(&mut car, 1000, -1.0, 0.0, &world);
         let fallen = Contacts { falls: 1, ..Contacts::default() };
         assert_eq!((car.pose(), car.contacts()), (pose, fallen), "it never stopped for the edge");
-        // The same way backwards: nothing looks down there.
+        // The same distance backwards: no ground sensor is at the rear.
         let mut car = Car::new(&plan, &world);
         steps(&mut car, 20_000, -1.0, 0.0, &world);
         assert_eq!(car.contacts(), Contacts { falls: 1, backwards: 1, ..Contacts::default() });
@@ -417,7 +423,7 @@ mod tests {
             assert!(!car.has_fallen());
             steps(&mut car, back_ms, -1.0, 0.0, &world);
             assert_eq!(car.contacts(), Contacts::default());
-            // Once more at the same edge, without stopping: what happened before the retreat does not count.
+            // The same edge again, without a stop: the stop before the retreat does not count.
             steps(&mut car, 20_000, 1.0, 0.0, &world);
             let after_stop = car.contacts().falls_after_stop;
             assert_eq!((car.contacts().falls, after_stop), (1, forgotten), "{back_ms} ms back");

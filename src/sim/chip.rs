@@ -1,5 +1,5 @@
-//! The chips of a simulated robot that sit on an I2C bus and hold no world, as one kind of thing: bytes in,
-//! bytes out. What surrounds them is passed with each read.
+//! The chips of a simulated robot that sit on an I2C bus and do not model the world, behind one enum: bytes
+//! in, bytes out. The quantities that they measure are passed with each read.
 
 use super::imu::Imu;
 use super::power_monitor::PowerMonitor;
@@ -18,17 +18,17 @@ pub enum Chip {
     Monitor(PowerMonitor),
 }
 
-/// What the chips measure, at one moment.
+/// The quantities that the chips measure, at one moment.
 pub struct Surroundings<'a> {
     /// When.
     pub now: Instant,
-    /// Voltage at the battery.
+    /// Voltage of the battery.
     pub volts: f64,
-    /// Current out of it.
+    /// Current out of the battery.
     pub amperes: f64,
-    /// What a fault makes of the ranger.
+    /// Condition of the ranger under the present fault.
     pub ranger: Condition,
-    /// Distance to the nearest thing that a ranger sees ahead, metres; costly, so computed only if needed.
+    /// Distance to the nearest thing ahead in a ranger's view, metres; expensive, so computed only if needed.
     pub distance: &'a dyn Fn() -> f64,
 }
 
@@ -46,7 +46,7 @@ impl Chip {
         let up = if let Chip::Ranger(chip) = self { chip.is_up() } else { true };
         up && self.address() == address
     }
-    /// Everything that was written to it is gone.
+    /// Forgets everything that was written to it.
     pub fn lose_power(&mut self) {
         match self {
             Chip::Imu(chip) => chip.lose_power(),
@@ -54,7 +54,7 @@ impl Chip {
             Chip::Monitor(chip) => chip.lose_power(),
         }
     }
-    /// Bytes that are written to it.
+    /// Takes bytes written to it.
     pub fn write(&mut self, bytes: &[u8], now: Instant) {
         match self {
             Chip::Imu(chip) => chip.write(bytes),
@@ -62,7 +62,7 @@ impl Chip {
             Chip::Monitor(chip) => chip.write(bytes),
         }
     }
-    /// Bytes that are read from it.
+    /// Fills in bytes read from it.
     pub fn read(&mut self, back: &mut [u8], around: &Surroundings<'_>) {
         match self {
             Chip::Imu(chip) => chip.read(back),

@@ -1,5 +1,5 @@
-//! A co-processor on the I2C bus that serves the lean of the car, in degrees, as a little-endian
-//! float from a register. A write of one byte chooses the register, reads continue from there.
+//! A co-processor on the I2C bus that serves the lean of the car, in degrees, as a little-endian float from a
+//! register. A one-byte write selects the register; reads continue from there.
 
 /// One such device.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ pub struct CoProcessor {
 }
 
 impl CoProcessor {
-    /// A device at `address` whose float begins at `register`.
+    /// A device at `address` whose float starts at `register`.
     pub fn new(address: u8, register: u8) -> CoProcessor {
         CoProcessor { address, register, pointer: 0 }
     }
@@ -18,11 +18,11 @@ impl CoProcessor {
     pub fn address(&self) -> u8 {
         self.address
     }
-    /// One written byte.
+    /// Takes one written byte.
     pub fn take(&mut self, byte: u8) {
         self.pointer = byte;
     }
-    /// The next read byte while the quantity is `value`; registers that are not there read as zero.
+    /// The next byte to read while the quantity is `value`; nonexistent registers read as zero.
     pub fn give(&mut self, value: f32) -> u8 {
         let offset = usize::from(self.pointer.wrapping_sub(self.register));
         self.pointer = self.pointer.wrapping_add(1);

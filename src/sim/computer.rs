@@ -1,18 +1,18 @@
-//! What the computer of a simulated robot says of itself: a cool one on a good supply, whose GPU has nothing
-//! to do. The values never change; no model of heat or load is behind them.
+//! The readings of a simulated robot's own computer: cool, on a good supply, with an idle GPU. The values
+//! never change; there is no model of heat or load behind them.
 
 use crate::base::plan::{FileSensor, GpuQuantity, SensorKind, SensorPlan};
 
-/// Degrees Celsius, well below where any board slows down.
+/// Degrees Celsius, well below the point where any board throttles.
 const TEMPERATURE_C: f32 = 45.0;
-/// The supply of the computers that the shipped boards have, V, and what one draws, A.
+/// Supply voltage of the computers on the shipped boards, V, and the current that one draws, A.
 const SUPPLY_V: f32 = 5.0;
 const SUPPLY_A: f32 = 1.5;
 /// The lowest clock of an Orin's GPU, MHz.
 const GPU_IDLE_MHZ: f32 = 306.0;
 
-/// The value of a sensor that reads the computer itself, in the sensor's unit. `None`: it has no such value,
-/// or none that the board believes.
+/// The value of a sensor that reads the computer itself, in the sensor's unit. `None`: the computer has no
+/// such value, or the board would refuse it.
 pub fn value(sensor: &SensorPlan) -> Option<f32> {
     let SensorKind::File(file) = &sensor.kind else { return None };
     let value = match file {
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn a_value_that_the_board_would_refuse_is_none() {
         assert_eq!(value(&hwmon("VDD_IN", "V", [4.5, 20.5])), Some(5.0));
-        assert_eq!(value(&hwmon("VDD_3V3", "V", [3.0, 3.6])), None, "another rail");
+        assert_eq!(value(&hwmon("VDD_3V3", "V", [3.0, 3.6])), None, "a different supply rail");
         assert_eq!(value(&hwmon("in0_lcrit_alarm", "1", [0.0, 1.0])), Some(0.0));
         assert_eq!(value(&hwmon("fan1", "rpm", [0.0, 9000.0])), None);
         assert_eq!(value(&range()), None);

@@ -1,18 +1,18 @@
-//! What a drive comes to, as figures that runs are compared by: how much of the room the car has seen, and
-//! how much of its time it spent driving backwards or standing. Takes no part in the simulation.
+//! Figures of a drive, by which runs are compared: how much of the room the car covered, and how much of its
+//! time it drove backwards or stood still. Not part of the simulation itself.
 
 use super::world::Pose;
 
 /// Side of a cell of the room, metres: about the length of the car.
 const CELL_M: f64 = 0.25;
-/// Slower than this counts as standing: a twenty-fifth of a PiCar-X's full speed, less than its motors can
-/// hold.
+/// A slower car counts as standing: a twenty-fifth of a PiCar-X's full speed, less than its motors can
+/// sustain.
 const STANDING_M_PER_S: f64 = 0.02;
 
 /// Counts of one drive.
 #[derive(Clone, Debug)]
 pub(super) struct Course {
-    /// Cells of the room, row by row; whether the rear axle was over each.
+    /// Cells of the room, row by row: whether the rear axle was over each.
     visited: Vec<bool>,
     columns: usize,
     rows: usize,
@@ -34,19 +34,20 @@ pub struct Coverage {
 }
 
 impl Course {
-    /// A course in a room of `room` metres. All its memory is taken here.
+    /// A course in a room of `room` metres. Allocates all its memory here.
     pub fn new(room: [f64; 2]) -> Course {
         let [columns, rows] = room.map(|side| (side / CELL_M).ceil().max(1.0) as usize);
         let visited = vec![false; columns * rows];
         Course { visited, columns, rows, cells: 0, steps: 0, backward: 0, standing: 0 }
     }
 
-    /// One step of the simulation has passed, with the car here and this fast (negative: backwards).
+    /// Records one step of the simulation that ends with the car at `pose` and this fast (negative:
+    /// backwards).
     pub fn step(&mut self, pose: Pose, speed: f64) {
         self.steps += 1;
         self.standing += u64::from(speed.abs() < STANDING_M_PER_S);
         self.backward += u64::from(speed <= -STANDING_M_PER_S);
-        // Outside is no cell; a negative number becomes 0, the room's own edge.
+        // Points outside have no cell; a negative coordinate becomes 0, the room's edge.
         let (column, row) = ((pose.x / CELL_M) as usize, (pose.y / CELL_M) as usize);
         if column >= self.columns || row >= self.rows {
             return;

@@ -1,9 +1,9 @@
 //! Injected faults, by name and time: a script. Each has one visible symptom at the bus, at a line or in the
 //! field's worker, which checks here whether the fault is due.
 //!
-//! All of them are fair: each happens on real robots, and none disables both the control of the motors and
-//! every means to stop them. Not in the script, because no software on the computer can handle them: a
-//! controller that keeps driving and cannot be reset, a computer that dies (the guard process handles that).
+//! All of these faults happen on real robots, and none disables both the control of the motors and every
+//! means to stop them. The script leaves out faults that no software on the computer can handle: a controller
+//! that keeps driving and cannot be reset, a computer that dies (the guard process handles that).
 
 use crate::base::time::{Instant, Span};
 use crate::system::gpu::GpuFault;
@@ -17,13 +17,13 @@ pub enum FaultKind {
     I2cNack,
     /// A transfer hangs until the adapter gives up.
     I2cStuck,
-    /// The same on the second bus.
+    /// The second bus hangs in the same way.
     SecondI2cStuck,
-    /// Reads come back with bits turned over.
+    /// Reads return inverted bits.
     I2cWrongBytes,
     /// The converter is frozen.
     AdcFrozen,
-    /// The same echo for ever.
+    /// The sonar repeats the same echo for ever.
     SonarFrozen,
     /// No echo pulse at all.
     SonarSilent,
@@ -45,21 +45,21 @@ pub enum FaultKind {
     FieldSlow,
     /// A call of the GPU's driver fails.
     GpuError,
-    /// A call of the GPU's driver does not come back.
+    /// A call of the GPU's driver does not return.
     GpuStuck,
-    /// What was launched on the GPU does not end.
+    /// Work launched on the GPU does not end.
     GpuHang,
     /// The GPU is slow.
     GpuSlow,
     /// The GPU loses its context.
     GpuLost,
-    /// The GPU has no memory.
+    /// The GPU has no memory left.
     GpuMemory,
-    /// The echo line is high whatever the sonar does.
+    /// The echo line is high, whatever the sonar does.
     SonarStuck,
 }
 
-/// What can go wrong with the field's engine; acted on by the worker that runs it.
+/// What can go wrong with the field's engine; the worker that runs the engine acts on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldFault {
     /// A cycle does not end before the fault does.
@@ -68,14 +68,14 @@ pub enum FieldFault {
     Panic,
     /// A cycle takes `SLOW_DOWN` times as long.
     Slow,
-    /// The GPU does something wrong.
+    /// The GPU fails in this way.
     Gpu(GpuFault),
 }
 
-/// How much slower a slow engine is: more than the budget's best and worst rung are apart, so that
-/// no quality is low enough to hide it.
+/// How much slower a slow engine is: more than the factor between the budget's best and worst rung, so that
+/// no rung is cheap enough to hide it.
 pub const SLOW_DOWN: u64 = 10;
-/// When a fault starts if the script does not say: the car is on its way by then.
+/// When a fault starts if the script does not say: the car is moving by then.
 const USUAL_START: Span = Span::from_millis(10_000);
 
 struct Entry {
@@ -94,8 +94,8 @@ const fn entry(kind: FaultKind, name: &'static str, seconds: Option<u64>, meanin
     Entry { kind, name, meaning, length }
 }
 
-/// Every fault: name, usual length in seconds, meaning. Lengths are such that the loop has to notice
-/// (longer than every patience of the board) and, where one is given, has time to recover.
+/// Every fault: name, usual length in seconds, meaning. Each lasts long enough for the loop to notice (longer
+/// than every timeout of the board), and one with a length leaves time to recover.
 const TABLE: [Entry; 22] = [
     entry(FaultKind::I2cNack, "i2c-nack", Some(2), "no device on the I2C bus answers"),
     entry(
@@ -110,14 +110,9 @@ const TABLE: [Entry; 22] = [
         Some(2),
         "a line of the second I2C bus is held, where the board has one",
     ),
-    entry(
-        FaultKind::I2cWrongBytes,
-        "i2c-wrong-bytes",
-        Some(2),
-        "bits of everything read over I2C are turned over",
-    ),
-    entry(FaultKind::AdcFrozen, "adc-frozen", None, "the converter answers the same counts for ever"),
-    entry(FaultKind::SonarFrozen, "sonar-frozen", None, "the sonar answers the same echo for ever"),
+    entry(FaultKind::I2cWrongBytes, "i2c-wrong-bytes", Some(2), "every read over I2C returns inverted bits"),
+    entry(FaultKind::AdcFrozen, "adc-frozen", None, "the converter returns the same counts for ever"),
+    entry(FaultKind::SonarFrozen, "sonar-frozen", None, "the sonar returns the same echo for ever"),
     entry(FaultKind::SonarSilent, "sonar-silent", Some(5), "the sonar does not answer the trigger"),
     entry(FaultKind::TiltNan, "tilt-nan", Some(3), "the lean is not a number"),
     entry(FaultKind::TiltOver, "tilt-over", Some(2), "the car leans by 60 degrees"),
@@ -133,8 +128,8 @@ const TABLE: [Entry; 22] = [
     entry(FaultKind::FieldPanic, "field-panic", Some(1), "every cycle of the field engine panics"),
     entry(FaultKind::FieldSlow, "field-slow", Some(5), "the field engine is ten times slower"),
     entry(FaultKind::GpuError, "gpu-error", Some(1), "a call of the GPU's driver fails"),
-    entry(FaultKind::GpuStuck, "gpu-stuck", Some(5), "a call of the GPU's driver does not come back"),
-    entry(FaultKind::GpuHang, "gpu-hang", Some(5), "what is launched on the GPU does not end"),
+    entry(FaultKind::GpuStuck, "gpu-stuck", Some(5), "a call of the GPU's driver does not return"),
+    entry(FaultKind::GpuHang, "gpu-hang", Some(5), "work launched on the GPU does not end"),
     entry(FaultKind::GpuSlow, "gpu-slow", Some(5), "the GPU is ten times slower"),
     entry(FaultKind::GpuLost, "gpu-lost", Some(5), "the GPU's context is lost: every call fails"),
     entry(FaultKind::GpuMemory, "gpu-memory", Some(5), "the GPU has no memory left"),
@@ -143,7 +138,7 @@ const TABLE: [Entry; 22] = [
 
 impl FaultKind {
     fn entry(self) -> &'static Entry {
-        // The table lists the kinds in their own order; a test holds it to that.
+        // The table lists the kinds in the order of the enum; a test checks that.
         &TABLE[self as usize]
     }
     /// Its name in a script.
@@ -154,7 +149,7 @@ impl FaultKind {
     pub fn meaning(self) -> &'static str {
         self.entry().meaning
     }
-    /// What it does to the field's engine, if anything.
+    /// Its effect on the field's engine, if any.
     pub fn field(self) -> Option<FieldFault> {
         match self {
             FaultKind::FieldHang => Some(FieldFault::Hang),
@@ -163,7 +158,7 @@ impl FaultKind {
             kind => kind.gpu().map(FieldFault::Gpu),
         }
     }
-    /// What it does to the GPU that the field's engine computes on, if anything; nothing where there is none.
+    /// Its effect on the GPU that the field's engine computes on, if any; no effect where there is no GPU.
     pub fn gpu(self) -> Option<GpuFault> {
         match self {
             FaultKind::GpuError => Some(GpuFault::Error),
@@ -182,21 +177,21 @@ impl FaultKind {
 pub struct Fault {
     /// What happens.
     pub kind: FaultKind,
-    /// From when.
+    /// Start.
     pub start: Span,
-    /// For how long; `None`: until the end.
+    /// Duration; `None`: until the end.
     pub length: Option<Span>,
-    /// Only this one of what the kind strikes: an address on any I2C bus, a channel of the converter, a sonar
-    /// in the board's order, a GPIO number of a button. `None`: all of them.
+    /// Limits the fault to one target: an address on any I2C bus, a channel of the converter, the index of a
+    /// sonar in the board's order, the GPIO number of a button. `None`: all of them.
     pub target: Option<u8>,
 }
 
 impl Fault {
-    /// `kind` at its usual time.
+    /// `kind` at its usual time, for its usual length.
     pub fn usual(kind: FaultKind) -> Fault {
         Fault { kind, start: USUAL_START, length: kind.entry().length, target: None }
     }
-    /// Every fault there is: name and one line of meaning.
+    /// Every fault: name and one line of meaning.
     pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
         TABLE.iter().map(|entry| (entry.name, entry.meaning))
     }
@@ -217,7 +212,7 @@ impl Fault {
         }
         Ok(fault)
     }
-    /// Whether it strikes `target`.
+    /// Whether it applies to `target`.
     fn strikes(&self, target: u8) -> bool {
         self.target.is_none_or(|its| its == target)
     }
@@ -238,10 +233,10 @@ impl FromStr for Fault {
     }
 }
 
-/// A day: longer than any simulation, and it keeps every sum of times far from overflow.
+/// A day: longer than any simulation, and short enough that sums of times do not overflow.
 const LONGEST_S: f64 = 86_400.0;
 
-/// An address or a place, decimal or hexadecimal.
+/// An address or an index, decimal or hexadecimal.
 fn number(text: &str) -> Result<u8, FaultError> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u8::from_str_radix(digits, 16),
@@ -258,7 +253,7 @@ fn seconds(text: &str) -> Result<Span, FaultError> {
         .ok_or_else(|| FaultError::Time { text: text.into() })
 }
 
-/// Why a line of the script cannot be read.
+/// Why a line of the script cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultError {
     /// There is no such fault.
@@ -268,7 +263,7 @@ pub enum FaultError {
         /// The fault whose name is nearest.
         nearest: &'static str,
     },
-    /// What follows the colon is no number of one thing.
+    /// The text after the colon is not a number from 0 to 255.
     Target {
         /// As written.
         text: String,
@@ -314,11 +309,11 @@ pub struct Script {
 }
 
 impl Script {
-    /// `faults`, with `zero` as the start of the world.
+    /// A script of `faults`, with `zero` as the start of the world.
     pub fn new(faults: &[Fault], zero: Instant) -> Script {
         Script { zero, faults: faults.to_vec() }
     }
-    /// Whether `kind` is on at `now` for something.
+    /// Whether `kind` is on at `now` for any target.
     pub fn is_on(&self, kind: FaultKind, now: Instant) -> bool {
         let at = now.since(self.zero);
         self.faults.iter().any(|fault| fault.kind == kind && fault.is_on(at))
@@ -347,7 +342,7 @@ impl Script {
     }
 }
 
-/// The script as the field's engine feels it.
+/// The part of a script that affects the field's engine.
 #[derive(Clone, Debug)]
 pub struct FieldFaults {
     zero: Instant,
@@ -355,13 +350,13 @@ pub struct FieldFaults {
 }
 
 impl FieldFaults {
-    /// Those of `faults` that strike the field; `zero` is the start of the world.
+    /// The `faults` that affect the field; `zero` is the start of the world.
     pub fn new(faults: &[Fault], zero: Instant) -> FieldFaults {
         let faults = faults.iter().filter_map(|fault| Some((fault.kind.field()?, *fault))).collect();
         FieldFaults { zero, faults }
     }
 
-    /// Whether none of it strikes the field, ever.
+    /// Whether no fault ever affects the field.
     pub fn is_empty(&self) -> bool {
         self.faults.is_empty()
     }
@@ -372,7 +367,7 @@ impl FieldFaults {
         self.faults.iter().any(|(kind, fault)| *kind == FieldFault::Panic && fault.is_on(at))
     }
 
-    /// What the GPU is to do wrong at `now`; the first of several in the script.
+    /// The fault of the GPU at `now`; if the script has several, the first one.
     pub fn gpu(&self, now: Instant) -> Option<GpuFault> {
         let at = now.since(self.zero);
         self.faults.iter().find_map(|(kind, fault)| match kind {
@@ -381,9 +376,9 @@ impl FieldFaults {
         })
     }
 
-    /// When a cycle that began at `start` and needs `own` time ends: later if the engine is slow,
-    /// not before the fault's end if it hangs, [`Instant::NEVER`] if that has no end. A hang that
-    /// begins while the cycle runs catches it too.
+    /// When a cycle that began at `start` and takes `own` by itself ends: later if the engine is slow, not
+    /// before the fault's end if it hangs, [`Instant::NEVER`] if the fault does not end. A hang that begins
+    /// while the cycle runs affects it too.
     pub fn end_of_cycle(&self, start: Instant, own: Span) -> Instant {
         let at = start.since(self.zero);
         let slow = self.faults.iter().any(|(kind, fault)| *kind == FieldFault::Slow && fault.is_on(at));
@@ -475,7 +470,7 @@ mod tests {
         let own = Span::from_millis(5);
         let end = |ms: u64| faults.end_of_cycle(zero + Span::from_millis(ms), own).since(zero);
         assert_eq!(end(1000), Span::from_millis(1005));
-        assert_eq!(end(1998), Span::from_millis(5005), "begins while it runs");
+        assert_eq!(end(1998), Span::from_millis(5005), "the fault begins while the cycle runs");
         assert_eq!(end(4000), Span::from_millis(5005));
         assert_eq!(end(5000), Span::from_millis(5005));
         assert_eq!(end(10_000), Span::from_millis(10_050));

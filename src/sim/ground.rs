@@ -1,17 +1,17 @@
-//! Three reflection sensors under the front of the car: counts of the converter, more is brighter.
+//! Three reflection sensors under the front of the car; the converter's counts, where more is brighter.
 
 use super::noise::Noise;
 use super::world::{Outline, Pose, Surface, World};
 use crate::base::plan::{ChipSensor, SensorKind, SensorPlan};
 
-/// How far behind the front end they look down, metres.
+/// Distance of their spots on the ground behind the front end, metres.
 const BEHIND_FRONT_M: f64 = 0.01;
-/// Counts over each ground. The vendor's reference between floor and line is 1000; its limit for
-/// "no floor" is 500, so the line has to stay above that.
+/// Counts over each ground. The vendor's reference between floor and line is 1000; its limit for "no floor"
+/// is 500, so the line must stay above that.
 const FLOOR: f64 = 1400.0;
 const LINE: f64 = 800.0;
-/// Standard deviation in counts: 1 % of the floor. It takes a few readings at most until two of them
-/// differ, so that a frozen converter differs from a quiet one.
+/// Standard deviation in counts: 1 % of the floor's. At most a few readings in a row are equal, so a frozen
+/// converter can be told from a quiet one.
 const NOISE: f64 = 15.0;
 
 /// The three sensors: left, middle, right.
@@ -24,7 +24,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Sensors with their own noise each.
+    /// Sensors with independent noise.
     pub fn new(noise: [Noise; 3], edge: f64, spots: Spots) -> Ground {
         Ground { noise, edge, spots }
     }
@@ -45,14 +45,14 @@ impl Ground {
 pub struct Spots([[f64; 2]; 3]);
 
 impl Spots {
-    /// The outer two right ahead of the front wheels. That is wider than the vendor's module (about 4 cm): an
-    /// edge that a wheel can reach unseen is no test of the software.
+    /// The outer two are right ahead of the front wheels. That is wider than the vendor's module (about 4
+    /// cm): an edge that a wheel can reach unseen does not test the software.
     pub fn ahead_of_wheels(outline: &Outline) -> Spots {
         let ahead = outline.front() - BEHIND_FRONT_M;
         Spots([0.5, 0.0, -0.5].map(|share| [ahead, share * outline.track]))
     }
 
-    /// Where the board says that the sensors of the first three channels look; otherwise as above.
+    /// The spots that the board states for the first three channels; for other sensors, the spots above.
     pub fn of(sensors: &[SensorPlan], outline: &Outline) -> Spots {
         let mut spots = Spots::ahead_of_wheels(outline);
         for sensor in sensors {
@@ -66,7 +66,7 @@ impl Spots {
         spots
     }
 
-    /// The same in the room, of a car at `pose`.
+    /// The spots in the room, for a car at `pose`.
     pub fn at(&self, pose: &Pose) -> [[f64; 2]; 3] {
         self.0.map(|[ahead, left]| pose.point(ahead, left))
     }

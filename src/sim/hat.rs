@@ -1,19 +1,19 @@
 //! The Robot HAT's microcontroller as seen from the wire: frames of three bytes, timers, pulses, the
-//! converter's two reads, the reset line. Holds no world: its owner supplies the converter's voltages and
-//! moves the motors.
+//! converter's two-byte reads, the reset line. It does not model the world: its owner supplies the
+//! converter's voltages and moves the motors.
 //!
-//! Register map: SunFounder's robot-hat library 2.5, the same source as the driver's; written from
-//! it independently, so that the model does not repeat a mistake of the driver. Two things are not
-//! documented: that an aborted frame stays until a reset (the vendor's remedy) is this model's assumption;
-//! whether a register number that a repeated start follows is part of a frame is the board's choice
-//! (`counts_every_byte`), because a program must get along with either.
+//! Register map: SunFounder's robot-hat library 2.5, the same source as the driver's, but implemented
+//! independently of it, so that the model does not repeat a mistake of the driver. Two things are not
+//! documented. This model assumes that an aborted frame stays until a reset (a reset is the vendor's remedy).
+//! Whether a register number followed by a repeated start is part of a frame is the board's choice
+//! (`counts_every_byte`), because a program must work with either.
 
 use super::outputs::{Outputs, SERVO_HZ};
 use crate::base::plan::McuPlan;
 use crate::base::time::{Instant, Span};
 
-/// How long the firmware takes from the end of a reset until it acknowledges. Not documented; the
-/// vendor's own program waits 200 ms, so a driver that waits less has to notice here.
+/// Time from the end of a reset until the firmware acknowledges. Not documented; the vendor's own program
+/// waits 200 ms, so a driver that waits less must fail here.
 pub const BOOT: Span = Span::from_millis(150);
 const FIRMWARE: [u8; 3] = [1, 1, 4];
 
@@ -48,7 +48,7 @@ pub struct Hat {
 }
 
 impl Hat {
-    /// A chip that has been powered for long and was never written to.
+    /// A chip that has been powered for a long time and never written to.
     pub fn new(plan: &McuPlan) -> Hat {
         Hat {
             address: plan.address,
@@ -65,7 +65,7 @@ impl Hat {
         }
     }
 
-    /// The same, with a byte count that no repeated start and no STOP begins anew.
+    /// The same chip, but with a byte count that neither a repeated start nor a STOP resets.
     pub fn counting_every_byte(self, counts_every_byte: bool) -> Hat {
         Hat { counts_every_byte, ..self }
     }
@@ -95,7 +95,7 @@ impl Hat {
         self.resets
     }
 
-    /// The reset line goes low (it is held, everything is gone) or high (it starts).
+    /// Drives the reset line low (the chip is held in reset and forgets everything) or high (it starts).
     pub fn set_reset(&mut self, high: bool, now: Instant) {
         match (high, self.state) {
             (false, State::Runs { .. }) => self.lose_everything(State::Held),
@@ -103,7 +103,7 @@ impl Hat {
             _ => {}
         }
     }
-    /// Its supply collapses and comes back: as a reset, but not requested.
+    /// Its supply collapses and returns: the same as a reset, but unrequested.
     pub fn brown_out(&mut self, now: Instant) {
         self.lose_everything(State::Runs { at: now + BOOT });
     }
@@ -117,10 +117,10 @@ impl Hat {
         self.resets += 1;
     }
 
-    /// One written byte. Returns the converter's channel if it completes a frame that selects one;
-    /// the caller then says what was converted.
+    /// Takes one written byte. Returns the converter's channel if the byte completes a frame that selects
+    /// one; the caller then supplies the converted value.
     pub fn take(&mut self, byte: u8) -> Option<u8> {
-        let _ = self.partial.push(byte); // three fit, and three are never kept
+        let _ = self.partial.push(byte); // has room for three and never keeps three
         let [register, high, low] = self.partial.as_slice().try_into().ok()?;
         self.partial.clear();
         self.obey(register, u16::from_be_bytes([high, low]))
@@ -135,18 +135,18 @@ impl Hat {
             0x44..=0x47 => self.timers[below].period = value,
             0x50..=0x52 => self.timers[4 + below].prescaler = value,
             0x54..=0x56 => self.timers[4 + below].period = value,
-            _ => {} // nothing there
+            _ => {} // no such register
         }
         None
     }
 
-    /// The converter's result, to be read byte by byte.
+    /// Sets the converter's result, which is then read byte by byte.
     pub fn convert(&mut self, counts: u16) {
         self.answer = counts.to_be_bytes();
         self.given = 0;
     }
 
-    /// One read byte: the converter's result, most significant byte first, over and over.
+    /// The next byte read: the converter's result, most significant byte first, repeatedly.
     pub fn give(&mut self) -> u8 {
         let byte = self.answer[self.given % 2];
         self.given += 1;
@@ -213,11 +213,11 @@ mod tests {
     fn a_pulse_needs_its_timer_and_servos_need_frames() {
         let mut hat = hat(4);
         write(&mut hat, &[0x2D, 0x08, 0x00, 0x22, 0x01, 0x33]);
-        assert_eq!((hat.duty(13), hat.servo_us(2)), (0.0, None), "no timer runs");
+        assert_eq!((hat.duty(13), hat.servo_us(2)), (0.0, None), "no timer is running");
         write(&mut hat, &[0x43, 0, 9, 0x47, 0x0F, 0xFF, 0x40, 0x01, 0x5F, 0x44, 0x0F, 0xFF]);
         assert_eq!(hat.duty(13), 2048.0 / 4095.0);
         assert!((hat.servo_us(2).unwrap() - 1500.9).abs() < 0.1);
-        assert_eq!(hat.servo_us(13), None, "1758 Hz are no servo frames");
+        assert_eq!(hat.servo_us(13), None, "1758 Hz is too fast for a servo");
         assert_eq!(hat.servo_us(0), None, "no pulse");
     }
 
@@ -234,10 +234,10 @@ mod tests {
     fn a_broken_frame_shifts_all_that_follow_until_a_reset() {
         let mut hat = hat(4);
         write(&mut hat, &[0x43, 0, 9, 0x47, 0x0F, 0xFF]);
-        assert_eq!(write(&mut hat, &[0x2D]), None); // broken off
+        assert_eq!(write(&mut hat, &[0x2D]), None); // aborted
         write(&mut hat, &[0x2C, 0x0F, 0xFF]); // arrives as 2D 2C 0F, and FF is left over
         assert_eq!((hat.pulse(12), hat.pulse(13)), (0, 0x2C0F), "the wrong motor runs");
-        assert_eq!(write(&mut hat, &[0x17, 0, 0]), None, "nor is the converter asked");
+        assert_eq!(write(&mut hat, &[0x17, 0, 0]), None, "and no conversion is requested");
         let now = Instant::from_nanos(9);
         hat.set_reset(false, now);
         hat.set_reset(true, now);

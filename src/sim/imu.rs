@@ -1,12 +1,12 @@
-//! An MPU-6050 as seen from the wire: a register map that a write moves through, acceleration and rotation in
-//! the scales that were set, asleep after every loss of its supply. Holds no world: its owner sets how the
-//! car leans and moves.
+//! An MPU-6050 as seen from the wire: a register map with an auto-incrementing pointer, acceleration and
+//! rotation in the configured scales, asleep after every loss of its supply. It does not model the world: its
+//! owner sets how the car leans and moves.
 //!
-//! Register map and scales: InvenSense RM-MPU-6000A rev. 4.2, written from it independently of the driver.
+//! Register map and scales: InvenSense RM-MPU-6000A rev. 4.2, implemented independently of the driver.
 //! Mounted with x forward, y left, z up, over the middle of the car. Its interrupt line pulses for each
-//! sample on the grid of its sample rate, counted from the start of the world. Left out: filters and their
-//! delay, the self-test, the queue, other interrupts, and the error of an accelerometer that sits beside the
-//! axis of a turn.
+//! sample on the grid of its sample rate, counted from the start of the world. Not modelled: filters and
+//! their delay, the self-test, the queue, other interrupts, and the error of an accelerometer that sits
+//! beside the axis of a turn.
 
 use super::car::STEP_S;
 use super::noise::Noise;
@@ -21,25 +21,25 @@ const ACCEL_XOUT_H: usize = 0x3B;
 const GYRO_ZOUT_L: usize = 0x48;
 const PWR_MGMT_1: usize = 0x6B;
 const WHO_AM_I: usize = 0x75;
-/// Registers of the map; a pointer beyond them wraps.
+/// Registers of the map; a pointer beyond them wraps around.
 const REGISTERS: usize = 0x76;
 
 const RESET: u8 = 0x80;
 const ASLEEP: u8 = 0x40;
 const DATA_READY: u8 = 0x01;
-/// Filter settings with which it samples at 1 kHz; without a filter at 8 kHz.
+/// Filter settings with which it samples at 1 kHz; without a filter it samples at 8 kHz.
 const FILTERED: std::ops::RangeInclusive<u8> = 1..=6;
 const IDENTITY: u8 = 0x68;
 
 const G: f64 = 9.80665;
-/// Counts of 1 g and of 1 degree a second in the finest of the four scales; each other is half of the one
-/// before.
+/// Counts per g and per degree a second in the finest of the four scales; each coarser scale has half the
+/// counts of the previous one.
 const PER_G: f64 = 16_384.0;
 const PER_DEG_S: f64 = 131.0;
 /// Standard deviations of one sample: 400 ug and 0.005 degrees a second per root hertz over 94 Hz.
 const NOISE_G: f64 = 0.004;
 const NOISE_DEG_S: f64 = 0.05;
-/// The die is some degrees warmer than the room.
+/// The die is a few degrees warmer than the room.
 const DIE_C: f64 = 31.0;
 const NOISE_C: f64 = 0.05;
 
@@ -50,7 +50,7 @@ pub struct Motion {
     pub lean_deg: f64,
     /// Metres a second, forward positive.
     pub speed: f64,
-    /// Turning to the left, radians a second.
+    /// Rate of turn to the left, radians a second.
     pub turn: f64,
 }
 
@@ -61,7 +61,7 @@ pub struct Imu {
     registers: [u8; REGISTERS],
     pointer: usize,
     motion: Motion,
-    /// Change of speed over the last step, m/s^2.
+    /// Acceleration over the last step, m/s^2.
     forward: f64,
     noise: Noise,
 }
@@ -78,14 +78,14 @@ impl Imu {
     pub fn address(&self) -> u8 {
         self.address
     }
-    /// Everything that was written to it is gone.
+    /// Forgets everything that was written to it.
     pub fn lose_power(&mut self) {
         self.registers = [0; REGISTERS];
         self.registers[PWR_MGMT_1] = ASLEEP;
         self.registers[WHO_AM_I] = IDENTITY;
         self.pointer = 0;
     }
-    /// Time between the pulses on its interrupt line; `None`: there are none.
+    /// Time between the pulses on its interrupt line; `None`: it does not pulse.
     pub fn pulses_every(&self) -> Option<Span> {
         let pulses = self.registers[INT_ENABLE] & DATA_READY != 0;
         let awake = self.registers[PWR_MGMT_1] & ASLEEP == 0;
@@ -95,13 +95,13 @@ impl Imu {
         };
         (pulses && awake).then(|| sample.times(1 + u64::from(self.registers[SAMPLE_RATE_DIVIDER])))
     }
-    /// One step of the world, after which the car moves like this.
+    /// One step of the world, after which the car moves with `motion`.
     pub fn step(&mut self, motion: Motion) {
         self.forward = (motion.speed - self.motion.speed) / STEP_S;
         self.motion = motion;
     }
 
-    /// A write: the first byte is where, the others go there and on.
+    /// A write: the first byte selects the register; the others go there and to the following ones.
     pub fn write(&mut self, bytes: &[u8]) {
         let Some((first, values)) = bytes.split_first() else { return };
         self.pointer = usize::from(*first) % REGISTERS;
@@ -123,7 +123,7 @@ impl Imu {
         }
     }
 
-    /// A read, from where the last one or a write left off. A burst is of one sample.
+    /// A read that continues where the last read or write ended. All bytes of a burst belong to one sample.
     pub fn read(&mut self, back: &mut [u8]) {
         let end = self.pointer + back.len();
         if self.pointer <= GYRO_ZOUT_L && end > ACCEL_XOUT_H && self.registers[PWR_MGMT_1] & ASLEEP == 0 {
@@ -138,7 +138,7 @@ impl Imu {
     fn sample(&mut self) {
         let Motion { lean_deg, speed, turn } = self.motion;
         let lean = lean_deg.to_radians();
-        // What an accelerometer feels at rest points up; a turn to the left presses it to the left.
+        // At rest an accelerometer measures 1 g upwards; in a turn to the left, it accelerates to the left.
         let g = [self.forward / G, libm::sin(lean) + speed * turn / G, libm::cos(lean)];
         let deg_s = [0.0, 0.0, turn.to_degrees()];
         let (per_g, per_deg_s) = (PER_G / self.coarser(ACCEL_CONFIG), PER_DEG_S / self.coarser(GYRO_CONFIG));
@@ -153,14 +153,14 @@ impl Imu {
         }
     }
 
-    /// How many times coarser than the finest the scale is that a configuration register selects.
+    /// How many times coarser than the finest the scale selected by a configuration register is.
     fn coarser(&self, register: usize) -> f64 {
         f64::from(1 << (self.registers[register] >> 3 & 3))
     }
 }
 
 fn counts(value: f64) -> i16 {
-    libm::round(value) as i16 // a cast stops at the ends, as the chip does
+    libm::round(value) as i16 // the cast saturates, as the chip does
 }
 
 #[cfg(test)]
@@ -228,14 +228,14 @@ mod tests {
     #[test]
     fn scales_are_those_that_were_set_and_a_reset_or_lost_supply_forgets_them() {
         let mut imu = awake();
-        imu.write(&[0x1B, 0x08, 0x08]); // both registers in one write
+        imu.write(&[0x1B, 0x08, 0x08]); // both scale registers in one write
         let z = burst(&mut imu)[2];
         assert!((z - 8192).abs() < 150, "{z}");
         for lose in [|imu: &mut Imu| imu.write(&[0x6B, 0x80]), Imu::lose_power] {
             lose(&mut imu);
             assert_eq!(burst(&mut imu), [0; 7]);
             imu.write(&[0x6B, 0x00]);
-            assert!(burst(&mut imu)[2] > 16_000, "the finest scale again");
+            assert!(burst(&mut imu)[2] > 16_000, "it must be back at the finest scale");
         }
     }
 }

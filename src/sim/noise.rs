@@ -1,8 +1,9 @@
-//! Noise of one simulated sensor: draws in the order in which it is read, independent of other sensors.
+//! Noise of one simulated sensor: its draws depend only on the order of its own reads, not on other sensors.
 
 use crate::base::seed::{Stream, normal};
 
-/// Readings that one sensor can have before its draws would meet those of the next: 2^40, at 1 kHz 34 years.
+/// Readings that one sensor can have before its draws would overlap those of the next: 2^40, 34 years at 1
+/// kHz.
 const ROOM_BITS: u32 = 40;
 
 /// The draws of one sensor.
@@ -17,7 +18,8 @@ impl Noise {
     pub fn new(seed: u64, sensor: u64) -> Noise {
         Noise { seed, next: sensor << ROOM_BITS }
     }
-    /// Normal with this standard deviation, cut off at three of them: real parts state a largest error.
+    /// Normally distributed with this standard deviation, clipped at three of them: data sheets state a
+    /// maximum error.
     pub fn draw(&mut self, deviation: f64) -> f64 {
         self.next += 1;
         normal(self.seed, Stream::SensorNoise, self.next).clamp(-3.0, 3.0) * deviation

@@ -1,16 +1,16 @@
-//! A PCA9685 as seen from the wire: a register map that a write moves through, sixteen channels of one
-//! frequency, asleep after every loss of its supply. Holds no world: its owner asks for the pulses and moves
-//! the motors.
+//! A PCA9685 as seen from the wire: a register map with an auto-incrementing pointer, sixteen channels at one
+//! frequency, asleep after every loss of its supply. It does not model the world: its owner reads the pulses
+//! and moves the motors.
 //!
-//! Register map: NXP PCA9685 rev. 4, written from it independently of the driver. Left out: sub-addresses,
+//! Register map: NXP PCA9685 rev. 4, implemented independently of the driver. Not modelled: sub-addresses,
 //! the general call, the external clock, inverted and open-drain outputs, and the choice between a change at
-//! STOP and one at ACK, which no bus here is slow enough to show.
+//! STOP and a change at ACK, because no bus here is slow enough to show the difference.
 
 use super::outputs::Outputs;
 
 const MODE1: usize = 0x00;
 const PRE_SCALE: usize = 0xFE;
-/// Four registers a channel: on, off, each least significant byte first; then the four that write all
+/// Four registers per channel: on, off, each least significant byte first; then four registers that write all
 /// channels.
 const FIRST: usize = 0x06;
 const LAST: usize = 0x45;
@@ -23,9 +23,9 @@ const INCREMENT: u8 = 0x20;
 const RESTART: u8 = 0x80;
 /// MODE1 and the prescaler after power-on.
 const POWER_ON: [u8; 2] = [SLEEP | 0x01, 0x1E];
-/// In the high byte of an on or off count: the whole period.
+/// In the high byte of an on or off count: on or off for the whole period.
 const FULL: u8 = 0x10;
-/// Its own oscillator.
+/// Its internal oscillator.
 const OSCILLATOR_HZ: f64 = 25e6;
 /// Counts in one period.
 const PERIOD: f64 = 4096.0;
@@ -49,7 +49,7 @@ impl Pca9685 {
     pub fn address(&self) -> u8 {
         self.address
     }
-    /// Everything that was written to it is gone: asleep, every channel off.
+    /// Forgets everything that was written to it: asleep, every channel off.
     pub fn lose_power(&mut self) {
         self.registers = [0; REGISTERS];
         [self.registers[MODE1], self.registers[PRE_SCALE]] = POWER_ON;
@@ -59,7 +59,7 @@ impl Pca9685 {
         self.pointer = 0;
     }
 
-    /// A write: the first byte is where, the others go there and on.
+    /// A write: the first byte selects the register; the others go there and to the following ones.
     pub fn write(&mut self, bytes: &[u8]) {
         let Some((first, values)) = bytes.split_first() else { return };
         self.pointer = usize::from(*first);
@@ -69,11 +69,11 @@ impl Pca9685 {
         }
     }
 
-    /// A read, from where the last one or a write left off.
+    /// A read that continues where the last read or write ended.
     pub fn read(&mut self, back: &mut [u8]) {
         for byte in back {
             *byte = match self.pointer {
-                ALL..=ALL_END => 0, // can only be written
+                ALL..=ALL_END => 0, // write-only
                 pointer => self.registers[pointer],
             };
             self.step();
@@ -99,7 +99,7 @@ impl Pca9685 {
         }
     }
 
-    /// On and off counts of `channel` with their flags for the whole period.
+    /// On and off counts of `channel`, including their flags for the whole period.
     fn counts(&self, channel: u8) -> Option<[u16; 2]> {
         let at = FIRST + 4 * usize::from(channel);
         (at < LAST).then(|| {
@@ -173,7 +173,7 @@ mod tests {
         chip.write(&[0x00, 0x30]);
         chip.write(&[0xFE, 5]);
         chip.write(&[0x00, 0x20]);
-        assert_eq!(chip.servo_us(0), None, "1 kHz are no servo frames");
+        assert_eq!(chip.servo_us(0), None, "1 kHz is too fast for a servo");
     }
 
     #[test]

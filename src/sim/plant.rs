@@ -1,8 +1,8 @@
-//! The simulated robot as its users see it: handles on its wires, and a report at the end. `robot.rs` is
-//! what is behind the wires.
+//! The simulated robot as its users see it: handles on its wires, and a report at the end. `robot.rs` is what
+//! is behind the wires.
 //!
-//! The mutex represents the wire, which real threads share as well. It exists only in the simulator:
-//! no production code takes a lock because of it.
+//! The mutex stands for the wire, which real threads share as well. It exists only in the simulator: no
+//! production code takes a lock because of it.
 
 use super::bus::{SimGpio, SimI2c};
 use super::car::Contacts;
@@ -16,7 +16,7 @@ use crate::base::time::{Clock, Instant, Span};
 use crate::hardware::bus::{Gpio, Hardware, I2c, LineState, LineUse, OpenError, Usage};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the simulated robot has been through, at one moment.
+/// State and counts of the simulated robot at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
     /// When.
@@ -29,24 +29,24 @@ pub struct Report {
     pub steering_deg: f64,
     /// Contacts by kind.
     pub contacts: Contacts,
-    /// Way driven, forwards and backwards, metres.
+    /// Distance driven, forwards and backwards, metres.
     pub distance_m: f64,
-    /// How much of the room it has seen, and how.
+    /// How much of the room it has covered, and how.
     pub coverage: Coverage,
-    /// Battery under its present load, volts.
+    /// Battery voltage under its present load.
     pub battery_v: f64,
-    /// Times the microcontroller was reset, by its line or by itself.
+    /// Resets of the microcontroller, by its line or by itself.
     pub mcu_resets: u64,
-    /// Those of them that it did by itself.
+    /// Resets that it did by itself.
     pub brown_outs: u64,
     /// I2C transfers requested.
     pub transfers: u64,
-    /// Those of them that failed.
+    /// I2C transfers that failed.
     pub failed_transfers: u64,
 }
 
 impl Report {
-    /// Everything but the time as bits, for a digest.
+    /// All fields except the time, as bits for a digest.
     pub fn bits(&self) -> [u64; 16] {
         let Report { pose, contacts, .. } = self;
         [
@@ -70,20 +70,20 @@ impl Report {
     }
 }
 
-/// The simulated robot. Clones are the same robot.
+/// The simulated robot. Clones share the same robot.
 #[derive(Clone)]
 pub struct Plant {
     robot: Arc<Mutex<Robot>>,
     clock: Arc<dyn Clock>,
-    /// Of each bus.
+    /// One entry per bus.
     timings: Arc<[I2cTiming]>,
 }
 
 impl Plant {
-    /// The robot of `board` in the world of `board.sim` (the usual room if the board has none), laid
-    /// out from `seed`. Its time begins at the clock's present moment; faults count from there.
+    /// The robot of `board` in the world of `board.sim` (the default room if the board has none), laid out
+    /// from `seed`. Its time starts at the clock's present time; faults count from there.
     pub fn new(board: &Board, seed: u64, faults: &[Fault], clock: Arc<dyn Clock>) -> Plant {
-        // A log has no wire; a robot that is simulated all the same gets the usual one.
+        // A log has no wire; a robot simulated from one gets the usual timing.
         let usual = I2cTiming { speed_hz: 100_000, timeout: Span::from_millis(20) };
         let timings: Vec<I2cTiming> = board.i2c.iter().map(|bus| bus.timing).collect();
         let timings = if timings.is_empty() { vec![usual] } else { timings };
@@ -91,17 +91,17 @@ impl Plant {
         Plant { robot: Arc::new(Mutex::new(robot)), clock, timings: timings.into() }
     }
 
-    /// A handle on the first I2C bus, for tests and tools: a bus has one owner.
+    /// A handle on the first I2C bus, for tests and tools: otherwise a bus has one owner.
     pub fn i2c(&self) -> Box<dyn I2c> {
-        Box::new(SimI2c::new(self.clone(), 0, self.timings[0])) // there is one at least
+        Box::new(SimI2c::new(self.clone(), 0, self.timings[0])) // there is at least one
     }
-    /// A handle on all lines that gets the edges of every echo, for tests and tools.
+    /// A handle on all lines that receives the edges of every echo, for tests and tools.
     pub fn gpio(&self) -> Box<dyn Gpio> {
         let now = self.clock.now();
         let watch = self.robot_at(now).watch_echoes(now);
         Box::new(SimGpio::new(self.clone(), watch))
     }
-    /// What it has been through up to `now`.
+    /// State and counts at `now`.
     pub fn report(&self, now: Instant) -> Report {
         self.robot_at(now).report(now)
     }
@@ -109,12 +109,12 @@ impl Plant {
     pub fn motors_still(&self) -> bool {
         self.robot_at(self.clock.now()).is_still()
     }
-    /// Tells `witness` from now on what happens at the wires.
+    /// From now on, reports to `witness` what happens on the wires.
     pub fn tell(&self, witness: Box<dyn Witness>) {
         let now = self.clock.now();
         self.robot_at(now).tell(witness, now);
     }
-    /// Moves the world on to `now`.
+    /// Advances the world to `now`.
     pub fn advance(&self, now: Instant) {
         drop(self.robot_at(now));
     }
@@ -127,23 +127,23 @@ impl Plant {
         self.robot_at(self.clock.now()).zero()
     }
 
-    /// The clock that its wires take their time from.
+    /// The clock that times its wires.
     pub(super) fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
     }
-    /// The robot, moved on to `now`.
+    /// The robot, advanced to `now`.
     pub(super) fn robot_at(&self, now: Instant) -> MutexGuard<'_, Robot> {
-        // A panic elsewhere leaves a robot that is still whole: every step ends as it began.
+        // After a panic in another thread, the robot is still consistent: no step leaves it half updated.
         let mut robot = self.robot.lock().unwrap_or_else(PoisonError::into_inner);
         robot.advance(now);
         robot
     }
 }
 
-/// What the simulator has no wire for.
+/// The error for a wire that the simulator does not have.
 fn absent(what: String) -> OpenError {
     let why = "the simulated robot does not have it".into();
-    let fix = "name what the board file lists, on a bus that it lists".into();
+    let fix = "use a device and a bus that the board file lists".into();
     OpenError { what, why, fix, denied: false }
 }
 
@@ -153,8 +153,8 @@ impl Hardware for Plant {
         Ok(Box::new(SimI2c::new(self.clone(), bus, timing)))
     }
 
-    /// A line keeps its level when its handle is dropped, as on Raspberry Pi OS; only of the controller's
-    /// reset does that matter here.
+    /// A line keeps its level when its handle is dropped, as on Raspberry Pi OS; here that matters only for
+    /// the controller's reset.
     fn line_state(&self, line: Line) -> Result<LineState, OpenError> {
         let held = self.robot_at(self.clock.now()).holds_in_reset(line);
         Ok(if held { LineState::Kept { high: false } } else { LineState::Floats })

@@ -1,9 +1,10 @@
-//! An INA219 or INA226 on the wires of the battery: 16-bit registers, high byte first, of which a write names
-//! one and reads give it again and again. Holds no battery: its owner says the voltage and the current.
+//! An INA219 or INA226 that measures the battery: 16-bit registers, high byte first. A write selects a
+//! register, and reads return that register repeatedly. It does not model the battery: its owner supplies
+//! voltage and current.
 //!
-//! Registers and counts: Texas Instruments SBOS448G and SBOS547A, written from them independently of the
-//! drivers. Left out: averaging, alerts, the chips' own division into amperes and watts (they read 0, as
-//! without a calibration), and the time of a conversion: a fresh one is always ready.
+//! Registers and counts: Texas Instruments SBOS448G and SBOS547A, implemented independently of the drivers.
+//! Not modelled: averaging, alerts, the chips' own conversion into amperes and watts (these registers read 0,
+//! as without a calibration), and conversion time: a new conversion is always ready.
 
 use super::noise::Noise;
 use crate::base::plan::PowerChip;
@@ -16,13 +17,13 @@ const MASK_ENABLE: u8 = 0x06;
 const MANUFACTURER: u8 = 0xFE;
 const DIE: u8 = 0xFF;
 const RESET: u16 = 1 << 15;
-/// Of an INA219: this bus voltage is fresh. Of an INA226: a conversion is ready.
+/// INA219: this bus voltage is new. INA226: a conversion is ready.
 const CONVERTED: u16 = 1 << 1;
 const CONVERSION_READY: u16 = 1 << 3;
 /// "TI", and the INA226's own number.
 const TEXAS_INSTRUMENTS: u16 = 0x5449;
 const INA226_DIE: u16 = 0x2260;
-/// Standard deviation of a reading: a count of the coarser chip, and a hundredth of the full current.
+/// Standard deviation of a reading: one count of the coarser chip, and a hundredth of the full current.
 const NOISE_V: f64 = 0.004;
 const NOISE_A: f64 = 0.01;
 
@@ -51,7 +52,7 @@ impl PowerMonitor {
     pub fn address(&self) -> u8 {
         self.address
     }
-    /// Everything that was written to it is gone.
+    /// Forgets everything that was written to it.
     pub fn lose_power(&mut self) {
         self.configuration = match self.chip {
             PowerChip::Ina219 => 0x399F,
@@ -60,7 +61,7 @@ impl PowerMonitor {
         (self.calibration, self.pointer) = (0, 0);
     }
 
-    /// A write: the first byte is which register, two more are its value.
+    /// A write: the first byte selects the register, two more are its value.
     pub fn write(&mut self, bytes: &[u8]) {
         let Some((register, value)) = bytes.split_first() else { return };
         self.pointer = *register;
@@ -69,11 +70,11 @@ impl PowerMonitor {
             (CONFIGURATION, value) if value & RESET != 0 => self.lose_power(),
             (CONFIGURATION, value) => self.configuration = value,
             (CALIBRATION, value) => self.calibration = value,
-            _ => {} // cannot be written, or has no effect here
+            _ => {} // read-only, or without effect in this model
         }
     }
 
-    /// A read of the register that was named last.
+    /// A read of the register that was selected last.
     pub fn read(&mut self, back: &mut [u8], volts: f64, amperes: f64) {
         let word = self.register(volts, amperes).to_be_bytes();
         back.iter_mut().zip(word.into_iter().cycle()).for_each(|(byte, value)| *byte = value);
@@ -125,7 +126,7 @@ mod tests {
         let [configuration, shunt, bus] = words(PowerChip::Ina219, [0, 1, 2]);
         assert_eq!(configuration, 0x399F);
         assert!((11_700..=12_300).contains(&shunt), "1.2 A over 0.1 ohm in 10 uV: {shunt}");
-        assert_eq!(bus & 0b11, 0b10, "fresh, no overflow");
+        assert_eq!(bus & 0b11, 0b10, "a new conversion, no overflow");
         assert!((1947..=1953).contains(&(bus >> 3)), "7.8 V in 4 mV: {}", bus >> 3);
         let [configuration, maker, bus] = words(PowerChip::Ina226, [0, 0xFE, 2]);
         assert_eq!((configuration, maker), (0x4127, 0x5449));

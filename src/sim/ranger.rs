@@ -1,26 +1,27 @@
-//! A VL53L0X as seen from the wire: registers in pages, an address that is lost with the supply, a range
-//! 33 ms after the last. Holds no world: its owner says how far it is to the nearest thing ahead.
+//! A VL53L0X as seen from the wire: paged registers, an address that is lost with the supply, a range 33 ms
+//! after the previous one. It does not model the world: its owner supplies the distance to the nearest thing
+//! ahead.
 //!
-//! Registers as the maker's own software uses them (ST UM2039 and its API); the data sheet (DocID029104) has
-//! the field of view, the reach and the identity. Left out: the time of a measurement is fixed whatever the
-//! timing budget says, the range is that of the moment in which it is read (up to 33 ms fresher than the
-//! chip's), targets differ neither in colour nor in angle, and no light disturbs it.
+//! Registers as the manufacturer's own software uses them (ST UM2039 and its API); field of view, reach and
+//! identity from the data sheet (DocID029104). Simplified: a measurement always takes the same time, whatever
+//! the timing budget says; the range is the one at the time of the read (up to 33 ms newer than the chip's);
+//! targets differ neither in colour nor in angle; and no light disturbs it.
 
 use super::noise::Noise;
 use super::sonar::Condition;
 use crate::base::time::{Instant, Span};
 
-/// Half its field of view: 25 degrees, taken as whole degrees.
+/// Half its field of view: 25 degrees, in whole degrees.
 pub const HALF_VIEW_DEG: i32 = 12;
 /// How far it sees a white target indoors in its default mode, metres.
 const REACH_M: f64 = 1.2;
-/// Standard deviation of a range as a share of it, and at least in metres. Assumed: the data sheet states
-/// larger errors for bad light, and smaller ones for a white target in the dark.
+/// Standard deviation of a range as a share of the range, and its minimum in metres. Assumed: the data sheet
+/// states larger errors for bad light, and smaller ones for a white target in the dark.
 const NOISE_SHARE: f64 = 0.01;
 const NOISE_M: f64 = 0.002;
 /// The default timing budget.
 const MEASURES: Span = Span::from_millis(33);
-/// A calibration takes some milliseconds.
+/// A calibration takes a few milliseconds.
 const CALIBRATES: Span = Span::from_millis(5);
 
 const FIRST_ADDRESS: u8 = 0x29;
@@ -29,7 +30,8 @@ const CLEAR: u8 = 0x0B;
 const RESULT: u8 = 0x13;
 const ADDRESS: u8 = 0x8A;
 const PAGE: u8 = 0xFF;
-/// Its own page of trimmed values, in which 0x83 says when they are there, and 0x92 which diodes are good.
+/// Its page of factory trim values, in which register 0x83 says when they are ready, and 0x92 which diodes
+/// are good.
 const TRIM_PAGE: u8 = 7;
 const TRIMMED: u8 = 0x83;
 const DIODES: u8 = 0x92;
@@ -47,7 +49,8 @@ const POWER_ON: [(usize, u8); 10] = [
     (0x71, 0x01),
     (0x72, 0xFE),
 ];
-/// Range status of a complete measurement, and of one without a target; the range that means "none".
+/// Range status of a complete measurement, and of one without a target; the range value that means "no
+/// target".
 const COMPLETE: u8 = 11;
 const NO_PHASE: u8 = 9;
 const NO_TARGET_MM: u16 = 8190;
@@ -68,11 +71,11 @@ pub struct Ranger {
     up: bool,
     page: u8,
     registers: [u8; 256],
-    /// Every page but the first: written and read back, and otherwise without meaning here.
+    /// Every page except the first: can be written and read back, but has no effect here.
     hidden: [u8; 256],
     pointer: u8,
     mode: Mode,
-    /// Measurements since the start that were taken.
+    /// Measurements taken since the start.
     taken: u64,
     last: (u8, u16),
     noise: Noise,
@@ -104,14 +107,14 @@ impl Ranger {
     pub fn is_up(&self) -> bool {
         self.up
     }
-    /// Its shut-down input is driven.
+    /// Drives its shut-down input.
     pub fn set_up(&mut self, high: bool) {
         if !high {
             self.lose_power();
         }
         self.up = high;
     }
-    /// Everything that was written to it is gone, its address too.
+    /// Forgets everything that was written to it, including its address.
     pub fn lose_power(&mut self) {
         (self.address, self.page, self.pointer) = (FIRST_ADDRESS, 0, 0);
         (self.mode, self.taken) = (Mode::Idle, 0);
@@ -119,7 +122,7 @@ impl Ranger {
         POWER_ON.into_iter().for_each(|(register, value)| self.registers[register] = value);
     }
 
-    /// A write: the first byte is where, the others go there and on.
+    /// A write: the first byte selects the register; the others go there and to the following ones.
     pub fn write(&mut self, bytes: &[u8], now: Instant) {
         let Some((first, values)) = bytes.split_first() else { return };
         self.pointer = *first;
@@ -142,13 +145,13 @@ impl Ranger {
             }
             (0, CLEAR) => self.taken = self.measured(now),
             (0, ADDRESS) => self.address = value & 0x7F,
-            (0, 0xC0..=0xC2 | RESULT..=0x1F) => {} // cannot be written
+            (0, 0xC0..=0xC2 | RESULT..=0x1F) => {} // read-only
             (0, _) => self.registers[usize::from(register)] = value,
             _ => self.hidden[usize::from(register)] = value,
         }
     }
 
-    /// Measurements that have ended since the start.
+    /// Measurements that have finished since the start.
     fn measured(&self, now: Instant) -> u64 {
         match self.mode {
             Mode::Idle => 0,
@@ -157,7 +160,8 @@ impl Ranger {
         }
     }
 
-    /// A read, from where the last one or a write left off. `distance`: to the nearest thing in its view.
+    /// A read that continues where the last read or write ended. `distance`: to the nearest thing in its
+    /// view.
     pub fn read(
         &mut self,
         back: &mut [u8],
@@ -192,7 +196,7 @@ impl Ranger {
 
     fn look(&mut self, condition: Condition, distance: impl FnOnce() -> f64) {
         match condition {
-            Condition::Silent => self.registers[usize::from(RESULT)] = 0, // it measures and never ends
+            Condition::Silent => self.registers[usize::from(RESULT)] = 0, // its measurement never ends
             Condition::Frozen => {}
             Condition::Sound | Condition::Stuck => {
                 let metres = distance();
@@ -240,7 +244,7 @@ mod tests {
         assert_eq!(
             result(&mut chip, 200, Condition::Frozen, 0.3),
             (4, NO_PHASE, NO_TARGET_MM),
-            "the last one"
+            "it must return the last measurement"
         );
         assert_eq!(result(&mut chip, 200, Condition::Silent, 0.3).0, 0);
     }

@@ -1,6 +1,6 @@
-//! Makes of any board one that drives in the simulator: the same buses, chips, lines, rules, limits and
-//! field; only what is behind the wires differs. Names each sensor that the simulator has no model for. Such
-//! a sensor gives no value; where the board cannot do without it, there is no rehearsal.
+//! Turns any board into one that drives in the simulator: the same buses, chips, lines, rules, limits and
+//! field; only the hardware behind the wires differs. Lists each sensor without a model in the simulator.
+//! Such a sensor gives no value; if the board needs it, the board cannot be rehearsed.
 
 use super::computer;
 use super::wiring::Wiring;
@@ -9,37 +9,38 @@ use crate::base::plan::{
     SensorPlan, SimPlan,
 };
 
-/// Converter channels of the Robot HAT that the simulated car has something on.
+/// Converter channels of the Robot HAT that are connected on the simulated car.
 const GROUND_CHANNELS: std::ops::RangeInclusive<u8> = 0..=2;
 const BATTERY_CHANNEL: u8 = 4;
-/// How full the simulated battery is, as a share of the scale on which the board's field sees it.
+/// Charge of the simulated battery, as a share of the scale on which the board's field sees it.
 const CHARGE: f32 = 0.75;
 
-/// A board on the simulator.
+/// A board in the simulator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rehearsal {
-    /// The board; its bus is the simulator.
+    /// The board, with the simulator as its bus.
     pub board: Board,
     /// Sensors without a model: they give no value.
     pub without: Vec<Unmodelled>,
-    /// What else differs from a run of the real robot.
+    /// Other differences from a run of the real robot.
     pub changes: Vec<Change>,
 }
 
-/// A difference between a rehearsal and a run of the real robot, beside what is behind the wires.
+/// A difference between a rehearsal and a run of the real robot, apart from the hardware behind the wires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// There is no robot whose lines a guard would have to hold.
+    /// There is no real robot whose lines a guard would have to hold.
     NoGuard,
     /// The robot arms by itself: it can hurt no person.
     ArmsItself,
-    /// What the system refuses is reported and does not end the run, although the board is strict.
+    /// Refused real-time requests are reported and do not end the run, although the board is strict.
     NotStrict,
     /// The room has no stair: no rule of the board watches for edges.
     NoEdges,
-    /// Nothing steers: no servo, and no motors called left and right. It drives straight on.
+    /// Nothing steers: there is no servo, and there are no motors called left and right. It drives straight
+    /// on.
     NoSteering,
-    /// The size of the robot is not stated (`[motion]`): it is that of a PiCar-X.
+    /// The size of the robot is not stated (`[motion]`), so it is that of a PiCar-X.
     UsualBody,
 }
 
@@ -61,11 +62,11 @@ pub enum NoModel {
     Log,
     /// The computer's own PWM drives its motors.
     ComputersPwm,
-    /// These sensors have no model, and the board does not drive without them.
+    /// These sensors have no model, and the board cannot drive without them.
     Needed(Vec<Unmodelled>),
 }
 
-/// `board` on the simulator.
+/// `board` in the simulator.
 pub fn rehearsal(board: &Board) -> Result<Rehearsal, NoModel> {
     match board.bus {
         BusPlan::Sim => {
@@ -96,7 +97,7 @@ pub fn rehearsal(board: &Board) -> Result<Rehearsal, NoModel> {
     }
     let mut simulated = board.clone();
     for (channel, _) in &missing {
-        // A channel that nothing feeds. It keeps its place: the field's inputs and the rules count channels.
+        // A channel without readings. It keeps its index: the field's inputs and the rules refer to indexes.
         simulated.sensors[*channel].kind = SensorKind::LogColumn { column: String::new() };
     }
     simulated.bus = BusPlan::Sim;
@@ -129,7 +130,7 @@ fn watches_edges(board: &Board) -> bool {
     board.reflexes.iter().any(|rule| rule.cause == Cause::Cliff)
 }
 
-/// The usual room with a robot of the board's size, speed and battery.
+/// The default room, with a robot of the board's size, speed and battery.
 fn world(board: &Board) -> SimPlan {
     let mut plan = SimPlan::default();
     if let Some(motion) = &board.motion {
@@ -152,7 +153,7 @@ fn is_of_the_computer(sensor: &SensorPlan) -> bool {
     sensor.attachment() == Attachment::Files
 }
 
-/// What the simulator lacks for the sensor of this channel; `None`: it has a model of it.
+/// Why the simulator has no model for the sensor of this channel; `None`: it has one.
 fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
     let sensor = &board.sensors[channel];
     let is_range = |kind: &SensorKind| {
@@ -186,12 +187,12 @@ fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
         | SensorKind::Lines(LineSensor::Button { .. })
         | SensorKind::Computed(_)
         | SensorKind::LogColumn { .. } => None,
-        SensorKind::Chip(_) => Some("what this chip would measure in the simulated room is not stated"),
+        SensorKind::Chip(_) => Some("the simulator has no model of this chip"),
     }
 }
 
-/// Whether the board does not drive as it should without this channel: it is required, a rule looks at it, or
-/// a channel that is needed is computed from it.
+/// Whether the board needs this channel to drive as intended: it is required, a rule checks it, or a needed
+/// channel is computed from it.
 fn is_needed(board: &Board, channel: usize) -> bool {
     let depends = |sensor: &SensorPlan| {
         let met_by =
@@ -200,7 +201,7 @@ fn is_needed(board: &Board, channel: usize) -> bool {
     };
     board.sensors[channel].required
         || board.reflexes.iter().any(|rule| rule.channel == channel)
-        // These come later in the list than what they are computed from, so this ends.
+        // Computed channels come after their members in the list, so this recursion ends.
         || (channel + 1..board.sensors.len())
             .any(|later| depends(&board.sensors[later]) && is_needed(board, later))
 }

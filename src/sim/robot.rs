@@ -1,7 +1,7 @@
-//! What is behind the wires: a world, a car in it, chips, a script of faults.
+//! What is behind the wires: a world, a car in it, chips, and a script of faults.
 //!
-//! It advances in steps of 1 ms on its own grid, up to the time of the current access, never
-//! back: the same writes at the same times produce the same world, however often it is read.
+//! It advances in steps of 1 ms on its own grid, up to the time of the current access, never back: the same
+//! writes at the same times produce the same world, however often it is read.
 
 mod chips;
 mod lines;
@@ -33,23 +33,24 @@ use std::fmt;
 const STEP: Span = Span::from_nanos((STEP_S * 1e9) as u64);
 /// Converter channels: three reflection sensors, and the battery behind its divider.
 const BATTERY_CHANNEL: u8 = 4;
-/// The divider makes 9.9 V full scale of the converter.
+/// The divider maps 9.9 V to full scale of the converter.
 const BATTERY_COUNTS_PER_V: f64 = 4095.0 / 9.9;
 /// Standard deviation of a battery reading, counts (5 mV).
 const BATTERY_NOISE: f64 = 2.0;
-/// What the battery shows while it is low: below every warning, above the cut-off.
+/// The battery voltage while a fault makes it low: below every warning, above the cut-off.
 const LOW_V: f64 = 6.9;
-/// Lean of a car that is level, hangs over an edge, and is made to lean by a fault; and its noise.
+/// Lean of a car that hangs over an edge, and of one that a fault tips over; and the noise of the lean.
 const FALLEN_DEG: f64 = 35.0;
 const OVER_DEG: f64 = 60.0;
 const LEAN_NOISE_DEG: f64 = 0.3;
-/// A target that is nothing's: an I2C address has 7 bits, a GPIO number of a button is smaller. Faults of
-/// everything strike it all the same.
+/// A target that matches no device: an I2C address has 7 bits, and the GPIO number of a button is smaller.
+/// Faults without a target still apply to it.
 const NOWHERE: u8 = 0xFF;
-/// Edges that wait to be read, as the kernel keeps a limited number; the oldest goes first.
+/// Edges that wait to be read: like the kernel, this keeps a limited number and drops the oldest first.
 const EDGES: usize = 32;
 
-/// Numbers that name the sensors to the noise; part of every digest, so never renumbered.
+/// Numbers that identify the sensors to the noise generator; they affect every digest, so they are never
+/// renumbered.
 const NOISE_GROUND: u64 = 1;
 const NOISE_BATTERY: u64 = 4;
 const NOISE_LEAN: u64 = 5;
@@ -58,38 +59,40 @@ const NOISE_SONAR: u64 = 16;
 const NOISE_RANGER: u64 = 80;
 const NOISE_POWER: u64 = 144;
 
-/// How a transfer fares on the wire, whatever its bytes.
+/// The outcome of a transfer on the wire, whatever its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// The device acknowledges its address.
     Free,
-    /// No device does.
+    /// No device acknowledges.
     Nack,
     /// Something holds the bus.
     Held,
 }
 
-/// What one handle on the lines gets to see.
+/// The edges that one handle on the lines receives.
 struct Watch {
     lines: Vec<Line>,
     edges: heapless::Deque<Edge, EDGES>,
-    /// Up to where the buttons' edges have been delivered.
+    /// Time up to which the buttons' edges have been delivered.
     seen: Instant,
 }
 
-/// Is told what happens at the wires, as it happens: for a judge that must not rely on the runtime. Times are
-/// those of the accesses. Workers overlap: what one does may be told after later things of another.
+/// Observes what happens on the wires as it happens: for a checker that must not rely on the runtime. Times
+/// are those of the accesses. Workers overlap, so an event of one may be reported after later events of
+/// another.
 pub trait Witness: fmt::Debug + Send {
-    /// The currents of the drive motors are these now, in the board's order: share of the time, -1..=1,
-    /// forwards positive. Another owner of a line may say so of a time that a bus has passed in one step.
+    /// The drive motors now have these currents, in the board's order: share of the time, -1..=1, forwards
+    /// positive. For a line with another owner, the time may lie in the past, because a bus advances by a
+    /// whole transfer in one step.
     fn currents(&mut self, now: heapless::Vec<f32, MAX_MOTORS>, at: Instant);
     /// A transfer to the chip that makes the motors' pulses ended; whether it was acknowledged.
     fn controller(&mut self, answered: bool, at: Instant);
-    /// The bytes of a transfer that was acknowledged to its end; whether it went to that chip.
+    /// The bytes of a transfer that was fully acknowledged; whether it went to that chip.
     fn transfer(&mut self, bus: usize, address: u8, controller: bool, ops: &[Op<'_>], at: Instant);
-    /// The thread that waits for an edge got it, at `at`.
+    /// The thread that waits for an edge received it at `at`.
     fn edge(&mut self, edge: &Edge, at: Instant);
-    /// A level that was read.
+    /// A level was read.
     fn level(&mut self, line: Line, high: bool, at: Instant);
 }
 
@@ -105,7 +108,7 @@ pub struct Robot {
     battery: Battery,
     hat: Option<Hat>,
     pca9685: Option<Pca9685>,
-    /// With the bus that each sits on.
+    /// Each with its bus.
     leans: Vec<(usize, CoProcessor)>,
     chips: Vec<(usize, Chip)>,
     sonars: Vec<Sonar>,
@@ -114,9 +117,9 @@ pub struct Robot {
     battery_noise: Noise,
     lean_noise: Noise,
     watches: Vec<Watch>,
-    /// Last counts of each converter channel, for when it freezes.
+    /// Last counts of each converter channel, which it repeats when it freezes.
     converted: [Option<u16>; 8],
-    /// A transfer was broken off since the first bus was last free.
+    /// A transfer was aborted since the first bus was last free.
     broken_off: bool,
     bytes_garbled: u64,
     brown_outs: u64,
@@ -133,7 +136,7 @@ impl Robot {
         let spots = Spots::of(&board.sensors, &Outline::of(&plan));
         let (leans, sonars) = (chips::leans(board), chips::sonars(board, plan.sonar, seed));
         let chips = chips::chips(board, seed);
-        // Where a board has both, the wider view counts.
+        // If a board has both, the wider view counts.
         let ranger = sonars.is_empty() && chips.iter().any(|(_, chip)| matches!(chip, Chip::Ranger(_)));
         let half_sight_deg = if ranger { HALF_VIEW_DEG } else { HALF_CONE_DEG };
         Robot {
@@ -172,7 +175,7 @@ impl Robot {
         }
     }
 
-    /// Tells `witness` from now on what happens at the wires.
+    /// From now on, reports to `witness` what happens on the wires.
     pub fn tell(&mut self, witness: Box<dyn Witness>, now: Instant) {
         self.witness = Some(witness);
         self.note_currents(now);
@@ -185,7 +188,7 @@ impl Robot {
         }
     }
 
-    /// The pins of what makes the motors' pulses.
+    /// The pins of the chip that makes the motors' pulses.
     fn pins(&self) -> &dyn Outputs {
         match (&self.hat, &self.pca9685) {
             _ if !self.wiring.has_current() => &NoCurrent,
@@ -195,7 +198,7 @@ impl Robot {
         }
     }
 
-    /// What it has been through.
+    /// State and counts at `now`.
     pub fn report(&self, now: Instant) -> Report {
         Report {
             at: now,
@@ -234,7 +237,7 @@ impl Robot {
 
     // ---- time -------------------------------------------------------------------------------
 
-    /// Moves it on to `now`; a time that has passed changes nothing.
+    /// Advances it to `now`; a time in the past changes nothing.
     pub fn advance(&mut self, now: Instant) {
         let due = now.since(self.zero).as_nanos() / STEP.as_nanos();
         while self.steps < due {
@@ -265,15 +268,15 @@ impl Robot {
     fn brown_out(&mut self, at: Instant) {
         self.hat.iter_mut().for_each(|hat| hat.brown_out(at));
         self.pca9685.iter_mut().for_each(Pca9685::lose_power);
-        self.chips.iter_mut().for_each(|(_, chip)| chip.lose_power()); // they hang on the same rail
+        self.chips.iter_mut().for_each(|(_, chip)| chip.lose_power()); // they share the supply rail
         self.battery.dip();
         self.brown_outs += 1;
-        self.note_currents(at + STEP); // a step is taken when it is over
+        self.note_currents(at + STEP); // a step takes effect at its end
     }
 
     // ---- I2C --------------------------------------------------------------------------------
 
-    /// The start of a transfer, and its outcome.
+    /// Begins a transfer and returns its outcome.
     pub fn begin_transfer(&mut self, bus: usize, address: u8, ops: &[Op<'_>], now: Instant) -> Wire {
         self.transfers += 1;
         let stuck = if bus == 0 { FaultKind::I2cStuck } else { FaultKind::SecondI2cStuck };
@@ -312,7 +315,7 @@ impl Robot {
         self.pca9685.as_ref().is_some_and(|chip| bus == 0 && chip.address() == address)
     }
 
-    /// Whether no chip answers at `address`. A chip that is pulled off its bus alone loses its supply.
+    /// Whether a fault silences `address`. If it strikes this address alone, its chip also loses its supply.
     fn is_unplugged(&mut self, address: u8, now: Instant) -> bool {
         let unplugged = self.script.is_on_at(FaultKind::I2cNack, address, now);
         if unplugged && !self.script.is_on_at(FaultKind::I2cNack, NOWHERE, now) {
@@ -322,11 +325,11 @@ impl Robot {
         unplugged
     }
 
-    /// The bus seizes up in the middle of the first transfer that meets the fault: one byte of it
-    /// has arrived, the rest never will.
+    /// The bus hangs in the middle of the first transfer during the fault: one byte has arrived, and the rest
+    /// never will.
     fn break_off(&mut self, bus: usize, address: u8, ops: &[Op<'_>], now: Instant) {
         if bus != 0 || self.broken_off || !self.acknowledges(bus, address, now) {
-            return; // only the controller on the first bus minds
+            return; // only the controller on the first bus is affected
         }
         self.broken_off = true;
         if let Some(Op::Write(bytes)) = ops.first()
@@ -343,7 +346,7 @@ impl Robot {
             || self.chips.iter().any(|(its, chip)| *its == bus && chip.answers(address))
     }
 
-    /// The end of a transfer whose bytes were on the wire.
+    /// Ends a transfer whose bytes were on the wire.
     pub fn end_transfer(
         &mut self,
         bus: usize,
@@ -352,7 +355,7 @@ impl Robot {
         now: Instant,
     ) -> Result<(), BusFault> {
         if !self.acknowledges(bus, address, now) {
-            self.failed(bus, address, now); // it was there when the transfer began and lost its supply since
+            self.failed(bus, address, now); // it has lost its supply since the start
             return Err(BusFault::Nack);
         }
         self.carry_out(bus, address, ops, now);
@@ -398,7 +401,7 @@ impl Robot {
     }
 
     fn talk_to_pca9685(&mut self, ops: &mut [Op<'_>], now: Instant) {
-        let Some(mut chip) = self.pca9685.take() else { return }; // lent, for the length of the call
+        let Some(mut chip) = self.pca9685.take() else { return }; // taken out during the call
         let address = chip.address();
         for op in ops {
             match op {
@@ -434,7 +437,7 @@ impl Robot {
     }
 
     fn give(&mut self, bus: usize, address: u8, now: Instant) -> u8 {
-        let mut byte = 0xFF; // no device pulls the line down
+        let mut byte = 0xFF; // no device pulls the line low
         if let Some(hat) = self.hat.as_mut().filter(|hat| bus == 0 && hat.answers(address, now)) {
             byte &= hat.give();
         }
@@ -456,7 +459,7 @@ impl Robot {
         byte ^ mask.max(1) // at least one bit
     }
 
-    /// What the converter sees on `channel`.
+    /// The converter's input on `channel`, in counts.
     fn convert(&mut self, channel: u8, now: Instant) -> u16 {
         let place = usize::from(channel & 7);
         if let Some(frozen) =
@@ -470,7 +473,7 @@ impl Robot {
             BATTERY_CHANNEL => {
                 self.volts(now) * BATTERY_COUNTS_PER_V + self.battery_noise.draw(BATTERY_NOISE)
             }
-            _ => 0.0, // nothing is plugged in
+            _ => 0.0, // not connected
         };
         let counts = libm::round(counts).clamp(0.0, 4095.0) as u16;
         self.converted[place] = Some(counts);

@@ -1,14 +1,14 @@
-//! An HC-SR04 at the front of the car: a trigger pulse in, an echo pulse out, as long as sound takes
-//! to the nearest thing and back. Makes edges; delivers none.
+//! An HC-SR04 at the front of the car: a trigger pulse in, an echo pulse out, as long as sound takes to the
+//! nearest thing and back. It creates edges but does not deliver them.
 //!
-//! Everything within the cone echoes, at any angle. A real module loses smooth walls beyond about 45 degrees;
-//! the model leaves that out, because no board here could do anything about it.
+//! Everything within the cone echoes, at any angle. A real module misses smooth walls beyond about 45
+//! degrees; the model leaves that out, because no board here could do anything about it.
 //!
-//! What a module does when nothing comes back differs, and the board says which kind this one is. The data
-//! sheet has 38 ms. Modules that hold the line for 180 to 200 ms, and such that hold it until any echo comes,
+//! Modules differ in what they do when no echo returns; the board states which kind it has. The data sheet
+//! says 38 ms. Modules that hold the line for 180 to 200 ms, and modules that hold it until any echo comes,
 //! are reported in the Arduino forum (topics 55119 and 429576) and in fossasia/pslab-python, request 209.
-//! Assumed: a module that counts its time ignores a trigger meanwhile, as the firmware of the SRF04 does,
-//! which they copy; one without an end sends another burst, whose echo ends the pulse.
+//! Assumed: while a module times its wait, it ignores a trigger, like the firmware of the SRF04, which these
+//! modules copy; a module without a time limit sends another burst, whose echo ends the pulse.
 
 use super::noise::Noise;
 use super::world::{Outline, Pose, World};
@@ -16,36 +16,36 @@ use crate::base::plan::{Line, SonarModule};
 use crate::base::time::{Instant, Span};
 use crate::hardware::bus::Edge;
 
-/// Half the opening of the cone, and how finely it is looked through: at 1 degree a disc of 12 cm
-/// radius cannot hide between two rays within 4 m.
+/// Half the opening angle of the cone, and the step between its rays: at 1 degree, a disc of 12 cm radius
+/// cannot hide between two rays within 4 m.
 pub const HALF_CONE_DEG: i32 = 15;
 /// Farthest thing that echoes, metres.
 const REACH_M: f64 = 4.0;
 /// Speed of sound in the room, metres a second.
 const SOUND_M_PER_S: f64 = 343.3;
-/// Standard deviation of the distance: the data sheet states 3 mm, taken as three of them.
+/// Standard deviation of the distance: the data sheet states 3 mm, taken as three standard deviations.
 const NOISE_M: f64 = 0.001;
-/// Shortest trigger that is taken.
+/// Shortest trigger pulse that it accepts.
 const TRIGGER: Span = Span::from_micros(10);
 /// From the trigger's end to the rising edge.
 const DELAY: Span = Span::from_micros(450);
-/// Length of the pulse if nothing comes back: by the data sheet, and of the modules that take their time.
+/// Length of the pulse if no echo returns: by the data sheet, and of the slower modules.
 const NO_ECHO: Span = Span::from_millis(38);
 const LONG_NO_ECHO: Span = Span::from_millis(200);
 
-/// The shortest pulse of the module's own processor: there are always two edges.
+/// The shortest pulse of the module's own processor, so that there are always two edges.
 const SHORTEST: Span = Span::from_nanos(100);
 
-/// What a fault makes of the module.
+/// Condition of the module under the present fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// It works.
     Sound,
-    /// The same echo for ever.
+    /// It repeats the same echo for ever.
     Frozen,
     /// It does not answer.
     Silent,
-    /// Its echo line is at its supply.
+    /// Its echo line is stuck at the supply voltage.
     Stuck,
 }
 
@@ -61,7 +61,7 @@ pub struct Sonar {
     triggered: Option<Instant>,
     rise: Instant,
     fall: Instant,
-    /// How long the last pulse was to be; `None` inside: without an end.
+    /// Intended length of the last pulse; an inner `None`: without an end.
     flight: Option<Option<Span>>,
 }
 
@@ -76,7 +76,7 @@ impl Sonar {
         (self.rise..self.fall).contains(&now)
     }
 
-    /// The trigger line is driven. At the end of a good pulse, the edges that are to come.
+    /// Drives the trigger line. At the end of a valid pulse, returns the edges to come.
     pub fn drive_trig(
         &mut self,
         high: bool,
@@ -90,7 +90,7 @@ impl Sonar {
             return edges;
         }
         let Some(began) = self.triggered.take() else { return edges };
-        // Busy with the last ping: it counts, and looks at nothing.
+        // Still timing the last ping: it ignores its trigger.
         let counts = now < self.fall && self.fall < Instant::NEVER;
         let broken = matches!(condition, Condition::Silent | Condition::Stuck);
         if now.since(began) < TRIGGER || counts || broken {
@@ -128,7 +128,7 @@ impl Sonar {
     }
 }
 
-/// Distance from the front of the car to the nearest thing at most `half_deg` from straight ahead, metres.
+/// Distance from the front of the car to the nearest thing within `half_deg` of straight ahead, metres.
 pub fn look(world: &World, outline: &Outline, pose: &Pose, half_deg: i32) -> f64 {
     let eye = pose.point(outline.front(), 0.0);
     (-half_deg..=half_deg)
@@ -166,22 +166,30 @@ mod tests {
         let mut slow = of(SonarModule::Ms200);
         let [rise, fall] = ping(&mut slow, at(0), Condition::Sound, far).unwrap();
         assert_eq!(fall.stamp.since(rise.stamp), Span::from_millis(200));
-        assert_eq!(ping(&mut slow, at(120), Condition::Sound, 0.5), None, "it counts, and looks at nothing");
+        assert_eq!(
+            ping(&mut slow, at(120), Condition::Sound, 0.5),
+            None,
+            "while it times the last ping, it ignores its trigger"
+        );
         assert!(slow.echo_is_high(at(200)) && !slow.echo_is_high(at(201)));
 
         let mut endless = of(SonarModule::Endless);
         let edges = ping_edges(&mut endless, at(0), Condition::Sound, far);
-        assert_eq!(edges.iter().map(|edge| edge.high).collect::<Vec<_>>(), [true], "no end");
+        assert_eq!(
+            edges.iter().map(|edge| edge.high).collect::<Vec<_>>(),
+            [true],
+            "without an echo the pulse has no end"
+        );
         assert!(
             ping_edges(&mut endless, at(120), Condition::Sound, far).is_empty(),
-            "nor with another burst"
+            "another burst does not end it either"
         );
         assert!(endless.echo_is_high(at(3_600_000)));
         let ended = ping_edges(&mut endless, at(3_600_000), Condition::Sound, 1.0);
         assert_eq!(
             ended.iter().map(|edge| edge.high).collect::<Vec<_>>(),
             [false],
-            "its echo ends the pulse"
+            "the echo of the second burst ends the pulse"
         );
         assert!(!endless.echo_is_high(ended[0].stamp));
     }
@@ -193,7 +201,7 @@ mod tests {
         let outline = Outline::of(&plan);
         let at = |x, y, heading| look(&world, &outline, &Pose { x, y, heading }, HALF_CONE_DEG);
         assert!((at(1.0, 1.5, 0.0) - (3.0 - outline.front())).abs() < 1e-12);
-        // Along a wall at 0.2 m the edge of the cone meets it first.
+        // Parallel to a wall at 0.2 m, the edge of the cone reaches it first.
         let expected = 0.2 / libm::sin(15.0_f64.to_radians());
         assert!((at(1.0, 0.2, 0.0) - expected).abs() < 1e-9);
     }

@@ -1,5 +1,5 @@
-//! Which pin and channel means what on the simulated car: the board's own statement, read from the
-//! side of the vehicle. A car wired as its board file says; a wrong file is found on the real one.
+//! What each pin and channel of the simulated car does: as the board states it, seen from the vehicle. The
+//! car is wired as its board file says; a wrong file shows only on the real car.
 
 use super::outputs::Outputs;
 use crate::base::command::MAX_MOTORS;
@@ -18,26 +18,26 @@ pub enum Role {
     Echo(usize),
     /// A button.
     Button {
-        /// Pressed pulls the line low.
+        /// Pressing it pulls the line low.
         active_low: bool,
     },
-    /// A pulse for each sample of the inertial sensor there.
+    /// Pulses for each sample of this inertial sensor.
     Ready {
         /// Its bus.
         bus: usize,
         /// Its address.
         address: u8,
     },
-    /// Keeps ranger number n silent while it is low.
+    /// Keeps ranger number n shut down while it is low.
     Shutdown(usize),
-    /// Lets current into the motors.
+    /// Enables the current of the motors.
     Enable {
-        /// When it is high; otherwise when it is low.
+        /// Enables it when high; otherwise when low.
         on_high: bool,
     },
 }
 
-/// A line, and how it is driven if it is an output.
+/// A line, and its level if it is an output.
 #[derive(Clone, Copy, Debug)]
 struct Wire {
     line: Line,
@@ -99,8 +99,8 @@ pub struct Wiring {
 }
 
 impl Wiring {
-    /// The wires that `board` names. The servo called `steering`, or else the first one, turns the
-    /// front wheels; other servos move nothing that is simulated. Without any servo, wheels called `left` and
+    /// The wires that `board` names. The servo called `steering`, or else the first servo, turns the front
+    /// wheels; other servos move nothing that is simulated. Without any servo, wheels called `left` and
     /// `right` turn the car by their difference.
     pub fn new(board: &Board) -> Wiring {
         let mut wiring = Wiring { wires: Vec::new(), drives: Vec::new(), steering: None };
@@ -145,7 +145,7 @@ impl Wiring {
                     LineRole::Echo => self.add(line, Role::Echo(sonars), false),
                     LineRole::Button => self.add(line, Role::Button { active_low: released }, released),
                     LineRole::Ready => {
-                        let address = sensor.kind.i2c_address().unwrap_or_default(); // a chip that asks has one
+                        let address = sensor.kind.i2c_address().unwrap_or_default(); // such a chip has one
                         self.add(line, Role::Ready { bus: sensor.bus, address }, false);
                     }
                     LineRole::Shutdown => self.add(line, Role::Shutdown(rangers), true),
@@ -160,7 +160,7 @@ impl Wiring {
         self.wires.push(Wire { line, role, high });
     }
 
-    /// What `line` does, if anything.
+    /// What `line` does, if it is used.
     pub fn role(&self, line: Line) -> Option<Role> {
         self.wires.iter().find(|wire| wire.line == line).map(|wire| wire.role)
     }
@@ -168,7 +168,7 @@ impl Wiring {
     pub fn echoes(&self) -> impl Iterator<Item = Line> {
         self.wires.iter().filter(|wire| matches!(wire.role, Role::Echo(_))).map(|wire| wire.line)
     }
-    /// How an output was driven last.
+    /// The level that an output was last driven to.
     pub fn is_high(&self, line: Line) -> bool {
         self.wires.iter().any(|wire| wire.line == line && wire.high)
     }
@@ -177,19 +177,20 @@ impl Wiring {
         self.wires.iter_mut().filter(|wire| wire.line == line).for_each(|wire| wire.high = high);
     }
 
-    /// Whether every line that lets current into the motors does.
+    /// Whether every line that enables the motors' current does so.
     pub fn has_current(&self) -> bool {
         let off = |wire: &Wire| matches!(wire.role, Role::Enable { on_high } if on_high != wire.high);
         !self.wires.iter().any(off)
     }
 
-    /// Mean of what the drive motors do, -1..=1: a bicycle has one rear wheel.
+    /// Mean drive of the drive motors, -1..=1: a bicycle has one rear wheel.
     pub fn drive(&self, pins: &dyn Outputs) -> f64 {
         let sum: f64 = self.drives.iter().map(|drive| self.turn(drive, pins)).sum();
         if self.drives.is_empty() { 0.0 } else { sum / self.drives.len() as f64 }
     }
 
-    /// What the wheels of each side do, left and right, -1..=1; `None`: a servo steers, or a side has none.
+    /// Drive of the wheels of each side, left and right, -1..=1; `None`: a servo steers, or a side has no
+    /// wheel.
     pub fn wheels(&self, pins: &dyn Outputs) -> Option<[f64; 2]> {
         if !self.turns_by_its_wheels() {
             return None;
@@ -202,7 +203,7 @@ impl Wiring {
         }))
     }
 
-    /// Whether the difference of its wheels turns it: no servo does, and each side has a wheel.
+    /// Whether the difference of its wheels turns it: it has no servo, and each side has a wheel.
     pub fn turns_by_its_wheels(&self) -> bool {
         let has = |side| self.drives.iter().any(|drive| drive.side == Some(side));
         self.steering.is_none() && has(Side::Left) && has(Side::Right)
@@ -216,7 +217,7 @@ impl Wiring {
     /// The current of each drive motor, in the board's order: its share of the time, -1..=1, forwards
     /// positive.
     pub fn currents(&self, pins: &dyn Outputs) -> heapless::Vec<f32, MAX_MOTORS> {
-        self.drives.iter().map(|drive| self.signed(drive, pins) as f32).collect() // no more than a board may have
+        self.drives.iter().map(|drive| self.signed(drive, pins) as f32).collect() // at most MAX_MOTORS
     }
 
     fn signed(&self, drive: &Drive, pins: &dyn Outputs) -> f64 {
@@ -225,12 +226,12 @@ impl Wiring {
                 let ahead = self.is_high(dir) == mirrored;
                 if ahead { pins.duty(pwm) } else { -pins.duty(pwm) }
             }
-            // Driven on both sides at once the bridge brakes for the common part.
+            // When both sides are driven at once, the bridge brakes for the overlap.
             Bridge::Pair { forward, backward } => pins.duty(forward) - pins.duty(backward),
         }
     }
 
-    /// What one motor does. Below its least duty it does not turn; from there it is taken as linear.
+    /// Drive of one motor. Below its minimum duty it does not turn; above that the model is linear.
     fn turn(&self, drive: &Drive, pins: &dyn Outputs) -> f64 {
         let signed = self.signed(drive, pins);
         let useful = ((signed.abs() - drive.min_duty) / (1.0 - drive.min_duty)).max(0.0);

@@ -1,8 +1,9 @@
 //! The room: four walls, discs, rectangles without floor, a line on the floor. Laid out once from a seed;
-//! answers queries about distances, contacts and ground; nothing in it moves. Knows only a car's outline.
+//! answers queries about distances, contacts and ground. Nothing in it moves, and it knows only a car's
+//! outline.
 //!
 //! Metres; the origin is a corner of the room, x and y run along its walls, headings are in radians
-//! counter-clockwise from x. All of it is f64 and `libm`, so that two machines agree to the last bit.
+//! counter-clockwise from x. Everything uses f64 and `libm`, so that two machines agree to the last bit.
 
 use crate::base::plan::SimPlan;
 use crate::base::seed::{Stream, uniform};
@@ -11,17 +12,17 @@ use std::f64::consts::TAU;
 
 /// Half the width of the line on the floor: tape of 2 cm.
 const LINE_HALF_WIDTH: f64 = 0.01;
-/// Free way around the start, and between a disc and everything else. A car with a turning circle of
-/// 0.3 m and a body of 0.25 m gets through anywhere; less, and a layout could be a trap that says
-/// nothing about the software.
+/// Free space around the start, and between a disc and everything else. A car with a turning circle of 0.3 m
+/// and a body of 0.25 m gets through anywhere; with less space, a layout could be a trap that says nothing
+/// about the software.
 const START_FREE: f64 = 0.6;
 const DISC_FREE: f64 = 0.5;
-/// Draws for one disc at one spacing, and how often the spacing shrinks by a fifth before the disc
-/// is left out: a room that is too full gets fewer discs, not an endless search.
+/// Draws for one disc at one spacing, and how often the spacing shrinks by a fifth before the disc is left
+/// out: a room that is too full gets fewer discs instead of an endless search.
 const DRAWS: u64 = 200;
 const SHRINKS: u32 = 8;
 
-/// Where the middle of the rear axle is, and where the car looks.
+/// Position of the middle of the rear axle, and the car's heading.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pose {
     /// Metres.
@@ -47,9 +48,9 @@ impl Pose {
 /// A car seen from above: a rectangle around the middle of the wheelbase, four wheels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outline {
-    /// Distance of the axles.
+    /// Distance between the axles.
     pub wheelbase: f64,
-    /// Distance of the wheels of one axle.
+    /// Distance between the wheels of one axle.
     pub track: f64,
     /// Length of the body.
     pub length: f64,
@@ -80,18 +81,18 @@ impl Outline {
         let (front, back) = (self.front(), self.back());
         pose.points([[front, half], [front, -half], [back, half], [back, -half]])
     }
-    /// Rear, rear, front, front.
+    /// Wheels: rear, rear, front, front.
     fn wheels(&self, pose: &Pose) -> [[f64; 2]; 4] {
         let half = self.track / 2.0;
         pose.points([[0.0, half], [0.0, -half], [self.wheelbase, half], [self.wheelbase, -half]])
     }
-    /// The same with `margin` more on every side of the body.
+    /// The same outline with `margin` added on every side of the body.
     pub fn inflated(&self, margin: f64) -> Outline {
         Outline { length: self.length + 2.0 * margin, width: self.width + 2.0 * margin, ..*self }
     }
 }
 
-/// Which of its wheels.
+/// An axle's wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wheel {
     /// On the front axle.
@@ -100,7 +101,7 @@ pub enum Wheel {
     Rear,
 }
 
-/// A round thing in the room.
+/// A round obstacle in the room.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Disc {
     /// Centre.
@@ -129,7 +130,7 @@ pub enum Surface {
     Cliff,
 }
 
-/// A room with what is in it.
+/// A room with its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct World {
     room: [f64; 2],
@@ -140,7 +141,7 @@ pub struct World {
 }
 
 impl World {
-    /// Lays the room out. The same plan and seed give the same room, for ever.
+    /// Lays out the room. The same plan and seed always give the same room.
     pub fn new(plan: &SimPlan, seed: u64) -> World {
         let mut world = World {
             room: plan.room.map(f64::from),
@@ -165,7 +166,7 @@ impl World {
     pub fn room(&self) -> [f64; 2] {
         self.room
     }
-    /// The things in it; fewer than the plan asks for where they do not fit.
+    /// Its discs; fewer than the plan asks for if they do not fit.
     pub fn discs(&self) -> &[Disc] {
         &self.discs
     }
@@ -196,19 +197,19 @@ impl World {
         nearest
     }
 
-    /// What a body of this outline would overlap at `pose`.
+    /// The obstacle that a body of this outline would overlap at `pose`.
     pub fn touched(&self, outline: &Outline, pose: &Pose) -> Option<Obstacle> {
         let inside = |[x, y]: [f64; 2]| x > 0.0 && x < self.room[0] && y > 0.0 && y < self.room[1];
         if !outline.corners(pose).into_iter().all(inside) {
             return Some(Obstacle::Wall);
         }
-        let reach = outline.front() + outline.width; // no corner is farther from the rear axle
+        let reach = outline.front() + outline.width; // no corner is farther than this from the rear axle
         let near = |disc: &Disc| distance(disc.at, [pose.x, pose.y]) < reach + disc.radius;
         let hit = |disc: &Disc| near(disc) && distance_to_body(outline, pose, disc.at) < disc.radius;
         self.discs.iter().any(hit).then_some(Obstacle::Disc)
     }
 
-    /// A wheel of this outline at `pose` that has no floor under it, one in front if there is one.
+    /// A wheel of this outline at `pose` that has no floor under it; a front wheel if there is one.
     pub fn wheel_over_cliff(&self, outline: &Outline, pose: &Pose) -> Option<Wheel> {
         if self.cliffs.is_empty() {
             return None;
@@ -246,7 +247,7 @@ impl World {
             }
             free *= 0.8;
         }
-        // Nowhere better: the board has filled its room with cliffs.
+        // No free place: the board has filled its room with cliffs.
         self.start = Pose { x: self.room[0] / 2.0, y: self.room[1] / 2.0, heading: 0.0 };
     }
 
@@ -281,7 +282,7 @@ impl World {
     }
 }
 
-/// The seed's numbers for a layout, in order.
+/// Random numbers of the seed for a layout, in order.
 struct Draw {
     seed: u64,
     index: u64,
@@ -313,11 +314,11 @@ fn segment_distance(point: [f64; 2], a: [f64; 2], b: [f64; 2]) -> f64 {
     distance(point, [a[0] + share * along[0], a[1] + share * along[1]])
 }
 
-/// From `point` to the nearest point of the body; zero inside it.
+/// Distance from `point` to the nearest point of the body; zero inside it.
 fn distance_to_body(outline: &Outline, pose: &Pose, point: [f64; 2]) -> f64 {
     let offset = [point[0] - pose.x, point[1] - pose.y];
     let (sin, cos) = (sin(pose.heading), cos(pose.heading));
-    // Seen from the car: turned back by its heading.
+    // In the car's coordinates: rotated back by its heading.
     let ahead = offset[0] * cos + offset[1] * sin;
     let left = offset[1] * cos - offset[0] * sin;
     let half = outline.width / 2.0;
@@ -351,7 +352,7 @@ mod tests {
         near(world.ray([1.0, 1.0], FRAC_PI_2), 2.0);
         near(world.ray([1.0, 1.0], -FRAC_PI_2), 1.0);
         near(world.ray([3.0, 2.0], FRAC_PI_4), 2.0_f64.sqrt());
-        // Just past the disc's edge the ray continues to the wall.
+        // Just beside the disc, the ray continues to the wall.
         near(world.ray([1.0, 1.2001], 0.0), 3.0);
     }
 
@@ -379,12 +380,12 @@ mod tests {
         let front = outline.front();
         assert_eq!(at(2.0 - 0.1 - front - 0.001, 1.0, 0.0), None);
         assert_eq!(at(2.0 - 0.1 - front + 0.001, 1.0, 0.0), Some(Obstacle::Disc));
-        // Passing beside it: half a body away from the rim.
+        // Passing beside it: half a body width away from the rim.
         assert_eq!(at(2.0, 1.0 - 0.1 - 0.065 - 0.001, 0.0), None);
         assert_eq!(at(2.0, 1.0 - 0.1 - 0.065 + 0.001, 0.0), Some(Obstacle::Disc));
         assert_eq!(at(4.0 - front - 0.001, 2.0, 0.0), None);
         assert_eq!(at(4.0 - front + 0.001, 2.0, 0.0), Some(Obstacle::Wall));
-        assert_eq!(at(4.0 - front - 0.001, 2.0, 0.1), Some(Obstacle::Wall), "turned, a corner is in front");
+        assert_eq!(at(4.0 - front - 0.001, 2.0, 0.1), Some(Obstacle::Wall), "turned, a corner is nearest");
         assert_eq!(at(0.06, 2.0, FRAC_PI_2), Some(Obstacle::Wall));
     }
 

@@ -1,4 +1,4 @@
-//! The far side, driven by events that a test makes up, on a clock that it turns.
+//! The far side, driven by made-up events on a clock that the test sets.
 
 use super::super::wire::DATA;
 use super::super::wire::tests::event;
@@ -20,7 +20,7 @@ fn bench_board() -> Board {
     board
 }
 
-/// The far side on a clock that the test turns.
+/// The far side on a clock that the test sets.
 struct Wires {
     far: FarSide,
     now: Instant,
@@ -53,7 +53,7 @@ impl Wires {
         let [high, low] = value.to_be_bytes();
         assert_eq!(self.take(Happening::Write, 0x14, &[register, high, low]), []);
     }
-    /// Timers as the runtime sets them, then half duty and more on both motors.
+    /// Sets timers as the runtime does, then half duty and more on both motors.
     fn drive_on(&mut self) {
         self.frame(0x43, 9);
         self.frame(0x47, 4095);
@@ -88,14 +88,14 @@ fn without_the_enable_line_the_motors_stand_whatever_the_registers_say() {
     let driven = wires.way();
     assert!(!wires.is_still() && driven > 0.05, "{driven}");
     wires.take(Happening::Floats(false), 11, &[]);
-    assert!(wires.is_still(), "its owner died");
+    assert!(wires.is_still(), "the owner of the enable line died");
     wires.pass(500);
     let rolled_out = wires.way();
     wires.pass(500);
     assert!((wires.way() - rolled_out).abs() < 1e-3);
     wires.take(Happening::Out(true), 11, &[]);
     wires.pass(100);
-    assert!(wires.way() > rolled_out, "the registers still say so");
+    assert!(wires.way() > rolled_out, "the registers still have the pulses");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_reset_silences_the_controller_for_its_boot_and_clears_it() {
     assert!(wires.is_still());
     wires.now += Span::from_millis(10);
     wires.take(Happening::Out(true), 5, &[]);
-    assert!(!wires.pass(100).contains(&Command::Mute(0x14, false)), "it boots");
+    assert!(!wires.pass(100).contains(&Command::Mute(0x14, false)), "it is still booting");
     let out = wires.pass(100);
     assert!(out.contains(&Command::Mute(0x14, false)));
     assert_eq!(set_of(&out, 0x14, FIRMWARE).map(|data| [data[0], data[1], data[2]]), Some([1, 1, 4]));
@@ -152,7 +152,7 @@ fn a_trigger_makes_an_echo_as_long_as_sound_takes_or_as_the_row_wants_it() {
         assert_eq!(open[1].1.less(open[0].1), Span::from_millis(ms.into()));
     }
     let deaf = [(); 4].map(|()| ping(&mut wires, Echo::Open(200)).len());
-    assert_eq!(deaf, [0, 0, 0, 2], "a ping every 60 ms, and the pulse goes on");
+    assert_eq!(deaf, [0, 0, 0, 2], "a ping every 60 ms is ignored while the pulse lasts");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn an_echo_of_a_late_process_keeps_its_length() {
         fall.since(rise).as_nanos()
     };
     let (punctual, late) = (trigger(&mut wires, 50), trigger(&mut wires, 3000));
-    assert!(punctual.abs_diff(late) < 60_000, "{punctual} {late}: 1 cm of noise is 58 us");
+    assert!(punctual.abs_diff(late) < 60_000, "{punctual} {late}: a noise of 1 cm is 58 us");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The table of the bench, a row a line.
+//! The table of the bench, one row per entry.
 
 use super::{Course, End, Floor, From, Loop, Row, Service};
 use crate::far::Echo;
@@ -9,13 +9,13 @@ use crate::wire::Fault;
 use ganglion::base::time::Span;
 use rustix::process::Signal;
 
-/// Causes that a bus brings about.
+/// Causes of a faulty bus.
 const BUS: &[&str] = &["bus-lost", "sensor-lost", "sensor-lying"];
-/// Causes that a sensor brings about.
+/// Causes of a faulty sensor.
 const SENSOR: &[&str] = &["sensor-lost", "sensor-lying"];
-/// The same, and what a wrong lean looks like.
+/// The same, and the cause of a wrong lean.
 const LEAN: &[&str] = &["sensor-lost", "sensor-lying", "tilt"];
-/// What must not be reported where there was no reason to stop.
+/// Causes that must not be reported if there was no reason to stop.
 const NONE_OF: &[&str] =
     &["bus-lost", "sensor-lost", "sensor-lying", "tilt", "cliff", "e-stop", "loop-late", "guard-lost"];
 
@@ -36,30 +36,30 @@ const fn closed(from: From, loaded: bool, urgent: bool, gate_us: [u64; 2]) -> Co
     Course::Loop(Loop { from, loaded, urgent, gate_us })
 }
 
-/// At least and aim, p99 (issue: button to motor idle, sensor to motor under load).
+/// Required value and aim, p99 (issue: button to motor idle, sensor to motor under load).
 const BUTTON_US: [u64; 2] = [350, 200];
 const IMU_US: [u64; 2] = [700, 520];
 
-/// Byte 0 of a read with its highest bit turned over: no converter gives it.
+/// Inverts the highest bit of byte 0 of a read: no converter returns such a value.
 const HIGH_BIT: i32 = 0x0080;
 /// The highest bit of z: the car would lie on its back.
 const Z_TURNED: i32 = 0x0480;
 
 const NO_RETRY: &str = "the first NACK is taken for a lost bus";
 const SHIFTED: &str = "the transfer is only retried: the next frame is shifted and names the wrong register";
-const HELD_VALUE: &str = "the last value is passed off as new";
-const NO_RESET: &str = "the motors' controller is not reset, or by a line that no process drives";
+const HELD_VALUE: &str = "the last value is treated as new";
+const NO_RESET: &str = "the motors' controller is not reset, or through a line that no process drives";
 
 /// The rows, in the order in which they run.
 pub const ROWS: &[Row] = &[
-    // ---- for long; first, because the guest that takes it is busy with it while the others do the rest
+    // ---- the long row; first, because its guest is busy with it while the others do the rest
     row(
         "soak",
         "ten minutes at 100 Hz: the grid adds up, nothing drifts, nothing leaks",
         Course::Soak(600),
         "a relative sleep, a skipped slot without a count, a buffer that grows",
     ),
-    // ---- what the kernel alone takes, then closed loops
+    // ---- the kernel's baselines, then closed loops
     row("floor-timer", "a timer wakes its sleeper", Course::Floor(Floor::Timer), "no FIFO"),
     row("floor-echo", "an edge is answered by an edge", Course::Floor(Floor::Echo), "no FIFO"),
     row(
@@ -90,13 +90,13 @@ pub const ROWS: &[Row] = &[
         "seeded-no-fifo",
         "the gate catches a runtime without real-time priorities",
         closed(From::Imu, true, false, IMU_US),
-        "the gate lies above what a loaded machine does to ordinary threads",
+        "the gate is above the latency of ordinary threads on a loaded machine",
     ),
     row(
         "hil-verb",
         "`ganglion hil` measures the bench over its two wires",
         Course::Verb(100),
-        "a stimulus stays without answer, or the object on its last line cannot be read",
+        "a stimulus gets no answer, or the JSON object on its last line cannot be parsed",
     ),
     // ---- the motors' controller
     row(
@@ -107,13 +107,13 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "mcu-nack-storm",
-        "a controller that does not answer is reset: its pulses go",
+        "a controller that does not answer is reset, which ends its pulses",
         back(Trouble::Transfers(MCU, Fault::NackAddress, 0), 1500, Limit::Period, BUS),
         NO_RESET,
     ),
     row(
         "mcu-broken-frame",
-        "a frame broken off after a byte shifts none that follow",
+        "a frame aborted after a byte does not shift the following frames",
         Course::Trouble(Trouble::Some(MCU, Fault::NackData, 1, 1), 1000, End::Recovers),
         SHIFTED,
     ),
@@ -121,7 +121,7 @@ pub const ROWS: &[Row] = &[
         "mcu-stuck-recovers",
         "a bus that hangs for three transfers comes back",
         Course::Trouble(Trouble::Some(MCU, Fault::Stuck, 0, 3), 1000, End::Recovers),
-        "a hung transfer is taken for the end, or for nothing",
+        "a hung transfer is treated as final, or ignored",
     ),
     row(
         "mcu-stuck",
@@ -131,15 +131,15 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "mcu-arbitration-once",
-        "a lost arbitration may have broken a frame off: the controller begins anew",
+        "a lost arbitration may have aborted a frame: the controller is reset",
         Course::Trouble(Trouble::Some(MCU, Fault::ArbitrationLost, 1, 1), 1000, End::Recovers),
         SHIFTED,
     ),
     row(
         "mcu-arbitration-storm",
-        "another master for ever is a lost bus",
+        "a bus that another master never releases is lost",
         back(Trouble::Transfers(MCU, Fault::ArbitrationLost, 0), 1500, Limit::Period, BUS),
-        "arbitration is retried without an end",
+        "arbitration is retried without limit",
     ),
     row(
         "mcu-stretch",
@@ -149,33 +149,33 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "mcu-wrong-bits",
-        "counts that no converter gives are refused",
+        "counts that no converter can return are refused",
         back(Trouble::Transfers(MCU, Fault::Xor, HIGH_BIT), 1500, Limit::Stale("ground-left"), SENSOR),
         "counts are not checked against 12 bits",
     ),
     row(
         "mcu-all-ones",
-        "ones only are a dead wire",
+        "a read of only ones is a dead wire",
         back(Trouble::Transfers(MCU, Fault::AllOnes, 0), 1500, Limit::Stale("ground-left"), SENSOR),
         "0xffff is taken for a bright floor",
     ),
     row(
         "mcu-frozen",
-        "a converter that stands still is noticed",
+        "a frozen converter is noticed",
         back(Trouble::Transfers(MCU, Fault::Freeze, 0), 2500, Limit::Frozen("ground-left"), SENSOR),
         HELD_VALUE,
     ),
     row(
         "mcu-unplugged",
-        "off the bus with its pulses going on: cut by another wire, and back",
+        "off the bus while its pulses continue: cut by another wire, and back",
         back(Trouble::McuUnplugged, 2000, Limit::Period, BUS),
         NO_RESET,
     ),
     row(
         "mcu-brown-out",
-        "a controller that lost its registers is set up anew",
+        "a controller that lost its registers is set up again",
         Course::Trouble(Trouble::BrownOut, 1000, End::Recovers),
-        "its registers are believed to hold what was written once",
+        "its registers are assumed to keep what was written",
     ),
     // ---- the inertial sensor, on the same bus
     row(
@@ -186,13 +186,13 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "imu-nack-storm",
-        "a sensor that does not answer ages, and only it",
+        "only the sensor that does not answer ages",
         back(Trouble::Transfers(IMU, Fault::NackAddress, 0), 1500, Limit::Stale("roll"), SENSOR),
         HELD_VALUE,
     ),
     row(
         "imu-nack-data",
-        "a register number that is not taken",
+        "a register number that is not acknowledged",
         back(Trouble::Transfers(IMU, Fault::NackData, 0), 1500, Limit::Stale("roll"), SENSOR),
         HELD_VALUE,
     ),
@@ -200,19 +200,19 @@ pub const ROWS: &[Row] = &[
         "imu-stuck-recovers",
         "a bus that hangs for three transfers comes back",
         Course::Trouble(Trouble::Some(IMU, Fault::Stuck, 0, 3), 1000, End::Recovers),
-        "a hung transfer is taken for the end, or for nothing",
+        "a hung transfer is treated as final, or ignored",
     ),
     row(
         "imu-stuck",
-        "a sensor that holds the bus whenever it is asked",
+        "a sensor that holds the bus whenever it is read",
         back(Trouble::Transfers(IMU, Fault::Stuck, 0), 3000, Limit::Stale("roll"), BUS),
         HELD_VALUE,
     ),
     row(
         "imu-arbitration-storm",
-        "another master for ever, at one address",
+        "another master always wins at one address",
         back(Trouble::Transfers(IMU, Fault::ArbitrationLost, 0), 1500, Limit::Stale("roll"), SENSOR),
-        "arbitration is retried without an end",
+        "arbitration is retried without limit",
     ),
     row(
         "imu-stretch",
@@ -222,13 +222,13 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "imu-wrong-bits",
-        "a sample with a bit turned over is refused, or is a lean",
+        "a sample with an inverted bit is refused, or trips the lean rule",
         back(Trouble::Transfers(IMU, Fault::Xor, Z_TURNED), 1500, Limit::Stale("roll"), LEAN),
         "a lean of 180 degrees is taken for level",
     ),
     row(
         "imu-all-ones",
-        "ones only are a dead wire",
+        "a read of only ones is a dead wire",
         back(Trouble::Transfers(IMU, Fault::AllOnes, 0), 1500, Limit::Stale("roll"), LEAN),
         "0xffff is taken for level",
     ),
@@ -247,7 +247,7 @@ pub const ROWS: &[Row] = &[
     // ---- the bus itself
     row(
         "bus-sda-low",
-        "a slave that holds SDA lets go after nine clocks",
+        "a device that holds SDA releases it after nine clocks",
         Course::Trouble(Trouble::SdaLow, 4000, End::Recovers),
         "no clocks, or on the wrong lines",
     ),
@@ -278,9 +278,9 @@ pub const ROWS: &[Row] = &[
     // ---- lines
     row(
         "echo-lost",
-        "no echo is no free way",
+        "a missing echo does not mean free space",
         back(Trouble::Echo(Echo::Lost), 1500, Limit::Stale("range"), SENSOR),
-        "silence is taken for nothing within range",
+        "silence is taken for free space",
     ),
     row(
         "echo-short",
@@ -290,13 +290,13 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "echo-late",
-        "an echo that begins late is not this ping's",
+        "an echo that begins late does not belong to this ping",
         back(Trouble::Echo(Echo::Late), 1500, Limit::Stale("range"), SENSOR),
         "an edge of another ping is taken for this one's",
     ),
     row(
         "echo-double",
-        "a pulse that comes twice gives no longer way",
+        "a doubled pulse does not give a longer distance",
         Course::Trouble(
             Trouble::Echo(Echo::Double),
             1500,
@@ -308,58 +308,58 @@ pub const ROWS: &[Row] = &[
         "echo-held",
         "an echo line that stays high is a broken wire",
         back(Trouble::Echo(Echo::Held), 1500, Limit::Stale("range"), SENSOR),
-        "the level is never looked at",
+        "the level is never checked",
     ),
     row(
         "echo-none",
-        "nothing within range is a free way",
+        "nothing within range means free space",
         rides(Trouble::Echo(Echo::Open(38))),
         "a ping without an echo is a lost sensor",
     ),
     row(
         "echo-none-long",
-        "so it is where the module holds its line for 200 ms and hears no trigger meanwhile",
+        "the same with a module that holds its line for 200 ms and ignores triggers meanwhile",
         rides(Trouble::Echo(Echo::Open(200))),
-        "three pings are busy, and the age limit strikes",
+        "three pings are busy, and the age limit passes",
     ),
     row(
         "button-pressed",
-        "the stop button stops, and letting go of it starts nothing",
+        "the stop button stops the robot, and releasing it starts nothing",
         Course::Trouble(Trouble::Press, 500, End::Stands(Limit::Ms(1), &["e-stop"])),
         "the reflex is not latched",
     ),
     row(
         "button-bounces",
-        "ten presses within a millisecond are a press",
+        "ten presses within a millisecond count as one press",
         Course::Trouble(Trouble::Chatter, 500, End::Stands(Limit::Ms(2), &["e-stop"])),
         "a release among them is obeyed",
     ),
     row(
         "lean",
-        "a car that leans over stands until it stands upright",
+        "a car that leans over stays stopped until it is upright",
         back(Trouble::Lean(45), 1000, Limit::Stale("roll"), &["tilt"]),
         "the lean has no reflex",
     ),
     // ---- processes
     row(
         "runtime-killed",
-        "motors stand after kill -9 of the runtime, every time",
+        "motors stop after kill -9 of the runtime, every time",
         Course::Kills(20, Limit::Ms(100)),
-        "the guard waits for its patience although the connection is closed",
+        "the guard waits for its timeout although the connection is closed",
     ),
     row(
         "runtime-stopped",
-        "motors stand while the runtime is stopped",
+        "motors stop while the runtime is stopped",
         Course::Trouble(
             Trouble::Signal(Who::Runtime, Signal::STOP),
             1000,
             End::StandsThenDrives(Limit::Patience, &[]),
         ),
-        "the guard wants a connection only, no heartbeat",
+        "the guard requires only a connection, no heartbeat",
     ),
     row(
         "tick-starved",
-        "motors stand while the tick gets no processor and the bus does",
+        "motors stop while the tick gets no CPU time but the bus thread does",
         Course::Trouble(
             Trouble::Hog(82, Span::from_millis(600)),
             400,
@@ -369,38 +369,38 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "guard-killed",
-        "the enable line floats with its owner's death, and the runtime says so",
+        "the enable line floats when its owner dies, and the runtime reports it",
         back(Trouble::GuardDies(false), 1000, Limit::Ms(20), &["guard-lost"]),
         "the runtime holds the line itself, or drives on without a guard",
     ),
     row(
         "guard-killed-kept",
-        "the enable line stays on after its owner's death, as on a Pi, and the runtime stands",
+        "the enable line stays on after its owner's death, as on a Pi, and the runtime stops the motors",
         back(Trouble::GuardDies(true), 1000, Limit::Patience, &["guard-lost"]),
-        "only the line that floats stops the motors",
+        "only a floating line stops the motors",
     ),
     row(
         "guard-stopped",
-        "the runtime stands while the guard is stopped",
+        "the runtime stops the motors while the guard is stopped",
         back(Trouble::Signal(Who::Guard, Signal::STOP), 1000, Limit::Patience, &["guard-lost"]),
-        "the runtime does not want an answer to its heartbeats",
+        "the runtime does not require answers to its heartbeats",
     ),
     // ---- the guard holds the controller's reset, as the flagship's does
     row(
         "reset-runtime-killed",
         "the controller is in reset after kill -9 of the runtime",
         Course::Reset(Trouble::Signal(Who::Runtime, Signal::KILL), 1000, End::Disarms(Limit::Ms(100), &[])),
-        "the guard waits for its patience, or lets go of the line to another runtime unasked",
+        "the guard waits for its timeout, or releases the line to another runtime unasked",
     ),
     row(
         "reset-runtime-stopped",
-        "the controller is in reset while the runtime is stopped, and set up anew after it",
+        "the controller is in reset while the runtime is stopped, and set up again afterwards",
         Course::Reset(
             Trouble::Signal(Who::Runtime, Signal::STOP),
             1000,
             End::StandsThenDrives(Limit::Patience, &[]),
         ),
-        "the guard wants a connection only, or the registers are believed to hold what was written once",
+        "the guard requires only a connection, or the registers are assumed to keep what was written",
     ),
     row(
         "reset-guard-killed",
@@ -414,9 +414,9 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "reset-left-low",
-        "a look at a robot whose guard was stopped sees its controller, and leaves it in reset",
+        "commands that inspect a robot with a stopped guard see its controller, and leave it in reset",
         Course::LeftInReset,
-        "no process has the line that a stopped guard left low, and the verbs see an empty bus",
+        "no process has the line that a stopped guard left low, and the commands see an empty bus",
     ),
     // ---- the service
     row(
@@ -433,27 +433,27 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "service-killed",
-        "a killed process leaves still motors and is started again",
+        "a killed process leaves stopped motors and is started again",
         Course::Service(Service::Kill),
         "no safe-stop after it, no restart, or one that arms by itself",
     ),
     row(
         "service-bad-board",
-        "a wrong board file ends it once, with 78",
+        "with a wrong board file it exits once, with 78",
         Course::Service(Service::BadBoard),
         "it is started again and again",
     ),
     row(
         "service-refused",
-        "without a permission it says which, and does not drive",
+        "without a permission it reports which one, and does not drive",
         Course::Service(Service::Refused),
         "it runs as root",
     ),
     row(
         "service-silent",
-        "with a controller that never answers it ends with 69 and its likely reasons, and is given up",
+        "with a controller that never answers it exits with 69 and the likely reasons, and systemd gives up",
         Course::Service(Service::Silent),
-        "it waits for ever without a word, or is started again for ever",
+        "it waits for ever silently, or is restarted for ever",
     ),
     row(
         "service-hostile",
@@ -463,8 +463,8 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "service-wedged",
-        "a controller that only its driver frees is freed for a runtime that is not root",
+        "a bus that only a rebind of its driver frees is freed for a runtime that is not root",
         Course::Service(Service::Wedged),
-        "the rung is in the ladder, and no process may take it; or the runtime's user writes to the driver",
+        "the recovery step is configured, but no process may take it; or the runtime's user writes to the driver",
     ),
 ];

@@ -1,8 +1,8 @@
-//! The table of the rows in words, as docs/virtual-bench-rows.md has it.
+//! The table of the rows as text, as in docs/virtual-bench-rows.md.
 
 use super::{Course, End, Loop, ROWS, Row, Service};
 
-/// The table as it stands in the documentation.
+/// The lines of the table in the documentation.
 pub fn table() -> Vec<String> {
     let mut lines =
         vec!["| row | shows | course and end | fails if |".to_string(), "|---|---|---|---|".to_string()];
@@ -13,7 +13,7 @@ pub fn table() -> Vec<String> {
 }
 
 impl Course {
-    /// For the table.
+    /// Text for the table.
     pub(super) fn words(self) -> String {
         match self {
             Course::Trouble(trouble, ms, end) => {
@@ -25,15 +25,15 @@ impl Course {
             Course::LeftInReset => {
                 "holds = \"reset\", guard stopped: `probe`, `doctor --test`, `calibrate` see it, no motor moves, low again".into()
             }
-            Course::Kills(times, limit) => format!("{times} times: still within {}", limit.words()),
+            Course::Kills(times, limit) => format!("{times} times: stopped within {}", limit.words()),
             Course::Loop(Loop { loaded, urgent, gate_us: [least, aim], .. }) => {
                 let with = if loaded { "with hackbench" } else { "idle" };
                 match urgent {
                     true => format!("200 times, {with}: p99 at most {least} us, aim {aim} us"),
-                    false => format!("200 times, {with}, no FIFO: p99 above {least} us is found"),
+                    false => format!("200 times, {with}, no FIFO: a p99 above {least} us is caught"),
                 }
             }
-            Course::Floor(_) => "printed beside the loops, no gate but +10 % of the record".into(),
+            Course::Floor(_) => "printed beside the loops, no gate except +10 % of the baseline".into(),
             Course::Verb(samples) => {
                 format!("lines 20 to 21, the left motor to 22, {samples} times: its own verdict, 10 ms")
             }
@@ -48,21 +48,23 @@ impl Course {
 impl Service {
     pub(super) fn words(self) -> &'static str {
         match self {
-            Service::Start => "ready, drives, is not root; stopped: still within 500 ms",
+            Service::Start => "ready, drives, is not root; after stop: stopped within 500 ms",
             Service::Stop => {
-                "SIGSTOP: still within the guard's patience + 20 ms, one restart, stands until armed, drives again"
+                "SIGSTOP: stopped within the guard's timeout + 20 ms, one restart, stays stopped until armed, drives again"
             }
-            Service::Kill => "SIGKILL: still within 100 ms, one restart, stands until armed, drives again",
+            Service::Kill => {
+                "SIGKILL: stopped within 100 ms, one restart, stays stopped until armed, drives again"
+            }
             Service::BadBoard => "exit 78, no restart, no motion",
             Service::Refused => "bus closed to its group: exit 77, no restart, no motion",
             Service::Silent => {
-                "controller off the bus from the start: exit 69, the likely reasons in the log, 5 starts at most, no motion"
+                "controller off the bus from the start: exit 69, the likely reasons in the log, at most 5 starts, no motion"
             }
             Service::Wedged => {
-                "rebind = true; the bus hangs until its driver is bound anew: still within 100 ms, freed by ganglion-rebind, drives again; the runtime's user itself is refused"
+                "rebind = true; the bus hangs until its driver is rebound: stopped within 100 ms, freed by ganglion-rebind, drives again; the runtime's user itself is refused"
             }
             Service::Hostile => {
-                "signals, rm, mv, ln and a second guard by its user: all refused, and the robot drives on; by the guard's own user they work"
+                "signals, rm, mv, ln and a second guard by its user: all refused, and the robot drives on; the rights of the guard's own user work"
             }
         }
     }
@@ -71,14 +73,14 @@ impl Service {
 impl End {
     pub(super) fn words(self) -> String {
         match self {
-            End::StandsThenDrives(limit, _) => format!("still within {}, then drives again", limit.words()),
+            End::StandsThenDrives(limit, _) => format!("stopped within {}, then drives again", limit.words()),
             End::BacksOff(limit, _) => {
-                format!("no way ahead within {}, then drives again", limit.words())
+                format!("no forward motion within {}, then drives again", limit.words())
             }
             End::Disarms(limit, _) => {
-                format!("still within {}, stands until armed, then drives again", limit.words())
+                format!("stopped within {}, stays stopped until armed, then drives again", limit.words())
             }
-            End::Stands(limit, _) => format!("still within {}, and stays so", limit.words()),
+            End::Stands(limit, _) => format!("stopped within {}, and stays stopped", limit.words()),
             End::RidesOut(_) => "drives on, no reflex".into(),
             End::Recovers => "drives again within 8 s".into(),
         }

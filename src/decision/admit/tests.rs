@@ -1,4 +1,4 @@
-//! What is believed of readings, how it ages, what the field is fed.
+//! Which readings are believed, how samples age, and what the field gets.
 
 use super::*;
 use crate::base::fault::{BusFault, ReadingFault};
@@ -7,7 +7,7 @@ use crate::decision::fixture::{at, least, ms, range};
 
 const STILL: Command = Command::still(2);
 
-/// One board's admission and frame, fed at chosen moments.
+/// Admission and frame of one board, which the test feeds at chosen moments.
 struct Rig {
     admission: Admission,
     frame: Frame,
@@ -83,7 +83,7 @@ fn a_value_ages_to_the_end_of_its_range_and_no_further() {
         assert!(close(sample.worst, worst), "{} at {now} ms", sample.worst);
         assert_eq!((sample.health, sample.stamp), (health, at(0)));
     }
-    assert_eq!(rig.counters(0).stale, 1, "one episode, however often it is looked at");
+    assert_eq!(rig.counters(0).stale, 1, "one episode counts once, however often it is checked");
     rig.read(Ok(1.0), 9_000);
     rig.age(9_500);
     assert_eq!(rig.counters(0).stale, 2);
@@ -106,14 +106,18 @@ fn frozen_is_refused_only_where_the_board_says_so_and_counts_from_when_it_was_ne
         let sample = strict.read(Ok(1.0), 10 * step);
         let expected = if step < 2 { Health::Good } else { Health::Bad(ReadingFault::Frozen) };
         assert_eq!(sample.health, expected, "reading {step}");
-        assert!(step < 2 || sample.stamp == at(0), "it may have lied since the value was new");
+        assert!(step < 2 || sample.stamp == at(0), "it may have been wrong since the value was new");
     }
     assert_eq!(strict.counters(0).refused[refusal(ReadingFault::Frozen)], 8);
-    assert_eq!(strict.read(Ok(1.0 + f32::EPSILON), 100).health, Health::Good, "a bit is enough");
+    assert_eq!(
+        strict.read(Ok(1.0 + f32::EPSILON), 100).health,
+        Health::Good,
+        "a change of one bit is enough"
+    );
 }
 
-/// Over an edge a reflection sensor reads nothing, in the sun all that its converter has, without a count of
-/// noise; between the ends such a row is a dead converter.
+/// Over an edge, a reflection sensor reads zero, and in the sun full scale, both without any noise. Between
+/// these ends, such a row of equal values means a dead converter.
 #[test]
 fn a_converter_at_an_end_of_its_scale_is_not_frozen() {
     let adc = |per_count| SensorPlan {
@@ -144,7 +148,7 @@ fn a_first_value_of_nought_is_new_like_any_other() {
     assert_eq!(
         rig.frame.samples[0].stamp,
         at(500),
-        "it was new when it was read first, not when the robot began"
+        "it was new when it was first read, not when the robot started"
     );
 }
 
@@ -165,7 +169,11 @@ fn time_goes_one_way() {
     rig.read(Err(ReadingFault::Timeout), 60);
     let late = Reading { channel: 0, value: Ok(3.0), stamp: at(55) };
     rig.admission.admit(&mut rig.frame, &late, at(70));
-    assert_eq!(rig.frame.samples[0].health, Health::Bad(ReadingFault::Timeout), "older than the newest news");
+    assert_eq!(
+        rig.frame.samples[0].health,
+        Health::Bad(ReadingFault::Timeout),
+        "older than the newest reading"
+    );
     let early = Reading { channel: 0, value: Ok(2.0), stamp: at(500) };
     rig.admission.admit(&mut rig.frame, &early, at(80));
     assert_eq!(rig.frame.samples[0].stamp, at(80), "a future stamp must not keep it young");
@@ -178,7 +186,7 @@ fn what_a_reading_vouches_for_is_said_also_where_it_comes_late() {
     let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(2), ..range() }]);
     let script = [
         (Ok(1.0), 50, Some(1.0)),
-        (Ok(0.2), 40, Some(0.2)), // older than what is known, and true of its time
+        (Ok(0.2), 40, Some(0.2)), // older than the known value, but true for its time
         (Ok(4.1), 40, None),
         (Ok(f32::NAN), 40, None),
         (Err(ReadingFault::Timeout), 40, None),
@@ -192,7 +200,7 @@ fn what_a_reading_vouches_for_is_said_also_where_it_comes_late() {
         let found = rig.admission.admit(&mut rig.frame, &reading, at(60));
         assert_eq!(found, said, "step {step}");
     }
-    assert!(close(rig.frame.samples[0].value, 0.3), "what came late is not the newest");
+    assert!(close(rig.frame.samples[0].value, 0.3), "a late reading must not replace the newest one");
 }
 
 #[test]
@@ -203,7 +211,7 @@ fn after_a_sleep_nothing_is_known_and_nothing_from_before_counts() {
     rig.age(95);
     rig.admission.forget(&mut rig.frame, at(100));
     assert_eq!([rig.age(100).health, rig.frame.samples[1].health], [Health::Never; 2]);
-    // On its way when the machine fell asleep.
+    // A reading on its way when the machine fell asleep.
     assert_eq!(rig.read(Ok(1.0), 99).health, Health::Never);
     assert_eq!(rig.read(Err(ReadingFault::Timeout), 101).health, Health::Never);
     assert_eq!(rig.read(Ok(1.1), 102).health, Health::Good);
@@ -217,7 +225,7 @@ fn a_sensor_that_was_stuck_before_a_sleep_is_stuck_after_it() {
     }
     rig.admission.forget(&mut rig.frame, at(100));
     for stamp in [101, 102, 103] {
-        assert_eq!(rig.read(Ok(1.0), stamp).health, Health::Never, "the third of its kind, and more");
+        assert_eq!(rig.read(Ok(1.0), stamp).health, Health::Never, "the third equal value or a later one");
     }
     assert_eq!(rig.read(Ok(1.1), 104).health, Health::Good, "it moves");
 }
@@ -285,7 +293,7 @@ fn the_least_has_limits_of_its_own_beside_its_members() {
     let [member, least, quick] = [0, 1, 2].map(|channel| rig.frame.samples[channel]);
     assert_eq!([member.health, least.health, quick.health], [Health::Good, Health::Stale, Health::Stale]);
     assert!(close(least.worst, member.worst) && close(member.worst, 0.95), "as bad as its member");
-    assert!(close(quick.worst, 0.8), "and as its own ageing");
+    assert!(close(quick.worst, 0.8), "and as bad as its own ageing");
     assert_eq!((rig.counters(1).stale, rig.counters(0).stale), (1, 0));
 }
 
@@ -334,13 +342,13 @@ fn the_field_is_fed_in_board_order_and_never_an_old_value_as_new() {
     assert_eq!(fed, Inputs { used: 3, untrusted: 2, held: 0 });
     assert!(close(inputs[0], 0.5), "3 of 4 m, good");
     assert!(close(inputs[1], 0.25), "a second old: 2.5 m at worst");
-    assert!(inputs[2..].iter().all(|&input| close(input, 0.0)), "nothing known, and the rest");
+    assert!(inputs[2..].iter().all(|&input| close(input, 0.0)), "channels without a value, and the rest");
 }
 
 #[test]
 fn a_value_that_is_lost_is_held_for_the_field_and_ages_for_the_reflexes() {
     let scale = Some(Scale { low: 0.0, high: 4.0, curve: Curve::Linear });
-    let fed = SensorPlan { input: scale, ..range() }; // good for 200 ms, then lost; half a metre a second
+    let fed = SensorPlan { input: scale, ..range() }; // good for 200 ms, then lost; may shrink by 0.5 m/s
     let least = SensorPlan { kind: least(&[0]), ..fed.clone() };
     for refused in [false, true] {
         let mut rig = Rig::new(&[fed.clone(), least.clone()]);
@@ -367,7 +375,7 @@ fn a_value_that_is_lost_is_held_for_the_field_and_ages_for_the_reflexes() {
         rig.age(2_100);
         let mut inputs = [f32::NAN; MAX_SENSORS];
         assert_eq!(rig.admission.inputs(&rig.frame, |sensor, value| inputs[sensor] = value).held, 0);
-        assert!(close(inputs[0], -0.5), "it is back");
+        assert!(close(inputs[0], -0.5), "the sensor is back");
     }
 }
 

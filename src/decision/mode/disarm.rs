@@ -1,10 +1,10 @@
-//! Why a robot is disarmed, and how long an armed one has been held.
+//! Why a robot is disarmed, and how long an armed one has been kept from moving.
 
 use crate::base::time::{Instant, Span};
 use crate::decision::reflex::Verdict;
 
-/// A permission to move that is shorter than this is a glitch, however little time a board requires before
-/// arming: a wheel released for less does not turn.
+/// A permission to move that is shorter than this is a glitch, even if the board requires less time before
+/// arming: a wheel that is released for less does not turn.
 const LASTING: Span = Span::from_millis(100);
 
 /// Why the robot is disarmed.
@@ -16,7 +16,7 @@ pub enum Disarm {
     Stillness {
         /// For how long.
         lasted: Span,
-        /// Causes that were active when it was last held, one bit each (see
+        /// Causes that were active when it was last kept from moving, one bit each (see
         /// [`crate::base::plan::Cause::bit`]).
         causes: u16,
     },
@@ -27,11 +27,11 @@ pub enum Disarm {
     },
 }
 
-/// Milliseconds in a number of 46 bits: two thousand years.
+/// The most milliseconds that 46 bits hold: two thousand years.
 const MOST_MS: u64 = (1 << 46) - 1;
 
 impl Disarm {
-    /// As a number, never 0, for storage; spans in whole milliseconds.
+    /// As a number for storage, never 0; spans in whole milliseconds.
     pub fn bits(self) -> u64 {
         let ms = |span: Span| (span.as_nanos() / 1_000_000).min(MOST_MS) << 18;
         match self {
@@ -53,28 +53,29 @@ impl Disarm {
     }
 }
 
-/// How long an armed robot has been held, by the clock: since it was last free to move. A permission counts
-/// as freedom only after it has lasted for `settle`, so an occasional slot of it does not keep a robot armed.
-/// No permission spans a gap in the slots, because commands run out in one.
+/// How long an armed robot has been kept from moving, by the clock: since it was last free to move. A
+/// permission counts as freedom only after it has lasted for `settle`, so an occasional slot of permission
+/// does not keep a robot armed. No permission spans a gap in the slots, because commands expire in a gap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stillness {
     free_at: Instant,
     /// Whether it is free to move now.
     free: bool,
-    /// Since when motion has been allowed without a break; `None`: it is not.
+    /// Since when motion has been allowed without a break; `None`: it is not allowed.
     allowed_since: Option<Instant>,
     noted_at: Instant,
     causes: u16,
 }
 
 impl Stillness {
-    /// For a robot that is armed at `now`, and so free to move.
+    /// For a robot that is armed at `now`, and therefore free to move.
     pub fn none(now: Instant) -> Stillness {
         Stillness { free_at: now, free: true, allowed_since: Some(now), noted_at: now, causes: 0 }
     }
 
     /// Records what a slot allows; `gap`: slots further apart than this leave the motors without a command.
-    /// Returns how long the robot has been held, if this slot or the gap before it holds it.
+    /// Returns how long the robot has been kept from moving, if this slot or the gap before it prevents
+    /// motion.
     pub fn note(&mut self, verdict: &Verdict, settle: Span, gap: Span, now: Instant) -> Option<Span> {
         let allowed = verdict.limits.allow_motion();
         let held = !allowed || now.since(self.noted_at) > gap;
@@ -92,12 +93,12 @@ impl Stillness {
         held.then(|| self.lasted())
     }
 
-    /// For how long it has been held.
+    /// How long it has been kept from moving.
     pub fn lasted(&self) -> Span {
         self.noted_at.since(self.free_at)
     }
 
-    /// What held it when it was last held.
+    /// What prevented motion when it was last prevented.
     pub fn causes(&self) -> u16 {
         self.causes
     }
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn only_a_permission_that_lasts_ends_stillness_and_a_gap_is_none() {
-        // (from, to, allowed, for how long it is held at the end)
+        // (from, to, allowed, how long it has been stopped at the end)
         let script = [
             (10, 100, true, 0),
             (110, 200, false, 100),
@@ -137,7 +138,7 @@ mod tests {
             (410, 610, true, 0), // long enough
             (620, 620, false, 10),
             (630, 630, true, 20),
-            (5_000, 5_000, true, 4_390), // a gap: the robot was stopped in it
+            (5_000, 5_000, true, 4_390), // a gap, in which the robot was stopped
         ];
         let mut stillness = Stillness::none(at(0));
         for (from, to, allowed, held) in script {
@@ -171,6 +172,6 @@ mod tests {
             let limits = if now % 100 == 0 { Limits::FREE } else { Limits::STILL };
             stillness.note(&verdict(limits, 0), ms(0), ms(30), at(now));
         }
-        assert_eq!(stillness.lasted(), ms(9_990), "from the flicker at 10 s, when it was free, to 19.99 s");
+        assert_eq!(stillness.lasted(), ms(9_990), "from the short permission at 10 s to 19.99 s");
     }
 }

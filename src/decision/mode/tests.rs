@@ -1,4 +1,4 @@
-//! Every state meets every event; what disarms, and what keeps a robot from arming.
+//! Every state with every event; what disarms a robot, and what prevents arming.
 
 use super::*;
 use crate::base::plan::{Limits, Restraint};
@@ -9,7 +9,7 @@ const ARM: Asked = Asked { arm: true, ..NOTHING };
 const DISARM: Asked = Asked { disarm: true, ..NOTHING };
 const STOP: Asked = Asked { stop: true, ..NOTHING };
 
-/// A verdict of the causes in `active`, all as tight as `restraint`.
+/// A verdict with the causes in `active`, each as tight as `restraint`.
 fn verdict(active: u16, restraint: Restraint) -> Verdict {
     Verdict { worst: Cause::worst_of(active), restraint, limits: restraint.limits(), active, ..FREE }
 }
@@ -18,7 +18,7 @@ fn well() -> Verdict {
     verdict(0, Restraint::Free)
 }
 
-/// Something near, not latched.
+/// An obstacle that is near, not latched.
 fn near() -> Verdict {
     verdict(Cause::Obstacle.bit(), Restraint::NoForward)
 }
@@ -29,7 +29,7 @@ fn tipped() -> Verdict {
     Verdict { latched: Cause::Tilt.bit(), ..verdict(set, Restraint::Still) }
 }
 
-/// A robot in each state, made by transitions only, at 1 s.
+/// A robot in each state at 1 s, reached through transitions only.
 fn states() -> [Modes; 7] {
     let boot = Modes::new(safety());
     let step = |from: &Modes, verdict: Verdict, asked, from_ms, to_ms| {
@@ -56,7 +56,7 @@ fn every_state_meets_every_event() {
     let (idle, armed, latched) =
         (Mode::Disarmed, Mode::Armed { since }, Mode::Latched { cause: Cause::Tilt });
     let (degraded, stopped) = (Mode::Degraded { since, why }, Mode::Stopped);
-    // Arming just now, not at 1 s:
+    // Armed now, not at 1 s.
     let anew = Mode::Armed { since: at(1_010) };
 
     let starts = [Mode::Boot, test, idle, armed, degraded, latched, stopped];
@@ -78,7 +78,7 @@ fn every_state_meets_every_event() {
     for (name, verdict, asked, ends) in table {
         for ((mut modes, start), end) in states().into_iter().zip(starts).zip(ends) {
             if start == test {
-                // The self-test's settling has its own test.
+                // Settling in the self-test has its own test.
                 modes.senses_good_since = Some(at(0));
             } else {
                 assert_eq!(modes.mode(), start);
@@ -123,7 +123,7 @@ fn arming_has_its_reasons() {
         assert_eq!(mode.obeys_since().is_some(), refusal.is_none(), "{refusal:?}");
         assert_eq!(modes.refused(), u64::from(!refusal.is_none()));
         assert_eq!(refusal.reasons().count(), usize::from(!refusal.is_none()));
-        // A refused request is forgotten.
+        // A refused request is dropped.
         let mut later = at(1_020);
         for _ in 0..20 {
             later += ms(10);
@@ -169,7 +169,7 @@ fn what_was_stopped_by_hand_does_not_start_by_itself() {
         }
         assert_eq!(modes.mode(), Mode::Disarmed);
         let mode = modes.advance(&well(), &WELL, ARM, at(2_000));
-        assert_eq!(mode, Mode::Armed { since: at(2_000) }, "but may be started");
+        assert_eq!(mode, Mode::Armed { since: at(2_000) }, "but a person may arm it");
     }
 }
 
@@ -181,12 +181,12 @@ fn a_latch_wants_disarm_then_arm_and_obeys_only_what_came_after() {
     assert_eq!(go(DISARM, 1_020), Mode::Disarmed);
     assert_eq!(go(NOTHING, 1_030), Mode::Disarmed);
     assert_eq!(go(ARM, 1_040).obeys_since(), Some(at(1_040)));
-    // Under restraint and out of it the moment of arming stays.
+    // A restraint does not change the time of arming.
     assert_eq!(modes.advance(&near(), &WELL, NOTHING, at(1_050)).obeys_since(), Some(at(1_040)));
     assert_eq!(modes.advance(&well(), &WELL, NOTHING, at(1_060)).obeys_since(), Some(at(1_040)));
 }
 
-/// An armed robot that is held as `script` says, from 1 s on: pairs of a verdict and until when, ms.
+/// An armed robot from 1 s on, restrained as `script` says: pairs of a verdict and its end in ms.
 fn held(script: &[(Verdict, u64)]) -> Modes {
     let mut modes = Modes::new(SafetyPlan { auto_arm: true, ..safety() });
     let mut now = 0;
@@ -210,10 +210,14 @@ fn a_robot_that_is_held_still_for_too_long_is_disarmed_and_says_why() {
     let why = Disarm::Stillness { lasted: ms(1_000), causes: Cause::SensorLost.bit() };
     assert_eq!(modes.disarmed(), Some(why));
     for now in (2_000..9_000).step_by(10) {
-        assert_eq!(modes.advance(&well(), &WELL, NOTHING, at(now)), Mode::Disarmed, "by itself");
+        assert_eq!(
+            modes.advance(&well(), &WELL, NOTHING, at(now)),
+            Mode::Disarmed,
+            "it must not arm by itself"
+        );
     }
     modes.advance(&well(), &WELL, DISARM, at(9_000));
-    assert_eq!(modes.disarmed(), Some(why), "the first reason is the one that explains");
+    assert_eq!(modes.disarmed(), Some(why), "the first reason is kept, because it explains the stop");
     assert!(modes.advance(&well(), &WELL, ARM, at(9_010)).obeys_since().is_some());
     assert_eq!(modes.disarmed(), None);
     modes.advance(&well(), &WELL, DISARM, at(9_020));
@@ -231,9 +235,9 @@ fn neither_backing_off_nor_a_hold_with_breaks_disarms() {
         (1..=times).flat_map(once).collect()
     };
     assert!(held(&every(900, 110, 40)).mode().obeys_since().is_some(), "free for a tenth of a second");
-    assert_eq!(held(&every(500, 10, 3)).mode(), Mode::Disarmed, "a slot of freedom is none");
+    assert_eq!(held(&every(500, 10, 3)).mode(), Mode::Disarmed, "a single free slot does not count");
     let no_speed = verdict(Cause::Battery.bit(), Restraint::Slow(0.0));
-    assert_eq!(held(&[(no_speed, 2_000)]).mode(), Mode::Disarmed, "a share of nothing is nothing");
+    assert_eq!(held(&[(no_speed, 2_000)]).mode(), Mode::Disarmed, "a restraint to speed 0 allows no motion");
 }
 
 #[test]
@@ -287,7 +291,7 @@ fn names_and_bits_say_what_they_stand_for() {
     assert_eq!((both.and(guard), both.and(ArmRefusal::WIRE)), (guard, ArmRefusal::NONE));
     assert_eq!(ArmRefusal::from_bits(both.bits()), both);
     assert_eq!(ArmRefusal::from_bits(0xFF).reasons().count(), 6);
-    assert_eq!(ArmRefusal::from_bits(0xFF).bits(), 0x3F, "bits without a meaning are left out");
+    assert_eq!(ArmRefusal::from_bits(0xFF).bits(), 0x3F, "unknown bits are dropped");
 }
 
 #[test]
@@ -299,7 +303,7 @@ fn only_a_robot_that_drove_or_was_free_to_is_willing_when_it_is_stopped() {
         "boot to stopped, on a board that does not arm"
     );
     let auto = Modes::new(SafetyPlan { auto_arm: true, ..safety() });
-    assert!(auto.is_willing(), "before its first slot");
+    assert!(auto.is_willing(), "willing before its first slot");
     let stopped = |verdict: Verdict, asked| {
         let mut armed = states()[3].clone();
         armed.advance(&verdict, &WELL, asked, at(1_010));
@@ -308,6 +312,6 @@ fn only_a_robot_that_drove_or_was_free_to_is_willing_when_it_is_stopped() {
         armed.is_willing()
     };
     assert!(stopped(well(), STOP));
-    assert!(!stopped(tipped(), STOP), "what latches in that very slot");
-    assert!(!stopped(well(), Asked { disarm: true, ..STOP }), "or is disarmed in it");
+    assert!(!stopped(tipped(), STOP), "a latch in the same slot counts");
+    assert!(!stopped(well(), Asked { disarm: true, ..STOP }), "and so does a disarm");
 }

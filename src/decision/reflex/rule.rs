@@ -8,13 +8,13 @@ use crate::base::time::{Instant, Span};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RuleState {
     pub(super) rule: Rule,
-    /// Channels whose readings it checks, one bit each: its own, or the members if it is a least.
+    /// Channels whose readings it checks, one bit each: its own, or the members if its channel is a minimum.
     sources: u64,
-    /// Longest age of its sensor's last good value, if the board does not require the sensor; otherwise its
-    /// loss is a finding of its own.
+    /// Longest age of its sensor's last good value, if the board does not require the sensor. The loss of a
+    /// required sensor is a finding of its own.
     pub(super) patience: Option<Span>,
     tripped_at: Option<Instant>,
-    /// The rest of its retreat.
+    /// How much of its retreat remains.
     owed: Span,
     /// The worst value of its channel since it tripped.
     worst: f32,
@@ -24,7 +24,7 @@ pub(super) struct RuleState {
 }
 
 impl RuleState {
-    /// A rule of a board with these `sensors` that has not tripped.
+    /// An untripped rule of a board with these `sensors`.
     pub(super) fn new(rule: Rule, sensors: &[SensorPlan]) -> RuleState {
         let optional = sensors.get(rule.channel).filter(|sensor| !sensor.required);
         RuleState {
@@ -39,7 +39,7 @@ impl RuleState {
         }
     }
 
-    /// Whether a reading that crosses into it stops the motors before the tick sees it (`io::fast_stop`).
+    /// Whether a reading that crosses its limit stops the motors before the tick sees it (`io::fast_stop`).
     pub(super) fn stops(&self) -> bool {
         matches!(self.rule.restraint, Restraint::Still | Restraint::NoForward)
     }
@@ -49,14 +49,14 @@ impl RuleState {
         self.tripped_at.is_some()
     }
 
-    /// Checks one reading, however short its event: if it trips the rule, the rule is active at least in the
-    /// next check. `frame` has the newest values of the other channels.
+    /// Checks one reading, however short its event: if the reading trips the rule, the rule is active in the
+    /// next check at least. `frame` has the newest values of the other channels.
     pub(super) fn meet(&mut self, frame: &Frame, channel: usize, value: f32, now: Instant) {
         if self.sources & (1 << channel) == 0 {
             return;
         }
         let all = match self.rule.trip {
-            // The least of several is at or below the limit as soon as one of them is.
+            // A minimum is at or below the limit as soon as one member is.
             Trip::Below(_) => true,
             Trip::Above(limit) => self.others_above(frame, channel, limit),
         };
@@ -84,14 +84,15 @@ impl RuleState {
         self.latched
     }
 
-    /// Lets it clear by itself again, once its cause is gone; its place is up to the person who disarms.
+    /// Lets it clear by itself again, once its cause is gone; the person who disarms is responsible for where
+    /// the robot stands.
     pub(super) fn release(&mut self) {
         self.latched = false;
         self.owed = Span::ZERO;
     }
 
-    /// Checks `sample`; returns whether the rule is active now. Since the last check the robot went `backed`
-    /// backwards, as time at full speed.
+    /// Checks `sample`; returns whether the rule is active now. `backed`: how far the robot went backwards
+    /// since the last check, as time at full speed.
     pub(super) fn look(&mut self, sample: &Sample, backed: Span, now: Instant) -> bool {
         let met = std::mem::take(&mut self.met);
         let trips = self.trips(sample);
@@ -99,7 +100,7 @@ impl RuleState {
         if met || trips {
             self.tripped_at.get_or_insert(now);
             self.latched = self.rule.latched;
-            self.owed = self.rule.retreat; // from where it was last seen
+            self.owed = self.rule.retreat; // counted from where it was last seen
             if trips {
                 self.worst = self.rule.trip.worse(self.worst, sample.worst);
             }
@@ -114,7 +115,7 @@ impl RuleState {
         self.tripped_at.is_some()
     }
 
-    /// Puts the worst value of its channel into `sample`, as long as that may lie under the robot.
+    /// Puts the worst value of its channel into `sample`, as long as the edge may be under the robot.
     pub(super) fn remind(&self, sample: &mut Sample) {
         if self.is_tripped() && self.rule.retreat > Span::ZERO && sample.health != Health::Never {
             sample.value = self.rule.trip.worse(sample.value, self.worst);
@@ -124,20 +125,20 @@ impl RuleState {
 
     fn trips(&self, sample: &Sample) -> bool {
         if sample.health == Health::Never {
-            return false; // there is no value; a missing one is `sensor-lost`, if it matters
+            return false; // no value: if that matters, the cause is `sensor-lost`
         }
         let worst = sample.worst;
-        // A worst case that is not a number has escaped admission: the rule cannot say no to it.
+        // Admission should have refused a NaN; if one gets here, assume the worst.
         worst.is_nan() || self.rule.trip.trips(worst)
     }
 
-    /// Only a good sample lifts a restraint: an old or refused one proves nothing.
+    /// Only a good sample lifts a restraint; an old or refused one proves nothing.
     fn clears(&self, sample: &Sample) -> bool {
         sample.health == Health::Good && self.rule.trip.clears(sample.worst, self.rule.clear)
     }
 }
 
-/// The physical channels of which `channel` is made, one bit each: itself, or the earlier members of a least.
+/// The physical channels behind `channel`, one bit each: itself, or the earlier members of a minimum.
 fn sources(sensors: &[SensorPlan], channel: usize) -> u64 {
     let members = sensors.get(channel).map_or(&[][..], SensorPlan::members);
     let earlier = members.iter().filter(|member| **member < channel);
@@ -166,11 +167,11 @@ mod tests {
     }
 
     fn sample(worst: f32, health: Health) -> Sample {
-        // The value is deliberately harmless: a rule that looked at it would fail every test here.
+        // The value is deliberately harmless: a rule that checked it would fail every test here.
         Sample { value: 2.0, worst, stamp: Instant::ZERO, health }
     }
 
-    /// Looks at each (worst, health, active?) in turn, a millisecond apart.
+    /// Checks each (worst, health, active?) in turn, a millisecond apart.
     fn check(mut state: RuleState, script: &[(f32, Health, bool)]) {
         for (step, &(worst, health, active)) in script.iter().enumerate() {
             let found = state.look(&sample(worst, health), Span::ZERO, at(step as u64));
@@ -221,13 +222,13 @@ mod tests {
         state.rule.retreat = ms(100);
         let (edge, floor) = (sample(0.5, Health::Good), sample(3.0, Health::Good));
         assert!(state.look(&edge, Span::ZERO, at(0)));
-        assert!(state.look(&floor, Span::ZERO, at(600_000)), "waiting does not mend it");
+        assert!(state.look(&floor, Span::ZERO, at(600_000)), "waiting does not clear it");
         assert!(state.look(&floor, ms(60), at(600_010)));
-        assert!(state.look(&edge, ms(60), at(600_020)), "the edge again: from here on");
+        assert!(state.look(&edge, ms(60), at(600_020)), "the edge again: the retreat starts anew");
         assert!(state.look(&floor, ms(60), at(600_030)) && state.look(&floor, ms(39), at(600_040)));
-        assert!(state.look(&sample(3.0, Health::Stale), ms(1), at(600_050)), "and the sensor must be well");
+        assert!(state.look(&sample(3.0, Health::Stale), ms(1), at(600_050)), "and the sensor must be good");
         assert!(!state.look(&floor, Span::ZERO, at(600_060)));
-        // A person who disarms is responsible for its place; the edge itself still counts.
+        // The person who disarms is responsible for where it stands; the edge itself still counts.
         assert!(state.look(&edge, Span::ZERO, at(600_070)));
         state.release();
         assert!(!state.look(&floor, Span::ZERO, at(600_080)));
@@ -251,7 +252,7 @@ mod tests {
         assert!(state.look(&near, Span::ZERO, at(10_003)) && state.is_latched());
     }
 
-    /// A rule on the last of these channels that trips at 1 or below.
+    /// A rule on the last of `sensors` that trips at 1 or below.
     fn last_of(sensors: &[SensorPlan]) -> RuleState {
         let rule = Rule { channel: sensors.len() - 1, ..state(Trip::Below(1.0), 1.2).rule };
         RuleState::new(rule, sensors)
@@ -271,10 +272,10 @@ mod tests {
         };
         let own = last_of(&[range(), range(), range()]);
         assert_eq!([0, 1, 2, 3].map(|channel| met(&own, channel)), [false, false, true, false]);
-        // The least of 0 and of the least of 0 and 1: it contains 0 twice.
+        // The minimum of 0 and of the minimum of 0 and 1: it contains 0 twice.
         let nested = last_of(&[range(), range(), least_of(&[0, 1]), least_of(&[0, 2])]);
         assert_eq!([0, 1, 2, 3].map(|channel| met(&nested, channel)), [true, true, false, false]);
-        // A list that names itself, which no checked board has, ends.
+        // A list that names itself ends; a checked board has none.
         let mut itself = last_of(&[range(), least_of(&[0, 1])]);
         itself.meet(&frame, 0, 0.5, at(0));
         assert!(itself.is_tripped());

@@ -28,7 +28,7 @@ fn rule(cause: Cause, below: f32, restraint: Restraint) -> Rule {
     }
 }
 
-/// Reflexes with `rules` that have once seen everything well.
+/// Reflexes with `rules` that have seen a healthy robot once.
 fn settled(rules: &[Rule]) -> Reflexes {
     let mut reflexes = Reflexes::new(rules, &[range()], safety());
     assert_eq!(reflexes.evaluate(&frame(good(3.0, at(0))), &WELL, at(0)).0.active, 0);
@@ -53,7 +53,7 @@ fn a_robot_begins_restrained_and_that_is_no_event() {
 fn each_finding_has_its_cause_its_restraint_and_its_end() {
     let well = good(3.0, at(1_000));
     let bad = |fault, stamp| Sample { health: Health::Bad(fault), ..good(3.0, stamp) };
-    let old = at(799); // one millisecond over the range finder's 200
+    let old = at(799); // one millisecond more than the range finder's 200
     type Case = (&'static str, Sample, Signals, Option<Cause>, Restraint);
     let cases: [Case; 18] = [
         ("well", well, WELL, None, Restraint::Free),
@@ -112,7 +112,7 @@ fn each_finding_has_its_cause_its_restraint_and_its_end() {
         assert_eq!((verdict.worst, verdict.active, verdict.tripped), (cause, set, set), "{name}");
         assert_eq!((verdict.restraint, verdict.latched), (restraint, 0), "{name}");
         assert_eq!(verdict.limits, restraint.limits(), "{name}");
-        // What each needs to clear: a well frame and well signals, three times for the loop.
+        // A good frame and good signals clear each; a late loop needs three of them.
         for _ in 0..3 {
             reflexes.evaluate(&frame(well), &WELL, at(1_000));
         }
@@ -158,7 +158,7 @@ fn a_rule_that_cannot_see_restrains_until_it_can() {
             let allowed = cause.map_or(Restraint::Free, |_| Restraint::NoForward);
             assert_eq!(verdict.limits, allowed.limits(), "{name}");
         }
-        // What it has seen counts beside.
+        // What the rule has already seen counts too.
         let old = Sample { worst: 0.4, ..stale(at(0)) };
         let both = Cause::Obstacle.bit() | Cause::SensorLost.bit();
         assert_eq!(reflexes.evaluate(&frame(old), &WELL, at(1_000)).0.active, both);
@@ -173,7 +173,8 @@ fn a_robot_begins_with_blind_rules_and_that_is_no_event() {
     assert_eq!(reflexes.evaluate(&frame(Sample::NEVER), &WELL, at(0)).0.tripped, 0);
 }
 
-/// Reflexes with one rule on the first of two distances, or on the least of both, that have seen all well.
+/// Reflexes that have seen good values, with one rule on the first of two distances or on the minimum of
+/// both.
 fn watching(trip: Trip, of_least: bool, latched: bool) -> (Reflexes, Frame) {
     let least = SensorPlan { kind: least(&[0, 1]), ..range() };
     let plain = rule(Cause::EStop, 0.5, Restraint::Still);
@@ -200,14 +201,14 @@ fn what_was_met_in_a_slot_counts_though_it_is_over() {
         assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_000)).0.latched, stop);
         reflexes.rearm();
         assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_010)).0.active & stop, 0);
-        // Disarmed in the slot of the press: which came first is not known, so it is latched.
+        // Disarmed in the slot of the press: the order is unknown, so it is latched.
         reflexes.meet(&seen, 0, 0.1, at(9_020));
         reflexes.rearm();
         assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_020)).0.latched, stop);
     }
     let (mut reflexes, seen) = watching(Trip::Below(0.5), false, true);
     reflexes.meet(&seen, 1, 0.1, at(10));
-    assert_eq!(reflexes.evaluate(&seen, &WELL, at(10)).0.active, 0, "of another channel");
+    assert_eq!(reflexes.evaluate(&seen, &WELL, at(10)).0.active, 0, "a reading of another channel");
 }
 
 #[test]
@@ -219,7 +220,7 @@ fn what_was_met_holds_from_there_and_for_a_slot_at_the_least() {
         assert_eq!(verdict.active != 0, active, "at {now} ms");
         assert_eq!(verdict.latched, 0);
     }
-    // Longer than its hold ago, and met again in this very slot.
+    // Its hold is over, and a reading trips it again in this slot.
     reflexes.meet(&seen, 0, 0.2, at(50));
     reflexes.evaluate(&seen, &WELL, at(50));
     reflexes.meet(&seen, 0, 0.2, at(90));
@@ -257,14 +258,18 @@ fn a_stop_whose_reading_was_lost_trips_its_rules_and_one_that_came_only_its_own(
     let mut reflexes = settled(&rules);
     reflexes.meet(&well, 0, 0.4, at(10));
     let verdict = reflexes.evaluate(&well, &heard, at(10)).0;
-    assert_eq!((verdict.active, verdict.latched), (halts, 0), "the reading says which");
-    // The halt may arrive a slot after its reading.
+    assert_eq!((verdict.active, verdict.latched), (halts, 0), "the reading shows which rule tripped");
+    // The halt may arrive one slot after its reading.
     assert_eq!(reflexes.evaluate(&well, &heard, at(20)).0.latched, 0);
 
     let mut reflexes = settled(&rules);
     reflexes.meet(&well, 0, 0.4, at(10));
     let lost = Signals { readings_lost: true, ..heard };
-    assert_eq!(reflexes.evaluate(&well, &lost, at(10)).0.latched, halts, "and another may be among the lost");
+    assert_eq!(
+        reflexes.evaluate(&well, &lost, at(10)).0.latched,
+        halts,
+        "another reading may be among the lost ones"
+    );
     let lost = Signals { readings_lost: true, ..WELL };
     assert_eq!(settled(&rules).evaluate(&well, &lost, at(10)).0.active, 0, "nothing stopped the motors");
 }
@@ -283,7 +288,7 @@ fn the_worst_cause_is_reported_and_the_least_that_is_allowed_obeyed() {
     let verdict = look(0.4);
     assert_eq!((verdict.worst, verdict.restraint), (Some(Cause::Obstacle), Restraint::NoForward));
     assert_eq!(verdict.limits, Limits { forward: 0.0, backward: 0.3, steer: true });
-    assert_eq!(verdict.tripped, Cause::Obstacle.bit(), "the battery had tripped before");
+    assert_eq!(verdict.tripped, Cause::Obstacle.bit(), "the battery rule had tripped before");
     let verdict = look(0.1);
     assert_eq!((verdict.worst, verdict.restraint), (Some(Cause::Cliff), Restraint::NoForward));
     assert_eq!(verdict.limits, Limits { forward: 0.0, backward: 0.1, steer: true });
@@ -353,13 +358,13 @@ fn the_field_sees_the_worst_of_an_edge_until_the_robot_has_backed_away_and_the_f
         let limits = reflexes.evaluate(&frame, &Signals { backed, ..WELL }, at(0)).0.limits;
         let shown = reflexes.remind(&frame).samples[0];
         assert_eq!(shown.value.to_bits(), shown.worst.to_bits());
-        assert_eq!((shown.stamp, shown.health), (at(0), Health::Good), "the rest is the truth");
+        assert_eq!((shown.stamp, shown.health), (at(0), Health::Good), "stamp and health are unchanged");
         (limits.forward > 0.0, shown.value)
     };
     assert_eq!(look(3.0, ms(50)), (true, 3.0));
     assert_eq!(look(0.6, ms(50)), (false, 0.6));
     assert_eq!(look(0.2, ms(50)), (false, 0.2));
-    assert_eq!(look(0.8, ms(50)), (false, 0.2), "the worst of it");
+    assert_eq!(look(0.8, ms(50)), (false, 0.2), "the worst value of the edge");
     assert_eq!(look(3.0, ms(50)), (false, 0.2), "the sensor is past it");
     assert_eq!(look(3.0, ms(49)), (false, 0.2));
     assert_eq!(look(3.0, ms(1)), (true, 3.0));
@@ -374,7 +379,7 @@ fn the_field_sees_the_worst_of_an_edge_until_the_robot_has_backed_away_and_the_f
         assert_eq!(reflexes.remind(&well).samples[0].value.to_bits(), f32::to_bits(shown));
     }
 
-    // A stop that was not explained by any reading: all that is known is the limit.
+    // No reading explains this stop, so only the limit is known.
     let mut reflexes = settled(&[edge]);
     let well = frame(good(3.0, at(0)));
     reflexes.evaluate(&well, &Signals { halts: Cause::Cliff.bit(), ..WELL }, at(0));
@@ -387,7 +392,7 @@ fn causes_are_in_order_and_named_once() {
         assert_eq!(cause as usize, index);
         assert_eq!(Cause::worst_of(cause.bit() | 1), Some(cause));
         let kebab = cause.name().chars().all(|c| c.is_ascii_lowercase() || c == '-');
-        assert!(kebab && cause.cleared_by().contains(' '), "words for a person");
+        assert!(kebab && cause.cleared_by().contains(' '), "a readable text");
         assert!(Cause::ALL[..index].iter().all(|other| other.name() != cause.name()));
     }
     assert_eq!(Cause::worst_of(0), None);
@@ -416,7 +421,7 @@ fn a_brain_that_is_not_heard_for_its_time_stops_the_motors() {
     assert_eq!((lost.worst, lost.limits, lost.latched), (Some(Cause::LinkLost), Limits::STILL, 0));
     assert_eq!(look(Some(5)).cleared, Cause::LinkLost.bit(), "an answer clears it");
     look(Some(100));
-    assert_eq!(look(None).active, 0, "a field here computes: nothing relies on the link");
+    assert_eq!(look(None).active, 0, "the field computes locally and does not rely on the link");
     let mut own = settled(&[]);
     let signals = Signals { link_silence: Some(ms(9_000)), ..WELL };
     assert_eq!(own.evaluate(&frame(good(3.0, at(1_000))), &signals, at(1_000)).0.active, 0, "no tether");
@@ -429,8 +434,8 @@ fn a_latched_link_stays_lost_until_the_robot_is_disarmed() {
         let signals = Signals { link_silence: Some(ms(silence)), disarmed, ..WELL };
         reflexes.evaluate(&frame(good(3.0, at(1_000))), &signals, at(1_000)).0.latched
     };
-    assert_eq!(look(100, false), 0, "what was never there is not lost");
+    assert_eq!(look(100, false), 0, "a brain that was never there is not lost");
     assert_eq!((look(5, false), look(100, false)), (0, Cause::LinkLost.bit()));
-    assert_eq!(look(5, false), Cause::LinkLost.bit(), "it is back, and that is not enough");
+    assert_eq!(look(5, false), Cause::LinkLost.bit(), "an answer alone must not clear it");
     assert_eq!((look(5, true), look(5, false)), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! The handle of a worker that has no such wire: everything on it is absent.
+//! The handle of a worker without a wire: everything on it is absent.
 
 use super::{Edge, Gpio, I2c, Op};
 use crate::base::fault::BusFault;

@@ -1,5 +1,5 @@
-//! A bus that follows a script, for driver tests: every transfer must be the next one of the script, and
-//! every line of the script must be used. Has no behaviour of its own; devices with behaviour are in `sim/`.
+//! A scripted bus for driver tests: every transfer must be the next one of the script, and the whole script
+//! must be used. It has no behaviour of its own; simulated devices are in `sim/`.
 
 use super::{Edge, Gpio, I2c, Op};
 use crate::base::fault::BusFault;
@@ -19,15 +19,15 @@ enum Part {
 #[derive(Clone, Debug)]
 struct Scripted {
     address: u8,
-    /// The expected transfer, or how the next one fails whatever it is.
+    /// The expected transfer, or the fault with which the next one fails, whatever it is.
     outcome: Result<Vec<Part>, BusFault>,
 }
 
-/// An I2C adapter that follows a script. If it is dropped with transfers left over, the test fails.
+/// An I2C adapter that follows a script. The test fails if transfers are left over when it is dropped.
 #[derive(Debug, Default)]
 pub struct FakeI2c {
     script: VecDeque<Scripted>,
-    /// Writes after the script's end are recorded here, not refused, if [`FakeI2c::recording`] made the fake.
+    /// The writes so far, if [`FakeI2c::recording`] made this fake, which accepts all of them.
     pub written: Vec<(u8, Vec<u8>)>,
     records: bool,
 }
@@ -37,7 +37,7 @@ impl FakeI2c {
     pub fn new() -> FakeI2c {
         FakeI2c::default()
     }
-    /// No script: accepts any write and keeps it; reads fail the test.
+    /// No script: accepts and records any write; reads fail the test.
     pub fn recording() -> FakeI2c {
         FakeI2c { script: VecDeque::new(), written: Vec::new(), records: true }
     }
@@ -45,7 +45,7 @@ impl FakeI2c {
     pub fn write(self, address: u8, bytes: &[u8]) -> FakeI2c {
         self.then(address, Ok(vec![Part::Write(bytes.to_vec())]))
     }
-    /// Expects a read of as many bytes as `reply` has next.
+    /// Expects a read of `reply.len()` bytes next and returns `reply`.
     pub fn read(self, address: u8, reply: &[u8]) -> FakeI2c {
         self.then(address, Ok(vec![Part::Read(reply.to_vec())]))
     }
@@ -61,7 +61,7 @@ impl FakeI2c {
         self.script.push_back(Scripted { address, outcome });
         self
     }
-    /// Returns and clears what was recorded so far.
+    /// Returns and clears the recorded writes.
     pub fn take_written(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.written).into_iter().map(|(_, bytes)| bytes).collect()
     }
@@ -70,7 +70,7 @@ impl FakeI2c {
         for op in ops {
             match op {
                 Op::Write(bytes) => self.written.push((address, bytes.to_vec())),
-                Op::Read(_) => panic!("a recording fake has nothing to read"),
+                Op::Read(_) => panic!("a recording fake cannot be read"),
             }
         }
     }
@@ -85,12 +85,12 @@ impl I2c for FakeI2c {
         };
         assert_eq!(address, scripted.address, "address of {}", show(ops));
         let parts = scripted.outcome?;
-        assert_eq!(parts.len(), ops.len(), "script has {parts:02x?}, driver does {}", show(ops));
+        assert_eq!(parts.len(), ops.len(), "script has {parts:02x?}, driver did {}", show(ops));
         for (op, part) in ops.iter_mut().zip(&parts) {
             match (op, part) {
                 (Op::Write(bytes), Part::Write(expected)) => assert_eq!(*bytes, &expected[..]),
                 (Op::Read(bytes), Part::Read(reply)) => bytes.copy_from_slice(reply),
-                (op, part) => panic!("script has {part:02x?}, driver does {}", show(&[op_shape(op)])),
+                (op, part) => panic!("script has {part:02x?}, driver did {}", show(&[op_shape(op)])),
             }
         }
         Ok(())
@@ -132,11 +132,11 @@ pub struct Seen {
     pub address: u8,
     /// First byte written; `None`: a read.
     pub wrote: Option<u8>,
-    /// Whether it worked.
+    /// Whether it succeeded.
     pub worked: bool,
 }
 
-/// Runs while a transfer is on the wire; it gets the time of the transfer's middle.
+/// Runs during a transfer; it gets the time of the transfer's middle.
 type During = Box<dyn FnOnce(Instant) + Send>;
 
 #[derive(Default)]
@@ -149,8 +149,8 @@ struct Loose {
     during: Option<(u32, During)>,
 }
 
-/// A bus without a script, shared with the test: accepts everything, answers one byte over and over, and
-/// fails where the test says so. A transfer takes 0.1 ms, one that hangs 20 ms.
+/// A bus without a script, shared with the test: accepts everything, answers every read with the same byte,
+/// and fails where the test says so. A transfer takes 0.1 ms, one that hangs 20 ms.
 #[derive(Clone)]
 pub struct LooseI2c {
     clock: Arc<SimClock>,
@@ -162,7 +162,7 @@ impl LooseI2c {
     pub fn new(clock: Arc<SimClock>) -> LooseI2c {
         LooseI2c { clock, state: Arc::default() }
     }
-    /// From now on transfers with `address` fail with this fault, or succeed.
+    /// From now on, transfers with `address` fail with this fault, or succeed if it is `None`.
     pub fn fail(&self, address: u8, fault: Option<BusFault>) {
         let mut state = self.state.lock().unwrap();
         match fault {
@@ -174,19 +174,19 @@ impl LooseI2c {
     pub fn fail_once(&self, address: u8, fault: BusFault) {
         self.state.lock().unwrap().once.insert(address, fault);
     }
-    /// Runs in the middle of the `nth` transfer from now on, counted from one.
+    /// Runs `deed` in the middle of the `nth` transfer from now on, counted from one.
     pub fn during(&self, nth: u32, deed: impl FnOnce(Instant) + Send + 'static) {
         self.state.lock().unwrap().during = Some((nth, Box::new(deed)));
     }
-    /// From now on every transfer times out, or none.
+    /// From now on, every transfer times out, or none does.
     pub fn hang(&self, hung: bool) {
         self.state.lock().unwrap().hung = hung;
     }
-    /// From now on reads return this byte.
+    /// From now on, reads return this byte.
     pub fn answer(&self, value: u8) {
         self.state.lock().unwrap().value = value;
     }
-    /// What was transferred since the last call.
+    /// The transfers since the last call.
     pub fn take_seen(&self) -> Vec<Seen> {
         std::mem::take(&mut self.state.lock().unwrap().seen)
     }
@@ -230,7 +230,7 @@ impl I2c for LooseI2c {
 pub struct Set {
     /// Which line.
     pub line: Line,
-    /// To which level.
+    /// The new level.
     pub high: bool,
     /// When.
     pub at: Instant,
@@ -240,7 +240,7 @@ pub struct Set {
 #[derive(Debug)]
 pub struct FakeGpio {
     clock: Arc<SimClock>,
-    /// What was driven, in order.
+    /// The calls of `set`, in order.
     pub sets: Vec<Set>,
     levels: BTreeMap<Line, bool>,
     edges: VecDeque<Edge>,
@@ -253,18 +253,18 @@ impl FakeGpio {
         let (levels, broken) = (BTreeMap::new(), BTreeMap::new());
         FakeGpio { clock, sets: Vec::new(), levels, edges: VecDeque::new(), broken }
     }
-    /// `line` has this level until it is driven or an edge on it is delivered.
+    /// Gives `line` this level until it is driven or an edge on it is delivered.
     pub fn level(mut self, line: Line, high: bool) -> FakeGpio {
         self.levels.insert(line, high);
         self
     }
-    /// An edge that happens at `stamp`. Must be added in order of time.
+    /// Adds an edge at `stamp`. Edges must be added in order of time.
     pub fn edge(mut self, line: Line, high: bool, stamp: Instant) -> FakeGpio {
-        assert!(self.edges.back().is_none_or(|last| last.stamp <= stamp), "edges in order of time");
+        assert!(self.edges.back().is_none_or(|last| last.stamp <= stamp), "edges must be added in order");
         self.edges.push_back(Edge { line, high, stamp });
         self
     }
-    /// Driving or reading `line` fails.
+    /// Makes driving and reading `line` fail.
     pub fn broken(mut self, line: Line, fault: BusFault) -> FakeGpio {
         self.broken.insert(line, fault);
         self

@@ -1,5 +1,5 @@
 //! How a worker gets its handles: by the index of an I2C bus, and by the lines that it will use. The
-//! simulator and Linux implement this; nothing here opens anything itself.
+//! simulator and Linux implement this trait; this file opens nothing itself.
 
 use super::{Gpio, I2c};
 use crate::base::fault::BusFault;
@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 /// The pull on an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bias {
-    /// As the hardware has it.
+    /// The hardware's default.
     #[default]
     AsIs,
     /// Towards high.
@@ -21,29 +21,29 @@ pub enum Bias {
     Down,
 }
 
-/// What a line is used for.
+/// The use of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// Driven; this level first.
+    /// An output that starts at this level.
     Output {
         /// First level.
         high: bool,
     },
-    /// Read.
+    /// An input that is read.
     Input {
         /// Pull.
         bias: Bias,
     },
-    /// Read, and its edges are delivered, both kinds.
+    /// An input that is read and whose edges of both kinds are delivered.
     Watched {
         /// Pull.
         bias: Bias,
-        /// Changes shorter than this are not delivered; zero: every edge.
+        /// Changes shorter than this are not delivered; zero: every edge is delivered.
         debounce: Span,
     },
-    /// Read, and its rising edges are delivered: half the interrupts. A pulse that ends before the interrupt
-    /// thread runs is still a rise; with both edges requested, the kernel goes by the final level (Linux
-    /// 6.12, `drivers/gpio/gpiolib-cdev.c`, `edge_irq_thread`).
+    /// An input that is read and whose rising edges are delivered, which halves the interrupts. A pulse that
+    /// ends before the interrupt thread runs still counts as a rising edge; with both edges requested, the
+    /// kernel uses the final level (Linux 6.12, `drivers/gpio/gpiolib-cdev.c`, `edge_irq_thread`).
     Rising {
         /// Pull.
         bias: Bias,
@@ -60,45 +60,45 @@ impl Usage {
 /// A line and its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineUse {
-    /// Which.
+    /// The line.
     pub line: Line,
-    /// What for.
+    /// Its use.
     pub usage: Usage,
 }
 
-/// How a line stands that is not requested yet.
+/// The state of a line that is not requested yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LineState {
-    /// No process drives it: its pull decides.
+    /// No process drives it: its pull determines the level.
     Floats,
-    /// Its owner has gone, and the kernel goes on driving it: the default of Raspberry Pi OS
+    /// Its owner is gone, and the kernel keeps driving it: the default of Raspberry Pi OS
     /// (`persist_gpio_outputs` of pinctrl-rp1 and pinctrl-bcm2835).
     Kept {
         /// The level.
         high: bool,
     },
-    /// Another process holds it: which one, and what to do about that.
+    /// Another process holds it: says which process, and what to do about it.
     Taken(OpenError),
 }
 
-/// A recovery measure for a bus that does not answer, beyond its own transfers.
+/// A recovery measure for a bus that does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// Nine clocks by hand with SDA released, then STOP (UM10204, 3.1.16).
+    /// Nine manual clocks with SDA released, then STOP (UM10204, 3.1.16).
     Clear,
     /// Unbind the adapter's driver and bind it again. Every open handle is stale afterwards.
     Rebind,
-    /// Supply of the bus's devices off.
+    /// Switch off the supply of the bus's devices.
     RailOff,
     /// Switch it on again.
     RailOn,
 }
 
-/// Takes recovery measures. Each call is bounded; none retries.
+/// Takes recovery measures. Each call is bounded, and none retries.
 pub trait Repair: Send {
     /// Whether the board permits `measure` here.
     fn can(&self, measure: Measure) -> bool;
-    /// Takes it.
+    /// Takes `measure`.
     fn take(&mut self, measure: Measure) -> Result<(), BusFault>;
 }
 
@@ -116,16 +116,17 @@ impl Repair for NoRepair {
 
 /// The wires of a board.
 pub trait Hardware: Send + Sync {
-    /// Recovery measures for I2C bus `bus` when it does not answer. Opened with the bus, held by its owner.
+    /// Recovery measures for I2C bus `bus` when it does not answer. Opened with the bus and held by its
+    /// owner.
     fn repair(&self, bus: usize) -> Result<Box<dyn Repair>, OpenError> {
         let _ = bus;
         Ok(Box::new(NoRepair))
     }
-    /// Edges that the kernel dropped because they were not read in time, of all owners of lines together.
+    /// Edges that the kernel dropped because they were not read in time, summed over all owners of lines.
     fn edge_overruns(&self) -> Arc<AtomicU64> {
         Arc::default()
     }
-    /// How `line` stands now. Requests it for a moment if no process has it, and changes nothing about it.
+    /// The present state of `line`. Requests the line briefly if no process has it, and does not change it.
     fn line_state(&self, line: Line) -> Result<LineState, OpenError> {
         let _ = line;
         Ok(LineState::Floats)
@@ -139,13 +140,13 @@ pub trait Hardware: Send + Sync {
 /// Why a wire cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenError {
-    /// Which one: a node, a chip or a line, by its usual name.
+    /// Which wire: a node, a chip or a line, by its usual name.
     pub what: String,
-    /// The system's reason or ours.
+    /// The system's reason, or ours.
     pub why: String,
     /// What to do about it.
     pub fix: String,
-    /// The system refuses it to this user: it exists, and a retry changes nothing.
+    /// The system refuses this user access: the wire exists, and a retry does not help.
     pub denied: bool,
 }
 

@@ -1,8 +1,8 @@
 //! The bus traits on Linux: character devices for I2C and GPIO, sysfs for PWM, and recovery measures for a
 //! bus that does not answer. On a Raspberry Pi, if the board requests it, rppal behind the same traits.
 //!
-//! [`LinuxHardware::open`] looks nothing up and holds nothing; each handle finds its chip or adapter when it
-//! is opened, by label or device, because numbers change. No steady-state call allocates, locks or retries.
+//! [`LinuxHardware::open`] looks nothing up and holds nothing. Each handle finds its chip or adapter by label
+//! or device when it is opened, because numbers change. No call in steady state allocates, locks or retries.
 
 mod adapters;
 mod chips;
@@ -52,18 +52,19 @@ pub struct LinuxHardware {
 }
 
 impl LinuxHardware {
-    /// The wires of `board` on this machine through character devices, to examine or stop it. Opens nothing.
+    /// The wires of `board` on this machine through character devices, to examine or stop the robot. Opens
+    /// nothing.
     pub fn open(board: &Board) -> Result<LinuxHardware, OpenError> {
         LinuxHardware::with_root(board, Path::new("/"))
     }
 
-    /// The same, with /sys and /dev looked up in `root`.
+    /// The same, but looks up /sys and /dev in `root`.
     pub fn with_root(board: &Board, root: &Path) -> Result<LinuxHardware, OpenError> {
         LinuxHardware::through(board, root, Access::CharacterDevices)
     }
 
-    /// The wires of `board` on the machine in `root`, to run it: through the interface that it requests, or
-    /// not at all.
+    /// The wires of `board` on the machine in `root`, to run the robot: through the interface that the board
+    /// requests; fails if the machine does not have it.
     pub fn as_requested(board: &Board, root: &Path) -> Result<LinuxHardware, OpenError> {
         LinuxHardware::through(board, root, access_of(board))
     }
@@ -90,19 +91,19 @@ impl LinuxHardware {
         })
     }
 
-    /// The wires of this machine, and the state of `lines`. Drives and transfers nothing.
+    /// The wires of this machine, and the state of `lines`. Drives no line and makes no transfer.
     pub fn survey(&self, lines: &[Line]) -> Survey {
         survey::survey(&self.root, &self.chips(), lines)
     }
 
-    /// Whether this process can have the driver of bus `bus` bound again, and how; nothing is done.
+    /// Whether this process can get the driver of bus `bus` rebound, and how. Does nothing else.
     pub fn reach(&self, bus: usize) -> Result<Reach, OpenError> {
         let (bus, plan) = self.bus(bus)?;
         Ok(repair::reach(bus, *plan))
     }
 
-    /// What is at 7-bit `address` of bus `bus`, determined by reading one byte. Nothing is ever written, and
-    /// addresses that are not ours are not read. A chip whose reads have effects (a FIFO) loses that byte.
+    /// What is at 7-bit `address` of bus `bus`, determined by reading one byte. Never writes, and does not
+    /// read addresses that are not ours. A chip whose reads have effects (a FIFO) loses that byte.
     pub fn probe(&self, bus: usize, address: u8) -> Result<Presence, OpenError> {
         self.bus(bus)?.0.probe(address)
     }
@@ -152,13 +153,13 @@ impl Hardware for LinuxHardware {
     }
 }
 
-/// The driver of the adapter at `node` of the machine in `root`, if it keeps a time of its own. `None` also
-/// where there is no such adapter. Opens nothing.
+/// The driver of the adapter at `node` of the machine in `root`, if it uses its own timeout. `None` also if
+/// there is no such adapter. Opens nothing.
 pub fn own_time(root: &Path, node: &I2cNode) -> Option<OwnTime> {
     adapters::find(root, node).ok()?.own_time()
 }
 
-/// Refuses a board that requests an interface which the machine in `root` does not have. Opens nothing.
+/// Refuses a board that requests an interface that the machine in `root` does not have. Opens nothing.
 pub fn check_access(board: &Board, root: &Path) -> Result<(), OpenError> {
     match access_of(board) {
         Access::CharacterDevices => Ok(()),
@@ -226,7 +227,7 @@ mod tests {
     fn opening_the_wires_opens_nothing() {
         let tree = i2c_tree();
         let hardware = LinuxHardware::with_root(&jetson(), tree.root()).expect("wires");
-        // The tree's adapter is a plain file: only the handle finds out.
+        // The tree's adapter is a plain file, which shows only when the handle is opened.
         assert!(hardware.i2c(0).err().expect("no adapter").what.ends_with("dev/i2c-1"));
         assert_eq!(hardware.i2c(1).err().expect("no bus").what, "I2C bus 1");
         let button = LineUse { line: Line(25), usage: Usage::Input { bias: Bias::Up } };
@@ -305,7 +306,7 @@ mod tests {
         };
         assert_eq!(of(&requested), [Access::Rppal]);
         assert_eq!(of(&jetson()), [Access::CharacterDevices]);
-        // The tree is a Pi's, the registers are those of the machine that runs this test.
+        // The tree is that of a Pi, but the registers belong to the machine that runs this test.
         match LinuxHardware::as_requested(&requested, tree.root()) {
             Ok(hardware) => assert!(hardware.registers.is_some()),
             Err(refused) => assert!(refused.what.contains("rppal"), "{refused}"),

@@ -1,11 +1,11 @@
-//! Finds the devices on an I2C bus, by reading one byte and never writing: some chips treat an empty write as
+//! Finds the devices on an I2C bus by reading one byte, never by writing: some chips treat an empty write as
 //! a command, and some adapters cannot do one.
 
 use super::I2c;
 use crate::base::fault::BusFault;
 use std::ops::RangeInclusive;
 
-/// 7-bit addresses that the specification leaves to devices (UM10204, table 3).
+/// 7-bit addresses for devices according to the specification (UM10204, table 3).
 pub const ADDRESSES: RangeInclusive<u8> = 0x08..=0x77;
 
 /// The result of a probe.
@@ -13,9 +13,9 @@ pub const ADDRESSES: RangeInclusive<u8> = 0x08..=0x77;
 pub enum Answer {
     /// It acknowledged.
     Answers,
-    /// It did not.
+    /// It did not acknowledge.
     Silent,
-    /// The bus could not be probed; with [`BusFault::Unsupported`], only that address.
+    /// The bus could not be probed; with [`BusFault::Unsupported`], only this address could not.
     Refused(BusFault),
 }
 
@@ -28,8 +28,8 @@ pub fn ask(i2c: &mut dyn I2c, address: u8) -> Answer {
     }
 }
 
-/// Probes every address that `skip` does not name. Ends early if the bus is held: each further address would
-/// take its whole timeout.
+/// Probes every address that `skip` does not exclude. Ends early if the bus is held: each further address
+/// would take a whole timeout.
 pub fn scan(i2c: &mut dyn I2c, skip: impl Fn(u8) -> bool) -> Vec<(u8, Answer)> {
     let mut answers = Vec::new();
     for address in ADDRESSES.filter(|address| !skip(*address)) {

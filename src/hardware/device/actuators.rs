@@ -1,5 +1,5 @@
-//! All motors of a board: set up, obey a command, stop; the same for every chip that makes pulses. Decides
-//! nothing: a command's limits are applied before it gets here.
+//! All motors of a board: set up, execute a command, stop; the same for every chip that makes pulses. Makes
+//! no decisions: the limits of a command are applied before it gets here.
 
 use super::dc_motor::DcMotor;
 use super::enable::Enabled;
@@ -17,11 +17,11 @@ use crate::hardware::bus::OpenError;
 use crate::hardware::bus::linux::PwmChip;
 use std::path::Path;
 
-/// Delay between two servos that start to move: each draws its stall current for a moment, and together they
-/// pull the 5 V rail down (the vendor's robot.py waits as long).
+/// Delay between two servos that start to move: each briefly draws its stall current, and together they pull
+/// the 5 V rail down (the vendor's robot.py waits equally long).
 const SERVO_PAUSE: Span = Span::from_millis(150);
 
-/// A motor and its place in a command.
+/// A motor and its index in a command.
 #[derive(Clone, Copy, Debug)]
 struct Placed<M> {
     place: usize,
@@ -33,18 +33,18 @@ pub trait Actuators: Send {
     /// Sets everything up, whatever state the hardware is in: stops the motors before anything else. Bounded;
     /// may take a few hundred milliseconds.
     fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
-    /// Obeys `command`, the motors that drive the robot first.
+    /// Executes `command`, drive motors first.
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
-    /// Removes the pulse from every drive motor, whatever its known state: the shortest way to stop.
+    /// Removes the pulse from every drive motor, whatever its known state: the fastest way to stop.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
-    /// The same behind a frame that broke off, which shifts all later ones. Needs no line; the controller is
-    /// as shifted afterwards as it was before.
+    /// The same after an aborted frame, which shifts all later frames. Needs no line; the controller's frames
+    /// are still shifted afterwards.
     fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.stop(ports)
     }
-    /// Holds the motors by a line alone, whatever the bus does: the controller's reset, its output-enable,
-    /// the enable line. Returns whether one does; it holds until the next [`Actuators::initialise`]. Motors
-    /// without such a line, or with one that does not obey, are not held.
+    /// Stops the motors by a line alone, whatever the bus does: the controller's reset, its output-enable,
+    /// the enable line. Returns whether a line did; this lasts until the next [`Actuators::initialise`].
+    /// Motors without such a line, or with one that cannot be set, keep running.
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
         let _ = ports;
         false
@@ -74,7 +74,7 @@ pub struct Motors<P> {
     servos: heapless::Vec<Placed<Aimed>, MAX_MOTORS>,
 }
 
-/// A servo, and the last command written to it: its position. 0, straight, before the first one.
+/// A servo, and its position: the last command written to it. 0, straight, before the first one.
 #[derive(Clone, Copy, Debug)]
 struct Aimed {
     servo: Servo,
@@ -96,7 +96,7 @@ impl<P: Pulses> Motors<P> {
     pub fn on(motors: &[MotorPlan], pulses: P) -> Motors<P> {
         let mut all = Motors { pulses, drives: heapless::Vec::new(), servos: heapless::Vec::new() };
         for (place, plan) in motors.iter().enumerate() {
-            // A command has no more places than these lists.
+            // These lists are as long as a command.
             if let Some(motor) = DcMotor::of(&plan.kind) {
                 let _ = all.drives.push(Placed { place, motor });
             } else if let Some(motor) = Servo::of(&plan.kind) {
@@ -108,10 +108,10 @@ impl<P: Pulses> Motors<P> {
 }
 
 impl<P: Pulses> Actuators for Motors<P> {
-    /// Sets everything up: drive motors stopped, frequencies, then servos at their last position, one after
-    /// another. The tick's commands continue from there: a servo put straight here would snap back with the
-    /// next command, past its slew limit. Takes what the chip takes (220 ms on a Robot HAT) and 150 ms for
-    /// each servo but the first.
+    /// Sets everything up: stops the drive motors, sets frequencies, then moves servos to their last
+    /// position, one after another. The tick's commands continue from there: a servo moved to straight here
+    /// would snap back with the next command, past its slew limit. Takes as long as the chip (220 ms on a
+    /// Robot HAT) and 150 ms for each servo after the first.
     fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.drives.iter_mut().for_each(|drive| drive.motor.forget());
         self.pulses.set_up(ports)?;
@@ -125,8 +125,8 @@ impl<P: Pulses> Actuators for Motors<P> {
         Ok(())
     }
 
-    /// Obeys `command`: drive motors first, each of them even if the one before failed; then servos; then
-    /// registers that have not been written for long. Motors beyond the command's end are stopped. Returns
+    /// Executes `command`: drive motors first, each even if the previous one failed; then servos; then
+    /// registers that have not been written for a long time. Stops motors beyond the command's end. Returns
     /// the first fault; the next command writes again what failed.
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let wanted = |place: usize| command.used().get(place).copied().unwrap_or(0.0);
@@ -177,7 +177,7 @@ pub fn of(board: &Board, root: &Path) -> Result<Box<dyn Actuators>, OpenError> {
     })
 }
 
-/// The channels that these motors need, opened.
+/// Opens the channels that these motors need.
 fn pwm_lines(motors: &[MotorPlan], chip: &PwmChip, hz: f64) -> Result<PwmLines, OpenError> {
     let mut lines = PwmLines::new();
     let mut add = |number: u8, drives: bool| {
@@ -310,7 +310,7 @@ mod tests {
         rig.initialise();
         let written = rig.i2c.take_written();
         assert_eq!([0x22, 0x20].map(|register| servo(&written, register)), told, "not straight");
-        // A write that failed does not change the known position.
+        // A failed write does not change the known position.
         rig.i2c = FakeI2c::new().fault(0x14, BusFault::Nack);
         assert!(rig.write(&[-0.8, 0.0, -0.5, 0.0]).is_err());
         rig.i2c = FakeI2c::recording();
@@ -318,7 +318,7 @@ mod tests {
         let written = rig.i2c.take_written();
         assert_eq!([0x22, 0x20].map(|register| servo(&written, register)), told);
         rig.write(&[0.8, 0.0, -0.5, 0.0]).unwrap();
-        assert!(rig.i2c.take_written().is_empty(), "the next command moves nothing");
+        assert!(rig.i2c.take_written().is_empty(), "the next command must not move a servo");
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(reset(&rig.gpio), Some(true));
         rig.gpio = FakeGpio::new(clock.clone()).broken(Line(5), BusFault::TimedOut);
         let mut ports = Ports { i2c: &mut silent, gpio: &mut rig.gpio, clock: clock.as_ref() };
-        assert!(!rig.actuators.hold(&mut ports), "a line that does not obey holds nothing");
+        assert!(!rig.actuators.hold(&mut ports), "a line that cannot be set stops nothing");
     }
 
     #[test]
@@ -348,7 +348,7 @@ mod tests {
             seen.extend(rig.i2c.take_written().into_iter().map(|bytes| bytes[0]));
         }
         seen.sort_unstable();
-        assert!(seen.len() <= 20, "one in 25 ms: {seen:02x?}");
+        assert!(seen.len() <= 20, "one write in 25 ms: {seen:02x?}");
         seen.dedup();
         assert_eq!(seen, [0x20, 0x22, 0x2C, 0x2D, 0x40, 0x43, 0x44, 0x47]);
     }

@@ -1,8 +1,8 @@
 //! The only bridge between this crate's bus and drivers written for embedded-hal 1.0. It adds a timeout and a
-//! check of the answers to the transfers, nothing more; drives no chip itself.
+//! check of the answers to the transfers, nothing more; it drives no chip itself.
 //!
-//! A driver turns a fault into its own error and often loses it on the way. The bridge keeps the first fault;
-//! [`Adapter::fault`] returns it once the driver has returned.
+//! A driver turns a fault into its own error and often loses the fault on the way. The bridge keeps the first
+//! fault; [`Adapter::fault`] returns it after the driver has returned.
 
 use super::{DeviceFault, Ports};
 use crate::base::fault::BusFault;
@@ -11,14 +11,15 @@ use crate::hardware::bus::{I2c, Op};
 use embedded_hal::delay::DelayNs;
 use embedded_hal::i2c::{self, NoAcknowledgeSource, Operation, SevenBitAddress};
 
-/// Most operations of one transaction: four registers, each named and read back (INA219). More are refused,
-/// because they would need the heap.
+/// Most operations of one transaction: four registers, each selected and read back (INA219). More are
+/// refused, because they would need the heap.
 pub const MOST_OPERATIONS: usize = 8;
 
-/// Whether a driver may see this answer of this register: drivers divide and shift by what they read.
+/// Whether a driver may see this answer from this register: drivers divide and shift by the values that they
+/// read.
 pub type Check<'c> = &'c dyn Fn(u8, &[u8]) -> bool;
 
-/// A bus in the form that drivers expect, for the length of one call.
+/// A bus in the form that drivers expect, for the duration of one call.
 pub struct Adapter<'a> {
     i2c: &'a mut dyn I2c,
     clock: &'a dyn Clock,
@@ -38,13 +39,15 @@ impl<'a> Adapter<'a> {
             kept: None,
         }
     }
-    /// Transfers that begin more than `patience` from now time out: for drivers that poll a chip in a loop.
+    /// Makes transfers that begin more than `patience` from now time out: for drivers that poll a chip in a
+    /// loop.
     pub fn within(mut self, patience: Span) -> Adapter<'a> {
         self.until = self.clock.now() + patience;
         self
     }
-    /// Answers that `check` refuses fail as impossible. It is called if a register was named and nothing
-    /// written to it: after a written byte a chip answers for another register, or for none.
+    /// Makes answers that `check` refuses fail as impossible. It checks reads that follow the selection of a
+    /// register without a write to it: after a written byte, a chip answers for a different register or for
+    /// none.
     pub fn checked(mut self, check: Check<'a>) -> Adapter<'a> {
         self.check = check;
         self
@@ -91,7 +94,7 @@ fn first_byte(operation: &Operation<'_>) -> Option<u8> {
     }
 }
 
-/// Why a transfer failed, as drivers see it.
+/// Why a transfer failed, in the form that drivers see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused(pub DeviceFault);
 
@@ -123,7 +126,7 @@ impl i2c::I2c<SevenBitAddress> for Adapter<'_> {
     }
 }
 
-/// Waits of a driver, on this crate's clock.
+/// The waits of a driver, on this crate's clock.
 pub struct Delay<'a>(pub &'a dyn Clock);
 
 impl DelayNs for Delay<'_> {

@@ -1,15 +1,15 @@
 //! One channel of the Robot HAT's 12-bit converter (adc.py of SunFounder's robot-hat library).
 //!
-//! A write selects the channel and starts the conversion; two reads of one byte each fetch it, most
-//! significant byte first. They are separate transfers: that is what the vendor's library does and
-//! what the firmware is known to serve.
+//! A write selects the channel and starts the conversion; two one-byte reads fetch the result, most
+//! significant byte first. They are separate transfers, because the vendor's library does it this way and the
+//! firmware is known to support it.
 
 use super::polled::Report;
 use super::{DeviceFault, Polled, Ports, Say};
 use crate::base::units::Counts;
 use crate::hardware::bus::I2c;
 
-/// Most counts of a 12-bit converter.
+/// Maximum count of a 12-bit converter.
 pub use crate::base::plan::HAT_FULL as FULL;
 
 /// The register that selects channel `channel`: A0 is 0x17, A4 is 0x13.
@@ -37,8 +37,8 @@ impl HatAdc {
         self.read_counts(i2c).map(|counts| counts.0 * self.per_count)
     }
 
-    /// Converts now: returns the raw counts, 0 to 4095. Zero counts are a valid answer (dark ground); if a
-    /// sensor cannot mean them, the board's valid range refuses them.
+    /// Converts now and returns the raw counts, 0 to 4095. Zero counts are a valid answer (dark ground); if
+    /// they are impossible for a sensor, the board's valid range refuses them.
     pub fn read_counts(&self, i2c: &mut dyn I2c) -> Result<Counts, DeviceFault> {
         let register = self.register;
         let fault = |fault| DeviceFault::Bus { register, fault };
@@ -48,7 +48,7 @@ impl HatAdc {
         i2c.read(self.address, &mut low).map_err(fault)?;
         match u16::from_be_bytes([high[0], low[0]]) {
             counts @ 0..=FULL => Ok(Counts(f32::from(counts))),
-            0xFFFF => Err(DeviceFault::DeadBytes { register }), // a bus that nothing pulls down
+            0xFFFF => Err(DeviceFault::DeadBytes { register }), // a bus that no device pulls low
             _ => Err(DeviceFault::Impossible { register }),
         }
     }

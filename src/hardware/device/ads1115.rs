@@ -1,9 +1,9 @@
-//! ADS1115 converter (Texas Instruments SBAS444D): volts on its four inputs against ground. Set up through
-//! the ads1x1x crate, which writes the settings word by word; read here.
+//! ADS1115 converter (Texas Instruments SBAS444D): volts on its four inputs against ground. The ads1x1x crate
+//! sets it up and writes the settings word by word; this file reads it.
 //!
 //! With one input in use, the chip converts continuously and a poll takes the newest result without waiting.
-//! With several inputs it converts each on request, because a result that waited since the last poll would be
-//! out of date: 1.3 ms per input, in which the bus does nothing else.
+//! With several inputs, each poll starts a conversion for each, because a result from the previous poll would
+//! be out of date. This takes 1.3 ms per input, during which the bus does nothing else.
 
 use super::adapter::Adapter;
 use super::{DeviceFault, Polled, Ports, Say};
@@ -13,9 +13,9 @@ use ads1x1x::{Ads1x1x, DataRate16Bit, FullScaleRange, TargetAddr};
 
 const CONVERSION: u8 = 0x00;
 const CONFIG: u8 = 0x01;
-/// Written: start one conversion. Read: none is in progress.
+/// Written: start one conversion. Read: no conversion is in progress.
 const START: u16 = 1 << 15;
-/// Input 0 against ground; the others follow.
+/// Input 0 against ground; the other inputs follow.
 const INPUT_0: u16 = 0b100;
 const INPUT_SHIFT: u32 = 12;
 const RANGE_SHIFT: u32 = 9;
@@ -24,7 +24,7 @@ const SINGLE_SHOT: u16 = 1 << 8;
 const RATE: u16 = 0b111 << 5;
 /// Comparator off.
 const NO_ALERT: u16 = 0b11;
-/// One conversion at 860 a second, 10 % slow (the data sheet's tolerance), and the start from sleep (25 us).
+/// One conversion at 860 a second, 10 % slow (the data sheet's tolerance), plus the start from sleep (25 us).
 const CONVERTED: Span = Span::from_micros(1_320);
 /// Counts from 0 V to the end of the range.
 const FULL: f32 = 32_768.0;
@@ -36,22 +36,22 @@ const LEAST_COUNTS: i16 = -64;
 pub struct Input {
     /// 0..=3.
     pub channel: u8,
-    /// The chip's range that is wanted, V.
+    /// The requested range, V.
     pub full_scale_v: f32,
     /// Value of one volt in the sensor's unit.
     pub per_volt: f32,
 }
 
-/// The chip's ranges, V, and their numbers.
+/// The chip's ranges, V; the index is the number of the range.
 const RANGES: [f32; 6] = [6.144, 4.096, 2.048, 1.024, 0.512, 0.256];
 
 impl Input {
-    /// The number of the smallest range that holds the wanted one.
+    /// The number of the smallest range that covers the requested one.
     fn range(&self) -> usize {
         let holds = |volts: &f32| *volts >= self.full_scale_v * 0.999;
         RANGES.iter().rposition(holds).unwrap_or(0)
     }
-    /// What the configuration register holds while this input is converted.
+    /// Value of the configuration register for the conversion of this input.
     fn settings(&self, alone: bool) -> u16 {
         let input = (INPUT_0 | u16::from(self.channel & 3)) << INPUT_SHIFT;
         let mode = if alone { 0 } else { SINGLE_SHOT };
@@ -100,7 +100,7 @@ impl Ads1115 {
                 .map_err(|fault| DeviceFault::Bus { register, fault })?;
             clock.sleep_until(clock.now() + CONVERTED);
         }
-        // A chip that reset itself converts nothing and repeats its last result: its settings show it.
+        // A chip that reset itself does not convert and repeats its last result; its settings reveal that.
         match self.register(register, i2c)? {
             0x0000 | 0xFFFF => Err(DeviceFault::DeadBytes { register }),
             now if now & !START != settings => Err(DeviceFault::Asleep { register }),
@@ -148,7 +148,7 @@ impl Polled for Ads1115 {
                     _ => driver.select_channel(ads1x1x::channel::SingleA3).is_ok(),
                 },
             };
-            // The conversion in progress is of the previous input; one of this input comes after it.
+            // The conversion in progress still measures the previous input; the next one measures this input.
             clock.sleep_until(clock.now() + CONVERTED.times(2));
         }
         if set { Ok(()) } else { Err(adapter.fault(DeviceFault::Impossible { register: CONFIG })) }
@@ -157,7 +157,7 @@ impl Polled for Ads1115 {
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
         let mut failed = None;
         for (nth, input) in self.inputs.iter().enumerate() {
-            // A transfer that failed once in this poll is not tried for the other inputs.
+            // After a failed transfer, this poll does not try the other inputs.
             let value = match failed {
                 Some(fault) => Err(fault),
                 None => self.convert(input, ports.i2c, ports.clock),
@@ -206,7 +206,7 @@ mod tests {
         let said = |counts| polled(&mut alone(), &mut continuous(counts)).0[0].1;
         assert_eq!(said(8000), Ok(3.0));
         assert_eq!(said(1), Ok(3.0 * 125e-6));
-        assert!((said(-3).unwrap() + 3.0 * 375e-6).abs() < 1e-6, "an offset");
+        assert!((said(-3).unwrap() + 3.0 * 375e-6).abs() < 1e-6, "a small negative offset is valid");
         assert_eq!(said(i16::MAX), Err(DeviceFault::Overflow { register: CONVERSION }));
         assert_eq!(said(-9000), Err(DeviceFault::Impossible { register: CONVERSION }));
     }
@@ -229,7 +229,7 @@ mod tests {
             .write_read(0x48, &[1], &[0xC5, 0xE3])
             .write_read(0x48, &[0], &[0x40, 0x00])
             .write(0x48, &[1, 0xF1, 0xE3])
-            .write_read(0x48, &[1], &[0x71, 0xE3]); // still at it
+            .write_read(0x48, &[1], &[0x71, 0xE3]); // still converting
         let mut bench = Bench::new();
         let (said, outcome) = bench.poll(&mut chip, &mut i2c);
         assert_eq!(said, [(0, Ok(1.024)), (1, Err(DeviceFault::NotReady { register: CONFIG }))]);

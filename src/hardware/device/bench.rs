@@ -1,5 +1,5 @@
-//! A bench for tests of polled devices: ports around a script, what the device reports, and a chip whose
-//! set-up is too long for a script.
+//! A bench for tests of polled devices: ports around a script, the values that the device reports, and a chip
+//! whose set-up is too long for a script.
 
 use super::vl53l0x::FIRST_ADDRESS;
 use super::{DeviceFault, Polled, Ports};
@@ -9,10 +9,10 @@ use crate::hardware::bus::fake::{FakeGpio, FakeI2c};
 use crate::hardware::bus::{I2c, Op};
 use std::sync::Arc;
 
-/// What a poll reports, in order, and what it returns.
+/// What a poll reports, in order, and its result.
 pub type Said = (Vec<(usize, Result<f32, DeviceFault>)>, Result<(), DeviceFault>);
 
-/// Time and lines that last over several calls.
+/// Time and lines that persist over several calls.
 pub struct Bench {
     /// Virtual time.
     pub clock: Arc<SimClock>,
@@ -31,7 +31,7 @@ impl Bench {
         let outcome = device.poll(&mut ports, &mut |nth, value| said.push((nth, value)));
         (said, outcome)
     }
-    /// Sets `device` up; returns how long that took.
+    /// Sets `device` up; returns the time that it took.
     pub fn set_up(&mut self, device: &mut dyn Polled, i2c: &mut FakeI2c) -> Result<Span, DeviceFault> {
         let began = self.clock.now();
         let mut ports = Ports { i2c, gpio: &mut self.gpio, clock: self.clock.as_ref() };
@@ -46,12 +46,12 @@ impl Bench {
     }
 }
 
-/// One poll of `device` on a bench of its own.
+/// One poll of `device` on a new bench.
 pub fn polled(device: &mut dyn Polled, i2c: &mut FakeI2c) -> Said {
     Bench::new().poll(device, i2c)
 }
 
-/// One set-up of `device` on a bench of its own.
+/// One set-up of `device` on a new bench.
 pub fn set_up(device: &mut dyn Polled, i2c: &mut FakeI2c) -> Result<Span, DeviceFault> {
     Bench::new().set_up(device, i2c)
 }
@@ -60,14 +60,14 @@ const IDENTITY: u8 = 0xC0;
 const ADDRESS: u8 = 0x8A;
 const RESULT: u8 = 0x13;
 
-/// A VL53L0X that remembers what is written to it, enough of one for the driver's set-up.
+/// A VL53L0X that remembers what is written to it: enough for the driver's set-up.
 pub struct Ranger {
     pub clock: Arc<SimClock>,
     pub address: u8,
     pub registers: [u8; 256],
-    /// Registers that keep what they hold, whatever is written to them.
+    /// Registers that keep their value, whatever is written to them.
     pub settled: Vec<(u8, u8)>,
-    /// Answers of 0x83 that the driver has to wait for.
+    /// Number of "not ready" answers of register 0x83, for which the driver has to wait.
     pub busy: u32,
     pub transfers: u32,
 }
@@ -92,7 +92,7 @@ impl I2c for Ranger {
         if address != self.address {
             return Err(BusFault::Nack);
         }
-        // Counts on after each byte, written or read (data sheet, DocID029104, 3.2: sequential write).
+        // Increments after each byte written or read (data sheet, DocID029104, 3.2: sequential write).
         let mut pointer = 0;
         self.settled.iter().for_each(|(register, value)| self.registers[usize::from(*register)] = *value);
         for op in ops {

@@ -1,5 +1,5 @@
-//! A push button or switch on a line. Does not debounce: code that stops the robot because of a button may do
-//! so on the first contact.
+//! A push button or switch on a line. Does not debounce: code that stops the robot because of a button may
+//! act on the first contact.
 
 use super::polled::Report;
 use super::{DeviceFault, Polled, Ports, Say};
@@ -14,19 +14,19 @@ pub struct Button {
 }
 
 impl Button {
-    /// The button on `line`; pressed it pulls the line low if `active_low`, else high.
+    /// The button on `line`; when pressed, it pulls the line low if `active_low`, otherwise high.
     pub fn new(line: Line, active_low: bool) -> Button {
         Button { line, active_low }
     }
 
-    /// 1 pressed, 0 not.
+    /// 1 if pressed, 0 if not.
     pub fn read(&self, gpio: &mut dyn Gpio) -> Result<f32, DeviceFault> {
         let line = self.line;
         let high = gpio.get(line).map_err(|fault| DeviceFault::Line { line, fault })?;
         Ok(self.value(high))
     }
 
-    /// What a level of the line means: 1 pressed, 0 not.
+    /// The meaning of a level of the line: 1 pressed, 0 not pressed.
     pub fn value(&self, high: bool) -> f32 {
         if high != self.active_low { 1.0 } else { 0.0 }
     }

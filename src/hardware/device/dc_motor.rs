@@ -1,20 +1,20 @@
 //! A brushed motor on a bridge: one PWM and a direction line (Robot HAT v4, TC1508S), or two PWMs, one per
 //! direction (v5, TC618S). Turns a duty into a share of the time, and writes it in an order that never drives
-//! a bridge both ways.
+//! a bridge in both directions.
 
 use super::pulses::Pulses;
 use super::{DeviceFault, Ports};
 use crate::base::plan::{Line, MotorKind};
 use crate::base::units::Duty;
 
-/// Frequency of the vehicle's own library (prescaler 10, 4095 counts): above it the bridges get
-/// warm, below about 1 kHz the motors sing louder.
+/// Frequency of the vehicle's own library (prescaler 10, 4095 counts): above it the bridges get warm; below
+/// about 1 kHz the motors whine louder.
 pub const PWM_HZ: f64 = 1758.0;
 /// A duty smaller than one count of the coarsest chip counts as zero.
 const LEAST_DUTY: f32 = 1.0 / 4095.0;
 
-/// Share of the time with current for the size of `duty`: none for nearly zero, otherwise from `min_duty`,
-/// below which the motor only hums, to all.
+/// Share of the time with current for the magnitude of `duty`: zero for a duty near zero, otherwise from
+/// `min_duty`, below which the motor only hums, up to 1.
 pub fn share(duty: Duty, min_duty: f32) -> f32 {
     let size = Duty::clamped(duty.0).0.abs(); // NaN means stop
     if size < LEAST_DUTY { 0.0 } else { min_duty + (1.0 - min_duty) * size }
@@ -43,7 +43,7 @@ enum Bridge {
 }
 
 impl DcMotor {
-    /// The motor that `kind` describes, if it is one.
+    /// The motor that `kind` describes, if `kind` is a DC motor.
     pub fn of(kind: &MotorKind) -> Option<DcMotor> {
         match *kind {
             MotorKind::DcDir { pwm, dir, mirrored, min_duty } => {
@@ -56,7 +56,7 @@ impl DcMotor {
         }
     }
 
-    /// Its PWM channels: with no pulse on any of them it is not driven.
+    /// Its PWM channels: without a pulse on any of them, it is not driven.
     pub fn channels(&self) -> heapless::Vec<u8, 2> {
         let mut channels = heapless::Vec::new();
         let (first, second) = match self.bridge {
@@ -67,7 +67,7 @@ impl DcMotor {
         channels
     }
 
-    /// The state of the direction line is no longer known.
+    /// Forgets the state of the direction line.
     pub fn forget(&mut self) {
         if let Bridge::Dir { ahead, .. } = &mut self.bridge {
             *ahead = None;
@@ -98,7 +98,7 @@ impl DcMotor {
                 pulses.drive(*pwm, share, ports)
             }
             Bridge::Pair { forward, backward } => {
-                // Both channels high is a short-circuit brake: the idle one goes low first.
+                // Both channels high would brake by short circuit, so the idle one goes low first.
                 let (driven, resting) = if wanted { (*forward, *backward) } else { (*backward, *forward) };
                 pulses.drive(resting, 0.0, ports)?;
                 pulses.drive(driven, share, ports)
@@ -151,7 +151,7 @@ mod tests {
                 drive(&mut motor, duty, &mut pulses, &mut i2c, &mut gpio, clock.as_ref()).unwrap();
             }
             let sets: Vec<_> = gpio.sets.iter().map(|set| (set.line, set.high)).collect();
-            // A stop leaves the line alone: continuing in the same direction needs no switch.
+            // A stop leaves the line alone: driving on in the same direction does not switch it.
             assert_eq!(sets, [(line, ahead), (line, !ahead)]);
         }
     }
@@ -164,7 +164,7 @@ mod tests {
         let mut gpio = FakeGpio::new(clock.clone());
         let mut i2c = FakeI2c::new().write(0x14, &[0x2D, 0, 0]).write(0x14, &[0x2D, 0x0F, 0xFF]); // 0, then full ahead
         drive(&mut motor, 1.0, &mut pulses, &mut i2c, &mut gpio, clock.as_ref()).unwrap();
-        // The zero fails: the line must not turn, and the motor is not driven the other way.
+        // The write of zero fails: the line must not switch, and the motor must not be reversed.
         let mut i2c = FakeI2c::new().fault(0x14, BusFault::Nack);
         assert!(drive(&mut motor, -1.0, &mut pulses, &mut i2c, &mut gpio, clock.as_ref()).is_err());
         assert_eq!(gpio.sets.len(), 1);

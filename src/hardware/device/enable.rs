@@ -1,5 +1,5 @@
-//! The line that lets current into the motors, in front of the chip that makes their pulses. On only while
-//! the motors' commands are known: after a successful set-up, and not after a failed stop.
+//! The line that enables current to the motors, in front of the chip that makes their pulses. It is on only
+//! while the motors' commands are known: after a successful set-up, and not after a failed stop.
 
 use super::actuators::Actuators;
 use super::{DeviceFault, Ports};
@@ -15,14 +15,14 @@ pub struct Enabled {
 }
 
 impl Enabled {
-    /// `motors` behind `line`, which lets current in when it is high (`on_high`) or low.
+    /// `motors` behind `line`, which enables the current when it is high (`on_high`) or low.
     pub fn new(motors: Box<dyn Actuators>, line: Line, on_high: bool) -> Enabled {
         Enabled { motors, line, on_high, on: false }
     }
 
     fn switch(&mut self, on: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let line = self.line;
-        self.on = false; // until it is known
+        self.on = false; // until the set-up succeeds
         ports.gpio.set(line, on == self.on_high).map_err(|fault| DeviceFault::Line { line, fault })?;
         self.on = on;
         Ok(())
@@ -36,7 +36,7 @@ impl Actuators for Enabled {
         self.switch(true, ports)
     }
 
-    /// After a failed stop, the motors are stopped first and get current only then.
+    /// After a failed stop, stops the motors first and only then enables the current again.
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         if !self.on {
             self.stop(ports)?;
@@ -44,7 +44,7 @@ impl Actuators for Enabled {
         self.motors.write(command, ports)
     }
 
-    /// A failed stop switches the current off: that needs no bus.
+    /// If the stop fails, switches the current off, which needs no bus.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         match self.motors.stop(ports) {
             Ok(()) if self.on => Ok(()),
@@ -56,12 +56,12 @@ impl Actuators for Enabled {
         }
     }
 
-    /// Does not switch the current on again: the controller's frames are still shifted.
+    /// Does not switch the current on again, because the controller's frames are still shifted.
     fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.motors.stop_at_any_place(ports)
     }
 
-    /// Both lines, where there are two; either holds.
+    /// Uses both lines where there are two; one of them is enough.
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
         let off = self.switch(false, ports).is_ok();
         self.motors.hold(ports) || off
@@ -77,7 +77,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::Arc;
 
-    /// Does as the test says, call by call.
+    /// Returns the scripted results, call by call.
     struct Scripted(VecDeque<Result<(), DeviceFault>>);
 
     impl Scripted {
@@ -100,8 +100,8 @@ mod tests {
 
     const NACK: DeviceFault = DeviceFault::Bus { register: 0, fault: BusFault::Nack };
 
-    /// Runs `calls` (i, w, s) with these outcomes of the motors; returns each outcome and the levels of the
-    /// line.
+    /// Runs `calls` (i, w, s) with these results from the motors; returns whether each call succeeded, and
+    /// the levels of the line.
     fn run(calls: &str, outcomes: &[Result<(), DeviceFault>], on_high: bool) -> (Vec<bool>, Vec<bool>) {
         let clock = Arc::new(SimClock::new());
         let (mut gpio, mut i2c) = (FakeGpio::new(clock.clone()), FakeI2c::new());
@@ -137,7 +137,7 @@ mod tests {
     fn a_stop_that_fails_takes_the_current_and_the_next_that_gets_through_gives_it_back() {
         let (well, levels) = run("isws", &[Ok(()), Err(NACK), Ok(()), Ok(()), Ok(())], true);
         assert_eq!((well, levels), (vec![true, false, true, true], vec![false, true, false, true]));
-        // Still no bus: the command is not written, and no current flows.
+        // The bus is still dead: the command is not written, and no current flows.
         let (well, levels) = run("isw", &[Ok(()), Err(NACK), Err(NACK)], true);
         assert_eq!((well, levels), (vec![true, false, false], vec![false, true, false, false]));
     }

@@ -1,5 +1,5 @@
-//! What can go wrong with a chip: small, Copy, and naming the register or line that failed. The only part of
-//! a frame it knows is the fault of a refused reading.
+//! What can go wrong with a chip: small, Copy, and naming the register or line that failed. Its only link to
+//! a frame is the fault of a refused reading.
 
 use crate::base::fault::{BusFault, ReadingFault};
 use crate::base::plan::Line;
@@ -39,12 +39,12 @@ pub enum DeviceFault {
         /// Register that was read.
         register: u8,
     },
-    /// Raw bytes all 0x00 or all 0xFF, which the device cannot return.
+    /// Raw bytes that are all 0x00 or all 0xFF, which the device cannot return.
     DeadBytes {
         /// Register that was read.
         register: u8,
     },
-    /// The quantity is outside what the device can measure as it is set up: its answer is only a limit.
+    /// The quantity is outside the configured range of the device: its answer is only the limit.
     Overflow {
         /// Register that was read.
         register: u8,
@@ -54,7 +54,7 @@ pub enum DeviceFault {
         /// Register that reports it.
         register: u8,
     },
-    /// The device lost its settings (its supply, a reset of its own) and has to be set up again.
+    /// The device lost its settings (power loss, a reset of its own) and must be set up again.
     Asleep {
         /// Register that reports it.
         register: u8,
@@ -63,10 +63,10 @@ pub enum DeviceFault {
     WrongDevice {
         /// Register of the identity.
         register: u8,
-        /// What it holds.
+        /// The value found.
         found: u8,
     },
-    /// The set-up of the device never finishes: it is polled over and over and is never ready.
+    /// The set-up of the device never finishes: it is polled repeatedly and is never ready.
     Endless {
         /// Register that was polled last.
         register: u8,
@@ -76,7 +76,7 @@ pub enum DeviceFault {
         /// Why not.
         fault: BusFault,
     },
-    /// The line is still high from an earlier measurement: there is nothing to say of now.
+    /// The line is still high from an earlier measurement: there is no new measurement yet.
     Busy {
         /// Which line.
         line: Line,
@@ -106,25 +106,25 @@ impl DeviceFault {
         match self {
             DeviceFault::Bus { fault, .. } => match fault {
                 BusFault::TimedOut | BusFault::Io | BusFault::ArbitrationLost => true,
-                // No device took the address byte, or nothing was sent at all.
+                // No device acknowledged the address byte, or nothing was sent at all.
                 BusFault::Nack | BusFault::Unsupported | BusFault::Absent | BusFault::Preempted => false,
             },
             _ => false,
         }
     }
 
-    /// Whether nothing failed: a motor stop preempted the call, which must be repeated.
+    /// Whether this is not a failure: a motor stop preempted the call, which must be repeated.
     pub fn gave_way(self) -> bool {
         matches!(self, DeviceFault::Bus { fault: BusFault::Preempted, .. })
     }
 
-    /// Whether a poll returns it, besides reporting it: a failed transfer, or lost settings. Everything else
-    /// is an answer, even if a wrong one.
+    /// Whether a poll returns this fault in addition to reporting it: a failed transfer, or lost settings.
+    /// Everything else is an answer, even if a wrong one.
     pub fn ends_poll(self) -> bool {
         matches!(self, DeviceFault::Bus { .. } | DeviceFault::Kernel { .. } | DeviceFault::Asleep { .. })
     }
 
-    /// Whether the device is there but lost its set-up: readings count only after a new one.
+    /// Whether the device is present but lost its settings: readings count only after a new set-up.
     pub fn needs_set_up(self) -> bool {
         matches!(self, DeviceFault::Asleep { .. })
     }

@@ -1,5 +1,5 @@
-//! A co-processor that provides a quantity as a little-endian IEEE-754 single in four bytes of one register.
-//! The board states which quantity, in which unit.
+//! A co-processor that provides a quantity as a little-endian IEEE-754 single-precision float in four bytes
+//! of one register. The board states the quantity and its unit.
 
 use super::polled::Report;
 use super::{DeviceFault, Polled, Ports, Say};
@@ -13,13 +13,14 @@ pub struct FloatRegister {
 }
 
 impl FloatRegister {
-    /// The float whose first byte is at `register` of the device at `address`.
+    /// The float whose first byte is in `register` of the device at `address`.
     pub fn new(address: u8, register: u8) -> FloatRegister {
         FloatRegister { address, register }
     }
 
-    /// Its value, finite. Four equal bytes of zeros or ones are what a bus without a device returns, and are
-    /// refused: a live reading of exactly zero in all 32 bits, noise included, is too rare to be missed.
+    /// Reads its value, which is finite. Refuses four bytes that are all zeros or all ones, which is what a
+    /// bus without a device returns: a real reading of exactly zero in all 32 bits, noise included, is so
+    /// rare that it does not matter.
     pub fn read(&self, i2c: &mut dyn I2c) -> Result<f32, DeviceFault> {
         let register = self.register;
         let mut bytes = [0; 4];

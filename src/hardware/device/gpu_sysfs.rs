@@ -1,8 +1,8 @@
-//! What the GPU of a Jetson reports in sysfs: its load and its clock. The paths differ between releases, so
-//! several are tried; nothing is written.
+//! Load and clock of a Jetson's GPU, from sysfs. The paths differ between releases, so several are tried;
+//! nothing is written.
 //!
 //! Paths and units as the jetson_stats project reads them: `load` is in thousandths, `cur_freq` of devfreq in
-//! Hz; the node is called after the device (17000000.gpu, 17000000.ga10b).
+//! Hz; the node is named after the device (17000000.gpu, 17000000.ga10b).
 
 use super::sysfs::{ABSENT, Number, entries};
 use super::{DeviceFault, Polled, Ports, Say};
@@ -19,9 +19,9 @@ const LOADS: [&str; 4] = [
 const DEVFREQ: &str = "sys/class/devfreq";
 /// Ends of the node's name.
 const NODES: [&str; 2] = ["gpu", "ga10b"];
-/// Thousandths.
+/// Full load, in thousandths.
 const FULL_LOAD: i64 = 1000;
-/// No clock of such a GPU is faster.
+/// No GPU of this kind has a faster clock.
 const MOST_HZ: i64 = 5_000_000_000;
 
 /// One quantity.

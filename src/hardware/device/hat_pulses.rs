@@ -1,5 +1,5 @@
-//! Pulses of the Robot HAT's microcontroller: the counts for a share or a length, the timers that run, and
-//! the frames that stop every drive motor.
+//! Pulses of the Robot HAT's microcontroller: the counts for a share or a length, the timers in use, and the
+//! frames that stop every drive motor.
 
 use super::dc_motor::{self, DcMotor};
 use super::pulses::Pulses;
@@ -9,19 +9,20 @@ use super::servo::{self, Servo};
 use super::{DeviceFault, Ports};
 use crate::base::plan::{McuPlan, MotorKind};
 
-/// The library's frame: counts are a share of exactly 20 ms, although the nearest prescaler makes it
-/// 20.02 ms. The 0.1 % (a tenth of a degree) is kept, so that trims found with the vendor's tools hold.
+/// The library's frame: counts are a share of exactly 20 ms, although the nearest prescaler makes it 20.02
+/// ms. This error of 0.1 % (a tenth of a degree) is kept, so that trims found with the vendor's tools remain
+/// valid.
 const FRAME_US: f64 = 20_000.0;
-/// Counts are cut off, not rounded, as the library does. A hundredth of a count (0.05 us) first, so
-/// that an angle whose counts are whole does not lose one to binary fractions.
+/// Counts are truncated, not rounded, as in the library. A hundredth of a count (0.05 us) is added first, so
+/// that an angle with a whole number of counts does not lose one to binary fractions.
 const NEARLY: f64 = 0.01;
 
-/// Counts of a share of the time.
+/// Counts for a share of the time.
 pub fn share_counts(share: f32) -> u16 {
     libm::roundf(share * f32::from(PERIOD)) as u16
 }
 
-/// Counts of a servo's pulse.
+/// Counts for a servo's pulse.
 pub fn servo_counts(pulse_us: f64) -> u16 {
     libm::floor(pulse_us * f64::from(PERIOD) / FRAME_US + NEARLY) as u16
 }
@@ -31,12 +32,12 @@ pub fn servo_counts(pulse_us: f64) -> u16 {
 pub struct HatPulses {
     registers: Registers,
     timers: heapless::Vec<(u8, Timer), { robot_hat::TIMERS as usize }>,
-    /// No pulse on any drive channel, ready to send.
+    /// Frames that remove the pulse from every drive channel, ready to send.
     stop: heapless::Vec<[u8; 3], { robot_hat::CHANNELS as usize }>,
 }
 
 impl HatPulses {
-    /// What these motors need of the controller.
+    /// What these motors need from the controller.
     pub fn new<'a>(motors: impl Iterator<Item = &'a MotorKind>, mcu: &McuPlan) -> HatPulses {
         let registers = Registers::new(RobotHat::new(mcu));
         let mut pulses = HatPulses { registers, timers: heapless::Vec::new(), stop: heapless::Vec::new() };
@@ -44,7 +45,7 @@ impl HatPulses {
             if let Some(motor) = DcMotor::of(kind) {
                 for channel in motor.channels() {
                     pulses.run_timer(channel, Timer::at(mcu.clock_hz, dc_motor::PWM_HZ));
-                    // As many places as there are channels.
+                    // Has room for all channels.
                     let _ = pulses.stop.push(robot_hat::frame(pulse_register(channel), 0));
                 }
             } else if let Some(motor) = Servo::of(kind) {
@@ -54,11 +55,11 @@ impl HatPulses {
         pulses
     }
 
-    /// The board check refuses channels of one timer that need two frequencies.
+    /// The board check refuses two frequencies for channels of one timer.
     fn run_timer(&mut self, channel: u8, setting: Timer) {
         let timer = timer_of(channel);
         if self.timers.iter().all(|(known, _)| *known != timer) {
-            let _ = self.timers.push((timer, setting)); // as many places as there are timers
+            let _ = self.timers.push((timer, setting)); // has room for all timers
         }
     }
 
@@ -95,7 +96,7 @@ impl Pulses for HatPulses {
         self.registers.renew(ports.i2c, ports.clock)
     }
 
-    /// With frames that were encoded in advance. Servos keep their pulse.
+    /// Sends frames that were encoded in advance. Servos keep their pulse.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let address = self.registers.hat().address();
         let mut outcome = Ok(());
@@ -103,7 +104,7 @@ impl Pulses for HatPulses {
             let register = frame[0];
             let written = ports.i2c.write(address, frame);
             outcome = outcome.and(written.map_err(|fault| DeviceFault::Bus { register, fault }));
-            self.registers.doubt(register, 0); // written again with the next command, at no cost to this one
+            self.registers.doubt(register, 0); // the next command writes it again, not this stop
         }
         outcome
     }

@@ -1,6 +1,6 @@
 //! HC-SR04 and similar: range from the length of an echo pulse, measured between two edge stamps, so a late
 //! thread does not make the distance look longer. The data sheet requires 60 ms from ping to ping, which the
-//! caller's table keeps; after a trigger into a pulse that does not end, this file does.
+//! caller's schedule ensures; after a trigger into a pulse that does not end, this file does.
 //!
 //! ```text
 //!  trig  __/10us\______________________________________
@@ -8,23 +8,25 @@
 //!                   ~450 us
 //! ```
 //!
-//! What matters is what each kind of silence means. Without an echo the data sheet's module lowers the line
-//! after 38 ms, others after 200 ms, some never. The rising edge distinguishes open space from a dead sensor:
-//! only a module that lives and heard *this* trigger can make it:
+//! The difficulty is the meaning of each kind of silence. Without an echo, the data sheet's module lowers the
+//! line after 38 ms, others after 200 ms, some never. The rising edge distinguishes open space from a dead
+//! sensor: only a working module that received *this* trigger can produce it:
 //!
-//! - It rises after the trigger and does not fall for 40 ms: the module listened for longer than sound needs
+//! - It rises after the trigger and does not fall for 40 ms: the module listened for longer than sound takes
 //!   for 4 m. Nothing is there: [`FARTHEST`].
-//! - High when the next ping is due: it is still at the last one and says nothing of now. `Busy`: no reading,
+//! - It is high when the next ping is due: the module is still busy with the last ping. `Busy`: no reading,
 //!   so that the last one ages.
-//! - High for 250 ms, longer than any module that ends its pulse: stuck, or a module without an end; from
-//!   here they are the same. `Held`: a loss.
-//! - No rise, or an edge missing, doubled, early: dead, or not to be believed. A loss, never free space.
+//! - It is high for 250 ms, longer than any module that ends its pulse: the line is stuck, or the module
+//!   never ends its pulse; the two cannot be told apart. `Held`: a loss.
+//! - It does not rise, or an edge is missing, doubled or early: dead or not credible. A loss, never free
+//!   space.
 //!
-//! So a line that is stuck can never look free: it does not rise. A module without an end is lost in open
-//! space, until an echo lowers its line: it is triggered once more after two pings' time, and then each
-//! quarter of a second, not more often: a module that began its pulse anew each time would never end it. The
-//! fall that follows such a trigger is no measurement (it may be the old pulse's own end): it frees the line
-//! for the next ping. A receiver that is deaf looks like open space with every module; no edge shows it.
+//! So a stuck line can never look free, because it does not rise. A module without an end is lost in open
+//! space until an echo lowers its line. It is triggered once more after the time of two pings, and then every
+//! quarter of a second, but not more often: a module that restarts its pulse at each trigger would never end
+//! it. The fall that follows such a trigger is not a measurement (it may be the end of the old pulse): it
+//! frees the line for the next ping. A deaf receiver looks like open space with every module; no edge reveals
+//! it.
 
 use super::DeviceFault;
 use crate::base::plan::Line;
@@ -32,27 +34,27 @@ use crate::base::time::{Clock, Instant, Span};
 use crate::base::units::Metres;
 use crate::hardware::bus::{Edge, Gpio};
 
-/// Speed of sound at 20 degrees Celsius, m/s. It grows by 0.6 m/s a degree: from 0 to 40 degrees
-/// that is +-3.5 %, one centimetre at the distance where a robot has to stop. The vehicle has no
-/// thermometer in the air, so a parameter would only be a guess with a name.
+/// Speed of sound at 20 degrees Celsius, m/s. It grows by 0.6 m/s per degree: from 0 to 40 degrees that is
+/// +-3.5 %, one centimetre at the distance where a robot has to stop. The vehicle does not measure the air
+/// temperature, so a parameter would only be a guess.
 pub const SOUND_M_PER_S: f64 = 343.3;
-/// The range that the data sheet promises.
+/// The shortest range that the data sheet specifies.
 pub const NEAREST: Metres = Metres(0.02);
-/// The far end of it: what is returned when nothing is within range.
+/// The longest: this is returned when nothing is within range.
 pub const FARTHEST: Metres = Metres(4.0);
 
-/// The data sheet asks for at least 10 us.
+/// The data sheet requires at least 10 us.
 const TRIGGER: Span = Span::from_micros(10);
-/// From the trigger to the rising edge a module takes about 0.45 ms (eight cycles of 40 kHz and its
-/// own processor). Ten times that is a module that is not there.
+/// From the trigger to the rising edge, a module takes about 0.45 ms (eight cycles of 40 kHz and its own
+/// processor). A module that takes ten times as long is not there.
 const RISE_WITHIN: Span = Span::from_micros(4_500);
-/// The module ends the pulse by itself after 38 ms; 2 ms more for modules that count slower.
+/// The module ends the pulse by itself after 38 ms; 2 ms are added for modules with a slow clock.
 const FALL_WITHIN: Span = Span::from_millis(40);
-/// Longest hold of a module that ends its pulse by itself, 200 ms, and a quarter more for its clock.
+/// Longest hold of a module that ends its pulse by itself, 200 ms, plus a quarter for its clock's error.
 const LONGEST_HOLD: Span = Span::from_millis(250);
-/// From one sound to the next, so that the first has died away (data sheet).
+/// From one sound to the next, so that the first has faded (data sheet).
 const REST: Span = Span::from_millis(60);
-/// Old edges that are dropped before a ping; a line with more of them is not an echo.
+/// Maximum number of old edges dropped before a ping; a line with more of them carries no echo.
 const STALE_EDGES: usize = 64;
 
 /// One module.
@@ -60,11 +62,11 @@ const STALE_EDGES: usize = 64;
 pub struct HcSr04 {
     trig: Line,
     echo: Line,
-    /// Since when the line is high without an echo.
+    /// Since when the line has been high without an echo.
     held: Option<Instant>,
-    /// When a line that is still high may be triggered all the same.
+    /// When to trigger a line that is still high.
     again: Instant,
-    /// When the next ping may be sent, after such a trigger.
+    /// When the next ping may be sent after such a trigger.
     rested: Instant,
 }
 
@@ -75,11 +77,12 @@ impl HcSr04 {
     }
 
     /// Pings and waits for the echo, at most 45 ms: returns the distance of the nearest object, or
-    /// [`FARTHEST`] if none is within range. [`DeviceFault::Busy`] is no answer at all: look again soon.
+    /// [`FARTHEST`] if none is within range. After [`DeviceFault::Busy`], which is not a result, try again
+    /// soon.
     pub fn measure(&mut self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<Metres, DeviceFault> {
         self.drop_stale_edges(gpio)?;
         if gpio.get(self.echo).map_err(self.fault(self.echo))? {
-            // Still busy with the last ping, or the wire is stuck: edges that come now would not be ours.
+            // Still busy with the last ping, or the wire is stuck: edges now would not belong to this ping.
             return Err(self.wait_out(gpio, clock)?);
         }
         self.held = None;
@@ -97,12 +100,12 @@ impl HcSr04 {
         }
     }
 
-    /// The line is high when it should be idle: triggers all the same where it is time to. Says how long it
-    /// has been.
+    /// The line is high although it should be idle: triggers it anyway when it is time to do so. Returns how
+    /// long it has been high, as a fault.
     fn wait_out(&mut self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<DeviceFault, DeviceFault> {
         let now = clock.now();
         let since = *self.held.get_or_insert_with(|| {
-            self.again = now + REST; // high before the first ping: it may be another program's
+            self.again = now + REST; // high before the first ping: another program may have pinged
             now
         });
         if now >= self.again {
@@ -126,7 +129,7 @@ impl HcSr04 {
         Err(DeviceFault::PulseTooShort { line: self.echo })
     }
 
-    /// Sends the trigger pulse; returns when it began.
+    /// Sends the trigger pulse; returns its start time.
     fn trigger(&self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<Instant, DeviceFault> {
         let began = clock.now();
         gpio.set(self.trig, true).map_err(self.fault(self.trig))?;
@@ -143,12 +146,13 @@ impl HcSr04 {
     ) -> Result<Instant, DeviceFault> {
         match self.next_echo_edge(triggered, clock.now() + RISE_WITHIN, gpio, clock)? {
             Some(Edge { high: true, stamp, .. }) => Ok(stamp),
-            // Falling first: the rising edge was lost, and with it the length.
+            // A falling edge first: the rising edge was lost, so the length is unknown.
             Some(_) | None => Err(DeviceFault::EdgeMissing { line: self.echo }),
         }
     }
 
-    /// When the echo came back; `None`: none did, and the module is still listening or reports that.
+    /// When the echo returned; `None`: no echo, and the module is still listening or signals that there was
+    /// none.
     fn await_fall(
         &self,
         rise: Instant,
@@ -157,16 +161,16 @@ impl HcSr04 {
     ) -> Result<Option<Instant>, DeviceFault> {
         match self.next_echo_edge(rise, rise + FALL_WITHIN, gpio, clock)? {
             Some(Edge { high: false, stamp, .. }) => Ok(Some(stamp)),
-            // Rising twice: a falling edge was lost in between.
+            // A second rising edge: the falling edge in between was lost.
             Some(_) => Err(DeviceFault::EdgeMissing { line: self.echo }),
-            // High: nothing came back, and the module holds its pulse.
+            // High: no echo returned, and the module holds its pulse.
             None if gpio.get(self.echo).map_err(self.fault(self.echo))? => Ok(None),
-            // Low without an edge: the echo came back and its edge was lost. It may have been near.
+            // Low without an edge: the echo returned and its edge was lost. It may have been near.
             None => Err(DeviceFault::EdgeMissing { line: self.echo }),
         }
     }
 
-    /// The next edge of the echo line that is not older than `after`, waited for until `until`.
+    /// The next edge of the echo line that is not older than `after`; waits until `until`.
     fn next_echo_edge(
         &self,
         after: Instant,
@@ -178,7 +182,7 @@ impl HcSr04 {
             let wait = until.since(clock.now());
             match gpio.next_edge(wait).map_err(self.fault(self.echo))? {
                 Some(edge) if edge.line == self.echo && edge.stamp >= after => return Ok(Some(edge)),
-                Some(_) if wait > Span::ZERO => {} // another line's, or of an earlier ping
+                Some(_) if wait > Span::ZERO => {} // an edge of another line or of an earlier ping
                 _ => return Ok(None),
             }
         }
@@ -232,7 +236,7 @@ mod tests {
 
     #[test]
     fn range_is_half_the_way_of_sound() {
-        // 58 us a centimetre, as the data sheet rounds it: 5800 us are a metre within 0.5 %.
+        // 58 us per centimetre, as the data sheet rounds it: 5800 us are a metre within 0.5 %.
         let (range, end, _) = ping(&[(ECHO, true, 450), (ECHO, false, 450 + 5800)]);
         assert_eq!(range, Ok(Metres(metres(5800))));
         assert!((range.unwrap().0 - 1.0).abs() < 0.005);
@@ -291,7 +295,7 @@ mod tests {
     fn edges_of_other_lines_and_of_earlier_pings_do_not_count() {
         let other = Line(9);
         let edges = [
-            (ECHO, false, 0), // left over
+            (ECHO, false, 0), // left over from an earlier ping
             (other, true, 100),
             (ECHO, true, 450),
             (other, false, 700),
@@ -300,7 +304,7 @@ mod tests {
         assert_eq!(ping(&edges).0, Ok(Metres(metres(2000))));
     }
 
-    /// The answers at these moments (ms), and when the driver triggered the module (ms).
+    /// The answers at these times (ms), and when the driver triggered the module (ms).
     fn looks(edges: &[(bool, u64)], high: bool, at: &[u64]) -> (Vec<Result<Metres, DeviceFault>>, Vec<u64>) {
         let clock = Arc::new(SimClock::new());
         let mut gpio = FakeGpio::new(clock.clone()).level(ECHO, high);
@@ -324,9 +328,9 @@ mod tests {
     fn a_line_that_is_stuck_is_lost_and_never_free() {
         let at: Vec<u64> = (0..16).map(|turn| 60 * turn).collect();
         let (answers, triggers) = looks(&[], true, &at);
-        assert_eq!(answers[..5], [BUSY; 5], "another program's ping may end yet");
+        assert_eq!(answers[..5], [BUSY; 5], "the ping of another program may still end");
         assert_eq!(answers[5..], [HELD; 11]);
-        assert_eq!(triggers, [60, 360, 660], "an echo may end the pulse of a module that lives");
+        assert_eq!(triggers, [60, 360, 660], "an echo may end the pulse of a working module");
     }
 
     #[test]
@@ -335,16 +339,16 @@ mod tests {
         let edges = [(true, 450), (false, 200_450), (true, 205_460), (false, 211_260)];
         let (answers, triggers) = looks(&edges, false, &[0, 60, 120, 180, 200, 205]);
         assert_eq!(answers, [Ok(FARTHEST), BUSY, BUSY, BUSY, BUSY, Ok(Metres(metres(5_800)))]);
-        assert_eq!(triggers, [0, 120, 205], "a second time into the pulse, then after its end");
+        assert_eq!(triggers, [0, 120, 205], "a second time during the pulse, then after its end");
     }
 
     #[test]
     fn the_end_of_a_pulse_is_never_taken_for_the_echo_of_a_second_trigger() {
-        // 5 ms after the trigger at 120 ms the old pulse ends: as an echo that would be 0.86 m.
+        // 5 ms after the trigger at 120 ms, the old pulse ends; taken for an echo, this would be 0.86 m.
         let edges = [(true, 450), (false, 125_000), (true, 180_460), (false, 182_460)];
         let (answers, triggers) = looks(&edges, false, &[0, 60, 120, 125, 175, 180]);
         assert_eq!(answers, [Ok(FARTHEST), BUSY, BUSY, BUSY, BUSY, Ok(Metres(metres(2_000)))]);
-        assert_eq!(triggers, [0, 120, 180], "the sound of the second one dies away first");
+        assert_eq!(triggers, [0, 120, 180], "the sound of the second trigger must fade first");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A value of the kernel's hardware monitor, found by the chip's name and a label, because monitor and
-//! channel numbers differ between kernels. Never opens the chip itself, which belongs to its driver.
+//! A value of the kernel's hardware monitor, found by the chip's name and a label, because the numbers of
+//! monitors and channels differ between kernels. Never accesses the chip itself, which belongs to its driver.
 //!
 //! Files and units: Documentation/hwmon/sysfs-interface of the kernel (mV, mA, m degC, uW, 1 for an alarm).
 
@@ -19,14 +19,14 @@ pub struct Hwmon {
 
 impl Hwmon {
     /// The value called `label` of the monitor called `chip`: a label (`VDD_IN`), a channel (`in1`) or a file
-    /// (`in0_lcrit_alarm`). One of the kernel's units is `per_unit` of the sensor's. `/sys` is looked up in
-    /// `root`.
+    /// (`in0_lcrit_alarm`). `per_unit` converts the kernel's unit to the sensor's unit. `/sys` is looked up
+    /// in `root`.
     pub fn new(root: &Path, chip: &str, label: &str, per_unit: f32) -> Hwmon {
         let folder = root.join("sys/class/hwmon");
         Hwmon { folder, chip: chip.to_owned(), label: label.to_owned(), per_unit, number: None }
     }
 
-    /// Its file, in the first monitor of that name which has it.
+    /// Its file, in the first monitor of that name that has one.
     fn find(&self) -> Option<PathBuf> {
         let monitors = entries(&self.folder);
         monitors.iter().filter(|monitor| says(&monitor.join("name"), &self.chip)).find_map(|monitor| {

@@ -1,12 +1,14 @@
-//! INA219 power monitor (Texas Instruments SBOS448G): bus voltage, current through a shunt, their product.
-//! Set up and read through the ina219 crate.
+//! INA219 power monitor (Texas Instruments SBOS448G): bus voltage, current through a shunt, and their
+//! product. Set up and read through the ina219 crate.
 //!
-//! The current is computed from the shunt voltage, not read from the chip's own division: that needs a
-//! calibration register, which a chip that lost its supply forgets; it then reports no current at all.
-//! Everything else stays as after a reset (32 V, +-320 mV, 12 bits, continuous), so nothing can be forgotten.
+//! The current is computed from the shunt voltage. The chip's own division is not used, because it needs a
+//! calibration register, which a chip that lost its supply forgets; it then reports no current at all. All
+//! other settings are the reset values (32 V, +-320 mV, 12 bits, continuous), so the chip cannot forget
+//! anything.
 //!
-//! One transfer per register, as the crate's feature `no_transaction` does it: the controller of a Pi 1 to 4
-//! takes one read per transfer, as its last message, and refuses all others (Linux, i2c-bcm2835.c).
+//! Each register is read in its own transfer, through the crate's feature `no_transaction`: the controller of
+//! a Pi 1 to 4 accepts one read per transfer, as the last message, and refuses all others (Linux,
+//! i2c-bcm2835.c).
 
 use super::adapter::Adapter;
 use super::{DeviceFault, Polled, Ports, Say};
@@ -58,7 +60,7 @@ impl Ina219 {
 }
 
 impl Polled for Ina219 {
-    /// Resets the chip; a few of its registers have values that only this chip has.
+    /// Resets the chip and identifies it: a few of its registers have values that only this chip has.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let address = self.wired()?;
         let mut adapter = Adapter::new(ports);
@@ -95,8 +97,8 @@ mod tests {
         Ina219::new(0x40, 0.1, ALL.into())
     }
 
-    /// The transfers of a poll, none of them with a second read: bus voltage, power (which clears the ready
-    /// flag), shunt voltage.
+    /// The transfers of a poll, none with a second read: bus voltage, power (which clears the ready flag),
+    /// shunt voltage.
     fn reading(bus: u16, shunt: i16) -> FakeI2c {
         FakeI2c::new().write_read(0x40, &[2], &bus.to_be_bytes()).write_read(0x40, &[3], &[0, 0]).write_read(
             0x40,

@@ -1,7 +1,8 @@
-//! INA226 power monitor (Texas Instruments SBOS547A): bus voltage, current through a shunt, their product.
+//! INA226 power monitor (Texas Instruments SBOS547A): bus voltage, current through a shunt, and their
+//! product.
 //!
-//! As with the INA219, the current is computed from the shunt voltage, and the settings are those after a
-//! reset (1.1 ms conversions, continuous): a chip that lost its supply has nothing to forget.
+//! As with the INA219, the current is computed from the shunt voltage, and the settings are the reset values
+//! (1.1 ms conversions, continuous): a chip that lost its supply forgets nothing.
 
 use super::{DeviceFault, Polled, Ports, Say};
 use crate::base::plan::PowerQuantity;
@@ -14,10 +15,10 @@ const BUS_VOLTAGE: u8 = 0x02;
 const MASK_ENABLE: u8 = 0x06;
 const MANUFACTURER: u8 = 0xFE;
 const DIE: u8 = 0xFF;
-/// What a reset leaves in the configuration (7.6.1): bit 14 is always 1; bits 11-9 are 0 (one sample an
-/// average); bus voltage (8-6) and shunt voltage (5-3) are converted in 1.1 ms each, continuously (2-0).
+/// Reset value of the configuration (7.6.1): bit 14 is always 1; bits 11-9 are 0 (one sample per average);
+/// bus voltage (8-6) and shunt voltage (5-3) are converted in 1.1 ms each, continuously (2-0).
 const AFTER_RESET: u16 = 1 << 14 | 0b100 << 6 | 0b100 << 3 | 0b111;
-/// Mask/Enable (7.6.7): a conversion has ended since this register was last read.
+/// Mask/Enable (7.6.7): a conversion has ended since the last read of this register.
 const CONVERSION_READY: u16 = 1 << 3;
 /// Mask/Enable (7.6.7): the chip's own arithmetic overflowed.
 const MATH_OVERFLOW: u16 = 1 << 2;
@@ -25,10 +26,10 @@ const MATH_OVERFLOW: u16 = 1 << 2;
 const TEXAS_INSTRUMENTS: u16 = 0x5449;
 /// Device 0x226, revision 0 (7.6.10).
 const INA226_DIE: u16 = 0x2260;
-/// Volts of one count (7.6.2, 7.6.3).
+/// Volts per count (7.6.2, 7.6.3).
 const SHUNT_VOLTS: f32 = 2.5e-6;
 const BUS_VOLTS: f32 = 1.25e-3;
-/// Counts of 40.96 V, the end of the bus voltage's scale; the register's highest bit is always 0.
+/// Counts for 40.96 V, full scale of the bus voltage; the register's highest bit is always 0.
 const MOST_BUS: u16 = 0x7FFF;
 
 /// One chip.
@@ -49,7 +50,7 @@ impl Ina226 {
         self.outputs.iter().any(|output| *output == quantity || *output == PowerQuantity::Watts)
     }
 
-    /// The register's value. It is named in one transfer and read in the next: the chip keeps the pointer.
+    /// Reads a register. One transfer selects it and the next reads it: the chip keeps the pointer.
     fn read(&self, register: u8, i2c: &mut dyn I2c) -> Result<u16, DeviceFault> {
         let fault = |fault| DeviceFault::Bus { register, fault };
         let mut answer = [0; 2];
@@ -64,7 +65,7 @@ impl Ina226 {
         i2c.write(self.address, &bytes).map_err(|fault| DeviceFault::Bus { register, fault })
     }
 
-    /// Volts and amperes of one measurement; zero for what no output needs.
+    /// Volts and amperes of one measurement; zero for a value that no output needs.
     fn measure(&self, i2c: &mut dyn I2c) -> Result<[f32; 2], DeviceFault> {
         let register = MASK_ENABLE;
         let flags = self.read(register, i2c)?;
@@ -120,7 +121,7 @@ mod tests {
 
     const READY: u16 = 1 << 3;
 
-    /// A transfer of a script, and the register that it is about.
+    /// One transfer of a script, and its register.
     type Part = (u8, fn(FakeI2c) -> FakeI2c);
 
     fn chip(outputs: &[PowerQuantity]) -> Ina226 {
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_fault_at_any_transfer_ends_the_set_up_there() {
-        // Each register is named in one transfer and read in the next; the settings are one of three bytes.
+        // Each register is selected in one transfer and read in the next; the settings take three bytes.
         let parts: [Part; 5] = [
             (0xFE, |i2c| i2c.write(0x41, &[0xFE])),
             (0xFE, |i2c| i2c.read(0x41, &[0x54, 0x49])),
@@ -201,7 +202,7 @@ mod tests {
 
     #[test]
     fn flags_of_the_alert_pin_change_nothing() {
-        // All of MASK/ENABLE but the overflow: the alert functions, and bits that the data sheet leaves open.
+        // Everything in MASK/ENABLE except the overflow: the alert functions, and undefined bits.
         let (said, outcome) = polled(&mut chip(&[PowerQuantity::Volts]), &mut {
             register(register(FakeI2c::new(), 6, !(1 << 2)), 2, 0x2570)
         });

@@ -1,13 +1,14 @@
-//! A set-up in steps. A driver sets its chip up in one go and waits for it in between; a bus thread that also
-//! serves the motors cannot. So every step runs the set-up from its beginning, on ports that replay answers
-//! from a journal of what was done before. The step lets it do one new thing (a transfer, a line, the start
-//! of a wait) and refuses what comes after. The step in which nothing is refused is the last one.
+//! A set-up in steps. A driver sets its chip up in one go and waits in between; a bus thread that also serves
+//! the motors cannot wait. So every step runs the set-up from its beginning, on ports that replay the answers
+//! of earlier calls from a journal. The step allows one new action (a transfer, a line, the start of a wait)
+//! and refuses everything after it. The step that refuses nothing is the last one.
 //!
-//! Without it a halt waits for a whole set-up of another chip on its bus: `io::i2c::tests::set_ups` fails.
+//! Without this, a halt waits for the whole set-up of another chip on its bus: `io::i2c::tests::set_ups`
+//! fails.
 //!
-//! This requires one thing of a set-up: given the same answers it makes the same calls, whatever the time. A
-//! checksum detects one that does not, and a fault ends it before anything is written out of place. Nothing
-//! here knows a chip, a schedule or a retry, and nothing uses the heap.
+//! A set-up must meet one requirement: given the same answers, it makes the same calls, whatever the time. A
+//! checksum detects a set-up that does not, and a fault ends it before it writes anything out of place. This
+//! file knows no chip, schedule or retry, and does not use the heap.
 
 use super::{DeviceFault, Ports};
 use crate::base::fault::BusFault;
@@ -17,35 +18,35 @@ use crate::hardware::bus::{Edge, Gpio, I2c, Op};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of answers that are kept. The longest set-up (VL53L0X) reads some eighty bytes and polls one of them
-/// in a loop: [`PATIENCE`] ends that after five hundred.
+/// in a loop, which [`PATIENCE`] ends after five hundred polls.
 const ANSWERS: usize = 1024;
-/// Lines that a set-up moves or reads: a shut-down input goes down and up.
+/// Lines that a set-up sets or reads: a shut-down input goes down and up.
 const LINES: usize = 8;
-/// Transfers that no device acknowledged and without ending the set-up: a chip may have its new address.
+/// Transfers that no device acknowledged but that did not end the set-up: a chip may have its new address.
 const MISSES: usize = 4;
-/// Delay before the same transfer is repeated: a driver that polls its chip until it is ready. Calibrations
-/// take some milliseconds, and two more do not matter.
+/// Delay before the same transfer is repeated, as by a driver that polls its chip until it is ready.
+/// Calibrations take some milliseconds, so two more do not matter.
 const ASK_AGAIN: Span = Span::from_millis(2);
-/// The longest set-up, from its first step. The longest in use is 120 transfers of 0.4 ms with two waits of
-/// some milliseconds; on a bus that also serves other devices it takes several times as long.
+/// Time limit of a set-up, from its first step. The longest in use has 120 transfers of 0.4 ms and two waits
+/// of some milliseconds; on a bus that also serves other devices, it takes several times as long.
 const PATIENCE: Span = Span::from_millis(1_000);
 
 /// Progress of a set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetUp {
-    /// At its end.
+    /// The set-up is complete.
     Done,
-    /// It continues with the next step, not before this time.
+    /// It continues with the next step, at this time or later.
     Again(Instant),
 }
 
-/// What one set-up has done so far.
+/// The calls of one set-up so far.
 #[derive(Debug, Default)]
 pub struct Journal {
     began: Option<Instant>,
-    /// Number of calls done.
+    /// Number of calls made.
     made: u32,
-    /// Checksum of them, in order.
+    /// Checksum of the calls, in order.
     sum: u32,
     /// When the most recent wait is over.
     resume_at: Instant,
@@ -58,17 +59,17 @@ struct Transfers {
     answers: heapless::Vec<u8, ANSWERS>,
     /// Numbers of the transfers that no device acknowledged.
     missed: heapless::Vec<u32, MISSES>,
-    /// Checksum of the last one, and when it ended.
+    /// Checksum of the last transfer, and when it ended.
     last: Option<(u32, Instant)>,
 }
 
 impl Journal {
-    /// Nothing is done yet; the next step is the first one.
+    /// An empty journal; the next step is the first one.
     pub fn new() -> Journal {
         Journal::default()
     }
 
-    /// The set-up restarts with the next step.
+    /// Makes the set-up restart with the next step.
     pub fn clear(&mut self) {
         (self.began, self.made, self.sum, self.resume_at) = (None, 0, 0, Instant::ZERO);
         self.transfers.answers.clear();
@@ -77,8 +78,8 @@ impl Journal {
         self.lines.clear();
     }
 
-    /// One step of the set-up `work`: at most one transfer, and no wait. A fault that gave way
-    /// ([`DeviceFault::gave_way`]) leaves the journal as it was; any other ends the set-up.
+    /// Runs one step of the set-up `work`: at most one transfer, and no wait. A preempted call
+    /// ([`DeviceFault::gave_way`]) leaves the journal as it was; any other fault ends the set-up.
     pub fn step(
         &mut self,
         ports: &mut Ports<'_>,
@@ -120,36 +121,36 @@ impl Journal {
     }
 }
 
-/// The position of one run through a set-up. The three ports of one thread share it; a clock must be
-/// shareable between threads, hence the atomics.
+/// The position of one run through a set-up. The three ports of one thread share it; it uses atomics because
+/// a clock must be shareable between threads.
 struct Course {
     /// Number of calls in the journal, and their checksum.
     known: u32,
     known_sum: u32,
-    /// Number of calls made in this run, and their checksum, up to the new one.
+    /// Number of calls made in this run, and their checksum, including the new one.
     asked: AtomicU32,
     sum: AtomicU32,
     phase: AtomicU8,
-    /// The next step is not before this time.
+    /// The next step comes at this time or later.
     wake: AtomicU64,
 }
 
-/// The journal answers.
+/// The journal answers all calls.
 const KNOWN: u8 = 0;
-/// The new call was made, and none came after it.
+/// The new call was made, and no call came after it.
 const NEW: u8 = 1;
 /// A call was refused: there is a next step.
 const REFUSED: u8 = 2;
-/// The new call was not begun: it is too early for it.
+/// The new call was not made, because it was too early.
 const NOT_YET: u8 = 3;
-/// The set-up does not repeat its calls.
+/// The set-up did not repeat its earlier calls.
 const STRAYED: u8 = 4;
 
-/// What answers a call.
+/// Who answers a call.
 enum Turn {
     /// The journal.
     Known(u32),
-    /// The port itself; then nothing more in this step.
+    /// The port itself; nothing else may follow in this step.
     New(u32),
     /// Neither.
     Refused,
@@ -167,7 +168,7 @@ impl Course {
         }
     }
 
-    /// A call to a port; `what` is its checksum.
+    /// Registers a call to a port; `what` is its checksum.
     fn turn(&self, what: u32) -> Turn {
         let (nth, sum) = self.so_far();
         match self.phase() {
@@ -197,12 +198,12 @@ impl Course {
         (self.asked.load(Ordering::Relaxed), self.sum.load(Ordering::Relaxed))
     }
 
-    /// The next step comes not before `at`.
+    /// Sets the earliest time of the next step.
     fn wake_at(&self, at: Instant) {
         self.wake.store(at.as_nanos(), Ordering::Relaxed);
     }
 
-    /// How many calls are done now, and their checksum.
+    /// Number of calls made so far, and their checksum.
     fn made(&self) -> (u32, u32) {
         if self.phase() == NOT_YET { (self.known, self.known_sum) } else { self.so_far() }
     }
@@ -213,19 +214,19 @@ impl Course {
         match self.phase() {
             KNOWN if self.so_far() == (self.known, self.known_sum) => outcome.map(|()| SetUp::Done),
             KNOWN | STRAYED => Err(DeviceFault::Endless { register: 0 }),
-            // A wait with nothing after it must be waited for as well.
+            // A wait at the end of the set-up counts too.
             NEW if wake <= now => outcome.map(|()| SetUp::Done),
             _ => Ok(SetUp::Again(wake.max(now))),
         }
     }
 }
 
-/// `what` added to a checksum, in its place (FNV-1a, a word at a time).
+/// Adds `what` to a checksum, depending on its position (FNV-1a, a word at a time).
 const fn mixed(sum: u32, what: u32) -> u32 {
     (sum ^ what).wrapping_mul(0x0100_0193).rotate_left(5)
 }
 
-/// The part of a transfer that goes into the checksum: address, bytes written, number of bytes read.
+/// The checksum of a transfer: address, bytes written, number of bytes read.
 fn sum_of(address: u8, ops: &[Op<'_>]) -> u32 {
     ops.iter().fold(mixed(1, address.into()), |sum, op| match op {
         Op::Write(bytes) => bytes.iter().fold(mixed(sum, 2), |sum, byte| mixed(sum, (*byte).into())),
@@ -265,7 +266,7 @@ impl Wire<'_> {
         Ok(())
     }
 
-    /// The one new transfer of this step.
+    /// Makes the one new transfer of this step.
     fn make(&mut self, nth: u32, what: u32, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
         let register = ops.iter().find_map(first_byte).unwrap_or(0);
         let now = self.clock.now();
@@ -285,7 +286,7 @@ impl Wire<'_> {
                 Op::Write(_) => true,
             }),
             Err(BusFault::Nack) => self.kept.missed.push(nth).is_ok(),
-            // Whatever the driver would do next, the wire has to be handled first.
+            // End here: the fault of the wire comes before anything that the driver would do next.
             Err(fault) => return self.end_with(DeviceFault::Bus { register, fault }),
         };
         if !kept {
@@ -340,7 +341,7 @@ impl Lines<'_> {
             }
             Turn::New(_) => {
                 let answer = ask(self.gpio);
-                // Without room, the deviation is detected when the next step needs the answer.
+                // If there is no room, the next step that needs this answer detects the deviation.
                 let _ = self.kept.push(answer);
                 answer
             }
@@ -365,7 +366,7 @@ impl Gpio for Lines<'_> {
     }
 }
 
-/// The time: a wait begins, and the step is over.
+/// The clock: starting a wait ends the step.
 struct Waits<'a> {
     clock: &'a dyn Clock,
     course: &'a Course,

@@ -1,16 +1,17 @@
-//! MPU-6050: acceleration, temperature and rotation, as far as they are needed, and the lean computed from
-//! gravity. Set up through the mpu6050-dmp crate; read here, because this is a robot's most frequent read and
-//! the crate has no temperature in it. The chip must be mounted with its x forward, y left, z up.
+//! MPU-6050: acceleration, temperature and rotation, as needed, and the lean computed from gravity. The
+//! mpu6050-dmp crate sets it up; this file reads it, because this is a robot's most frequent read and the
+//! crate does not read the temperature along with it. The chip must be mounted with its x forward, y left, z
+//! up.
 //!
 //! Only the bytes that an output needs are read from the 14 of a sample, in at most two transfers: a motor
-//! stop waits for the one in progress, and may go before the other. The chip holds its registers while it is
-//! read, so each transfer is of one sample (section 4.17), and no vector is ever split over two. If the chip
-//! signals its samples, acceleration and rotation are of one sample: the next is a whole period away. If it
-//! is polled instead, they may be a millisecond apart, the chip's own period: a tenth of the time over which
-//! its filter averages.
+//! stop waits for the transfer in progress, and may come before the other one. The chip freezes its registers
+//! during a read, so each transfer belongs to one sample (section 4.17), and no vector is ever split over two
+//! transfers. If the chip signals its samples, acceleration and rotation are from the same sample: the next
+//! is a whole period away. If it is polled instead, they may be a millisecond apart, the chip's own period: a
+//! tenth of the time over which its filter averages.
 //!
 //! Registers, scales and the temperature's formula: InvenSense RM-MPU-6000A rev. 4.2, sections 4.4 to 4.28.
-//! The lean is that of an accelerometer: correct while the robot neither accelerates nor falls.
+//! The lean is computed from acceleration: it is correct while the robot neither accelerates nor falls.
 
 use super::adapter::{Adapter, Delay};
 use super::{DeviceFault, Polled, Ports, Say};
@@ -28,34 +29,34 @@ use mpu6050_dmp::sensor::Mpu6050 as Driver;
 /// first.
 pub const BURST: u8 = 0x3B;
 const BURST_BYTES: usize = 14;
-/// Bytes of a vector, and where they end together with the temperature behind them.
+/// Bytes of a vector, and where each vector ends including the temperature after it.
 const VECTOR: usize = 6;
 const WITH_TEMPERATURE: usize = 8;
 const ROTATION: u8 = BURST + WITH_TEMPERATURE as u8;
 const INT_ENABLE: u8 = 0x38;
-/// Bit of [`INT_ENABLE`]: a pulse for every sample. (The crate, 0.6, sets bit 7 instead, which means
-/// nothing.)
+/// Bit of [`INT_ENABLE`]: a pulse for every sample. (Version 0.6 of the crate sets bit 7 instead, which has
+/// no meaning.)
 const DATA_READY: u8 = 1 << 0;
 const WHO_AM_I: u8 = 0x75;
-/// Its value, whatever the address pin selects.
+/// Value of the identity register, whatever the address pin selects.
 const IDENTITY: u8 = 0x68;
 const PWR_MGMT_1: u8 = 0x6B;
-/// Bit of [`PWR_MGMT_1`] with which the chip comes out of every reset.
+/// Bit of [`PWR_MGMT_1`] that is set after every reset.
 const SLEEP: u8 = 1 << 6;
 
-/// Counts of 1 g at +-4 g: a wheel on a door sill makes more than 2 g, and 4 g still resolve a hundredth of a
-/// degree.
+/// Counts per g at +-4 g: a wheel on a door sill causes more than 2 g, and at 4 g the resolution is still a
+/// hundredth of a degree.
 const COUNTS_PER_G: f32 = 8192.0;
-/// Counts of a degree a second at +-500: a small robot on its spot turns at up to 300.
+/// Counts per degree a second at +-500: a small robot that turns on the spot reaches up to 300.
 const COUNTS_PER_DEG_S: f32 = 65.5;
 /// Standard gravity, m/s^2.
 pub const G: f32 = 9.806_65;
-/// With less gravity than this, its direction is not credible: the robot is falling.
+/// Below this gravity, its direction is not credible: the robot is falling.
 const LEAST_G: f32 = 0.2;
 /// The chip's own rate behind its filter; a divider of 1 to 256 gives the sample rate.
 const FILTERED_PERIOD: Span = Span::from_millis(1);
 
-/// One sample, as read; fields that were not read are zero.
+/// One sample as read; fields that were not read are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     acceleration: [i16; 3],
@@ -64,7 +65,7 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// From the 14 bytes.
+    /// The sample in these 14 bytes.
     pub fn of(bytes: &[u8; BURST_BYTES]) -> Burst {
         let word = |nth: usize| i16::from_be_bytes([bytes[2 * nth], bytes[2 * nth + 1]]);
         Burst {
@@ -91,7 +92,7 @@ impl Burst {
         }
     }
 
-    /// Which way is up, in g.
+    /// The direction of up, in g.
     fn gravity(&self) -> Result<[f32; 3], DeviceFault> {
         let mut up = [0.0; 3];
         for (up, counts) in up.iter_mut().zip(self.acceleration) {
@@ -102,7 +103,7 @@ impl Burst {
     }
 }
 
-/// At an end of its scale the chip only shows that there was more.
+/// At an end of its scale the chip only shows that the true value is larger.
 fn measured(counts: i16) -> Result<f32, DeviceFault> {
     match counts {
         i16::MIN | i16::MAX => Err(DeviceFault::Overflow { register: BURST }),
@@ -129,7 +130,7 @@ pub struct Mpu6050 {
 
 impl Mpu6050 {
     /// The chip at `address` with these outputs. `rings`: its interrupt line is wired and pulses for a sample
-    /// this often (1 to 256 ms; the next shorter whole millisecond).
+    /// this often (1 to 256 ms, rounded down to a whole millisecond).
     pub fn new(address: u8, outputs: Box<[ImuQuantity]>, rings: Option<Span>) -> Mpu6050 {
         Mpu6050 { address, outputs, rings }
     }
@@ -153,14 +154,14 @@ impl Mpu6050 {
         read.map_err(|fault| DeviceFault::Bus { register, fault })
     }
 
-    /// Divider less one.
+    /// Divider minus one.
     fn divider(&self) -> u8 {
         let period = self.rings.unwrap_or(FILTERED_PERIOD).as_nanos() / FILTERED_PERIOD.as_nanos();
         period.clamp(1, 256).saturating_sub(1) as u8
     }
 
-    /// Reads acceleration, and temperature if needed: a plausible sample, or the fault. Acceleration is
-    /// always read: gravity is never zero, which shows that the chip is measuring.
+    /// Reads acceleration, and temperature if needed: returns a plausible sample, or the fault. Acceleration
+    /// is always read: gravity is never zero, which shows that the chip is measuring.
     fn begin(&self, bytes: &mut [u8; BURST_BYTES], i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
         let register = BURST;
         let warmth = self.outputs.iter().any(|quantity| matches!(quantity, ImuQuantity::Temperature));
@@ -172,14 +173,14 @@ impl Mpu6050 {
         if first[..VECTOR] != [0; VECTOR] {
             return Ok(());
         }
-        // Noise alone is some counts on each axis. A chip that reset itself sleeps, and returns zeros.
+        // Noise alone is a few counts on each axis. A chip that reset itself sleeps and returns zeros.
         if self.register(PWR_MGMT_1, i2c)? & SLEEP != 0 {
             return Err(DeviceFault::Asleep { register: PWR_MGMT_1 });
         }
         Err(DeviceFault::DeadBytes { register })
     }
 
-    /// Reports the outputs that depend on rotation, or the others.
+    /// Reports the outputs that depend on rotation, or the other outputs.
     fn report(&self, rotation: bool, burst: Result<Burst, DeviceFault>, say: &mut Say<'_>) {
         let outputs = self.outputs.iter().enumerate().filter(|(_, quantity)| turns(quantity) == rotation);
         for (nth, &quantity) in outputs {
@@ -202,9 +203,9 @@ impl Polled for Mpu6050 {
             let mut driver = Driver::new(&mut adapter, Address(self.address)).map_err(|_| ())?;
             driver.reset(&mut delay).map_err(|_| ())?;
             driver.disable_sleep().map_err(|_| ())?;
-            // Steadier than the chip's own oscillator.
+            // More stable than the chip's own oscillator.
             driver.set_clock_source(ClockSource::Xgyro).map_err(|_| ())?;
-            // 94 Hz: 3 ms late, and the motors' whine stays out.
+            // 94 Hz: 3 ms of delay, and it filters out the motors' whine.
             driver.set_digital_lowpass_filter(DigitalLowPassFilter::Filter2).map_err(|_| ())?;
             driver.set_sample_rate_divider(divider).map_err(|_| ())?;
             driver.set_accel_full_scale(AccelFullScale::G4).map_err(|_| ())?;
@@ -220,7 +221,7 @@ impl Polled for Mpu6050 {
         Ok(())
     }
 
-    /// The lean is reported before rotation is read: a robot that tips over is stopped first.
+    /// Reports the lean before rotation is read, so that a robot that tips over is stopped first.
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
         let mut bytes = [0; BURST_BYTES];
         let mut read = self.begin(&mut bytes, ports.i2c);
@@ -284,7 +285,7 @@ mod tests {
         near([half, 0, rest, 0, 0, 0, 0], ImuQuantity::Pitch, 30.0);
         near([0, 0, -8192, 0, 0, 0, 0], ImuQuantity::Roll, 180.0);
         near([8192, 0, 1, 0, 0, 0, 0], ImuQuantity::Pitch, 90.0);
-        // Falling, there is no up.
+        // In free fall there is no direction of up.
         let falling = value([300, 200, 500, 0, 0, 0, 0], ImuQuantity::Roll);
         assert_eq!(falling, Err(DeviceFault::Impossible { register: BURST }));
     }

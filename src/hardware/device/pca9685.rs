@@ -1,10 +1,10 @@
 //! PCA9685: sixteen pulse channels with one frequency (NXP PCA9685, data sheet rev. 4). One transfer of five
 //! bytes writes a channel, and one of two bytes stops all of them.
 //!
-//! The chip keeps its pattern when the host dies and resumes it when it is woken, so everything is switched
-//! off before the oscillator runs. A chip that lost its supply comes back asleep with nothing on, and shows
-//! that in MODE1, which is polled now and then. Its output-enable input, if wired, is off from the start of a
-//! set-up to its end, and from a stop to the end of the next command.
+//! The chip keeps its pattern when the host dies and resumes it when it wakes up, so everything is switched
+//! off before the oscillator runs. A chip that lost its supply comes back asleep with every channel off;
+//! MODE1 shows this, and is polled from time to time. The output-enable input, if wired, is off from the
+//! start of a set-up to its end, and from a stop to the end of the next command.
 
 use super::pulses::{Pulses, SILENT_FOR};
 use super::registers::{RENEW_AT_ONCE, RENEW_FROM};
@@ -12,46 +12,47 @@ use super::{DeviceFault, Ports};
 use crate::base::plan::Line;
 use crate::base::time::{Instant, Span};
 
-/// Channels.
+/// Number of channels.
 pub const CHANNELS: usize = 16;
 const MODE1: u8 = 0x00;
 const MODE2: u8 = 0x01;
 const PRE_SCALE: u8 = 0xFE;
 /// First of the four registers of channel 0: on, off, each least significant byte first (7.3.3).
 const FIRST: u8 = 0x06;
-/// The "off" of all channels at once (7.3.4); and the bit of its high byte that means off for good.
+/// The "off" registers of all channels at once (7.3.4), and the bit of the high byte that means permanently
+/// off.
 const ALL_OFF_L: u8 = 0xFC;
 const ALL_OFF_H: u8 = 0xFD;
 const FULL: u8 = 0x10;
-/// MODE1 (7.3.1): register numbers count up, the oscillator is off, the chip answers [`ALL_CALL`].
+/// MODE1 (7.3.1): register numbers auto-increment, the oscillator is off, the chip answers [`ALL_CALL`].
 const AUTO_INCREMENT: u8 = 1 << 5;
 const SLEEP: u8 = 1 << 4;
 const ALL_CALL_ON: u8 = 1 << 0;
 /// MODE2 (7.3.2): outputs drive both ways (bit 2), change on STOP (bit 3), are low while disabled (bits 1-0).
 const TOTEM_POLE: u8 = 1 << 2;
-/// The address that all chips answer after a reset (7.1.2): none of them has it for itself.
+/// The address that all chips answer after a reset (7.1.2): no chip may have it as its own.
 const ALL_CALL: u8 = 0x70;
 /// Removes the pulse from all channels, ready to send.
 const STOP: [u8; 2] = [ALL_OFF_H, FULL];
-/// MODE1 after the set-up: register numbers count up, the oscillator runs, no address but its own.
+/// MODE1 after the set-up: register numbers auto-increment, the oscillator runs, no address but its own.
 const AWAKE: u8 = AUTO_INCREMENT;
 
 /// Counts in one period.
 const PERIOD: f64 = 4096.0;
-/// Its own oscillator (7.3.5).
+/// Its internal oscillator (7.3.5).
 const OSCILLATOR_HZ: f64 = 25e6;
-/// From waking to a steady oscillator (7.3.1, SLEEP).
+/// Time from waking to a stable oscillator (7.3.1, SLEEP).
 const STEADY: Span = Span::from_micros(500);
-/// How often the chip is polled for whether it is still awake.
+/// How often to check whether the chip is still awake.
 const LOOK_EVERY: Span = Span::from_millis(200);
 
-/// The divider, less one, whose frequency is nearest to `hz`.
+/// The prescaler value (divider minus one) whose frequency is nearest to `hz`.
 pub fn prescale(hz: f32) -> u8 {
     let divider = libm::round(OSCILLATOR_HZ / (PERIOD * f64::from(hz))) - 1.0;
     divider.clamp(3.0, 255.0) as u8
 }
 
-/// Counts of a pulse of this many microseconds.
+/// Counts for a pulse of this many microseconds.
 pub fn pulse_counts(pulse_us: f64, prescale: u8) -> u16 {
     let counts = pulse_us * OSCILLATOR_HZ / 1e6 / (f64::from(prescale) + 1.0);
     libm::round(counts).clamp(0.0, PERIOD - 1.0) as u16
@@ -71,7 +72,7 @@ pub fn frame(channel: u8, counts: u16) -> [u8; 5] {
 #[derive(Clone, Copy, Debug)]
 struct Held {
     counts: u16,
-    /// When it was written; `None`: the chip may hold anything.
+    /// When it was written; `None`: the chip's value is unknown.
     since: Option<Instant>,
 }
 
@@ -82,10 +83,10 @@ pub struct Pca9685 {
     prescale: u8,
     output_enable: Option<Line>,
     outputs_on: bool,
-    /// It was found asleep, and writes have no effect.
+    /// It was found asleep, so writes have no effect.
     asleep: bool,
     looked: Instant,
-    /// When it last acknowledged a write of a channel.
+    /// When it last acknowledged a channel write.
     answered: Instant,
     channels: [Option<Held>; CHANNELS],
 }
@@ -106,7 +107,7 @@ impl Pca9685 {
     }
 
     fn switch(&mut self, on: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        self.outputs_on = false; // until it is known
+        self.outputs_on = false; // until the set-up succeeds
         if let Some(line) = self.output_enable {
             // Active low.
             ports.gpio.set(line, !on).map_err(|fault| DeviceFault::Line { line, fault })?;
@@ -134,9 +135,9 @@ impl Pca9685 {
             return Err(DeviceFault::Impossible { register: MODE1 });
         }
         let settings = [
-            [MODE1, SLEEP | ALL_CALL_ON], // the divider can be written only in its sleep (7.3.5)
+            [MODE1, SLEEP | ALL_CALL_ON], // the prescaler can only be written during sleep (7.3.5)
             [PRE_SCALE, self.prescale],
-            [MODE2, TOTEM_POLE], // three times, as every earlier release wrote it
+            [MODE2, TOTEM_POLE], // three times, as in every earlier release
             [MODE2, TOTEM_POLE],
             [MODE2, TOTEM_POLE],
             [MODE1, SLEEP],
@@ -170,7 +171,7 @@ impl Pca9685 {
         Ok(())
     }
 
-    /// Whether it still runs as it was set up.
+    /// Checks whether it still runs with its settings.
     fn look(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let now = ports.clock.now();
         if now.since(self.looked) < LOOK_EVERY {
@@ -188,7 +189,7 @@ impl Pca9685 {
 }
 
 impl Pulses for Pca9685 {
-    /// Everything off, then sleep, frequency, outputs, and awake again; 1 ms.
+    /// Switches everything off, then sleep, frequency, outputs, and awake again; 1 ms.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.asleep = true;
         self.channels = [None; CHANNELS];
@@ -230,7 +231,7 @@ impl Pulses for Pca9685 {
         if self.outputs_on { Ok(()) } else { self.switch(true, ports) }
     }
 
-    /// All channels, servos included: one transfer. The next command sets the servos again.
+    /// Stops all channels, including servos, with one transfer. The next command sets the servos again.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let switched = self.output_enable.map_or(Ok(()), |_| self.switch(false, ports));
         let written = self.write(&STOP, ports);
@@ -272,7 +273,7 @@ mod tests {
         Motors::on(&motors, Pca9685::new(0x41, 50.0, Some(OE)))
     }
 
-    /// What a set-up for 50 Hz writes, a transfer each.
+    /// The writes of a set-up for 50 Hz, one transfer each.
     const SET_UP: [&[u8]; 10] = [
         &[0xFD, 0x10],
         &[0x00, 0x11], // asleep
@@ -321,7 +322,7 @@ mod tests {
 
     #[test]
     fn prescale_and_counts_are_the_data_sheets() {
-        // Its worked example: 200 Hz is 30 (0x1E), which is also what it wakes with.
+        // The worked example of the data sheet: 200 Hz is 30 (0x1E), which is also the power-on value.
         assert_eq!([prescale(200.0), prescale(50.0), prescale(1526.0), prescale(24.0)], [30, 121, 3, 253]);
         assert_eq!(
             [pulse_counts(1500.0, 121), pulse_counts(500.0, 121), pulse_counts(1e9, 121)],
@@ -345,7 +346,7 @@ mod tests {
             let mut bench = Bench::new();
             let outcome = initialise(&mut bench, &mut rig(), &mut i2c);
             assert_eq!(outcome, Err(DeviceFault::WrongDevice { register, found }));
-            assert!(bench.gpio.sets.iter().all(|set| set.high), "outputs stay off");
+            assert!(bench.gpio.sets.iter().all(|set| set.high), "outputs must stay off");
         }
     }
 
@@ -357,7 +358,7 @@ mod tests {
             let outcome = initialise(&mut bench, &mut rig(), &mut so_far.fault(0x41, BusFault::Nack));
             let nack = DeviceFault::Bus { register: bytes[0], fault: BusFault::Nack };
             assert_eq!(outcome, Err(nack), "after {count} transfers");
-            assert!(bench.gpio.sets.iter().all(|set| set.high), "outputs stay off");
+            assert!(bench.gpio.sets.iter().all(|set| set.high), "outputs must stay off");
         }
     }
 
@@ -395,8 +396,8 @@ mod tests {
     fn a_command_is_one_transfer_a_channel_and_a_stop_is_one_for_all() {
         let (mut bench, mut motors) = ready();
         let mut i2c = FakeI2c::new()
-            .write(0x41, &[0x1A, 0, 0, 0, 0x10]) // backward rests
-            .write(0x41, &[0x16, 0, 0x10, 0, 0]) // forward: all of the time
+            .write(0x41, &[0x1A, 0, 0, 0, 0x10]) // backward is off
+            .write(0x41, &[0x16, 0, 0x10, 0, 0]) // forward: on all the time
             .write(0x41, &[0x06, 0, 0, 0x78, 0x01]); // 30 degrees: 1833 us are 376 counts
         write(&mut bench, &mut motors, [1.0, 1.0], &mut i2c).unwrap();
         write(&mut bench, &mut motors, [1.0, 1.0], &mut FakeI2c::new()).unwrap();
@@ -415,10 +416,10 @@ mod tests {
         assert!(bench.gpio.sets.iter().map(|set| set.high).eq([true]));
         let mut broken = FakeI2c::new().write(0x41, &[0x16, 0, 0, 0, 0x10]).fault(0x41, BusFault::Nack);
         assert!(write(&mut bench, &mut motors, [0.0, 0.0], &mut broken).is_err());
-        assert_eq!(bench.gpio.sets.len(), 1, "not before all channels are known");
+        assert_eq!(bench.gpio.sets.len(), 1, "outputs stay off until all channels are written");
         write(&mut bench, &mut motors, [0.0, 0.0], &mut recorded).unwrap();
         let written: Vec<u8> = recorded.take_written().iter().map(|bytes| bytes[0]).collect();
-        assert_eq!(written, [0x1A, 0x06], "and the servo is aimed again");
+        assert_eq!(written, [0x1A, 0x06], "the servo is set again");
         assert!(bench.gpio.sets.iter().map(|set| set.high).eq([true, false]));
     }
 

@@ -1,4 +1,4 @@
-//! What power monitors have in common: volts and amperes in, the wanted quantities out.
+//! Common to all power monitors: volts and amperes in, the requested quantities out.
 
 use super::{DeviceFault, Say};
 use crate::base::plan::PowerQuantity;

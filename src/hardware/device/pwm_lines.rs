@@ -1,5 +1,5 @@
-//! Pulses of the computer's own PWM, one output per channel. `bus/` opens and sets the outputs; here a pulse
-//! is a length of time.
+//! Pulses of the computer's own PWM, one output per channel. `bus/` opens and sets the outputs; this file
+//! turns pulses into lengths of time.
 
 use super::pulses::Pulses;
 use super::{DeviceFault, Ports};
@@ -8,12 +8,12 @@ use crate::base::fault::BusFault;
 use crate::base::time::Span;
 use crate::hardware::bus::linux::PwmChannel;
 
-/// Most channels: two for each motor of a command.
+/// Maximum number of channels: two for each motor of a command.
 const CHANNELS: usize = 2 * MAX_MOTORS;
 
 /// One output with a fixed period.
 pub trait PulseOutput: Send {
-    /// High for this many nanoseconds of each period. Does not allocate.
+    /// Sets the output high for this many nanoseconds of each period. Does not allocate.
     fn set(&mut self, high_ns: u64) -> Result<(), BusFault>;
 }
 
@@ -34,7 +34,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Channel `number`, of a drive motor or of a servo.
+    /// Channel `number` of a drive motor or a servo.
     pub fn new(number: u8, drives: bool, period: Span, output: Box<dyn PulseOutput>) -> Channel {
         Channel { number, drives, period, output, held_ns: None }
     }
@@ -59,11 +59,11 @@ pub struct PwmLines {
 }
 
 impl PwmLines {
-    /// None yet.
+    /// Without channels.
     pub fn new() -> PwmLines {
         PwmLines::default()
     }
-    /// Adds one. The board check accepts no more than there is room for.
+    /// Adds a channel. There is always room: the board check limits their number.
     pub fn add(&mut self, channel: Channel) {
         let _ = self.channels.push(channel);
     }
@@ -76,7 +76,7 @@ impl PwmLines {
 
 impl Pulses for PwmLines {
     fn set_up(&mut self, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        still(self.channels.iter_mut())
+        stop_all(self.channels.iter_mut())
     }
 
     fn drive(&mut self, channel: u8, share: f32, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
@@ -90,23 +90,23 @@ impl Pulses for PwmLines {
         self.channel(channel)?.hold(libm::round(pulse_us * 1e3) as u64)
     }
 
-    /// No chip in between that could forget its settings.
+    /// There is no chip in between that could forget its settings.
     fn renew(&mut self, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         Ok(())
     }
 
     fn stop(&mut self, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        still(self.channels.iter_mut().filter(|channel| channel.drives))
+        stop_all(self.channels.iter_mut().filter(|channel| channel.drives))
     }
 
-    /// There is no line, but no bus either: a stop is just as good.
+    /// There is no line, but no bus is needed either: a stop is just as good.
     fn hold(&mut self, _ports: &mut Ports<'_>) -> bool {
         false
     }
 }
 
-/// Removes the pulse from each of them, even if the one before failed; returns the first fault.
-fn still<'c>(channels: impl Iterator<Item = &'c mut Channel>) -> Result<(), DeviceFault> {
+/// Removes the pulse from each channel, even if a previous one failed; returns the first fault.
+fn stop_all<'c>(channels: impl Iterator<Item = &'c mut Channel>) -> Result<(), DeviceFault> {
     let mut outcome = Ok(());
     for channel in channels {
         let written = channel.write(0);
@@ -196,7 +196,7 @@ mod tests {
             motors.write(&command, ports).unwrap();
             assert_eq!(taken(&written), [(0, 0), (1, 75_000)]);
             motors.stop(ports).unwrap();
-            assert_eq!(taken(&written), [(0, 0), (1, 0)], "every drive channel, and no servo");
+            assert_eq!(taken(&written), [(0, 0), (1, 0)], "every drive channel and no servo");
         });
     }
 
@@ -209,7 +209,7 @@ mod tests {
             lines.add(Channel::new(number, true, Span::from_micros(100), Box::new(output)));
         }
         with(&mut Motors::on(&[], lines), |motors, ports| motors.stop(ports).unwrap());
-        assert_eq!(taken(&written).len(), 32, "the check admits channels 0 to 31");
+        assert_eq!(taken(&written).len(), 32, "the board check accepts channels 0 to 31");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The expected contents of the Robot HAT's registers. Skips writes that would change nothing, and
-//! compensates for that: a register that was not written for a while is written again, because a controller
-//! that reset itself does not report it and has lost every pulse. A silent bus does not report its death
-//! either, so it is never left silent for long.
+//! The expected contents of the Robot HAT's registers. Skips writes that would not change anything, and
+//! compensates for that: a controller that reset itself has lost every pulse and does not report it, so a
+//! register that was not written for a while is written again. A dead bus does not report itself either, so
+//! the bus is never left idle for long.
 
 use super::DeviceFault;
 use super::pulses::SILENT_FOR;
@@ -9,22 +9,22 @@ use super::robot_hat::{PULSE, RobotHat};
 use crate::base::time::{Clock, Instant, Span};
 use crate::hardware::bus::I2c;
 
-/// Registers kept here: pulses (from 0x20) and both banks of timers (to 0x56).
+/// Registers that are tracked: pulses (from 0x20) and both banks of timers (to 0x56).
 const SLOTS: usize = 0x57 - PULSE as usize;
-/// A register older than this is written again before anything else: a robot whose controller lost its pulses
-/// stands still for half a second, not longer.
+/// A register older than this is written again before anything else, so that a robot whose controller lost
+/// its pulses stands still for at most half a second.
 pub const OLDEST: Span = Span::from_millis(500);
-/// From this age registers are renewed a few at a time with each command, so that in the steady
-/// state they never all fall due at once: 11 registers (the fullest board) take six commands, and
-/// 200 ms leave room for commands as rare as 30 a second.
+/// From this age, registers are renewed a few at a time with each command, so that in steady state they never
+/// all fall due at once: 11 registers (the fullest board) take six commands, and 200 ms leave room for
+/// command rates as low as 30 a second.
 pub const RENEW_FROM: Span = Span::from_millis(300);
-/// Two more writes are 0.76 ms at 100 kHz: a command's own writes are not delayed by more than that.
+/// Two more writes take 0.76 ms at 100 kHz: a command's own writes are not delayed by more than that.
 pub const RENEW_AT_ONCE: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
     value: u16,
-    /// When it was last written; `None`: the chip may hold anything.
+    /// When it was last written; `None`: the chip's value is unknown.
     since: Option<Instant>,
 }
 
@@ -38,22 +38,22 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// Nothing is held yet.
+    /// Without known contents.
     pub fn new(hat: RobotHat) -> Registers {
         Registers { hat, held: [None; SLOTS], answered: Instant::ZERO }
     }
 
-    /// The chip may hold anything in `register` from now on, but should hold `value`.
+    /// The chip whose registers these are.
     pub fn hat(&self) -> RobotHat {
         self.hat
     }
 
-    /// The chip was reset: nothing is held any more.
+    /// The chip was reset: forgets all contents.
     pub fn forget(&mut self) {
         self.held = [None; SLOTS];
     }
 
-    /// The chip may hold anything in `register` from now on, but should hold `value`.
+    /// Marks `register` as unknown; it should hold `value`.
     pub fn doubt(&mut self, register: u8, value: u16) {
         if let Some(held) = self.slot(register) {
             *held = Some(Held { value, since: None });
@@ -75,8 +75,8 @@ impl Registers {
         self.write(register, value, i2c, clock)
     }
 
-    /// Writes again what is too old, and a little of what soon will be, oldest first; and always the oldest
-    /// if nothing was acknowledged for [`SILENT_FOR`].
+    /// Rewrites registers that are too old, and a few that soon will be, oldest first; always rewrites the
+    /// oldest if nothing was acknowledged for [`SILENT_FOR`].
     pub fn renew(&mut self, i2c: &mut dyn I2c, clock: &dyn Clock) -> Result<(), DeviceFault> {
         let mut early = 0;
         while let Some((register, held)) = self.oldest() {
@@ -101,7 +101,7 @@ impl Registers {
         i2c: &mut dyn I2c,
         clock: &dyn Clock,
     ) -> Result<(), DeviceFault> {
-        self.doubt(register, value); // until the write has succeeded
+        self.doubt(register, value); // until the write succeeds
         self.hat.write(register, value, i2c)?;
         self.answered = clock.now();
         let since = Some(self.answered);
@@ -159,7 +159,7 @@ mod tests {
             FakeI2c::new().write(0x14, &[0x2D, 0, 7]).fault(0x14, BusFault::Nack).write(0x14, &[0x2D, 0, 7]);
         registers.hold(0x2D, 7, &mut i2c, &clock).unwrap();
         assert!(registers.hold(0x2D, 9, &mut i2c, &clock).is_err());
-        // 7 is what was last confirmed, but 9 may have arrived: it is written, not skipped.
+        // 7 was confirmed last, but 9 may have arrived: 7 is written, not skipped.
         registers.hold(0x2D, 7, &mut i2c, &clock).unwrap();
     }
 
@@ -188,8 +188,8 @@ mod tests {
         let clock = SimClock::new();
         let mut registers = registers();
         let mut i2c = FakeI2c::recording();
-        // Twice as many as the fullest board has: half of them grow old before their turn, as where others
-        // are written.
+        // Twice as many as the fullest board has, so half of them grow old before their turn, as if other
+        // registers were written in between.
         for register in 0x20..0x36 {
             registers.hold(register, 1, &mut i2c, &clock).unwrap();
         }

@@ -1,12 +1,13 @@
 //! The microcontroller of SunFounder's Robot HAT (v4, v5): reset, timers, pulses. Its converter is `adc.rs`;
 //! `servo.rs` and `dc_motor.rs` define what a pulse means.
 //!
-//! Register map as in SunFounder's robot-hat library 2.5 (pwm.py, device.py, __init__.py) and its
-//! page on the on-board MCU. Words: a *timer* gives one frequency to the *channels* behind it; a
-//! *pulse* is how many *counts* of the timer's *period* a channel is high.
+//! Register map as in SunFounder's robot-hat library 2.5 (pwm.py, device.py, __init__.py) and its page on the
+//! on-board MCU. Terms: a *timer* gives one frequency to the *channels* behind it; a *pulse* is the number of
+//! *counts* of the timer's *period* for which a channel is high.
 //!
 //! Every write is exactly one frame of three bytes: register, most significant byte, least significant byte.
-//! The firmware counts bytes and does not resynchronise: a broken frame shifts all later ones until a reset.
+//! The firmware counts bytes and does not resynchronise: a broken frame shifts all later frames until a
+//! reset.
 
 use super::DeviceFault;
 use crate::base::plan::{Line, McuPlan};
@@ -17,8 +18,8 @@ use crate::hardware::bus::{Gpio, I2c};
 pub const CHANNELS: u8 = 20;
 /// Timers of the largest revision.
 pub const TIMERS: u8 = 7;
-/// Counts in one period, for every timer: the library's value; the most that keeps a duty exact in
-/// 12 bits, like everything else on this chip.
+/// Counts in one period, for every timer: the library's value, and the maximum that represents a duty exactly
+/// in 12 bits, like everything else on this chip.
 pub const PERIOD: u16 = 4095;
 
 /// First pulse register.
@@ -28,17 +29,17 @@ const FIRMWARE: u8 = 0x05;
 const PRESCALER: [u8; 2] = [0x40, 0x50];
 const RELOAD: [u8; 2] = [0x44, 0x54];
 
-/// The library's figures: low for 10 ms, high for 10 ms, then the program on the robot leaves the
-/// firmware 200 ms to start before it talks to it.
+/// The library's figures: low for 10 ms, high for 10 ms; then the robot's program gives the firmware 200 ms
+/// to start before it talks to it.
 pub const RESET_LOW: Span = Span::from_millis(10);
 const RESET_HIGH: Span = Span::from_millis(10);
 const SETTLE: Span = Span::from_millis(200);
-/// All of them: code that runs after this finds the firmware started.
+/// The sum of them: after this time the firmware has started.
 pub const RESET_TAKES: Span =
     Span::from_nanos(RESET_LOW.as_nanos() + RESET_HIGH.as_nanos() + SETTLE.as_nanos());
 
-/// The timer behind a channel: P0-3, P4-7, P8-11, P12-15 in fours, then P16-17, P18, P19.
-/// All channels of one timer share one frequency (Robot HAT library, pwm.py).
+/// The timer behind a channel: P0-3, P4-7, P8-11, P12-15 in fours, then P16-17, P18, P19. All channels of one
+/// timer share one frequency (Robot HAT library, pwm.py).
 pub const fn timer_of(channel: u8) -> u8 {
     match channel {
         0..=15 => channel / 4,
@@ -65,10 +66,10 @@ pub const fn frame(register: u8, value: u16) -> [u8; 3] {
     [register, high, low]
 }
 
-/// How fast a timer runs.
+/// The frequency setting of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer {
-    /// The clock is divided by this, at least 1. The register takes one less.
+    /// The clock is divided by this, at least 1. The register holds one less.
     pub prescaler: u16,
     /// Counts in one period.
     pub period: u16,
@@ -80,7 +81,7 @@ impl Timer {
         let divider = f64::from(clock_hz) / (hz * f64::from(PERIOD));
         Timer { prescaler: libm::round(divider).clamp(1.0, f64::from(u16::MAX)) as u16, period: PERIOD }
     }
-    /// What its two registers have to hold: prescaler less one, then the period as it is.
+    /// The values of its two registers: prescaler minus one, and the period.
     pub fn register_values(self) -> [u16; 2] {
         [self.prescaler.saturating_sub(1), self.period]
     }
@@ -108,8 +109,8 @@ impl RobotHat {
         self.address
     }
 
-    /// Resets the chip and waits until it can answer, 220 ms. Every pulse is gone then, and so is
-    /// every timer: all of them must be written again.
+    /// Resets the chip and waits until it can answer, 220 ms. All pulses and timers are lost and must be
+    /// written again.
     pub fn reset(&self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<(), DeviceFault> {
         let line = self.reset;
         let fault = |fault| DeviceFault::Line { line, fault };
@@ -120,7 +121,7 @@ impl RobotHat {
         Ok(())
     }
 
-    /// Holds the chip in its reset, in which it has no pulses, until [`RobotHat::reset`].
+    /// Holds the chip in reset, where it makes no pulses, until [`RobotHat::reset`].
     pub fn hold(&self, gpio: &mut dyn Gpio) -> Result<(), DeviceFault> {
         let line = self.reset;
         gpio.set(line, false).map_err(|fault| DeviceFault::Line { line, fault })
@@ -142,13 +143,14 @@ impl RobotHat {
         i2c.write(self.address, &frame(register, value)).map_err(|fault| DeviceFault::Bus { register, fault })
     }
 
-    /// Writes `frames` so that they arrive whole wherever in a frame the chip is: one that broke off left it
-    /// in front of the first, second or third byte. What it waits for is filled up with zeros; then the
-    /// frames follow for each of the three places, whose bytes arrive as writes to register 0 at the other
-    /// two. Nothing is behind that register in the vendor's library. The chip is where it was afterwards.
+    /// Writes `frames` so that they arrive whole, whatever part of a frame the chip is waiting for: an
+    /// aborted frame left it in front of the first, second or third byte. Zeros complete the frame that it
+    /// waits for; then the frames follow once for each of the three positions, and in the other two positions
+    /// their bytes arrive as writes to register 0. The vendor's library has nothing behind that register.
+    /// Afterwards the chip is at the same position as before.
     ///
-    /// A write that broke off before its last byte is completed, with at most the value that it had. Ends
-    /// with the first fault: a second broken frame would shift the rest.
+    /// A write that was aborted before its last byte is completed, with at most its intended value. Stops at
+    /// the first fault, because a second broken frame would shift the rest.
     pub fn write_at_any_place(&self, frames: &[[u8; 3]], i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
         let mut say = |frame: [u8; 3]| self.write(frame[0], u16::from_be_bytes([frame[1], frame[2]]), i2c);
         say([0; 3])?;
@@ -162,7 +164,7 @@ impl RobotHat {
         Ok(())
     }
 
-    /// Sets how many counts of each period a channel is high.
+    /// Sets the counts of each period for which a channel is high.
     pub fn set_pulse(&self, channel: u8, counts: u16, i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
         self.write(pulse_register(channel), counts, i2c)
     }
@@ -234,7 +236,7 @@ mod tests {
         assert_eq!(hat.firmware(&mut i2c), Err(DeviceFault::DeadBytes { register: 0x05 }));
     }
 
-    /// A chip that counts bytes and knows no more, in front of one that takes whole transfers.
+    /// A model of a chip that only counts bytes, in front of one that takes whole frames.
     fn arrived(left_over: &[u8], written: &[Vec<u8>]) -> Vec<[u8; 3]> {
         let bytes: Vec<u8> = left_over.iter().copied().chain(written.concat()).collect();
         let (frames, _) = bytes.as_chunks::<3>();

@@ -1,15 +1,15 @@
 //! A hobby servo: from a command to an angle, from an angle to a pulse. Writes nothing itself; the chip that
-//! makes the pulse turns it into counts.
+//! makes the pulse converts it to counts.
 
 use crate::base::plan::MotorKind;
 use crate::base::units::Degrees;
 
 /// Frames a second that a hobby servo expects.
 pub const FRAME_HZ: f64 = 50.0;
-/// Pulses at -90 and +90 degrees, and what lies between.
+/// Pulse lengths at -90 and +90 degrees; linear in between.
 const PULSE_US: [f64; 2] = [500.0, 2500.0];
 
-/// Length of the pulse that holds `angle`, in microseconds; beyond +-90 degrees it is that of 90.
+/// Length of the pulse for `angle`, in microseconds; angles beyond +-90 degrees are limited to 90.
 pub fn pulse_us(angle: Degrees) -> f64 {
     let [low, high] = PULSE_US;
     (low + (f64::from(angle.0) + 90.0) * (high - low) / 180.0).clamp(low, high)
@@ -27,14 +27,14 @@ pub struct Servo {
 }
 
 impl Servo {
-    /// The servo that `kind` describes, if it is one.
+    /// The servo that `kind` describes, if `kind` is a servo.
     pub fn of(kind: &MotorKind) -> Option<Servo> {
         let MotorKind::Servo { pwm, min_deg, max_deg, offset_deg, mirrored } = *kind else { return None };
         Some(Servo { channel: pwm, min_deg, max_deg, offset_deg, mirrored })
     }
 
-    /// What the part on the servo is to do: 0 is straight (or the end nearest to it, if the range leaves it
-    /// out), -1 and +1 are the ends, linear in between. NaN is straight.
+    /// Angle of the part that the servo moves: 0 is straight (or the end nearest to it, if the range excludes
+    /// it), -1 and +1 are the ends, linear in between. NaN is straight.
     pub fn angle(&self, command: f32) -> Degrees {
         let straight = 0.0_f32.max(self.min_deg).min(self.max_deg);
         let command = if command.is_nan() { 0.0 } else { command.clamp(-1.0, 1.0) };
@@ -42,7 +42,7 @@ impl Servo {
         Degrees(straight + command.abs() * (end - straight))
     }
 
-    /// What the servo's shaft has to do for that: trimmed, and reversed if mirrored.
+    /// Angle of the servo's shaft for that: trimmed, and reversed if mirrored.
     pub fn shaft(&self, angle: Degrees) -> Degrees {
         if self.mirrored { Degrees(-(angle.0 - self.offset_deg)) } else { Degrees(angle.0 + self.offset_deg) }
     }

@@ -1,6 +1,5 @@
-//! A number that the kernel keeps in a file of sysfs. The file stays open and is read again from its
-//! beginning, into a buffer on the stack. `hwmon.rs`, `thermal.rs` and `gpu_sysfs.rs` decide which file that
-//! is and what the number means.
+//! A number in a file of sysfs. The file stays open and is read again from its beginning, into a buffer on
+//! the stack. `hwmon.rs`, `thermal.rs` and `gpu_sysfs.rs` decide which file it is and what the number means.
 
 use super::DeviceFault;
 use crate::base::fault::BusFault;
@@ -24,7 +23,7 @@ impl Number {
         File::open(path).map(|file| Number { file }).map_err(|error| fault(&error))
     }
 
-    /// Its current content. Anything but one whole number is a fault.
+    /// Its current content. Anything other than one whole number is a fault.
     pub fn read(&self) -> Result<i64, DeviceFault> {
         let mut buffer = [0; BUFFER];
         let length = self.file.read_at(&mut buffer, 0).map_err(|error| fault(&error))?;
@@ -34,7 +33,7 @@ impl Number {
     }
 }
 
-/// The failure as a bus fault: such a file often has a bus behind it.
+/// Maps the error to a bus fault: such a file often has a bus behind it.
 fn fault(error: &Error) -> DeviceFault {
     let fault = match error.kind() {
         ErrorKind::NotFound => BusFault::Absent,
@@ -52,7 +51,7 @@ fn fault(error: &Error) -> DeviceFault {
 /// No such file exists.
 pub const ABSENT: DeviceFault = DeviceFault::Kernel { fault: BusFault::Absent };
 
-/// The entries of `folder`, by name; nothing if it cannot be read.
+/// The entries of `folder`, by name; empty if it cannot be read.
 pub fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -60,7 +59,7 @@ pub fn entries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Whether the file at `path` holds `word`, ends of lines apart.
+/// Whether the file at `path` contains `word`, ignoring line ends.
 pub fn says(path: &Path, word: &str) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.trim() == word)
 }
@@ -72,11 +71,11 @@ pub mod tree {
     use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A folder that goes with its owner.
+    /// A folder that is removed when dropped.
     pub struct Tree(PathBuf);
 
     impl Tree {
-        /// Files by path and content.
+        /// Creates files from paths and contents.
         pub fn of(files: &[(&str, &str)]) -> Tree {
             static NEXT: AtomicU32 = AtomicU32::new(0);
             let nth = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +84,7 @@ pub mod tree {
             files.iter().for_each(|(path, content)| tree.put(path, content));
             tree
         }
-        /// Writes one more, or another content.
+        /// Writes another file, or new content.
         pub fn put(&self, path: &str, content: &str) {
             let path = self.0.join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();

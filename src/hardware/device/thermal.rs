@@ -1,11 +1,12 @@
 //! A thermal zone of the kernel, found by its type: degrees Celsius. A zone that is switched off returns an
-//! error or an absurd value, and is a fault either way.
+//! error or an absurd value; both are faults.
 
 use super::sysfs::{ABSENT, Number, entries, says};
 use super::{DeviceFault, Polled, Ports, Say};
 use std::path::{Path, PathBuf};
 
-/// What silicon survives, thousandths of a degree Celsius. A zone of a Jetson that is off reads -256 degrees.
+/// The range that silicon survives, thousandths of a degree Celsius. A switched-off zone of a Jetson reads
+/// -256 degrees.
 const POSSIBLE: std::ops::RangeInclusive<i64> = -60_000..=160_000;
 
 /// One zone.

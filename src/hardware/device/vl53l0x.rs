@@ -1,14 +1,14 @@
-//! VL53L0X time-of-flight ranger: metres. Set up through the vl53l0x crate (calibration, tuning, continuous
-//! ranging); read here, because the crate does not read the status that comes with a range.
+//! VL53L0X time-of-flight ranger: metres. The vl53l0x crate sets it up (calibration, tuning, continuous
+//! ranging); this file reads it, because the crate does not read the status that comes with a range.
 //!
-//! What each answer means: the chip reports with each range how it was obtained (ST UM2039 and its API,
+//! With each range, the chip reports how it was obtained (ST UM2039 and its API,
 //! `VL53L0X_get_pal_range_status`). A range counts only with status "complete". "Nothing in range" counts as
 //! [`FARTHEST`] only when the phase check fails *and* the range is the chip's own mark for that. A weak
 //! signal, a wrapped target or a hardware fault never looks like free space.
 //!
-//! Several chips on one bus all answer at 0x29 after power-on. Each gets its own address in its set-up. If
-//! its shut-down line is wired, it is shut down first, and the lines of the others must keep them shut down
-//! until it is their turn (first level low).
+//! After power-on, all chips on one bus answer at 0x29. Each gets its own address in its set-up. If its
+//! shut-down line is wired, the chip is shut down first, and the lines of the others must keep them shut down
+//! until it is their turn (their first level is low).
 
 use super::adapter::Adapter;
 use super::polled::Report;
@@ -23,24 +23,25 @@ use vl53l0x::{Error, VL53L0x as Driver};
 
 /// Its address after power-on.
 pub const FIRST_ADDRESS: u8 = 0x29;
-/// What is returned when nothing is in range: how far the data sheet promises to see a white target indoors
-/// in the default mode. Code that drives into unseen space may rely on no more.
+/// This is returned when nothing is in range: the distance at which the data sheet specifies that a white
+/// target is seen indoors in the default mode. Code that drives into unseen space must not rely on more.
 pub const FARTHEST: Metres = Metres(1.2);
 
 const IDENTITY: u8 = 0xC0;
 const ADDRESS: u8 = 0x8A;
 const INTERRUPT_CLEAR: u8 = 0x0B;
-/// Interrupt status; behind it the range status and, ten bytes on, the range in millimetres.
+/// Interrupt status; after it the range status and, ten bytes on, the range in millimetres.
 const RESULT: u8 = 0x13;
 const RESULT_BYTES: usize = 13;
-/// A range of at least this many millimetres is the chip's mark for "none".
+/// A range of at least this many millimetres is the chip's mark for "no target".
 const NO_TARGET_MM: u16 = 8190;
 
-/// Shut down for this long (the data sheet names no minimum), then up: its firmware boots in at most 1.2 ms.
+/// Shut down for this long (the data sheet states no minimum), then up: its firmware boots in at most 1.2 ms.
 const SHUT_DOWN: Span = Span::from_millis(1);
 const BOOT: Span = Span::from_millis(2);
 /// The set-up takes about 100 transfers and two calibrations of some milliseconds: 60 ms at 100 kHz. The
-/// driver's own bounds are tens of seconds. This one is for a set-up in one go; steps have the journal's.
+/// driver's own time limits are tens of seconds. This limit is for a set-up in one go; in steps, the
+/// journal's applies.
 const PATIENCE: Span = Span::from_millis(250);
 /// One range takes 33 ms. A chip that returns none for this long is not ranging: it lost its settings.
 const RANGES_WITHIN: Span = Span::from_millis(250);
@@ -70,7 +71,7 @@ impl Vl53l0x {
         Ok(())
     }
 
-    /// Makes the chip answer at its address. Without a shut-down line it may already do so.
+    /// Makes the chip answer at its address. Without a shut-down line, it may already do so.
     fn take_address(&self, i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
         if self.address == FIRST_ADDRESS {
             return Ok(());
@@ -123,10 +124,10 @@ fn metres(status: u8, millimetres: u16) -> Result<f32, DeviceFault> {
     }
 }
 
-/// The driver shifts and divides by these answers: values that no such chip returns must not reach it.
+/// The driver shifts and divides by these answers: values that such a chip cannot return must not reach it.
 fn plausible(register: u8, answer: &[u8]) -> bool {
     match (register, answer) {
-        // Laser periods: an even number of clocks from 8 to 18, halved, less one.
+        // Laser periods: an even number of clocks from 8 to 18, halved, minus one.
         (0x50 | 0x70, [halved]) => (3..=8).contains(halved),
         // Timeouts: mantissa and exponent of 16 bits.
         (0x51 | 0x71, [exponent, _]) => *exponent <= 8,
@@ -135,8 +136,8 @@ fn plausible(register: u8, answer: &[u8]) -> bool {
     }
 }
 
-/// The driver takes the pre-range's timeout from that of the final range, which holds both; it reads them in
-/// this order.
+/// The driver subtracts the pre-range's timeout from that of the final range, which includes both; it reads
+/// them in this order.
 fn holds_both(pre_range: &Cell<u16>, register: u8, answer: &[u8]) -> bool {
     let macro_periods = |exponent: u8, mantissa: u8| (u16::from(mantissa) << exponent.min(8)) + 1;
     match (register, answer) {
@@ -148,7 +149,7 @@ fn holds_both(pre_range: &Cell<u16>, register: u8, answer: &[u8]) -> bool {
 }
 
 impl Polled for Vl53l0x {
-    /// Shuts it down and up again, gives it its address, calibrates it and lets it range; 0.1 s.
+    /// Shuts it down and up again, gives it its address, calibrates it and starts ranging; 0.1 s.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.power_cycle(ports)?;
         self.take_address(ports.i2c)?;
@@ -158,7 +159,7 @@ impl Polled for Vl53l0x {
         };
         let mut adapter = Adapter::new(ports).within(PATIENCE).checked(&check);
         let wrong = match Driver::with_address(&mut adapter, self.address) {
-            // Zero: one range right after the other.
+            // Zero: continuous ranging without pauses.
             Ok(mut driver) => match driver.start_continuous(0) {
                 Ok(()) => None,
                 Err(refused) => Some(refused.0),
@@ -208,9 +209,9 @@ mod tests {
             |status, mm| Bench::new().poll(&mut Vl53l0x::new(0x30, None), &mut reading(4, status, mm)).0[0].1;
         let refused = Err(DeviceFault::Impossible { register: 0x14 });
         assert_eq!(said(11, 417), Ok(0.417));
-        assert_eq!(said(11, 8190), refused, "complete, and nothing there, is no answer");
+        assert_eq!(said(11, 8190), refused, "a complete range contradicts the no-target mark");
         assert_eq!([said(9, 8190), said(6, 8191)], [Ok(1.2), Ok(1.2)]);
-        assert_eq!(said(9, 350), refused, "a target beyond the phase looks near");
+        assert_eq!(said(9, 350), refused, "a wrapped target looks near");
         for status in (0..16).filter(|status| ![6, 9, 11].contains(status)) {
             assert_eq!([said(status, 500), said(status, 8190)], [refused, refused], "status {status}");
         }
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!((outcome, sets), (Ok(()), vec![(7, false), (7, true)]));
         assert_eq!((chip.address, chip.registers[0]), (0x30, 0x02), "back to back");
         assert!(chip.transfers < 300, "{} transfers", chip.transfers);
-        // Once more, without a line: it answers at its address already.
+        // Again, without a line: it already answers at its address.
         let (again, _) = set_up(&mut chip, &mut Vl53l0x::new(0x30, None));
         assert_eq!((again, chip.address), (Ok(()), 0x30));
     }
@@ -268,7 +269,7 @@ mod tests {
         for period in [0x7F, 0xFF] {
             assert!(!plausible(0x70, &[period]) && !plausible(0x50, &[period]));
         }
-        // A final range that is shorter than the pre-range that it holds: the driver would underflow.
+        // A final range that is shorter than its own pre-range: the driver would underflow.
         let mut short = Chip::new(clock());
         short.settled = vec![(0x71, 0), (0x72, 0x10)];
         let impossible = DeviceFault::Impossible { register: 0x71 };

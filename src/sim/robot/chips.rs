@@ -1,4 +1,4 @@
-//! The sensors of the simulated robot that a board lists, and how those on an I2C bus are talked to.
+//! The sensors of the simulated robot that a board lists, and transfers with those on an I2C bus.
 
 use super::super::chip::{Chip, Surroundings};
 use super::super::co_processor::CoProcessor;
@@ -36,8 +36,8 @@ pub fn sonars(board: &Board, module: SonarModule, seed: u64) -> Vec<Sonar> {
     sonars
 }
 
-/// The other chips, each with its bus; the first sensor of a chip makes it. The motors' controller and the
-/// lines are made of the board itself. A chip that has no model here is one that the rehearsal leaves out.
+/// The other chips, each with its bus, created for the first sensor of each chip. The motors' controller and
+/// the lines come from the board itself. The rehearsal excludes chips that have no model here.
 pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
     let mut made: Vec<(usize, u8)> = Vec::new();
     let mut chips: Vec<(usize, Chip)> = Vec::new();
@@ -61,7 +61,7 @@ pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
                 let noise = Noise::new(seed, NOISE_POWER + nth);
                 Chip::Monitor(PowerMonitor::new(chip, address, shunt_ohms, noise))
             }
-            // Made above, or of the board itself. A new chip has no model: nothing answers at its address.
+            // Created above or from the board itself. A new chip has no model: nothing answers there.
             SensorKind::Chip(_)
             | SensorKind::Lines(_)
             | SensorKind::File(_)
@@ -75,7 +75,7 @@ pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
 }
 
 impl Robot {
-    /// What the inertial sensors feel of the step.
+    /// Updates the inertial sensors with the motion of this step.
     pub(super) fn feel(&mut self, at: Instant) {
         if !self.chips.iter().any(|(_, chip)| matches!(chip, Chip::Imu(_))) {
             return;
@@ -89,7 +89,7 @@ impl Robot {
         }
     }
 
-    /// A transfer with chip number `nth`.
+    /// Runs a transfer with chip number `nth`.
     pub(super) fn talk_to_chip(&mut self, nth: usize, ops: &mut [Op<'_>], now: Instant) {
         let (volts, amperes, ranger) =
             (self.volts(now), self.battery.amperes(), self.ranger_condition(nth, now));
@@ -108,7 +108,8 @@ impl Robot {
         }
     }
 
-    /// What a fault makes of chip number `nth`, if it is a ranger: faults count those after the sonars.
+    /// The condition of chip number `nth` under the present fault, if it is a ranger: faults number rangers
+    /// after the sonars.
     fn ranger_condition(&self, nth: usize, now: Instant) -> Condition {
         let is_ranger = |(_, chip): &&(usize, Chip)| matches!(chip, Chip::Ranger(_));
         let place = (self.sonars.len() + self.chips[..nth].iter().filter(is_ranger).count()) as u8;
@@ -121,7 +122,7 @@ impl Robot {
         }
     }
 
-    /// The shut-down input of ranger number `nth` is driven.
+    /// Drives the shut-down input of ranger number `nth`.
     pub(super) fn shut_down(&mut self, nth: usize, high: bool) {
         let rangers = self.chips.iter_mut().filter_map(|(_, chip)| match chip {
             Chip::Ranger(ranger) => Some(ranger),
@@ -130,7 +131,7 @@ impl Robot {
         rangers.skip(nth).take(1).for_each(|ranger| ranger.set_up(high));
     }
 
-    /// The first pulse after `after`, up to and including `until`, of the inertial sensor at this place.
+    /// The first pulse of this inertial sensor after `after`, up to and including `until`.
     pub(super) fn next_pulse(
         &self,
         (bus, address): (usize, u8),

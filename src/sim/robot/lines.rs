@@ -10,10 +10,10 @@ use crate::base::time::Instant;
 use crate::hardware::bus::Edge;
 
 impl Robot {
-    /// An output is driven.
+    /// Drives an output.
     pub fn set_line(&mut self, line: Line, high: bool, now: Instant) -> Result<(), BusFault> {
         match self.wiring.role(line).ok_or(BusFault::Absent)? {
-            // An input.
+            // These are inputs.
             Role::Echo(_) | Role::Button { .. } | Role::Ready { .. } => return Err(BusFault::Unsupported),
             Role::Shutdown(nth) => self.shut_down(nth, high),
             Role::Direction | Role::Enable { .. } => {}
@@ -29,14 +29,14 @@ impl Robot {
         Ok(())
     }
 
-    /// Whether `line` holds the controller in its reset.
+    /// Whether `line` holds the controller in reset.
     pub fn holds_in_reset(&self, line: Line) -> bool {
         matches!(self.wiring.role(line), Some(Role::Reset))
             && self.hat.as_ref().is_some_and(|hat| hat.is_held())
     }
 
     fn drive_trig(&mut self, nth: usize, high: bool, now: Instant) {
-        let place = nth as u8; // a board has 64 sensors at most
+        let place = nth as u8; // a board has at most 64 sensors
         let condition = if self.script.is_on_at(FaultKind::SonarStuck, place, now) {
             Condition::Stuck
         } else if self.script.is_on_at(FaultKind::SonarSilent, place, now) {
@@ -54,13 +54,13 @@ impl Robot {
         }
     }
 
-    /// Puts `edge` in its place in time in every watch of its line.
+    /// Inserts `edge` in time order into every watch of its line.
     fn deliver(&mut self, edge: Edge) {
         for watch in self.watches.iter_mut().filter(|watch| watch.lines.contains(&edge.line)) {
             if watch.edges.is_full() {
                 watch.edges.pop_front();
             }
-            let _ = watch.edges.push_back(edge); // there is room now
+            let _ = watch.edges.push_back(edge); // there is room: the oldest edge was dropped
             watch.edges.make_contiguous().sort_unstable_by_key(|edge| edge.stamp);
         }
     }
@@ -69,7 +69,7 @@ impl Robot {
     pub fn line_is_high(&mut self, line: Line, now: Instant) -> Result<bool, BusFault> {
         Ok(match self.wiring.role(line).ok_or(BusFault::Absent)? {
             Role::Echo(nth) => {
-                self.script.is_on_at(FaultKind::SonarStuck, nth as u8, now) // 64 sensors at most
+                self.script.is_on_at(FaultKind::SonarStuck, nth as u8, now) // at most 64 sensors
                     || self.sonars.get(nth).is_some_and(|sonar| sonar.echo_is_high(now))
             }
             Role::Button { active_low } => {
@@ -77,24 +77,24 @@ impl Robot {
                 self.witness.iter_mut().for_each(|witness| witness.level(line, high, now));
                 high
             }
-            Role::Ready { .. } => false, // its pulses are short
+            Role::Ready { .. } => false, // its pulses are too short to be seen
             Role::Reset | Role::Direction | Role::Trig(_) | Role::Shutdown(_) | Role::Enable { .. } => {
                 self.wiring.is_high(line)
             }
         })
     }
 
-    /// A new watch on `lines`, from `now` on; its number.
+    /// Starts a new watch on `lines` at `now`; returns its number.
     pub fn watch(&mut self, lines: Vec<Line>, now: Instant) -> usize {
         self.watches.push(Watch { lines, edges: heapless::Deque::new(), seen: now });
         self.watches.len() - 1
     }
-    /// A new watch on every echo; its number.
+    /// Starts a new watch on every echo; returns its number.
     pub fn watch_echoes(&mut self, now: Instant) -> usize {
         self.watch(self.wiring.echoes().collect(), now)
     }
 
-    /// Takes the first edge of a watch that happens up to `end`; its caller has waited since `now`.
+    /// Takes the first edge of a watch up to `end`; the caller has waited since `now`.
     pub fn take_edge(&mut self, watch: usize, now: Instant, end: Instant) -> Option<Edge> {
         let edge = self.first_edge(watch, end)?;
         if let Some(witness) = &mut self.witness {
@@ -106,7 +106,7 @@ impl Robot {
     fn first_edge(&mut self, watch: usize, end: Instant) -> Option<Edge> {
         let pressed = self.next_press(watch, end);
         let pulsed = self.next_sample(watch, end);
-        // Neither is delivered beforehand: the script and the chip say when it comes.
+        // These edges are not queued: the script and the chip determine when they occur.
         let pressed = [pressed, pulsed].into_iter().flatten().min_by_key(|edge| edge.stamp);
         let watch = self.watches.get_mut(watch)?;
         let echoed = watch.edges.front().filter(|edge| edge.stamp <= end).copied();
@@ -127,7 +127,7 @@ impl Robot {
         }
     }
 
-    /// The next rise of a watched data-ready line.
+    /// The next rising edge of a watched data-ready line.
     fn next_sample(&self, watch: usize, end: Instant) -> Option<Edge> {
         let watch = self.watches.get(watch)?;
         let rises = watch.lines.iter().filter_map(|line| match self.wiring.role(*line) {
@@ -140,7 +140,7 @@ impl Robot {
         rises.min_by_key(|edge| edge.stamp)
     }
 
-    /// The next edge of a watched button: the script has it.
+    /// The next edge of a watched button, from the script.
     fn next_press(&self, watch: usize, end: Instant) -> Option<Edge> {
         let watch = self.watches.get(watch)?;
         let is_button = |line: &Line| match self.wiring.role(*line) {

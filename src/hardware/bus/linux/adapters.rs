@@ -1,5 +1,5 @@
-//! The I2C adapters of the machine: number, node, name, the device that they belong to, and which of their
-//! addresses the kernel drives itself. Reads /sys and /dev only; opens nothing.
+//! The I2C adapters of the machine: number, node, name, the device that each belongs to, and which addresses
+//! on it the kernel drives itself. Reads only /sys and /dev; opens nothing.
 
 use super::errors::error;
 use super::sysfs::{below, leads_to, numbered, text};
@@ -15,13 +15,13 @@ pub(super) const ENABLE: &str = "enable the bus (Pi: 'dtparam=i2c_arm=on' in con
 /// One I2C adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Adapter {
-    /// N of i2c-N; differs between kernels.
+    /// The N of i2c-N; it differs between kernels.
     pub number: u32,
     /// The character device.
     pub node: PathBuf,
     /// The driver's name for it; empty if unreadable.
     pub name: String,
-    /// The device that has the adapter, as a folder in /sys/devices: what a driver is bound to.
+    /// The device that has the adapter, as a folder in /sys/devices: a driver is bound to this device.
     pub device: Option<PathBuf>,
 }
 
@@ -36,19 +36,19 @@ impl Adapter {
         }
     }
 
-    /// The name of the device that has it (`1f00074000.i2c`).
+    /// The name of the device that has the adapter (`1f00074000.i2c`).
     pub(super) fn device_name(&self) -> Option<&str> {
         self.device.as_ref()?.file_name()?.to_str()
     }
 
-    /// The kernel driver for the chip at `address`, if there is one: that chip is not ours.
+    /// The kernel driver that uses the chip at `address`, if there is one: that chip is not ours.
     pub(super) fn driver_at(&self, root: &Path, address: u8) -> Option<String> {
         let chip = format!("{}-{address:04x}", self.number);
         leads_to(&below(root, "/sys/bus/i2c/devices").join(chip).join("driver"))
     }
 
-    /// The kernel driver behind it, if that is one which keeps a time of its own. Behind a multiplexer it is
-    /// the driver of a device further up.
+    /// The kernel driver of the adapter, if that driver uses its own timeout. For an adapter behind a
+    /// multiplexer, this is the driver of a device further up.
     pub(super) fn own_time(&self) -> Option<OwnTime> {
         let up = self.device.as_deref().into_iter().flat_map(Path::ancestors);
         let mut drivers = up
@@ -57,7 +57,7 @@ impl Adapter {
         drivers.find_map(|driver| OwnTime::ALL.into_iter().find(|own| driver.as_deref() == Some(own.name())))
     }
 
-    /// For people: `i2c-1 (1f00074000.i2c)`.
+    /// Name in messages: `i2c-1 (1f00074000.i2c)`.
     pub(super) fn spoken(&self) -> String {
         match self.device_name() {
             Some(device) => format!("i2c-{} ({device})", self.number),
@@ -67,13 +67,13 @@ impl Adapter {
     }
 }
 
-/// All adapters, by number.
+/// All adapters, in the order of their numbers.
 pub(super) fn all(root: &Path) -> Vec<Adapter> {
     let found = numbered(&below(root, "/sys/bus/i2c/devices"), "i2c-");
     found.into_iter().map(|(number, _)| Adapter::of(root, number)).collect()
 }
 
-/// The adapter that a board file means. Links that udev may have made of a path are followed.
+/// The adapter that a board file names. Follows links that udev may have made for a path.
 pub(super) fn find(root: &Path, node: &I2cNode) -> Result<Adapter, OpenError> {
     match node {
         I2cNode::Path(path) => by_path(root, path),
@@ -89,8 +89,8 @@ fn by_path(root: &Path, path: &str) -> Result<Adapter, OpenError> {
     Ok(Adapter { node, ..Adapter::of(root, number) })
 }
 
-/// The adapter whose device's name contains `part`; if there is none, the one whose own name does (adapters
-/// without a device of their own).
+/// The adapter whose device's name contains `part`; otherwise the one whose own name contains it (for
+/// adapters without a device of their own).
 fn by_device(root: &Path, part: &str) -> Result<Adapter, OpenError> {
     let adapters = all(root);
     let on_device = |adapter: &&Adapter| adapter.device_name().is_some_and(|device| device.contains(part));
@@ -197,7 +197,7 @@ mod tests {
         let tree = i2c_tree();
         let found = find(tree.root(), &adapter("3160000")).expect("an adapter");
         assert_eq!(found.driver_at(tree.root(), 0x40).as_deref(), Some("ina3221"));
-        // Described in the device tree, but no driver took it.
+        // The device tree describes it, but no driver is bound to it.
         assert_eq!(found.driver_at(tree.root(), 0x57), None);
         assert_eq!(found.driver_at(tree.root(), 0x14), None);
     }

@@ -1,4 +1,4 @@
-//! The GPIO chips of the machine, and where a line of the board is: the chip by its label, never by its
+//! The GPIO chips of the machine, and where each line of the board is: the chip by its label, never by its
 //! number; the line by its offset or its name.
 
 use super::errors::{error, refused};
@@ -15,30 +15,30 @@ use std::path::{Path, PathBuf};
 pub(super) struct ChipPlace {
     /// The character device.
     pub path: PathBuf,
-    /// The driver's name for it (`pinctrl-rp1`): this stays the same, its number does not.
+    /// The driver's name for it (`pinctrl-rp1`): it stays the same, unlike the number.
     pub label: String,
-    /// How many lines it has.
+    /// Number of lines.
     pub lines: u32,
 }
 
-/// The chips of a machine, and what a board file states about them.
+/// The chips of a machine, and the labels and names from the board file.
 pub(super) struct Chips {
-    /// By number.
+    /// In the order of their numbers.
     pub found: Vec<ChipPlace>,
-    /// Those that may not be opened, so their labels are unknown.
+    /// Chips that this process may not open, so their labels are unknown.
     pub closed: Vec<PathBuf>,
     labels: Vec<String>,
     names: Vec<String>,
 }
 
 impl Chips {
-    /// Asks every chip in `root`/dev for its label. `labels` and `names` are the board's.
+    /// Asks every chip in `root`/dev for its label. `labels` and `names` come from the board.
     pub(super) fn look(root: &Path, labels: &[String], names: &[String]) -> Chips {
         let mut chips =
             Chips { found: Vec::new(), closed: Vec::new(), labels: labels.to_vec(), names: names.to_vec() };
         let mut seen = Vec::new();
         for (_, path) in numbered(&root.join("dev"), "gpiochip") {
-            // Old numbers remain as links (Pi 5): one chip, one entry.
+            // Old numbers remain as links (Pi 5); each chip gets one entry.
             let path = fs::canonicalize(&path).unwrap_or(path);
             if seen.contains(&path) {
                 continue;
@@ -57,7 +57,7 @@ impl Chips {
         self.labels.iter().filter_map(|label| self.found.iter().find(|chip| chip.label == *label))
     }
 
-    /// Where `line` is: on the first of the board's chips that has it. `offset_of` finds a name on a chip.
+    /// Where `line` is: on the first of the board's chips that has it. `offset_of` looks up a name on a chip.
     pub(super) fn locate(
         &self,
         line: Line,
@@ -79,7 +79,7 @@ impl Chips {
         }
     }
 
-    /// The usual name of `line`.
+    /// The usual name of `line`, for messages.
     pub(super) fn spoken(&self, line: Line) -> String {
         match line.name() {
             None => format!("GPIO line {}", line.0),

@@ -1,9 +1,9 @@
-//! The motors' wires for one process: a lock in /sys on what a board uses to reach its motors. Two boards
-//! that drive the same adapter or chip conflict there, whatever their files are called.
+//! Claims the motors' wires for one process: a lock in /sys on the device that a board uses to reach its
+//! motors. Two boards that drive the same adapter or chip conflict on it, whatever their files are called.
 //!
-//! The lock is not on the adapter's own node: an open node blocks unbinding its driver for ever
+//! The lock is not on the adapter's own node: an open node blocks the unbinding of its driver for ever
 //! (`i2c_del_adapter`), and a rebind is a recovery step. The folder of the device that has the adapter exists
-//! before, during and after.
+//! before, during and after a rebind.
 
 use super::LinuxHardware;
 use super::adapters::Adapter;
@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A process that only checks has the lock for a moment, on a busy machine for some tens of milliseconds; a
-/// holder has it for longer than this.
+/// A process that only checks has the lock briefly, on a busy machine for tens of milliseconds; a holder
+/// keeps it for longer than this.
 const ASKERS_GONE: Duration = Duration::from_millis(500);
 /// Retry interval until then.
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
-/// The motors' wires of a board, held by this process alone until it is dropped or the process ends.
+/// The motors' wires of a board, held by this process alone until this is dropped or the process ends.
 #[derive(Debug)]
 pub struct Claim {
     _locks: Vec<Flock>,
@@ -40,13 +40,13 @@ pub enum ClaimError {
         /// The process.
         holder: Holder,
     },
-    /// They do not exist, or may not be examined.
+    /// They do not exist, or this process may not examine them.
     Open(OpenError),
 }
 
 impl LinuxHardware {
-    /// Claims the motors' wires: the board's first I2C bus and, if one is named, the PWM chip whose device's
-    /// name contains `pwm`. A board without either has none.
+    /// Claims the motors' wires: the board's first I2C bus and, if `pwm` is given, the PWM chip whose
+    /// device's name contains it. A board without either has none to claim.
     pub fn claim(&self, pwm: Option<&str>) -> Result<Claim, ClaimError> {
         let places = self.places(pwm).map_err(ClaimError::Open)?;
         let until = Instant::now() + ASKERS_GONE;
@@ -54,7 +54,7 @@ impl LinuxHardware {
         Ok(Claim { _locks: locks })
     }
 
-    /// The process that has the motors' wires; `None`: none. Claims nothing.
+    /// The process that has the motors' wires; `None`: no process has them. Claims nothing.
     pub fn claimed_by(&self, pwm: Option<&str>) -> Result<Option<Holder>, OpenError> {
         for place in self.places(pwm)? {
             let asked = look_at(&place).and_then(Flock::ask);
@@ -65,7 +65,7 @@ impl LinuxHardware {
         Ok(None)
     }
 
-    /// What represents the motors' wires.
+    /// The paths that represent the motors' wires.
     fn places(&self, pwm: Option<&str>) -> Result<Vec<PathBuf>, OpenError> {
         let mut places = Vec::new();
         if !self.buses.is_empty() {
@@ -78,10 +78,10 @@ impl LinuxHardware {
     }
 }
 
-/// The folder of the device that has `adapter`; otherwise of the adapter itself, or its node.
+/// The folder of the device that has `adapter`; otherwise that of the adapter itself, or its node.
 fn carrier(adapter: &Adapter) -> PathBuf {
     match &adapter.device {
-        // Adapters without a device are siblings in these.
+        // Adapters without a device are siblings in these folders.
         Some(device) if device.ends_with("devices") || device.ends_with("virtual") => {
             device.join(format!("i2c-{}", adapter.number))
         }
@@ -102,7 +102,7 @@ fn take(place: PathBuf, until: Instant) -> Result<Flock, ClaimError> {
     }
 }
 
-/// Opens a path for locking, with no effect on what it is.
+/// Opens a path for locking, without any effect on it.
 fn look_at(place: &Path) -> io::Result<OwnedFd> {
     Ok(open(place, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?)
 }
@@ -134,12 +134,12 @@ mod tests {
         let (motors, side) = (hardware(&tree, &board("3160000")), hardware(&tree, &board("c250000")));
         let first = motors.claim(None).unwrap();
         let Err(ClaimError::Held { place, holder }) = hardware(&tree, &board("3160000")).claim(None) else {
-            panic!("two have the wires")
+            panic!("two processes have the wires")
         };
         assert!(place.ends_with("sys/devices/platform/3160000.i2c"), "{}", place.display());
         assert!(holder.is_this_process());
         assert_eq!(motors.claimed_by(None).unwrap(), Some(holder));
-        assert_eq!(side.claimed_by(None).unwrap(), None, "another adapter is another robot");
+        assert_eq!(side.claimed_by(None).unwrap(), None, "a different adapter belongs to a different robot");
         side.claim(None).unwrap();
         drop(first);
         assert_eq!(motors.claimed_by(None).unwrap(), None);

@@ -1,26 +1,27 @@
-//! Freeing an I2C bus whose SDA a device holds low: up to nine clocks by hand, then STOP (UM10204, 3.1.16).
-//! Only the order of levels; [`super::repair`] knows which lines they are and drives them.
+//! Frees an I2C bus whose SDA a device holds low: up to nine manual clocks, then STOP (UM10204, 3.1.16). This
+//! file contains only the sequence of levels; [`super::repair`] knows and drives the lines.
 
 use crate::base::fault::BusFault;
 use crate::base::plan::Line;
 use crate::base::time::{Clock, Instant, Span};
 use crate::hardware::bus::Gpio;
 
-/// A device interrupted in the middle of a byte has at most eight bits and an acknowledge left to send.
+/// A device that was interrupted within a byte has at most eight bits and an acknowledge left to send.
 const CLOCKS: u32 = 9;
-/// Half a clock at 100 kHz, the slowest of the standard's modes: every device can follow.
+/// Half a clock at 100 kHz, the slowest of the standard's modes, which every device can follow.
 const HALF: Span = Span::from_micros(5);
-/// A device may hold SCL low while it is busy. SMBus 3.1 (table 2) times out after 25 to 35 ms; beyond that
-/// the clock is stuck, and clocks by hand do not help.
+/// A device may hold SCL low while it is busy. SMBus 3.1 (table 2) times out after 25 to 35 ms; beyond that,
+/// SCL is stuck and manual clocks do not help.
 const STRETCH: Span = Span::from_millis(35);
 
-/// SCL and SDA, both open drain: set low or released. Both are released when this begins and when it ends.
+/// Frees the bus on SCL and SDA, both open drain: set low or released. Both are released at the start and at
+/// the end.
 ///
 /// Errors: [`BusFault::TimedOut`], SCL or SDA is still held; or the fault of the lines.
 pub(super) fn clear(gpio: &mut dyn Gpio, clock: &dyn Clock, scl: Line, sda: Line) -> Result<(), BusFault> {
     let mut pair = Pair { gpio, clock, scl, sda, patience: STRETCH };
     let done = pair.clear();
-    // Whatever happened: nothing of ours may hold the bus.
+    // Whatever happened, we must not hold the bus.
     let freed = pair.gpio.set(sda, true).and(pair.gpio.set(scl, true));
     done.and(freed)
 }
@@ -30,7 +31,7 @@ struct Pair<'a> {
     clock: &'a dyn Clock,
     scl: Line,
     sda: Line,
-    /// What is left of [`STRETCH`], for the measure as a whole.
+    /// The remainder of [`STRETCH`], for the measure as a whole.
     patience: Span,
 }
 
@@ -49,7 +50,7 @@ impl Pair<'_> {
         if self.gpio.get(self.sda)? { Ok(()) } else { Err(BusFault::TimedOut) }
     }
 
-    /// SDA rises while SCL is high: every device takes this for the end.
+    /// SDA rises while SCL is high, which every device takes as the end.
     fn stop(&mut self) -> Result<(), BusFault> {
         self.clock_low()?;
         self.gpio.set(self.sda, false)?;
@@ -100,8 +101,8 @@ mod tests {
     const SCL: Line = Line(3);
     const SDA: Line = Line(2);
 
-    /// Two wires with pull-ups, us, and a device that holds SDA low until it has seen `left` clocks, and SCL
-    /// low for `stretch` after each time that we release it.
+    /// Two wires with pull-ups, driven by us and by a device that holds SDA low until it has seen `left`
+    /// clocks, and SCL low for `stretch` each time we release it.
     struct OpenDrain {
         clock: Arc<SimClock>,
         ours: [bool; 2],
@@ -110,7 +111,7 @@ mod tests {
         scl_until: Instant,
         clocks: u32,
         stops: u32,
-        /// Whether SDA was seen to change while SCL was high, other than for STOP.
+        /// How often SDA changed while SCL was high, other than for STOP.
         starts: u32,
     }
 
@@ -174,7 +175,7 @@ mod tests {
         for held in 0..=9 {
             let mut hardware = OpenDrain::new(held, Span::ZERO);
             assert_eq!(run(&mut hardware), Ok(()), "held for {held} clocks");
-            // One more for the STOP.
+            // One more clock for the STOP.
             assert_eq!(
                 (hardware.clocks, hardware.stops, hardware.starts),
                 (held + 1, 1, 0),
@@ -189,7 +190,7 @@ mod tests {
         let mut hardware = OpenDrain::new(u32::MAX, Span::ZERO);
         assert_eq!(run(&mut hardware), Err(BusFault::TimedOut));
         assert_eq!((hardware.clocks, hardware.stops), (10, 0));
-        assert_eq!(hardware.ours, [true; 2], "nothing of ours is left holding the bus");
+        assert_eq!(hardware.ours, [true; 2], "we must not hold the bus at the end");
     }
 
     #[test]
@@ -197,7 +198,7 @@ mod tests {
         let mut patient = OpenDrain::new(5, Span::from_millis(3));
         assert_eq!(run(&mut patient), Ok(()));
         assert_eq!(patient.clocks, 6);
-        // Five times 10 ms: each is allowed, the measure as a whole is not.
+        // Five times 10 ms: each is allowed, but not the sum.
         let mut slow = OpenDrain::new(5, Span::from_millis(10));
         assert_eq!(run(&mut slow), Err(BusFault::TimedOut));
         assert!(slow.clock.now() < Instant::ZERO + Span::from_millis(40));

@@ -1,13 +1,13 @@
-//! From the kernel's error numbers to the few kinds of bus fault, and to messages for people. Pure.
+//! Maps the kernel's error numbers to the few kinds of bus fault, and to messages for people. Pure.
 
 use crate::base::fault::BusFault;
 use crate::hardware::bus::OpenError;
 use std::io;
 
-/// The meaning of an error number of a transfer, a line or an attribute.
+/// The bus fault for an error number of a transfer, a line or an attribute.
 ///
-/// Transfer errors are those of `Documentation/i2c/fault-codes.rst` of the kernel; those of the supported
-/// boards' controllers are in brackets. A number that is not listed is [`BusFault::Io`]: something else.
+/// Transfer errors are those of `Documentation/i2c/fault-codes.rst` of the kernel; names in brackets are the
+/// controllers of the supported boards. Any other number is [`BusFault::Io`].
 pub(super) fn fault(errno: i32) -> BusFault {
     match errno {
         // No acknowledge (i2c-bcm2835, i2c-designware and i2c-tegra: EREMOTEIO).
@@ -28,7 +28,7 @@ pub(super) fn fault_of(error: &io::Error) -> BusFault {
     error.raw_os_error().map_or(BusFault::Io, fault)
 }
 
-/// Why `what` could not be opened; `absent`: what to do if it does not exist; `group` may open it.
+/// Why `what` could not be opened. `absent`: what to do if it does not exist; `group`: who may open it.
 pub(super) fn refused(what: &str, error: &io::Error, absent: &str, group: &str) -> OpenError {
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     let (why, fix) = match error.kind() {
@@ -44,7 +44,7 @@ pub(super) fn refused(what: &str, error: &io::Error, absent: &str, group: &str) 
     OpenError { what: what.to_string(), why, fix, denied }
 }
 
-/// An error in our own words.
+/// An error with our own text.
 pub(super) fn error(what: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> OpenError {
     OpenError { what: what.into(), why: why.into(), fix: fix.into(), denied: false }
 }
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn every_class_has_its_numbers() {
-        // Written out as numbers: these are the kernel's interface, the same on every architecture here.
+        // Written as numbers: they are the kernel's interface, the same on every architecture supported here.
         let classes: [(&[i32], BusFault); 6] = [
             (&[6, 121], BusFault::Nack),
             (&[11], BusFault::ArbitrationLost),

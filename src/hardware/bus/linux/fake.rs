@@ -46,7 +46,7 @@ impl Drop for Tree {
     }
 }
 
-/// A machine with two adapters on devices and one on none, and a chip behind the first that the kernel
+/// A machine with two adapters on devices and one without a device, and a chip on the first that the kernel
 /// drives.
 pub(super) fn i2c_tree() -> Tree {
     let tree = Tree::new("i2c");

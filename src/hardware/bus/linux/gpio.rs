@@ -1,12 +1,13 @@
-//! GPIO lines through the character device: one request per owner and chip, edges stamped in the kernel.
+//! GPIO lines through the character device: one request per owner and chip; the kernel stamps the edges.
 //!
 //! The kernel releases a line when its owner dies; whether the line then floats depends on the pin
-//! controller. Kernels of Raspberry Pi OS keep driving it (raspberrypi/linux, `rp1_pmx_free` in
-//! pinctrl-rp1.c and its like in pinctrl-bcm2835.c: `persist_gpio_outputs` is true there, and false in
-//! Linux itself since 6.10; `dtparam=strict_gpiod` in config.txt reverts it); others return it to an input
-//! or to its special function. [`super::Survey`] reports which, [`line_state`] how a line stands.
+//! controller. Kernels of Raspberry Pi OS keep driving it (raspberrypi/linux, `rp1_pmx_free` in pinctrl-rp1.c
+//! and the same in pinctrl-bcm2835.c: `persist_gpio_outputs` is true there, and false in Linux itself since
+//! 6.10; `dtparam=strict_gpiod` in config.txt reverts it); others return it to an input or to its special
+//! function. [`super::Survey`] reports which of these the kernel does, and [`line_state`] the state of a
+//! line.
 //!
-//! Levels are physical: nothing here knows of active low.
+//! Levels are physical: this module does not know active low.
 
 use super::chips::{Chips, offset_of};
 use super::errors::{error, fault, refused};
@@ -26,22 +27,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Chips that one owner may hold lines of: a Jetson has two, an expander would be a third.
+/// Chips on which one owner may hold lines: a Jetson has two, an expander would be a third.
 const MAX_CHIPS: usize = 4;
-/// Edges that the kernel keeps for an owner that is late. An echo is two edges in 60 ms, a wheel encoder some
-/// thousand a second: a hundred milliseconds of that. The kernel allows 1024.
+/// Edges that the kernel keeps for an owner that is late: a hundred milliseconds of a wheel encoder with a
+/// few thousand edges a second; an echo has two edges in 60 ms. The kernel allows 1024.
 const KERNEL_EDGES: u32 = 256;
 /// Edges per read.
 const READ_EDGES: usize = 16;
-/// Words of 8 bytes of an edge of the kernel's second interface (`struct gpio_v2_line_event`, 48 bytes).
+/// Size of an edge of the kernel's second interface (`struct gpio_v2_line_event`, 48 bytes) in words of 8
+/// bytes.
 const EDGE_WORDS: usize = 6;
 
 /// How a line is requested from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Want {
-    /// As a driver wants it.
+    /// As a worker uses it.
     As(Usage),
-    /// Pulled low or released, never driven high; released first. Reads return the level on the wire.
+    /// Pulled low or released, never driven high; starts released. Reads return the level on the wire.
     OpenDrain,
 }
 
@@ -71,7 +73,7 @@ struct OnChip {
     request: Request,
     watched: bool,
     edges: [u64; EDGE_WORDS * READ_EDGES],
-    /// Words of `edges` that are read, and that are filled.
+    /// Words of `edges` that are already taken, and words that are filled.
     taken: usize,
     filled: usize,
     /// Number of the last edge of this request; the kernel counts from 1.
@@ -86,8 +88,8 @@ pub(super) struct LinuxGpio {
 }
 
 impl LinuxGpio {
-    /// Requests `lines` for `ganglion-OWNER`; all lines of a chip or none. With `registers`, plain outputs
-    /// are set through them if possible.
+    /// Requests `lines` for `ganglion-OWNER`: all lines of a chip or none. With `registers`, plain outputs
+    /// are set through them where possible.
     pub(super) fn open(
         chips: &Chips,
         owner: &str,
@@ -128,15 +130,15 @@ impl LinuxGpio {
         self.lines.iter().find(|held| held.chip == chip && held.offset == offset).map(|held| held.line)
     }
 
-    /// Reads what is pending at the chips whose buffers are empty, waiting at most `wait` for the first. A
-    /// signal that cuts the wait short does no harm: the caller checks the time.
+    /// Reads pending edges from the chips whose buffers are empty, and waits at most `wait` for the first. A
+    /// signal may cut the wait short: the caller checks the time.
     fn fetch(&mut self, wait: Span) -> Result<(), BusFault> {
         let mut places: heapless::Vec<usize, MAX_CHIPS> = heapless::Vec::new();
         let mut ready: heapless::Vec<bool, MAX_CHIPS> = heapless::Vec::new();
         {
             let mut files: heapless::Vec<PollFd<'_>, MAX_CHIPS> = heapless::Vec::new();
             for (place, chip) in self.chips.iter().enumerate().filter(|(_, chip)| chip.wants_more()) {
-                // Never refused: there are at most MAX_CHIPS chips.
+                // Always fits: there are at most MAX_CHIPS chips.
                 let _ = files.push(PollFd::from_borrowed_fd(chip.request.as_fd(), PollFlags::IN));
                 let _ = places.push(place);
             }
@@ -144,7 +146,7 @@ impl LinuxGpio {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(failure) => return Err(fault(failure.raw_os_error())),
             }
-            // A chip that is gone reports that in other flags; the read then returns the reason.
+            // A chip that is gone sets other flags; the read then returns the reason.
             ready.extend(files.iter().map(|file| !file.revents().is_empty()));
         }
         for (&place, _) in places.iter().zip(&ready).filter(|(_, ready)| **ready) {
@@ -153,7 +155,7 @@ impl LinuxGpio {
         Ok(())
     }
 
-    /// The earliest of the edges that were read.
+    /// The earliest of the edges that have been read.
     fn earliest(&mut self) -> Result<Option<Edge>, BusFault> {
         let mut first: Option<(usize, u64)> = None;
         for (place, chip) in self.chips.iter().enumerate() {
@@ -190,7 +192,7 @@ impl Gpio for LinuxGpio {
         let clock = MonotonicClock;
         let end = clock.now() + wait;
         loop {
-            // An edge that is already here must not wait for a chip that has none.
+            // An edge that was already read must not wait for a chip without one.
             let some_here = self.chips.iter().any(|chip| chip.taken < chip.filled);
             if !some_here || self.chips.iter().any(OnChip::wants_more) {
                 self.fetch(if some_here { Span::ZERO } else { end.since(clock.now()) })?;
@@ -208,10 +210,10 @@ impl OnChip {
         self.watched && self.taken == self.filled
     }
 
-    /// One read of what is pending; never called if nothing is, because it would block.
+    /// Reads pending edges once. Must only be called if some are pending; otherwise it would block.
     fn read(&mut self) -> Result<(), BusFault> {
         (self.taken, self.filled) = (0, 0);
-        // Not read_edge_event, which takes up to eight edges from the kernel and returns the first.
+        // Not read_edge_event: it takes up to eight edges from the kernel but returns only the first.
         let words =
             self.request.read_edge_events_into_slice(&mut self.edges).map_err(|failure| kind(&failure))?;
         self.filled = words - words % EDGE_WORDS;
@@ -237,7 +239,7 @@ impl OnChip {
     }
 }
 
-/// How many edges were dropped between number `last` and number `now`; the numbers wrap around.
+/// Number of edges dropped between number `last` and number `now`; the numbers wrap around.
 fn missed(last: u32, now: u32) -> u32 {
     now.wrapping_sub(last).wrapping_sub(1)
 }
@@ -264,7 +266,8 @@ fn grouped(chips: &Chips, wants: &[(Line, Want)]) -> Result<Vec<Group>, OpenErro
     Ok(groups)
 }
 
-/// One request for all lines of a chip: it contains the outputs' first level, so they show no other.
+/// One request for all lines of a chip. It contains the first levels of the outputs, so these never show
+/// another level.
 fn request(group: &Group, owner: &str) -> gpiocdev::Result<Request> {
     let mut builder = Request::builder();
     builder.on_chip(&group.path).with_consumer(consumer(owner)).with_kernel_event_buffer_size(KERNEL_EDGES);
@@ -317,7 +320,7 @@ fn kind(failure: &gpiocdev::Error) -> BusFault {
     number(failure).map_or(BusFault::Io, fault)
 }
 
-/// Why a request failed: if a line is in use, which process or driver has it.
+/// Why a request failed: if a line is in use, says which process or driver has it.
 fn busy(chips: &Chips, group: &Group, failure: &gpiocdev::Error) -> OpenError {
     let chip = group.path.display().to_string();
     let fix = "check that the chip's driver is loaded";
@@ -343,7 +346,7 @@ fn holder(group: &Group) -> Option<(Line, String)> {
 fn taken(what: &str, consumer: &str) -> OpenError {
     let consumer = if consumer.is_empty() { "the kernel" } else { consumer };
     let fix = match consumer.strip_prefix("ganglion-") {
-        // It goes on without the runtime: that is what it is for.
+        // The guard is made to outlive the runtime.
         Some("guard") => {
             "stop the guard too: 'systemctl stop ganglion ganglion-guard', or end 'ganglion guard'"
         }
@@ -355,9 +358,10 @@ fn taken(what: &str, consumer: &str) -> OpenError {
     error(what, format!("{consumer} is using it"), fix)
 }
 
-/// How `line` stands. Requests one that no process has as it is: that leaves direction and level alone and
-/// has the kernel ask the pin controller for its direction: what it remembers of an earlier owner may be
-/// wrong. The level of an input says nothing: an RP1 that never had the pin as a line keeps its receiver off.
+/// The state of `line`. Requests a line that no process has, "as is": this leaves direction and level
+/// unchanged and makes the kernel ask the pin controller for the direction; the direction that it remembers
+/// from an earlier owner may be wrong. The level of an input says nothing: an RP1 that never had the pin as a
+/// line keeps its receiver off.
 pub(super) fn line_state(chips: &Chips, line: Line) -> Result<LineState, OpenError> {
     let (place, offset) = chips.locate(line, offset_of)?;
     let (path, what) = (&place.path, format!("{} of {}", chips.spoken(line), place.path.display()));
@@ -376,7 +380,7 @@ pub(super) fn line_state(chips: &Chips, line: Line) -> Result<LineState, OpenErr
         Request::builder().on_chip(path).with_consumer(consumer("look")).with_line(offset).as_is().request();
     let request = match request {
         Ok(request) => request,
-        // Taken since.
+        // Another process took it in the meantime.
         Err(failure) if number(&failure) == Some(libc::EBUSY) => {
             let holder = info().map_or(String::new(), |info| info.consumer);
             return Ok(LineState::Taken(taken(&what, &holder)));
@@ -422,7 +426,7 @@ mod tests {
         let other = taken("GPIO line 5 of /dev/gpiochip0", "spi0 CS0");
         assert_eq!(other.to_string(), "GPIO line 5 of /dev/gpiochip0: spi0 CS0 is using it");
         assert!(taken("x", "ganglion-motors").fix.contains("the other ganglion"));
-        // Stopping the runtime leaves the guard where it is, and the line with it.
+        // Stopping only the runtime would leave the guard running and holding the line.
         let guard = consumer("guard");
         assert!(taken("x", &guard).fix.contains("'systemctl stop ganglion ganglion-guard'"), "{guard}");
         assert_eq!(taken("x", "").why, "the kernel is using it");

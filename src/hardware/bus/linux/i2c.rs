@@ -1,7 +1,7 @@
 //! An I2C bus of the board on its adapter: who owns it, when it is open, and which addresses it may use.
 //!
 //! Protects addresses that are not ours: those that the board reserves, those that a kernel driver uses, and
-//! those that the specification keeps for itself. No retry, no log, no allocation in a transfer.
+//! those that the specification reserves. A transfer does not retry, log or allocate.
 #![allow(unsafe_code)]
 
 use super::adapters::{self, Adapter, ENABLE};
@@ -32,7 +32,7 @@ impl Addresses {
     fn has(self, address: u8) -> bool {
         self.0.checked_shr(u32::from(address)).is_some_and(|from| from & 1 == 1)
     }
-    /// Whether a transfer may go to `address`, with these addresses reserved.
+    /// Whether a transfer may go to `address`, given these reserved addresses.
     fn leave_free(self, address: u8) -> bool {
         ADDRESSES.contains(&address) && !self.has(address)
     }
@@ -50,9 +50,9 @@ struct Open {
     taken: Addresses,
 }
 
-/// An I2C bus of the board: where it is, and its open adapter, if it is open. Shared by the bus's handle and
+/// An I2C bus of the board: where it is, and its adapter while that is open. Shared by the bus's handle and
 /// its [`super::repair`], because the adapter must be closed before its driver can be unbound: the kernel
-/// waits for the last file to close (`i2c_del_adapter`), for ever.
+/// waits without limit until the last file is closed (`i2c_del_adapter`).
 pub(super) struct Bus {
     pub root: PathBuf,
     pub name: String,
@@ -62,9 +62,10 @@ pub(super) struct Bus {
     pub reserved: Vec<(u8, String)>,
     /// Addresses that the board's devices use.
     pub used: Vec<u8>,
-    /// The interface through which it is used.
+    /// The interface that accesses it.
     pub access: Access,
-    /// Its one owner locks it for the length of a transfer, so it is never contended: it is only ever tried.
+    /// Its one owner locks it during a transfer, so it is never contended; the owner only ever uses
+    /// `try_lock`.
     adapter: Mutex<Option<Open>>,
     owned: AtomicBool,
 }
@@ -94,7 +95,7 @@ impl Bus {
         format!("I2C bus '{}'", self.name)
     }
 
-    /// Where it is at present.
+    /// Its present adapter.
     pub(super) fn place(&self) -> Result<Adapter, OpenError> {
         adapters::find(&self.root, &self.node)
     }
@@ -138,12 +139,12 @@ impl Bus {
         Ok(Open { through, taken: self.taken(&adapter) })
     }
 
-    /// Closes the adapter. Waits for a transfer in progress; the adapter bounds that.
+    /// Closes the adapter. Waits for a transfer in progress, whose time the adapter limits.
     pub(super) fn close(&self) {
         *self.adapter.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Opens the adapter again, wherever it is now.
+    /// Opens the adapter again, which may have a new number.
     pub(super) fn reopen(&self) -> Result<(), OpenError> {
         self.close();
         let open = self.open()?;
@@ -173,7 +174,7 @@ impl Bus {
     }
 }
 
-/// The handle on a bus; one at a time.
+/// The handle on a bus; only one exists at a time.
 pub(super) struct LinuxI2c(Arc<Bus>);
 
 impl LinuxI2c {
@@ -182,7 +183,7 @@ impl LinuxI2c {
             let why = "it is already open, and a bus can have only one owner";
             return Err(error(bus.spoken(), why, "this is a bug in ganglion: report it"));
         }
-        let handle = LinuxI2c(bus); // returns the bus if it cannot be opened
+        let handle = LinuxI2c(bus); // gives the bus back if it cannot be opened
         handle.0.reopen()?;
         Ok(handle)
     }
@@ -197,7 +198,7 @@ impl Drop for LinuxI2c {
 
 impl I2c for LinuxI2c {
     fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
-        // Locked only while a rebind has closed the adapter.
+        // Locked by someone else only while a rebind has closed the adapter.
         let Ok(mut adapter) = self.0.adapter.try_lock() else { return Err(BusFault::Absent) };
         let open = adapter.as_mut().ok_or(BusFault::Absent)?;
         if !open.taken.leave_free(address) {
@@ -215,7 +216,8 @@ impl I2c for LinuxI2c {
     }
 }
 
-/// Opens `adapter` and sets its timeout. **For every user of the adapter**: the kernel keeps one for all.
+/// Opens `adapter` and sets its timeout, **for every user of the adapter**: the kernel keeps one for all of
+/// them.
 fn open_adapter(adapter: &Adapter, timeout: Span) -> Result<File, OpenError> {
     let what = adapter.node.display().to_string();
     let device = i2c_dev::open(&adapter.node).map_err(|failure| refused(&what, &failure, ENABLE, "i2c"))?;
@@ -225,13 +227,13 @@ fn open_adapter(adapter: &Adapter, timeout: Span) -> Result<File, OpenError> {
         return Err(error(&what, why, "connect the devices to another bus"));
     }
     i2c_dev::set_timeout(&device, timeout).map_err(told)?;
-    // A lost arbitration is ours to count and to retry.
+    // The runtime counts and retries a lost arbitration itself.
     i2c_dev::set_retries(&device, 0).map_err(told)?;
     Ok(device)
 }
 
-/// Blocks all signals for this thread while it lives. Some controllers' drivers abort a transfer when a
-/// signal arrives; half a message may leave a chip waiting for the rest, so it takes the next message for it.
+/// Blocks all signals for this thread while it exists. Some controllers' drivers abort a transfer when a
+/// signal arrives; after half a message, a chip may wait for the rest and take the next message for it.
 struct SignalsHeld(libc::sigset_t);
 
 impl SignalsHeld {
@@ -347,10 +349,10 @@ mod tests {
         let bus = Arc::new(bus(&tree, "c250000", &[]));
         let mut i2c = LinuxI2c(bus.clone());
         assert_eq!(i2c.write(0x14, &[0]), Err(BusFault::Absent));
-        // As during a rebind, which has the lock.
+        // As during a rebind, which holds the lock.
         let _rebind = bus.adapter.lock().expect("free");
         assert_eq!(i2c.write(0x14, &[0]), Err(BusFault::Absent));
-        std::mem::forget(i2c); // its drop would wait for the lock that this test holds
+        std::mem::forget(i2c); // drop would wait for the lock that this test holds
     }
 
     #[test]
@@ -359,9 +361,9 @@ mod tests {
         let id = signal_hook::flag::register(libc::SIGUSR2, came.clone()).expect("a signal");
         let held = SignalsHeld::now();
         signal_hook::low_level::raise(libc::SIGUSR2).expect("raised on this thread");
-        assert!(!came.load(Ordering::SeqCst), "not in the middle");
+        assert!(!came.load(Ordering::SeqCst), "not during the transfer");
         drop(held);
-        assert!(came.load(Ordering::SeqCst), "right after");
+        assert!(came.load(Ordering::SeqCst), "right after the transfer");
         signal_hook::low_level::unregister(id);
     }
 }

@@ -1,7 +1,7 @@
-//! The kernel's I2C character device, `/dev/i2c-N`: a transfer is one ioctl, whatever it contains.
+//! The kernel's I2C character device, `/dev/i2c-N`: each transfer is one ioctl.
 //!
-//! The interface is the kernel's `linux/i2c.h` and `linux/i2c-dev.h`. No retry, no log, no allocation in a
-//! transfer.
+//! The interface is the kernel's `linux/i2c.h` and `linux/i2c-dev.h`. A transfer does not retry, log or
+//! allocate.
 #![allow(unsafe_code)]
 
 use super::errors::fault_of;
@@ -14,7 +14,8 @@ use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Operations per transfer: drivers here use two. The kernel's 42 (I2C_RDWR_IOCTL_MAX_MSGS) would cost stack.
+/// Operations per transfer; the drivers here use two. The kernel's limit of 42 (I2C_RDWR_IOCTL_MAX_MSGS)
+/// would cost stack.
 const MAX_OPS: usize = 8;
 /// Bytes per operation that the kernel accepts (i2c-dev.c).
 const MAX_BYTES: usize = 8192;
@@ -43,14 +44,14 @@ struct Message<'m> {
 }
 
 impl<'m> Message<'m> {
-    /// A message for 7-bit `address`; `None` if it has no byte or more than the kernel accepts.
+    /// A message for 7-bit `address`; `None` if it is empty or longer than the kernel accepts.
     fn new(address: u8, op: &'m mut Op<'_>) -> Option<Message<'m>> {
         let (flags, length, bytes) = match op {
-            // The kernel only reads what a message without I2C_M_RD points to.
+            // The kernel only reads the buffer of a message without I2C_M_RD.
             Op::Write(bytes) => (0, bytes.len(), bytes.as_ptr().cast_mut()),
             Op::Read(bytes) => (I2C_M_RD, bytes.len(), bytes.as_mut_ptr()),
         };
-        // A message without a byte is SMBus Quick, which some chips treat as a command.
+        // An empty message is SMBus Quick, which some chips treat as a command.
         if length == 0 || length > MAX_BYTES {
             return None;
         }
@@ -76,12 +77,12 @@ pub(super) fn set_timeout(device: &File, timeout: Span) -> io::Result<()> {
     set(device, I2C_TIMEOUT, timeout_units(timeout))
 }
 
-/// Sets how often the kernel itself repeats a transfer that lost the arbitration.
+/// Sets how often the kernel itself repeats a transfer after a lost arbitration.
 pub(super) fn set_retries(device: &File, retries: u64) -> io::Result<()> {
     set(device, I2C_RETRIES, retries)
 }
 
-/// The number of [`TIMEOUT_UNIT`]s that hold `timeout`, at least one: zero would be no timeout at all.
+/// `timeout` in [`TIMEOUT_UNIT`]s, rounded up and at least one: zero would mean no timeout at all.
 fn timeout_units(timeout: Span) -> u64 {
     timeout.as_nanos().div_ceil(TIMEOUT_UNIT.as_nanos()).max(1)
 }
@@ -94,7 +95,7 @@ fn set(device: &File, request: u64, value: u64) -> io::Result<()> {
     }
 }
 
-/// What the adapter can do (I2C_FUNC_...).
+/// The adapter's functions (I2C_FUNC_...).
 pub(super) fn functions(device: &File) -> io::Result<u64> {
     let mut functions: libc::c_ulong = 0;
     // SAFETY: I2C_FUNCS writes one unsigned long to the address that it is given, which is `functions`.
@@ -104,7 +105,7 @@ pub(super) fn functions(device: &File) -> io::Result<u64> {
     }
 }
 
-/// The whole transfer as one I2C_RDWR: repeated starts between its messages, STOP after the last.
+/// Runs the whole transfer as one I2C_RDWR: repeated starts between its messages, STOP after the last.
 pub(super) fn transfer(device: &File, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
     let mut messages = messages(address, ops)?;
     let asked = messages.len();
@@ -121,7 +122,7 @@ fn messages<'m>(address: u8, ops: &'m mut [Op<'_>]) -> Result<heapless::Vec<Mess
     if messages.is_empty() { Err(BusFault::Unsupported) } else { Ok(messages) }
 }
 
-/// The number of messages that were transferred.
+/// Returns the number of messages that were transferred.
 fn read_write(device: &File, messages: &mut [Message<'_>]) -> io::Result<usize> {
     let count = u32::try_from(messages.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let transfer = Transfer { messages: messages.as_mut_ptr(), count };
@@ -132,7 +133,7 @@ fn read_write(device: &File, messages: &mut [Message<'_>]) -> io::Result<usize> 
     usize::try_from(done).map_err(|_| io::Error::last_os_error())
 }
 
-/// What became of a transfer of `asked` messages.
+/// The result of a transfer of `asked` messages.
 fn outcome(done: io::Result<usize>, asked: usize) -> Result<(), BusFault> {
     match done {
         Ok(done) if done == asked => Ok(()),
@@ -210,7 +211,7 @@ mod tests {
     #[test]
     fn an_error_number_becomes_its_kind_of_fault() {
         let kind = |number| outcome(Err(io::Error::from_raw_os_error(number)), 1);
-        // Numbers of the kernel's interface; 0 and 9999 are none, and mean no more than "something else".
+        // The kernel's error numbers; 0 and 9999 are not among them and become the general fault.
         let kinds = [
             (6, BusFault::Nack),
             (121, BusFault::Nack),
@@ -230,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_kernels_own_error_number_comes_back() {
-        // A device that is no adapter: the kernel knows no such request there (ENOTTY).
+        // A device that is not an adapter does not know the request (ENOTTY).
         let null = open(Path::new("/dev/null")).expect("a device");
         let failure = |done: io::Result<()>| done.expect_err("no adapter").raw_os_error();
         let mut bytes = [7; 2];

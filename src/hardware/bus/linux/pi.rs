@@ -1,17 +1,18 @@
-//! A Raspberry Pi through rppal, behind the same traits, for boards that request it (`access = "rppal"`).
-//! What it provides:
+//! A Raspberry Pi through rppal, behind the same traits, for boards that request it (`access = "rppal"`). It
+//! provides:
 //!
 //! - **Registers**: one store into mapped memory sets an output, without a system call. A line that is driven
-//!   this way is *also* held by a kernel request, made first. That gives the line one owner, its first level
-//!   without a glitch, and a release when the owner dies, which mapped memory alone does not. rppal finds
-//!   that the pin is already an output and then changes none of its settings, so it does not race with the
+//!   this way is *also* held by a kernel request, made first. The request gives the line one owner, sets its
+//!   first level without a glitch, and releases it when the owner dies; mapped memory alone does not. rppal
+//!   finds that the pin is already an output and does not change its settings, so it does not race with the
 //!   kernel's pin controller.
-//! - **Edges and inputs** stay with the kernel: only there are they stamped where they happen.
+//! - **Edges and inputs** stay with the kernel, because only the kernel stamps edges when they happen.
 //! - **I2C**: the same character device. A write, a read, and a write then a read with a repeated start;
-//!   anything longer is refused. Changing the address takes a system call of its own.
+//!   anything longer is refused. Changing the address takes a separate system call.
 //!
-//! Where it cannot be had, the board is refused. rppal looks for GPIO chips from number 0 without a gap,
-//! which a Pi 5 with a newer kernel does not have, and knows no newer models: it was archived in July 2025.
+//! Where rppal cannot be used, the board is refused. rppal looks for GPIO chips from number 0 without a gap,
+//! which a Pi 5 with a newer kernel does not have, and it does not know newer models: it was archived in July
+//! 2025.
 
 use super::errors::{error, fault, fault_of};
 use super::sysfs::{below, text};
@@ -23,20 +24,20 @@ use std::path::Path;
 
 /// Where the kernel shows the device tree.
 const TREES: [&str; 2] = ["/proc/device-tree", "/sys/firmware/devicetree/base"];
-/// How every Raspberry Pi begins the first word of its device tree's `compatible`.
+/// The start of the first word of every Raspberry Pi's device tree `compatible`.
 const MAKER: &str = "raspberrypi,";
 
-/// Labels of the chips whose offsets are the numbers that rppal counts in (BCM numbers).
+/// Labels of the chips whose offsets are rppal's pin numbers (BCM numbers).
 const HEADER_CHIPS: [&str; 4] = ["pinctrl-rp1", "pinctrl-bcm2711", "pinctrl-bcm2835", "pinctrl-bcm2712"];
 
-/// That rppal, which the board requests, cannot be had.
+/// The error that rppal, which the board requests, cannot be used.
 fn unavailable(why: impl std::fmt::Display) -> OpenError {
     let fix = "remove bus.access from the board file: character devices do the same on every machine";
     error("rppal, which the board requests (bus.access)", why.to_string(), fix)
 }
 
-/// Refuses any machine in `root` but a Raspberry Pi. rppal itself would take the word of a file that other
-/// machines have as well, and map their memory.
+/// Refuses any machine in `root` except a Raspberry Pi. rppal itself would trust a file that other machines
+/// have too, and map their memory.
 pub(super) fn is_raspberry_pi(root: &Path) -> Result<(), OpenError> {
     let compatible = TREES.iter().find_map(|tree| text(&below(root, tree).join("compatible")));
     match compatible {
@@ -88,7 +89,7 @@ impl PiI2c {
             u8::try_from(number).map_err(|_| unavailable(format!("it knows no adapter {number}")))?;
         let bus = i2c::I2c::with_bus(number);
         let bus = bus.map_err(|failure| unavailable(format!("I2C adapter {number}: {failure}")))?;
-        // 0 is no device's address, so the first transfer sets one.
+        // No device has address 0, so the first transfer sets the address.
         Ok(PiI2c { bus, address: 0 })
     }
 }
@@ -117,7 +118,7 @@ fn whole(done: usize, wanted: usize) -> Result<(), BusFault> {
 fn kind(failure: i2c::Error) -> BusFault {
     match failure {
         i2c::Error::Io(failure) => fault_of(&failure),
-        // Not EBUSY of an address that a kernel driver uses: rppal claims addresses by force
+        // An address that a kernel driver uses does not give EBUSY: rppal claims addresses by force
         // (docs/dependencies.md).
         i2c::Error::InvalidSlaveAddress(_) | i2c::Error::FeatureNotSupported => BusFault::Unsupported,
         i2c::Error::UnknownModel => fault(libc::ENODEV),

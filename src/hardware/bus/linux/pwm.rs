@@ -1,9 +1,9 @@
 //! The kernel's PWM in sysfs: a chip found by its device; channels with a period; one write changes the duty.
 //!
 //! Chip numbers differ between kernels, so a chip is never named by number. A duty is written through a file
-//! that stays open, from a buffer on the stack: no allocation, one system call. A channel that is dropped is
-//! switched off. The kernel does **not** switch it off when its owner is killed; a process that then stops
-//! the motors opens the channel again, which stops it first.
+//! that stays open, from a buffer on the stack: no allocation, one system call. Dropping a channel switches
+//! it off. The kernel does **not** switch it off when its owner is killed; a process that then stops the
+//! motors opens the channel again, which stops it first.
 
 use super::errors::{error, fault_of, refused};
 use super::sysfs::{below, leads_to, numbered, text};
@@ -15,7 +15,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// udev changes the group of a new channel's files some time after the export; seconds on a busy start.
+/// udev changes the group of a new channel's files some time after the export; on a busy start this takes
+/// seconds.
 const RIGHTS_WITHIN: Span = Span::from_millis(2_000);
 /// Polling interval for the permissions.
 const RIGHTS_EVERY: Span = Span::from_millis(5);
@@ -31,7 +32,7 @@ pub struct PwmChip {
 
 impl PwmChip {
     /// The chip whose device's name contains `device` (`1f00098000.pwm`), looked up in `root`/sys (`/` on a
-    /// robot). Exactly one must match.
+    /// robot). Exactly one chip must match.
     pub fn open(root: &Path, device: &str) -> Result<PwmChip, OpenError> {
         let chips: Vec<PwmChip> = numbered(&below(root, "/sys/class/pwm"), "pwmchip")
             .into_iter()
@@ -66,13 +67,13 @@ impl PwmChip {
         &self.folder
     }
 
-    /// How many channels the chip has, if it reports that.
+    /// The chip's number of channels, if it reports that.
     pub fn channels(&self) -> Option<u32> {
         text(&self.folder.join("npwm"))?.parse().ok()
     }
 
-    /// Channel `number` with a period of `period_ns`, running with zero duty: its output is low. A channel
-    /// that another process left running is stopped before anything else is changed.
+    /// Opens channel `number` with a period of `period_ns`, running at zero duty: its output is low. If
+    /// another process left the channel running, this stops it before it changes anything else.
     pub fn channel(&self, number: u32, period_ns: u64) -> Result<PwmChannel, OpenError> {
         let what = format!("PWM {} channel {number}", self.device);
         if self.channels().is_some_and(|channels| number >= channels) {
@@ -96,7 +97,7 @@ impl PwmChip {
     }
 }
 
-/// Exports a channel; one that is already exported (a race with udev or another start) is just as good.
+/// Exports a channel. A channel that is already exported (a race with udev or another start) is fine too.
 fn export(chip: &Path, number: u32) -> io::Result<()> {
     match put(&chip.join("export"), u64::from(number)) {
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(()),
@@ -104,7 +105,7 @@ fn export(chip: &Path, number: u32) -> io::Result<()> {
     }
 }
 
-/// Opens a file for writing as soon as it exists and its permissions allow it, or returns why not.
+/// Opens a file for writing as soon as it exists and its permissions allow it; otherwise returns the reason.
 fn writable_in_time(path: &Path) -> io::Result<File> {
     let clock = MonotonicClock;
     let until = clock.now() + RIGHTS_WITHIN;
@@ -128,12 +129,13 @@ pub struct PwmChannel {
 }
 
 impl PwmChannel {
-    /// The order matters: the kernel refuses a period shorter than the duty, and a polarity while it runs.
+    /// The order matters: the kernel refuses a period shorter than the duty, and a polarity change while it
+    /// runs.
     fn begin(&self, folder: &Path) -> io::Result<()> {
         if text(&folder.join("enable")).as_deref() != Some("0") {
             write_number(&self.enable, 0)?;
         }
-        // A channel that never had a period refuses even zero duty (EINVAL); then there is none to clear.
+        // A channel that never had a period refuses even zero duty (EINVAL); it has no duty to clear.
         if text(&folder.join("duty_cycle")).as_deref() != Some("0") {
             write_number(&self.duty, 0)?;
         }
@@ -151,8 +153,8 @@ impl PwmChannel {
         self.period_ns
     }
 
-    /// High for `duty_ns` of every period, from the next period on. More than the period is refused
-    /// ([`BusFault::Unsupported`]): the caller, which knows what the pulse means, must clamp it.
+    /// Sets the output high for `duty_ns` of every period, from the next period on. Refuses more than the
+    /// period ([`BusFault::Unsupported`]): the caller, which knows what the pulse means, must clamp it.
     pub fn set(&self, duty_ns: u64) -> Result<(), BusFault> {
         if duty_ns > self.period_ns {
             return Err(BusFault::Unsupported);
@@ -163,21 +165,22 @@ impl PwmChannel {
 
 impl Drop for PwmChannel {
     fn drop(&mut self) {
-        // No caller is left to report a failure to; each step is worth trying alone.
+        // No caller is left to report a failure to; try every step even if one fails.
         let _ = write_number(&self.duty, 0);
         let _ = write_number(&self.enable, 0);
         let _ = put(&self.chip.join("unexport"), u64::from(self.number));
     }
 }
 
-/// Writes to an attribute that is opened for it.
+/// Opens an attribute and writes to it.
 fn put(path: &Path, number: u64) -> io::Result<()> {
     write_number(&OpenOptions::new().write(true).open(path)?, number)
 }
 
-/// One write of a decimal number to an attribute: attributes take a write as a whole, at their beginning.
+/// Writes a decimal number to an attribute in one write at offset 0, because attributes take each write as a
+/// whole.
 fn write_number(file: &File, number: u64) -> io::Result<()> {
-    // 20 digits of the largest u64 and a line end; filled from behind.
+    // 20 digits of the largest u64 and a line end, filled from the end.
     let mut buffer = *b"00000000000000000000\n";
     let (mut start, mut rest) = (20, number);
     while rest > 0 || start == 20 {
@@ -212,7 +215,7 @@ mod tests {
         tree
     }
 
-    /// A channel as after an export, left running by another process with the wrong sign.
+    /// A channel as after an export, left running by another process with inverted polarity.
     fn exported(tree: &Tree, number: u32) -> String {
         let channel = format!("sys/devices/1f00098000.pwm/pwm/pwmchip2/pwm{number}");
         for (file, content) in

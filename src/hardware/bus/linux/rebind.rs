@@ -1,10 +1,10 @@
-//! A rebind of an adapter's driver by a process that may do it: what a runtime without root requests of that
-//! process, and what it grants. A message each way over a Unix socket (SOCK_SEQPACKET): a word and the name
-//! of the adapter's device; a byte back.
+//! The rebind of an adapter's driver by a process that may do it: the requests that a runtime without root
+//! sends, and the answers. One message each way over a Unix socket (SOCK_SEQPACKET): a word and the name of
+//! the adapter's device; one byte back.
 //!
-//! The board of the process that grants states what a caller may request, not the message: the name there
-//! only chooses among that board's own buses with `rebind`. So an attacker who has become the runtime's user
-//! can at worst have those rebound, once in [`REST`] each.
+//! The granting process decides by its own board file, not by the message: the name in the message only
+//! selects one of that board's buses with `rebind`. So an attacker who has become the runtime's user can at
+//! worst have those buses rebound, each once per [`REST`].
 
 use super::adapters;
 use super::repair::Driver;
@@ -19,25 +19,25 @@ use rustix::net::{
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the process that may rebind listens, in a directory of root's.
+/// Socket of the process that may rebind, in a directory owned by root.
 pub const REBIND_SOCKET: &str = "/run/ganglion-rebind/rebind.sock";
-/// Longest request: a word and a name of a device (`1f00074000.i2c` has 14 bytes).
+/// Longest request: a word and a device name (`1f00074000.i2c` has 14 bytes).
 pub const LONGEST: usize = 64;
-/// From the end of a rebind to the next one of the same adapter. A ladder that climbs again needs longer: its
-/// bus has worked in between, and it begins with two resets.
+/// Minimum time from the end of a rebind to the next one of the same adapter. A bus that fails again takes
+/// longer to get here: it has worked in between, and its recovery starts with two resets.
 const REST: Span = Span::from_millis(2_000);
-/// To report what it may do: a look at /sys.
+/// Timeout for the question whether it may rebind, which only looks at /sys.
 pub(super) const MAY_PATIENCE: Span = Span::from_millis(200);
-/// To have it done: a driver is bound within tens of milliseconds.
+/// Timeout for a rebind: a driver is bound within tens of milliseconds.
 pub(super) const DO_PATIENCE: Span = Span::from_millis(2_500);
 
-/// A question about an adapter.
+/// A request about an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ask {
-    /// Whether it would be bound again.
+    /// Ask whether it would be rebound.
     May = b'?',
-    /// Bind it again.
+    /// Rebind it.
     Do = b'!',
 }
 
@@ -45,26 +45,26 @@ impl Ask {
     const ALL: [Ask; 2] = [Ask::May, Ask::Do];
 }
 
-/// The answer.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Grant {
-    /// Yes; it is done.
+    /// Yes, or done.
     Yes,
-    /// No such adapter, or none that the board permits to rebind.
+    /// There is no such adapter, or the board does not permit its rebind.
     NotOnBoard,
-    /// It was bound again a moment ago.
+    /// It was rebound a moment ago.
     TooSoon,
     /// The system refused.
     Failed,
-    /// The request cannot be read.
+    /// The request cannot be parsed.
     Mangled,
 }
 
 impl Grant {
     const ALL: [Grant; 5] = [Grant::Yes, Grant::NotOnBoard, Grant::TooSoon, Grant::Failed, Grant::Mangled];
 
-    /// In words.
+    /// Text for messages.
     pub fn words(self) -> &'static str {
         match self {
             Grant::Yes => "granted",
@@ -76,14 +76,15 @@ impl Grant {
     }
 }
 
-/// A request as bytes.
+/// Encodes a request.
 fn request(ask: Ask, device: &str) -> Vec<u8> {
     let mut bytes = vec![ask as u8];
     bytes.extend_from_slice(device.as_bytes());
     bytes
 }
 
-/// Asks the process that listens at `socket` about the adapter of `device`, and waits at most `patience`.
+/// Sends a request about the adapter of `device` to the process that listens at `socket`; waits at most
+/// `patience`.
 pub(super) fn ask(socket: &Path, ask: Ask, device: &str, patience: Span) -> io::Result<Grant> {
     let clock = MonotonicClock;
     let until = clock.now() + patience;
@@ -95,7 +96,7 @@ pub(super) fn ask(socket: &Path, ask: Ask, device: &str, patience: Span) -> io::
         let left = until.since(clock.now()).as_nanos();
         let wait = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
         let mut waited_for = [PollFd::new(&here, PollFlags::IN)];
-        // Interrupted: look at the time again.
+        // Interrupted: check the time again.
         let _ = poll(&mut waited_for, Some(&wait));
         let mut answer = [0];
         match recv(&here, &mut answer[..], RecvFlags::DONTWAIT) {
@@ -113,7 +114,7 @@ pub(super) fn ask(socket: &Path, ask: Ask, device: &str, patience: Span) -> io::
     }
 }
 
-/// The socket of a machine.
+/// The rebind socket of a machine.
 pub(super) fn socket_of(root: &Path) -> PathBuf {
     below(root, REBIND_SOCKET)
 }
@@ -121,19 +122,19 @@ pub(super) fn socket_of(root: &Path) -> PathBuf {
 /// An adapter that the board permits to rebind.
 struct Permitted {
     node: I2cNode,
-    /// As it was last seen: between the two halves of a rebind that failed it has no driver.
+    /// The driver as last seen: between the two halves of a failed rebind, the device has no driver.
     driver: Option<Driver>,
     rested: Instant,
 }
 
-/// What the process that may rebind does with a request.
+/// The process that may rebind: it carries out requests.
 pub struct Rebinder {
     root: PathBuf,
     adapters: Vec<Permitted>,
 }
 
 impl Rebinder {
-    /// For the buses of `board` whose adapter may be bound again; `/sys` and `/dev` are looked up in `root`.
+    /// For the buses of `board` that permit a rebind; `/sys` and `/dev` are looked up in `root`.
     pub fn new(board: &Board, root: &Path) -> Rebinder {
         let permitted = board.i2c.iter().filter(|bus| bus.recovery.rebind);
         let adapters =
@@ -143,12 +144,12 @@ impl Rebinder {
         rebinder
     }
 
-    /// Whether there is nothing that it may do.
+    /// Whether the board permits no rebind at all.
     pub fn is_idle(&self) -> bool {
         self.adapters.is_empty()
     }
 
-    /// The devices whose drivers this process may bind, and those whose it may not.
+    /// The devices whose drivers this process may bind, and those whose drivers it may not bind.
     pub fn devices(&self) -> (Vec<&str>, Vec<&str>) {
         let drivers = || self.adapters.iter().filter_map(|one| one.driver.as_ref());
         let named = |may: bool| {
@@ -165,7 +166,7 @@ impl Rebinder {
         }
     }
 
-    /// Carries out a request, or refuses it. Waits for the driver: for as long as another process has the
+    /// Carries out a request, or refuses it. Waits for the driver for as long as another process has the
     /// adapter open.
     pub fn grant(&mut self, request: &[u8], clock: &dyn Clock) -> Grant {
         let Some((word, name)) = request.split_first() else { return Grant::Mangled };
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
     use crate::base::time::SimClock;
 
-    /// A board with two buses, one of which may be bound again.
+    /// A board with two buses, one of which permits a rebind.
     fn rebinder(tree: &Tree) -> Rebinder {
         let mut board = crate::deploy::board::built_in("jetson-orin-nano").unwrap().unwrap().board;
         for (bus, (device, rebind)) in
@@ -230,7 +231,7 @@ mod tests {
             assert_eq!(rebinder.grant(mangled, &clock), Grant::Mangled, "{mangled:?}");
         }
         assert_eq!(rebinder.grant(&request(Ask::May, "c250000.i2c"), &clock), Grant::Yes);
-        assert_eq!(tree.read(UNBIND), "", "nothing was written so far");
+        assert_eq!(tree.read(UNBIND), "", "nothing must have been written so far");
         assert_eq!(rebinder.grant(&request(Ask::Do, "c250000.i2c"), &clock), Grant::Yes);
         assert_eq!(tree.read(UNBIND), "c250000.i2c");
     }

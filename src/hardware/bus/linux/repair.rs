@@ -1,13 +1,13 @@
-//! Recovery measures for an I2C bus that does not answer: clocks by hand, its driver unbound and bound again,
-//! its devices' supply off and on. Only what the board permits, one per call, each bounded; when and in which
-//! order is not decided here.
+//! Recovery measures for an I2C bus that does not answer: manual clocks, a rebind of its driver, its devices'
+//! supply off and on. Takes only measures that the board permits, one per call, each bounded; the caller
+//! decides when and in which order.
 //!
-//! A rebind needs root, or a process that has it and does it for this one ([`super::rebind`]). Which of the
-//! two is there is looked up, not assumed.
+//! A rebind needs root, or a process with root that does it for this one ([`super::rebind`]). This module
+//! looks up which of the two is available.
 //!
-//! About clocks by hand: if SCL and SDA are the controller's own pins, requesting them takes them from the
-//! controller, and not every pin controller gives them back. In that case permit a rebind too, which does.
-//! Lines that are only wired to SCL and SDA do not have this problem.
+//! Manual clocks: if SCL and SDA are the controller's own pins, requesting them takes them away from the
+//! controller, and not every pin controller gives them back. In that case permit a rebind too, which returns
+//! them. Separate lines that are wired to SCL and SDA do not have this problem.
 
 use super::chips::Chips;
 use super::clear::clear;
@@ -32,10 +32,11 @@ use std::time::Duration;
 /// A driver is bound in tens of milliseconds, and udev then sets the node's group. If it takes longer than
 /// this, another process keeps the adapter open and the kernel waits for it.
 const REBIND_WITHIN: Duration = Duration::from_millis(3_000);
-/// How long the node may take to come back with its permissions.
+/// How long the node may take to reappear with its permissions.
 const NODE_WITHIN: Span = Span::from_millis(2_000);
 const NODE_EVERY: Span = Span::from_millis(10);
-/// The thread that writes two files needs no more; with locked memory a whole stack is allocated at once.
+/// A small stack is enough for the thread that writes two files; with locked memory, the whole stack is
+/// allocated at once.
 const STACK_BYTES: usize = 128 * 1024;
 
 /// The measures for one bus.
@@ -45,9 +46,9 @@ pub(super) struct LinuxRepair {
     chips: Chips,
     overruns: Arc<AtomicU64>,
     rail: Option<Rail>,
-    /// The driver as it was at the start: a rebind that failed half-way leaves an adapter without one.
+    /// The driver as it was at the start: a rebind that failed half-way leaves an adapter without a driver.
     driver: Option<Driver>,
-    /// A rebind that did not end in time: the driver must be left alone until it has.
+    /// A rebind that did not end in time: leave the driver alone until it has ended.
     stuck: Option<Receiver<io::Result<()>>>,
 }
 
@@ -58,8 +59,8 @@ struct Rail {
 }
 
 impl LinuxRepair {
-    /// Requests the rail's line, switched on, if there is one. Lines for clocks by hand are only looked up:
-    /// they are held during the measure alone.
+    /// Requests the rail's line, switched on, if there is one. Only looks up the lines for manual clocks:
+    /// they are held only during that measure.
     pub(super) fn open(
         bus: Arc<Bus>,
         plan: RecoveryPlan,
@@ -76,7 +77,7 @@ impl LinuxRepair {
         Ok(LinuxRepair { bus, plan, chips, overruns, rail, driver, stuck: None })
     }
 
-    /// Whether a process does a rebind, and which.
+    /// Whether a process can do a rebind, and which one.
     pub(super) fn reach(&self) -> Reach {
         reach(&self.bus, self.plan)
     }
@@ -108,10 +109,10 @@ impl LinuxRepair {
             };
             let bound = bound.and_then(|()| node_is_back(&bus));
             if bound.is_err() {
-                // The rest of the adapter stays in use; the owner's reopen comes after a successful rebind.
+                // The adapter is still usable; after a successful rebind, the owner reopens it.
                 let _ = bus.reopen();
             }
-            // If it came too late, no receiver is left.
+            // If it took too long, the receiver is gone.
             let _ = done.send(bound);
         };
         let thread = thread::Builder::new().name("rebind".to_string()).stack_size(STACK_BYTES).spawn(work);
@@ -127,20 +128,20 @@ impl LinuxRepair {
     }
 }
 
-/// Whether the driver of an adapter can be unbound and bound again by this process or for it.
+/// Whether an adapter's driver can be rebound by this process or on its behalf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// The board does not permit it.
     NotWanted,
     /// This user may do it.
     Directly,
-    /// A process with the permission answered that it would.
+    /// Another process with the permission answered that it would do it.
     ByAnother,
-    /// No process does it: why, and what to do about that.
+    /// No process can do it: why, and what to do about it.
     Not(OpenError),
 }
 
-/// The same for `bus`, of which `plan` permits this. Asks the process that would do it, for 0.2 s at most.
+/// The same for `bus`, whose board entry is `plan`. Asks the process that would do it, for at most 0.2 s.
 pub(super) fn reach(bus: &Bus, plan: RecoveryPlan) -> Reach {
     if !plan.rebind {
         return Reach::NotWanted;
@@ -180,7 +181,7 @@ fn driver_of(bus: &Bus) -> Option<Driver> {
 }
 
 impl Repair for LinuxRepair {
-    /// What the board permits and, for a rebind, a process does.
+    /// Whether the board permits `measure` and, for a rebind, a process can do it.
     fn can(&self, measure: Measure) -> bool {
         match measure {
             Measure::Clear => self.plan.clear.is_some(),
@@ -192,7 +193,7 @@ impl Repair for LinuxRepair {
     fn take(&mut self, measure: Measure) -> Result<(), BusFault> {
         match (measure, &mut self.rail) {
             (Measure::Clear, _) => self.clear(),
-            // Not asked first whether it can be had: it will be refused, and a half of it may be left to do.
+            // Do not ask first: an impossible rebind is refused, and a half-done one must be completed.
             (Measure::Rebind, _) if !self.plan.rebind => Err(BusFault::Unsupported),
             (Measure::Rebind, _) => self.rebind(),
             (Measure::RailOff, Some(rail)) => rail.off(&MonotonicClock),
@@ -215,7 +216,7 @@ impl Rail {
         Ok(())
     }
 
-    /// Waits for the rest of the off time.
+    /// Waits for the rest of the off time, then switches on.
     fn on(&mut self, clock: &dyn Clock) -> Result<(), BusFault> {
         if let Some(since) = self.off_since.take() {
             clock.sleep_until(since + self.plan.off);
@@ -243,12 +244,12 @@ impl Driver {
         &self.device
     }
 
-    /// Whether this user may unbind it and bind it again.
+    /// Whether this user may unbind and bind it.
     pub(super) fn writable(&self) -> bool {
         ["unbind", "bind"].iter().all(|file| access(self.folder.join(file), Access::WRITE_OK).is_ok())
     }
 
-    /// Unbinds and binds. A device that lost its driver half-way is bound as well.
+    /// Unbinds and binds. Also binds a device that lost its driver half-way.
     pub(super) fn bind_again(&self) -> io::Result<()> {
         match self.write("unbind") {
             // ENODEV: it was not bound to this driver.
@@ -258,7 +259,7 @@ impl Driver {
         self.write("bind")
     }
 
-    /// Has the process at `socket` do it.
+    /// Has the process at `socket` do the rebind.
     fn have_bound_again(&self, socket: &Path) -> io::Result<()> {
         match rebind::ask(socket, Ask::Do, &self.device, rebind::DO_PATIENCE)? {
             Grant::Yes => Ok(()),
@@ -273,7 +274,7 @@ impl Driver {
     }
 }
 
-/// Waits until the bus's node exists and may be opened; its number may differ from before.
+/// Waits until the bus's node exists and can be opened; its number may have changed.
 fn node_is_back(bus: &Bus) -> io::Result<()> {
     let clock = MonotonicClock;
     let until = clock.now() + NODE_WITHIN;
@@ -340,7 +341,8 @@ mod tests {
         assert!(!repair.can(Measure::Rebind));
     }
 
-    /// As for the service's user, whom the two files are closed to; here they are gone, which stops root too.
+    /// As for the service's user, for whom the two files are not writable; here they are removed, which stops
+    /// root too.
     fn without_rights(tree: &Tree) {
         for file in ["unbind", "bind"] {
             let path = tree.root().join("sys/bus/platform/drivers/tegra-i2c").join(file);
@@ -348,7 +350,7 @@ mod tests {
         }
     }
 
-    /// A process that may, as far as it goes: answers this many requests with this.
+    /// A process that may rebind, as far as the test needs: gives these answers to as many requests.
     fn another(tree: &Tree, answers: Vec<Grant>) -> thread::JoinHandle<Vec<Vec<u8>>> {
         use rustix::{io::retry_on_intr, net::*};
         let path = rebind::socket_of(tree.root());
@@ -385,13 +387,13 @@ mod tests {
         assert!(matches!(repair.reach(), Reach::Not(error) if refused(&error)));
         assert!(repair.can(Measure::Rebind));
         assert_eq!(repair.take(Measure::Rebind), Ok(()));
-        assert!(repair.take(Measure::Rebind).is_err(), "too soon");
+        assert!(repair.take(Measure::Rebind).is_err(), "the second rebind comes too soon");
         let heard = server.join().expect("a server");
         let wanted = ["?c250000.i2c", "?c250000.i2c", "!c250000.i2c", "!c250000.i2c"];
         assert_eq!(heard, wanted.map(|words| words.as_bytes().to_vec()));
         assert!(
             !tree.root().join("sys/bus/platform/drivers/tegra-i2c/unbind").exists(),
-            "not by this process"
+            "this process must not write the files itself"
         );
     }
 

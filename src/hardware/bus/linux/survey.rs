@@ -1,5 +1,5 @@
 //! The wires of a machine, for `doctor` and the self-test: adapters, chips, and the users of the lines that a
-//! board needs. Nothing is driven, requested or transferred; a node is opened only to ask what it is.
+//! board needs. Does not drive or request a line and makes no transfer; opens a node only to ask what it is.
 
 use super::chips::{ChipPlace, Chips, offset_of};
 use super::i2c_dev;
@@ -12,16 +12,16 @@ use gpiocdev::Chip;
 use gpiocdev::line::Direction;
 use std::path::{Path, PathBuf};
 
-/// What is at an I2C address, as far as reading one byte shows.
+/// What is at an I2C address, as far as reading one byte can tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It acknowledged.
     Answers,
-    /// It did not.
+    /// It did not acknowledge.
     Silent,
-    /// Not read: reserved, and for what.
+    /// Not read: reserved for this purpose.
     Reserved(String),
-    /// Not read: this kernel driver has it.
+    /// Not read: this kernel driver uses it.
     Kernel(String),
     /// The bus could not be read.
     Refused(crate::base::fault::BusFault),
@@ -36,11 +36,11 @@ pub struct Survey {
     pub chips: Vec<ChipSeen>,
     /// GPIO chips that this user may not open.
     pub closed_chips: Vec<PathBuf>,
-    /// The requested lines, in that order.
+    /// The requested lines, in the order of the request.
     pub lines: Vec<Result<LineSeen, OpenError>>,
     /// Whether this kernel keeps driving an output whose owner has died (Raspberry Pi OS:
-    /// `persist_gpio_outputs`); `None` if no pin controller reports it. If true, a dead owner does **not**
-    /// release an enable line.
+    /// `persist_gpio_outputs`); `None` if no pin controller reports it. If true, the death of the owner does
+    /// **not** release an enable line.
     pub outputs_outlive_owner: Option<bool>,
 }
 
@@ -49,11 +49,11 @@ pub struct Survey {
 pub struct AdapterSeen {
     /// The character device.
     pub node: PathBuf,
-    /// What its driver calls it.
+    /// Its driver's name for it.
     pub name: String,
-    /// The name of the device that has it.
+    /// The name of the device that has the adapter.
     pub device: Option<String>,
-    /// What it can do (I2C_FUNC_... of linux/i2c.h), or why that could not be read.
+    /// Its functions (I2C_FUNC_... of linux/i2c.h), or why they could not be read.
     pub functions: Result<u64, OpenError>,
     /// Whether this user may unbind its driver and bind it again.
     pub rebind_allowed: bool,
@@ -64,7 +64,7 @@ pub struct AdapterSeen {
 pub struct ChipSeen {
     /// The character device.
     pub node: PathBuf,
-    /// What its driver calls it.
+    /// Its driver's name for it.
     pub label: String,
     /// Number of lines.
     pub lines: u32,
@@ -79,15 +79,15 @@ pub struct LineSeen {
     pub chip: String,
     /// Offset on the chip.
     pub offset: u32,
-    /// The kernel's name for it; empty: none.
+    /// The kernel's name for it; empty if it has none.
     pub name: String,
-    /// Its user; `None`: none. A kernel driver may have no name.
+    /// Its user; `None`: unused. A kernel driver may have no name.
     pub consumer: Option<String>,
-    /// It is currently an output.
+    /// Whether it is currently an output.
     pub output: bool,
 }
 
-/// Examines everything in `root`, and `lines` of the board.
+/// Examines everything in `root`, and the board's `lines`.
 pub(super) fn survey(root: &Path, chips: &Chips, lines: &[Line]) -> Survey {
     let seen =
         |chip: &ChipPlace| ChipSeen { node: chip.path.clone(), label: chip.label.clone(), lines: chip.lines };
@@ -132,14 +132,14 @@ fn line_seen(chips: &Chips, line: Line) -> Result<LineSeen, OpenError> {
     })
 }
 
-/// Modules whose parameter decides what happens to an output without an owner.
+/// Modules with the parameter that determines what happens to an output without an owner.
 const PIN_CONTROLLERS: [&str; 2] = ["pinctrl_rp1", "pinctrl_bcm2835"];
 
 fn outputs_outlive_owner(root: &Path) -> Option<bool> {
     let parameter = |module: &&str| {
         text(&below(root, "/sys/module").join(module).join("parameters/persist_gpio_outputs"))
     };
-    // A Pi 5 has both; its header hangs on the first.
+    // A Pi 5 has both; its header is connected to the first.
     PIN_CONTROLLERS.iter().find_map(parameter).map(|answer| answer == "Y" || answer == "1")
 }
 
@@ -155,7 +155,7 @@ mod tests {
         let seen = survey(tree.root(), &chips, &[Line(4)]);
         let devices: Vec<_> = seen.adapters.iter().map(|adapter| adapter.device.as_deref()).collect();
         assert_eq!(devices, [Some("3160000.i2c"), Some("c250000.i2c"), Some("virtual")]);
-        // A plain file answers no ioctl.
+        // A plain file does not support the ioctl.
         assert!(seen.adapters.iter().all(|adapter| adapter.functions.is_err()));
         let rebind: Vec<bool> = seen.adapters.iter().map(|adapter| adapter.rebind_allowed).collect();
         assert_eq!(rebind, [true, true, false]);

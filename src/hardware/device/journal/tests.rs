@@ -1,4 +1,4 @@
-//! Set-ups in steps, on a bus that expects exactly what is new.
+//! Set-ups in steps, on a bus that expects exactly the new calls.
 
 use super::*;
 use crate::base::time::SimClock;
@@ -12,7 +12,7 @@ fn bus(register: u8) -> impl Fn(BusFault) -> DeviceFault {
     move |fault| DeviceFault::Bus { register, fault }
 }
 
-/// A journal, and ports on which it is kept.
+/// A journal, and the ports that it uses.
 struct Rig {
     clock: Arc<SimClock>,
     gpio: FakeGpio,
@@ -24,7 +24,7 @@ impl Rig {
         let clock = Arc::new(SimClock::new());
         Rig { gpio: FakeGpio::new(clock.clone()), clock, journal: Journal::new() }
     }
-    /// One step of `work`, with a bus that expects exactly what `script` has.
+    /// One step of `work`, with a bus that expects exactly `script`.
     fn step(
         &mut self,
         mut script: FakeI2c,
@@ -39,7 +39,7 @@ impl Rig {
     }
 }
 
-/// A chip that is shut down and up, identified, and asked whether it is ready.
+/// Shuts a chip down and up, identifies it, and asks it whether it is ready.
 fn whole(ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
     let line = |fault| DeviceFault::Line { line: Line(7), fault };
     ports.gpio.set(Line(7), false).map_err(line)?;
@@ -47,7 +47,7 @@ fn whole(ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
     ports.gpio.set(Line(7), true).map_err(line)?;
     let mut identity = [0; 2];
     if ports.i2c.write_read(CHIP, &[0xC0], &mut identity).is_err() {
-        ports.i2c.write(CHIP, &[0x8A]).map_err(bus(0x8A))?; // another way in
+        ports.i2c.write(CHIP, &[0x8A]).map_err(bus(0x8A))?; // the alternative path
     }
     let mut ready = [0];
     while ready != [1] {
@@ -64,7 +64,7 @@ fn each_step_does_one_thing_and_the_last_one_nothing_new() {
     let mut step = |script: FakeI2c, from: u64, expected: SetUp| {
         rig.clock.set(at(from));
         assert_eq!(rig.step(script, whole), Ok(expected), "at {from} ms");
-        assert_eq!(rig.now(), at(from), "no step takes time of its own");
+        assert_eq!(rig.now(), at(from), "a step takes no time by itself");
     };
     let (none, again) = (FakeI2c::new, |ms| SetUp::Again(at(ms)));
     let ready = |answer| FakeI2c::new().write_read(CHIP, &[0x13], &[answer]);
@@ -74,11 +74,11 @@ fn each_step_does_one_thing_and_the_last_one_nothing_new() {
     step(none(), 3, again(3)); // the line
     step(none().write_read(CHIP, &[0xC0], &[9, 0x42]), 3, again(3));
     step(ready(0), 3, again(3));
-    step(none(), 4, again(5)); // the same again has time
+    step(none(), 4, again(5)); // the same transfer again is delayed
     step(ready(0), 5, again(5));
     step(ready(1), 7, again(7));
-    step(none().write(CHIP, &[1, 0x42]), 7, again(7)); // what was read long ago is known
-    step(none(), 7, again(12)); // a wait with nothing behind it
+    step(none().write(CHIP, &[1, 0x42]), 7, again(7)); // an earlier answer is replayed
+    step(none(), 7, again(12)); // a wait at the end
     step(none(), 12, SetUp::Done);
     let lines: Vec<bool> = rig.gpio.sets.iter().map(|set| set.high).collect();
     assert_eq!(lines, [false, true], "each line was moved once");
@@ -99,7 +99,11 @@ fn a_chip_that_does_not_answer_is_no_end_where_the_set_up_goes_on() {
     assert_eq!(rig.step(nack(), work), Ok(SetUp::Again(at(0))));
     assert_eq!(rig.step(FakeI2c::new().write(CHIP, &[5]), work), Ok(SetUp::Done));
     assert_eq!(rig.step(nack(), work), Ok(SetUp::Again(at(0))));
-    assert_eq!(rig.step(nack(), work), Err(bus(5)(BusFault::Nack)), "and where it does not it is one");
+    assert_eq!(
+        rig.step(nack(), work),
+        Err(bus(5)(BusFault::Nack)),
+        "a fault that the driver does not handle ends the set-up"
+    );
     // A driver does not handle any other wire fault.
     let held = rig.step(FakeI2c::new().fault(CHIP, BusFault::TimedOut), work);
     assert_eq!(held, Err(bus(0)(BusFault::TimedOut)));
@@ -142,7 +146,7 @@ fn a_set_up_that_asks_something_else_writes_nothing() {
     };
     assert_eq!(rig.step(FakeI2c::new().write(CHIP, &[1]), &mut stray), Ok(SetUp::Again(at(0))));
     assert_eq!(rig.step(FakeI2c::new(), &mut stray), endless);
-    // It asks for less than before; and it asks for longer answers.
+    // One makes fewer calls than before; the other asks for longer answers.
     for other in [
         |_: &mut Ports<'_>| Ok(()),
         |ports: &mut Ports<'_>| {
