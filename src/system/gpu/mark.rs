@@ -1,5 +1,5 @@
-//! A marker file while the driver loads a fatbin. Machine code that crashes the driver would end the process
-//! at every start; a marker that no process holds any more shows that it did.
+//! A marker file that exists while the driver loads a fatbin. Machine code that crashes the driver would end
+//! the process at every start; a marker that no process holds any more shows that this happened.
 
 use crate::system::rt::flock::{Flock, LockError};
 use rustix::fs::{Mode, OFlags, open};
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 /// Only its owner has to see it.
 const MODE: u32 = 0o600;
 
-/// A mark that this process holds until it drops it; nothing, where another one holds it or none can be left.
+/// A mark that this process holds until it drops it; `None` inside if another process holds it or none can be
+/// left.
 pub(super) struct Mark(Option<(PathBuf, Flock)>);
 
 impl Drop for Mark {
@@ -28,7 +29,7 @@ impl Mark {
         match open(path, new, Mode::from_raw_mode(MODE)) {
             Ok(file) => Some(Mark(Flock::take(file).ok().map(|held| (path.to_path_buf(), held)))),
             Err(Errno::EXIST) => match open(path, flags | OFlags::RDONLY, Mode::empty()) {
-                // Another thread or process loads the same just now.
+                // Another thread or process is loading the same file now.
                 Ok(file) => matches!(Flock::take(file), Err(LockError::Held(_))).then_some(Mark(None)),
                 // It was removed in between: the process that loaded it is alive.
                 Err(Errno::NOENT) => Some(Mark(None)),
@@ -53,7 +54,7 @@ mod tests {
         assert!(matches!(Mark::leave(&path), Some(Mark(None))), "a process is here just now");
         drop(mark);
         assert!(!path.exists());
-        // As a process leaves it that ends in the middle.
+        // As left by a process that ended while it loaded the file.
         std::fs::write(&path, "").unwrap();
         assert!(Mark::leave(&path).is_none());
         assert!(path.exists(), "it stays until a person removes it");

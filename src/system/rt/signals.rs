@@ -1,5 +1,5 @@
 //! Signals that this process ignores. A stopped process cannot stop its motors, so the signals with which a
-//! terminal stops a process are ignored. The signals that end a program are defined where it ends.
+//! terminal stops a process are ignored. The signals that end a program are set up where it ends.
 
 #![allow(unsafe_code)] // signal of libc: signal-hook cannot ignore
 
@@ -16,7 +16,7 @@ const STOPPING: [libc::c_int; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU]
 ///
 /// # Errors
 ///
-/// The system's; these signals have none.
+/// The system's error; for these signals there is none.
 pub fn refuse_to_be_stopped() -> io::Result<()> {
     for signal in STOPPING {
         // SAFETY: SIG_IGN runs no code of ours; the call changes the disposition of one signal and nothing

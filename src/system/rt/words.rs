@@ -1,7 +1,7 @@
-//! Words of memory on pages of their own, for what a device reads and writes in place beside this program.
-//! They belong to the program and not to a driver: whatever becomes of a device, they stay.
+//! Words of memory on pages of their own, which a device and this program both read and write in place. They
+//! belong to the program, not to a driver: they stay valid whatever happens to the device.
 
-#![allow(unsafe_code)] // memory at the border of a page; reasons at each place
+#![allow(unsafe_code)] // page-aligned memory; reasons at each place
 
 use rustix::param::page_size;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
-/// Whole pages of words, all 0 at the start. Every access is atomic, as a device takes part.
+/// Whole pages of words, all 0 at the start. Every access is atomic, because a device accesses them too.
 pub struct Words {
     start: NonNull<AtomicU32>,
     layout: Layout,

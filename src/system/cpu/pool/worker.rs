@@ -92,7 +92,7 @@ struct WorkerSide<T> {
 }
 
 impl<T: PoolJob> WorkerSide<T> {
-    /// A worker's life: until the pool is dropped, or a job panics.
+    /// The worker's main loop: runs until the pool is dropped, or a job panics.
     fn serve(mut self) {
         let mut last = MonotonicClock.now();
         while !self.signals.end.load(Ordering::Acquire) {
@@ -111,7 +111,7 @@ impl<T: PoolJob> WorkerSide<T> {
     }
 
     /// Leaves the caller's core. The system often wakes a thread on the core of the thread that woke it,
-    /// above all if the other cores are busy; there the worker would only take the caller's time.
+    /// especially if the other cores are busy; there the worker would only take the caller's time.
     fn make_way(&self) {
         if let Some(affinity) = &self.affinity {
             affinity.leave(self.signals.caller.load(Ordering::Relaxed));
@@ -126,7 +126,7 @@ impl<T: PoolJob> WorkerSide<T> {
             return false;
         }
         let fits = self.returns.push(envelope).is_ok();
-        debug_assert!(fits, "the ring holds all that can come back between two looks");
+        debug_assert!(fits, "the ring holds all that can come back between two checks");
         true
     }
 

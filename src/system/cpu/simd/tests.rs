@@ -219,7 +219,7 @@ at_every_level! {
             assert!(f_is.abs() <= 0.5, "{y}: {f_is}");
             let whole = f64::from(y) - f64::from(f_is);
             assert!(whole == whole.round() && power == whole.exp2(), "{y}: {f_is} and {power}");
-            // The ends of what may be scaled: exact too.
+            // The ends of the range for `scale` are exact too.
             for p in [0.5_f32, 0.8, 1.3, 2.0] {
                 let scaled = lanes(simd, simd.scale(simd.splat(p), n))[S::LANES - 1];
                 let exact = f64::from(p) * power;
@@ -234,7 +234,7 @@ at_every_level! {
         for y in [-60.0_f32, -60.4, -61.0, -127.0, -1e6, -3.4e38] {
             let (f, n) = simd.split(simd.splat(y));
             let (f, power) = (lanes(simd, f)[0], lanes(simd, simd.scale(one, n))[0]);
-            // Some levels stop at 2^-60, some go on towards 0: beside a 1 there is no difference.
+            // Some levels stop at 2^-60, some go on towards 0: added to 1 there is no difference.
             assert!(f.abs() <= 0.5 && (0.0..=1e-18).contains(&power), "{y}: {f}, {power}");
         }
     }
@@ -293,7 +293,7 @@ at_every_level! {
             let value = defined(half);
             becomes(value as f32, half);
             if half & 0x7fff == 0x7bff {
-                continue; // beyond lies infinity
+                continue; // the next one is infinity
             }
             let tie = (0.5 * (value + defined(half + 1))) as f32;
             let (inwards, outwards) = (tie.abs().next_down().copysign(tie), tie.abs().next_up().copysign(tie));

@@ -1,4 +1,4 @@
-//! Late jobs: the caller does them again, they come back as strays, and a run waits for one without a spare.
+//! Late jobs: the caller does them again, they come back later, and a run without a spare job waits for one.
 
 use super::*;
 
