@@ -2,7 +2,7 @@
 //! absolute slots on which every control period is based.
 //!
 //! Terms: an [`Instant`] is a point on the clock's axis, a [`Span`] a length, a *slot* the scheduled time of
-//! one control period. Nothing here knows the wall clock.
+//! one control period. Nothing here uses the wall clock.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -31,7 +31,7 @@ pub const CALIBRATION: Span = Span::from_millis(1_500);
 const CALLS: usize = 3;
 /// Largest batch to try, memory permitting: a GPU that is not faster here never is.
 const MOST_ROWS: usize = 4096;
-/// Memory that a calibration may take on either side.
+/// Memory that a calibration may take, on the processor's and on the GPU's side each.
 const MOST_BYTES: usize = 256 << 20;
 
 /// Kinds of work that a GPU speeds up differently.
@@ -72,7 +72,7 @@ pub struct Crossing {
 /// The user's preference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
-    /// What was measured.
+    /// As measured.
     #[default]
     Measured,
     /// The processor, always.

@@ -118,7 +118,7 @@ impl fmt::Display for Fault {
             }
             Fault::NotFinite { what, at } => write!(f, "number {at} of `{what}` is not finite"),
             Fault::NoLength { what, row } => {
-                write!(f, "row {row} of `{what}` has no length to divide by")
+                write!(f, "row {row} of `{what}` has no usable length (zero, or out of range)")
             }
             Fault::Vanishing { frequency, share } => {
                 write!(f, "no exact inverse: frequency {frequency} has {share:.1e} of the mean magnitude; ")?;

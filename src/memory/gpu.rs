@@ -200,7 +200,7 @@ impl GpuWorkspace {
         self.dim
     }
 
-    /// What there is room for.
+    /// The room that was allocated.
     pub fn room(&self) -> Room {
         self.room
     }

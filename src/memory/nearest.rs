@@ -33,7 +33,7 @@ pub struct Best {
 }
 
 impl Best {
-    /// Room for the best `wanted`, held within 1..=[`MOST_TOP`].
+    /// Room for the best `wanted`, clamped to 1..=[`MOST_TOP`].
     pub fn of(wanted: usize) -> Best {
         Best { wanted: wanted.clamp(1, MOST_TOP), list: heapless::Vec::new() }
     }

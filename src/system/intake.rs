@@ -37,7 +37,7 @@ impl Intake {
         Ok(Intake { file, length, mode: found.mode() & 0o7777, most })
     }
 
-    /// The file's stated length when it was opened. Kernel files state 0.
+    /// The file's stated length when it was opened. Kernel files report 0.
     pub fn length(&self) -> u64 {
         self.length
     }

@@ -9,7 +9,7 @@ const MOST_QUOTED: usize = 60;
 /// sensors of a large board.
 const MOST_COMPARED: usize = 1000;
 
-/// Whether a terminal may do anything other than show the character, or show its neighbours in another order.
+/// Whether a terminal may act on the character, or reorder its neighbours, instead of just showing it.
 fn acts(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

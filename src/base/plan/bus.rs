@@ -71,7 +71,7 @@ pub enum I2cNode {
     Adapter(String),
 }
 
-/// A kernel driver that waits for a transfer for its own time, whatever timeout is set.
+/// A kernel driver that uses its own transfer timeout, whatever timeout is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnTime {
     /// NVIDIA's.

@@ -28,7 +28,7 @@ pub struct FieldPlan {
     pub learn: bool,
     /// The board's hand-written starting table.
     pub start: Vec<StartCurve>,
-    /// How far the field may move each motor from what the starting table wants, as a share of full scale,
+    /// How far the field may move each motor from what the starting table requests, as a share of full scale,
     /// 0..=1. Without a table the field alone decides.
     pub correction: f32,
 }
@@ -96,7 +96,7 @@ pub struct Params {
     pub beta: f64,
     /// Gain of the drive.
     pub gain: f64,
-    /// Weight of the prediction error beside the sensor value in the drive.
+    /// Weight of the prediction error relative to the sensor value in the drive.
     pub eta: f64,
     /// Share of the blended pattern in channels 32..48.
     pub pattern_share: f64,

@@ -1,6 +1,6 @@
 //! What a board requests from the system for its real-time threads.
 
-/// What the board requests.
+/// Real-time settings of a board.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RtPlan {
     /// A refusal ends the program (exit 77) instead of only being reported.

@@ -48,7 +48,7 @@ impl Trip {
 /// One line of the board's reflex table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    /// What is reported.
+    /// The cause that it reports.
     pub cause: Cause,
     /// Channel of the frame.
     pub channel: usize,

@@ -167,7 +167,8 @@ impl Drop for Context {
             // launch needs a stream, which would hold this context.
             self.line.release(Call::ModuleUnload, |d| unsafe { (d.module_unload)(module) });
         }
-        // SAFETY: created when it was opened, destroyed once. All that was made in it holds it: none is left.
+        // SAFETY: created when it was opened, destroyed once. Everything created in it holds it, so nothing
+        // is left.
         self.line.release(Call::ContextDestroy, |d| unsafe { (d.context_destroy)(self.raw) });
         self.line.end();
     }

@@ -23,9 +23,9 @@ const LOG_BYTES: usize = 16 << 10;
 pub struct ImageFiles {
     /// Text that the driver of every chip can compile. Its first line names its sources.
     pub ptx: &'static str,
-    /// Machine code for some chips, made from the same sources; none: only the PTX.
+    /// Machine code for some chips, made from the same sources; `None`: only the PTX.
     pub fatbin: Option<PathBuf>,
-    /// Folder for the mark that a fatbin is being loaded; none: leaves no mark.
+    /// Folder for the mark that a fatbin is being loaded; `None`: no mark.
     pub marks: Option<PathBuf>,
 }
 

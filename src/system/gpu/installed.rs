@@ -17,8 +17,8 @@ pub fn image_files() -> ImageFiles {
     ImageFiles { fatbin: fatbin.exists().then_some(fatbin), ptx: PTX, marks: cache_folder() }
 }
 
-/// The folder for what may be deleted at any time: the one that systemd gives a service (`CacheDirectory=`),
-/// else the user's; none if the environment names neither.
+/// The folder for files that may be deleted at any time: the one that systemd gives a service
+/// (`CacheDirectory=`), else the user's; none if the environment names neither.
 pub fn cache_folder() -> Option<PathBuf> {
     folder_in(|name| std::env::var_os(name).map(PathBuf::from))
 }

@@ -49,9 +49,9 @@ mod tests {
     fn a_mark_that_no_process_holds_says_that_one_ended_there() {
         let path = std::env::temp_dir().join(format!("ganglion-mark-{}.loading", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let mark = Mark::leave(&path).expect("no process was here");
+        let mark = Mark::leave(&path).expect("no process left a mark here");
         assert!(path.exists());
-        assert!(matches!(Mark::leave(&path), Some(Mark(None))), "a process is here just now");
+        assert!(matches!(Mark::leave(&path), Some(Mark(None))), "a process holds it now");
         drop(mark);
         assert!(!path.exists());
         // As left by a process that ended while it loaded the file.

@@ -12,7 +12,7 @@ use super::driver::{self, Call, Driver, Missing, SUCCESS};
 use super::error::{GpuError, code};
 
 /// Oldest driver, as the version of CUDA that it brings: the first that accepts PTX 8.0 (PTX ISA, "Release
-/// notes"), which is what the kernels are. `scripts/build-ptx` proves both with the tools of CUDA 12.0.
+/// notes"), the version of the kernels. `scripts/build-ptx` proves both with the tools of CUDA 12.0.
 const OLDEST_DRIVER: (u32, u32) = (12, 0);
 
 /// Oldest chip, as its compute capability: what the kernels are compiled for (Orin).

@@ -5,7 +5,7 @@
 //! refusal never stops the sequence: a robot with locked memory and no priority is better off than one with
 //! neither. The board decides whether the result is good enough (`strict`), through [`Granted::enough`].
 //!
-//! All of this runs once at the start of a thread, never in a control period.
+//! None of this runs in a control period.
 
 #![allow(unsafe_code)] // the scheduling calls of libc; rustix has safe ones for the rest
 
@@ -32,7 +32,7 @@ pub enum Role {
     Bus,
     /// Edges of GPIO lines: above the tick as well, because the work is short.
     Edges,
-    /// Buttons and lines that ask for a poll: above the buses, because their signals go first.
+    /// Buttons and lines that request a poll: above the buses, because their signals come first.
     Lines,
     /// Values from kernel files: not a real-time thread, because a read may take a while.
     Slow,
@@ -140,7 +140,7 @@ fn in_sequence<S: Serializer>(refusals: &Refusals, to: S) -> Result<S::Ok, S::Er
     to.collect_seq(refusals)
 }
 
-/// Requests what `plan` wants for a thread of this `role` and returns what the calling thread then has. Call
+/// Requests what `plan` states for a thread of this `role` and returns what the calling thread then has. Call
 /// it once, first thing in the thread.
 pub fn become_real_time(plan: &RtPlan, role: Role) -> Granted {
     become_real_time_on(plan, role, None)

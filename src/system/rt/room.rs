@@ -45,8 +45,7 @@ fn addresses() -> Option<u64> {
     Some(limit.saturating_sub(used_kib.saturating_mul(1024)).saturating_sub(SPARE))
 }
 
-/// Refuses a demand that does not fit into what is left. If the system does not report that, every demand
-/// fits.
+/// Fails if fewer than `wanted` bytes are left. If the system does not report what is left, it succeeds.
 pub fn demand(wanted: u64) -> Result<(), NoRoom> {
     let Some(left) = left() else { return Ok(()) };
     if wanted <= left { Ok(()) } else { Err(NoRoom { wanted, left }) }

@@ -7,9 +7,9 @@ use std::io;
 
 /// Signals with which a terminal stops a process: Ctrl-Z, and reading or writing in the background.
 ///
-/// Ignored and not caught: after a caught SIGTTOU the kernel tries the write again, for ever; if it is
-/// ignored the write goes through, and a read in the background is an error (`tty_check_change`,
-/// `job_control` in Linux 6.12).
+/// Ignored and not caught: after a caught SIGTTOU the kernel retries the write forever; if it is ignored the
+/// write goes through, and a read in the background is an error (`tty_check_change`, `job_control` in Linux
+/// 6.12).
 const STOPPING: [libc::c_int; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
 /// From now on no terminal can stop this process. SIGSTOP cannot be ignored: that is what the guard is for.

@@ -19,12 +19,12 @@ mod plain {
         pub fn new(value: T) -> UnsafeCell<T> {
             UnsafeCell(std::cell::UnsafeCell::new(value))
         }
-        /// Lets `look` read.
+        /// Calls `look`, which may read the value.
         #[inline]
         pub fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
             look(self.0.get())
         }
-        /// Lets `change` write.
+        /// Calls `change`, which may write the value.
         #[inline]
         pub fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
             change(self.0.get())

@@ -15,7 +15,7 @@ pub struct Words {
     layout: Layout,
 }
 
-// SAFETY: it is memory of atomics that this value owns alone; it is freed once, when the last owner goes.
+// SAFETY: the memory holds atomics and this value alone owns it; it is freed once, when the last owner goes.
 unsafe impl Send for Words {}
 // SAFETY: as above; shared access is by atomics only.
 unsafe impl Sync for Words {}

@@ -94,8 +94,8 @@ pub trait Simd: Copy + Send + 'static {
     /// The last lane first.
     fn reverse(self, v: Self::V) -> Self::V;
 
-    /// y held within +-60, as f + n: n its nearest whole number, in the form that [`scale`](Simd::scale)
-    /// expects, f the rest, -0.5..=0.5. y is finite.
+    /// y, clamped to +-60, split into f + n: n is the nearest whole number, in the form that
+    /// [`scale`](Simd::scale) expects, f the remainder, -0.5..=0.5. y is finite.
     fn split(self, y: Self::V) -> (Self::V, Self::V);
     /// p 2^n, for p in 0.5..=2.
     fn scale(self, p: Self::V, n: Self::V) -> Self::V;

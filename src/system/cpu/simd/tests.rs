@@ -25,7 +25,7 @@ macro_rules! at_every_level {
     };
 }
 
-/// Numbers of any size from 2^-20 to 2^20 and either sign; a pure function of `seed` and the place.
+/// Numbers of any size from 2^-20 to 2^20 and either sign; a pure function of `seed` and the index.
 fn numbers(seed: u64) -> [f32; MOST] {
     std::array::from_fn(|i| {
         let draw = |n: usize| uniform(seed, Stream::Stimulus, (2 * i + n) as u64);
@@ -47,7 +47,7 @@ fn lanes<S: Simd>(simd: S, v: S::V) -> [f32; MOST] {
 
 /// Whether a level rounds a b + c once.
 fn fuses<S: Simd>(simd: S) -> bool {
-    // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24, whose last term a product that is rounded by itself loses.
+    // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24, whose last term is lost if the product is rounded separately.
     let (a, c) = (1.0 + 2.0_f32.powi(-12), -1.0 - 2.0_f32.powi(-11));
     let sum = lanes(simd, simd.fma(simd.splat(a), simd.splat(a), simd.splat(c)))[0];
     assert!(sum.to_bits() == 0 || sum.to_bits() == 2.0_f32.powi(-24).to_bits(), "{sum}");
@@ -241,7 +241,7 @@ at_every_level! {
 }
 
 at_every_level! {
-    /// Values whose halves do not lie side by side must not meet in one register either.
+    /// Each lane has its own exponent: lanes must not affect each other.
     fn lanes_are_split_and_scaled_each_by_itself<S>(simd) {
         let y: [f32; MOST] = std::array::from_fn(|i| 7.3 * i as f32 - 54.3);
         let (f, n) = simd.split(simd.load(&y[..S::LANES]));
