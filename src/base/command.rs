@@ -5,7 +5,7 @@
 
 use crate::base::time::{Instant, Span};
 
-/// Most motors that a board may have.
+/// Maximum number of motors on a board.
 pub const MAX_MOTORS: usize = 16;
 
 /// What decided this command. Strongest last, as in `act.rs`.
@@ -78,8 +78,8 @@ impl Executed {
         self.until.since(self.command.slot)
     }
 
-    /// Whether a command was confirmed within the time that one is valid. If not, the robot may not have
-    /// moved.
+    /// Whether a command was confirmed within the time for which a command is valid. If not, the robot may
+    /// not have moved.
     pub fn is_confirmed(&self) -> bool {
         self.unconfirmed.is_some_and(|age| age < self.valid())
     }

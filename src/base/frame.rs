@@ -7,7 +7,7 @@
 use crate::base::fault::ReadingFault;
 use crate::base::time::Instant;
 
-/// Most sensors that a board may have (design limit of the field's input vector).
+/// Maximum number of sensors on a board (design limit of the field's input vector).
 pub const MAX_SENSORS: usize = 64;
 
 /// Whether a sample is credible, and if not, why.

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_never_change() {
+    fn draws_are_fixed_for_ever() {
         // Golden values: a change here would silently change every saved read-out.
         let golden = (bits(1, Stream::Bias, 0), bits(1, Stream::Bias, 1), bits(2, Stream::Bias, 0));
         assert_eq!(golden, GOLDEN);

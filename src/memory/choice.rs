@@ -24,7 +24,7 @@ pub const KIND: Kind = Kind { tag: *b"HRRC", name: "choice of processor or GPU",
 /// Longest payload: a few crossings and the names of a driver and a GPU.
 const LONGEST: usize = 1 << 16;
 
-/// Time for a whole calibration. At most batch sizes a GPU wins or loses by factors, so a few calls of each
+/// Time for a whole calibration. For most batch sizes a GPU wins or loses by a factor, so a few calls of each
 /// show it.
 pub const CALIBRATION: Span = Span::from_millis(1_500);
 /// Calls per measurement. The fastest counts: other work disturbed the others.
@@ -63,7 +63,7 @@ pub struct Crossing {
     pub work: Work,
     /// Where its rows are.
     pub residence: Residence,
-    /// The batch from which on the GPU is faster; `None`: not up to the largest one tried.
+    /// The batch size from which the GPU is faster; `None`: it is not, up to the largest batch tried.
     pub from: Option<u64>,
     /// The largest batch tried.
     pub tried: u64,
@@ -169,7 +169,7 @@ impl Choice {
         Choice { crossings: Vec::new(), because: Because::Asked, preference }
     }
 
-    /// The batch from which on the GPU does this work; `None`: the processor does all of it.
+    /// The batch size from which the GPU does this work; `None`: the processor does all of it.
     pub fn gpu_from(&self, work: Work, residence: Residence) -> Option<u64> {
         match self.preference {
             Preference::Processor => None,

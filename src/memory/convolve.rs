@@ -101,7 +101,7 @@ fn product<S: Simd, const CONJUGATE: bool>(simd: S, a: Pair<S>, b: Pair<S>) -> P
     }
 }
 
-/// `a` becomes 8 times the spectrum of the complex numbers whose row is the product's.
+/// Replaces `a` by 8 times the spectrum of the complex numbers that form the product's row.
 struct Multiply<'a, const CONJUGATE: bool> {
     tables: &'a Tables,
     a: &'a mut Split,

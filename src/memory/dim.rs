@@ -11,7 +11,7 @@ impl Dim {
     /// Below this a memory holds almost nothing: at 64 numbers two pairs in one vector are already confused.
     pub const LEAST: usize = 64;
     /// Above this a row (32 kB) no longer fits beside its spectrum in the first-level cache of any processor
-    /// that this runs on, nor into the shared memory of a GPU's block with its partner.
+    /// that this runs on, nor, together with its partner, into the shared memory of a GPU block.
     pub const MOST: usize = 8192;
 
     /// `d`, if it is in range.

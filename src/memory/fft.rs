@@ -51,7 +51,7 @@ struct Later {
     turns: Vec<[f32; 6]>,
 }
 
-/// The fixed numbers of transforms of one length.
+/// The constants of transforms of one length.
 #[derive(Clone, Debug)]
 pub struct Tables {
     n: usize,

@@ -1,5 +1,5 @@
 //! The operations of the memory on a GPU: the same bits as on the processor (`docs/memory.md`, "On a GPU"). A
-//! [`GpuWorkspace`] is opened once, takes all its memory then and stays on its thread; no operation
+//! [`GpuWorkspace`] is opened once, allocates all its memory then and stays on its thread; no operation
 //! allocates. Rows come from the host and go back to it, or are on the GPU already ([`GpuWorkspace::put`],
 //! [`GpuWorkspace::hold`]).
 //!
@@ -33,7 +33,7 @@ pub const LONGEST: usize = 8192;
 /// the processor.
 pub const MOST_OF_A_GPU: f64 = 0.8;
 
-/// Threads of a block, and columns, as `kernels/memory.cu` has them.
+/// Threads of a block, and columns: the same as in `kernels/memory.cu`.
 const COLUMNS: usize = 128;
 const JOINERS: u32 = 256;
 const SEEKERS: u32 = 256;
@@ -94,7 +94,7 @@ pub struct GpuWorkspace {
     _gpu: Gpu,
 }
 
-/// Which of the two areas for rows.
+/// One of the two areas for rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
     /// First factors; rows to be added up.
@@ -134,7 +134,7 @@ impl GpuWorkspace {
         }
         let mut opened = GpuWorkspace::made(dim, room, found, layout, blocks, gpu).map_err(Unfit::Gpu)?;
         let left = opened._gpu.memory_free().map_err(Unfit::Gpu)?;
-        // Another process may have given memory back meanwhile.
+        // Another process may have freed memory meanwhile.
         opened.reserved = free.checked_sub(left).filter(|taken| *taken >= wanted);
         opened.begin(needed).map_err(|fault| match fault {
             GpuWorkspaceFault::Gpu(error) => Unfit::Gpu(error),

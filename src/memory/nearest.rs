@@ -66,7 +66,7 @@ impl Best {
         self.list.clear();
     }
 
-    /// Enters a match if it is among the best.
+    /// Adds a match if it is among the best.
     #[inline(always)]
     pub fn offer(&mut self, offered: Match) {
         if self.list.len() == self.wanted {

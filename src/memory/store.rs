@@ -1,5 +1,5 @@
 //! A store of vectors of one length: consecutive rows in memory that is allocated once, each with the inverse
-//! of its length, and the exact best matches of a query. Only its owner knows their meaning.
+//! of its length. It finds the exact best matches of a query. Only its owner knows what the vectors mean.
 
 use super::dim::Dim;
 use super::fault::Fault;
@@ -228,7 +228,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes all rows to a file, whole, or leaves the old one as it was.
+    /// Writes all rows to a file, completely, or leaves the old file as it was.
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
         let written = Written {
             dim: self.dim.get() as u32,

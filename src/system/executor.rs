@@ -25,7 +25,7 @@ pub trait Worker: Send {
     fn core(&self) -> Option<usize> {
         None
     }
-    /// Whether it drives motors: their state is checked when it ends. Always the same answer.
+    /// Whether it drives motors: their state is checked when it ends. It must always return the same answer.
     fn has_motors(&self) -> bool {
         false
     }

@@ -80,9 +80,9 @@ pub fn wait_for(descriptors: &[impl AsFd], longest: Span) -> bool {
 }
 
 /// Clears a non-blocking event descriptor.
-pub fn drain(bell: &OwnedFd) {
+pub fn drain(event: &OwnedFd) {
     let mut count = [0; 8];
-    let _ = rustix::io::read(bell, &mut count); // nothing to clear is fine as well
+    let _ = rustix::io::read(event, &mut count); // it is fine if there is nothing to clear
 }
 
 /// A span in the kernel's type.

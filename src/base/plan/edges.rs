@@ -52,10 +52,11 @@ mod tests {
         let board = |name| crate::deploy::board::built_in(name).expect("built in").expect("sound").board;
         assert_eq!(edge_sight(&board("sim")), EdgeSight::Whole, "its sensors are right ahead of the wheels");
         let mut narrow = board("picarx-v4");
-        // 38 mm further in than the wheel and 71 mm before it.
+        // The sensor is 38 mm further in than the wheel and 71 mm ahead of it.
         let EdgeSight::Below(degrees) = edge_sight(&narrow) else { panic!("{:?}", edge_sight(&narrow)) };
         assert!((degrees - 28.4).abs() < 0.3, "{degrees}");
-        // One side only does not help the other; a sensor behind the axle sees nothing first.
+        // A better sensor on one side does not help the other; a sensor behind the axle sees no edge before
+        // the wheel.
         let left = narrow.sensors.iter_mut().find(|sensor| sensor.name == "ground-left").expect("it has one");
         left.looks_at = Some([0.158, 0.06]);
         assert_eq!(edge_sight(&narrow), EdgeSight::Below(degrees));

@@ -232,7 +232,7 @@ impl From<Rung> for u8 {
 impl Rung {
     /// Full quality.
     pub const BEST: Rung = Rung(0);
-    /// The minimum that is still a field cycle.
+    /// The least work that is still a field cycle.
     pub const WORST: Rung = Rung(RUNGS as u8 - 1);
 
     /// The level with that number, if there is one.

@@ -37,7 +37,7 @@ pub struct MotionPlan {
     pub lag: Span,
     /// Distance between the front wheels, metres; only reports need it.
     pub track: Option<f32>,
-    /// Length and width of the body, whose middle is between the axles, metres.
+    /// Length and width of the body, which is centred between the axles, metres.
     pub body: Option<[f32; 2]>,
 }
 

@@ -4,7 +4,7 @@ use crate::memory::fault::Fault;
 use crate::system::gpu::{Absence, GpuError};
 use std::fmt;
 
-/// Why there is no GPU for a memory. It displays as a sentence.
+/// Why there is no GPU for a memory. Its `Display` is a sentence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unfit {
     /// No usable GPU.

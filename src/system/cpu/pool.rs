@@ -20,8 +20,8 @@
 //! stand-in too, within the same bound.
 //!
 //! # Why no thread waits for one that was preempted inside a queue
-//! Jobs come back over a ring buffer for each worker, with one writer and one reader (rtrb): a job whose
-//! writer was preempted half-way is only not visible yet. Jobs go out over channels (crossbeam), of which the
+//! Jobs come back over a ring buffer for each worker, with one writer and one reader (rtrb): if its writer is
+//! preempted half-way, a job is merely not visible yet. Jobs go out over channels (crossbeam), of which the
 //! pool uses only `try_send` and `try_recv`. Both neither lock nor allocate, but a thread that was preempted
 //! between claiming a slot and clearing it would block the next sender that needs this slot. Such a thread
 //! has not brought its job back. So while a job from more than [`MOST_RUNS_LATE`] runs ago is out, the pool
@@ -107,15 +107,15 @@ pub struct Pool<T> {
     late: Vec<u64>,
     /// Late jobs that have come back.
     strays: Vec<Box<T>>,
-    /// The longest time that a job of the caller's took in the last run in which it did one.
+    /// The longest time that one of the caller's jobs took, in the last run in which it did any.
     longest: Span,
     stand_ins: u64,
 }
 
 impl<T: PoolJob> Pool<T> {
     /// A pool of `threads`, the caller being one (1..=`places`), for at most `places` jobs a run. If `cpus`
-    /// names cores, worker i stays on `cpus[i % len]`; `cpus[0]` is for the caller, which goes there by
-    /// itself. The pool has fewer threads if the system starts no more: the results are the same.
+    /// names cores, worker i stays on `cpus[i % len]`; `cpus[0]` is for the caller, which moves there itself.
+    /// The pool has fewer threads if the system refuses to start more: the results are the same.
     pub fn new(threads: usize, cpus: &[usize], places: usize) -> Pool<T> {
         let threads = threads.clamp(1, places.max(1));
         let capacity = (MOST_RUNS_LATE + 2) * places.max(1);

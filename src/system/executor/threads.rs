@@ -143,7 +143,7 @@ fn work(worker: &mut dyn Worker, waker: &Waker, clock: &dyn Clock, end: &AtomicB
     }
 }
 
-/// Waits until `next`, the waker, or the request to end.
+/// Waits until `next`; the waker or the request to end ends the wait earlier.
 fn wait(waker: &Waker, clock: &dyn Clock, end: &AtomicBool, next: Instant, beat: &AtomicU64) {
     loop {
         beat.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
 //! The single path of every driver call: it notes the call in the [`Watch`] while it is under way, applies
-//! injected faults, and counts and notes failures.
+//! injected faults, and counts and records failures.
 
 #![allow(unsafe_code)] // a call of the driver; its reason is there
 

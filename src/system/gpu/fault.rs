@@ -13,6 +13,6 @@ pub enum GpuFault {
     Slow,
     /// The context is lost: every call fails from now on.
     Lost,
-    /// There is no memory at the start.
+    /// Allocations on the device fail: it is out of memory.
     Memory,
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// Copies that one allocation tracks separately. Beyond that, all copies of one stream count as one.
 const KEPT: usize = 8;
 
-/// How far a stream has come, in copies.
+/// Progress of a stream, in copies.
 #[derive(Default)]
 pub(super) struct Progress {
     given: Cell<u64>,

@@ -16,7 +16,7 @@ pub(super) struct Mark(Option<(PathBuf, Flock)>);
 impl Drop for Mark {
     fn drop(&mut self) {
         if let Some((path, _held)) = &self.0 {
-            let _ = std::fs::remove_file(path); // if it cannot be, the next start skips the fatbin
+            let _ = std::fs::remove_file(path); // if that fails, the next start skips the fatbin
         }
     }
 }

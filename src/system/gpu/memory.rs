@@ -60,8 +60,8 @@ impl Drop for Pool {
 ///
 /// A copy makes the device write to it, which the compiler does not see. So the host uses it through a
 /// [`Look`] or a [`LookMut`]. From the moment a copy is queued until its stream, or an event after it, is
-/// known to be done, it refuses a [`Look`] at a range that the copy writes, and a [`LookMut`] at a range that
-/// the copy uses. While such a look exists, no such copy begins.
+/// known to be done, the memory refuses a [`Look`] at a range that the copy writes, and a [`LookMut`] at a
+/// range that the copy uses. While such a look exists, no such copy begins.
 ///
 /// No copy reads a range while the host writes it:
 ///

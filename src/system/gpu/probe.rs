@@ -48,7 +48,7 @@ pub enum Absence {
     NoLibrary,
     /// The library lacks this function.
     Symbol(&'static str),
-    /// The toolkit's stand-in for linking.
+    /// The toolkit's stub library for linking.
     Stub,
     /// A driver but no device.
     NoDevice,
@@ -70,12 +70,12 @@ pub enum Absence {
         /// The least that is needed.
         needed: (u32, u32),
     },
-    /// The driver refuses for another reason.
+    /// The driver reports another error.
     Refused(GpuError),
 }
 
 /// Looks for a GPU. Never panics, whatever is or is not installed. The driver may take seconds to start, and
-/// a broken one may never come back: a caller that cannot wait calls it on a thread that it can abandon.
+/// a broken one may never return: a caller that cannot wait calls it on a thread that it can abandon.
 ///
 /// # Errors
 /// Why there is none.

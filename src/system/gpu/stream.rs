@@ -136,7 +136,7 @@ impl Stream {
         let [x, y, z] = launch.grid;
         self.hand_over(Call::Launch, Counts { launches: 1, ..Counts::default() }, |d| {
             // SAFETY: a kernel of a module that lives as long as the context. Its arguments are a pointer and
-            // a struct of two u32, read before the call returns; nothing is shared dynamically.
+            // a struct of two u32, read before the call returns; no dynamic shared memory is used.
             unsafe {
                 (d.launch)(
                     launch.kernel.raw,

@@ -12,7 +12,7 @@ use super::error::GpuError;
 pub struct Watch {
     /// Number of the injected fault from 1, 0 for none; [`SPENT`] once an [`GpuFault::Error`] has struck.
     fault: AtomicU8,
-    /// The context is lost by injection, and none was opened since.
+    /// The context was lost by injection, and no other was opened since.
     lost: AtomicBool,
     /// Number of the call under way from 1; 0: none.
     under_way: AtomicU8,
@@ -62,7 +62,7 @@ pub struct Counts {
 }
 
 impl Watch {
-    /// Nothing injected, nothing counted.
+    /// A watch with nothing injected and nothing counted.
     pub fn new() -> Watch {
         Watch::default()
     }

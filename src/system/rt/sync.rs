@@ -10,7 +10,7 @@ mod plain {
     pub use std::sync::{Arc, OnceLock};
     pub use std::thread::{self, Thread};
 
-    /// A cell whose users agree on its owner; with loom's interface.
+    /// An `UnsafeCell` with loom's interface; its users agree on who owns the value.
     #[derive(Debug)]
     pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 

@@ -33,7 +33,7 @@ impl Words {
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start.cast()) else { handle_alloc_error(layout) };
         let words = Words { start, layout };
-        // Fresh pages are mapped when they are first written: here, and not in a period.
+        // Fresh pages are mapped when they are first written: here, not in a control period.
         words.iter().for_each(|word| word.store(0, std::sync::atomic::Ordering::Relaxed));
         words
     }

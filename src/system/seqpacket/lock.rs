@@ -110,7 +110,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::{Arc, Barrier};
 
-    /// A path of its own; whatever is there is removed with it.
+    /// A temporary path; whatever is there is removed on drop.
     struct Spot(PathBuf);
 
     impl Spot {

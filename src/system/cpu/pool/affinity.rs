@@ -8,7 +8,7 @@ pub struct Affinity {
 }
 
 impl Affinity {
-    /// The calling thread's, as it is now.
+    /// The current affinity of the calling thread.
     pub fn of_this_thread() -> Affinity {
         Affinity { allowed: sched_getaffinity(None).unwrap_or_default() }
     }

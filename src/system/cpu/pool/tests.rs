@@ -253,7 +253,7 @@ fn after_a_panic_of_the_caller_the_pool_is_not_used_again() {
     });
 }
 
-/// Counts when it is dropped: with the thread that keeps it.
+/// Counts its drop, which comes when the thread that holds it ends.
 struct Farewell(Arc<AtomicUsize>);
 
 impl Drop for Farewell {

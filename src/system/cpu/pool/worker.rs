@@ -118,7 +118,7 @@ impl<T: PoolJob> WorkerSide<T> {
         }
     }
 
-    /// Performs a job and brings it back. Returns whether it survived that.
+    /// Performs a job and brings it back. Returns whether the job ended without a panic.
     fn perform(&mut self, mut envelope: Envelope<T>) -> bool {
         // What a panic leaves half-done is dropped with its job and never seen again, so this is unwind safe.
         if catch_unwind(AssertUnwindSafe(|| envelope.job.perform())).is_err() {
@@ -197,7 +197,7 @@ mod tests {
         let asleep = side.asleep.clone();
         let (tell, told) = bounded(1);
         let thread = std::thread::spawn(move || {
-            // `park` may end for no reason, and so may `sleep`.
+            // `park` may return spuriously, and so may `sleep`.
             while side.sleep().is_none() {}
             let _ = tell.send(());
         });

@@ -84,7 +84,7 @@ pub trait Simd: Copy + Send + 'static {
     /// The last lane in every lane.
     fn last(self, v: Self::V) -> Self::V;
 
-    /// The lanes of both in turn, a0 b0 a1 b1 ...: the lower half of that row, then the upper.
+    /// The lanes of both, alternating: a0 b0 a1 b1 ..., the lower half of that row, then the upper.
     fn zip(self, a: Self::V, b: Self::V) -> (Self::V, Self::V);
     /// The inverse of `zip`: of the row a0 a1 ... b0 b1 ... the numbers at even places, then those at odd
     /// ones.

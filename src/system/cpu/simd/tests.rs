@@ -263,7 +263,7 @@ fn defined(half: u16) -> f64 {
     if half & 0x8000 == 0 { size } else { -size }
 }
 
-/// All that are numbers, the largest 65,504; a few of each exponent under Miri.
+/// All finite halves, the largest 65,504; a few of each exponent under Miri.
 fn finite_halves() -> impl Iterator<Item = u16> {
     (0..=u16::MAX).filter(|half| half & 0x7c00 != 0x7c00).step_by(if cfg!(miri) { 2503 } else { 1 })
 }
@@ -280,8 +280,8 @@ at_every_level! {
 }
 
 at_every_level! {
-    /// Each half itself, the point half-way to the next one (a tie, to the even one), the numbers
-    /// beside that: normal and subnormal, either sign.
+    /// Each half itself, the point half-way to the next one (a tie, to the even one), and the numbers next to
+    /// that point: normal and subnormal, either sign.
     fn a_number_becomes_the_nearest_half_and_a_tie_the_even_one<S>(simd) {
         let mut stored = [Half(0x7fff); MOST];
         let mut becomes = |value: f32, half: u16| {
