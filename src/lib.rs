@@ -1,18 +1,18 @@
-//! The runtime that runs on a robot: sensors in, reflexes always, a neural field when there is time, motors
-//! out. This is the map: twelve groups in reading order, and the modules of each.
+//! A runtime for robots: sensors in, reflexes in every period, a neural field when there is time, motors out.
+//! This file is the map: twelve groups in reading order, and the modules of each.
 //!
 //! The path of a sample: [`sim`] or a Linux bus behind [`hardware::bus`] -> [`hardware::device`] ->
 //! [`drive::io`] -> [`decision::admit`] into a [`base::frame`] -> [`decision::reflex`] and [`field`] ->
 //! [`drive::trail`] -> [`drive::act`] -> [`drive::motor_link`] -> [`drive::io`] again, which writes it.
-//! [`runtime::tick`] is the order of one control period; [`runtime::robot`] joins the parts;
-//! [`runtime::runner`] runs them.
+//! [`runtime::tick`] runs one control period; [`runtime::robot`] assembles the parts; [`runtime::runner`]
+//! runs them.
 //!
-//! What is not allowed: no wait, lock, log or allocation in `tick` or anything it calls; no field in
-//! `reflex`, `device` or `bus`; no frame in `device`; no TOML outside `board`; no `unsafe` outside `rt`,
-//! `gpu`, `bus::linux` and the vector instructions of `cpu`; no wall clock at all.
+//! Not allowed: no wait, lock, log or allocation in `tick` or anything it calls; no field in `reflex`,
+//! `device` or `bus`; no frame in `device`; no TOML outside `board`; no `unsafe` outside `rt`, `gpu`,
+//! `bus::linux` and the vector instructions of `cpu`; no wall clock at all.
 //!
-//! The feature `workshop` (on by default) adds what teaches and examines a field at a desk. The package for
-//! robots is built without it.
+//! The feature `workshop` (on by default) adds the tools that teach and examine a field at a desk. The
+//! package for robots is built without it.
 
 // A module may use only modules above it; `tests/tidy.rs` enforces this.
 
@@ -27,7 +27,7 @@ pub mod base {
     pub mod plan;
 }
 
-/// Input from outside, what the system grants, threads, and where to compute.
+/// Untrusted input, what the system grants, threads, CPU and GPU.
 pub mod system {
     pub mod outside;
     pub mod intake;
@@ -51,7 +51,7 @@ pub mod decision {
     pub(crate) mod fixture;
 }
 
-/// Wires, and the chips on them.
+/// Buses, and the chips on them.
 pub mod hardware {
     pub mod bus;
     pub mod device;
@@ -77,7 +77,8 @@ pub mod drive {
 // Places, remembered as vectors.
 pub mod memory;
 
-/// A robot at work: its period, its processes, a run from begin to end, the last resorts for stopping.
+/// A running robot: its control period, its processes, a run from start to end, the last resorts for
+/// stopping.
 pub mod runtime {
     pub mod requests;
     pub mod loop_status;
@@ -105,7 +106,7 @@ pub mod workshop {
     pub mod ablate;
 }
 
-/// Robots as files, a machine made ready for one, updates, and figures of what it achieves.
+/// Board files, setup of a machine, updates, benchmarks, latency with hardware in the loop.
 pub mod deploy {
     pub mod board;
     pub mod update;

@@ -1,4 +1,4 @@
-//! The program: arguments to one verb, the verb's outcome to an exit code. All else is in the library.
+//! The program: runs one command and returns its exit code. Everything else is in the library.
 
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@
 
 use crate::base::time::{Instant, Span};
 
-/// Most motors that a board may have.
+/// Maximum number of motors on a board.
 pub const MAX_MOTORS: usize = 16;
 
 /// What decided this command. Strongest last, as in `act.rs`.
@@ -13,7 +13,7 @@ pub const MAX_MOTORS: usize = 16;
 pub enum Source {
     /// No source: not armed, or nothing to obey.
     Still,
-    /// A field result that is old: scaled down by its age.
+    /// An old field result, scaled down by its age.
     AgedField,
     /// A fresh field result.
     Field,
@@ -28,9 +28,9 @@ pub enum Source {
 pub struct Command {
     /// Counts commands from 1; 0 is the stop command before the first.
     pub seq: u64,
-    /// The slot that it belongs to: lateness on the wire is measured from here.
+    /// The slot that it belongs to; lateness on the wire is measured from here.
     pub slot: Instant,
-    /// Later than this it must not be written; the stop command is written instead.
+    /// After this the command must not be written; the stop command is written instead.
     pub valid_until: Instant,
     /// The source that decided.
     pub source: Source,
@@ -41,7 +41,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// Stop: drive motors at 0. Holding servos where they are is the device's task.
+    /// The stop command: drive motors at 0. The device holds servos where they are.
     pub const fn still(len: usize) -> Command {
         Command {
             seq: 0,
@@ -68,24 +68,24 @@ pub struct Executed {
     pub until: Instant,
     /// Time since a command was last confirmed on the wire; `None`: never.
     pub unconfirmed: Option<Span>,
-    /// Its mean over the motors whose sign is a direction of travel: negative is backwards.
+    /// Mean of the command over the motors whose sign is a direction of travel; negative is backwards.
     pub travel: f64,
 }
 
 impl Executed {
-    /// How long it has lasted.
+    /// How long the command has been in effect.
     pub fn elapsed(&self) -> Span {
         self.until.since(self.command.slot)
     }
 
-    /// Whether a command was confirmed within the time that one is valid. If not, the robot may not have
-    /// moved.
+    /// Whether a command was confirmed within the time for which a command is valid. If not, the robot may
+    /// not have moved.
     pub fn is_confirmed(&self) -> bool {
         self.unconfirmed.is_some_and(|age| age < self.valid())
     }
 
-    /// How far it has surely taken the robot backwards, as time at full speed: it is over when it is no
-    /// longer valid.
+    /// How far the command has certainly moved the robot backwards, as time at full speed. It counts only for
+    /// as long as it is valid.
     pub fn backed(&self) -> Span {
         if !self.is_confirmed() {
             return Span::ZERO;
@@ -106,7 +106,7 @@ pub struct OnWire {
     pub seq: u64,
     /// [`Command::slot`].
     pub slot: Instant,
-    /// When the last byte of it was acknowledged.
+    /// When its last byte was acknowledged.
     pub at: Instant,
     /// Whether every device accepted it.
     pub complete: bool,

@@ -1,4 +1,4 @@
-//! What can be wrong with a transfer, and with a reading: two small enums that fit into a frame.
+//! What can go wrong with a transfer and with a reading: two small enums that fit into a frame.
 
 /// What failed on a bus, as classified from errno or by the simulator. Small enough for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -7,7 +7,7 @@ pub enum BusFault {
     Nack,
     /// Another master won arbitration (EAGAIN): retry.
     ArbitrationLost,
-    /// The transfer did not end in the adapter's time (ETIMEDOUT): SDA or SCL held.
+    /// The transfer did not end within the adapter's timeout (ETIMEDOUT): SDA or SCL is held.
     TimedOut,
     /// The controller reported something else (EIO).
     Io,
@@ -15,7 +15,7 @@ pub enum BusFault {
     Unsupported,
     /// The bus, chip or line does not exist (ENOENT, ENODEV).
     Absent,
-    /// Not begun, because the motors have to be stopped first: not a wire fault. To be started again.
+    /// Not started, because the motors have to be stopped first. Not a wire fault; start it again.
     Preempted,
 }
 
@@ -24,7 +24,7 @@ pub enum BusFault {
 pub enum ReadingFault {
     /// The transfer failed.
     Bus(BusFault),
-    /// No answer within the device's own time (an echo that never came back is a range, not this).
+    /// No answer within the device's own timeout (an echo that never came back is a range, not this).
     Timeout,
     /// Outside the physical range in the board file.
     OutOfRange,

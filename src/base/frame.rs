@@ -1,12 +1,13 @@
 //! One fixed-size set of sensor samples: the input of the reflexes and of the field.
 //!
-//! Every sample records when it was taken and whether it is credible. A frame has no heap and is copied
-//! whole. This file holds the types; `admit.rs` admits readings (range, finite, frozen, zero) and ages them.
+//! Every sample records when it was taken and whether it is credible. A frame uses no heap memory and is
+//! copied whole. This file holds the types; `admit.rs` admits readings (range, finite, frozen, zero) and ages
+//! them.
 
 use crate::base::fault::ReadingFault;
 use crate::base::time::Instant;
 
-/// Most sensors that a board may have (design limit of the field's input vector).
+/// Maximum number of sensors on a board (design limit of the field's input vector).
 pub const MAX_SENSORS: usize = 64;
 
 /// Whether a sample is credible, and if not, why.

@@ -1,6 +1,6 @@
-//! What a checked board file means: values that every part can use without further checks. Only the check of
-//! the board file (`board`) makes them; every index is in range, every limit ordered. Data, and what follows
-//! directly from it; nothing here opens, drives or decides anything.
+//! The contents of a checked board file: values that every module can use without further checks. Only the
+//! check of the board file (`board`) creates them; every index is in range, every limit is ordered. These are
+//! plain data and what follows directly from it; nothing here opens, drives or decides anything.
 
 mod bus;
 mod cause;
@@ -15,9 +15,9 @@ mod sim;
 mod targets;
 mod tether;
 
-pub mod addresses; // which device answers where, by the plan
+pub mod addresses; // which device should answer at which address
 pub mod edges; // which edges its wheels reach unseen
-pub mod bus_load; // what it costs on the wires
+pub mod bus_load; // the load on its buses
 pub mod lines; // every line and its name
 
 pub use bus::{
@@ -55,19 +55,19 @@ pub struct Board {
     pub period: Span,
     /// Priorities, memory, cores.
     pub rt: RtPlan,
-    /// What is behind the wires.
+    /// What serves the buses: simulator, Linux or a log.
     pub bus: BusPlan,
-    /// I2C buses; the motors' first. Empty: none (a log, a robot without).
+    /// I2C buses; the motors' first. Empty: none (a log, or a robot without I2C).
     pub i2c: Vec<I2cPlan>,
-    /// Addresses that belong to the computer or the carrier itself; ganglion never opens them.
+    /// Addresses that belong to the computer or the carrier board itself; ganglion never opens them.
     pub reserved_addresses: Vec<ReservedAddress>,
-    /// Names of lines that the file gives by name: [`Line::named`] counts into them.
+    /// Names of the lines that the file gives by name; [`Line::named`] takes an index into them.
     pub line_names: Vec<String>,
     /// The Robot HAT's microcontroller, where the board has one.
     pub mcu: Option<McuPlan>,
     /// Another chip or the computer's own PWM for the motors, if they are not on the Robot HAT.
     pub pwm: Option<PwmPlan>,
-    /// The line that lets current into the motors, if there is one.
+    /// The line that enables the motors' current, if there is one.
     pub enable: Option<EnablePlan>,
     /// The guard process, if the board has one.
     pub guard: Option<GuardPlan>,
@@ -77,7 +77,7 @@ pub struct Board {
     pub motors: Vec<MotorPlan>,
     /// The reflex table.
     pub reflexes: Vec<Rule>,
-    /// When the robot may be armed and how long things may be late.
+    /// When the robot may be armed, and its timeouts.
     pub safety: SafetyPlan,
     /// The field.
     pub field: FieldPlan,
@@ -85,7 +85,7 @@ pub struct Board {
     pub tether: Option<TetherPlan>,
     /// Its compute budget.
     pub budget: BudgetPlan,
-    /// What `ganglion bench all` holds the machine to.
+    /// The targets that `ganglion bench all` checks.
     pub targets: Targets,
     /// How commands move the robot; required if it has a map.
     pub motion: Option<MotionPlan>,

@@ -1,8 +1,8 @@
 //! Numbers drawn from a seed, the same on every machine and in every version.
 //!
-//! Counter-based: a draw is a pure function of (seed, stream, index), so no thread, order or rung
-//! can change it. The mixer is SplitMix64's finaliser (Steele, Lea, Flood 2014); library generators
-//! do not promise that their distributions stay the same from release to release.
+//! Counter-based: a draw is a pure function of (seed, stream, index), so threads, order and quality level
+//! cannot change it. The mixer is SplitMix64's finaliser (Steele, Lea, Flood 2014); library generators do not
+//! promise that their distributions stay the same from release to release.
 
 /// One independent family of draws. The numbers are part of the file format: never reuse one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum Stream {
     ReceptiveChannels = 1,
     /// Signed weights of those channels.
     ReceptiveWeights = 2,
-    /// One bias a channel.
+    /// One bias per channel.
     Bias = 3,
     /// Exploration noise of the motors, by cycle.
     Explore = 4,
@@ -22,13 +22,13 @@ pub enum Stream {
     World = 6,
     /// Noise of simulated sensors.
     SensorNoise = 7,
-    /// Made-up stimuli, and trouble on real ones (teaching, tests).
+    /// Synthetic stimuli, and disturbances of real ones (teaching, tests).
     Stimulus = 8,
     /// Initial pattern library.
     Patterns = 9,
-    /// Faults that strike at random.
+    /// Random faults.
     Fault = 10,
-    /// When the bench's stimuli come within a control period.
+    /// When within a control period the bench's stimuli come.
     Phase = 11,
     /// Random vectors of the holographic memory.
     MemoryVectors = 12,
@@ -36,7 +36,7 @@ pub enum Stream {
     MemoryPhases = 13,
     /// Wave vectors of its spatial pointers.
     MemoryWaves = 14,
-    /// Which runs a resampling takes.
+    /// Which runs a resampling draws.
     Resampling = 15,
 }
 
@@ -58,7 +58,7 @@ pub fn uniform(seed: u64, stream: Stream, index: u64) -> f64 {
     (bits(seed, stream, index) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Standard normal by Box-Muller, one draw an index. `libm` rather than the system's library, so
+/// Standard normal by Box-Muller, one draw per index. It uses `libm` rather than the system's library, so
 /// that two machines agree to the last bit.
 pub fn normal(seed: u64, stream: Stream, index: u64) -> f64 {
     let u1 = 1.0 - uniform(seed, stream, index.wrapping_mul(2)); // (0, 1]: the logarithm is finite

@@ -2,7 +2,7 @@
 //! absolute slots on which every control period is based.
 //!
 //! Terms: an [`Instant`] is a point on the clock's axis, a [`Span`] a length, a *slot* the scheduled time of
-//! one control period. Nothing here knows the wall clock.
+//! one control period. Nothing here uses the wall clock.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,11 +45,11 @@ impl Span {
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// This span `n` times over; saturates.
+    /// This span times `n`; saturates.
     pub const fn times(self, n: u64) -> Span {
         Span(self.0.saturating_mul(n))
     }
-    /// This span less `other`, not below zero.
+    /// This span minus `other`, not below zero.
     pub const fn less(self, other: Span) -> Span {
         Span(self.0.saturating_sub(other.0))
     }
@@ -108,9 +108,9 @@ impl Sub<Span> for Instant {
     }
 }
 
-/// Where time comes from. One of the two seams of the runtime (the other is the bus).
+/// Where time comes from. One of the two interfaces that a simulation replaces (the other is the bus).
 pub trait Clock: Send + Sync {
-    /// The present moment.
+    /// The current time.
     fn now(&self) -> Instant;
     /// Returns no earlier than `at`; at once if `at` has passed. Absolute, so no drift adds up.
     fn sleep_until(&self, at: Instant);
@@ -118,7 +118,7 @@ pub trait Clock: Send + Sync {
     fn slept(&self) -> Span {
         Span::ZERO
     }
-    /// Whether figures taken from this clock are real time (`false`: virtual time, to be labelled so).
+    /// Whether times from this clock are real (`false`: virtual time; reports label it).
     fn is_real(&self) -> bool;
 }
 
@@ -142,7 +142,7 @@ impl Clock for MonotonicClock {
         {}
     }
 
-    /// How far the clock that continues during sleep (`CLOCK_BOOTTIME`) is ahead. Never more than it was.
+    /// How far the clock that continues during sleep (`CLOCK_BOOTTIME`) is ahead. Never an overestimate.
     fn slept(&self) -> Span {
         let mut slept = Span::ZERO;
         for _ in 0..READINGS {
@@ -160,7 +160,7 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// A kernel clock; both that are read here count from the start of the machine.
+/// Reads a kernel clock. Both clocks that are read here count from the start of the machine.
 fn read(clock: rustix::time::ClockId) -> Instant {
     let t = rustix::time::clock_gettime(clock);
     Instant(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
@@ -171,8 +171,8 @@ fn read(clock: rustix::time::ClockId) -> Instant {
 const AT_ONCE: Span = Span::from_micros(100);
 /// No thread is preempted this many times in a row between two readings.
 const READINGS: usize = 4;
-/// A shorter sleep makes nothing older than its stamp by more than a control period. Real ones take a hundred
-/// times as long.
+/// A shorter sleep makes no sample older than its stamp says by more than a control period. Real sleeps take
+/// a hundred times as long.
 const NOTICEABLE: Span = Span::from_millis(10);
 
 /// Detects that the machine has slept.
@@ -199,8 +199,8 @@ impl SleepWatch {
     }
 }
 
-/// Virtual time. Sleeping moves the clock; nothing else does, so a run is as fast as the machine and the same
-/// every time. The stepper in `executor/stepper.rs` gives each worker its own cursor on it.
+/// Virtual time. Only sleeping moves the clock, so a run is as fast as the machine allows and the same every
+/// time. The stepper in `executor/stepper.rs` gives each worker its own cursor on it.
 #[derive(Debug, Default)]
 pub struct SimClock {
     cursor: AtomicU64,
@@ -252,9 +252,9 @@ impl Grid {
     /// A grid whose first slot is `start`.
     ///
     /// # Panics
-    /// If `period` is zero: the board check refuses that, so it is a programmer's error here.
+    /// If `period` is zero: the board check refuses that, so it is a programming error here.
     pub fn new(start: Instant, period: Span) -> Grid {
-        assert!(period > Span::ZERO, "a control period has a length");
+        assert!(period > Span::ZERO, "a control period is longer than zero");
         Grid { start, period, run: 0, skipped: 0 }
     }
     /// The next slot to run.
@@ -295,8 +295,8 @@ impl Grid {
         self.slot().since(self.start)
     }
     /// The identity that every run must satisfy: elapsed / period = slots run + slots skipped. It is checked
-    /// against a clock rather than against itself: at `now` no slot that has wholly passed is missing from
-    /// the count, and none is counted twice.
+    /// against a clock rather than against itself: at `now` no slot that has passed completely is missing
+    /// from the count, and none is counted twice.
     pub fn identity_holds(&self, now: Instant) -> bool {
         let due = now.since(self.start).as_nanos() / self.period.as_nanos();
         // Between two slots, the one in progress may or may not be counted yet.

@@ -1,4 +1,4 @@
-//! Physical units as types, for the places where a bare `f32` would be a guess.
+//! Physical units as types, for places where a bare `f32` would be ambiguous.
 //!
 //! In a frame or a command the unit follows from the channel, whose board entry names it; device drivers and
 //! the simulator use these types at their interfaces.

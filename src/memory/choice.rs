@@ -1,7 +1,7 @@
-//! Processor or GPU: measured, not guessed. A short calibration finds from which batch on a GPU is faster,
-//! for one length of rows, on this machine, for each kind of work and for where its rows lie. The result is
-//! saved in a file with all that it depends on, so that the next start reads it; the user can override it
-//! ([`Preference`]). `dispatch` sends batches where a [`Choice`] says.
+//! Processor or GPU: measured, not guessed. A short calibration finds the batch size from which a GPU is
+//! faster on this machine, for one length of rows, for each kind of work and each place where its rows are.
+//! The result is saved in a file with everything that it depends on, so that the next start can read it; the
+//! user can override it ([`Preference`]). `dispatch` sends batches where a [`Choice`] says.
 
 use super::dim::Dim;
 use super::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room, Unfit};
@@ -24,29 +24,29 @@ pub const KIND: Kind = Kind { tag: *b"HRRC", name: "choice of processor or GPU",
 /// Longest payload: a few crossings and the names of a driver and a GPU.
 const LONGEST: usize = 1 << 16;
 
-/// What a calibration may take in all. A GPU wins or loses by factors at most batches: a few calls of each
+/// Time for a whole calibration. For most batch sizes a GPU wins or loses by a factor, so a few calls of each
 /// show it.
 pub const CALIBRATION: Span = Span::from_millis(1_500);
-/// Calls of which the fastest counts: the others had company.
+/// Calls per measurement. The fastest counts: other work disturbed the others.
 const CALLS: usize = 3;
-/// Largest batch to try, memory permitting: a GPU that does not win here does not win.
+/// Largest batch to try, memory permitting: a GPU that is not faster here never is.
 const MOST_ROWS: usize = 4096;
-/// Memory that a calibration may take on either side.
+/// Memory that a calibration may take, on the processor's and on the GPU's side each.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Kinds of work that differ in what a GPU makes of them.
+/// Kinds of work that a GPU speeds up differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
     /// Binding and unbinding, scaled or not.
     Bind,
-    /// Laying over each other.
+    /// Superposing.
     Superpose,
     /// Comparing a query with a store; its batch is the store's rows.
     CleanUp,
 }
 
-/// Where rows lie.
+/// Where rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Residence {
@@ -59,20 +59,20 @@ pub enum Residence {
 /// The measurement of one kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Crossing {
-    /// What.
+    /// Which work.
     pub work: Work,
-    /// Where its rows lie.
+    /// Where its rows are.
     pub residence: Residence,
-    /// The batch from which on the GPU is faster; `None`: not up to the largest one tried.
+    /// The batch size from which the GPU is faster; `None`: it is not, up to the largest batch tried.
     pub from: Option<u64>,
     /// The largest batch tried.
     pub tried: u64,
 }
 
-/// What a person wants.
+/// The user's preference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
-    /// Whatever was measured.
+    /// As measured.
     #[default]
     Measured,
     /// The processor, always.
@@ -89,13 +89,13 @@ impl FromStr for Preference {
             "measured" => Ok(Preference::Measured),
             "never" => Ok(Preference::Processor),
             number => number.parse().map(Preference::From).map_err(|_| {
-                format!("'{number}' is no choice; expected: measured, never, or the smallest GPU batch")
+                format!("'{number}' is not a choice; expected: measured, never, or the smallest GPU batch")
             }),
         }
     }
 }
 
-/// All that a measurement depends on. Another one: measured again.
+/// Everything that a measurement depends on. If it differs, the measurement is repeated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Identity {
     d: u32,
@@ -107,7 +107,7 @@ struct Identity {
     /// The processor's instructions and cores.
     instructions: String,
     cores: u32,
-    /// Of the program.
+    /// The program's version.
     version: String,
 }
 
@@ -132,7 +132,7 @@ struct Kept {
     crossings: Vec<Crossing>,
 }
 
-/// Why it is as it is.
+/// The reason for a choice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Because {
     /// There is no GPU.
@@ -147,10 +147,10 @@ pub enum Because {
     Asked,
 }
 
-/// From which batch on a GPU does what.
+/// From which batch size the GPU does which work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// The measurements; empty: the processor does everything, or the preference says.
+    /// The measurements; empty: the processor does everything, or the preference decides.
     pub crossings: Vec<Crossing>,
     /// Why.
     pub because: Because,
@@ -169,7 +169,7 @@ impl Choice {
         Choice { crossings: Vec::new(), because: Because::Asked, preference }
     }
 
-    /// The batch from which on the GPU does this work; `None`: the processor does all of it.
+    /// The batch size from which the GPU does this work; `None`: the processor does all of it.
     pub fn gpu_from(&self, work: Work, residence: Residence) -> Option<u64> {
         match self.preference {
             Preference::Processor => None,
@@ -181,13 +181,13 @@ impl Choice {
         }
     }
 
-    /// Whether a batch of `rows` rows is the GPU's.
+    /// Whether a batch of `rows` rows goes to the GPU.
     pub fn takes_gpu(&self, work: Work, residence: Residence, rows: usize) -> bool {
         self.gpu_from(work, residence).is_some_and(|from| rows as u64 >= from)
     }
 
-    /// For a GPU: the user's choice, else the one saved at `file`, else measured within about `within` and
-    /// saved.
+    /// The choice for a GPU: the user's, else the one saved at `file`, else one that is measured within about
+    /// `within` and saved.
     pub fn of(gpu: &mut GpuWorkspace, preference: Preference, file: Option<&Path>, within: Span) -> Choice {
         if preference != Preference::Measured {
             return Choice { crossings: Vec::new(), because: Because::Asked, preference };
@@ -201,7 +201,7 @@ impl Choice {
                 let kept = Kept { identity, crossings: crossings.clone() };
                 if let Some(Err(error)) = file.map(|file| save(file, &kept)) {
                     log::warn!(
-                        "the choice between processor and GPU is not kept, each start measures again: {error}"
+                        "the choice of processor or GPU is not saved, so each start measures again: {error}"
                     );
                 }
                 Choice { crossings, because: Because::Measured, preference }
@@ -248,7 +248,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// The file with the choice for rows of this length; `None`: there is none.
+/// The file with the choice for rows of this length; `None`: there is no cache folder.
 pub fn file_for(dim: Dim) -> Option<PathBuf> {
     cache_folder().map(|folder| folder.join(format!("memory-{}.choice", dim.get())))
 }
@@ -266,7 +266,7 @@ fn read(file: &Path, identity: &Identity) -> Option<Vec<Crossing>> {
 }
 
 fn save(file: &Path, kept: &Kept) -> Result<(), FileError> {
-    // The folder may be there, or its parent may not be ours: saving will show.
+    // The folder may exist already, or we may not be allowed to create it: then saving fails.
     let _ = file.parent().map(std::fs::create_dir_all);
     codec::save(file, KIND, kept)
 }
@@ -282,8 +282,8 @@ pub struct Pair {
     pub gpu: f64,
 }
 
-/// The batch from which on the GPU is faster at all larger ones; between two that were tried, where the
-/// straight lines through their times cross.
+/// The batch size from which the GPU is always faster; between two that were tried, it is where the straight
+/// lines through their times cross.
 pub fn crossing(pairs: &[Pair]) -> Option<u64> {
     let wins = |pair: &Pair| pair.gpu < pair.processor;
     let first = pairs.iter().rposition(|pair| !wins(pair)).map_or(0, |lost| lost + 1);
@@ -294,14 +294,14 @@ pub fn crossing(pairs: &[Pair]) -> Option<u64> {
     Some(lost.batch + (share * (won.batch - lost.batch) as f64).ceil() as u64)
 }
 
-/// What a calibration has room for on a GPU: its larger batches.
+/// The room that a calibration needs on a GPU, for its larger batches.
 pub fn room_for(dim: Dim) -> Room {
-    // Three rows of a batch and one of a store, on the GPU and, three of them, page-locked.
+    // Three rows of a batch and one of a store on the GPU; three of these also page-locked.
     let rows = (MOST_BYTES / (7 * dim.get() * size_of::<f32>())).clamp(1, MOST_ROWS);
     Room { rows, queries: 1, store: rows }
 }
 
-/// All kinds of work, wherever the rows lie.
+/// All kinds of work, with each place where their rows can be.
 const CASES: [(Work, Residence); 5] = [
     (Work::Bind, Residence::Host),
     (Work::Bind, Residence::Gpu),
@@ -310,7 +310,7 @@ const CASES: [(Work, Residence); 5] = [
     (Work::CleanUp, Residence::Gpu),
 ];
 
-/// Measures; about as long as it may take, as no call is broken off.
+/// Measures for about `within`: it may take a little longer, because no call is interrupted.
 fn calibrate(gpu: &mut GpuWorkspace, within: Span) -> Result<Vec<Crossing>, GpuWorkspaceFault> {
     let clock = MonotonicClock;
     let mut bench = Bench::new(gpu)?;
@@ -335,7 +335,7 @@ fn calibrate(gpu: &mut GpuWorkspace, within: Span) -> Result<Vec<Crossing>, GpuW
     Ok(crossings)
 }
 
-/// All that is worked on.
+/// The data of a calibration.
 struct Bench<'c> {
     gpu: &'c mut GpuWorkspace,
     most: usize,
@@ -350,7 +350,7 @@ impl<'c> Bench<'c> {
     fn new(gpu: &'c mut GpuWorkspace) -> Result<Bench<'c>, GpuWorkspaceFault> {
         let (dim, room) = (gpu.dim(), gpu.room());
         let most = room.rows.min(room.store).min(MOST_ROWS);
-        // What the numbers are does not change how long it takes; only that they are ordinary.
+        // The values do not affect the time, as long as they are ordinary numbers.
         let some: Vec<f32> = (0..7).flat_map(|number| random(1, number, dim)).collect();
         let rows: Vec<f32> = some.iter().copied().cycle().take(most * dim.get()).collect();
         let store = Store::new(dim, most.max(1), usize::MAX)?;
@@ -365,7 +365,7 @@ impl<'c> Bench<'c> {
         })
     }
 
-    /// Lays down what a case on the GPU needs there.
+    /// Copies to the GPU what a case needs there.
     fn prepare(&mut self, work: Work, batch: usize) -> Result<(), GpuWorkspaceFault> {
         let d = self.workspace.dim().get();
         let rows = &self.rows[..batch * d];
@@ -406,7 +406,7 @@ impl<'c> Bench<'c> {
         }
     }
 
-    /// The fastest of a few calls, microseconds; one before them does not count.
+    /// Time of the fastest of a few calls, microseconds, after one warm-up call.
     fn fastest(
         &mut self,
         call: impl Fn(&mut Self) -> Result<(), GpuWorkspaceFault>,
@@ -435,7 +435,7 @@ mod tests {
         assert_eq!(crossing(&pairs(&[(1, 1.0, 10.0), (4, 4.0, 10.0), (16, 16.0, 10.0)])), Some(10));
         assert_eq!(crossing(&pairs(&[(1, 1.0, 10.0), (4, 4.0, 10.0)])), None);
         assert_eq!(crossing(&pairs(&[(1, 20.0, 10.0), (4, 80.0, 10.0)])), Some(1));
-        // A win that does not last is none.
+        // A win that does not last does not count.
         assert_eq!(crossing(&pairs(&[(1, 20.0, 10.0), (4, 4.0, 10.0)])), None);
         assert_eq!(crossing(&[]), None);
     }

@@ -1,10 +1,11 @@
 //! Circular convolution and correlation of real rows by `fft`, in one pass over both spectra: untangle,
-//! multiply, tangle again. Order of arithmetic: `docs/memory.md`. Knows nothing of stores, norms or errors.
+//! multiply, tangle again. Order of arithmetic: `docs/memory.md`. It knows nothing about stores, norms or
+//! errors.
 
 use super::fft::{BLOCK, Back, Forward, Pair, Scratch, Split, Tables, times};
 use crate::system::cpu::simd::{Kernel, Level, Simd};
 
-/// What the second factor is taken as.
+/// How the second factor is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Factor {
     /// As it is: circular convolution.
@@ -13,7 +14,7 @@ pub enum Factor {
     Involution,
 }
 
-/// Everything that a convolution writes to on its way.
+/// The tables and scratch memory of a convolution.
 #[derive(Clone, Debug)]
 pub struct Convolver {
     level: Level,
@@ -36,7 +37,7 @@ impl Convolver {
         self.tables.bytes() + self.scratch.bytes() + self.a.bytes() + self.b.bytes()
     }
 
-    /// Takes the second factor of the following [`Convolver::convolve`]s.
+    /// Sets the second factor of the following calls of [`Convolver::convolve`].
     pub fn take_factor(&mut self, b: &[f32]) {
         let Convolver { tables, scratch, b: to, .. } = self;
         self.level.run(Forward { tables, row: b, scratch, to });
@@ -50,14 +51,14 @@ impl Convolver {
             Factor::Itself => level.run(Multiply::<false> { tables, a, b }),
             Factor::Involution => level.run(Multiply::<true> { tables, a, b }),
         }
-        // Both spectra came out doubled and so did the product's way back: 8, and n from the transform
-        // itself.
+        // Both spectra are doubled and so is the inverse transform of their product: 8, times n from the
+        // transform itself.
         let scale = 1.0 / (4 * tables.d()) as f32;
         level.run(Back { tables, from: a, scratch, row: to, scale });
     }
 }
 
-/// What lies at place k and at place n - k.
+/// The values at index k and at index n - k.
 type Both<S> = (Pair<S>, Pair<S>);
 
 /// Twice the real row's spectrum at k and n - k, from that of the complex numbers.
@@ -100,7 +101,7 @@ fn product<S: Simd, const CONJUGATE: bool>(simd: S, a: Pair<S>, b: Pair<S>) -> P
     }
 }
 
-/// `a` becomes 8 times the spectrum of the complex numbers whose row is the product's.
+/// Replaces `a` by 8 times the spectrum of the complex numbers that form the product's row.
 struct Multiply<'a, const CONJUGATE: bool> {
     tables: &'a Tables,
     a: &'a mut Split,
@@ -122,7 +123,7 @@ fn multiply<S: Simd, const CONJUGATE: bool>(simd: S, tables: &Tables, a: &mut Sp
         let (low, high) = (block * BLOCK, n - block * BLOCK - (BLOCK - 1));
         for part in 0..BLOCK / S::LANES {
             let near = low + part * S::LANES;
-            // Place n - k for k from `near` on, backwards: the register that ends at n - near.
+            // Index n - k for k from `near` on, backwards: the register that ends at n - near.
             let far = high + (BLOCK - (part + 1) * S::LANES);
             let lanes = part * S::LANES..(part + 1) * S::LANES;
             let w = (simd.load(&w[0][lanes.clone()]), simd.load(&w[1][lanes]));
@@ -149,8 +150,8 @@ fn pick<S: Simd>(simd: S, from: &Split, near: usize, far: usize) -> Both<S> {
     (z, (simd.reverse(y.0), simd.reverse(y.1)))
 }
 
-/// Place n/2, which is its own counterpart and whose turn is -i. Its four sums are exact doublings; the rest
-/// is two products and one rounding each, as for every other place.
+/// Index n/2, which is its own counterpart and has the twiddle factor -i. Its four sums are exact doublings;
+/// the rest is two products and one rounding each, as for every other index.
 #[inline(always)]
 fn middle<const CONJUGATE: bool>(at: usize, a: &mut Split, b: &Split) {
     let (x, y) = ((2.0 * a.re[at], 2.0 * a.im[at]), (2.0 * b.re[at], 2.0 * b.im[at]));

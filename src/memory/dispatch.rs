@@ -1,11 +1,12 @@
-//! The dispatcher: each batch of the memory's operations is answered by the processor or by the GPU,
-//! whichever the measured crossings or the user's preference name for its size ([`Choice::takes_gpu`]). Both
-//! give the same bits, so the caller cannot tell them apart, except by [`Dispatcher::answered`].
+//! The dispatcher runs each batch of the memory's operations on the processor or on the GPU, as the measured
+//! crossings or the user's preference decide for its size ([`Choice::takes_gpu`]). Both give the same bits,
+//! so the caller cannot tell them apart, except by [`Dispatcher::answered`].
 //!
-//! A batch that does not fit the GPU's room is the processor's. If the GPU fails in the middle, the processor
-//! answers the same batch, the loss is kept ([`Answered::lost`], [`Dispatcher::loss`]), and the GPU is
-//! closed: it is not tried again for the life of this dispatcher. A GPU belongs to the thread that opened it,
-//! and so does its dispatcher; an operation on the GPU waits for it, so a real-time thread must not own one.
+//! A batch that does not fit into the GPU's memory runs on the processor. If the GPU fails in the middle, the
+//! processor repeats the batch, the loss is recorded ([`Answered::lost`], [`Dispatcher::loss`]), and the GPU
+//! is closed: it is not tried again for the life of this dispatcher. A GPU belongs to the thread that opened
+//! it, and so does its dispatcher; an operation on the GPU waits for it, so a real-time thread must not own
+//! one.
 
 use super::choice::{Choice, Preference, Residence, Work};
 use super::dim::Dim;
@@ -18,23 +19,23 @@ use crate::base::time::Span;
 use serde::Serialize;
 use std::path::Path;
 
-/// Who answered how many batches.
+/// How many batches ran on which device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Answered {
-    /// By the processor, those that a GPU lost included.
+    /// On the processor, including those that a GPU lost.
     pub processor: u64,
-    /// By the GPU.
+    /// On the GPU.
     pub gpu: u64,
     /// Batches that the GPU began and did not finish.
     pub lost: u64,
 }
 
-/// Answers batches of one length of rows.
+/// Runs batches of rows of one length.
 pub struct Dispatcher {
     workspace: Workspace,
     gpu: Option<GpuWorkspace>,
     choice: Choice,
-    /// The content that the GPU holds of a store.
+    /// The content of the store that the GPU holds a copy of.
     held: Option<u64>,
     answered: Answered,
     loss: Option<GpuWorkspaceFault>,
@@ -75,12 +76,12 @@ impl Dispatcher {
         }
     }
 
-    /// What decides, and why.
+    /// The choice, and the reason for it.
     pub fn choice(&self) -> &Choice {
         &self.choice
     }
 
-    /// Who has answered so far.
+    /// How many batches ran on which device so far.
     pub fn answered(&self) -> Answered {
         self.answered
     }
@@ -90,13 +91,14 @@ impl Dispatcher {
         self.loss
     }
 
-    /// The GPU, for measurements of its own; a store that it is given to hold is forgotten here.
+    /// The GPU, for the caller's own measurements. The dispatcher then copies a store to it again before the
+    /// next search.
     pub fn gpu_mut(&mut self) -> Option<&mut GpuWorkspace> {
         self.held = None;
         self.gpu.as_mut()
     }
 
-    /// The smallest batch that the GPU answers, if it answers any that fit its room.
+    /// The smallest batch that runs on the GPU, if any that fits does.
     pub fn smallest_on_gpu(&self, work: Work) -> Option<usize> {
         let room = self.gpu.as_ref()?.room();
         let most = if work == Work::CleanUp { room.store } else { room.rows };
@@ -104,12 +106,12 @@ impl Dispatcher {
         usize::try_from(from).ok().map(|from| from.max(1)).filter(|from| *from <= most)
     }
 
-    /// [`Workspace::bind`], wherever a batch of this size belongs.
+    /// [`Workspace::bind`], on the device for a batch of this size.
     pub fn bind(&mut self, a: &[f32], b: &[f32], length: Length, out: &mut [f32]) -> Result<(), Fault> {
         self.convolve(Verb::Bind, a, b, length, out)
     }
 
-    /// [`Workspace::unbind`], wherever a batch of this size belongs.
+    /// [`Workspace::unbind`], on the device for a batch of this size.
     pub fn unbind(
         &mut self,
         bound: &[f32],
@@ -120,7 +122,7 @@ impl Dispatcher {
         self.convolve(Verb::Unbind, bound, key, length, out)
     }
 
-    /// Either of the two.
+    /// Binds or unbinds.
     pub fn convolve(
         &mut self,
         verb: Verb,
@@ -143,7 +145,7 @@ impl Dispatcher {
         }
     }
 
-    /// [`Workspace::superpose`], wherever a batch of this size belongs.
+    /// [`Workspace::superpose`], on the device for a batch of this size.
     pub fn superpose(
         &mut self,
         rows: &[f32],
@@ -162,8 +164,8 @@ impl Dispatcher {
         self.workspace.superpose(rows, weights, length, out)
     }
 
-    /// [`Store::nearest`], wherever a store of this size belongs. The GPU keeps a copy of the last store that
-    /// it searched; it is made again when another store is searched, or the same one after a change. The
+    /// [`Store::nearest`], on the device for a store of this size. The GPU keeps a copy of the last store
+    /// that it searched; it is made again when another store is searched, or the same one after a change. The
     /// crossing was measured without that copy.
     pub fn nearest(&mut self, store: &Store, queries: &[f32], best: &mut [Best]) -> Result<(), Fault> {
         if store.dim() != self.workspace.dim() {
@@ -176,7 +178,7 @@ impl Dispatcher {
         {
             let copied = if held == content { Ok(()) } else { gpu.hold(store) };
             let done = copied.and_then(|()| gpu.nearest(queries, best));
-            // What the GPU holds after a copy that failed is nothing.
+            // After a failed copy the GPU holds nothing.
             self.held = if copied.is_ok() { content } else { None };
             if let Some(answer) = self.settled(done) {
                 return answer;
@@ -195,7 +197,7 @@ impl Dispatcher {
         self.gpu.as_mut().filter(|_| belongs).filter(fits)
     }
 
-    /// The answer of the GPU; `None`: it has failed, and the processor is to answer.
+    /// The result of the GPU; `None`: it has failed, and the processor has to do the batch.
     fn settled(&mut self, done: Result<(), GpuWorkspaceFault>) -> Option<Result<(), Fault>> {
         match done {
             Ok(()) => {
@@ -213,7 +215,7 @@ impl Dispatcher {
     }
 }
 
-/// Where the rows of a batch lie when it comes: a store is held by the GPU, all else is the caller's.
+/// Where the rows of a batch are at its start: a store is on the GPU, all else is in the caller's memory.
 fn residence_of(work: Work) -> Residence {
     match work {
         Work::Bind | Work::Superpose => Residence::Host,

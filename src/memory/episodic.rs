@@ -1,6 +1,6 @@
-//! What was where: things bound to pointers of the places where they were met, some on each page, page after
-//! page; when the last page is full the oldest is forgotten. It answers "where was X", "what is near (x, y)"
-//! and "how much does this place look like where X was" (a number that can be a field's input).
+//! Remembers what was where: things are bound to pointers of the places where they were met, a fixed number
+//! on each page. When the last page is full, the oldest is forgotten. It answers "where was X", "what is near
+//! (x, y)" and "how much does this place look like where X was" (a number that can be a field's input).
 //!
 //! A thing is a number that the caller assigns; a place is in metres in the caller's frame.
 //! Not for a real-time thread: pointers and decoding are f64 and allocate.
@@ -15,14 +15,14 @@ use super::vector::random_unitary;
 use crate::field::snapshot::PlacesPage;
 use crate::field::state::StateError;
 
-/// Numbers of a vector for each meeting on a page: then what is read back has 8 times the standard deviation
+/// Numbers of a vector for each meeting on a page: then a recalled item has 8 times the standard deviation
 /// 1/sqrt(d) of a chance cosine.
 const NUMBERS_PER_MEETING: usize = 64;
-/// Standard deviations of a chance cosine from which on an answer is believed: the largest of some hundred
-/// chance cosines, and of the bumps between them, stays below 4.5.
+/// An answer is believed from this many standard deviations of a chance cosine on: the largest of some
+/// hundred chance cosines, and of the bumps between them, stays below 4.5.
 const BELIEVED: f64 = 5.0;
 
-/// Meetings laid over each other.
+/// Meetings that are superposed in one vector.
 #[derive(Clone, Debug)]
 struct Page {
     trace: Vec<f32>,
@@ -35,7 +35,7 @@ pub struct Episodes {
     decoder: Decoder,
     things: Store,
     pages: Vec<Page>,
-    /// The page that is written to.
+    /// The page that is being written.
     open: usize,
     forgotten: u64,
     workspace: Workspace,
@@ -91,7 +91,7 @@ impl Episodes {
         (self.dim().get() / NUMBERS_PER_MEETING).max(1)
     }
 
-    /// Meetings that are held.
+    /// Meetings that are stored.
     pub fn meetings(&self) -> usize {
         self.pages.iter().map(|page| page.meetings).sum()
     }
@@ -125,7 +125,8 @@ impl Episodes {
         Ok(())
     }
 
-    /// Where `thing` was met, as far as that can be believed; of several places the one remembered best.
+    /// Where `thing` was met, as far as that can be believed; of several places, the one that is remembered
+    /// best.
     pub fn where_was(&mut self, thing: usize) -> Result<Option<Place>, Fault> {
         self.known(thing)?;
         let mut found: Option<Place> = None;
@@ -140,9 +141,9 @@ impl Episodes {
         Ok(found.filter(|place| place.likeness >= self.believed()))
     }
 
-    /// The things that were met nearest to `place`, those that can be believed, the most certain first. The
-    /// cosine falls with the distance between where it was met and `place`, as the plane's pointers do, and
-    /// to nothing at one scale.
+    /// The things that were met nearest to `place`, as far as they can be believed, the most certain first.
+    /// The cosine falls with the distance between `place` and where a thing was met, as for the plane's
+    /// pointers, to about 0 at one scale.
     pub fn what_is_near(&mut self, place: [f64; 2], best: &mut Best) -> Result<(), Fault> {
         self.decoder.plane().pointer(place, &mut self.pointer)?;
         best.clear();
@@ -161,8 +162,8 @@ impl Episodes {
         Ok(())
     }
 
-    /// How much `place` is like where `thing` was met: the largest cosine of all pages, 0..=1; about 0 for
-    /// what was never met.
+    /// How much `place` is like where `thing` was met: the largest cosine of all pages, 0..=1; about 0 for a
+    /// thing that was never met.
     pub fn likeness(&mut self, thing: usize, place: [f64; 2]) -> Result<f32, Fault> {
         self.known(thing)?;
         self.decoder.plane().pointer(place, &mut self.pointer)?;
@@ -184,12 +185,12 @@ impl Episodes {
         }
     }
 
-    /// The page that is written to.
+    /// The page that is being written.
     pub(super) fn open_page(&self) -> usize {
         self.open
     }
 
-    /// Resumes from meetings that were copied. What does not fit changes nothing.
+    /// Resumes from copied meetings. If they do not fit, nothing changes.
     pub(super) fn restore(
         &mut self,
         pages: &[PlacesPage],

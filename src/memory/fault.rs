@@ -1,13 +1,12 @@
-//! What can be wrong with a request to the memory. Small values; formatting makes the message.
+//! What can be wrong with a request to the vector memory. Small values; formatting makes the message.
 
 use super::dim::Dim;
 use std::fmt;
 
-/// Why something was not done. Whatever was to be written is as it was before, unless a variant says
-/// otherwise.
+/// Why something was not done. The output is unchanged, unless a variant says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
-    /// A number of dimensions that no vector has.
+    /// A number of dimensions out of range.
     Dimension {
         /// The requested value.
         found: usize,
@@ -18,23 +17,23 @@ pub enum Fault {
         what: &'static str,
         /// Numbers in a row.
         d: usize,
-        /// Rows that there should be.
+        /// Expected rows.
         wanted: usize,
-        /// Numbers that there are.
+        /// Actual numbers.
         found: usize,
     },
-    /// Lists that go by the row and are too long or too short.
+    /// A list with one entry per row is too long or too short.
     Count {
         /// Which of the arguments.
         what: &'static str,
-        /// Entries that there should be.
+        /// Expected entries.
         wanted: usize,
-        /// Entries that there are.
+        /// Actual entries.
         found: usize,
     },
-    /// Vectors of one kind meet a memory of another.
+    /// Vectors of another length than the memory's.
     OtherDimension {
-        /// What.
+        /// What has these vectors.
         what: &'static str,
         /// Its numbers in a row.
         found: usize,
@@ -48,26 +47,26 @@ pub enum Fault {
         /// At which number of it.
         at: usize,
     },
-    /// A vector whose length is zero, or so small or large that its square is no ordinary f32.
+    /// A vector whose length is zero, or so small or large that its square is not a normal f32.
     NoLength {
         /// Which of the arguments.
         what: &'static str,
         /// At which row of it.
         row: usize,
     },
-    /// A vector that has no exact inverse: a frequency of it is as good as absent.
+    /// A vector without an exact inverse: one of its frequencies is practically absent.
     Vanishing {
         /// Which frequency, 0 to d/2.
         frequency: usize,
         /// Its magnitude over the mean magnitude.
         share: f64,
     },
-    /// A power that is no whole number of a vector with a negative frequency that has to stay real.
+    /// A non-integer power of a vector with a negative value at a frequency that has to stay real.
     NoRealPower {
         /// Which frequency: 0 or d/2.
         frequency: usize,
     },
-    /// A store that holds as many rows as it was made for.
+    /// A full store.
     Full {
         /// Its capacity in rows.
         capacity: usize,
@@ -79,11 +78,11 @@ pub enum Fault {
         /// Bytes that were allowed.
         limit: usize,
     },
-    /// A row that is not there.
+    /// A row that does not exist.
     NoRow {
         /// The requested one.
         row: usize,
-        /// How many there are.
+        /// How many rows exist.
         rows: usize,
     },
     /// A count that has to be within bounds.
@@ -119,14 +118,14 @@ impl fmt::Display for Fault {
             }
             Fault::NotFinite { what, at } => write!(f, "number {at} of `{what}` is not finite"),
             Fault::NoLength { what, row } => {
-                write!(f, "row {row} of `{what}` has no length to divide by")
+                write!(f, "row {row} of `{what}` has no usable length (zero, or out of range)")
             }
             Fault::Vanishing { frequency, share } => {
                 write!(f, "no exact inverse: frequency {frequency} has {share:.1e} of the mean magnitude; ")?;
                 f.write_str("make the vector unitary, or unbind by the involution")
             }
             Fault::NoRealPower { frequency } => {
-                write!(f, "no real power other than a whole one exists: frequency {frequency} is negative")
+                write!(f, "only integer powers are real: frequency {frequency} is negative")
             }
             Fault::Full { capacity } => {
                 write!(

@@ -1,14 +1,14 @@
 //! The Fourier transform of real rows in f32, in one fixed order of arithmetic (`docs/memory.md`, "Order of
-//! arithmetic"): which numbers meet in which operation depends on the length alone, not on the width of the
-//! vector registers, on the batch or on the thread. A row of d = 2n numbers is taken as n complex ones (even
-//! places real, odd ones imaginary) and goes through Stockham stages of radix 4, the last of radix 2 where n
-//! is no power of 4. `convolve` uses the spectrum.
+//! arithmetic"): which numbers are combined in which operation depends on the length alone, not on the width
+//! of the vector registers, the batch or the thread. A row of d = 2n numbers is taken as n complex ones (even
+//! indices real, odd ones imaginary) and goes through Stockham stages of radix 4, the last of radix 2 if n is
+//! not a power of 4. `convolve` uses the spectrum.
 
 use crate::system::cpu::simd::{Kernel, Simd};
 use std::f64::consts::TAU;
 
-/// Numbers that are worked on at once at the least: the widest register's lanes. All levels go through rows
-/// in these steps, so that none needs a tail.
+/// Numbers that are processed together: the lanes of the widest register. All levels go through rows in these
+/// steps, so that none needs a tail loop.
 pub const BLOCK: usize = 16;
 
 /// Shortest row that these stages take: a quarter of its complex numbers is a block.
@@ -17,8 +17,8 @@ pub const LEAST_ROW: usize = 8 * BLOCK;
 /// A block of numbers.
 pub type Block = [f32; BLOCK];
 
-/// Complex numbers, real parts and imaginary parts by themselves; one block longer than the transform, so
-/// that place n can repeat place 0.
+/// Complex numbers with separate real and imaginary parts; one block longer than the transform, so that index
+/// n can repeat index 0.
 #[derive(Clone, Debug)]
 pub struct Split {
     /// Real parts.
@@ -39,19 +39,19 @@ impl Split {
     }
 }
 
-/// cos and sin of three turns for each place of a block: re, im of the second, third and fourth leg.
+/// Three twiddle factors for each index of a block: re, im of the second, third and fourth leg.
 type BlockTurns = [Block; 6];
 
-/// A stage whose stride is at least a block: one set of turns for a whole run of places.
+/// A stage whose stride is at least a block: one set of twiddle factors for a whole run of indices.
 #[derive(Clone, Debug)]
 struct Later {
-    /// Blocks that a run of places takes (the stride).
+    /// Blocks in a run of indices (the stride).
     run: usize,
     /// re, im of the second, third and fourth leg, by sub-transform.
     turns: Vec<[f32; 6]>,
 }
 
-/// The fixed numbers of transforms of one length.
+/// The constants of transforms of one length.
 #[derive(Clone, Debug)]
 pub struct Tables {
     n: usize,
@@ -77,7 +77,7 @@ pub(super) fn turn(k: usize, n: usize) -> (f32, f32) {
     }
 }
 
-/// The three turns of sub-transform `p` in a stage of `current` numbers.
+/// The three twiddle factors of sub-transform `p` in a stage of `current` numbers.
 fn turns(p: usize, current: usize) -> [f32; 6] {
     let [a, b, c] = [1, 2, 3].map(|leg| turn(leg * p, current));
     [a.0, a.1, b.0, b.1, c.0, c.1]
@@ -96,9 +96,9 @@ impl Tables {
     /// For real rows of `d` numbers, a power of two from [`LEAST_ROW`] on.
     ///
     /// # Panics
-    /// For other lengths; [`super::dim::Dim`] gives none.
+    /// For other lengths; [`super::dim::Dim`] allows none.
     pub fn new(d: usize) -> Tables {
-        assert!(d.is_power_of_two() && d >= LEAST_ROW, "rows of {d} numbers have no such transform");
+        assert!(d.is_power_of_two() && d >= LEAST_ROW, "no transform for rows of {d} numbers");
         let n = d / 2;
         let (mut later, mut current, mut stride) = (Vec::new(), n / 16, 16);
         while current > 4 {
@@ -160,7 +160,7 @@ trait Sink {
     fn put<S: Simd>(&mut self, simd: S, block: usize, part: usize, value: Pair<S>);
 }
 
-/// A real row, two numbers in a row being one complex one.
+/// A real row; two neighbouring numbers are one complex number.
 struct Row<'a>(&'a [[f32; 2 * BLOCK]]);
 
 impl Source for Row<'_> {
@@ -171,19 +171,19 @@ impl Source for Row<'_> {
     }
 }
 
-/// Complex numbers, parts by themselves.
+/// Complex numbers with separate parts.
 struct Parts<'a> {
     re: &'a [Block],
     im: &'a [Block],
 }
 
 impl<'a> Parts<'a> {
-    /// As they stand.
+    /// Parts in their usual order.
     #[inline(always)]
     fn of(split: &'a Split) -> Parts<'a> {
         Parts { re: split.re.as_chunks().0, im: split.im.as_chunks().0 }
     }
-    /// Real and imaginary parts exchanged: a transform of these is the inverse one, exchanged as well.
+    /// Real and imaginary parts swapped: transforming these gives the inverse transform, swapped as well.
     #[inline(always)]
     fn exchanged(split: &'a Split) -> Parts<'a> {
         Parts { re: split.im.as_chunks().0, im: split.re.as_chunks().0 }
@@ -198,7 +198,7 @@ impl Source for Parts<'_> {
     }
 }
 
-/// Complex numbers to be written, parts by themselves.
+/// Complex numbers to be written, with separate parts.
 struct PartsMut<'a> {
     re: &'a mut [Block],
     im: &'a mut [Block],
@@ -220,7 +220,7 @@ impl Sink for PartsMut<'_> {
     }
 }
 
-/// A real row to be written from an exchanged transform, each number times a scale (a power of two: exact).
+/// A real row to be written from a swapped transform, each number times a scale (a power of two: exact).
 struct RowMut<'a> {
     row: &'a mut [[f32; 2 * BLOCK]],
     scale: f32,
@@ -256,8 +256,8 @@ impl Scratch {
     }
 }
 
-/// Transforms a real row: `to` holds its n complex numbers' spectrum in natural order, place n repeating
-/// place 0.
+/// Transforms a real row: `to` holds the spectrum of its n complex numbers in natural order, with index n
+/// repeating index 0.
 pub struct Forward<'a> {
     /// For rows of this length.
     pub tables: &'a Tables,
@@ -322,7 +322,7 @@ fn stages<S: Simd>(simd: S, tables: &Tables, from: &impl Source, scratch: &mut S
     }
 }
 
-/// A stage of stride 1 or, with `FOURS`, 4: the four legs of a place come to lie side by side.
+/// A stage of stride 1 or, with `FOURS`, 4: the four legs of an index end up side by side.
 #[inline(always)]
 fn spread<S: Simd, const FOURS: bool>(simd: S, turns: &[BlockTurns], from: &impl Source, to: &mut Split) {
     let quarter = turns.len();
@@ -348,7 +348,7 @@ fn spread<S: Simd, const FOURS: bool>(simd: S, turns: &[BlockTurns], from: &impl
 /// The four legs that start at `block`.
 #[inline(always)]
 fn four<S: Simd>(simd: S, from: &impl Source, block: usize, quarter: usize, part: usize) -> [Pair<S>; 4] {
-    // One by one, here and below: what goes through `array::map` is not always inlined, and then not compiled
+    // Written out, here and below: code in `array::map` is not always inlined, and then it is not compiled
     // for the level.
     [
         from.at(simd, block, part),
@@ -358,7 +358,7 @@ fn four<S: Simd>(simd: S, from: &impl Source, block: usize, quarter: usize, part
     ]
 }
 
-/// Three turns for each lane of a part.
+/// Three twiddle factors for each lane of a part.
 #[inline(always)]
 fn loaded<S: Simd>(simd: S, turns: &BlockTurns, part: usize) -> [S::V; 6] {
     let lanes = part * S::LANES..(part + 1) * S::LANES;
@@ -373,7 +373,7 @@ fn loaded<S: Simd>(simd: S, turns: &BlockTurns, part: usize) -> [S::V; 6] {
     ]
 }
 
-/// The same three turns in all lanes.
+/// The same three twiddle factors in all lanes.
 #[inline(always)]
 fn splat<S: Simd>(simd: S, [a, b, c, d, e, f]: [f32; 6]) -> [S::V; 6] {
     [simd.splat(a), simd.splat(b), simd.splat(c), simd.splat(d), simd.splat(e), simd.splat(f)]
@@ -471,7 +471,7 @@ fn minus<S: Simd>(simd: S, x: Pair<S>, y: Pair<S>) -> Pair<S> {
     (simd.sub(x.0, y.0), simd.sub(x.1, y.1))
 }
 
-/// All legs but the first times their turns.
+/// Multiplies all legs but the first by their twiddle factors.
 #[inline(always)]
 fn turned<S: Simd>(simd: S, [a, b, c, d]: [Pair<S>; 4], t: [S::V; 6]) -> [Pair<S>; 4] {
     [a, times(simd, b, (t[0], t[1])), times(simd, c, (t[2], t[3])), times(simd, d, (t[4], t[5]))]

@@ -1,10 +1,9 @@
 //! The operations of the memory on a GPU: the same bits as on the processor (`docs/memory.md`, "On a GPU"). A
-//! [`GpuWorkspace`] is opened once, takes all its memory then and stays on its thread; no operation
-//! allocates. Rows come from the host and go back to it, or lie on the GPU already ([`GpuWorkspace::put`],
+//! [`GpuWorkspace`] is opened once, allocates all its memory then and stays on its thread; no operation
+//! allocates. Rows come from the host and go back to it, or are on the GPU already ([`GpuWorkspace::put`],
 //! [`GpuWorkspace::hold`]).
 //!
-//! It decides nothing: `choice` decides when a GPU is worth its copies, and the owner handles the loss
-//! of a GPU.
+//! `choice` decides when a GPU is worth its copies, and the owner handles the loss of a GPU.
 
 mod fault;
 mod table;
@@ -26,14 +25,15 @@ use crate::system::gpu::{
 use std::sync::Arc;
 use table::{F32, Layout, MOST_BLOCKS, Place, SHEET, Task};
 
-/// Longest transform: its numbers, 36 KiB with their padding, are what a block may share without asking.
+/// Longest transform: its numbers, 36 KiB with their padding, fit into the shared memory that a block gets by
+/// default.
 pub const LONGEST: usize = 8192;
 
 /// Part of a GPU's memory that rows may take: the rest is for the field, the kernels and, on a Jetson, for
 /// the processor.
 pub const MOST_OF_A_GPU: f64 = 0.8;
 
-/// Threads of a block, and columns, as `kernels/memory.cu` has them.
+/// Threads of a block, and columns: the same as in `kernels/memory.cu`.
 const COLUMNS: usize = 128;
 const JOINERS: u32 = 256;
 const SEEKERS: u32 = 256;
@@ -41,13 +41,14 @@ const WARP: usize = 32;
 const SEEKING_WARPS: usize = SEEKERS as usize / WARP;
 const MOST_CONVOLVERS: usize = 512;
 
-/// Blocks of a scan for each multiprocessor: 64 warps, as many as any chip keeps under way.
+/// Blocks of a scan for each multiprocessor: 64 warps, as many as any chip runs at a time.
 const BLOCKS_EACH: usize = 8;
 
-/// A wait polls this long without a nap: a small batch is over by then.
+/// A wait polls this long before it starts to sleep: a small batch is done by then.
 const AWAKE: Span = Span::from_micros(200);
 const NAP: Span = Span::from_micros(50);
-/// Longer than any operation takes, an emulated one on a busy machine included: beyond it the device hangs.
+/// Longer than any operation takes, even an emulated one on a busy machine: after this the device counts as
+/// hung.
 const PATIENCE: Span = Span::from_millis(60_000);
 
 /// The room that a GPU needs, all of it allocated at the start.
@@ -75,7 +76,7 @@ pub struct GpuWorkspace {
     found: Found,
     room: Room,
     layout: Layout,
-    /// What the driver took for it, kernels included; none where it does not tell.
+    /// What the driver took for it, kernels included; `None` if unknown.
     reserved: Option<usize>,
     /// Threads of a row's transform.
     threads: u32,
@@ -93,7 +94,7 @@ pub struct GpuWorkspace {
     _gpu: Gpu,
 }
 
-/// Which of the two areas for rows.
+/// One of the two areas for rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
     /// First factors; rows to be added up.
@@ -102,7 +103,7 @@ pub enum Area {
     Second,
 }
 
-/// Numbers in the transform that rows of `d` numbers take.
+/// Length of the transform for rows of `d` numbers.
 fn transform_of(d: usize) -> usize {
     if d.is_power_of_two() && d >= LEAST_ROW { d } else { (2 * d - 1).next_power_of_two().max(LEAST_ROW) }
 }
@@ -113,7 +114,7 @@ impl GpuWorkspace {
         GpuWorkspace::open_with(dim, room, Arc::default())
     }
 
-    /// The same with a watch that others hold too.
+    /// The same with a watch that is shared with others.
     pub fn open_with(dim: Dim, room: Room, watch: Arc<Watch>) -> Result<GpuWorkspace, Unfit> {
         let needed = transform_of(dim.get());
         if needed > LONGEST {
@@ -133,11 +134,11 @@ impl GpuWorkspace {
         }
         let mut opened = GpuWorkspace::made(dim, room, found, layout, blocks, gpu).map_err(Unfit::Gpu)?;
         let left = opened._gpu.memory_free().map_err(Unfit::Gpu)?;
-        // Another process may have given memory back meanwhile.
+        // Another process may have freed memory meanwhile.
         opened.reserved = free.checked_sub(left).filter(|taken| *taken >= wanted);
         opened.begin(needed).map_err(|fault| match fault {
             GpuWorkspaceFault::Gpu(error) => Unfit::Gpu(error),
-            fault => unreachable!("turns fit their place, and a device that was just opened: {fault}"),
+            fault => unreachable!("the twiddle factors fit, and the device was just opened: {fault}"),
         })
     }
 
@@ -180,7 +181,7 @@ impl GpuWorkspace {
         })
     }
 
-    /// Brings the turns over.
+    /// Copies the twiddle factors to the GPU.
     fn begin(mut self, length: usize) -> Result<GpuWorkspace, GpuWorkspaceFault> {
         let turns = table::turns(length);
         write(&turns, &mut self.first, &self.stream)?;
@@ -199,7 +200,7 @@ impl GpuWorkspace {
         self.dim
     }
 
-    /// What there is room for.
+    /// The room that was allocated.
     pub fn room(&self) -> Room {
         self.room
     }
@@ -210,7 +211,7 @@ impl GpuWorkspace {
     }
 
     /// Memory that the driver reserved for it: `bytes` in its own units, and the kernels. `None` if other
-    /// processes gave memory back while it was opened, so that nothing can be said.
+    /// processes gave memory back while it was opened, so that it is unknown.
     pub fn reserved(&self) -> Option<usize> {
         self.reserved
     }
@@ -238,7 +239,7 @@ impl GpuWorkspace {
         self.fetch_out(out)
     }
 
-    /// Lays rows into an area of the GPU, where they stay for [`GpuWorkspace::convolve_held`] and
+    /// Copies rows into an area of the GPU, where they stay for [`GpuWorkspace::convolve_held`] and
     /// [`GpuWorkspace::superpose_held`].
     pub fn put(&mut self, area: Area, rows: &[f32]) -> Result<(), GpuWorkspaceFault> {
         let d = self.dim.get();
@@ -275,7 +276,7 @@ impl GpuWorkspace {
     }
 
     /// A plain copy on the GPU that reads and writes `bytes` bytes in total, from the two areas to the
-    /// results: what an operation on rows that lie there is compared with.
+    /// results: the baseline for an operation on rows that are there.
     pub fn copy_held(&mut self, bytes: usize) -> Result<(), GpuWorkspaceFault> {
         let Layout { a, b, out, .. } = self.layout;
         let mut left = bytes / 2;
@@ -291,7 +292,7 @@ impl GpuWorkspace {
         self.settle()
     }
 
-    /// Brings results back.
+    /// Copies results back.
     pub fn fetch(&mut self, out: &mut [f32]) -> Result<(), GpuWorkspaceFault> {
         self.in_room("out", out.len().div_ceil(self.dim.get()), self.room.rows)?;
         self.fetch_out(out)
@@ -334,7 +335,7 @@ impl GpuWorkspace {
         self.held = 0;
         let copies = [(self.layout.store, store.rows()), (self.layout.inverse, store.inverse_lengths())];
         for (place, numbers) in copies {
-            // Piece by piece through what pinned memory there is: at least a row.
+            // Piece by piece through the pinned memory, which holds at least a row.
             let step = self.first.len() / F32;
             for (piece, numbers) in numbers.chunks(step).enumerate() {
                 write(numbers, &mut self.first, &self.stream)?;
@@ -466,7 +467,7 @@ fn settle(stream: &Stream) -> Result<(), GpuWorkspaceFault> {
     Ok(())
 }
 
-/// All of `pinned`. Waits for the copies that an operation has left under way which failed in the middle.
+/// All of `pinned`. Waits for copies that a failed operation has left under way.
 fn free<'p>(pinned: &'p mut Pinned, stream: &Stream) -> Result<LookMut<'p>, GpuWorkspaceFault> {
     if pinned.bytes_mut().is_err() {
         settle(stream)?;

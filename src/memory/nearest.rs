@@ -1,6 +1,7 @@
-//! The best few of many comparisons, in fixed memory and in an order that does not depend on their sequence.
+//! Keeps the best few of many matches, in fixed memory. The result does not depend on the order in which they
+//! come.
 
-/// The most that can be requested.
+/// The most matches that can be requested.
 pub const MOST_TOP: usize = 64;
 
 /// A row and how well it fits.
@@ -13,7 +14,8 @@ pub struct Match {
 }
 
 impl Match {
-    /// The larger cosine, of equal ones the lower row: a total order, so that threads cannot change the list.
+    /// The larger cosine wins, of equal ones the lower row: a total order, so that threads cannot change the
+    /// list.
     fn beats(&self, other: &Match) -> bool {
         match self.cosine.total_cmp(&other.cosine) {
             std::cmp::Ordering::Greater => true,
@@ -31,17 +33,17 @@ pub struct Best {
 }
 
 impl Best {
-    /// Room for the best `wanted`, held within 1..=[`MOST_TOP`].
+    /// Room for the best `wanted`, clamped to 1..=[`MOST_TOP`].
     pub fn of(wanted: usize) -> Best {
         Best { wanted: wanted.clamp(1, MOST_TOP), list: heapless::Vec::new() }
     }
 
-    /// The wanted number.
+    /// How many matches are wanted.
     pub fn wanted(&self) -> usize {
         self.wanted
     }
 
-    /// As many as were wanted, or as there were rows.
+    /// The matches: as many as were wanted, or as there were rows.
     pub fn list(&self) -> &[Match] {
         &self.list
     }
@@ -59,12 +61,12 @@ impl Best {
         }
     }
 
-    /// None any more.
+    /// Removes all matches.
     pub fn clear(&mut self) {
         self.list.clear();
     }
 
-    /// Enters a match if it is among the best.
+    /// Adds a match if it is among the best.
     #[inline(always)]
     pub fn offer(&mut self, offered: Match) {
         if self.list.len() == self.wanted {

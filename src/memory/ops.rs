@@ -1,6 +1,6 @@
 //! The operations on rows of one length: bind, unbind, superpose, normalise, compare, permute. A batch is
-//! many rows one after the other; a single vector is a batch of one, and comes out with the same bits. The
-//! caller owns all rows; a [`Workspace`] is made once and no operation allocates.
+//! many rows one after the other; a single vector is a batch of one, and gives the same bits. The caller owns
+//! all rows; a [`Workspace`] is made once and no operation allocates.
 
 use super::convolve::{Convolver, Factor};
 use super::dim::Dim;
@@ -12,13 +12,13 @@ use crate::system::cpu::simd::Level;
 /// Whether results are scaled to length 1 while they are still in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// As they come.
+    /// Not scaled.
     AsIs,
-    /// Length 1; what has no length becomes zeros.
+    /// Length 1; a row without a length becomes zeros.
     Unit,
 }
 
-/// What a batch of two factors is to become.
+/// What to do with a batch of two factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// [`Workspace::bind`]
@@ -37,7 +37,7 @@ pub struct Workspace {
     leaf: Vec<f32>,
 }
 
-/// Rows as long as a transform, for rows that have none of their own.
+/// Padded rows, for rows whose length is not that of a transform.
 #[derive(Clone, Debug)]
 struct Pad {
     row: Vec<f32>,
@@ -50,7 +50,7 @@ impl Workspace {
         Workspace::at_level(d, Level::best())
     }
 
-    /// With instructions of one's choice: the results are the same bits.
+    /// With the given instructions; the results have the same bits.
     pub fn at_level(d: Dim, level: Level) -> Workspace {
         let n = d.get();
         let own = n.is_power_of_two() && n >= LEAST_ROW;
@@ -76,15 +76,15 @@ impl Workspace {
         self.convolver.bytes() + pad + size_of_val(&*self.leaf)
     }
 
-    /// Circular convolution of each row of `a` with its row of `b`; with the one row of `b` if there is only
+    /// Circular convolution of each row of `a` with its row of `b`; with the only row of `b` if it has just
     /// one.
     pub fn bind(&mut self, a: &[f32], b: &[f32], length: Length, out: &mut [f32]) -> Result<(), Fault> {
         self.convolve(a, b, Factor::Itself, length, out)
     }
 
-    /// Takes `key` out of each row of `bound`: its binding with the key's involution, which is the key's
-    /// inverse if the key is unitary and its approximate inverse if the key is random. One key for each row,
-    /// or one for all.
+    /// Unbinds `key` from each row of `bound`: binds it with the key's involution, which is the key's inverse
+    /// if the key is unitary and its approximate inverse if the key is random. One key for each row, or one
+    /// for all.
     pub fn unbind(
         &mut self,
         bound: &[f32],
@@ -146,7 +146,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// Scales each row to length 1; what has no length becomes zeros.
+    /// Scales each row to length 1; a row without a length becomes zeros.
     pub fn normalise(&self, rows: &mut [f32]) -> Result<(), Fault> {
         self.whole_rows("rows", rows)?;
         self.level.run(Normalise { d: self.d.get(), rows });
@@ -167,7 +167,7 @@ impl Workspace {
         Ok(cosine_of(product, a, b))
     }
 
-    /// Row by row: the number of place i goes to place i + `by`, round the end.
+    /// Row by row: the number at index i goes to index i + `by`, wrapping around.
     pub fn permute(&self, rows: &[f32], by: isize, out: &mut [f32]) -> Result<(), Fault> {
         let (d, count) = (self.d.get(), self.whole_rows("rows", rows)?);
         self.fits("out", out.len(), count)?;
@@ -179,7 +179,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// Row by row: the number of place i goes to place -i. Exact: binding with it is [`Workspace::unbind`].
+    /// Row by row: the number at index i goes to index -i. Exact: binding with it is [`Workspace::unbind`].
     pub fn involution(&self, rows: &[f32], out: &mut [f32]) -> Result<(), Fault> {
         let (d, count) = (self.d.get(), self.whole_rows("rows", rows)?);
         self.fits("out", out.len(), count)?;
@@ -209,7 +209,7 @@ fn fits(dim: Dim, what: &'static str, found: usize, wanted: usize) -> Result<(),
     if found == wanted * d { Ok(()) } else { Err(Fault::Shape { what, d, wanted, found }) }
 }
 
-/// How many rows are to be bound, if the slices fit each other; wherever it is done.
+/// How many rows are to be bound, if the slices fit each other; used on processor and GPU.
 pub(super) fn convolution_rows(dim: Dim, a: &[f32], b: &[f32], out: &[f32]) -> Result<usize, Fault> {
     let rows = whole_rows(dim, "first factor", a)?;
     if b.len() != dim.get() {
@@ -219,7 +219,7 @@ pub(super) fn convolution_rows(dim: Dim, a: &[f32], b: &[f32], out: &[f32]) -> R
     Ok(rows)
 }
 
-/// How many rows are to be laid over each other, if the slices fit; wherever it is done.
+/// How many rows are to be superposed, if the slices fit; used on processor and GPU.
 pub(super) fn rows_and_weights(
     dim: Dim,
     rows: &[f32],
@@ -236,13 +236,13 @@ pub(super) fn rows_and_weights(
     Ok(count)
 }
 
-/// The order in which a cosine is made of a product and two inverse lengths.
+/// A cosine from a product and two inverse lengths, in the fixed order.
 #[inline(always)]
 pub(super) fn cosine_of(product: f32, one: f32, other: f32) -> f32 {
     product * one * other
 }
 
-/// Place i to place -i.
+/// Moves index i to index -i.
 #[inline(always)]
 pub(super) fn involute(row: &[f32], to: &mut [f32]) {
     to[0] = row[0];
@@ -259,13 +259,13 @@ impl Pad {
         convolver.take_factor(&self.row);
     }
 
-    /// The linear convolution, whose second part is laid over the first.
+    /// The linear convolution, whose second part is added to the first.
     fn convolve(&mut self, convolver: &mut Convolver, a: &[f32], to: &mut [f32]) {
         let d = a.len();
         self.row[..d].copy_from_slice(a);
         self.row[d..].fill(0.0);
         convolver.convolve(&self.row, Factor::Itself, &mut self.out);
-        // 2d - 1 numbers: the last place has nothing to be laid over it.
+        // 2d - 1 numbers: nothing is added to the last one.
         let (first, second) = (&self.out[..d], &self.out[d..2 * d - 1]);
         to.copy_from_slice(first);
         to.iter_mut().zip(second).for_each(|(number, over)| *number += over);

@@ -1,11 +1,11 @@
 //! Sums over rows in one fixed tree, and elementwise operations. Order of arithmetic: `docs/memory.md`.
-//! Number i of a row goes to running sum i mod 64; the 64 sums meet in a tree that is the same for every
-//! width of register.
+//! Number i of a row is added to running sum i mod 64; the 64 sums are added in a tree that is the same for
+//! every width of register.
 
 use super::fft::{BLOCK, Block};
 use crate::system::cpu::simd::{Kernel, Simd};
 
-/// Running sums: four of the widest registers, enough to hide how long a fused sum takes.
+/// Running sums: four of the widest registers, enough to hide the latency of a fused multiply-add.
 const SUMS: usize = 64;
 
 /// Rows that are added up in order before their sum joins the total: few enough that rounding stays that of
@@ -25,7 +25,7 @@ pub fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
         add_products(simd, a, b, &mut sums);
     }
     if !a_rest.is_empty() {
-        // x + 0 y = x: what is missing changes no sum.
+        // x + 0 y = x: padding with zeros changes no sum.
         let (mut a, mut b) = ([0.0; SUMS], [0.0; SUMS]);
         a[..a_rest.len()].copy_from_slice(a_rest);
         b[..b_rest.len()].copy_from_slice(b_rest);
@@ -71,7 +71,7 @@ pub fn scale<S: Simd>(simd: S, row: &mut [f32], factor: f32) {
 }
 
 /// 1 over the length of a row: a correctly rounded root and division of the sum of its squares. 0 for a row
-/// whose sum of squares is no ordinary f32: there is nothing to divide by.
+/// whose sum of squares is not a normal f32: it cannot be divided by.
 #[inline(always)]
 pub fn inverse_length<S: Simd>(simd: S, row: &[f32]) -> f32 {
     let square = dot(simd, row, row);
@@ -157,7 +157,7 @@ fn add_block<S: Simd>(simd: S, x: &Block, weight: f32, y: &mut Block) {
     }
 }
 
-/// The same for eight rows in a row, block by block: the sum is read and written once for all of them.
+/// The same for eight consecutive rows, block by block: the sum is read and written once for all of them.
 #[inline(always)]
 fn add_group<S: Simd>(simd: S, group: &[f32], weights: &[f32; ABREAST], to: &mut [f32]) {
     let d = to.len();
@@ -181,7 +181,7 @@ fn add_group<S: Simd>(simd: S, group: &[f32], weights: &[f32; ABREAST], to: &mut
     }
 }
 
-/// The scalar product of two rows, at a level of one's choice.
+/// The scalar product of two rows, as a kernel.
 pub struct Dot<'a>(pub &'a [f32], pub &'a [f32]);
 
 impl Kernel for Dot<'_> {
@@ -210,7 +210,7 @@ impl Kernel for Add<'_> {
     }
 }
 
-/// 1 over the length of a row, at a level of one's choice.
+/// 1 over the length of a row, as a kernel.
 pub struct InverseLength<'a>(pub &'a [f32]);
 
 impl Kernel for InverseLength<'_> {

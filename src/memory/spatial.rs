@@ -1,7 +1,7 @@
 //! Places as vectors: spatial semantic pointers (Komer 2019; Dumont and Eliasmith 2020). A pointer to (x, y)
 //! has magnitude 1 and phase w_k . (x, y) at frequency k; binding two adds their places, and the cosine of
-//! two falls with their distance. A [`Decoder`] finds the place again. Made and decoded in f64, off every
-//! real-time thread.
+//! two falls with their distance. A [`Decoder`] finds the place again. Pointers are made and decoded in f64,
+//! never in a real-time thread.
 
 use super::dim::Dim;
 use super::fault::Fault;
@@ -12,13 +12,12 @@ use super::vector::finite;
 use crate::base::seed::{Stream, uniform};
 use std::f64::consts::{FRAC_PI_3, PI, TAU};
 
-/// How the wave vectors of the frequencies lie.
+/// How the wave vectors of the frequencies are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waves {
-    /// Each by itself, even in a square: the cosine of two pointers falls as sinc(x) sinc(y).
+    /// Independently and uniformly in a square: the cosine of two pointers falls as sinc(x) sinc(y).
     Random,
-    /// In threes at 120 degrees, their lengths even over a disc: like grid cells, and the same in every
-    /// direction.
+    /// In threes at 120 degrees, uniformly over a disc: like grid cells, and the same in every direction.
     Hexagonal,
 }
 
@@ -32,7 +31,7 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// A plane on which pointers `scale_m` metres apart have next to nothing in common.
+    /// A plane on which pointers `scale_m` metres apart have a cosine of about 0.
     pub fn new(dim: Dim, waves: Waves, scale_m: f64, seed: u64) -> Result<Plane, Fault> {
         if !(scale_m.is_finite() && scale_m > 0.0) {
             return Err(Fault::NotFinite { what: "scale", at: 0 });
@@ -48,8 +47,8 @@ impl Plane {
         };
         let turn = draw(2 * free) * FRAC_PI_3;
         for trio in 0..trios {
-            // Even over the area of the disc; each trio turned on by the golden ratio of the 60 degrees after
-            // which it would repeat itself.
+            // Uniform over the area of the disc. Each trio is rotated further by the golden ratio times 60
+            // degrees, the angle after which it would repeat itself.
             let radius = PI * libm::sqrt((trio as f64 + 0.5) / trios as f64);
             let golden = (trio as f64 * 0.618_033_988_749_895) % 1.0;
             for leg in 0..3 {
@@ -57,8 +56,7 @@ impl Plane {
                 all[1 + 3 * trio + leg] = [radius * libm::cos(angle), radius * libm::sin(angle)];
             }
         }
-        // Neighbouring frequencies shall not be neighbouring waves: the order is of no consequence to a
-        // cosine.
+        // The frequencies that are left get independent waves; their order does not matter to a cosine.
         for k in 3 * trios..free {
             all[1 + k] = [PI * (2.0 * draw(2 * k) - 1.0), PI * (2.0 * draw(2 * k + 1) - 1.0)];
         }
@@ -71,7 +69,7 @@ impl Plane {
         self.dim
     }
 
-    /// Distance in metres from which on two pointers have next to nothing in common.
+    /// Distance in metres at which the cosine of two pointers has fallen to about 0.
     pub fn scale_m(&self) -> f64 {
         self.scale_m
     }
@@ -94,7 +92,7 @@ impl Plane {
         Ok(())
     }
 
-    /// The scalar product of a pointer with what has this spectrum.
+    /// The scalar product of a pointer with the vector that has this spectrum.
     fn product(&self, spectrum: &Spectrum, place: [f64; 2]) -> f64 {
         let terms = self.waves.iter().enumerate().map(|(k, wave)| {
             let phase = wave[0] * place[0] + wave[1] * place[1];
@@ -134,12 +132,12 @@ pub struct Decoder {
 }
 
 /// Points of the coarse grid for one scale: half a scale apart the cosine of neighbours is still above 0.4,
-/// so that the peak's slope is always met.
+/// so that some point is always on the slope of the peak.
 const POINTS_PER_SCALE: f64 = 2.0;
 /// The search ends at this share of the scale; noise of a memory moves the peak by more.
 const FINEST: f64 = 1e-3;
-/// Best points of the grid for a closer look: where the peak lies between four, a chance bump
-/// may be higher than each of them.
+/// Best points of the grid for a closer look: if the peak is between four of them, a chance bump may be
+/// higher than each.
 const CANDIDATES: usize = 4;
 
 impl Decoder {
@@ -200,7 +198,7 @@ impl Decoder {
         std::array::from_fn(|axis| self.area.from[axis] + at[axis] as f64 * self.step_m[axis])
     }
 
-    /// Goes uphill from a point of the grid, with steps that become smaller where none leads up.
+    /// Climbs from a point of the grid; halves the step when no step leads up.
     fn climb(&self, spectrum: &Spectrum, from: [f64; 2]) -> Place {
         let mut here = Place { at: from, likeness: self.plane.product(spectrum, from) };
         let mut step = self.plane.scale_m / (2.0 * POINTS_PER_SCALE);

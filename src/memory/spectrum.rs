@@ -16,12 +16,12 @@ pub struct Spectrum {
 }
 
 impl Spectrum {
-    /// All frequencies 1: of the row that changes nothing when it is bound.
+    /// All frequencies 1: the spectrum of the identity of binding.
     pub fn flat(d: usize) -> Spectrum {
         Spectrum { d, re: vec![1.0; d / 2 + 1], im: vec![0.0; d / 2 + 1] }
     }
 
-    /// Of a row.
+    /// The spectrum of a row.
     pub fn of(row: &[f32]) -> Spectrum {
         let d = row.len();
         let (mut re, mut im) = (row.iter().map(|x| f64::from(*x)).collect::<Vec<_>>(), vec![0.0; d]);
@@ -67,8 +67,8 @@ impl Spectrum {
     pub fn to_row(&self, row: &mut [f32]) {
         let d = self.d;
         let part = |k: usize, own: &[f64], sign: f64| if k <= d / 2 { own[k] } else { sign * own[d - k] };
-        // The inverse transform is the forward one of the conjugate, conjugated, over d; of a real row the
-        // imaginary part that is left is rounding.
+        // The inverse transform is the forward one of the conjugate, conjugated, over d; for a real row, the
+        // imaginary part that is left is rounding error.
         let mut re: Vec<f64> = (0..d).map(|k| part(k, &self.re, 1.0)).collect();
         let mut im: Vec<f64> = (0..d).map(|k| -part(k, &self.im, -1.0)).collect();
         transform(&mut re, &mut im);
@@ -76,7 +76,7 @@ impl Spectrum {
     }
 }
 
-/// The transform of any number of complex numbers, in place.
+/// The transform of complex numbers of any length, in place.
 fn transform(re: &mut [f64], im: &mut [f64]) {
     if re.len().is_power_of_two() { radix_two(re, im) } else { chirped(re, im) }
 }

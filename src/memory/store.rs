@@ -1,5 +1,5 @@
 //! A store of vectors of one length: consecutive rows in memory that is allocated once, each with the inverse
-//! of its length, and the exact best matches of a query. Only its owner knows their meaning.
+//! of its length. It finds the exact best matches of a query. Only its owner knows what the vectors mean.
 
 use super::dim::Dim;
 use super::fault::Fault;
@@ -16,18 +16,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The format on disk.
 pub const KIND: Kind = Kind { tag: *b"HRRS", name: "store of vectors", version: 1 };
 
-/// What a store takes and holds.
+/// The size of a store and how full it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// Rows held.
     pub rows: usize,
     /// Rows that it was made for.
     pub capacity: usize,
-    /// Memory taken, all of it at the beginning.
+    /// Memory, all of it allocated at the beginning.
     pub bytes: usize,
 }
 
-/// Vectors and where they come from again.
+/// Vectors that can be searched for the best match.
 #[derive(Debug)]
 pub struct Store {
     dim: Dim,
@@ -38,11 +38,11 @@ pub struct Store {
     /// One over the length of each.
     inverse: Vec<f32>,
     count: usize,
-    /// Of the present rows; no other store of this process has or had it.
+    /// Number of the present content; no other content in this process has or had it.
     content: u64,
 }
 
-/// A number that no content of a store has yet.
+/// A content number that was never used before.
 fn new_content() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -73,7 +73,7 @@ impl Store {
         if wanted > limit {
             return Err(Fault::Limit { wanted, limit });
         }
-        // Ones, then zeros: pages of zeros would only be taken when they are first written to.
+        // Ones, then zeros: the kernel maps pages of zeros only when they are first written.
         let mut rows = vec![1.0; capacity * dim.get()];
         rows.fill(0.0);
         let mut inverse = vec![1.0; capacity];
@@ -86,7 +86,7 @@ impl Store {
         capacity.saturating_mul((dim.get() + 1) * size_of::<f32>())
     }
 
-    /// The same store with instructions of one's choice: the answers are the same bits.
+    /// The same store with the given instructions; the results have the same bits.
     pub fn at_level(mut self, level: Level) -> Store {
         self.level = level;
         self
@@ -102,12 +102,12 @@ impl Store {
         self.count
     }
 
-    /// Whether none is held.
+    /// Whether it holds no row.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// What it takes and holds.
+    /// Its size and how full it is.
     pub fn usage(&self) -> Usage {
         let bytes = Store::bytes_for(self.dim, self.capacity);
         Usage { rows: self.len(), capacity: self.capacity, bytes }
@@ -128,12 +128,12 @@ impl Store {
         &self.inverse[..self.count]
     }
 
-    /// Names the present rows: as long as it is the same, they are.
+    /// Identifies the present rows: as long as it stays the same, so do they.
     pub(super) fn content(&self) -> u64 {
         self.content
     }
 
-    /// Takes a vector; returns its row.
+    /// Adds a vector; returns its row.
     pub fn push(&mut self, vector: &[f32]) -> Result<usize, Fault> {
         if self.len() == self.capacity {
             return Err(Fault::Full { capacity: self.capacity });
@@ -144,13 +144,13 @@ impl Store {
         Ok(row)
     }
 
-    /// Puts a vector in the place of another.
+    /// Replaces a vector by another.
     pub fn replace(&mut self, row: usize, vector: &[f32]) -> Result<(), Fault> {
         self.known(row)?;
         self.write(row, vector)
     }
 
-    /// Takes a row out; the last row, if it is another, gets its number.
+    /// Removes a row; the last row, if it is another, gets its number.
     pub fn swap_remove(&mut self, row: usize) -> Result<(), Fault> {
         self.known(row)?;
         let (d, last) = (self.dim.get(), self.count - 1);
@@ -160,7 +160,7 @@ impl Store {
         Ok(())
     }
 
-    /// No rows any more.
+    /// Removes all rows.
     pub fn clear(&mut self) {
         (self.count, self.content) = (0, new_content());
     }
@@ -176,7 +176,7 @@ impl Store {
         Ok(())
     }
 
-    /// One over the length of a vector that has one.
+    /// One over the length of a vector; an error if it has none.
     fn checked(&self, what: &'static str, vector: &[f32]) -> Result<f32, Fault> {
         let d = self.dim.get();
         if vector.len() != d {
@@ -228,7 +228,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes all rows to a file, whole, or leaves the old one as it was.
+    /// Writes all rows to a file, completely, or leaves the old file as it was.
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
         let written = Written {
             dim: self.dim.get() as u32,

@@ -1,5 +1,5 @@
-//! Vectors as they are made: from a seed, unitary, inverted, raised to a power. Done once per vector, in f64,
-//! rounded to f32 at the end; allocates the spectrum.
+//! Creates vectors: from a seed, unitary, inverted, raised to a power. Done once per vector, in f64, rounded
+//! to f32 at the end; allocates the spectrum.
 
 use super::dim::Dim;
 use super::fault::Fault;
@@ -8,7 +8,7 @@ use crate::base::seed::{Stream, normal, uniform};
 use std::f64::consts::TAU;
 
 /// Least share of the mean magnitude that a frequency of an invertible vector has. An inverse magnifies the
-/// rounding of its vector (6e-8 a number) by one over this: with 1e-3 it is still good to 1e-4.
+/// rounding of its vector (6e-8 per number) by one over this: with 1e-3 it is still good to 1e-4.
 pub const LEAST_SHARE: f64 = 1e-3;
 
 /// Below this share of the mean magnitude a frequency's phase is nothing but rounding, and unitary projection
@@ -24,9 +24,9 @@ pub fn random(seed: u64, number: u64, d: Dim) -> Vec<f32> {
         .collect()
 }
 
-/// Vector `number` of the unitary family `seed`: every frequency has magnitude 1 and an even random phase,
-/// those that are their own counterparts phase 0. Its length is 1, its inverse its involution, and it has all
-/// powers.
+/// Vector `number` of the unitary family `seed`: every frequency has magnitude 1 and a uniformly random
+/// phase; those that are their own counterparts have phase 0. Its length is 1, its inverse its involution,
+/// and it has all powers.
 pub fn random_unitary(seed: u64, number: u64, d: Dim) -> Vec<f32> {
     let mut spectrum = Spectrum::flat(d.get());
     let frequencies = spectrum.re.len();
@@ -40,7 +40,7 @@ pub fn random_unitary(seed: u64, number: u64, d: Dim) -> Vec<f32> {
     row_of(&spectrum)
 }
 
-/// The vector that changes nothing when it is bound.
+/// The identity of binding: the vector that changes nothing when it is bound.
 pub fn identity(d: Dim) -> Vec<f32> {
     let mut row = vec![0.0; d.get()];
     row[0] = 1.0;
@@ -68,7 +68,7 @@ pub fn inverse(vector: &[f32]) -> Result<Vec<f32>, Fault> {
     let mean = spectrum.mean_magnitude();
     for k in 0..spectrum.re.len() {
         let magnitude = spectrum.magnitude(k);
-        // A mean of 0 lets nothing pass.
+        // With a mean of 0 every frequency is refused.
         if magnitude.partial_cmp(&(LEAST_SHARE * mean)) != Some(std::cmp::Ordering::Greater) {
             let share = if mean > 0.0 { magnitude / mean } else { 0.0 };
             return Err(Fault::Vanishing { frequency: k, share });
@@ -80,9 +80,9 @@ pub fn inverse(vector: &[f32]) -> Result<Vec<f32>, Fault> {
 }
 
 /// The vector bound `exponent` times to itself, for any real exponent: each frequency's magnitude to that
-/// power and its phase (between -pi and pi) times it. A negative exponent asks what [`inverse`] asks; an
-/// exponent that is no whole number asks that the frequencies that are their own counterparts are not
-/// negative, since their powers would not be real.
+/// power and its phase (between -pi and pi) times it. A negative exponent has the same condition as
+/// [`inverse`]. A non-integer exponent requires that the frequencies that are their own counterparts are not
+/// negative, because their powers would not be real.
 pub fn power(vector: &[f32], exponent: f64) -> Result<Vec<f32>, Fault> {
     if !exponent.is_finite() {
         return Err(Fault::NotFinite { what: "exponent", at: 0 });
@@ -107,7 +107,7 @@ pub fn power(vector: &[f32], exponent: f64) -> Result<Vec<f32>, Fault> {
     Ok(row_of(&spectrum))
 }
 
-/// The spectrum of a vector that has one.
+/// The spectrum of a vector; an error if its length or a number is invalid.
 fn checked(vector: &[f32]) -> Result<Spectrum, Fault> {
     Dim::new(vector.len())?;
     finite("vector", vector)?;

@@ -30,10 +30,10 @@ const MAGIC: [u8; 8] = *b"GANGLION";
 const HEADER: usize = 24;
 const DIGEST: usize = blake3::OUT_LEN;
 
-/// Longest payload, in bytes; keeps an endless file from asking for all memory. A read-out is at most 135 kB.
-/// The largest brain, 64 x 64^3 cells with as many in half resolution and a bank of 10,000, is 97 MB, or 290
-/// MB with what the f64 engine keeps; the rest is room for 90 patterns of 8.4 MB in its library, or 37 as f64
-/// keeps them. At 32^3 a brain is 31 MB and a pattern 1 MB.
+/// Longest payload, in bytes, so that a huge file cannot take all memory. A read-out is at most 135 kB. The
+/// largest brain, 64 x 64^3 cells with the same channels in half resolution and a bank of 10,000, is 97 MB,
+/// or 290 MB with the state of the f64 engine; the rest is room for 90 patterns of 8.4 MB in its library, or
+/// for 37 in f64. At 32^3 a brain is 31 MB and a pattern 1 MB.
 pub const MAX_PAYLOAD: usize = 1 << 30;
 
 /// What a file holds.
@@ -47,14 +47,14 @@ pub struct Kind {
     pub version: u32,
 }
 
-/// Why bytes were not taken, or a value could not be written.
+/// Why bytes were refused, or a value could not be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CodecError {
     /// The first eight bytes are not ours.
     NotOurs,
-    /// Ours, and of another kind.
+    /// One of our files, but of another kind.
     WrongKind {
-        /// The requested value.
+        /// The requested kind.
         wanted: Kind,
         /// The tag in the file.
         found: [u8; 4],
@@ -68,19 +68,19 @@ pub enum CodecError {
     },
     /// The file ends too early.
     Truncated {
-        /// Bytes that there should be.
+        /// Expected length, bytes.
         expected: u64,
-        /// Bytes that there are.
+        /// Actual length, bytes.
         found: u64,
     },
-    /// Something follows the end.
+    /// More bytes follow the end.
     TrailingBytes {
         /// Where the file should end.
         end: u64,
         /// Bytes after that.
         extra: u64,
     },
-    /// The payload is, or says to be, longer than any of ours.
+    /// The payload is, or claims to be, longer than the limit.
     TooLarge {
         /// Its length.
         length: u64,
@@ -90,9 +90,9 @@ pub enum CodecError {
         /// Position of the digest.
         digest_at: u64,
     },
-    /// The bytes are whole, and yet do not spell the value (a fault of the program that wrote them).
+    /// The bytes are intact but do not decode to the value (a bug in the program that wrote them).
     Content {
-        /// What bincode said.
+        /// bincode's message.
         reason: String,
     },
 }
@@ -135,11 +135,11 @@ impl std::error::Error for CodecError {}
 /// A file that could not be read or written.
 #[derive(Debug)]
 pub enum FileError {
-    /// The system refused.
+    /// The system reported an error.
     Io {
         /// Which file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The bytes are wrong.
@@ -165,15 +165,15 @@ impl std::error::Error for FileError {}
 /// Longest single record, in bytes: a slot with 64 sensors and a burst of a thousand readings is 40 kB.
 const MAX_RECORD: usize = 1 << 22;
 
-/// Appends `value` to `bytes` without a header: for one of many records in a container that has its own. The
-/// numbers are as long as they need to be.
+/// Appends `value` to `bytes` without a header: for one of many records in a container that has its own.
+/// Integers have variable length.
 pub fn append<T: Serialize>(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
     bincode::serde::encode_into_std_write(value, bytes, bincode::config::standard())
         .map(drop)
         .map_err(|error| CodecError::Content { reason: error.to_string() })
 }
 
-/// The value that all of `bytes` spell, written by [`append`].
+/// Decodes all of `bytes`, as written by [`append`].
 pub fn record<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let config = bincode::config::standard().with_limit::<MAX_RECORD>();
     let (value, used) = bincode::serde::decode_from_slice(bytes, config)
@@ -189,14 +189,14 @@ fn config() -> impl bincode::config::Config {
     bincode::config::legacy().with_limit::<MAX_PAYLOAD>()
 }
 
-/// `value` as the bytes of a whole file.
+/// Encodes `value` as the bytes of a whole file.
 pub fn encode<T: Serialize>(kind: Kind, value: &T) -> Result<Vec<u8>, CodecError> {
     let mut bytes = Vec::new();
     encode_into(kind, value, &mut bytes)?;
     Ok(bytes)
 }
 
-/// The same in place of what `bytes` held.
+/// The same into `bytes`, whose old contents are replaced.
 pub fn encode_into<T: Serialize>(kind: Kind, value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
     bytes.clear();
     bytes.extend_from_slice(&MAGIC);
@@ -215,7 +215,7 @@ pub fn encode_into<T: Serialize>(kind: Kind, value: &T, bytes: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// The value that the bytes of a whole file spell.
+/// Decodes the bytes of a whole file.
 pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, CodecError> {
     let length = payload_length(kind, bytes)?;
     let end = HEADER + length;
@@ -225,16 +225,16 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, CodecE
     }
     let (value, used) =
         spelled_by(&bytes[HEADER..end]).map_err(|error| CodecError::Content { reason: error.to_string() })?;
-    // bincode itself is content with less than it was given.
+    // bincode itself accepts bytes that it does not use.
     if used < length {
         return Err(CodecError::TrailingBytes { end: (HEADER + used) as u64, extra: (length - used) as u64 });
     }
     Ok(value)
 }
 
-/// The value that a payload spells, and how much of it that takes. For a text, bincode allocates the length
-/// that the text states before it checks whether that much is there; so it gets a limit by the length of the
-/// whole, from 2 to 8 times as much. Its limits are constants.
+/// Decodes a payload; returns the value and how many bytes it took. bincode allocates the stated length of a
+/// string before it checks that so many bytes follow. So it gets a limit that depends on the payload's
+/// length, 2 to 8 times as much; bincode's limits have to be constants.
 fn spelled_by<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, usize), bincode::error::DecodeError> {
     fn within<T: DeserializeOwned, const LIMIT: usize>(
         payload: &[u8],
@@ -256,7 +256,7 @@ fn spelled_by<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, usize), bincode
     fitting.map_or(within::<T, { 2 * MAX_PAYLOAD }> as Reader<T>, |(_, reader)| *reader)(payload)
 }
 
-/// Reads the header and says how long the payload is.
+/// Checks the header and returns the length of the payload.
 fn payload_length(kind: Kind, bytes: &[u8]) -> Result<usize, CodecError> {
     let known = bytes.len().min(MAGIC.len());
     if bytes[..known] != MAGIC[..known] {
@@ -281,13 +281,13 @@ fn payload_length(kind: Kind, bytes: &[u8]) -> Result<usize, CodecError> {
     }
 }
 
-/// Writes a whole file or leaves the old one as it was, whenever the power goes.
+/// Writes a whole file or leaves the old one as it was, even if the power fails.
 pub fn save<T: Serialize>(path: &Path, kind: Kind, value: &T) -> Result<(), FileError> {
     save_by(path, kind, value, &mut Vec::new(), None)
 }
 
-/// The same by way of `bytes`, for a caller that writes often and does not allocate each time. With `kept`
-/// the file that stood there stays under that name.
+/// The same with `bytes` as its buffer, for a caller that writes often and does not allocate each time. With
+/// `kept` the old file stays under that name.
 pub fn save_by<T: Serialize>(
     path: &Path,
     kind: Kind,
@@ -308,8 +308,8 @@ pub fn load<T: DeserializeOwned>(path: &Path, kind: Kind) -> Result<T, FileError
     load_within(path, kind, MAX_PAYLOAD)
 }
 
-/// The same of a kind whose payload is never longer than `most`. The header, which says what follows, is
-/// looked at before memory is taken for it.
+/// The same for a kind whose payload is never longer than `most`. The header is checked before memory is
+/// allocated for the payload.
 pub fn load_within<T: DeserializeOwned>(path: &Path, kind: Kind, most: usize) -> Result<T, FileError> {
     let of_io = |error| FileError::Io { path: path.to_path_buf(), error };
     let of_codec = |error| FileError::Codec { path: path.to_path_buf(), error };
@@ -326,7 +326,7 @@ pub fn load_within<T: DeserializeOwned>(path: &Path, kind: Kind, most: usize) ->
     decode(kind, &bytes).map_err(of_codec)
 }
 
-/// That a file with a payload of `length` bytes is `found` bytes long.
+/// Checks that a file with a payload of `length` bytes is `found` bytes long.
 fn whole(length: usize, found: u64) -> Result<(), CodecError> {
     let expected = (HEADER + length + DIGEST) as u64;
     if found < expected {
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn bytes_that_the_payload_does_not_use_are_refused() {
-        // A whole container around one number too many: only `used == length` shows it.
+        // A valid container around one number too many: only `used == length` detects it.
         let bytes = encode(THING, &(thing(), 7u32)).unwrap();
         assert_eq!(again(&bytes), Err(CodecError::TrailingBytes { end: 54, extra: 4 }));
     }
@@ -440,12 +440,12 @@ mod tests {
         let bytes = encode(THING, &(258u32, 9u32)).unwrap();
         let error = again(&bytes).expect_err("there is no tenth choice");
         assert!(matches!(error, CodecError::Content { .. }), "{error:?}");
-        // A word that says to be 2^60 letters long, digest and all: refused before any memory is taken.
+        // A string that claims 2^60 letters, with a valid digest: refused before any memory is allocated.
         let bytes = encode(THING, &(258u32, 1u32, 1u64, 1u64 << 60)).unwrap();
         assert!(matches!(again(&bytes), Err(CodecError::Content { .. })));
-        // And so is one that says to be longer than the file, and shorter than the longest file.
+        // So is one that claims to be longer than the file but shorter than the longest file.
         let bytes = encode(THING, &(258u32, 1u32, 1u64, 1u64 << 29)).unwrap();
-        let found = again(&bytes).expect_err("there are no such letters");
+        let found = again(&bytes).expect_err("the letters are missing");
         assert!(found.to_string().contains("LimitExceeded"), "{found}");
     }
 

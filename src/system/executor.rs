@@ -1,7 +1,7 @@
-//! The parts that work beside the tick (bus, edges, field, log), and the two ways to run them: each on its
-//! own thread in real time, or all in one thread in virtual time, in a fixed order.
+//! The workers beside the tick (bus, edges, field, log), and the two ways to run them: each on its own thread
+//! in real time, or all in one thread in virtual time, in a fixed order.
 //!
-//! A worker does not know which one applies. It does one piece of work in [`Worker::step`], which may block
+//! A worker does not know which way is used. It does one piece of work in [`Worker::step`], which may block
 //! on its bus or compute, and hands over the result in [`Worker::publish`]. In virtual time the two are
 //! separate: the step happens at once, but its result is visible only when its virtual time has passed.
 
@@ -17,7 +17,7 @@ pub use waker::Waker;
 
 use crate::base::time::{Clock, Instant};
 
-/// A part that works beside the tick.
+/// A worker beside the tick.
 pub trait Worker: Send {
     /// Short name, for the thread and for reports.
     fn name(&self) -> &'static str;
@@ -25,16 +25,16 @@ pub trait Worker: Send {
     fn core(&self) -> Option<usize> {
         None
     }
-    /// Whether it drives motors: their state is checked when it ends. Always the same answer.
+    /// Whether it drives motors: their state is checked when it ends. It must always return the same answer.
     fn has_motors(&self) -> bool {
         false
     }
     /// Does the next piece of work and returns when it wants to be called again ([`Instant::NEVER`]: only
-    /// when its waker rings). Blocks at most for the bound of its own bus or compute.
+    /// when its waker is signaled). Blocks at most for the time limit of its own bus or computation.
     fn step(&mut self, clock: &dyn Clock) -> Instant;
-    /// Hands over what the step made. Never blocks. If it raises a halt, that has a time of `clock` that is
-    /// taken after the readings have left: a tick that ran in between must not have a command that passes the
-    /// halt.
+    /// Hands over the results of the step. Never blocks. If it raises a halt, it reads the halt's time from
+    /// `clock` after it has handed over the readings: a command of a tick that ran in between must not pass
+    /// the halt.
     fn publish(&mut self, clock: &dyn Clock);
     /// The last call: leave the hardware safe. Bounded like a step. Called again if it panics, and also after
     /// a panic of any other worker. Returns whether its motors, if any, are known to have stopped.

@@ -1,6 +1,6 @@
-//! Reads files that the user names, or that lie in a searched place: checks the type and length of a file
-//! before reading a byte of it. Only regular files are accepted. A device has no end, a FIFO blocks its
-//! reader, and opening some devices has an effect (a watchdog begins to count).
+//! Reads files that the user names or that a search finds: checks the type and length of a file before
+//! reading a byte of it. Only regular files are accepted. A device has no end, a FIFO blocks its reader, and
+//! opening some devices has an effect (a watchdog begins to count).
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -37,7 +37,7 @@ impl Intake {
         Ok(Intake { file, length, mode: found.mode() & 0o7777, most })
     }
 
-    /// The file's stated length when it was opened. Kernel files state 0.
+    /// The file's stated length when it was opened. Kernel files report 0.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -47,12 +47,12 @@ impl Intake {
         self.file.take(self.most)
     }
 
-    /// Who may do what with it, as `chmod` writes it.
+    /// Its permission bits, as `chmod` writes them.
     pub fn mode(&self) -> u32 {
         self.mode
     }
 
-    /// From here on it is refused if it grows.
+    /// From here on, reading fails if the file grows.
     pub fn exactly(mut self) -> Intake {
         self.most = self.length;
         self
@@ -65,7 +65,7 @@ impl Intake {
         Ok(bytes)
     }
 
-    /// Reads to the end and appends to `bytes`, which hold the part before. Refused beyond the limit.
+    /// Reads to the end and appends to `bytes`, which holds the part before. Fails beyond the limit.
     pub fn rest(mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
         let left = self.most.saturating_sub(bytes.len() as u64);
         let expected = self.length.saturating_sub(bytes.len() as u64);
@@ -75,7 +75,7 @@ impl Intake {
     }
 }
 
-/// All bytes of the regular file at `path`, at most `most`; errors as [`Intake::open`] has them.
+/// All bytes of the regular file at `path`, at most `most`; errors as for [`Intake::open`].
 pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     Intake::open(path, most)?.rest(&mut bytes)?;

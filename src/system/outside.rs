@@ -1,15 +1,15 @@
-//! Makes words from outside safe to print: a name from a file, a peer or another process may contain terminal
+//! Makes text from outside safe to print: a name from a file, a peer or another process may contain terminal
 //! control sequences. They could hide lines, forge others, or type for the user.
 
 use std::borrow::Cow;
 
-/// Characters that are quoted of one name, cell or label: enough to recognise it.
+/// Most characters that are quoted from one name, cell or label: enough to recognise it.
 const MOST_QUOTED: usize = 60;
-/// Characters that are quoted of a value that is compared: the names of all motors and sensors of a large
-/// board.
+/// Most characters that are quoted from a value that is compared: room for the names of all motors and
+/// sensors of a large board.
 const MOST_COMPARED: usize = 1000;
 
-/// Whether a terminal may do anything other than show it, or show its neighbours in another order.
+/// Whether a terminal may act on the character, or reorder its neighbours, instead of just showing it.
 fn acts(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -41,7 +41,7 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     escape(text, |_| false)
 }
 
-/// `text` in the lines that it has; the rest as in [`one_line`].
+/// `text` with its line breaks; otherwise as [`one_line`].
 pub fn lines(text: &str) -> Cow<'_, str> {
     escape(text, |character| matches!(character, '\n' | '\t'))
 }
@@ -78,7 +78,8 @@ pub fn json(text: String) -> String {
     all
 }
 
-/// Longest name, in bytes, with a search for similar ones: the work grows with the product of two lengths.
+/// Longest name, in bytes, for which similar ones are searched: the work grows with the product of two
+/// lengths.
 const LONGEST_SLIP: usize = 100;
 
 /// The name in `known` most similar to `found`, if any is similar: a third of the letters may differ, which

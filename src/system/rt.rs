@@ -1,4 +1,4 @@
-//! What the system grants a real-time thread: priority, locked memory, a core. Requested, read back,
+//! What the system grants a real-time thread: priority, locked memory, a core. It is requested, read back and
 //! reported; a refusal is fatal only if the board says `strict`.
 
 pub mod descriptors;

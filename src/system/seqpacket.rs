@@ -1,5 +1,5 @@
 //! Local sockets of the kind SOCK_SEQPACKET that never block. A message arrives whole or not at all, and each
-//! side sees the end of the other at once. The guard, the rebind helper and the tether speak over them.
+//! side notices at once when the other closes. The guard, the rebind helper and the tether use them.
 
 mod lock;
 
@@ -19,7 +19,7 @@ use std::path::Path;
 /// Connections that may wait to be accepted: a runtime, a safe-stop and a person.
 const BACKLOG: i32 = 4;
 
-/// Listens at `path`, for its owner and its group, for as long as the place is held. Replaces a socket that a
+/// Listens at `path`, for its owner and its group, for as long as the lock is held. Replaces a socket that a
 /// dead process left behind, but not one on which a process listens.
 pub fn listen_at(path: &Path) -> io::Result<(SocketLock, OwnedFd)> {
     let mut lock = SocketLock::take(path)?;
@@ -42,7 +42,7 @@ pub fn next_of(listener: &OwnedFd) -> Option<OwnedFd> {
 /// What was read from a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A message of this many bytes; the buffer cuts off the rest.
+    /// A message of this many bytes; what does not fit the buffer is cut off.
     Message(usize),
     /// Nothing yet.
     Nothing,
@@ -68,20 +68,21 @@ pub fn send_to(connection: impl AsFd, bytes: &[u8]) -> bool {
     send(connection, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_ok_and(|sent| sent == bytes.len())
 }
 
-/// Waits until one of `descriptors` is readable, at most `longest`; returns whether one is. Polls four.
+/// Waits until one of `descriptors` is readable, at most `longest`; returns whether one is. Polls at most
+/// four.
 pub fn wait_for(descriptors: &[impl AsFd], longest: Span) -> bool {
     let mut waited_for = heapless::Vec::<PollFd<'_>, 4>::new();
     for descriptor in descriptors.iter().take(4) {
-        let _ = waited_for.push(PollFd::new(descriptor, PollFlags::IN)); // taken: as many as there are places
+        let _ = waited_for.push(PollFd::new(descriptor, PollFlags::IN)); // as many as there is room for
     }
     // Interrupted or timed out: the caller checks again.
     poll(&mut waited_for, Some(&timespec(longest))).is_ok_and(|ready| ready > 0)
 }
 
-/// Clears an event descriptor that does not block.
-pub fn drain(bell: &OwnedFd) {
+/// Clears a non-blocking event descriptor.
+pub fn drain(event: &OwnedFd) {
     let mut count = [0; 8];
-    let _ = rustix::io::read(bell, &mut count); // nothing to clear is fine as well
+    let _ = rustix::io::read(event, &mut count); // it is fine if there is nothing to clear
 }
 
 /// A span in the kernel's type.

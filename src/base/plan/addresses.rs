@@ -7,7 +7,7 @@ use super::{Board, PwmPlan};
 pub struct Expected {
     /// 7 bits.
     pub address: u8,
-    /// What it is and what it serves.
+    /// What it is, or which sensors it provides.
     pub what: String,
     /// The board cannot drive without it.
     pub required: bool,

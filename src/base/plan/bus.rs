@@ -1,4 +1,4 @@
-//! What is behind the wires: buses, the lines of a board, the recovery measures for a bus that hangs.
+//! How a board reaches its wires: buses, GPIO lines, and recovery steps for a bus that hangs.
 
 use crate::base::time::Span;
 
@@ -6,7 +6,7 @@ use crate::base::time::Span;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Line(pub u32);
 
-/// Lines from here on are names, counted from here.
+/// Line numbers from here on stand for names, counted from here.
 const NAMED: u32 = 1 << 16;
 
 impl Line {
@@ -14,31 +14,31 @@ impl Line {
     pub const fn named(nth: u16) -> Line {
         Line(NAMED + nth as u32)
     }
-    /// Which of the board's `line_names` it is; `None`: its number is an offset.
+    /// Its index in the board's `line_names`; `None`: its number is an offset.
     pub const fn name(self) -> Option<usize> {
         if self.0 >= NAMED { Some((self.0 - NAMED) as usize) } else { None }
     }
 }
 
-/// The interface through which a running robot uses its wires. Programs that only examine or stop a robot use
-/// character devices.
+/// The interface through which a running robot uses its wires. Programs that only examine or stop a robot
+/// always use character devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// The kernel's character devices: on every machine.
+    /// The kernel's character devices, which every machine has.
     #[default]
     CharacterDevices,
     /// The rppal crate, on a Raspberry Pi: outputs through mapped registers, I2C through its handle.
     Rppal,
 }
 
-/// What is behind the wires.
+/// What serves the board's buses.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BusPlan {
-    /// The simulator is behind the bus traits.
+    /// The simulator implements the bus traits.
     Sim,
     /// Linux character devices.
     Linux {
-        /// Labels of GPIO chips, in the order in which lines are looked for.
+        /// Labels of GPIO chips, in the order in which they are searched for lines.
         gpio_labels: Vec<String>,
         /// The interface through which the wires are used.
         access: Access,
@@ -50,15 +50,15 @@ pub enum BusPlan {
 /// One I2C bus. Each has a thread of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct I2cPlan {
-    /// Name, unique on the board; the first is `motors`' bus.
+    /// Name, unique on the board; the motors are on the first bus.
     pub name: String,
     /// Where it is; not used by the simulator.
     pub node: I2cNode,
-    /// The kernel driver of its adapter, if that is one which keeps a time of its own.
+    /// The kernel driver of its adapter, if that driver uses a timeout of its own.
     pub driver: Option<OwnTime>,
     /// Speed and timeout.
     pub timing: I2cTiming,
-    /// Recovery measures when it does not answer.
+    /// Recovery steps when it does not answer.
     pub recovery: RecoveryPlan,
 }
 
@@ -71,7 +71,7 @@ pub enum I2cNode {
     Adapter(String),
 }
 
-/// A kernel driver that waits for a transfer as long as it likes, whatever timeout it is given.
+/// A kernel driver that uses its own transfer timeout, whatever timeout is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnTime {
     /// NVIDIA's.
@@ -89,12 +89,13 @@ impl OwnTime {
         }
     }
 
-    /// The longest that a transfer of ours may take with it.
+    /// The longest that one of our transfers can take with this driver.
     ///
-    /// Tegra (`drivers/i2c/busses/i2c-tegra.c`, Linux 5.10 to 6.12 and JetPack 5 and 6 alike): 100 ms and the
-    /// time of its bits for each message (`tegra_i2c_xfer_msg`), the first that fails ending the transfer;
-    /// after a lost arbitration 50 ms more for nine clocks (`tegra_i2c_issue_bus_clear`). The timeout that
-    /// I2C_TIMEOUT sets is read nowhere. Bits and the kernel's tick: 10 ms.
+    /// Tegra (`drivers/i2c/busses/i2c-tegra.c`, Linux 5.10 to 6.12 and JetPack 5 and 6 alike): 100 ms plus
+    /// the time of its bits for each message (`tegra_i2c_xfer_msg`); the first message that fails ends the
+    /// transfer. After a lost arbitration, 50 ms more for nine clocks (`tegra_i2c_issue_bus_clear`). The
+    /// driver never reads the timeout that I2C_TIMEOUT sets. The last 10 ms are for the bits and the kernel's
+    /// tick.
     pub const fn longest(self) -> Span {
         match self {
             OwnTime::Tegra => Span::from_millis(100 + 50 + 10),
@@ -105,7 +106,7 @@ impl OwnTime {
 /// The recovery steps, beyond retrying, that this bus permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RecoveryPlan {
-    /// Lines that are wired to (or are) SCL and SDA, for nine clocks by hand.
+    /// Lines that are wired to SCL and SDA (or are the same pins), for sending nine clocks by hand.
     pub clear: Option<ClearPlan>,
     /// The driver may be unbound and bound again (needs root).
     pub rebind: bool,
@@ -136,7 +137,7 @@ pub struct RailPlan {
 /// A reserved address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReservedAddress {
-    /// Its holder, for people.
+    /// What uses it, as text for people.
     pub holder: String,
     /// Index of the bus.
     pub bus: usize,

@@ -1,5 +1,5 @@
-//! The load of a board on its I2C buses, by arithmetic: the share of their time (bits on the wire; real
-//! transfers add gaps and system calls). A lower bound, not a measurement.
+//! The load that a board puts on its I2C buses: the share of their time that the bits on the wire take. It is
+//! computed, not measured, and a lower bound: real transfers add gaps and system calls.
 
 use super::{Board, MotorKind, PwmPlan, SensorPlan, same_chip};
 use crate::base::time::Span;
@@ -19,7 +19,7 @@ pub struct BusLoad {
 }
 
 impl BusLoad {
-    /// Both.
+    /// Sensors and motors together.
     pub fn total(&self) -> f64 {
         self.sensors + self.motors
     }
@@ -30,7 +30,7 @@ pub fn bus_load(board: &Board) -> Option<BusLoad> {
     load_of(board, 0)
 }
 
-/// The load of I2C bus `bus`, or `None` if there is no such bus. Motors hang on the first.
+/// The load of I2C bus `bus`, or `None` if there is no such bus. The motors are on the first.
 pub fn load_of(board: &Board, bus: usize) -> Option<BusLoad> {
     let speed = f64::from(board.i2c.get(bus)?.timing.speed_hz);
     let sensors: f64 = board
@@ -49,14 +49,14 @@ pub fn load_of(board: &Board, bus: usize) -> Option<BusLoad> {
     Some(BusLoad { sensors: sensors / speed, motors: motors / speed })
 }
 
-/// Whether an earlier sensor's reading brings the value of sensor `at` along: one burst serves all of an
-/// inertial sensor's.
+/// Whether an earlier sensor's reading already includes the value of sensor `at`: one burst reads all
+/// quantities of an inertial sensor.
 fn read_before(board: &Board, at: usize) -> bool {
     let sensor = &board.sensors[at];
     sensor.kind.reads_whole_chip() && board.sensors[..at].iter().any(|other| same_chip(other, sensor))
 }
 
-/// How often its chip is read: as often as the fastest of the sensors that one reading serves.
+/// How often its chip is read: as often as the fastest of the sensors that share the reading.
 fn poll_period(board: &Board, sensor: &SensorPlan) -> Span {
     let together = board.sensors.iter().filter(|other| same_chip(other, sensor));
     let shared = together.map(|other| other.period).min();

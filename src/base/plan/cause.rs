@@ -1,4 +1,4 @@
-//! Why motors are restrained: the words, their order and what clears each.
+//! Why motors are restrained: the causes, their order and what clears each.
 
 /// Why the motors are restrained. Ordered by severity, the worst last: the worst active cause is reported,
 /// the tightest restraint of all active ones is obeyed.
@@ -7,7 +7,7 @@
 pub enum Cause {
     /// A field result is late: its requests are faded, but still obeyed.
     FieldLate,
-    /// No field result for longer than its requests may be obeyed.
+    /// There is no field result, or it is too old to be obeyed.
     FieldMissing,
     /// The battery is low.
     Battery,
@@ -19,7 +19,7 @@ pub enum Cause {
     SensorLying,
     /// The guard does not answer, or holds its line off: nothing would stop the motors if this program died.
     GuardLost,
-    /// The brain elsewhere that computes the field is not heard.
+    /// The remote brain that computes the field does not answer.
     LinkLost,
     /// Commands do not reach the motors in time.
     BusLost,
@@ -29,7 +29,7 @@ pub enum Cause {
     Cliff,
     /// The robot leans further than it may.
     Tilt,
-    /// Stop was pressed. (A process that gets a signal to end stops through its mode, not a reflex.)
+    /// Stop was pressed. (A termination signal stops the robot through its mode, not through a reflex.)
     EStop,
 }
 
@@ -89,11 +89,9 @@ impl Cause {
                 "a good sample beyond the rule's `clear`, after its `hold_ms` and its `retreat_ms`"
             }
             Cause::SensorLost | Cause::SensorLying => "a good sample of every required sensor",
-            Cause::GuardLost => {
-                "an answer from the guard that it trusts this runtime and that its line follows"
-            }
+            Cause::GuardLost => "the guard's answer that it trusts this runtime and that its line follows",
             Cause::LinkLost => {
-                "an answer of the brain; where the board latches it, also disarming and arming again"
+                "an answer from the brain; if the board latches it, also disarming and arming again"
             }
             Cause::BusLost => "a command confirmed on the wire",
             Cause::LoopLate => "`late_slots` on-time slots in a row",

@@ -1,8 +1,8 @@
-//! Which edges a front wheel reaches before a ground sensor has looked at them: geometry of the board alone.
+//! Which edges a front wheel reaches before a ground sensor sees them, computed from the board's geometry.
 
 use super::{Board, Cause};
 
-/// What the ground sensors of a board see of an edge that the robot drives towards, straight on.
+/// How well a board's ground sensors cover an edge that the robot drives towards in a straight line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum EdgeSight {
     /// No rule stops for an edge.
@@ -10,17 +10,17 @@ pub enum EdgeSight {
     /// The board does not say where its sensors look (`looks_at`), or where its wheels are (`[motion]` with a
     /// `track`).
     NotStated,
-    /// A sensor is over every edge before a wheel is.
+    /// A sensor reaches every edge before a wheel does.
     Whole,
-    /// An edge at less than this angle to the course reaches a front wheel unseen, degrees.
+    /// A front wheel reaches an edge unseen if the edge is at less than this angle to the course, degrees.
     Below(f64),
 }
 
-/// What the ground sensors of `board` see.
+/// How well the ground sensors of `board` cover an edge.
 ///
-/// An edge that runs at an angle p to the course, from a front wheel w ahead and inwards, passes outside of a
-/// sensor s while tan p < (w's distance from the middle - s's) / (s's lead over the front axle). What no
-/// sensor sees is below the smallest of these angles, on the worse side.
+/// An edge at an angle p to the course, which runs ahead and inwards from a front wheel w, passes outside a
+/// sensor s while tan p < (w's distance from the middle - s's) / (s's lead over the front axle). No sensor
+/// sees an edge below the smallest of these angles. The worse side counts.
 pub fn edge_sight(board: &Board) -> EdgeSight {
     let edges: Vec<usize> =
         board.reflexes.iter().filter(|rule| rule.cause == Cause::Cliff).map(|rule| rule.channel).collect();
@@ -33,13 +33,13 @@ pub fn edge_sight(board: &Board) -> EdgeSight {
     let unseen = |side: f32| {
         let angle = |spot: &[f32; 2]| {
             let (lead, inside) = (spot[0] - wheelbase, track / 2.0 - side * spot[1]);
-            // As many degrees as it takes: what looks behind the axle is no warning.
+            // A sensor that looks behind the axle warns of no edge, hence 90.
             if lead > 0.0 { f64::from(inside.max(0.0)).atan2(lead.into()).to_degrees() } else { 90.0 }
         };
         spots.iter().map(angle).fold(90.0, f64::min)
     };
     let worse = unseen(1.0).max(unseen(-1.0));
-    // A tenth of a degree is below what a ruler can show.
+    // Nobody can measure a tenth of a degree with a ruler.
     if worse < 0.1 { EdgeSight::Whole } else { EdgeSight::Below(worse) }
 }
 
@@ -52,10 +52,11 @@ mod tests {
         let board = |name| crate::deploy::board::built_in(name).expect("built in").expect("sound").board;
         assert_eq!(edge_sight(&board("sim")), EdgeSight::Whole, "its sensors are right ahead of the wheels");
         let mut narrow = board("picarx-v4");
-        // 38 mm further in than the wheel and 71 mm before it.
+        // The sensor is 38 mm further in than the wheel and 71 mm ahead of it.
         let EdgeSight::Below(degrees) = edge_sight(&narrow) else { panic!("{:?}", edge_sight(&narrow)) };
         assert!((degrees - 28.4).abs() < 0.3, "{degrees}");
-        // One side only does not help the other; a sensor behind the axle sees nothing first.
+        // A better sensor on one side does not help the other; a sensor behind the axle sees no edge before
+        // the wheel.
         let left = narrow.sensors.iter_mut().find(|sensor| sensor.name == "ground-left").expect("it has one");
         left.looks_at = Some([0.158, 0.06]);
         assert_eq!(edge_sight(&narrow), EdgeSight::Below(degrees));

@@ -20,7 +20,7 @@ pub struct FieldPlan {
     pub every_ticks: u32,
     /// Threads of the CPU engine.
     pub threads: usize,
-    /// Cores of these threads, in turn, the field's own first; empty: any.
+    /// Cores for these threads, assigned in turn, the field's own thread first; empty: any.
     pub cpus: Vec<usize>,
     /// How the CPU engine keeps its cells.
     pub storage: Storage,
@@ -28,8 +28,8 @@ pub struct FieldPlan {
     pub learn: bool,
     /// The board's hand-written starting table.
     pub start: Vec<StartCurve>,
-    /// How far the field may move each motor from what the starting table wants, as a share of full scale,
-    /// 0..=1. Without a table the field has the whole say.
+    /// How far the field may move each motor from what the starting table requests, as a share of full scale,
+    /// 0..=1. Without a table the field alone decides.
     pub correction: f32,
 }
 
@@ -45,7 +45,7 @@ pub enum EngineKind {
     Cpu,
     /// The engine on a GPU.
     Cuda,
-    /// An engine of a brain elsewhere, over the tether.
+    /// The engine of a remote brain, over the tether.
     Remote,
 }
 
@@ -61,7 +61,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// As on the command line and in board files.
+    /// Its name on the command line and in board files.
     pub const fn name(self) -> &'static str {
         match self {
             Storage::F32 => "f32",
@@ -92,11 +92,11 @@ pub struct Params {
     pub lambda: f64,
     /// Slope inside the tanh.
     pub gamma: f64,
-    /// Leak: |u| stays within 1 - beta for ever.
+    /// Leak: |u| always stays within 1 - beta.
     pub beta: f64,
     /// Gain of the drive.
     pub gain: f64,
-    /// Weight of the prediction error beside the sensor value in the drive.
+    /// Weight of the prediction error relative to the sensor value in the drive.
     pub eta: f64,
     /// Share of the blended pattern in channels 32..48.
     pub pattern_share: f64,
@@ -164,14 +164,14 @@ impl StartCurve {
 }
 
 impl FieldPlan {
-    /// What the starting table wants of `motor`, not limited to -1..=1; `sensors` on their scales.
+    /// What the starting table requests for `motor`, not limited to -1..=1; `sensors` are on their scales.
     pub fn start_wants(&self, motor: usize, sensors: &[f32]) -> f32 {
         let curves = self.start.iter().filter(|curve| curve.motor == motor);
         curves.map(|curve| curve.at(sensors[curve.sensor])).sum()
     }
 
-    /// Turns the answer of the read-out, -1..=1 a motor, into a request: what the starting table wants of
-    /// these `sensors` plus the answer within its bound. Where there is no table the answer is the request.
+    /// Turns the result of the read-out, -1..=1 per motor, into a request: what the starting table requests
+    /// for these `sensors`, plus the result times `correction`. Without a table the result is the request.
     pub fn correct_start(&self, motors: &mut [f32], sensors: &[f32]) {
         if self.start.is_empty() {
             return;
@@ -188,31 +188,31 @@ impl FieldPlan {
 pub struct BudgetPlan {
     /// Compute time that one field cycle may take.
     pub target: Span,
-    /// Moving up wants the predicted time at the better rung below `target * headroom` (0..1).
+    /// Moving up requires the predicted time at the better level to be below `target * headroom` (0..1).
     pub headroom: f32,
-    /// Moving up wants that to hold for this long without a break (dwell).
+    /// Moving up requires that to hold for this long without a break (dwell).
     pub dwell: Span,
-    /// The lowest rung that the budget may choose.
+    /// The lowest quality level that the budget may choose.
     pub floor: Rung,
 }
 
-/// Number of rungs.
+/// Number of quality levels.
 pub const RUNGS: usize = 6;
 
-/// A quality level, 0 (everything) to 5.
+/// A quality level, from 0 (full quality) to 5.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(try_from = "u8", into = "u8")]
 pub struct Rung(u8);
 
-/// A number that is no rung.
+/// A number that is not a quality level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRung(u8);
 
 impl std::fmt::Display for NoRung {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} is no level of quality (0 to {})", self.0, RUNGS - 1)
+        write!(f, "{} is not a quality level (0 to {})", self.0, RUNGS - 1)
     }
 }
 
@@ -230,12 +230,12 @@ impl From<Rung> for u8 {
 }
 
 impl Rung {
-    /// Everything.
+    /// Full quality.
     pub const BEST: Rung = Rung(0);
-    /// The minimum that is still a field cycle.
+    /// The least work that is still a field cycle.
     pub const WORST: Rung = Rung(RUNGS as u8 - 1);
 
-    /// The rung with that number, if there is one.
+    /// The level with that number, if there is one.
     pub const fn new(number: u8) -> Option<Rung> {
         if (number as usize) < RUNGS { Some(Rung(number)) } else { None }
     }
@@ -243,11 +243,11 @@ impl Rung {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
-    /// One rung cheaper; the worst stays the same.
+    /// One level cheaper; the worst stays the same.
     pub fn cheaper(self) -> Rung {
         Rung((self.0 + 1).min(Rung::WORST.0))
     }
-    /// One rung better; the best stays the same.
+    /// One level better; the best stays the same.
     pub const fn better(self) -> Rung {
         Rung(self.0.saturating_sub(1))
     }

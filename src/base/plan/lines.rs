@@ -1,8 +1,8 @@
-//! Every GPIO line that a board uses, and for what: for people who examine a machine.
+//! Every GPIO line that a board uses, with its role, for people who examine a machine.
 
 use super::{Board, GuardHold, Line, LineRole, PwmPlan};
 
-/// A line as the board file has it: its name, or its number.
+/// A line as the board file writes it: its name, or its number.
 pub fn name_of(board: &Board, line: Line) -> String {
     let name = line.name().and_then(|at| board.line_names.get(at));
     name.map_or_else(|| line.0.to_string(), String::clone)
@@ -43,7 +43,7 @@ pub fn lines(board: &Board) -> Vec<(Line, String)> {
             add(rail.line, format!("supply of {}", bus.name));
         }
     }
-    // The values of one chip share its lines.
+    // Sensors on one chip share its lines.
     let mut seen = Vec::new();
     lines.retain(|(line, _)| {
         !seen.contains(line) && {

@@ -1,4 +1,4 @@
-//! What moves: motors, what makes their pulses, the line that powers them, and the meaning of their commands.
+//! Motors: what generates their pulses, the line that enables them, and what their commands mean.
 
 use super::{Board, Line};
 use crate::base::command::MAX_MOTORS;
@@ -17,47 +17,48 @@ pub struct MotorPlan {
     pub slew_per_s: f32,
 }
 
-/// The line that lets current into the motors: without it they are stopped, whatever is written.
+/// The line that enables the motors' current: while it is off they are stopped, whatever is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EnablePlan {
-    /// The line. Its pull on the board must be towards off, so that it goes off when its owner dies.
+    /// The line. A resistor on the board must pull it towards off, so that it goes off when its owner dies.
     pub line: Line,
     /// Level that lets the motors run.
     pub on_high: bool,
 }
 
-/// How the robot moves by its commands, for dead reckoning.
+/// How commands move the robot, for dead reckoning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MotionPlan {
     /// Speed at full command, metres a second.
     pub full_speed: f32,
-    /// Distance of the axles, metres.
+    /// Distance between the axles, metres.
     pub wheelbase: f32,
     /// Time constant of the speed.
     pub lag: Span,
-    /// Distance of the front wheels, metres; only reports need it.
+    /// Distance between the front wheels, metres; only reports need it.
     pub track: Option<f32>,
-    /// Length and width of the body, whose middle is between the axles, metres.
+    /// Length and width of the body, which is centred between the axles, metres.
     pub body: Option<[f32; 2]>,
 }
 
 /// How the robot backs off from an edge or an obstacle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackingPlan {
-    /// After it has backed off, it turns to one side until its heading has changed by this much, radians,
+    /// After backing off, the robot turns to one side until its heading has changed by this much, radians,
     pub turn_rad: f32,
     /// or until this time has passed.
     pub turn_time: Span,
-    /// After an obstacle ahead is out of sight it turns on by this much, radians: it may be beside the robot.
+    /// When an obstacle ahead goes out of sight, the robot turns further by this much, radians: the obstacle
+    /// may be beside it.
     pub pass_rad: f32,
-    /// What was nearer ahead than this when it went out of sight is not steered at until it is passed,
-    /// metres.
+    /// If an obstacle was nearer than this when it went out of sight, metres, the robot does not steer
+    /// towards it until it has passed it.
     pub pass_m: f32,
-    /// Drive command of such turns at least, 0..=1.
+    /// Smallest drive command during such turns, 0..=1.
     pub floor: f32,
-    /// How much of its way it remembers, metres.
+    /// Length of the path that the robot remembers, metres.
     pub trail_m: f32,
-    /// How much way behind it the person who arms it vouches for, metres.
+    /// Length of free path behind the robot that the person who arms it guarantees, metres.
     pub start_m: f32,
 }
 
@@ -84,7 +85,7 @@ pub enum MotorKind {
         /// Smallest duty that turns the motor (0..1): requests above zero map to this..1.
         min_duty: f32,
     },
-    /// Two PWMs, one a direction (Robot HAT v5, TC618S).
+    /// Two PWMs, one per direction (Robot HAT v5, TC618S).
     DcPair {
         /// PWM channel that drives forward.
         forward: u8,
@@ -114,7 +115,7 @@ pub enum MotorKind {
 }
 
 impl MotorKind {
-    /// Whether this motor moves the robot (a reflex may forbid it), rather than aim something.
+    /// Whether this motor moves the robot (a reflex may forbid it), rather than aims something.
     pub fn drives(&self) -> bool {
         match self {
             MotorKind::DcDir { .. } | MotorKind::DcPair { .. } => true,
@@ -131,8 +132,8 @@ impl MotorKind {
         }
     }
 
-    /// Whether the sign of its command is a direction of travel. Not so for a recorded motor, which may be a
-    /// turn rate.
+    /// Whether the sign of its command is a direction of travel. Not so for a recorded motor, whose command
+    /// may be a turn rate.
     pub fn travels(&self) -> bool {
         matches!(self, MotorKind::DcDir { .. } | MotorKind::DcPair { .. })
     }
@@ -141,9 +142,9 @@ impl MotorKind {
 /// The Robot HAT's microcontroller, as the board file describes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct McuPlan {
-    /// 7-bit I2C address: the first of the board file, until it is known which of them answers.
+    /// 7-bit I2C address: the first in the board file, until it is known which of them answers.
     pub address: u8,
-    /// Further ones of the board file, in the order in which they are tried.
+    /// Further addresses in the board file, in the order in which they are tried.
     pub others: [Option<u8>; McuPlan::OTHERS],
     /// Clock of its PWM timers in Hz.
     pub clock_hz: u32,
@@ -163,17 +164,17 @@ impl McuPlan {
     }
 }
 
-/// A line that stops the motors, whatever is on their bus.
+/// A line that stops the motors, whatever happens on their bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopLine {
     /// The line.
     pub line: Line,
-    /// The level at which they are stopped.
+    /// The level that stops them.
     pub off_high: bool,
 }
 
 impl Board {
-    /// Every line that stops the motors. Where there is none, they run on while their bus hangs.
+    /// Every line that stops the motors. If there is none, the motors keep running while their bus hangs.
     pub fn stop_lines(&self) -> Vec<StopLine> {
         let stop = |line, off_high| StopLine { line, off_high };
         let reset = self.mcu.as_ref().map(|mcu| stop(mcu.reset, false));
@@ -184,7 +185,7 @@ impl Board {
     }
 }
 
-/// What makes the pulses for the motors if there is no Robot HAT.
+/// What generates the motors' pulses if there is no Robot HAT.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PwmPlan {
     /// A PCA9685: 16 channels, one frequency for all.
@@ -196,7 +197,7 @@ pub enum PwmPlan {
         /// Its output-enable input (active low), if wired: high at start and on a stop.
         output_enable: Option<Line>,
     },
-    /// The computer's own PWM, in sysfs; channels are numbers of the chip.
+    /// The computer's own PWM, in sysfs; channels have the chip's numbers.
     Sysfs {
         /// A part of the name of the chip's device (`1f00098000.pwm`): chip numbers differ between kernels.
         device: String,
@@ -206,7 +207,7 @@ pub enum PwmPlan {
 }
 
 impl PwmPlan {
-    /// The line that lets its pulses out while it is low, if wired.
+    /// The line that enables its outputs while low, if wired.
     pub fn output_enable(&self) -> Option<Line> {
         match *self {
             PwmPlan::Pca9685 { output_enable, .. } => output_enable,

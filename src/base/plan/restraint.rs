@@ -23,7 +23,7 @@ impl Restraint {
         }
     }
 
-    /// The same with a valid share: within 0..=1; NaN allows nothing.
+    /// The same restraint with its share clamped to 0..=1; NaN allows nothing.
     pub fn sane(self) -> Restraint {
         match self {
             Restraint::Slow(share) if share.is_nan() => Restraint::Still,
@@ -52,15 +52,15 @@ impl PartialOrd for Restraint {
     }
 }
 
-/// What several restraints allow together. No single [`Restraint`] can say it: a low battery (`Slow`)
-/// and an obstacle (`NoForward`) together allow backwards, and slowly.
+/// What several restraints allow together. No single [`Restraint`] can express it: a low battery (`Slow`) and
+/// an obstacle (`NoForward`) together allow only slow driving backwards.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     /// Largest share of full scale that drive motors may turn forwards, 0..=1.
     pub forward: f32,
     /// The same backwards, 0..=1.
     pub backward: f32,
-    /// Whether motors that aim rather than drive may move.
+    /// Whether motors that do not drive the robot, but steer or aim, may move.
     pub steer: bool,
 }
 

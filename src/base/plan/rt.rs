@@ -1,13 +1,13 @@
-//! What a board requests of the system for its real-time threads.
+//! What a board requests from the system for its real-time threads.
 
-/// What the board requests.
+/// Real-time settings of a board.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RtPlan {
     /// A refusal ends the program (exit 77) instead of only being reported.
     pub strict: bool,
     /// SCHED_FIFO priority of the tick thread (bus: +5, field: none); 0 requests none.
     pub priority: u8,
-    /// Core of the tick thread; `None`: wherever.
+    /// Core of the tick thread; `None`: any.
     pub cpu: Option<usize>,
     /// Lock all memory.
     pub lock_memory: bool,

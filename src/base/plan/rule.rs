@@ -20,7 +20,7 @@ impl Trip {
         }
     }
 
-    /// Whether `value` is at the limit or beyond. NaN is not: the caller decides about it.
+    /// Whether `value` is at the limit or beyond. NaN is not: the caller handles it.
     pub fn trips(self, value: f32) -> bool {
         match self {
             Trip::Below(limit) => value <= limit,
@@ -36,7 +36,7 @@ impl Trip {
         }
     }
 
-    /// Whichever trips sooner; a number, if one of them is.
+    /// The value that trips sooner; if one is NaN, the other.
     pub fn worse(self, a: f32, b: f32) -> f32 {
         match self {
             Trip::Below(_) => a.min(b),
@@ -48,7 +48,7 @@ impl Trip {
 /// One line of the board's reflex table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    /// What is reported.
+    /// The cause that it reports.
     pub cause: Cause,
     /// Channel of the frame.
     pub channel: usize,
@@ -58,10 +58,10 @@ pub struct Rule {
     pub clear: f32,
     /// It stays tripped at least this long.
     pub hold: Span,
-    /// The obstacle may lie under the robot by the time its sensor is well again. So it also stays tripped
-    /// until the robot has backed away from there, for this long at full speed or longer at less.
+    /// By the time its sensor works again, the obstacle may be under the robot. So the rule also stays
+    /// tripped until the robot has backed away: for this long at full speed, longer at lower speed.
     pub retreat: Span,
-    /// What it allows until then.
+    /// What it allows while it is tripped.
     pub restraint: Restraint,
     /// Stays tripped until the robot is disarmed and armed again, even when the cause is gone.
     pub latched: bool,

@@ -1,4 +1,4 @@
-//! When a robot may be armed, how long things may be late, and what a guard holds.
+//! When a robot may be armed, its timeouts, and what a guard holds.
 
 use crate::base::time::Span;
 
@@ -7,13 +7,13 @@ use crate::base::time::Span;
 pub struct SafetyPlan {
     /// A field result younger than this is obeyed in full.
     pub field_fresh: Span,
-    /// From there its drive fades linearly to nothing over this time.
+    /// After that its drive fades linearly to zero over this time.
     pub field_fade: Span,
     /// A command is valid on the wire this long after its slot.
     pub command_valid: Span,
-    /// Commands unconfirmed on the wire for longer than this are a lost bus.
+    /// If commands stay unconfirmed on the wire for longer than this, the bus counts as lost.
     pub wire_lost: Span,
-    /// This many skipped slots in a row make a late loop.
+    /// The loop counts as late after this many skipped slots in a row.
     pub late_slots: u32,
     /// Sensors must have been good for this long before arming.
     pub settle: Span,
@@ -21,7 +21,7 @@ pub struct SafetyPlan {
     pub reverse_max: Span,
     /// An armed robot that may not move for this long without a break is disarmed.
     pub disarm_after: Span,
-    /// Arm by itself once everything is well (simulator, logs); otherwise wait for a request.
+    /// Arm automatically once all conditions are met (simulator, logs); otherwise wait for a request.
     pub auto_arm: bool,
 }
 

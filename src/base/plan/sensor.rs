@@ -1,4 +1,4 @@
-//! A channel of the frame: where its value comes from, when it is admitted, and what the field gets of it.
+//! A channel of the frame: where its value comes from, when it is admitted, and how it enters the field.
 
 use super::{Board, Line};
 use crate::base::time::Span;
@@ -17,25 +17,25 @@ pub struct SensorPlan {
     pub bus: usize,
     /// How often it is read.
     pub period: Span,
-    /// Older than this it is stale.
+    /// A value older than this is stale.
     pub max_age: Span,
-    /// Values outside are refused.
+    /// Values outside this range are refused.
     pub valid: [f32; 2],
     /// This many bit-identical readings in a row mean a frozen sensor; `None`: not checked.
     pub frozen_after: Option<u32>,
-    /// How an old value gets worse: by this much a second (signed) towards the end of `valid`
-    /// that lies in that direction. Zero: ageing does not change it.
+    /// How fast the worst case moves away from an old value, per second (signed), at most to the end of
+    /// `valid` in that direction. Zero: age does not change it.
     pub worst_per_s: f32,
-    /// Without it the robot may not drive.
+    /// The robot may not drive without it.
     pub required: bool,
     /// How it enters the field; `None`: it does not.
     pub input: Option<Scale>,
-    /// The spot that it looks at: metres ahead of the rear axle, and to the left of the middle.
+    /// The spot that it looks at: metres ahead of the rear axle, and metres left of the centre line.
     pub looks_at: Option<[f32; 2]>,
 }
 
 impl SensorPlan {
-    /// The channels that it is computed from: those of a `least`; none for every other kind.
+    /// The channels that a `least` is computed from; empty for every other kind.
     pub fn members(&self) -> &[usize] {
         if let SensorKind::Computed(ComputedSensor::Least { of }) = &self.kind { of } else { &[] }
     }
@@ -43,7 +43,7 @@ impl SensorPlan {
     /// How it is attached.
     pub fn attachment(&self) -> Attachment {
         match self.kind {
-            SensorKind::Chip(ChipSensor::HatAdc { .. }) => Attachment::Bus(0), // behind the motors' controller
+            SensorKind::Chip(ChipSensor::HatAdc { .. }) => Attachment::Bus(0), // via the controller
             SensorKind::Chip(_) => Attachment::Bus(self.bus),
             SensorKind::File(_) => Attachment::Files,
             SensorKind::Lines(_) => Attachment::Lines,
@@ -55,11 +55,11 @@ impl SensorPlan {
 /// How a sensor is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attachment {
-    /// A chip on the I2C bus of this number.
+    /// A chip on the I2C bus with this number.
     Bus(usize),
     /// A file of the kernel.
     Files,
-    /// Lines of its own.
+    /// GPIO lines of its own.
     Lines,
     /// No wire: computed from other channels, or taken from a log.
     Inside,
@@ -93,8 +93,8 @@ impl LineRole {
     }
 }
 
-/// The sensors of `board` that are read by `attachment`, by channel: those that one device reads together
-/// form one group, in the order of the board.
+/// The channels of the sensors of `board` that are read through `attachment`, in the board's order. Sensors
+/// that one device reads together form one group.
 pub fn chips(board: &Board, attachment: Attachment) -> Vec<Vec<usize>> {
     let mut chips: Vec<Vec<usize>> = Vec::new();
     for (channel, sensor) in
@@ -124,16 +124,16 @@ pub struct Scale {
     pub low: f32,
     /// Value that becomes +1.
     pub high: f32,
-    /// What happens between.
+    /// How values in between are mapped.
     pub curve: Curve,
 }
 
 /// Shape of a [`Scale`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Curve {
-    /// Straight.
+    /// Linear in the value.
     Linear,
-    /// Straight in the logarithm: equal ratios are equal steps. Both ends positive.
+    /// Linear in the logarithm: equal ratios are equal steps. Both ends positive.
     Log,
 }
 
@@ -150,13 +150,13 @@ impl Scale {
     }
 }
 
-/// Where a sensor's value comes from, by the way on which it reaches the robot. A new one joins its family,
-/// and the lists of the other families stay as they are.
+/// Where a sensor's value comes from, grouped by how it reaches the robot. A new kind joins its group; the
+/// lists of the other groups do not change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SensorKind {
     /// A chip behind an I2C bus.
     Chip(ChipSensor),
-    /// Lines of its own.
+    /// GPIO lines of its own.
     Lines(LineSensor),
     /// A file of the kernel.
     File(FileSensor),
@@ -197,7 +197,7 @@ pub enum ChipSensor {
     },
     /// A VL53L0X time-of-flight ranger: metres.
     Vl53l0x {
-        /// 7-bit I2C address that it is given (0x29 is its own after power-on).
+        /// 7-bit I2C address that its set-up assigns (it starts at 0x29 after power-on).
         address: u8,
         /// Its shut-down input (XSHUT, active low), if wired.
         shutdown: Option<Line>,
@@ -227,10 +227,10 @@ pub enum ChipSensor {
     },
 }
 
-/// What is measured by the edges of lines.
+/// Sensors that are measured through the edges of GPIO lines.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LineSensor {
-    /// HC-SR04 or alike: range in metres from the length of an echo pulse.
+    /// HC-SR04 or similar: range in metres from the length of an echo pulse.
     HcSr04 {
         /// Trigger output.
         trig: Line,
@@ -241,12 +241,12 @@ pub enum LineSensor {
     Button {
         /// Input line.
         line: Line,
-        /// Pressed pulls the line low.
+        /// Pressing it pulls the line low.
         active_low: bool,
     },
 }
 
-/// What the kernel of the machine reports.
+/// Values that the machine's kernel reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileSensor {
     /// A value of the kernel's hardware monitor, found by chip name and label.
@@ -255,7 +255,7 @@ pub enum FileSensor {
         chip: String,
         /// A label (`VDD_IN`), or a channel's own name (`in1`, `curr1`, `temp1`, `in0_lcrit_alarm`).
         label: String,
-        /// What one of the kernel's units (mV, mA, m degC, or 1 for an alarm) is in the sensor's.
+        /// Value of one kernel unit (mV, mA, m degC, or 1 for an alarm) in the sensor's unit.
         per_unit: f32,
     },
     /// A thermal zone by its type, degrees Celsius.
@@ -263,14 +263,14 @@ pub enum FileSensor {
         /// Content of `type` (`tj-thermal`, `cpu-thermal`).
         zone: String,
     },
-    /// What the GPU of a Jetson reports in sysfs.
+    /// A value that a Jetson's GPU reports in sysfs.
     GpuSysfs {
-        /// Which figure.
+        /// Which quantity.
         quantity: GpuQuantity,
     },
 }
 
-/// What the robot computes from other channels and its own commands.
+/// Values that the robot computes from other channels and its own commands.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ComputedSensor {
     /// The last commanded value of a motor, by index in the board's list.
@@ -278,18 +278,20 @@ pub enum ComputedSensor {
         /// Index of the motor.
         motor: usize,
     },
-    /// The smallest of other channels (a sector of sonars).
+    /// The minimum of other channels (a sector of sonars).
     Least {
         /// Indices of the channels, all earlier in the list.
         of: Vec<usize>,
     },
-    /// How similar the current place is to where a thing was met, 0..=1, by the robot's own map.
+    /// How similar the current place is to one where a thing was detected, 0..=1, according to the robot's
+    /// own map.
     Recall {
-        /// Channel by which the thing is met.
+        /// Channel that detects the thing.
         by: usize,
-        /// It is met below this value.
+        /// A value below this is a detection.
         below: f32,
-        /// How far ahead of the rear axle it is then, metres; a value in metres adds to that.
+        /// How far ahead of the rear axle the thing is then, metres; if the channel is in metres, its value
+        /// is added.
         ahead_m: f32,
     },
 }
@@ -315,7 +317,7 @@ pub mod kind {
     pub const LOG_COLUMN: &str = "log-column";
 }
 
-/// Most counts of the Robot HAT's 12-bit converter. A board file states the value at this count.
+/// Full scale of the Robot HAT's 12-bit converter, counts. A board file states the value at this count.
 pub const HAT_FULL: u16 = 4095;
 
 /// The lowest and the highest value that a converter can return at all.
@@ -328,8 +330,8 @@ pub struct Rails {
 }
 
 impl Rails {
-    /// Whether the converter cuts the signal off at `value`, and its noise with it: there a live sensor
-    /// repeats itself, over an edge, a black floor or in the sun.
+    /// Whether the converter clips the signal at `value`. Clipping removes the noise too, so a working sensor
+    /// repeats itself there: over an edge, on a black floor or in the sun.
     pub fn cut(&self, value: f64) -> bool {
         value <= self.low.into() || value >= self.high.into()
     }
@@ -358,7 +360,7 @@ impl SensorKind {
         }
     }
 
-    /// The ends of its converter. `None`: it has none, or its driver refuses them.
+    /// The rails of its converter. `None`: it has no converter, or its driver refuses values at the rails.
     pub fn rails(&self) -> Option<Rails> {
         let SensorKind::Chip(chip) = self else { return None };
         match *chip {
@@ -373,8 +375,8 @@ impl SensorKind {
         }
     }
 
-    /// The address behind which the sensor sits on its I2C bus, if it sits on one ([`ChipSensor::HatAdc`]
-    /// sits behind the microcontroller's).
+    /// The sensor's own address on its I2C bus, if it has one ([`ChipSensor::HatAdc`] is read through the
+    /// microcontroller's).
     pub fn i2c_address(&self) -> Option<u8> {
         let SensorKind::Chip(chip) = self else { return None };
         match *chip {
@@ -387,12 +389,12 @@ impl SensorKind {
         }
     }
 
-    /// The address at which the chip wakes up, if that differs from its own, which its set-up gives it.
+    /// The chip's address after power-on, if that differs from the one that its set-up assigns.
     pub fn wakes_at(&self) -> Option<u8> {
         matches!(self, SensorKind::Chip(ChipSensor::Vl53l0x { .. })).then_some(0x29)
     }
 
-    /// The lines that are wired to it, with what each is for.
+    /// The lines that are wired to it, each with its role.
     pub fn lines(&self) -> heapless::Vec<(Line, LineRole), 2> {
         match *self {
             SensorKind::Lines(LineSensor::HcSr04 { trig, echo }) => {
@@ -428,9 +430,9 @@ impl SensorKind {
 /// A quantity of an inertial sensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImuQuantity {
-    /// Lean to the right of the vertical from gravity, degrees.
+    /// Lean to the right, measured from gravity, degrees.
     Roll,
-    /// Nose up from gravity, degrees.
+    /// Nose up, measured from gravity, degrees.
     Pitch,
     /// Acceleration along x (forward), y (left), z (up), m/s^2.
     Acceleration(Axis),

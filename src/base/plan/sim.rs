@@ -13,9 +13,9 @@ pub struct SimPlan {
     pub cliffs: Vec<[f32; 4]>,
     /// Points of the line on the floor, metres.
     pub line: Vec<[f32; 2]>,
-    /// Distance of the axles, metres.
+    /// Distance between the axles, metres.
     pub wheelbase: f32,
-    /// Distance of the wheels of one axle, metres.
+    /// Distance between the wheels of one axle, metres.
     pub track: f32,
     /// Outer size of the car, metres (length, width).
     pub body: [f32; 2],
@@ -23,17 +23,17 @@ pub struct SimPlan {
     pub full_speed: f32,
     /// Battery when the run starts, volts.
     pub battery_v: f32,
-    /// What its ground sensors see where there is no floor, counts; below 0 the converter shows 0, without
+    /// What its ground sensors read where there is no floor, counts; below 0 the converter reads 0, without
     /// noise.
     pub edge_counts: f32,
-    /// The motors' controller counts every byte that it gets towards its frames of three, also the one that
-    /// names what is read after a repeated start.
+    /// The motors' controller counts every byte that it receives towards its three-byte frames, even the
+    /// register number before a repeated start.
     pub counts_every_byte: bool,
     /// Which kind of HC-SR04 its sonars are.
     pub sonar: SonarModule,
 }
 
-/// What a sonar module does with its echo line when nothing comes back.
+/// What a sonar module does with its echo line when no echo comes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SonarModule {
     /// Lowers it after 38 ms: the data sheet.
@@ -41,7 +41,7 @@ pub enum SonarModule {
     Ms38,
     /// Lowers it after 200 ms.
     Ms200,
-    /// Holds it until something comes back, if ever.
+    /// Holds it until an echo comes back, if ever.
     Endless,
 }
 

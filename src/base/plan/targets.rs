@@ -9,22 +9,22 @@ pub struct Targets {
     pub tick_p99_us: Option<f64>,
     /// p99 of the loop's wake-ups over p99 of a bare timer's, at most.
     pub wake_ratio: Option<f64>,
-    /// A field cycle at rung 0, median, at most.
+    /// A field cycle at full quality (level 0), median, at most.
     pub cycle_p50: Option<Span>,
     /// The same, 99th percentile.
     pub cycle_p99: Option<Span>,
     /// 99.9th percentile of the cycle over its median, at most.
     pub tail_ratio: Option<f64>,
-    /// Cycle at rung 0 over cycle at rung 5, at least.
+    /// Time of a cycle at quality level 0 over that at level 5, at least.
     pub rung5_ratio: Option<f64>,
-    /// Cycle in f32 storage over cycle in f16 storage, at least.
+    /// Time of a cycle in f32 storage over that in f16 storage, at least.
     pub f16_ratio: Option<f64>,
     /// Memory that the field takes at the start, in MB of 10^6 bytes, at most.
     pub memory_mb: Option<f64>,
-    /// From the edge of a sensor's line to the last edge of a motor's, 99.9th percentile, at most;
-    /// `ganglion hil` asks.
+    /// From the edge on a sensor's line to the last edge on a motor's, 99.9th percentile, at most; for
+    /// `ganglion hil`.
     pub sensor_to_motor: Option<Span>,
-    /// Of its GPU.
+    /// Targets for its GPU.
     pub gpu: GpuTargets,
 }
 
@@ -46,7 +46,7 @@ pub struct GpuTargets {
     pub gradients_us: Option<f64>,
     /// Prediction, read-out and metrics, median, microseconds, at most.
     pub motor_us: Option<f64>,
-    /// What a cycle takes beside its kernels (queue, copies, wake-up), median, microseconds, at most.
+    /// What a cycle takes besides its kernels (queue, copies, wake-up), median, microseconds, at most.
     pub overhead_us: Option<f64>,
     /// Matching the bank, median, microseconds, at most.
     pub match_us: Option<f64>,
@@ -55,16 +55,16 @@ pub struct GpuTargets {
     /// Processor time over elapsed time, at 100 cycles a second, at most.
     pub host_share: Option<f64>,
     /// Binding one vector of 512 that comes from the host and goes back, median, microseconds, at most; this
-    /// and what follows is of the holographic memory.
+    /// and the targets below are for the holographic memory.
     pub hrr_bind_us: Option<f64>,
     /// Binding one vector and unbinding one, at most.
     pub hrr_pair_us: Option<f64>,
     /// Binding 100 vectors, at most.
     pub hrr_batch_us: Option<f64>,
-    /// Laying 1000 vectors over each other, at most.
+    /// Superposing 1000 vectors, at most.
     pub hrr_superpose_us: Option<f64>,
-    /// Part of the time of binding 100 vectors that their transfer to the GPU and back takes, at most.
+    /// Share of the time of binding 100 vectors that goes into their transfer to the GPU and back, at most.
     pub hrr_transfer_share: Option<f64>,
-    /// Memory that the rows take on the GPU over the GPU's memory, at most.
+    /// Share of the GPU's memory that the rows take, at most.
     pub hrr_memory_share: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! The link to a brain elsewhere, as configured by a board: `[tether]`.
+//! The link to a remote brain, as configured by a board: `[tether]`.
 
 use super::{EngineKind, FieldPlan, Shape};
 use crate::base::time::Span;
@@ -11,7 +11,7 @@ pub struct TetherPlan {
     pub address: String,
     /// The file with the robot's key, which only the tether's process reads.
     pub key: PathBuf,
-    /// Longest time without an answer of the brain before the link counts as lost.
+    /// Longest time without an answer from the brain before the link counts as lost.
     pub silence: Span,
     /// Whether a lost link stops the robot until a person arms it again.
     pub latched: bool,
@@ -34,8 +34,8 @@ pub enum OnLoss {
 }
 
 impl TetherPlan {
-    /// The smaller field that this machine computes in the place of `field` while the link is lost; `None`:
-    /// the robot stops.
+    /// The smaller field that this machine computes in place of `field` while the link is lost; `None`: the
+    /// robot stops.
     pub fn local(&self, field: &FieldPlan) -> Option<FieldPlan> {
         match self.on_loss {
             OnLoss::Stop => None,

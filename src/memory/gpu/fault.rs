@@ -4,12 +4,12 @@ use crate::memory::fault::Fault;
 use crate::system::gpu::{Absence, GpuError};
 use std::fmt;
 
-/// Why there is no GPU for a memory. Shown, it is a sentence.
+/// Why there is no GPU for a memory. Its `Display` is a sentence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unfit {
-    /// No GPU that can be used.
+    /// No usable GPU.
     Absent(Absence),
-    /// No transform on a GPU is long enough.
+    /// The rows need a longer transform than a GPU can do.
     Length {
         /// Numbers in a row.
         d: usize,
@@ -30,7 +30,7 @@ pub enum Unfit {
         /// Bytes of the GPU.
         limit: usize,
     },
-    /// The driver refuses.
+    /// The driver reports an error.
     Gpu(GpuError),
 }
 
@@ -63,14 +63,14 @@ impl fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
-/// Why an operation was not done. Whatever was to be written is as it was.
+/// Why an operation was not done. The output is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GpuWorkspaceFault {
-    /// The request itself is wrong, on whatever it would be done.
+    /// The request itself is wrong, on any device.
     Preference(Fault),
-    /// The driver refuses, or the device has failed; if it is lost, the GPU is of no further use.
+    /// The driver reports an error, or the device has failed; if it is lost, the GPU cannot be used any more.
     Gpu(GpuError),
-    /// It did not come to an end in time; the GPU is of no further use.
+    /// It did not finish in time; the GPU cannot be used any more.
     Late,
 }
 

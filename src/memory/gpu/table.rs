@@ -1,5 +1,5 @@
-//! The tables for the kernels, as `kernels/memory.cuh` defines them, and where everything lies on the GPU.
-//! Bytes only; copies nothing.
+//! The tables for the kernels, as `kernels/memory.cuh` defines them, and the memory layout on the GPU. It
+//! only computes bytes and copies nothing.
 
 use super::Room;
 use crate::memory::dim::Dim;
@@ -8,13 +8,13 @@ use crate::memory::nearest::MOST_TOP;
 use crate::memory::reduce::LEAF;
 use std::ops::Range;
 
-/// Buffers begin at multiples of this: what the driver's own allocations do.
+/// Buffers begin at multiples of this, as the driver's own allocations do.
 const ALIGNMENT: usize = 256;
-/// Of a number, of an address and a key.
+/// Bytes of a number; below, bytes of an address or a key.
 pub const F32: usize = size_of::<f32>();
 const WORD: usize = size_of::<u64>();
 
-/// Addresses in a sheet, and where the task begins behind them.
+/// Addresses in a sheet; the task follows at `TASK_AT`.
 const ADDRESSES: usize = 10;
 const TASK_AT: usize = 128;
 const TASK_WORDS: usize = 8;
@@ -33,12 +33,12 @@ pub struct Place {
     pub bytes: usize,
 }
 
-/// Where everything is.
+/// Where every buffer is.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Sheet and task.
     pub sheet: Place,
-    /// Turns of the transform.
+    /// Twiddle factors of the transform.
     pub turns: Place,
     /// First factors, or rows to be added up.
     pub a: Place,
@@ -58,7 +58,7 @@ pub struct Layout {
     pub found: Place,
     /// Best of each query.
     pub best: Place,
-    /// All of it.
+    /// Total size.
     pub bytes: usize,
 }
 
@@ -89,12 +89,13 @@ impl Layout {
     }
 }
 
-/// Turns that a transform of `length` real numbers needs: the last leg of the last place of its first stage.
+/// Twiddle factors that a transform of `length` real numbers needs: up to the last leg of the last index of
+/// its first stage.
 pub const fn turns_of(length: usize) -> usize {
     3 * length / 4
 }
 
-/// w(k, length), real and imaginary parts by turns: the very numbers that the processor uses.
+/// w(k, length), real and imaginary parts alternating: the same numbers that the processor uses.
 pub fn turns(length: usize) -> Vec<f32> {
     (0..turns_of(length)).flat_map(|k| <[f32; 2]>::from(turn(k, length))).collect()
 }
@@ -155,14 +156,14 @@ pub fn write_sheet(layout: &Layout, base: u64, task: &Task, to: &mut [u8]) {
     }
 }
 
-/// Puts numbers down as the device reads them.
+/// Writes numbers as the device reads them.
 pub fn write_numbers(numbers: &[f32], to: &mut [u8]) {
     for (to, number) in to.chunks_exact_mut(F32).zip(numbers) {
         to.copy_from_slice(&number.to_le_bytes());
     }
 }
 
-/// Takes numbers up.
+/// Reads numbers that the device wrote.
 pub fn read_numbers(from: &[u8], numbers: &mut [f32]) {
     for (number, from) in numbers.iter_mut().zip(from.as_chunks::<F32>().0) {
         *number = f32::from_le_bytes(*from);

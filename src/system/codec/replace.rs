@@ -1,9 +1,9 @@
-//! Replaces files whole or leaves them as they were, even if the power fails at any moment: the only way in
-//! which this program writes a file that it or a person reads again.
+//! Replaces a file completely or leaves it as it was, even if the power fails at any moment. The program
+//! writes every file that it or a person reads again this way.
 //!
-//! The new file starts beside the old one, under an unpredictable name that does not exist yet: an existing
-//! file or link of that name is neither followed nor reused. It gets the old one's mode and, if this process
-//! may change it, its owner.
+//! The new file is written beside the old one, under an unpredictable name that does not exist yet: an
+//! existing file or link of that name is neither followed nor reused. It gets the old one's mode and, if this
+//! process may change it, its owner.
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, open, openat, renameat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
@@ -16,25 +16,26 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Mode of a file where there was none before, less what the process's mask takes away: no secret is kept,
-/// and no other user writes what this program will believe.
+/// Mode of a new file, before the process's umask: the files hold no secrets, and no other user may write
+/// what this program will trust.
 const NEW_MODE: u32 = 0o644;
 /// The bits kept of an old file's mode: our files are never executed, and never setuid.
 const KEPT_MODE: u32 = 0o666;
-/// Names tried before giving up. Each is 64 random bits: a second try is as good as never needed.
+/// Names tried before giving up. Each is 64 random bits: a second try is practically never needed.
 const TRIES: usize = 8;
-/// Digits of the process's own number, and of the file's, in a name: 64 bits each.
+/// Digits of the process's number, and of the file's, in a name: 64 bits each.
 const DIGITS: usize = 16;
 
-/// New file beside the old one, to the disk, renamed over it, and the renaming to the disk.
+/// Writes a new file beside the old one, syncs it to the disk, renames it over the old one, and syncs the
+/// folder.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let place = Place::of(path)?;
     let fresh = place.write(bytes)?;
     place.take_over(fresh)
 }
 
-/// The same; the old file, if there is one, stays under the name `kept` in the same folder. At no time is
-/// there no file at `path`.
+/// The same; the old file, if there is one, stays under the name `kept` in the same folder. There is a file
+/// at `path` at all times.
 pub fn replace_and_keep(path: &Path, bytes: &[u8], kept: &OsStr) -> io::Result<()> {
     let place = Place::of(path)?;
     let fresh = place.write(bytes)?;
@@ -44,8 +45,8 @@ pub fn replace_and_keep(path: &Path, bytes: &[u8], kept: &OsStr) -> io::Result<(
     place.take_over(fresh)
 }
 
-/// Puts a symbolic link to `to` at `path`, in place of the file or link that is there, and the renaming to
-/// the disk. At no time is there nothing at `path` if there was something.
+/// Puts a symbolic link to `to` at `path`, in place of the file or link that is there, and syncs the folder.
+/// If something was at `path`, something is there at all times.
 pub fn replace_with_link(path: &Path, to: &Path) -> io::Result<()> {
     let place = Place::of(path)?;
     let fresh = place.fresh_name();
@@ -57,8 +58,7 @@ pub fn replace_with_link(path: &Path, to: &Path) -> io::Result<()> {
     Ok(rustix::fs::fsync(&place.folder)?)
 }
 
-/// Removes the file or link at `path`, and writes that to the disk. It is no error if the file, or its
-/// folder, is not there.
+/// Removes the file or link at `path` and syncs the folder. A missing file or folder is not an error.
 pub fn remove(path: &Path) -> io::Result<()> {
     let place = match Place::of(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -99,9 +99,9 @@ impl<'p> Place<'p> {
         Ok(Place { folder, name, old })
     }
 
-    /// The whole new file, on the disk, beside the old one.
+    /// Writes the whole new file beside the old one and syncs it to the disk.
     fn write(&self, bytes: &[u8]) -> io::Result<Fresh<'_>> {
-        // No other user reads it before it has the old one's owner.
+        // No other user may read it before it has the old file's owner.
         let mode = if self.old.is_some() { 0o600 } else { NEW_MODE };
         let mut fresh = self.begin(mode)?;
         if let Some(old) = &self.old {
@@ -130,15 +130,15 @@ impl<'p> Place<'p> {
         fresh
     }
 
-    /// Gives the old file a second name. By a link, so that it keeps the first; where the file system or the
-    /// owner does not allow one, by a copy.
+    /// Gives the old file a second name: a hard link, so that it keeps the first, or a copy where the file
+    /// system or the owner does not allow a link.
     fn keep_old(&self, path: &Path, kept: &OsStr) -> io::Result<()> {
         let second = self.fresh_name();
         match linkat(&self.folder, self.name, &self.folder, &second, AtFlags::empty()) {
             Ok(()) => {
                 let renamed = renameat(&self.folder, &second, &self.folder, kept);
-                // Still there where that failed, and where `kept` is a name of that very file: then nothing
-                // was done.
+                // It still exists if the rename failed, or if `kept` already was a name of the same file:
+                // then the rename did nothing.
                 let _ = unlinkat(&self.folder, &second, AtFlags::empty());
                 Ok(renamed?)
             }
@@ -156,7 +156,7 @@ impl<'p> Place<'p> {
     }
 }
 
-/// A file that is being written; it goes away unless it got its name.
+/// A file that is being written; dropping it removes it unless it got its final name.
 #[derive(Debug)]
 struct Fresh<'f> {
     folder: &'f OwnedFd,
@@ -166,7 +166,7 @@ struct Fresh<'f> {
 }
 
 impl<'f> Fresh<'f> {
-    /// `EXCL`: nothing lies there, no link either.
+    /// `EXCL`: fails if anything exists there, even a link.
     fn create(folder: &'f OwnedFd, name: OsString, mode: u32) -> io::Result<Fresh<'f>> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(folder, &name, flags, Mode::from_raw_mode(mode))?;
@@ -183,13 +183,13 @@ impl Drop for Fresh<'_> {
     }
 }
 
-/// Gives `file` the owner and the mode of `old`. Where it cannot have the old one's group, its group gets
-/// the permissions of all others: it is another one.
+/// Gives `file` the owner and the mode of `old`. If it cannot have the old group, it has another one, which
+/// gets only the permissions of all others.
 fn resemble(file: &File, old: &Stat) -> io::Result<()> {
     let mut mode = old.st_mode & KEPT_MODE;
     let (now, wanted) = (file.metadata()?, (old.st_uid, old.st_gid));
     if (now.uid(), now.gid()) != wanted {
-        // Root may give a file away; its owner may give it to another of its groups.
+        // Root may change the owner; the owner may change the group to another of its own.
         let given =
             fchown(file, Some(wanted.0), Some(wanted.1)).or_else(|_| fchown(file, None, Some(wanted.1)));
         if given.is_err() {
@@ -205,14 +205,15 @@ fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// The number of this process among all that ever had its PID: in a container it is the same at each start.
+/// Distinguishes this process from all others that had its PID: in a container the PID is the same at each
+/// start.
 fn this_process() -> u64 {
     static NUMBER: OnceLock<u64> = OnceLock::new();
     *NUMBER.get_or_init(random)
 }
 
-/// Takes away what a process that was killed while it wrote `name` has left: `name.PID.NUMBERS.new`, where no
-/// process has that PID, or this one has it and another number. Nothing depends on it.
+/// Removes the files that processes left when they were killed while writing `name`: `name.PID.NUMBERS.new`,
+/// if no process has that PID, or if this one has it but another number. Nothing depends on it.
 fn sweep(folder: &Path, name: &OsStr) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         if is_left_over(entry.file_name().as_encoded_bytes(), name.as_encoded_bytes()) {

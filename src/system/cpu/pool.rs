@@ -1,29 +1,30 @@
-//! A fixed pool of threads that never waits long for one of them. The caller is one of the threads: it puts
+//! A fixed pool of threads that never waits long for any of them. The caller is one of the threads: it puts
 //! the jobs into queues of fixed size, and each thread takes the next job. Nothing is locked or allocated
-//! after [`Pool::new`], and the result does not depend on which thread did what. Knows no field.
+//! after [`Pool::new`], and the result does not depend on which thread did what. It knows nothing about the
+//! field.
 //!
 //! # The bound
 //! A worker on a core that another process uses may be preempted in the middle of a job and resume a whole
 //! scheduler slice later, 3 to 4 ms: longer than all jobs together. So the pool does not wait for it. A job
 //! reads what it shares and writes only what it owns, so the caller can do it a second time without harm.
-//! When no job is left to take and one is still out, the caller spins for its *patience*: the longest time
-//! that one of its own jobs took in this run (or in the previous run, if it has done none; at least
+//! When no job is left to take and one is still out, the caller spins until a timeout: the longest time that
+//! one of its own jobs took in this run (or in the previous run, if it has done none; at least
 //! [`LEAST_PATIENCE`]). Then it does each late job again itself, as a *stand-in*, at most once for each
 //! place. So while there are spare jobs, a run takes at most
 //!
-//! > what the caller alone would need + patience
+//! > what the caller alone would need + the timeout
 //!
-//! and the cost of handing out (some microseconds to wake a sleeping thread). The late job becomes a *stray*:
-//! it comes back in a later run, and [`Pool::strays`] returns it. The caller does not yield its core while it
-//! waits: that would give a slice to whatever else waits for that core. A worker on the caller's own core
-//! therefore gets a stand-in too, within the same bound.
+//! and the cost of handing out (some microseconds to wake a sleeping thread). The late job comes back in a
+//! later run, and [`Pool::strays`] returns it. The caller does not yield its core while it waits: that would
+//! give a slice to whatever else waits for that core. A worker on the caller's own core therefore gets a
+//! stand-in too, within the same bound.
 //!
 //! # Why no thread waits for one that was preempted inside a queue
-//! Jobs come back over a ring buffer for each worker, with one writer and one reader (rtrb): a job whose
-//! writer was preempted half-way is only not visible yet. Jobs go out over channels (crossbeam), of which the
+//! Jobs come back over a ring buffer for each worker, with one writer and one reader (rtrb): if its writer is
+//! preempted half-way, a job is merely not visible yet. Jobs go out over channels (crossbeam), of which the
 //! pool uses only `try_send` and `try_recv`. Both neither lock nor allocate, but a thread that was preempted
 //! between claiming a slot and clearing it would block the next sender that needs this slot. Such a thread
-//! has not brought its job back. So while a job is out from more than [`MOST_RUNS_LATE`] runs ago, the pool
+//! has not brought its job back. So while a job from more than [`MOST_RUNS_LATE`] runs ago is out, the pool
 //! hands nothing out, and the queues are long enough that the caller does not reach that slot before.
 //!
 //! Each thread has its own queue, filled with its share of the places, and takes from the others when its own
@@ -40,19 +41,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 use worker::Worker;
 
-/// The caller's least patience. A thread on another core needs some ten microseconds to wake and take a job,
-/// however short the job is.
+/// The caller's shortest timeout. A thread on another core needs some ten microseconds to wake and take a
+/// job, however short the job is.
 pub const LEAST_PATIENCE: Span = Span::from_micros(20);
-/// While a job is out from more runs ago than this, the pool hands nothing out. A scheduler slice is shorter
+/// While a job from more runs ago than this is out, the pool hands nothing out. A scheduler slice is shorter
 /// than this many runs of a large field (0.5 ms each), and the queues still fit into a page or two.
 const MOST_RUNS_LATE: usize = 16;
 /// How long [`Pool::settle`] sleeps between two checks: short compared with the slice that it waits for.
 const SETTLE_CHECK: Duration = Duration::from_micros(200);
 
-/// Something that carries its own orders and results. A second job with the same orders can be done at the
-/// same time: a job does not change what it shares, and writes only what it owns.
+/// A job carries its own input and results. A second job with the same input can be done at the same time: a
+/// job does not change what it shares, and writes only what it owns.
 pub trait PoolJob: Send + 'static {
-    /// Does what was ordered.
+    /// Does the work.
     fn perform(&mut self);
 }
 
@@ -106,15 +107,15 @@ pub struct Pool<T> {
     late: Vec<u64>,
     /// Late jobs that have come back.
     strays: Vec<Box<T>>,
-    /// The longest time that a job of the caller's took in the last run in which it did one.
+    /// The longest time that one of the caller's jobs took, in the last run in which it did any.
     longest: Span,
     stand_ins: u64,
 }
 
 impl<T: PoolJob> Pool<T> {
     /// A pool of `threads`, the caller being one (1..=`places`), for at most `places` jobs a run. If `cpus`
-    /// names cores, worker i stays on `cpus[i % len]`; `cpus[0]` is for the caller, which goes there by
-    /// itself. The pool has fewer threads if the system starts no more: the results are the same.
+    /// names cores, worker i stays on `cpus[i % len]`; `cpus[0]` is for the caller, which moves there itself.
+    /// The pool has fewer threads if the system refuses to start more: the results are the same.
     pub fn new(threads: usize, cpus: &[usize], places: usize) -> Pool<T> {
         let threads = threads.clamp(1, places.max(1));
         let capacity = (MOST_RUNS_LATE + 2) * places.max(1);
@@ -153,7 +154,7 @@ impl<T: PoolJob> Pool<T> {
     /// Performs every job. Afterwards `jobs` has a finished job for each place, in order: the original or its
     /// stand-in.
     ///
-    /// The caller does `own` after it has woken the workers. `stand_in(place)` returns a job with the orders
+    /// The caller does `own` after it has woken the workers. `stand_in(place)` returns a job with the input
     /// of the late one at `place`; `None`: there is no spare job, and the run waits for the late one.
     ///
     /// # Panics
@@ -232,7 +233,7 @@ impl<T: PoolJob> Pool<T> {
         self.longest
     }
 
-    /// Waits for at most `patience`. Returns whether every job has come back.
+    /// Waits for at most `patience`; returns whether every job has come back.
     fn all_are_back_within(&mut self, patience: Span) -> bool {
         let begun = MonotonicClock.now();
         loop {
@@ -267,7 +268,7 @@ impl<T: PoolJob> Pool<T> {
         self.missing -= 1;
     }
 
-    /// Takes the jobs that have come back: each goes to its place, or to the strays if that place is
+    /// Takes the jobs that have come back: each goes to its place, or to `strays` if that place is already
     /// finished.
     fn collect(&mut self) {
         for index in 0..self.workers.len() {
@@ -317,8 +318,9 @@ impl<T> Pool<T> {
         self.workers.len() + 1
     }
 
-    /// How many spare jobs are enough if the caller takes the strays before each run. Two for each worker: it
-    /// may be late with a job, bring it back during the next run, and be late again in that run.
+    /// How many spare jobs are enough if the caller takes the returned late jobs before each run. Two for
+    /// each worker: it may be late with a job, bring it back during the next run, and be late again in that
+    /// run.
     pub fn spares(&self) -> usize {
         2 * self.workers.len()
     }

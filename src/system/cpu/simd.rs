@@ -1,13 +1,13 @@
 //! Vector instructions behind one interface. A hot loop is written once, against [`Simd`], as a [`Kernel`];
-//! [`Level::run`] compiles it for each kind of processor and uses the widest that this one has. Not here:
-//! what the loops compute.
+//! [`Level::run`] compiles it for each kind of processor and uses the widest that this one has. What the
+//! loops compute is defined elsewhere.
 //!
 //! A value of `Avx2`, `Avx512` or `Neon` proves that the processor has the instructions: only `detect` makes
 //! one, after checking. Every operation takes that proof, so no kernel needs `unsafe`. All levels but
 //! `portable` fuse a product and a sum into one rounding, and do the same operations in the same order in
 //! every lane, so their results have the same bits. `portable` rounds twice.
 
-#![allow(unsafe_code)] // intrinsics and calls into functions compiled for more than the least processor
+#![allow(unsafe_code)] // intrinsics and calls into functions compiled for more than the baseline processor
 
 mod lanes;
 #[cfg(target_arch = "aarch64")]
@@ -50,7 +50,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Every level that this processor has, the plainest first.
+    /// Every level that this processor has, the simplest first.
     pub fn all() -> heapless::Vec<Level, 3> {
         let mut levels = heapless::Vec::new();
         let found = [Some(Level::Portable(Portable)), Level::wide(), Level::widest()];
@@ -84,12 +84,12 @@ impl Level {
         Level::all().last().copied().unwrap_or(Level::Portable(Portable))
     }
 
-    /// The level of that name, if this processor has it.
+    /// The level with that name, if this processor has it.
     pub fn named(name: &str) -> Option<Level> {
         Level::all().into_iter().find(|level| level.name() == name)
     }
 
-    /// As on the command line.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Level::Portable(_) => "portable",

@@ -1,23 +1,23 @@
-//! The last call to a worker, and what is known of the motors after it. The call is made even after a panic
-//! of a step or of the call itself: otherwise a controller would keep its last pulses for ever.
+//! The last call to a worker, and what is known about the motors after it. The call is made even after a
+//! panic in a step or in the call itself: otherwise a motor controller would repeat its last pulses forever.
 
 use super::Worker;
 use crate::base::time::Clock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How often a last call that panics is made. What caused one panic may be over (a transfer that is no longer
-/// the first); after three it is permanent.
+/// How many times a last call is tried if it panics. The cause of one panic may have passed (the transfer is
+/// no longer the first); after three it is taken as permanent.
 const LAST_CALLS: u32 = 3;
 
 /// Whether the motors are known to have stopped at the end. Ordered: the later, the worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rest {
-    /// There are none.
+    /// There are no motors.
     #[default]
     NoMotors,
     /// Their driver confirmed the last command, which is a stop.
     Heard,
-    /// It has not, or its thread hangs: they may be running.
+    /// The driver has not confirmed it, or its thread hangs: the motors may be running.
     Unheard,
 }
 
@@ -26,9 +26,9 @@ pub enum Rest {
 pub struct Ended {
     /// Those that did not end when requested (a hung transfer, a hung GPU): abandoned.
     pub hung: Vec<&'static str>,
-    /// Those that panicked: a bug of the program.
+    /// Those that panicked: a bug in the program.
     pub panicked: Vec<&'static str>,
-    /// What is known of the motors.
+    /// What is known about the motors.
     pub rest: Rest,
 }
 
@@ -47,7 +47,7 @@ impl Ended {
 pub(super) struct Last {
     /// It has panicked, in the last call or before.
     pub panicked: bool,
-    /// Its motors.
+    /// What is known about its motors.
     pub rest: Rest,
 }
 
@@ -62,8 +62,8 @@ impl Last {
 pub(super) fn last_call(worker: &mut dyn Worker, clock: &dyn Clock, mut panicked: bool) -> Last {
     let has_motors = worker.has_motors();
     for _ in 0..LAST_CALLS {
-        // A worker that has panicked is in no known state. Only the part that writes the stop command is
-        // still used, and it restarts whatever was half done.
+        // The state of a worker that has panicked is unknown. Only the part that writes the stop command is
+        // still used, and that part restarts whatever was half done.
         match catch_unwind(AssertUnwindSafe(|| worker.finish(clock))) {
             Ok(true) if has_motors => return Last { panicked, rest: Rest::Heard },
             Ok(_) => return Last::unheard(panicked, has_motors),

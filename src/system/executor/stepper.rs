@@ -1,6 +1,6 @@
 //! Workers in one thread, in virtual time: the same order, the same results, every time.
 //!
-//! Each worker has its own place on the time axis. The stepper always runs the one whose next event is
+//! Each worker has its own position on the time axis. The stepper always runs the one whose next event is
 //! earliest (ties: handing over before working, then the order in which they were added), with the clock's
 //! cursor at that worker's time, so workers overlap as threads would.
 
@@ -30,18 +30,18 @@ pub struct Stepper {
 }
 
 impl Stepper {
-    /// No worker yet.
+    /// A stepper without workers.
     pub fn new(clock: Arc<SimClock>) -> Stepper {
         Stepper { clock, places: Vec::new() }
     }
 
-    /// Adds `worker`, to be stepped first at `first`.
+    /// Adds `worker`; its first step is at `first`.
     pub fn add(&mut self, worker: Box<dyn Worker>, waker: Arc<Waker>, first: Instant) {
         self.places.push(Place { worker, waker, state: State::Waiting { at: first } });
     }
 
-    /// Runs every event up to and including `until`, then sets the clock there. Wakers that were rung since
-    /// the last call count as rung at the clock's current time.
+    /// Runs every event up to and including `until`, then sets the clock there. Wakers that were signaled
+    /// since the last call count as signaled at the clock's current time.
     pub fn run_until(&mut self, until: Instant) {
         self.hear_bells(self.clock.now());
         while let Some((at, place)) = self.earliest(until) {
@@ -52,8 +52,8 @@ impl Stepper {
         self.clock.set(until);
     }
 
-    /// The last call to every worker, at the clock's current time, and their results. Also after a panic of
-    /// one of them, which unwinds through here.
+    /// Makes the last call to every worker at the clock's current time and returns the results. Also works
+    /// after a panic of one of them, which unwinds through here.
     pub fn finish(&mut self) -> Ended {
         let now = self.clock.now();
         let mut ended = Ended::default();
@@ -111,7 +111,7 @@ mod tests {
     use crate::base::time::Span;
     use std::sync::Mutex;
 
-    /// Works for `cost` every `period` and writes down when it started and handed over.
+    /// Works for `cost` every `period` and records when it started and handed over.
     struct Diary {
         name: &'static str,
         period: Span,

@@ -15,7 +15,8 @@ use std::time::Duration;
 /// The longest that a worker sleeps without checking for the request to end: ending takes at most this long.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
-/// Workers that have not ended by then are abandoned (a hung transfer, a hung engine).
+/// The time that workers get to end. Those that have not ended by then are abandoned (a hung transfer, a hung
+/// engine).
 pub const END_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Workers that run on threads until [`Threads::end`] or until dropped.
@@ -27,7 +28,7 @@ pub struct Threads {
     pub granted: Vec<(&'static str, Granted)>,
 }
 
-/// A worker at work.
+/// A running worker.
 struct Running {
     name: &'static str,
     has_motors: bool,
@@ -35,13 +36,13 @@ struct Running {
 }
 
 impl Threads {
-    /// No worker yet.
+    /// No workers yet.
     pub fn new() -> Threads {
         Threads { end: Arc::default(), alarm: Arc::default(), running: Vec::new(), granted: Vec::new() }
     }
 
-    /// Set as soon as a worker has panicked. That is a bug, and its thread's task is no longer done, even if
-    /// that is only polling a button: a running robot has to stop.
+    /// Set as soon as a worker has panicked. That is a bug, and nobody does its task any more, even if that
+    /// is only polling a button, so a running robot has to stop.
     pub fn alarm(&self) -> Arc<AtomicBool> {
         self.alarm.clone()
     }
@@ -90,8 +91,8 @@ impl Threads {
         Ok(())
     }
 
-    /// Requests every worker to end, waits for at most `patience` and returns how they ended. Those that have
-    /// not by then are abandoned; if one of them has motors, these are not known to have stopped.
+    /// Tells every worker to end, waits for at most `patience` and returns how they ended. Those that have
+    /// not ended by then are abandoned; if one of them has motors, these are not known to have stopped.
     pub fn end(mut self, patience: Duration) -> Ended {
         self.end_all(patience)
     }
@@ -118,7 +119,8 @@ impl Threads {
     }
 }
 
-/// Dropped without `end_all`: a panic of the thread that started them, or a thread that could not be started.
+/// Dropped without a call of [`Threads::end`]: the thread that started them panicked, or a thread could not
+/// be started.
 impl Drop for Threads {
     fn drop(&mut self) {
         if !self.running.is_empty() && self.end_all(END_PATIENCE).rest == Rest::Unheard {
@@ -141,7 +143,7 @@ fn work(worker: &mut dyn Worker, waker: &Waker, clock: &dyn Clock, end: &AtomicB
     }
 }
 
-/// Waits until `next`, the waker, or the order to end.
+/// Waits until `next`; the waker or the request to end ends the wait earlier.
 fn wait(waker: &Waker, clock: &dyn Clock, end: &AtomicBool, next: Instant, beat: &AtomicU64) {
     loop {
         beat.fetch_add(1, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! How the tick wakes a worker: a flag and, if the worker has a thread, an unpark. Waking never blocks, locks
-//! or allocates. `scripts/check-loom` tries every order in which two threads can meet here.
+//! or allocates. `scripts/check-loom` tries every interleaving of two threads here.
 
 use crate::system::rt::sync::{AtomicBool, OnceLock, Ordering, Thread, fence, thread};
 
-/// The tick's end and the worker's.
+/// Shared by the tick and the worker.
 #[derive(Debug, Default)]
 pub struct Waker {
     rung: AtomicBool,
@@ -13,7 +13,7 @@ pub struct Waker {
 impl Waker {
     /// Wakes the worker, or makes its next wait end at once.
     pub fn wake(&self) {
-        // A swap, as in `answered`: with a store, loom does not know whether it came before that or after.
+        // A swap, as in `answered`: loom cannot order a plain store with that swap.
         self.rung.swap(true, Ordering::Release);
         // Either the thread now attaching to this waker sees the flag, or it is seen here and unparked.
         fence(Ordering::SeqCst);
@@ -21,12 +21,12 @@ impl Waker {
             thread.unpark();
         }
     }
-    /// The calling thread is the one that this waker wakes from now on.
+    /// From now on this waker wakes the calling thread.
     pub(crate) fn answer_here(&self) {
         let _ = self.thread.set(thread::current());
         fence(Ordering::SeqCst); // as in `wake`
     }
-    /// Whether it was rung since the last call.
+    /// Whether it was signaled since the last call.
     pub(crate) fn answered(&self) -> bool {
         self.rung.swap(false, Ordering::Acquire)
     }

@@ -1,7 +1,7 @@
 //! The single path of every driver call: it notes the call in the [`Watch`] while it is under way, applies
-//! injected faults, and counts and notes failures.
+//! injected faults, and counts and records failures.
 
-#![allow(unsafe_code)] // a call of the driver; the reason there
+#![allow(unsafe_code)] // a call of the driver; its reason is there
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use super::watch::{Counts, Watch};
 use crate::base::time::{Clock, Instant, MonotonicClock};
 
 thread_local! {
-    /// The context that this program made current on the thread last.
+    /// The context that this program last made current on the thread.
     static CURRENT: Cell<CUcontext> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// How long a stuck call sleeps before it looks whether it may go on. Short beside any time limit.
+/// How long a stuck call sleeps before it checks whether it may continue. Short compared with any time limit.
 const STUCK_LOOK: Duration = Duration::from_millis(1);
 
-/// What [`GpuFault::Slow`] makes of a time.
+/// By how much [`GpuFault::Slow`] multiplies a time.
 pub(super) const SLOW: u64 = 10;
 
-/// The line to the driver, of one opened context. Not for another thread: it is in an `Rc`.
+/// The connection of one opened context to the driver. It is in an `Rc`, so it stays on its thread.
 pub(super) struct Line {
     driver: &'static Driver,
     watch: Arc<Watch>,
@@ -36,7 +36,8 @@ pub(super) struct Line {
     context: Cell<CUcontext>,
 }
 
-/// Of a stream or an event while slowness is injected: for which work, and until when "done" is held back.
+/// State of a stream or an event while slowness is injected: for which work, and until when, "done" is held
+/// back.
 #[derive(Default)]
 pub(super) struct Held(Cell<Option<(Instant, Instant)>>);
 
@@ -83,7 +84,7 @@ impl Line {
         }
     }
 
-    /// Polls whether something is done; `held` belongs to it.
+    /// Polls whether something is done; `held` is its state.
     pub(super) fn is_done(
         &self,
         call: Call,
@@ -109,7 +110,7 @@ impl Line {
         }
     }
 
-    /// An error that was seen here, before the call of the driver.
+    /// Returns an error that was found here, before the driver is called.
     pub(super) fn refuse<T>(&self, call: Call, code: i32) -> Result<T, GpuError> {
         Err(self.failed(call, code))
     }
@@ -134,7 +135,7 @@ impl Line {
         code
     }
 
-    /// What an injected fault makes of this call.
+    /// Applies an injected fault to this call; returns its error code, if any.
     fn strike(&self, call: Call) -> Option<i32> {
         if self.watch.is_lost() {
             return Some(code::ILLEGAL_ADDRESS);

@@ -1,8 +1,8 @@
 //! A context on a GPU: opened for one thread; everything created in it keeps it open.
 //!
-//! It is a context of its own, and not the device's primary one, which all of a process share: an error that
-//! spoils a context, so that every call in it fails from then on, ends with it, and another can be opened.
-//! Nothing here waits for the device; closing does, as the driver does when it frees.
+//! It is a separate context, not the device's primary one, which the whole process shares. Some errors
+//! corrupt a context, so that every later call in it fails; then it can be closed and another one opened.
+//! Nothing here waits for the device except closing: the driver waits when it frees memory.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
 
@@ -37,20 +37,20 @@ pub(super) struct Context {
     /// Differs from that of every other context of this process: kernels can be copied, and a caller may
     /// launch one in the wrong context.
     pub(super) number: u64,
-    /// Loaded images. They stay until the context goes, since kernels are copied about.
+    /// Loaded images. They stay until the context is destroyed, because kernels are copied freely.
     pub(super) modules: RefCell<Vec<CUmodule>>,
     /// First and last address + 1 of each pool.
     pub(super) pools: RefCell<Vec<(u64, u64)>>,
     /// A capture is under way.
     pub(super) is_capturing: Cell<bool>,
-    /// What the capture under way has gathered.
+    /// What the capture under way has collected.
     pub(super) captured: RefCell<Captured>,
 }
 
-/// What a capture gathers beside the driver's graph.
+/// What a capture collects besides the driver's graph.
 #[derive(Default)]
 pub(super) struct Captured {
-    /// The requests of one replay.
+    /// The work that one replay requests.
     pub(super) each: Counts,
     /// Events that the graph will use: they must live as long as it.
     pub(super) used: Vec<Rc<dyn Any>>,
@@ -74,10 +74,10 @@ impl Gpu {
     /// Opens the GPU that was found, on this thread. Takes a fraction of a second.
     ///
     /// # Errors
-    /// What the driver says; `is_memory` if others have taken all.
+    /// The driver's error; `is_memory` if the memory is taken.
     pub fn open(found: &Found, watch: Arc<Watch>) -> Result<Gpu, GpuError> {
         let line = Line::new(driver(Call::ContextCreate)?, watch);
-        line.watch().forget_loss(); // of a context before this one
+        line.watch().forget_loss(); // of an earlier context
         let mut device: CUdevice = 0;
         // SAFETY: writes one handle.
         line.call(Call::DeviceGet, |d| unsafe { (d.device_get)(&mut device, ordinal(found)) })?;
@@ -101,7 +101,7 @@ impl Gpu {
         Ok(Gpu { context: Rc::new(context) })
     }
 
-    /// What other threads see of this one.
+    /// What other threads can see of this one.
     pub fn watch(&self) -> &Watch {
         self.context.line.watch()
     }
@@ -109,7 +109,7 @@ impl Gpu {
     /// Bytes that are free on the device now; others may take them.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn memory_free(&self) -> Result<usize, GpuError> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: writes two numbers.
@@ -117,14 +117,14 @@ impl Gpu {
         Ok(free)
     }
 
-    /// What an injected slowness makes of a time that the device measured itself.
+    /// A time that the device measured itself, with injected slowness applied.
     pub fn as_reported(&self, time: Span) -> Span {
         if self.watch().injected() == Some(GpuFault::Slow) { time.times(call::SLOW) } else { time }
     }
 }
 
 fn driver(call: Call) -> Result<&'static Driver, GpuError> {
-    // A `Found` comes from a probe, which has opened it.
+    // A `Found` comes from a probe, which has opened the library.
     driver::open().map_err(|_| GpuError { call, code: code::NO_DEVICE })
 }
 
@@ -167,7 +167,8 @@ impl Drop for Context {
             // launch needs a stream, which would hold this context.
             self.line.release(Call::ModuleUnload, |d| unsafe { (d.module_unload)(module) });
         }
-        // SAFETY: created when it was opened, destroyed once. All that was made in it holds it: none is left.
+        // SAFETY: created when it was opened, destroyed once. Everything created in it holds it, so nothing
+        // is left.
         self.line.release(Call::ContextDestroy, |d| unsafe { (d.context_destroy)(self.raw) });
         self.line.end();
     }

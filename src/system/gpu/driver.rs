@@ -1,4 +1,4 @@
-//! The driver's library: found and opened by cudarc, its functions looked up once, each before it is needed.
+//! The driver's library: found and opened by cudarc, its functions looked up once, all before any is needed.
 //!
 //! Every function is called through its address with a plain `i32` for a result, and not through cudarc's
 //! wrappers: their result is a closed enum, so a code newer than the bindings would be undefined
@@ -17,7 +17,8 @@ use cudarc::driver::sys::{
 /// Code of success.
 pub(super) const SUCCESS: i32 = 0;
 
-/// One list of all that is called: name here, field of [`Driver`], symbol in the library, arguments.
+/// The list of all functions that are called: name here, field of [`Driver`], symbol in the library,
+/// arguments.
 macro_rules! calls {
     ($($call:ident $field:ident $symbol:literal ($($argument:ty),*);)*) => {
         /// A function of the driver.
@@ -52,8 +53,8 @@ macro_rules! calls {
                     $($field: {
                         // SAFETY: the type is that of the function of this name in NVIDIA's cuda.h of 12.6,
                         // with enums as the 32-bit integers that they are in C; names carry the version of
-                        // their signature, which never changes under the same name. That of 12.0, which the
-                        // oldest driver brings, has all of them.
+                        // their signature, which never changes under the same name. The library of 12.0, the
+                        // oldest driver supported, has all of them.
                         unsafe { library.function(concat!($symbol, "\0").as_bytes()) }.ok_or($symbol)?
                     },)*
                 })
@@ -137,7 +138,7 @@ impl Library {
     }
 }
 
-/// Why the driver's functions are not there.
+/// Why the driver's functions are not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     /// No library.
@@ -146,10 +147,10 @@ pub(super) enum Missing {
     Symbol(&'static str),
 }
 
-/// Holds only a success: a missing library may be there at the next look.
+/// Set only on success: a missing library may be there at the next call.
 static DRIVER: OnceLock<Driver> = OnceLock::new();
 
-/// Opens the library the first time; afterwards only answers.
+/// Opens the library the first time; afterwards returns the same result.
 pub(super) fn open() -> Result<&'static Driver, Missing> {
     if let Some(driver) = DRIVER.get() {
         return Ok(driver);
@@ -165,7 +166,7 @@ pub(super) fn opened() -> Option<&'static Driver> {
 }
 
 impl Driver {
-    /// The driver's name of a code and its sentence; `None` for a code that it does not know.
+    /// The driver's name and description of a code; `None` for a code that it does not know.
     pub(super) fn words(&self, code: i32) -> Option<(&'static str, &'static str)> {
         // SAFETY: as above, the type.
         let ask = |function: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int| {

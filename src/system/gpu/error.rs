@@ -11,7 +11,7 @@ use super::driver::{self, Call};
 pub struct GpuError {
     /// The function.
     pub call: Call,
-    /// What it answered, as `CUresult` in NVIDIA's cuda.h; newer drivers have codes that no list here knows.
+    /// Its result, as `CUresult` in NVIDIA's cuda.h; newer drivers have codes that no list here contains.
     pub code: i32,
 }
 
@@ -32,8 +32,8 @@ pub(super) mod code {
     pub const UNKNOWN: i32 = CUresult::CUDA_ERROR_UNKNOWN as i32;
 }
 
-/// Codes after which, by cuda.h, every further call in the context answers the same, and those that say
-/// that there is no context any more.
+/// Codes after which, according to cuda.h, every further call in the context returns the same, and codes that
+/// say that the context is gone.
 const LOST: [i32; 16] = [
     CUresult::CUDA_ERROR_DEINITIALIZED as i32,
     CUresult::CUDA_ERROR_INVALID_CONTEXT as i32,
@@ -54,13 +54,13 @@ const LOST: [i32; 16] = [
 ];
 
 impl GpuError {
-    /// Nothing works any more in this context: another has to be opened and everything in it made again.
+    /// Nothing works in this context any more: another has to be opened and everything in it created again.
     pub fn is_lost(&self) -> bool {
         LOST.contains(&self.code)
     }
 
-    /// There is not enough memory on the device (or, for a pinned allocation, of the host that may be
-    /// locked).
+    /// There is not enough memory on the device (or, for a pinned allocation, not enough host memory that may
+    /// be locked).
     pub fn is_memory(&self) -> bool {
         self.code == code::OUT_OF_MEMORY
     }
@@ -94,7 +94,7 @@ mod tests {
         let of = |code| GpuError { call: Call::Allocate, code };
         assert!(of(code::ILLEGAL_ADDRESS).is_lost() && of(719).is_lost() && of(709).is_lost());
         assert!(of(code::OUT_OF_MEMORY).is_memory() && !of(code::OUT_OF_MEMORY).is_lost());
-        // One bad call, an image for another chip, a full machine: the context survives.
+        // The context survives one bad call, an image for another chip, or full memory.
         for code in [code::INVALID_VALUE, 209, 701, code::UNKNOWN, code::NOT_READY] {
             assert!(!of(code).is_lost(), "{code}");
         }

@@ -14,10 +14,10 @@ use super::driver::Call;
 use super::error::{GpuError, code};
 use super::flight;
 
-/// `CU_EVENT_DEFAULT`: times are kept.
+/// `CU_EVENT_DEFAULT`: times are recorded.
 const TIMED: u32 = 0;
 
-/// A mark that a stream passes when all work queued before it is done.
+/// A marker that a stream passes when all work queued before it is done.
 pub struct Event {
     pub(super) mark: Rc<Mark>,
 }
@@ -26,8 +26,8 @@ pub(super) struct Mark {
     pub(super) context: Rc<Context>,
     pub(super) raw: CUevent,
     held: Held,
-    /// The copies before it where a stream recorded it last; nothing once a graph has it: each replay records
-    /// it again.
+    /// The copies queued before it when a stream last recorded it; nothing once a graph uses it, because each
+    /// replay records it again.
     behind: RefCell<Behind>,
 }
 
@@ -35,14 +35,14 @@ pub(super) struct Mark {
 enum Behind {
     /// Nothing: no stream recorded it.
     Nothing,
-    /// That they are done when it is passed.
+    /// These copies are done when it is passed.
     Copies(flight::Mark),
-    /// Nothing, for ever.
+    /// Nothing, permanently: a graph uses it.
     Graph,
 }
 
 impl Mark {
-    /// A stream recorded it.
+    /// A stream recorded it after `copies`.
     pub(super) fn is_behind(&self, copies: flight::Mark) {
         let mut behind = self.behind.borrow_mut();
         if !matches!(*behind, Behind::Graph) {
@@ -50,17 +50,17 @@ impl Mark {
         }
     }
 
-    /// A capture has it.
+    /// A capture uses it.
     pub(super) fn is_of_a_graph(&self) {
         self.behind.replace(Behind::Graph);
     }
 }
 
 impl Event {
-    /// A mark that no stream has yet; it counts as passed.
+    /// An event that no stream has recorded yet; it counts as passed.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn new(gpu: &Gpu) -> Result<Event, GpuError> {
         let mut raw: CUevent = std::ptr::null_mut();
         // SAFETY: writes one handle.
@@ -77,7 +77,7 @@ impl Event {
     /// Whether the device has passed it since it was last recorded. Never waits.
     ///
     /// # Errors
-    /// What the driver says: of this call, or of any work before it.
+    /// The driver's error: of this call, or of any work before it.
     pub fn is_done(&self) -> Result<bool, GpuError> {
         let mark = &self.mark;
         // SAFETY: a live event of this context.
@@ -89,11 +89,11 @@ impl Event {
         asked
     }
 
-    /// Time on the device between the passing of `earlier` and of this one, in microseconds; kept by the
-    /// driver as milliseconds in an f32, in steps of about half a microsecond.
+    /// Time on the device from passing `earlier` to passing this one, in microseconds; the driver keeps it as
+    /// milliseconds in an f32, in steps of about half a microsecond.
     ///
     /// # Errors
-    /// Not ready (600) if one of them was not passed; what else the driver says.
+    /// Not ready (600) if one of them was not passed; any other error of the driver.
     pub fn micros_since(&self, earlier: &Event) -> Result<f64, GpuError> {
         let context = &self.mark.context;
         if !Rc::ptr_eq(context, &earlier.mark.context) {

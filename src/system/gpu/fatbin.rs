@@ -12,17 +12,17 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// First word of a fatbin (`FATBINC_MAGIC` of NVIDIA's fatbinary_section.h names its wrapper; this is of the
-/// data), then u16 version, u16 bytes of the header, u64 bytes that follow.
+/// First word of a fatbin (`FATBINC_MAGIC` of NVIDIA's fatbinary_section.h is that of its wrapper; this is
+/// that of the data), then u16 version, u16 bytes of the header, u64 bytes that follow.
 const MAGIC: u32 = 0xBA55_ED50;
 const HEADER: usize = 16;
-/// Longest file. The kernels for one chip are a megabyte, those for ten in one fatbin ten; the rest is room
-/// to grow.
+/// Longest file. The kernels for one chip take a megabyte, those for ten chips take ten; the rest is room to
+/// grow.
 const MOST_BYTES: u64 = 64 << 20;
 /// Write permission of the group and of all others.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Why a file was not taken.
+/// Why a file was refused.
 #[derive(Debug)]
 pub(super) enum Unfit {
     /// It cannot be read.
@@ -33,13 +33,13 @@ pub(super) enum Unfit {
     Owner(u32),
     /// Its mode lets others write it.
     Writable(u32),
-    /// It is longer than any of ours.
+    /// It is longer than the limit.
     TooLong,
     /// It does not begin like a fatbin.
     NoFatbin,
     /// It ends too early, or holds nothing.
     CutOff,
-    /// It does not end in the first line of the PTX.
+    /// It does not end with the first line of the PTX.
     OtherSources,
     /// A process ended while it loaded this file, and left this mark.
     Crashed(PathBuf),
@@ -69,7 +69,8 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// The file, and a mark in the folder `marks`, if there is one, to hold while the driver loads it.
+/// Reads the file and leaves a mark in the folder `marks`, if there is one, to hold while the driver loads
+/// it.
 pub(super) fn read(path: &Path, ptx: &str, marks: Option<&Path>) -> Result<(Vec<u8>, Option<Mark>), Unfit> {
     let bytes = read_trusted(path)?;
     check(&bytes, ptx)?;
@@ -77,9 +78,9 @@ pub(super) fn read(path: &Path, ptx: &str, marks: Option<&Path>) -> Result<(Vec<
     Ok((bytes, mark))
 }
 
-/// A mark for just these bytes: another file may be loaded.
+/// Leaves a mark for exactly these bytes, so that another file may still be loaded.
 fn leave_mark(bytes: &[u8], folder: &Path) -> Result<Mark, Unfit> {
-    // The folder may be there, or its parent may not be ours: then there is no mark.
+    // The folder may exist already, or we may not be allowed to create it: then there is no mark.
     let _ = std::fs::create_dir_all(folder);
     let at = folder.join(format!("fatbin-{}.loading", blake3::hash(bytes).to_hex()));
     Mark::leave(&at).ok_or(Unfit::Crashed(at))

@@ -1,18 +1,18 @@
-//! Faults that can be injected into a GPU, on a real one as on the stand-in.
+//! Faults that can be injected into a GPU, on a real one and on the stand-in.
 
 /// A fault of the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuFault {
     /// The next call of the driver fails.
     Error,
-    /// A call of the driver does not come back.
+    /// A call of the driver does not return.
     Stuck,
-    /// What was launched never ends.
+    /// Launched work never ends.
     Hang,
-    /// What was launched takes ten times as long: clocks have dropped, another process computes.
+    /// Launched work takes ten times as long, as if clocks had dropped or another process used the GPU.
     Slow,
     /// The context is lost: every call fails from now on.
     Lost,
-    /// There is no memory to begin with.
+    /// Allocations on the device fail: it is out of memory.
     Memory,
 }

@@ -6,29 +6,29 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Copies that one allocation distinguishes. With more of them those of one stream count as one.
+/// Copies that one allocation tracks separately. Beyond that, all copies of one stream count as one.
 const KEPT: usize = 8;
 
-/// How far a stream has come, in copies.
+/// Progress of a stream, in copies.
 #[derive(Default)]
 pub(super) struct Progress {
     given: Cell<u64>,
     done: Cell<u64>,
 }
 
-/// A place in a stream: everything up to it.
+/// A position in a stream: everything up to it.
 pub(super) struct Mark {
     progress: Rc<Progress>,
     ticket: u64,
 }
 
 impl Progress {
-    /// The place behind the newest copy.
+    /// The position after the newest copy.
     pub(super) fn mark(self: &Rc<Progress>) -> Mark {
         Mark { progress: self.clone(), ticket: self.given.get() }
     }
 
-    /// One more copy.
+    /// Counts one more copy.
     fn give(self: &Rc<Progress>) -> Mark {
         self.given.set(self.given.get() + 1);
         self.mark()
@@ -36,7 +36,7 @@ impl Progress {
 }
 
 impl Mark {
-    /// The stream has come here.
+    /// The stream has reached this position.
     pub(super) fn is_passed(&self) {
         self.progress.done.set(self.progress.done.get().max(self.ticket));
     }
@@ -61,7 +61,7 @@ struct Flight {
     way: Way,
 }
 
-/// The copies under way on one allocation, and the looks at it.
+/// The copies under way on one allocation, and the threads that read or write it.
 #[derive(Default)]
 pub(super) struct Flights {
     under_way: RefCell<heapless::Vec<Flight, KEPT>>,
@@ -70,7 +70,8 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// A copy begins. False, and it must not: a thread is using its range, or too many streams copy at once.
+    /// Begins a copy. False: it must not begin, because a thread is using its range, or too many streams copy
+    /// at once.
     pub(super) fn begin(&self, progress: &Rc<Progress>, range: Range<usize>, way: Way) -> bool {
         if self.is_looked_at(way) {
             return false;
@@ -88,20 +89,20 @@ impl Flights {
         under_way.push(Flight { mark: progress.give(), range, way }).is_ok()
     }
 
-    /// Whether a thread is using it that must not while a copy goes that way.
+    /// Whether a thread is using it in a way that excludes a copy in this direction.
     fn is_looked_at(&self, way: Way) -> bool {
         self.is_written.get() || way == Way::Out && self.readers.get() > 0
     }
 
-    /// A reader begins on a range. False: a copy is writing it.
+    /// Begins reading a range. False: a copy is writing it.
     pub(super) fn read(&self, range: &Range<usize>) -> bool {
         let free = self.is_free(range, |way| way == Way::Out);
         self.readers.set(self.readers.get() + u32::from(free));
         free
     }
 
-    /// A writer begins on a range. False: a copy is using it. An allocation has one writer at most, and no
-    /// reader beside it: the writer has the allocation borrowed.
+    /// Begins writing a range. False: a copy is using it. An allocation has at most one writer, and no reader
+    /// beside it: the writer borrows the allocation.
     pub(super) fn write(&self, range: &Range<usize>) -> bool {
         let free = self.is_free(range, |_| true);
         self.is_written.set(free);
@@ -139,7 +140,7 @@ mod tests {
         let mark = progress.mark();
         assert!(flights.begin(&progress, 64..128, Way::In));
         mark.is_passed();
-        assert!(flights.read(&(0..128)), "what is only read may be read");
+        assert!(flights.read(&(0..128)), "a range that a copy only reads may be read");
         flights.end_read();
         assert!(!flights.write(&(100..101)) && flights.write(&(0..64)));
         flights.end_write();
@@ -167,7 +168,7 @@ mod tests {
         for stream in &streams {
             assert!(flights.begin(stream, 0..8, Way::In));
         }
-        assert!(flights.begin(&streams[0], 100..108, Way::Out), "a second one of the first");
+        assert!(flights.begin(&streams[0], 100..108, Way::Out), "a second copy of the first stream");
         assert!(!flights.begin(&Rc::default(), 0..8, Way::In), "one stream too many");
         assert!(!flights.read(&(104..105)));
         streams[0].mark().is_passed();

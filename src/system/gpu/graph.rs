@@ -1,4 +1,4 @@
-//! Work captured once and replayed as a whole: one call of the driver for a whole cycle.
+//! Work that is captured once and replayed as a whole: one driver call for a whole cycle.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
 
@@ -18,21 +18,21 @@ use super::watch::Counts;
 pub struct Graph {
     context: Rc<Context>,
     raw: CUgraphExec,
-    /// The requests of a replay.
+    /// The work that a replay requests.
     each: Counts,
     copies: Vec<Copy>,
     _used: Vec<Rc<dyn Any>>,
 }
 
 impl Stream {
-    /// Gathers what `body` gives to this stream, and to those that it takes in by `fork` and `wait`, into a
-    /// graph; nothing of it runs now. `body` may query, allocate or free nothing.
+    /// Captures what `body` queues on this stream, and on those that join by `fork` and `wait`, into a graph;
+    /// none of it runs now. `body` must not query, allocate or free anything.
     ///
     /// # Errors
-    /// What `body` says; what the driver says, which looks at the whole when it ends.
+    /// The error of `body`; the driver's error, which checks the whole capture when it ends.
     pub fn capture(&self, body: impl FnOnce() -> Result<(), GpuError>) -> Result<Graph, GpuError> {
         let context = &self.context;
-        // Of this thread alone: concurrent driver calls of other threads do not end the capture.
+        // Of this thread only: concurrent driver calls of other threads do not end the capture.
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as i32;
         if context.is_capturing.get() {
             return context.line.refuse(Call::CaptureBegin, code::INVALID_VALUE);
@@ -57,11 +57,11 @@ impl Stream {
         Ok(graph)
     }
 
-    /// Does all that was captured, after what this stream was given before.
+    /// Runs all the captured work, after what was queued on this stream before.
     ///
     /// # Errors
-    /// Without a call: invalid handle if the graph is of another context, not ready while a thread uses host
-    /// memory that it copies; what the driver says.
+    /// Without a driver call: invalid handle if the graph is of another context, not ready while a thread
+    /// uses host memory that the graph copies. Otherwise the driver's error.
     pub fn replay(&self, graph: &Graph) -> Result<(), GpuError> {
         if !Rc::ptr_eq(&graph.context, &self.context) {
             return self.context.line.refuse(Call::Replay, code::INVALID_HANDLE);
@@ -72,14 +72,14 @@ impl Stream {
             }
         }
         self.hand_over(Call::Replay, Counts { replays: 1, ..graph.each }, |d| {
-            // SAFETY: live handles of this context; what the graph uses on the host it holds, and no look is
-            // in its way.
+            // SAFETY: live handles of this context; the graph holds the host memory that it uses, and no look
+            // conflicts with it.
             unsafe { (d.replay)(graph.raw, self.raw) }
         })
     }
 }
 
-/// A capture under way: it ends and its graph goes, whatever happens in between.
+/// A capture under way: it ends and its graph is destroyed, whatever happens in between.
 struct Capturing<'a> {
     stream: &'a Stream,
     graph: CUgraph,
@@ -104,7 +104,7 @@ impl Drop for Capturing<'_> {
         context.is_capturing.set(false);
         context.captured.take();
         if self.is_open {
-            // The body has failed: the stream has to be got out of the capture all the same.
+            // The body has failed: the stream still has to leave the capture.
             context.line.release(Call::CaptureEnd, |d| {
                 // SAFETY: as in `end`.
                 unsafe { (d.capture_end)(self.stream.raw, &mut self.graph) }

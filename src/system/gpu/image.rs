@@ -1,5 +1,5 @@
 //! The kernels on a device: machine code from a fatbin, or PTX that the driver compiles. The driver keeps
-//! what it compiled in a cache of its own. Knows no kernel by name.
+//! what it compiled in a cache of its own. No kernel is named here.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
 
@@ -15,21 +15,21 @@ use super::error::{GpuError, code};
 use super::fatbin;
 use crate::base::time::{Clock, MonotonicClock, Span};
 
-/// Room for what the driver's compiler complains of; the rest is cut off.
+/// Room for the messages of the driver's compiler; the rest is cut off.
 const LOG_BYTES: usize = 16 << 10;
 
 /// Where the kernels may come from.
 #[derive(Clone, Debug)]
 pub struct ImageFiles {
-    /// Text that every chip's driver can compile. Its first line names its sources.
+    /// Text that the driver of every chip can compile. Its first line names its sources.
     pub ptx: &'static str,
-    /// Machine code for some chips, made from the same sources; none: only the PTX.
+    /// Machine code for some chips, made from the same sources; `None`: only the PTX.
     pub fatbin: Option<PathBuf>,
-    /// Folder for the mark that a fatbin is being loaded; none: leaves no mark.
+    /// Folder for the mark that a fatbin is being loaded; `None`: no mark.
     pub marks: Option<PathBuf>,
 }
 
-/// Where they did come from.
+/// Where the kernels came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The file of machine code that came with the program.
@@ -47,7 +47,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// Kernels on a device. They stay there until the context goes.
+/// Kernels on a device. They stay there until the context is destroyed.
 pub struct Image {
     context: std::rc::Rc<Context>,
     module: CUmodule,
@@ -63,14 +63,14 @@ pub struct Kernel {
     pub(super) context: u64,
 }
 
-/// What the compiler made of a kernel.
+/// What the compiler reports about a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelFacts {
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Bytes of a thread that did not fit into registers.
+    /// Bytes per thread that did not fit into registers.
     pub local_bytes: u32,
-    /// Bytes of a block that its threads share.
+    /// Bytes of shared memory per block.
     pub shared_bytes: u32,
     /// Most threads that a block may have.
     pub most_threads: u32,
@@ -80,7 +80,7 @@ impl Image {
     /// Loads the kernels from the fatbin, or else from the PTX. Logs why the fatbin was not loaded.
     ///
     /// # Errors
-    /// What the driver says of the PTX; of the fatbin if the context is lost.
+    /// The driver's error for the PTX; for the fatbin if the context is lost.
     pub fn load(gpu: &Gpu, files: &ImageFiles) -> Result<Image, GpuError> {
         let began = MonotonicClock.now();
         let (source, module) = load(&gpu.context, files)?;
@@ -102,7 +102,7 @@ impl Image {
     /// The kernel of this name.
     ///
     /// # Errors
-    /// Not found (500) if there is none; what else the driver says.
+    /// Not found (500) if there is none; any other error of the driver.
     pub fn kernel(&self, name: &str) -> Result<Kernel, GpuError> {
         let Ok(text) = CString::new(name) else {
             return self.context.line.refuse(Call::ModuleFunction, code::INVALID_VALUE);
@@ -115,7 +115,7 @@ impl Image {
         Ok(Kernel { raw, context: self.context.number })
     }
 
-    /// What the compiler made of the kernel of this name.
+    /// What the compiler reports about the kernel of this name.
     ///
     /// # Errors
     /// As for `kernel`.
@@ -160,14 +160,15 @@ fn load(context: &Context, files: &ImageFiles) -> Result<(Source, CUmodule), Gpu
 }
 
 /// Loads a whole fatbin, or PTX that ends in a zero byte: the driver gets no length. Compiling PTX takes a
-/// fraction of a second on a desk, a second or two on a Jetson. Logs what the driver's compiler complains of.
+/// fraction of a second on a desktop, a second or two on a Jetson. Logs the messages of the driver's
+/// compiler.
 fn module(context: &Context, bytes: &[u8]) -> Result<CUmodule, GpuError> {
     let mut said = vec![0_u8; LOG_BYTES];
     let mut options = [
         CUjit_option::CU_JIT_ERROR_LOG_BUFFER as i32,
         CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as i32,
     ];
-    // The driver takes numbers as if they were addresses.
+    // The driver takes these numbers cast to pointers.
     let mut values: [*mut c_void; 2] =
         [said.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG_BYTES)];
     let mut module: CUmodule = std::ptr::null_mut();

@@ -1,5 +1,5 @@
-//! Chooses which kernels to load: those of a release, else the text in the program. Knows no kernel by name.
-//! Names the program's cache folder.
+//! Chooses which kernels to load: those of a release, else the PTX in the program. No kernel is named here.
+//! Also finds the program's cache folder.
 
 use super::image::ImageFiles;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 const PTX: &str = include_str!("../../../kernels/ganglion.ptx");
 /// Where a release puts the kernels compiled for each chip (`scripts/build-fatbin`).
 const INSTALLED: &str = "/usr/lib/ganglion/ganglion.fatbin";
-/// Names another file.
+/// Environment variable that names another file.
 const NAMED: &str = "GANGLION_IMAGE";
 
 /// The files, in the order in which they are tried.
@@ -17,14 +17,14 @@ pub fn image_files() -> ImageFiles {
     ImageFiles { fatbin: fatbin.exists().then_some(fatbin), ptx: PTX, marks: cache_folder() }
 }
 
-/// The folder for what may be deleted at any time: the one that systemd gives a service (`CacheDirectory=`),
-/// else the user's; none if the environment names neither.
+/// The folder for files that may be deleted at any time: the one that systemd gives a service
+/// (`CacheDirectory=`), else the user's; none if the environment names neither.
 pub fn cache_folder() -> Option<PathBuf> {
     folder_in(|name| std::env::var_os(name).map(PathBuf::from))
 }
 
 fn folder_in(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    // systemd parts several folders by colons. Relative paths are to be ignored (XDG Base Directory
+    // systemd separates several folders by colons. Relative paths are to be ignored (XDG Base Directory
     // Specification, 0.8).
     let first = |path: PathBuf| path.to_str().and_then(|text| text.split(':').next()).map(PathBuf::from);
     let of = |name: &str| variable(name).filter(|path| path.is_absolute());

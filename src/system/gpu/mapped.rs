@@ -1,6 +1,6 @@
-//! Host memory that kernels read and write in place. It is the program's own: the driver only makes it known
-//! to the device, so that it stays when the context is lost or destroyed, and whoever reads it needs no
-//! driver.
+//! Host memory that kernels read and write in place. The program owns it and the driver only registers it
+//! with the device. So it stays valid when the context is lost or destroyed, and reading it needs no driver
+//! call.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
 
@@ -16,7 +16,7 @@ use super::driver::Call;
 use super::error::GpuError;
 use crate::system::rt::words::Words;
 
-/// Words of the host, known to the device.
+/// Words of host memory that are registered with the device.
 pub struct Mapped {
     context: Rc<Context>,
     words: Arc<Words>,
@@ -25,17 +25,17 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// Makes `words` known to the device, which locks them in memory.
+    /// Registers `words` with the device, which locks them in memory.
     ///
     /// # Errors
-    /// What the driver says; `is_memory` if no more may be locked.
+    /// The driver's error; `is_memory` if no more may be locked.
     pub fn new(gpu: &Gpu, words: Arc<Words>) -> Result<Mapped, GpuError> {
         let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
         let (start, bytes) = (words.as_ptr().cast_mut().cast(), words.bytes());
         let context = &gpu.context;
         // SAFETY: whole pages that stay as long as `words` has an owner, which this becomes.
         context.line.call(Call::HostRegister, |d| unsafe { (d.host_register)(start, bytes, flags) })?;
-        // From here on, dropping it takes the registration back.
+        // From here on, dropping it cancels the registration.
         let mut mapped = Mapped { context: context.clone(), words, address: 0, held: Held::default() };
         let mut address: CUdeviceptr = 0;
         // SAFETY: writes one address; the memory was just registered.
@@ -45,7 +45,7 @@ impl Mapped {
         Ok(mapped)
     }
 
-    /// Where word `word` lies, as kernels see it.
+    /// The address of word `word` for kernels.
     pub fn address(&self, word: usize) -> u64 {
         debug_assert!(word < self.words.len());
         self.address + (word * size_of::<u32>()) as u64
@@ -57,7 +57,7 @@ impl Mapped {
     }
 
     /// Whether the device has written `value` to word `word`; everything that it wrote before that for the
-    /// whole system is then seen too. Asks no driver.
+    /// whole system is then visible too. Makes no driver call.
     pub fn is_written(&self, word: usize, value: u32) -> bool {
         self.words[word].load(Ordering::Acquire) == value && self.context.line.is_reported(&self.held)
     }
@@ -66,7 +66,8 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         let start = self.words.as_ptr().cast_mut().cast();
-        // SAFETY: registered once in this context. The words go after this, if nobody else has them.
+        // SAFETY: registered once in this context. The words are freed after this, if they have no other
+        // owner.
         self.context.line.release(Call::HostUnregister, |d| unsafe { (d.host_unregister)(start) });
     }
 }

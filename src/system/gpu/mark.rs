@@ -1,5 +1,5 @@
-//! A marker file while the driver loads a fatbin. Machine code that crashes the driver would end the process
-//! at every start; a marker that no process holds any more shows that it did.
+//! A marker file that exists while the driver loads a fatbin. Machine code that crashes the driver would end
+//! the process at every start; a marker that no process holds any more shows that this happened.
 
 use crate::system::rt::flock::{Flock, LockError};
 use rustix::fs::{Mode, OFlags, open};
@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 /// Only its owner has to see it.
 const MODE: u32 = 0o600;
 
-/// A mark that this process holds until it drops it; nothing, where another one holds it or none can be left.
+/// A mark that this process holds until it drops it; `None` inside if another process holds it or none can be
+/// left.
 pub(super) struct Mark(Option<(PathBuf, Flock)>);
 
 impl Drop for Mark {
     fn drop(&mut self) {
         if let Some((path, _held)) = &self.0 {
-            let _ = std::fs::remove_file(path); // if it cannot be, the next start skips the fatbin
+            let _ = std::fs::remove_file(path); // if that fails, the next start skips the fatbin
         }
     }
 }
@@ -28,7 +29,7 @@ impl Mark {
         match open(path, new, Mode::from_raw_mode(MODE)) {
             Ok(file) => Some(Mark(Flock::take(file).ok().map(|held| (path.to_path_buf(), held)))),
             Err(Errno::EXIST) => match open(path, flags | OFlags::RDONLY, Mode::empty()) {
-                // Another thread or process loads the same just now.
+                // Another thread or process is loading the same file now.
                 Ok(file) => matches!(Flock::take(file), Err(LockError::Held(_))).then_some(Mark(None)),
                 // It was removed in between: the process that loaded it is alive.
                 Err(Errno::NOENT) => Some(Mark(None)),
@@ -48,12 +49,12 @@ mod tests {
     fn a_mark_that_no_process_holds_says_that_one_ended_there() {
         let path = std::env::temp_dir().join(format!("ganglion-mark-{}.loading", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let mark = Mark::leave(&path).expect("no process was here");
+        let mark = Mark::leave(&path).expect("no process left a mark here");
         assert!(path.exists());
-        assert!(matches!(Mark::leave(&path), Some(Mark(None))), "a process is here just now");
+        assert!(matches!(Mark::leave(&path), Some(Mark(None))), "a process holds it now");
         drop(mark);
         assert!(!path.exists());
-        // As a process leaves it that ends in the middle.
+        // As left by a process that ended while it loaded the file.
         std::fs::write(&path, "").unwrap();
         assert!(Mark::leave(&path).is_none());
         assert!(path.exists(), "it stays until a person removes it");

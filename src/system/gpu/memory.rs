@@ -23,10 +23,10 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Takes `bytes` bytes.
+    /// Allocates `bytes` bytes.
     ///
     /// # Errors
-    /// `is_memory` if there is not that much; anything else that the driver says.
+    /// `is_memory` if there is not that much; any other error of the driver.
     pub fn take(gpu: &Gpu, bytes: usize) -> Result<Pool, GpuError> {
         let mut address: CUdeviceptr = 0;
         // SAFETY: writes one address.
@@ -36,12 +36,12 @@ impl Pool {
         Ok(Pool { context: gpu.context.clone(), address, bytes })
     }
 
-    /// Where it begins, as kernels see it: a multiple of 256.
+    /// Its address for kernels: a multiple of 256.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// How much it is.
+    /// Its size.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -58,10 +58,10 @@ impl Drop for Pool {
 /// One page-locked allocation on the host: the device copies from and to it without the processor. It is
 /// ordinary cached memory (not write-combined), so that the processor reads it at full speed.
 ///
-/// The device writes to it when a copy says so, beside all that the compiler sees. So the host uses it
-/// through a [`Look`] or a [`LookMut`]: there is none of a range that a copy writes, and none to write a
-/// range that a copy reads, from the order of the copy until its stream or an event behind it is known to
-/// be done; while there is one no copy begins there.
+/// A copy makes the device write to it, which the compiler does not see. So the host uses it through a
+/// [`Look`] or a [`LookMut`]. From the moment a copy is queued until its stream, or an event after it, is
+/// known to be done, the memory refuses a [`Look`] at a range that the copy writes, and a [`LookMut`] at a
+/// range that the copy uses. While such a look exists, no such copy begins.
 ///
 /// No copy reads a range while the host writes it:
 ///
@@ -73,7 +73,7 @@ impl Drop for Pool {
 /// # Ok(()) }
 /// ```
 ///
-/// No slice outlives its look, so none is left when a copy begins or the memory goes:
+/// No slice outlives its look, so none is left when a copy begins or the memory is freed:
 ///
 /// ```compile_fail,E0505
 /// # fn wrong(pinned: ganglion::system::gpu::Pinned) -> Result<u8, ganglion::system::gpu::GpuError> {
@@ -114,10 +114,10 @@ pub struct LookMut<'p> {
 }
 
 impl Pinned {
-    /// Takes `bytes` bytes, all 0, at a multiple of 64.
+    /// Allocates `bytes` bytes, all 0, at a multiple of 64.
     ///
     /// # Errors
-    /// `is_memory` if no more may be locked; anything else that the driver says.
+    /// `is_memory` if no more may be locked; any other error of the driver.
     pub fn take(gpu: &Gpu, bytes: usize) -> Result<Pinned, GpuError> {
         let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
         let mut start: *mut c_void = std::ptr::null_mut();
@@ -132,12 +132,12 @@ impl Pinned {
         Ok(Pinned { page: Rc::new(page) })
     }
 
-    /// How much it is, or was.
+    /// Its size in bytes.
     pub fn len(&self) -> usize {
         self.page.bytes
     }
 
-    /// Whether it is nothing.
+    /// Whether its size is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -161,16 +161,17 @@ impl Pinned {
     /// A range of it.
     ///
     /// # Errors
-    /// Without a call: invalid value if it is not within, not ready (600) while it is, or may be, copied to.
+    /// Without a driver call: invalid value if it is not within the allocation, not ready (600) while a copy
+    /// writes it, or may write it.
     pub fn part(&self, range: Range<usize>) -> Result<Look<'_>, GpuError> {
         let page = &*self.page;
         let start = page.within(&range)?;
         if !page.flights.read(&range) {
             return page.refuse(code::NOT_READY);
         }
-        // SAFETY: within the page, which stays until the look goes; all of it was written at the start.
+        // SAFETY: within the page, which stays until the look is dropped; all of it was written at the start.
         // Nothing writes it meanwhile: no copy to there is under way or begins (`flights`); a writer would
-        // have `self` to itself.
+        // borrow `self` mutably.
         let seen = unsafe { std::slice::from_raw_parts(start, range.len()) };
         Ok(Look { seen, page })
     }
@@ -178,7 +179,7 @@ impl Pinned {
     /// A range of it, to be written.
     ///
     /// # Errors
-    /// As for `part`, and while it is, or may be, copied from.
+    /// As for `part`, and not ready while a copy reads it, or may read it.
     pub fn part_mut(&mut self, range: Range<usize>) -> Result<LookMut<'_>, GpuError> {
         let page = &*self.page;
         let start = page.within(&range)?;
@@ -229,12 +230,12 @@ impl Page {
         self.at(range).map_or_else(|| self.refuse(code::INVALID_VALUE), Ok)
     }
 
-    /// Errors about the allocation go by the call that made it.
+    /// Errors about the allocation name the call that made it.
     fn refuse<T>(&self, code: i32) -> Result<T, GpuError> {
         Err(GpuError { call: Call::HostAllocate, code })
     }
 
-    /// Where a range begins, if all of it is within.
+    /// Where a range begins, if all of it is within the allocation.
     pub(super) fn at(&self, range: &Range<usize>) -> Option<*mut u8> {
         let is_within = range.start <= range.end && range.end <= self.bytes;
         // SAFETY: at most one past the end of what is, or was, the allocation; only `part` and `part_mut`
@@ -242,7 +243,7 @@ impl Page {
         is_within.then(|| unsafe { self.start.add(range.start) })
     }
 
-    /// Whether it is of this context.
+    /// Whether it belongs to this context.
     pub(super) fn is_of(&self, context: &Rc<Context>) -> bool {
         Rc::ptr_eq(&self.context, context)
     }

@@ -11,8 +11,8 @@ use cudarc::driver::sys::{CUdevice, CUdevice_attribute};
 use super::driver::{self, Call, Driver, Missing, SUCCESS};
 use super::error::{GpuError, code};
 
-/// Oldest driver, as the version of CUDA that it brings: the first that takes PTX 8.0 (PTX ISA, "Release
-/// notes"), which is what the kernels are. `scripts/build-ptx` proves both with the tools of CUDA 12.0.
+/// Oldest driver, as the version of CUDA that it brings: the first that accepts PTX 8.0 (PTX ISA, "Release
+/// notes"), the version of the kernels. `scripts/build-ptx` proves both with the tools of CUDA 12.0.
 const OLDEST_DRIVER: (u32, u32) = (12, 0);
 
 /// Oldest chip, as its compute capability: what the kernels are compiled for (Orin).
@@ -21,9 +21,9 @@ const OLDEST_CHIP: (u32, u32) = (8, 7);
 /// A usable GPU, and its properties before it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// As its driver calls it.
+    /// Its name, as the driver reports it.
     pub name: String,
-    /// Its number among those that the driver shows.
+    /// Its number in the driver's list.
     pub ordinal: usize,
     /// Compute capability, as (8, 7).
     pub capability: (u32, u32),
@@ -37,24 +37,24 @@ pub struct Found {
     pub memory_bytes: usize,
     /// Shares its memory with the processor, as on a Jetson.
     pub integrated: bool,
-    /// Highest clock in kHz; 0 where the driver does not say.
+    /// Highest clock in kHz; 0 if the driver does not report it.
     pub clock_khz: u32,
 }
 
 /// Why there is none. Displayed as a sentence: the cause, and what a person can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absence {
-    /// No library of the driver.
+    /// No driver library.
     NoLibrary,
-    /// A library without this function.
+    /// The library lacks this function.
     Symbol(&'static str),
-    /// The toolkit's stand-in for linking.
+    /// The toolkit's stub library for linking.
     Stub,
-    /// A driver and no device.
+    /// A driver but no device.
     NoDevice,
-    /// Library and kernel module are not of one version.
+    /// Library and kernel module have different versions.
     Mismatch,
-    /// The driver does not take the kernels' PTX.
+    /// The driver does not accept the kernels' PTX.
     OldDriver {
         /// Version of CUDA that it brings.
         found: (u32, u32),
@@ -63,19 +63,19 @@ pub enum Absence {
     },
     /// The chip cannot run the kernels; no other can either.
     OldChip {
-        /// As its driver calls it.
+        /// Its name, as the driver reports it.
         name: String,
         /// Its compute capability.
         found: (u32, u32),
         /// The least that is needed.
         needed: (u32, u32),
     },
-    /// The driver refuses for another reason.
+    /// The driver reports another error.
     Refused(GpuError),
 }
 
 /// Looks for a GPU. Never panics, whatever is or is not installed. The driver may take seconds to start, and
-/// a broken one may never come back: a caller that cannot wait calls it on a thread that it can abandon.
+/// a broken one may never return: a caller that cannot wait calls it on a thread that it can abandon.
 ///
 /// # Errors
 /// Why there is none.
@@ -97,7 +97,7 @@ pub fn probe() -> Result<Found, Absence> {
     let mut devices = 0;
     // SAFETY: writes one number.
     ask(Call::DeviceCount, unsafe { (driver.device_count)(&mut devices) }).map_err(at_the_start)?;
-    // The first that can; if none can, the first is what the answer is about.
+    // The first usable device; if none is usable, the result is about the first one.
     let mut first = Absence::NoDevice;
     for ordinal in 0..devices {
         match look_at(driver, ordinal, version).map_err(Absence::Refused) {
@@ -116,7 +116,7 @@ fn look_at(driver: &Driver, ordinal: i32, version: (u32, u32)) -> Result<Found, 
     let mut device: CUdevice = 0;
     // SAFETY: writes one handle.
     ask(Call::DeviceGet, unsafe { (driver.device_get)(&mut device, ordinal) })?;
-    // Names are a few words; cudaDeviceProp has room for as many.
+    // Names are a few words; cudaDeviceProp has the same room.
     let mut name = [0_u8; 256];
     // SAFETY: writes a C string of at most that length.
     ask(Call::DeviceName, unsafe { (driver.device_name)(name.as_mut_ptr().cast::<c_char>(), 256, device) })?;
@@ -125,7 +125,7 @@ fn look_at(driver: &Driver, ordinal: i32, version: (u32, u32)) -> Result<Found, 
     ask(Call::DeviceMemory, unsafe { (driver.device_memory)(&mut memory_bytes, device) })?;
     let attribute = |which: CUdevice_attribute| {
         let mut value = 0;
-        // SAFETY: writes one number; an attribute that a driver does not know it refuses.
+        // SAFETY: writes one number; a driver refuses an attribute that it does not know.
         let code = unsafe { (driver.device_attribute)(&mut value, which as i32, device) };
         ask(Call::DeviceAttribute, code).map(|()| positive(value))
     };
@@ -142,7 +142,7 @@ fn look_at(driver: &Driver, ordinal: i32, version: (u32, u32)) -> Result<Found, 
         l2_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
         memory_bytes,
         integrated: attribute(A::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,
-        // Newer drivers may no longer say, and nothing depends on it.
+        // Newer drivers may no longer report it, and nothing depends on it.
         clock_khz: attribute(A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).unwrap_or(0),
     })
 }

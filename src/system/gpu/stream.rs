@@ -18,12 +18,12 @@ use super::image::Kernel;
 use super::memory::Pinned;
 use super::watch::Counts;
 
-/// Whose work comes first where the device has to choose.
+/// Whose work comes first when the device has to choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// The highest that the device has.
+    /// The device's highest priority.
     High,
-    /// The lowest.
+    /// The device's lowest priority.
     Low,
 }
 
@@ -32,7 +32,7 @@ pub struct Stream {
     pub(super) context: Rc<Context>,
     pub(super) raw: CUstream,
     held: Held,
-    /// How far its copies are known to have come.
+    /// How many of its copies are known to be done.
     pub(super) progress: Rc<Progress>,
 }
 
@@ -53,10 +53,10 @@ pub struct Launch {
 }
 
 impl Stream {
-    /// A stream with nothing in it, which does not wait for the default stream.
+    /// An empty stream that does not wait for the default stream.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn new(gpu: &Gpu, priority: Priority) -> Result<Stream, GpuError> {
         let line = &gpu.context.line;
         let (mut lowest, mut highest) = (0, 0);
@@ -73,13 +73,13 @@ impl Stream {
     /// Copies a range of host memory to `to` on the device.
     ///
     /// # Errors
-    /// Without a call: invalid value if the range is not within `from` or its target not within a pool, not
-    /// ready while a thread writes it; what the driver says.
+    /// Without a driver call: invalid value if the range is not within `from` or its target not within a
+    /// pool, not ready while a thread writes it. Otherwise the driver's error.
     pub fn copy_in(&self, to: u64, from: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
         let start = self.host_side(Call::CopyIn, Way::In, from, &range, to)?;
         self.hand_over(Call::CopyIn, Counts { copies_in: 1, ..Counts::default() }, |d| {
             // SAFETY: `from` or a graph keeps the page, or it is freed only after the copy; nothing on the
-            // host is in its way until it is known to be done; the device's side is in a pool.
+            // host conflicts with it until it is known to be done; the device's side is in a pool.
             unsafe { (d.copy_in)(to, start.cast_const().cast(), range.len(), self.raw) }
         })
     }
@@ -98,7 +98,7 @@ impl Stream {
         })
     }
 
-    /// Copies from place to place on the device.
+    /// Copies within the device's memory.
     ///
     /// # Errors
     /// As for `copy_in`.
@@ -111,7 +111,7 @@ impl Stream {
         })
     }
 
-    /// Makes `bytes` bytes from `to` on equal to `byte`.
+    /// Sets `bytes` bytes from `to` on to `byte`.
     ///
     /// # Errors
     /// As for `copy_in`.
@@ -121,11 +121,11 @@ impl Stream {
         self.hand_over(Call::Fill, Counts::default(), |d| unsafe { (d.fill)(to, byte, bytes, self.raw) })
     }
 
-    /// Launches a kernel. What it does with its table is its own: kernels are part of this program.
+    /// Launches a kernel. What it does with its table is not checked: kernels are part of this program.
     ///
     /// # Errors
-    /// Invalid handle, without a call, if the kernel is of another context; invalid value if the table is in
-    /// no pool; what the driver says.
+    /// Without a driver call: invalid handle if the kernel is of another context, invalid value if the table
+    /// is in no pool. Otherwise the driver's error.
     pub fn launch(&self, launch: &Launch) -> Result<(), GpuError> {
         if launch.kernel.context != self.context.number {
             return self.context.line.refuse(Call::Launch, code::INVALID_HANDLE);
@@ -136,7 +136,7 @@ impl Stream {
         let [x, y, z] = launch.grid;
         self.hand_over(Call::Launch, Counts { launches: 1, ..Counts::default() }, |d| {
             // SAFETY: a kernel of a module that lives as long as the context. Its arguments are a pointer and
-            // a struct of two u32, read before the call returns; nothing is shared dynamically.
+            // a struct of two u32, read before the call returns; no dynamic shared memory is used.
             unsafe {
                 (d.launch)(
                     launch.kernel.raw,
@@ -155,13 +155,14 @@ impl Stream {
         })
     }
 
-    /// Puts the mark here. Inside a capture it becomes a part of the graph: each replay records it again, and
-    /// it gives times; for the order of streams inside a capture there is `fork`. Until a replay comes to the
-    /// mark, a query of it may still report the replay before: whether a replay is done, the stream reports,
-    /// or an event that is recorded after it.
+    /// Records the event here. Inside a capture it becomes a part of the graph: each replay records it again,
+    /// and it gives times; to order streams inside a capture, use `fork`. Until a replay reaches the event, a
+    /// query of it may still report the previous replay. To find out whether a replay is done, query the
+    /// stream or an event that is recorded after the replay.
     ///
     /// # Errors
-    /// Invalid handle, without a call, if the event is of another context; what the driver says.
+    /// Without a driver call: invalid handle if the event is of another context. Otherwise the driver's
+    /// error.
     pub fn record(&self, event: &Event) -> Result<(), GpuError> {
         let mark = &event.mark;
         self.check(Call::EventRecord, event)?;
@@ -177,8 +178,8 @@ impl Stream {
         })
     }
 
-    /// Puts the mark here for other streams to [`Stream::wait`] for; inside a capture, that is what takes
-    /// them into it, and brings them together again.
+    /// Records the event here for other streams to [`Stream::wait`] for. Inside a capture, this is how other
+    /// streams join it and come together again.
     ///
     /// # Errors
     /// As for `record`.
@@ -196,7 +197,7 @@ impl Stream {
         })
     }
 
-    /// Work queued on this stream from now on runs after the mark. The stream waits, the caller does not.
+    /// Work queued on this stream from now on runs after the event. The stream waits, the caller does not.
     ///
     /// # Errors
     /// As for `record`.
@@ -209,7 +210,7 @@ impl Stream {
     /// Whether all its work is done. Never waits.
     ///
     /// # Errors
-    /// What the driver says: of this call, or of any work before it.
+    /// The driver's error: of this call, or of any work before it.
     pub fn is_done(&self) -> Result<bool, GpuError> {
         let line = &self.context.line;
         // SAFETY: a live stream of this context.
@@ -249,7 +250,7 @@ impl Stream {
     }
 
     /// Where the host's side of a copy begins; checks that both sides are within their allocations. From here
-    /// on that range is under way; of a captured copy, from each replay on.
+    /// on that range counts as being copied; for a captured copy, from each replay on.
     fn host_side(
         &self,
         call: Call,
@@ -273,7 +274,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: created in this context, destroyed once. What is still in it is done all the same.
+        // SAFETY: created in this context, destroyed once. Work that is still queued is done all the same.
         self.context.line.release(Call::StreamDestroy, |d| unsafe { (d.stream_destroy)(self.raw) });
     }
 }

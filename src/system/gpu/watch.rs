@@ -12,7 +12,7 @@ use super::error::GpuError;
 pub struct Watch {
     /// Number of the injected fault from 1, 0 for none; [`SPENT`] once an [`GpuFault::Error`] has struck.
     fault: AtomicU8,
-    /// The context is lost by injection, and none was opened since.
+    /// The context was lost by injection, and no other was opened since.
     lost: AtomicBool,
     /// Number of the call under way from 1; 0: none.
     under_way: AtomicU8,
@@ -35,7 +35,8 @@ const SPENT: u8 = 0x80;
 const FAULTS: [GpuFault; 6] =
     [GpuFault::Error, GpuFault::Stuck, GpuFault::Hang, GpuFault::Slow, GpuFault::Lost, GpuFault::Memory];
 
-/// Since the watch was made. Copies, of graphs that were replayed too; launches, of single ones only.
+/// Counts since the watch was created. Copies include those of replayed graphs; launches do not include
+/// graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Calls of the driver.
@@ -61,7 +62,7 @@ pub struct Counts {
 }
 
 impl Watch {
-    /// Nothing injected, nothing counted.
+    /// A watch with nothing injected and nothing counted.
     pub fn new() -> Watch {
         Watch::default()
     }
@@ -80,12 +81,12 @@ impl Watch {
         FAULTS.get(usize::from(self.fault.load(Ordering::Acquire) & !SPENT).wrapping_sub(1)).copied()
     }
 
-    /// The call of the driver that has begun and not come back.
+    /// The call of the driver that has begun and not returned.
     pub fn under_way(&self) -> Option<Call> {
         Call::ALL.get(usize::from(self.under_way.load(Ordering::Acquire)).wrapping_sub(1)).copied()
     }
 
-    /// The requests so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {

@@ -1,20 +1,20 @@
-//! A thread's own table of open files. The kernel closes what such a thread opens when that thread dies, not
-//! when the last thread of the process has gone and all its memory was given back. So the other end of a
-//! connection learns at once that a process was killed.
+//! A table of open files for one thread alone. The kernel closes the files of such a thread when that thread
+//! dies, not only when the last thread of the process is gone and all its memory is freed. So the other end
+//! of a connection learns at once that a process was killed.
 
 #![allow(unsafe_code)] // close_range of libc: rustix does not have it
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Room for what a thread keeps, with the three standard streams.
+/// Most descriptors that a thread keeps, including the three standard streams.
 const MOST: usize = 16;
 
 /// Gives the calling thread its own table, in which only the standard streams and `keep` are open. Other
 /// files stay open for the other threads only, and what they open later is not visible here.
 ///
-/// For the first lines of a thread. From then on it must neither use nor close a descriptor that it did not
-/// open or `keep`. It must pass none to another thread, where its numbers mean nothing.
+/// Call it first thing in a thread. From then on the thread must neither use nor close a descriptor that it
+/// did not open or `keep`, and must not pass one to another thread, where its number means nothing.
 ///
 /// # Errors
 ///
@@ -34,11 +34,11 @@ pub fn own_table(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
     close(first, Some(u32::MAX))
 }
 
-/// Closes from `first` to `last`, of which there may be none, in a table of this thread's own.
+/// Closes the descriptors from `first` to `last`, if any, in this thread's own table.
 fn close(first: u32, last: Option<u32>) -> io::Result<()> {
     let Some(last) = last.filter(|last| *last >= first) else { return Ok(()) };
     // SAFETY: three plain numbers. With CLOSE_RANGE_UNSHARE the kernel copies the table first if it is
-    // shared, so that no descriptor of another thread is closed; the caller keeps to those that were kept.
+    // shared, so that no descriptor of another thread is closed; the caller uses only those that were kept.
     let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_UNSHARE) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -76,7 +76,7 @@ mod tests {
         assert!(is_ready.recv().unwrap());
         assert!(!is_closed(&other_far));
         drop(other);
-        assert!(is_closed(&other_far), "the thread has kept a copy of what it was not to keep");
+        assert!(is_closed(&other_far), "the thread kept a descriptor that it should not keep");
         go.send(()).unwrap();
         thread.join().unwrap().unwrap();
         let mut heard = [0; 4];

@@ -8,15 +8,15 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// A lock that this process has until this value is dropped.
+/// A lock that this process holds until this value is dropped.
 #[derive(Debug)]
 pub struct Flock {
     file: OwnedFd,
 }
 
 impl Drop for Flock {
-    /// Unlocked, not only closed: a child that another thread forks has the file open as well, until it runs
-    /// its program, and would keep the lock for that moment.
+    /// Unlocks the file instead of only closing it: a child that another thread forks has the file open too,
+    /// until it runs its program, and would keep the lock for that moment.
     fn drop(&mut self) {
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
@@ -25,7 +25,7 @@ impl Drop for Flock {
 /// The holder of a lock, as far as it is visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its process; `None`: not visible from here (another namespace).
+    /// PID of the process; `None`: not visible from here (another namespace).
     pub pid: Option<u32>,
 }
 
@@ -48,7 +48,7 @@ impl Flock {
         }
     }
 
-    /// The holder of the lock on `file`; `None`: none. Takes a shared lock for a moment, which blocks a
+    /// The holder of the lock on `file`; `None`: it is free. Takes a shared lock for a moment, which blocks a
     /// [`Flock::take`] for that moment.
     pub fn ask(file: OwnedFd) -> io::Result<Option<Holder>> {
         match flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -59,8 +59,9 @@ impl Flock {
     }
 }
 
-/// How often the list is read at most for a holder that is not in it. The kernel hands it out in pieces: a
-/// lock that another process drops meanwhile moves a line from a later piece into an earlier one.
+/// How often the kernel's list is read at most if the holder is not in it. The kernel hands the list out in
+/// pieces, so a lock that another process drops meanwhile can move a line from a later piece into an earlier
+/// one.
 const LOOKS: usize = 4;
 
 /// The process that has the exclusive lock on `file`, from the kernel's own list.
@@ -78,7 +79,8 @@ fn look_for(place: &str, mut list: impl FnMut() -> Option<String>) -> Option<u32
 fn holder_in(locks: &str, place: &str) -> Option<u32> {
     let lines = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines.into_iter().find_map(|words| match words[..] {
-        // Those that wait have an arrow in the second place. Other namespaces' processes are 0 or less.
+        // Waiting processes have an arrow in the second column. Processes of other namespaces have a PID of 0
+        // or less.
         [_, "FLOCK", _, "WRITE", pid, at, ..] if at == place => pid.parse().ok().filter(|pid| *pid > 0),
         _ => None,
     })
@@ -129,7 +131,7 @@ mod tests {
         let open = || OwnedFd::from(File::open(&path).unwrap());
         assert_eq!(Flock::ask(open()).unwrap(), None);
         let first = Flock::take(open()).unwrap();
-        let Err(LockError::Held(holder)) = Flock::take(open()) else { panic!("two have it") };
+        let Err(LockError::Held(holder)) = Flock::take(open()) else { panic!("two hold it") };
         assert_eq!(Flock::ask(open()).unwrap(), Some(holder));
         assert!(holder.is_this_process(), "{holder}");
         drop(first);

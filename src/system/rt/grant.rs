@@ -1,13 +1,13 @@
-//! Requests from the system what a real-time thread needs, reads back what it got, and reports both.
+//! Requests what a real-time thread needs from the system, reads back what it got, and reports both.
 //!
 //! The order is memory, stack, timer slack, core, priority: the slow steps while the thread can still be
 //! pre-empted, and the slack before the priority, because the kernel ignores slack for real-time policies. A
 //! refusal never stops the sequence: a robot with locked memory and no priority is better off than one with
 //! neither. The board decides whether the result is good enough (`strict`), through [`Granted::enough`].
 //!
-//! Nothing here runs in a steady period, and nothing here allocates after it has returned.
+//! None of this runs in a control period.
 
-#![allow(unsafe_code)] // the scheduling calls of libc; rustix has safe ones for all the rest
+#![allow(unsafe_code)] // the scheduling calls of libc; rustix has safe ones for the rest
 
 use std::fmt;
 use std::io;
@@ -28,11 +28,11 @@ use crate::base::plan::RtPlan;
 pub enum Role {
     /// The control period.
     Tick,
-    /// An I2C bus: above the tick, so that a command that was handed over is on the wire at once.
+    /// An I2C bus: above the tick, so that a command goes on the wire as soon as it is handed over.
     Bus,
-    /// Edges of GPIO lines: above the tick as well, they are short.
+    /// Edges of GPIO lines: above the tick as well, because the work is short.
     Edges,
-    /// Buttons and lines that ask for a poll: above the buses, because their signals go first.
+    /// Buttons and lines that request a poll: above the buses, because their signals come first.
     Lines,
     /// Values from kernel files: not a real-time thread, because a read may take a while.
     Slow,
@@ -47,15 +47,15 @@ pub enum Role {
 }
 
 impl Role {
-    /// The SCHED_FIFO priority of this role where the tick has `tick`; 0 (none) stays 0. Within
-    /// 1..=99, what Linux has.
+    /// The SCHED_FIFO priority of this role if the tick has `tick`; 0 (none) stays 0. Clamped to Linux's
+    /// range, 1..=99.
     pub fn priority(self, tick: u8) -> u8 {
         let priority = match self {
             _ if tick == 0 => return 0,
             Role::Tick => tick,
             // 5: room for a watchdog between the bus and the tick.
             Role::Bus | Role::Edges => tick.saturating_add(5),
-            // It has a few microseconds of work an edge, and stops listening where edges come too thick.
+            // It has a few microseconds of work per edge, and stops listening if edges come too fast.
             Role::Lines => tick.saturating_add(6),
             Role::Slow => return 0,
             Role::Guard => tick.saturating_add(8),
@@ -92,7 +92,7 @@ pub enum Request {
     Priority(u8),
     /// To run on this core only, or (field) on every core but this.
     Core(usize),
-    /// Of a thread of the field: to run on this core only.
+    /// For a thread of the field: to run on this core only.
     FieldCore(usize),
     /// All memory locked, present and future.
     Memory,
@@ -103,9 +103,9 @@ pub enum Request {
 /// A request that was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What.
+    /// The request.
     pub what: Request,
-    /// The system's reason; 0: the call succeeded and yet the thread did not get it.
+    /// The system's reason; 0: the call succeeded but had no effect.
     pub errno: i32,
 }
 
@@ -121,7 +121,7 @@ pub struct Granted {
     pub policy: Policy,
     /// Real-time priority, 1 to 99; 0 under a policy that has none.
     pub priority: u8,
-    /// The core, where the thread may run on exactly one.
+    /// The core, if the thread may run on exactly one.
     pub cpu: Option<usize>,
     /// How many cores the thread may run on.
     pub cores: u32,
@@ -140,7 +140,7 @@ fn in_sequence<S: Serializer>(refusals: &Refusals, to: S) -> Result<S::Ok, S::Er
     to.collect_seq(refusals)
 }
 
-/// Requests what `plan` wants for a thread of this `role` and returns what the calling thread then has. Call
+/// Requests what `plan` states for a thread of this `role` and returns what the calling thread then has. Call
 /// it once, first thing in the thread.
 pub fn become_real_time(plan: &RtPlan, role: Role) -> Granted {
     become_real_time_on(plan, role, None)
@@ -153,7 +153,7 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
     let mut asked = Refusals::new();
     let mut note = |what, result: Result<(), Errno>| {
         if let Err(errno) = result {
-            let _ = asked.push(Refusal { what, errno: errno.raw_os_error() }); // as many places as requests
+            let _ = asked.push(Refusal { what, errno: errno.raw_os_error() }); // one place per request
         }
     };
     if plan.lock_memory {
@@ -162,7 +162,7 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
     touch_stack();
     let priority = role.priority(plan.priority);
     if priority > 0 {
-        // Where the priority is refused, the slack is what is left to lose: 50 us by default.
+        // Without the priority the thread would lose up to the default slack, 50 us.
         note(Request::TimerSlack, end_sleeps_on_time());
     }
     let own = core.map(|core| (core, run_only_on(core)));
@@ -173,7 +173,7 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
         match role {
             Role::Tick | Role::Tether => note(Request::Core(cpu), run_only_on(cpu)),
             Role::Field | Role::Slow => note(Request::Core(cpu), run_anywhere_but(cpu)),
-            // Short, and above the tick in any case, or not in the way.
+            // Their work is short, and they run above the tick anyway or are not in its way.
             Role::Bus | Role::Edges | Role::Lines | Role::Guard | Role::Heartbeat => {}
         }
     }
@@ -187,23 +187,23 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
     granted
 }
 
-/// Keeps the calling thread, one of the field's, on `core`.
+/// Pins the calling thread, one of the field's, to `core`.
 pub fn stay_on(core: usize) -> Result<(), Refusal> {
     let what = Request::FieldCore(core);
     run_only_on(core).map_err(|errno| Refusal { what, errno: errno.raw_os_error() })?;
-    // Read back, like everything here: a container may pretend.
+    // Read back, like everything here: in a container the call may succeed without effect.
     let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
     if set.count() == 1 && set.is_set(core) { Ok(()) } else { Err(Refusal { what, errno: 0 }) }
 }
 
-/// Has the calling thread woken when it asked for, and not up to 50 us later, which is what Linux allows
-/// itself for threads that are not real-time.
+/// Makes the kernel wake the calling thread on time, not up to 50 us later, which is Linux's default for
+/// threads that are not real-time.
 pub fn wake_on_time() -> Result<(), Refusal> {
     let what = Request::TimerSlack;
     end_sleeps_on_time().map_err(|errno| Refusal { what, errno: errno.raw_os_error() })
 }
 
-/// Sets the calling thread's timer slack to 1 ns, the least there is: 0 stands for the default.
+/// Sets the calling thread's timer slack to 1 ns, the minimum: 0 means the default.
 fn end_sleeps_on_time() -> Result<(), Errno> {
     rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN))
 }
@@ -229,7 +229,7 @@ pub fn look(role: Role) -> Granted {
 }
 
 impl Granted {
-    /// Adds what the kernel accepted but the thread does not have (a pretending container, a cpuset).
+    /// Adds the requests that the kernel accepted without effect (in a container, with a cpuset).
     fn doubt(&mut self, plan: &RtPlan, core: Option<usize>) {
         let priority = self.role.priority(plan.priority);
         let tick_core = plan.cpu.filter(|_| matches!(self.role, Role::Tick | Role::Tether));
@@ -321,8 +321,8 @@ impl Serialize for Refusal {
     }
 }
 
-/// Locks what is mapped and what will be. If there is a limit that would later be hit, `mlockall`
-/// succeeds and some later allocation fails instead, so a limit is a refusal from the start.
+/// Locks present and future mappings. With a limit, `mlockall` could succeed and a later allocation fail
+/// instead, so a limit counts as a refusal from the start.
 fn lock_memory() -> Result<(), Errno> {
     let limited = getrlimit(Resource::Memlock).current.is_some();
     let capable =
@@ -394,7 +394,7 @@ fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// `VmLck` of `/proc/self/status`; 0 where that cannot be read, so that nothing is claimed unseen.
+/// `VmLck` of `/proc/self/status`; 0 if that cannot be read, so that nothing unverified is claimed.
 fn locked_kib() -> u64 {
     let mut text = [0u8; 4096]; // the line is within the first KiB
     let length = std::fs::File::open("/proc/self/status")

@@ -1,6 +1,6 @@
-//! A global allocator that counts, so that "no allocation in a tick" is measured and not claimed.
-//! It adds one thread-local increment to each allocation and changes nothing else. A program
-//! installs it with `#[global_allocator]`; where it is not installed, counts are `None`.
+//! A global allocator that counts, so that "no allocation in a tick" is measured, not just claimed. It adds
+//! one thread-local increment to each allocation and changes nothing else. A program installs it with
+//! `#[global_allocator]`; where it is not installed, counts are `None`.
 
 #![allow(unsafe_code)] // a global allocator is an unsafe trait; every call is passed on unchanged
 

@@ -1,9 +1,9 @@
-//! Large pages for large memory. A field with its library and bank lies on tens of thousands of 4 KiB pages,
-//! more than a processor's TLB holds; each miss costs a virtual machine a dozen reads. With 2 MiB pages it is
-//! a few dozen pages. Requested where the kernel offers them, and never required.
+//! Large pages for large memory. A field with its library and bank takes tens of thousands of 4 KiB pages,
+//! more than a processor's TLB holds; in a virtual machine each miss costs a dozen reads. With 2 MiB pages it
+//! takes a few dozen. They are requested where the kernel offers them, and never required.
 //!
-//! How large a large page is depends on the small ones: 2 MiB with 4 KiB, 32 MiB with the 16 KiB of a
-//! Raspberry Pi 5 (`kernel_2712.img`). So it comes from the system.
+//! The size of a large page depends on that of the small ones: 2 MiB with 4 KiB, 32 MiB with the 16 KiB of a
+//! Raspberry Pi 5 (`kernel_2712.img`). So it is read from the system.
 
 #![allow(unsafe_code)] // madvise of libc: rustix does not know MADV_COLLAPSE
 
@@ -11,43 +11,43 @@ use rustix::param::page_size;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Where the kernel says it (Documentation/admin-guide/mm/transhuge.rst).
+/// Where the kernel reports the size (Documentation/admin-guide/mm/transhuge.rst).
 const SAYS: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
-/// Pages up to this size are worth it for a sixteenth of one: what else lies on it is little.
+/// Large pages up to this size are requested if the memory fills a sixteenth of one: little else is on it.
 const SMALL_WASTE: usize = 2 << 20;
 
-/// The size of a large page as the kernel `said` it, where small ones have `page` bytes. Where it does not
-/// say, what one table of the lowest level maps: a small page full of entries of 8 bytes.
+/// The size of a large page as the kernel `said` it, where small ones have `page` bytes. If the kernel does
+/// not say, it is what one lowest-level page table maps: a small page full of entries of 8 bytes.
 fn large(said: Option<&str>, page: usize) -> usize {
     let said = said.and_then(|text| text.trim().parse().ok());
     let is_sound = |size: &usize| size.is_power_of_two() && *size > page;
     said.filter(is_sound).unwrap_or(page * (page / 8))
 }
 
-/// The size of a large page here, bytes.
+/// The size of a large page on this machine, bytes.
 pub fn large_page() -> usize {
     static LARGE: OnceLock<usize> = OnceLock::new();
     *LARGE.get_or_init(|| large(std::fs::read_to_string(SAYS).ok().as_deref(), page_size()))
 }
 
-/// The large pages to request for memory of `size` bytes at `start`; `None`: not worth it, most of them would
-/// hold other memory, or none and be taken all the same.
+/// The large pages to request for memory of `size` bytes at `start`; `None`: not worth it, because most of
+/// them would hold other memory, or be allocated for nothing.
 fn wanted(start: usize, size: usize, large: usize) -> Option<Range<usize>> {
     let least = if large <= SMALL_WASTE { large / 16 } else { large / 2 };
     (size >= least).then(|| start / large * large..(start + size).next_multiple_of(large))
 }
 
 /// Requests large pages now under `memory`, and under its neighbours on the same pages. Every byte must have
-/// been written before. Takes milliseconds per megabyte; not for a steady period. `/proc/self/smaps_rollup`
-/// shows whether the kernel did it.
+/// been written before. Takes milliseconds per megabyte; not for use in a control period.
+/// `/proc/self/smaps_rollup` shows whether the kernel did it.
 pub fn want_large<T>(memory: &[T]) {
     let large = large_page();
     let Some(pages) = wanted(memory.as_ptr().addr(), size_of_val(memory), large) else { return };
     for at in pages.step_by(large) {
         // Not MADV_HUGEPAGE: with it a kernel thread moves pages later, while a thread waits for them.
         let at = memory.as_ptr().with_addr(at).cast_mut().cast();
-        // SAFETY: this changes how memory is mapped and not what it holds, whatever owns it; where
-        // nothing is mapped the call fails. A failure leaves small pages, which do as well.
+        // SAFETY: this changes how memory is mapped and not what it holds, whatever owns it; where nothing is
+        // mapped the call fails. A failure leaves small pages, which work as well.
         let _ = unsafe { libc::madvise(at, large, libc::MADV_COLLAPSE) };
     }
 }
@@ -82,8 +82,8 @@ mod tests {
         }
     }
 
-    /// A request that does not begin and end with a large page is granted to the kernel's own borders: with
-    /// 2 MiB steps on a machine whose large pages have 32, every request was an empty one.
+    /// The kernel shrinks a request to whole large pages: with steps of 2 MiB on a machine with large pages
+    /// of 32 MiB, every request was empty.
     #[test]
     fn requests_are_whole_pages_of_this_machine() {
         for large in [2 * MIB, 32 * MIB] {
@@ -94,7 +94,7 @@ mod tests {
         }
         assert_eq!(wanted(0, 128 * KIB, 2 * MIB), Some(0..2 * MIB));
         assert_eq!(wanted(0, 128 * KIB - 1, 2 * MIB), None);
-        assert_eq!(wanted(0, 15 * MIB, 32 * MIB), None, "17 MiB of locked memory for nothing");
+        assert_eq!(wanted(0, 15 * MIB, 32 * MIB), None, "17 MiB would be locked for nothing");
         assert_eq!(wanted(0, 16 * MIB, 32 * MIB), Some(0..32 * MIB));
     }
 }

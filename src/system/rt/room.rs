@@ -7,9 +7,9 @@ use rustix::process::{Resource, getrlimit};
 use std::fmt;
 use std::path::Path;
 
-/// Longest of the files that are read here; `/proc/meminfo` has 2 kB.
+/// Longest file that is read here; `/proc/meminfo` has 2 kB.
 const LONGEST: u64 = 1 << 16;
-/// Left for the rest of the process and of the machine, which also need memory meanwhile.
+/// Kept free for the rest of the process and of the machine, which also need memory meanwhile.
 const SPARE: u64 = 32 << 20;
 
 /// Where `/proc` and `/sys` are.
@@ -45,7 +45,7 @@ fn addresses() -> Option<u64> {
     Some(limit.saturating_sub(used_kib.saturating_mul(1024)).saturating_sub(SPARE))
 }
 
-/// Refuses what does not fit into what is left. If the system does not report that, everything fits.
+/// Fails if fewer than `wanted` bytes are left. If the system does not report what is left, it succeeds.
 pub fn demand(wanted: u64) -> Result<(), NoRoom> {
     let Some(left) = left() else { return Ok(()) };
     if wanted <= left { Ok(()) } else { Err(NoRoom { wanted, left }) }
@@ -59,7 +59,7 @@ fn left_under(root: &Path) -> Option<u64> {
     machine.into_iter().chain(group(root)).min().map(|bytes| bytes.saturating_sub(SPARE))
 }
 
-/// What the tightest of this process's control groups leaves.
+/// Bytes left in the tightest of this process's control groups.
 fn group(root: &Path) -> Option<u64> {
     let groups = text(&root.join("proc/self/cgroup"))?;
     // Version 2 has one line, `0::/PATH`.
@@ -69,7 +69,7 @@ fn group(root: &Path) -> Option<u64> {
     folders.ancestors().take_while(|folder| folder.starts_with(&top)).filter_map(left_in).min()
 }
 
-/// What one group leaves: its limit less its usage; file caches count as free.
+/// Bytes left in one group: its limit minus its usage; file caches count as free.
 fn left_in(folder: &Path) -> Option<u64> {
     let number = |file: &str| -> Option<u64> { text(&folder.join(file))?.trim().parse().ok() };
     let (limit, held) = (number("memory.max")?, number("memory.current")?);
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(left_under(&Machine::with("group", &files).0), Some(150_000_000 - SPARE));
         files.push(("sys/fs/cgroup/system.slice/memory.max", "100000000\n"));
         files.push(("sys/fs/cgroup/system.slice/memory.current", "90000000\n"));
-        assert_eq!(left_under(&Machine::with("slice", &files).0), Some(0), "never below nothing");
+        assert_eq!(left_under(&Machine::with("slice", &files).0), Some(0), "never below zero");
         files[2].1 = "max\n";
         assert_eq!(left_under(&Machine::with("max", &files[..5]).0), Some(500_000 * 1024 - SPARE));
     }

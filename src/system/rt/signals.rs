@@ -1,5 +1,5 @@
 //! Signals that this process ignores. A stopped process cannot stop its motors, so the signals with which a
-//! terminal stops a process are ignored. The signals that end a program are defined where it ends.
+//! terminal stops a process are ignored. The signals that end a program are set up where it ends.
 
 #![allow(unsafe_code)] // signal of libc: signal-hook cannot ignore
 
@@ -7,16 +7,16 @@ use std::io;
 
 /// Signals with which a terminal stops a process: Ctrl-Z, and reading or writing in the background.
 ///
-/// Ignored and not caught: after a caught SIGTTOU the kernel tries the write again, for ever; if it is
-/// ignored the write goes through, and a read in the background is an error (`tty_check_change`,
-/// `job_control` in Linux 6.12).
+/// Ignored and not caught: after a caught SIGTTOU the kernel retries the write forever; if it is ignored the
+/// write goes through, and a read in the background is an error (`tty_check_change`, `job_control` in Linux
+/// 6.12).
 const STOPPING: [libc::c_int; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
 /// From now on no terminal can stop this process. SIGSTOP cannot be ignored: that is what the guard is for.
 ///
 /// # Errors
 ///
-/// The system's; these signals have none.
+/// The system's error; for these signals there is none.
 pub fn refuse_to_be_stopped() -> io::Result<()> {
     for signal in STOPPING {
         // SAFETY: SIG_IGN runs no code of ours; the call changes the disposition of one signal and nothing

@@ -1,5 +1,6 @@
-//! The building blocks of the hand-over structures: the standard library's or, for `scripts/check-loom`,
-//! those of loom, which runs every order in which their threads can meet. Nothing else is built with loom.
+//! The synchronization primitives of the hand-over structures: the standard library's or, for
+//! `scripts/check-loom`, those of loom, which runs every interleaving of their threads. Nothing else is built
+//! with loom.
 
 #[cfg(not(loom))]
 pub use plain::*;
@@ -9,7 +10,7 @@ mod plain {
     pub use std::sync::{Arc, OnceLock};
     pub use std::thread::{self, Thread};
 
-    /// A cell whose users agree on its owner; with loom's interface.
+    /// An `UnsafeCell` with loom's interface; its users agree on who owns the value.
     #[derive(Debug)]
     pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -18,12 +19,12 @@ mod plain {
         pub fn new(value: T) -> UnsafeCell<T> {
             UnsafeCell(std::cell::UnsafeCell::new(value))
         }
-        /// Lets `look` read.
+        /// Calls `look`, which may read the value.
         #[inline]
         pub fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
             look(self.0.get())
         }
-        /// Lets `change` write.
+        /// Calls `change`, which may write the value.
         #[inline]
         pub fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
             change(self.0.get())
@@ -40,8 +41,8 @@ mod watched {
     pub use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
     pub use thread::Thread;
 
-    /// Threads as the standard library has them: an unpark that comes before the sleep is kept. Loom's own
-    /// unpark would also wake a thread that waits for another one's end.
+    /// Park and unpark as in the standard library: an unpark before the park is kept. Loom's own unpark would
+    /// also wake a thread that joins another one.
     pub mod thread {
         use loom::sync::{Arc, Condvar, Mutex};
         pub use loom::thread::spawn;
@@ -84,14 +85,15 @@ mod watched {
         }
     }
 
-    /// What loom lacks: written once, by a thread that then sets a flag; no stronger than the standard one.
+    /// Loom has no `OnceLock`. This one is written once, by a thread that then sets a flag; it is no stronger
+    /// than the standard one.
     #[derive(Debug)]
     pub struct OnceLock<T> {
         set: AtomicBool,
         value: UnsafeCell<Option<T>>,
     }
 
-    // SAFETY: the value is written once, by the one thread that the models let do so, before the flag is
+    // SAFETY: the value is written once, by the one thread that the models allow to do so, before the flag is
     // raised, and read only after that; loom reports any access that is not ordered by the flag.
     unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 

@@ -3,8 +3,7 @@
 //! in the middle that changes hands by a single atomic swap (triple buffering).
 //!
 //! For data where only the newest counts (commands, stimuli, field results). Where every item counts
-//! (readings, receipts, trace) use a ring. `scripts/check-loom` tries every order in which the two threads
-//! can meet.
+//! (readings, receipts, trace) use a ring. `scripts/check-loom` tries every interleaving of the two threads.
 
 #![allow(unsafe_code)] // the hand-over of a cell between two threads; reasons at each place
 

@@ -1,7 +1,7 @@
-//! Words of memory on pages of their own, for what a device reads and writes in place beside this program.
-//! They belong to the program and not to a driver: whatever becomes of a device, they stay.
+//! Words of memory on pages of their own, which a device and this program both read and write in place. They
+//! belong to the program, not to a driver: they stay valid whatever happens to the device.
 
-#![allow(unsafe_code)] // memory at the border of a page; reasons at each place
+#![allow(unsafe_code)] // page-aligned memory; reasons at each place
 
 use rustix::param::page_size;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -9,13 +9,13 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
-/// Whole pages of words, all 0 at the start. Every access is atomic, as a device takes part.
+/// Whole pages of words, all 0 at the start. Every access is atomic, because a device accesses them too.
 pub struct Words {
     start: NonNull<AtomicU32>,
     layout: Layout,
 }
 
-// SAFETY: it is memory of atomics that this value owns alone; it is freed once, when the last owner goes.
+// SAFETY: the memory holds atomics and this value alone owns it; it is freed once, when the last owner goes.
 unsafe impl Send for Words {}
 // SAFETY: as above; shared access is by atomics only.
 unsafe impl Sync for Words {}
@@ -33,7 +33,7 @@ impl Words {
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start.cast()) else { handle_alloc_error(layout) };
         let words = Words { start, layout };
-        // Fresh pages are mapped when they are first written: here, and not in a period.
+        // Fresh pages are mapped when they are first written: here, not in a control period.
         words.iter().for_each(|word| word.store(0, std::sync::atomic::Ordering::Relaxed));
         words
     }

@@ -1,6 +1,6 @@
-//! A place in the file system at which one process at a time listens. A lock beside the socket, held for the
-//! life of the process, decides which process that is; only its holder replaces what a dead process left
-//! behind. The lock file is never removed: otherwise a third process could lock a new file of the same name.
+//! A socket path on which one process at a time listens. A lock beside the socket, held for the life of the
+//! process, decides which process that is; only its holder replaces what a dead process left behind. The lock
+//! file is never removed: otherwise a third process could lock a new file of the same name.
 
 use crate::system::rt::flock::{Flock, LockError};
 use rustix::fs::{Mode, OFlags, chmod};
@@ -18,7 +18,7 @@ const SOCKET_MODE: u32 = 0o660;
 /// No process has to read it; the group may see which process holds it.
 const LOCK_MODE: u32 = 0o660;
 
-/// A place that this process owns until it is dropped.
+/// A socket path that this process owns until the value is dropped.
 #[derive(Debug)]
 pub struct SocketLock {
     path: PathBuf,
@@ -27,11 +27,11 @@ pub struct SocketLock {
 }
 
 impl SocketLock {
-    /// Takes the place at `path`.
+    /// Takes the lock for `path`.
     ///
     /// # Errors
     ///
-    /// `AddrInUse` with the process's name if another process has the place. Otherwise the system's error. A
+    /// `AddrInUse` with the process's name if another process has the lock. Otherwise the system's error. A
     /// symbolic link in place of the lock is not ours and is refused.
     pub fn take(path: &Path) -> io::Result<SocketLock> {
         let beside = lock_of(path);
@@ -58,7 +58,7 @@ impl SocketLock {
         let socket = open(kind)?;
         bind(&socket, &address)?;
         self.bound = true;
-        // Before it listens: connections made earlier than this are refused.
+        // Set before it listens: until then connections are refused.
         chmod(&self.path, Mode::from_raw_mode(SOCKET_MODE))?;
         listen(&socket, backlog)?;
         Ok(socket)
@@ -110,7 +110,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::{Arc, Barrier};
 
-    /// A path of its own; whatever is there is removed with it.
+    /// A temporary path; whatever is there is removed on drop.
     struct Spot(PathBuf);
 
     impl Spot {
@@ -141,7 +141,7 @@ mod tests {
             std::thread::spawn(move || {
                 for round in 0..ROUNDS {
                     if starter == 0 {
-                        // As a killed process leaves it: dropped, not removed.
+                        // As a killed process leaves it: closed, not removed.
                         drop(UnixListener::bind(&spot.0).unwrap());
                         owners.store(0, Ordering::SeqCst);
                     }

@@ -1,11 +1,11 @@
-//! Files that are replaced: what lies in the way, what is kept of the old one, what is left behind.
+//! Replacing files: what is in the way, what is kept of the old file, what is left behind.
 
 use super::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
-/// A folder of its own; gone when dropped.
+/// A temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -37,7 +37,7 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// The name under which this process began a file before names were random.
+/// The name that this process gave a new file before names were random.
 fn foreseeable() -> String {
     format!("thing.{}.new", std::process::id())
 }
@@ -59,7 +59,7 @@ fn a_file_that_was_laid_in_the_way_is_not_taken_over() {
     fs::write(folder.at(&foreseeable()), "bait").unwrap();
     fs::set_permissions(folder.at(&foreseeable()), fs::Permissions::from_mode(0o777)).unwrap();
     let bait = fs::metadata(folder.at(&foreseeable())).unwrap().ino();
-    let held = File::open(folder.at(&foreseeable())).unwrap(); // so that its number is not given to another
+    let held = File::open(folder.at(&foreseeable())).unwrap(); // so that its inode is not reused
     replace(&folder.at("thing"), b"new").unwrap();
     assert_ne!(fs::metadata(folder.at("thing")).unwrap().ino(), bait);
     assert_eq!(mode(&folder.at("thing")) & 0o111, 0);
@@ -76,10 +76,10 @@ fn what_lies_under_a_new_files_name_refuses_it() {
         let error = Fresh::create(&opened, name.into(), NEW_MODE).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{name}");
     }
-    assert_eq!(folder.names(), ["a", "b"], "and what lies there stays");
+    assert_eq!(folder.names(), ["a", "b"], "existing files stay");
     let place = folder.at("thing");
     let place = Place::of(&place).unwrap();
-    assert_ne!(place.fresh_name(), place.fresh_name(), "no name twice");
+    assert_ne!(place.fresh_name(), place.fresh_name(), "no name is used twice");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn the_old_files_mode_and_owner_are_kept() {
     }
     fs::set_permissions(&path, fs::Permissions::from_mode(0o4750)).unwrap();
     replace(&path, b"new").unwrap();
-    assert_eq!(mode(&path), 0o640, "nothing of ours is run");
+    assert_eq!(mode(&path), 0o640, "our files are never executable");
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&path, Some(4711), Some(4712)).unwrap();
         replace(&path, b"new").unwrap();
@@ -114,7 +114,7 @@ fn a_link_in_the_files_own_place_is_replaced_and_what_is_no_file_is_not() {
     rustix::fs::mkfifoat(rustix::fs::CWD, folder.at("pipe"), Mode::RUSR).unwrap();
     assert!(replace(&folder.at("pipe"), b"new").is_err());
     assert!(replace(&folder.0, b"new").is_err());
-    assert_eq!(folder.names(), ["pipe", "thing", "victim"], "and nothing is left beside it");
+    assert_eq!(folder.names(), ["pipe", "thing", "victim"], "nothing is left beside it");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_file_that_cannot_get_its_name_leaves_nothing() {
     let folder = Folder::new("failure");
     fs::create_dir_all(folder.at("kept/full")).unwrap();
     fs::write(folder.at("thing"), "old").unwrap();
-    // A folder in the place of what is to be kept: the new file is whole, and must go away again.
+    // A folder has the name for the old file: the new file is complete, and must be removed again.
     assert!(replace_and_keep(&folder.at("thing"), b"new", OsStr::new("kept")).is_err());
     assert_eq!(folder.names(), ["kept", "thing"]);
     assert_eq!(fs::read(folder.at("thing")).unwrap(), b"old");
@@ -139,9 +139,9 @@ fn the_file_before_is_kept_where_it_is_asked_for() {
     assert_eq!(folder.names(), ["before", "thing"]);
 }
 
-/// A process that was killed after it gave the old file its second name leaves two names of one file. To
-/// rename one of them to the other does nothing (POSIX, rename), so a third would stay, for as long as this
-/// process lives.
+/// A process that was killed after it gave the old file its second name leaves two names of one file.
+/// Renaming one of them to the other does nothing (POSIX, rename), so a third name would stay for as long as
+/// this process lives.
 #[test]
 fn a_file_that_has_its_second_name_already_leaves_no_third() {
     let folder = Folder::new("third");

@@ -8,7 +8,7 @@ pub struct Affinity {
 }
 
 impl Affinity {
-    /// The calling thread's, as it is now.
+    /// The current affinity of the calling thread.
     pub fn of_this_thread() -> Affinity {
         Affinity { allowed: sched_getaffinity(None).unwrap_or_default() }
     }
@@ -39,7 +39,7 @@ mod tests {
         }
         // The system may move this thread between two lines, so it tries again.
         let left = (0..100).find_map(|_| Some(sched_getcpu()).filter(|cpu| affinity.leave(*cpu)));
-        let left = left.expect("in a hundred tries");
+        let left = left.expect("moved within a hundred tries");
         assert_ne!(sched_getcpu(), left);
         assert!(!affinity.leave(left), "it is no longer there");
         let next = sched_getcpu();

@@ -21,7 +21,7 @@ static HEAP: CountingHeap = CountingHeap;
 
 type Deed = dyn Fn(&Job) + Send + Sync;
 
-/// Does its deed and squares its place; notes which thread did that, how often, and on which core.
+/// Runs its action and squares its place; records which thread did that, how often, and on which core.
 struct Job {
     id: usize,
     place: usize,
@@ -138,7 +138,7 @@ impl Gate {
     }
 }
 
-/// Fails if `body` does not end: a lost wake-up, or a wait for a worker in vain.
+/// Fails if `body` does not end: a lost wake-up, or an endless wait for a worker.
 fn watched(body: impl FnOnce() + Send + 'static) {
     let (ended, end) = bounded(1);
     let thread = thread::spawn(move || {
@@ -253,7 +253,7 @@ fn after_a_panic_of_the_caller_the_pool_is_not_used_again() {
     });
 }
 
-/// Counts when it is dropped: with the thread that keeps it.
+/// Counts its drop, which comes when the thread that holds it ends.
 struct Farewell(Arc<AtomicUsize>);
 
 impl Drop for Farewell {
@@ -308,7 +308,7 @@ fn a_pool_ends_with_a_stray_out() {
         assert_eq!(gone.load(Ordering::SeqCst), 1);
         opener.join().unwrap();
         drop(all);
-        assert_eq!(Arc::strong_count(&deed), 1, "the stray has ended with the pool");
+        assert_eq!(Arc::strong_count(&deed), 1, "the late job ended with the pool");
         KEPT.take();
     });
 }

@@ -92,7 +92,7 @@ struct WorkerSide<T> {
 }
 
 impl<T: PoolJob> WorkerSide<T> {
-    /// A worker's life: until the pool is dropped, or a job panics.
+    /// The worker's main loop: runs until the pool is dropped, or a job panics.
     fn serve(mut self) {
         let mut last = MonotonicClock.now();
         while !self.signals.end.load(Ordering::Acquire) {
@@ -111,14 +111,14 @@ impl<T: PoolJob> WorkerSide<T> {
     }
 
     /// Leaves the caller's core. The system often wakes a thread on the core of the thread that woke it,
-    /// above all if the other cores are busy; there the worker would only take the caller's time.
+    /// especially if the other cores are busy; there the worker would only take the caller's time.
     fn make_way(&self) {
         if let Some(affinity) = &self.affinity {
             affinity.leave(self.signals.caller.load(Ordering::Relaxed));
         }
     }
 
-    /// Performs a job and brings it back. Returns whether it survived that.
+    /// Performs a job and brings it back. Returns whether the job ended without a panic.
     fn perform(&mut self, mut envelope: Envelope<T>) -> bool {
         // What a panic leaves half-done is dropped with its job and never seen again, so this is unwind safe.
         if catch_unwind(AssertUnwindSafe(|| envelope.job.perform())).is_err() {
@@ -126,7 +126,7 @@ impl<T: PoolJob> WorkerSide<T> {
             return false;
         }
         let fits = self.returns.push(envelope).is_ok();
-        debug_assert!(fits, "the ring holds all that can come back between two looks");
+        debug_assert!(fits, "the ring holds all that can come back between two checks");
         true
     }
 
@@ -197,7 +197,7 @@ mod tests {
         let asleep = side.asleep.clone();
         let (tell, told) = bounded(1);
         let thread = std::thread::spawn(move || {
-            // `park` may end for no reason, and so may `sleep`.
+            // `park` may return spuriously, and so may `sleep`.
             while side.sleep().is_none() {}
             let _ = tell.send(());
         });

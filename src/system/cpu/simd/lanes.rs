@@ -1,6 +1,6 @@
-//! What every kind of vector can do. An operation acts on each lane by itself unless it says otherwise.
+//! The operations of every kind of vector. An operation acts on each lane by itself unless it says otherwise.
 
-/// An IEEE 754 binary16 number, as bits: how a cell is kept in half precision.
+/// An IEEE 754 binary16 number, as bits: how a cell is stored in half precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Half(pub u16);
@@ -9,8 +9,8 @@ impl Half {
     /// The value, exact.
     #[inline(always)]
     pub fn to_f32(self) -> f32 {
-        // 2^112 moves the exponent from binary16's bias to binary32's; it makes subnormal halves right as
-        // well.
+        // 2^112 moves the exponent from binary16's bias to binary32's; it converts subnormal halves correctly
+        // too.
         let magnitude = f32::from_bits(u32::from(self.0 & 0x7fff) << 13) * f32::from_bits(0x7780_0000);
         f32::from_bits(magnitude.to_bits() | u32::from(self.0 & 0x8000) << 16)
     }
@@ -19,8 +19,8 @@ impl Half {
     #[inline(always)]
     pub fn from_f32(value: f32) -> Half {
         let magnitude = value.abs();
-        // Below 2^-14 a half has a fixed step of 2^-24: adding 0.5 rounds to it in f32, whose step at 0.5 is
-        // that.
+        // Below 2^-14 a half has a fixed step of 2^-24: adding 0.5 rounds to that step in f32, whose step at
+        // 0.5 is the same.
         let small = (magnitude + 0.5).to_bits() - 0.5_f32.to_bits();
         let bits = magnitude.to_bits();
         let odd = bits >> 13 & 1;
@@ -84,17 +84,18 @@ pub trait Simd: Copy + Send + 'static {
     /// The last lane in every lane.
     fn last(self, v: Self::V) -> Self::V;
 
-    /// The lanes of both in turn, a0 b0 a1 b1 ...: the lower half of that row, then the upper.
+    /// The lanes of both, alternating: a0 b0 a1 b1 ..., the lower half of that row, then the upper.
     fn zip(self, a: Self::V, b: Self::V) -> (Self::V, Self::V);
-    /// Back from `zip`: of the row a0 a1 ... b0 b1 ... the numbers at even places, then those at odd ones.
+    /// The inverse of `zip`: of the row a0 a1 ... b0 b1 ... the numbers at even places, then those at odd
+    /// ones.
     fn unzip(self, a: Self::V, b: Self::V) -> (Self::V, Self::V);
     /// As `zip`, four lanes at a time; with four lanes that is (a, b).
     fn zip_fours(self, a: Self::V, b: Self::V) -> (Self::V, Self::V);
     /// The last lane first.
     fn reverse(self, v: Self::V) -> Self::V;
 
-    /// y held within +-60, as f + n: n its nearest whole number, in the form that [`scale`](Simd::scale)
-    /// wants, f the rest, -0.5..=0.5. y is finite.
+    /// y, clamped to +-60, split into f + n: n is the nearest whole number, in the form that
+    /// [`scale`](Simd::scale) expects, f the remainder, -0.5..=0.5. y is finite.
     fn split(self, y: Self::V) -> (Self::V, Self::V);
     /// p 2^n, for p in 0.5..=2.
     fn scale(self, p: Self::V, n: Self::V) -> Self::V;
@@ -103,6 +104,6 @@ pub trait Simd: Copy + Send + 'static {
 /// 1.5 x 2^23: a number within +-2^22 added to this is rounded to a whole one, which then stands in
 /// the lowest bits.
 pub const TO_WHOLE: f32 = 12_582_912.0;
-/// Largest |exponent| of a split: 2^60 beside a 1 is all there is in f32, and so is the 1 beside 2^-60; the
-/// product of two such numbers is still one.
+/// Largest |exponent| of a split: in f32, 1 added to 2^60 is lost, and so is 2^-60 added to 1; the product of
+/// two such powers is still in range.
 pub const MOST_EXPONENT: f32 = 60.0;

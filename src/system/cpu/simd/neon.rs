@@ -1,4 +1,4 @@
-//! NEON, on 64-bit ARM. Its half-precision conversions are not in stable Rust: halves use the portable ones.
+//! NEON, on 64-bit ARM. Stable Rust lacks its half-precision conversions, so halves use the portable ones.
 
 use super::Kernel;
 use super::lanes::{Half, MOST_EXPONENT, Simd, TO_WHOLE};
@@ -11,7 +11,7 @@ const LANES: usize = 4;
 pub struct Neon(());
 
 impl Neon {
-    /// Asks the processor.
+    /// Checks the processor.
     pub fn detect() -> Option<Neon> {
         std::arch::is_aarch64_feature_detected!("neon").then_some(Neon(()))
     }
@@ -48,7 +48,7 @@ impl Simd for Neon {
     #[inline(always)]
     fn load(self, from: &[f32]) -> float32x4_t {
         assert!(from.len() == LANES);
-        // SAFETY: four f32 lie there; the instruction wants no more than their alignment.
+        // SAFETY: the slice has four f32; the instruction needs only their alignment.
         unsafe { vld1q_f32(from.as_ptr()) }
     }
     #[inline(always)]
@@ -59,7 +59,7 @@ impl Simd for Neon {
     #[inline(always)]
     fn load_i16(self, from: &[i16]) -> float32x4_t {
         assert!(from.len() == LANES);
-        // SAFETY: four i16 lie there.
+        // SAFETY: the slice has four i16.
         unsafe { vcvtq_f32_s32(vmovl_s16(vld1_s16(from.as_ptr()))) }
     }
     #[inline(always)]

@@ -25,7 +25,7 @@ macro_rules! at_every_level {
     };
 }
 
-/// Numbers of any size from 2^-20 to 2^20 and either sign; a pure function of `seed` and the place.
+/// Numbers of any size from 2^-20 to 2^20 and either sign; a pure function of `seed` and the index.
 fn numbers(seed: u64) -> [f32; MOST] {
     std::array::from_fn(|i| {
         let draw = |n: usize| uniform(seed, Stream::Stimulus, (2 * i + n) as u64);
@@ -47,7 +47,7 @@ fn lanes<S: Simd>(simd: S, v: S::V) -> [f32; MOST] {
 
 /// Whether a level rounds a b + c once.
 fn fuses<S: Simd>(simd: S) -> bool {
-    // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24, whose last term a product that is rounded by itself loses.
+    // (1 + 2^-12)^2 = 1 + 2^-11 + 2^-24, whose last term is lost if the product is rounded separately.
     let (a, c) = (1.0 + 2.0_f32.powi(-12), -1.0 - 2.0_f32.powi(-11));
     let sum = lanes(simd, simd.fma(simd.splat(a), simd.splat(a), simd.splat(c)))[0];
     assert!(sum.to_bits() == 0 || sum.to_bits() == 2.0_f32.powi(-24).to_bits(), "{sum}");
@@ -219,7 +219,7 @@ at_every_level! {
             assert!(f_is.abs() <= 0.5, "{y}: {f_is}");
             let whole = f64::from(y) - f64::from(f_is);
             assert!(whole == whole.round() && power == whole.exp2(), "{y}: {f_is} and {power}");
-            // The ends of what may be scaled: exact too.
+            // The ends of the range for `scale` are exact too.
             for p in [0.5_f32, 0.8, 1.3, 2.0] {
                 let scaled = lanes(simd, simd.scale(simd.splat(p), n))[S::LANES - 1];
                 let exact = f64::from(p) * power;
@@ -234,14 +234,14 @@ at_every_level! {
         for y in [-60.0_f32, -60.4, -61.0, -127.0, -1e6, -3.4e38] {
             let (f, n) = simd.split(simd.splat(y));
             let (f, power) = (lanes(simd, f)[0], lanes(simd, simd.scale(one, n))[0]);
-            // Some levels stop at 2^-60, some go on towards 0: beside a 1 there is no difference.
+            // Some levels stop at 2^-60, some go on towards 0: added to 1 there is no difference.
             assert!(f.abs() <= 0.5 && (0.0..=1e-18).contains(&power), "{y}: {f}, {power}");
         }
     }
 }
 
 at_every_level! {
-    /// Values whose halves do not lie side by side must not meet in one register either.
+    /// Each lane has its own exponent: lanes must not affect each other.
     fn lanes_are_split_and_scaled_each_by_itself<S>(simd) {
         let y: [f32; MOST] = std::array::from_fn(|i| 7.3 * i as f32 - 54.3);
         let (f, n) = simd.split(simd.load(&y[..S::LANES]));
@@ -263,7 +263,7 @@ fn defined(half: u16) -> f64 {
     if half & 0x8000 == 0 { size } else { -size }
 }
 
-/// All that are numbers, the largest 65,504; a few of each exponent under Miri.
+/// All finite halves, the largest 65,504; a few of each exponent under Miri.
 fn finite_halves() -> impl Iterator<Item = u16> {
     (0..=u16::MAX).filter(|half| half & 0x7c00 != 0x7c00).step_by(if cfg!(miri) { 2503 } else { 1 })
 }
@@ -280,8 +280,8 @@ at_every_level! {
 }
 
 at_every_level! {
-    /// Each half itself, the point half-way to the next one (a tie, to the even one), the numbers
-    /// beside that: normal and subnormal, either sign.
+    /// Each half itself, the point half-way to the next one (a tie, to the even one), and the numbers next to
+    /// that point: normal and subnormal, either sign.
     fn a_number_becomes_the_nearest_half_and_a_tie_the_even_one<S>(simd) {
         let mut stored = [Half(0x7fff); MOST];
         let mut becomes = |value: f32, half: u16| {
@@ -293,7 +293,7 @@ at_every_level! {
             let value = defined(half);
             becomes(value as f32, half);
             if half & 0x7fff == 0x7bff {
-                continue; // beyond lies infinity
+                continue; // the next one is infinity
             }
             let tie = (0.5 * (value + defined(half + 1))) as f32;
             let (inwards, outwards) = (tie.abs().next_down().copysign(tie), tie.abs().next_up().copysign(tie));

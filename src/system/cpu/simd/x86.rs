@@ -14,7 +14,7 @@ pub struct Avx2(());
 pub struct Avx512(());
 
 impl Avx2 {
-    /// Asks the processor.
+    /// Checks the processor.
     pub fn detect() -> Option<Avx2> {
         let has = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
@@ -35,7 +35,7 @@ impl Avx2 {
 }
 
 impl Avx512 {
-    /// Asks the processor.
+    /// Checks the processor.
     pub fn detect() -> Option<Avx512> {
         let has = Avx2::detect().is_some()
             && is_x86_feature_detected!("avx512f")
@@ -93,19 +93,19 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn load(self, from: &[f32]) -> __m256 {
         assert!(from.len() == Self::LANES);
-        // SAFETY: eight f32 lie there; the instruction wants no alignment.
+        // SAFETY: the slice has eight f32; the instruction needs no alignment.
         unsafe { _mm256_loadu_ps(from.as_ptr()) }
     }
     #[inline(always)]
     fn load_half(self, from: &[Half]) -> __m256 {
         assert!(from.len() == Self::LANES);
-        // SAFETY: eight halves, 16 bytes, lie there (`Half` is a transparent u16).
+        // SAFETY: the slice has eight halves, 16 bytes (`Half` is a transparent u16).
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast())) }
     }
     #[inline(always)]
     fn load_i16(self, from: &[i16]) -> __m256 {
         assert!(from.len() == Self::LANES);
-        // SAFETY: eight i16, 16 bytes, lie there.
+        // SAFETY: the slice has eight i16, 16 bytes.
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128(from.as_ptr().cast()))) }
     }
     #[inline(always)]
@@ -185,19 +185,19 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn load(self, from: &[f32]) -> __m512 {
         assert!(from.len() == Self::LANES);
-        // SAFETY: sixteen f32 lie there; the instruction wants no alignment.
+        // SAFETY: the slice has sixteen f32; the instruction needs no alignment.
         unsafe { _mm512_loadu_ps(from.as_ptr()) }
     }
     #[inline(always)]
     fn load_half(self, from: &[Half]) -> __m512 {
         assert!(from.len() == Self::LANES);
-        // SAFETY: sixteen halves, 32 bytes, lie there (`Half` is a transparent u16).
+        // SAFETY: the slice has sixteen halves, 32 bytes (`Half` is a transparent u16).
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())) }
     }
     #[inline(always)]
     fn load_i16(self, from: &[i16]) -> __m512 {
         assert!(from.len() == Self::LANES);
-        // SAFETY: sixteen i16, 32 bytes, lie there.
+        // SAFETY: the slice has sixteen i16, 32 bytes.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm256_loadu_si256(from.as_ptr().cast()))) }
     }
     #[inline(always)]
@@ -217,7 +217,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn split(self, y: __m512) -> (__m512, __m512) {
-        // Below the least exponent `scale` gives 0: beside the 1 that is added to it, as good as 2^-60.
+        // Below the least exponent `scale` gives 0. Added to 1, that is the same as 2^-60.
         let y = self.min(y, self.splat(MOST_EXPONENT));
         let n = self.whole(y);
         (self.sub(y, n), n)

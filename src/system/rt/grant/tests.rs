@@ -1,5 +1,5 @@
-//! What is reported is what `/proc` says. Whether the machine grants anything is its own affair:
-//! these tests hold on a laptop, in a container and on a robot.
+//! The report must match `/proc`. Whether the machine grants anything does not matter: these tests pass on a
+//! laptop, in a container and on a robot.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn status(key: &str) -> String {
 /// (real-time priority, policy) from `/proc/thread-self/stat`, fields 40 and 41 of proc(5).
 fn stat() -> (u32, u32) {
     let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-    let after_name = text.rsplit_once(") ").unwrap().1; // the name may hold blanks; field 3 follows
+    let after_name = text.rsplit_once(") ").unwrap().1; // the name may contain spaces; field 3 follows
     let fields: Vec<&str> = after_name.split(' ').collect();
     (fields[40 - 3].parse().unwrap(), fields[41 - 3].parse().unwrap())
 }

@@ -1,4 +1,4 @@
-//! Late jobs: the caller does them again, they come back as strays, and a run waits for one without a spare.
+//! Late jobs: the caller does them again, they come back later, and a run without a spare job waits for one.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn a_run_ends_without_a_worker_that_is_held_up() {
         let mut all = jobs(4, move |_| at.pass());
         let deed = all[0].deed.clone();
         let mut asked = Vec::new();
-        // The caller begins once a worker is held up, with one job.
+        // The caller begins once a worker is held up with one job.
         pool.run(
             &mut all,
             || gate.await_arrivals(1),

@@ -36,7 +36,7 @@ fn note(count: &AtomicUsize) {
     count.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Runs as an engine does: strays become spare jobs.
+/// Runs as an engine does: late jobs that came back become spare jobs.
 #[expect(clippy::vec_box)] // as `jobs`
 fn circulate(pool: &mut Pool<Job>, all: &mut Vec<Box<Job>>, spares: &mut Vec<Box<Job>>, runs: usize) {
     for run in 0..runs {
@@ -135,11 +135,11 @@ fn cores() -> Vec<usize> {
 #[test]
 fn workers_run_on_the_cores_they_were_given() {
     if cfg!(miri) {
-        return; // it has no cores
+        return; // no cores to choose from
     }
     watched(|| {
         let cores = cores();
-        // The last first: no thread is there by chance.
+        // The last core first, so that no thread is on its core by chance.
         let cpus: Vec<_> = cores.iter().rev().copied().collect();
         let mut pool = Pool::new(3, &cpus, 3);
         assert!(pool.refusals().is_empty());
