@@ -303,7 +303,7 @@ fn values_fit_each_other() {
         (
             "gpio_labels = [\"pinctrl-rp1\", \"pinctrl-bcm2711\", \"pinctrl-bcm2835\"]",
             "gpio_labels = []",
-            "at least one label",
+            "at least the label",
         ),
         (
             "low = 0.05, high = 4.0",

@@ -225,7 +225,7 @@ fn where_there_is_a_gpu_it_is_measured_too_and_what_is_chosen_is_said_and_kept()
         own["found"].as_str().unwrap_or_default().to_string()
     };
     assert_eq!(found(&["--memory-gpu", "never"]), "of 512 numbers: on the processor, as requested");
-    let tried = |name: &str| format!("; tried {name} of 3: the GPU has the CPU's bits");
+    let tried = |name: &str| format!("; tried {name} of 3: the GPU's results equal the CPU's bit for bit");
     let all = ["bind", "superpose", "clean-up"].map(tried).concat();
     let from = format!("of 512 numbers: on the GPU from 3 rows on, as requested{all}");
     assert_eq!(found(&["--memory-gpu", "3"]), from);

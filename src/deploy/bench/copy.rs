@@ -79,7 +79,7 @@ impl CopyCrew {
         Ok(crew)
     }
 
-    /// Copies once, so that `bytes` are read and written in total, or as many as the buffers hold. Returns
+    /// Copies once: reads and writes `bytes` in total, or as many as fit into the buffers. Returns
     /// how many bytes, and the time from the order until the last thread has finished.
     pub fn copy(&mut self, bytes: usize) -> (usize, Span) {
         let threads = self.others.len() + 1;

@@ -73,7 +73,7 @@ impl Layout {
     pub fn lock(&self) -> PathBuf {
         self.at("run/ganglion-update.lock")
     }
-    /// While it exists, no robot arms by itself. The runtime removes it when a person arms.
+    /// While it exists, no robot arms by itself. The runtime removes it when a person arms the robot.
     pub fn hold(&self) -> PathBuf {
         self.at("var/lib/ganglion/hold")
     }

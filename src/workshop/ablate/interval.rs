@@ -86,14 +86,14 @@ mod tests {
     fn the_interval_covers_the_true_mean_about_as_often_as_stated() {
         // Fields and rooms have effects, and so has each pair; the true mean is 0.
         let covers = |seed| {
-            let interval = Interval::of(&made_up(seed, 8, 20)).unwrap();
+            let interval = Interval::of(&simulated(seed, 8, 20)).unwrap();
             interval.low <= 0.0 && interval.high >= 0.0
         };
         let covered = (0..60).filter(|seed| covers(*seed)).count();
         assert!(covered >= 50, "{covered} of 60");
         // Resampling rooms alone would make it look far more certain than it is.
-        let flat: Vec<Vec<f64>> = vec![made_up(3, 8, 20).concat()];
-        let (pooled, crossed) = (Interval::of(&flat).unwrap(), Interval::of(&made_up(3, 8, 20)).unwrap());
+        let flat: Vec<Vec<f64>> = vec![simulated(3, 8, 20).concat()];
+        let (pooled, crossed) = (Interval::of(&flat).unwrap(), Interval::of(&simulated(3, 8, 20)).unwrap());
         assert!(crossed.high - crossed.low > 1.5 * (pooled.high - pooled.low), "{crossed:?}, {pooled:?}");
     }
 

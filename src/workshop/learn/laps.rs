@@ -23,7 +23,7 @@ pub struct Course {
     /// Index of the right decision, by cycle.
     right: Vec<usize>,
     labels: Vec<String>,
-    /// Cycles of distance between judged cycles and training data.
+    /// Number of cycles that separate judged cycles from training data.
     gap: usize,
 }
 
@@ -65,7 +65,7 @@ impl Course {
     pub fn labels(&self) -> &[String] {
         &self.labels
     }
-    /// Cycles of distance between judged cycles and training data.
+    /// Number of cycles that separate judged cycles from training data.
     pub fn gap(&self) -> usize {
         self.gap
     }

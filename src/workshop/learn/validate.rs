@@ -28,7 +28,7 @@ pub struct Lesson<'d> {
     pub right: &'d [usize],
     /// The decisions.
     pub labels: &'d [String],
-    /// Cycles of distance between judged cycles and training data.
+    /// Number of cycles that separate judged cycles from training data.
     pub gap: usize,
 }
 
