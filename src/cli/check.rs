@@ -20,13 +20,13 @@ use crate::system::rt::room;
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion check boards/picarx-v4.toml     every error with its place, or the effective configuration
-  ganglion check sim                       a built-in board, by name
-  ganglion check my-car.toml --simulate    also what 'ganglion run --simulate' lacks and changes
-  ganglion check my-car.toml --json        the same as one JSON object on the last line
+  ganglion check boards/picarx-v4.toml   every error with its place, or the effective values
+  ganglion check sim                     a built-in board, by name
+  ganglion check my-car.toml --simulate  also what 'ganglion run --simulate' lacks and changes
+  ganglion check my-car.toml --json      the same as one JSON object on the last line
   ganglion check --schema > board.schema.json
-                                           editors with TOML support (Taplo) then complete and check the keys of
-                                           a file whose first line is '#:schema board.schema.json'")]
+                                         editors (Taplo) complete and check keys of
+                                         files that begin with '#:schema board.schema.json'")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(value_name = "FILE", required_unless_present = "schema")]

@@ -28,7 +28,7 @@ pub struct Whom {
 /// Arguments of `arm`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion arm                              the field drives the robot from now on; prints the reason if refused
+  ganglion arm  the field drives the robot from now on; prints the reason if refused
   ganglion arm --wait 10s --json
 
 Exit code 75 if the runtime still refuses at the end of the wait.")]
@@ -43,7 +43,7 @@ pub struct ArmArgs {
 /// Arguments of `disarm`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion disarm                           stops the robot until it is armed again; acknowledges latched causes
+  ganglion disarm  stops the robot until it is armed again; acknowledges latched causes
 
 Exit code 75 if a latched cause is still present.")]
 pub struct DisarmArgs {
@@ -63,16 +63,16 @@ pub struct StopArgs {
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion status                           mode, causes, what prevents arming, quality, times, GPU, buses, map
-  ganglion status --near 1.5,-0.4           also what it met near that place, in metres from the start
+  ganglion status                  mode, causes, what prevents arming, quality, times, GPU, ...
+  ganglion status --near 1.5,-0.4  also what it met near that place, in metres from the start
   ganglion status --json
-  ganglion status --brain                   the status of a brain instead: a row for each robot that has joined
+  ganglion status --brain          the status of a brain instead, with a row for each robot
 
-Times and percentiles cover the whole run so far, and are at most 0.2 s old. What the robot does not have, or has not
-measured yet, is left out; in the JSON object its key is null or absent.
+Times and percentiles cover the whole run so far, and are at most 0.2 s old. What the robot does
+not have, or has not measured yet, is left out; in the JSON object its key is null or absent.
 
-A board with sensors of kind \"recall\" has a map: where the robot met each thing, and what it met near a place,
-if the memory is reliable there. Without --near, that place is the robot's position.")]
+A board with sensors of kind \"recall\" has a map: where the robot met each thing, and what it met
+near a place, if the memory is reliable there. Without --near, that place is the robot's position.")]
 pub struct StatusArgs {
     #[command(flatten)]
     whom: Whom,

@@ -27,15 +27,16 @@ use crate::memory::choice::Preference;
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion doctor                              one line per finding, with the fix for each refusal
-  ganglion doctor --board boards/my-car.toml   also whether this machine has what that board needs
-  ganglion doctor --board picarx-v4 --test     also lines read back, devices that answer, first readings
-  ganglion doctor --fix                        also proposes improvements of this machine's timing, file by file
-  sudo ganglion doctor --fix --yes             makes them: cores at full clock, real-time limits; permanent
-  ganglion doctor --json                       the same as one JSON object on the last line
+  ganglion doctor                             one line per finding, with the fix for each refusal
+  ganglion doctor --board boards/my-car.toml  also whether this machine has what that board needs
+  ganglion doctor --board picarx-v4 --test    also test lines, devices and first readings
+  ganglion doctor --fix                       also propose improvements of timing, file by file
+  sudo ganglion doctor --fix --yes            make them, permanently: full clock, real-time limits
+  ganglion doctor --json                      the same as one JSON object on the last line
 
-Exit code 69 if the machine refuses something that the board needs; a board with 'rt.strict' needs its
-priority, its core and its locked memory. Without --board nothing counts as needed. Stop the runtime before --test.")]
+Exit code 69 if the machine refuses something that the board needs; a board with 'rt.strict' needs
+its priority, its core and its locked memory. Without --board nothing counts as needed. Stop the
+runtime before --test.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board: check the machine
     /// against its needs

@@ -35,12 +35,13 @@ const STATUS_PATIENCE: Span = Span::from_millis(500);
   ganglion guard --for ganglion             for a runtime of another user, as in the service
   ganglion guard --status --json            the status of the running guard
 
-The guard keeps the line that the board's [guard] names off until a runtime of the same board, run by the
-user that --for names, has said hello and received permission. It switches the line off at once if that
-runtime dies, hangs, ends, or continues although its bus is dead; the line then stays off until the next
-hello and permission. SIGTERM, SIGINT, SIGQUIT or SIGHUP: line off, exit 0.
+The guard keeps the line that the board's [guard] names off until a runtime of the same board, run
+by the user that --for names, has said hello and received permission. It switches the line off at
+once if that runtime dies, hangs, ends, or continues although its bus is dead; the line then stays
+off until the next hello and permission. SIGTERM, SIGINT, SIGQUIT or SIGHUP: line off, exit 0.
 
-On a simulated board the line belongs to the guard's own simulated world: nothing moves, but the protocol is real.")]
+On a simulated board the line belongs to the guard's own simulated world: nothing moves, but the
+protocol is real.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "picarx-v4")]

@@ -21,12 +21,13 @@ const TARGET: Span = Span::from_millis(10);
 /// Arguments of `hil`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion hil --board picarx-v4 --stimulus 17 --sensor 4 --response 22           wires: D0 to D1, a motor to D3
-  ganglion hil --board jetson-orin-nano --stimulus PY.04 --response PH.00 --json   wires: pin 16 to 29, PWM to 33
+  ganglion hil --board picarx-v4 --stimulus 17 --sensor 4 --response 22           D0-D1, motor-D3
+  ganglion hil --board jetson-orin-nano --stimulus PY.04 --response PH.00 --json  16-29, PWM-33
 
-Two wires: from the stimulus' pin to the sensor's (default: the board's stop button), and from the motor's line (a PWM
-output, an enable or a direction) to the response's pin. docs/wiring.md has the drawing. The motors run: lift the wheels
-off the ground. No other process may use the robot: stop the service and its guard first.
+Two wires: from the stimulus' pin to the sensor's (default: the board's stop button), and from the
+motor's line (a PWM output, an enable or a direction) to the response's pin. docs/wiring.md has the
+drawing. The motors run: lift the wheels off the ground. No other process may use the robot: stop
+the service and its guard first.
 
 Exit code 75 if the board's target is missed, or a stimulus gets no response.")]
 pub struct Args {

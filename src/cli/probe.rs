@@ -18,12 +18,13 @@ use std::path::PathBuf;
 /// Arguments of `probe`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion probe /dev/i2c-1                          a bus of this machine; also as 1, or adapter:c250000.i2c
-  ganglion probe --board boards/picarx-v4.toml       the bus of the board's motors, with the devices it expects
-  ganglion probe side --board jetson-orin-nano       another of the board's buses, by name
+  ganglion probe /dev/i2c-1                     a bus of this machine; also 1 or adapter:c250000.i2c
+  ganglion probe --board boards/picarx-v4.toml  the motors' bus, with the devices it expects
+  ganglion probe side --board jetson-orin-nano  another of the board's buses, by name
 
-If a stopped guard left the controller in reset, the probe releases it and returns it to reset; that needs --board.
-Stop the runtime first: probe could read a byte that the runtime is waiting for.")]
+If a stopped guard left the controller in reset, the probe releases it and returns it to reset;
+that needs --board. Stop the runtime first: probe could read a byte that the runtime is waiting
+for.")]
 pub struct Args {
     /// A path, a number, 'adapter:' with part of its device's name, or with --board the name of a bus
     #[arg(value_name = "BUS")]

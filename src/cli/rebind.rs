@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   ganglion rebind --board my-car.toml --for ganglion      as the service does, as root
 
-An I2C controller can hang so that only unbinding and rebinding its driver frees it. That needs root, which the
-runtime does not have. This process does it for a runtime of the user that --for names, only for buses of its own board
-that have 'rebind = true', and at most once in two seconds for each. SIGTERM, SIGINT, SIGQUIT or SIGHUP: exit 0.")]
+An I2C controller can hang so that only unbinding and rebinding its driver frees it. That needs
+root, which the runtime does not have. This process does it for a runtime of the user that --for
+names, only for buses of its own board that have 'rebind = true', and at most once in two seconds
+for each. SIGTERM, SIGINT, SIGQUIT or SIGHUP: exit 0.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]

@@ -31,19 +31,19 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
 /// Arguments of `run`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
-  ganglion run                                   the simulated PiCar-X, 20 s in real time
-  ganglion run --clock sim --for 60s --seed 7    the same world every time, as fast as possible
-  ganglion run --fault sonar-frozen@5s --json    a sensor freezes after 5 s; figures as JSON
-  ganglion run --board boards/mine.toml          a board file of your own
-  ganglion run --board picarx-v4 --simulate      the board of a real robot, in the simulator
-  ganglion run --snapshot brain.bin              save the brain to a file, and resume from it next time
+  ganglion run                                 the simulated PiCar-X, 20 s in real time
+  ganglion run --clock sim --for 60s --seed 7  the same world every time, as fast as possible
+  ganglion run --fault sonar-frozen@5s --json  a sensor freezes after 5 s; figures as JSON
+  ganglion run --board boards/mine.toml        a board file of your own
+  ganglion run --board picarx-v4 --simulate    the board of a real robot, in the simulator
+  ganglion run --snapshot brain.bin            save the brain to a file, resume from it next time
   ganglion run --board picarx-v4-tethered --simulate --tether /tmp/tether.sock
-                                                 a simulated robot whose brain is remote
-  ganglion run --board picarx-v4 --arm           a real robot; it drives as soon as all checks pass
-  ganglion run --record drive.mcap               record what it sees and decides; 'ganglion log' reads it
+                                               a simulated robot whose brain is remote
+  ganglion run --board picarx-v4 --arm         a real robot; it drives as soon as all checks pass
+  ganglion run --record drive.mcap             record what it sees and decides, for 'ganglion log'
 
-Ctrl-C stops the motors and prints the summary. A second Ctrl-C, more than a second later, ends the program at once.
-SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is ignored.")]
+Ctrl-C stops the motors and prints the summary. A second Ctrl-C, more than a second later, ends the
+program at once. SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is ignored.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]

@@ -14,14 +14,15 @@ use std::path::PathBuf;
   ganglion safe-stop --board picarx-v4      stops every drive motor, or fails with an exit code
   ganglion safe-stop                        the same on the simulator
 
-Asks the guard, if one runs, to switch its line off; disarms the runtime, if one runs; writes the stop command
-to every drive motor; if that is not enough, pulls the controller's reset line or the enable line. Takes
-less than two seconds.
+Asks the guard, if one runs, to switch its line off; disarms the runtime, if one runs; writes the
+stop command to every drive motor; if that is not enough, pulls the controller's reset line or the
+enable line. Takes less than two seconds.
 
-Exit 0: the guard's line is off; or the stop command was written and every process that holds the motors' wires
-was disarmed; or a line was pulled and stays pulled. Otherwise 69, with what to do.
+Exit 0: the guard's line is off; or the stop command was written and every process that holds the
+motors' wires was disarmed; or a line was pulled and stays pulled. Otherwise 69, with what to do.
 
-The guard remembers the stop: a runtime gets the line only after it has disarmed, and then a person must arm it.")]
+The guard remembers the stop: a runtime gets the line only after it has disarmed, and then a person
+must arm it.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]

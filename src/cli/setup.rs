@@ -22,17 +22,17 @@ use crate::deploy::setup::tuning;
 /// Arguments of `setup`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion setup                           show every change and why; change nothing
-  sudo ganglion setup                      ask, make the changes, test the hardware, start the robot disarmed
-  sudo ganglion setup --board picarx-v4    for this board, if several fit this machine or none does
+  ganglion setup                         show every change and why; change nothing
+  sudo ganglion setup                    ask, change, test the hardware, start the robot disarmed
+  sudo ganglion setup --board picarx-v4  for this board, if several fit this machine or none does
   sudo ganglion setup --board my-car.toml --watchdog --yes
-                                           without asking; the hardware resets the machine if it hangs
-  sudo ganglion setup --undo               undo every change, except for what was edited since
-  ganglion setup --json                    the plan as one JSON object on the last line
+                                         without asking; the hardware resets the machine if it hangs
+  sudo ganglion setup --undo             undo every change, except for what was edited since
+  ganglion setup --json                  the plan as one JSON object on the last line
 
-Without --yes, setup asks on a terminal; otherwise it only shows the plan. You can interrupt it at any
-moment and run it again; a second run changes nothing. If a change needs a reboot, it says so: reboot,
-then run it again to see whether the robot is ready. It never arms the robot.
+Without --yes, setup asks on a terminal; otherwise it only shows the plan. You can interrupt it at
+any moment and run it again; a second run changes nothing. If a change needs a reboot, it says so:
+reboot, then run it again to see whether the robot is ready. It never arms the robot.
 
 Exit code 69 if the hardware test fails or the package is not installed; 77 without root; 78 if no
 board fits this machine, several do, or you have to edit a file first: then nothing was changed.")]

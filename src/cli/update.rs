@@ -19,11 +19,11 @@ const SHOWN: usize = 20;
 /// Arguments of `update`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  sudo ganglion update stage ganglion_0.2.0_arm64.deb   verify and keep it; nothing changes yet
-  sudo ganglion update trial --for 60s                  install and watch it, then keep it or go back
-  sudo ganglion update rollback                         return to the version before
-  ganglion update status --json                         what is installed, and what happened
-  sudo ganglion update keep ganglion_0.1.0_arm64.deb    gives the first update a way back
+  sudo ganglion update stage ganglion_0.2.0_arm64.deb  verify and keep it; nothing changes yet
+  sudo ganglion update trial --for 60s                 install and watch it, then keep it or go back
+  sudo ganglion update rollback                        return to the version before
+  ganglion update status --json                        what is installed, and what happened
+  sudo ganglion update keep ganglion_0.1.0_arm64.deb   gives the first update a way back
 
 A package needs a signature (PACKAGE.sig) by a key in /etc/ganglion/allowed_signers. A trial stops
 the motors first; from then on the robot does not arm by itself until a person runs 'ganglion arm'.
@@ -85,7 +85,7 @@ enum Step {
     },
     /// Return to the version before, or end an unfinished update
     #[command(after_help = "Examples:
-  sudo ganglion update rollback                 the motors stop first; the robot does not arm by itself afterwards")]
+  sudo ganglion update rollback  stops the motors; the robot does not arm by itself afterwards")]
     Rollback {
         #[command(flatten)]
         output: Output,

@@ -186,7 +186,7 @@ fn a_file_beside_is_inherited_by_its_whole_name_and_shadows_no_built_in_board() 
         ("short.toml", "inherits: no built-in board is named `mine`; did you mean `mine.toml`?"),
         (
             "gone.toml",
-            "inherits: no board file beside this one is named `picarx-v5.toml`; did you mean `picarx-v5`?",
+            "inherits: no board file in the same folder is named `picarx-v5.toml`; did you mean `picarx-v5`?",
         ),
     ] {
         let error = folder.load(file).unwrap_err().to_string();

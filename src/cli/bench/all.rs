@@ -23,15 +23,16 @@ use std::sync::Arc;
 #[command(after_help = "Examples:
   ganglion bench all                                the desk robot's settings and targets, 40 s
   ganglion bench all --board picarx-v4              the PiCar-X; run it on the car's Pi
-  ganglion bench all --board picarx-v4 --simulate   the PiCar-X's settings on this machine, without judging its targets
+  ganglion bench all --board picarx-v4 --simulate   its settings here, without judging its targets
   ganglion bench all --seconds 8 --json | tail -1   less precise, and as one JSON object
 
 The targets are in [targets] of the board file. A quarter of the time is for the control loop, on a
-simulated bus. The rest is for the field: rungs 0 to 5, the other storage, and one thread, alternating.
-A GPU then runs a full field (32^3, 100 patterns, a bank of 10,000) for another 20 s or so, and has to
-meet [targets.gpu]; without a GPU, or with an emulated one, these targets do not apply.
-Exit code 0: every judged target is met; 75: one is missed, or its figure could not be measured; 69: none was judged
-(\"pass\": null), because the board states none, or this machine is not the board's or lacks what they apply to.")]
+simulated bus. The rest is for the field: rungs 0 to 5, the other storage, and one thread,
+alternating. A GPU then runs a full field (32^3, 100 patterns, a bank of 10,000) for another 20 s
+or so, and has to meet [targets.gpu]; without a GPU, or with an emulated one, these targets do not
+apply. Exit code 0: every judged target is met; 75: one is missed, or its figure could not be
+measured; 69: none was judged (\"pass\": null), because the board states none, or this machine is
+not the board's or lacks what they apply to.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]

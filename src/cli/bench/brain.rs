@@ -14,13 +14,14 @@ use std::path::PathBuf;
 /// Arguments of `bench brain`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion bench brain                           40 robots at 50 Hz for 10 s; every fourth second one robot alone
-  ganglion bench brain --robots 100 --for 60s    more robots, for longer
+  ganglion bench brain                         40 robots at 50 Hz, 10 s; every 4th second only one
+  ganglion bench brain --robots 100 --for 60s  more robots, for longer
   ganglion bench brain --grid 32 --hz 20 --json | tail -1
 
-A thread of this program sends each robot's requests at that robot's own phase, and collects the answers where the brain
-would send them: there is no network, and no datagram is encrypted. A request is in time if its answer arrives within one
-period after it was due, including the time that its sender was late.")]
+A thread of this program sends each robot's requests at that robot's own phase, and collects the
+answers where the brain would send them: there is no network, and no datagram is encrypted. A
+request is in time if its answer arrives within one period after it was due, including the time
+that its sender was late.")]
 pub struct Args {
     /// Number of robots
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=1000))]

@@ -26,16 +26,17 @@ use serde::Serialize;
   ganglion bench field --engine cuda --batch 64 --storage f16   64 robots per launch on the GPU
   ganglion bench field --threads 2 --cpus 2,3 --json | tail -1
 
-The engine gets 16 sensors that wander, a read-out of 5 motors, learning on, 50 ms per cycle, and a library
-and a bank filled with random patterns and experiences. That is more than a robot has: nothing fills a
-library while a robot runs, and the shipped boards leave both out, as --patterns 1 --bank 1 does here.
-Cycles run back to back; blocks of cycles and of plain copies alternate. The first four cycles of a block,
-which find the caches as the copies left them, do not count; the percentiles include all others. A byte
-read and a byte written count as one each. The cycle itself reads the clock to time its stages.
+The engine gets 16 sensors that wander, a read-out of 5 motors, learning on, 50 ms per cycle, and a
+library and a bank filled with random patterns and experiences. That is more than a robot has:
+nothing fills a library while a robot runs, and the shipped boards leave both out, as --patterns 1
+--bank 1 does here. Cycles run back to back; blocks of cycles and of plain copies alternate. The
+first four cycles of a block, which find the caches as the copies left them, do not count; the
+percentiles include all others. A byte read and a byte written count as one each. The cycle itself
+reads the clock to time its stages.
 
-On a GPU the copy is in the GPU's own memory. Half of the time is for cycles and copies. A tenth is for
-stages: events time them while they run one after another, which takes longer than a normal cycle. In the
-rest a cycle runs every 10 ms, to show what it costs the host.")]
+On a GPU the copy is in the GPU's own memory. Half of the time is for cycles and copies. A tenth is
+for stages: events time them while they run one after another, which takes longer than a normal
+cycle. In the rest a cycle runs every 10 ms, to show what it costs the host.")]
 pub struct Args {
     /// Field engine
     #[arg(long, value_enum, default_value = "cpu")]
@@ -231,7 +232,7 @@ fn plan(args: &Args) -> Result<FieldPlan, Failure> {
     if let Some(twice) = cpus.iter().enumerate().find(|(at, cpu)| cpus[..*at].contains(cpu)) {
         return Err(Failure::usage(format!("--cpus names core {} twice", twice.1)));
     }
-    refuse_what_has_no_meaning(args)?;
+    reject_unused_options(args)?;
     let (patterns, bank) = (usize::from(args.patterns), args.bank as usize);
     Ok(FieldPlan {
         engine: args.engine.kind(),
@@ -253,7 +254,7 @@ fn plan(args: &Args) -> Result<FieldPlan, Failure> {
 }
 
 /// Rejects options that the chosen engine would silently ignore.
-fn refuse_what_has_no_meaning(args: &Args) -> Result<(), Failure> {
+fn reject_unused_options(args: &Args) -> Result<(), Failure> {
     let on_device = args.engine == EngineChoice::Cuda;
     let requests = [
         (!on_device && args.batch > 1, "--batch applies only to --engine cuda: others compute one robot"),

@@ -18,22 +18,23 @@ use std::path::{Path, PathBuf};
 /// Arguments of `bench hrr`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion bench hrr                            all operations, 512 to 4096 numbers, 1 to 10,000 vectors
-  ganglion bench hrr --quick                    512 numbers, 1 and 100 vectors, in a second or two
+  ganglion bench hrr                      all operations, 512 to 4096 numbers, 1 to 10,000 vectors
+  ganglion bench hrr --quick              512 numbers, 1 and 100 vectors, in a second or two
   ganglion bench hrr --dims 512 --batches 1,1000 --json | tail -1
-  ganglion bench hrr --gpu-from 200             the GPU answers dispatched batches from 200 vectors on
-  ganglion bench hrr --board desktop-gpu        also judge the GPU by the hrr targets of that board
+  ganglion bench hrr --gpu-from 200       the GPU answers dispatched batches from 200 vectors on
+  ganglion bench hrr --board desktop-gpu  also judge the GPU by the hrr targets of that board
 
-The floor is a plain copy of as many bytes in total as the operation must read and write, each number once;
-the two alternate. An operation that mostly reads can be faster than the copy.
-A GPU, if there is one, also does each operation: with rows in host memory (copied to the GPU and back), and
-with rows in GPU memory. The first run measures from which batch on the GPU is faster, and saves the result.
-The dispatcher then sends each batch where that result or --gpu-from says; the table shows who answered it.
-Speed-up is the CPU's time over the GPU's. Efficiency is the time of a plain copy in the GPU's memory over
-that of the operation. The transfer is the time for copying the rows to the GPU and back; its share is of
-the time including it. Rows that need more than 80 % of the GPU's memory are refused. With --board, the
-targets hrr_... in its [targets.gpu] are judged; exit code 0: all of them are met; 75: one is missed;
-69: none was judged, because there is no GPU or it is emulated.")]
+The floor is a plain copy of as many bytes in total as the operation must read and write, each
+number once; the two alternate. An operation that mostly reads can be faster than the copy. A GPU,
+if there is one, also does each operation: with rows in host memory (copied to the GPU and back),
+and with rows in GPU memory. The first run measures from which batch on the GPU is faster, and
+saves the result. The dispatcher then sends each batch where that result or --gpu-from says; the
+table shows who answered it. Speed-up is the CPU's time over the GPU's. Efficiency is the time of a
+plain copy in the GPU's memory over that of the operation. The transfer is the time for copying the
+rows to the GPU and back; its share is of the time including it. Rows that need more than 80 % of
+the GPU's memory are refused. With --board, the targets hrr_... in its [targets.gpu] are judged;
+exit code 0: all of them are met; 75: one is missed; 69: none was judged, because there is no GPU
+or it is emulated.")]
 pub struct Args {
     /// Numbers per vector
     #[arg(long, value_delimiter = ',', default_values_t = [512, 1024, 4096], value_name = "D,...",

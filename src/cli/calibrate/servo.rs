@@ -34,11 +34,11 @@ const LOOK_EVERY: Span = Span::from_millis(50);
 /// Arguments of `calibrate servo`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion calibrate servo steering --board my-car.toml                 try trims: +, -, a number, s to save, q to quit
-  ganglion calibrate servo steering --offset 3.5 --save my-car.toml     set this one
+  ganglion calibrate servo steering --board my-car.toml              try trims interactively
+  ganglion calibrate servo steering --offset 3.5 --save my-car.toml  set this trim
 
-All servos are set straight first, one after the other; the drive motors stay stopped. Stop the runtime and its
-guard first.")]
+All servos are set straight first, one after the other; the drive motors stay stopped. Stop the
+runtime and its guard first.")]
 pub struct Args {
     /// The servo's name on the board
     name: String,

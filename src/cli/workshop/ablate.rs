@@ -30,10 +30,11 @@ use std::path::PathBuf;
   ganglion ablate --board sim --arm table --arm map --trouble noise
   ganglion ablate --board boards/mine.toml --fields 10 --rooms 40 --json | tail -1
 
-Every arm drives through the same rooms with the same reflexes. The arms are the starting table corrected by a field that
-was taught to do so, by a field without one of its parts that was taught anew, by a linear map of the sensors without
-memory, and the table alone. Figures are means over rooms and field seeds with 95 % intervals; differences from the whole
-field are in the same rooms and seeds. One field seed takes some minutes. Shares of the cycle apply to this machine.")]
+Every arm drives through the same rooms with the same reflexes. The arms are the starting table
+corrected by a field that was taught to do so, by a field without one of its parts that was taught
+anew, by a linear map of the sensors without memory, and the table alone. Figures are means over
+rooms and field seeds with 95 % intervals; differences from the whole field are in the same rooms
+and seeds. One field seed takes some minutes. Shares of the cycle apply to this machine.")]
 pub struct Args {
     /// A simulated board: a file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]

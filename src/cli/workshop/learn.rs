@@ -32,10 +32,10 @@ const QUIET: Duration = Duration::from_secs(2);
   ganglion learn --log laps.csv --board scitos-g5 --label OUTPUT -o wall.readout --json | tail -1
   ganglion learn --log laps.csv --laps 3 --baselines --board scitos-g5-ring --label OUTPUT -o wall.readout
 
-Each block of time is judged with a read-out that learned from the other blocks; the saved read-out learns
-from all of them. With --laps or several logs, each lap is also judged with a read-out of the other laps. The
-same logs and board produce the same file, with any number of threads and jobs. 'ganglion replay' then judges
-the read-out on another log.")]
+Each block of time is judged with a read-out that learned from the other blocks; the saved read-out
+learns from all of them. With --laps or several logs, each lap is also judged with a read-out of
+the other laps. The same logs and board produce the same file, with any number of threads and jobs.
+'ganglion replay' then judges the read-out on another log.")]
 pub struct Args {
     /// The log: CSV with a header line, one row per control period; repeat for several logs
     #[arg(long = "log", value_name = "FILE", required = true)]

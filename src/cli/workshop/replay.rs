@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
   ganglion replay --log lap4.csv --board scitos-g5 --readout wall.readout --json | tail -1
 
 The label column is the one from which the read-out learned. If the log has no such column, replay
-prints the decisions without judging them. The same log, board and read-out produce the same digest, with any
-number of threads.")]
+prints the decisions without judging them. The same log, board and read-out produce the same
+digest, with any number of threads.")]
 pub struct Args {
     /// The log: CSV with a header line, one row per control period
     #[arg(long, value_name = "FILE")]

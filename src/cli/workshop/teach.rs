@@ -24,11 +24,13 @@ use std::time::{Duration, Instant};
   ganglion teach --board boards/mine.toml -o mine.readout --json | tail -1
   ganglion run --board boards/mine.toml --readout mine.readout
 
-The robot drives through simulated rooms with noise and lost samples on its sensors, on the field's whole grid and on the
-half grid of the lowest quality level. A fit makes the field correct the starting table, so that the result matches the
-table's output for the true sensor values. The trial uses other rooms, for ten minutes each, and several field seeds, each
-taught separately. It compares with the table alone: falls first, then contacts, then cells. The same board gives the same
-file with any number of threads. 'ganglion run' refuses a read-out that was not better, except with --untried.")]
+The robot drives through simulated rooms with noise and lost samples on its sensors, on the field's
+whole grid and on the half grid of the lowest quality level. A fit makes the field correct the
+starting table, so that the result matches the table's output for the true sensor values. The trial
+uses other rooms, for ten minutes each, and several field seeds, each taught separately. It
+compares with the table alone: falls first, then contacts, then cells. The same board gives the
+same file with any number of threads. 'ganglion run' refuses a read-out that was not better, except
+with --untried.")]
 pub struct Args {
     /// A simulated board: a file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]

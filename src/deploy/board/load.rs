@@ -288,12 +288,12 @@ fn merged(
 /// folder.
 fn parent_of(name: &str, folder: Option<&Path>) -> Result<Link, Problem> {
     if name.contains(['/', '\\']) {
-        let allowed =
-            "the name of a built-in board, or NAME.toml for a file beside this one: no folders".to_string();
+        let allowed = "the name of a built-in board, or NAME.toml for a file in the same folder".to_string();
         return Err(Problem::OutOfRange { found: format!("\"{}\"", quoted(name)), allowed });
     }
     if let Some(stem) = name.strip_suffix(FILE_END) {
-        let missing = || unknown_board("board file beside this one", name, nearest(stem, shipped::names()));
+        let missing =
+            || unknown_board("board file in the same folder", name, nearest(stem, shipped::names()));
         let folder = folder.ok_or_else(missing)?;
         let path = folder.join(name);
         return match read_text(&path) {

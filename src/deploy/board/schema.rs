@@ -248,7 +248,7 @@ impl Known {
 fn inherited(path: &str) -> Vec<(String, Value)> {
     if path.is_empty() {
         let inherits =
-            json!({ "description": "a built-in board, or NAME.toml beside this file", "type": "string" });
+            json!({ "description": "a built-in board, or NAME.toml in the same folder", "type": "string" });
         return vec![("inherits".to_string(), inherits)];
     }
     let remove = json!({ "description": "removes what is inherited", "const": true });

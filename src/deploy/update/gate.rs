@@ -73,7 +73,7 @@ pub fn start(before: &Before) -> Result<(), Why> {
 pub fn judge(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> {
     let mut answers = Vec::new();
     lives(layout, before, length, |answer| answers.push(answer))?;
-    if let Some(cause) = standing(&answers, before) {
+    if let Some(cause) = persistent_cause(&answers, before) {
         return Err(Why::Cause(cause));
     }
     let newest = answers.pop().unwrap_or_default();
@@ -128,13 +128,13 @@ fn lives_on(process: &str) -> Result<(), Why> {
 
 /// A cause that the old version did not report and that all the last answers report. A cause that comes and
 /// goes (a late answer of the field, a person in front of the robot) is not due to the new version.
-fn standing(answers: &[Answer], before: &Before) -> Option<String> {
+fn persistent_cause(answers: &[Answer], before: &Before) -> Option<String> {
     let last = &answers[answers.len().saturating_sub(STANDS)..];
     let (newest, others) = last.split_last()?;
-    let stands = |cause: &&String| {
+    let persistent = |cause: &&String| {
         !before.causes.contains(cause) && others.iter().all(|answer| answer.causes.contains(cause))
     };
-    newest.causes.iter().find(stands).cloned()
+    newest.causes.iter().find(persistent).cloned()
 }
 
 fn first_answer(layout: &Layout) -> Option<Answer> {
@@ -195,16 +195,16 @@ mod tests {
         };
         let (none, old) = (answer(&[]), answer(&["sensor-lost"]));
         let new = answer(&["sensor-lost", "guard-lost"]);
-        let stands = |answers: &[&[Answer]]| standing(&answers.concat(), &before);
-        assert_eq!(stands(&[&[old.clone(), old.clone()]]), None, "it was there before");
+        let persistent = |answers: &[&[Answer]]| persistent_cause(&answers.concat(), &before);
+        assert_eq!(persistent(&[&[old.clone(), old.clone()]]), None, "it was there before");
         let all = vec![new.clone(); STANDS];
-        assert_eq!(stands(&[&all]).as_deref(), Some("guard-lost"));
+        assert_eq!(persistent(&[&all]).as_deref(), Some("guard-lost"));
         assert_eq!(
-            stands(&[&[none, old], &all]).as_deref(),
+            persistent(&[&[none, old], &all]).as_deref(),
             Some("guard-lost"),
             "it came later and persists"
         );
-        assert_eq!(stands(&[&all, &[answer(&[]), new]]), None, "it comes and goes");
-        assert_eq!(standing(&[], &before), None);
+        assert_eq!(persistent(&[&all, &[answer(&[]), new]]), None, "it comes and goes");
+        assert_eq!(persistent_cause(&[], &before), None);
     }
 }

@@ -80,7 +80,7 @@ pub fn fit(
     lesson: &Lesson<'_>,
     mut watch: impl FnMut(usize, usize),
 ) -> Result<(Linear, Validation), LearnError> {
-    lesson.refuse_what_teaches_nothing()?;
+    lesson.check_is_learnable()?;
     let steps = 2 * BLOCKS + 1;
     let wanted = lesson.one_hot();
     let rows = Rows {
@@ -142,7 +142,7 @@ impl Lesson<'_> {
         self.right.len()
     }
 
-    fn refuse_what_teaches_nothing(&self) -> Result<(), LearnError> {
+    fn check_is_learnable(&self) -> Result<(), LearnError> {
         // The two neighbours of a block must be longer than the gaps that are taken from them.
         let needed = BLOCKS * (2 * self.gap).max(2);
         if self.count() < needed {

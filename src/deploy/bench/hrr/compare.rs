@@ -21,8 +21,8 @@ pub struct Comparison {
     /// Time of a plain copy of as many bytes on the GPU, over the time of the operation on rows that are
     /// there: 1 is as fast as its memory allows.
     pub efficiency: Option<f64>,
-    /// Time to copy the rows to the GPU and back, microseconds: the time with these copies less the time
-    /// without. Also `None` if the second is not shorter, because the two cannot be told apart then.
+    /// Time to copy the rows to the GPU and back, microseconds: the operation's time with these copies less
+    /// its time without. Also `None` if the second is not shorter, because the two cannot be told apart then.
     pub transfer_us: Option<f64>,
     /// `transfer_us` over the time with the copies.
     pub transfer_share: Option<f64>,
