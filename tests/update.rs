@@ -97,7 +97,7 @@ fn what_is_wrong_with_a_package_is_refused() {
     refused(&robot.path("absent.deb"), 69, "absent.deb");
     refused(&robot.path("system"), 69, "not a regular file");
     robot.write("system/etc/ganglion/board.toml", "bad=yes\n");
-    refused(&robot.package("0.2.0", ""), 65, "refuses this robot's board file: line 1: bad");
+    refused(&robot.package("0.2.0", ""), 65, "rejects this robot's board file: line 1: bad");
     fs::remove_file(robot.path("system/etc/ganglion/allowed_signers")).unwrap();
     refused(&robot.package("0.2.0", ""), 78, "not set up");
 }
@@ -152,7 +152,7 @@ fn a_bad_version_is_left_again_with_the_reason() {
         ("answers=never\n", "does not answer"),
         ("postinst=breaks\n", "postinst subprocess failed"),
         ("files=damaged\n", "differ from the package"),
-        ("cause=\"guard-lost\"\n", "because of 'guard-lost'"),
+        ("cause=\"guard-lost\"\n", "it reports 'guard-lost'"),
         ("p99_us=10001\n", "targets.cycle_p99_ms is 10 ms, measured 10.0 ms"),
     ] {
         // What never answers is given half a minute.

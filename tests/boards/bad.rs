@@ -411,7 +411,7 @@ fn a_bus_must_carry_what_hangs_on_it() {
     let busy = text_of(V4).replacen("speed_hz = 100000", "speed_hz = 40000", 1);
     let warnings = board::from_text("busy", &busy).unwrap().warnings;
     assert_eq!(warnings.len(), 1);
-    assert!(warnings[0].to_string().contains("77 % of the I2C bus's time is taken"), "{}", warnings[0]);
+    assert!(warnings[0].to_string().contains("77 % of the I2C bus's time is in use"), "{}", warnings[0]);
 }
 
 #[test]

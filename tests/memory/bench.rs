@@ -49,7 +49,7 @@ fn what_takes_too_much_memory_is_left_out_and_said() {
     ]);
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
     let text = out(&ended);
-    assert!(text.contains("left out, 1000 vectors of 512"), "{text}");
+    assert!(text.contains("left out: 1000 vectors of 512"), "{text}");
     assert!(text.lines().last().is_some_and(|line| line.contains("\"left_out\":[[512,1000]]")), "{text}");
     for wrong in [["--dims", "63"], ["--batches", "0"]] {
         let ended = output(&[&["bench", "hrr"], &wrong[..]].concat());
