@@ -11,7 +11,8 @@ use serde::Serialize;
 use super::{Finding, names};
 use crate::system::gpu::{Found, probe};
 
-/// Longest time that a driver may take to start: a machine with many GPUs and no persistence daemon takes seconds.
+/// Longest time that a driver may take to start: a machine with many GPUs and no persistence daemon takes
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The `gpu` object of `--json`: either the first five fields or the last one.
