@@ -1,18 +1,18 @@
-//! The command line: one file per verb, each with its own `Args` and
-//! `run(args) -> Result<(), Failure>`. A new verb is one variant and one arm here.
+//! The command line: one file per verb, each with its own `Args` and `run(args) -> Result<(), Failure>`. A
+//! new verb is one variant and one arm here.
 //!
-//! Only this module makes sentences. The library's errors are small values; the command line gives
-//! each a sentence, a fix and an exit code. Nothing in here decides anything about the robot.
+//! Only this module writes sentences. The library's errors are small values; the command line gives each a
+//! sentence, a fix and an exit code. Nothing in here makes decisions about the robot.
 
-/// `println!` for verbs. Unlike the standard one it does not panic when the reader is gone
-/// (`ganglion check FILE | head`): a closed pipe must not stop a robot. A full disk is
-/// remembered and becomes the program's failure. Listed before the verbs, so they all see it.
+/// `println!` for verbs. Unlike the standard one it does not panic if the reader is gone (`ganglion check
+/// FILE | head`): a closed pipe must not stop a robot. A full disk is recorded and becomes the program's
+/// failure. Defined before the verbs, so that they all see it.
 macro_rules! say {
     () => { $crate::cli::output::line(format_args!("")) };
     ($($words:tt)*) => { $crate::cli::output::line(format_args!($($words)*)) };
 }
 
-/// The same for a peer's words: prints one line, whatever they contain.
+/// Like `say!`, for text from another process: prints exactly one line, whatever the text contains.
 macro_rules! relay {
     ($($words:tt)*) => { $crate::cli::output::one_line(format_args!($($words)*)) };
 }
@@ -78,8 +78,8 @@ enum Verb {
     Check(check::Args),
     /// Show what this machine grants a real-time program, with a fix for each refusal
     Doctor(doctor::Args),
-    /// Make this machine a robot that is ready to be armed: show the changes, ask, make them; --undo takes
-    /// them back
+    /// Turn this machine into a robot that is ready to be armed: show the changes, ask, make them; --undo
+    /// undoes them
     Setup(setup::Args),
     /// Scan an I2C bus: read one byte of each address, write nothing
     Probe(probe::Args),
@@ -98,7 +98,7 @@ enum Verb {
     Guard(guard::Args),
     /// Compute the fields of many robots, which join over the network with their keys
     Brain(brain::Args),
-    /// Bind the driver of a wedged I2C controller again for a runtime that is not root
+    /// Rebind the driver of a hung I2C controller for a runtime that is not root
     Rebind(rebind::Args),
     /// Carry a robot's field cycles to a brain on another computer; make the key for that
     Tether(tether::Args),
@@ -110,7 +110,7 @@ enum Verb {
     Stop(control::StopArgs),
     /// Show the running robot's status
     Status(control::StatusArgs),
-    /// Recordings: say what happened, decide a run again, export it
+    /// Recordings: show what happened, decide a run again, export it
     Log(drive_log::Args),
     /// Update this robot's package: stage, trial, rollback, status
     Update(update::Args),
@@ -150,7 +150,7 @@ is not available, or the motors did not confirm the stop; 70 a bug in ganglion; 
 board was missed, or arming was refused; 77 the system refused a permission; 78 the board file is
 wrong, or for another machine; 130 ended by a second Ctrl-C.";
 
-/// The command line itself, from which packaging/pages.rs makes completions and man pages.
+/// The definition of the command line, from which packaging/pages.rs generates completions and man pages.
 pub fn command() -> clap::Command {
     Invocation::command()
 }
@@ -159,7 +159,7 @@ pub fn command() -> clap::Command {
 pub fn main() -> ExitCode {
     logging::start();
     last_words::keep_short();
-    // The panic hook has already printed where; what remains is our own exit code instead of 101.
+    // The panic hook has already printed the place; what remains is to exit with our own code instead of 101.
     let outcome = std::panic::catch_unwind(|| invoke(std::env::args_os()));
     logging::end();
     match outcome.unwrap_or(Ok(Exit::Bug)) {
@@ -181,25 +181,25 @@ fn invoke(arguments: impl IntoIterator<Item = OsString>) -> Result<Exit, Failure
     Ok(Exit::Done)
 }
 
-/// `--help` and `--version` succeed; everything else that clap reports is a usage error,
-/// which is 64 here and not clap's 2.
+/// `--help` and `--version` succeed. Everything else that clap reports is a usage error, with exit code 64
+/// here instead of clap's 2.
 fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
     if let Some(verb) = of_the_workshop(&answer).filter(|_| !cfg!(feature = "workshop")) {
         return Err(lacks(verb));
     }
     let asked_for = !answer.use_stderr();
     let whole_help = answer.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-    // An argument may be a file name that the shell expanded.
+    // An argument may be a file name that the shell expanded, with control sequences in it.
     let tame = !crate::system::outside::acts_on_a_terminal(&answer.render().to_string());
     if asked_for || whole_help || (output::stderr_is_terminal() && tame) {
-        // If this pipe is closed, there is no reader left to report to.
+        // If this pipe is closed, nobody is left to read a report.
         let _ = answer.print();
         return Ok(if asked_for { Exit::Done } else { Exit::Usage });
     }
     Err(Failure::from_clap(&answer))
 }
 
-/// The verb of the workshop that clap did not find, if that is what it says.
+/// The verb of the workshop that clap did not recognise, if that is the error.
 fn of_the_workshop(answer: &clap::Error) -> Option<&'static str> {
     const VERBS: [&str; 4] = ["replay", "learn", "teach", "ablate"];
     match answer.get(ContextKind::InvalidSubcommand) {
@@ -208,7 +208,7 @@ fn of_the_workshop(answer: &clap::Error) -> Option<&'static str> {
     }
 }
 
-/// Why a program for robots has no such verb.
+/// The failure for a verb that this program was built without.
 fn lacks(verb: &str) -> Failure {
     let missing = Failure::usage(format!("this program has no '{verb}': it is built for a robot"));
     missing.fix("use a program that was built from the source with 'cargo build --release'")
@@ -218,7 +218,7 @@ fn lacks(verb: &str) -> Failure {
 mod tests {
     use super::*;
 
-    /// Every verb's own examples, as (verb, line).
+    /// The examples of all verbs, as (verb, line).
     fn examples(command: &clap::Command, into: &mut Vec<(String, String)>) {
         let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let lines = text.lines().map(|line| line.trim().trim_start_matches("sudo "));
@@ -235,11 +235,11 @@ mod tests {
         examples(&command, &mut found);
         assert!(found.len() >= command.get_subcommands().count() - 1, "{found:?}");
         for (verb, line) in found {
-            // Two or more blanks precede the explanation; the shell handles a pipe or a file.
+            // At least two spaces precede the explanation; the shell handles a pipe or a redirection.
             let words = line.split("  ").next().unwrap_or_default().split(['|', '>', '#']).next();
             let words = words.unwrap_or_default().split_whitespace();
             if let Err(error) = Invocation::try_parse_from(words.map(|word| word.trim_matches('\''))) {
-                panic!("{verb}: its example is refused: {line}\n{error}");
+                panic!("{verb}: its example is rejected: {line}\n{error}");
             }
         }
     }

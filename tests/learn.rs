@@ -326,7 +326,7 @@ fn the_verb_refuses_what_it_cannot_learn_from_and_leaves_no_file() {
             "line 2, column `what`: `gone` is not one of the board's decisions",
         ),
         ("near,far,what\n1,1\n", 65, "line 2: 2 cells; the header line has 3"),
-        (&good, 65, "too short: 60 cycles"),
+        (&good, 65, "too short: 60 field cycles"),
     ];
     let out = folder.0.join("out");
     for (at, (text, expected, says)) in cases.into_iter().enumerate() {

@@ -79,12 +79,12 @@ fn what_is_wrong_with_a_package_is_refused() {
     refused(
         &robot.package("0.2.0", "board=jetson-orin-nx\n"),
         65,
-        "built on sim; the package supports jetson-orin-nx",
+        "based on sim; the package supports jetson-orin-nx",
     );
     refused(&robot.package("0.2.0", "name=other\n"), 65, "'other'");
     refused(&robot.package("0.0.9", ""), 65, "older than the installed 0.1.0");
     refused(&robot.package("0.1.0", "size=7\n"), 65, "another package of that version");
-    refused(&robot.package("../0.2.0".replace('/', "_").as_str(), ""), 65, "the version may have");
+    refused(&robot.package("../0.2.0".replace('/', "_").as_str(), ""), 65, "the version may contain");
     refused(&robot.package("0.2.0", "size=900000000000\n"), 69, "MB are needed");
     let tampered = robot.package("0.2.0", "");
     fs::write(&tampered, fs::read_to_string(&tampered).unwrap() + "more\n").unwrap();
@@ -97,7 +97,7 @@ fn what_is_wrong_with_a_package_is_refused() {
     refused(&robot.path("absent.deb"), 69, "absent.deb");
     refused(&robot.path("system"), 69, "not a regular file");
     robot.write("system/etc/ganglion/board.toml", "bad=yes\n");
-    refused(&robot.package("0.2.0", ""), 65, "refuses this robot's board file: line 1: bad");
+    refused(&robot.package("0.2.0", ""), 65, "rejects this robot's board file: line 1: bad");
     fs::remove_file(robot.path("system/etc/ganglion/allowed_signers")).unwrap();
     refused(&robot.package("0.2.0", ""), 78, "not set up");
 }
@@ -148,11 +148,11 @@ fn a_trial_that_may_not_begin_changes_nothing() {
 fn a_bad_version_is_left_again_with_the_reason() {
     for (changes, words) in [
         ("starts=never\n", "did not become ready (exit-code)"),
-        ("after=dies\n", "died in the trial"),
+        ("after=dies\n", "died during the trial"),
         ("answers=never\n", "does not answer"),
         ("postinst=breaks\n", "postinst subprocess failed"),
-        ("files=damaged\n", "differ from what the package has"),
-        ("cause=\"guard-lost\"\n", "because of 'guard-lost'"),
+        ("files=damaged\n", "differ from the package"),
+        ("cause=\"guard-lost\"\n", "it reports 'guard-lost'"),
         ("p99_us=10001\n", "targets.cycle_p99_ms is 10 ms, measured 10.0 ms"),
     ] {
         // What never answers is given half a minute.

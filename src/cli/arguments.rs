@@ -35,7 +35,7 @@ pub enum EngineChoice {
 }
 
 impl EngineChoice {
-    /// The settings that the engine is built from.
+    /// The engine kind from which the field is built.
     pub fn kind(self) -> EngineKind {
         match self {
             EngineChoice::Auto => EngineKind::Auto,
@@ -46,8 +46,8 @@ impl EngineChoice {
     }
 }
 
-/// Replaces the board's engine and threads by those of the command line, where given. Neither
-/// changes what the field computes, beyond its rounding.
+/// Replaces the board's engine and threads by those of the command line, if given. Neither changes what the
+/// field computes, except for rounding.
 pub fn engine(board: &mut Board, choice: Option<EngineChoice>, threads: Option<u8>) {
     if let Some(choice) = choice {
         board.field.engine = choice.kind();
@@ -58,11 +58,11 @@ pub fn engine(board: &mut Board, choice: Option<EngineChoice>, threads: Option<u
 }
 
 /// What to do if a field does not fit into memory.
-pub const SMALLER: &str = "end other programs, or make grid, patterns or bank of [field] smaller ('ganglion check' says what \
-                           a board takes)";
+pub const SMALLER: &str = "end other programs, or reduce grid, patterns or bank of [field] ('ganglion check' shows the memory of \
+                           a board)";
 
-/// How to open the GPU that will compute the board's field, under `watch`; `None` if the CPU computes it. An
-/// error if the board asks for a GPU and there is none.
+/// How to open the GPU that computes the board's field, under `watch`; `None` if the CPU computes it. An
+/// error if the board requires a GPU and there is none.
 pub fn device(board: &Board, watch: Arc<Watch>) -> Result<Option<Open>, Failure> {
     match device::find(&board.field, watch) {
         Ok(open) => Ok(Some(open)),
@@ -81,8 +81,8 @@ pub fn readout(path: &Path) -> Result<Readout, Failure> {
 
 /// A duration as people write it: `20s`, `1500ms`, `2min`, `1h 30min`.
 pub fn span(text: &str) -> Result<Span, String> {
-    // humantime 2.4 panics if the parts' seconds add up to exactly 2^64 - 1 and the rest carries one more.
-    // Five numbers of ten digits, in years, are a tenth of that.
+    // humantime 2.4 panics if the parts' seconds add up to exactly 2^64 - 1 and the rest adds one more. Five
+    // ten-digit numbers of years are a tenth of that.
     const LONGEST: usize = 64;
     const DIGITS: usize = 10;
     let digits = text.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);
@@ -97,7 +97,7 @@ pub fn span(text: &str) -> Result<Span, String> {
     nanos.map(Span::from_nanos).ok_or_else(|| "must be longer than zero and shorter than a century".into())
 }
 
-/// A level of the field's quality, by its number.
+/// A quality level, by its number.
 pub fn rung(text: &str) -> Result<Rung, String> {
     text.parse().ok().and_then(Rung::new).ok_or_else(|| "allowed: 0 to 5".to_string())
 }
@@ -107,14 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_time_are_read_as_people_write_them() {
+    fn durations_are_parsed_as_people_write_them() {
         assert_eq!(span("20s"), Ok(Span::from_millis(20_000)));
         assert_eq!(span("1500ms"), Ok(Span::from_millis(1_500)));
         assert_eq!(span("2min"), Ok(Span::from_millis(120_000)));
         let carries = "18446744073709551615s 1000000000ns";
         let in_parts = "584542046090years 20309415s 1000000000ns";
         for bad in ["", "20", "0s", "-3s", "soon", "1000years", carries, in_parts] {
-            assert!(span(bad).is_err(), "{bad:?} was taken");
+            assert!(span(bad).is_err(), "{bad:?} was accepted");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `bench`: what this machine really does, measured now. One verb below it a file.
+//! `bench`: measures now what this machine achieves. There is one file per subcommand.
 
 mod all;
 mod brain;
@@ -21,18 +21,19 @@ pub struct Args {
     what: What,
 }
 
-/// The measurements.
+/// The subcommands. Each doc comment is the line in `--help`.
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Wake-up lateness and cost of the control loop, beside a bare timer in the same run
+    /// Wake-up lateness and cost of the control loop, compared with a bare timer in the same run
     Loop(control::Args),
-    /// A cycle of the neural field and its stages, beside a plain copy of as many bytes in the same run
+    /// A cycle of the neural field and its stages, compared with a plain copy of as many bytes in the same
+    /// run
     Field(field::Args),
-    /// The holographic memory's operations, beside a plain copy of as many bytes in the same run
+    /// The holographic memory's operations, compared with a plain copy of as many bytes in the same run
     Hrr(hrr::Args),
-    /// Robots that a brain serves in time, beside one robot alone in the same run
+    /// How many robots a brain serves in time, compared with a single robot in the same run
     Brain(brain::Args),
-    /// Loop and field on a board's own settings, beside the targets of the board
+    /// Control loop and field with a board's own settings, compared with the board's targets
     All(all::Args),
 }
 
@@ -47,7 +48,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// A bar of a thousand steps on standard error; invisible where that is no terminal.
+/// A progress bar of a thousand steps on standard error; invisible if that is not a terminal.
 fn progress() -> ProgressBar {
     let bar = ProgressBar::new(1000);
     if let Ok(style) = ProgressStyle::with_template("measuring {bar:40} {percent}%") {
@@ -56,16 +57,17 @@ fn progress() -> ProgressBar {
     bar
 }
 
-/// Figures of a part of a measurement look like figures of all of it: none are given.
+/// The failure after an interruption. No figures are printed: those of a part would look like those of the
+/// whole.
 fn cut_short() -> Failure {
     Failure::unavailable("interrupted before the end of the measurement: no figures")
 }
 
-/// A length of a measurement in seconds, with or without a fraction.
+/// Parses the length of a measurement in seconds, with or without a fraction.
 fn seconds(text: &str) -> Result<Span, String> {
     let seconds: f64 =
         text.parse().map_err(|_| "not a number of seconds; for example 5 or 0.5".to_string())?;
-    // A millisecond is below any cycle; a day is above any patience. NaN is in no range.
+    // A millisecond is shorter than any cycle; nobody waits for more than a day. NaN is in no range.
     if (0.001..=86_400.0).contains(&seconds) {
         Ok(Span::from_secs_f64(seconds))
     } else {
@@ -73,7 +75,7 @@ fn seconds(text: &str) -> Result<Span, String> {
     }
 }
 
-/// A table of percentiles for people.
+/// Prints a table of percentiles.
 pub(super) fn say_latencies(rows: &[(&str, Option<Latency>)]) {
     say!("                          p50      p99    p99.9      max        n");
     for (name, latency) in rows {
@@ -86,13 +88,13 @@ pub(super) fn say_latencies(rows: &[(&str, Option<Latency>)]) {
     }
 }
 
-/// What to say of more threads than this program has cores.
+/// A warning if there are more threads than cores.
 fn too_many_threads(threads: usize) -> Option<String> {
     let cores = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
     (threads > cores).then(|| format!("{threads} threads on {cores} cores: they wait for each other"))
 }
 
-/// Does `work` on a thread of its own: what it asks of the system for itself (a core) ends with it.
+/// Runs `work` on its own thread: what it requests from the system (such as a core) ends with it.
 fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("field".into()).spawn_scoped(scope, work);
@@ -107,11 +109,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_length_may_have_a_fraction_and_is_some_time() {
+    fn a_length_may_have_a_fraction_but_not_be_zero() {
         assert_eq!(seconds("5"), Ok(Span::from_millis(5_000)));
         assert_eq!(seconds("0.2"), Ok(Span::from_millis(200)));
         for bad in ["", "0", "-1", "nan", "inf", "1e9", "5s"] {
-            assert!(seconds(bad).is_err(), "{bad:?} was taken");
+            assert!(seconds(bad).is_err(), "{bad:?} was accepted");
         }
     }
 }

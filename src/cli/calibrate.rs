@@ -1,6 +1,6 @@
-//! `calibrate`: what differs between two robots of a kind: where a servo is straight, what a converter's
-//! counts mean, how bright the floor is. It saves the result in this robot's board file, which inherits the
-//! board's.
+//! `calibrate`: measures what differs between two robots of the same kind: where a servo is straight, what a
+//! converter's counts mean, how bright the floor is. Saves the result in this robot's board file, which
+//! inherits the board.
 
 mod adc;
 mod keep;
@@ -19,13 +19,13 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Set a servo straight: try trims by hand, or give one; the drive motors stay stopped
+    /// Set a servo straight: try trims interactively, or give one; the drive motors stay stopped
     Servo(servo::Args),
-    /// Measure a converter's channel: its scale against a known value, or a reflex's threshold
+    /// Measure a converter's channel: set its scale from a known value, or a reflex's threshold
     Adc(adc::Args),
 }
 
-/// What both have in common.
+/// Arguments of both subcommands.
 #[derive(Debug, clap::Args)]
 struct Common {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
@@ -47,7 +47,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// The board, after checking that no other process uses its wires.
+/// Loads the board, after checking that no other process uses its wires.
 fn board(path: &Path) -> Result<Loaded, Failure> {
     let loaded = super::arguments::board(path)?;
     if let Some(holder) = crate::runtime::access::holder(&loaded.board, 0) {
@@ -58,7 +58,7 @@ fn board(path: &Path) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
-/// The index of `name` among `names`, or an error that lists them.
+/// The index of `name` in `names`, or an error that lists them.
 fn index<'n>(what: &str, name: &str, names: impl Iterator<Item = &'n str>) -> Result<usize, Failure> {
     let names: Vec<&str> = names.collect();
     names.iter().position(|known| *known == name).ok_or_else(|| {

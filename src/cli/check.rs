@@ -20,18 +20,19 @@ use crate::system::rt::room;
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion check boards/picarx-v4.toml     every error with its place, or the effective configuration
-  ganglion check sim                       a built-in board, by name
-  ganglion check my-car.toml --simulate    and what 'ganglion run --simulate' would lack and change
-  ganglion check my-car.toml --json        the same as one JSON object on the last line
+  ganglion check boards/picarx-v4.toml   every error with its place, or the effective values
+  ganglion check sim                     a built-in board, by name
+  ganglion check my-car.toml --simulate  also what 'ganglion run --simulate' lacks and changes
+  ganglion check my-car.toml --json      the same as one JSON object on the last line
   ganglion check --schema > board.schema.json
-                                           a file whose first line is '#:schema board.schema.json' then has its
-                                           keys completed and checked by editors that know TOML (Taplo)")]
+                                         editors (Taplo) complete and check keys of
+                                         files that begin with '#:schema board.schema.json'")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(value_name = "FILE", required_unless_present = "schema")]
     file: Option<PathBuf>,
-    /// Say what 'ganglion run --simulate' lacks and changes; 78 if the board cannot drive in the simulator
+    /// Show what 'ganglion run --simulate' lacks and changes; exit with 78 if the board cannot drive in the
+    /// simulator
     #[arg(long)]
     simulate: bool,
     /// Print one JSON object as the last line of standard output
@@ -68,7 +69,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// The failure of a verb whose board cannot be loaded: 77 if reading was not permitted, else 78.
+/// The failure if the board cannot be loaded: 77 if permission is missing, otherwise 78.
 pub fn failure(path: &Path, error: &BoardError) -> Failure {
     let hidden = || super::hidden::fix(path, is_service());
     match error {
@@ -87,7 +88,7 @@ pub fn failure(path: &Path, error: &BoardError) -> Failure {
                 1 => "one error".to_string(),
                 many => format!("{many} errors"),
             };
-            // On a terminal each error follows its source line; a log gets one line.
+            // On a terminal the source line follows each error; a log gets one line per error.
             let faults = if stderr_is_terminal() { format!("{error:#}") } else { error.to_string() };
             Failure::config(format!("{}: {count}\n{faults}", path.display()))
         }
@@ -144,7 +145,7 @@ fn summary(board: &Board) -> Vec<String> {
     lines.extend(board.tether.as_ref().map(tether));
     if let Some(backing) = &board.backing {
         lines.push(format!(
-            "backing: along its way, at most {} m; after an edge or an obstacle a turn by {} rad, at most {} s",
+            "backing off: along the recorded way, at most {} m; after an edge or an obstacle a turn by {} rad, at most {} s",
             backing.trail_m,
             backing.turn_rad,
             backing.turn_time.as_secs_f64(),
@@ -155,8 +156,8 @@ fn summary(board: &Board) -> Vec<String> {
     lines.extend(board.i2c.iter().filter(|bus| is_real && bus.recovery.rebind).map(|bus| {
         let name = &bus.name;
         format!(
-            "bus {name}: its driver may be bound again; that takes root or ganglion-rebind.service, as \
-             'ganglion doctor --board' finds out on the robot"
+            "bus {name}: its driver may be rebound, which needs root or ganglion-rebind.service; \
+             'ganglion doctor --board' checks that on the robot"
         )
     }));
     if let Err(refusal) = room::demand(footprint::field_bytes(&board.field)) {
@@ -171,13 +172,13 @@ fn tether(plan: &TetherPlan) -> String {
         (OnLoss::Local { grid, .. }, _) => {
             format!("a field of {grid} x {grid} x {grid} cells here takes over")
         }
-        (OnLoss::Stop, false) => "the motors stop until it is heard again".to_string(),
+        (OnLoss::Stop, false) => "the motors stop until it answers again".to_string(),
         (OnLoss::Stop, true) => "the motors stop until the robot is disarmed and armed again".to_string(),
     };
-    format!("tether: the brain at {} computes the field; not heard for {silence} ms, {then}", plan.address)
+    format!("tether: the brain at {} computes the field; after {silence} ms of silence {then}", plan.address)
 }
 
-/// How far the field's memory can grow, where that is a megabyte or more.
+/// How far the field's memory can grow, if that is a megabyte or more.
 fn at_most(plan: &FieldPlan) -> String {
     let (start, full) = (footprint::start_bytes(plan), footprint::field_bytes(plan));
     if full < start + 1_000_000 {
@@ -186,26 +187,26 @@ fn at_most(plan: &FieldPlan) -> String {
     format!(" at its start, at most {:.0} MB with a full library and a full bank", full as f64 / 1e6)
 }
 
-/// What of an edge a wheel can reach before a ground sensor has looked there.
+/// How well the ground sensors cover what the wheels reach.
 fn edges(sight: EdgeSight) -> Option<String> {
     match sight {
         EdgeSight::NotWatched => None,
         EdgeSight::NotStated => Some(
-            "edges: what its wheels can reach unseen is unknown; state `looks_at` of each ground sensor, and [motion] with \
-             `track`"
+            "edges: it is unknown whether a wheel can reach an edge unseen; state `looks_at` of each ground \
+             sensor, and [motion] with `track`"
                 .to_string(),
         ),
         EdgeSight::Whole => {
             Some("edges: driving straight on, a ground sensor is over each before a wheel is".to_string())
         }
         EdgeSight::Below(degrees) => Some(format!(
-            "edges: one at less than {degrees:.0} degrees to its course reaches a front wheel before any ground sensor has \
-             looked at it (computed)"
+            "edges: a front wheel reaches an edge at less than {degrees:.0} degrees to the course before any ground \
+             sensor has seen it (computed)"
         )),
     }
 }
 
-/// The same angle as a number; 0: none.
+/// The same angle as a number; 0 if there is none.
 fn unseen_deg(sight: EdgeSight) -> Option<f64> {
     match sight {
         EdgeSight::NotWatched | EdgeSight::NotStated => None,
@@ -270,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_description_is_in_order_and_says_where_from() {
+    fn the_description_is_in_order_and_names_origins() {
         let loaded = board::built_in("sim").unwrap().unwrap();
         let lines = describe(&loaded, None);
         assert_eq!(lines[0], "# board sim: valid");
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_simulation_would_lack_is_said_only_on_request() {
+    fn what_a_simulation_lacks_is_shown_only_on_request() {
         let text = "inherits = \"picarx-v4\"\n[[sensor]]\nname = \"tank\"\nkind = \"ads1115\"\nunit = \"l\"\n\
                     address = 0x48\nchannel = 0\nfull_scale_v = 4.096\nper_volt = 1.0\nperiod_ms = 100.0\nvalid = [0.0, 9.0]\n";
         let loaded = board::from_text("own", text).unwrap();

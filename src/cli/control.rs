@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two attempts to arm: what prevents arming changes with the world, not with the tick.
+/// Time between two attempts to arm: what prevents arming changes with the world, not with every tick.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Which runtime to ask.
+/// The runtime to address.
 #[derive(Debug, clap::Args)]
 pub struct Whom {
     /// Control socket of the runtime
@@ -28,14 +28,14 @@ pub struct Whom {
 /// Arguments of `arm`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion arm                              the field drives the robot from now on; if refused, prints why
+  ganglion arm  the field drives the robot from now on; prints the reason if refused
   ganglion arm --wait 10s --json
 
-Exit code 75 if the runtime refused until the wait was over.")]
+Exit code 75 if the runtime still refuses at the end of the wait.")]
 pub struct ArmArgs {
     #[command(flatten)]
     whom: Whom,
-    /// How long to retry while the reason for the refusal may pass
+    /// How long to retry if the reason for the refusal may pass
     #[arg(long, value_name = "TIME", value_parser = arguments::span, default_value = "2s")]
     wait: Span,
 }
@@ -43,7 +43,7 @@ pub struct ArmArgs {
 /// Arguments of `disarm`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion disarm                           stops until armed again; acknowledges latched causes
+  ganglion disarm  stops the robot until it is armed again; acknowledges latched causes
 
 Exit code 75 if a latched cause is still present.")]
 pub struct DisarmArgs {
@@ -63,24 +63,24 @@ pub struct StopArgs {
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion status                           mode, causes, what prevents arming, quality, times, GPU, buses, map
-  ganglion status --near 1.5,-0.4           also: what it met near that place, metres from the start
+  ganglion status                  mode, causes, what prevents arming, quality, times, GPU, ...
+  ganglion status --near 1.5,-0.4  also what it met near that place, in metres from the start
   ganglion status --json
-  ganglion status --brain                   of a brain instead: a row for each robot that has joined it
+  ganglion status --brain          the status of a brain instead, with a row for each robot
 
-Times and percentiles are of the whole run so far, and at most 0.2 s old. What the robot does not have, or has not
-measured yet, is left out; in the JSON object its key is null or absent.
+Times and percentiles cover the whole run so far, and are at most 0.2 s old. What the robot does
+not have, or has not measured yet, is left out; in the JSON object its key is null or absent.
 
-A board with sensors of kind \"recall\" has a map: where the robot met each thing, and what it met near a place,
-as far as the memory is reliable. Without --near, that place is the robot's position.")]
+A board with sensors of kind \"recall\" has a map: where the robot met each thing, and what it met
+near a place, if the memory is reliable there. Without --near, that place is the robot's position.")]
 pub struct StatusArgs {
     #[command(flatten)]
     whom: Whom,
-    /// Ask the brain at this socket, not a robot
+    /// Ask the brain at this socket instead of a robot
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, default_missing_value = BRAIN_SOCKET,
         conflicts_with_all = ["near", "socket"])]
     brain: Option<PathBuf>,
-    /// Show what the robot met near this place: metres ahead and to the left of the start
+    /// Also show what the robot met near this place: metres ahead and to the left of the start
     #[arg(long, value_name = "X,Y", value_parser = place, allow_hyphen_values = true)]
     near: Option<[f64; 2]>,
 }
@@ -179,8 +179,7 @@ fn page(status: &Status) {
     }
 }
 
-/// Each active cause of restraint, and what ends it. A newer runtime may report a cause that this program
-/// does not know.
+/// Each active cause of restraint, and what ends it. A newer runtime may report an unknown cause.
 fn restraints(status: &Status) -> Vec<String> {
     let words = |name: &String| match Cause::ALL.into_iter().find(|cause| cause.name() == name) {
         Some(cause) => format!("{name}, until {}", cause.cleared_by()),
@@ -243,7 +242,7 @@ mod tests {
     use crate::runtime::control::Sources;
 
     #[test]
-    fn each_cause_is_shown_with_what_ends_it_and_an_unknown_one_by_its_name() {
+    fn each_cause_is_shown_with_what_ends_it() {
         let causes = vec!["guard-lost".to_string(), "from-the-future".to_string()];
         let status = Status { causes, ..Sources::standing().status() };
         let shown = restraints(&status);

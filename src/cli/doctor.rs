@@ -1,8 +1,8 @@
-//! `doctor`: what this machine grants a real-time program, one line per finding, each refusal with
-//! its fix. It makes its requests on throwaway threads, reads `/proc` and `/sys`, queries device nodes
-//! and the GPU's driver. It transfers nothing on a bus, drives no line and moves no motor, and changes no
-//! setting except with `--fix --yes`. Only with `--test` does it run the robot's self-test; the motors
-//! stay stopped then too.
+//! `doctor`: shows what this machine grants a real-time program, one line per finding, each refusal with its
+//! fix. It makes its requests on temporary threads, reads `/proc` and `/sys`, and queries device nodes and
+//! the GPU's driver. It transfers nothing on a bus, drives no line and moves no motor, and changes settings
+//! only with `--fix --yes`. Only with `--test` does it run the robot's self-test; even then the motors stay
+//! stopped.
 
 mod devices;
 mod first_slots;
@@ -27,27 +27,28 @@ use crate::memory::choice::Preference;
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion doctor                              one line per finding, with the fix for each refusal
-  ganglion doctor --board boards/my-car.toml   also: does this machine have what that board needs?
-  ganglion doctor --board picarx-v4 --test     also: lines read back, devices that answer on the buses, first readings
-  ganglion doctor --fix                        also: proposes what would make this machine keep time better, file by file
-  sudo ganglion doctor --fix --yes             writes that: cores at full clock, real-time limits; it lasts over a reboot
-  ganglion doctor --json                       the same as one JSON object on the last line
+  ganglion doctor                             one line per finding, with the fix for each refusal
+  ganglion doctor --board boards/my-car.toml  also whether this machine has what that board needs
+  ganglion doctor --board picarx-v4 --test    also test lines, devices and first readings
+  ganglion doctor --fix                       also propose improvements of timing, file by file
+  sudo ganglion doctor --fix --yes            make them, permanently: full clock, real-time limits
+  ganglion doctor --json                      the same as one JSON object on the last line
 
-Exit code 69 if the machine refuses something that the board needs; a board with 'rt.strict' needs its
-priority, its core and its locked memory. Without --board nothing is needed. Stop the runtime before --test.")]
+Exit code 69 if the machine refuses something that the board needs; a board with 'rt.strict' needs
+its priority, its core and its locked memory. Without --board nothing counts as needed. Stop the
+runtime before --test.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board: check the machine
     /// against its needs
     #[arg(long, value_name = "FILE")]
     board: Option<PathBuf>,
-    /// Also run the self-test of the board's hardware: it drives lines, reads chips, moves no motor
+    /// Also run the self-test of the board's hardware: it drives lines, reads chips, and moves no motor
     #[arg(long, requires = "board")]
     test: bool,
-    /// Propose files and settings that make this machine keep time better; write nothing
+    /// Propose files and settings that improve this machine's timing; write nothing
     #[arg(long)]
     fix: bool,
-    /// With --fix: write them (as root). What is there already is left alone
+    /// With --fix: write them (as root). What is already in place is left alone
     #[arg(long, requires = "fix")]
     yes: bool,
     /// Where the holographic memory computes: as measured, never on the GPU, or on the GPU from ROWS rows on
@@ -62,9 +63,9 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// As it should be, or just a fact.
+    /// As it should be, or just information.
     Ok,
-    /// It will work, but less well.
+    /// It works, but not as well as it could.
     Warn,
     /// Not available.
     Refused,
@@ -131,7 +132,7 @@ struct Report<'a> {
     granted: &'a [crate::system::rt::Granted],
     bare_timer: &'a grants::Lateness,
     first_slots: &'a first_slots::FirstSlots,
-    /// What is proposed, with `--fix`.
+    /// The proposal, with `--fix`.
     fix: Option<&'a tuning::Plan>,
     gpu: &'a gpu::Gpu,
 }
@@ -186,27 +187,27 @@ pub fn run(args: Args) -> Result<(), Failure> {
     verdict(&findings)
 }
 
-/// Shows what is proposed, and with `yes` does it.
+/// Shows the proposal, and carries it out if `yes`.
 fn propose(plan: &tuning::Plan, yes: bool) -> Result<(), Failure> {
     for (deed, why) in &plan.deeds {
         say!("\n{deed}\n    why: {why}");
     }
     for advice in &plan.advice {
-        say!("\nadvice, for a person to follow: {advice}");
+        say!("\nadvice, for you to follow: {advice}");
     }
     match (plan.deeds.len(), yes) {
-        (0, _) => say!("\nnothing to write: what --fix can do is done"),
-        (count, false) => say!("\nnothing was written; --yes does these {count} things, as root"),
+        (0, _) => say!("\nnothing to write: everything that --fix can do is done"),
+        (count, false) => say!("\nnothing was written; --yes makes these {count} changes, as root"),
         (_, true) => {
             let count = plan.carry_out(Path::new("/"))?;
-            say!("\n{count} things done");
+            say!("\n{count} changes made");
         }
     }
     Ok(())
 }
 
-/// The findings about this machine and the self-test of the board at `path`, printed; 69 if the machine
-/// refuses what the board needs. For `setup`.
+/// Prints the findings about this machine and the self-test of the board at `path`, for `setup`. Fails with
+/// 69 if the machine refuses what the board needs.
 pub(super) fn test(path: &Path) -> Result<(), Failure> {
     let board = Some(path.to_path_buf());
     let memory_gpu = Preference::Measured;

@@ -1,6 +1,6 @@
-//! How the program ends: an exit code that a service manager can act on, and one message for the
-//! user: what failed, where, and what to do. The codes are those of BSD's `sysexits.h`, which systemd
-//! knows by name; none is our own.
+//! How the program ends: an exit code that a service manager can act on, and one message for the user: what
+//! failed, where, and what to do. The codes are those of BSD's `sysexits.h`, which systemd knows by name;
+//! none is our own.
 
 use std::fmt::{self, Display};
 use std::io::Write;
@@ -22,12 +22,12 @@ pub enum Exit {
     /// Something needed is not available: a file, a bus, a device; or the motors did not confirm the stop at
     /// the end (EX_UNAVAILABLE).
     Unavailable = 69,
-    /// An invariant of the program is broken: a bug (EX_SOFTWARE).
+    /// A bug: an invariant of the program does not hold (EX_SOFTWARE).
     Bug = 70,
-    /// Not now (EX_TEMPFAIL): the machine missed a target of its board, which a less busy one may meet; or
-    /// the runtime refused to arm the robot in its present state.
+    /// Temporary failure (EX_TEMPFAIL): the machine missed a target of its board, which a less busy one may
+    /// meet, or the runtime refused to arm the robot in its present state.
     Missed = 75,
-    /// The system refused a permission (EX_NOPERM).
+    /// A permission is missing (EX_NOPERM).
     Permission = 77,
     /// The board file is wrong (EX_CONFIG).
     Config = 78,
@@ -66,7 +66,7 @@ impl Failure {
     pub fn unavailable(what: impl Display) -> Failure {
         Failure::new(Exit::Unavailable, what)
     }
-    /// An invariant of the program is broken (70). Never for bad input.
+    /// An invariant of the program does not hold (70). Never for bad input.
     pub fn bug(what: impl Display) -> Failure {
         Failure::new(Exit::Bug, what)
     }
@@ -78,7 +78,7 @@ impl Failure {
     pub fn not_now(what: impl Display) -> Failure {
         Failure::new(Exit::Missed, what)
     }
-    /// The system refused a permission (77).
+    /// A permission is missing (77).
     pub fn permission(what: impl Display) -> Failure {
         Failure::new(Exit::Permission, what)
     }
@@ -94,7 +94,7 @@ impl Failure {
         };
         Failure::new(exit, error).at(path.display())
     }
-    /// Adds where: a file, a file and a line, a device.
+    /// Adds the place: a file, a file and a line, a device.
     pub fn at(mut self, place: impl Display) -> Failure {
         self.place = Some(outside::one_line(&place.to_string()).into_owned());
         self
@@ -109,7 +109,7 @@ impl Failure {
         self.exit
     }
 
-    /// clap's message without its colours: the first paragraph is what failed, the rest is the fix.
+    /// clap's message without colours: the first paragraph is what failed, the rest is the fix.
     pub(super) fn from_clap(error: &clap::Error) -> Failure {
         let text = error.render().to_string();
         let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -119,7 +119,7 @@ impl Failure {
         if rest.is_empty() { failure } else { failure.fix(rest.join("; ")) }
     }
 
-    /// Writes the message to standard error, once. If that fails, there is no one left to report it to.
+    /// Writes the message to standard error, once. If that fails, there is nowhere left to report it.
     pub(super) fn report(&self) {
         let text = if output::stderr_is_terminal() {
             outside::lines(&self.lines()).into_owned()
@@ -156,7 +156,7 @@ impl Display for Failure {
     }
 }
 
-/// A text of several lines as one.
+/// Joins the lines of a text.
 fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>();
     outside::one_line(&lines.join("; ")).into_owned()
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_obeys_is_written_out() {
+    fn terminal_control_sequences_are_escaped() {
         let failure = Failure::data("label \x1b]0;owned\x07").at("a\nb.csv").fix("\x1b[2K");
         assert_eq!(failure.to_string(), "ganglion: a\\x0ab.csv: label \\x1b]0;owned\\x07 (to do: \\x1b[2K)");
     }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_may_not_be_read_is_a_permission() {
+    fn an_unreadable_file_is_a_missing_permission() {
         let path = std::path::Path::new("board.toml");
         let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
         let absent = std::io::Error::from(std::io::ErrorKind::NotFound);

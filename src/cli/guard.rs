@@ -1,6 +1,5 @@
-//! `guard`: the second process that holds the reset or enable line and stops the motors when the
-//! runtime falls silent. The module `guard` decides; this file gives it its line, its socket, its
-//! priority and its messages.
+//! `guard`: the second process that holds the reset or enable line and stops the motors when the runtime
+//! falls silent. The module `guard` decides; this file provides its line, socket, priority and messages.
 
 use super::exit::Failure;
 use super::interrupt::ENDING;
@@ -26,22 +25,23 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A guard answers at once; one that takes longer is hung.
+/// A guard answers at once; one that takes longer hangs.
 const STATUS_PATIENCE: Span = Span::from_millis(500);
 
 /// Arguments of `guard`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ganglion guard --board picarx-v4          holds MCURST until SIGTERM; start it before the runtime
-  ganglion guard --for ganglion             the same for a runtime of another user, as the service does
+  ganglion guard --for ganglion             for a runtime of another user, as in the service
   ganglion guard --status --json            the status of the running guard
 
-The guard keeps the line that the board's [guard] names off until a runtime of the same board, run by the
-user that --for names, has said hello and received permission. It switches the line off at once when that
-runtime dies, hangs, ends, or keeps ticking over a dead bus; the line then stays off until the next hello
-and permission. SIGTERM, SIGINT, SIGQUIT or SIGHUP: line off, exit 0.
+The guard keeps the line that the board's [guard] names off until a runtime of the same board, run
+by the user that --for names, has said hello and received permission. It switches the line off at
+once if that runtime dies, hangs, ends, or continues although its bus is dead; the line then stays
+off until the next hello and permission. SIGTERM, SIGINT, SIGQUIT or SIGHUP: line off, exit 0.
 
-On a simulated board the line belongs to the guard's own simulated world: nothing moves, the protocol is real.")]
+On a simulated board the line belongs to the guard's own simulated world: nothing moves, but the
+protocol is real.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "picarx-v4")]
@@ -49,7 +49,7 @@ pub struct Args {
     /// Socket to listen on, or with --status to query
     #[arg(long, value_name = "PATH", default_value = GUARD_SOCKET)]
     socket: PathBuf,
-    /// The user whose runtime to guard, by name or number [default: the user that the guard runs as]
+    /// The user whose runtime to guard, by name or number [default: the guard's own user]
     #[arg(long = "for", value_name = "USER")]
     ward: Option<String>,
     /// Print the status of the running guard and exit
@@ -96,8 +96,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     words.settle();
     drop(place); // the line is off, so the next guard may start
     if !server.line_sound() {
-        return Err(Failure::unavailable("the line did not go off when the guard drove it off")
-            .fix("cut the motors' power; then check the line"));
+        return Err(Failure::unavailable("the guard could not switch its line off")
+            .fix("cut the motors' power, then check the line"));
     }
     words.say(Level::Info, format_args!("asked to end: line off"));
     Ok(())
@@ -121,7 +121,7 @@ fn held_by(loaded: &Loaded) -> Result<(GuardPlan, Hold), Failure> {
     Ok((plan, hold))
 }
 
-/// The line, off.
+/// Claims the guard's line and drives it off.
 fn take_line(loaded: &Loaded, hold: Hold) -> Result<HeldLine, Failure> {
     let board = &loaded.board;
     let hardware = access::open(board)?;
@@ -131,7 +131,8 @@ fn take_line(loaded: &Loaded, hold: Hold) -> Result<HeldLine, Failure> {
         .map_err(|fault| Failure::unavailable(format!("cannot drive the guard's line off: {fault:?}")))
 }
 
-/// Becomes readable when a signal, a lost session or a key ends the guard. No terminal can suspend it.
+/// A descriptor that becomes readable when a signal, a lost session or a key ends the guard. A terminal
+/// cannot suspend the guard.
 pub(super) fn signals() -> Result<OwnedFd, Failure> {
     let refused = |error: std::io::Error| Failure::unavailable(format!("cannot watch signals: {error}"));
     refuse_to_be_stopped().map_err(refused)?;
@@ -152,7 +153,7 @@ struct Words {
     quotas: [Quota; KINDS],
 }
 
-/// Kinds of events: a refusal each, a line that does not follow, a trip, any other change.
+/// Kinds of events: one for each refusal, a line that does not follow, a trip, and any other change.
 const KINDS: usize = Refused::ALL.len() + 3;
 const UNFOLLOWED: usize = Refused::ALL.len();
 const TRIPPED: usize = UNFOLLOWED + 1;
@@ -202,7 +203,7 @@ impl Words {
         }
     }
 
-    /// At the end: reports dropped messages that it has not reported yet.
+    /// Called at the end: reports how many messages were dropped since the last report.
     fn settle(&mut self) {
         let left_out: u64 = self.quotas.iter_mut().filter_map(Quota::rest).sum();
         if left_out > 0 {
@@ -212,7 +213,7 @@ impl Words {
 
     fn say(&mut self, level: Level, words: std::fmt::Arguments<'_>) {
         let prefix = self.prefixes[usize::from(level < Level::Info)];
-        // Less than a pipe takes in one write, so a writable pipe takes it without waiting.
+        // Less than PIPE_BUF: a writable pipe accepts it without blocking.
         let mut line = heapless::String::<256>::new();
         let _ = write!(line, "{prefix}ganglion guard: {words}"); // cuts off what does not fit
         let mut stderr = [PollFd::new(&self.stderr, PollFlags::OUT)];
@@ -233,7 +234,7 @@ struct Status {
     line_sound: bool,
     trips: u32,
     beats: u64,
-    /// A stop was requested that no runtime has carried out yet.
+    /// A stop was requested and no runtime has carried it out yet.
     stop_pending: bool,
 }
 
@@ -266,7 +267,7 @@ fn status(socket: &Path, json: bool) -> Result<(), Failure> {
     let reason = status.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     let line = if status.line_on { "on" } else { "off" };
     let sound = if status.line_sound { "" } else { ", and does not follow" };
-    let stop = if status.stop_pending { "; the next runtime has to disarm first" } else { "" };
+    let stop = if status.stop_pending { "; the next runtime must disarm first" } else { "" };
     let Status { phase, trips, beats, .. } = status;
     say!("{phase}{reason}: line {line}{sound}; {trips} trips, {beats} heartbeats{stop}");
     Ok(())

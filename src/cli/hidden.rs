@@ -1,28 +1,28 @@
-//! Board files that a person sees and the service does not: its units have `ProtectHome=yes`, which empties
-//! /home, /root and /run/user for them (systemd.exec(5)). There a file in a user's home is "not found", or
-//! "permission denied", and neither says why.
+//! Board files that the user can see but the service cannot: its units have `ProtectHome=yes`, which hides
+//! /home, /root and /run/user from them (systemd.exec(5)). For the service, a file in a user's home is "not
+//! found", or "permission denied", and neither error explains why.
 
 use std::path::{Path, PathBuf};
 
-/// What `ProtectHome=yes` hides.
+/// The folders that `ProtectHome=yes` hides.
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
-/// Where the units look for the board, and what they may read.
+/// Where the units look for the board.
 const BOARD: &str = "/etc/ganglion/board.toml";
-/// No board file is a link to a link to a link.
+/// Longest chain of symbolic links that is followed.
 const LINKS: usize = 4;
 
-/// What to do about `path`, which could not be opened here: only if this is a service, and the place is
-/// hidden from it.
+/// The fix if `path` could not be opened here. `None` unless this is a service and the path is hidden from
+/// it.
 pub(super) fn fix(path: &Path, in_service: bool) -> Option<String> {
     let place = home_of(path).filter(|_| in_service)?;
     Some(format!(
         "the unit's ProtectHome= hides {} from the service: put the board at {BOARD} (sudo install -m 644 FILE {BOARD}), \
-         or name another place outside of people's homes",
+         or use another path outside the homes of users",
         place.display()
     ))
 }
 
-/// What to add if a board was saved at `path`, which the service will not see.
+/// A note if a board was saved at `path`, which the service cannot see.
 pub(super) fn note(path: &Path) -> Option<String> {
     home_of(path).map(|place| {
         format!(
@@ -34,7 +34,7 @@ pub(super) fn note(path: &Path) -> Option<String> {
     })
 }
 
-/// The hidden place that `path` is in, or that it links to.
+/// The hidden folder that contains `path` or the target of its link.
 fn home_of(path: &Path) -> Option<PathBuf> {
     let mut path = std::path::absolute(path).ok()?;
     for _ in 0..=LINKS {
@@ -44,7 +44,7 @@ fn home_of(path: &Path) -> Option<PathBuf> {
         if let Some(home) = HOMES.iter().find(inside) {
             return Some(PathBuf::from(home));
         }
-        // Where the link leads cannot be opened, but the link can be read.
+        // The link's target cannot be opened, but the link can be read.
         let to = std::fs::read_link(&path).ok()?;
         path = path.parent()?.join(to);
     }
@@ -56,11 +56,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_board_in_a_home_is_hidden_from_the_service_alone() {
+    fn a_board_in_a_home_is_hidden_only_from_the_service() {
         for hidden in ["/home/pi", "/root", "/run/user/1000"].map(|home| Path::new(home).join("robot.toml")) {
             let words = fix(&hidden, true).unwrap();
             assert!(words.contains("ProtectHome=") && words.contains("/etc/ganglion/board.toml"), "{words}");
-            assert_eq!(fix(&hidden, false), None, "a person who mistypes a name");
+            assert_eq!(fix(&hidden, false), None, "a user's typing error");
         }
         for seen in ["/etc/ganglion/board.toml", "/homer/robot.toml", "/run/ganglion/robot.toml"] {
             assert_eq!(fix(Path::new(seen), true), None, "{seen}");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn saving_a_board_in_a_home_warns_and_says_how_the_service_gets_it() {
+    fn saving_a_board_in_a_home_warns_with_a_fix() {
         let words = note(Path::new("/home/pi/my-car.toml")).unwrap();
         assert!(words.contains("will not see it"), "{words}");
         assert!(

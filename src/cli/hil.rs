@@ -15,20 +15,21 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The default target from sensor to motor, bus time included, where the board states no other.
+/// Default target from sensor to motor, including bus time, if the board states none.
 const TARGET: Span = Span::from_millis(10);
 
 /// Arguments of `hil`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion hil --board picarx-v4 --stimulus 17 --sensor 4 --response 22           wires: D0 to D1, a motor to D3
-  ganglion hil --board jetson-orin-nano --stimulus PY.04 --response PH.00 --json   wires: pin 16 to 29, PWM to 33
+  ganglion hil --board picarx-v4 --stimulus 17 --sensor 4 --response 22           D0-D1, motor-D3
+  ganglion hil --board jetson-orin-nano --stimulus PY.04 --response PH.00 --json  16-29, PWM-33
 
-Two wires: from the stimulus' pin to the sensor's (default: the board's stop button), and from the motor's line (a PWM
-output, an enable or a direction) to the response's pin. docs/wiring.md has the drawing. The motors run: lift the wheels
-off the ground. No other process may use the robot: stop the service and its guard first.
+Two wires: from the stimulus' pin to the sensor's (default: the board's stop button), and from the
+motor's line (a PWM output, an enable or a direction) to the response's pin. docs/wiring.md has the
+drawing. The motors run: lift the wheels off the ground. No other process may use the robot: stop
+the service and its guard first.
 
-Exit code 75 if the board's target is missed or a stimulus is not answered.")]
+Exit code 75 if the board's target is missed, or a stimulus gets no response.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
@@ -66,9 +67,9 @@ struct Report {
     histogram: Vec<(f64, u64)>,
     unanswered: u64,
     echoes_lost: u64,
-    /// `pulses` or `level`: what the motor's line carries.
+    /// `pulses` or `level`: the kind of signal on the motor's line.
     response: &'static str,
-    /// The upper limit of the 99.9th percentile.
+    /// Upper limit of the 99.9th percentile.
     target_us: f64,
     passed: bool,
 }
@@ -112,7 +113,7 @@ fn failure(error: HilError) -> Failure {
     }
 }
 
-/// The bench's lines; its names are added to the board's.
+/// The bench's lines; their names are added to the board's.
 fn lines(board: &mut Board, args: &Args) -> Result<Loop, Failure> {
     let button = board.sensors.iter().find_map(|sensor| {
         let SensorKind::Lines(LineSensor::Button { line, active_low }) = sensor.kind else { return None };
@@ -137,7 +138,7 @@ fn lines(board: &mut Board, args: &Args) -> Result<Loop, Failure> {
     if taken[0] == taken[1] || taken[1] == taken[2] || taken[0] == taken[2] {
         return Err(Failure::usage("stimulus, sensor and response must be three different lines"));
     }
-    // The motors' side drives its lines while this measures; the bench takes the place of the sensors.
+    // The motors drive their lines during the measurement; the bench replaces the sensors.
     let motors = Board { sensors: Vec::new(), ..board.clone() };
     match plan::lines::lines(&motors).into_iter().find(|(line, _)| taken.contains(line)) {
         Some((line, role)) => {
@@ -148,7 +149,7 @@ fn lines(board: &mut Board, args: &Args) -> Result<Loop, Failure> {
     }
 }
 
-/// A number is an offset; anything else is a name.
+/// A line from its text: a number is an offset, anything else a name.
 fn line(board: &mut Board, text: &str) -> Line {
     if let Ok(offset) = text.parse::<u16>() {
         return Line(u32::from(offset));
@@ -243,15 +244,15 @@ mod tests {
         }
     }
 
-    /// Arguments as a person types them after `ganglion hil`.
+    /// Arguments as a user types them after `ganglion hil`.
     fn parsed(arguments: &str) -> Args {
         let command = Args::augment_args(clap::Command::new("hil"));
         let words = std::iter::once("hil").chain(arguments.split_whitespace());
         Args::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
     }
 
-    /// Lines that a person reaches with a wire. Of a Pi under a Robot HAT: D0 to D3, its print. Of a Jetson
-    /// Orin Nano: the 40-pin header in NVIDIA's jetson-gpio, gpio_pin_data.py.
+    /// Lines that can be reached with a wire. On a Pi under a Robot HAT: D0 to D3, as printed. On a Jetson
+    /// Orin Nano: the 40-pin header according to NVIDIA's jetson-gpio, gpio_pin_data.py.
     const HAT: [&str; 4] = ["17", "4", "27", "22"];
     const ORIN_NANO: [&str; 22] = [
         "PAC.06", "PR.04", "PH.07", "PY.00", "PN.01", "PY.04", "PY.03", "PY.01", "PZ.05", "PZ.04", "PZ.03",
@@ -259,10 +260,11 @@ mod tests {
     ];
 
     #[test]
-    fn every_example_is_on_pins_that_a_person_can_reach_and_that_no_motor_has() {
+    fn every_example_uses_free_pins_within_reach() {
         let help = Args::augment_args(clap::Command::new("hil")).get_after_help().unwrap().to_string();
         let wiring = include_str!("../../docs/wiring.md");
-        // In the help an example ends where two spaces begin its meaning; in the document at its mark.
+        // In the help an example ends at two spaces, before its explanation; in the document at the closing
+        // backtick.
         let of_help = help.lines().filter_map(|line| line.trim_start().strip_prefix("ganglion hil "));
         let of_help = of_help.map(|line| line.split("  ").next().unwrap());
         let of_wiring = wiring.split('`').filter_map(|part| part.strip_prefix("ganglion hil "));
@@ -275,7 +277,7 @@ mod tests {
             let reached: &[&str] = if board.name.starts_with("jetson") { &ORIN_NANO } else { &HAT };
             for line in [used.stimulus, used.sensor, used.response] {
                 let name = plan::lines::name_of(&board, line);
-                assert!(reached.contains(&name.as_str()), "{example}: {name} is on no pin");
+                assert!(reached.contains(&name.as_str()), "{example}: no pin has {name}");
             }
         }
         let enable = parsed("--board jetson-orin-nano --stimulus PQ.05 --sensor PQ.06 --response PH.00");
@@ -285,12 +287,12 @@ mod tests {
     }
 
     #[test]
-    fn only_answers_in_time_pass_and_all_of_them() {
+    fn all_stimuli_must_be_answered_in_time() {
         let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let passes = |us: &[u64], lost| Report::new(&board, &figures(us, lost)).verdict().is_ok();
         assert!(passes(&[800, 9_000], 0));
         assert!(!passes(&[800, 10_500], 0), "the slowest of two is above the 99.9th percentile");
-        assert!(!passes(&[800, 900], 1), "a stimulus without answer");
+        assert!(!passes(&[800, 900], 1), "a stimulus without a response");
         assert!(!passes(&[], 0), "no sample");
     }
 }

@@ -1,10 +1,11 @@
-//! Ctrl-C, SIGTERM, SIGQUIT and SIGHUP (a lost session): the first requests a clean end, in which the
-//! program stops the motors and writes its recordings. If that end takes too long, a later signal ends
-//! the program at once with 130. Ctrl-Z is ignored: a suspended program stops no motor.
+//! Ctrl-C, SIGTERM, SIGQUIT and SIGHUP (a lost session): the first one requests a clean end, in which the
+//! program stops the motors and writes its recordings. If that takes too long, a later signal ends the
+//! program at once with 130. Ctrl-Z is ignored: a suspended program cannot stop motors.
 //!
 //! One request to end often arrives as several signals (a wrapper that signals the process and then its
-//! group, a key held down). Ending at once on the second of these would leave the motors as they are, on
-//! a controller that keeps its pulses. So for one and a half seconds all signals count as the first one.
+//! group, a key held down). If the second one ended the program at once, it would leave the motors as they
+//! are, on a controller that keeps its pulses. So for one and a half seconds all signals count as the first
+//! one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,23 +18,23 @@ use super::exit::{Exit, Failure};
 use crate::system::rt::signals::refuse_to_be_stopped;
 
 /// The signals that request the end: from a key, a service manager, or the kernel when the terminal is gone.
-/// SIGHUP counts under `nohup` too: a robot without an operator stops.
+/// SIGHUP counts even under `nohup`: a robot without an operator stops.
 pub const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Signals within this time of the first count as the first: it covers ten periods to stop and half a
-/// second of patience with hung threads.
+/// Signals within this time after the first one count as the first: it covers ten periods to stop and half a
+/// second of waiting for hung threads.
 const GRACE: Duration = Duration::from_millis(1_500);
-/// Poll interval of the watching thread: short enough to start the grace in time, at almost no cost.
+/// Poll interval of the watching thread: short enough to start the grace period in time, at almost no cost.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Whether the end was requested. Clones share one flag.
+/// Whether the user asked to end. Clones share one flag.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     asked: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    /// Watches every signal of [`ENDING`] from here on; no terminal can suspend the program any more.
+    /// Watches every signal of [`ENDING`] from now on; a terminal can no longer suspend the program.
     pub fn watch() -> Result<Interrupt, Failure> {
         refuse_to_be_stopped()
             .map_err(|error| Failure::unavailable(format!("cannot ignore Ctrl-Z: {error}")))?;
@@ -55,7 +56,7 @@ impl Interrupt {
         signal_hook::flag::register(signal, Arc::clone(&self.asked)).map(|_| ())
     }
 
-    /// Whether the end was requested. One atomic load: a loop may check it every period.
+    /// Whether the user asked to end. One atomic load, so a loop may check it every period.
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
@@ -65,20 +66,20 @@ impl Interrupt {
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    /// The flag itself, for a loop that takes one.
+    /// The flag itself, for loops that take an atomic.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.asked)
     }
 }
 
-/// Waits for the first signal and its grace; from then on a signal ends the program at once.
+/// Waits for the first signal and the grace period; from then on a signal ends the program at once.
 fn insist(asked: &Arc<AtomicBool>) {
     while !asked.load(Ordering::Relaxed) {
         thread::sleep(LOOK_EVERY);
     }
     thread::sleep(GRACE);
     for signal in ENDING {
-        // If this is refused, the clean end is still under way.
+        // If this fails, the clean end is still in progress.
         let _ = signal_hook::flag::register_conditional_shutdown(
             signal,
             Exit::Interrupted as i32,
@@ -94,7 +95,7 @@ mod tests {
     #[test]
     fn a_signal_raises_the_flag_of_every_clone() {
         let interrupt = Interrupt::default();
-        // SIGUSR1, so that a test runner's own Ctrl-C is left alone.
+        // Use SIGUSR1, so that Ctrl-C still works for the test runner.
         interrupt.watch_one(signal_hook::consts::SIGUSR1).unwrap();
         let clone = interrupt.clone();
         assert!(!clone.asked());

@@ -1,5 +1,5 @@
-//! The message of a panic: one line to standard error, only if it can be written at once. The standard
-//! library's own message waits for its reader, and a thread that drives motors would hang in it first.
+//! The panic message: one line to standard error, and only if it can be written at once. The standard
+//! library's message blocks on a full pipe, where a thread that drives motors would hang.
 
 use super::output;
 use crate::system::outside;
@@ -8,13 +8,14 @@ use std::fmt::Write;
 use std::panic::PanicHookInfo;
 use std::sync::Mutex;
 
-/// Less than a pipe takes in one write (4096 bytes), so a writable pipe takes it without waiting.
+/// Less than PIPE_BUF (4096 bytes), so that a writable pipe accepts it without blocking.
 const LONGEST: usize = 1024;
 
-/// Two threads that check at the same moment would both find room for one line.
+/// Without it, two threads that check at the same moment would both find room for one line.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Installs this panic message. If a backtrace is requested, the standard library prints its own and waits.
+/// Installs this panic message. If a backtrace is requested, the standard library prints its own and may
+/// block.
 pub(super) fn keep_short() {
     let usual = std::panic::take_hook();
     let at_length = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");

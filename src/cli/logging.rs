@@ -1,5 +1,5 @@
-//! `log` to standard error: one line per record, warnings and errors unless `RUST_LOG` is set, and no more
-//! from one place than its quota. Real-time threads do not log; they count, and a slow thread logs for them.
+//! `log` to standard error: one line per record, warnings and errors unless `RUST_LOG` is set, limited by a
+//! quota per place in the program. Real-time threads do not log; they count, and a slow thread logs for them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,7 +12,7 @@ use super::quota::Quota;
 use crate::base::time::{Clock, Instant, MonotonicClock};
 use crate::system::outside;
 
-/// Characters kept of a line that was left out, to show which it was.
+/// Characters that are kept of a dropped line, to show which it was.
 const REMEMBERED: usize = 120;
 
 static LOGGER: OnceLock<Limited> = OnceLock::new();
@@ -22,7 +22,7 @@ pub(super) fn start() {
     let default = env_logger::Env::default().default_filter_or("warn");
     let mut builder = env_logger::Builder::from_env(default);
     builder.format(|to, record| {
-        // The second and later lines of a record would lose the journal's prefix.
+        // Without this, the later lines of a record would lack the journal's prefix.
         let words = record.args().to_string().replace('\n', "; ");
         let words = outside::one_line(&words);
         match output::journal_prefix(record.level()) {
@@ -36,14 +36,14 @@ pub(super) fn start() {
     }
 }
 
-/// At the end: reports dropped messages that it has not reported yet.
+/// Called at the end: reports how many messages were dropped since the last report.
 pub(super) fn end() {
     if let Some(logger) = LOGGER.get() {
         logger.settle(Quota::rest);
     }
 }
 
-/// A place in the program that logs: file and line, or the target if these are unknown.
+/// A place in the program that logs: file and line, or the target if they are unknown.
 type Site = (String, u32);
 
 /// What one place has logged.
@@ -51,11 +51,11 @@ struct Said {
     quota: Quota,
     level: Level,
     target: String,
-    /// The start of the last line that was left out.
+    /// The start of the last dropped line.
     last: String,
 }
 
-/// A logger that limits each place in the program to its quota, whatever input provokes it.
+/// A logger with a quota for each place in the program, whatever input provokes its messages.
 struct Limited {
     inner: env_logger::Logger,
     /// One entry per place that logs.
@@ -96,7 +96,7 @@ impl Limited {
         }
     }
 
-    /// Logs how many messages were left out, where `due` requests it.
+    /// Logs how many messages each place has dropped, if `due` says so.
     fn settle(&self, due: impl Fn(&mut Quota) -> Option<u64>) {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         for said in sites.values_mut() {
@@ -123,7 +123,7 @@ impl Log for Limited {
         self.log_at(record, MonotonicClock.now());
     }
 
-    /// Logs how many messages it dropped where the quota allows it now; call this periodically.
+    /// Logs the number of dropped messages where the quota allows it; call this periodically.
     fn flush(&self) {
         let now = MonotonicClock.now();
         self.settle(|quota| quota.settle(now));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_made_to_flood_hides_no_other_and_its_lines_are_counted() {
+    fn a_flooding_place_hides_no_other_and_is_counted() {
         let paper = Paper::default();
         let logger = limited(&paper);
         for line in 0..100_000 {
@@ -180,7 +180,7 @@ mod tests {
         let flood = paper.lines().len();
         assert!(flood <= 50, "{flood} lines");
         say(&logger, 8, Level::Error, "something else", at(1_000));
-        say(&logger, 7, Level::Info, "filtered, and no line that was left out", at(1_000));
+        say(&logger, 7, Level::Info, "filtered, so not counted as dropped", at(1_000));
         assert_eq!(paper.lines()[flood..], ["ERROR: something else"]);
         // The quota allows one more line, which carries the count.
         say(&logger, 7, Level::Warn, "bad frame again", at(12_000));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_logged_at_the_end_if_not_before() {
+    fn dropped_messages_are_reported_at_the_end_at_latest() {
         let paper = Paper::default();
         let logger = limited(&paper);
         (0..1_000).for_each(|line| say(&logger, 7, Level::Warn, &format!("bad frame {line}"), at(1_000)));

@@ -1,4 +1,4 @@
-//! What a running robot has measured, in lines for people. A line whose figures there are not is left out.
+//! The measurements of a running robot, as lines of text. A line without figures is left out.
 
 use crate::drive::trace::Latency;
 use crate::runtime::control::{Answer, GpuStatus, Measured, Quality, Status};
@@ -70,7 +70,7 @@ mod tests {
     use crate::runtime::control::Sources;
 
     #[test]
-    fn what_was_not_measured_has_no_line() {
+    fn figures_that_were_not_measured_have_no_line() {
         let mut status = Sources::standing().status();
         assert_eq!(lines(&status), Vec::<String>::new());
         status.measured.temperatures.insert("cpu".into(), None);

@@ -1,4 +1,4 @@
-//! Writes standard output, and finds out whether standard error is a terminal, the journal or something else.
+//! Writes standard output, and detects whether standard error is a terminal, the journal or something else.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -7,22 +7,23 @@ use std::sync::Mutex;
 use super::exit::Failure;
 use crate::system::outside;
 
-/// The first error of standard output other than a closed pipe.
+/// The first error of standard output, except for a closed pipe.
 static BROKEN: Mutex<Option<std::io::Error>> = Mutex::new(None);
 
-/// Writes one or more lines to standard output; call it through [`say!`](self). Escapes terminal control
+/// Writes one or more lines to standard output; use it through [`say!`](self). Escapes terminal control
 /// sequences, wherever they come from. Never panics.
 pub fn line(words: Arguments<'_>) {
     put(&outside::lines(&words.to_string()));
 }
 
-/// Writes one line to standard output, whatever it contains; call it through `relay!`, for a peer's words.
+/// Writes exactly one line to standard output, whatever it contains; use it through `relay!`, for text from
+/// another process.
 pub fn one_line(words: Arguments<'_>) {
     put(&outside::one_line(&words.to_string()));
 }
 
 fn put(words: &str) {
-    #[cfg(test)] // a unit test's words are shown with the test, if it fails
+    #[cfg(test)] // the test harness shows a unit test's output only if the test fails
     return println!("{words}");
     #[cfg(not(test))]
     if let Err(error) = write_line(&mut std::io::stdout().lock(), format_args!("{words}"))
@@ -34,7 +35,8 @@ fn put(words: &str) {
 
 /// Writes one object as one line of JSON to standard output.
 pub fn json(object: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(object).map_err(|error| Failure::bug(format!("no JSON: {error}")))?;
+    let text = serde_json::to_string(object)
+        .map_err(|error| Failure::bug(format!("cannot format as JSON: {error}")))?;
     put(&outside::json(text));
     Ok(())
 }
@@ -57,13 +59,13 @@ pub(super) fn outcome() -> Result<(), Failure> {
     }
 }
 
-/// Whether standard error is a terminal, which a person reads.
+/// Whether standard error is a terminal that a person reads.
 pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// The priority prefix of a line for the journal, which reads `<3>` as an error and so on
-/// (sd-daemon(3)); empty for any other destination.
+/// The priority prefix of a line in the journal, which reads `<3>` as an error and so on (sd-daemon(3));
+/// empty for any other destination.
 pub(super) fn journal_prefix(level: log::Level) -> &'static str {
     if !stderr_is_journal() {
         return "";
@@ -76,8 +78,8 @@ pub(super) fn journal_prefix(level: log::Level) -> &'static str {
     }
 }
 
-/// systemd sets `JOURNAL_STREAM` to `device:inode` of the stream it gave us. It is inherited by
-/// children whose standard error is something else, so the numbers are compared.
+/// systemd sets `JOURNAL_STREAM` to `device:inode` of our stream. Children inherit it although their standard
+/// error may be something else, so compare the numbers.
 fn stderr_is_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     match rustix::fs::fstat(std::io::stderr()) {
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_no_failure_and_a_full_disk_is() {
+    fn a_closed_pipe_is_no_failure_but_a_full_disk_is() {
         assert!(write_line(&mut Refuses(ErrorKind::BrokenPipe), format_args!("x")).is_ok());
         assert!(write_line(&mut Refuses(ErrorKind::StorageFull), format_args!("x")).is_err());
     }

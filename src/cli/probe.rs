@@ -1,4 +1,4 @@
-//! `probe`: finds the devices on an I2C bus. It reads one byte from each address and writes nothing; it skips
+//! `probe`: finds the devices on an I2C bus. It reads one byte from each address and writes nothing. It skips
 //! addresses that belong to the computer or to a kernel driver.
 
 use super::exit::Failure;
@@ -18,18 +18,19 @@ use std::path::PathBuf;
 /// Arguments of `probe`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion probe /dev/i2c-1                          a bus of this machine; also: 1, or adapter:c250000.i2c
-  ganglion probe --board boards/picarx-v4.toml       the bus of the board's motors, with the devices it expects
-  ganglion probe side --board jetson-orin-nano       another of the board's buses, by name
+  ganglion probe /dev/i2c-1                     a bus of this machine; also 1 or adapter:c250000.i2c
+  ganglion probe --board boards/picarx-v4.toml  the motors' bus, with the devices it expects
+  ganglion probe side --board jetson-orin-nano  another of the board's buses, by name
 
-A controller that a stopped guard left in reset is released for the probe and put back; that needs --board.
-Stop the runtime first: probe could read a byte that the runtime is waiting for.")]
+If a stopped guard left the controller in reset, the probe releases it and returns it to reset;
+that needs --board. Stop the runtime first: probe could read a byte that the runtime is waiting
+for.")]
 pub struct Args {
     /// A path, a number, 'adapter:' with part of its device's name, or with --board the name of a bus
     #[arg(value_name = "BUS")]
     bus: Option<String>,
-    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board: name the devices
-    /// it expects, skip the addresses it reserves
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board: shows the devices
+    /// it expects, and skips the addresses it reserves
     #[arg(long, value_name = "FILE")]
     board: Option<PathBuf>,
     /// Print one JSON object as the last line of standard output
@@ -95,7 +96,7 @@ fn place(word: &str) -> I2cNode {
     }
 }
 
-/// A board of one bus, with nothing on it.
+/// A board with one bus and nothing on it.
 fn bare(node: I2cNode) -> Result<Board, Failure> {
     let generic = board::built_in("generic-linux").and_then(Result::ok);
     let mut board = generic.ok_or_else(|| Failure::bug("no built-in board 'generic-linux'"))?.board;
@@ -107,8 +108,8 @@ fn bare(node: I2cNode) -> Result<Board, Failure> {
     Ok(board)
 }
 
-/// Takes the motors' controller out of a reset in which no process holds it. That drives a line, so the
-/// motors are claimed meanwhile.
+/// Takes the motors' controller out of a reset in which no process holds it. That drives a line, so this
+/// process claims the motors meanwhile.
 fn awake(board: &Board, bus: usize) -> Result<(Awake, Option<Claim>), Failure> {
     if bus != 0 || !matches!(board.bus, BusPlan::Linux { .. }) {
         return Ok((Awake::AsFound, None));
@@ -118,7 +119,7 @@ fn awake(board: &Board, bus: usize) -> Result<(Awake, Option<Claim>), Failure> {
     Ok((Awake::wake(board, hardware.as_ref(), &MonotonicClock), claim))
 }
 
-/// What to add if the motors' controller is silent: whether that may be its reset, and what to do.
+/// What to add if the motors' controller is silent: whether its reset may be the reason, and what to do.
 fn silence(
     board: &Board,
     bus: usize,
@@ -133,12 +134,13 @@ fn silence(
     Some(match may_be_held {
         Some(held) => format!("      it may be held in reset: {held}; to do: {}", held.fix),
         None => {
-            "      nothing holds it in reset: check its switch, its battery, its seat on the pins".to_string()
+            "      nothing holds it in reset: check its switch, its battery, and that it sits properly on its pins".to_string()
         }
     })
 }
 
-/// What is at each address. Ends early if the bus is held: every further address would take its full timeout.
+/// What is at each address. Stops early if the bus is stuck: every further address would take the full
+/// timeout.
 fn probe(board: &Board, bus: usize) -> Result<Vec<(u8, Presence)>, Failure> {
     match board.bus {
         BusPlan::Linux { .. } => {
@@ -175,7 +177,7 @@ fn each(mut ask: impl FnMut(u8) -> Result<Presence, OpenError>) -> Result<Vec<(u
     Ok(found)
 }
 
-/// As text: a map as i2cdetect draws it, then every address with something to report.
+/// The result as text: a map in the format of i2cdetect, then every address with something to report.
 fn lines(board: &Board, bus: usize, found: &[(u8, Presence)]) -> Vec<String> {
     let mut lines = vec![
         format!("bus {} ({})", board.i2c[bus].name, node(board, bus)),
@@ -204,7 +206,7 @@ fn cell(found: &[(u8, Presence)], address: u8) -> String {
     }
 }
 
-/// What to report about an address; nothing if no device answers and none is expected.
+/// What to report about an address; nothing if no device answers there and none is expected.
 fn words(
     board: &Board,
     bus: usize,
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_controller_may_be_held_or_is_not_and_that_is_said_with_what_to_do() {
+    fn a_silent_controller_is_explained_with_a_fix() {
         let (board, bus) = target(&args(None, Some("picarx-v4"))).unwrap();
         let silent = [(0x14, Presence::Silent), (0x15, Presence::Silent)];
         let [what, why, fix] = ["GPIO line 5", "ganglion-guard is using it", "stop it"].map(String::from);
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bus_that_is_held_is_asked_no_further() {
+    fn a_stuck_bus_ends_the_probe() {
         let mut asked = 0;
         let found = each(|_| {
             asked += 1;

@@ -1,28 +1,30 @@
-//! How often one place in the program may log. A caller, a sensor or a file that provokes the same message
-//! again and again must not fill a disk or hide other messages: later ones appear rarely, with a count.
+//! A quota for log messages from one place in the program. A caller, a sensor or a file that provokes the
+//! same message again and again must not fill a disk or hide other messages: further messages appear rarely,
+//! with a count of those dropped.
 
 use crate::base::time::{Instant, Span};
 
-/// Lines at once: a board's warnings, a self-test's findings.
+/// Lines that may be logged at once: enough for a board's warnings or a self-test's findings.
 const AT_ONCE: u64 = 40;
-/// One more line per this interval: at worst 8,640 a day, a megabyte.
+/// One more line per interval: at worst 8,640 a day, or a megabyte.
 const ONE_EVERY: Span = Span::from_millis(10_000);
 
-/// What one place has logged recently. Never allocates and never waits.
+/// The recent log lines of one place. Never allocates and never waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quota {
-    /// Lines that may be logged at once.
+    /// Lines that may still be logged at once.
     left: u64,
-    /// The time up to which lines have been credited.
+    /// The time up to which lines have been earned.
     earned_at: Instant,
     left_out: u64,
 }
 
 impl Quota {
-    /// Nothing was logged yet.
+    /// The quota before anything is logged.
     pub const FULL: Quota = Quota { left: AT_ONCE, earned_at: Instant::ZERO, left_out: 0 };
 
-    /// Whether another line may be logged now (`None`: no), and how many were left out since the last one.
+    /// Whether another line may be logged now, and if so, how many were dropped since the last one. `None`:
+    /// drop it.
     pub fn ask(&mut self, now: Instant) -> Option<u64> {
         self.earn(now);
         if self.left == 0 {
@@ -33,17 +35,17 @@ impl Quota {
         Some(std::mem::take(&mut self.left_out))
     }
 
-    /// How many were left out, if that is not yet reported and the quota allows it now.
+    /// The number of dropped lines, if it is not yet reported and the quota allows a line now.
     pub fn settle(&mut self, now: Instant) -> Option<u64> {
         if self.left_out == 0 { None } else { self.ask(now).or_else(|| self.not_asked()) }
     }
 
-    /// At the end: how many were left out and not yet reported.
+    /// The number of dropped lines that is not yet reported, for the end.
     pub fn rest(&mut self) -> Option<u64> {
         Some(std::mem::take(&mut self.left_out)).filter(|left_out| *left_out > 0)
     }
 
-    /// Asking whether to report does not count as a line left out.
+    /// Undoes the count of `ask`: a report is not a dropped line.
     fn not_asked(&mut self) -> Option<u64> {
         self.left_out -= 1;
         None
@@ -65,7 +67,7 @@ mod tests {
     use crate::decision::fixture::at;
 
     #[test]
-    fn a_flood_is_a_few_lines_and_a_count_and_none_is_lost_from_it() {
+    fn a_flood_gives_a_few_lines_and_an_exact_count() {
         let mut quota = Quota::FULL;
         let (mut said, mut told) = (0, 0);
         for millisecond in 0..100_000 {
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_said_when_a_line_is_earned_and_asking_costs_nothing() {
+    fn drops_are_reported_once_a_line_is_earned() {
         let mut quota = Quota::FULL;
         (0..AT_ONCE + 5).for_each(|_| _ = quota.ask(at(1)));
         assert_eq!((quota.settle(at(2)), quota.settle(at(9_000))), (None, None));
@@ -90,13 +92,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_place_is_never_left_out_and_silence_earns_all_of_it_back() {
+    fn silence_restores_the_full_quota() {
         let mut quota = Quota::FULL;
         assert!((0..1_000).all(|line| quota.ask(at(10_000 * line)) == Some(0)));
         let mut quota = Quota::FULL;
         (0..AT_ONCE + 1).for_each(|_| _ = quota.ask(at(1)));
         assert_eq!(quota.ask(at(1_000_000)), Some(1));
         assert_eq!((1..AT_ONCE).filter(|_| quota.ask(at(1_000_000)).is_some()).count() as u64, AT_ONCE - 1);
-        assert_eq!(quota.ask(at(1_000_000)), None, "and no more than all");
+        assert_eq!(quota.ask(at(1_000_000)), None, "never more than the full quota");
     }
 }

@@ -1,4 +1,4 @@
-//! How a library error ends a verb: each gets an exit code, a message, a place, and what to do.
+//! Turns library errors into failures of a verb: an exit code, a message, a place, and what to do.
 
 use super::arguments;
 use super::exit::Failure;
@@ -21,7 +21,7 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// A wire: where permission is missing (77), starting the verb again is no use.
+/// A wire could not be opened. With a missing permission (77), starting again is no use.
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Failure {
         let failure = match error.denied {
@@ -32,7 +32,7 @@ impl From<OpenError> for Failure {
     }
 }
 
-/// A change of the machine's files.
+/// A change of the machine's files failed.
 impl From<DeedError> for Failure {
     fn from(error: DeedError) -> Failure {
         match error {
@@ -65,12 +65,12 @@ impl From<AccessError> for Failure {
     }
 }
 
-/// Why a run did not begin. `snapshot`: the file to resume from.
+/// Why a run could not begin. `snapshot` is the file to resume from.
 pub(super) fn of_session(error: SessionError, snapshot: Option<&Path>) -> Failure {
     match error {
         SessionError::Machine(board, mismatch) => Failure::config(mismatch)
             .at(format!("board '{board}'"))
-            .fix("name a board file for this machine, or put part of the machine's name into 'compatible'"),
+            .fix("use a board file for this machine, or put part of the machine's name into 'compatible'"),
         SessionError::Access(error) => error.into(),
         SessionError::Heartbeat(error) => Failure::unavailable(format!("the guard's heartbeat: {error}")),
         SessionError::Refused(refusal) => refusal.into(),
@@ -98,7 +98,7 @@ pub(super) fn of_session(error: SessionError, snapshot: Option<&Path>) -> Failur
     }
 }
 
-/// Why a robot cannot be built.
+/// Why a robot could not be built.
 fn of_build(error: BuildError, snapshot: &Path) -> Failure {
     match error {
         BuildError::NoBus { .. } | BuildError::NoLog | BuildError::Thread(_) => Failure::unavailable(error),
@@ -111,14 +111,15 @@ fn of_build(error: BuildError, snapshot: &Path) -> Failure {
     }
 }
 
-/// A brain of another robot, in the file at `path`.
+/// The file at `path` has the brain of another robot.
 pub(super) fn misfit(error: impl Display, path: &Path) -> Failure {
     Failure::config(error)
         .at(path.display())
         .fix("run it on the board it was made for, or name another file to start from rest")
 }
 
-/// A robot that failed these checks. A wire that this user may not open comes first: it may cause the others.
+/// A robot failed these checks. A wire that this user may not open comes first, because it may be the cause
+/// of the others.
 fn unfit(failed: &[Check]) -> Failure {
     let all: Vec<String> = failed.iter().map(ToString::to_string).collect();
     let what = format!("the self-test failed: {}", all.join("; "));
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wire_that_may_not_be_opened_is_a_permission_whatever_failed_before_it() {
+    fn a_closed_wire_comes_first_among_failed_checks() {
         assert_eq!(
             [true, false].map(|denied| Failure::from(wire(denied)).exit()),
             [Exit::Permission, Exit::Unavailable]
@@ -178,7 +179,8 @@ mod tests {
         );
     }
 
-    /// Which variant an error is, and how it ends the program. No `_`: a new variant must be added.
+    /// Which variant an error is, and how it ends the program. There is no `_`, so that a new variant must be
+    /// added here.
     fn nth(error: &SessionError) -> (usize, Exit) {
         match error {
             SessionError::Machine(..) => (0, Exit::Config),
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_keeps_a_run_from_beginning_has_its_exit_code_and_says_what_to_do_where_a_person_can() {
+    fn each_error_before_a_run_has_an_exit_code_and_a_fix() {
         let failed = || Error::from(ErrorKind::OutOfMemory);
         let refusal = Refusal { what: Request::Priority(80), errno: libc::EPERM };
         let mismatch = Mismatch { machine: Default::default(), wanted: vec!["brcm,bcm2712".into()] };

@@ -1,5 +1,5 @@
-//! `rebind`: the process that binds the drivers of a board's I2C adapters again for a runtime that may not.
-//! The module `rebind` serves; this file gives it its board, its socket and its words.
+//! `rebind`: the process that rebinds the drivers of a board's I2C adapters for a runtime without that
+//! permission. The module `rebind` serves the requests; this file provides its board, socket and messages.
 
 use super::exit::Failure;
 use super::guard::{signals, ward};
@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   ganglion rebind --board my-car.toml --for ganglion      as the service does, as root
 
-An I2C controller can be wedged so that only unbinding and binding its driver frees it. That needs root, which
-the runtime does not have. This process does it for a runtime of the user that --for names, for the buses of its own
-board that have 'rebind = true' and for no other, once in two seconds each. SIGTERM, SIGINT, SIGQUIT or SIGHUP: exit 0.")]
+An I2C controller can hang so that only unbinding and rebinding its driver frees it. That needs
+root, which the runtime does not have. This process does it for a runtime of the user that --for
+names, only for buses of its own board that have 'rebind = true', and at most once in two seconds
+for each. SIGTERM, SIGINT, SIGQUIT or SIGHUP: exit 0.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
@@ -25,7 +26,7 @@ pub struct Args {
     /// Socket to listen on
     #[arg(long, value_name = "PATH", default_value = REBIND_SOCKET)]
     socket: PathBuf,
-    /// The user whose calls it serves, by name or number [default: the user that this runs as]; root's always
+    /// The user whose requests it serves, by name or number [default: its own user]; root's always
     #[arg(long = "for", value_name = "USER")]
     ward: Option<String>,
 }
@@ -57,7 +58,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut quota = Quota::FULL;
     let clock = MonotonicClock;
     crate::runtime::rebind::serve(&mut rebinder, &listener, &end, ward, &clock, |grant| {
-        // A caller with permission can make it answer as often as it likes.
+        // A caller with permission can request as often as it likes, so the log has a quota.
         if let Some(more) = quota.ask(clock.now()) {
             let dropped = if more == 0 { String::new() } else { format!(" ({more} answers before it)") };
             let level = if grant == Grant::Yes { log::Level::Info } else { log::Level::Warn };

@@ -1,5 +1,5 @@
-//! What `run` prints at its end: a page for people, one object for scripts. Every figure was counted
-//! or measured in the run; what was not measured is absent (`null`), never zero.
+//! What `run` prints at its end: a page of text, or one object for scripts. Every figure was counted or
+//! measured in the run; a figure that was not measured is absent (`null`), never zero.
 
 mod link;
 
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Version of the JSON object; raised when a key changes its meaning or is removed.
 const SCHEMA: u32 = 1;
 
-/// The time of a transfer, and of the tick and the field: they have the same source each.
+/// Keys of the time of a transfer, and of the times of tick and field: each group has one origin.
 const WIRES: &str = "end_late_us";
 const TICK: &str = "exec_us";
 
@@ -35,38 +35,38 @@ const TICK: &str = "exec_us";
 pub struct RunReport {
     schema: u32,
     board: String,
-    /// Whether the robot, its wires and the room are the simulator's.
+    /// Whether robot, wires and room are simulated.
     simulated: bool,
     /// With `--simulate`: what the simulator lacks and changes.
     simulation: Simulation,
     engine: String,
-    /// `real` or `virtual`: the time in which the latencies below were measured.
+    /// `real` or `virtual`: the clock with which the latencies below were measured.
     clock: &'static str,
-    /// What was not measured, by key: modelled, simulated, computed.
+    /// Figures that were not measured, by key: modelled, simulated, computed.
     sources: Sources,
     slots_run: u64,
     slots_skipped: u64,
     elapsed_s: f64,
     period_s: f64,
     grid_identity_holds: bool,
-    /// With walls and discs, and falls.
+    /// Contacts with walls and discs, and falls.
     contacts: Option<u64>,
     falls: Option<u64>,
-    /// How many of both it met driving backwards.
+    /// How many of these happened while it drove backwards.
     rear_contacts: Option<u64>,
-    /// How many of both the robot's sensors could see.
+    /// How many of these the robot's sensors could see.
     seen_ahead: Option<u64>,
     distance_m: Option<f64>,
-    /// Cells of 0.25 m that it was over.
+    /// Number of cells of 0.25 m that it covered.
     cells_visited: Option<u64>,
-    /// Share of the time in which it drove backwards, and in which it stood.
+    /// Share of the time in which it drove backwards, and in which it was stopped.
     backward_share: Option<f64>,
     still_share: Option<f64>,
-    /// How it backed off, on boards that say how.
+    /// How it backed off, on boards with [backing].
     backing: Option<BackingReport>,
-    /// What the simulator knows.
+    /// The simulator's ground truth.
     motors_still: Option<bool>,
-    /// Whether the motors' driver took the last stop command; absent without motors.
+    /// Whether the motors' driver accepted the last stop command; absent without motors.
     stop_heard: Option<bool>,
     mode: &'static str,
     /// Why it was disarmed, unless it was armed again since.
@@ -76,27 +76,27 @@ pub struct RunReport {
     release_late_us: Option<Latency>,
     exec_us: Option<Latency>,
     end_late_us: Option<Latency>,
-    /// Compute time of cycles that were answered, and the same from the slot that requested them.
+    /// Compute time of the answered cycles, and their time from the slot of the request.
     field_us: Option<Latency>,
     answer_us: Option<Latency>,
     /// Where the field's time went on a GPU, by part; absent if no GPU computed.
     gpu_us: BTreeMap<&'static str, Latency>,
-    /// The same where a brain elsewhere computed.
+    /// The same if a remote brain computed.
     link_us: BTreeMap<&'static str, Latency>,
     allocations_per_tick: Option<f64>,
-    /// By motor: how smooth its commands were. Absent for motors that did not move.
+    /// How smooth the commands were, by motor. Motors that did not move are absent.
     smoothness: BTreeMap<String, SmoothnessReport>,
     field: FieldCounters,
     field_state: String,
-    /// Cycles that the brain had run before this run; absent if it began at rest.
+    /// Cycles of the brain before this run; absent if it began at rest.
     resumed_age: Option<u64>,
     snapshots: Option<SnapshotCounts>,
-    /// Injected faults that had nothing to act on.
+    /// Injected faults that had no effect.
     idle_faults: Vec<&'static str>,
     bus: BusReport,
-    /// Each bus thread, the motors' bus first.
+    /// The bus threads, the motors' bus first.
     buses: Vec<BusLine>,
-    /// Stops that did not wait for the tick, by cause.
+    /// Stops before the tick, by cause.
     halts: BTreeMap<&'static str, u64>,
     records_dropped: u64,
     granted: BTreeMap<&'static str, Granted>,
@@ -104,12 +104,12 @@ pub struct RunReport {
     /// Threads that panicked: a bug.
     panicked: Vec<&'static str>,
     digest: String,
-    /// Whether the motors may be running, as far as is known.
+    /// Whether the motors may still be running.
     #[serde(skip)]
     may_run: bool,
 }
 
-/// What was not measured. In virtual time the simulator decides how long everything takes.
+/// The figures that were not measured. In virtual time the simulator decides how long everything takes.
 fn sources(clock: ClockKind, is_simulated: bool) -> Sources {
     let mut sources = origin::all(["backing.metres"], COMPUTED);
     if is_simulated {
@@ -130,16 +130,16 @@ fn sources(clock: ClockKind, is_simulated: bool) -> Sources {
     sources
 }
 
-/// How the robot backed off, by its own commands.
+/// How the robot backed off, according to its own commands.
 #[derive(Debug, Serialize)]
 struct BackingReport {
     times: u64,
     metres: f64,
-    /// Turns away from what it had backed off from.
+    /// Number of turns away from what it had backed off from.
     turns: u64,
-    /// Times that it found itself stuck.
+    /// How often it found itself stuck.
     stuck: u64,
-    /// How long it was to go backwards where no way was left.
+    /// How long it had to drive backwards with no recorded way left.
     without_way_s: f64,
 }
 
@@ -154,9 +154,9 @@ impl BackingReport {
 /// Smoothness of one motor's commands (see `smooth.rs`).
 #[derive(Debug, Serialize)]
 struct SmoothnessReport {
-    /// Mean log dimensionless jerk over windows of five seconds; nearer to zero is smoother.
+    /// Mean log dimensionless jerk over windows of five seconds; closer to zero is smoother.
     log_dimensionless_jerk: f64,
-    /// Commands that repeated the one before bit for bit, as a share of those that moved.
+    /// Commands that repeated the previous one bit for bit, as a share of the moving commands.
     held: f64,
 }
 
@@ -187,14 +187,14 @@ struct BusLine {
     cuts: u64,
     /// The longest time without a command to motors that may have been moving; absent if none moved.
     longest_unled_us: Option<f64>,
-    /// How often each of its devices was lost, by the sensors that it feeds; only devices that were lost.
+    /// How often each device was lost, by the sensors it provides; only devices that were lost.
     losses: BTreeMap<String, u64>,
     /// The devices that were still lost at the end.
     lost: Vec<String>,
-    /// Rungs of the recovery ladder that were used.
+    /// Recovery measures that were used.
     rungs: BTreeMap<&'static str, u64>,
     late: u64,
-    /// The longest poll of each of its devices, by the sensors that it feeds.
+    /// The longest poll of each device, by the sensors it provides.
     longest_us: BTreeMap<String, f64>,
 }
 
@@ -344,7 +344,7 @@ impl RunReport {
         self.say_world();
         if let Some(BackingReport { times, metres, turns, stuck, without_way_s }) = &self.backing {
             say!(
-                "  backing    {times} times, {metres:.2} m along its way (computed), {turns} turns away, {stuck} times stuck; \
+                "  backing    {times} times, {metres:.2} m along the recorded way (computed), {turns} turns away, {stuck} times stuck; \
                  {without_way_s:.2} s with no way left"
             );
         }
@@ -377,7 +377,7 @@ impl RunReport {
             say!("  smoothness {} (log dimensionless jerk, mean of 5 s windows)", smooth.join(", "));
         }
         match self.allocations_per_tick {
-            Some(per_tick) => say!("  heap       {per_tick} allocations a tick"),
+            Some(per_tick) => say!("  heap       {per_tick} allocations per tick"),
             None => say!("  heap       not counted in this build"),
         }
         self.say_buses();
@@ -385,7 +385,7 @@ impl RunReport {
         say!("  digest     {}", self.digest);
     }
 
-    /// Microseconds of the figure under `key`, with how it came about.
+    /// The unit of the figure under `key`, with its origin.
     fn unit(&self, key: &str) -> String {
         let source = self.sources.get(key).map(|source| format!(" ({source})")).unwrap_or_default();
         let virtually = if self.clock == "virtual" { "virtual " } else { "" };
@@ -396,8 +396,8 @@ impl RunReport {
         let counts = (self.contacts, self.falls, self.rear_contacts, self.seen_ahead, self.distance_m);
         if let (Some(contacts), Some(falls), Some(rear), Some(seen), Some(distance)) = counts {
             say!(
-                "  world      {distance:.2} m driven, {contacts} contacts, {falls} falls among them, {rear} \
-                 backwards, {seen} in its sensors' sight (simulated)"
+                "  world      {distance:.2} m driven, {contacts} contacts, including {falls} falls, {rear} \
+                 backwards, {seen} in view of its sensors (simulated)"
             );
         }
         if let (Some(cells), Some(backward), Some(still)) =
@@ -474,7 +474,7 @@ impl RunReport {
         let SnapshotCounts { written, skipped, failed, unsound, trouble, finished } = counts;
         say!("  snapshots  {written} written, {skipped} skipped, {failed} failed");
         if *unsound > 0 {
-            say!("             {unsound} were unsound brains and not written; the last good one remains");
+            say!("             {unsound} brains were invalid and not written; the last good one remains");
         }
         if let Some(trouble) = trouble {
             say!("             {trouble}");
@@ -486,7 +486,7 @@ impl RunReport {
 
     /// Whether the run itself was sound and the motors are confirmed stopped; nothing else is a failure.
     pub fn verdict(&self) -> Result<(), Failure> {
-        let torn = || "slots run and skipped do not add up to the time that passed".to_string();
+        let torn = || "slots run and skipped do not add up to the elapsed time".to_string();
         let bug = panicked(&self.panicked).or_else(|| (!self.grid_identity_holds).then(torn));
         verdict_on(bug, self.may_run)
     }
@@ -497,7 +497,7 @@ pub(super) fn panicked(threads: &[&str]) -> Option<String> {
     (!threads.is_empty()).then(|| format!("a panic in a thread: {}", threads.join(", ")))
 }
 
-/// The outcome of a run: a bug (70), motors that may be running (69), both, or neither.
+/// The result of a run: a bug (70), motors that may be running (69), both, or success.
 pub(super) fn verdict_on(bug: Option<String>, may_run: bool) -> Result<(), Failure> {
     const UNHEARD: &str = "the motors did not confirm the stop at the end";
     match (bug, may_run) {
@@ -559,7 +559,7 @@ mod tests {
     use crate::runtime::session;
     use std::sync::atomic::AtomicBool;
 
-    /// A few slots of an untaught robot, which does not move; `change` edits its ending.
+    /// Runs a few slots of an untaught robot, which does not move; `change` edits its ending.
     fn verdict(change: impl FnOnce(&mut Ending)) -> Result<(), Failure> {
         let mut board = board::built_in("sim").unwrap().unwrap().board;
         board.field.start.clear();
@@ -567,18 +567,14 @@ mod tests {
         let mut outcome = session::step(&board, Options::default(), length, &interrupted, |_| ()).unwrap();
         change(&mut outcome.ending);
         let verdict = RunReport::new(&board, &outcome, ClockKind::Sim, Simulation::default()).verdict();
-        assert_eq!(
-            verdict.is_ok(),
-            outcome.is_sound(),
-            "what is a failure keeps the next run from arming by itself"
-        );
+        assert_eq!(verdict.is_ok(), outcome.is_sound(), "a failure keeps the next run from arming by itself");
         verdict
     }
 
     #[test]
-    fn a_panic_is_70_motors_that_were_not_heard_to_stand_are_69_and_both_say_cut_their_power() {
+    fn a_panic_is_70_and_motors_that_may_run_are_69() {
         assert_eq!(verdict(|_| ()), Ok(()));
-        assert_eq!(verdict(|ending| ending.rest = Rest::NoMotors), Ok(()), "a log has none");
+        assert_eq!(verdict(|ending| ending.rest = Rest::NoMotors), Ok(()), "a log has no motors");
         let panicked = verdict(|ending| ending.panicked.push("edges")).unwrap_err();
         assert_eq!(panicked.exit(), Exit::Bug);
         assert!(

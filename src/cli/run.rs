@@ -1,5 +1,5 @@
-//! `run`: the main job. Loads a board, assembles the robot, runs it in real or in virtual time,
-//! and reports at the end what was counted and measured.
+//! `run`: the main verb. Loads a board, builds the robot, runs it in real or in virtual time, and reports at
+//! the end what was counted and measured.
 
 use super::arguments::{self, EngineChoice};
 use super::exit::Failure;
@@ -31,24 +31,24 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
 /// Arguments of `run`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
-  ganglion run                                   the simulated PiCar-X, 20 s in real time
-  ganglion run --clock sim --for 60s --seed 7    the same world every time, as fast as possible
-  ganglion run --fault sonar-frozen@5s --json    a sensor freezes after 5 s; figures as JSON
-  ganglion run --board boards/mine.toml          a board file of your own
-  ganglion run --board picarx-v4 --simulate      the board of a real robot, in the simulator
-  ganglion run --snapshot brain.bin              save the brain to a file, and resume from it next time
+  ganglion run                                 the simulated PiCar-X, 20 s in real time
+  ganglion run --clock sim --for 60s --seed 7  the same world every time, as fast as possible
+  ganglion run --fault sonar-frozen@5s --json  a sensor freezes after 5 s; figures as JSON
+  ganglion run --board boards/mine.toml        a board file of your own
+  ganglion run --board picarx-v4 --simulate    the board of a real robot, in the simulator
+  ganglion run --snapshot brain.bin            save the brain to a file, resume from it next time
   ganglion run --board picarx-v4-tethered --simulate --tether /tmp/tether.sock
-                                                 a simulated robot whose brain is at the other end of a tether
-  ganglion run --board picarx-v4 --arm           a real robot; it drives as soon as all checks pass
-  ganglion run --record drive.mcap               record what it sees and decides; 'ganglion log' reads it
+                                               a simulated robot whose brain is remote
+  ganglion run --board picarx-v4 --arm         a real robot; it drives as soon as all checks pass
+  ganglion run --record drive.mcap             record what it sees and decides, for 'ganglion log'
 
-Ctrl-C stops the motors and prints the summary. A second Ctrl-C, more than a second later, ends the program at once.
-SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is ignored.")]
+Ctrl-C stops the motors and prints the summary. A second Ctrl-C, more than a second later, ends the
+program at once. SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is ignored.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
     pub board: PathBuf,
-    /// Drive the board in the simulator: its own buses, chips, lines and limits, and no real wire
+    /// Drive the board in the simulator, with its own buses, chips, lines and limits, but no real wire
     #[arg(long, conflicts_with = "guard", long_help = SIMULATE_HELP)]
     pub simulate: bool,
     /// How long to run: 20s, 1500ms, 2min [default: 20s on a simulated board, else until Ctrl-C]
@@ -66,7 +66,7 @@ pub struct Args {
     /// The engine that computes the field [default: the board's]
     #[arg(long, value_enum)]
     pub engine: Option<EngineChoice>,
-    /// Hold the field at this level of quality, 0 (best) to 5 [default: the compute budget chooses]
+    /// Keep the field at this quality level, 0 (best) to 5 [default: the compute budget chooses]
     #[arg(long, value_name = "N", value_parser = arguments::rung)]
     pub rung: Option<Rung>,
     /// A read-out from 'ganglion learn', or from 'ganglion teach', which corrects the board's starting table
@@ -90,14 +90,15 @@ pub struct Args {
     /// Socket of the guard, if the board asks for one [default: /run/ganglion-guard/guard.sock]
     #[arg(long, value_name = "PATH")]
     pub guard: Option<PathBuf>,
-    /// Socket of the tether's process, if a brain elsewhere computes the field; a simulated robot has such a
-    /// brain only if this is given [default: /run/ganglion-tether/tether.sock]
+    /// Socket of the tether process, if a remote brain computes the field; a simulated robot uses such a
+    /// brain only with this option [default: /run/ganglion-tether/tether.sock]
     #[arg(long, value_name = "PATH")]
     pub tether: Option<PathBuf>,
-    /// End with 69 if the robot was not ready once by then [default: 30s on real wires, else no limit]
+    /// End with 69 if the robot does not become ready within this time [default: 30s on real wires, otherwise
+    /// no limit]
     #[arg(long, value_name = "TIME", value_parser = arguments::span)]
     pub ready_within: Option<Span>,
-    /// Run even if this machine is not the one that the board file is for
+    /// Run even if the board file is for another machine
     #[arg(long)]
     pub any_machine: bool,
     /// What is recorded, and where
@@ -108,20 +109,20 @@ pub struct Args {
     pub json: bool,
 }
 
-/// What `--simulate` does.
+/// Explanation of `--simulate`.
 const SIMULATE_HELP: &str = "\
 Drive the board in the simulator: its own buses, chips, lines, rules, limits and field, and no real wire.
 
-Any board whose motors are on a Robot HAT or a PCA9685, shipped or your own, with either clock and with --fault. No \
-device of this machine is opened and no guard is asked; the robot arms by itself. A chip that the simulator has no model \
-for is named: the run goes on without its value, or is refused (78) where the board cannot drive without it.";
+Works for any board whose motors are on a Robot HAT or a PCA9685, shipped or your own, with either clock and with --fault. No \
+device of this machine is opened and no guard is used; the robot arms by itself. If the simulator has no model of a chip, \
+it says so: the run continues without its value, or ends with 78 if the board cannot drive without it.";
 
 /// Which clock a run uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClockKind {
     /// CLOCK_MONOTONIC, on threads.
     Real,
-    /// Virtual time, in one thread, the same every time.
+    /// Virtual time, in one thread, reproducible.
     Sim,
 }
 
@@ -139,7 +140,7 @@ fn fault_help() -> String {
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut loaded = arguments::board(&args.board)?;
-    let digest = loaded.digest; // of the robot's board, which the brain compares: a simulation has another
+    let digest = loaded.digest; // the brain compares this digest of the robot's board; a simulated board has another one
     let simulation = if args.simulate { simulate(&mut loaded)? } else { Default::default() };
     simulation.without_model().for_each(|line| log::warn!("simulated: {line}"));
     arguments::engine(&mut loaded.board, args.engine, None);
@@ -154,7 +155,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let tether = tether(&args, &loaded.board, digest)?;
     let snapshot = args.snapshot.as_ref().filter(|_| tether.is_none());
     if tether.is_some() && args.snapshot.is_some() {
-        log::info!("the brain at the other end of the tether keeps the snapshot: --snapshot is not used");
+        log::info!("the remote brain saves its own snapshots: --snapshot is not used");
     }
     let (resume, standing) = match snapshot {
         Some(path) => brain_in(path, &loaded.board)?,
@@ -162,7 +163,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     let every = args.snapshot_every;
     let snapshots = snapshot.cloned().map(|path| SnapshotPlan { path, every, standing });
-    // Virtual time is the same on every machine, so the CPU computes it.
+    // Virtual time gives the same result on every machine, so the CPU must compute it.
     let watch = Arc::<Watch>::default();
     let device = match args.clock {
         ClockKind::Real => arguments::device(&loaded.board, watch.clone())?,
@@ -216,7 +217,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             };
             session.run(options, move |recorder| {
                 status.show(recorder);
-                log::logger().flush(); // reports the lines that the quota left out
+                log::logger().flush(); // reports the lines that the quota dropped
             })
         }
     };
@@ -230,17 +231,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
     report.verdict()
 }
 
-/// The way to the brain that the board's tether leads to. `None`: the field is computed here, as the board
-/// asks, or as a simulation does unless a tether was named for it.
+/// The connection to the brain that the board's tether names. `None` if the field is computed here: as the
+/// board says, or because a simulation uses the tether only if the command line names it.
 fn tether(args: &Args, board: &Board, digest: blake3::Hash) -> Result<Option<Tether>, Failure> {
     let is_remote = board.field.engine == EngineKind::Remote;
     let is_named = args.tether.is_some();
     if is_named && !is_remote {
-        return Err(Failure::usage("--tether is for a board whose field is computed elsewhere")
+        return Err(Failure::usage("--tether is for boards whose field a remote brain computes")
             .fix("use a board with [field] engine = \"remote\", and no --engine"));
     }
     if is_named && args.clock == ClockKind::Sim {
-        return Err(Failure::usage("no brain elsewhere keeps up with virtual time")
+        return Err(Failure::usage("a remote brain cannot keep up with virtual time")
             .fix("leave out --tether, or use --clock real"));
     }
     let is_real = args.clock == ClockKind::Real && !matches!(board.bus, BusPlan::Sim);
@@ -248,14 +249,14 @@ fn tether(args: &Args, board: &Board, digest: blake3::Hash) -> Result<Option<Tet
         return Ok(None);
     }
     if args.readout.is_some() {
-        return Err(Failure::usage("--readout is of no use here: the brain elsewhere has the read-out"));
+        return Err(Failure::usage("--readout has no effect here: the remote brain has the read-out"));
     }
     let path = args.tether.clone().unwrap_or_else(|| PathBuf::from(TETHER_SOCKET));
     let hop = Box::new(SocketHop::new(path, MonotonicClock));
     Ok(Some(Tether { hop, digest: *digest.as_bytes(), words: Arc::default() }))
 }
 
-/// The folder that the service manager keeps for the service between runs (systemd.exec(5)); the first, if it
+/// The folder that the service manager keeps for the service between runs (systemd.exec(5)); the first if it
 /// names several.
 fn state_folder() -> Option<PathBuf> {
     let named = std::env::var_os("STATE_DIRECTORY")?.into_string().ok()?;
@@ -284,15 +285,15 @@ fn brain_in(path: &Path, board: &Board) -> Result<(Option<Snapshot>, Standing), 
     }
 }
 
-/// Says what the robot does not take from a snapshot that it resumes from.
+/// Logs what the robot does not use of a snapshot.
 fn note_differences(snapshot: &Snapshot, path: &Path, board: &Board) {
     if snapshot.lacks_map(board) {
-        log::warn!("{}: this snapshot has no map in it; the map begins empty", path.display());
+        log::warn!("{}: this snapshot contains no map; the map begins empty", path.display());
     }
     if snapshot.has_other_readout(board) {
         log::warn!(
-            "{}: the read-out in this snapshot was not made to correct the board's starting table as it is now; \
-             it is not used, the rest of the brain goes on",
+            "{}: the read-out in this snapshot was made for another starting table than the board's; \
+             it is not used, but the rest of the brain is",
             path.display()
         );
     }

@@ -1,4 +1,4 @@
-//! `safe-stop`: reports what the last resorts in `safe_stop` found and did, in words and an exit code.
+//! `safe-stop`: reports in words and as an exit code what the last resorts in `safe_stop` found and did.
 
 use super::exit::Failure;
 use super::interrupt::Interrupt;
@@ -11,17 +11,18 @@ use std::path::PathBuf;
 /// Arguments of `safe-stop`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion safe-stop --board picarx-v4      no pulse on any drive motor, or an exit code
+  ganglion safe-stop --board picarx-v4      stops every drive motor, or fails with an exit code
   ganglion safe-stop                        the same on the simulator
 
-Asks the guard, if one runs, to switch its line off; disarms the runtime, if one runs; writes the stop command
-to every drive motor; if that is not enough, pulls the controller's reset line or the enable line. Takes
-less than two seconds.
+Asks the guard, if one runs, to switch its line off; disarms the runtime, if one runs; writes the
+stop command to every drive motor; if that is not enough, pulls the controller's reset line or the
+enable line. Takes less than two seconds.
 
-Exit 0: the guard's line is off; or the stop command was written and every process that holds the motors' wires
-was disarmed; or a line was pulled that stays pulled. Otherwise 69, with what to do.
+Exit 0: the guard's line is off; or the stop command was written and every process that holds the
+motors' wires was disarmed; or a line was pulled and stays pulled. Otherwise 69, with what to do.
 
-The guard remembers the stop: a runtime gets the line only after it has disarmed, and then a person has to arm it.")]
+The guard remembers the stop: a runtime gets the line only after it has disarmed, and then a person
+must arm it.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
@@ -40,7 +41,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    // Once begun it runs to its end, even if the session is lost or ignoring the signal is refused.
+    // Once begun it runs to its end, even if the session is lost or signals cannot be ignored.
     let _watched = Interrupt::watch();
     let loaded = super::arguments::board(&args.board)?;
     if matches!(loaded.board.bus, BusPlan::Log) {
@@ -131,7 +132,7 @@ fn why(error: &StepError) -> String {
     }
 }
 
-/// Success, or what to do.
+/// Success, or a failure with what to do.
 fn verdict(found: &Found) -> Result<(), Failure> {
     if found.stands() {
         return Ok(());
@@ -155,7 +156,7 @@ mod tests {
     use crate::system::rt::flock::Holder;
 
     #[test]
-    fn what_may_move_them_again_is_named_with_what_to_do() {
+    fn a_process_that_may_move_the_motors_is_named() {
         let (holder, runtime) = (Some(Holder { pid: Some(4711) }), Runtime::Absent);
         let found =
             Found { board: "car".into(), guard: None, runtime, holder, stopped: Ok(()), pulled: None };

@@ -1,6 +1,6 @@
-//! `setup`: makes this machine a robot that is ready to be armed. Shows what it will change and why, asks,
-//! makes the changes with a journal, tests the hardware and starts the services; `--undo` takes the changes
-//! back. It arms nothing and moves no motor.
+//! `setup`: turns this machine into a robot that is ready to be armed. Shows what it will change and why,
+//! asks, makes the changes with a journal, tests the hardware and starts the services. `--undo` undoes the
+//! changes. It arms nothing and moves no motor.
 
 mod finish;
 mod object;
@@ -22,55 +22,54 @@ use crate::deploy::setup::tuning;
 /// Arguments of `setup`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion setup                           show every change and why; change nothing
-  sudo ganglion setup                      ask, do it, test the hardware, start the robot disarmed
-  sudo ganglion setup --board picarx-v4    for this board: where several fit this machine, or none
+  ganglion setup                         show every change and why; change nothing
+  sudo ganglion setup                    ask, change, test the hardware, start the robot disarmed
+  sudo ganglion setup --board picarx-v4  for this board, if several fit this machine or none does
   sudo ganglion setup --board my-car.toml --watchdog --yes
-                                           ask nothing; the hardware resets a machine that hangs
-  sudo ganglion setup --undo               take every change back, but for what was edited since
-  ganglion setup --json                    the plan as one JSON object on the last line
+                                         without asking; the hardware resets the machine if it hangs
+  sudo ganglion setup --undo             undo every change, except for what was edited since
+  ganglion setup --json                  the plan as one JSON object on the last line
 
-Without --yes it asks on a terminal, and elsewhere it only shows the plan. It can be interrupted
-at any moment and run again; a second run changes nothing. Where a change needs a reboot it says
-so: reboot, and run it again to see that the robot is ready. It never arms the robot.
+Without --yes, setup asks on a terminal; otherwise it only shows the plan. You can interrupt it at
+any moment and run it again; a second run changes nothing. If a change needs a reboot, it says so:
+reboot, then run it again to see whether the robot is ready. It never arms the robot.
 
-Exit code 69 if the test of the hardware fails or the package is not installed; 77 without root;
-78 if no board fits this machine, several do, or a person has to edit a file: then nothing was
-changed.")]
+Exit code 69 if the hardware test fails or the package is not installed; 77 without root; 78 if no
+board fits this machine, several do, or you have to edit a file first: then nothing was changed.")]
 pub struct Args {
     /// The robot's board: a built-in board's name, or a file (its name has a '/' or ends in '.toml')
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "undo")]
     board: Option<PathBuf>,
-    /// Also switch on the hardware watchdog: it resets a machine that hangs for 15 s
+    /// Also enable the hardware watchdog: it resets the machine if it hangs for 15 s
     #[arg(long, conflicts_with = "undo")]
     watchdog: bool,
-    /// The package that was installed, to be kept as the way back from the first update
+    /// The installed package, to be kept as the way back from the first update
     #[arg(long, value_name = "FILE", conflicts_with = "undo")]
     package: Option<PathBuf>,
-    /// Do it without asking
+    /// Make the changes without asking
     #[arg(long)]
     yes: bool,
-    /// Take back what setup has changed, the newest first
+    /// Undo what setup has changed, newest first
     #[arg(long)]
     undo: bool,
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
-    /// A folder in place of '/': for tests
+    /// A folder to use as '/': for tests
     #[arg(long, value_name = "DIR", hide = true)]
     root: Option<PathBuf>,
 }
 
-/// Where a verb works and with what.
+/// Where a verb works, and with what.
 struct Site<'p> {
     root: PathBuf,
-    /// This machine itself, and not a folder.
+    /// Whether this is the machine itself and not a folder.
     is_here: bool,
     programs: &'p dyn Programs,
 }
 
 impl Site<'_> {
-    /// Whether this process may change what is there.
+    /// Whether this process may change the machine.
     fn may_change(&self) -> bool {
         !self.is_here || rustix::process::geteuid().is_root()
     }
@@ -94,7 +93,10 @@ fn set_up(site: &Site, args: &Args) -> Result<(), Failure> {
     if agreed {
         outcome = do_it(site, &proposal, &package);
     } else if !proposal.changes.is_empty() && !may_ask {
-        say!("\nNothing was changed. 'sudo ganglion setup --yes' does all this{}.", with_board(args));
+        say!(
+            "\nNothing was changed. 'sudo ganglion setup --yes' makes all these changes{}.",
+            with_board(args)
+        );
     }
     if args.json {
         super::output::json(&object::plan(&proposal, outcome.as_ref().ok()))?;
@@ -102,13 +104,13 @@ fn set_up(site: &Site, args: &Args) -> Result<(), Failure> {
     outcome.map(drop)
 }
 
-/// The option that a repeated command needs.
+/// The options that a repeated command needs.
 fn with_board(args: &Args) -> String {
     let board = args.board.as_ref().map(|board| format!(" (with --board {})", board.display()));
     board.unwrap_or_default()
 }
 
-/// What this machine needs; where several boards fit and a person is there, asks which.
+/// What this machine needs. If several boards fit and a person is at the terminal, asks which.
 fn proposal(site: &Site, args: &Args, may_ask: bool) -> Result<Proposal, Failure> {
     let wish = |board| Wishes { board, watchdog: args.watchdog, user: tuning::user() };
     let first = propose(&site.root, &wish(args.board.clone()));
@@ -130,7 +132,7 @@ fn proposal(site: &Site, args: &Args, may_ask: bool) -> Result<Proposal, Failure
 }
 
 fn ask_board(names: &[&str]) -> Result<String, Failure> {
-    say!("\nSeveral boards are for this machine:");
+    say!("\nSeveral boards fit this machine:");
     names.iter().enumerate().for_each(|(at, name)| say!("  {}  {name}", at + 1));
     let answer = ask(&format!("Which one is this robot? [1-{}] ", names.len()))?;
     let chosen = answer.parse::<usize>().ok().and_then(|number| names.get(number.checked_sub(1)?));
@@ -140,16 +142,18 @@ fn ask_board(names: &[&str]) -> Result<String, Failure> {
     })
 }
 
-/// Whether a person agrees to the changes; without any there is nothing to ask.
+/// Whether the user agrees to the changes; without any changes there is nothing to ask.
 fn agreed(site: &Site, proposal: &Proposal) -> Result<bool, Failure> {
     if !site.may_change() {
-        say!("\nNothing was changed: only root can do this. 'sudo ganglion setup' asks, and does it.");
+        say!(
+            "\nNothing was changed: only root can do this. 'sudo ganglion setup' asks, then makes the changes."
+        );
         return Ok(false);
     }
     if proposal.changes.is_empty() {
         return Ok(true);
     }
-    let yes = is_yes(&ask("\nDo all this? [y/N] ")?);
+    let yes = is_yes(&ask("\nMake all these changes? [y/N] ")?);
     if !yes {
         say!("Nothing was changed.");
     }
@@ -177,17 +181,17 @@ fn do_it(site: &Site, proposal: &Proposal, package: &finish::Package) -> Result<
         ControlFlow::Continue(())
     })
     .map_err(|error| {
-        words::cut_off(error, "run 'sudo ganglion setup' again to finish, or with --undo to take all back")
+        words::cut_off(error, "run 'sudo ganglion setup' again to finish, or with --undo to undo everything")
     })?;
     finish::finish(site, proposal, package)
 }
 
-/// Whether a person is at both ends.
+/// Whether both standard input and output are a terminal.
 fn is_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
 }
 
-/// One line from a person; the end of input is an empty one.
+/// Asks one question; the end of input counts as an empty answer.
 fn ask(question: &str) -> Result<String, Failure> {
     let refused = |error: std::io::Error| Failure::file(Path::new("standard input"), &error);
     let mut out = std::io::stdout().lock();

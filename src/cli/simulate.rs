@@ -1,4 +1,4 @@
-//! `--simulate`: any board in the simulator, and what a user has to know about that, in words.
+//! `--simulate`: runs any board in the simulator, and explains in words what the user has to know about that.
 
 use super::exit::Failure;
 use crate::base::plan::{Board, BusPlan};
@@ -19,7 +19,7 @@ pub struct Simulation {
 #[derive(Clone, Debug, Serialize)]
 pub struct WithoutModel {
     sensor: String,
-    /// Its place in the board file.
+    /// Its key in the board file.
     key: String,
     kind: &'static str,
     why: &'static str,
@@ -33,17 +33,17 @@ impl WithoutModel {
 }
 
 impl Simulation {
-    /// What a run of `board` in the simulator would lack and change.
+    /// What a run of `board` in the simulator lacks and changes.
     pub fn of(board: &Board) -> Result<Simulation, Failure> {
         Ok(made(board)?.1)
     }
 
-    /// One line for each.
+    /// One line for each difference.
     pub fn lines(&self) -> Vec<String> {
         self.without_model().chain(self.changes.iter().map(|change| (*change).to_string())).collect()
     }
 
-    /// One line for each sensor that gives no value.
+    /// One line for each sensor without a value.
     pub fn without_model(&self) -> impl Iterator<Item = String> {
         self.without_model.iter().map(|one| {
             format!("sensor '{}' gives no value ({} = \"{}\"): {}", one.sensor, one.key, one.kind, one.why)
@@ -51,8 +51,8 @@ impl Simulation {
     }
 }
 
-/// Puts `loaded` into the simulator: its bus, and with it its identity, for no guard and no caller may take
-/// it for the real robot.
+/// Puts `loaded` into the simulator: changes its bus, and with it its identity, so that neither a guard nor a
+/// caller takes it for the real robot.
 pub fn simulate(loaded: &mut Loaded) -> Result<Simulation, Failure> {
     let (board, simulation) = made(&loaded.board)?;
     if !matches!(loaded.board.bus, BusPlan::Sim) {
@@ -71,15 +71,17 @@ fn made(board: &Board) -> Result<(Board, Simulation), Failure> {
     Ok((made.board, Simulation { without_model, changes }))
 }
 
-/// The words for a difference.
+/// The text for a difference.
 fn words(change: Change) -> &'static str {
     match change {
-        Change::NoGuard => "no guard is asked: there is no robot whose motors it would have to stop",
-        Change::ArmsItself => "it arms by itself: it can hurt no person",
-        Change::NotStrict => "what the system refuses is reported and does not end the run ([rt] strict)",
-        Change::NoEdges => "the room has no stair: no rule of the board watches for edges",
+        Change::NoGuard => "no guard is used: there are no real motors to stop",
+        Change::ArmsItself => "it arms by itself: it cannot hurt anybody",
+        Change::NotStrict => {
+            "a request that the system refuses is reported but does not end the run ([rt] strict)"
+        }
+        Change::NoEdges => "the room has no stairs: no rule of the board watches for edges",
         Change::NoSteering => {
-            "it drives straight on: it has neither a servo nor motors called 'left' and 'right'"
+            "it only drives straight: it has neither a servo nor motors named 'left' and 'right'"
         }
         Change::UsualBody => {
             "it has the size of a PiCar-X: the board does not state its own ([motion] with body and track)"
@@ -87,7 +89,7 @@ fn words(change: Change) -> &'static str {
     }
 }
 
-/// Why there is no simulation, and what to do.
+/// Why the board cannot be simulated, and what to do.
 pub fn refused(board: &str, why: &NoModel) -> Failure {
     let failure = match why {
         NoModel::Log => Failure::config("it has no wires to simulate: its sensors are columns of a log")
@@ -102,12 +104,12 @@ pub fn refused(board: &str, why: &NoModel) -> Failure {
                 .map(|one| format!("sensor '{}' ({} = \"{}\"): {}", one.sensor, key(one), one.kind, one.why));
             let each: Vec<String> = each.collect();
             let what = format!(
-                "the simulator has no model of what the board cannot drive without: {}",
+                "the board cannot drive without parts that the simulator has no model of: {}",
                 each.join("; ")
             );
             Failure::config(what).fix(
-                "to see the rest drive, write a board file that inherits this one and removes the sensor and the rules \
-                 that look at it",
+                "to run the rest, write a board file that inherits this one and removes the sensor and the rules \
+                 that use it",
             )
         }
     };

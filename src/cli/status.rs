@@ -1,4 +1,4 @@
-//! The live status line of a run, on standard error, and only if that is a terminal.
+//! The live status line of a run on standard error, if that is a terminal.
 
 use crate::base::plan::{Cause, Rung};
 use crate::base::time::Span;
@@ -6,16 +6,16 @@ use crate::drive::trace::{Record, Recorder};
 use crate::field::EngineState;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Redraws a second: quick enough to look alive, slow enough for a serial console.
+/// Redraws per second: fast enough to look alive, slow enough for a serial console.
 const REDRAWS_HZ: u8 = 5;
 
-/// The line.
+/// The status line.
 pub struct StatusLine {
     bar: ProgressBar,
     length: Span,
     simulated: bool,
     first: Option<crate::base::time::Instant>,
-    /// When it was last known: most records have no result of the field.
+    /// The last known value, because most records have no result of the field.
     engine: EngineState,
 }
 
@@ -32,7 +32,7 @@ impl StatusLine {
         StatusLine { bar, length, simulated, first: None, engine: EngineState::Running }
     }
 
-    /// Shows the newest record. Does nothing, not even formatting, without a terminal.
+    /// Shows the newest record. Without a terminal it does nothing, not even formatting.
     pub fn show(&mut self, recorder: &Recorder) {
         if self.bar.is_hidden() {
             return;
@@ -85,7 +85,7 @@ mod tests {
     use crate::field::Loss;
 
     #[test]
-    fn a_lost_gpu_is_named_with_its_reason_and_the_next_try() {
+    fn a_lost_gpu_is_shown_with_its_reason() {
         let loss = Loss::ContextLost { call: "cuEventQuery" };
         let state = EngineState::StandIn { loss, attempt: 3, left: Span::from_millis(2000) };
         let said = "on the CPU: GPU lost (context lost in cuEventQuery), attempt 3 in 2.0 s";

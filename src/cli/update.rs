@@ -1,4 +1,4 @@
-//! `update`: stage a package, put it on trial, go back, see what happened. On the robot, as root.
+//! `update`: stages a package, puts it on trial, goes back, shows what happened. Runs on the robot, as root.
 
 mod follow;
 pub(super) mod words;
@@ -13,22 +13,22 @@ use crate::deploy::update::{deaths, history, package, recover, stage, trial};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Lines of the history in the status.
+/// Lines of the history that the status shows.
 const SHOWN: usize = 20;
 
 /// Arguments of `update`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  sudo ganglion update stage ganglion_0.2.0_arm64.deb   verify and keep it; nothing changes yet
-  sudo ganglion update trial --for 60s                  install and watch it, keep it or go back
-  sudo ganglion update rollback                         return to the version before
-  ganglion update status --json                         what is installed, and what happened
-  sudo ganglion update keep ganglion_0.1.0_arm64.deb    so that the first update has a way back
+  sudo ganglion update stage ganglion_0.2.0_arm64.deb  verify and keep it; nothing changes yet
+  sudo ganglion update trial --for 60s                 install and watch it, then keep it or go back
+  sudo ganglion update rollback                        return to the version before
+  ganglion update status --json                        what is installed, and what happened
+  sudo ganglion update keep ganglion_0.1.0_arm64.deb   gives the first update a way back
 
 A package needs a signature (PACKAGE.sig) by a key in /etc/ganglion/allowed_signers. A trial stops
-the motors first; from then on nothing arms by itself until a person runs 'ganglion arm'. If the
-power goes in the middle of it, the next boot returns to the version before. A trial goes on when
-this command or its terminal ends.
+the motors first; from then on the robot does not arm by itself until a person runs 'ganglion arm'.
+If the power fails during the trial, the next boot returns to the version before. A trial continues
+if this command or its terminal ends.
 
 Exit codes: 65 the package is refused; 69 too little space, or nothing to try or to return to; 70
 neither version runs; 75 the robot went back, is armed, or another update is in progress; 77 not
@@ -38,13 +38,13 @@ pub struct Args {
     step: Step,
 }
 
-/// What to print.
+/// How to print.
 #[derive(Debug, clap::Args)]
 struct Output {
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
-    /// Another root than the machine's own, for tests
+    /// A root other than '/': for tests
     #[arg(long, hide = true, default_value = "/")]
     root: PathBuf,
 }
@@ -57,7 +57,7 @@ impl Output {
 
 #[derive(Debug, clap::Subcommand)]
 enum Step {
-    /// Verify a package and keep it for the next trial; changes nothing else
+    /// Verify a package and keep it for the next trial; change nothing else
     #[command(after_help = "Examples:
   sudo ganglion update stage ganglion_0.2.0_arm64.deb   with ganglion_0.2.0_arm64.deb.sig beside it")]
     Stage {
@@ -72,20 +72,20 @@ enum Step {
         #[command(flatten)]
         output: Output,
     },
-    /// Stop the motors, install what is staged, watch it, and keep it or go back
+    /// Stop the motors, install the staged package, watch it, then keep it or go back
     #[command(after_help = "Examples:
   sudo ganglion update trial                    watch it for a minute
   sudo ganglion update trial --for 5min --json")]
     Trial {
-        /// How long the new version is watched
+        /// How long to watch the new version
         #[arg(long = "for", value_name = "TIME", value_parser = arguments::span, default_value = "60s")]
         length: Span,
         #[command(flatten)]
         output: Output,
     },
-    /// Return to the version before, or end an update that is unfinished
+    /// Return to the version before, or end an unfinished update
     #[command(after_help = "Examples:
-  sudo ganglion update rollback                 the motors stop first; nothing arms by itself afterwards")]
+  sudo ganglion update rollback  stops the motors; the robot does not arm by itself afterwards")]
     Rollback {
         #[command(flatten)]
         output: Output,
@@ -100,14 +100,14 @@ enum Step {
     },
     /// Keep a package, so that the robot can return to its version
     #[command(after_help = "Examples:
-  sudo ganglion update keep ganglion_0.1.0_arm64.deb    the package that is installed")]
+  sudo ganglion update keep ganglion_0.1.0_arm64.deb    the installed package")]
     Keep {
         /// The package
         package: PathBuf,
         #[command(flatten)]
         output: Output,
     },
-    /// The trial itself: what `trial` has systemd start
+    /// The trial itself, which `trial` lets systemd start
     #[command(hide = true)]
     RunTrial {
         #[arg(long = "for", value_parser = arguments::span)]
@@ -115,25 +115,25 @@ enum Step {
         #[command(flatten)]
         output: Output,
     },
-    /// The rollback itself: what `rollback` has systemd start
+    /// The rollback itself, which `rollback` lets systemd start
     #[command(hide = true)]
     RunRollback {
-        /// Because the version that was committed died this often in a row
+        /// Because the committed version died this many times in a row
         #[arg(long)]
         deaths: Option<u32>,
         #[command(flatten)]
         output: Output,
     },
-    /// Count an end of the service: what its unit runs after each
+    /// Count an end of the service; its unit runs this after each
     #[command(hide = true)]
     Ended {
         #[command(flatten)]
         output: Output,
     },
-    /// End an unfinished update whose process is gone: units of a trial start this
+    /// End an unfinished update whose process is gone; units of a trial start this
     #[command(hide = true)]
     Recover {
-        /// Before guard and runtime start
+        /// At boot, before guard and runtime start
         #[arg(long)]
         boot: bool,
         #[command(flatten)]
@@ -215,12 +215,12 @@ fn keep(layout: &Layout, package: &std::path::Path, json: bool) -> Result<(), Fa
     if json {
         return output::json(&serde_json::json!({ "schema": 1, "outcome": "kept", "version": version }));
     }
-    say!("kept {version}: an update from it has a way back");
+    say!("kept {version}: an update from it can go back to it");
     Ok(())
 }
 
-/// The end of what systemd has started: the history tells the command that follows it, the exit code tells
-/// systemd.
+/// The end of a process that systemd started: the history informs the command that follows it, the exit code
+/// informs systemd.
 fn conclude(layout: &Layout, ended: Result<Ended, UpdateError>) -> Result<(), Failure> {
     match ended {
         Ok(ended) => words::outcome(&ended),
@@ -232,8 +232,8 @@ fn conclude(layout: &Layout, ended: Result<Ended, UpdateError>) -> Result<(), Fa
     }
 }
 
-/// An end of the service, as systemd tells it by its environment (systemd.exec(5)). A crash loop of a version
-/// that was committed is left for the version before.
+/// Counts an end of the service, which systemd describes in the environment (systemd.exec(5)). After a crash
+/// loop of a committed version it goes back to the version before.
 fn service_ended(layout: &Layout) -> Result<(), Failure> {
     let failed = std::env::var("SERVICE_RESULT").is_ok_and(|result| result != "success");
     // A robot that was never updated, or whose update is in progress, has nothing to count.
@@ -257,7 +257,7 @@ struct Report {
     installed: String,
     state: String,
     runtime: String,
-    /// Nothing arms by itself until a person has armed.
+    /// Nothing arms by itself until a person arms the robot.
     hold: bool,
     staged: Option<Staged>,
     unfinished: Option<Told>,
@@ -303,13 +303,13 @@ fn status(layout: &Layout, json: bool) -> Result<(), Failure> {
     say!(
         "kept       {}",
         if report.kept.is_empty() {
-            "nothing: there is no way back from an update".to_string()
+            "nothing: an update cannot go back".to_string()
         } else {
             report.kept.join(", ")
         }
     );
     if report.hold {
-        say!("hold       nothing arms by itself until a person runs 'ganglion arm'");
+        say!("hold       the robot does not arm by itself until a person runs 'ganglion arm'");
     }
     if !report.history.is_empty() {
         say!();
@@ -322,7 +322,7 @@ fn report(layout: &Layout) -> Result<Report, UpdateError> {
     let installed = package::installed()?;
     let entries = history::read(layout);
     let shown = entries[entries.len().saturating_sub(SHOWN)..].iter();
-    // A power cut between an update's final word and its other name: it has ended all the same.
+    // After a power cut between writing the final phase and moving the marker, the update has still ended.
     let (unfinished, ended) = match Marker::unfinished(layout)? {
         Some(marker) if marker.phase.is_final() => (None, Some(marker)),
         unfinished => (unfinished, Marker::last(layout)?),

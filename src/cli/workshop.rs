@@ -1,5 +1,5 @@
 //! The verbs of the workshop: they teach a field and examine what it learned, from logs and in the simulator.
-//! A robot needs none of them, and its package has none.
+//! No robot needs them, and the package for robots leaves them out.
 
 mod ablate;
 mod learn;
@@ -19,13 +19,13 @@ pub enum Verb {
     Replay(replay::Args),
     /// Fit a read-out of a board's field to the decisions in a log, cross-validate it, save it
     Learn(learn::Args),
-    /// Teach a board's field to correct its starting table, in the simulator, and save the read-out
+    /// Teach a board's field in the simulator to correct the starting table, and save the read-out
     Teach(teach::Args),
-    /// Show what each part of a board's brain is worth, in the simulator: drives with and without it
+    /// Measure in the simulator what each part of a board's brain contributes: drive with and without it
     Ablate(ablate::Args),
 }
 
-/// Runs one.
+/// Runs a verb.
 pub fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::Replay(args) => replay::run(args),

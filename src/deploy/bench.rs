@@ -1,8 +1,8 @@
-//! Measures what this machine does now against the best it could do in the same seconds: the control loop
-//! against a bare timer, the field's cycle against a plain copy of as many bytes. On a GPU the copy is in the
-//! GPU's own memory. Blocks of one and of the other take turns, so that both run under the same load.
+//! Compares what this machine does with the best it could do in the same seconds: the control loop with a
+//! bare timer, the field's cycle with a plain copy of as many bytes. On a GPU the copy is in the GPU's own
+//! memory. Blocks of the two alternate, so that both run under the same load.
 //!
-//! Measures and judges, prints nothing. The command line makes the words and JSON.
+//! Measures and judges, and prints nothing: the command line writes the text and the JSON.
 
 mod brain;
 mod gpu;
@@ -29,7 +29,7 @@ pub use survey::{Survey, survey};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the end was requested.
+/// Whether the user asked to end.
 fn ended(interrupted: &AtomicBool) -> bool {
     interrupted.load(Ordering::Relaxed)
 }

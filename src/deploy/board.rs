@@ -1,9 +1,9 @@
-//! Boards as data: checks the written TOML and turns it into the plans that each part takes. No other
-//! module reads TOML.
+//! Boards as data: checks a board file's TOML and turns it into plans for the other parts of the program. No
+//! other module reads TOML.
 //!
-//! The path of a board: `load` opens the texts, `raw` parses them, `inherit` merges them into one table,
-//! `check` reads every value from it in order through a `reader` and applies the rules; the result
-//! is a `plan`. Errors and warnings go into a `report`; `finding` has their words.
+//! The path of a board: `load` opens the files, `raw` parses them, `inherit` merges them into one table, and
+//! `check` reads every value from it through a `reader` and applies the rules. The result is a `plan`. Errors
+//! and warnings go into a `report`; `finding` contains their wording.
 
 mod bounds;
 mod check;

@@ -31,40 +31,41 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-/// Lines of the bench.
+/// The lines of the bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loop {
-    /// Output that plays the sensor.
+    /// Output that simulates the sensor.
     pub stimulus: Line,
-    /// Input that it is looped to; the runtime's.
+    /// The runtime's input to which that output is looped.
     pub sensor: Line,
-    /// The sensor's input is at rest high; the stimulus pulls it low.
+    /// Whether the sensor's input is high at rest, so that the stimulus pulls it low.
     pub active_low: bool,
-    /// Input that the motor's line is looped to.
+    /// Input to which the motor's line is looped.
     pub response: Line,
 }
 
-/// Channel of the stimulus on the bench's board: it is the only one.
+/// Channel of the stimulus on the bench's board, which has only this one.
 const STIMULUS: usize = 0;
-/// The command to the wheels until the stimulus comes. A drive motor below half duty only hums.
+/// Command to the wheels until the stimulus comes. Below half duty a drive motor only hums.
 const DRIVE: f32 = 0.5;
 
-/// Longer than any bench runs; it ends when its samples are there.
+/// Longer than any bench runs: the run ends when all samples are taken.
 const UNTIL_DONE: Span = Span::from_millis(24 * 3_600_000);
 
 /// The measurement; spans in nanoseconds.
 pub struct Figures {
-    /// From before the stimulus was driven to the last edge of the motor's line.
+    /// From just before the stimulus is driven to the last edge of the motor's line.
     pub sensor_to_motor: Histogram<u64>,
-    /// From the edge of an input to the edge of an output that a thread drives in answer: no bus, no runtime.
+    /// From the edge of an input to the edge of an output that a thread drives in response, without bus or
+    /// runtime.
     pub echo: Histogram<u64>,
     /// Lateness of a bare absolute sleep.
     pub bare_timer: Histogram<u64>,
     /// Stimuli after which the motor's line did not come to rest in time.
     pub unanswered: u64,
-    /// Echoes of which an edge was lost.
+    /// Echoes with a lost edge.
     pub echoes_lost: u64,
-    /// Whether the motor's line carried pulses; otherwise a level.
+    /// Whether the motor's line carried pulses; otherwise it had a level.
     pub pulsed: bool,
 }
 
@@ -73,17 +74,17 @@ pub struct Figures {
 pub enum HilError {
     /// A wire is not available.
     Open(OpenError),
-    /// The robot cannot be put together.
+    /// The robot cannot be built.
     Build(BuildError),
-    /// It cannot be run.
+    /// The robot cannot run.
     Drive(RunnerError),
-    /// The bench's own wires do not do what they should.
+    /// The bench's own wires do not work as expected.
     Loop(LoopFault),
-    /// Threads of the runtime panicked, or its motors did not confirm the stop at the end.
+    /// Threads of the runtime panicked, or the motors did not confirm the stop at the end.
     End {
-        /// The threads.
+        /// The threads that panicked.
         panicked: Vec<&'static str>,
-        /// The motors.
+        /// What happened to the motors.
         rest: Rest,
     },
 }
@@ -105,8 +106,8 @@ impl fmt::Display for HilError {
 
 impl std::error::Error for HilError {}
 
-/// Measures `samples` passes over `lines` with the runtime of `board` between them. The motors run: wheels
-/// off the ground. Ends early, with what it has, once `interrupted`, which it only looks at.
+/// Measures `samples` passes over `lines`, with the runtime of `board` between them. The motors run: keep the
+/// wheels off the ground. Once `interrupted` is set, ends early with the samples so far.
 pub fn measure(
     board: &Board,
     hardware: &Arc<dyn Hardware>,
@@ -135,7 +136,7 @@ pub fn measure(
     let passes = thread::Builder::new().name("hil".into()).spawn(move || {
         become_real_time(&plan, Role::Edges);
         let outcome = loops.run(samples, &count, &stop);
-        stop.store(true, Ordering::Release); // the runtime ends with its bench
+        stop.store(true, Ordering::Release); // end the runtime together with the bench
         outcome
     });
     let passes = passes.map_err(|error| HilError::Drive(RunnerError::Thread(error)))?;
@@ -145,7 +146,7 @@ pub fn measure(
             over.store(true, Ordering::Release);
         }
     });
-    over.store(true, Ordering::Release); // where the runtime could not start, nothing will answer
+    over.store(true, Ordering::Release); // if the runtime could not start, nothing will respond
     let passed = passes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let Ending { panicked, rest, .. } = driven.map_err(HilError::Drive)?;
     if !panicked.is_empty() || rest == Rest::Unheard {
@@ -162,7 +163,7 @@ pub fn measure(
     })
 }
 
-/// Does `work` on a thread of its own: the priority that it requests ends with it.
+/// Runs `work` on a thread of its own, so that the priority it requests ends with it.
 fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HilError> + Send + 'static,
 ) -> Result<T, HilError> {
@@ -171,8 +172,7 @@ fn on_a_thread<T: Send + 'static>(
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The stimulus' line for its driver, the response's for its watcher: what the bench holds beside the
-/// runtime.
+/// Opens the lines that the bench itself holds: drives the stimulus, and watches the response.
 fn held(hardware: &dyn Hardware, lines: Loop) -> Result<Box<dyn Gpio>, OpenError> {
     let watched = Usage::Watched { bias: Bias::AsIs, debounce: Span::ZERO };
     hardware.gpio(
@@ -184,9 +184,9 @@ fn held(hardware: &dyn Hardware, lines: Loop) -> Result<Box<dyn Gpio>, OpenError
     )
 }
 
-/// `board` as a bench: its motors, its buses and its periods; one sensor, the looped line, which stops the
-/// motors. All other sensors are left out, because on a bench they are not there. The guard is left out: the
-/// bench holds its line.
+/// `board` as a bench: with its motors, buses and periods, and one sensor, the looped line, which stops the
+/// motors. All other sensors are left out because a bench does not have them. The guard is left out because
+/// the bench holds its line.
 pub fn bench_board(board: &Board, lines: Loop) -> Board {
     let mut bench = board.clone();
     bench.sensors = vec![SensorPlan {
@@ -204,8 +204,7 @@ pub fn bench_board(board: &Board, lines: Loop) -> Board {
         looks_at: None,
     }];
     bench.reflexes = vec![Rule {
-        // An e-stop is latched by its very cause; the way from the line to the motors is the same for any
-        // other.
+        // Not an e-stop, whose cause latches; the path from the line to the motors is the same for any other.
         cause: Cause::Tilt,
         channel: STIMULUS,
         trip: Trip::Above(0.5),
@@ -218,7 +217,7 @@ pub fn bench_board(board: &Board, lines: Loop) -> Board {
     bench.guard = None;
     bench.decisions = Vec::new();
     bench.safety.auto_arm = true;
-    // What the field computes is of no interest here, that it computes is: the smallest one that drives.
+    // What the field computes does not matter here, only that it computes: the smallest field that drives.
     bench.field.engine = EngineKind::Cpu;
     bench.field.shape.grid = 8;
     bench.field.shape.sensors = 1;

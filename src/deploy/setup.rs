@@ -1,9 +1,9 @@
-//! Makes a fresh machine a robot that is ready to be armed, and takes that back: finds out which machine it
-//! is, proposes a board and every change with its reason, makes the changes with a journal, undoes them.
+//! Turns a fresh machine into a robot that is ready to be armed, and undoes that: detects the machine,
+//! proposes a board and every change with its reason, makes the changes with a journal, undoes them.
 //!
 //! The path: `found` and `choice` -> `proposal` (with `tuning`, which `doctor --fix` proposes alone, and
-//! `config_txt`) -> `carry_out`, which writes `journal` first and has each `deed` done through `files` and
-//! `programs`. Everything is below a root, `/` or a folder of a test.
+//! `config_txt`) -> `carry_out`, which writes the `journal` before it makes each `deed` through `files` and
+//! `programs`. All paths are below a root: `/`, or a folder of a test.
 
 pub mod carry_out;
 pub mod choice;

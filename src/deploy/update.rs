@@ -1,11 +1,11 @@
-//! Updating the package of the robot that this program runs on: [`stage`] a package, put it on [`trial`],
-//! commit it or go back to the version before. All of it happens on the robot, so the
-//! command that started it may end at any time.
+//! Updates the package of the robot that this program runs on: [`stage`] a package, put it on [`trial`], then
+//! commit it or go back to the version before. All of it happens on the robot, so the command that started it
+//! may end at any time.
 //!
-//! What makes it survive a power cut at any moment: the [`marker`] of an unfinished update is on the disk
-//! before the first change, and its phase alone decides. Until the phase says `committed`, every boot goes
-//! back to the proven version: [`recover`]. The means to go back (a copy of the proven program, its package,
-//! a unit that runs at boot: [`net`]) are in place before the marker is, and need no file of the new package.
+//! How it survives a power cut at any moment: the [`marker`] of an unfinished update is on disk before the
+//! first change, and only its phase decides. Until the phase is `committed`, every boot goes back to the
+//! proven version: [`recover`]. Everything needed to go back (a copy of the proven program, its package, a
+//! unit that runs at boot: [`net`]) is in place before the marker, and needs no file of the new package.
 //!
 //! dpkg installs, verifies and removes; nothing here knows which files a package has.
 
@@ -30,66 +30,66 @@ use std::path::{Path, PathBuf};
 pub use layout::Layout;
 pub use marker::{Marker, Phase, Why};
 
-/// Why an update was refused, or could not go on.
+/// Why an update was refused or could not continue.
 #[derive(Debug)]
 pub enum UpdateError {
     /// Only root may change the system.
     NotRoot,
-    /// A file that `ganglion setup` makes is missing: the signers, or the board.
+    /// A file that `ganglion setup` creates is missing: the signers or the board.
     NotSetUp(PathBuf),
     /// Another update is in progress.
     Busy,
-    /// An update has not ended: it is being tried, or the robot has to go back first.
+    /// An update is unfinished: it is on trial, or the robot has to go back first.
     Unfinished(Marker),
-    /// Not a package, or damaged.
+    /// Not a package, or a damaged one.
     Damaged(PathBuf, String),
-    /// The signature is missing, damaged, of a key that this robot does not trust, or of a revoked key.
+    /// The signature is missing or damaged, or its key is not trusted by this robot or revoked.
     Signature(PathBuf, String),
-    /// Another package: name found.
+    /// Another package; this is its name.
     OtherPackage(String),
-    /// For another kind of processor.
+    /// The package is for another processor architecture.
     OtherArchitecture {
-        /// Of the package.
+        /// The package's architecture.
         found: String,
-        /// Of this robot.
+        /// This robot's architecture.
         wanted: String,
     },
-    /// The package supports other boards.
+    /// The package does not support this robot's board.
     OtherBoard {
-        /// What the robot's board is built on.
+        /// The boards on which the robot's board is based.
         robot: Vec<String>,
-        /// What the package supports.
+        /// The boards that the package supports.
         package: Vec<String>,
     },
-    /// The new program refuses the robot's board file, in its words.
+    /// The new program rejects the robot's board file; this is its message.
     BoardRefused(String),
-    /// Older than what is installed.
+    /// The package is older than the installed version.
     Downgrade {
-        /// Installed.
+        /// The installed version.
         from: String,
-        /// Offered.
+        /// The offered version.
         to: String,
     },
-    /// Another package of the version that is installed.
+    /// A different package with the installed version's number.
     SameVersion(String),
-    /// Too little space.
+    /// Too little disk space.
     Space {
-        /// Where.
+        /// The path.
         place: PathBuf,
-        /// How much is needed, in bytes.
+        /// Needed space, in bytes.
         needed: u64,
-        /// How much there is.
+        /// Free space, in bytes.
         free: u64,
     },
-    /// A folder that the update has to write to is mounted read-only.
+    /// A folder that the update writes to is mounted read-only.
     ReadOnly(PathBuf),
     /// The robot is armed.
     Armed,
-    /// The motors did not confirm their stop; the words of `safe-stop`.
+    /// The motors did not confirm their stop; this is the message of `safe-stop`.
     Moving(String),
-    /// Nothing complete is staged.
+    /// No complete package is staged.
     NothingStaged,
-    /// The package of the installed version is not kept, so there would be no way back.
+    /// The installed version's package is not kept, so there would be no way back.
     NoWayBack(String),
     /// There is no version before the installed one.
     NothingBefore,
@@ -105,7 +105,7 @@ impl From<CommandError> for UpdateError {
     }
 }
 
-/// For `map_err`: an error at `path`.
+/// For `map_err`: turns an I/O error into an error at `path`.
 pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> UpdateError + '_ {
     move |error| UpdateError::File(path.to_path_buf(), error)
 }
@@ -113,21 +113,19 @@ pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> UpdateError + '_ {
 /// How an update ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ended {
-    /// One of the phases that end an update.
+    /// One of the final phases.
     pub phase: Phase,
-    /// The version before it.
+    /// The version before the update.
     pub from: String,
-    /// The version that was tried.
+    /// The version on trial.
     pub to: String,
     /// Why the robot went back.
     pub why: Option<Why>,
 }
 
-/// A version as Debian writes it.
-///
+/// Checks a Debian version.
 /// # Errors
-///
-/// It has a character that would not be safe in a file name, is empty or is longer than 64 characters.
+/// The version is empty, longer than 64 characters, or has a character that is unsafe in a file name.
 pub fn version(text: &str) -> Result<&str, UnsafeVersion> {
     let sound = |c: char| c.is_ascii_alphanumeric() || ".+~-".contains(c);
     match !text.is_empty() && text.len() <= 64 && !text.starts_with(['.', '-']) && text.chars().all(sound) {
@@ -136,13 +134,13 @@ pub fn version(text: &str) -> Result<&str, UnsafeVersion> {
     }
 }
 
-/// A version that would not be safe in a file name.
+/// A version that is unsafe in a file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsafeVersion;
 
 impl fmt::Display for UnsafeVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the version may have letters, digits and . + ~ - only")
+        f.write_str("the version may contain only letters, digits and . + ~ -")
     }
 }
 

@@ -1,11 +1,11 @@
-//! What each part of a brain is worth: a field that was taught to correct the starting table drives through
-//! many rooms, and again with one part left out and taught anew, beside the table by itself and one that a
-//! linear map without memory corrects. Every arm drives through the same rooms, with each of several field
-//! seeds; the reported intervals are over both.
+//! Measures what each part of a brain contributes. A field that was taught to correct the starting table
+//! drives through many rooms, then does so again with one part left out and taught anew. It is compared with
+//! the table alone, and with the table corrected by a linear map without memory. Every arm drives through the
+//! same rooms with each of several field seeds; the reported intervals are over both.
 //!
-//! `arm` says what is left out, `judge` drives, `interval` says how sure a mean is. The command line makes
-//! words and tables. The same study gives the same figures with any number of threads, shares of time
-//! aside.
+//! `arm` defines what is left out, `judge` drives, `interval` computes how certain a mean is. The command
+//! line writes text and tables. The same study gives the same figures with any number of threads, except for
+//! the shares of time.
 
 pub mod arm;
 pub mod interval;
@@ -25,18 +25,18 @@ use judge::{FIGURES, Run, Spent, judge};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a study compares, and how.
+/// The settings of a study.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// The arms besides the whole field, which always comes first.
+    /// The arms in addition to the whole field, which always comes first.
     pub arms: Vec<Arm>,
     /// Rooms that every arm drives through.
     pub rooms: Rooms,
-    /// Field seeds: the board's own and the ones after it.
+    /// Number of field seeds: the board's own and the following ones.
     pub fields: usize,
-    /// The rung at which they learn and drive.
+    /// The rung for learning and driving.
     pub rung: Rung,
-    /// What troubles the sensors that a driver sees, in the drives that count.
+    /// The trouble on the driver's sensors in the judged drives.
     pub trouble: Trouble,
     /// How an arm is taught, and the number of threads for all work.
     pub syllabus: Syllabus,
@@ -45,39 +45,39 @@ pub struct Study {
 /// Progress of a study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The field seed, from 0, and how many there are.
+    /// The field seed, from 0, and the number of seeds.
     pub field: [usize; 2],
-    /// Which arm.
+    /// The arm.
     pub arm: Arm,
-    /// Rounds of teaching that are over; `None`: it drives.
+    /// Finished rounds of teaching; `None`: it drives.
     pub round: Option<usize>,
 }
 
 /// The result of a study.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// The whole field first.
+    /// The findings of all arms, the whole field first.
     pub arms: Vec<Finding>,
-    /// Each stage's share of the whole field's cycle, in the order of [`STAGES`], on this machine.
+    /// Each stage's share of the whole field's cycle time, in the order of [`STAGES`], on this machine.
     pub shares: [f64; STAGES.len()],
 }
 
 /// The result of one arm.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Which.
+    /// The arm.
     pub arm: Arm,
-    /// By field seed and room.
+    /// Its runs, by field seed and room.
     pub runs: Vec<Vec<Run>>,
 }
 
 impl Finding {
-    /// Mean over all runs, in the order of [`FIGURES`].
+    /// Mean over all runs of each of [`FIGURES`].
     pub fn figures(&self) -> [Option<Interval>; FIGURES.len()] {
         std::array::from_fn(|figure| Interval::of(&self.by(|_, _, run| run.figures[figure])))
     }
 
-    /// Mean over the rooms of each field seed, in the order of [`FIGURES`].
+    /// Mean over the rooms of each field seed, for each of [`FIGURES`].
     pub fn by_field(&self) -> Vec<[Option<f64>; FIGURES.len()]> {
         let of = |rooms: &Vec<Run>| {
             std::array::from_fn(|figure| mean(&[rooms.iter().map(|run| run.figures[figure]).collect()]))
@@ -85,7 +85,7 @@ impl Finding {
         self.runs.iter().map(of).collect()
     }
 
-    /// By how much it differs from `whole` in the same rooms with the same field seeds.
+    /// Difference from `whole` in the same rooms with the same field seeds.
     pub fn against(&self, whole: &Finding) -> [Option<Interval>; FIGURES.len()] {
         std::array::from_fn(|figure| {
             let more = |field: usize, room: usize, run: &Run| {
@@ -95,7 +95,7 @@ impl Finding {
         })
     }
 
-    /// Share of its runs that are those of `whole`, bit for bit.
+    /// Share of its runs that equal those of `whole` bit for bit.
     pub fn same_as(&self, whole: &Finding) -> f64 {
         let same =
             self.by(|field, room, run| f64::from(u8::from(run.digest == whole.runs[field][room].digest)));
@@ -110,8 +110,8 @@ impl Finding {
     }
 }
 
-/// Does the study on `board`, a simulated one with a starting table. Arms whose part the board lacks are left
-/// out. `None`: interrupted.
+/// Runs the study on `board`, which must be simulated and have a starting table. Arms whose part the board
+/// lacks are left out. `None`: interrupted.
 pub fn ablate(
     board: &Board,
     study: &Study,
@@ -128,7 +128,7 @@ pub fn ablate(
         for (finding, its_board) in findings.iter_mut().zip(&mut boards) {
             its_board.field.seed = board.field.seed.wrapping_add(nth as u64);
             if nth > 0 && !finding.arm.has_field() {
-                finding.runs.push(finding.runs[0].clone()); // it would drive the same again
+                finding.runs.push(finding.runs[0].clone()); // another seed would give the same drive
                 continue;
             }
             let mut at = Progress { field: [nth, study.fields], arm: finding.arm, round: Some(0) };
@@ -146,7 +146,7 @@ pub fn ablate(
     Ok(Some(Findings { arms: findings, shares: spent.shares() }))
 }
 
-/// What drives in the arm `at`, whose board is `board`. `None`: interrupted.
+/// The driver of the arm `at`, whose board is `board`. `None`: interrupted.
 fn driver(
     board: &Board,
     study: &Study,
@@ -169,11 +169,11 @@ fn driver(
     }
 }
 
-/// The runs of an arm's `board` through all rooms.
+/// Runs an arm's `board` through all rooms.
 fn runs(board: &Board, study: &Study, driver: &Driver, spent: &Arc<Spent>) -> Result<Vec<Run>, BuildError> {
     let Study { rooms, rung, trouble, syllabus, .. } = study;
     let mut board = board.clone();
-    board.field.threads = 1; // rooms share the cores
+    board.field.threads = 1; // the rooms already share the cores
     let seeds: Vec<u64> = (rooms.first..).take(rooms.count).collect();
     let drives = parallel::map(syllabus.threads, &seeds, |room| {
         judge(&board, driver, *room, rooms.seconds, *rung, *trouble, spent)

@@ -1,10 +1,10 @@
-//! Learning from logs. It fits the read-out, a linear map of the field's features; the field itself follows
+//! Learns from logs by fitting the read-out, a linear map of the field's features. The field itself follows
 //! from the board's seed.
 //!
-//! `log` reads, `observe` runs the log through the field, `moments` and `solve` are the least squares,
-//! `validate` judges them on held-out time, `laps` on laps and logs of their own, `score` counts decisions.
-//! `baselines` is what the field is compared with: `logistic` regression and gradient `boosting`. `parallel`
-//! shares pieces of all this among threads.
+//! `log` reads a log, `observe` runs it through the field, `moments` and `solve` do the least squares.
+//! `validate` judges them on held-out time, `laps` on separate laps and logs, and `score` counts decisions.
+//! `baselines` compares the field with `logistic` regression and gradient `boosting`. `parallel` divides all
+//! this among threads.
 
 pub mod baselines;
 pub mod boosting;
@@ -33,26 +33,26 @@ use validate::{Lesson, Validation, fit, gap};
 pub enum LearnError {
     /// The log has no label column.
     NoLabels,
-    /// The log is too short to keep blocks of time apart.
+    /// The log is too short to hold out blocks of time.
     TooShort {
-        /// Cycles of the field that it makes.
+        /// Field cycles in the log.
         cycles: usize,
-        /// Cycles that are needed.
+        /// Field cycles needed.
         needed: usize,
     },
-    /// The same decision everywhere.
+    /// Every row has the same decision.
     OneDecision {
-        /// Which.
+        /// The decision.
         label: String,
     },
-    /// The engine refused a row, or was lost.
+    /// The engine rejected a row, or was lost.
     Refused {
-        /// Line of the log.
+        /// Line number in the log.
         line: u64,
-        /// Why.
+        /// The error.
         refused: Failure,
     },
-    /// The fit makes no read-out for this board.
+    /// The fit is not a valid read-out for this board.
     Readout(ReadoutError),
 }
 
@@ -61,8 +61,8 @@ impl fmt::Display for LearnError {
         match self {
             LearnError::NoLabels => write!(f, "no label column: there is nothing to learn"),
             LearnError::TooShort { cycles, needed } => {
-                write!(f, "too short: {cycles} cycles of the field; judging blocks of time by ")?;
-                write!(f, "what was learned from the others needs at least {needed}")
+                write!(f, "too short: {cycles} field cycles; cross-validation over blocks of time ")?;
+                write!(f, "needs at least {needed}")
             }
             LearnError::OneDecision { label } => {
                 write!(f, "the decision is `{label}` in every row: there is nothing to learn")
@@ -77,17 +77,17 @@ impl fmt::Display for LearnError {
 
 impl std::error::Error for LearnError {}
 
-/// A part of learning, for a progress report.
+/// A stage of learning, for progress reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The log goes through the field.
+    /// Running the log through the field.
     Observe,
-    /// Least squares, and what they are worth.
+    /// Least squares and their validation.
     Fit,
 }
 
-/// Learns the decisions in `log`, the column called `heading`, with `engine`, which was built for
-/// `board` and is left at rest. `watch` receives how much of a stage is done, and out of how much.
+/// Learns the decisions in the column `heading` of `log` with `engine`, which was built for `board` and is
+/// left at rest. `watch` receives how much of a stage is done, and the total.
 pub fn learn(
     board: &Board,
     engine: &mut dyn Inspect,
@@ -101,7 +101,7 @@ pub fn learn(
     teach(board, logs, &course, &seen.features, heading, |done, of| watch(Stage::Fit, done, of))
 }
 
-/// The cycles of `logs`, each of this many laps.
+/// The cycles of `logs`, each divided into this many laps.
 pub fn course(board: &Board, logs: &[Log], laps: usize) -> Result<Course, LearnError> {
     if logs.iter().any(|log| log.labels().is_empty()) {
         return Err(LearnError::NoLabels);
@@ -109,7 +109,7 @@ pub fn course(board: &Board, logs: &[Log], laps: usize) -> Result<Course, LearnE
     Ok(Course::new(board, logs, laps, gap(board.field.dt.as_secs_f64())))
 }
 
-/// Fits a read-out to the `features` of all cycles of `course`, which is that of `logs`.
+/// Fits a read-out to the `features` of all cycles of `course`, the course of `logs`.
 pub fn teach(
     board: &Board,
     logs: &[Log],
@@ -133,7 +133,7 @@ pub fn teach(
     Ok((readout, validation))
 }
 
-/// A log's own digest; of several, that of their digests one after the other.
+/// The digest of one log; for several logs, the digest of their digests in order.
 pub fn digest(logs: &[Log]) -> [u8; 32] {
     match logs {
         [log] => *log.digest(),

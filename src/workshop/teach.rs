@@ -1,15 +1,15 @@
-//! Teaches a field to correct the board's starting table, in closed loop: the robot drives in the simulator,
-//! with trouble on its sensors now and then; a tutor that knows the true ones says by how much the table is
-//! wrong in each moment that the robot came to, and the read-out is fitted to all such moments so far
-//! (dataset aggregation: Ross, Gordon, Bagnell 2011). Rounds go on until the robot has driven better than the
-//! table by itself through a trial in rooms that it was not taught in, once for each grid.
+//! Teaches a field to correct the board's starting table, in closed loop. The robot drives in the simulator,
+//! sometimes with trouble on its sensors. A tutor that knows the true values says by how much the table is
+//! wrong in each situation that the robot reached, and the read-out is fitted to all situations so far
+//! (dataset aggregation: Ross, Gordon, Bagnell 2011). Rounds continue until, for each grid, the robot drives
+//! better than with the table alone in a trial through rooms that it was not taught in.
 //!
-//! The verdict is over rooms of ten minutes, since falls are rare in shorter ones, and over several field
-//! seeds, each taught by itself, so that it is not the luck of one.
+//! The verdict uses rooms of ten minutes, because falls are rare in shorter ones, and several field seeds,
+//! each taught separately, so that it does not depend on one lucky seed.
 //!
-//! `lesson` is one drive with its notes, `driver` what drives in it, `trouble` what makes lessons harder than
-//! the trial, `fit` the least squares, `trial` the verdict. The same board gives the same read-out with any
-//! number of threads.
+//! `lesson` is one drive with the tutor's notes, `driver` what drives in it, `trouble` what makes lessons
+//! harder than the trial, `fit` the least squares, `trial` the verdict. The same board gives the same
+//! read-out with any number of threads.
 
 pub mod driver;
 pub mod fit;
@@ -30,24 +30,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trial::{Rooms, is_better, trial};
 use trouble::Trouble;
 
-/// The limits of teaching.
+/// The settings of teaching.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Syllabus {
-    /// Rounds for a grid, at most.
+    /// Maximum rounds per grid.
     pub rounds: usize,
-    /// Lessons of a round.
+    /// Lessons per round.
     pub lessons: usize,
-    /// Length of a lesson, seconds of virtual time.
+    /// Length of a lesson in seconds of virtual time.
     pub lesson_s: u64,
     /// Rooms of the trial after each round.
     pub rooms: Rooms,
-    /// Rooms of the verdict, for each field seed.
+    /// Rooms of the verdict for each field seed.
     pub verdict: Rooms,
-    /// Field seeds of the verdict: the board's own and the ones after it.
+    /// Field seeds of the verdict: the board's own and the following ones.
     pub fields: usize,
-    /// Ridge, on standardised features.
+    /// Ridge on standardised features.
     pub ridge: f64,
-    /// Threads that share lessons and rooms.
+    /// Threads for lessons and rooms.
     pub threads: usize,
 }
 
@@ -66,25 +66,27 @@ impl Default for Syllabus {
     }
 }
 
-/// Seeds of the rooms that lessons are in, of those of the trials after each round, and of those of the
-/// verdict: far from each other, and from the small numbers that people give to `run`.
+/// First room seeds of the lessons, of the trials after each round, and of the verdict: far apart from each
+/// other, and from the small numbers that users pass to `run`.
 const LESSON_ROOMS: u64 = 1 << 40;
 const TRIAL: Rooms = Rooms { first: 1 << 41, count: 12, seconds: 120 };
 const VERDICT: Rooms = Rooms { first: 1 << 42, count: 21, seconds: 600 };
-/// A rung on the whole grid and one on the half: their other differences are not content.
+/// One rung on the whole grid and one on the half grid; other differences between rungs do not affect the
+/// content channels.
 const GRIDS: [Rung; READOUT_GRIDS] = [Rung::BEST, Rung::WORST];
 
-/// In the first round the table drives by itself; the second round teaches where the corrected one gets to.
+/// In the first round the table drives alone; the second round teaches in the situations that the corrected
+/// table reaches.
 const LEAST_ROUNDS: usize = 2;
 
-/// How far teaching is.
+/// The progress of teaching.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// The rung that this teaches.
+    /// The rung that is being taught.
     pub rung: Rung,
-    /// Rounds that are over.
+    /// Finished rounds.
     pub round: usize,
-    /// The most rounds there may be.
+    /// Maximum number of rounds.
     pub of: usize,
     /// The result of the last trial.
     pub trial: Trial,
@@ -93,16 +95,16 @@ pub struct Progress {
 /// The result of teaching.
 #[derive(Clone, Debug)]
 pub struct Taught {
-    /// For both grids.
+    /// The read-out for both grids.
     pub readout: Readout,
-    /// The results of the drives on the whole and on the half grid through the rooms of the verdict.
+    /// The results on the whole and on the half grid in the rooms of the verdict.
     pub trials: [Trial; READOUT_GRIDS],
-    /// The result of the table by itself in the same rooms.
+    /// The result of the table alone in the same rooms.
     pub standard: Trial,
 }
 
-/// Teaches the field of `board` to correct the board's starting table. The board must be a simulated one.
-/// `None`: interrupted.
+/// Teaches the field of `board` to correct the board's starting table. The board must be simulated. `None`:
+/// interrupted.
 pub fn teach(
     board: &Board,
     syllabus: Syllabus,
@@ -123,10 +125,10 @@ pub fn teach(
         }
         let fitted = class.driver(weights.clone())?;
         for (sum, rung) in trials.iter_mut().zip(GRIDS) {
-            // Its trial chose each round, so the verdict takes other rooms.
+            // The trial selected each round, so the verdict uses other rooms.
             *sum = sum.and(&class.trial(syllabus.verdict, &fitted, rung)?);
         }
-        standard = standard.and(&alone); // the table has no field: it would drive the same again
+        standard = standard.and(&alone); // the table has no field: another seed gives the same drive
         own.get_or_insert(weights);
         if interrupted.load(Ordering::Relaxed) {
             return Ok(None);
@@ -139,8 +141,8 @@ pub fn teach(
     Ok(Some(Taught { readout, trials, standard }))
 }
 
-/// Teaches one grid, the one of `rung`, to a driver with weights for `regressors`: for comparisons. There is
-/// no verdict; rounds end as in [`teach`]. `None`: interrupted.
+/// Teaches only the grid of `rung`, to a driver with weights for `regressors`; for comparisons. There is no
+/// verdict; rounds end as in [`teach`]. `None`: interrupted.
 pub fn teach_grid(
     board: &Board,
     syllabus: Syllabus,
@@ -154,12 +156,12 @@ pub fn teach_grid(
     class.grid(rung, &mut watch)?.map(|weights| class.driver(weights)).transpose()
 }
 
-/// One board to teach.
+/// One board to be taught.
 struct Class<'a> {
     board: &'a Board,
     syllabus: Syllabus,
     regressors: Regressors,
-    /// The result of the table by itself in the rooms of a round's trial: the same for both grids.
+    /// The result of the table alone in the trial rooms: the same for both grids.
     standard: Trial,
     interrupted: &'a AtomicBool,
 }
@@ -180,7 +182,7 @@ impl<'a> Class<'a> {
         self.regressors.driver(self.board, weights).map_err(BuildError::Readout)
     }
 
-    /// The rounds for one grid: the weights of the best of them. `None`: interrupted.
+    /// Teaches one grid and returns the weights of the best round. `None`: interrupted.
     fn grid(&self, rung: Rung, watch: &mut impl FnMut(&Progress)) -> Result<Option<Vec<f32>>, BuildError> {
         let Syllabus { rounds, rooms, ridge, .. } = self.syllabus;
         let mut sums = Sums::none(self.board, rung, &self.regressors);
@@ -205,7 +207,7 @@ impl<'a> Class<'a> {
         Ok(best.map(|(_, weights)| weights))
     }
 
-    /// The lessons of a round, in which `driver` drives, into `sums`.
+    /// Adds the lessons of a round, in which `driver` drives, to `sums`.
     fn lessons(
         &self,
         rung: Rung,

@@ -186,7 +186,7 @@ fn types_are_reported() {
         (
             "valid = [0.02, 4.0]",
             "valid = [0.02, 4.0, 5.0]",
-            "sensor.range.valid: found 3 of them; allowed: a list of 2",
+            "sensor.range.valid: found 3 items; allowed: a list of 2",
         ),
         (
             "valid = [0.02, 4.0]",
@@ -225,13 +225,7 @@ fn what_is_missing_is_reported_at_the_table_that_lacks_it() {
     elsewhere(V4, "grid = 16", "", "[field]", "field.grid: missing; expected: an integer, 8 to 64");
     elsewhere(V4, "unit = \"m\"", "", "[[sensor]]", "sensor.range.unit: missing; expected: a string");
     elsewhere(V4, "period_ms = 10.0", "", "#", "period_ms: missing; expected: milliseconds, 0.5 to 1000");
-    elsewhere(
-        V4,
-        "below = 0.15",
-        "",
-        "[[reflex]]\nname = \"obstacle\"",
-        "a number under `below` or under `above`",
-    );
+    elsewhere(V4, "below = 0.15", "", "[[reflex]]\nname = \"obstacle\"", "a number as `below` or as `above`");
     let missing = "decision.Move-Forward.motors.angular: missing; expected: a number, -1 to 1";
     elsewhere(
         "scitos-g5",
@@ -309,7 +303,7 @@ fn values_fit_each_other() {
         (
             "gpio_labels = [\"pinctrl-rp1\", \"pinctrl-bcm2711\", \"pinctrl-bcm2835\"]",
             "gpio_labels = []",
-            "at least one label",
+            "at least the label",
         ),
         (
             "low = 0.05, high = 4.0",
@@ -417,7 +411,7 @@ fn a_bus_must_carry_what_hangs_on_it() {
     let busy = text_of(V4).replacen("speed_hz = 100000", "speed_hz = 40000", 1);
     let warnings = board::from_text("busy", &busy).unwrap().warnings;
     assert_eq!(warnings.len(), 1);
-    assert!(warnings[0].to_string().contains("77 % of the I2C bus's time is taken"), "{}", warnings[0]);
+    assert!(warnings[0].to_string().contains("77 % of the I2C bus's time is in use"), "{}", warnings[0]);
 }
 
 #[test]
@@ -430,7 +424,7 @@ fn wires_and_logs_do_not_mix() {
     );
     assert!(simulated[1].contains("bus.gpio_labels: unknown key"), "{simulated:#?}");
     for (fault, sensor) in simulated[2..].iter().zip(["undervoltage", "cpu"]) {
-        let words = "reads the machine itself: it needs the bus kind \"linux\"";
+        let words = "reads the computer itself: it needs the bus kind \"linux\"";
         assert!(fault.contains(&format!("sensor.{sensor}.kind")) && fault.contains(words), "{fault}");
     }
     let no_world = faults("inherits = \"sim\"\nsim = { remove = true }\n");
@@ -465,7 +459,7 @@ fn what_is_allowed_and_odd_is_a_warning() {
     for (old, new, words) in [
         ("below = 0.15", "below = 0.04", covers),
         ("learn = true", "gamma = 1.1", "field.gamma: (1 - beta) gamma is 1.045"),
-        ("cpus = []", "cpus = [3]", "field.cpus: 2 threads on 1 of the cores"),
+        ("cpus = []", "cpus = [3]", "field.cpus: 2 threads share 1 of the cores"),
         (
             "cycle_p99_ms = 12.0",
             "cycle_p99_ms = 25.0",
@@ -550,8 +544,8 @@ fn a_bare_name_is_a_built_in_board_and_an_unknown_one_says_how_a_file_is_named()
             "picar-v5",
             "no built-in board is named `picar-v5`; did you mean `picarx-v5`?; built-in boards: sim, ",
         ),
-        ("src", "a file has a `/` in its name or ends in `.toml`, as in ./src"),
-        ("", "a file has a `/`"),
+        ("src", "to name a file, write a path with a `/` or a name that ends in `.toml`, as in ./src"),
+        ("", "to name a file, write a path with a `/`"),
     ] {
         match board::load(Path::new(name)) {
             Err(error @ BoardError::Unknown { .. }) => assert!(error.to_string().contains(words), "{error}"),
@@ -587,7 +581,7 @@ fn a_tether_has_an_address_a_key_and_a_patience_that_fit_the_field() {
     slip(TETHERED, "silence_ms = 100.0", "silence_ms = 1500.0", "allowed: milliseconds, 20 to 1000");
     slip(TETHERED, "on_loss = \"stop\"", "on_loss = \"go\"", "on_loss");
     let unused = "on_loss = \"stop\"\nlocal = { grid = 8 }";
-    elsewhere(TETHERED, "on_loss = \"stop\"", unused, "local =", "used only with on_loss = \"local\"");
+    elsewhere(TETHERED, "on_loss = \"stop\"", unused, "local =", "only used with on_loss = \"local\"");
     let odd = "on_loss = \"local\"\nlocal = { grid = 9 }";
     elsewhere(TETHERED, "on_loss = \"stop\"", odd, "local =", "allowed: 8, 16, 32 or 64");
     slip(V4, "engine = \"auto\"", "engine = \"remote\"", "needs a [tether] table");

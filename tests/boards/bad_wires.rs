@@ -49,7 +49,7 @@ fn rppal_is_for_linux_and_for_boards_without_a_guard() {
     assert_eq!(generic(&wired("character-devices")), [""; 0]);
     one(
         &wired("rppal"),
-        "bus.access: \"rppal\" drives lines past the kernel, also the one that a guard holds",
+        "bus.access: \"rppal\" bypasses the kernel, so it can drive the line that a guard holds",
     );
 }
 
@@ -163,7 +163,7 @@ fn lines_have_numbers_or_names() {
     one(&twice, "sensor.stop.line: GPIO line PH.07 is already taken by enable.line");
     let reserved = format!("{}[reserved]\nspi = \"PH.07\"\n", button("\"PH.07\""));
     one(&reserved, "sensor.stop.line: GPIO line PH.07 is already taken by reserved.spi");
-    one(&button("4").replace(LABEL, ""), "bus.gpio_labels: found none of them; expected: at least one label");
+    one(&button("4").replace(LABEL, ""), "bus.gpio_labels: found no label; expected: at least the label");
 }
 
 #[test]
@@ -173,11 +173,11 @@ fn values_of_one_chip_describe_it_alike() {
     assert_eq!(generic(&format!("{LABEL}{roll}{rest}")), [""; 0], "one line, three values");
     one(
         &format!("{LABEL}{roll}{}", rest.replace("ready = 4\n[[", "ready = 5\n[[")),
-        "sensor.pitch.ready: the mpu6050 at 0x68 is one chip, and sensor.roll states a different ready than this (5)",
+        "sensor.pitch.ready: the mpu6050 at 0x68 is one chip, but sensor.roll states another ready than this (5)",
     );
     one(
         "[[sensor]]\nname = \"current\"\nshunt_ohms = 0.01\n",
-        "sensor.battery states a different shunt_ohms than this (0.01)",
+        "sensor.battery states another shunt_ohms than this (0.01)",
     );
     one(
         "[[sensor]]\nname = \"pitch\"\nquantity = \"roll\"\n",
@@ -218,8 +218,8 @@ fn several_rangers_need_their_shut_down_lines() {
 #[test]
 fn motors_have_one_source_of_pulses() {
     let mcu = "[mcu]\naddress = 0x14\nclock_hz = 72000000\ntimers = 4\nreset = 5\n";
-    one(&format!("{LABEL}{mcu}"), "pca9685: a second source of PWM, beside [mcu]; expected: one of them");
-    one("[pwm]\ndevice = \"1f00098000.pwm\"\nhz = 1000\n", "pwm: a second source of PWM, beside [pca9685]");
+    one(&format!("{LABEL}{mcu}"), "pca9685: a second source of PWM besides [mcu]; expected: only one");
+    one("[pwm]\ndevice = \"1f00098000.pwm\"\nhz = 1000\n", "pwm: a second source of PWM besides [pca9685]");
     let none = generic("pca9685 = { remove = true }");
     // Once a motor; nothing is said of channels of nothing.
     let sources = none.iter().filter(|fault| fault.contains("or another source of PWM: [pca9685] or [pwm]"));
@@ -270,8 +270,8 @@ fn a_guard_holds_what_is_there() {
 #[test]
 fn a_bus_clear_has_two_lines() {
     let bus = |keys: &str| format!("bus = {{ gpio_labels = [\"gpio1\"], {keys} }}");
-    one(&bus("clear_scl = 3"), "bus.clear_scl: a bus clear needs both of its lines: clear_sda is missing");
-    one(&bus("clear_sda = 3"), "bus.clear_sda: a bus clear needs both of its lines: clear_scl is missing");
+    one(&bus("clear_scl = 3"), "bus.clear_scl: a bus clear needs both lines: clear_sda is missing");
+    one(&bus("clear_sda = 3"), "bus.clear_sda: a bus clear needs both lines: clear_scl is missing");
     one(&bus("clear_scl = 3, clear_sda = 3"), "bus.clear_sda: GPIO line 3 is already taken by bus.clear_scl");
     one(&bus("rail = { line = 4 }"), "bus.rail.on_high: missing");
     let all =
@@ -344,7 +344,7 @@ fn a_controller_has_one_address_or_a_list_of_them() {
         ),
         ("[0x14, 0x14]", "mcu.address: found 20 twice"),
         ("[0x14, 3]", "mcu.address: found 3; allowed"),
-        ("[1, 2, 3, 4, 5]", "mcu.address: found 5 of them"),
+        ("[1, 2, 3, 4, 5]", "mcu.address: found 5 items"),
         ("\"0x14\"", "mcu.address: found a string; expected: an integer, 8 to 119"),
     ] {
         let faults = mcu(address);

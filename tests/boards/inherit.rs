@@ -122,7 +122,7 @@ fn what_is_not_there_cannot_be_removed() {
     assert_eq!(told.len(), 1, "{told:#?}");
     assert!(
         told[0].contains("bad.toml:2:")
-            && told[0].contains("sensor.radar: nothing of that name is inherited")
+            && told[0].contains("sensor.radar: nothing with that name is inherited")
     );
 }
 
@@ -186,7 +186,7 @@ fn a_file_beside_is_inherited_by_its_whole_name_and_shadows_no_built_in_board() 
         ("short.toml", "inherits: no built-in board is named `mine`; did you mean `mine.toml`?"),
         (
             "gone.toml",
-            "inherits: no board file beside this one is named `picarx-v5.toml`; did you mean `picarx-v5`?",
+            "inherits: no board file in the same folder is named `picarx-v5.toml`; did you mean `picarx-v5`?",
         ),
     ] {
         let error = folder.load(file).unwrap_err().to_string();
@@ -211,7 +211,7 @@ fn chains_end() {
     for (file, words) in [
         ("self.toml", "self.toml:1:12: inherits: inherits itself: self -> self.toml"),
         ("a.toml", "b.toml:2:12: inherits: inherits itself: a -> b.toml -> a.toml"),
-        ("one.toml", "5 boards deep; allowed: at most 4"),
+        ("one.toml", "a chain of 5 boards; allowed: at most 4"),
         ("up.toml", "found \"../sim\"; allowed: the name of a built-in board"),
     ] {
         match folder.load(file) {
@@ -239,5 +239,5 @@ fn a_single_key_is_removed_too() {
     let range = board.sensors.iter().find(|sensor| sensor.name == "range").unwrap();
     assert_eq!(range.worst_per_s, 0.0);
     let nothing = faults("inherits = \"picarx-v4\"\n[guard]\nhold = { remove = true }\n");
-    assert!(nothing.len() == 1 && nothing[0].contains("nothing of that name is inherited"), "{nothing:#?}");
+    assert!(nothing.len() == 1 && nothing[0].contains("nothing with that name is inherited"), "{nothing:#?}");
 }

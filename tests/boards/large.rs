@@ -48,7 +48,7 @@ fn a_file_full_of_one_thing_is_refused_with_the_limit() {
 
 #[test]
 fn text_that_is_not_toml_is_reported_a_hundred_times_at_most() {
-    let words = told(&"= = =\n".repeat(FULL / 6), "more errors, which are not shown");
+    let words = told(&"= = =\n".repeat(FULL / 6), "more errors");
     assert_eq!(words.lines().filter(|line| line.starts_with("large.toml:")).count(), 100);
 }
 
@@ -61,7 +61,7 @@ fn so_are_unknown_keys() {
             let _ = writeln!(text, "key_{key}_{} = 1", "x".repeat(50));
         }
     }
-    let words = told(&text, "more errors, which are not shown");
+    let words = told(&text, "more errors");
     assert!(words.lines().filter(|line| line.starts_with("large.toml:")).count() <= 100);
 }
 

@@ -21,7 +21,7 @@ fn a_jetsons_board_drives_and_says_that_it_is_simulated() {
     assert_eq!((&report["simulated"], &report["board"]), (&Value::Bool(true), &"jetson-orin-nano".into()));
     assert!(report["distance_m"].as_f64().is_some_and(|metres| metres > 0.2), "{report}");
     assert!(out(&ended).contains("on board 'jetson-orin-nano' (simulated)"), "{}", out(&ended));
-    assert!(out(&ended).contains("simulated  no guard is asked"), "{}", out(&ended));
+    assert!(out(&ended).contains("simulated  no guard is used"), "{}", out(&ended));
 }
 
 #[test]
@@ -60,5 +60,5 @@ fn what_cannot_be_simulated_is_78_and_a_guard_is_64() {
     let checked = output(&["check", "scitos-g5", "--simulate"]);
     assert_eq!(checked.status.code(), Some(78), "{}", err(&checked));
     let checked = output(&["check", "picarx-v4", "--simulate"]);
-    assert!(out(&checked).contains("# simulated: no guard is asked"), "{}", out(&checked));
+    assert!(out(&checked).contains("# simulated: no guard is used"), "{}", out(&checked));
 }

@@ -39,7 +39,7 @@ fn a_run_in_virtual_time_prints_no_time_without_its_label() {
     is_labelled(&text, " us", "(modelled)");
     is_labelled(&text, "m driven", "(simulated)");
     is_labelled(&text, "% standing", "(simulated)");
-    is_labelled(&text, "along its way", "(computed)");
+    is_labelled(&text, "along the recorded way", "(computed)");
     has_sources(&report, &[&TIMES[..], &WIRES].concat(), "modelled");
     has_sources(&report, &["distance_m", "contacts", "falls", "cells_visited"], "simulated");
     has_sources(&report, &["backing.metres"], "computed");
@@ -63,7 +63,7 @@ fn what_follows_from_sizes_is_labelled_as_computed() {
     let report: Value = serde_json::from_str(report.trim()).expect("one object");
     is_labelled(&text, "MB of memory", "(computed)");
     is_labelled(&text, "together at least", "(computed)");
-    is_labelled(&text, "front wheel before any", "(computed)");
+    is_labelled(&text, "a front wheel reaches an edge", "(computed)");
     has_sources(&report, &["field_bytes", "bus_load", "unseen_edges_below_deg"], "computed");
 
     let field = ["bench", "field", "--grid", "8", "--seconds", "0.3", "--patterns", "2", "--bank", "50"];

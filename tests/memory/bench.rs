@@ -49,7 +49,7 @@ fn what_takes_too_much_memory_is_left_out_and_said() {
     ]);
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
     let text = out(&ended);
-    assert!(text.contains("left out, 1000 vectors of 512"), "{text}");
+    assert!(text.contains("left out: 1000 vectors of 512"), "{text}");
     assert!(text.lines().last().is_some_and(|line| line.contains("\"left_out\":[[512,1000]]")), "{text}");
     for wrong in [["--dims", "63"], ["--batches", "0"]] {
         let ended = output(&[&["bench", "hrr"], &wrong[..]].concat());
@@ -225,7 +225,7 @@ fn where_there_is_a_gpu_it_is_measured_too_and_what_is_chosen_is_said_and_kept()
         own["found"].as_str().unwrap_or_default().to_string()
     };
     assert_eq!(found(&["--memory-gpu", "never"]), "of 512 numbers: on the processor, as requested");
-    let tried = |name: &str| format!("; tried {name} of 3: the GPU has the CPU's bits");
+    let tried = |name: &str| format!("; tried {name} of 3: the GPU's results equal the CPU's bit for bit");
     let all = ["bind", "superpose", "clean-up"].map(tried).concat();
     let from = format!("of 512 numbers: on the GPU from 3 rows on, as requested{all}");
     assert_eq!(found(&["--memory-gpu", "3"]), from);

@@ -1,4 +1,4 @@
-//! `bench all`: loop and field on a board's own settings, beside what the board asks for.
+//! `bench all`: control loop and field with a board's own settings, compared with the board's targets.
 
 use super::{cut_short, field, judged, on_a_thread, progress, seconds, too_many_threads};
 use crate::base::plan::{Board, BusPlan};
@@ -22,21 +22,22 @@ use std::sync::Arc;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ganglion bench all                                the desk robot's settings and targets, 40 s
-  ganglion bench all --board picarx-v4              those of a PiCar-X; run it on the car's Pi
-  ganglion bench all --board picarx-v4 --simulate   its settings on this machine; its targets are not judged
-  ganglion bench all --seconds 8 --json | tail -1   rougher, and as one JSON object
+  ganglion bench all --board picarx-v4              the PiCar-X; run it on the car's Pi
+  ganglion bench all --board picarx-v4 --simulate   its settings here, without judging its targets
+  ganglion bench all --seconds 8 --json | tail -1   less precise, and as one JSON object
 
-The targets are those in [targets] of the board file. A quarter of the time is the control
-loop's, on a simulated bus, the rest the field's: rungs 0 to 5, the other storage, and one thread,
-in turns. A GPU runs a full field (32^3, 100 patterns, a bank of 10,000) for some 20 s more and has
-to meet [targets.gpu]; without a GPU, or with one that a processor emulates, these do not apply.
-Exit code 0: every target that was judged is met; 75: one is missed, or its figure could not be measured; 69: none was
-judged (\"pass\": null), because the board states none, or this machine is not the board's or lacks what they are for.")]
+The targets are in [targets] of the board file. A quarter of the time is for the control loop, on a
+simulated bus. The rest is for the field: rungs 0 to 5, the other storage, and one thread,
+alternating. A GPU then runs a full field (32^3, 100 patterns, a bank of 10,000) for another 20 s
+or so, and has to meet [targets.gpu]; without a GPU, or with an emulated one, these targets do not
+apply. Exit code 0: every judged target is met; 75: one is missed, or its figure could not be
+measured; 69: none was judged (\"pass\": null), because the board states none, or this machine is
+not the board's or lacks what they apply to.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
-    /// Measure although this machine is not that robot: figures of this machine, and no verdict
+    /// Measure even if this machine is not the board's robot: figures of this machine, without a verdict
     #[arg(long)]
     simulate: bool,
     /// Length of the measurement
@@ -47,7 +48,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Part of the time that is the loop's.
+/// One part in this many of the time is for the loop.
 const LOOP_PART: u64 = 4;
 
 /// The object.
@@ -56,7 +57,7 @@ struct Report {
     schema: u32,
     board: String,
     engine: &'static str,
-    /// For people: with the reason.
+    /// The engine in words, with the reason.
     #[serde(skip)]
     engine_name: String,
     grid: usize,
@@ -65,11 +66,11 @@ struct Report {
     simd: &'static str,
     seconds: f64,
     rows: Vec<Row>,
-    /// What is to know about these figures.
+    /// Remarks on these figures.
     notes: Vec<String>,
     /// Whether every judged target is met; `None`: none was judged.
     pass: Option<bool>,
-    /// Why stated targets were not judged, or that none is stated.
+    /// Why targets were not judged, or that the board states none.
     not_judged: Vec<String>,
 }
 
@@ -113,19 +114,19 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     judged::verdict(&report.rows)
 }
 
-/// Why this machine is not the robot of `board`, if so; a refusal where that was not asked for.
+/// Why this machine is not the robot of `board`, if so; an error unless `simulate` allows it.
 fn not_that_robot(board: &Board, simulate: bool) -> Result<Option<String>, Failure> {
     let Err(mismatch) = machine::matches(board, Path::new("/")) else { return Ok(None) };
     let what = format!("this machine is not that robot: {mismatch}");
     if simulate {
         return Ok(Some(what));
     }
-    Err(Failure::config(what).at(format!("board '{}'", board.name)).fix(
-        "--simulate measures this machine with the board's settings all the same, and judges none of its targets",
-    ))
+    Err(Failure::config(what)
+        .at(format!("board '{}'", board.name))
+        .fix("use --simulate to measure this machine with the board's settings, without judging its targets"))
 }
 
-/// The board's loop; `None`, and why among the notes, where it cannot be run here.
+/// Measures the board's loop; `None` if it cannot run here, with the reason in `notes`.
 fn control(
     board: &Board,
     length: Span,
@@ -154,11 +155,11 @@ fn control(
     Ok(Some(figures))
 }
 
-/// `board`, in the simulator if it has real wires: a bench moves no motor.
+/// Returns `board`, in the simulator if it has real wires: a bench moves no motor.
 fn on_a_simulated_bus(board: &Board, notes: &mut Vec<String>) -> Result<Board, Failure> {
     let BusPlan::Linux { .. } = board.bus else { return Ok(board.clone()) };
     let made = rehearsal(board).map_err(|why| simulate::refused(&board.name, &why))?;
-    notes.push("the control loop ran on a simulated bus: nothing was moved".to_string());
+    notes.push("the control loop ran on a simulated bus: nothing moved".to_string());
     for Unmodelled { sensor, kind, why } in made.without {
         notes.push(format!("the simulated bus has no {kind} for sensor '{sensor}': {why}"));
     }

@@ -1,4 +1,4 @@
-//! `bench brain`: how many robots a brain serves in time on this machine, beside one robot alone.
+//! `bench brain`: how many robots a brain serves in time on this machine, compared with a single robot.
 
 use super::{cut_short, on_a_thread, say_latencies, too_many_threads};
 use crate::base::plan::EngineKind;
@@ -14,18 +14,19 @@ use std::path::PathBuf;
 /// Arguments of `bench brain`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion bench brain                           40 robots at 50 Hz, 10 s: every fourth second one robot alone
-  ganglion bench brain --robots 100 --for 60s    more of them, for longer
+  ganglion bench brain                         40 robots at 50 Hz, 10 s; every 4th second only one
+  ganglion bench brain --robots 100 --for 60s  more robots, for longer
   ganglion bench brain --grid 32 --hz 20 --json | tail -1
 
-Requests come from a thread of this program, each robot at its own phase, and answers are taken where the brain would
-send them: no network is between, and no datagram is sealed. A request is in time if its answer is there one period
-after it was due; what its sender was late counts as well.")]
+A thread of this program sends each robot's requests at that robot's own phase, and collects the
+answers where the brain would send them: there is no network, and no datagram is encrypted. A
+request is in time if its answer arrives within one period after it was due, including the time
+that its sender was late.")]
 pub struct Args {
-    /// Robots
+    /// Number of robots
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=1000))]
     robots: u16,
-    /// Cycles a second of each robot
+    /// Cycles per second of each robot
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     hz: u32,
     /// Cells of the field along each axis: 8, 16, 32 or 64
@@ -34,7 +35,7 @@ pub struct Args {
     /// Length of the measurement: 10s, 2min
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = arguments::span)]
     length: Span,
-    /// Threads that compute [default: one for each core]
+    /// Threads that compute [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// The engine of every robot
@@ -85,7 +86,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Threads that compute: as asked, or one for each core.
+/// Number of computing threads: as requested, or one per core.
 fn threads(asked: Option<u16>) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = asked.map_or(cores, usize::from);
@@ -97,7 +98,7 @@ impl Report {
     fn say(&self) {
         let Report { robots, hz, grid, threads, figures, .. } = self;
         say!("{robots} robots at {hz} Hz, 64 x {grid}^3 each, {threads} threads, {}", figures.engine);
-        say!("measured on this machine just now, in turns with one robot alone; no network is between");
+        say!("measured on this machine just now, alternating with one robot alone; without a network");
         let line = |name: &str, served: &Served| {
             let Served { asked, in_time, missed, late, unanswered, .. } = served;
             say!(
@@ -114,7 +115,7 @@ impl Report {
             names.into_iter().zip(rows(&figures.together)).chain(alone.into_iter().zip(rows(&figures.alone)));
         say_latencies(&all.collect::<Vec<_>>());
         say!(
-            "cores in use: {:.2}; by its measured cycle (p99 {:.0} us) the brain lets {} such robots join",
+            "cores in use: {:.2}; by its measured cycle (p99 {:.0} us) a brain admits {} such robots",
             figures.cores,
             figures.cycle_us,
             figures.admitted

@@ -1,4 +1,4 @@
-//! `bench loop`: the control loop beside a bare timer.
+//! `bench loop`: compares the control loop with a bare timer.
 
 use super::{cut_short, progress, say_latencies};
 use crate::base::plan::Board;
@@ -19,20 +19,21 @@ use std::sync::Arc;
 /// Arguments of `bench loop`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion bench loop                           1 kHz for 20 s: half loop, half bare timer, in turns
+  ganglion bench loop                           1 kHz for 20 s: loop and bare timer, alternating
   ganglion bench loop --hz 100 --seconds 60     the rate of the shipped boards
   ganglion bench loop --json | tail -1          figures as one JSON object
 
-The loop runs a simulated board, with its bus and field threads. Lateness is of the wake-up against
-its slot; a tick's own work is processor time of its thread, system calls included. Nothing is left out of the percentiles.")]
+The loop runs a simulated board, with its bus and field threads. Lateness is the wake-up's delay
+after its slot; a tick's own work is the processor time of its thread, including system calls. The
+percentiles include all samples.")]
 pub struct Args {
-    /// Control periods a second
+    /// Control periods per second
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     hz: u32,
     /// Length of the measurement
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// Board file or built-in board on the simulator
+    /// Board file or built-in board; it runs on the simulator
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
     /// Print one JSON object as the last line of standard output
@@ -53,7 +54,7 @@ struct LoopReport {
     bare_timer: Option<Latency>,
     /// p99 of the loop over p99 of the bare timer.
     p99_ratio: Option<f64>,
-    /// A tick from its start to its end, including preemption, microseconds.
+    /// Time of a tick from start to end, including preemption, microseconds.
     cost_us: Option<Latency>,
     slots_skipped: u64,
     allocations_per_tick: Option<f64>,
@@ -86,7 +87,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `board` with another control rate; the field keeps its own, as nearly as whole ticks allow.
+/// `board` with another control rate; the field keeps its own rate as closely as whole ticks allow.
 fn at_rate(mut board: Board, hz: u32) -> Board {
     board.period = Span::from_nanos(1_000_000_000 / u64::from(hz));
     let ticks = board.field.dt.as_nanos() / board.period.as_nanos();
@@ -129,7 +130,7 @@ impl LoopReport {
         }
         say!("{} slots skipped", self.slots_skipped);
         match self.allocations_per_tick {
-            Some(n) => say!("{n} heap allocations a tick"),
+            Some(n) => say!("{n} heap allocations per tick"),
             None => say!("heap allocations are not counted in this build"),
         }
         for (thread, granted) in &self.granted {

@@ -1,4 +1,4 @@
-//! `bench field --engine cuda`: what is said of a GPU beyond what is said of any engine.
+//! `bench field --engine cuda`: the part of the report that only a GPU has.
 
 use super::field::refused;
 use super::{cut_short, on_a_thread, progress};
@@ -12,44 +12,44 @@ use crate::field::cuda::DeviceFacts;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What the object has beside the keys of every engine.
+/// The JSON keys beyond those of every engine.
 #[derive(Debug, Serialize)]
 pub(super) struct DeviceReport {
-    /// A processor plays the GPU: no figure is a measurement.
+    /// A processor emulates the GPU, so no figure is a measurement.
     emulated: bool,
     device: String,
     /// CUDA version of the driver.
     driver: String,
     capability: String,
     multiprocessors: u32,
-    /// Robots in a launch.
+    /// Robots per launch.
     batch: usize,
     /// Where the kernels came from.
     image: String,
     /// How long loading them took.
     image_ms: f64,
     kernels: Vec<Kernel>,
-    /// Where the time of a cycle went.
+    /// Where the time of a cycle goes.
     device_times: BTreeMap<&'static str, Part>,
-    /// `bytes_per_cycle` in the median time of the kernels, GB (10^9) a second.
+    /// `bytes_per_cycle` over the median time of the kernels, GB (10^9) per second.
     achieved_gbps: Option<f64>,
-    /// Of `copy_gbps`.
+    /// Share of `copy_gbps`.
     share_of_copy: Option<f64>,
-    /// Of `copy_gbps`, what evolve and features reach when stages run one after another.
+    /// Share of `copy_gbps` that evolve and features reach when stages run one after another.
     evolve_share_of_copy: Option<f64>,
-    /// A graph of nothing, launched and waited for.
+    /// Time to launch an empty graph and wait for it.
     launch_and_wait_us: Option<f64>,
-    /// Copies between host and device: 0, as kernels use the host's memory in place.
+    /// Copies between host and device: 0, because kernels use the host's memory in place.
     transfers_per_cycle: Option<f64>,
-    /// What a save copies off the device, bytes; no row of the bank is among them.
+    /// Bytes that a save copies from the device; no row of the bank is among them.
     bytes_per_save: Option<u64>,
-    /// Of the driver.
+    /// Driver calls.
     calls_per_cycle: Option<f64>,
-    /// Allocations on the device and page-locked ones on the host within the counted cycles, in all.
+    /// Allocations on the device, and page-locked ones on the host, in all counted cycles together.
     device_allocations: u64,
     /// Page-locked memory of the host, MB (10^6).
     pinned_mb: f64,
-    /// Time of the processors over time that passed, a cycle every 10 ms; 1 is one core.
+    /// Processor time over elapsed time with a cycle every 10 ms; 1 is one core.
     host_cpu_share: Option<f64>,
 }
 
@@ -128,14 +128,14 @@ impl DeviceReport {
         }
     }
 
-    /// Stands above all figures.
+    /// Prints the lines above all figures.
     pub(super) fn say_first(&self) {
         if self.emulated {
-            say!("EMULATED: a processor plays the GPU, and no figure below is a measurement");
+            say!("EMULATED: a processor emulates the GPU, so no figure below is a measurement");
         }
         let robots = if self.batch == 1 { "robot" } else { "robots" };
         say!(
-            "{} (compute {}, {} multiprocessors, driver for CUDA {}), {} {robots} in a launch; kernels from {}, in {:.0} ms",
+            "{} (compute {}, {} multiprocessors, driver for CUDA {}), {} {robots} per launch; kernels from {}, loaded in {:.0} ms",
             self.device,
             self.capability,
             self.multiprocessors,
@@ -146,9 +146,9 @@ impl DeviceReport {
         );
     }
 
-    /// Stands below the figures of every engine.
+    /// Prints the lines below the figures of every engine.
     pub(super) fn say(&self) {
-        say!("where the time of a cycle goes, p50 and p99 (kernels by the device's own clock):");
+        say!("where the time of a cycle goes, p50 and p99 (kernels timed by the device's own clock):");
         for name in DeviceTimes::PARTS {
             if let Some(Part { p50_us: Some(p50), p99_us: Some(p99) }) = self.device_times.get(name) {
                 say!("  {name:<21}{p50:>7.1}  {p99:>7.1}");
@@ -167,19 +167,19 @@ impl DeviceReport {
             );
         }
         if let Some(us) = self.launch_and_wait_us {
-            say!("launching nothing and waiting for it: {us:.1} us");
+            say!("launching an empty graph and waiting for it: {us:.1} us");
         }
         if let (Some(calls), Some(copies)) = (self.calls_per_cycle, self.transfers_per_cycle) {
             say!(
-                "{calls:.1} calls of the driver and {copies:.1} copies a cycle; {} device allocations in all cycles",
+                "{calls:.1} driver calls and {copies:.1} copies per cycle; {} device allocations in all cycles",
                 self.device_allocations
             );
         }
         if let Some(bytes) = self.bytes_per_save {
-            say!("saving the brain copies {:.1} MB off the device", bytes as f64 / 1e6);
+            say!("saving the brain copies {:.1} MB from the device", bytes as f64 / 1e6);
         }
         if let Some(share) = self.host_cpu_share {
-            say!("at 100 cycles a second: {:.1} % of a core", 100.0 * share);
+            say!("at 100 cycles per second: {:.1} % of a core", 100.0 * share);
         }
         say!("{:.1} MB of the host's memory are page-locked", self.pinned_mb);
         say!("kernel               registers  spilled   shared, bytes");

@@ -1,5 +1,5 @@
-//! `bench field`: a cycle of the field, its stages, and the floor under it: a plain copy of as many
-//! bytes on as many threads in the same run.
+//! `bench field`: measures a cycle of the field and its stages, and compares it with its lower limit: a plain
+//! copy of as many bytes on as many threads in the same run.
 
 use super::device::{self, DeviceReport};
 use super::{cut_short, on_a_thread, progress, say_latencies, seconds, too_many_threads};
@@ -20,22 +20,23 @@ use serde::Serialize;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ganglion bench field                                       32^3 x 64 on one thread for 5 s
-  ganglion bench field --threads 2 --storage f16             two threads, half the bytes a cell
+  ganglion bench field --threads 2 --storage f16             two threads, half the bytes per cell
   ganglion bench field --grid 16 --rung 5                    a Raspberry Pi's grid at its cheapest
   ganglion bench field --engine reference --grid 16          the plain f64 engine
-  ganglion bench field --engine cuda --batch 64 --storage f16   64 robots in a launch on the GPU
+  ganglion bench field --engine cuda --batch 64 --storage f16   64 robots per launch on the GPU
   ganglion bench field --threads 2 --cpus 2,3 --json | tail -1
 
-The engine gets 16 sensors that wander, a read-out of 5 motors, learning on, 50 ms a cycle, and a library
-and a bank that are filled with made-up patterns and experiences. That is more than a robot has: nothing fills
-a library while a robot runs, and the shipped boards leave both out, as --patterns 1 --bank 1 does here. Cycles run back to back; blocks of them and of plain
-copies take turns. The first four cycles of a block, which find the caches as the copies left
-them, do not count; the percentiles leave out nothing else. A byte read and a byte written count
-one each. The cycle itself reads the clock for a stage's time.
+The engine gets 16 sensors that wander, a read-out of 5 motors, learning on, 50 ms per cycle, and a
+library and a bank filled with random patterns and experiences. That is more than a robot has:
+nothing fills a library while a robot runs, and the shipped boards leave both out, as --patterns 1
+--bank 1 does here. Cycles run back to back; blocks of cycles and of plain copies alternate. The
+first four cycles of a block, which find the caches as the copies left them, do not count; the
+percentiles include all others. A byte read and a byte written count as one each. The cycle itself
+reads the clock to time its stages.
 
-On a GPU the copy is one in its own memory. Half of the time is for cycles and copies. A tenth is for stages:
-events time them while they run one after another, which takes longer than a usual cycle. In the rest a
-cycle runs every 10 ms, to show what it costs the host.")]
+On a GPU the copy is in the GPU's own memory. Half of the time is for cycles and copies. A tenth is
+for stages: events time them while they run one after another, which takes longer than a normal
+cycle. In the rest a cycle runs every 10 ms, to show what it costs the host.")]
 pub struct Args {
     /// Field engine
     #[arg(long, value_enum, default_value = "cpu")]
@@ -46,16 +47,16 @@ pub struct Args {
     /// Cells per axis: 8, 16, 32 or 64
     #[arg(long, value_name = "N", default_value = "32", value_parser = grid)]
     grid: usize,
-    /// Quality of the cycle, 0 (everything) to 5
+    /// Quality level of the cycle, 0 (everything) to 5
     #[arg(long, value_name = "R", default_value = "0", value_parser = arguments::rung)]
     rung: Rung,
-    /// Robots in a launch, with one library and one bank; on a GPU only
+    /// Robots per launch, with one library and one bank; on a GPU only
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     batch: u8,
-    /// How the engine keeps its cells
+    /// How the engine stores its cells
     #[arg(long, value_enum, default_value = "f32")]
     storage: StorageChoice,
-    /// Instructions of the hot loops; refused where the engine does not use them
+    /// Instructions of the inner loops; an error if the engine does not use them
     #[arg(long, value_enum, default_value = "auto")]
     simd: SimdChoice,
     /// Patterns in the library
@@ -64,10 +65,10 @@ pub struct Args {
     /// Experiences in the bank
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     bank: u32,
-    /// Length of the measurement; on a CPU a fifth of it is the copy's
+    /// Length of the measurement; on a CPU a fifth of it is for the copy
     #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
     seconds: Span,
-    /// Cores of the threads, in turn, as in 2,3 [default: wherever]
+    /// Cores to which the threads are pinned, in turn, as in 2,3 [default: any]
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..=1023))]
     cpus: Vec<u16>,
     /// Print one JSON object as the last line of standard output
@@ -77,9 +78,9 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum StorageChoice {
-    /// Four bytes a cell
+    /// Four bytes per cell
     F32,
-    /// Two bytes a cell, where that is fine enough
+    /// Two bytes per cell, where that is precise enough
     F16,
 }
 
@@ -87,18 +88,18 @@ enum StorageChoice {
 enum SimdChoice {
     /// The best that this machine has
     Auto,
-    /// Those that every machine has
+    /// Instructions that every machine has
     Portable,
-    /// Those of x86-64 with AVX2 and FMA
+    /// x86-64 with AVX2 and FMA
     Avx2,
-    /// Those of x86-64 with AVX-512
+    /// x86-64 with AVX-512
     Avx512,
-    /// Those of 64-bit ARM
+    /// 64-bit ARM
     Neon,
 }
 
 impl SimdChoice {
-    /// As the engine names them; `None`: as it likes.
+    /// The engine's name for them; `None`: the engine chooses.
     fn name(self) -> Option<&'static str> {
         match self {
             SimdChoice::Auto => None,
@@ -121,7 +122,7 @@ struct Report {
     schema: u32,
     /// `cpu`, `reference` or `cuda`.
     engine: &'static str,
-    /// For people: with the reason.
+    /// The engine in words, with the reason.
     #[serde(skip)]
     engine_name: String,
     threads: usize,
@@ -132,29 +133,29 @@ struct Report {
     patterns: usize,
     bank: usize,
     cpus: Vec<usize>,
-    /// Length of the measurement, the copies' part included.
+    /// Length of the measurement, including the copies.
     seconds: f64,
     cycle: Option<Cycle>,
     stages: Vec<StageTime>,
-    /// What was not measured, by key.
+    /// Figures that were not measured, by key.
     sources: Sources,
-    /// Bytes that a cycle has to read and write.
+    /// Bytes that a cycle must read and write.
     bytes_per_cycle: usize,
-    /// Bytes read and written by a plain copy on as many threads, GB (10^9) a second.
+    /// Bytes read and written by a plain copy on as many threads, GB (10^9) per second.
     copy_gbps: Option<f64>,
-    /// `bytes_per_cycle` at that speed.
+    /// Time for `bytes_per_cycle` at that speed.
     floor_us: Option<f64>,
-    /// Median of the cycle over that.
+    /// Median of the cycle over that time.
     ratio_to_floor: Option<f64>,
-    /// Memory that the engine takes at the start, MB (10^6).
+    /// Memory that the engine uses at the start, MB (10^6).
     memory_mb: f64,
-    /// Median of the cycle over 64 x grid^3 cells of each robot.
+    /// Median of the cycle per cell, with 64 x grid^3 cells for each robot.
     ns_per_cell: Option<f64>,
     allocations_per_cycle: Option<f64>,
     page_faults_per_cycle: Option<f64>,
-    /// Jobs that the calling thread did again because a worker was late, in all cycles.
+    /// Jobs that the calling thread repeated because a worker was late, in all cycles.
     stand_ins: u64,
-    /// On a GPU.
+    /// Figures of a GPU.
     #[serde(flatten)]
     device: Option<DeviceReport>,
 }
@@ -202,7 +203,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Report::new(args, &plan, bench.engine(), &figures).give(args, &figures)
 }
 
-/// The same on a GPU.
+/// Runs the measurement on a GPU.
 fn run_on_device(args: &Args, plan: &FieldPlan) -> Result<(), Failure> {
     let (bench, figures) = device::measure(plan, usize::from(args.batch), args.rung, args.seconds)?;
     let device = Some(DeviceReport::new(&bench, &figures));
@@ -210,20 +211,18 @@ fn run_on_device(args: &Args, plan: &FieldPlan) -> Result<(), Failure> {
     report.give(args, &figures.field)
 }
 
-/// How a bench that cannot be built ends.
+/// The failure if a bench cannot be built.
 pub(super) fn refused(fault: BenchFault) -> Failure {
     let failure = Failure::unavailable(&fault);
     match fault {
-        BenchFault::Simd { .. } => failure.fix("leave out --simd: the engine then takes the best there is"),
+        BenchFault::Simd { .. } => failure.fix("leave out --simd: the engine then uses the best available"),
         BenchFault::Core { .. } => {
             failure.fix("name cores that this program may run on ('nproc' counts them)")
         }
         BenchFault::Device(_) => {
             failure.fix("measure with --engine cpu; 'ganglion doctor' says what this machine has")
         }
-        BenchFault::Room(_) => {
-            failure.fix("end other programs, or ask for less with --grid, --patterns, --bank")
-        }
+        BenchFault::Room(_) => failure.fix("end other programs, or use smaller --grid, --patterns, --bank"),
         BenchFault::Threads(_) | BenchFault::Lost(_) => failure,
     }
 }
@@ -233,7 +232,7 @@ fn plan(args: &Args) -> Result<FieldPlan, Failure> {
     if let Some(twice) = cpus.iter().enumerate().find(|(at, cpu)| cpus[..*at].contains(cpu)) {
         return Err(Failure::usage(format!("--cpus names core {} twice", twice.1)));
     }
-    refuse_what_has_no_meaning(args)?;
+    reject_unused_options(args)?;
     let (patterns, bank) = (usize::from(args.patterns), args.bank as usize);
     Ok(FieldPlan {
         engine: args.engine.kind(),
@@ -254,14 +253,20 @@ fn plan(args: &Args) -> Result<FieldPlan, Failure> {
     })
 }
 
-/// An option that the chosen engine would silently ignore.
-fn refuse_what_has_no_meaning(args: &Args) -> Result<(), Failure> {
+/// Rejects options that the chosen engine would silently ignore.
+fn reject_unused_options(args: &Args) -> Result<(), Failure> {
     let on_device = args.engine == EngineChoice::Cuda;
     let requests = [
-        (!on_device && args.batch > 1, "--batch is of the engine cuda: others compute one robot"),
-        (on_device && args.threads > 1, "--threads is of the CPU: leave it out with --engine cuda"),
-        (on_device && !args.cpus.is_empty(), "--cpus is of the CPU: leave it out with --engine cuda"),
-        (on_device && args.simd.name().is_some(), "--simd is of the CPU: leave it out with --engine cuda"),
+        (!on_device && args.batch > 1, "--batch applies only to --engine cuda: others compute one robot"),
+        (on_device && args.threads > 1, "--threads applies only to the CPU: leave it out with --engine cuda"),
+        (
+            on_device && !args.cpus.is_empty(),
+            "--cpus applies only to the CPU: leave it out with --engine cuda",
+        ),
+        (
+            on_device && args.simd.name().is_some(),
+            "--simd applies only to the CPU: leave it out with --engine cuda",
+        ),
     ];
     requests.iter().find(|(is_odd, _)| *is_odd).map_or(Ok(()), |(_, why)| Err(Failure::usage(why)))
 }
@@ -323,7 +328,7 @@ impl Report {
         );
         say_latencies(&[("cycle", Latency::of(&figures.cycle)), ("plain copy", Latency::of(&figures.copy))]);
         if self.device.is_some() {
-            say!("stages by events on the device, in a run of their own in which one waits for the other:");
+            say!("stages, timed by events on the device in a separate run in which they do not overlap:");
         }
         for stage in &self.stages {
             say!("  {:<21}{:>7.1}", stage.name, stage.p50_us);
@@ -331,12 +336,12 @@ impl Report {
         let megabytes = self.bytes_per_cycle as f64 / 1e6;
         if let (Some(gbps), Some(floor), Some(ratio)) = (self.copy_gbps, self.floor_us, self.ratio_to_floor) {
             say!(
-                "{megabytes:.1} MB read and written a cycle (computed); a plain copy moves {gbps:.1} GB/s, those bytes in \
+                "{megabytes:.1} MB read and written per cycle (computed); a plain copy moves {gbps:.1} GB/s, these bytes in \
                  {floor:.1} us (computed): the cycle takes {ratio:.2} times that"
             );
         }
         if let Some(ns) = self.ns_per_cell {
-            say!("{ns:.3} ns a cell; {:.1} MB of memory (computed)", self.memory_mb);
+            say!("{ns:.3} ns per cell; {:.1} MB of memory (computed)", self.memory_mb);
         }
         for (count, what) in
             [(self.allocations_per_cycle, "heap allocations"), (self.page_faults_per_cycle, "page faults")]
@@ -352,7 +357,7 @@ impl Report {
     }
 }
 
-/// What was not measured: amounts of bytes, and what needs them.
+/// How figures that were not measured came about: byte counts, and what is derived from them.
 fn sources(engine: &dyn Inspect) -> Sources {
     let mut sources = origin::all(["bytes_per_cycle", "floor_us", "ratio_to_floor", "memory_mb"], COMPUTED);
     if engine.kind() == "cuda" {

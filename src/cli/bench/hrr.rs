@@ -1,4 +1,4 @@
-//! `bench hrr`: the holographic memory's operations beside a plain copy of as many bytes.
+//! `bench hrr`: compares the holographic memory's operations with a plain copy of as many bytes.
 
 use super::{cut_short, judged, progress, seconds};
 use crate::base::plan::{Board, GpuTargets};
@@ -18,28 +18,29 @@ use std::path::{Path, PathBuf};
 /// Arguments of `bench hrr`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion bench hrr                            all operations, 512 to 4096 numbers, 1 to 10,000 vectors
-  ganglion bench hrr --quick                    512 numbers, 1 and 100 vectors, in a second or two
+  ganglion bench hrr                      all operations, 512 to 4096 numbers, 1 to 10,000 vectors
+  ganglion bench hrr --quick              512 numbers, 1 and 100 vectors, in a second or two
   ganglion bench hrr --dims 512 --batches 1,1000 --json | tail -1
-  ganglion bench hrr --gpu-from 200             the GPU answers dispatched batches from 200 vectors on
-  ganglion bench hrr --board desktop-gpu        also judge the GPU by the hrr targets of that board
+  ganglion bench hrr --gpu-from 200       the GPU answers dispatched batches from 200 vectors on
+  ganglion bench hrr --board desktop-gpu  also judge the GPU by the hrr targets of that board
 
-The floor is a plain copy of as many bytes in total as the operation has to read and write, each number
-once, in turns with it. An operation that mostly reads can be faster than that.
-If there is a GPU, it does each operation too, with its rows here (copied there and back) and with its rows
-there. The first run measures from which batch on the GPU is faster, and keeps the result. The dispatcher
-then gets each batch, sends it where that result or --gpu-from says, and the table says who answered it.
-Speed-up is the CPU's time over the GPU's; efficiency is a plain copy's time in the GPU's own memory over that
-of the operation; the transfer is what copying the rows there and back adds, and its share is of the time
-with it. Rows that need more than 80 % of the
-GPU's memory are refused. With --board, the targets hrr_... of its [targets.gpu] are judged; exit code 0: all of them
-are met; 75: one is missed; 69: none was judged, since there is no GPU or a processor emulates it.")]
+The floor is a plain copy of as many bytes in total as the operation must read and write, each
+number once; the two alternate. An operation that mostly reads can be faster than the copy. A GPU,
+if there is one, also does each operation: with rows in host memory (copied to the GPU and back),
+and with rows in GPU memory. The first run measures from which batch on the GPU is faster, and
+saves the result. The dispatcher then sends each batch where that result or --gpu-from says; the
+table shows who answered it. Speed-up is the CPU's time over the GPU's. Efficiency is the time of a
+plain copy in the GPU's memory over that of the operation. The transfer is the time for copying the
+rows to the GPU and back; its share is of the time including it. Rows that need more than 80 % of
+the GPU's memory are refused. With --board, the targets hrr_... in its [targets.gpu] are judged;
+exit code 0: all of them are met; 75: one is missed; 69: none was judged, because there is no GPU
+or it is emulated.")]
 pub struct Args {
-    /// Numbers in a vector
+    /// Numbers per vector
     #[arg(long, value_delimiter = ',', default_values_t = [512, 1024, 4096], value_name = "D,...",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(64..=8192))]
     dims: Vec<usize>,
-    /// Vectors in a batch; items of a clean-up
+    /// Vectors per batch; items of a clean-up
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1000, 10_000], value_name = "B,...",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     batches: Vec<usize>,
@@ -49,10 +50,10 @@ pub struct Args {
     /// Smallest batch for the GPU: as measured, never, or this many rows
     #[arg(long, value_name = "measured|never|ROWS", default_value = "measured")]
     gpu_from: Preference,
-    /// Leave out whatever takes more memory than this
+    /// Leave out whatever needs more memory than this
     #[arg(long, default_value_t = 1500, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
     memory: u32,
-    /// 512 numbers, 1 and 100 vectors, 20 ms each
+    /// Only 512 numbers, 1 and 100 vectors, 20 ms each
     #[arg(long, conflicts_with_all = ["dims", "batches", "seconds"])]
     quick: bool,
     /// Judge the GPU by [targets.gpu] of this board: a file (a '/' in its name, or '.toml') or a built-in one
@@ -67,17 +68,17 @@ pub struct Args {
 #[derive(Debug, Serialize)]
 struct HrrReport {
     schema: u32,
-    /// What was not measured, by key.
+    /// Figures that were not measured, by key.
     sources: Sources,
     #[serde(flatten)]
     figures: HrrFigures,
-    /// Whose targets were judged.
+    /// The board whose targets were judged.
     board: Option<String>,
-    /// What boards state targets for, without targets where no board was named.
+    /// The figures for which boards state targets; without targets if no board was named.
     rows: Vec<Row>,
     /// Whether every judged target is met; `None`: none was judged.
     pass: Option<bool>,
-    /// Why targets were not judged, or that none is stated.
+    /// Why targets were not judged, or that the board states none.
     not_judged: Vec<String>,
 }
 
@@ -133,7 +134,7 @@ fn rows_of(board: Option<&Board>, figures: &HrrFigures) -> Vec<Row> {
 fn say_figures(figures: &HrrFigures) {
     if let (Some(gpu), Some(true)) = (&figures.gpu, figures.emulated) {
         say!(
-            "EMULATED: a processor plays the GPU '{}', and no figure of a GPU below is a measurement",
+            "EMULATED: a processor emulates the GPU '{}', so no figure of a GPU below is a measurement",
             gpu.name
         );
     }
@@ -164,14 +165,14 @@ fn say_figures(figures: &HrrFigures) {
         say!("vectors of {d}: {choice}");
     }
     for (d, batch) in &figures.left_out {
-        say!("left out, {batch} vectors of {d}: more memory than --memory allows");
+        say!("left out: {batch} vectors of {d} need more memory than --memory allows");
     }
     for (d, vectors, bytes) in figures.store_bytes.iter().filter(|(_, vectors, _)| *vectors >= 1000) {
         say!("a store of {vectors} vectors of {d} takes {:.1} MB (computed)", *bytes as f64 / 1e6);
     }
 }
 
-/// The GPU beside the processor.
+/// Prints the comparison of GPU and processor.
 fn say_compared(figures: &HrrFigures) {
     if figures.comparisons.is_empty() {
         return;
@@ -195,7 +196,7 @@ fn say_compared(figures: &HrrFigures) {
     }
 }
 
-/// A line for each batch and the next larger one.
+/// Prints a line for each batch and the next larger one.
 fn say_growth(figures: &HrrFigures) {
     if figures.growth.is_empty() {
         return;
@@ -215,7 +216,7 @@ fn say_growth(figures: &HrrFigures) {
     }
 }
 
-/// Memory on the GPU, or why rows were refused.
+/// Prints the memory on the GPU, or why it was refused.
 fn say_memory(figures: &HrrFigures) {
     for memory in &figures.memory {
         let (d, rows) = (memory.d, memory.rows);
@@ -235,7 +236,7 @@ fn say_memory(figures: &HrrFigures) {
     }
 }
 
-/// Who did it, as the tables say.
+/// The device's name in the tables.
 fn who(residence: Option<Residence>) -> &'static str {
     match residence {
         None => "CPU",
@@ -244,7 +245,7 @@ fn who(residence: Option<Residence>) -> &'static str {
     }
 }
 
-/// Who answered what the dispatcher got.
+/// Prints which device answered the dispatched batches.
 fn say_dispatched(figures: &HrrFigures) {
     if figures.dispatched.is_empty() {
         return;
@@ -263,6 +264,6 @@ fn say_dispatched(figures: &HrrFigures) {
         );
     }
     for (d, why) in &figures.lost {
-        say!("vectors of {d}: the GPU was lost ({why}); the CPU answered that batch and all after it");
+        say!("vectors of {d}: the GPU was lost ({why}); the CPU answered that batch and all later ones");
     }
 }

@@ -1,9 +1,9 @@
-//! Figures beside a board's targets: the table for people, and the exit code.
+//! Figures compared with a board's targets: the printed table and the exit code.
 
 use crate::cli::exit::Failure;
 use crate::deploy::bench::verdict::{Bound, Row, not_judged, overall};
 
-/// A line a figure.
+/// Prints one line per figure.
 pub(super) fn say_rows(rows: &[Row]) {
     say!("{:<46}{:>12}  {:<4}  {:>18}", "figure", "measured", "", "target");
     for row in rows {
@@ -26,7 +26,7 @@ pub(super) fn say_rows(rows: &[Row]) {
     }
 }
 
-/// How many targets were judged, and why not all of them, if so.
+/// Prints how many targets were judged and, if not all of them, why.
 pub(super) fn say_count(rows: &[Row]) {
     let of = rows.iter().filter(|row| row.target.is_some()).count();
     let judged = rows.iter().filter(|row| row.pass.is_some()).count();
@@ -35,18 +35,19 @@ pub(super) fn say_count(rows: &[Row]) {
     }
 }
 
-/// 0: all judged targets are met; 75: one is missed; 69: none was judged.
+/// The exit: 0 if all judged targets are met, 75 if one is missed, 69 if none was judged.
 pub(super) fn verdict(rows: &[Row]) -> Result<(), Failure> {
     let missed: Vec<&str> = rows.iter().filter(|row| row.pass == Some(false)).map(|row| &*row.name).collect();
     if overall(rows).is_none() {
         let failure = format!("nothing was judged: {}", not_judged(rows).join("; "));
         return Err(Failure::unavailable(failure)
-            .fix("measure on the robot itself, with a board file whose [targets] apply there"));
+            .fix("measure on the robot itself, with a board file whose [targets] apply to it"));
     }
     if missed.is_empty() {
         return Ok(());
     }
     let asked = rows.iter().filter(|row| row.pass.is_some()).count();
     let failure = format!("{} of {asked} targets missed: {}", missed.len(), missed.join("; "));
-    Err(Failure::missed(failure).fix("measure again on a quiet machine; see [targets] in the board file"))
+    Err(Failure::missed(failure)
+        .fix("measure again while nothing else runs; see [targets] in the board file"))
 }

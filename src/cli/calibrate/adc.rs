@@ -1,6 +1,6 @@
 //! `calibrate adc`: samples a converter's channel many times, and derives its scale, or the threshold of a
-//! reflex that watches it. Beside that it says how long a live signal repeats itself here, and proposes a
-//! `frozen_after` that such a row does not reach.
+//! reflex that watches it. It also reports the longest run of equal readings of a live signal, and proposes a
+//! `frozen_after` that such a run does not reach.
 
 use super::{Common, keep};
 use crate::base::plan::{Board, ChipSensor, Rails, SensorKind};
@@ -18,35 +18,35 @@ use crate::runtime::selftest::reset::Awake;
 use serde_json::json;
 use std::path::Path;
 
-/// Time between samples: not a multiple of the mains period, which would hide mains hum.
+/// Time between samples: not a multiple of the mains period, so that mains hum stays visible.
 const PAUSE: Span = Span::from_millis(7);
-/// A scale that is further off than this comes from another signal: wrong channel, wrong divider.
+/// A larger correction of the scale means that it is another signal: wrong channel, wrong divider.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.2..=5.0;
-/// `clear` over threshold: the board's own reflexes have 600 over 500.
+/// `clear` over the threshold, as in the board's own reflexes: 600 over 500.
 const CLEAR_ABOVE: f64 = 1.2;
-/// A limit for equal readings over the longest row that was seen. Such a row grows with the logarithm of the
-/// number of readings: of 200 samples to the four million of a day it is three times as long.
+/// The proposed limit over the longest run of equal readings. The longest run grows with the logarithm of the
+/// number of readings: from 200 samples to the four million of a day it becomes three times as long.
 const FROZEN_OVER_RUN: u32 = 4;
-/// Fewer equal readings than this are a matter of luck even with much noise.
+/// The limit is never lower than this: shorter runs of equal readings are chance even with much noise.
 const FEWEST_EQUAL: u32 = 10;
 
 /// Arguments of `calibrate adc`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion calibrate adc battery --reference 7.86 --save my-car.toml                  a voltmeter reads 7.86 V
-  ganglion calibrate adc ground-left --threshold cliff-left --save my-car.toml        on the floor it will drive on
+  ganglion calibrate adc battery --reference 7.86 --save my-car.toml            measured: 7.86 V
+  ganglion calibrate adc ground-left --threshold cliff-left --save my-car.toml  on its floor
 
 Stop the runtime and its guard first.")]
 pub struct Args {
     /// The sensor's name on the board
     name: String,
-    /// What the sensor should read now, in its unit: sets its scale
+    /// The true value now, in the sensor's unit: sets the scale
     #[arg(long, value_name = "VALUE", required_unless_present = "threshold", conflicts_with = "threshold")]
     reference: Option<f64>,
-    /// A reflex that trips below a value: sets it to a share of what the sensor reads now
+    /// A reflex that trips below a value: set its threshold to a share of the present reading
     #[arg(long, value_name = "REFLEX")]
     threshold: Option<String>,
-    /// That share
+    /// Share of the present reading for the threshold
     #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
     share: f64,
     /// Number of samples
@@ -62,17 +62,17 @@ struct Measured {
     min: f64,
     p50: f64,
     max: f64,
-    /// Readings that failed.
+    /// Number of failed readings.
     lost: u32,
-    /// The longest row of equal readings that are not at an end of the converter.
+    /// The longest run of equal readings, without those at an end of the converter's range.
     longest_run: u32,
-    /// Readings at an end of the converter: there a row says nothing.
+    /// Number of readings at an end of the converter's range, where equal readings mean nothing.
     at_rail: u32,
 }
 
 impl Measured {
-    /// A limit for equal readings that a live sensor does not reach; `None`: it showed no noise here, or
-    /// nothing but an end of its converter.
+    /// A limit for equal readings that a live sensor does not reach; `None` if there was no noise, or only
+    /// readings at an end of the range.
     fn frozen_after(&self, samples: u32) -> Option<u32> {
         let between = samples.saturating_sub(self.lost).saturating_sub(self.at_rail);
         let noisy = self.longest_run > 0 && self.longest_run * FROZEN_OVER_RUN <= between;
@@ -80,7 +80,7 @@ impl Measured {
     }
 }
 
-/// The longest row of equal `values` off `rails`, and how many are at one.
+/// The longest run of equal `values` off `rails`, and the number of values at a rail.
 fn rows(values: &[f64], rails: Option<Rails>) -> (u32, u32) {
     let (mut longest, mut run, mut railed, mut last) = (0, 0, 0, None);
     for &value in values {
@@ -142,7 +142,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the sensor many times. Half of the readings may be lost; more means a bad wire, not noise.
+/// Reads the sensor many times. Up to half of the readings may fail; more indicates a bad wire, not noise.
 fn measure(
     board: &Board,
     at: usize,
@@ -155,7 +155,7 @@ fn measure(
     if stated_scale(&sensor.kind).is_none() {
         return Err(Failure::usage(format!("sensor '{}' is not a channel of a converter", sensor.name)));
     }
-    // A guard that was stopped may have left the converter's chip in reset; put back at the end.
+    // A guard that was stopped may have left the converter's chip in reset; restored at the end.
     let awake = Awake::wake(board, hardware, clock);
     let settled = hat::settled(board, hardware);
     let mut device = device::open(&[sensor], &settled, Path::new("/"))
@@ -176,7 +176,7 @@ fn measure(
     let mut last = None;
     for _ in 0..samples {
         if interrupt.asked() {
-            return Err(Failure::unavailable("interrupted before the last sample: nothing was kept"));
+            return Err(Failure::unavailable("interrupted before the last sample: nothing was saved"));
         }
         let _ = device.poll(&mut ports, &mut |_, value| match value {
             Ok(value) => values.push(f64::from(value)),
@@ -196,21 +196,23 @@ fn measure(
     Ok(Measured { min: *min, p50: values[values.len() / 2], max: *max, lost, longest_run, at_rail })
 }
 
-/// What the rows of equal readings say about `frozen_after`, of which the board has `now`.
+/// What the runs of equal readings imply for `frozen_after`, whose present value is `now`.
 fn equal_rows(measured: &Measured, samples: u32, now: Option<u32>) -> String {
     let ends = match measured.at_rail {
         0 => String::new(),
-        count => format!(" ({count} more at an end of the converter, which do not count)"),
+        count => format!(" ({count} more at an end of the converter's range do not count)"),
     };
-    let row = format!("longest row of equal readings: {}{ends}", measured.longest_run);
+    let row = format!("longest run of equal readings: {}{ends}", measured.longest_run);
     let has = now.map_or("the board has none".to_string(), |now| format!("the board has {now}"));
     match measured.frozen_after(samples) {
         Some(limit) => format!("{row}; proposed: frozen_after = {limit}, {has}"),
-        None => format!("{row}: too little noise here for a frozen_after, {has}; measure over an even floor"),
+        None => format!(
+            "{row}: too little noise here to propose a frozen_after, {has}; measure over an even floor"
+        ),
     }
 }
 
-/// The key and the value of a converter's scale in the board file.
+/// The key and value of a converter's scale in the board file.
 fn stated_scale(kind: &SensorKind) -> Option<(&'static str, f64)> {
     if let SensorKind::Chip(ChipSensor::HatAdc { per_count, .. }) = *kind {
         return Some(("full_scale", f64::from(per_count) * f64::from(FULL)));
@@ -227,9 +229,9 @@ fn scale(board: &Board, at: usize, found: f64, reference: f64) -> Result<Change,
     let factor = reference / found;
     if !PLAUSIBLE.contains(&factor) {
         return Err(Failure::data(format!(
-            "it reads {found:.3} instead of {reference}: too far off to be a matter of scale"
+            "it reads {found:.3} instead of {reference}: too far off to be only a wrong scale"
         ))
-        .fix("check the channel and its divider, and where the reference was measured"));
+        .fix("check the channel, its divider, and where the reference was measured"));
     }
     let Some((key, now)) = stated_scale(&board.sensors[at].kind) else {
         return Err(Failure::bug("not a converter"));
@@ -238,12 +240,12 @@ fn scale(board: &Board, at: usize, found: f64, reference: f64) -> Result<Change,
     Ok(Change { list: "sensor", name, key, value: rounded(now * factor) })
 }
 
-/// Five digits: a converter has twelve bits, a voltmeter hardly more.
+/// Rounds to five digits: a converter has twelve bits, a voltmeter hardly more.
 fn rounded(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }
 
-/// The reflex `reflex`, tripping at `share` of what the sensor reads here, and clearing a little above.
+/// Lets `reflex` trip at `share` of the present reading, and clear a little above.
 fn threshold(
     loaded: &Loaded,
     sensor: &str,
@@ -311,23 +313,27 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_row_of_equal_readings_is_found_and_ends_of_the_converter_do_not_count() {
+    fn the_longest_run_ignores_the_ends_of_the_range() {
         let rails = Some(Rails { low: 0.0, high: 4095.0 });
         assert_eq!(rows(&[1.0, 1.0, 2.0, 2.0, 2.0, 1.0], rails), (3, 0));
-        assert_eq!(rows(&[0.0, 0.0, 0.0, 7.0, 0.0, 7.0, 4095.0, 4095.0], rails), (1, 6), "an end parts rows");
+        assert_eq!(
+            rows(&[0.0, 0.0, 0.0, 7.0, 0.0, 7.0, 4095.0, 4095.0], rails),
+            (1, 6),
+            "a reading at an end separates runs"
+        );
         assert_eq!(rows(&[0.0, 0.0, 0.0], None), (3, 0));
         assert_eq!(rows(&[], rails), (0, 0));
     }
 
     #[test]
-    fn a_limit_for_equal_readings_is_proposed_where_there_is_noise_and_only_there() {
+    fn a_limit_is_proposed_only_if_there_is_noise() {
         let floor = measured("ground-left", &[]).unwrap();
         assert!((1..=4).contains(&floor.longest_run) && floor.at_rail == 0, "{floor:?}");
         let limit = floor.frozen_after(50).unwrap();
         assert!((10..=16).contains(&limit), "{limit}");
         let said = equal_rows(&floor, 50, Some(25));
         assert!(said.ends_with(&format!("proposed: frozen_after = {limit}, the board has 25")), "{said}");
-        // A converter that is dead, and one that shows only its lower end (nothing is plugged in).
+        // A dead converter, and one that shows only its lower end (nothing is plugged in).
         let dead = measured("ground-left", &["adc-frozen@0+60"]).unwrap();
         assert!(dead.longest_run >= 49 && dead.frozen_after(50).is_none(), "{dead:?}");
         let end = Measured { longest_run: 0, at_rail: 50, ..dead };
@@ -336,14 +342,14 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_converter_is_reported_and_another_sensor_is_none() {
+    fn a_silent_converter_and_another_sensor_are_reported() {
         assert!(measured("battery", &["i2c-nack@0+60"]).unwrap_err().to_string().contains("Nack"));
         assert!(measured("range", &[]).unwrap_err().to_string().contains("not a channel of a converter"));
     }
 
-    /// As a guard that was stopped leaves it on Raspberry Pi OS.
+    /// The state in which a stopped guard leaves it on Raspberry Pi OS.
     #[test]
-    fn a_converter_that_was_left_in_reset_is_measured_and_left_in_reset() {
+    fn a_converter_in_reset_is_measured_and_reset_again() {
         use crate::hardware::bus::{LineUse, Usage};
         use crate::runtime::selftest::reset::is_held;
         let board = sim().board;
@@ -364,8 +370,14 @@ mod tests {
         let changes = threshold(&sim(), "ground-left", "cliff-left", floor, 0.5).unwrap();
         let values: Vec<(&str, f64)> = changes.iter().map(|change| (change.key, change.value)).collect();
         assert_eq!(values, [("below", 600.0), ("clear", 720.0)]);
-        assert!(threshold(&sim(), "ground-left", "cliff-right", floor, 0.5).is_err(), "another sensor's");
-        assert!(threshold(&sim(), "lean", "lean-right", floor, 0.5).is_err(), "it trips above");
+        assert!(
+            threshold(&sim(), "ground-left", "cliff-right", floor, 0.5).is_err(),
+            "the reflex watches another sensor"
+        );
+        assert!(
+            threshold(&sim(), "lean", "lean-right", floor, 0.5).is_err(),
+            "the reflex trips above a value"
+        );
         let uneven = Measured { min: 610.0, ..floor };
         assert!(threshold(&sim(), "ground-left", "cliff-left", uneven, 0.5).is_err());
     }

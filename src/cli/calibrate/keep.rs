@@ -1,4 +1,4 @@
-//! Saves the result of a calibration in a board file of this one robot, written whole or not at all.
+//! Saves the result of a calibration in the board file of this robot, atomically.
 
 use super::Common;
 use crate::cli::exit::Failure;
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Prints what changes, and saves it if a file is named.
+/// Prints the changes, and saves them if a file is named.
 pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), Failure> {
     for change in changes {
         say!("{}: {} -> {:?}", path_of(change), before(loaded, change), change.value);
     }
     let Some(path) = &common.save else {
-        say!("not saved: '--save FILE' keeps it in a board file of this robot");
+        say!("not saved: use '--save FILE' to save it in this robot's board file");
         return Ok(());
     };
     if !names_a_file(path) {
         let words =
             format!("'--save {}': a board file has a '/' in its name or ends in '.toml'", path.display());
-        return Err(Failure::usage(words).fix("a bare name is that of a built-in board"));
+        return Err(Failure::usage(words).fix("any other name is that of a built-in board"));
     }
     let folder = folder_of(path);
     let old = match read_text(path) {
@@ -31,16 +31,15 @@ pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), 
     let from_file = names_a_file(&common.board);
     if old.is_none() && from_file && !same_folder(folder_of(&common.board), folder) {
         let beside = folder_of(&common.board).display().to_string();
-        return Err(
-            Failure::usage("a board file inherits from one beside it").fix(format!("save it in {beside}"))
-        );
+        return Err(Failure::usage("a board file can only inherit from one in the same folder")
+            .fix(format!("save it in {beside}")));
     }
     if old.is_none() && from_file && common.board.extension().is_none_or(|end| end != "toml") {
         let words =
             format!("'{}' cannot be inherited: its name does not end in '.toml'", common.board.display());
-        return Err(Failure::usage(words).fix("give it such a name"));
+        return Err(Failure::usage(words).fix("rename it so that it does"));
     }
-    // A board inherits a file by its file name, a built-in board by the board's name.
+    // A board inherits a file by its file name, and a built-in board by its name.
     let parent = common.board.file_name().filter(|_| from_file).map(|name| name.to_string_lossy());
     let parent = parent.as_deref().unwrap_or(&loaded.board.name);
     let text = changed(old.as_deref(), parent, changes, folder)

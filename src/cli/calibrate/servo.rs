@@ -19,30 +19,30 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// The largest trim that a board file takes: a horn one tooth off is 18 degrees.
+/// The largest trim that a board file allows: a horn that is one tooth off is 18 degrees off.
 const MOST_DEG: f32 = 20.0;
-/// One keystroke.
+/// Change per keystroke.
 const STEP_DEG: f32 = 0.5;
-/// Longest line read at once, in bytes: an answer has a few.
+/// Longest line that is read at once, in bytes: an answer has only a few.
 const LONGEST_LINE: u64 = 1_000;
-/// A servo turns 60 degrees in 0.1 to 0.2 s: from one stop to the other in this time, with its load. A
-/// controller that goes back into its reset leaves it limp.
+/// Time for a servo under load to turn from one end to the other: it takes 0.1 to 0.2 s for 60 degrees.
+/// Without this time, a controller that returns to reset would leave it half-way.
 const SERVO_TRAVEL: Span = Span::from_millis(600);
-/// How often to check, while the user thinks, whether the end was requested.
+/// How often to check, while the user thinks, whether the program should end.
 const LOOK_EVERY: Span = Span::from_millis(50);
 
 /// Arguments of `calibrate servo`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion calibrate servo steering --board my-car.toml                 try trims: +, -, a number, s to keep, q to leave
-  ganglion calibrate servo steering --offset 3.5 --save my-car.toml     set this one
+  ganglion calibrate servo steering --board my-car.toml              try trims interactively
+  ganglion calibrate servo steering --offset 3.5 --save my-car.toml  set this trim
 
-All servos go straight at the start, one after the other; the drive motors stay stopped. Stop the runtime and its
-guard first.")]
+All servos are set straight first, one after the other; the drive motors stay stopped. Stop the
+runtime and its guard first.")]
 pub struct Args {
-    /// The motor's name on the board
+    /// The servo's name on the board
     name: String,
-    /// Trim in degrees, without a prompt
+    /// Trim in degrees; without it, asks interactively
     #[arg(long, value_name = "DEG", allow_hyphen_values = true)]
     offset: Option<f32>,
     #[command(flatten)]
@@ -78,13 +78,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let chosen = chosen?;
     if interrupt.asked() {
-        return Err(Failure::unavailable("interrupted: nothing was kept, and the drive motors are stopped"));
+        return Err(Failure::unavailable("interrupted: nothing was saved, and the drive motors are stopped"));
     }
     let Some(offset) = chosen else {
         say!("unchanged: {first} degrees");
         return Ok(());
     };
-    // As a person writes it: 3.5, not the nearest 32-bit value.
+    // In decimal, as the user typed it: 3.5, not the nearest 32-bit value.
     let value = offset.to_string().parse().unwrap_or(f64::from(offset));
     let changes = [Change { list: "motor", name: args.name.clone(), key: "offset_deg", value }];
     keep::keep(&args.common, &loaded, &changes)?;
@@ -109,7 +109,7 @@ fn within(offset: f32) -> Result<f32, Failure> {
         .fix("move the servo's horn to another tooth"))
 }
 
-/// Sets every servo straight, the one at `place` with this trim; returns its shaft angle and pulse as text.
+/// Sets every servo straight, the one at `place` with this trim. Returns its shaft angle and pulse as text.
 fn straighten(
     board: &mut Board,
     place: usize,
@@ -140,23 +140,26 @@ fn straighten(
     ))
 }
 
-/// As a guard that was stopped left the controller: without a pulse, whatever is written to the bus. Servos
-/// are given the time to get where they go.
+/// Returns the controller to the reset in which a stopped guard left it: no pulses, whatever is written to
+/// the bus. First gives the servos the time to reach their positions.
 fn leave_in_reset(board: &Board, hardware: &dyn Hardware, clock: &dyn Clock) {
     clock.sleep_until(clock.now() + SERVO_TRAVEL);
     if let Err(error) = reset::put_back(board, hardware) {
-        log::warn!("the controller is not back in the reset in which it was found: {error}; {}", error.fix);
+        log::warn!(
+            "the controller could not be returned to reset, in which it was found: {error}; {}",
+            error.fix
+        );
     }
 }
 
-/// Standard input as our own file: polling cannot see what the standard library has already buffered.
+/// Standard input as a file of our own: polling cannot see what the standard library has already buffered.
 fn standard_input() -> Result<BufReader<File>, Failure> {
     let input = std::io::stdin().as_fd().try_clone_to_owned();
     let input = input.map_err(|error| Failure::unavailable(error).at("standard input"))?;
     Ok(BufReader::new(File::from(input)))
 }
 
-/// The next line; `None` at the end of the input, or if the end was requested.
+/// The next line; `None` at the end of the input, or if the program should end.
 fn line_of(input: &mut BufReader<File>, interrupt: &Interrupt) -> Result<Option<String>, Failure> {
     while input.buffer().is_empty() && !wait_for(&[input.get_ref()], LOOK_EVERY) {
         if interrupt.asked() {
@@ -169,7 +172,7 @@ fn line_of(input: &mut BufReader<File>, interrupt: &Interrupt) -> Result<Option<
     Ok((read > 0 && !interrupt.asked()).then_some(line))
 }
 
-/// Lets the user try trims; `None` leaves the trim unchanged.
+/// Lets the user try trims; `None` keeps the trim unchanged.
 fn ask(
     first: f32,
     next_line: &mut dyn FnMut() -> Result<Option<String>, Failure>,
@@ -225,7 +228,7 @@ mod tests {
         assert_eq!(run("+\n++\n-\n\ns\n"), (Some(2.0), vec![1.0, 1.5, 2.5, 2.0]));
         assert_eq!(run("-7.25\nwhat\n21\nNaN\ns\n"), (Some(-7.25), vec![1.0, -7.25]));
         assert_eq!(run("+\nq\n"), (None, vec![1.0, 1.5]));
-        assert_eq!(run("+\n").0, None, "the end of the input keeps nothing");
+        assert_eq!(run("+\n").0, None, "nothing is saved at the end of the input");
     }
 
     #[test]
@@ -237,7 +240,7 @@ mod tests {
         let mut trimmed = board.clone();
         let words = straighten(&mut trimmed, place, 9.0, &plant, clock.as_ref()).unwrap();
         assert!(words.contains("its shaft is at 9, a pulse of 1600.0 us"), "{words}");
-        // The car itself was built without a trim: its wheels show it.
+        // The simulated car was built without a trim, so its wheels show the trim.
         let report = plant.report(clock.now());
         assert!((report.steering_deg - 9.0).abs() < 0.5, "{}", report.steering_deg);
         assert!(plant.motors_still() && report.distance_m == 0.0);

@@ -1,5 +1,5 @@
-//! Buses and rights: which nodes exist and whether this user may open them. This opens nothing:
-//! opening a GPIO chip is harmless, but opening an I2C adapter may wake the device behind it.
+//! Buses and permissions: which device nodes exist and whether this user may open them. This opens nothing:
+//! opening a GPIO chip is harmless, but opening an I2C adapter may wake the device on it.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use rustix::fs::Access;
 use super::{Finding, names, text};
 use crate::base::plan::{Board, BusPlan, I2cNode};
 
-/// Everything below `root`.
+/// All findings below `root`.
 pub(super) fn look(root: &Path, board: Option<&Board>) -> Vec<Finding> {
     let linux = board.filter(|board| matches!(board.bus, BusPlan::Linux { .. }));
     let labels = linux.and_then(|board| match &board.bus {
@@ -63,7 +63,7 @@ fn i2c(root: &Path, wanted: &[&I2cNode]) -> Vec<Finding> {
     findings
 }
 
-/// The device that carries an adapter, by the name that the bus gives it: `c250000.i2c`.
+/// The adapter's device, by its name on its own bus: `c250000.i2c`.
 fn device_of(root: &Path, adapter: &str) -> Option<String> {
     let device = root.join(format!("sys/bus/i2c/devices/{adapter}")).canonicalize().ok()?;
     Some(device.parent()?.file_name()?.to_string_lossy().into_owned())
@@ -96,8 +96,8 @@ fn gpio(root: &Path, wanted: Option<&[String]>) -> Finding {
     .needed(true)
 }
 
-/// The label that the chip's driver gave: below the device of the character node, or (older
-/// kernels) of the sysfs class.
+/// The label from the chip's driver: below the character device or, with older kernels, below the sysfs
+/// class.
 fn chip_label(root: &Path, name: &str) -> Option<String> {
     let device = format!("sys/bus/gpio/devices/{name}");
     text(root, &format!("{device}/label")).or_else(|| {
@@ -110,13 +110,13 @@ fn chip_label(root: &Path, name: &str) -> Option<String> {
     })
 }
 
-/// Who this process is: root passes, others need the groups of the nodes.
+/// Who runs this process: root may do everything, others need the groups of the nodes.
 fn groups(root: &Path) -> Finding {
     let user = rustix::process::geteuid().as_raw();
     if user == 0 {
         return Finding::warn(
             "user",
-            "root: may do everything, which hides what a service user may not do",
+            "root: may do everything, which hides missing permissions of a service user",
             "run 'ganglion doctor' as the user that will run the robot",
         );
     }

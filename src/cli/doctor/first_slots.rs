@@ -1,6 +1,6 @@
-//! How much later the first slots after a pause are than those that follow: on a governor that saves power a
-//! core idles at its lowest clock, and wakes and works slowly until the governor has noticed. Measured on
-//! this machine, with a little work in each slot, because a core's clock shows in nothing else.
+//! Measures how much later the first slots after a pause are than the following ones. With a power-saving
+//! governor a core idles at its lowest clock, and wakes and works slowly until the governor reacts. Each slot
+//! does a little work, because nothing else shows a core's clock.
 
 use std::hint::black_box;
 
@@ -12,30 +12,32 @@ use crate::base::time::{Clock, Grid, MonotonicClock, Span};
 
 /// Period of the slots.
 const PERIOD: Span = Span::from_millis(1);
-/// A pause: some sampling periods of a governor (10 ms is usual), so that the clock has gone down.
+/// Length of a pause: several sampling periods of a governor (10 ms is usual), so that the clock has gone
+/// down.
 const PAUSE: Span = Span::from_millis(100);
-/// Pauses, and slots after each of them.
+/// Number of pauses, and slots after each.
 const PAUSES: usize = 8;
 const SLOTS: usize = 20;
-/// The first slots of each.
+/// Slots after a pause that count as first.
 const FIRST: usize = 4;
-/// The later ones: the second half, by when a governor has had a sampling period.
+/// Slots that count as later: the second half, when a governor has had a sampling period.
 const LATER: usize = SLOTS / 2;
-/// Multiplications one after another in each slot: a tenth of a millisecond at 3 GHz.
+/// Dependent multiplications in each slot: a tenth of a millisecond at 3 GHz.
 const WORK: u64 = 100_000;
-/// The first slots are much later if their median is this share of the period above that of the later ones.
+/// The first slots count as much later if their median is above that of the later ones by this share of the
+/// period.
 const MUCH: f64 = 0.1;
 
-/// When the work of a slot was done, from the slot on.
+/// When the work of a slot was done, counted from the slot's start.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct FirstSlots {
-    /// Of the first four slots after a pause.
+    /// The first four slots after a pause.
     pub first: Lateness,
-    /// Of the last ten.
+    /// The last ten slots.
     pub later: Lateness,
 }
 
-/// Measures; a second.
+/// Measures for a second.
 pub(super) fn measure() -> FirstSlots {
     let clock = MonotonicClock;
     let (mut first, mut later) = (Vec::with_capacity(PAUSES * FIRST), Vec::with_capacity(PAUSES * LATER));
@@ -60,14 +62,14 @@ pub(super) fn measure() -> FirstSlots {
     FirstSlots { first: summary(&first), later: summary(&later) }
 }
 
-/// The figures; a warning if the first slots are much later and a governor that saves power (`saving`) may be
-/// the reason.
+/// The figures; a warning if the first slots are much later and a power-saving governor (`saving`) may be the
+/// reason.
 pub(super) fn finding(slots: &FirstSlots, saving: bool) -> Finding {
     let words = |Lateness { n, p50_us, p99_us, max_us }: &Lateness| {
         format!("{p50_us:.0} us p50, {p99_us:.0} p99, {max_us:.0} max (n = {n})")
     };
     let found = format!(
-        "measured now: after a pause of {} ms the work of the first {FIRST} slots ends {} after the slot, of later ones {}",
+        "measured now: after a pause of {} ms the work of the first {FIRST} slots is done {} after the slot, of later ones {}",
         PAUSE.as_nanos() / 1_000_000,
         words(&slots.first),
         words(&slots.later),

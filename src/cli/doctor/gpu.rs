@@ -1,5 +1,5 @@
-//! The GPU, or why there is none: makes the same query as an engine at its start, on a thread that is
-//! abandoned if a broken driver does not answer.
+//! The GPU, or why there is none: makes the same query as an engine at its start. The query runs on a thread
+//! that is abandoned if a broken driver does not answer.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -11,10 +11,11 @@ use serde::Serialize;
 use super::{Finding, names};
 use crate::system::gpu::{Found, probe};
 
-/// How long a driver may take to start: a machine with many GPUs and no persistence daemon takes seconds.
+/// Longest time that a driver may take to start: a machine with many GPUs and no persistence daemon takes
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What `--json` has as `gpu`: either the first five or the last.
+/// The `gpu` object of `--json`: either the first five fields or the last one.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(super) struct Gpu {
     pub(super) name: Option<String>,
@@ -28,10 +29,10 @@ pub(super) struct Gpu {
     pub(super) absence: Option<String>,
 }
 
-/// Asks the driver.
+/// Queries the driver.
 pub(super) fn ask() -> Gpu {
     let (tell, told) = mpsc::channel();
-    // The thread owns all that it uses: if it never returns, it ends with the program.
+    // The thread owns everything that it uses: if it never returns, it ends with the program.
     let thread = thread::Builder::new().name("gpu probe".into()).spawn(move || {
         let _ = tell.send(probe().map_err(|absence| absence.to_string()));
     });
@@ -60,8 +61,8 @@ impl Gpu {
     }
 }
 
-/// The printed line, with the device nodes below `root`. A missing GPU is not a fault: the field then runs
-/// on the processor.
+/// The printed line, with the device nodes below `root`. A missing GPU is not a fault: the processor then
+/// computes the field.
 pub(super) fn finding(root: &Path, gpu: &Gpu) -> Finding {
     // Discrete cards, then the Jetson's integrated GPU.
     let nodes: Vec<String> = names(root, "dev")

@@ -1,5 +1,5 @@
-//! What the scheduler, the memory and the timer grant: requested on threads that end right after,
-//! so that the program keeps none of it.
+//! What the scheduler, the memory and the timer grant. The requests are made on threads that end right after,
+//! so that the program itself keeps none of it.
 
 use std::num::NonZeroU64;
 use std::thread;
@@ -14,16 +14,16 @@ use crate::base::time::{Clock, Grid, MonotonicClock, Span};
 use crate::cli::exit::Failure;
 use crate::system::rt::{Granted, Refusal, Request, Role, become_real_time};
 
-/// What to request without a board: the shipped robot's priority, no core of its own.
+/// What to request without a board: the shipped robot's priority, and no core of its own.
 const USUAL: RtPlan = RtPlan { strict: false, priority: 80, cpu: None, lock_memory: true };
 
-/// Period of the timer measurement: that of the fastest control loop this is meant for.
+/// Period of the timer measurement: that of the fastest supported control loop.
 const PERIOD: Span = Span::from_millis(1);
-/// Number of measured sleeps: a fifth of a second, enough for a quick look and no more. For a real
-/// measurement use `ganglion bench loop`.
+/// Number of measured sleeps: a fifth of a second is enough for a quick look. `ganglion bench loop` measures
+/// properly.
 const SLEEPS: u64 = 200;
 
-/// How late a bare timer woke, relative to the scheduled moment.
+/// How late a bare timer woke, relative to its scheduled time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Lateness {
     /// Number of sleeps.
@@ -41,14 +41,15 @@ pub(super) fn plan(board: Option<&Board>) -> RtPlan {
     board.map_or(USUAL, |board| board.rt)
 }
 
-/// Makes the requests of a tick thread and of a bus thread, and measures the tick's timer.
-/// Then, on the same thread, how late the first slots after a pause are.
+/// Makes the requests of a tick thread and of a bus thread, and measures the tick's timer. Then measures, on
+/// the same thread, how late the first slots after a pause are.
 pub(super) fn ask(plan: RtPlan) -> Result<(Vec<Granted>, Lateness, FirstSlots, Vec<Finding>), Failure> {
     let tick =
         throw_away(move || (become_real_time(&plan, Role::Tick), bare_timer(), first_slots::measure()))?;
     let bus = throw_away(move || become_real_time(&plan, Role::Bus))?;
     if plan.lock_memory {
-        // The lock belongs to the process and would outlive the thread. Without a lock this does nothing.
+        // The memory lock belongs to the process and would outlive the thread. Without a lock this does
+        // nothing.
         let _ = rustix::mm::munlockall();
     }
     let (tick, lateness, first_slots) = tick;
@@ -105,11 +106,11 @@ fn finding(topic: &'static str, found: String, refusal: Option<Refusal>, require
 fn limit(topic: &'static str, resource: Resource, unit: &str) -> Finding {
     let words = |value: Option<u64>| value.map_or("unlimited".into(), |value| format!("{value}{unit}"));
     let limit = getrlimit(resource);
-    // No verdict of its own: root and capabilities bypass these limits, and the lines above show the outcome.
+    // No verdict: root and capabilities bypass these limits, and the lines above show the outcome.
     Finding::new(topic, Verdict::Ok, format!("{} (at most {})", words(limit.current), words(limit.maximum)))
 }
 
-/// Sleeps on the tick's grid, and does nothing else.
+/// Sleeps on the tick's grid and does nothing else.
 fn bare_timer() -> Lateness {
     let clock = MonotonicClock;
     let mut grid = Grid::new(clock.now() + PERIOD, PERIOD);
@@ -125,7 +126,7 @@ fn bare_timer() -> Lateness {
     summary(&late_ns)
 }
 
-/// Of sorted samples, at least one.
+/// Summary of sorted samples, at least one.
 pub(super) fn summary(late_ns: &[u64]) -> Lateness {
     let at = |percent: usize| {
         let rank = (late_ns.len() * percent).div_ceil(100).max(1); // nearest rank
@@ -141,20 +142,20 @@ fn about_timer(tick: &Granted, lateness: &Lateness) -> Finding {
         1_000_000_000 / PERIOD.as_nanos(),
         tick.policy,
     );
-    // A tenth of the period: what a control loop can tolerate.
+    // A tenth of the period: what a control loop tolerates.
     let tolerable_us = PERIOD.as_micros_f64() / 10.0;
     if *p99_us <= tolerable_us {
         Finding::ok("bare timer", found)
     } else {
         let fix = format!(
-            "more than {tolerable_us:.0} us of lateness is much for a 1 ms period: grant the priority, set the \
+            "more than {tolerable_us:.0} us of lateness is too much for a 1 ms period: grant the priority, set the \
              governor to performance, keep other work off the core; 'ganglion bench loop' measures for longer"
         );
         Finding::warn("bare timer", found, fix)
     }
 }
 
-/// The resolution that the kernel reports for the grid's clock.
+/// The resolution of the grid's clock as the kernel reports it.
 pub(super) fn clock_resolution_ns() -> Option<NonZeroU64> {
     let t = rustix::time::clock_getres(rustix::time::ClockId::Monotonic);
     NonZeroU64::new(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
@@ -174,7 +175,7 @@ mod tests {
     #[test]
     fn asking_leaves_the_calling_thread_as_it_was() {
         let before = crate::system::rt::grant::look(Role::Tick);
-        // Without the memory: its lock belongs to the process, and other tests of this process check it.
+        // Without the memory lock: it belongs to the process, and other tests of this process check it.
         let plan = RtPlan { lock_memory: false, ..USUAL };
         let (granted, lateness, _, findings) = ask(plan).unwrap();
         let after = crate::system::rt::grant::look(Role::Tick);
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_board_needs_what_it_asks_for_and_another_does_not() {
+    fn only_a_strict_board_needs_its_requests() {
         let mut granted = crate::system::rt::grant::look(Role::Tick);
         let refusal = Refusal { what: Request::Priority(80), errno: libc::EPERM };
         granted.refusals.push(refusal).unwrap();

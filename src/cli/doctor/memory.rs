@@ -1,6 +1,6 @@
-//! Where the holographic memory computes on this machine: from which batch size the GPU is faster, measured
-//! now or at an earlier start; or why the processor does everything. The smallest batches that go to the GPU
-//! are tried there. The thread is abandoned if a driver hangs.
+//! Where the holographic memory computes on this machine: from which batch size on the GPU is faster,
+//! measured now or at an earlier start, or why the processor does everything. Also tries the smallest batches
+//! that go to the GPU. The thread is abandoned if a driver hangs.
 
 use std::sync::mpsc;
 use std::thread;
@@ -12,9 +12,9 @@ use crate::memory::choice::{CALIBRATION, Preference, Work, file_for, room_for};
 use crate::memory::vector::random;
 use crate::memory::{Best, Dim, Dispatcher, Fault, Length, Store, Workspace};
 
-/// Dimension of the vectors of a robot's map, and in most published tables on such memories.
+/// Vector length of a robot's map, and of most published tables on such memories.
 const NUMBERS: usize = 512;
-/// Opening, compiling the kernels once, and a calibration.
+/// Time for opening the GPU, compiling the kernels once, and a calibration.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The printed line. A missing GPU is not a fault.
@@ -39,8 +39,8 @@ fn ask(preference: Preference) -> String {
     answer.unwrap_or_else(|why| format!("on the processor: {why}"))
 }
 
-/// What the dispatcher does with a preference, and whether the smallest batches that it gives to the GPU come
-/// back with the processor's bits.
+/// What the dispatcher does with this preference, and whether the GPU's results for its smallest batches
+/// equal the processor's bit for bit.
 fn choice(preference: Preference) -> Result<String, Fault> {
     let dim = Dim::new(NUMBERS)?;
     let mut dispatcher =
@@ -51,8 +51,8 @@ fn choice(preference: Preference) -> Result<String, Fault> {
         let before = dispatcher.answered();
         let same = has_same_bits(&mut dispatcher, work, rows)?;
         let verdict = match (dispatcher.answered().gpu > before.gpu, same, dispatcher.loss()) {
-            (true, true, _) => "the GPU has the CPU's bits".to_string(),
-            (true, false, _) => "the GPU has other bits than the CPU: use --memory-gpu never".to_string(),
+            (true, true, _) => "the GPU's results equal the CPU's bit for bit".to_string(),
+            (true, false, _) => "the GPU's results differ from the CPU's: use --memory-gpu never".to_string(),
             (false, _, Some(loss)) => format!("the CPU, as the GPU was lost: {loss}"),
             (false, _, None) => "the CPU".to_string(),
         };
@@ -61,7 +61,7 @@ fn choice(preference: Preference) -> Result<String, Fault> {
     Ok(words)
 }
 
-/// Whether one batch through the dispatcher equals the same one on the processor.
+/// Whether the results of one batch through the dispatcher equal those of the processor bit for bit.
 fn has_same_bits(dispatcher: &mut Dispatcher, work: Work, rows: usize) -> Result<bool, Fault> {
     let dim = Dim::new(NUMBERS)?;
     let some: Vec<f32> = (0..7).flat_map(|number| random(1, number, dim)).collect();

@@ -6,7 +6,7 @@ use super::{Finding, grants, names, text};
 use crate::base::plan::Board;
 use crate::runtime::selftest::machine;
 
-/// Everything below `root`.
+/// All findings below `root`.
 pub(super) fn look(root: &Path, board: Option<&Board>) -> Vec<Finding> {
     let mut findings = vec![machine(root, board), kernel(root), cores(root), memory(root), clock(root)];
     findings.extend(throttle(root));
@@ -31,7 +31,7 @@ fn machine(root: &Path, board: Option<&Board>) -> Finding {
 fn kernel(root: &Path) -> Finding {
     let release = text(root, "proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into());
     let version = text(root, "proc/sys/kernel/version").unwrap_or_default();
-    // Patched kernels before 6.12 have the file; all of them have the word in the version.
+    // Patched kernels before 6.12 have the file; all of them name it in the version.
     let words: Vec<&str> = version.split_whitespace().collect();
     let preempt_rt = text(root, "sys/kernel/realtime").as_deref() == Some("1")
         || words.contains(&"PREEMPT_RT")
@@ -67,7 +67,7 @@ fn memory(root: &Path) -> Finding {
         rest.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib / 1024)
     };
     match (mib("MemTotal"), mib("MemAvailable")) {
-        // 100 patterns of 16 x 32^3 f32 take 200 MiB, field and bank another 60; the rest is for the system.
+        // 100 patterns of 16 x 32^3 f32 need 200 MiB, field and bank another 60; the rest is for the system.
         (Some(total), Some(available)) if available < 512 => Finding::warn(
             "memory",
             format!("{available} MiB available of {total} MiB"),
@@ -88,9 +88,10 @@ fn clock(root: &Path) -> Finding {
         Some(ns) => format!("{source}, CLOCK_MONOTONIC in steps of {ns} ns"),
         None => format!("{source}, resolution not reported"),
     };
-    // Sources that need a slow device read, or count kernel ticks, instead of reading a register.
+    // These sources read a slow device or count kernel ticks instead of reading a register.
     let slow = ["jiffies", "acpi_pm", "hpet", "refined-jiffies"].contains(&source.as_str());
-    // 1 us: a thousandth of the shortest period. Without high-resolution timers it is a whole jiffy.
+    // 1 us is a thousandth of the shortest period. Without high-resolution timers the resolution is a whole
+    // jiffy.
     if slow || resolution.is_some_and(|ns| ns.get() > 1000) {
         let fix = format!(
             "select a better clock source: {}",
@@ -106,13 +107,13 @@ fn throttle(root: &Path) -> Option<Finding> {
     let runtime: i64 = text(root, "proc/sys/kernel/sched_rt_runtime_us")?.parse().ok()?;
     let period: i64 = text(root, "proc/sys/kernel/sched_rt_period_us")?.parse().ok()?;
     let found = match runtime {
-        -1 => "none: a real-time thread that never waits hangs its core".to_string(),
+        -1 => "none: a real-time thread that never waits blocks its core".to_string(),
         _ => format!("real-time threads get {runtime} of every {period} us of a core"),
     };
     Some(match runtime {
         // A safety net against a runaway loop; a healthy loop never comes near it.
         -1 => Finding::warn("rt throttling", found, "sysctl kernel.sched_rt_runtime_us=950000"),
-        // Half: tick and bus of one robot use a few per cent, so a smaller share is an odd setting.
+        // Half: tick and bus of one robot use a few per cent, so a smaller share is an unusual setting.
         _ if runtime * 2 < period => {
             Finding::warn("rt throttling", found, "sysctl kernel.sched_rt_runtime_us=950000")
         }

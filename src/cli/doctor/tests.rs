@@ -1,4 +1,4 @@
-//! Tests on made-up machines: folders of text files.
+//! Tests on simulated machines: folders of text files.
 
 use std::path::PathBuf;
 
@@ -70,7 +70,7 @@ fn a_pi_has_what_the_car_needs() {
 }
 
 #[test]
-fn a_desk_has_not_what_the_car_needs_and_says_what_is_missing() {
+fn a_desktop_lacks_what_the_car_needs() {
     let desk = Machine::new(
         "desk",
         &[("proc/sys/kernel/version", "#1 SMP PREEMPT_DYNAMIC x\n"), ("dev/i2c-7", ""), ("dev/null", "")],
@@ -87,7 +87,7 @@ fn a_desk_has_not_what_the_car_needs_and_says_what_is_missing() {
     let failure = verdict(&findings).unwrap_err();
     assert_eq!(failure.exit(), crate::cli::exit::Exit::Unavailable);
     assert!(failure.to_string().contains("machine, i2c, gpio"), "{failure}");
-    // The same desktop machine is good enough for the simulator.
+    // The same desktop is good enough for the simulator.
     let sim = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
     assert!(verdict(&desk.findings(Some(&sim))).is_ok());
     assert!(verdict(&desk.findings(None)).is_ok());
@@ -107,7 +107,7 @@ fn a_chip_with_another_label_is_not_the_right_chip() {
 }
 
 #[test]
-fn odd_settings_are_warned_about() {
+fn unusual_settings_give_warnings() {
     let odd = Machine::new(
         "odd",
         &[
@@ -128,7 +128,7 @@ fn odd_settings_are_warned_about() {
 }
 
 #[test]
-fn an_empty_machine_is_no_panic_and_no_refusal() {
+fn an_empty_machine_causes_no_panic_and_no_refusal() {
     let nothing = Machine::new("nothing", &[]);
     assert!(nothing.findings(None).iter().all(|finding| finding.verdict != Verdict::Refused));
 }

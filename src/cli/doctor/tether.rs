@@ -1,5 +1,5 @@
-//! The tether of a board: whether its process and its key are there, and whether the way to the brain is a
-//! wireless one.
+//! The tether of a board: whether its process and its key are present, and whether the route to the brain is
+//! wireless.
 
 use super::{Finding, text};
 use crate::base::plan::{Board, EngineKind, TetherPlan};
@@ -8,10 +8,10 @@ use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What was measured elsewhere: raw UDP between a Pi 4 and an access point at 5 GHz.
+/// Published measurements of raw UDP between a Pi 4 and an access point at 5 GHz.
 const WIRELESS: &str = "published figures of raw UDP on a Pi 4 over 5 GHz: 99.9 % within 11 ms when idle, within 67 ms under load";
 
-/// What a robot on a tether needs of this machine.
+/// What a robot with a tether needs of this machine.
 pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     match &board.tether {
         Some(tether) if board.field.engine == EngineKind::Remote => {
@@ -31,25 +31,25 @@ fn socket(root: &Path) -> Finding {
         Ok(_) => Finding::ok("tether", format!("its socket is at {TETHER_SOCKET}")),
         Err(error) => Finding::refused(
             "tether",
-            format!("no process carries the field's messages: {TETHER_SOCKET}: {error}"),
-            "start the tether's process, as its own user",
+            format!("no tether process is running: {TETHER_SOCKET}: {error}"),
+            "start the tether process, as a user of its own",
         ),
     }
 }
 
-/// Whether only its owner, who is not the runtime, can read the key.
+/// Whether only the key's owner, who is not the runtime's user, can read the key.
 fn key(root: &Path, tether: &TetherPlan) -> Finding {
     let path = tether.key.display();
     match std::fs::metadata(under(root, &tether.key)) {
         Ok(key) if key.mode() & 0o077 != 0 => Finding::refused(
             "tether key",
             format!(
-                "{path} has mode {:04o}: others than its owner can read the robot's key",
+                "{path} has mode {:04o}: users other than its owner can read the robot's key",
                 key.mode() & 0o7777
             ),
-            format!("chmod 0400 {path}, and make a new key, for the robot and for its brain"),
+            format!("chmod 0400 {path}, and make a new key for the robot and its brain"),
         ),
-        Ok(key) => Finding::ok("tether key", format!("{path}, readable by user {} alone", key.uid())),
+        Ok(key) => Finding::ok("tether key", format!("{path}, readable only by user {}", key.uid())),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Finding::ok("tether key", format!("{path} is hidden from this user, as it should be"))
         }
@@ -61,7 +61,7 @@ fn key(root: &Path, tether: &TetherPlan) -> Finding {
     }
 }
 
-/// Over which interface the brain is reached; a wireless one has a price.
+/// The interface over which the brain is reached; a wireless one is a warning.
 fn way(root: &Path, address: &str) -> Finding {
     let Some(own) = own_address(address) else {
         let found = format!("{address}: no route to it, or its name is unknown");
@@ -70,9 +70,11 @@ fn way(root: &Path, address: &str) -> Finding {
     match interface_of(root, own) {
         Some(name) if under(root, Path::new("/sys/class/net")).join(&name).join("wireless").exists() => {
             let found = format!("{address} is reached over {name}, which is wireless; {WIRELESS}");
-            Finding::warn("tether route", found, "use a cable; or expect stops at the board's silence_ms")
+            Finding::warn("tether route", found, "use a cable, or expect stops after the board's silence_ms")
         }
-        Some(name) => Finding::ok("tether route", format!("{address} is reached over {name}, a wire")),
+        Some(name) => {
+            Finding::ok("tether route", format!("{address} is reached over {name}, which is wired"))
+        }
         None => Finding::ok("tether route", format!("{address} is reached from {own}")),
     }
 }
@@ -86,7 +88,7 @@ fn own_address(address: &str) -> Option<IpAddr> {
     socket.local_addr().ok().map(|own| own.ip())
 }
 
-/// The interface with the route for that address: by the kernel's routing table, IPv4 only.
+/// The interface with the route to that address, from the kernel's routing table; IPv4 only.
 fn interface_of(root: &Path, own: IpAddr) -> Option<String> {
     let IpAddr::V4(own) = own else { return None };
     if own.is_loopback() {
@@ -96,8 +98,8 @@ fn interface_of(root: &Path, own: IpAddr) -> Option<String> {
     best_route(&routes, u32::from(own)).map(str::to_string)
 }
 
-/// The interface of the most specific route of `routes` (as in /proc/net/route) whose network has `address`.
-/// An own address is in the network of its interface.
+/// The interface of the most specific route in `routes` (as in /proc/net/route) whose network contains
+/// `address`. Our own address is in the network of its interface.
 fn best_route(routes: &str, address: u32) -> Option<&str> {
     let number = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::swap_bytes);
     let fitting = routes.lines().skip(1).filter_map(|line| {

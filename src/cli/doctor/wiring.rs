@@ -1,4 +1,4 @@
-//! The board's wires on this machine: its lines and their holders, what a released line does, and on request
+//! The board's wires on this machine: its lines and their holders, what a released line does and, on request,
 //! the whole self-test.
 
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     let survey = hardware.survey(&numbers);
     let refused: Vec<&OpenError> = survey.lines.iter().filter_map(|seen| seen.as_ref().err()).collect();
     match refused.first() {
-        // One reason for all: the chip is missing, which a finding above reports.
+        // One reason for all: the chip is missing, and a finding above reports that.
         Some(error) if refused.len() == used.len() => {
             findings.push(Finding::refused("lines", error, &error.fix).needed(true));
         }
@@ -44,25 +44,24 @@ pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     findings
 }
 
-/// Whether the last measure for a controller that hangs can be had.
+/// Whether the last measure against a hanging controller is available.
 fn rebind(board: &Board, bus: usize, reach: Reach) -> Option<Finding> {
     let name = &board.i2c[bus].name;
     match reach {
         Reach::NotWanted => None,
-        Reach::Directly => {
-            Some(Finding::ok("rebind", format!("{name}: this user may bind its driver again")))
-        }
+        Reach::Directly => Some(Finding::ok("rebind", format!("{name}: this user may rebind its driver"))),
         Reach::ByAnother => {
-            Some(Finding::ok("rebind", format!("{name}: ganglion-rebind binds its driver again")))
+            Some(Finding::ok("rebind", format!("{name}: ganglion-rebind rebinds its driver")))
         }
         Reach::Not(error) => {
-            let found = format!("{name}: no process rebinds its driver, as the board permits: {error}");
+            let found =
+                format!("{name}: the board permits rebinding its driver, but no process does it: {error}");
             Some(Finding::warn("rebind", found, &error.fix))
         }
     }
 }
 
-/// What it means for this board that the kernel keeps driving an output after its owner has gone.
+/// What it means for this board that the kernel keeps driving an output after its owner has exited.
 fn kept(board: &Board) -> Option<Finding> {
     if board.enable.is_some() {
         return Some(Finding::warn(
@@ -75,13 +74,13 @@ fn kept(board: &Board) -> Option<Finding> {
     resets.then(|| {
         Finding::ok(
             "released lines",
-            "this kernel keeps driving them: a guard that was stopped leaves the controller in reset, without pulses; \
-             probe --board, --test and calibrate release it for their time",
+            "this kernel keeps driving them: a stopped guard leaves the controller in reset, without pulses; \
+             probe --board, --test and calibrate release it while they run",
         )
     })
 }
 
-/// Which devices the board expects on a bus; `--test` and `probe` find out which are there.
+/// The devices that the board expects on a bus; `--test` and `probe` show which of them answer.
 fn chips(board: &Board, bus: usize) -> Finding {
     let expected: Vec<String> = expected(board, bus)
         .iter()
@@ -138,7 +137,7 @@ pub(super) fn test(board: &Board) -> Result<Vec<Check>, Failure> {
     Ok(self_test(board, hardware.as_ref(), Path::new("/"), &MonotonicClock, Afterwards::AsFound).0)
 }
 
-/// A check of the self-test as a finding of doctor.
+/// A self-test result as a finding.
 pub(super) fn finding(check: &Check) -> Finding {
     let fix = check.fix.clone().unwrap_or_default();
     let finding = match check.verdict {
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_stops_the_board_and_what_warned_does_not() {
+    fn failures_stop_the_board_and_warnings_do_not() {
         let check = |verdict| Check {
             what: "range".to_string(),
             verdict,
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_the_boards_chip_says_so_once() {
+    fn a_missing_chip_is_reported_once() {
         let nowhere = std::env::temp_dir().join(format!("ganglion-wiring-{}", std::process::id()));
         let findings = look(&nowhere, &board("jetson-orin-nano"));
         let topics: Vec<&str> = findings.iter().map(|finding| finding.topic).collect();
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_a_driver_can_be_bound_again_is_said_where_the_board_wants_it() {
+    fn rebinding_is_reported_if_the_board_uses_it() {
         let board = board("picarx-v4");
         assert_eq!(rebind(&board, 0, Reach::NotWanted), None);
         for reach in [Reach::Directly, Reach::ByAnother] {
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_keeps_outputs_is_a_warning_only_where_a_motor_would_go_on() {
+    fn kept_outputs_are_a_warning_only_if_a_motor_could_run() {
         assert_eq!(kept(&board("virtual-bench")).unwrap().verdict, super::super::Verdict::Warn);
         let flagship = kept(&board("picarx-v4")).unwrap();
         assert_eq!(flagship.verdict, super::super::Verdict::Ok);

@@ -1,11 +1,11 @@
-//! The lines of a report about where the time of a cycle went, and about the link to a brain elsewhere.
+//! The report's lines about where the time of a cycle went, and about the link to a remote brain.
 
 use crate::drive::trace::Latency;
 use crate::field::remote::LinkCounters;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 
-/// Each part with its figures; those that were never measured are left out.
+/// Each part with its figures; parts without a measurement are left out.
 pub(super) fn parts<const N: usize>(
     names: [&'static str; N],
     histograms: &[Histogram<u64>; N],
@@ -14,14 +14,14 @@ pub(super) fn parts<const N: usize>(
     named.filter_map(|(name, histogram)| Some((name, Latency::of(histogram)?))).collect()
 }
 
-/// The counts of the link.
+/// Prints the counters of the link.
 pub(super) fn say_link(counters: &LinkCounters) {
     let LinkCounters { asked, missed, late, refused, unserved, connections, takeovers, returns } = *counters;
     say!(
         "  link       {asked} requests, {missed} cycles without an answer in time; answers: {late} late, {refused} refused, \
-         {unserved} of a brain that could not"
+         {unserved} in which the brain could not compute"
     );
     say!(
-        "             {connections} connections to the tether; the field here took over {takeovers} times, gave back {returns}"
+        "             {connections} connections to the tether; the local field took over {takeovers} times, gave back {returns}"
     );
 }

@@ -1,5 +1,5 @@
-//! After the changes: the package for the way back, a reboot that is due, the hardware's test, what wants
-//! calibrating, the services, and what to type next.
+//! The steps after the changes: keeps the package for the way back, asks for a reboot if one is due, tests
+//! the hardware, suggests calibrations, starts the services, and says what to type next.
 
 use std::path::{Path, PathBuf};
 
@@ -20,38 +20,38 @@ use crate::deploy::update::{Layout, package};
 pub(super) enum State {
     /// Nothing was changed.
     Planned,
-    /// All changes are made, and the machine has to be started again.
+    /// All changes are made, and the machine must be rebooted.
     RebootPending,
     /// All changes are made, and the robot runs, disarmed.
     Running,
-    /// All changes are made, and the service was not started: it would arm the robot, or this is not the
-    /// machine.
+    /// All changes are made, but the service was not started: it would arm the robot, or this is not the
+    /// machine itself.
     Ready,
 }
 
-/// The package of the first installation: what the first update can go back to.
+/// The package of the first installation, to which the first update can go back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Package {
-    /// It is kept already.
+    /// It is already kept.
     Kept,
-    /// It is here, and to be kept.
+    /// It was found here and will be kept.
     At(PathBuf),
-    /// It was not found; its name.
+    /// It was not found; this is its name.
     NotFound(String),
 }
 
-/// Where apt keeps what it has downloaded.
+/// Where apt keeps downloaded packages.
 const ARCHIVES: &str = "var/cache/apt/archives";
 
 impl Package {
-    /// Looks for it; `asked` is what a person named. Otherwise it may be in the folder in which it was
-    /// installed by hand, or where apt keeps what it downloads.
+    /// Looks for the package. `asked` is the file that the user named. Otherwise it may be in the current
+    /// folder, from an installation by hand, or where apt keeps its downloads.
     pub(super) fn look(root: &Path, asked: Option<&Path>) -> Result<Package, Failure> {
         if let Some(path) = asked {
             let full = std::fs::canonicalize(path).map_err(|error| Failure::file(path, &error))?;
             return Ok(Package::At(full));
         }
-        // Without dpkg, as in a folder of another machine, it is this program's own version.
+        // Without dpkg, as in another machine's folder, use this program's own version.
         let installed = package::installed().ok().filter(|found| found.state == "installed");
         let version = installed.map_or_else(|| env!("CARGO_PKG_VERSION").to_string(), |found| found.version);
         if Layout::new(root).package(&version).exists() {
@@ -70,7 +70,7 @@ impl Package {
         }))
     }
 
-    /// Keeps it. A package that is not kept stops no setup.
+    /// Keeps the package. A failure does not stop the setup.
     fn keep(&self, site: &Site) {
         let Package::At(path) = self else { return };
         match package::keep(&Layout::new(&site.root), path) {
@@ -90,7 +90,7 @@ pub(super) fn finish(site: &Site, proposal: &Proposal, package: &Package) -> Res
     let journal = Journal::load(&site.root).map_err(super::words::journal)?;
     if journal.waits_for_reboot(&site.root) {
         say!("\nReboot this machine now: 'sudo reboot'. The robot starts with it, disarmed.");
-        say!("Then 'sudo ganglion setup' again says whether it is ready.");
+        say!("Then run 'sudo ganglion setup' again to see whether it is ready.");
         return Ok(State::RebootPending);
     }
     load_i2c_dev(site, loaded);
@@ -99,7 +99,7 @@ pub(super) fn finish(site: &Site, proposal: &Proposal, package: &Package) -> Res
         return Ok(State::Ready);
     }
     if site.programs.run("systemctl", &["is-active", "--quiet", "ganglion.service"]).is_ok() {
-        say!("\nThe robot runs; its hardware was tested when it started.");
+        say!("\nThe robot is running; its hardware was tested when it started.");
         next();
         return Ok(State::Running);
     }
@@ -119,41 +119,41 @@ fn start(site: &Site, loaded: &Loaded) -> Result<State, Failure> {
     let guard = loaded.board.guard.map(|_| "ganglion-guard.service");
     let units: Vec<&str> = ["start"].into_iter().chain(guard).chain(["ganglion.service"]).collect();
     run(site, "systemctl", &units).map_err(|failure| failure.fix("'systemctl status ganglion' says why"))?;
-    say!("\nThe robot is ready and runs, disarmed.");
+    say!("\nThe robot is ready and running, disarmed.");
     next();
     Ok(State::Running)
 }
 
 fn next() {
     say!("\nNext:");
-    say!("  ganglion status             what it senses, and what keeps it from being armed");
+    say!("  ganglion status             what it senses, and what prevents arming");
     say!("  ganglion arm                from now on it drives; keep clear of its wheels");
     say!("  ganglion stop               motors off, the program ends");
 }
 
-/// `/dev/i2c-N` now; from the next start on it is there by itself.
+/// Provides `/dev/i2c-N` now; from the next boot on it is there by itself.
 fn load_i2c_dev(site: &Site, loaded: &Loaded) {
     let wants = matches!(loaded.board.bus, BusPlan::Linux { .. }) && !loaded.board.i2c.is_empty();
     if wants && !names(&site.root, "dev").iter().any(|name| name.starts_with("i2c-")) {
-        // Without it the test below says what is missing.
+        // If this fails, the test below reports what is missing.
         let _ = site.programs.run("modprobe", &["i2c-dev"]);
     }
 }
 
-/// What differs between two robots of this kind.
+/// Prints what to calibrate, because it differs between two robots of this kind.
 fn calibration(loaded: &Loaded) {
     let hints = hints(loaded);
     if hints.is_empty() {
         return;
     }
     say!(
-        "\nOnce for this one robot, with 'sudo systemctl stop ganglion ganglion-guard' before and 'start' after:"
+        "\nOnce for this robot, with 'sudo systemctl stop ganglion ganglion-guard' before and 'start' after:"
     );
     let file = format!("/{}", choice::PATH);
     hints.iter().for_each(|hint| say!("  sudo ganglion calibrate {hint} --board {file} --save {file}"));
 }
 
-/// What `calibrate` can do for a board.
+/// The calibrations that suit a board.
 pub(super) fn hints(loaded: &Loaded) -> Vec<String> {
     let board = &loaded.board;
     let servos = board.motors.iter().filter(|motor| matches!(motor.kind, MotorKind::Servo { .. }));

@@ -1,4 +1,4 @@
-//! `setup --undo`: takes back what the journal has, the newest change first. The robot is stopped first.
+//! `setup --undo`: undoes the changes in the journal, newest first. The robot is stopped first.
 
 use std::ops::ControlFlow;
 
@@ -13,26 +13,25 @@ use crate::deploy::setup::journal::Journal;
 /// Runs it.
 pub(super) fn run(site: &Site, yes: bool, json: bool) -> Result<(), Failure> {
     if !site.may_change() {
-        return Err(Failure::permission("only root can take back what setup has changed")
+        return Err(Failure::permission("only root can undo what setup has changed")
             .fix("sudo ganglion setup --undo"));
     }
     let journal = Journal::load(&site.root).map_err(words::journal)?;
     if journal.changes.is_empty() {
-        say!("Nothing to take back: no setup has changed this machine.");
+        say!("Nothing to undo: no setup has changed this machine.");
         return report(json, 0, &[]);
     }
-    say!("Setup changed this, and takes it back, the newest first:\n");
+    say!("Setup made these changes, and undoes them, newest first:\n");
     journal.changes.iter().rev().for_each(|entry| say!("  {}", words::brief(&entry.deed)));
-    let agreed =
-        yes || !json && is_terminal() && is_yes(&ask("\nStop the robot and take all this back? [y/N] ")?);
+    let agreed = yes || !json && is_terminal() && is_yes(&ask("\nStop the robot and undo all this? [y/N] ")?);
     if !agreed {
         say!(
-            "\nNothing was changed. 'sudo ganglion setup --undo --yes' stops the robot and takes all this back."
+            "\nNothing was changed. 'sudo ganglion setup --undo --yes' stops the robot and undoes all this."
         );
         return report(json, 0, &[]);
     }
     say!();
-    // One that does not run cannot be stopped, and that is as well.
+    // It may not be running, so ignore errors.
     for unit in ["ganglion.service", "ganglion-guard.service"] {
         let _ = site.programs.run("systemctl", &["stop", unit]);
     }
@@ -40,7 +39,7 @@ pub(super) fn run(site: &Site, yes: bool, json: bool) -> Result<(), Failure> {
     let mut left = Vec::new();
     let undone = carry_out::undo(&site.root, site.programs, &mut |step| {
         match step {
-            Step::Forgotten(deed) => say!("taken back: {}", words::brief(deed)),
+            Step::Forgotten(deed) => say!("undone: {}", words::brief(deed)),
             Step::LeftAlone(deed) => {
                 say!("left as it is: {}: it was changed after setup", words::brief(deed));
                 left.push(words::brief(deed));
@@ -51,11 +50,13 @@ pub(super) fn run(site: &Site, yes: bool, json: bool) -> Result<(), Failure> {
     })
     .map_err(|error| words::cut_off(error, "run 'sudo ganglion setup --undo' again"))?;
     if let Err(error) = site.programs.run("systemctl", &["daemon-reload"]) {
-        say!("systemd reads its files at the next start of the machine: {error}");
+        say!("systemd will read its files at the next boot: {error}");
     }
-    say!("\n{undone} changes taken back, {} left alone.", left.len());
+    say!("\n{undone} changes undone, {} left alone.", left.len());
     if needs_reboot {
-        say!("Reboot this machine: the boot loader's files are as before from its next start on.");
+        say!(
+            "Reboot this machine: the boot loader's files were restored, which takes effect at the next boot."
+        );
     }
     report(json, undone, &left)
 }

@@ -1,4 +1,4 @@
-//! The words of `setup`: the machine, the plan, what is left to a person, and why there is no plan.
+//! The text of `setup`: the machine, the plan, what is left to the user, and why there is no plan.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::deploy::setup::journal::JournalError;
 use crate::deploy::setup::proposal::{Change, GROUP, NoProposal, Note, Proposal};
 use crate::system::outside::quoted;
 
-/// What kind of machine it is.
+/// Prints what kind of machine it is.
 pub(super) fn machine(found: &Found) {
     let model = found.machine.model.as_deref().unwrap_or("unknown model");
     let system = found.system.as_ref().map_or(String::new(), |system| format!(", {}", quoted(system)));
@@ -26,30 +26,30 @@ pub(super) fn machine(found: &Found) {
         say!("HAT      {}{vendor} (uuid {uuid})", hat.product);
     }
     match found.gpu {
-        Gpu::Jetson => say!("GPU      the Jetson's own"),
-        Gpu::Card => say!("GPU      a card by NVIDIA"),
+        Gpu::Jetson => say!("GPU      integrated in the Jetson"),
+        Gpu::Card => say!("GPU      an NVIDIA card"),
         Gpu::None => {}
     }
 }
 
-/// The whole plan.
+/// Prints the whole plan.
 pub(super) fn plan(site: &Site, proposal: &Proposal, package: &Package) {
     machine(&proposal.found);
     let board = match &proposal.board.origin {
-        Origin::Own | Origin::OwnInsteadOf(_) => format!("/{}, which this robot has already", choice::PATH),
+        Origin::Own | Origin::OwnInsteadOf(_) => format!("/{}, which this robot already has", choice::PATH),
         Origin::Named(name) => name.clone(),
         Origin::Only(name) => format!("{name}, the only one for this machine"),
     };
     say!("board    {board}");
     if proposal.changes.is_empty() {
-        say!("\nNothing to do: this machine has all that setup would change.");
+        say!("\nNothing to do: this machine already has everything that setup would change.");
     }
     changes(site, &proposal.changes);
     match package {
         Package::Kept => {}
         Package::At(path) => say!("\nkeep {}\n    why: the first update can go back to it", path.display()),
         Package::NotFound(name) => say!(
-            "\nnote: {name} is not here, so the first update will have no way back. Give it with --package FILE, or keep it \
+            "\nnote: {name} is not here, so the first update will have no way back. Name it with --package FILE, or keep it \
              later: 'sudo ganglion update keep {name}'"
         ),
     }
@@ -59,7 +59,7 @@ pub(super) fn plan(site: &Site, proposal: &Proposal, package: &Package) {
     }
 }
 
-/// Each change with its reason; the same setting of several cores is one.
+/// Prints each change with its reason. The same setting of several cores is one change.
 fn changes(site: &Site, changes: &[Change]) {
     let mut rest = changes;
     while let [first, ..] = rest {
@@ -75,7 +75,7 @@ fn alike(first: &Change, other: &Change) -> bool {
     is_set(first) && is_set(other) && first.deed.done() == other.deed.done()
 }
 
-/// A change with its content: of a file that is there, the lines that differ.
+/// A change with its content; for an existing file, only the lines that differ.
 fn whole(root: &Path, deed: &Deed) -> String {
     let (Deed::Write { path, content }, Ok(State::File(old))) = (deed, deed.now(root)) else {
         return deed.to_string();
@@ -99,21 +99,21 @@ pub(super) fn brief(deed: &Deed) -> String {
 pub(super) fn note(note: &Note) -> String {
     match note {
         Note::BoardKept(asked) => format!(
-            "/{0} is there and is not {asked}: it stays, and setup goes by it. To change the board, move it away: 'sudo mv \
+            "/{0} exists and is not {asked}: it stays, and setup uses it. To change the board, move it away: 'sudo mv \
              /{0} /{0}.old'",
             choice::PATH
         ),
         Note::ArmsItself => {
-            "this board has auto_arm: the robot drives as soon as its service starts, and setup does not \
+            "this board has auto_arm: the robot drives as soon as its service starts, so setup does not \
                              start it"
                 .to_string()
         }
         Note::Nobody => format!(
-            "no user is put into the group {GROUP}, whose members may arm the robot: run setup with sudo as the person who \
+            "no user is added to the group {GROUP}, whose members may arm the robot: run setup with sudo as the user who \
              will, or 'sudo usermod -aG {GROUP} NAME'"
         ),
-        Note::Kept(path) => format!("{} is there with another content: it stays", path.display()),
-        Note::Missing(path) => format!("{} is missing, so what needs it is left out", path.display()),
+        Note::Kept(path) => format!("{} has other content: it stays unchanged", path.display()),
+        Note::Missing(path) => format!("{} is missing, so changes that need it are left out", path.display()),
         Note::NoWatchdog => {
             "this machine has no hardware watchdog (/dev/watchdog): --watchdog does nothing".to_string()
         }
@@ -121,7 +121,7 @@ pub(super) fn note(note: &Note) -> String {
     }
 }
 
-/// Why nothing can be done. What was found, and what a board has to say, goes to standard output.
+/// The failure if nothing can be done. What was found, and the template of a board, go to standard output.
 pub(super) fn no_proposal(error: &NoProposal) -> Failure {
     const REINSTALL: &str = "install the package: 'sudo apt install ./ganglion_*.deb'";
     match error {
@@ -132,10 +132,10 @@ pub(super) fn no_proposal(error: &NoProposal) -> Failure {
             .at(format!("{}:{}", path.display(), odd.line))
             .fix("make that line 'dtparam=i2c_arm=on' under [all], or remove it, and run setup again"),
         NoProposal::ThroughLink(path, link) => {
-            let what = format!("/{} is a link, and setup writes through none", link.display());
+            let what = format!("/{} is a link, and setup does not write through links", link.display());
             Failure::config(what)
                 .at(format!("/{}", path.display()))
-                .fix("put a file or folder in the link's place")
+                .fix("replace the link by a file or folder")
         }
         NoProposal::Unreadable(error) => Failure::unavailable(error),
         NoProposal::UpdateAtWork => Failure::not_now("an update is not finished")
@@ -149,12 +149,12 @@ fn no_board(found: &Found, error: &NoBoard) -> Failure {
         NoBoard::Unknown => {
             machine(found);
             own_board(found);
-            Failure::config("no built-in board is for this machine, and nothing was changed")
-                .fix("write a board file and give it with --board FILE")
+            Failure::config("no built-in board fits this machine, and nothing was changed")
+                .fix("write a board file and name it with --board FILE")
         }
         NoBoard::Several(names) => {
             machine(found);
-            Failure::config(format!("several boards are for this machine: {}", names.join(", ")))
+            Failure::config(format!("several boards fit this machine: {}", names.join(", ")))
                 .fix("name yours: 'sudo ganglion setup --board NAME', or a board file of your own")
         }
         NoBoard::Unsound(path, error) => check::failure(path, error),
@@ -168,29 +168,29 @@ fn no_board(found: &Found, error: &NoBoard) -> Failure {
             "board '{name}' reads a log and drives no motor: there is no robot to set up"
         ))
         .fix(NAME),
-        NoBoard::Inherits(path) => Failure::config("it inherits a file that the robot's copy would not find")
+        NoBoard::Inherits(path) => Failure::config("it inherits a file that the robot's copy could not find")
             .at(path.display())
-            .fix(format!("make it one file: 'ganglion check {} > robot.toml'", path.display())),
+            .fix(format!("turn it into one file: 'ganglion check {} > robot.toml'", path.display())),
         NoBoard::Odd(path, error) => Failure::config(error).at(path.display()).fix("put a board file there"),
     }
 }
 
-/// What a person writes for a machine that no board knows.
+/// Prints a template of a board file for a machine without a built-in board.
 fn own_board(found: &Found) {
     let nodes = |start: &str| {
         let all: Vec<String> =
             names(Path::new("/"), "dev").into_iter().filter(|name| name.starts_with(start)).collect();
         if all.is_empty() { "none".to_string() } else { all.join(", ") }
     };
-    say!("\nNo built-in board is for this machine. A board file of yours says what the robot is wired to:\n");
+    say!("\nNo built-in board fits this machine. Write a board file that states how the robot is wired:\n");
     say!(
         "    inherits = \"generic-linux\"        # two wheels on a PCA9685, a ranger, an inertial sensor, a power monitor"
     );
     if let Some(word) = found.machine.compatible.first() {
-        say!("    compatible = [\"{}\"]    # so that it runs on no other machine", quoted(word));
+        say!("    compatible = [\"{}\"]    # so that it runs only on this machine", quoted(word));
     }
     say!("    [bus]");
-    say!("    i2c = \"/dev/i2c-1\"                # there are: {}", nodes("i2c-"));
+    say!("    i2c = \"/dev/i2c-1\"                # found: {}", nodes("i2c-"));
     say!("    gpio_labels = [\"LABEL\"]           # only for lines; 'ganglion doctor' lists the chips");
     say!("    [enable]                          # the line that cuts the motors' current");
     say!("    line = \"NAME\"");
@@ -198,31 +198,31 @@ fn own_board(found: &Found) {
     say!("    [guard]                           # a second process that holds that line");
     say!("    holds = \"enable\"");
     say!("    patience_ms = 100.0");
-    say!("    [[motor]]                         # and [[sensor]], [[reflex]]: by name, what differs");
+    say!("    [[motor]]                         # and [[sensor]], [[reflex]]: only what differs, by name");
     say!("\n'ganglion check generic-linux' shows every key. Then:");
     say!("    ganglion check my-robot.toml");
     say!("    ganglion run --board my-robot.toml --simulate");
     say!("    sudo ganglion setup --board my-robot.toml\n");
 }
 
-/// What ended the changes, and what to do.
+/// Why the changes were interrupted, and what to do.
 pub(super) fn cut_off(error: CarryOutError, fix: &str) -> Failure {
     match error {
         CarryOutError::Deed(error) => Failure::from(error).fix(fix),
         CarryOutError::Journal(error) => journal(error),
-        CarryOutError::Ended => Failure::bug("ended between two steps").fix(fix),
+        CarryOutError::Ended => Failure::bug("interrupted between two steps").fix(fix),
     }
 }
 
-/// What is wrong with the journal.
+/// The failure if the journal cannot be used.
 pub(super) fn journal(error: JournalError) -> Failure {
     match error {
         JournalError::File(path, error) => Failure::file(&path, &error),
         JournalError::Content(path, why) => Failure::data(why)
             .at(path.display())
-            .fix("nothing can be taken back without it; move it away to set up anew"),
+            .fix("nothing can be undone without it; move it away to set up again"),
         JournalError::Busy(holder) => {
-            Failure::not_now(format!("another setup is at work: {holder}")).fix("wait for its end")
+            Failure::not_now(format!("another setup is running: {holder}")).fix("wait for its end")
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Has systemd run a trial or a rollback, and follows it by its history. What runs does not depend on this
-//! process: a dropped ssh, a closed terminal or Ctrl-C here only ends the following.
+//! Lets systemd run a trial or a rollback, and follows it through its history. The update does not depend on
+//! this process: a dropped ssh connection, a closed terminal or Ctrl-C only ends the following.
 
 use super::words;
 use crate::cli::exit::Failure;
@@ -12,19 +12,19 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The transient unit in which an update runs: one at a time.
+/// The transient unit that runs an update; there is only one at a time.
 const UNIT: &str = "ganglion-update";
-/// How often the history is looked at.
+/// How often the history is read.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A step of the update with the time since it began.
+/// A step of the update with its time since the start.
 #[derive(Debug, Serialize)]
 struct Line {
     seconds: f64,
     what: String,
 }
 
-/// Runs `ganglion update STEP` under systemd and prints each line of its history as it comes.
+/// Runs `ganglion update STEP` under systemd and prints each new line of its history.
 pub(super) fn detached(layout: &Layout, step: &[&str], json: bool) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
     let mut seen = history::read(layout).pop();
@@ -48,7 +48,7 @@ pub(super) fn detached(layout: &Layout, step: &[&str], json: bool) -> Result<(),
             break;
         }
         if interrupt.asked() {
-            return Err(Failure::not_now("the update goes on without this command")
+            return Err(Failure::not_now("the update continues without this command")
                 .fix("'ganglion update status' shows how it ends"));
         }
         thread::sleep(LOOK);
@@ -56,7 +56,7 @@ pub(super) fn detached(layout: &Layout, step: &[&str], json: bool) -> Result<(),
     conclude(layout, ended, lines, json)
 }
 
-/// How an entry ends an update.
+/// How an entry ends an update, if it does.
 fn end_of(entry: &Entry) -> Option<Result<Phase, String>> {
     match &entry.event {
         Event::Ended { phase, .. } => Some(Ok(*phase)),
@@ -65,15 +65,15 @@ fn end_of(entry: &Entry) -> Option<Result<Phase, String>> {
     }
 }
 
-/// Has systemd run `ganglion update STEP`, and does not follow it.
+/// Lets systemd run `ganglion update STEP` without following it.
 pub(super) fn begin(layout: &Layout, step: &[&str]) -> Result<(), Failure> {
     let ran = start(layout, step, "--no-block")?.wait();
     ran.map(drop).map_err(|error| Failure::unavailable(format!("systemd-run: {error}")))
 }
 
 fn start(layout: &Layout, step: &[&str], wait: &str) -> Result<Child, Failure> {
-    let own =
-        std::env::current_exe().map_err(|error| Failure::unavailable(format!("the own program: {error}")))?;
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::unavailable(format!("this program's path: {error}")))?;
     let mut command = Command::new("systemd-run");
     command
         .args(["--quiet", wait, "--collect", "--unit", UNIT])

@@ -1,10 +1,10 @@
-//! Sentences for what an update came to: refusals, phases, reasons, lines of the history.
+//! Sentences about an update: refusals, phases, reasons, lines of the history.
 
 use crate::cli::exit::Failure;
 use crate::deploy::update::history::{Entry, Event};
 use crate::deploy::update::{Ended, Phase, UpdateError, Why};
 
-/// A refusal or a failure, with what to do about it.
+/// The failure for an error, with what to do about it.
 pub(in crate::cli) fn failure(error: &UpdateError) -> Failure {
     match error {
         UpdateError::NotRoot => Failure::permission("only root may update this robot").fix("use sudo"),
@@ -26,7 +26,7 @@ pub(in crate::cli) fn failure(error: &UpdateError) -> Failure {
             Failure::not_now(what).fix("wait for it, or end it with 'sudo ganglion update rollback'")
         }
         UpdateError::Damaged(path, why) => {
-            Failure::data(format!("no sound package: {why}")).at(path.display()).fix("copy it again")
+            Failure::data(format!("not a valid package: {why}")).at(path.display()).fix("copy it again")
         }
         UpdateError::Signature(path, why) => {
             Failure::data(format!("no valid signature by a key that this robot trusts: {why}"))
@@ -39,24 +39,24 @@ pub(in crate::cli) fn failure(error: &UpdateError) -> Failure {
         }
         UpdateError::OtherBoard { robot, package } => {
             let (robot, package) = (robot.join(", "), package.join(", "));
-            Failure::data(format!("the robot's board is built on {robot}; the package supports {package}"))
+            Failure::data(format!("the robot's board is based on {robot}; the package supports {package}"))
         }
         UpdateError::BoardRefused(words) => {
-            Failure::data(format!("the new program refuses this robot's board file: {words}"))
+            Failure::data(format!("the new program rejects this robot's board file: {words}"))
         }
         UpdateError::Downgrade { from, to } => {
             Failure::data(format!("{to} is older than the installed {from}"))
-                .fix("--allow-downgrade accepts it")
+                .fix("use --allow-downgrade to accept it")
         }
         UpdateError::SameVersion(version) => {
             Failure::data(format!("{version} is installed, and this is another package of that version"))
-                .fix("give each build a version of its own")
+                .fix("give each build its own version")
         }
         UpdateError::Space { place, needed, free } => {
             let mb = |bytes: u64| bytes.div_ceil(1_000_000);
             Failure::unavailable(format!("{} MB are needed, {} MB are free", mb(*needed), mb(*free)))
                 .at(place.display())
-                .fix("delete something")
+                .fix("free some disk space")
         }
         UpdateError::ReadOnly(place) => Failure::unavailable("mounted read-only")
             .at(place.display())
@@ -69,7 +69,7 @@ pub(in crate::cli) fn failure(error: &UpdateError) -> Failure {
             Failure::unavailable("nothing is staged").fix("run 'sudo ganglion update stage PACKAGE' first")
         }
         UpdateError::NoWayBack(version) => Failure::config(format!(
-            "the package of {version}, which is installed, is not kept: there would be no way back"
+            "the package of the installed {version} is not kept, so there would be no way back"
         ))
         .fix("run 'sudo ganglion update keep PACKAGE' with it"),
         UpdateError::NothingBefore => Failure::unavailable("there is no version to return to").fix(
@@ -80,7 +80,7 @@ pub(in crate::cli) fn failure(error: &UpdateError) -> Failure {
     }
 }
 
-/// The end of a trial or a rollback as the program's own end.
+/// The result of a trial or a rollback as the result of the program.
 pub(super) fn outcome(end: &Ended) -> Result<(), Failure> {
     match end.phase {
         Phase::BothBad => {
@@ -91,12 +91,12 @@ pub(super) fn outcome(end: &Ended) -> Result<(), Failure> {
     }
 }
 
-/// How it ended, as a sentence.
+/// How the update ended, as a sentence.
 pub(super) fn ended(ended: &Ended) -> String {
     told(ended.phase, &ended.from, &ended.to, &ended.why.as_ref().map(why).unwrap_or_default())
 }
 
-/// The same, of parts.
+/// Like [`ended`], from its parts.
 pub(super) fn told(phase: Phase, from: &str, to: &str, why: &str) -> String {
     let because = if why.is_empty() { String::new() } else { format!(": {why}") };
     match phase {
@@ -111,7 +111,7 @@ pub(super) fn told(phase: Phase, from: &str, to: &str, why: &str) -> String {
 /// A phase.
 pub(super) fn phase(phase: Phase) -> &'static str {
     match phase {
-        Phase::Prepared => "the way back is in place",
+        Phase::Prepared => "the way back is prepared",
         Phase::Installing => "installing",
         Phase::Starting => "starting",
         Phase::Trying => "ready; on trial",
@@ -131,15 +131,17 @@ pub(super) fn why(why: &Why) -> String {
         Why::UpdaterDied => "the program that ran the update died".to_string(),
         Why::CrashLoop(times) => format!("it died {times} times in a row soon after its start"),
         Why::NotInstalled(words) => format!("it could not be installed: {words}"),
-        Why::NotWhole => "its files differ from what the package has".to_string(),
+        Why::NotWhole => "its files differ from the package".to_string(),
         Why::NotReady(result) => format!("it did not become ready ({result})"),
-        Why::Died(result) => format!("it died in the trial ({result})"),
-        Why::OtherProgram => "what runs is not the installed program".to_string(),
+        Why::Died(result) => format!("it died during the trial ({result})"),
+        Why::OtherProgram => "the running program is not the installed one".to_string(),
         Why::NoAnswer => "it does not answer".to_string(),
-        Why::Armed => "it was armed in the trial".to_string(),
-        Why::GuardLost => "its guard does not run".to_string(),
+        Why::Armed => "it was armed during the trial".to_string(),
+        Why::GuardLost => "its guard is not running".to_string(),
         Why::Cause(cause) => {
-            format!("it may not move because of '{cause}', which the version before did not report")
+            format!(
+                "it reports '{cause}', which prevents driving and which the version before did not report"
+            )
         }
         Why::Slow { key, target_ms, found_ms } => {
             format!("{key} is {target_ms} ms, measured {found_ms:.1} ms")
@@ -166,7 +168,7 @@ pub(super) fn event(event: &Event) -> String {
             )
         }
         Event::GoingBack { goal, why } => format!("going back to {goal}: {}", self::why(why)),
-        Event::Whole(version) => format!("{version} is whole, nothing has to be installed"),
+        Event::Whole(version) => format!("{version} is complete, nothing has to be installed"),
         Event::Refused(words) => format!("refused: {words}"),
         Event::Ended { phase, from, to } => told(*phase, from, to, ""),
     }

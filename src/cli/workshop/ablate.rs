@@ -1,4 +1,4 @@
-//! `ablate`: what each part of a board's brain is worth in the simulator, as a table or as JSON.
+//! `ablate`: measures in the simulator what each part of a board's brain contributes; prints a table or JSON.
 
 use super::teach::{bar, simulated};
 use crate::base::plan::Rung;
@@ -30,16 +30,16 @@ use std::path::PathBuf;
   ganglion ablate --board sim --arm table --arm map --trouble noise
   ganglion ablate --board boards/mine.toml --fields 10 --rooms 40 --json | tail -1
 
-Every arm drives through the same rooms with the same reflexes: the starting table with the correction of a field that was
-taught it, with one part of that field left out and taught anew, with that of a linear map of the sensors without memory,
-and by itself. Figures are means over rooms and
-field seeds with 95 % intervals; differences from the whole field are in the same rooms and seeds. One field seed takes
-some minutes. Shares of the cycle apply to this machine.")]
+Every arm drives through the same rooms with the same reflexes. The arms are the starting table
+corrected by a field that was taught to do so, by a field without one of its parts that was taught
+anew, by a linear map of the sensors without memory, and the table alone. Figures are means over
+rooms and field seeds with 95 % intervals; differences from the whole field are in the same rooms
+and seeds. One field seed takes some minutes. Shares of the cycle apply to this machine.")]
 pub struct Args {
     /// A simulated board: a file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
     board: PathBuf,
-    /// Only this arm beside the whole field, may be repeated [default: all that the board has]
+    /// Compare only this arm with the whole field; may be repeated [default: all that the board has]
     #[arg(long = "arm", value_name = "ARM", value_parser = arms())]
     arms: Vec<Arm>,
     /// Rooms for each field seed
@@ -51,20 +51,20 @@ pub struct Args {
     /// Length of a drive, in virtual time
     #[arg(long = "for", value_name = "TIME", value_parser = arguments::span, default_value = "60s")]
     length: Span,
-    /// Field seeds: the board's own and the ones after it
+    /// Number of field seeds: the board's own and the following ones
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
     fields: u8,
-    /// Teach and drive at this level of quality, 0 the best to 5
+    /// Teach and drive at this quality level, 0 (best) to 5
     #[arg(long, value_name = "N", value_parser = arguments::rung, default_value = "0")]
     rung: Rung,
-    /// What troubles the sensors that the driver sees: noise of a twentieth of their span, or one sensor at a
+    /// Trouble on the sensors that the driver sees: noise of a twentieth of their span, or one sensor at a
     /// time that keeps its value for up to half a second
     #[arg(long, value_name = "WHAT", default_value = "none", value_parser = troubles())]
     trouble: Trouble,
-    /// Threads [default: one for each core]
+    /// Threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// Rounds of teaching for each arm, at most
+    /// Maximum rounds of teaching for each arm
     #[arg(long, value_name = "N", default_value_t = Syllabus::default().rounds as u8, value_parser = clap::value_parser!(u8).range(1..=50))]
     rounds: u8,
     /// Print one JSON object as the last line of standard output
@@ -132,9 +132,9 @@ struct Report<'a> {
     first_field: u64,
     field_seeds: usize,
     arms: Vec<Row>,
-    /// Of the whole field's cycle, on this machine.
+    /// Shares of the whole field's cycle, on this machine.
     shares_of_cycle: BTreeMap<&'static str, f64>,
-    /// What was not measured, by key.
+    /// Figures that were not measured, by key.
     sources: Sources,
 }
 
@@ -148,11 +148,11 @@ struct Row {
     figures: Figures,
     /// Means over the rooms of each field seed, the board's own first.
     by_field_seed: Vec<BTreeMap<&'static str, Option<f64>>>,
-    /// By how much it differs from the whole field in the same rooms and seeds.
+    /// Difference from the whole field in the same rooms and seeds.
     against_whole: Figures,
-    /// Share of its runs that are the whole field's, bit for bit.
+    /// Share of its runs that equal the whole field's bit for bit.
     same_runs: f64,
-    /// Share of the whole field's cycle that goes into what it leaves out, where that is a stage of its own.
+    /// Share of the whole field's cycle for the part that it leaves out, if that part is a separate stage.
     share_of_cycle: Option<f64>,
 }
 
@@ -187,7 +187,7 @@ impl Row {
             }
             _ => "none".to_string(),
         };
-        let same = if self.same_runs >= 1.0 { "every run the same" } else { "" };
+        let same = if self.same_runs >= 1.0 { "every run identical" } else { "" };
         say!(
             "{:<17}{:>9.2}{:>7.2}{:>7.1}{:>7.1}{:>7.1}{:>8.1}  {:<17}{:<17}{}",
             self.name,
@@ -223,7 +223,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// A mean over field seeds says nothing of the one that a robot has.
+    /// Prints the worst field seed: a robot has one seed, about which the mean over seeds says nothing.
     fn say_worst_field(&self) {
         let contacts = |means: &BTreeMap<&str, Option<f64>>| means.get("contacts").copied().flatten();
         let fields = self.arms[0].by_field_seed.iter().map(|means| contacts(means).unwrap_or(0.0));
@@ -258,7 +258,7 @@ impl<'a> Report<'a> {
             self.shares_of_cycle.iter().map(|(stage, share)| format!("{stage} {:.0} %", 100.0 * share));
         say!();
         say!(
-            "Where the whole field's cycle goes on this machine (measured): {}",
+            "Time of the whole field's cycle by stage on this machine (measured): {}",
             shares.collect::<Vec<_>>().join(", ")
         );
     }
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_has_every_arm_with_its_difference_and_what_it_costs() {
+    fn the_object_has_every_arm_with_difference_and_cost() {
         let arms = vec![
             finding(Arm::Whole, [40.0, 50.0], "a"),
             finding(Arm::Table, [43.0, 53.0], "b"),
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(whole["cells_visited"]["mean"], 45.0);
         assert_eq!(
             table["against_whole"]["cells_visited"]["low"], 3.0,
-            "the rooms differ, not the difference"
+            "the rooms differ, but the difference is the same"
         );
         assert_eq!((&table["name"], &table["same_runs"]), (&"table".into(), &0.0.into()));
         assert_eq!((&bank["same_runs"], &bank["share_of_cycle"]), (&1.0.into(), &0.25.into()));

@@ -1,5 +1,6 @@
 //! `learn`: fits the read-out of a board's field to the decisions in logs, tests it on blocks of time that it
-//! was not fitted to, and saves it. `laps` judges laps by what the others teach, beside other methods.
+//! was not fitted to, and saves it. `laps` judges each lap with a read-out of the other laps, and compares
+//! other methods.
 
 mod laps;
 
@@ -21,7 +22,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Work that takes less than this needs no progress bar.
+/// Work that takes less than this gets no progress bar.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// Arguments of `learn`.
@@ -31,12 +32,12 @@ const QUIET: Duration = Duration::from_secs(2);
   ganglion learn --log laps.csv --board scitos-g5 --label OUTPUT -o wall.readout --json | tail -1
   ganglion learn --log laps.csv --laps 3 --baselines --board scitos-g5-ring --label OUTPUT -o wall.readout
 
-A read-out learned from the other blocks of time judges each block; the saved read-out learns from all of
-them. With --laps or several logs, a read-out of the other laps also judges each lap. The same logs and
-board produce the same file, with any number of threads and jobs. 'ganglion replay' then judges the read-out
-on another log.")]
+Each block of time is judged with a read-out that learned from the other blocks; the saved read-out
+learns from all of them. With --laps or several logs, each lap is also judged with a read-out of
+the other laps. The same logs and board produce the same file, with any number of threads and jobs.
+'ganglion replay' then judges the read-out on another log.")]
 pub struct Args {
-    /// The log: CSV with a header line, one row per control period; several times for several logs
+    /// The log: CSV with a header line, one row per control period; repeat for several logs
     #[arg(long = "log", value_name = "FILE", required = true)]
     logs: Vec<PathBuf>,
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
@@ -48,22 +49,22 @@ pub struct Args {
     /// File to write the read-out to
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Field engine [default: as the board says]
+    /// Field engine [default: the board's]
     #[arg(long, value_enum)]
     engine: Option<EngineChoice>,
-    /// Threads of the field engine [default: as the board says]
+    /// Threads of the field engine [default: the board's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// Laps of equal length in each log; each is judged by what the others teach [default: 1]
+    /// Laps of equal length in each log; each is judged with a read-out of the others [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     laps: Option<u16>,
-    /// Judge the laps also by the field without memory, by logistic regression and by gradient boosting
+    /// Also judge the laps with the field without memory, with logistic regression and with gradient boosting
     #[arg(long)]
     baselines: bool,
-    /// Judge the laps also by fields of the seeds 1 to N
+    /// Also judge the laps with fields of the seeds 1 to N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     seeds: Option<u8>,
-    /// Logs and laps that are worked on at once [default: as many as there are processors]
+    /// Logs and laps that are processed at once [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: Option<u8>,
     /// Print one JSON object as the last line of standard output
@@ -98,12 +99,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 impl Args {
-    /// How to judge laps.
+    /// How to judge laps, from the arguments.
     fn asked(&self) -> Result<Asked, Failure> {
         let laps = usize::from(self.laps.unwrap_or(1));
         if laps * self.logs.len() < 2 && (self.baselines || self.seeds.is_some()) {
             return Err(Failure::usage("--baselines and --seeds compare on laps outside the training data")
-                .fix("say how many laps the log has (--laps), or name several logs"));
+                .fix("state the number of laps in the log (--laps), or name several logs"));
         }
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = self.jobs.map_or_else(processors, usize::from);
@@ -111,14 +112,14 @@ impl Args {
     }
 }
 
-/// What came out.
+/// The results.
 struct Learned {
     readout: Readout,
     validation: Validation,
     laps: Option<Judgement>,
 }
 
-/// Learns from all of `logs` and, where there are several laps, judges each by the others.
+/// Learns from all of `logs` and, if there are several laps, judges each with a read-out of the others.
 fn work(
     args: &Args,
     asked: &Asked,
@@ -146,13 +147,13 @@ fn work(
     Ok(Learned { readout, validation, laps })
 }
 
-/// Checks the output path first: minutes of work must not fail because its folder is missing.
+/// Checks the output path first: minutes of work must not be lost because its folder is missing.
 pub(super) fn refuse_what_cannot_be_written(output: &Path) -> Result<(), Failure> {
     let folder = output.parent().filter(|parent| !parent.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => Err(Failure::unavailable("no such folder")
             .at(folder.display())
-            .fix("create it, or write elsewhere")),
+            .fix("create it, or choose another folder")),
         _ if output.is_dir() => {
             Err(Failure::usage("this is a folder, not a file").at(output.display()).fix("name a file in it"))
         }
@@ -187,7 +188,7 @@ pub(super) fn of_saving(path: &Path, error: ReadoutError) -> Failure {
     }
 }
 
-/// Seconds of each stage, and a progress bar on standard error when it takes long and is a terminal.
+/// Seconds of each stage, and a progress bar on standard error if the work takes long and that is a terminal.
 struct Progress {
     began: Instant,
     fitting_since: Option<Instant>,
@@ -209,14 +210,14 @@ impl Progress {
         }
         let bar = self.bar.get_or_insert_with(new_bar);
         bar.set_message(match stage {
-            Stage::Observe => "log through the field",
+            Stage::Observe => "running the log through the field",
             Stage::Fit => "fit",
         });
         bar.set_length(of as u64);
         bar.set_position(done as u64);
     }
 
-    /// The fit is done; what follows are comparisons.
+    /// Called when the fit is done; comparisons follow.
     fn fitted(&mut self) {
         self.fitted = Some(Instant::now());
         if let Some(bar) = self.bar.take() {
@@ -258,14 +259,14 @@ struct Report {
     schema: u32,
     board: PathBuf,
     log: PathBuf,
-    /// All of them, where there are several.
+    /// All logs, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     logs: Option<Vec<PathBuf>>,
     log_digest: String,
     rows: usize,
     cycles: u64,
     engine: String,
-    /// Share of right decisions on the blocks held out of the fit.
+    /// Share of right decisions on the held-out blocks.
     accuracy: Option<f64>,
     blocks: Vec<Option<f64>>,
     gap_s: f64,

@@ -1,5 +1,5 @@
-//! `replay`: runs the whole loop over a log, in virtual time, as fast as the machine allows: the same
-//! admission, reflexes, field and arbitration as on a robot, with the log in place of the buses.
+//! `replay`: runs the whole loop over a log, in virtual time and as fast as the machine allows: with the same
+//! admission, reflexes, field and arbitration as on a robot, and the log in place of the buses.
 
 use crate::base::plan::{Board, BusPlan};
 use crate::base::time::{self, SimClock};
@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
   ganglion replay --log lap4.csv --board scitos-g5 --readout wall.readout --json | tail -1
 
 The label column is the one from which the read-out learned. If the log has no such column, replay
-prints the decisions without a judgement. The same log, board and read-out produce the same digest, with any
-number of threads.")]
+prints the decisions without judging them. The same log, board and read-out produce the same
+digest, with any number of threads.")]
 pub struct Args {
     /// The log: CSV with a header line, one row per control period
     #[arg(long, value_name = "FILE")]
@@ -38,13 +38,13 @@ pub struct Args {
     /// The read-out from 'ganglion learn'
     #[arg(long, value_name = "FILE")]
     readout: PathBuf,
-    /// Name of the label column [default: the one the read-out was learned from]
+    /// Name of the label column [default: the one that the read-out learned from]
     #[arg(long, value_name = "COLUMN")]
     label: Option<String>,
-    /// Threads of the field engine [default: as the board says]
+    /// Threads of the field engine [default: the board's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// Field engine [default: as the board says]
+    /// Field engine [default: the board's]
     #[arg(long, value_enum)]
     engine: Option<arguments::EngineChoice>,
     /// Print the decision for each row, one per line
@@ -62,22 +62,22 @@ struct Report {
     board: String,
     engine: String,
     rows: usize,
-    /// Field cycles, and so decisions.
+    /// Number of field cycles, and so of decisions.
     cycles: u64,
     /// Share of decisions that equal the log's; `null` without labels.
     accuracy: Option<f64>,
     confusion: Option<Confusion>,
-    /// How often the field decided for each label.
+    /// How often the field chose each label.
     decisions: BTreeMap<String, u64>,
-    /// Prediction skill of the field at the end of the log: 1 - MSE / MSE of the better of "same as
-    /// before" and "as usual".
+    /// Prediction skill of the field at the end of the log: 1 - MSE / MSE of the better of two naive
+    /// predictions, the last value and the mean.
     skill: Option<f32>,
-    /// Cells without an admissible value, which the loop takes as faulty readings.
+    /// Cells with an invalid value, which the loop takes as faulty readings.
     defects: usize,
     slots_run: u64,
     slots_skipped: u64,
     reflexes: BTreeMap<&'static str, u64>,
-    /// Measured: cycles of the whole loop per second of real time.
+    /// Cycles of the whole loop per second of real time, measured.
     cycles_per_s: f64,
     digest: String,
 }
@@ -88,7 +88,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     arguments::engine(&mut board, args.engine, args.threads);
     if !matches!(board.bus, BusPlan::Log) {
         return Err(Failure::usage(format!("board '{}' does not read a log", board.name))
-            .fix("name a board whose [bus] kind is \"log\", for example scitos-g5"));
+            .fix("use a board whose [bus] kind is \"log\", for example scitos-g5"));
     }
     let readout = arguments::readout(&args.readout)?;
     let RowNames::Labels(labels) = readout.rows().clone() else {
@@ -113,15 +113,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// The log with its labels: from the requested column, else from the one that the read-out
-/// was learned from, if this log has it.
+/// The log with its labels: from the requested column, or from the one that the read-out learned from, if
+/// this log has it.
 fn open_log(args: &Args, board: &Board, readout: &Readout) -> Result<Log, Failure> {
     if let Some(label) = &args.label {
         return Log::read(&args.log, board, Some(label)).map_err(super::learn::of_log);
     }
     match Log::read(&args.log, board, readout.heading()) {
         Err(error) if matches!(error.fault, LogFault::NoColumn { .. }) && readout.heading().is_some() => {
-            // The label column may be missing; if it belongs to a sensor, this reports it.
+            // The label column may be missing; if it belongs to a sensor, this reports the error.
             Log::read(&args.log, board, None).map_err(super::learn::of_log)
         }
         other => other.map_err(super::learn::of_log),
@@ -160,7 +160,7 @@ fn replay(
         other => Failure::unavailable(other),
     })?;
     let engine = robot.engine_name.clone();
-    // One slot per row, and one more in which the last row's answer arrives.
+    // One slot per row, and one more, in which the last row's answer arrives.
     let until = first + board.period.times(log.rows() as u64);
     let (mut decisions, mut skill) = (Vec::with_capacity(log.rows()), None);
     let began = Instant::now();
@@ -230,18 +230,18 @@ impl Report {
         say!("  decisions  {}", decisions.join(", "));
         if let Some(skill) = self.skill {
             say!(
-                "  skill      {skill:.3} of the field's prediction, against the better of two that learn nothing"
+                "  skill      {skill:.3} of the field's prediction, compared with the better of two naive predictions"
             );
         }
         if self.defects > 0 {
             say!(
-                "  defects    {} cells had no admissible value; the loop took them as faulty readings",
+                "  defects    {} cells had an invalid value; the loop took them as faulty readings",
                 self.defects
             );
         }
         let reflexes: Vec<String> = self.reflexes.iter().map(|(name, n)| format!("{name} {n}")).collect();
         say!("  reflexes   {}", if reflexes.is_empty() { "none".into() } else { reflexes.join(", ") });
-        say!("  speed      {:.0} cycles a second, measured", self.cycles_per_s);
+        say!("  speed      {:.0} cycles per second, measured", self.cycles_per_s);
         say!("  digest     {}", self.digest);
     }
 }

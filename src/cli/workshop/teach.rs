@@ -1,5 +1,5 @@
 //! `teach`: lets a robot drive in the simulator with trouble on its sensors, fits the read-out of its field
-//! to how the board's starting table should have been corrected, and saves it with the verdict of its trial.
+//! to the corrections that the board's starting table needed, and saves it with the verdict of its trial.
 
 use super::learn::{of_saving, refuse_what_cannot_be_written};
 use crate::base::plan::{Board, BusPlan};
@@ -24,11 +24,13 @@ use std::time::{Duration, Instant};
   ganglion teach --board boards/mine.toml -o mine.readout --json | tail -1
   ganglion run --board boards/mine.toml --readout mine.readout
 
-The robot drives through simulated rooms with noise and lost samples on its sensors, on the field's whole grid and on the
-half one of the lowest level of quality. A fit makes the field correct the starting table to what it says of the true
-sensors. The trial is in other rooms of ten minutes, with several field seeds, each taught by itself, beside the table
-alone: falls first, then contacts, then cells. The same board gives the same file with any number of threads. 'ganglion
-run' refuses a read-out that was not better, except with --untried.")]
+The robot drives through simulated rooms with noise and lost samples on its sensors, on the field's
+whole grid and on the half grid of the lowest quality level. A fit makes the field correct the
+starting table, so that the result matches the table's output for the true sensor values. The trial
+uses other rooms, for ten minutes each, and several field seeds, each taught separately. It
+compares with the table alone: falls first, then contacts, then cells. The same board gives the
+same file with any number of threads. 'ganglion run' refuses a read-out that was not better, except
+with --untried.")]
 pub struct Args {
     /// A simulated board: a file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
@@ -36,13 +38,13 @@ pub struct Args {
     /// File to write the read-out to
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Threads [default: one for each core]
+    /// Threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// Rounds for each grid, at most
+    /// Maximum rounds for each grid
     #[arg(long, value_name = "N", default_value_t = Syllabus::default().rounds as u8, value_parser = clap::value_parser!(u8).range(1..=50))]
     rounds: u8,
-    /// Field seeds of the trial: the board's own, which is saved, and the ones after it
+    /// Field seeds of the trial: the board's own, which is saved, and the following ones
     #[arg(long, value_name = "N", default_value_t = Syllabus::default().fields as u8, value_parser = clap::value_parser!(u8).range(1..=64))]
     fields: u8,
     /// Rooms of the trial for each field seed
@@ -77,7 +79,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if args.json { crate::cli::output::json(&report) } else { Ok(()) }
 }
 
-/// The board, which has to be one that a field can be taught on.
+/// The board, which must be simulated and have a starting table.
 pub(super) fn simulated(path: &Path) -> Result<Board, Failure> {
     let board = arguments::board(path)?.board;
     if !matches!(board.bus, BusPlan::Sim) || board.field.start.is_empty() {
@@ -115,12 +117,12 @@ struct Report<'a> {
     board: &'a str,
     readout: PathBuf,
     passed: bool,
-    /// At the best and at the lowest level of quality.
+    /// The trials at the best and at the lowest quality level.
     trials: [Trial; 2],
-    /// The starting table by itself in the same rooms.
+    /// The starting table alone in the same rooms.
     table: Trial,
     seconds: f64,
-    /// What was not measured, by key.
+    /// Figures that were not measured, by key.
     sources: Sources,
 }
 
@@ -156,7 +158,7 @@ impl Report<'_> {
             "stands"
         );
         for (name, trial) in
-            [("level 0", &self.trials[0]), ("level 5", &self.trials[1]), ("the table by itself", &self.table)]
+            [("level 0", &self.trials[0]), ("level 5", &self.trials[1]), ("the table alone", &self.table)]
         {
             say!(
                 "{name:<24}{:>9}{:>7}{:>8.1}{:>10.1}%{:>8.1}%",

@@ -1,5 +1,6 @@
-//! A brain with many robots beside the same brain with one, in turns: requests come at each robot's own phase
-//! from a thread of this process, answers are taken where the brain would send them. No network is between.
+//! Measures a brain that serves many robots against the same brain that serves one, in alternating turns. A
+//! thread of this process sends each robot's requests at that robot's own phase, and collects the answers
+//! where the brain would send them. No network is involved.
 
 use crate::base::plan::{Board, EngineKind};
 use crate::base::seed::{Stream, uniform};
@@ -20,24 +21,24 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Length of a turn: short against the drift of a shared machine, long against a period.
+/// Length of a turn: short compared with the drift of a shared machine, long compared with a period.
 const TURN: Span = Span::from_millis(1_000);
-/// One turn of so many is the lone robot's.
+/// One turn in this many belongs to the single robot.
 const TURNS: u64 = 4;
-/// Cycles of each robot before those that count: they touch memory and fill caches.
+/// Cycles of each robot that do not count: they touch memory and fill caches.
 const WARM_UP: u64 = 10;
-/// How long the last answers are waited for.
+/// How long to wait for the last answers.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
-/// The bench goes beyond what a brain would let in: that is what it measures.
+/// The bench exceeds the number of robots that a brain would admit: that is what it measures.
 const NO_LIMIT: usize = 1 << 16;
 
-/// What is measured.
+/// The settings of the measurement.
 pub struct BrainBench {
     /// The board of every robot.
     pub board: Board,
-    /// Robots beside the lone one.
+    /// Robots in the turns with many.
     pub robots: usize,
-    /// Cycles a second of each.
+    /// Cycles per second of each robot.
     pub hz: u32,
     /// Threads that compute.
     pub threads: usize,
@@ -45,52 +46,52 @@ pub struct BrainBench {
     pub engine: EngineKind,
 }
 
-/// Figures of the robots of one kind.
+/// The figures for one kind of turn.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Served {
     /// Requests.
     pub asked: u64,
-    /// Answered before their deadline, one period after they were due.
+    /// Requests answered before their deadline, which is one period after they were due.
     pub in_time: u64,
-    /// Answered after it.
+    /// Requests answered after their deadline.
     pub missed: u64,
-    /// Too late to be computed.
+    /// Requests that were too late to be computed.
     pub late: u64,
-    /// Without any answer: replaced by a newer request.
+    /// Requests that were never answered, because a newer request replaced them.
     pub unanswered: u64,
-    /// From the time that a request was due to the time that it was computed, microseconds.
+    /// From the time a request was due until it was computed, microseconds.
     pub waited_us: Option<Latency>,
-    /// Computing, microseconds.
+    /// Computing time, microseconds.
     pub computed_us: Option<Latency>,
-    /// From the time that a request was due to its answer, microseconds.
+    /// From the time a request was due until its answer, microseconds.
     pub answered_us: Option<Latency>,
 }
 
-/// Figures of a bench.
+/// The figures of one bench.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct BrainFigures {
     /// Name of the engine.
     pub engine: String,
-    /// One robot alone.
+    /// The single robot.
     pub alone: Served,
     /// All robots together.
     pub together: Served,
-    /// Processor time of this process for each second of the robots' turns: cores in use.
+    /// Processor time of this process per second of the turns with many robots: cores in use.
     pub cores: f64,
     /// 99th percentile of a cycle as the brain measured it at the start, microseconds.
     pub cycle_us: f64,
-    /// Robots that the brain would let in with that.
+    /// Number of robots that the brain would admit at that cycle time.
     pub admitted: usize,
 }
 
-/// Why nothing was measured.
+/// Why there is no measurement.
 #[derive(Debug)]
 pub enum NoBench {
-    /// A robot got no engine.
+    /// No engine could be built for a robot.
     Unopened(Unopened),
-    /// A robot was refused.
+    /// The brain refused a robot.
     Refused(Refusal),
-    /// The system gives no further thread.
+    /// The system cannot start another thread.
     Threads(std::io::Error),
 }
 
@@ -143,7 +144,7 @@ impl Tally {
     }
 }
 
-/// Where the brain's answers end.
+/// Receives the brain's answers.
 struct Collector {
     period: Span,
     lone: Mutex<Option<RobotId>>,
@@ -259,9 +260,9 @@ fn join_all(
     (0..count).map(one).collect()
 }
 
-/// Sends for some robots, each at its own phase of the period.
+/// Sends the requests of some robots, each at its own phase of the period.
 struct Sender {
-    /// By phase.
+    /// The robots, ordered by phase.
     robots: BTreeMap<(Span, RobotId), u64>,
     period: Span,
 }
@@ -273,7 +274,7 @@ impl Sender {
         Sender { robots: ids.iter().map(|id| ((phase(id), *id), 0)).collect(), period }
     }
 
-    /// Sends until `end`, on time or as soon as this thread has a core; how many requests count.
+    /// Sends until `end`, on time or as soon as this thread gets a core. Returns how many requests count.
     fn send_until(&mut self, end: Instant, board: &ServedBoard, hub: &Hub) -> u64 {
         let mut asked = 0;
         let mut period = MonotonicClock.now();
@@ -286,7 +287,7 @@ impl Sender {
                 for (sensor, value) in stimulus.sensors.iter_mut().enumerate().take(count) {
                     *value = (0.1 * *cycle as f32 + sensor as f32).sin();
                 }
-                // What this thread is late for is the brain's delay, as it would be on a network.
+                // If this thread is late, the delay counts as the brain's, as it would on a network.
                 let request = CycleRequest::of(&stimulus, count, due, self.period);
                 hub.receive(*id, &request.encode(), due);
                 asked += u64::from(*cycle >= WARM_UP);
@@ -298,7 +299,7 @@ impl Sender {
     }
 }
 
-/// Processor time that this process took so far.
+/// Processor time that this process has used so far.
 fn processor_time() -> Span {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)

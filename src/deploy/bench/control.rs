@@ -13,19 +13,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Length of a block: short against the drift of a shared machine, long against the first slot of a
-/// block, which finds the caches as the other kind left them.
+/// Length of a block: short compared with the drift of a shared machine, long compared with the first slot of
+/// a block, which finds the caches as the other kind of block left them.
 const BLOCK: Span = Span::from_millis(250);
-/// The robot runs this long before anything counts: devices are set up, first uses allocate.
+/// The robot runs this long before anything counts: it sets up its devices, and first uses allocate.
 const WARM_UP: Span = Span::from_millis(1_000);
 
 /// The measurement.
 pub struct LoopFigures {
-    /// Lateness of the loop's wake-ups, and the tick's own work, over the counted blocks.
+    /// Lateness of the loop's wake-ups and the tick's own work, in the counted blocks.
     pub recorder: Recorder,
     /// What the tick's thread measured.
     pub measured: Measured,
-    /// What each thread was granted.
+    /// What the system granted each thread.
     pub granted: Vec<(&'static str, Granted)>,
 }
 
@@ -37,7 +37,7 @@ pub struct Measured {
     pub slots_skipped: u64,
 }
 
-/// Measures `robot` for `length` of real time, half of it the loop, half the bare timer.
+/// Measures `robot` for `length` of real time: half of it with the loop, half with the bare timer.
 pub fn bench_loop(
     robot: Robot,
     clock: &Arc<dyn Clock>,
@@ -79,11 +79,11 @@ pub fn bench_loop(
     Ok(LoopFigures { recorder, measured, granted })
 }
 
-/// The measuring thread: warm-up, then blocks in turn.
+/// The measuring thread: warm-up, then alternating blocks.
 fn measure(mut tick: Tick, length: Span, counting: &AtomicBool, interrupted: &AtomicBool) -> Measured {
     loop_block(&mut tick, WARM_UP);
     let mut measured = Measured { bare: latency_histogram(), slots_skipped: 0 };
-    // Let the slow thread take the warm-up out of the ring before anything counts.
+    // Let the slow thread drain the warm-up's records from the ring before anything counts.
     let settled = tick.clock.now() + Span::from_millis(100);
     tick.clock.sleep_until(settled);
     counting.store(true, Ordering::Release);
@@ -95,7 +95,7 @@ fn measure(mut tick: Tick, length: Span, counting: &AtomicBool, interrupted: &At
     measured
 }
 
-/// Sleeps on a grid and does nothing else.
+/// Sleeps on a grid of periods and does nothing else.
 fn bare_block(clock: &dyn Clock, period: Span, length: Span, lateness: &mut Histogram<u64>) {
     let start = clock.now() + period;
     let mut grid = Grid::new(start, period);

@@ -1,6 +1,6 @@
-//! A plain copy on several threads: how fast this machine moves bytes when it does nothing else.
-//! The threads and their buffers exist before the first copy, and sleep between two blocks of
-//! copies, so that the measurements in between can use their cores.
+//! A plain copy on several threads: how fast this machine moves bytes when it does nothing else. The threads
+//! and their buffers exist before the first copy. Between two blocks of copies the threads sleep, so that
+//! other measurements can use their cores.
 
 use crate::base::time::{Clock, MonotonicClock, Span};
 use std::hint::{black_box, spin_loop};
@@ -9,39 +9,39 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A thread looks this often for its next order before it sleeps, some 50 us: longer than from one
-/// copy to the next, so that waking up is no part of a copy, and short against a block of cycles.
+/// A thread polls this often for its next order before it sleeps: some 50 us. That is longer than the time
+/// between two copies, so that no copy includes a wake-up, and short compared with a block of cycles.
 const LOOKS: u32 = 5_000;
-/// A sleeping thread looks for the order to end this often, should its waking have been missed.
+/// A sleeping thread checks this often whether it has to end, in case it missed its wake-up.
 const NAP: Duration = Duration::from_millis(50);
 
-/// The calling thread and as many more as requested.
+/// The calling thread and as many more as were requested.
 pub struct CopyCrew {
     own: Buffers,
     orders: Arc<Orders>,
     others: Vec<JoinHandle<()>>,
 }
 
-/// What the threads read and report.
+/// The orders that the threads read, and the progress they report.
 #[derive(Default)]
 struct Orders {
-    /// Number of the copy; a change is the order to do it.
+    /// Number of the copy. A thread starts a copy when this number changes.
     round: AtomicU64,
     /// Bytes that each thread reads, and writes.
     share: AtomicUsize,
-    /// Threads that are done with this round.
+    /// Threads that have finished this round.
     done: AtomicUsize,
     end: AtomicBool,
 }
 
-/// What one thread reads and writes.
+/// The source and the target of one thread.
 struct Buffers {
     from: Vec<u8>,
     to: Vec<u8>,
 }
 
 impl Buffers {
-    /// Touched: a value other than zero makes every page a page of our own.
+    /// Writes to every page: with a value other than zero, each becomes a page of its own.
     fn new(bytes: usize) -> Buffers {
         Buffers { from: vec![1; bytes], to: vec![2; bytes] }
     }
@@ -53,8 +53,8 @@ impl Buffers {
 }
 
 impl CopyCrew {
-    /// A crew of `threads` that can read and write `bytes` in total in one copy; the threads beside
-    /// the caller's sit on `cpus` in turn, the caller's own core first, where any are named.
+    /// A crew of `threads` that can read and write `bytes` in total in one copy. If `cpus` names cores, the
+    /// threads other than the caller's are pinned to them in turn; the caller's own core is the first.
     pub fn new(threads: usize, bytes: usize, cpus: &[usize]) -> std::io::Result<CopyCrew> {
         let threads = threads.max(1);
         let share = bytes / 2 / threads;
@@ -68,7 +68,7 @@ impl CopyCrew {
                 let seated = cpu
                     .map_or(Ok(()), crate::system::rt::stay_on)
                     .map_err(|refusal| std::io::Error::from_raw_os_error(refusal.errno));
-                let buffers = Buffers::new(share); // by the thread that uses it: near its core
+                let buffers = Buffers::new(share); // allocated by the thread that uses it, so near its core
                 let _ = ready.send(seated);
                 serve(&orders, buffers);
             })?);
@@ -79,8 +79,8 @@ impl CopyCrew {
         Ok(crew)
     }
 
-    /// Copies once so that `bytes` are read and written in total, or as many as there is room for:
-    /// how many it were, and the time from the order to the last thread's end.
+    /// Copies once: reads and writes `bytes` in total, or as many as fit into the buffers. Returns
+    /// how many bytes, and the time from the order until the last thread has finished.
     pub fn copy(&mut self, bytes: usize) -> (usize, Span) {
         let threads = self.others.len() + 1;
         let share = (bytes / 2 / threads).min(self.own.from.len());
@@ -93,7 +93,7 @@ impl CopyCrew {
         let mut looks = 0;
         while self.orders.done.load(Ordering::Acquire) < self.others.len() {
             looks += 1;
-            // More threads than cores: the one that is waited for may need this one.
+            // With more threads than cores, the thread that we wait for may need this core.
             if looks < LOOKS { spin_loop() } else { thread::yield_now() }
         }
         (2 * share * threads, MonotonicClock.now().since(began))
@@ -132,12 +132,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_copy_moves_the_bytes_that_were_asked_for() {
+    fn each_copy_moves_the_requested_bytes() {
         for threads in [1, 2, 3] {
             let mut crew = CopyCrew::new(threads, 6000, &[]).unwrap();
             assert_eq!(crew.copy(6000).0, 6000, "{threads} threads");
             assert_eq!(crew.copy(600).0, 600);
-            assert_eq!(crew.copy(60_000).0, 6000, "there is no room for more");
+            assert_eq!(crew.copy(60_000).0, 6000, "the buffers hold no more");
             crew.own.from.fill(7);
             crew.copy(600);
             let copied = crew.own.to.iter().take_while(|byte| **byte == 7).count();
@@ -149,8 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_not_there_is_reported() {
-        // A single thread is the caller's, which sets its core itself.
+    fn a_missing_core_is_reported() {
+        // A single thread is the caller's, which pins itself.
         assert!(CopyCrew::new(1, 64, &[1023]).is_ok());
         assert!(CopyCrew::new(2, 64, &[1023]).is_err(), "no machine that runs tests has 1024 cores");
     }

@@ -1,7 +1,8 @@
-//! Where the time of a field cycle goes on a GPU, beside a copy in its own memory in the same seconds.
+//! Measures where the time of a GPU's field cycle goes, and compares it with a copy in the GPU's own memory
+//! in the same seconds.
 //!
-//! Blocks of cycles and of copies take turns. Stages are timed in a part of their own, because there they run
-//! one after another. The host's cost is measured at a rate of 100 Hz. Knows no other engine.
+//! Blocks of cycles and of copies alternate. Stages have a part of their own, because they run one after
+//! another there. The host's cost is measured at a rate of 100 Hz. Knows no other engine.
 
 use super::ended;
 use super::feed::Feed;
@@ -22,51 +23,50 @@ use std::sync::atomic::AtomicBool;
 
 /// Length of a block of cycles, as on a CPU.
 const BLOCK: Span = Span::from_millis(250);
-/// Copies, and launches of nothing, between two blocks of cycles.
+/// Copies, and empty launches, between two blocks of cycles.
 const COPIES: usize = 4;
-/// Cycles at the start of a block that do not count: the longest period in the table of rungs, and
-/// as many again, so that each graph has been captured before one is counted.
+/// Cycles at the start of a block that do not count: twice the longest period in the table of rungs, so that
+/// each graph has been captured before its cycles count.
 const SETTLING: u32 = 8;
-/// Of ten parts of the time, those of the cycles, of the stages, and of the paced part.
+/// How ten parts of the time are divided: cycles, stages, and the paced part.
 const PARTS: [u64; 3] = [5, 1, 4];
-/// Between two cycles of the paced part: 100 Hz.
+/// Time between two cycles of the paced part: 100 Hz.
 const PACE: Span = Span::from_millis(10);
 
-/// An engine on a GPU, loaded and fed by a `Feed`.
+/// An engine on a GPU with its state loaded, and the `Feed` of its input.
 pub struct DeviceBench {
     engine: CudaEngine,
     facts: DeviceFacts,
     feed: Feed,
 }
 
-/// The measurement of one. Spans are in nanoseconds.
+/// The measurement of one engine. Spans are in nanoseconds.
 pub struct DeviceFigures {
     /// Cycles, stages, and copies in the device's memory.
     pub field: FieldFigures,
-    /// Where the time of the cycles went.
+    /// Where the time of a cycle goes.
     pub times: [Histogram<u64>; DeviceTimes::PARTS.len()],
-    /// A graph of nothing: launch -> seen.
+    /// An empty graph: from its launch until the host sees its end.
     pub round_trip: Histogram<u64>,
-    /// Bytes of evolve and features in a cycle: all but the bank's.
+    /// Bytes that evolve and features move in a cycle: all but the bank's.
     pub evolved_bytes: usize,
-    /// Transfers between host and device within the counted cycles.
+    /// Transfers between host and device in the counted cycles.
     pub transfers: u64,
-    /// Bytes that a save copies off the device once the same state was saved before.
+    /// Bytes that a save copies from the device if the same state was saved before.
     pub bytes_per_save: Option<u64>,
-    /// Calls of the driver in all cycles.
+    /// Driver calls in all cycles.
     pub calls: u64,
-    /// Allocations on the device, and page-locked ones on the host, within the counted cycles.
+    /// Allocations on the device, and page-locked ones on the host, in the counted cycles.
     pub allocations: u64,
-    /// Time of the processors in the paced part, and the time that passed; the process does nothing else
-    /// then.
+    /// Processor time in the paced part, and elapsed time. The process does nothing else during that part.
     pub host: (Span, Span),
 }
 
 impl DeviceBench {
-    /// Opens and loads an engine of `robots` robots on this machine's GPU.
+    /// Opens an engine for `robots` robots on this machine's GPU, and loads it.
     pub fn build(plan: &FieldPlan, robots: usize) -> Result<DeviceBench, BenchFault> {
         let mut engine = CudaEngine::open(plan, robots).map_err(BenchFault::Device)?;
-        // An engine just found lost reports it in its next cycle: this one.
+        // An engine that has just been found lost reports it in its next cycle: this one.
         let mut feed = Feed::new(plan);
         let Some(facts) = engine.device_facts() else {
             let answer = engine.cycle(&feed.next(Rung::BEST));
@@ -81,18 +81,18 @@ impl DeviceBench {
         &self.engine
     }
 
-    /// The engine on its device.
+    /// The engine's device.
     pub fn facts(&self) -> &DeviceFacts {
         &self.facts
     }
 
-    /// Whether a processor emulates the GPU: then no figure of it means anything.
+    /// Whether a processor emulates the GPU; its figures are then meaningless.
     pub fn is_emulated(&self) -> bool {
         is_emulated(&self.facts.found)
     }
 
-    /// Measures cycles at `rung` for `length` and adds to `figures`: half of it cycles and copies, a tenth
-    /// stages, the rest at 100 Hz. `watch` receives what has passed.
+    /// Measures cycles at `rung` for `length` and adds to `figures`: half of the time cycles and copies, a
+    /// tenth stages, the rest at 100 Hz. `watch` receives the elapsed time.
     pub fn measure(
         &mut self,
         rung: Rung,
@@ -168,12 +168,11 @@ impl DeviceBench {
         Ok(())
     }
 
-    /// Copies of a cycle's bytes within the device's memory, and launches of nothing.
+    /// Copies a cycle's bytes within the device's memory, and launches empty graphs.
     fn copies(&mut self, figures: &mut DeviceFigures) -> Result<(), BenchFault> {
-        let half = figures.field.bytes_per_cycle / 2; // read; as many are written
+        let half = figures.field.bytes_per_cycle / 2; // half is read, half is written
         for _ in 0..COPIES {
-            // Where there is no memory for it there is no figure of it; a lost device shows in the next
-            // cycle.
+            // Without memory for the copy there is no figure for it; a lost device shows in the next cycle.
             if let Some(span) = self.engine.device_copy(half) {
                 figures.field.bytes_per_copy = 2 * half;
                 note(&mut figures.field.copy, span);
@@ -185,7 +184,7 @@ impl DeviceBench {
         Ok(())
     }
 
-    /// Cycles whose stages run one after another, each between two events. At least one.
+    /// Runs cycles whose stages run one after another, each between two events. At least one cycle.
     fn stages(
         &mut self,
         rung: Rung,
@@ -208,7 +207,7 @@ impl DeviceBench {
         self.settle(rung)
     }
 
-    /// A cycle every 10 ms, and what the process takes of the processors.
+    /// Runs a cycle every 10 ms and measures how much processor time the process uses.
     fn paced(
         &mut self,
         rung: Rung,
@@ -232,14 +231,14 @@ impl DeviceBench {
     }
 }
 
-/// Of all threads of this process, since its start.
+/// Processor time of all threads of this process since its start.
 fn time_of_processors() -> Span {
     let t = clock_gettime(ClockId::ProcessCPUTime);
     Span::from_nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
 impl DeviceFigures {
-    /// Nothing measured yet.
+    /// Figures without any measurement yet.
     pub fn new() -> DeviceFigures {
         DeviceFigures {
             field: FieldFigures::new(),
@@ -269,52 +268,52 @@ impl DeviceFigures {
         self.allocations += allocations_then.saturating_sub(allocations);
     }
 
-    /// Bytes of a cycle in the median time of its kernels, GB (10^9) a second.
+    /// Bytes of a cycle over the median time of its kernels, in GB (10^9) per second.
     pub fn achieved_gbps(&self) -> Option<f64> {
         gbps(self.field.bytes_per_cycle, self.part_us(DeviceTimes::KERNELS, 0.5))
     }
 
-    /// Of the copy's speed, what the kernels reach.
+    /// Speed of the kernels over the copy's.
     pub fn share_of_copy(&self) -> Option<f64> {
         over(self.achieved_gbps(), self.field.copy_gbps())
     }
 
-    /// Of the copy's speed, what evolve and features reach where stages run one after another.
+    /// Speed of evolve and features over the copy's, where stages run one after another.
     pub fn evolve_share_of_copy(&self) -> Option<f64> {
         let spans: Vec<f64> = ["evolve", "features"].iter().filter_map(|name| self.stage_us(name)).collect();
         let us = (spans.len() == 2).then(|| spans.iter().sum());
         over(gbps(self.evolved_bytes, us), self.field.copy_gbps())
     }
 
-    /// Median of a stage, microseconds.
+    /// Median time of a stage, microseconds.
     pub fn stage_us(&self, stage: &str) -> Option<f64> {
         self.field.stages_p50_us().find(|(name, _)| *name == stage).map(|(_, us)| us)
     }
 
-    /// That quantile of a part of the cycle, microseconds.
+    /// A quantile of the time of one part of the cycle, microseconds.
     pub fn part_us(&self, part: usize, quantile: f64) -> Option<f64> {
         let histogram = self.times.get(part).filter(|histogram| !histogram.is_empty())?;
         Some(histogram.value_at_quantile(quantile) as f64 / 1e3)
     }
 
-    /// The median of the cycle less that of its kernels, microseconds.
+    /// Median time of a cycle less that of its kernels, microseconds.
     pub fn overhead_us(&self) -> Option<f64> {
         let (cycle, kernels) = (self.field.cycle_us(0.5)?, self.part_us(DeviceTimes::KERNELS, 0.5)?);
         Some((cycle - kernels).max(0.0))
     }
 
-    /// Median of launching nothing and waiting for it, microseconds.
+    /// Median time to launch an empty graph and wait for it, microseconds.
     pub fn launch_and_wait_us(&self) -> Option<f64> {
         let is_there = !self.round_trip.is_empty();
         is_there.then(|| self.round_trip.value_at_quantile(0.5) as f64 / 1e3)
     }
 
-    /// Copies between host and device in a cycle.
+    /// Copies between host and device per cycle.
     pub fn transfers_per_cycle(&self) -> Option<f64> {
         self.per_cycle(self.transfers)
     }
 
-    /// Calls of the driver in a cycle.
+    /// Driver calls per cycle.
     pub fn calls_per_cycle(&self) -> Option<f64> {
         self.per_cycle(self.calls)
     }
@@ -324,7 +323,7 @@ impl DeviceFigures {
         (cycles > 0).then(|| count as f64 / cycles as f64)
     }
 
-    /// Time of the processors over time that passed, at 100 Hz; 1 is one core.
+    /// Processor time over elapsed time at 100 Hz; 1 is one core.
     pub fn host_cpu_share(&self) -> Option<f64> {
         let (busy, passed) = (self.host.0.as_secs_f64(), self.host.1.as_secs_f64());
         over(Some(busy), Some(passed))
@@ -350,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_of_the_copy_of_the_same_run() {
+    fn shares_compare_with_the_copy_of_the_same_run() {
         let mut figures = DeviceFigures::new();
         assert!(figures.share_of_copy().is_none() && figures.host_cpu_share().is_none());
         assert!(figures.transfers_per_cycle().is_none() && figures.evolve_share_of_copy().is_none());
@@ -365,14 +364,14 @@ mod tests {
         assert!(near(figures.achieved_gbps(), 100.0) && near(figures.share_of_copy(), 0.25));
         assert!(figures.overhead_us().is_none(), "no cycle yet");
         note(&mut figures.field.cycle, Span::from_micros(55));
-        assert!(near(figures.overhead_us(), 15.0), "55 us with 40 of kernels");
-        assert!(near(figures.evolve_share_of_copy(), 0.5), "3 MB in 15 us beside 4 in 10");
+        assert!(near(figures.overhead_us(), 15.0), "a cycle of 55 us less 40 us of kernels");
+        assert!(near(figures.evolve_share_of_copy(), 0.5), "3 MB in 15 us against 4 MB in 10 us");
         figures.host = (Span::from_millis(30), Span::from_millis(1_000));
         assert!(near(figures.host_cpu_share(), 0.03));
     }
 
     #[test]
-    fn transfers_and_allocations_are_those_between_two_counts() {
+    fn transfers_and_allocations_are_differences_of_two_counts() {
         let before =
             Counts { copies_in: 10, copies_out: 9, calls: 70, device_allocations: 1, ..Counts::default() };
         let after = Counts { copies_in: 13, copies_out: 12, calls: 76, pinned_allocations: 2, ..before };

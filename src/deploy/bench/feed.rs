@@ -1,7 +1,7 @@
-//! Input for a field in a bench, so that a cycle does all the work that it can have: sensors that wander, a
-//! library of made-up patterns whose contexts are near what occurs, a full bank, a read-out. No robot has as
-//! much today: nothing fills a library while it runs, and the shipped boards leave library and bank out.
-//! Everything is drawn from a seed: two benches get the same input.
+//! Generates input for a field in a bench, so that a cycle does all the work it can have: sensor values that
+//! wander, a library of random patterns whose contexts resemble those that occur, a full bank, and a
+//! read-out. No robot has as much today: nothing fills a library at run time, and the shipped boards leave
+//! out library and bank. Everything is drawn from a seed, so two benches get the same input.
 
 use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::{FieldPlan, Rung};
@@ -10,22 +10,22 @@ use crate::field::shape::{CONTEXT, DESCRIPTOR, PATTERN, READOUT_COLUMNS};
 use crate::field::{Failure, Inspect, Stimulus};
 use std::f64::consts::TAU;
 
-/// Seed of all that is made up here.
+/// Seed of all generated input.
 const SEED: u64 = 0x6265_6E63;
-/// Cycles that the field lives through before its library is filled: the second that its slow
-/// channels remember, at 20 Hz. Fewer would leave it near rest; more only takes longer.
+/// Cycles before the library is filled: one second at 20 Hz, which is how far back the field's slow channels
+/// remember. Fewer cycles would leave the field near rest; more would only take longer.
 const LIFE: u64 = 20;
-/// Of these, the last ones whose contexts are kept: as many situations as there are.
+/// The contexts of this many last cycles are kept as situations.
 const SITUATIONS: u64 = 10;
-/// Spread of stored contexts about one that occurred, on the scale of a channel's mean: a tenth of
-/// what a mean moves by, so that the best three of a match are near each other and change.
+/// Spread of the stored contexts around one that occurred, on the scale of a channel's mean: a tenth of how
+/// much a mean moves, so that the best three matches are close to each other and change.
 const SPREAD: f64 = 0.006;
-/// Noise of a sensor on its -1..=1 scale: 20 counts of a 12-bit converter.
+/// Sensor noise on the scale -1..=1: 20 counts of a 12-bit converter.
 const NOISE: f64 = 0.01;
-/// Weights of the read-out: 2,113 of them on features of a tenth or two come to scores of a half.
+/// Size of the read-out's weights: 2,113 of them on features of a tenth or two give scores of about a half.
 const WEIGHT: f64 = 0.05;
 
-/// Gives every cycle its stimulus.
+/// Generates the stimulus of every cycle.
 pub struct Feed {
     sensors: usize,
     dt: f64,
@@ -38,14 +38,15 @@ impl Feed {
         Feed { sensors: plan.shape.sensors.min(MAX_SENSORS), dt: plan.dt.as_secs_f64(), cycle: 0 }
     }
 
-    /// The next stimulus; numbers of cycles rise, so that alternating work is really met.
+    /// The next stimulus. Cycle numbers rise, so that work which runs only every few cycles occurs.
     pub fn next(&mut self, rung: Rung) -> Stimulus {
         let (cycle, time) = (self.cycle, self.cycle as f64 * self.dt);
         self.cycle += 1;
         let mut sensors = [0.0; MAX_SENSORS];
         for (i, sensor) in sensors[..self.sensors].iter_mut().enumerate() {
             let phase = TAU * uniform(SEED, Stream::World, i as u64);
-            // Two waves of seconds, no two sensors alike: what a moving robot's distances look like.
+            // Two waves with periods of seconds, different for every sensor: this is what the distances of a
+            // moving robot look like.
             let slow = libm::sin(TAU * time / (5.0 + 0.37 * i as f64) + phase);
             let quick = libm::sin(TAU * time / (1.3 + 0.11 * i as f64) + 2.0 * phase);
             let noise = normal(SEED, Stream::Stimulus, cycle * MAX_SENSORS as u64 + i as u64);
@@ -54,8 +55,8 @@ impl Feed {
         Stimulus { cycle, sensors, reward: 0.0, rung, place: None }
     }
 
-    /// Fills `engine`, which has been built from `plan`. Runs its first cycles. Fails only where an engine on
-    /// a device is lost.
+    /// Loads `engine`, which was built from `plan`, and runs its first cycles. Fails only if an engine on a
+    /// device is lost.
     pub fn load(&mut self, engine: &mut dyn Inspect, plan: &FieldPlan) -> Result<(), Failure> {
         let mut situations = Vec::new();
         for life in 0..LIFE {
@@ -67,7 +68,7 @@ impl Feed {
             }
         }
         let shape = plan.shape;
-        // A little within the bound, which f32 need not hold exactly.
+        // Slightly within the bound, because f32 may not represent the bound exactly.
         let bound = (1.0 - plan.params.beta) * (1.0 - 1e-6);
         let mut volume = vec![0.0; PATTERN * shape.cells()];
         for slot in 0..shape.patterns {
@@ -76,22 +77,23 @@ impl Feed {
                 let stray = SPREAD * normal(SEED, Stream::World, (MAX_SENSORS + slot * CONTEXT + i) as u64);
                 situations[slot % situations.len()][i] + stray as f32
             });
-            assert!(engine.store_pattern(slot, &volume, &context, 1.0), "a pattern within its bound");
+            assert!(engine.store_pattern(slot, &volume, &context, 1.0), "the pattern is within its bound");
         }
         let mut direction = [0.0; DESCRIPTOR];
         for row in 0..shape.bank {
             fill(&mut direction, 1.0, Stream::InitialField, row);
-            assert!(engine.store_experience(&direction, 1.0), "an experience of finite numbers");
+            assert!(engine.store_experience(&direction, 1.0), "the experience is finite");
         }
         let weights = shape.motors * READOUT_COLUMNS;
         let weights: Vec<f32> =
             (0..weights).map(|i| (WEIGHT * normal(SEED, Stream::Bias, i as u64)) as f32).collect();
-        assert!(engine.set_readout(&weights), "a read-out of the field's size");
+        assert!(engine.set_readout(&weights), "the read-out has the field's size");
         Ok(())
     }
 }
 
-/// Uniform numbers within +-`bound`; four from one draw, as a library has a hundred million.
+/// Fills `numbers` with uniform values within +-`bound`. One draw gives four of them, because a library has a
+/// hundred million.
 fn fill(numbers: &mut [f32], bound: f32, stream: Stream, which: usize) {
     let draws = numbers.len().div_ceil(4);
     for (at, four) in numbers.chunks_mut(4).enumerate() {
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_within_their_bound_and_fill_it() {
+    fn numbers_fill_their_bound_and_stay_within_it() {
         let mut numbers = [0.0; 10_001];
         fill(&mut numbers, 0.95, Stream::Patterns, 3);
         let (least, most) = numbers.iter().fold((1.0, -1.0), |(a, b): (f32, f32), n| (a.min(*n), b.max(*n)));

@@ -1,4 +1,4 @@
-//! The field's cycle, back to back, beside a plain copy of as many bytes on as many threads.
+//! Measures the field's cycle, back to back, against a plain copy of as many bytes on as many threads.
 
 use super::copy::CopyCrew;
 use super::ended;
@@ -19,36 +19,36 @@ use hdrhistogram::Histogram;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 
-/// Length of a block of cycles: short against the drift of a shared machine, long against the cycles
-/// after a copy, which find the caches as the copy left them.
+/// Length of a block of cycles: short compared with the drift of a shared machine, long compared with the
+/// cycles after a copy, which find the caches as the copy left them.
 const BLOCK: Span = Span::from_millis(250);
-/// A block of copies is this part of a block of cycles: a copy is shorter than a cycle, so that even
-/// so there are more of them.
+/// A block of copies takes this fraction of a block of cycles. A copy is shorter than a cycle, so there are
+/// still more copies.
 const COPIES_PART: u64 = 4;
-/// Copies in a block at the least, so that the first of them, which wakes its threads, is no median.
+/// Copies in a block, at least: the first one wakes the threads and must not be the median.
 const LEAST_COPIES: u32 = 3;
-/// Cycles at the start of a block that do not count: the longest period in the table of
-/// rungs, so that each kind of work has refilled its caches and touched its memory.
+/// Cycles at the start of a block that do not count: the longest period in the table of rungs, so that each
+/// kind of work has filled its caches and touched its memory.
 const SETTLING: u32 = 4;
 
 /// Why the measurement failed.
 #[derive(Debug)]
 pub enum BenchFault {
-    /// The engine uses instructions other than those requested.
+    /// The engine does not use the requested instructions.
     Simd {
         /// The requested value.
         asked: String,
-        /// What this machine has.
+        /// What this machine offers.
         have: Vec<&'static str>,
     },
-    /// A named core is not there, or not for this program.
+    /// A named core does not exist, or this program may not use it.
     Core {
         /// Number of the core.
         cpu: usize,
     },
-    /// The field takes more memory than there is.
+    /// The field needs more memory than there is.
     Room(NoRoom),
-    /// The system gives no further thread.
+    /// The system cannot start another thread.
     Threads(std::io::Error),
     /// There is no GPU to measure.
     Device(Unfit),
@@ -75,7 +75,7 @@ impl fmt::Display for BenchFault {
 
 impl std::error::Error for BenchFault {}
 
-/// An engine, loaded and fed by a `Feed`.
+/// An engine with its state loaded, and the `Feed` of its input.
 pub struct FieldBench {
     engine: Box<dyn Inspect>,
     feed: Feed,
@@ -83,12 +83,12 @@ pub struct FieldBench {
 }
 
 impl FieldBench {
-    /// Builds and loads the engine of `plan`; with `simd`, only where it uses these
-    /// instructions. The calling thread is the one to measure on: it is put on the plan's first core.
+    /// Builds and loads the engine of `plan`. With `simd`, fails unless the engine uses these instructions.
+    /// Call it on the thread that measures: that thread is pinned to the plan's first core.
     pub fn build(plan: &FieldPlan, simd: Option<&str>) -> Result<FieldBench, BenchFault> {
         room::demand(footprint::field_bytes(plan)).map_err(BenchFault::Room)?;
         let mut engine = engine(plan, simd)?;
-        // Behind the engine's start, whose threads would otherwise inherit this one's core.
+        // Pin only after the engine has started its threads, which would otherwise inherit this core.
         if let Some(&cpu) = plan.cpus.first() {
             stay_on(cpu).map_err(|_| BenchFault::Core { cpu })?;
         }
@@ -105,8 +105,8 @@ impl FieldBench {
         self.engine.as_ref()
     }
 
-    /// Measures cycles at `rung` for `length`, copies before, between and after included, and adds
-    /// to `figures`. At least one cycle is counted. `watch` receives what has passed, between blocks.
+    /// Measures cycles at `rung` for `length`, including the copies before, between and after them, and adds
+    /// to `figures`. At least one cycle counts. `watch` receives the elapsed time between blocks.
     pub fn measure(
         &mut self,
         rung: Rung,
@@ -119,7 +119,7 @@ impl FieldBench {
         let bytes = self.engine.bytes_per_cycle(rung);
         figures.bytes_per_cycle = bytes;
         let start = clock.now();
-        // Four blocks at the least, however short the whole.
+        // At least four blocks, however short the whole measurement is.
         let block = BLOCK.min(Span::from_nanos(length.as_nanos() / 4));
         let copies = Span::from_nanos(block.as_nanos() / COPIES_PART);
         self.copies(bytes, copies, figures);
@@ -142,7 +142,7 @@ impl FieldBench {
         let began = MonotonicClock.now();
         let response = self.engine.cycle(&stimulus);
         let span = MonotonicClock.now().since(began);
-        std::hint::black_box(response).expect("a feed stays on its scale");
+        std::hint::black_box(response).expect("the feed stays on its scale");
         span
     }
 
@@ -192,24 +192,24 @@ pub struct FieldFigures {
     pub stages: [Histogram<u64>; STAGES.len()],
     /// Plain copies.
     pub copy: Histogram<u64>,
-    /// Bytes that one of these read and wrote.
+    /// Bytes that one of these copies read and wrote.
     pub bytes_per_copy: usize,
     /// Bytes that a cycle has to read and write.
     pub bytes_per_cycle: usize,
-    /// Heap allocations of all threads within the counted cycles.
+    /// Heap allocations of all threads in the counted cycles.
     pub allocations: Count,
-    /// Minor page faults of all threads within the counted cycles.
+    /// Minor page faults of all threads in the counted cycles.
     pub page_faults: Count,
-    /// Jobs that the calling thread did again because a worker was late, within the counted cycles.
+    /// Jobs that the calling thread repeated because a worker was late, in the counted cycles.
     pub stand_ins: u64,
 }
 
-/// A sum, unknown as soon as one summand is.
+/// A sum that is unknown as soon as one summand is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count(Option<u64>);
 
 impl Count {
-    /// Adds what a counter that only rises has gained.
+    /// Adds the increase of a counter that never falls.
     pub(super) fn add(&mut self, before: Option<u64>, after: Option<u64>) {
         let gained = before.zip(after).map(|(before, after)| after.saturating_sub(before));
         self.0 = self.0.zip(gained).map(|(sum, gained)| sum + gained);
@@ -217,7 +217,7 @@ impl Count {
 }
 
 impl FieldFigures {
-    /// Nothing measured yet.
+    /// Figures without any measurement yet.
     pub fn new() -> FieldFigures {
         FieldFigures {
             cycle: touched_histogram(),
@@ -235,29 +235,29 @@ impl FieldFigures {
         self.stages.iter_mut().zip(times).for_each(|(stage, time)| note(stage, *time));
     }
 
-    /// That quantile of a cycle, microseconds; `None` without a cycle.
+    /// A quantile of the cycle time, microseconds; `None` without a cycle.
     pub fn cycle_us(&self, quantile: f64) -> Option<f64> {
         at(&self.cycle, quantile)
     }
-    /// Medians of the stages, microseconds.
+    /// Median times of the stages, microseconds.
     pub fn stages_p50_us(&self) -> impl Iterator<Item = (&'static str, f64)> {
         STAGES.iter().zip(&self.stages).filter_map(|(name, times)| Some((*name, at(times, 0.5)?)))
     }
-    /// The median copy's bytes read and written, GB (10^9) a second.
+    /// Bytes read and written by the median copy, in GB (10^9) per second.
     pub fn copy_gbps(&self) -> Option<f64> {
-        // A clock that is coarser than a copy says nothing about it.
+        // If the clock is coarser than a copy, it cannot measure one.
         at(&self.copy, 0.5).filter(|us| *us > 0.0).map(|us| self.bytes_per_copy as f64 / us / 1e3)
     }
-    /// Time in which such a copy moves the bytes of a cycle, microseconds: no cycle that reads and
-    /// writes each of them once in memory can be faster.
+    /// Time in which the copy moves the bytes of a cycle, microseconds. A cycle that reads and writes each of
+    /// them once in memory cannot be faster.
     pub fn floor_us(&self) -> Option<f64> {
         self.copy_gbps().map(|gbps| self.bytes_per_cycle as f64 / (gbps * 1e3))
     }
-    /// Heap allocations a cycle; `None` where they are not counted.
+    /// Heap allocations per cycle; `None` if they are not counted.
     pub fn allocations_per_cycle(&self) -> Option<f64> {
         self.per_cycle(self.allocations)
     }
-    /// Minor page faults a cycle; `None` where the kernel does not say.
+    /// Minor page faults per cycle; `None` if the kernel does not report them.
     pub fn page_faults_per_cycle(&self) -> Option<f64> {
         self.per_cycle(self.page_faults)
     }
@@ -273,7 +273,8 @@ impl Default for FieldFigures {
     }
 }
 
-/// A histogram whose memory is there, so that its first use is no page fault of a cycle.
+/// A histogram whose memory is already mapped, so that its first use does not count as a page fault of a
+/// cycle.
 fn touched_histogram() -> Histogram<u64> {
     let mut histogram = latency_histogram();
     histogram.reset();

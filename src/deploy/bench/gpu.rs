@@ -1,6 +1,6 @@
-//! The figures that judge a GPU: one robot, 32 and 64 of them, all with a full field of the same size
-//! whatever the board's is, so that devices can be compared. Without a GPU, or with an emulated one,
-//! it measures nothing and returns the reason.
+//! The figures that judge a GPU: a full field for one robot, for 32 and for 64. Its size is the same for
+//! every board, so that devices can be compared. Without a GPU, or with an emulated one, nothing is measured
+//! and the reason is returned.
 
 use super::device::{DeviceBench, DeviceFigures};
 use super::ended;
@@ -11,41 +11,41 @@ use crate::field::cuda::is_emulated;
 use crate::system::gpu::probe;
 use std::sync::atomic::AtomicBool;
 
-/// The full field, for which boards state the targets of a GPU.
+/// The full field, for which boards state their GPU targets.
 const SHAPE: Shape = Shape { grid: 32, sensors: 16, motors: 5, patterns: 100, bank: 10_000 };
-/// Time of each of the four; half of it is cycles, of which even a slow GPU then does a hundred.
+/// Time for each of the four measurements. Half of it is cycles; even a slow GPU does a hundred in that time.
 const LENGTH: Span = Span::from_millis(2_000);
 
 /// The measurement. Times are microseconds; an unavailable figure is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuFigures {
-    /// Which device.
+    /// The device.
     pub device: String,
-    /// A cycle of one robot in f32 storage, median.
+    /// Median cycle of one robot in f32 storage.
     pub cycle_us: Option<f64>,
     /// The same in f16 storage.
     pub cycle_f16_us: Option<f64>,
-    /// A cycle of 64 robots in f16 storage, median.
+    /// Median cycle of 64 robots in f16 storage.
     pub batch_us: Option<f64>,
-    /// Bandwidth of evolve and features of 32 robots over a copy's in the same run.
+    /// Bandwidth of evolve and features for 32 robots over a copy's in the same run.
     pub copy_share: Option<f64>,
-    /// Evolving the field, median.
+    /// Median time to evolve the field.
     pub evolve_us: Option<f64>,
-    /// Prediction, read-out and metrics, median.
+    /// Median time of prediction, read-out and metrics.
     pub motor_us: Option<f64>,
-    /// What a cycle takes beside its kernels: the median of the cycle less that of its kernels.
+    /// Time that a cycle takes besides its kernels: median cycle less median kernels.
     pub overhead_us: Option<f64>,
-    /// Matching the bank, median.
+    /// Median time to match the bank.
     pub match_us: Option<f64>,
     /// Memory on the device for one robot in f32 storage, bytes.
     pub memory_bytes: Option<usize>,
-    /// Time of a processor over time that passes, at 100 cycles a second; f32 storage, one robot.
+    /// Processor time over elapsed time at 100 cycles per second; f32 storage, one robot.
     pub host_share: Option<f64>,
-    /// What went wrong with a device that is there; all figures are then `None`, and meet no target.
+    /// The error of a GPU that is present but failed. All figures are then `None` and miss their targets.
     pub fault: Option<String>,
 }
 
-/// The figures of this machine's GPU, or in words why there are none.
+/// The figures of this machine's GPU, or the reason why there are none.
 pub fn gpu_figures(interrupted: &AtomicBool) -> Result<GpuFigures, String> {
     let found = probe().map_err(|absence| absence.to_string())?;
     if is_emulated(&found) {
@@ -57,7 +57,7 @@ pub fn gpu_figures(interrupted: &AtomicBool) -> Result<GpuFigures, String> {
     Ok(GpuFigures { device, ..figures })
 }
 
-/// All of them, without the device's name.
+/// All figures, without the device's name.
 fn figures(interrupted: &AtomicBool) -> Result<GpuFigures, BenchFault> {
     let run = |storage, robots| measured(storage, robots, interrupted);
     let (one, memory_bytes) = run(Storage::F32, 1)?;
@@ -79,7 +79,7 @@ fn figures(interrupted: &AtomicBool) -> Result<GpuFigures, BenchFault> {
     })
 }
 
-/// Figures of that many robots, and the device's memory that they take. Empty if the end was requested.
+/// The figures for that many robots, and the device memory they use. Empty if the user asked to end.
 fn measured(
     storage: Storage,
     robots: usize,

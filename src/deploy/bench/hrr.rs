@@ -1,5 +1,6 @@
-//! The holographic memory's operations on rows of one length, in batches of any size, on the processor and on
-//! the GPU where there is one, each beside a plain copy of as many bytes in the same run.
+//! Measures the holographic memory's operations on rows of one length, in batches of any size, on the
+//! processor and on a GPU if there is one. Each is compared with a plain copy of as many bytes in the same
+//! run.
 
 mod compare;
 mod judge;
@@ -21,14 +22,14 @@ use serde::Serialize;
 use std::hint::black_box;
 use std::sync::atomic::AtomicBool;
 
-/// A sample lasts at least this long, by repetition: a thousand times what reading the clock takes.
+/// A sample repeats the operation for at least this long: a thousand times what reading the clock takes.
 const LEAST_SAMPLE: Span = Span::from_micros(30);
 /// Samples of a cell at least, however long they take.
 const LEAST_SAMPLES: usize = 5;
-/// Samples of a cell at most: the median of more is no better.
+/// Samples of a cell at most: more would not improve the median.
 const MOST_SAMPLES: usize = 2_000;
 
-/// The operation.
+/// The operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -38,13 +39,13 @@ pub enum Operation {
     Unbind,
     /// Each row bound to its key and scaled to length 1.
     BindUnit,
-    /// All rows laid over each other and scaled to length 1.
+    /// All rows summed and scaled to length 1.
     SuperposeUnit,
     /// The best five of all rows for one query.
     CleanUp,
 }
 
-/// All of them.
+/// All operations.
 pub const OPERATIONS: [Operation; 5] =
     [Operation::Bind, Operation::Unbind, Operation::BindUnit, Operation::SuperposeUnit, Operation::CleanUp];
 
@@ -60,7 +61,7 @@ impl Operation {
         }
     }
 
-    /// Bytes that have to be read and written at the least, each number once.
+    /// Bytes that must be read and written at least, each number once.
     pub fn bytes(self, d: usize, batch: usize) -> usize {
         let row = d * size_of::<f32>();
         match self {
@@ -79,57 +80,59 @@ pub struct HrrFigure {
     pub d: usize,
     /// Rows.
     pub batch: usize,
-    /// 1: the caller's thread did it; 0: the GPU.
+    /// 1: the caller's thread computed it; 0: the GPU.
     pub threads: usize,
-    /// Where the GPU's rows lay; none: the processor did it.
+    /// Where the GPU's rows were; `None`: the processor computed it.
     pub residence: Option<Residence>,
-    /// Median of a call, microseconds.
+    /// Median time of a call, microseconds.
     pub p50_us: f64,
-    /// Lowest, microseconds.
+    /// Lowest time of a call, microseconds.
     pub min_us: f64,
-    /// Samples.
+    /// Number of samples.
     pub n: usize,
     /// Bytes of the operation.
     pub bytes: usize,
-    /// Median of a plain copy of as many bytes in total, half of them read, microseconds.
+    /// Median time of a plain copy of as many bytes in total, half of them read, microseconds.
     pub floor_us: f64,
     /// `p50_us` over `floor_us`.
     pub ratio_to_floor: f64,
-    /// Median of a plain copy of as many bytes in the GPU's memory, microseconds; for rows that lie there.
+    /// Median time of a plain copy of as many bytes in the GPU's memory, microseconds; only for rows that are
+    /// there.
     pub gpu_copy_us: Option<f64>,
 }
 
-/// One operation through the dispatcher, which sends it where the choice says.
+/// One operation through the dispatcher, which selects the device.
 #[derive(Clone, Debug, Serialize)]
 pub struct DispatchedFigure {
-    /// Its times; `threads` as for the one that answered the last batch.
+    /// Its times; `threads` says which device answered the last batch.
     #[serde(flatten)]
     pub figure: HrrFigure,
-    /// Who answered how many batches.
+    /// How many batches each device answered.
     pub answered: Answered,
 }
 
-/// What to measure.
+/// The settings of the measurement.
 #[derive(Clone, Debug)]
 pub struct HrrBench {
     /// Numbers in a row.
     pub dims: Vec<usize>,
     /// Rows in a batch.
     pub batches: Vec<usize>,
-    /// Time for each cell.
+    /// Time per cell.
     pub cell: Span,
-    /// Leaves out cells that would take more memory.
+    /// Leaves out cells that need more memory than this.
     pub most_bytes: usize,
-    /// The source of the choice between processor and GPU, which decides who answers what is dispatched.
+    /// Where the choice between processor and GPU comes from; it decides which device answers dispatched
+    /// batches.
     pub preference: Preference,
 }
 
 /// Why there are no figures.
 #[derive(Debug)]
 pub enum HrrFault {
-    /// A shape that the memory does not take.
+    /// The memory does not support this shape.
     Memory(Fault),
-    /// The threads of the copy could not be started.
+    /// The threads of the copy cannot be started.
     Threads(std::io::Error),
     /// The GPU failed.
     Gpu(GpuWorkspaceFault),
@@ -157,12 +160,12 @@ impl From<GpuWorkspaceFault> for HrrFault {
     }
 }
 
-/// Which GPU it was.
+/// The measured GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GpuName {
-    /// As its driver calls it.
+    /// The name that its driver reports.
     pub name: String,
-    /// Version of CUDA that the driver brings.
+    /// CUDA version of the driver.
     pub driver: String,
 }
 
@@ -171,34 +174,34 @@ pub struct GpuName {
 pub struct HrrFigures {
     /// Instructions in use.
     pub simd: &'static str,
-    /// The GPU; none: there is none, or none was opened.
+    /// The GPU; `None`: there is none, or none was opened.
     pub gpu: Option<GpuName>,
-    /// Why no figure of a GPU is here, if so.
+    /// Why there are no figures of a GPU, if so.
     pub gpu_absence: Option<String>,
-    /// A processor plays the GPU: no figure of it is a measurement. `None`: no GPU.
+    /// A processor emulates the GPU, so its figures are not measurements. `None`: no GPU.
     pub emulated: Option<bool>,
     /// The cells, in the order in which they were measured.
     pub cells: Vec<HrrFigure>,
-    /// GPU beside processor, for each operation and batch that both did.
+    /// GPU compared with processor, for each operation and batch that both computed.
     pub comparisons: Vec<Comparison>,
-    /// How time grows from each batch to the next larger one.
+    /// How the time grows from each batch to the next larger one.
     pub growth: Vec<Growth>,
-    /// Memory on the GPU, by length of rows.
+    /// Memory on the GPU, by row length.
     pub memory: Vec<MemoryFigure>,
-    /// The same operations through the dispatcher; none without a GPU.
+    /// The same operations through the dispatcher; empty without a GPU.
     pub dispatched: Vec<DispatchedFigure>,
-    /// By length of rows: why the GPU was lost while it answered for the dispatcher.
+    /// By row length: why the GPU was lost while it worked for the dispatcher.
     pub lost: Vec<(usize, String)>,
-    /// Cells (d, batch) that would have taken more memory than was allowed.
+    /// Cells (d, batch) that were left out because they need more memory than allowed.
     pub left_out: Vec<(usize, usize)>,
-    /// Bytes of a store: (d, vectors, bytes).
+    /// Size of a store: (d, vectors, bytes).
     pub store_bytes: Vec<(usize, usize, usize)>,
-    /// By length of rows: which device does what from which batch on, or why there is no GPU.
+    /// By row length: which device does which operation from which batch size on, or why there is no GPU.
     pub choices: Vec<(usize, String)>,
 }
 
 impl HrrBench {
-    /// Measures. `watch` receives the share that is done; the caller drops what was measured before an
+    /// Measures. `watch` receives the fraction that is done; the caller discards the figures after an
     /// interruption.
     pub fn run(&self, interrupted: &AtomicBool, mut watch: impl FnMut(f64)) -> Result<HrrFigures, HrrFault> {
         let mut figures = HrrFigures { simd: Level::best().name(), ..HrrFigures::default() };
@@ -209,7 +212,7 @@ impl HrrBench {
         {
             let dim = Dim::new(d)?;
             if done.is_multiple_of(self.batches.len()) {
-                drop(dispatcher.take()); // before another one takes its memory
+                drop(dispatcher.take()); // free its memory before the next one needs it
                 dispatcher = self.dispatcher(dim, &mut figures);
             }
             figures.store_bytes.push((d, batch, Store::bytes_for(dim, batch)));
@@ -231,7 +234,7 @@ impl HrrBench {
         Ok(figures)
     }
 
-    /// A dispatcher whose GPU has room for the largest batch that memory allows, if there is a GPU.
+    /// A dispatcher whose GPU has room for the largest batch that the memory limit allows, if there is a GPU.
     fn dispatcher(&self, dim: Dim, figures: &mut HrrFigures) -> Option<Dispatcher> {
         let fits =
             self.batches.iter().copied().filter(|batch| memory_of(dim.get(), *batch) <= self.most_bytes);
@@ -276,7 +279,7 @@ impl HrrBench {
         Ok(())
     }
 
-    /// The cells of one batch on the GPU: rows here and rows there.
+    /// The cells of one batch on the GPU, with rows on the host and with rows on the GPU.
     fn on_gpu(
         &self,
         gpu: &mut GpuWorkspace,
@@ -292,7 +295,7 @@ impl HrrBench {
             gpu.put(Area::First, &given.rows)?;
             gpu.put(Area::Second, &given.keys)?;
             for operation in OPERATIONS {
-                // A store always lies on the GPU.
+                // A store is always on the GPU.
                 if ended(interrupted) || (operation == Operation::CleanUp && residence == Residence::Host) {
                     continue;
                 }
@@ -346,7 +349,7 @@ impl HrrBench {
         Ok(())
     }
 
-    /// Samples of a call and of the copy in turns.
+    /// Alternates samples of a call and of the copy.
     fn sample(
         &self,
         operation: Operation,
@@ -393,19 +396,19 @@ impl HrrBench {
     }
 }
 
-/// Ordinary numbers. They come again after a prime number of them, so that no two rows are the same: with
-/// equal rows the best would be easy to find.
+/// Ordinary numbers. They repeat with a prime period, so that no two rows are equal: equal rows would make
+/// the best match easy to find.
 fn numbers(family: u64, dim: Dim, batch: usize) -> Vec<f32> {
     let draw = |i: usize| uniform(family, Stream::Stimulus, (i % 65_521) as u64) - 0.5;
     (0..batch * dim.get()).map(|i| draw(i) as f32).collect()
 }
 
-/// A copy as large as any operation on a batch.
+/// A copy as large as the largest operation on a batch.
 fn copy_of(dim: Dim, batch: usize) -> Result<CopyCrew, HrrFault> {
     CopyCrew::new(1, 3 * dim.get() * batch * size_of::<f32>(), &[]).map_err(HrrFault::Threads)
 }
 
-/// What the operations of a batch work on, on the processor and on the GPU.
+/// The operands of a batch, on the processor and on the GPU.
 struct Given {
     rows: Vec<f32>,
     keys: Vec<f32>,
@@ -473,13 +476,13 @@ impl Given {
     }
 }
 
-/// Sorts.
+/// The median; sorts `samples`.
 fn median(samples: &mut [f64]) -> f64 {
     samples.sort_by(f64::total_cmp);
     samples.get(samples.len() / 2).copied().unwrap_or_default()
 }
 
-/// Rows, keys, results, a store, and the copy's two halves.
+/// Bytes of rows, keys, results, a store, and the copy's two halves.
 fn memory_of(d: usize, batch: usize) -> usize {
     (3 + 1 + 3) * d * batch * size_of::<f32>()
 }

@@ -1,6 +1,6 @@
-//! Measures the field of a board at every rung, in the other storage and on one thread, in one stretch of
-//! time. They take turns in several rounds: a passing load on the machine affects all of them alike, so
-//! their ratios are more accurate than each figure alone.
+//! Measures a board's field at every rung, in the other storage and on one thread, in one session. The
+//! variants alternate in several rounds: a passing load on the machine affects all of them alike, so their
+//! ratios are more accurate than each figure alone.
 
 use super::ended;
 use super::field::{BenchFault, FieldBench, FieldFigures};
@@ -8,30 +8,30 @@ use crate::base::plan::{FieldPlan, RUNGS, Rung, Storage};
 use crate::base::time::Span;
 use std::sync::atomic::AtomicBool;
 
-/// Turns that each of them has.
+/// Number of rounds.
 const ROUNDS: u64 = 4;
-/// Rung 0 is measured this many times as long as each of the others: its tail is of interest.
+/// Rung 0 is measured this many times as long as the others, because its tail matters.
 const BEST_SHARES: u64 = 4;
 
 /// The measurement.
 pub struct Survey {
-    /// The engine's own name.
+    /// The engine's name.
     pub engine: &'static str,
-    /// In words: its device, and why.
+    /// The engine's device, and why it was chosen, in words.
     pub engine_name: String,
-    /// How it keeps its cells.
+    /// How the engine stores its cells.
     pub storage: &'static str,
-    /// Instructions that it uses.
+    /// Instructions that the engine uses.
     pub simd: &'static str,
     /// Threads that share the work.
     pub threads: usize,
-    /// Memory that it takes, bytes.
+    /// Memory that the engine uses, bytes.
     pub memory_bytes: usize,
-    /// The board's own field, by rung.
+    /// The board's field, by rung.
     pub rungs: [FieldFigures; RUNGS],
-    /// Rung 0 in the storage that is not the board's; `None`: the engine has no other.
+    /// Rung 0 in the other storage; `None`: the engine has no other.
     pub other_storage: Option<FieldFigures>,
-    /// Rung 0 on one thread; `None`: it is one already.
+    /// Rung 0 on one thread; `None`: the board already uses one.
     pub one_thread: Option<FieldFigures>,
 }
 
@@ -42,8 +42,8 @@ impl Survey {
     }
 }
 
-/// Measures the field of `plan` for `length` of real time, loading not included. `watch` receives
-/// which share has passed.
+/// Measures the field of `plan` for `length` of real time, without loading. `watch` receives the fraction
+/// that has passed.
 pub fn survey(
     plan: &FieldPlan,
     length: Span,
@@ -95,7 +95,7 @@ fn variant(plan: &FieldPlan) -> Result<(FieldBench, FieldFigures), BenchFault> {
     Ok((FieldBench::build(plan, None)?, FieldFigures::new()))
 }
 
-/// Whether the engine can keep its cells in either way; the reference engine keeps them in f64.
+/// Whether the engine supports both storages; the reference engine stores its cells in f64.
 fn has_storages(bench: &FieldBench) -> bool {
     [Storage::F32, Storage::F16].iter().any(|storage| storage.name() == bench.engine().storage())
 }

@@ -6,43 +6,43 @@ use crate::base::time::Span;
 use crate::drive::trace::Latency;
 use serde::Serialize;
 
-/// How a target is meant.
+/// Whether a target is an upper or a lower limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Bound {
-    /// No more than the target.
+    /// The figure may not exceed the target.
     #[serde(rename = "at most")]
     AtMost,
-    /// No less than the target.
+    /// The figure must reach the target.
     #[serde(rename = "at least")]
     AtLeast,
 }
 
-/// What follows from sizes by a formula, or needs a figure that does.
+/// The basis of a figure that is computed from sizes by a formula, or from another that is.
 const COMPUTED: &str = "computed";
 
-/// One figure, as it is shown and as it stands in the object.
+/// One figure, as printed and as written to the JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// Its unit; ratios have `1`.
     pub unit: &'static str,
-    /// `None`: it could not be measured.
+    /// `None`: it cannot be measured.
     pub measured: Option<f64>,
     /// `None`: the board states no target.
     pub target: Option<f64>,
-    /// How the target is meant.
+    /// Whether the target is an upper or a lower limit.
     pub bound: Option<Bound>,
-    /// Whether the target is met; what could not be measured meets none. `None`: there is no target, or it is
-    /// not judged here.
+    /// Whether the target is met; a figure that cannot be measured misses it. `None`: there is no target, or
+    /// it is not judged here.
     pub pass: Option<bool>,
-    /// Why there is no such figure here; then its target is neither met nor missed.
+    /// Why this figure does not exist here; its target is then neither met nor missed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_measured: Option<String>,
-    /// `computed`, or absent: measured.
+    /// `computed`; absent if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<&'static str>,
-    /// Why its target is not judged, although the figure was measured.
+    /// Why the target is not judged although the figure was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_judged: Option<String>,
 }
@@ -71,12 +71,12 @@ impl Row {
         Row { target: least, bound: least.map(|_| Bound::AtLeast), ..self }
     }
 
-    /// Why its target, if it has one, is not judged.
+    /// Why the target, if there is one, is not judged.
     pub fn why_unjudged(&self) -> Option<&str> {
         self.not_judged.as_deref().or(self.not_measured.as_deref())
     }
 
-    /// Holds the figure against its target; NaN meets nothing.
+    /// Compares the figure with its target. NaN meets none.
     pub(super) fn judged(self) -> Row {
         let met = |bound, target| match (self.measured, bound) {
             (Some(measured), Bound::AtMost) => measured <= target,
@@ -88,12 +88,12 @@ impl Row {
     }
 }
 
-/// The verdict on all rows: whether every judged target is met. `None`: none was judged.
+/// The overall verdict: whether every judged target is met. `None`: no target was judged.
 pub fn overall(rows: &[Row]) -> Option<bool> {
     rows.iter().filter_map(|row| row.pass).reduce(|all, pass| all && pass)
 }
 
-/// Each reason for which a target was not judged, once; or that none is stated.
+/// Each reason why targets were not judged, without duplicates, or that the board states none.
 pub fn not_judged(rows: &[Row]) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for why in rows.iter().filter(|row| row.target.is_some()).filter_map(Row::why_unjudged) {
@@ -107,8 +107,8 @@ pub fn not_judged(rows: &[Row]) -> Vec<String> {
     reasons
 }
 
-/// Every figure with its target. `control`: `None` where the board's loop could not be measured; `gpu`: or
-/// why there is no GPU to measure. `unjudged`: why no target is judged on this machine, if so.
+/// Every figure with its target. `control` is `None` if the board's loop cannot be measured. `gpu` is an
+/// error if there is no GPU to measure. `unjudged` is the reason if no target is judged on this machine.
 pub fn rows(
     targets: &Targets,
     control: Option<&LoopFigures>,
@@ -180,8 +180,8 @@ fn comparison_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
     rows
 }
 
-/// The gradients are computed by the kernel that puts the features together.
-const FUSED: &str = "the gradients are fused with the other features and cannot be timed by themselves";
+/// The kernel that assembles the features also computes the gradients.
+const FUSED: &str = "the gradients are fused with the other features and cannot be timed separately";
 
 fn gpu_rows(targets: &GpuTargets, gpu: &Result<GpuFigures, String>) -> Vec<Row> {
     let (nothing, lacking) = (GpuFigures::default(), gpu.as_ref().err());
@@ -211,7 +211,7 @@ fn gpu_rows(targets: &GpuTargets, gpu: &Result<GpuFigures, String>) -> Vec<Row> 
     ]
 }
 
-/// `None` where either is missing, or there is nothing to divide by.
+/// `None` if either is missing, or if the divisor is zero.
 fn ratio(over: Option<f64>, under: Option<f64>) -> Option<f64> {
     over.zip(under).filter(|(_, under)| *under > 0.0).map(|(over, under)| over / under)
 }
@@ -221,7 +221,7 @@ mod tests {
     use super::super::FieldFigures;
     use super::*;
 
-    /// A field whose cycle takes `us` at each rung, eight times less at the worst.
+    /// A field whose cycle takes `us` at each rung, and an eighth of that at the worst.
     fn survey(us: u64) -> Survey {
         let figures = |us: u64| {
             let mut figures = FieldFigures::new();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn each_target_is_held_against_its_own_figure() {
+    fn each_target_is_compared_with_its_own_figure() {
         let millis = |ms| Some(Span::from_millis(ms));
         let strict = Targets {
             cycle_p50: millis(7),
@@ -260,21 +260,25 @@ mod tests {
         };
         let rows = rows(&strict, None, &survey(8_000), &Err("no GPU".into()), None);
         let passes = |name: &str| row(&rows, name).pass;
-        assert_eq!(passes("cycle at rung 0, p50"), Some(false), "8 ms for 7");
-        assert_eq!(passes("cycle at rung 0, p99"), Some(true), "8 ms for 9");
+        assert_eq!(passes("cycle at rung 0, p50"), Some(false), "8 ms exceed 7 ms");
+        assert_eq!(passes("cycle at rung 0, p99"), Some(true), "8 ms are within 9 ms");
         assert_eq!(passes("cycle at rung 0, p99.9 over p50"), Some(true));
-        assert_eq!(passes("rung 0 over rung 5"), Some(false), "8 for 9");
-        assert_eq!(passes("f32 over f16 storage"), Some(true), "2 for 1.9, whichever is the board's");
-        assert_eq!(passes("memory of the field"), Some(false), "3 MB for 2");
+        assert_eq!(passes("rung 0 over rung 5"), Some(false), "a ratio of 8 does not reach 9");
+        assert_eq!(
+            passes("f32 over f16 storage"),
+            Some(true),
+            "a ratio of 2 reaches 1.9, whichever storage the board has"
+        );
+        assert_eq!(passes("memory of the field"), Some(false), "3 MB exceed 2 MB");
         assert_eq!(passes("wake-up of the loop over a bare timer's, p99"), Some(false), "not measured");
-        assert_eq!(passes("work of a tick, p99"), None, "nothing is asked");
+        assert_eq!(passes("work of a tick, p99"), None, "no target");
         let threads = row(&rows, "1 thread over 2").measured.unwrap();
         assert!((threads - 3.0).abs() < 0.01, "{threads}");
         assert!(rows.iter().all(|row| row.measured.is_none_or(f64::is_finite)));
     }
 
     #[test]
-    fn a_gpu_is_held_to_its_targets_and_its_absence_to_none() {
+    fn a_gpu_is_judged_and_a_missing_gpu_is_not() {
         let gpu = GpuTargets {
             cycle_us: Some(100.0),
             cycle_f16_us: Some(20.0),
@@ -298,11 +302,19 @@ mod tests {
         assert_eq!(passes("GPU: cycle of one robot, f16, p50"), Some(false));
         assert_eq!(passes("GPU: evolve and features over a copy, 32"), Some(false));
         assert_eq!(passes("GPU: memory of one robot"), Some(true));
-        assert_eq!(passes("GPU: share of a core at 100 Hz"), Some(false), "a GPU, and no figure");
-        assert_eq!(passes("GPU: match of 10,000 x 512, p50"), None, "nothing is asked");
+        assert_eq!(
+            passes("GPU: share of a core at 100 Hz"),
+            Some(false),
+            "a GPU without this figure misses the target"
+        );
+        assert_eq!(passes("GPU: match of 10,000 x 512, p50"), None, "no target");
         let broken = GpuFigures { fault: Some("lost".into()), ..GpuFigures::default() };
         let broken = rows(&targets, None, &survey(8_000), &Ok(broken), None);
-        assert_eq!(row(&broken, "GPU: memory of one robot").pass, Some(false), "it is there and fails");
+        assert_eq!(
+            row(&broken, "GPU: memory of one robot").pass,
+            Some(false),
+            "a GPU that fails misses its targets"
+        );
         let absent = rows(&targets, None, &survey(8_000), &Err("no GPU".into()), None);
         let of_gpu: Vec<&Row> = absent.iter().filter(|row| row.name.starts_with("GPU")).collect();
         assert_eq!(of_gpu.len(), 11);
@@ -313,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_that_is_fused_is_not_judged_and_says_so() {
+    fn a_fused_stage_is_not_judged_and_the_reason_is_given() {
         let gpu = GpuTargets { gradients_us: Some(50.0), evolve_us: Some(100.0), ..GpuTargets::default() };
         let targets = Targets { gpu, ..Targets::default() };
         let figures = GpuFigures { evolve_us: Some(80.0), ..GpuFigures::default() };
@@ -321,7 +333,7 @@ mod tests {
         let gradients = row(&rows, "GPU: gradients, p50");
         assert_eq!((gradients.pass, gradients.why_unjudged()), (None, Some(FUSED)));
         assert_eq!(row(&rows, "GPU: evolve, p50").pass, Some(true));
-        assert_eq!(overall(&rows), Some(true), "what was judged");
+        assert_eq!(overall(&rows), Some(true), "only judged targets count");
     }
 
     #[test]
@@ -331,19 +343,23 @@ mod tests {
             let rows = rows(targets, None, &survey(8_000), &Err("no GPU".into()), unjudged);
             (row(&rows, "memory of the field"), overall(&rows))
         };
-        assert_eq!(verdict(&targets, None).1, Some(true), "3 MB for 64");
+        assert_eq!(verdict(&targets, None).1, Some(true), "3 MB are within 64 MB");
         let (memory, all) = verdict(&targets, Some("another machine"));
         assert_eq!((memory.pass, memory.why_unjudged(), all), (None, Some("another machine"), None));
-        assert!(memory.measured.is_some(), "the figure itself is there");
-        assert_eq!(verdict(&Targets::default(), None).1, None, "nothing is asked");
+        assert!(memory.measured.is_some(), "the figure itself is present");
+        assert_eq!(verdict(&Targets::default(), None).1, None, "no targets");
         let gpu = GpuTargets { cycle_us: Some(1.0), ..GpuTargets::default() };
-        assert_eq!(verdict(&Targets { gpu, ..Targets::default() }, None).1, None, "no GPU, no verdict");
+        assert_eq!(
+            verdict(&Targets { gpu, ..Targets::default() }, None).1,
+            None,
+            "without a GPU there is no verdict"
+        );
         let missed = Targets { memory_mb: Some(1.0), gpu, ..Targets::default() };
         assert_eq!(verdict(&missed, None).1, Some(false));
     }
 
     #[test]
-    fn what_cannot_be_divided_is_not_measured() {
+    fn a_ratio_without_a_divisor_is_not_measured() {
         let mut empty = survey(8_000);
         empty.rungs = std::array::from_fn(|_| FieldFigures::new());
         empty.other_storage = None;

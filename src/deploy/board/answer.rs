@@ -1,19 +1,19 @@
-//! An answer of the reader, and what happens if nothing is written.
+//! The reader's answer for a key, and the choice of what applies if the key is missing.
 
 use super::finding::Problem;
 use super::reader::Section;
 
 /// The result of requesting a key.
 pub enum Found<T> {
-    /// It is written and right.
+    /// The key is present and valid.
     Value(T),
-    /// Nothing is written.
+    /// The key is missing.
     Nothing,
-    /// It is written and wrong: noted.
+    /// The key is present but invalid; the error is already reported.
     Bad,
 }
 
-/// An answer for which the caller must still choose what happens if nothing is written.
+/// An answer for which the caller must still choose what applies if the key is missing.
 #[must_use]
 pub struct Answer<'s, 'a, T> {
     pub(super) section: &'s Section<'a>,
@@ -35,13 +35,13 @@ impl<T> Answer<'_, '_, T> {
             Found::Bad => default,
         }
     }
-    /// The value, or `default`; `None` where what is written is faulty.
+    /// The value, or `default` if the key is missing; `None` if the value is invalid.
     pub fn sound_or(self, default: T) -> Option<T> {
         let faulty = matches!(self.found, Found::Bad);
         let value = self.or(default);
         (!faulty).then_some(value)
     }
-    /// The value; it is an error if none is written.
+    /// The value. A missing key is an error.
     pub fn required(self) -> Option<T> {
         match self.found {
             Found::Value(value) => Some(value),
@@ -53,7 +53,7 @@ impl<T> Answer<'_, '_, T> {
             Found::Bad => None,
         }
     }
-    /// The value, `Some(None)` where none is written; `None` where what is written is faulty.
+    /// The value; `Some(None)` if the key is missing, `None` if the value is invalid.
     pub fn if_written(self) -> Option<Option<T>> {
         match self.found {
             Found::Value(value) => Some(Some(value)),
@@ -61,7 +61,7 @@ impl<T> Answer<'_, '_, T> {
             Found::Bad => None,
         }
     }
-    /// The value, if one is written.
+    /// The value, if there is a valid one.
     pub fn optional(self) -> Option<T> {
         match self.found {
             Found::Value(value) => Some(value),

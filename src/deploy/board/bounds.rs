@@ -1,22 +1,23 @@
-//! Limits how much one board file may hold. They are checked before reading or merging, so that no file makes
-//! the following work long: comparing names with names and wires with wires grows with the square.
+//! Limits on the size of one board file, checked before it is read or merged. Some later steps compare every
+//! name or wire with every other, so their time grows with the square of the size; the limits keep that short
+//! for any file.
 
 use super::raw::{Node, Table, Value};
 use super::source::Place;
 
-/// Keys of one table: the largest, `[reserved]`, has one for each line of a chip at most.
+/// Keys in one table. The largest table, `[reserved]`, has at most one key for each line of a chip.
 const MOST_KEYS: usize = 256;
-/// Items of one list: twice as many as any list has room for.
+/// Items in one list: twice as many as the longest list may have.
 const MOST_ITEMS: usize = 256;
-/// Values within one entry of a list, at any depth: a starting curve of 32 points has 100. `like` copies
-/// entries.
+/// Values within one entry of a list, at any depth. A starting curve of 32 points has 100. The limit matters
+/// because `like` copies entries.
 const MOST_VALUES: usize = 256;
-/// Bytes of a key: names have 32.
+/// Bytes in a key. Names have at most 32.
 const LONGEST_KEY: usize = 64;
-/// Bytes of a string: the reader takes 100 characters.
+/// Bytes in a string. The reader accepts at most 100 characters.
 const LONGEST_STRING: usize = 1_000;
 
-/// Something that is larger than any board needs.
+/// A part of the file that is larger than any board needs.
 #[derive(Debug, PartialEq)]
 pub struct Beyond {
     /// Path of the key.
@@ -27,7 +28,7 @@ pub struct Beyond {
     pub rule: String,
 }
 
-/// The first thing in `table` that is too large.
+/// The first part of `table` that is too large.
 pub fn beyond(table: &Table) -> Option<Beyond> {
     in_table(table, "", None).or_else(|| {
         let lists = table.0.iter().filter_map(|entry| match &entry.node.value {
@@ -47,7 +48,7 @@ pub fn beyond(table: &Table) -> Option<Beyond> {
     })
 }
 
-/// `place` is the place of the table; `None` for the whole file.
+/// `place` is where the table is written; `None` for the whole file.
 fn in_table(table: &Table, path: &str, place: Option<Place>) -> Option<Beyond> {
     let found = table.0.len();
     if let (true, Some(extra)) = (found > MOST_KEYS, table.0.get(MOST_KEYS)) {
@@ -79,7 +80,7 @@ fn in_node(node: &Node, path: &str) -> Option<Beyond> {
     }
 }
 
-/// Values in `node`, itself included.
+/// Number of values in `node`, itself included.
 fn values(node: &Node) -> usize {
     1 + match &node.value {
         Value::List(items) => items.iter().map(values).sum(),

@@ -1,8 +1,9 @@
-//! From the merged table to a [`Board`]: every value has the right type and range, every name is known,
-//! nothing is taken twice, and the values fit each other. Reports all errors, not only the first.
+//! Turns the merged table into a [`Board`]. Checks that every value has the right type and range, that every
+//! name is known, that no wire is used twice, and that the values fit each other. Reports all errors, not
+//! only the first.
 //!
-//! Each file reads one subject and checks its values against each other. This one assembles the board;
-//! `relate` checks across subjects, and `claims` checks which role takes which wire.
+//! Each file in `check/` reads one subject and checks its values. This file assembles the board; `relate`
+//! checks across subjects, and `claims` checks which role uses which wire.
 
 mod buses;
 mod chips;
@@ -30,11 +31,11 @@ use crate::decision::reflex::MAX_RULES;
 use claims::Claims;
 use wires::Wiring;
 
-/// Shortest and longest control period in milliseconds: 2 kHz is more than a wake-up on a
-/// real-time kernel can keep; no robot is safe with a loop slower than once a second.
+/// Shortest and longest control period in milliseconds. 2 kHz is more than a wake-up on a real-time kernel
+/// can keep; a loop slower than once a second makes no robot safe.
 const PERIOD_MS: std::ops::RangeInclusive<f64> = 0.5..=1000.0;
 
-/// Reads `table`; `None` if any error makes the board unusable.
+/// Reads `table`; returns `None` if any error makes the board unusable.
 pub fn check(name: &str, table: &Table, report: &Shared) -> Option<Board> {
     let read = read(name, &Section::root(report, table));
     let (board, reflex_names) = read.filter(|_| report.borrow().findings.is_empty())?;
@@ -42,12 +43,12 @@ pub fn check(name: &str, table: &Table, report: &Shared) -> Option<Board> {
     report.borrow().findings.is_empty().then_some(board)
 }
 
-/// Every subject in turn. All of them are read before the first failure counts.
+/// Reads every subject, and only then gives up if one of them failed.
 fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     let compatible = root.texts("compatible").or(Vec::new());
     let period = root.millis("period_ms", PERIOD_MS).required();
     let rt = world::rt(&root.section("rt"));
-    // Replaces a faulty period where others default to it; no check compares against it.
+    // Replaces an invalid period that other values default to; no check compares against it.
     let tick = period.unwrap_or(Span::from_millis(10));
     let devices = devices(root, tick);
     let (reflex_names, reflexes): (Vec<String>, Vec<_>) = root
@@ -103,21 +104,21 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     Some((board, reflex_names))
 }
 
-/// The control period and the field's, for checks against them.
+/// The control period and the field's period, for checks that compare against them.
 struct Periods {
     tick: Span,
     dt: Span,
-    /// Whether both are as the board states them; false if one is faulty and replaced.
+    /// Whether both are as the board states them; false if one is invalid and was replaced.
     sound: bool,
 }
 
-/// What is wired; `None` where an entry is faulty.
+/// The wiring; a field is `None` if its entry is invalid.
 struct Devices {
     bus: Option<BusPlan>,
     i2c: Vec<I2cPlan>,
     reserved: Vec<ReservedAddress>,
     line_names: Vec<String>,
-    /// The outer `None`: there is no microcontroller. As in the next two.
+    /// The inner `None` of these three: the board has no such section.
     mcu: Option<Option<McuPlan>>,
     pwm: Option<Option<PwmPlan>>,
     enable: Option<Option<EnablePlan>>,
@@ -166,7 +167,7 @@ fn devices(root: &Section<'_>, tick: Span) -> Devices {
     Devices { bus, i2c, reserved, line_names, mcu, pwm, enable, motor_names, motors, sensor_names, sensors }
 }
 
-/// The motors' source of pulses other than the microcontroller. A board has at most one source, so that a
+/// The source of motor pulses other than the microcontroller. A board has at most one source, so that a
 /// channel number is unambiguous.
 fn pwm(root: &Section<'_>, mcu: bool, claims: &mut Claims) -> Option<Option<PwmPlan>> {
     let chip = if_written(root.section("pca9685"), |section| wires::pca9685(section, claims));
@@ -176,17 +177,17 @@ fn pwm(root: &Section<'_>, mcu: bool, claims: &mut Claims) -> Option<Option<PwmP
         .filter_map(|(name, written)| written.then_some(name))
         .collect();
     if let [first, .., second] = sources[..] {
-        root.misfit(second, format!("a second source of PWM, beside [{first}]; expected: one of them"));
+        root.misfit(second, format!("a second source of PWM besides [{first}]; expected: only one"));
     }
     chip.or(own)
 }
 
-/// What `read` makes of a section; the outer `None`: nothing is written.
+/// Reads a section if it is present; `Some(None)` if it is missing.
 fn if_written<T>(section: Section<'_>, read: impl FnOnce(&Section<'_>) -> Option<T>) -> Option<Option<T>> {
     if section.is_written() { Some(read(&section)) } else { None }
 }
 
-/// `None` only where something is written and faulty.
+/// `None` only if an entry is present and invalid.
 fn all_or_none<T>(found: Option<Option<T>>) -> Option<Option<T>> {
     match found {
         None => Some(None),
@@ -196,14 +197,14 @@ fn all_or_none<T>(found: Option<Option<T>>) -> Option<Option<T>> {
 
 fn limit_count(root: &Section<'_>, key: &'static str, count: usize, most: usize) {
     if !(1..=most).contains(&count) {
-        root.misfit(key, format!("found {count} of them; allowed: 1 to {most}"));
+        root.misfit(key, format!("found {count} entries; allowed: 1 to {most}"));
     }
 }
 
 /// The list may be empty.
 fn at_most(root: &Section<'_>, key: &'static str, count: usize, most: usize) {
     if count > most {
-        root.misfit(key, format!("found {count} of them; allowed: at most {most}"));
+        root.misfit(key, format!("found {count} entries; allowed: at most {most}"));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Changes single values in a board file's text and leaves everything else as its author wrote it: comments,
-//! order, spelling. Calibrations are saved this way.
+//! Changes single values in a board file and leaves everything else as its author wrote it: comments, order,
+//! spelling. Used to save calibrations.
 
 use super::load::{BoardError, from_text_in};
 use super::raw::{self, Node, Table, Value};
@@ -7,7 +7,7 @@ use super::source::Sources;
 use std::fmt;
 use std::path::Path;
 
-/// A value of a named entry: `[[motor]]` `steering`, `offset_deg`.
+/// A new value for a key of a named entry, such as `offset_deg` of the `[[motor]]` named `steering`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// `motor`, `sensor` or `reflex`.
@@ -26,8 +26,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// The text of a board file with `changes`: based on `old`, or else a new one that inherits `parent`. Refused
-/// unless it is valid as a file in `folder`.
+/// The text of a board file with `changes` applied: to `old`, or to a new file that inherits `parent`.
+/// Returns an error unless the result is valid as a file in `folder`.
 pub fn changed(
     old: Option<&str>,
     parent: &str,
@@ -48,7 +48,8 @@ pub fn changed(
     Ok(text)
 }
 
-/// `text` with one change. Text that is not TOML gets its entry at the end; the check afterwards refuses it.
+/// `text` with one change. Text that is not TOML gets the entry appended; the check afterwards reports the
+/// error.
 fn with(text: &str, change: &Change) -> String {
     let value = format!("{:?}", change.value);
     let mut sources = Sources::default();
@@ -63,7 +64,7 @@ fn with(text: &str, change: &Change) -> String {
         let (start, end) = (found.node.place.start(), found.node.place.end());
         return format!("{}{value}{}", &text[..start], &text[end..]);
     }
-    // A line of its own after the name's.
+    // Put it on its own line below the name.
     let after = entry.get("name").map_or(text.len(), |name| name.node.place.end());
     let line_end = text[after..].find('\n').map_or(text.len(), |at| after + at);
     format!("{}\n{} = {value}{}", &text[..line_end], change.key, &text[line_end..])
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_inherits_and_says_only_what_was_found() {
+    fn a_new_file_inherits_and_states_only_the_changes() {
         let text = changed(None, "picarx-v4", &[offset(3.5)], nowhere()).unwrap();
         let wanted = "# What was measured on this one robot.\ninherits = \"picarx-v4\"\n\n\
                       [[motor]]\nname = \"steering\"\noffset_deg = 3.5\n";
@@ -98,18 +99,18 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_inherited_by_its_name_however_odd() {
+    fn a_parent_file_with_quotes_in_its_name_is_inherited() {
         let folder = std::env::temp_dir().join(format!("ganglion-site-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let odd = "the \"red\" one.toml";
         std::fs::write(folder.join(odd), "inherits = \"picarx-v4\"\n").unwrap();
         let text = changed(None, odd, &[offset(3.5)], &folder);
         std::fs::remove_dir_all(&folder).unwrap();
-        assert!(from_text_in("x", &text.unwrap(), nowhere()).is_err(), "it inherits the file, which is gone");
+        assert!(from_text_in("x", &text.unwrap(), nowhere()).is_err(), "the inherited file does not exist");
     }
 
     #[test]
-    fn a_value_is_replaced_where_it_stands_and_all_else_is_kept() {
+    fn replacing_a_value_keeps_the_rest_of_the_file() {
         let old = "inherits = \"picarx-v4\" # the red one\n[[motor]]\nname = \"steering\"\noffset_deg = 1 # bent\n\n\
                    [safety]\nsettle_ms = 500 # slow\n";
         let text = changed(Some(old), "x", &[offset(-2.0)], nowhere()).unwrap();
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_added_to_the_entry_that_is_there() {
+    fn a_key_is_added_to_an_existing_entry() {
         let old = "inherits = \"picarx-v4\"\n[[motor]]\nname = \"steering\" # front\nslew_per_s = 2.0\n";
         let text = changed(Some(old), "x", &[offset(4.0)], nowhere()).unwrap();
         assert_eq!(text, old.replace("# front\n", "# front\noffset_deg = 4.0\n"));
@@ -129,10 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_unsound_is_refused() {
+    fn invalid_results_are_refused() {
         assert!(changed(None, "picarx-v4", &[offset(90.0)], nowhere()).is_err(), "out of range");
         assert!(changed(Some("inherits = 3\n"), "x", &[offset(1.0)], nowhere()).is_err());
         let inline = "inherits = \"picarx-v4\"\nmotor = [{ name = \"steering\" }]\n";
-        assert!(changed(Some(inline), "x", &[offset(1.0)], nowhere()).is_err(), "no line to put it on");
+        assert!(
+            changed(Some(inline), "x", &[offset(1.0)], nowhere()).is_err(),
+            "an inline entry has no line to add a key to"
+        );
     }
 }

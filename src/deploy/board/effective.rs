@@ -1,13 +1,13 @@
-//! The effective values as TOML that loads again to the same board: nothing inherited, nothing left
-//! to defaults, and after each value its origin.
+//! The effective values as TOML that loads to the same board again: nothing inherited, no defaults left out,
+//! and a comment after each value with its origin.
 
 use super::inherit::NAMED;
 use super::report::Setting;
 
-/// Column of the origins: most values are shorter.
+/// Column of the origins; most values end before it.
 const ORIGIN_COLUMN: usize = 44;
 
-/// One line of TOML each, tables in the order in which they were read.
+/// The lines of TOML; tables are in the order in which they were read.
 pub fn lines(settings: &[Setting]) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut open, mut entry) = (String::new(), String::new());
@@ -25,8 +25,8 @@ pub fn lines(settings: &[Setting]) -> Vec<String> {
     lines
 }
 
-/// The header of the table at `path`; `entry` is the list entry that is open, so that a table
-/// inside of it is not taken for another entry.
+/// The header of the table at `path`. `entry` is the list entry that is open: a table inside it must not
+/// start another entry.
 fn header(path: &str, entry: &mut String) -> Vec<String> {
     let mut parts = path.splitn(3, '.');
     let (list, name, inner) = (parts.next().unwrap_or(""), parts.next(), parts.next());
@@ -36,7 +36,7 @@ fn header(path: &str, entry: &mut String) -> Vec<String> {
     let whole = format!("{list}.{name}");
     if *entry != whole {
         lines.push(format!("[[{list}]]"));
-        // An entry named by one key has its name in the path; one named by two keys shows both.
+        // The path contains the name of an entry with one naming key; an entry with two writes out both keys.
         if let [key] = keys {
             lines.push(format!("{key} = \"{name}\""));
         }

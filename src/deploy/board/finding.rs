@@ -1,5 +1,5 @@
-//! What is wrong, or only odd, with a board file: a small value with the place, the key, what was found
-//! and what is allowed. Only this file makes the messages.
+//! Errors and warnings about a board file as small values: the place, the key, what was found and what is
+//! allowed. Only this file writes the messages.
 
 use super::source::Spot;
 use crate::system::outside::quoted;
@@ -10,44 +10,44 @@ use std::fmt;
 pub struct Finding {
     /// Path of the key, as in `sensor.range.trig`; empty for the file as a whole.
     pub key: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Problem,
-    /// Where it is written; `None` if it is not written (a default, a missing file).
+    /// Where it is written; `None` if it is not in a file (a default, a missing file).
     pub spot: Option<Spot>,
 }
 
-/// What can be wrong.
+/// Problems of a board file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Problem {
     /// Not TOML.
     Syntax {
-        /// The parser's words.
+        /// The parser's message.
         message: String,
     },
-    /// A key that nothing reads.
+    /// A key that no check reads.
     UnknownKey {
         /// The most similar known key.
         nearest: Option<String>,
-        /// All keys known there.
+        /// All keys known in this table.
         known: Vec<String>,
     },
     /// A name that refers to nothing.
     UnknownName {
-        /// What it should name: `sensor`, `motor`, `cause`, `board`.
+        /// What it should refer to: `sensor`, `motor`, `cause`, `board`.
         what: &'static str,
         /// The name as written.
         found: String,
         /// The most similar known name.
         nearest: Option<String>,
-        /// All names known there.
+        /// All valid names.
         known: Vec<String>,
     },
-    /// A key that must be written is not.
+    /// A required key is missing.
     Missing {
         /// The expected type and range.
         wanted: String,
     },
-    /// The value is of another type.
+    /// The value has the wrong type.
     WrongType {
         /// The expected type and range.
         wanted: String,
@@ -61,18 +61,18 @@ pub enum Problem {
         /// What is allowed.
         allowed: String,
     },
-    /// Two roles take the same thing.
+    /// Two roles use the same thing.
     Clash {
         /// The thing: `GPIO line 23`, `PWM channel P13`.
         thing: String,
-        /// Key path of the role that has it.
+        /// Key path of the role that uses it.
         holder: String,
-        /// Where that is written.
+        /// Where that role is written.
         written: Option<Spot>,
     },
-    /// Values that do not fit each other.
+    /// Values that contradict each other.
     Misfit {
-        /// The rule that they break, with the numbers.
+        /// The rule that they break, with the figures.
         rule: String,
     },
 }
@@ -115,7 +115,7 @@ fn suggest(
 }
 
 impl fmt::Display for Finding {
-    /// One line; with `{:#}` two more: the source line and carets under the place.
+    /// One line; `{:#}` adds two more: the source line, and carets under the place.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(spot) = &self.spot {
             write!(f, "{}:{}:{}: ", spot.file, spot.line, spot.column)?;
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caret_stands_under_the_value() {
+    fn a_caret_points_at_the_value() {
         let finding = Finding {
             key: "mcu.timers".to_string(),
             problem: Problem::OutOfRange { found: "5".to_string(), allowed: "4 or 7".to_string() },

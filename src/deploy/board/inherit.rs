@@ -1,18 +1,18 @@
-//! One table out of several: a file states only how it differs from the board it inherits.
+//! Merges several tables into one: a file states only how it differs from the board it inherits.
 //!
-//! Tables merge key by key; the lists of named entries ([`NAMED`]) merge by name, so that an entry
-//! can change one key of its namesake; any other value replaces the inherited one. Three more rules:
-//! a table that states another `kind` replaces the inherited one whole (the keys of one kind mean
-//! nothing to another); `remove = true` removes an inherited table or entry, and in a table under
-//! a key whatever was inherited there (`above = { remove = true }`); `like = "NAME"` copies from an
-//! earlier entry of the same list whatever the entry does not state itself.
+//! Tables merge key by key. The lists of named entries ([`NAMED`]) merge by name, so that an entry can change
+//! one key of an inherited entry. Any other value replaces the inherited one. There are three more rules. A
+//! table with another `kind` replaces the inherited table completely, because the keys of one kind mean
+//! nothing to another. `remove = true` removes an inherited table or entry, or, in a table under a key, the
+//! inherited value (`above = { remove = true }`). `like = "NAME"` copies the missing keys from an earlier
+//! entry of the same list.
 
 use super::finding::Problem;
 use super::raw::{Entry, Node, Table, Value};
 use super::report::Report;
 use crate::system::outside::nearest;
 
-/// Lists of entries, and the keys that together name one entry.
+/// Lists of entries, and the keys that identify an entry of each.
 pub const NAMED: [(&str, &[&str]); 6] = [
     ("i2c", &["name"]),
     ("sensor", &["name"]),
@@ -22,7 +22,7 @@ pub const NAMED: [(&str, &[&str]); 6] = [
     ("start", &["motor", "sensor"]),
 ];
 
-/// `child` over `parent`.
+/// Merges `child` over `parent`.
 pub fn merge(parent: Table, child: Table, report: &mut Report) -> Table {
     over(parent, child, true, "", report)
 }
@@ -62,7 +62,7 @@ fn over(mut base: Table, child: Table, root: bool, path: &str, report: &mut Repo
     base
 }
 
-/// A table over its inherited namesake, unless it is of another kind.
+/// Merges a table over the inherited one, unless its kind differs.
 fn refine(inherited: Table, new: Table, path: &str, report: &mut Report) -> Table {
     match (inherited.text("kind"), new.text("kind")) {
         (Some(old), Some(kind)) if old != kind => new,
@@ -71,8 +71,8 @@ fn refine(inherited: Table, new: Table, path: &str, report: &mut Report) -> Tabl
 }
 
 fn by_name(mut base: Vec<Node>, new: Vec<Node>, keys: &[&str], path: &str, report: &mut Report) -> Vec<Node> {
-    // Only inherited entries are refined, and each only once: a name written twice in one file is
-    // a slip, and is left standing for the reader to refuse.
+    // Each inherited entry is refined at most once. A name written twice in one file is a mistake, and both
+    // entries are kept so that the reader can report it.
     let mut waiting: Vec<Option<Vec<String>>> = base.iter().map(|old| name_of(old, keys)).collect();
     for node in new {
         let name = name_of(&node, keys);
@@ -87,7 +87,7 @@ fn by_name(mut base: Vec<Node>, new: Vec<Node>, keys: &[&str], path: &str, repor
                 let old = &mut base[at];
                 old.place = node.place;
                 old.value = match (std::mem::replace(&mut old.value, Value::Alien(REMOVED)), value) {
-                    // Removed at the end: the positions of the others must not change.
+                    // Remove these last: the positions of the others must not change.
                     _ if remove => Value::Alien(REMOVED),
                     (Value::Table(old), Value::Table(new)) => Value::Table(refine(old, new, &key, report)),
                     (_, new) => new,
@@ -99,10 +99,10 @@ fn by_name(mut base: Vec<Node>, new: Vec<Node>, keys: &[&str], path: &str, repor
     base
 }
 
-/// Marks an entry for removal; no file can write it.
+/// Marks an entry for removal. No file can contain it.
 const REMOVED: &str = "removed";
 
-/// A first file has nothing to inherit: an entry that removes is a mistake.
+/// The first file inherits nothing: removing an entry there is an error.
 fn without_removed(entry: Entry, keys: Option<&'static [&'static str]>, report: &mut Report) -> Entry {
     match (keys, entry.node.value) {
         (Some(keys), Value::List(new)) => {
@@ -113,7 +113,7 @@ fn without_removed(entry: Entry, keys: Option<&'static [&'static str]>, report: 
     }
 }
 
-/// Resolves `like` in every list of entries that one key names; it stays where it names nothing.
+/// Resolves `like` in every list whose entries have one naming key. An unknown name is left in place.
 pub fn fill_likes(root: &mut Table, report: &mut Report) {
     for (list, keys) in NAMED.iter().filter(|(_, keys)| keys.len() == 1) {
         let Some(entry) = root.0.iter_mut().find(|entry| entry.key == *list) else { continue };
@@ -150,7 +150,7 @@ fn removes(node: &Node) -> bool {
 }
 
 fn nothing_to_remove() -> Problem {
-    Problem::Misfit { rule: "nothing of that name is inherited, so nothing can be removed".to_string() }
+    Problem::Misfit { rule: "nothing with that name is inherited, so there is nothing to remove".to_string() }
 }
 
 fn text_of(node: &Node, key: &str) -> Option<String> {

@@ -1,4 +1,4 @@
-//! From a path or a name to a checked board: opens the texts, follows `inherits`, merges, checks.
+//! Loads a checked board from a path or a name: reads the files, follows `inherits`, merges, checks.
 
 use super::check::check;
 use super::finding::{Finding, Problem};
@@ -12,14 +12,14 @@ use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Longest board file: the largest shipped one is a hundredth of this; a device file may be endless.
+/// Longest board file. The largest shipped one is a hundredth of this; a device file may be endless.
 const LONGEST_FILE: u64 = 1 << 20;
 /// Longest chain of `inherits`: a board, its revision, its site, and one more.
 const DEEPEST: usize = 4;
-/// How the name of a board file ends if it has no folder.
+/// A name without a folder is a board file if it ends in this.
 const FILE_END: &str = ".toml";
 
-/// A valid board, and what is to report about it.
+/// A valid board, and its warnings and origins.
 #[derive(Debug)]
 pub struct Loaded {
     /// The board.
@@ -33,8 +33,8 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The effective values as TOML, one line each, each with its origin in a comment: the text
-    /// loads again to a board of the same digest.
+    /// The effective values as TOML, one per line, each with its origin in a comment. The text loads to a
+    /// board with the same digest.
     pub fn effective(&self) -> Vec<String> {
         effective::lines(&self.settings)
     }
@@ -47,7 +47,7 @@ pub enum BoardError {
     Unreadable {
         /// The requested name.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
         /// The built-in board with the most similar name.
         nearest: Option<String>,
@@ -59,7 +59,7 @@ pub enum BoardError {
         /// The built-in board with the most similar name.
         nearest: Option<String>,
     },
-    /// The file is not a valid board. At least one finding.
+    /// The file is not a valid board. There is at least one finding.
     Refused(Vec<Finding>),
 }
 
@@ -74,7 +74,10 @@ impl fmt::Display for BoardError {
             BoardError::Unknown { name, nearest } => {
                 write!(f, "no built-in board is named `{}`", quoted(name))?;
                 others(f, nearest)?;
-                write!(f, "; a file has a `/` in its name or ends in `.toml`, as in ./{name}")
+                write!(
+                    f,
+                    "; to name a file, write a path with a `/` or a name that ends in `.toml`, as in ./{name}"
+                )
             }
             BoardError::Refused(findings) => {
                 for (at, finding) in findings.iter().enumerate() {
@@ -90,7 +93,7 @@ impl fmt::Display for BoardError {
 
 impl std::error::Error for BoardError {}
 
-/// Lists the other boards.
+/// Lists the other built-in boards.
 fn others(f: &mut fmt::Formatter<'_>, nearest: &Option<String>) -> fmt::Result {
     if let Some(near) = nearest {
         write!(f, "; did you mean `{near}`?")?;
@@ -99,9 +102,9 @@ fn others(f: &mut fmt::Formatter<'_>, nearest: &Option<String>) -> fmt::Result {
     write!(f, "; built-in boards: {}", names.join(", "))
 }
 
-/// Whether this names a board file: it contains a `/` or ends in `.toml`. Any other word is the name of a
-/// built-in board, whatever the current directory holds: a stray file there must not change what `--board
-/// picarx-v4` means.
+/// Whether `path` names a board file: it contains a `/` or ends in `.toml`. Any other word names a built-in
+/// board, even if the current directory has a file of that name: a leftover file must not change what
+/// `--board picarx-v4` means.
 pub fn names_a_file(path: &Path) -> bool {
     let words = path.as_os_str().as_encoded_bytes();
     words.contains(&b'/') || words.ends_with(FILE_END.as_bytes())
@@ -129,7 +132,7 @@ pub fn load(path: &Path) -> Result<Loaded, BoardError> {
     }
 }
 
-/// Loads the built-in board of that name, if there is one.
+/// Loads the built-in board with that name, if there is one.
 pub fn built_in(name: &str) -> Option<Result<Loaded, BoardError>> {
     let text = shipped::text(name)?;
     Some(assemble(name, &built_in_file(name), text.to_string(), None))
@@ -140,12 +143,12 @@ pub fn from_text(name: &str, text: &str) -> Result<Loaded, BoardError> {
     assemble(name, &format!("{name}.toml"), text.to_string(), None)
 }
 
-/// Loads a board from its text as if it were a file in `folder`: `inherits` finds the files there.
+/// Loads a board from its text as if it were a file in `folder`, where `inherits` looks for files.
 pub fn from_text_in(name: &str, text: &str, folder: &Path) -> Result<Loaded, BoardError> {
     assemble(name, &format!("{name}.toml"), text.to_string(), Some(folder.to_path_buf()))
 }
 
-/// How messages name the text of a built-in board.
+/// The file name that messages use for a built-in board.
 fn built_in_file(name: &str) -> String {
     format!("built-in/{name}.toml")
 }
@@ -155,7 +158,7 @@ pub fn read_text(path: &Path) -> Result<String, std::io::Error> {
     intake::text(path, LONGEST_FILE)
 }
 
-/// `folder` is where inherited files may lie; `None`: nowhere.
+/// Loads a board from its text. Inherited files must be in `folder`; with `None` there are none.
 fn assemble(name: &str, file: &str, text: String, folder: Option<PathBuf>) -> Result<Loaded, BoardError> {
     let mut report = Report::default();
     let Some(table) = merged(name, file, text, folder, &mut report) else {
@@ -183,35 +186,35 @@ fn digest(settings: &[Setting]) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// The reported errors, and last the number of those left out.
+/// The reported errors, and at the end the number of those left out.
 fn refused(report: Report, own: &str) -> BoardError {
     let untold = report.untold;
     let mut findings = in_order(report.findings, own);
     if untold > 0 {
-        let rule = format!("and {untold} more errors, which are not shown");
+        let rule = format!("and {untold} more errors");
         findings.push(Finding { key: String::new(), problem: Problem::Misfit { rule }, spot: None });
     }
     BoardError::Refused(findings)
 }
 
-/// By file and line, the board's own file first, so that the user can work from the top.
+/// Sorts by file and line, the board's own file first, so that the user can work from top to bottom.
 fn in_order(mut findings: Vec<Finding>, own: &str) -> Vec<Finding> {
     findings.sort_by_key(|finding| {
         finding.spot.as_ref().map(|s| (&*s.file != own, s.file.clone(), s.line, s.column))
     });
-    // An error in one entry recurs at the same place in the entries that copy it with `like`.
+    // An error in one entry occurs again, at the same place, in every entry that copies it with `like`.
     findings.dedup_by(|a, b| a.spot.is_some() && a.spot == b.spot && a.problem == b.problem);
     findings
 }
 
-/// One text of the chain, the board itself first.
+/// One file of the chain; the board itself is the first.
 struct Link {
     file: String,
     text: String,
     folder: Option<PathBuf>,
 }
 
-/// The board's table over all that it inherits.
+/// The board's table merged over everything that it inherits.
 fn merged(
     name: &str,
     file: &str,
@@ -256,7 +259,7 @@ fn merged(
                     return None;
                 }
                 Ok(_) if seen.len() >= DEEPEST => {
-                    let rule = format!("{} boards deep; allowed: at most {DEEPEST}", seen.len() + 1);
+                    let rule = format!("a chain of {} boards; allowed: at most {DEEPEST}", seen.len() + 1);
                     report.refuse("inherits", place, Problem::Misfit { rule });
                     return None;
                 }
@@ -281,16 +284,16 @@ fn merged(
     Some(whole)
 }
 
-/// What `inherits` names: a built-in board, or, by a name that ends in `.toml`, a file in the folder of the
-/// inheriting one.
+/// The board that `inherits` names: a built-in board, or, if the name ends in `.toml`, a file in the same
+/// folder.
 fn parent_of(name: &str, folder: Option<&Path>) -> Result<Link, Problem> {
     if name.contains(['/', '\\']) {
-        let allowed =
-            "the name of a built-in board, or NAME.toml for a file beside this one: no folders".to_string();
+        let allowed = "the name of a built-in board, or NAME.toml for a file in the same folder".to_string();
         return Err(Problem::OutOfRange { found: format!("\"{}\"", quoted(name)), allowed });
     }
     if let Some(stem) = name.strip_suffix(FILE_END) {
-        let missing = || unknown_board("board file beside this one", name, nearest(stem, shipped::names()));
+        let missing =
+            || unknown_board("board file in the same folder", name, nearest(stem, shipped::names()));
         let folder = folder.ok_or_else(missing)?;
         let path = folder.join(name);
         return match read_text(&path) {

@@ -1,4 +1,4 @@
-//! A board file as written: TOML values that remember their place. Checks nothing.
+//! A parsed board file: TOML values with their places. Checks nothing.
 
 use super::source::{Place, Sources};
 use toml::Spanned;
@@ -7,20 +7,20 @@ use toml::de::{DeTable, DeValue};
 /// A value and its place.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What is written.
+    /// The value.
     pub value: Value,
-    /// Where.
+    /// Its place.
     pub place: Place,
 }
 
-/// What can be written.
+/// The kinds of TOML values.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A string.
     Text(String),
     /// A whole number of at most 64 bits.
     Integer(i64),
-    /// A number with a point, an exponent, or `inf` or `nan`.
+    /// A number with a decimal point or an exponent, or `inf` or `nan`.
     Real(f64),
     /// `true` or `false`.
     Flag(bool),
@@ -28,12 +28,12 @@ pub enum Value {
     List(Vec<Node>),
     /// Keys and values.
     Table(Table),
-    /// What no board key takes: dates, numbers that do not fit 64 bits.
+    /// A value that no board key accepts: a date, or a number that does not fit 64 bits.
     Alien(&'static str),
 }
 
 impl Value {
-    /// For people.
+    /// The kind of value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Text(_) => "a string",
@@ -58,7 +58,7 @@ pub struct Entry {
     pub node: Node,
 }
 
-/// Keys and values, in the order in which they are written.
+/// Keys and values in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Table(pub Vec<Entry>);
 
@@ -74,14 +74,14 @@ impl Table {
             _ => None,
         }
     }
-    /// Takes the entry of that key out.
+    /// Removes and returns the entry with that key.
     pub fn take(&mut self, key: &str) -> Option<Entry> {
         let at = self.0.iter().position(|entry| entry.key == key)?;
         Some(self.0.remove(at))
     }
 }
 
-/// Parses text number `source`; returns every syntax error if it is not TOML.
+/// Parses text number `source`. If it is not TOML, returns every syntax error.
 pub fn parse(sources: &Sources, source: usize) -> Result<Table, Vec<(String, Place)>> {
     let text = sources.text(source);
     let (document, errors) = DeTable::parse_recoverable(text);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_keep_the_order_of_writing() {
+    fn keys_keep_the_order_of_the_file() {
         let table = parsed("zeta = 1\nalpha = 0x14\n[m]\nb = 1.5\na = 2026-01-01\n").unwrap();
         let keys: Vec<&str> = table.0.iter().map(|entry| entry.key.as_str()).collect();
         assert_eq!(keys, ["zeta", "alpha", "m"]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_too_long_is_no_number() {
+    fn an_integer_beyond_64_bits_is_not_a_number() {
         let table = parsed("a = 99999999999999999999\n").unwrap();
         assert_eq!(table.get("a").unwrap().node.value.kind(), "an integer that does not fit 64 bits");
     }

@@ -1,8 +1,8 @@
-//! Reads the merged table: the checks request every value by key, type and range, exactly once.
+//! Reads the merged table: the checks request every value exactly once, by key, type and range.
 //!
-//! The requested keys are the known keys. Closing a section refuses every key that no check requested, and
-//! the report lists every value read, with its origin. The reader notes a wrong value and continues, so that
-//! one run reports all errors.
+//! The known keys are those that a check requests. When a section is closed, every key that was not requested
+//! is an error; the report lists every value read, with its origin. After an invalid value the reader
+//! continues, so that one run reports all errors.
 
 use super::answer::{Answer, Found};
 use super::finding::Problem;
@@ -19,25 +19,25 @@ use crate::system::outside::nearest;
 use std::cell::{Cell, RefCell};
 use std::ops::RangeInclusive;
 
-/// One table, being read.
+/// One table that is being read.
 pub struct Section<'a> {
     report: &'a Shared,
     path: String,
-    /// The same for any entry of a list: `sensor[]`.
+    /// The path with `[]` for any entry of a list, as in `sensor[]`.
     pattern: String,
     table: Option<&'a Table>,
     pub(super) place: Option<Place>,
     asked: RefCell<Vec<String>>,
-    /// Unknown keys are left alone.
+    /// Unknown keys are not reported.
     open: Cell<bool>,
-    /// Its keys are names that a board chooses.
+    /// The board chooses the names of its keys.
     free: Cell<bool>,
-    /// An error of the whole section is already noted: errors that follow from it are not.
+    /// An error about the whole section is already reported, so its consequences are not.
     muted: Cell<bool>,
 }
 
 impl<'a> Section<'a> {
-    /// The whole board.
+    /// The root table of the board.
     pub fn root(report: &'a Shared, table: &'a Table) -> Section<'a> {
         let top = report.borrow().sources.place(0, 0..0);
         Section::new(report, [String::new(), String::new()], Some(table), Some(top))
@@ -64,15 +64,15 @@ impl<'a> Section<'a> {
     fn pattern(&self, key: &str) -> String {
         if self.pattern.is_empty() { key.to_string() } else { format!("{}.{key}", self.pattern) }
     }
-    /// Path of a key of this section.
+    /// The path of a key in this section.
     pub fn path(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_string() } else { format!("{}.{key}", self.path) }
     }
-    /// Whether anything is written here.
+    /// Whether the section is present.
     pub fn is_written(&self) -> bool {
         self.table.is_some()
     }
-    /// Whether `key` is written here, whatever its value.
+    /// Whether `key` is present, whatever its value.
     pub fn states(&self, key: &str) -> bool {
         self.table.is_some_and(|table| table.get(key).is_some())
     }
@@ -80,13 +80,13 @@ impl<'a> Section<'a> {
     pub fn report(&self) -> &'a Shared {
         self.report
     }
-    /// Reports nothing more about this section: an error of the whole section (such as an unknown kind)
-    /// is already noted, and its consequences would only distract.
+    /// Reports nothing more about this section. Used after an error about the whole section (such as an
+    /// unknown kind), whose consequences would only distract.
     pub fn give_up(&self) {
         self.muted.set(true);
     }
 
-    /// Notes that values do not fit each other, at the value of `key`, or at the section.
+    /// Reports that values contradict each other, at the value of `key`, or at the section.
     pub fn misfit(&self, key: &str, rule: String) {
         let place = self.table.and_then(|table| table.get(key)).map(|entry| entry.node.place);
         self.refuse(key, place.or(self.place), Problem::Misfit { rule });
@@ -116,7 +116,7 @@ impl<'a> Section<'a> {
         self.refuse(key, Some(node.place), problem);
     }
 
-    /// Requests `key`; `read` turns the node into a value or returns the problem, which is noted.
+    /// Requests `key`. `read` turns the node into a value or returns the problem, which is reported.
     fn ask<T>(
         &self,
         key: &str,
@@ -162,7 +162,7 @@ impl<'a> Section<'a> {
             _ => Err(Refusal::Type),
         })
     }
-    /// Whole numbers, at most `most` of them, none twice; none at all is a list too.
+    /// At most `most` whole numbers without duplicates. The list may be empty.
     pub fn distinct_integers(
         &self,
         key: &str,
@@ -176,7 +176,7 @@ impl<'a> Section<'a> {
             |node| distinct_integers(node, &range, most),
         )
     }
-    /// One 7-bit I2C address of a device, or a list of those at which it may answer.
+    /// One 7-bit I2C address, or a list of the addresses at which a device may answer.
     pub fn addresses(&self, key: &str, most: usize) -> Answer<'_, 'a, Vec<u8>> {
         self.ask(
             key,
@@ -194,7 +194,7 @@ impl<'a> Section<'a> {
     }
     /// A time, written in milliseconds.
     pub fn millis(&self, key: &str, range: RangeInclusive<f64>) -> Answer<'_, 'a, Span> {
-        debug_assert!(key.ends_with("_ms"), "a time says its unit");
+        debug_assert!(key.ends_with("_ms"), "a time has its unit in its key");
         self.ask(key, Shape::Millis(range.clone()), show_millis, |node| {
             Ok(span_of_millis(real(node, &range)?))
         })
@@ -219,7 +219,7 @@ impl<'a> Section<'a> {
             |node| items(node)?.iter().map(|item| text(item).map(str::to_string)).collect(),
         )
     }
-    /// One of `choices`, by name: `what` says what they are.
+    /// One of `choices`, by name. `what` says what they are, for messages.
     pub fn choice<T: Copy>(
         &self,
         key: &str,
@@ -263,7 +263,7 @@ impl<'a> Section<'a> {
         let found = self.name_among(key, what, names).required()?;
         names.iter().position(|name| *name == found)
     }
-    /// The indices of several names in `names`, at least one, none twice.
+    /// The indices of several names in `names`: at least one, without duplicates.
     pub fn indices(&self, key: &str, what: &'static str, names: &[String]) -> Option<Vec<usize>> {
         let answer = self.ask(
             key,
@@ -287,19 +287,19 @@ impl<'a> Section<'a> {
         let found = answer.required()?;
         Some(found.iter().filter_map(|name| names.iter().position(|known| known == name)).collect())
     }
-    /// A GPIO line, by its number or by its name.
+    /// A GPIO line, by number or by name.
     pub fn line(&self, key: &str) -> Answer<'_, 'a, LineWord> {
         self.ask(key, Shape::Line, LineWord::show, line)
     }
-    /// A 7-bit I2C address, on a bus that is named or is the first: `0x40` or `"eyes:0x40"`. The bus comes as
-    /// its index in `buses`.
+    /// A 7-bit I2C address on the first bus or on a named one: `0x40` or `"eyes:0x40"`. Returns the index of
+    /// the bus in `buses` and the address.
     pub fn address_on(&self, key: &str, buses: &[String]) -> Option<(usize, u8)> {
         let answer = self.ask(key, Shape::Address, AddressWord::show, |node| address(node, buses));
         let found = answer.required()?;
         let bus = found.bus.map_or(Some(0), |name| buses.iter().position(|known| *known == name));
         bus.map(|bus| (bus, found.address))
     }
-    /// Numbers, a fixed count of them.
+    /// A fixed count of numbers.
     pub fn reals<const N: usize>(&self, key: &str, range: RangeInclusive<f64>) -> Answer<'_, 'a, [f64; N]> {
         self.ask(
             key,
@@ -308,7 +308,7 @@ impl<'a> Section<'a> {
             |node| reals(node, &range),
         )
     }
-    /// Rows of numbers, a fixed count in each.
+    /// Rows with a fixed count of numbers in each.
     pub fn rows<const N: usize>(
         &self,
         key: &str,
@@ -321,7 +321,7 @@ impl<'a> Section<'a> {
             |node| items(node)?.iter().map(|row| reals(row, &range)).collect(),
         )
     }
-    /// A channel of the Robot HAT as its print has it: a letter and a number, `P13` or `A4`.
+    /// A channel of the Robot HAT as printed on it: a letter and a number, `P13` or `A4`.
     pub fn channel(&self, key: &str, letter: char, count: u8) -> Option<u8> {
         let answer = self.ask(
             key,
@@ -340,7 +340,7 @@ impl<'a> Section<'a> {
         answer.required().map(|(_, channel)| channel)
     }
 
-    /// The table under `key`; an empty one if nothing is written.
+    /// The table under `key`; an empty one if the key is missing.
     pub fn section(&self, key: &str) -> Section<'a> {
         let node = self.node(key, &Shape::Table);
         let table = node.and_then(|node| match &node.value {
@@ -357,7 +357,8 @@ impl<'a> Section<'a> {
         }
         section
     }
-    /// The keys of this section that are valid names, for a table with free keys. Each must be requested.
+    /// The keys of this section that are valid names, for a table whose keys the board chooses. The caller
+    /// must request each of them.
     pub fn free_names(&self) -> Vec<String> {
         self.open.set(true);
         self.free.set(true);
@@ -378,8 +379,8 @@ impl<'a> Section<'a> {
             names.iter().map(|name| self.real(name, range.clone()).required()).collect();
         values.into_iter().collect()
     }
-    /// The named entries of the list under `key`: each with its name and its table, the name's key
-    /// already read. Nameless ones, duplicates and names with invalid characters are noted and left out.
+    /// The named entries of the list under `key`: each with its name and its table, whose naming key is
+    /// already read. Entries without a name, duplicates and invalid names are reported and left out.
     pub fn entries(&self, key: &str, name_key: &str) -> Vec<(String, Section<'a>)> {
         let mut entries: Vec<(String, Section<'a>)> = Vec::new();
         for (table, place) in self.tables(key) {
@@ -412,13 +413,13 @@ impl<'a> Section<'a> {
                 continue;
             }
             if table.get("like").is_some() {
-                section.give_up(); // the entry it copies was not found: noted where entries are filled in
+                section.give_up(); // the entry to copy does not exist: `fill_likes` reports that
             }
             entries.push((name, section));
         }
         entries
     }
-    /// The nameless entries of the list under `key`, numbered from 0 in their paths.
+    /// The unnamed entries of the list under `key`, numbered from 0 in their paths.
     pub fn numbered(&self, key: &str) -> Vec<Section<'a>> {
         let tables = self.tables(key).into_iter().enumerate();
         tables
@@ -458,7 +459,7 @@ impl Drop for Section<'_> {
             }
             let nearest = nearest(&entry.key, asked.iter().map(String::as_str));
             if let Some(meant) = nearest.as_ref().map(|near| self.path(near)) {
-                // A misspelt key is one error: that the right one is missing follows from it.
+                // A misspelt key is one error; that the correct key is missing follows from it.
                 report.findings.retain(|f| f.key != meant || !matches!(f.problem, Problem::Missing { .. }));
             }
             let problem = Problem::UnknownKey { nearest, known: asked.clone() };

@@ -1,11 +1,11 @@
-//! What one load reports: errors, warnings, and every effective value with its origin.
+//! The report of one load: errors, warnings, and every effective value with its origin.
 
 use super::finding::{Finding, Problem};
 use super::shape::Asked;
 use super::source::{Place, Sources, Spot};
 use std::cell::RefCell;
 
-/// Errors that are reported: more than a user fixes before checking again.
+/// Errors that are reported in detail: more than a user fixes before checking again.
 pub const MOST_FINDINGS: usize = 100;
 
 /// One effective value.
@@ -13,31 +13,31 @@ pub const MOST_FINDINGS: usize = 100;
 pub struct Setting {
     /// Path of the key, as in `sensor.range.period_ms`.
     pub key: String,
-    /// The value as TOML, always written the same way.
+    /// The value as TOML, in a canonical spelling.
     pub value: String,
-    /// Where it is written; `None`: nowhere, it is the default.
+    /// Where it is written; `None` for a default.
     pub origin: Option<Spot>,
 }
 
-/// All that is to report about one load.
+/// The report of one load.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The texts.
+    /// The texts of the files.
     pub sources: Sources,
-    /// What makes the board unusable: the first [`MOST_FINDINGS`].
+    /// Errors that make the board unusable: the first [`MOST_FINDINGS`].
     pub findings: Vec<Finding>,
     /// Number of errors beyond those.
     pub untold: usize,
     /// Warnings: allowed, but worth checking.
     pub warnings: Vec<Finding>,
-    /// What was read, in order.
+    /// The values that were read, in order.
     pub settings: Vec<Setting>,
-    /// Every key that was requested, written or not; kept only for the schema.
+    /// Every key that was requested, whether present or not; kept only for the schema.
     pub asked: Option<Vec<Asked>>,
 }
 
 impl Report {
-    /// Notes a fault.
+    /// Reports an error.
     pub fn refuse(&mut self, key: &str, place: Option<Place>, problem: Problem) {
         if self.is_full() {
             self.untold += 1;
@@ -50,7 +50,7 @@ impl Report {
     pub fn is_full(&self) -> bool {
         self.findings.len() >= MOST_FINDINGS
     }
-    /// Notes a fault of the value of `key`.
+    /// Reports an error in the value of `key`.
     pub fn refuse_value(&mut self, key: &str, problem: Problem) {
         if self.is_full() {
             self.untold += 1;
@@ -59,7 +59,7 @@ impl Report {
         let spot = self.spot_of(key);
         self.findings.push(Finding { key: key.to_string(), problem, spot });
     }
-    /// Notes that values do not fit each other, at the first key.
+    /// Reports that values contradict each other, at the first key.
     pub fn misfit(&mut self, key: &str, rule: String) {
         self.refuse_value(key, Problem::Misfit { rule });
     }

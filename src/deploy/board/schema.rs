@@ -1,9 +1,9 @@
 //! The JSON Schema (draft 2020-12) of board files, for editors that complete and check keys.
 //!
-//! It is what the checks themselves request, not a second list: they run over made-up boards, and every
-//! request for a key is recorded with its type and range. A board that shows a table, an entry or a kind
-//! leads to further requests, so this is repeated until no board makes a new one. What relates several values
-//! to each other is not in the schema: `ganglion check` has the last word.
+//! The schema comes from the checks themselves, not from a second list: the checks run over generated boards,
+//! and every request for a key is recorded with its type and range. A board that contains a newly found
+//! table, entry or kind causes further requests, so this is repeated until no board causes a new one. The
+//! schema does not contain rules between values; only `ganglion check` checks those.
 
 use super::check::check;
 use super::inherit::NAMED;
@@ -14,7 +14,7 @@ use super::source::Place;
 use serde_json::{Map, Value, json};
 use std::cell::{Cell, RefCell};
 
-/// A value for every key that takes a string: as a path, it also finds an I2C bus.
+/// A value that suits every string key: as a path, it is also valid as the node of an I2C bus.
 const SAMPLE_TEXT: &str = "/dev/a";
 
 /// The schema.
@@ -38,7 +38,7 @@ pub fn schema() -> Value {
     schema
 }
 
-/// Every key that any board can make the checks request.
+/// Every key that the checks request of any board.
 fn explore() -> Vec<Asked> {
     let mut known: Vec<Asked> = Vec::new();
     loop {
@@ -61,7 +61,7 @@ fn explore() -> Vec<Asked> {
     }
 }
 
-/// What the checks request of this board, sound or not.
+/// The keys that the checks request of this board, valid or not.
 fn requests(board: &Table) -> Vec<Asked> {
     let mut report = Report { asked: Some(Vec::new()), ..Report::default() };
     report.sources.add("probe", String::new());
@@ -87,28 +87,28 @@ fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_string() } else { format!("{path}.{key}") }
 }
 
-/// Which tables a made-up board has, besides those that have a kind. An empty table where values are required
-/// is faulty, and hides what is read only after it: so each is also left out.
+/// Which tables a generated board has, besides those with a kind. An empty table that needs values is
+/// invalid, and hides everything that is read only after it; so each table is also left out once.
 #[derive(Clone, Copy, PartialEq)]
 enum Shown {
-    /// All.
+    /// All tables.
     All,
-    /// None within another.
+    /// No table inside another.
     Outer,
-    /// None but the entries of lists.
+    /// Only the entries of lists.
     Lists,
 }
 
-/// A board that shows the checks what is known so far.
+/// A generated board that presents to the checks what is known so far.
 struct Probe<'k> {
     known: &'k [Asked],
-    /// Which kind a table has that can be of several.
+    /// The kind of the table that can have several.
     variant: usize,
-    /// Which tables are there.
+    /// Which tables the board has.
     shown: Shown,
-    /// Where everything is written.
+    /// The place of all values.
     place: Place,
-    /// Names given so far.
+    /// Number of names generated so far.
     names: Cell<usize>,
 }
 
@@ -121,7 +121,7 @@ impl Probe<'_> {
         Entry { key: key.to_string(), key_place: self.place, node: self.node(value) }
     }
 
-    /// The table at `path`, of this kind.
+    /// The table at `path`, with this kind.
     fn table(&self, path: &str, kind: Option<&str>) -> Table {
         let mut table = Table::default();
         if let Some(kind) = kind {
@@ -135,12 +135,12 @@ impl Probe<'_> {
             }
         }
         if table.0.is_empty() {
-            table.0.push(self.entry("a", Written::Integer(1))); // where keys are free names, there is one
+            table.0.push(self.entry("a", Written::Integer(1))); // tables whose keys are free names get one key
         }
         table
     }
 
-    /// What makes the checks look further; all other keys are left out.
+    /// A value that makes the checks look further; all other keys are left out.
     fn value(&self, path: &str, asked: &Asked) -> Option<Written> {
         let inner = join(path, &asked.key);
         match asked.shape {
@@ -170,7 +170,7 @@ impl Probe<'_> {
     }
 }
 
-/// Everything that was requested.
+/// All recorded requests.
 struct Known(Vec<Asked>);
 
 impl Known {
@@ -192,7 +192,7 @@ impl Known {
             let own = every.iter().filter(|asked| asked.kind.as_deref() == Some(kind)).copied();
             let mut own = self.properties(path, &own.collect::<Vec<_>>());
             own.extend(inherited(path));
-            // What is the same for all kinds is stated once, above.
+            // Properties that all kinds share are stated once, above.
             own.iter_mut()
                 .filter(|(key, value)| properties.get(*key) == Some(value))
                 .for_each(|(_, value)| *value = Value::Bool(true));
@@ -225,7 +225,7 @@ impl Known {
         properties
     }
 
-    /// A value that is one of `shapes`, or says that what was inherited goes.
+    /// A value of one of `shapes`, or a table that removes the inherited value.
     fn property(&self, path: &str, shapes: &[&Shape]) -> Value {
         if shapes == [&Shape::Table] {
             return self.object(path);
@@ -244,11 +244,11 @@ impl Known {
     }
 }
 
-/// Keys that the checks never see, because inheritance has used them up: `inherit`.
+/// Keys that the checks never see, because `inherit` has already consumed them.
 fn inherited(path: &str) -> Vec<(String, Value)> {
     if path.is_empty() {
         let inherits =
-            json!({ "description": "a built-in board, or NAME.toml beside this file", "type": "string" });
+            json!({ "description": "a built-in board, or NAME.toml in the same folder", "type": "string" });
         return vec![("inherits".to_string(), inherits)];
     }
     let remove = json!({ "description": "removes what is inherited", "const": true });

@@ -1,4 +1,4 @@
-//! What a key takes: its type and range, declared once. A message says it in words, the JSON Schema in its
+//! The type and range of a key's value, declared once. Messages describe it in words, the JSON Schema in its
 //! own terms.
 
 use super::spelling::{ADDRESSES, HIGHEST_LINE, LONGEST_TEXT, show_limits};
@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// What a key takes.
+/// The type and range of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// A whole number.
     Integer(RangeInclusive<i64>),
-    /// At most so many whole numbers, none twice.
+    /// Whole numbers without duplicates: range, and largest count.
     Integers(RangeInclusive<i64>, usize),
-    /// A 7-bit I2C address, or a list of at most so many.
+    /// A 7-bit I2C address, or a list of them of at most this length.
     Addresses(usize),
     /// A number.
     Real(RangeInclusive<f64>),
     /// A time in milliseconds.
     Millis(RangeInclusive<f64>),
-    /// So many numbers.
+    /// A fixed count of numbers.
     Reals(usize, RangeInclusive<f64>),
-    /// A list of rows of so many numbers.
+    /// A list of rows with a fixed count of numbers.
     Rows(usize, RangeInclusive<f64>),
     /// `true` or `false`.
     Flag,
@@ -31,11 +31,11 @@ pub enum Shape {
     Texts,
     /// The name of the entry itself.
     Name,
-    /// One of these.
+    /// One of these words.
     Choice(Vec<&'static str>),
-    /// The name of another entry of this sort.
+    /// The name of another entry of this kind.
     NameOf(&'static str),
-    /// Names of other entries of this sort.
+    /// Names of other entries of this kind.
     NamesOf(&'static str),
     /// A GPIO line.
     Line,
@@ -50,7 +50,7 @@ pub enum Shape {
 }
 
 impl fmt::Display for Shape {
-    /// For "expected: ..." in messages.
+    /// The text after "expected: " in messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Shape::Integer(range) => write!(f, "an integer, {} to {}", range.start(), range.end()),
@@ -91,7 +91,7 @@ impl fmt::Display for Shape {
 pub const NAME_PATTERN: &str = "^[A-Za-z0-9_-]{1,32}$";
 
 impl Shape {
-    /// As a JSON Schema; tables and lists of tables have their own contents beside it.
+    /// The JSON Schema. Tables and lists of tables state their contents in addition.
     pub fn schema(&self) -> Value {
         let text = || json!({ "type": "string", "minLength": 1, "maxLength": LONGEST_TEXT });
         let integer = |range: &RangeInclusive<i64>| json!({ "type": "integer", "minimum": range.start(), "maximum": range.end() });
@@ -135,15 +135,15 @@ impl Shape {
 /// A key that a check requested.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
-    /// The table: `` for the whole board, `bus.rail`, `sensor[]` for any entry of a list.
+    /// The table: empty for the whole board, `bus.rail`, or `sensor[]` for any entry of a list.
     pub table: String,
-    /// The table's own `kind`, if it states one: other kinds may have other keys.
+    /// The table's `kind`, if it states one: other kinds may have other keys.
     pub kind: Option<String>,
     /// The key, or [`ANY_KEY`].
     pub key: String,
-    /// What it takes.
+    /// Its type and range.
     pub shape: Shape,
 }
 
-/// Stands for every key of a table whose keys are free names.
+/// Stands for every key of a table whose keys the board chooses.
 pub const ANY_KEY: &str = "*";

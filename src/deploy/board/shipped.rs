@@ -1,4 +1,4 @@
-//! The boards built into the program, so that it runs without any file.
+//! The boards built into the program, so that it runs without a board file.
 
 /// Name and text of every built-in board.
 pub const BUILT_IN: [(&str, &str); 13] = [
@@ -17,12 +17,12 @@ pub const BUILT_IN: [(&str, &str); 13] = [
     ("scitos-g5-ring", include_str!("../../../boards/scitos-g5-ring.toml")),
 ];
 
-/// The text of the built-in board of that name.
+/// The text of the built-in board with that name.
 pub fn text(name: &str) -> Option<&'static str> {
     BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// The names, in order.
+/// The names, in the order of the list.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|(name, _)| *name)
 }

@@ -1,12 +1,12 @@
-//! The texts that a board is made of, and places in them that a user can find.
+//! The texts of one load, and places in them as file, line and column.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Characters of a source line that are shown: more than any line of a board file needs.
+/// Longest part of a source line that is shown: more than any line of a board file needs.
 const LONGEST_LINE: usize = 160;
 
-/// A stretch of bytes in one of the texts. Only [`Sources`] can turn it into a [`Spot`].
+/// A range of bytes in one of the texts. Only [`Sources`] can turn it into a [`Spot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     source: usize,
@@ -15,7 +15,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// First byte: orders places of one text.
+    /// The first byte; orders places within one text.
     pub fn start(self) -> usize {
         self.start
     }
@@ -34,9 +34,10 @@ pub struct Spot {
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// Number of characters meant, at least 1, within the line.
+    /// Number of characters to mark, at least 1, within the line.
     pub width: usize,
-    /// The line, or the part of a long one around the place; with blanks for tabs, to align a caret under it.
+    /// The line, or the part of a long one around the place. Tabs are replaced by spaces, so that a caret
+    /// aligns under it.
     pub text: String,
     /// Characters of the line before `text`.
     pub before: usize,
@@ -62,14 +63,14 @@ impl Sources {
     pub fn text(&self, source: usize) -> &str {
         self.0.get(source).map_or("", |(_, text)| text)
     }
-    /// A stretch of text number `source`.
+    /// A range of bytes in text number `source`.
     pub fn place(&self, source: usize, span: std::ops::Range<usize>) -> Place {
         Place { source, start: span.start, end: span.end.max(span.start) }
     }
     /// The file, line and column of `place`.
     pub fn spot(&self, place: Place) -> Spot {
         let text = self.text(place.source);
-        // A parser may point one past the end or, in broken text, between the bytes of a character.
+        // A parser may point one past the end or, in malformed text, between the bytes of a character.
         let start = floor_char(text, place.start);
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_line_only_what_is_around_the_place_is_kept() {
+    fn a_long_line_is_cut_around_the_place() {
         let mut sources = Sources::default();
         let text = format!("{}oops{}", "é".repeat(10_000), "x".repeat(10_000));
         let at = 2 * 10_000;
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn no_span_is_too_odd() {
+    fn any_span_has_a_spot() {
         let mut sources = Sources::default();
         let source = sources.add("x.toml", "é\n".to_string());
         for start in 0..6 {

@@ -1,5 +1,5 @@
-//! How values are spelled in TOML: from a node to a number or a text, and back to the one spelling
-//! in which the effective values are reported and digested.
+//! The TOML spelling of values: from a node to a number or a text, and back to the canonical spelling in
+//! which effective values are reported and hashed.
 
 use super::finding::Problem;
 use super::raw::{Node, Value};
@@ -9,15 +9,15 @@ use std::ops::RangeInclusive;
 
 /// Why a node is not the requested value.
 pub enum Refusal {
-    /// It is of another type.
+    /// It has another type.
     Type,
-    /// It is not an allowed value: holds what was found.
+    /// It is out of range; holds what was found.
     Range(String),
-    /// A specific problem.
+    /// A more specific problem.
     Other(Problem),
 }
 
-/// Longest string: a path or a label, never a text.
+/// Longest string: enough for a path or a label.
 pub const LONGEST_TEXT: usize = 100;
 
 /// A string of 1 to [`LONGEST_TEXT`] printable characters.
@@ -40,22 +40,22 @@ pub fn items(node: &Node) -> Result<&[Node], Refusal> {
     }
 }
 
-/// A number within `range`, with or without a point.
+/// A number within `range`, written as an integer or with a fraction.
 pub fn real(node: &Node, range: &RangeInclusive<f64>) -> Result<f64, Refusal> {
     let value = match node.value {
         Value::Integer(value) => value as f64,
         Value::Real(value) => value,
         _ => return Err(Refusal::Type),
     };
-    // NaN is in no range. Adding zero makes -0 plain 0, so that one value has one spelling.
+    // NaN is in no range. Adding zero turns -0 into 0, so that each value has one spelling.
     if range.contains(&value) { Ok(value + 0.0) } else { Err(Refusal::Range(show_real(&value))) }
 }
 
-/// A list of at most `most` whole numbers within `range`, none twice.
+/// A list of at most `most` whole numbers within `range`, without duplicates.
 pub fn distinct_integers(node: &Node, range: &RangeInclusive<i64>, most: usize) -> Result<Vec<i64>, Refusal> {
     let items = items(node)?;
     if items.len() > most {
-        return Err(Refusal::Range(format!("{} of them", items.len())));
+        return Err(Refusal::Range(format!("{} items", items.len())));
     }
     let mut found = Vec::with_capacity(items.len());
     for item in items {
@@ -71,7 +71,7 @@ pub fn distinct_integers(node: &Node, range: &RangeInclusive<i64>, most: usize) 
     Ok(found)
 }
 
-/// An I2C address, or a list of them that is not empty.
+/// An I2C address, or a non-empty list of them.
 pub fn addresses(node: &Node, most: usize) -> Result<Vec<u8>, Refusal> {
     let found = match node.value {
         Value::Integer(one) if ADDRESSES.contains(&one) => vec![one],
@@ -90,7 +90,7 @@ pub fn reals<const N: usize>(node: &Node, range: &RangeInclusive<f64>) -> Result
     let items = items(node)?;
     let mut row = [0.0; N];
     if items.len() != N {
-        return Err(Refusal::Range(format!("{} of them", items.len())));
+        return Err(Refusal::Range(format!("{} items", items.len())));
     }
     for (slot, item) in row.iter_mut().zip(items) {
         *slot = real(item, range)?;
@@ -98,17 +98,17 @@ pub fn reals<const N: usize>(node: &Node, range: &RangeInclusive<f64>) -> Result
     Ok(row)
 }
 
-/// Highest GPIO line number: the largest chip that boards in view have counts 164 lines.
+/// Highest GPIO line number: the largest chip on a supported or planned board has 164 lines.
 pub const HIGHEST_LINE: u32 = 255;
 /// 7-bit I2C addresses that are not reserved by the specification (UM10204, table 3).
 pub const ADDRESSES: RangeInclusive<i64> = 0x08..=0x77;
 
-/// A GPIO line as a file has it.
+/// A GPIO line as written in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LineWord {
-    /// As the chip counts.
+    /// The chip's line number.
     Number(u32),
-    /// As the kernel names it.
+    /// The kernel's name of the line.
     Name(String),
 }
 
@@ -133,10 +133,10 @@ pub fn line(node: &Node) -> Result<LineWord, Refusal> {
     }
 }
 
-/// An I2C address as a file has it; `None`: on the first bus.
+/// An I2C address as written in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressWord {
-    /// Name of the bus.
+    /// Name of the bus; `None` for the first one.
     pub bus: Option<String>,
     /// 7 bits.
     pub address: u8,
@@ -175,19 +175,19 @@ pub fn address(node: &Node, buses: &[String]) -> Result<AddressWord, Refusal> {
     }
 }
 
-/// That `found` is none of the `known` names of a `what`.
+/// The problem that no `what` is named `found`.
 pub fn unknown_name(what: &'static str, found: &str, known: Vec<String>) -> Problem {
     let nearest = nearest(found, known.iter().map(String::as_str));
     Problem::UnknownName { what, found: found.to_string(), nearest, known }
 }
 
-/// Whether this can name an entry: it becomes part of key paths.
+/// Whether `name` is valid for an entry: it becomes part of key paths.
 pub fn is_name(name: &str) -> bool {
     (1..=32).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }
 
-/// That this cannot name an entry.
+/// The problem that `name` is invalid for an entry.
 pub fn odd_name(name: &str) -> Problem {
     let allowed = "letters, digits, - and _, 1 to 32 characters".to_string();
     Problem::OutOfRange { found: show_text(name), allowed }
@@ -203,13 +203,13 @@ pub fn show_millis(span: &Span) -> String {
     show_real(&(span.as_nanos() as f64 / 1e6))
 }
 
-/// Limits for messages: four decimal places are enough to show which side a value is on.
+/// A range for messages. Four decimal places are enough to show on which side a value is.
 pub fn show_limits(range: &RangeInclusive<f64>) -> String {
     let short = |limit: f64| (limit * 1e4).round() / 1e4;
     format!("{} to {}", short(*range.start()), short(*range.end()))
 }
 
-/// A number with a point or an exponent, in the fewest digits that read back as the same.
+/// A number with a point or an exponent, in the fewest digits that parse to the same value.
 pub fn show_real(value: &f64) -> String {
     format!("{value:?}")
 }
@@ -219,7 +219,7 @@ pub fn show_text(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// A list of what `show` makes of each item.
+/// A list of items, each formatted by `show`.
 pub fn show_list<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
     format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", "))
 }
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_reads_back_as_itself() {
+    fn a_span_reads_back_unchanged() {
         for nanos in [0, 1, 499, 111_111_000, 60_000_000_000, 600_000_000_001] {
             let span = Span::from_nanos(nanos);
             let text = show_millis(&span);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_short_and_true() {
+    fn limits_are_short_and_correct() {
         assert_eq!(show_limits(&(0.0..=1.0 / 6.0)), "0 to 0.1667");
         assert_eq!(show_limits(&(-90.0..=90.0)), "-90 to 90");
         assert_eq!(show_limits(&(0.001..=1e6)), "0.001 to 1000000");

@@ -1,9 +1,9 @@
-//! Runs pass after pass: wait until the motor's line is active, drive the stimulus at a random phase of the
-//! control period, wait until the line is at rest, end the stimulus.
+//! Runs the passes. Each waits until the motor's line is active, drives the stimulus at a random phase of the
+//! control period, waits until the line is at rest, and ends the stimulus.
 //!
-//! A motor's line carries pulses (PWM) or a level (direction, enable). Pulses are at rest when none has
-//! arrived for several of their periods; the response time is then that of the last edge, so it is exact to
-//! one pulse.
+//! A motor's line carries pulses (PWM) or a level (direction, enable). A line with pulses is at rest when
+//! none has arrived for several of their periods; the response time is that of the last edge, so it is exact
+//! to one pulse.
 
 use super::Loop;
 use crate::base::fault::BusFault;
@@ -16,21 +16,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// No pulse for this long is rest: five periods of the slowest drive (1 kHz), a quarter of a servo's frame.
-/// Beyond what a bus write of a few bytes takes, so that two motors that are stopped one after the other
-/// count as one answer.
+/// A line without a pulse for this long is at rest: five periods of the slowest drive (1 kHz), a quarter of a
+/// servo's frame. This is also longer than a bus write of a few bytes, so that two motors that stop one after
+/// the other count as one response.
 const QUIET: Span = Span::from_millis(5);
-/// Edges within [`WINDOW`] from which on a line is said to carry pulses; a level changes once or twice.
+/// A line with at least this many edges within [`WINDOW`] carries pulses; a level changes once or twice.
 const PULSES: u32 = 8;
 const WINDOW: Span = Span::from_millis(50);
-/// A motor that turns after this time ignored the stop: many times what any board allows.
+/// A motor that still turns after this time ignored the stop: many times what any board allows.
 const PATIENCE: Span = Span::from_millis(200);
-/// The runtime sets its devices up, teaches nothing more and drives: servos are centred one after the other.
+/// Time in which the runtime sets up its devices and starts to drive. Servos are centred one after the other.
 const START_WITHIN: Span = Span::from_millis(10_000);
-/// After a stimulus the wheels come back within a few field periods.
+/// Time in which the wheels turn again after a stimulus, normally a few field periods.
 const AGAIN_WITHIN: Span = Span::from_millis(2_000);
 
-/// The phases are the same in every run.
+/// Fixed, so that every run has the same phases.
 const SEED: u64 = 1;
 
 /// A fault of the bench's wires.
@@ -42,7 +42,7 @@ pub enum LoopFault {
     NoEcho,
     /// The motor's line never moved.
     NeverRan,
-    /// It came to rest and did not run again at the end of the stimulus.
+    /// It came to rest and did not run again after the stimulus.
     DidNotRunAgain,
 }
 
@@ -72,12 +72,12 @@ pub(super) struct Passed {
     pub pulsed: bool,
 }
 
-/// How the motor's line shows that it runs.
+/// How the motor's line shows that the motor runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Running {
     /// It carries pulses.
     Pulses,
-    /// It is at this level.
+    /// It has this level.
     Level(bool),
 }
 
@@ -94,7 +94,7 @@ impl Episodes {
         Episodes { gpio, lines, period, clock }
     }
 
-    /// At most `samples` passes; counts them in `taken`. Ends early once `stop` is set.
+    /// Runs at most `samples` passes and counts them in `taken`. Ends early once `stop` is set.
     pub fn run(&mut self, samples: u32, taken: &AtomicU32, stop: &AtomicBool) -> Result<Passed, LoopFault> {
         let running = self.await_start(stop)?;
         let mut passed =
@@ -103,8 +103,7 @@ impl Episodes {
             if stop.load(Ordering::Acquire) {
                 break;
             }
-            // Anywhere in the control period: a stimulus in step with the grid would always find the same
-            // phase.
+            // A random phase: a stimulus in step with the control period would always find the same one.
             let share = uniform(SEED, Stream::Phase, u64::from(sample));
             let phase = Span::from_nanos((share * self.period.as_nanos() as f64) as u64);
             self.clock.sleep_until(self.clock.now() + self.period + phase);
@@ -120,7 +119,8 @@ impl Episodes {
         Ok(passed)
     }
 
-    /// Waits until the motor's line moves for the first time, and learns how.
+    /// Waits until the motor's line moves for the first time, and detects whether it carries pulses or a
+    /// level.
     fn await_start(&mut self, stop: &AtomicBool) -> Result<Running, LoopFault> {
         let at_rest = self.gpio.get(self.lines.response).map_err(LoopFault::Line)?;
         let until = self.clock.now() + START_WITHIN;
@@ -146,7 +146,7 @@ impl Episodes {
         Ok(edges)
     }
 
-    /// From before the stimulus to the answer; `None`: none in time. The stimulus stays.
+    /// From just before the stimulus to the response; `None`: no response in time. The stimulus stays on.
     fn pass(&mut self, running: Running) -> Result<Option<Span>, BusFault> {
         while self.gpio.next_edge(Span::ZERO)?.is_some() {}
         if running == Running::Pulses {
@@ -158,12 +158,12 @@ impl Episodes {
         let high = self.gpio.get(self.lines.response)?;
         let rests = match running {
             Running::Level(run) => high != run,
-            Running::Pulses => true, // or there would have been edges
+            Running::Pulses => true, // at rest it would have had no edges
         };
         Ok(last.filter(|_| rests).map(|at| at.since(began)))
     }
 
-    /// Waits for the beginning of a pulse, so that its end is still to come, whatever the answer's time.
+    /// Waits for a pulse to begin, so that its end is still to come, however fast the response is.
     fn await_rise(&mut self) -> Result<(), BusFault> {
         while let Some(edge) = self.gpio.next_edge(WINDOW)? {
             if edge.line == self.lines.response && edge.high {
@@ -173,11 +173,11 @@ impl Episodes {
         Ok(())
     }
 
-    /// The last edge before the line is quiet; `None`: it is not, for all our patience, or there was none.
+    /// The last edge before the line is quiet; `None`: it did not become quiet in time, or there was no edge.
     fn last_edge(&mut self, began: Instant) -> Result<Option<Instant>, BusFault> {
         let mut last = None;
         while self.clock.now() < began + PATIENCE {
-            // Until the first edge, the whole patience; then what makes it quiet.
+            // Until the first edge, wait the full time; after that, until the line counts as quiet.
             let wait = if last.is_some() { QUIET } else { PATIENCE };
             match self.gpio.next_edge(wait)? {
                 Some(edge) if edge.line == self.lines.response => last = Some(edge.stamp),
@@ -188,7 +188,7 @@ impl Episodes {
         Ok(None)
     }
 
-    /// Takes the stimulus back and waits until the line runs.
+    /// Ends the stimulus and waits until the line is active again.
     fn runs_again(&mut self, running: Running) -> Result<bool, BusFault> {
         self.gpio.set(self.lines.stimulus, self.lines.active_low)?;
         let until = self.clock.now() + AGAIN_WITHIN;

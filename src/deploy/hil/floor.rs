@@ -1,5 +1,5 @@
-//! The best that the machine can do on the bench's wires without the runtime: a bare sleep, and an
-//! echo from one line to another. A figure of the loop is meaningful only next to these.
+//! The best that the machine can do on the bench's wires without the runtime: a bare sleep, and an echo from
+//! one line to another. A figure of the loop means something only in comparison with these.
 
 use super::{HilError, Loop};
 use crate::base::fault::BusFault;
@@ -10,13 +10,13 @@ use crate::drive::trace::{latency_histogram, note};
 use crate::hardware::bus::{Bias, Edge, Gpio, Hardware, LineUse, Usage};
 use hdrhistogram::Histogram;
 
-/// Sleeps and echoes: enough for a 99th percentile with ten beyond it.
+/// Number of sleeps, and of echoes: enough for a 99th percentile with ten samples beyond it.
 const SAMPLES: u32 = 1000;
-/// Of a sleep, and from echo to echo: as often as a fast control loop wakes.
+/// Length of a sleep, and time from echo to echo: as often as a fast control loop wakes.
 const PERIOD: Span = Span::from_millis(1);
-/// An edge over a wire that has not come by then does not come.
+/// An edge that has not arrived over a wire by then is lost.
 const PATIENCE: Span = Span::from_millis(20);
-/// Echoes lost in a row, from the start, that mean that there is no wire.
+/// This many lost echoes in a row at the start mean that there is no wire.
 const NO_WIRE: u64 = 5;
 
 /// The measurement.
@@ -26,7 +26,7 @@ pub(super) struct Floors {
     pub echoes_lost: u64,
 }
 
-/// Measures both floors. Holds stimulus and sensor for that time.
+/// Measures both baselines. Occupies the lines of stimulus and sensor for that time.
 pub(super) fn measure(hardware: &dyn Hardware, lines: Loop, clock: &dyn Clock) -> Result<Floors, HilError> {
     let watched = Usage::Watched { bias: Bias::AsIs, debounce: Span::ZERO };
     let held = [
@@ -64,8 +64,8 @@ fn echoes(gpio: &mut dyn Gpio, lines: Loop, clock: &dyn Clock) -> Result<(Histog
     Ok((echo, lost))
 }
 
-/// The stimulus goes active; as soon as the sensor's edge is seen it is taken back. Between the two edges'
-/// stamps lies what it takes to see an edge and to drive a line.
+/// Activates the stimulus and ends it as soon as the sensor's edge is seen. The time between the two edges'
+/// timestamps is what it takes to see an edge and to drive a line.
 fn one_echo(gpio: &mut dyn Gpio, lines: Loop) -> Result<Option<Span>, BusFault> {
     while gpio.next_edge(Span::ZERO)?.is_some() {}
     let active = !lines.active_low;
@@ -76,7 +76,7 @@ fn one_echo(gpio: &mut dyn Gpio, lines: Loop) -> Result<Option<Span>, BusFault> 
     Ok(there.zip(back).map(|(there, back)| back.stamp.since(there.stamp)))
 }
 
-/// The next edge of `line` to `high`; `None`: none came in time, or another.
+/// The next edge of `line` to `high`; `None`: no edge in time, or one to the other level.
 fn edge(gpio: &mut dyn Gpio, line: Line, high: bool) -> Result<Option<Edge>, BusFault> {
     Ok(gpio.next_edge(PATIENCE)?.filter(|edge| edge.line == line && edge.high == high))
 }

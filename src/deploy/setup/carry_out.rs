@@ -1,5 +1,5 @@
-//! Makes changes, and takes them back. Each change is in the journal, on the disk, before it is made; each
-//! that is taken back leaves the journal afterwards. So both can be cut off anywhere and begun again.
+//! Makes changes and undoes them. Each change is in the journal, on disk, before it is made, and leaves the
+//! journal only after it is undone. So both can be interrupted anywhere and started again.
 
 use super::deed::{Deed, DeedError};
 use super::files;
@@ -9,36 +9,37 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// How far it has come. What sees it may end it there, as a power cut would.
+/// Progress. The observer may end the work at each step, as a power cut would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'d> {
-    /// The change is in the journal and comes next.
+    /// The change is in the journal and will be made next.
     Noted(&'d Deed),
     /// The change is made.
     Done(&'d Deed),
-    /// What was before is back; the journal still has the change.
+    /// The earlier state is restored; the change is still in the journal.
     Restored(&'d Deed),
-    /// The journal no longer has it.
+    /// The change is no longer in the journal.
     Forgotten(&'d Deed),
-    /// Somebody has changed it since: it stays as it is.
+    /// Somebody has changed it since, so it stays as it is.
     LeftAlone(&'d Deed),
 }
 
-/// Why it ended before its end.
+/// Why the work did not finish.
 #[derive(Debug)]
 pub enum CarryOutError {
-    /// A change.
+    /// A change failed.
     Deed(DeedError),
-    /// The journal.
+    /// The journal failed.
     Journal(JournalError),
-    /// What saw the steps ended it.
+    /// The observer ended the work.
     Ended,
 }
 
-/// What sees the steps.
+/// The observer of the steps.
 pub type Seen<'s> = &'s mut dyn FnMut(Step) -> ControlFlow<()>;
 
-/// Makes the changes in order, each noted first; returns how many. Those that are there already are none.
+/// Makes the changes in order, each recorded first, and returns how many were made. Changes that are already
+/// in place do not count.
 pub fn apply(
     root: &Path,
     deeds: &[&Deed],
@@ -66,7 +67,7 @@ pub fn apply(
     Ok(count)
 }
 
-/// Takes all changes of the journal back, the newest first; returns how many. What was changed since
+/// Undoes all changes in the journal, newest first, and returns how many. A change that was edited since
 /// stays, and so does its entry.
 pub fn undo(root: &Path, programs: &dyn Programs, seen: Seen) -> Result<usize, CarryOutError> {
     if !root.join(super::journal::FOLDER).exists() {
@@ -93,19 +94,19 @@ pub fn undo(root: &Path, programs: &dyn Programs, seen: Seen) -> Result<usize, C
     Ok(count)
 }
 
-/// Puts back what was before a change. `false`: it was changed since, and nothing was done.
+/// Restores the state before a change. `false`: it was edited since, and nothing was done.
 fn restore(root: &Path, entry: &Entry, programs: &dyn Programs) -> Result<bool, CarryOutError> {
     let Entry { deed, before, .. } = entry;
     let now = match deed.now(root) {
         Ok(now) => now,
-        Err(DeedError::File(..)) => return Ok(false), // a folder, a device: not what was put there
+        Err(DeedError::File(..)) => return Ok(false), // a folder, a device: not what setup put there
         Err(error) => return Err(error.into()),
     };
     if now == deed.done() {
         deed.restore(root, before, programs)?;
         return Ok(true);
     }
-    // A setting of the kernel does not outlive it: another value is another start's.
+    // A kernel setting does not survive a reboot, so another value belongs to a later boot.
     Ok(now == *before || matches!(deed, Deed::Set { .. }))
 }
 
@@ -133,7 +134,7 @@ impl fmt::Display for CarryOutError {
         match self {
             CarryOutError::Deed(error) => write!(f, "{error}"),
             CarryOutError::Journal(error) => write!(f, "{error}"),
-            CarryOutError::Ended => f.write_str("ended between two steps"),
+            CarryOutError::Ended => f.write_str("interrupted between two steps"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Which board a machine gets: the robot's own, if it has one; else the one that a person names; else the
-//! only built-in one for this machine and its HAT.
+//! Chooses the board of a machine: the robot's own, if it has one; otherwise the one that the user names;
+//! otherwise the only built-in board for this machine and its HAT.
 
 use super::files::{State, state};
 use crate::base::plan::{Board, BusPlan};
@@ -17,20 +17,20 @@ pub const PATH: &str = "etc/ganglion/board.toml";
 pub struct Chosen {
     /// The board.
     pub loaded: Loaded,
-    /// What it is: a built-in board's name, or a file.
+    /// Its name: that of a built-in board, or a file.
     pub origin: Origin,
-    /// What [`PATH`] gets, if there is nothing yet.
+    /// The content to write to [`PATH`], if there is no board yet.
     pub text: Option<String>,
 }
 
-/// Where a board comes from.
+/// Where the board comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The robot had it.
+    /// The robot already had it.
     Own,
-    /// The robot had it, and this other one was asked for.
+    /// The robot already had it, although the user named this other one.
     OwnInsteadOf(String),
-    /// A person named it.
+    /// The user named it.
     Named(String),
     /// It is the only one that fits.
     Only(&'static str),
@@ -39,25 +39,25 @@ pub enum Origin {
 /// Why there is no board.
 #[derive(Debug)]
 pub enum NoBoard {
-    /// No built-in board is for this machine.
+    /// There is no built-in board for this machine.
     Unknown,
-    /// Several are.
+    /// There are several; the user must choose.
     Several(Vec<&'static str>),
     /// The file cannot be used.
     Unsound(PathBuf, BoardError),
-    /// It is for another machine.
+    /// It is for another computer.
     OtherMachine(String, Mismatch),
-    /// It is for another HAT; or none is for the HAT that is there.
+    /// It is for another HAT, or there is none for the HAT that was found.
     OtherHat(String, WrongHat),
-    /// It has no wires.
+    /// It has no real bus.
     Log(String),
-    /// It inherits a file that would not be beside it any more.
+    /// It inherits a file that would no longer be in the same folder.
     Inherits(PathBuf),
     /// [`PATH`] is not a file.
     Odd(PathBuf, io::Error),
 }
 
-/// Chooses for the machine in `root`; `asked` is what a person named.
+/// Chooses the board for the machine in `root`; `asked` is the one that the user named.
 pub fn choose(root: &Path, asked: Option<&Path>) -> Result<Chosen, NoBoard> {
     let at = Path::new(PATH);
     let there = state(root, at).map_err(|error| NoBoard::Odd(Path::new("/").join(at), error))?;
@@ -83,7 +83,7 @@ pub fn choose(root: &Path, asked: Option<&Path>) -> Result<Chosen, NoBoard> {
     Ok(chosen)
 }
 
-/// How messages name it.
+/// The name of the board in messages.
 fn name(chosen: &Chosen) -> String {
     match &chosen.origin {
         Origin::Own | Origin::OwnInsteadOf(_) => format!("/{PATH}"),
@@ -92,14 +92,14 @@ fn name(chosen: &Chosen) -> String {
     }
 }
 
-/// The robot's own.
+/// The robot's own board.
 fn own(root: &Path, origin: Origin) -> Result<Chosen, NoBoard> {
     let path = Path::new("/").join(PATH);
     let loaded = board::load(&root.join(PATH)).map_err(|error| NoBoard::Unsound(path, error))?;
     Ok(Chosen { loaded, origin, text: None })
 }
 
-/// The one that a person named.
+/// The board that the user named.
 fn named(root: &Path, path: &Path) -> Result<Chosen, NoBoard> {
     let unsound = |error| NoBoard::Unsound(path.to_path_buf(), error);
     let loaded = board::load(path).map_err(unsound)?;
@@ -119,7 +119,7 @@ fn named(root: &Path, path: &Path) -> Result<Chosen, NoBoard> {
     }
 }
 
-/// The only built-in one that fits.
+/// The only built-in board that fits.
 fn only(root: &Path) -> Result<Chosen, NoBoard> {
     match candidates(root)[..] {
         [name] => match board::built_in(name) {
@@ -131,19 +131,19 @@ fn only(root: &Path) -> Result<Chosen, NoBoard> {
     }
 }
 
-/// The robot's file for a built-in board. It inherits: what `calibrate` finds out is added to it, and what a
-/// later version knows better about the board reaches the robot.
+/// The robot's file for a built-in board. It inherits the board, so that `calibrate` can add its results and
+/// improvements of the board in a later version reach the robot.
 fn text_of(name: &str) -> String {
     format!(
         "# This robot's own board. 'ganglion setup' wrote it; 'ganglion calibrate' adds what it measures.\n\
-         # What differs on this robot goes here: see 'ganglion check' for every key and its value.\n\
+         # What differs on this robot goes here: 'ganglion check' prints every key and its value.\n\
          inherits = \"{name}\"\n"
     )
 }
 
-/// Built-in boards that are made for this machine, by its device tree and its HAT. Those for any machine are
-/// none of them: nothing says that they fit. Nor are those on a tether, which need a brain elsewhere: a
-/// person names one.
+/// Built-in boards for this machine, by its device tree and its HAT. Boards for any machine are left out,
+/// because nothing shows that they fit. Boards with a tether are left out too, because they need a remote
+/// brain: the user must name one.
 pub fn candidates(root: &Path) -> Vec<&'static str> {
     for_machine(root)
         .into_iter()
@@ -162,7 +162,7 @@ fn for_machine(root: &Path) -> Vec<(&'static str, Board)> {
         .collect()
 }
 
-/// The HAT for which none of this machine's boards is.
+/// The error if the HAT fits none of this machine's boards.
 fn wrong_hat(root: &Path) -> Option<NoBoard> {
     let wrong = |(name, board): (&str, Board)| {
         Some(NoBoard::OtherHat(name.to_string(), hat::matches(&board, root).err()?))

@@ -1,36 +1,38 @@
-//! The I2C bus of a Raspberry Pi's header in config.txt, which its firmware reads before the kernel starts.
+//! The I2C bus on the header of a Raspberry Pi, in config.txt, which the firmware reads before the kernel
+//! starts.
 //!
-//! Source: Raspberry Pi documentation, config_txt.adoc and device-tree.adoc: a filter `[pi4]` holds until the
-//! next one; `[all]` ends it; `dtparam=` takes `name` or `name=value`, separated by commas; `i2c` is another
-//! name of `i2c_arm`. A dtparam after a dtoverlay may be the overlay's own, so a new line goes to the top.
+//! Source: Raspberry Pi documentation, config_txt.adoc and device-tree.adoc. A filter such as `[pi4]` applies
+//! until the next one; `[all]` ends it. `dtparam=` takes `name` or `name=value`, separated by commas. `i2c`
+//! is another name for `i2c_arm`. A dtparam after a dtoverlay may belong to the overlay, so a new line goes
+//! to the top.
 
 use std::fmt;
 
-/// The parameter switched on.
+/// The line that turns the bus on.
 const ON: &str = "dtparam=i2c_arm=on";
-/// The line that Raspberry Pi OS ships, for a person to uncomment.
+/// The commented-out line that Raspberry Pi OS ships.
 const SHIPPED: &str = "#dtparam=i2c_arm=on";
 /// Names of the parameter.
 const NAMES: [&str; 2] = ["i2c_arm", "i2c"];
 
-/// Why a config.txt is left to a person.
+/// Why a config.txt cannot be changed automatically.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Odd {
-    /// The line, counted from one.
+    /// Line number, from 1.
     pub line: usize,
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// The filter that it is under.
+    /// The filter that applies to it.
     pub filter: String,
 }
 
 impl fmt::Display for Odd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` stands under [{}], so it holds only for some machines", self.text, self.filter)
+        write!(f, "`{}` is below [{}], so it applies only to some machines", self.text, self.filter)
     }
 }
 
-/// `text` with the bus on; `None`: it is on already.
+/// `text` with the bus turned on; `None`: it is already on.
 pub fn with_i2c(text: &str) -> Result<Option<String>, Odd> {
     let mut filter = "all";
     let (mut last, mut shipped) = (None, None);
@@ -57,7 +59,7 @@ pub fn with_i2c(text: &str) -> Result<Option<String>, Odd> {
     }
 }
 
-/// Whether a line switches the bus on or off; `None`: it does not speak of it.
+/// Whether a line turns the bus on or off; `None`: the line is about something else.
 fn i2c_of(line: &str) -> Option<bool> {
     let parameters = line.strip_prefix("dtparam=")?;
     let mut said = parameters.split(',').filter_map(|parameter| {
@@ -67,7 +69,7 @@ fn i2c_of(line: &str) -> Option<bool> {
     said.next_back()
 }
 
-/// `text` with line `number` switching the bus on; other parameters of that line stay.
+/// `text` with the bus turned on in line `number`; other parameters in that line stay.
 fn with_line(text: &str, number: usize) -> String {
     let mut all = String::with_capacity(text.len());
     for (at, line) in text.split_inclusive('\n').enumerate() {
@@ -95,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_changes_and_all_others_stay() {
+    fn only_one_line_changes() {
         for (old, new) in [
             ("# top\n#dtparam=i2c_arm=on\n#dtparam=spi=on\n", "# top\ndtparam=i2c_arm=on\n#dtparam=spi=on\n"),
             ("arm_64bit=1\n", "dtparam=i2c_arm=on\narm_64bit=1\n"),
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_for_some_machines_only_is_a_persons() {
+    fn a_line_below_a_filter_is_left_to_the_user() {
         let odd = with_i2c("a=1\n[pi4]\ndtparam=i2c_arm=off\n").unwrap_err();
         assert_eq!((odd.line, odd.filter.as_str()), (3, "pi4"));
         assert!(odd.to_string().contains("[pi4]"), "{odd}");

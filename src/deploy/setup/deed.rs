@@ -1,5 +1,5 @@
-//! One thing to do to a machine: a file, a link, a setting of the kernel, a membership. Each can be compared
-//! with what is there, done, and taken back.
+//! One action on a machine: a file, a link, a kernel setting, a group membership. Each can be compared with
+//! the current state, done, and undone.
 
 use super::files::{self, State, put, state};
 use super::programs::{ProgramError, Programs};
@@ -8,46 +8,46 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// One thing to do. Paths are relative to the root.
+/// One action. Paths are relative to the root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Deed {
-    /// A file with this content.
+    /// Write a file.
     Write {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// All of it.
+        /// Its whole content.
         content: String,
     },
-    /// A link to there.
+    /// Create a symbolic link.
     Link {
-        /// Where.
+        /// Path of the link.
         path: PathBuf,
-        /// What it names.
+        /// Its target.
         to: String,
     },
-    /// A setting of the running kernel; other files keep it.
+    /// Change a setting of the running kernel; other files keep it after a reboot.
     Set {
-        /// Where.
+        /// Path of the setting.
         path: PathBuf,
         /// The value.
         content: String,
     },
-    /// A link that goes.
+    /// Remove a link.
     Remove {
-        /// Where.
+        /// Path of the link.
         path: PathBuf,
     },
-    /// A person becomes a member of a group, from the next login on.
+    /// Add a user to a group, effective from the next login.
     Join {
-        /// Who.
+        /// The user.
         user: String,
-        /// Of what.
+        /// The group.
         group: String,
     },
 }
 
-/// What could not be done, and why.
+/// What failed, and why.
 #[derive(Debug)]
 pub enum DeedError {
     /// A file, as an absolute path.
@@ -57,7 +57,7 @@ pub enum DeedError {
 }
 
 impl Deed {
-    /// The file or link, if it is one.
+    /// The file or link, if the action has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Deed::Write { path, .. }
@@ -68,7 +68,7 @@ impl Deed {
         }
     }
 
-    /// Whether both are about the same thing.
+    /// Whether both change the same thing.
     pub fn same_place(&self, other: &Deed) -> bool {
         match (self.path(), other.path()) {
             (None, None) => self == other,
@@ -76,12 +76,12 @@ impl Deed {
         }
     }
 
-    /// Whether it only counts from the machine's next start on: the boot loader reads it.
+    /// Whether it takes effect only at the next boot, because the boot loader reads it.
     pub fn needs_reboot(&self) -> bool {
         self.path().is_some_and(|path| path.starts_with("boot"))
     }
 
-    /// What is there now.
+    /// The current state.
     pub fn now(&self, root: &Path) -> Result<State, DeedError> {
         match self {
             Deed::Join { user, group } if is_member(root, user, group) => Ok(State::Member),
@@ -96,7 +96,7 @@ impl Deed {
         }
     }
 
-    /// What is there when it has been done.
+    /// The state after the action.
     pub fn done(&self) -> State {
         match self {
             Deed::Write { content, .. } | Deed::Set { content, .. } => State::File(content.clone()),
@@ -106,12 +106,12 @@ impl Deed {
         }
     }
 
-    /// Does it.
+    /// Carries out the action.
     pub fn perform(&self, root: &Path, programs: &dyn Programs) -> Result<(), DeedError> {
         self.bring_to(root, &self.done(), programs)
     }
 
-    /// Puts back what was there.
+    /// Restores the earlier state.
     pub fn restore(&self, root: &Path, before: &State, programs: &dyn Programs) -> Result<(), DeedError> {
         self.bring_to(root, before, programs)
     }
@@ -121,7 +121,7 @@ impl Deed {
             Deed::Write { path, .. } | Deed::Link { path, .. } | Deed::Remove { path } => {
                 put(root, path, wanted).map_err(|error| refused(path, error))
             }
-            // Not replaced: it is the kernel's.
+            // Write in place: the kernel owns this file.
             Deed::Set { path, .. } => match wanted {
                 State::File(value) => {
                     let file = std::fs::OpenOptions::new().write(true).truncate(true).open(root.join(path));
@@ -151,7 +151,7 @@ fn is_member(root: &Path, user: &str, group: &str) -> bool {
     groups_of(root, user).iter().any(|name| name == group)
 }
 
-/// The groups that /etc/group says `user` is a member of.
+/// The groups of which /etc/group lists `user` as a member.
 pub fn groups_of(root: &Path, user: &str) -> Vec<String> {
     let all = files::text(root, "etc/group").unwrap_or_default();
     let of = |line: &str| {

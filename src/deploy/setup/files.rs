@@ -1,5 +1,5 @@
-//! Files below a root: `/`, or a folder in a test. What is there, as a state that can be put back, written
-//! whole and durably, and never through a link.
+//! Files below a root: `/`, or a folder in a test. Reads the current state as a value that can be restored,
+//! and writes files atomically and durably, never through a symbolic link.
 
 use crate::system::codec;
 use crate::system::intake;
@@ -8,26 +8,26 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Longest file that is kept and changed: the longest known config.txt is a few kilobytes.
+/// Largest file that is stored and changed: the longest known config.txt is a few kilobytes.
 const LONGEST_FILE: u64 = 1 << 20;
-/// Mode of new folders, less what the process's mask takes away: what is in there is for every reader.
+/// Mode of new folders, less the umask: everybody may read them.
 const FOLDER_MODE: u32 = 0o755;
 
-/// What is at a path.
+/// The state of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Nothing; of a membership: no member.
+    /// Nothing; for a membership: not a member.
     Absent,
     /// A file with this content.
     File(String),
-    /// A symbolic link to there.
+    /// A symbolic link with this target.
     Link(String),
     /// Member of the group.
     Member,
 }
 
-/// What is at `path` below `root`. An error if it is no file of text and no link.
+/// The state of `path` below `root`. Anything but a text file or a link is an error.
 pub fn state(root: &Path, path: &Path) -> io::Result<State> {
     let full = root.join(path);
     let found = match std::fs::symlink_metadata(&full) {
@@ -45,7 +45,7 @@ pub fn state(root: &Path, path: &Path) -> io::Result<State> {
     intake::text(&full, LONGEST_FILE).map(State::File)
 }
 
-/// Makes `path` below `root` be as `wanted`; its folders are created.
+/// Brings `path` below `root` into the state `wanted`, and creates its folders.
 pub fn put(root: &Path, path: &Path, wanted: &State) -> io::Result<()> {
     let full = root.join(path);
     match wanted {
@@ -61,25 +61,25 @@ pub fn put(root: &Path, path: &Path, wanted: &State) -> io::Result<()> {
             true => codec::remove(&full),
             false => Ok(()),
         },
-        State::Member => Err(odd("a membership is no file")),
+        State::Member => Err(odd("a membership is not a file")),
     }
 }
 
-/// Whether a link stands on the way to `path` below `root`, or is `path` itself: the first one.
+/// The first symbolic link on the way to `path` below `root`, including `path` itself.
 pub fn link_on_the_way(root: &Path, path: &Path) -> Option<PathBuf> {
     let is_link = |part: &PathBuf| root.join(part).is_symlink();
     folders(path).into_iter().chain([path.to_path_buf()]).find(is_link)
 }
 
-/// The folders of `path` that are not there, outermost first.
+/// The folders of `path` that do not exist, outermost first.
 pub fn missing_folders(root: &Path, path: &Path) -> Vec<PathBuf> {
     folders(path).into_iter().filter(|folder| !root.join(folder).exists()).collect()
 }
 
-/// Creates the folders of `path`, each to the disk before the next.
+/// Creates the folders of `path`; each is synced to disk before the next.
 fn make_folders(root: &Path, path: &Path) -> io::Result<()> {
     if let Some(link) = folders(path).into_iter().find(|folder| root.join(folder).is_symlink()) {
-        return Err(odd(&format!("/{} is a link, and nothing is written through links", link.display())));
+        return Err(odd(&format!("/{} is a link, and setup does not write through links", link.display())));
     }
     for folder in missing_folders(root, path) {
         let folder = root.join(folder);
@@ -89,7 +89,7 @@ fn make_folders(root: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a folder if it is there and empty, and that to the disk.
+/// Removes a folder if it exists and is empty, and syncs that to disk.
 pub fn remove_if_empty(root: &Path, folder: &Path) {
     let folder = root.join(folder);
     if std::fs::remove_dir(&folder).is_ok() {
@@ -97,7 +97,7 @@ pub fn remove_if_empty(root: &Path, folder: &Path) {
     }
 }
 
-/// Writes the entries of a folder to the disk.
+/// Syncs the entries of a folder to disk.
 fn sync(folder: &Path) -> io::Result<()> {
     std::fs::File::open(folder)?.sync_all()
 }
@@ -114,14 +114,14 @@ fn odd(what: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, what)
 }
 
-/// The text of a file below `root`, trimmed; `None` if it cannot be read. All reads of `/proc` and `/sys`
-/// use this, so that tests can present a machine that does not exist.
+/// The trimmed text of a file below `root`; `None` if it cannot be read. All reads of `/proc` and `/sys` use
+/// this, so that tests can simulate a machine.
 pub fn text(root: &Path, path: &str) -> Option<String> {
     let text = std::fs::read_to_string(root.join(path)).ok()?;
     Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_string())
 }
 
-/// Names in a folder below `root`, sorted; none if there is no such folder.
+/// Sorted names in a folder below `root`; empty if the folder does not exist.
 pub fn names(root: &Path, path: &str) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(root.join(path)) else { return Vec::new() };
     let mut names: Vec<String> =

@@ -1,11 +1,11 @@
-//! Which machine this is: model, HAT, processor, system, GPU.
+//! Detects which machine this is: model, HAT, processor, operating system, GPU.
 
 use super::files::{names, text};
 use crate::runtime::selftest::hat::{self, Named};
 use crate::runtime::selftest::machine::{Machine, machine};
 use std::path::Path;
 
-/// What a setup finds out about the machine.
+/// The detected machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Model and device tree.
@@ -14,25 +14,25 @@ pub struct Found {
     pub hats: Vec<Named>,
     /// The processor's architecture.
     pub architecture: &'static str,
-    /// The system's name of itself.
+    /// Name of the operating system.
     pub system: Option<String>,
     /// Its GPU.
     pub gpu: Gpu,
 }
 
-/// A GPU that the service needs rights for.
+/// A GPU for which the service needs access rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gpu {
-    /// None by NVIDIA.
+    /// No NVIDIA GPU.
     None,
-    /// A Jetson's.
+    /// The GPU of a Jetson.
     Jetson,
-    /// A card whose driver is loaded.
+    /// A card with its driver loaded.
     Card,
 }
 
 impl Found {
-    /// Looks at the machine in `root`.
+    /// Detects the machine in `root`.
     pub fn look(root: &Path) -> Found {
         let machine = machine(root);
         let jetson = machine.compatible.iter().any(|word| word.starts_with("nvidia,tegra"));
@@ -51,13 +51,13 @@ impl Found {
         }
     }
 
-    /// Whether it is a Raspberry Pi, whose firmware reads config.txt.
+    /// Whether this is a Raspberry Pi, whose firmware reads config.txt.
     pub fn is_pi(&self) -> bool {
         self.machine.compatible.iter().any(|word| word.starts_with("raspberrypi,"))
     }
 }
 
-/// PRETTY_NAME of os-release(5).
+/// PRETTY_NAME in os-release(5).
 fn system(root: &Path) -> Option<String> {
     let said = text(root, "etc/os-release").or_else(|| text(root, "usr/lib/os-release"))?;
     let line = said.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;

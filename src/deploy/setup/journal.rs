@@ -1,5 +1,5 @@
-//! The journal of a setup: what each thing was before it was changed, on the disk before it is changed. So a
-//! setup that was cut off anywhere can be finished, and all of it taken back.
+//! The journal of a setup: the earlier state of everything, on disk before it is changed. So an interrupted
+//! setup can be finished, and everything can be undone.
 
 use super::deed::Deed;
 use super::files::{self, State, missing_folders};
@@ -13,49 +13,49 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Its folder, root's alone: it has copies of files whose readers are chosen.
+/// Its folder, accessible to root only: it has copies of files with restricted readers.
 pub const FOLDER: &str = "var/lib/ganglion-setup";
 /// Its file.
 pub const FILE: &str = "var/lib/ganglion-setup/changes.json";
 /// Version of the file's format.
 const SCHEMA: u32 = 1;
-/// Longest journal: a setup makes about twenty entries; the longest has two copies of a config.txt.
+/// Largest journal: a setup makes about twenty entries, and the longest entry has two copies of a config.txt.
 const LONGEST: u64 = 16 << 20;
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// What is done.
+    /// The action.
     pub deed: Deed,
-    /// What was there.
+    /// The earlier state.
     pub before: State,
-    /// Folders that were not there, outermost first.
+    /// Folders that did not exist, outermost first.
     pub folders: Vec<PathBuf>,
-    /// The start of the machine in which it was done; unknown: empty.
+    /// The boot in which it was done; empty if unknown.
     pub boot: String,
 }
 
-/// All changes that are to be taken back, oldest first.
+/// All changes that can be undone, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Journal {
     schema: u32,
-    /// Oldest first.
+    /// The entries, oldest first.
     pub changes: Vec<Entry>,
 }
 
-/// Why there is no journal.
+/// Why the journal cannot be used.
 #[derive(Debug)]
 pub enum JournalError {
-    /// A file or folder of it.
+    /// One of its files or folders failed.
     File(PathBuf, io::Error),
-    /// Its content.
+    /// Its content is invalid.
     Content(PathBuf, String),
-    /// Another setup is at work.
+    /// Another setup is running.
     Busy(Holder),
 }
 
 impl Journal {
-    /// The one below `root`; empty if there is none.
+    /// Reads the journal below `root`; empty if there is none.
     pub fn load(root: &Path) -> Result<Journal, JournalError> {
         let at = Path::new("/").join(FILE);
         let text = match intake::text(&root.join(FILE), LONGEST) {
@@ -74,7 +74,7 @@ impl Journal {
         Journal { schema: SCHEMA, changes: Vec::new() }
     }
 
-    /// Writes it to the disk; an empty one goes, and its folder.
+    /// Writes the journal to disk. An empty one is removed, with its folder.
     pub fn keep(&self, root: &Path) -> Result<(), JournalError> {
         let at = root.join(FILE);
         let kept = if self.changes.is_empty() {
@@ -89,7 +89,7 @@ impl Journal {
         kept.map_err(|error| JournalError::File(Path::new("/").join(FILE), error))
     }
 
-    /// Takes the lock of setups, for which the folder is created.
+    /// Takes the lock of setups; creates the folder for it.
     pub fn lock(root: &Path) -> Result<Flock, JournalError> {
         let folder = root.join(FOLDER);
         let refused = |error| JournalError::File(Path::new("/").join(FOLDER), error);
@@ -102,8 +102,8 @@ impl Journal {
         })
     }
 
-    /// Notes a change that is about to be made. If the last change of the same thing is this very one, it was
-    /// cut off before or taken back by something else, and is not noted twice.
+    /// Records a change that is about to be made. If the last change of the same thing is identical, it was
+    /// interrupted or something else undid it; it is not recorded twice.
     pub fn note(&mut self, root: &Path, deed: &Deed, before: State) {
         let boot = boot(root);
         let last = self.changes.iter_mut().rev().find(|entry| entry.deed.same_place(deed));
@@ -115,7 +115,7 @@ impl Journal {
         self.changes.push(Entry { deed: deed.clone(), before, folders, boot });
     }
 
-    /// Changes that count only from the next start of the machine on, and were made since its last.
+    /// Whether there are changes since the last boot that take effect only at the next one.
     pub fn waits_for_reboot(&self, root: &Path) -> bool {
         let boot = boot(root);
         let waits = |entry: &Entry| {
@@ -126,7 +126,7 @@ impl Journal {
     }
 }
 
-/// The kernel's number of this start of the machine.
+/// The kernel's id of this boot.
 fn boot(root: &Path) -> String {
     files::text(root, "proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
@@ -135,8 +135,10 @@ impl fmt::Display for JournalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             JournalError::File(path, error) => write!(f, "{}: {error}", path.display()),
-            JournalError::Content(path, why) => write!(f, "{}: no journal of a setup: {why}", path.display()),
-            JournalError::Busy(holder) => write!(f, "another setup is at work: {holder}"),
+            JournalError::Content(path, why) => {
+                write!(f, "{}: not a journal of a setup: {why}", path.display())
+            }
+            JournalError::Busy(holder) => write!(f, "another setup is running: {holder}"),
         }
     }
 }

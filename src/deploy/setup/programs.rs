@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 /// Runs programs.
 pub trait Programs {
-    /// Runs one and waits for its end; its output is kept for the error.
+    /// Runs a program and waits for its end; its output is kept for the error message.
     fn run(&self, program: &str, arguments: &[&str]) -> Result<(), ProgramError>;
 }
 
@@ -29,12 +29,12 @@ impl Programs for OnPath {
     }
 }
 
-/// A program that could not be started, or ended with an error.
+/// A program that could not be started or that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramError {
     /// The whole command.
     pub command: String,
-    /// What it said.
+    /// Its error output.
     pub why: String,
 }
 

@@ -1,5 +1,5 @@
-//! What a machine lacks to be a robot with its board: every change with its reason, and what a person has to
-//! know. Looks only; changes nothing.
+//! Proposes everything that turns a machine into a robot with its board: every change with its reason, and
+//! what the user has to know. Reads only; changes nothing.
 
 use super::choice::{self, Chosen, NoBoard};
 use super::config_txt::{self, Odd};
@@ -11,27 +11,27 @@ use crate::base::plan::{Board, BusPlan, EngineKind};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a person wants.
+/// The user's options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// A board, by its name or file.
     pub board: Option<PathBuf>,
-    /// The hardware watchdog.
+    /// Whether to enable the hardware watchdog.
     pub watchdog: bool,
-    /// Who will arm the robot.
+    /// The user who will arm the robot.
     pub user: String,
 }
 
 /// One change and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What is done.
+    /// The action.
     pub deed: Deed,
-    /// Why.
+    /// The reason.
     pub why: &'static str,
 }
 
-/// What a setup does.
+/// Everything that a setup would do.
 #[derive(Debug)]
 pub struct Proposal {
     /// The machine.
@@ -40,26 +40,26 @@ pub struct Proposal {
     pub board: Chosen,
     /// Changes, in order.
     pub changes: Vec<Change>,
-    /// What a person has to know or decide.
+    /// What the user has to know or decide.
     pub notes: Vec<Note>,
 }
 
-/// What a setup leaves to a person.
+/// Something that setup leaves to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// The robot's own board stays; the one that was asked for is another.
+    /// The robot keeps its own board, although the user named another.
     BoardKept(String),
     /// The board arms the robot by itself.
     ArmsItself,
-    /// Nobody is known who could be put into the group.
+    /// No user is known who could be added to the group.
     Nobody,
-    /// A file with another content than a setup would write stays.
+    /// A file stays although its content differs from what setup would write.
     Kept(PathBuf),
-    /// The package does not have a file.
+    /// The package lacks a file.
     Missing(PathBuf),
-    /// No hardware watchdog is there.
+    /// There is no hardware watchdog.
     NoWatchdog,
-    /// What `tuning` leaves to a person.
+    /// Advice from `tuning`.
     Advice(String),
 }
 
@@ -68,31 +68,31 @@ pub enum Note {
 pub enum NoProposal {
     /// No board.
     Board(Box<Found>, NoBoard),
-    /// The package's unit is not installed.
+    /// The package's systemd unit is not installed.
     NoUnit(&'static str),
-    /// The group of those who may arm does not exist.
+    /// The group whose members may arm the robot does not exist.
     NoGroup,
-    /// config.txt is left to a person.
+    /// config.txt cannot be changed automatically.
     ConfigTxt(PathBuf, Odd),
-    /// A file that has to be changed is a link, or lies behind one.
+    /// A file that has to be changed is a link, or its path contains one.
     ThroughLink(PathBuf, PathBuf),
     /// A file cannot be read.
     Unreadable(DeedError),
-    /// An update is not finished.
+    /// An update is unfinished.
     UpdateAtWork,
 }
 
-/// Those who may arm a running robot are in this group.
+/// Members of this group may arm a running robot.
 pub const GROUP: &str = "ganglion";
-/// Units that are started with the machine.
+/// Units that start with the machine.
 const RUNTIME: &str = "ganglion.service";
 const GUARD: &str = "ganglion-guard.service";
 const SLEEP: &str = "ganglion-sleep.service";
-/// Where units are: the later a folder, the less it counts.
+/// Folders of units; an earlier folder takes precedence over a later one.
 const UNIT_FOLDERS: [&str; 3] = ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
-/// systemd's own: a unit that is this link cannot be started.
+/// A unit that is a link to this is masked: systemd does not start it.
 const MASKED: &str = "/dev/null";
-/// An update that is not finished has this marker.
+/// This marker exists while an update is unfinished.
 const TRIAL: &str = "var/lib/ganglion-update/trial";
 
 const MODULES_PATH: &str = "etc/modules-load.d/ganglion.conf";
@@ -100,7 +100,7 @@ const MODULES: &str = "# Written by 'ganglion setup': /dev/i2c-N.\ni2c-dev\n";
 const GPU_PATH: &str = "etc/systemd/system/ganglion.service.d/gpu.conf";
 const DROP_INS: &str = "usr/share/ganglion/drop-ins";
 const WATCHDOG_PATH: &str = "etc/systemd/system.conf.d/60-ganglion-watchdog.conf";
-/// 15 s: the most that the timer of a Raspberry Pi counts (bcm2835_wdt), and more than a busy systemd needs.
+/// 15 s is the longest timeout of a Raspberry Pi's timer (bcm2835_wdt), and longer than a busy systemd needs.
 const WATCHDOG: &str = "\
 # Written by 'ganglion setup --watchdog'. If the kernel or systemd hangs for 15 s, the hardware resets the machine: until
 # then a motor controller goes on with its last pulses. It counts from the next start of the machine on.
@@ -110,7 +110,7 @@ RuntimeWatchdogSec=15s
 const SIGNERS_PATH: &str = "etc/ganglion/allowed_signers";
 const SIGNERS_SHIPPED: &str = "usr/share/ganglion/allowed_signers";
 
-/// What the machine in `root` lacks.
+/// Proposes what the machine in `root` lacks.
 pub fn propose(root: &Path, wishes: &Wishes) -> Result<Proposal, NoProposal> {
     if root.join(TRIAL).exists() {
         return Err(NoProposal::UpdateAtWork);
@@ -140,17 +140,17 @@ pub fn propose(root: &Path, wishes: &Wishes) -> Result<Proposal, NoProposal> {
     Ok(Proposal { found, board, changes, notes })
 }
 
-/// The kernel's own files lie behind links.
+/// The kernel's own files are behind links, which is allowed.
 fn is_kernels(deed: &Deed) -> bool {
     matches!(deed, Deed::Set { .. })
 }
 
-/// The file of a boot loader: a link there was put by a person.
+/// A boot loader's file: if it is a link, a person has put it there.
 fn is_config(path: &Path) -> bool {
     path.starts_with("boot")
 }
 
-/// A proposal while it is made.
+/// A proposal that is being assembled.
 struct Plan<'r> {
     root: &'r Path,
     changes: Vec<Change>,
@@ -158,7 +158,7 @@ struct Plan<'r> {
 }
 
 impl Plan<'_> {
-    /// A change, unless it is done already.
+    /// Adds a change unless it is already in place.
     fn add(&mut self, deed: Deed, why: &'static str) -> Result<(), NoProposal> {
         if deed.now(self.root).map_err(NoProposal::Unreadable)? != deed.done() {
             self.changes.push(Change { deed, why });
@@ -170,7 +170,7 @@ impl Plan<'_> {
         self.add(Deed::Write { path: path.into(), content: content.to_string() }, why)
     }
 
-    /// A file that is a person's as soon as it is there.
+    /// Writes a file only if it does not exist: afterwards it belongs to the user.
     fn write_once(&mut self, path: &str, content: &str, why: &'static str) -> Result<(), NoProposal> {
         match self.state(path)? {
             State::Absent => self.write(path, content, why),
@@ -197,7 +197,7 @@ impl Plan<'_> {
         let there = self.root.join(choice::PATH).exists();
         if let Some(content) = chosen.text.clone().filter(|_| !there) {
             let deed = Deed::Write { path: choice::PATH.into(), content };
-            self.changes.push(Change { deed, why: "the services read this robot's board there" });
+            self.changes.push(Change { deed, why: "the services read this robot's board from there" });
         }
     }
 
@@ -216,8 +216,7 @@ impl Plan<'_> {
                 State::File(text) => {
                     let changed = config_txt::with_i2c(&text)
                         .map_err(|odd| NoProposal::ConfigTxt(Path::new("/").join(path), odd))?;
-                    let why =
-                        "the I2C bus of pins 3 and 5 is off; it is on after the next start of this machine";
+                    let why = "the I2C bus on pins 3 and 5 is off; this turns it on at the next boot";
                     changed.map_or(Ok(()), |content| self.write(path, &content, why))?;
                 }
                 State::Absent | State::Link(_) | State::Member => {
@@ -227,12 +226,12 @@ impl Plan<'_> {
         }
         let has_nodes = names(self.root, "dev").iter().any(|name| name.starts_with("i2c-"));
         if !self.loads_i2c_dev() && (found.is_pi() || !has_nodes) {
-            self.write(MODULES_PATH, MODULES, "the kernel offers /dev/i2c-N only with this module")?;
+            self.write(MODULES_PATH, MODULES, "the kernel provides /dev/i2c-N only with this module")?;
         }
         Ok(())
     }
 
-    /// Whether some file has i2c-dev loaded at each start: modules(5), modules-load.d(5).
+    /// Whether some file loads i2c-dev at each boot: modules(5), modules-load.d(5).
     fn loads_i2c_dev(&self) -> bool {
         let folders = ["etc/modules-load.d", "usr/lib/modules-load.d", "lib/modules-load.d"];
         let files = folders.iter().flat_map(|folder| {
@@ -258,10 +257,13 @@ impl Plan<'_> {
             return Ok(());
         }
         let deed = Deed::Join { user: user.to_string(), group: GROUP.to_string() };
-        self.add(deed, "members of this group may arm the robot and see its status; from the next login on")
+        self.add(
+            deed,
+            "members of this group may arm the robot and read its status; takes effect at the next login",
+        )
     }
 
-    /// What `doctor --fix` proposes.
+    /// Adds what `doctor --fix` proposes.
     fn tuning(&mut self, board: &Board, user: &str) {
         let tuning::Plan { deeds, advice } = tuning::plan(self.root, Some(board), user);
         self.changes.extend(deeds.into_iter().map(|(deed, why)| Change { deed, why }));
@@ -280,7 +282,7 @@ impl Plan<'_> {
         let shipped = format!("{DROP_INS}/{file}");
         match self.state(&shipped)? {
             State::File(content) => {
-                self.write_once(GPU_PATH, &content, "the service may not open the GPU without it")
+                self.write_once(GPU_PATH, &content, "the service cannot open the GPU without it")
             }
             State::Absent | State::Link(_) | State::Member => {
                 self.notes.push(Note::Missing(Path::new("/").join(shipped)));
@@ -291,7 +293,7 @@ impl Plan<'_> {
 
     fn watchdog(&mut self) -> Result<(), NoProposal> {
         if names(self.root, "dev").iter().any(|name| name.starts_with("watchdog")) {
-            let why = "asked for with --watchdog: a machine that hangs is reset, and its motors stop";
+            let why = "requested with --watchdog: if the machine hangs, it is reset and the motors stop";
             return self.write(WATCHDOG_PATH, WATCHDOG, why);
         }
         self.notes.push(Note::NoWatchdog);
@@ -300,10 +302,10 @@ impl Plan<'_> {
 
     fn signers(&mut self) -> Result<(), NoProposal> {
         let State::File(content) = self.state(SIGNERS_SHIPPED)? else { return Ok(()) };
-        self.write_once(SIGNERS_PATH, &content, "updates are taken from who signed this package")
+        self.write_once(SIGNERS_PATH, &content, "the robot accepts updates from the signer of this package")
     }
 
-    /// The guard that has nothing to hold is masked; what runs is started with the machine.
+    /// Masks the guard if there is nothing for it to hold; enables everything else to start with the machine.
     fn services(&mut self, board: &Board) -> Result<(), NoProposal> {
         let mask = PathBuf::from(format!("{}/{GUARD}", UNIT_FOLDERS[0]));
         let is_masked = self.state(&mask.to_string_lossy())? == State::Link(MASKED.to_string());
@@ -321,7 +323,7 @@ impl Plan<'_> {
             self.enable(GUARD, "the guard starts with the machine")?;
         }
         if text(self.root, "sys/power/state").is_some_and(|states| !states.is_empty()) {
-            self.enable(SLEEP, "this machine can sleep: its motors are stopped before it does")?;
+            self.enable(SLEEP, "this machine can sleep: this stops the motors before it does")?;
         }
         self.enable(RUNTIME, "the robot starts with the machine, disarmed")
     }
@@ -341,7 +343,7 @@ impl Plan<'_> {
             };
             for target in targets.split_whitespace() {
                 let path = PathBuf::from(format!("{}/{target}.{kind}/{unit}", UNIT_FOLDERS[0]));
-                // Whatever it leads to: systemd takes the name.
+                // Whatever the link's target is: systemd uses its name.
                 if !self.root.join(&path).is_symlink() {
                     self.add(Deed::Link { path, to: format!("/{file}") }, why)?;
                 }

@@ -1,4 +1,4 @@
-//! Machines as they come are set up and taken back: each step can be the last one before a power cut.
+//! Sets up factory-fresh machines and undoes it; a power cut may follow any step.
 
 mod machines;
 
@@ -20,7 +20,7 @@ fn proposed(tree: &Tree, wishes: &Wishes) -> Proposal {
     propose(tree.root(), wishes).unwrap_or_else(|error| panic!("{error:?}"))
 }
 
-/// The changes, each by its path or what it does.
+/// The changes, each as its path or its action.
 fn lines(proposal: &Proposal) -> Vec<String> {
     let line = |deed: &Deed| match deed {
         Deed::Write { path, .. } => path.display().to_string(),
@@ -33,7 +33,7 @@ fn deeds(proposal: &Proposal) -> Vec<&Deed> {
     proposal.changes.iter().map(|change| &change.deed).collect()
 }
 
-/// Applies what is proposed, at most `steps` steps of it; the count of steps, and whether it came to its end.
+/// Applies the proposal, at most `steps` steps of it. Returns the number of steps, and whether it finished.
 fn set_up(tree: &Tree, wishes: &Wishes, steps: usize) -> (usize, bool) {
     let (proposal, programs) = (proposed(tree, wishes), InTree::new(tree.root()));
     let mut count = 0;
@@ -43,7 +43,7 @@ fn set_up(tree: &Tree, wishes: &Wishes, steps: usize) -> (usize, bool) {
             && let Some(folder) =
                 deed.path().and_then(Path::parent).filter(|_| !matches!(deed, Deed::Set { .. }))
         {
-            // The cut comes between the folders of a file and the file.
+            // The cut comes between creating the file's folders and the file.
             std::fs::create_dir_all(tree.root().join(folder)).unwrap();
         }
         cut(&mut count, steps)
@@ -56,7 +56,7 @@ fn cut(count: &mut usize, steps: usize) -> ControlFlow<()> {
     if *count == steps { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// Undoes everything; how many changes, and those left alone.
+/// Undoes everything. Returns how many changes, and which were left alone.
 fn take_back(tree: &Tree) -> (usize, Vec<String>) {
     let mut left = Vec::new();
     let count = undo(tree.root(), &InTree::new(tree.root()), &mut |step| {
@@ -98,7 +98,7 @@ fn a_pi_4_with_a_robot_hat_gets_its_board_and_its_bus() {
     assert_eq!(lines(&proposal), expected);
     let reboot: Vec<&Deed> = deeds(&proposal).into_iter().filter(|deed| deed.needs_reboot()).collect();
     assert!(matches!(reboot[..], [Deed::Write { path, .. }] if path == Path::new(CONFIG)), "{reboot:?}");
-    assert!(!tree.root().join("etc/ganglion").exists(), "proposing writes nothing");
+    assert!(!tree.root().join("etc/ganglion").exists(), "a proposal writes nothing");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_pi_5_without_a_hats_name_asks_which_board() {
     assert_eq!(proposal.board.origin, Origin::Named("picarx-v4".to_string()));
     let Deed::Write { content, .. } = &proposal.changes[0].deed else { panic!("{proposal:?}") };
     let own = crate::deploy::board::from_text("board", content).unwrap();
-    assert_eq!(own.digest, proposal.board.loaded.digest, "the robot's file means that board");
+    assert_eq!(own.digest, proposal.board.loaded.digest, "the robot's file inherits that board");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_jetson_gets_the_rights_of_its_gpu_and_stops_before_it_sleeps() {
         assert!(all.iter().any(|line| line == expected), "{expected}: {all:#?}");
     }
     assert!(!all.iter().any(|line| line.contains("config.txt") || line.contains("modules-load")), "{all:#?}");
-    assert_eq!(all.last().unwrap(), ENABLED, "nothing starts before all is there");
+    assert_eq!(all.last().unwrap(), ENABLED, "the service is enabled last");
     assert_eq!(set_up(&tree, &wishes(None), ALL), (2 * all.len(), true));
     let drop_in = |path: &str| std::fs::read_to_string(tree.root().join(path)).unwrap();
     assert_eq!(
@@ -193,14 +193,14 @@ fn undo_restores_every_byte_and_a_second_setup_does_nothing() {
         assert_eq!(snapshot(tree.root()), after);
         assert_eq!(take_back(&tree), (count, vec![]));
         assert_eq!(snapshot(tree.root()), before);
-        assert_eq!(take_back(&tree), (0, vec![]), "there is nothing left");
+        assert_eq!(take_back(&tree), (0, vec![]), "nothing is left to undo");
     }
 }
 
-/// After a cut at any step: undone, all is as before; run again, all is as if there had been no cut, and that
-/// undone is as before too.
+/// A cut at any step: undoing restores the original state, running setup again gives the same state as
+/// without the cut, and undoing that restores the original state too.
 #[test]
-fn a_cut_at_any_step_is_finished_or_undone() {
+fn a_setup_cut_at_any_step_can_be_finished_or_undone() {
     let make = || (pi4(), wishes(None));
     let (whole, wish) = make();
     let before = snapshot(whole.root());
@@ -228,7 +228,7 @@ fn a_cut_at_any_step_is_finished_or_undone() {
 }
 
 #[test]
-fn an_undo_that_is_cut_off_is_finished_by_the_next() {
+fn an_interrupted_undo_is_finished_by_the_next() {
     let tree = pi4();
     let before = snapshot(tree.root());
     let count = set_up(&tree, &wishes(None), ALL).0 / 2;
@@ -246,7 +246,7 @@ fn an_undo_that_is_cut_off_is_finished_by_the_next() {
 }
 
 #[test]
-fn what_a_person_edited_since_stays_and_is_named() {
+fn files_edited_since_stay_and_are_listed() {
     let tree = pi4();
     set_up(&tree, &wishes(None), ALL);
     let edited = format!("{}\n[[motor]]\nname = \"steering\"\noffset_deg = 3.5\n", board_of(&tree));
@@ -257,7 +257,7 @@ fn what_a_person_edited_since_stays_and_is_named() {
     assert_eq!(board_of(&tree), edited);
     let kept = Journal::load(tree.root()).unwrap();
     assert_eq!(kept.changes.len(), 2, "the original of an edited file is not lost");
-    // Setup goes by the edited board, and changes the edited config.txt; taking that back keeps the edit.
+    // Setup uses the edited board and changes the edited config.txt; undoing that keeps the edits.
     let again = proposed(&tree, &wishes(None));
     assert_eq!(again.board.origin, Origin::Own);
     assert!(lines(&again).contains(&CONFIG.to_string()));
@@ -271,7 +271,7 @@ fn board_of(tree: &Tree) -> String {
 }
 
 #[test]
-fn files_of_a_person_are_not_overwritten() {
+fn existing_files_are_not_overwritten() {
     let tree = orin_nano();
     let own = "inherits = \"jetson-orin-nano\"\nperiod_ms = 20.0\n";
     let kept = [
@@ -295,7 +295,7 @@ fn files_of_a_person_are_not_overwritten() {
 }
 
 #[test]
-fn nothing_is_written_through_a_link_or_into_an_odd_file() {
+fn nothing_is_written_through_links_or_to_special_files() {
     for path in [CONFIG, "boot/firmware"] {
         let tree = pi4();
         make_link(&tree, path);
@@ -318,7 +318,7 @@ fn nothing_is_written_through_a_link_or_into_an_odd_file() {
     std::fs::remove_file(tree.root().join(CONFIG)).unwrap();
     std::fs::create_dir(tree.root().join(CONFIG)).unwrap();
     assert!(matches!(propose(tree.root(), &wishes(None)), Err(NoProposal::Unreadable(_))));
-    // A folder that becomes a link only after the plan was made.
+    // A folder that becomes a link only after the proposal was made.
     let tree = orin_nano();
     let proposal = proposed(&tree, &wishes(None));
     std::fs::create_dir(tree.root().join("elsewhere")).unwrap();
@@ -330,21 +330,21 @@ fn nothing_is_written_through_a_link_or_into_an_odd_file() {
 }
 
 #[test]
-fn a_reboot_is_due_until_the_machine_has_started_again() {
+fn a_reboot_is_due_until_the_next_boot() {
     let tree = pi4();
     let waits = || Journal::load(tree.root()).unwrap().waits_for_reboot(tree.root());
     assert!(!waits());
-    // The power goes after config.txt: four steps for the board and it. The machine starts, and setup goes
-    // on.
+    // The power fails after config.txt: four steps for the board and config.txt. The machine boots, and setup
+    // continues.
     set_up(&tree, &wishes(None), 4);
     assert!(waits());
     tree.put("proc/sys/kernel/random/boot_id", "second\n");
     set_up(&tree, &wishes(None), ALL);
-    assert!(!waits(), "it has been read");
+    assert!(!waits(), "the boot loader has read it");
 }
 
 #[test]
-fn a_machine_without_the_package_is_told_so() {
+fn a_machine_without_the_package_gets_an_error() {
     let without = |path: &str, content: Option<&str>| {
         let tree = pi4();
         match content {
@@ -379,7 +379,7 @@ fn a_board_file_is_copied_whole_or_refused() {
 }
 
 #[test]
-fn the_watchdog_is_switched_on_only_when_asked_for() {
+fn the_watchdog_is_enabled_only_on_request() {
     let path = "etc/systemd/system.conf.d/60-ganglion-watchdog.conf".to_string();
     let tree = pi4();
     assert!(!lines(&proposed(&tree, &wishes(None))).contains(&path));
@@ -390,7 +390,7 @@ fn the_watchdog_is_switched_on_only_when_asked_for() {
 }
 
 #[test]
-fn two_setups_at_once_do_not_mix() {
+fn two_setups_cannot_run_at_once() {
     let tree = pi4();
     let proposal = proposed(&tree, &wishes(None));
     let programs = InTree::new(tree.root());

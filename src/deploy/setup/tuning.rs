@@ -1,7 +1,7 @@
-//! What would make a machine keep time better, as files with their content and the reason: the part of a
-//! setup that `doctor --fix` proposes alone. What a person has to decide is advice.
+//! Improves a machine's timing: the part of a setup that `doctor --fix` proposes alone, as files with their
+//! content and reason. Decisions for the user are returned as advice.
 //!
-//! Everything is below `root`, so that tests see every byte. A file that has its content already is no
+//! All paths are below `root`, so that tests see every byte. A file that already has its content is not a
 //! change: a second run does nothing.
 
 mod core;
@@ -13,9 +13,9 @@ use crate::base::plan::Board;
 use serde::Serialize;
 use std::path::Path;
 
-/// A unit, because a line of tmpfiles.d comes too early: raspi-config.service of Raspberry Pi OS sets
-/// 'ondemand' at boot (RPi-Distro/raspi-config, debian/raspi-config.init), and nvpmodel.service a Jetson's
-/// power mode.
+/// A unit, because a line in tmpfiles.d would come too early: raspi-config.service of Raspberry Pi OS sets
+/// 'ondemand' at boot (RPi-Distro/raspi-config, debian/raspi-config.init), and nvpmodel.service sets a
+/// Jetson's power mode.
 const GOVERNOR_UNIT: &str = "\
 # Written by 'ganglion setup' (which takes it back with --undo) or 'ganglion doctor --fix --yes'. By hand: remove
 # this file and the link to it in multi-user.target.wants.
@@ -36,7 +36,7 @@ WantedBy=multi-user.target
 const GOVERNOR_PATH: &str = "etc/systemd/system/ganglion-governor.service";
 const GOVERNOR_LINK: &str = "etc/systemd/system/multi-user.target.wants/ganglion-governor.service";
 
-/// The service's own unit has these lines; this is for one that was written by hand.
+/// The package's unit has these lines; this file is for a unit that was written by hand.
 const SERVICE_LIMITS: &str = "\
 # Written by 'ganglion setup' or 'ganglion doctor --fix --yes'.
 [Service]
@@ -52,16 +52,16 @@ const SERVICE_UNITS: [&str; 3] = [
 
 const USER_PATH: &str = "etc/security/limits.d/60-ganglion.conf";
 
-/// What is proposed: things to do, each with its reason, and advice.
+/// The proposal: actions with their reasons, and advice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// Things to do, each with its reason.
+    /// Actions, each with its reason.
     pub deeds: Vec<(Deed, &'static str)>,
-    /// What is left to a person.
+    /// What the user has to decide.
     pub advice: Vec<String>,
 }
 
-/// What the machine in `root` lacks, for `board` and for the programs that `user` starts by hand.
+/// What the machine in `root` lacks, for `board` and for programs that `user` starts by hand.
 pub fn plan(root: &Path, board: Option<&Board>, user: &str) -> Plan {
     let mut plan = Plan::default();
     governor(root, &mut plan);
@@ -77,7 +77,7 @@ fn governor(root: &Path, plan: &mut Plan) {
     let files: Vec<String> = files.map(|name| format!("{folder}/{name}/cpufreq/scaling_governor")).collect();
     let governors: Vec<(&String, String)> =
         files.iter().filter_map(|file| Some((file, text(root, file)?))).collect();
-    // Kept only if something else was found: a machine that is always at full clock needs no unit.
+    // Kept only if another governor was found: a machine that always runs at full clock needs no unit.
     let lasts = std::fs::read_to_string(root.join(GOVERNOR_PATH)).is_ok();
     if governors.iter().all(|(_, governor)| governor == "performance") && !lasts {
         return;
@@ -85,12 +85,11 @@ fn governor(root: &Path, plan: &mut Plan) {
     plan.write(root, GOVERNOR_PATH, GOVERNOR_UNIT, WHY);
     let to = "../ganglion-governor.service".to_string();
     if std::fs::read_link(root.join(GOVERNOR_LINK)).ok().as_deref() != Some(Path::new(&to)) {
-        plan.deeds
-            .push((Deed::Link { path: GOVERNOR_LINK.into(), to }, "so that it is so after a reboot too"));
+        plan.deeds.push((Deed::Link { path: GOVERNOR_LINK.into(), to }, "keeps it so after a reboot"));
     }
     for (file, _) in governors.iter().filter(|(_, governor)| governor != "performance") {
         let deed = Deed::Set { path: file.into(), content: "performance".to_string() };
-        plan.deeds.push((deed, "now, without a reboot"));
+        plan.deeds.push((deed, "takes effect now, without a reboot"));
     }
 }
 
@@ -109,8 +108,7 @@ fn limits(root: &Path, user: &str, plan: &mut Plan) {
         unit.iter().cloned().chain(others).any(|said| said.lines().any(|line| line.starts_with(key)))
     };
     if unit.is_some() && !(has("LimitRTPRIO=") && has("LimitMEMLOCK=")) {
-        let why =
-            "the unit of the service does not let its threads have a real-time priority and locked memory";
+        let why = "the service's unit does not allow its threads real-time priority and locked memory";
         plan.write(root, SERVICE_PATH, SERVICE_LIMITS, why);
     }
     if user == "root" || granted(root, user) {
@@ -121,12 +119,12 @@ fn limits(root: &Path, user: &str, plan: &mut Plan) {
          started by hand.\n\
          {user} - rtprio 99\n{user} - memlock unlimited\n"
     );
-    let why = "a program that this user starts by hand may have no real-time priority and lock no memory; \
-               from the next login on";
+    let why = "programs that this user starts by hand may not use real-time priority or lock memory; \
+               takes effect at the next login";
     plan.write(root, USER_PATH, &content, why);
 }
 
-/// Whether another file of pam_limits than ours grants both to `user` (limits.conf(5)).
+/// Whether another pam_limits file grants both to `user` (limits.conf(5)).
 fn granted(root: &Path, user: &str) -> bool {
     let groups: Vec<String> = groups_of(root, user).iter().map(|name| format!("@{name}")).collect();
     let folder = "etc/security/limits.d";
@@ -144,33 +142,33 @@ fn granted(root: &Path, user: &str) -> bool {
             is_his && what == item && enough(value)
         })
     };
-    // The guard is eight above the tick, whose usual priority is 80.
+    // The guard runs eight above the tick, whose usual priority is 80.
     let rtprio = |value: &str| value.parse::<u32>().is_ok_and(|value| value >= 88);
     grants("rtprio", &rtprio) && grants("memlock", &|value| ["unlimited", "infinity", "-1"].contains(&value))
 }
 
 impl Plan {
-    /// A file, unless it is there with that content.
+    /// Writes a file unless it already has that content.
     fn write(&mut self, root: &Path, path: &str, content: &str, why: &'static str) {
         if std::fs::read_to_string(root.join(path)).ok().as_deref() != Some(content) {
             self.deeds.push((Deed::Write { path: path.into(), content: content.to_string() }, why));
         }
     }
 
-    /// Does everything, in order, below `root`; the first that is refused ends it.
+    /// Carries out everything in order below `root`; stops at the first failure.
     pub fn carry_out(&self, root: &Path) -> Result<usize, DeedError> {
         self.deeds.iter().try_for_each(|(deed, _)| deed.perform(root, &OnPath))?;
         Ok(self.deeds.len())
     }
 }
 
-/// The person behind this process: with sudo, its caller.
+/// The user behind this process: with sudo, its caller.
 pub fn user() -> String {
     let names = ["SUDO_USER", "USER"].map(|name| std::env::var(name).unwrap_or_default());
     user_of(names)
 }
 
-/// The first of `names` that is one. It becomes a word of a file that root's programs read.
+/// The first valid name of `names`. It becomes a word in a file that root's programs read.
 fn user_of(names: [String; 2]) -> String {
     let is_word = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
     let is_name = |name: &String| !name.is_empty() && is_word(name) && !name.starts_with('-');
@@ -183,7 +181,7 @@ mod tests {
     use crate::hardware::device::sysfs::tree::Tree;
     use std::io::ErrorKind;
 
-    /// A Raspberry Pi as it comes: 'ondemand', no limits, no core set apart.
+    /// A factory-fresh Raspberry Pi: 'ondemand', no limits, no isolated core.
     fn pi() -> Tree {
         let tree = Tree::of(&[
             ("proc/device-tree/compatible", "raspberrypi,5-model-b\0brcm,bcm2712\0"),
@@ -203,19 +201,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_what_was_proposed_and_a_second_time_nothing_is() {
+    fn carrying_out_writes_the_proposal_and_twice_changes_nothing() {
         let tree = pi();
         let proposed = plan(tree.root(), None, "ann");
         assert_eq!(proposed.deeds.len(), 7, "{proposed:#?}");
-        assert!(!tree.root().join(GOVERNOR_PATH).exists(), "proposing writes nothing");
+        assert!(!tree.root().join(GOVERNOR_PATH).exists(), "a proposal writes nothing");
         let advice =
-            "append ' isolcpus=3 nohz_full=3 rcu_nocbs=3' to the one line of /boot/firmware/cmdline.txt";
+            "append ' isolcpus=3 nohz_full=3 rcu_nocbs=3' to the only line of /boot/firmware/cmdline.txt";
         assert!(proposed.advice.len() == 1 && proposed.advice[0].contains(advice), "{:?}", proposed.advice);
         assert_eq!(proposed.carry_out(tree.root()).unwrap(), 7);
         assert_eq!(read(&tree, GOVERNOR_PATH), GOVERNOR_UNIT);
         let link = std::fs::read_link(tree.root().join(GOVERNOR_LINK)).unwrap();
         assert_eq!(link, Path::new("../ganglion-governor.service"));
-        assert_eq!(read(&tree, GOVERNOR_LINK), GOVERNOR_UNIT, "it leads to the unit");
+        assert_eq!(read(&tree, GOVERNOR_LINK), GOVERNOR_UNIT, "the link points to the unit");
         let limits = "# Written by 'ganglion setup' or 'ganglion doctor --fix --yes': real-time priority and locked memory for \
                       programs started by hand.\nann - rtprio 99\nann - memlock unlimited\n";
         assert_eq!(read(&tree, USER_PATH), limits);
@@ -226,10 +224,10 @@ mod tests {
         assert_eq!(
             read(&tree, "boot/firmware/cmdline.txt"),
             "console=tty1 root=PARTUUID=1\n",
-            "advice is not done"
+            "advice is not carried out"
         );
         assert_eq!(plan(tree.root(), None, "ann").deeds, []);
-        // After a reboot into another governor only the running kernel is set again.
+        // After a reboot with another governor, only the running kernel is changed again.
         tree.put("sys/devices/system/cpu/cpu2/cpufreq/scaling_governor", "schedutil\n");
         let again = plan(tree.root(), None, "ann").deeds;
         assert!(
@@ -238,14 +236,14 @@ mod tests {
         );
     }
 
-    /// The unit's command line on the same machine, by the shell that systemd would start.
+    /// Runs the unit's command line on the same machine in the shell that systemd would start.
     #[test]
-    fn the_unit_does_what_it_says() {
+    fn the_units_command_sets_the_governor() {
         let tree = pi();
         let command =
             GOVERNOR_UNIT.lines().find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c '")).unwrap();
         let command = command.strip_suffix('\'').unwrap();
-        assert!(!command.contains(['$', '%', '\'']), "systemd would read these itself: {command}");
+        assert!(!command.contains(['$', '%', '\'']), "systemd would expand these itself: {command}");
         let there = command.replace("/sys/", &format!("{}/sys/", tree.root().display()));
         assert!(std::process::Command::new("sh").args(["-c", &there]).status().unwrap().success());
         for core in 0..4 {
@@ -255,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_has_it_all_is_left_alone() {
+    fn a_tuned_machine_is_left_alone() {
         let tree = pi();
         for core in 0..4 {
             tree.put(&format!("sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor"), "performance\n");
@@ -270,14 +268,14 @@ mod tests {
         let bob: Vec<_> = plan(tree.root(), None, "bob").deeds;
         assert!(
             matches!(&bob[..], [(Deed::Write { path, .. }, _)] if path == Path::new(USER_PATH)),
-            "no member: {bob:?}"
+            "not a member: {bob:?}"
         );
         assert_eq!(plan(tree.root(), None, "root").deeds, [], "root has no such limit");
-        assert_eq!(plan(Tree::of(&[]).root(), None, "root"), Plan::default(), "nothing to be seen");
+        assert_eq!(plan(Tree::of(&[]).root(), None, "root"), Plan::default(), "an empty tree needs nothing");
     }
 
     #[test]
-    fn the_limits_of_a_service_are_those_of_its_unit_or_a_drop_in() {
+    fn service_limits_come_from_its_unit_or_a_drop_in() {
         let tree = Tree::of(&[(
             "etc/systemd/system/ganglion.service",
             "[Service]\nExecStart=/usr/bin/ganglion run\n",
@@ -294,9 +292,9 @@ mod tests {
         assert_eq!(plan(other.root(), None, "root").deeds, []);
     }
 
-    /// A file where a folder has to be: the kernel refuses every user, root too.
+    /// A file in place of a folder: the kernel refuses every user, even root.
     #[test]
-    fn a_refusal_names_the_file_and_what_came_after_it_is_not_done() {
+    fn a_failure_names_the_file_and_stops_the_rest() {
         let tree = pi();
         tree.put("etc/systemd/system", "no folder");
         let refused = plan(tree.root(), None, "ann").carry_out(tree.root()).unwrap_err();
@@ -308,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_person_is_the_caller_of_sudo_and_a_name_is_one_word() {
+    fn the_user_is_the_caller_of_sudo_and_a_single_word() {
         for (sudo, own, expected) in [
             ("ann", "root", "ann"),
             ("", "bob", "bob"),

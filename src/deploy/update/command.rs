@@ -1,5 +1,5 @@
-//! Other programs, run with a limit: dpkg, systemctl, ssh-keygen. None of them is asked anything, none may
-//! hang.
+//! Runs other programs with a time limit: dpkg, systemctl, ssh-keygen. None of them is interactive, and none
+//! may hang.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsStr;
@@ -12,18 +12,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// For what answers from a file or two.
+/// For programs that only read a file or two.
 pub const SHORT: Duration = Duration::from_secs(30);
-/// For dpkg, and for a service that starts: its own limits are below this.
+/// For dpkg, and for a service that starts: its own time limits are shorter.
 pub const LONG: Duration = Duration::from_secs(180);
-/// How often a running program is looked at.
+/// How often a running program is polled.
 const LOOK: Duration = Duration::from_millis(20);
-/// What is kept of each stream, in bytes. The rest is read and dropped, so that no writer waits.
+/// Kept bytes of each stream. The rest is read and dropped, so that the program never blocks on output.
 const KEPT: usize = 256 << 10;
-/// A program that has ended may leave a child behind that keeps its streams open; they are read for so long.
+/// A program that has ended may leave a child that keeps its streams open; they are read for this long.
 const REST: Duration = Duration::from_secs(1);
 
-/// What a program did.
+/// The result of a program.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// Its exit code; `None` if a signal ended it.
@@ -39,22 +39,22 @@ impl Ran {
     pub fn ok(&self) -> bool {
         self.code == Some(0)
     }
-    /// The last line that it wrote: of standard error if there is one.
+    /// The last line of standard error, or of standard output if the former is empty.
     pub fn last_words(&self) -> String {
         let last =
             |text: &str| text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_string);
-        last(&self.err).or_else(|| last(&self.out)).unwrap_or_else(|| "it said nothing".to_string())
+        last(&self.err).or_else(|| last(&self.out)).unwrap_or_else(|| "it printed nothing".to_string())
     }
 }
 
-/// A program that could not be run, did not end in time, or failed.
+/// A program that could not be run, exceeded its time limit, or failed.
 #[derive(Debug)]
 pub enum CommandError {
     /// It could not be started.
     Start(String, io::Error),
-    /// It was killed after this long.
+    /// It was killed after this time.
     Late(String, Duration),
-    /// It failed, with its last words.
+    /// It failed; its last line of output.
     Failed(String, String),
 }
 
@@ -63,19 +63,19 @@ impl fmt::Display for CommandError {
         match self {
             CommandError::Start(program, error) => write!(f, "cannot start {program}: {error}"),
             CommandError::Late(program, limit) => {
-                write!(f, "{program} had not ended after {} s", limit.as_secs())
+                write!(f, "{program} did not end within {} s", limit.as_secs())
             }
             CommandError::Failed(program, words) => write!(f, "{program}: {words}"),
         }
     }
 }
 
-/// Runs `program`, whatever its exit code will be.
+/// Runs `program`; any exit code is a result.
 pub fn run(program: impl AsRef<OsStr>, arguments: &[&OsStr], limit: Duration) -> Result<Ran, CommandError> {
     run_with(program, arguments, None, limit)
 }
 
-/// The same; anything but success is an error. Returns standard output without its last line end.
+/// Runs `program`; any exit code but success is an error. Returns standard output without its last line end.
 pub fn demand(
     program: impl AsRef<OsStr>,
     arguments: &[&OsStr],
@@ -89,7 +89,7 @@ pub fn demand(
     }
 }
 
-/// The same as [`run`], with `input` as standard input.
+/// Like [`run`], with `input` as standard input.
 pub fn run_with(
     program: impl AsRef<OsStr>,
     arguments: &[&OsStr],
@@ -104,8 +104,8 @@ pub fn run_with(
         .stdin(input.map_or_else(Stdio::null, Stdio::from))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Ctrl-C on a terminal is for us; what was begun is ended in order. And what hangs is ended whole,
-        // with the scripts that dpkg runs.
+        // Its own process group: Ctrl-C in a terminal must reach only us, so that the program ends in order.
+        // A program that hangs is killed with its children, such as the scripts that dpkg runs.
         .process_group(0)
         .spawn()
         .map_err(|error| CommandError::Start(name.clone(), error))?;
@@ -139,7 +139,7 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-/// A stream that is read beside us to its end; its beginning is kept.
+/// A stream that a thread reads to its end; the beginning is kept.
 #[derive(Default)]
 struct Stream {
     kept: Arc<Mutex<Vec<u8>>>,
@@ -162,7 +162,7 @@ impl Stream {
         Stream { kept, reader: Some(reader) }
     }
 
-    /// What was kept when the stream ended, or at `end` if it has not ended then.
+    /// The kept text, when the stream ends or at `end`, whichever comes first.
     fn text(self, end: Instant) -> String {
         while self.reader.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < end {
             thread::sleep(LOOK / 10);
@@ -172,7 +172,7 @@ impl Stream {
 }
 
 fn lock(kept: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
-    // Bytes are whole at any moment.
+    // The data is valid at any moment.
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -185,33 +185,33 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_did_is_told_whole() {
+    fn output_and_exit_code_are_returned() {
         let ran = sh("echo out; echo first >&2; echo last >&2; echo; exit 3", SHORT).unwrap();
         assert_eq!((ran.code, &*ran.out, &*ran.last_words()), (Some(3), "out\n\n", "last"));
         assert!(matches!(run("/no/such/program", &[], SHORT), Err(CommandError::Start(..))));
     }
 
     #[test]
-    fn a_flood_of_output_stops_no_program_and_is_cut() {
+    fn excess_output_is_cut_and_does_not_block() {
         let ran = sh("head -c 3000000 /dev/zero; echo done >&2", SHORT).unwrap();
         assert_eq!((ran.out.len(), &*ran.err), (KEPT, "done\n"));
     }
 
     #[test]
-    fn a_program_that_hangs_is_ended() {
+    fn a_program_that_hangs_is_killed() {
         assert!(matches!(sh("exec sleep 600", Duration::from_millis(50)), Err(CommandError::Late(..))));
     }
 
     #[test]
-    fn a_child_that_is_left_behind_is_not_waited_for() {
+    fn a_leftover_child_is_not_waited_for() {
         let ran = sh("echo out; sleep 600 & echo $! >&2", SHORT).unwrap();
         assert_eq!((ran.code, &*ran.out), (Some(0), "out\n"));
         let child = Pid::from_raw(ran.err.trim().parse().unwrap()).unwrap();
-        rustix::process::kill_process(child, Signal::KILL).expect("it still ran");
+        rustix::process::kill_process(child, Signal::KILL).expect("it is still running");
     }
 
     #[test]
-    fn what_hangs_is_ended_with_its_children() {
+    fn a_hanging_program_is_killed_with_its_children() {
         let file = std::env::temp_dir().join(format!("ganglion-child-{}", std::process::id()));
         let script = format!("sleep 600 & echo $! > {}; wait", file.display());
         assert!(matches!(sh(&script, Duration::from_secs(2)), Err(CommandError::Late(..))));

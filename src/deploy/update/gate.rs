@@ -1,7 +1,7 @@
-//! The health gate: what a new version has to show before it stays. READY includes the runtime's self-test.
-//! For the time of the trial the same process has to live, be the installed program, answer, stay disarmed,
-//! have its guard, show no cause of restraint that the old version did not have, and keep the board's own
-//! limits of the field's cycle.
+//! The health gate: what a new version must prove before it stays. READY includes the runtime's self-test.
+//! During the trial the same process must keep running, be the installed program, answer, stay disarmed, have
+//! its guard, report no cause of restraint that the old version did not report, and keep the board's own
+//! limits for the field's cycle.
 
 use super::command::{self, LONG, SHORT};
 use super::state::{Answer, ask, ask_installed, property, systemctl};
@@ -16,28 +16,28 @@ use std::time::{Duration, Instant};
 
 /// The runtime's unit.
 pub const RUNTIME: &str = "ganglion.service";
-/// The guard's.
+/// The guard's unit.
 pub const GUARD: &str = "ganglion-guard.service";
-/// How often the robot is asked.
+/// How often the robot's status is read.
 const LOOK: Duration = Duration::from_secs(1);
-/// A cause stands if so many answers in a row report it.
+/// A cause is persistent if this many answers in a row report it.
 const STANDS: usize = 5;
-/// A runtime that has just said READY opens its socket within this time, also on an emulator.
+/// A runtime that has reported READY opens its socket within this time, even on an emulator.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 /// Largest program, in bytes.
 const LARGEST: u64 = 512 << 20;
 
-/// What the robot was like before the update, as far as the gate compares.
+/// The robot's state before the update, as far as the gate compares it.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
-    /// Whether the guard ran.
+    /// Whether the guard was running.
     pub guarded: bool,
     /// Causes of restraint that were active.
     pub causes: Vec<String>,
 }
 
 impl Before {
-    /// Of the robot as it runs now.
+    /// The state of the running robot.
     pub fn look(layout: &Layout) -> Before {
         Before {
             guarded: is_active(GUARD),
@@ -45,7 +45,8 @@ impl Before {
         }
     }
 
-    /// Of a robot that does not run: nothing to compare with. The guard is wanted if systemd would start it.
+    /// The state of a robot that does not run: there is nothing to compare. The guard is expected if systemd
+    /// would start it.
     pub fn unknown() -> Before {
         let guarded = is_active(GUARD) || property(GUARD, "UnitFileState") == "enabled";
         Before { guarded, causes: Vec::new() }
@@ -61,17 +62,18 @@ pub fn is_active(unit: &str) -> bool {
 pub fn start(before: &Before) -> Result<(), Why> {
     let _ = systemctl(&["reset-failed", RUNTIME, GUARD], SHORT);
     if before.guarded {
-        // The motors stand and the runtime is stopped: the only moment at which a guard may be replaced.
+        // The motors are stopped and the runtime has ended: only now may the guard be replaced.
         systemctl(&["restart", GUARD], LONG).map_err(|_| Why::GuardLost)?;
     }
     systemctl(&["start", RUNTIME], LONG).map_err(|_| Why::NotReady(property(RUNTIME, "Result")))
 }
 
-/// Judges a new version for `length`: it lives, no new cause of restraint stands, its limits hold.
+/// Judges a new version for `length`: it keeps running, no new cause of restraint persists, its limits are
+/// kept.
 pub fn judge(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> {
     let mut answers = Vec::new();
     lives(layout, before, length, |answer| answers.push(answer))?;
-    if let Some(cause) = standing(&answers, before) {
+    if let Some(cause) = persistent_cause(&answers, before) {
         return Err(Why::Cause(cause));
     }
     let newest = answers.pop().unwrap_or_default();
@@ -82,7 +84,7 @@ pub fn judge(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> 
     }
 }
 
-/// Watches a version that is proven: it lives, answers, stays disarmed, and has its guard.
+/// Watches a proven version: it keeps running, answers, stays disarmed, and has its guard.
 pub fn proven(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> {
     lives(layout, before, length, |_| ())
 }
@@ -108,7 +110,7 @@ fn lives(layout: &Layout, before: &Before, length: Span, mut note: impl FnMut(An
         }
         thread::sleep(LOOK);
         let Some(next) = ask_installed(layout) else {
-            // What is dead does not answer either.
+            // A dead process does not answer either, so check that first.
             lives_on(&process)?;
             return Err(Why::NoAnswer);
         };
@@ -124,15 +126,15 @@ fn lives_on(process: &str) -> Result<(), Why> {
     }
 }
 
-/// A cause that the old version did not report and that the last answers all report: one that comes and goes
-/// (a late answer of the field, a person before the robot) is not the new version's.
-fn standing(answers: &[Answer], before: &Before) -> Option<String> {
+/// A cause that the old version did not report and that all the last answers report. A cause that comes and
+/// goes (a late answer of the field, a person in front of the robot) is not due to the new version.
+fn persistent_cause(answers: &[Answer], before: &Before) -> Option<String> {
     let last = &answers[answers.len().saturating_sub(STANDS)..];
     let (newest, others) = last.split_last()?;
-    let stands = |cause: &&String| {
+    let persistent = |cause: &&String| {
         !before.causes.contains(cause) && others.iter().all(|answer| answer.causes.contains(cause))
     };
-    newest.causes.iter().find(stands).cloned()
+    newest.causes.iter().find(persistent).cloned()
 }
 
 fn first_answer(layout: &Layout) -> Option<Answer> {
@@ -147,15 +149,15 @@ fn first_answer(layout: &Layout) -> Option<Answer> {
 
 fn runs_the_installed(layout: &Layout, process: &str) -> bool {
     if !layout.is_real() {
-        return true; // another root has no processes
+        return true; // a test's root has no processes
     }
     let digest = |path: &Path| intake::bytes(path, LARGEST).ok().map(|bytes| blake3::hash(&bytes));
     let running = digest(&Path::new("/proc").join(process).join("exe"));
     running.is_some() && running == digest(&layout.program())
 }
 
-/// The board's limits of the field's cycle, as (key, limit, found), in milliseconds. The program that is
-/// judged also says what its board asks for.
+/// The board's limits for the field's cycle, as (key, limit, found), in milliseconds. They come from the
+/// program that is judged.
 fn limits(layout: &Layout, answer: &Answer) -> Vec<(String, f64, f64)> {
     #[derive(Deserialize)]
     struct Checked {
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_counts_if_it_is_new_and_stands() {
+    fn a_cause_counts_if_it_is_new_and_persistent() {
         let before = Before { guarded: false, causes: vec!["sensor-lost".to_string()] };
         let answer = |causes: &[&str]| Answer {
             causes: causes.iter().map(ToString::to_string).collect(),
@@ -193,12 +195,16 @@ mod tests {
         };
         let (none, old) = (answer(&[]), answer(&["sensor-lost"]));
         let new = answer(&["sensor-lost", "guard-lost"]);
-        let stands = |answers: &[&[Answer]]| standing(&answers.concat(), &before);
-        assert_eq!(stands(&[&[old.clone(), old.clone()]]), None, "it was there before");
+        let persistent = |answers: &[&[Answer]]| persistent_cause(&answers.concat(), &before);
+        assert_eq!(persistent(&[&[old.clone(), old.clone()]]), None, "it was there before");
         let all = vec![new.clone(); STANDS];
-        assert_eq!(stands(&[&all]).as_deref(), Some("guard-lost"));
-        assert_eq!(stands(&[&[none, old], &all]).as_deref(), Some("guard-lost"), "it came later, and stays");
-        assert_eq!(stands(&[&all, &[answer(&[]), new]]), None, "it comes and goes");
-        assert_eq!(standing(&[], &before), None);
+        assert_eq!(persistent(&[&all]).as_deref(), Some("guard-lost"));
+        assert_eq!(
+            persistent(&[&[none, old], &all]).as_deref(),
+            Some("guard-lost"),
+            "it came later and persists"
+        );
+        assert_eq!(persistent(&[&all, &[answer(&[]), new]]), None, "it comes and goes");
+        assert_eq!(persistent_cause(&[], &before), None);
     }
 }

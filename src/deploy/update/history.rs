@@ -1,17 +1,17 @@
-//! What happened, one line of JSON each, synced line by line: the journal loses its last seconds in a power
-//! cut, this file loses nothing that was written. Times are of the machine's own clock since its boot, and
-//! each line names the boot, because a robot's wall clock may be wrong.
+//! The history of updates, one line of JSON per event, synced after each line: the system journal loses its
+//! last seconds in a power cut, this file does not. Times are seconds since boot, and each line names the
+//! boot, because a robot's wall clock may be wrong.
 
 use super::{Layout, Phase, UpdateError, Why, at};
 use crate::system::{codec, intake};
 use serde::{Deserialize, Serialize};
 
-/// Beyond this length, in bytes, the older half is dropped: what is left are some hundred updates.
+/// Beyond this length, in bytes, the older half is dropped; some hundred updates remain.
 const LONGEST: usize = 64 << 10;
-/// Most that is read of a file that something else has made longer, in bytes.
+/// Most bytes that are read, in case something else has made the file longer.
 const MOST: u64 = 16 << 20;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Event {
@@ -21,33 +21,33 @@ pub enum Event {
     Staged(String),
     /// An update entered this phase.
     Entered(Phase),
-    /// A boot found an update unfinished.
+    /// A boot found an unfinished update.
     Found {
-        /// In this phase.
+        /// The update's phase.
         phase: Phase,
-        /// With this version installed, as dpkg has it.
+        /// The installed version according to dpkg.
         installed: String,
-        /// The attempt to go back that begins.
+        /// Number of the attempt to go back that begins.
         attempt: u32,
     },
-    /// The robot goes back to a version.
+    /// The robot goes back to another version.
     GoingBack {
-        /// To this one.
+        /// The version.
         goal: String,
-        /// Why.
+        /// The reason.
         why: Why,
     },
-    /// The version to go back to is whole: nothing has to be installed.
+    /// The version to go back to is complete; nothing has to be installed.
     Whole(String),
-    /// A trial or a rollback was refused; nothing of the robot's software changed.
+    /// A trial or a rollback was refused; the robot's software did not change.
     Refused(String),
     /// The update ended.
     Ended {
-        /// How.
+        /// The final phase.
         phase: Phase,
-        /// The version before.
+        /// The version before the update.
         from: String,
-        /// The version that was tried.
+        /// The version on trial.
         to: String,
     },
 }
@@ -57,14 +57,14 @@ pub enum Event {
 pub struct Entry {
     /// The first eight digits of the boot's id.
     pub boot: String,
-    /// Seconds since that boot.
+    /// Seconds since boot.
     pub uptime_s: f64,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// Adds a line and writes it to the disk. The file is short, so it is replaced whole: no line is ever cut
-/// off.
+/// Appends a line and syncs it to disk. The file is short, so it is replaced as a whole: no line is ever
+/// incomplete.
 pub fn note(layout: &Layout, event: Event) -> Result<(), UpdateError> {
     let path = layout.history();
     let entry = Entry { boot: boot(), uptime_s: uptime_s(), event };
@@ -78,12 +78,12 @@ pub fn note(layout: &Layout, event: Event) -> Result<(), UpdateError> {
     codec::replace(&path, text.as_bytes()).map_err(at(&path))
 }
 
-/// All lines, the oldest first; a line that something else has damaged is left out.
+/// All lines, oldest first; damaged lines are left out.
 pub fn read(layout: &Layout) -> Vec<Entry> {
     text(layout).lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// The lines after `last`; all of them if it is not there, or there was none.
+/// The lines after `last`; all lines if `last` is `None` or not in the file.
 pub fn after(layout: &Layout, last: Option<&Entry>) -> Vec<Entry> {
     let mut entries = read(layout);
     let known = last.and_then(|last| entries.iter().rposition(|entry| entry == last));
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_is_seen_although_the_older_half_was_dropped() {
+    fn new_lines_are_found_after_the_older_half_is_dropped() {
         let root = std::env::temp_dir().join(format!("ganglion-history-{}", std::process::id()));
         let layout = Layout::new(&root);
         std::fs::create_dir_all(layout.state()).unwrap();

@@ -1,19 +1,19 @@
-//! Where everything is. The root is `/`; tests have another one.
+//! The paths of an update. The root is `/`; tests use another one.
 
 use std::path::{Path, PathBuf};
 
-/// The places of an update, under one root.
+/// The paths of an update under one root.
 #[derive(Clone, Debug)]
 pub struct Layout {
     root: PathBuf,
 }
 
 impl Layout {
-    /// Under `root`.
+    /// The layout under `root`.
     pub fn new(root: &Path) -> Layout {
         Layout { root: root.to_path_buf() }
     }
-    /// Whether this is the machine itself.
+    /// Whether this is the real machine.
     pub fn is_real(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -24,19 +24,19 @@ impl Layout {
     fn at(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
-    /// What an update remembers; root's.
+    /// The folder of an update's state, accessible to root only.
     pub fn state(&self) -> PathBuf {
         self.at("var/lib/ganglion-update")
     }
-    /// The kept packages.
+    /// The folder of kept packages.
     pub fn packages(&self) -> PathBuf {
         self.state().join("packages")
     }
-    /// The kept package of `version`, which is safe in a file name.
+    /// The kept package of `version`, which must be safe in a file name.
     pub fn package(&self, version: &str) -> PathBuf {
         self.packages().join(format!("ganglion_{version}.deb"))
     }
-    /// What the next trial will install.
+    /// The record of the package that the next trial installs.
     pub fn staged(&self) -> PathBuf {
         self.state().join("staged")
     }
@@ -48,11 +48,11 @@ impl Layout {
     pub fn last(&self) -> PathBuf {
         self.state().join("last")
     }
-    /// One line for each thing that happened.
+    /// One line per event.
     pub fn history(&self) -> PathBuf {
         self.state().join("history")
     }
-    /// Ends of the installed version, as far as they count.
+    /// The record of early deaths of the installed version.
     pub fn deaths(&self) -> PathBuf {
         self.state().join("deaths")
     }
@@ -60,28 +60,28 @@ impl Layout {
     pub fn rescue(&self) -> PathBuf {
         self.state().join("rescue")
     }
-    /// Space that is kept for going back on a full disk.
+    /// Disk space that is reserved for going back on a full disk.
     pub fn reserve(&self) -> PathBuf {
         self.state().join("reserve")
     }
-    /// Where a package is unpacked to look at it.
+    /// Folder into which a package is unpacked for inspection.
     pub fn unpacked(&self) -> PathBuf {
         self.state().join("unpacked")
     }
-    /// Locked while an update is in progress. A reboot removes it: so it also tells a boot from a start in
-    /// the middle of a trial.
+    /// Locked while an update is in progress. A reboot removes it, so it also distinguishes a boot from a
+    /// start during a trial.
     pub fn lock(&self) -> PathBuf {
         self.at("run/ganglion-update.lock")
     }
-    /// While it exists, no robot arms by itself. The runtime removes it when a person arms.
+    /// While it exists, no robot arms by itself. The runtime removes it when a person arms the robot.
     pub fn hold(&self) -> PathBuf {
         self.at("var/lib/ganglion/hold")
     }
-    /// Keys whose signatures this robot accepts; ssh-keygen's format.
+    /// Keys whose signatures this robot accepts, in ssh-keygen's format.
     pub fn signers(&self) -> PathBuf {
         self.at("etc/ganglion/allowed_signers")
     }
-    /// Keys that it no longer accepts.
+    /// Revoked keys.
     pub fn revoked(&self) -> PathBuf {
         self.at("etc/ganglion/revoked_signers")
     }
@@ -97,7 +97,7 @@ impl Layout {
     pub fn usr(&self) -> PathBuf {
         self.at("usr")
     }
-    /// Units of the administrator, which come before those of packages.
+    /// The administrator's units, which take precedence over those of packages.
     pub fn units(&self) -> PathBuf {
         self.at("etc/systemd/system")
     }

@@ -1,5 +1,6 @@
-//! The marker: the one file that says whether an update is unfinished, and how it ended. Its phase decides
-//! what the next boot does. It is written whole, to the disk, before what it announces begins.
+//! The marker: the one file that states whether an update is unfinished, and how it ended. Its phase decides
+//! what the next boot does. It is replaced atomically and synced to disk before the step that it announces
+//! begins.
 
 use super::{Layout, UpdateError, at, state};
 use crate::system::{codec, intake};
@@ -7,36 +8,36 @@ use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Longest marker, in bytes: versions, and the last words of a program.
+/// Largest marker, in bytes: versions and a program's last line of output.
 const LONGEST: u64 = 64 << 10;
 
-/// How far an update is.
+/// The phases of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// The way back is in place; nothing has changed yet.
+    /// The way back is prepared; nothing has changed yet.
     Prepared,
     /// dpkg installs the new version.
     Installing,
-    /// Guard and runtime start.
+    /// Guard and runtime are starting.
     Starting,
-    /// They run, and are watched.
+    /// They are running and being watched.
     Trying,
     /// The proven version is being installed again.
     Back,
     /// The new version stays.
     Committed,
-    /// As `Committed`, of a return to the version before that a person requested. There is no further step
+    /// Like `Committed`, after a person requested the return to the version before. There is no further step
     /// back.
     Returned,
     /// The proven version runs again.
     RolledBack,
-    /// Neither version runs: the motors stay stopped, and a person has to look.
+    /// Neither version runs: the motors stay stopped, and a person has to look at the robot.
     BothBad,
 }
 
 impl Phase {
-    /// Whether the update has ended: a boot closes it and changes nothing.
+    /// Whether the phase is final: a boot closes the update and changes nothing.
     pub fn is_final(self) -> bool {
         matches!(self, Phase::Committed | Phase::Returned | Phase::RolledBack | Phase::BothBad)
     }
@@ -48,61 +49,61 @@ impl Phase {
 pub enum Why {
     /// A person requested it.
     Asked,
-    /// The power went, or the machine died, in this phase.
+    /// The power failed, or the machine crashed, in this phase.
     PowerLost(Phase),
     /// The program that ran the update died.
     UpdaterDied,
-    /// It was committed, and then died early this often in a row.
+    /// It was committed, and then died early this many times in a row.
     CrashLoop(u32),
-    /// dpkg could not install it; its words.
+    /// dpkg could not install it; its message.
     NotInstalled(String),
-    /// Files differ from what the package has.
+    /// Installed files differ from the package.
     NotWhole,
-    /// The service did not become ready; its result.
+    /// The service did not become ready; its result according to systemd.
     NotReady(String),
-    /// The process ended while it was watched; its result.
+    /// The process ended during the trial; its result according to systemd.
     Died(String),
-    /// What runs is not the installed program.
+    /// The running program is not the installed one.
     OtherProgram,
     /// It does not answer on its control socket.
     NoAnswer,
-    /// It was armed in the trial.
+    /// It was armed during the trial.
     Armed,
-    /// The guard does not run.
+    /// The guard is not running.
     GuardLost,
-    /// It reports a cause of restraint that it did not have before.
+    /// It reports a new cause of restraint.
     Cause(String),
-    /// A latency is above the board's own target.
+    /// A latency exceeds the board's own target.
     Slow {
         /// The board's key.
         key: String,
         /// The target, milliseconds.
         target_ms: f64,
-        /// What was measured.
+        /// The measured latency, milliseconds.
         found_ms: f64,
     },
-    /// A file could not be written, or a program not be run.
+    /// A file could not be written, or a program could not be run.
     Failed(String),
 }
 
 /// An update.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Marker {
-    /// How far it is.
+    /// The phase.
     pub phase: Phase,
     /// The version that ran before.
     pub from: String,
-    /// The version that is tried.
+    /// The version on trial.
     pub to: String,
     /// The version to go back to.
     pub goal: String,
-    /// Attempts to go back that have begun at a boot.
+    /// Attempts to go back that a boot has started.
     #[serde(default)]
     pub tries: u32,
     /// Whether this is a return to an earlier version, at a person's request.
     #[serde(default)]
     pub is_return: bool,
-    /// Why it goes back, or went back.
+    /// Why the update goes back, or went back.
     #[serde(default)]
     pub why: Option<Why>,
 }
@@ -129,13 +130,13 @@ impl Marker {
         }
     }
 
-    /// Writes it, to the disk: the new phase holds from here on, whatever happens.
+    /// Writes the new phase to disk: it is in effect from here on, whatever happens.
     pub fn enter(&mut self, layout: &Layout, phase: Phase) -> Result<(), UpdateError> {
         self.phase = phase;
         self.write(layout)
     }
 
-    /// Writes it as it is.
+    /// Writes the marker unchanged.
     pub fn write(&self, layout: &Layout) -> Result<(), UpdateError> {
         self.write_to(&layout.marker())
     }
@@ -145,8 +146,8 @@ impl Marker {
         codec::replace(path, text.as_bytes()).map_err(at(path))
     }
 
-    /// The update has ended: the marker moves to its other place. Its phase has decided already, so a power
-    /// cut before this changes nothing, and one in the middle leaves both.
+    /// Closes an update that has ended: moves the marker to its final path. The phase has already decided, so
+    /// a power cut before this changes nothing, and one in the middle leaves both files.
     pub fn close(&self, layout: &Layout) -> Result<(), UpdateError> {
         self.write_to(&layout.last())?;
         state::remove(&layout.marker())

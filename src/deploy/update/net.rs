@@ -1,5 +1,5 @@
-//! The way back, put in place before an update changes anything: a copy of the proven program that runs now,
-//! and two units of the administrator's. None of it needs a file of the new package.
+//! The safety net, in place before an update changes anything: a copy of the proven program that runs now,
+//! and two systemd units in the administrator's folder. None of it needs a file of the new package.
 
 use super::state::{remove, systemctl};
 use super::{Layout, UpdateError, at};
@@ -9,20 +9,20 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Goes back at a boot that finds an update unfinished.
+/// Goes back if a boot finds an unfinished update.
 pub const AT_BOOT: &str = "ganglion-rollback.service";
 /// Goes back when the program that runs the update dies.
 pub const ON_DEATH: &str = "ganglion-update-died.service";
-/// Orders the runtime behind the first one.
+/// Makes the runtime start after the first one.
 const DROP_IN: &str = "ganglion.service.d/90-trial.conf";
-/// Has it started at boot, whatever becomes of the runtime's unit.
+/// Starts it at boot, whatever happens to the runtime's unit.
 const WANTED: &str = "multi-user.target.wants/ganglion-rollback.service";
-/// systemd reads its files again: a second or two on a Pi.
+/// Time for systemd to read its files again: it takes a second or two on a Pi.
 pub(super) const RELOAD: Duration = Duration::from_secs(60);
 /// Largest program, in bytes.
 const LARGEST: u64 = 512 << 20;
 
-/// Puts it in place, on the disk.
+/// Puts the net in place, on disk.
 pub fn put_up(layout: &Layout) -> Result<(), UpdateError> {
     copy_program(layout)?;
     let units = layout.units();
@@ -34,12 +34,12 @@ pub fn put_up(layout: &Layout) -> Result<(), UpdateError> {
     let wanted = units.join(WANTED);
     make_folder(&wanted)?;
     codec::replace_with_link(&wanted, &Path::new("..").join(AT_BOOT)).map_err(at(&wanted))?;
-    // The folders made above are names in this one.
+    // The folders created above are entries of this one.
     std::fs::File::open(&units).and_then(|folder| folder.sync_all()).map_err(at(&units))?;
     systemctl(&["daemon-reload"], RELOAD).map_err(|words| failed("systemctl", words))
 }
 
-/// Takes it away: the update has ended. The copy of the program stays, for a rollback that finds the
+/// Removes the net after the update has ended. The copy of the program stays, for a rollback that finds the
 /// installed program broken.
 pub fn take_down(layout: &Layout) -> Result<(), UpdateError> {
     for name in [DROP_IN, WANTED, AT_BOOT, ON_DEATH] {
@@ -52,11 +52,11 @@ fn failed(program: &str, words: String) -> UpdateError {
     super::command::CommandError::Failed(program.to_string(), words).into()
 }
 
-/// The program that runs now, byte for byte, which need not be what lies in `/usr/bin` any more.
+/// Copies the running program byte for byte; the file in `/usr/bin` may already be another.
 fn copy_program(layout: &Layout) -> Result<(), UpdateError> {
     let own = Path::new("/proc/self/exe");
     let path = layout.rescue();
-    // A rescue that runs is the proven program already, and a file that runs cannot be written to.
+    // A running rescue copy already is the proven program, and a running file cannot be written to.
     if std::fs::read_link(own).is_ok_and(|running| running == path) {
         return Ok(());
     }

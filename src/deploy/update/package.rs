@@ -1,4 +1,5 @@
-//! Packages, through dpkg: what is in a file, what is installed, whether it is whole, installing it.
+//! Handles packages through dpkg: reads their contents, finds what is installed and whether it is complete,
+//! installs.
 
 use super::command::{self, LONG, SHORT};
 use super::{Layout, UpdateError, at, version};
@@ -11,31 +12,31 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// Name of our package.
+/// Name of the package.
 pub const NAME: &str = "ganglion";
-/// Largest package, in bytes; ours are some megabytes.
+/// Largest package, in bytes; the real one has some megabytes.
 pub const LARGEST: u64 = 256 << 20;
 /// Largest manifest, in bytes.
 const MANIFEST: u64 = 64 << 10;
-/// While another program has dpkg's lock, dpkg is asked again this often.
+/// Number of attempts while another program holds dpkg's lock.
 const TRIES: u32 = 30;
-/// Time between two of these attempts: a minute in all.
+/// Time between two attempts: a minute in all.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What a package's control file says.
+/// Fields of a package's control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
-    /// `ganglion`, if it is ours.
+    /// The package name: `ganglion`.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// Debian's name of the processor.
+    /// Debian's name for the processor architecture.
     pub architecture: String,
-    /// What its files take when installed, in bytes.
+    /// Size of the installed files, in bytes.
     pub installed_bytes: u64,
 }
 
-/// What a package says about itself: `/usr/share/ganglion/manifest.json`.
+/// The package's description of itself: `/usr/share/ganglion/manifest.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The built-in boards that it supports.
@@ -54,11 +55,11 @@ pub fn fields(path: &Path) -> Result<Fields, UpdateError> {
     let mut next = || words.next().unwrap_or_default().to_string();
     let (name, found, architecture, kib) = (next(), next(), next(), next());
     let found = version(&found).map_err(|error| damaged(error.to_string()))?.to_string();
-    let kib: u64 = kib.parse().map_err(|_| damaged("it does not say how large it is".to_string()))?;
+    let kib: u64 = kib.parse().map_err(|_| damaged("it does not state its size".to_string()))?;
     Ok(Fields { name, version: found, architecture, installed_bytes: kib.saturating_mul(1024) })
 }
 
-/// Unpacks the package at `path` into `folder`, which is made anew; nothing of it runs.
+/// Unpacks the package at `path` into `folder`, which is created anew. Nothing in it is run.
 pub fn unpack(path: &Path, folder: &Path) -> Result<Option<Manifest>, UpdateError> {
     let _ = std::fs::remove_dir_all(folder);
     std::fs::create_dir(folder).map_err(at(folder))?;
@@ -73,22 +74,22 @@ pub fn architecture() -> Result<String, UpdateError> {
     Ok(command::demand("dpkg", &["--print-architecture".as_ref()], SHORT)?)
 }
 
-/// Whether `a` is an earlier version than `b`, as Debian orders them.
+/// Whether version `a` is earlier than `b` in Debian's order.
 pub fn is_earlier(a: &str, b: &str) -> Result<bool, UpdateError> {
     let words = ["--compare-versions", a, "lt", b].map(OsStr::new);
     Ok(command::run("dpkg", &words, SHORT)?.ok())
 }
 
-/// What dpkg says is installed.
+/// What is installed according to dpkg.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// `none` if there is none.
+    /// The version; `none` if there is none.
     pub version: String,
-    /// dpkg's word: `installed`, or how far it came.
+    /// dpkg's status: `installed`, or how far the installation came.
     pub state: String,
 }
 
-/// What is installed.
+/// Reads what is installed.
 pub fn installed() -> Result<Installed, UpdateError> {
     let show = "--showformat=${Version} ${db:Status-Status}";
     let ran = command::run("dpkg-query", &["--show".as_ref(), show.as_ref(), NAME.as_ref()], SHORT)?;
@@ -100,21 +101,20 @@ pub fn installed() -> Result<Installed, UpdateError> {
     Ok(Installed { version: found.unwrap_or("none").to_string(), state: state.unwrap_or("none").to_string() })
 }
 
-/// Whether `wanted` is installed and configured, and every file is as it was packed. Configuration files may
-/// differ.
+/// Whether `wanted` is installed and configured, and every file is unchanged. Configuration files may differ.
 pub fn is_whole(wanted: &str) -> Result<bool, UpdateError> {
     let found = installed()?;
     if (&*found.version, &*found.state) != (wanted, "installed") {
         return Ok(false);
     }
     let ran = command::run("dpkg", &["--verify".as_ref(), NAME.as_ref()], LONG)?;
-    // A line: nine letters of results, a `c` for a configuration file, the path.
+    // A line has nine letters of results, a `c` for a configuration file, and the path.
     let concerns = |line: &&str| !line.trim().is_empty() && line.split_whitespace().nth(1) != Some("c");
     Ok(ran.out.lines().filter(concerns).count() == 0)
 }
 
-/// Has dpkg install the package at `path`, whatever is installed, and writes it to the disk. The error is
-/// dpkg's words.
+/// Installs the package at `path` with dpkg, whatever is installed, and syncs it to disk. The error is dpkg's
+/// message.
 pub fn install(layout: &Layout, path: &Path) -> Result<(), String> {
     let words: [&OsStr; 4] =
         ["--install".as_ref(), "--force-confold".as_ref(), "--force-downgrade".as_ref(), path.as_ref()];
@@ -123,16 +123,16 @@ pub fn install(layout: &Layout, path: &Path) -> Result<(), String> {
         if ran.ok() {
             return sync(layout);
         }
-        // Its locks are fcntl(2)'s, which nothing else here sees; dpkg itself does not wait for them.
+        // dpkg does not wait for its locks. They are fcntl(2) locks, which nothing else here can see.
         if !ran.err.contains("lock was locked") && !ran.err.contains("is locked by") {
             return Err(reason(&ran));
         }
         thread::sleep(PAUSE);
     }
-    Err("another program has dpkg's lock".to_string())
+    Err("another program holds dpkg's lock".to_string())
 }
 
-/// The line in which dpkg says what went wrong; its last words are only a list of packages.
+/// The line in which dpkg states the error; its last line is only a list of packages.
 fn reason(ran: &command::Ran) -> String {
     let mut telling = ran
         .err
@@ -150,8 +150,8 @@ fn sync(layout: &Layout) -> Result<(), String> {
     Ok(())
 }
 
-/// Keeps a copy of the package at `path`, so that the robot can return to its version. It is the robot's
-/// administrator who vouches for it: no signature is asked for.
+/// Keeps a copy of the package at `path`, so that the robot can return to its version. The robot's
+/// administrator vouches for it: no signature is required.
 pub fn keep(layout: &Layout, path: &Path) -> Result<String, UpdateError> {
     let bytes = intake::bytes(path, LARGEST).map_err(at(path))?;
     let found = fields(path)?;
@@ -168,7 +168,7 @@ pub fn keep(layout: &Layout, path: &Path) -> Result<String, UpdateError> {
     Ok(found.version)
 }
 
-/// The versions whose packages are kept.
+/// The versions of the kept packages.
 pub fn kept(layout: &Layout) -> Vec<String> {
     let entries = std::fs::read_dir(layout.packages()).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -179,7 +179,7 @@ pub fn kept(layout: &Layout) -> Vec<String> {
     versions
 }
 
-/// Checks that `place` can be written to and has `needed` bytes that any user may take.
+/// Checks that `place` is writable and has `needed` bytes available to any user.
 pub fn demand_space(place: &Path, needed: u64) -> Result<(), UpdateError> {
     let found = rustix::fs::statvfs(place).map_err(|error| at(place)(error.into()))?;
     if found.f_flag.contains(StatVfsMountFlags::RDONLY) {

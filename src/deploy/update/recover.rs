@@ -1,5 +1,5 @@
-//! An update that no process is running any more: the power went, or the program that ran it died. The
-//! marker's phase decides.
+//! Recovers an update whose process is gone: the power failed, or the program that ran it died. The marker's
+//! phase decides.
 
 use super::gate::{self, Before};
 use super::history::{self, Event};
@@ -7,13 +7,12 @@ use super::state::{self, systemctl};
 use super::{Ended, Layout, Marker, Phase, UpdateError, Why, package, trial};
 use std::time::Duration;
 
-/// Interrupted repairs are repeated this often. A robot whose power goes in each of them should not go on for
-/// ever.
+/// Attempts at an interrupted repair. A robot whose power fails in each of them should not continue forever.
 const TRIES: u32 = 5;
-/// To queue a start takes no time.
+/// Time to queue the start of a unit, which is immediate.
 const QUEUE: Duration = Duration::from_secs(30);
 
-/// Ends the unfinished update, if there is one: at a boot, before guard and runtime start.
+/// Ends the unfinished update, if there is one. Called at boot, before guard and runtime start.
 pub fn at_boot(layout: &Layout) -> Result<Option<Ended>, UpdateError> {
     state::demand_root(layout)?;
     let lock = state::lock(layout)?;
@@ -30,14 +29,14 @@ pub fn at_boot(layout: &Layout) -> Result<Option<Ended>, UpdateError> {
     };
     state::unlock(layout, lock);
     if ended.phase != Phase::BothBad {
-        // Queued only: a unit that waits here for one that comes after it would wait for ever.
+        // Only queue the start: this unit would wait forever for a unit that is ordered after it.
         let _ = systemctl(&["--no-block", "start", gate::GUARD, gate::RUNTIME], QUEUE);
     }
     Ok(Some(ended))
 }
 
 fn repair(layout: &Layout, marker: Marker) -> Result<Ended, UpdateError> {
-    // First of all: on a full disk not even the marker could be written.
+    // Release the reserve first: on a full disk not even the marker could be written.
     state::remove(&layout.reserve())?;
     marker.write(layout)?;
     let why =
@@ -46,7 +45,7 @@ fn repair(layout: &Layout, marker: Marker) -> Result<Ended, UpdateError> {
     let installed = format!("{} {}", found.version, found.state);
     history::note(layout, Event::Found { phase: marker.phase, installed, attempt: marker.tries })?;
     let restored = marker.tries <= TRIES && trial::restore(layout, &marker.goal);
-    // A return that a person requested has its goal now: it happened.
+    // If a person requested the return, it has now reached its goal and counts as done.
     let word = match restored {
         true if marker.is_return => Phase::Returned,
         true => Phase::RolledBack,
@@ -55,10 +54,10 @@ fn repair(layout: &Layout, marker: Marker) -> Result<Ended, UpdateError> {
     trial::finish(layout, marker, word, Some(why))
 }
 
-/// Ends the unfinished update, if there is one, because the program that ran it died.
+/// Ends the unfinished update, if there is one, after the program that ran it died.
 pub fn after_death(layout: &Layout) -> Result<Option<Ended>, UpdateError> {
     state::demand_root(layout)?;
-    // It may have died after another one has begun, which sees to it.
+    // Another update may have begun since then; that one is responsible.
     let _lock = state::lock(layout)?;
     let Some(marker) = Marker::unfinished(layout)? else { return Ok(None) };
     if marker.phase.is_final() {

@@ -1,5 +1,5 @@
-//! Staging: a package is copied, verified and looked at, and nothing of the robot changes. Everything that
-//! can be wrong with it is found here.
+//! Staging: copies, verifies and inspects a package without changing the robot. Everything that can be wrong
+//! with the package is found here.
 
 use super::command::{self, LONG, SHORT};
 use super::history::{self, Event};
@@ -12,19 +12,19 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Who signs, as ssh-keygen's list of signers names it.
+/// The signer's name in ssh-keygen's list of signers.
 const IDENTITY: &str = "fleet";
-/// What the signatures are for.
+/// The namespace of the signatures.
 const NAMESPACE: &str = "ganglion-package";
-/// Largest signature, in bytes; they have some hundred.
+/// Largest signature, in bytes; real ones have some hundred.
 const SIGNATURE: u64 = 16 << 10;
 
-/// What staging came to.
+/// The result of staging.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// This version will be tried next.
+    /// The next trial will use this version.
     Staged(String),
-    /// This very package is installed and whole.
+    /// This exact package is already installed and complete.
     AlreadyActive(String),
 }
 
@@ -74,12 +74,12 @@ pub fn stage(
     Ok(Outcome::Staged(fields.version))
 }
 
-/// The folders of an update, root's alone to write.
+/// Creates the folders of an update, writable by root only.
 pub fn make_folders(layout: &Layout) -> Result<(), UpdateError> {
     std::fs::create_dir_all(layout.packages()).map_err(at(&layout.packages()))
 }
 
-/// Copies of what was handed in, in a folder that is root's: what is verified is what is kept.
+/// Copies of the given files in root's own folder: what is verified is what is kept.
 struct Incoming {
     package: PathBuf,
     signature: PathBuf,
@@ -89,7 +89,7 @@ struct Incoming {
 impl Incoming {
     fn take(layout: &Layout, package: &Path, signature: &Path) -> Result<Incoming, UpdateError> {
         let length = intake::Intake::open(package, package::LARGEST).map_err(at(package))?.length();
-        // Twice: the copy, and the kept package.
+        // Space for two: the copy, and the kept package.
         package::demand_space(&layout.state(), length.saturating_mul(2))?;
         let bytes = intake::bytes(package, package::LARGEST).map_err(at(package))?;
         let signed = intake::bytes(signature, SIGNATURE);
@@ -104,7 +104,8 @@ impl Incoming {
         Ok(incoming)
     }
 
-    /// Asks ssh-keygen whether a key of this robot has signed these bytes, and is not revoked.
+    /// Checks with ssh-keygen that one of this robot's keys has signed these bytes, and that the key is not
+    /// revoked.
     fn verify(&self, layout: &Layout, named: &Path) -> Result<(), UpdateError> {
         let input = File::open(&self.package).map_err(at(&self.package))?;
         let (signers, revoked) = (layout.signers(), layout.revoked());
@@ -140,13 +141,13 @@ fn belongs_here(fields: &Fields) -> Result<(), UpdateError> {
     }
 }
 
-/// Unpacks the package, compares boards, and has the new program itself check the robot's board file. That
-/// shows as well that the program starts on this system.
+/// Unpacks the package, compares the boards, and lets the new program check the robot's board file. This also
+/// shows that the program starts on this system.
 fn look_inside(layout: &Layout, package: &Path) -> Result<(), UpdateError> {
     let folder = layout.unpacked();
     let manifest = package::unpack(package, &folder)?;
     let manifest = manifest.ok_or_else(|| {
-        UpdateError::Damaged(package.to_path_buf(), "its manifest is no such list".to_string())
+        UpdateError::Damaged(package.to_path_buf(), "its manifest has no list of boards".to_string())
     })?;
     let (program, board) = (folder.join("usr/bin/ganglion"), layout.board());
     let ran = command::run(&program, &["check".as_ref(), board.as_ref(), "--json".as_ref()], SHORT)?;
@@ -158,14 +159,14 @@ fn look_inside(layout: &Layout, package: &Path) -> Result<(), UpdateError> {
 }
 
 fn same_board(robot: Vec<String>, manifest: Manifest) -> Result<(), UpdateError> {
-    // A board file that is built on no other can only be checked, which has been done.
+    // A board file that inherits no built-in board can only be checked, which has been done.
     match robot.is_empty() || robot.iter().any(|board| manifest.boards.contains(board)) {
         true => Ok(()),
         false => Err(UpdateError::OtherBoard { robot, package: manifest.boards }),
     }
 }
 
-/// The built-in boards that a board takes its values from, by the origins that `check` prints.
+/// The built-in boards that a board takes values from, by the origins that `check` prints.
 fn built_on(checked: &str) -> Vec<String> {
     #[derive(Deserialize)]
     struct Checked {
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_board_is_known_by_what_it_is_built_on() {
+    fn a_board_is_identified_by_the_boards_it_inherits() {
         let checked = "warning\n{\"settings\":[{\"origin\":\"built-in/sim.toml:6\"},{\"origin\":\"board.toml:1\"},\
                        {\"origin\":\"built-in/picarx-v4.toml:9\"},{\"origin\":\"built-in/sim.toml:8\"}]}";
         let robot = built_on(checked);

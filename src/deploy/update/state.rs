@@ -1,4 +1,4 @@
-//! What is staged, who has the lock, what the robot is doing: everything that more than one step asks for.
+//! State that several steps need: what is staged, who holds the lock, what the robot is doing.
 
 use super::command::{self, SHORT};
 use super::{Layout, UpdateError, at};
@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longest list of what is staged.
+/// Largest record of what is staged, in bytes.
 const LONGEST: u64 = 4 << 10;
 
 /// The package that the next trial will install.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Staged {
-    /// Its version.
+    /// The version.
     pub version: String,
     /// BLAKE3 of the kept package, in hexadecimal digits.
     pub digest: String,
 }
 
 impl Staged {
-    /// What is staged, if anything is.
+    /// Reads what is staged, if anything.
     pub fn read(layout: &Layout) -> Option<Staged> {
         serde_json::from_str(&intake::text(&layout.staged(), LONGEST).ok()?).ok()
     }
-    /// To the disk.
+    /// Writes it to disk.
     pub fn write(&self, layout: &Layout) -> Result<(), UpdateError> {
         let path = layout.staged();
         codec::replace(&path, serde_json::to_string(self).unwrap_or_default().as_bytes()).map_err(at(&path))
     }
 }
 
-/// Takes the lock of an update in progress; released with the value.
+/// Takes the lock of an update in progress; dropping the value releases it.
 pub fn lock(layout: &Layout) -> Result<Flock, UpdateError> {
     let path = layout.lock();
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -44,13 +44,13 @@ pub fn lock(layout: &Layout) -> Result<Flock, UpdateError> {
     })
 }
 
-/// Removes the lock's file: what follows is no longer part of an update.
+/// Removes the lock file: what follows is no longer part of an update.
 pub fn unlock(layout: &Layout, lock: Flock) {
     let _ = std::fs::remove_file(layout.lock());
     drop(lock);
 }
 
-/// Checks that root runs this.
+/// Checks that this runs as root.
 pub fn demand_root(layout: &Layout) -> Result<(), UpdateError> {
     match !layout.is_real() || rustix::process::geteuid().is_root() {
         true => Ok(()),
@@ -58,43 +58,43 @@ pub fn demand_root(layout: &Layout) -> Result<(), UpdateError> {
     }
 }
 
-/// From now on nothing arms by itself until a person does. In a folder of the runtime's user, who may remove
-/// it.
+/// From now on no robot arms by itself until a person arms it. The file is in a folder of the runtime's user,
+/// who may remove it.
 pub fn hold(layout: &Layout) -> Result<(), UpdateError> {
     let path = layout.hold();
     match path.parent().is_some_and(|folder| folder.is_dir()) {
         true => codec::replace(
             &path,
-            b"An update began. Nothing arms by itself until a person runs 'ganglion arm'.\n",
+            b"An update has begun. The robot does not arm by itself until a person runs 'ganglion arm'.\n",
         )
         .map_err(at(&path)),
-        // No runtime has ever run here.
+        // No runtime has ever run on this machine.
         false => Ok(()),
     }
 }
 
-/// A property of a unit, as systemd prints it; empty if it cannot say.
+/// A property of a unit, as systemd prints it; empty on failure.
 pub fn property(unit: &str, name: &str) -> String {
     let words = ["show", "--value", "--property", name, unit].map(AsRef::as_ref);
     command::demand("systemctl", &words, SHORT).unwrap_or_default()
 }
 
-/// How long the main process of a unit has lived, or did before it ended, in seconds; 0 if that is not known.
+/// How long the main process of a unit has been running, or ran before it ended, in seconds; 0 if unknown.
 pub fn lived_s(unit: &str) -> f64 {
     let begun_us: f64 = property(unit, "ExecMainStartTimestampMonotonic").parse().unwrap_or(0.0);
-    // Both are of the monotonic clock, which does not go on while the machine sleeps.
+    // Both times are from the monotonic clock, which stops while the machine sleeps.
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     if begun_us > 0.0 { now.tv_sec as f64 - begun_us / 1e6 } else { 0.0 }
 }
 
-/// Runs systemctl; the error is its words.
+/// Runs systemctl; the error is its message.
 pub fn systemctl(words: &[&str], limit: Duration) -> Result<(), String> {
     let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
     command::demand("systemctl", &words, limit).map(drop).map_err(|error| error.to_string())
 }
 
-/// This program, which is proven: the installed one, or the copy that a rollback runs. Another root has one
-/// of its own.
+/// The path of this proven program: the installed one, or the copy that a rollback runs. A test's root has
+/// its own.
 pub fn own_program(layout: &Layout) -> PathBuf {
     match std::env::current_exe() {
         Ok(own) if layout.is_real() => own,
@@ -102,8 +102,8 @@ pub fn own_program(layout: &Layout) -> PathBuf {
     }
 }
 
-/// What the running robot says of itself, as far as an update depends on it. Read from the JSON of its own
-/// `status`, whose format outlives versions; a key that is missing is not there.
+/// The status of the running robot, as far as an update depends on it. Read from the JSON of its own
+/// `status`, whose format is stable across versions; missing keys get their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Answer {
@@ -113,18 +113,18 @@ pub struct Answer {
     pub armings: u64,
     /// Active causes of restraint.
     pub causes: Vec<String>,
-    /// Times of the field's cycles, microseconds.
+    /// Times of field cycles, microseconds.
     pub field_us: Option<Percentiles>,
 }
 
 impl Answer {
-    /// Whether the robot obeys its field, with or without a restraint.
+    /// Whether the robot is armed, with or without a restraint.
     pub fn is_armed(&self) -> bool {
         ["armed", "degraded"].contains(&&*self.mode)
     }
 }
 
-/// Of a time, in microseconds.
+/// Percentiles of a time, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Percentiles {
@@ -134,13 +134,13 @@ pub struct Percentiles {
     pub p99: f64,
 }
 
-/// Asks the robot how it is, by this program's own `status`: the installed one may be broken. `None` if it
-/// does not answer.
+/// Reads the robot's status with this program's own `status`, because the installed program may be broken.
+/// `None` if the robot does not answer.
 pub fn ask(layout: &Layout) -> Option<Answer> {
     ask_by(&own_program(layout))
 }
 
-/// The same by the installed program, which is to be judged.
+/// Reads the status with the installed program, which is being judged.
 pub fn ask_installed(layout: &Layout) -> Option<Answer> {
     ask_by(&layout.program())
 }
@@ -150,7 +150,7 @@ fn ask_by(program: &Path) -> Option<Answer> {
     serde_json::from_str(ran.out.lines().last().filter(|_| ran.ok())?).ok()
 }
 
-/// Removes a file that may not be there, and writes that to the disk.
+/// Removes a file that may not exist, and syncs that to disk.
 pub fn remove(path: &Path) -> Result<(), UpdateError> {
     codec::remove(path).map_err(at(path))
 }

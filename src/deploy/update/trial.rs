@@ -1,5 +1,5 @@
-//! The trial, in order: the way back, the marker, the motors, the new version, the gate, the commit. Whatever
-//! fails on the way leads to [`go_back`].
+//! The trial, in order: the way back, the marker, the motors, the new version, the gate, the commit. Any
+//! failure leads to [`go_back`].
 
 use super::command::{self, LONG, SHORT};
 use super::gate::{self, Before, RUNTIME};
@@ -10,12 +10,12 @@ use crate::base::time::Span;
 use crate::system::intake;
 use std::fs::OpenOptions;
 
-/// Free space that a trial needs, as a multiple of the new version's size: its files beside the old ones, and
-/// as much again for the way back.
+/// Free space that a trial needs, as a multiple of the new version's size: room for its files in addition to
+/// the old ones, and the reserve for the way back.
 const ROOM: u64 = 3;
-/// The same of the reserve, which going back may use.
+/// Size of the reserve for going back, as a multiple of the same size.
 const RESERVE: u64 = 2;
-/// How long the old version is watched after going back: it is proven.
+/// How long the old version is watched after going back; it is already proven.
 const PROVEN: Span = Span::from_millis(3_000);
 
 /// Tries the staged version for `length`.
@@ -53,8 +53,8 @@ fn of_staged(layout: &Layout) -> Result<Marker, UpdateError> {
     Ok(Marker { phase: Phase::Prepared, from, to, goal, tries: 0, is_return: false, why: None })
 }
 
-/// Returns to the version before, for this reason: out of an unfinished update, or from a committed one.
-/// Never to a version that was left for its faults.
+/// Returns to the version before for the reason `why`, from an unfinished update or from a committed one.
+/// Never returns to a version that was left because of its faults.
 pub fn roll_back(layout: &Layout, why: Why) -> Result<Ended, UpdateError> {
     state::demand_root(layout)?;
     let _lock = state::lock(layout)?;
@@ -85,8 +85,7 @@ fn return_of(installed: &str, last: Option<Marker>) -> Result<Marker, UpdateErro
     }
 }
 
-/// Checks everything that can refuse an update before it changes anything. Returns the size of the new
-/// version.
+/// Checks everything that can refuse an update, before anything changes. Returns the size of the new version.
 fn admit(layout: &Layout, marker: &Marker) -> Result<u64, UpdateError> {
     if let Some(unfinished) = Marker::unfinished(layout)?.filter(|marker| !marker.phase.is_final()) {
         return Err(UpdateError::Unfinished(unfinished));
@@ -107,7 +106,7 @@ fn attempt(layout: &Layout, mut marker: Marker, length: Span) -> Result<Ended, U
     let size = admit(layout, &marker)?;
     let before = Before::look(layout);
     state::hold(layout)?;
-    // Only motors that confirmed their stop are left to a new program.
+    // A new program may take over only motors that have confirmed their stop.
     stop_motors(layout)?;
     reserve(layout, size.saturating_mul(RESERVE))?;
     net::put_up(layout)?;
@@ -124,7 +123,7 @@ fn attempt(layout: &Layout, mut marker: Marker, length: Span) -> Result<Ended, U
     }
 }
 
-/// What may fail, from the runtime's end to the end of the gate.
+/// The steps that may fail, from the end of the runtime to the end of the gate.
 fn steps(layout: &Layout, marker: &mut Marker, before: &Before, length: Span) -> Result<(), Why> {
     systemctl(&["stop", RUNTIME], LONG).map_err(Why::Failed)?;
     enter(layout, marker, Phase::Installing).map_err(why)?;
@@ -148,9 +147,9 @@ fn stop_motors(layout: &Layout) -> Result<(), UpdateError> {
     if stopped.ok() { Ok(()) } else { Err(UpdateError::Moving(stopped.last_words())) }
 }
 
-/// Goes back to the marker's goal while the machine runs.
+/// Goes back to the marker's goal on a running machine.
 pub fn go_back(layout: &Layout, mut marker: Marker, before: &Before, why: Why) -> Result<Ended, UpdateError> {
-    // First of all: on a full disk not even the marker could be written.
+    // Release the reserve first: on a full disk not even the marker could be written.
     state::remove(&layout.reserve())?;
     history::note(layout, Event::GoingBack { goal: marker.goal.clone(), why: why.clone() })?;
     marker.why = Some(why.clone());
@@ -168,7 +167,8 @@ pub fn go_back(layout: &Layout, mut marker: Marker, before: &Before, why: Why) -
     ended
 }
 
-/// Has the version `goal` installed and whole, with whatever it takes. Tells whether it is.
+/// Makes sure that version `goal` is installed and complete, by whatever steps are needed. Returns whether it
+/// is.
 pub fn restore(layout: &Layout, goal: &str) -> bool {
     if package::is_whole(goal).unwrap_or(false) {
         let _ = history::note(layout, Event::Whole(goal.to_string()));
@@ -176,22 +176,22 @@ pub fn restore(layout: &Layout, goal: &str) -> bool {
     }
     let path = layout.package(goal);
     if package::install(layout, &path).is_err() {
-        // Another package may be half configured, and keep dpkg from going on.
+        // A half-configured package may keep dpkg from continuing.
         let _ = command::run("dpkg", &["--configure".as_ref(), "-a".as_ref()], LONG);
         let _ = package::install(layout, &path);
     }
-    // A package whose scripts failed has not had systemd read its units.
+    // If a package's scripts failed, systemd has not read its units again.
     let _ = systemctl(&["daemon-reload"], net::RELOAD);
     package::is_whole(goal).unwrap_or(false)
 }
 
-/// Enters a phase: marker first, then the history.
+/// Enters a phase: first in the marker, then in the history.
 pub fn enter(layout: &Layout, marker: &mut Marker, phase: Phase) -> Result<(), UpdateError> {
     marker.enter(layout, phase)?;
     history::note(layout, Event::Entered(phase))
 }
 
-/// Ends the update: the marker's final word, then everything that follows from it.
+/// Ends the update: writes the final phase, then does everything that follows from it.
 pub fn finish(
     layout: &Layout,
     mut marker: Marker,
@@ -204,19 +204,19 @@ pub fn finish(
     Ok(Ended { phase: word, from: marker.from, to: marker.to, why })
 }
 
-/// What follows from the final word; repeated by the next boot if the power went in between.
+/// Does what follows from the final phase. The next boot repeats this if the power failed in between.
 pub fn close(layout: &Layout, marker: &Marker) -> Result<(), UpdateError> {
     let event = Event::Ended { phase: marker.phase, from: marker.from.clone(), to: marker.to.clone() };
     history::note(layout, event)?;
     state::remove(&layout.staged())?;
     marker.close(layout)?;
-    // Without a marker the net does nothing; the next update takes away what a power cut leaves of it here.
+    // Without a marker the net does nothing; the next update removes what a power cut leaves of it here.
     net::take_down(layout)?;
     prune(layout, marker);
     Ok(())
 }
 
-/// Closes an update whose final word was written before the power went.
+/// Closes an update whose final phase was written before a power cut.
 fn close_ended(layout: &Layout) -> Result<(), UpdateError> {
     match Marker::unfinished(layout)?.filter(|marker| marker.phase.is_final()) {
         Some(ended) => close(layout, &ended),
@@ -224,7 +224,7 @@ fn close_ended(layout: &Layout) -> Result<(), UpdateError> {
     }
 }
 
-/// Keeps the packages of the two versions of this update, and no others.
+/// Keeps the packages of this update's two versions, and no others.
 fn prune(layout: &Layout, marker: &Marker) {
     for version in package::kept(layout) {
         if version != marker.from && version != marker.to && version != marker.goal {

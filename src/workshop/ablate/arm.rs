@@ -1,6 +1,6 @@
-//! The arms of an ablation: the field as the board has it, the drivers to compare it with, and the field with
-//! one part left out. An arm is a changed board and what its read-out has weights for; the study teaches it
-//! anew, so that the rest can make up for what is gone.
+//! The arms of an ablation: the board's own field, the drivers to compare it with, and the field with one
+//! part left out. An arm is a modified board and the features that its read-out has weights for. The study
+//! teaches each arm anew, so that the rest can make up for the missing part.
 
 use crate::base::plan::{Board, ComputedSensor, Curve, Scale, SensorKind};
 use crate::field::shape::{BLOCK_COUNT, CONTENT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES};
@@ -9,35 +9,35 @@ use crate::workshop::teach::fit::{Regressors, is_content};
 /// One arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arm {
-    /// The table with the correction by the field as the board has it.
+    /// The table with the correction by the board's own field.
     Whole,
-    /// The starting table by itself.
+    /// The starting table alone.
     Table,
-    /// The table with a correction by a linear map of the sensors, without memory, taught as the field is.
+    /// The table corrected by a linear map of the sensors without memory, taught like the field.
     Map,
     /// The read-out has no weights for the means of channels.
     ChannelMeans,
-    /// The same for the means of blocks.
+    /// The read-out has no weights for the means of blocks.
     BlockMeans,
-    /// The same for the gradients.
+    /// The read-out has no weights for the gradients.
     Gradients,
-    /// The read-out has weights for slow and pattern channels as well.
+    /// The read-out also has weights for slow and pattern channels.
     SlowToo,
-    /// No cell feels itself or its neighbours: gamma and lambda are 0.
+    /// No cell receives input from itself or its neighbours: gamma and lambda are 0.
     Recurrence,
-    /// No cell feels its neighbours: lambda is 0.
+    /// No cell receives input from its neighbours: lambda is 0.
     Diffusion,
-    /// The prediction's error is no part of the drive: eta is 0.
+    /// The prediction's error does not drive the field: eta is 0.
     ErrorDrive,
     /// The prediction learns nothing, and the bank stores nothing.
     Learning,
-    /// A library of one pattern.
+    /// The library has only one pattern.
     Library,
-    /// A bank of one experience.
+    /// The bank has only one experience.
     Bank,
-    /// The field does not feel the motors' commands.
+    /// The field does not receive the motors' commands.
     MotorEcho,
-    /// The field does not feel what the map says of the present place.
+    /// The field does not receive what the map reports about the present place.
     Recall,
 }
 
@@ -46,13 +46,13 @@ pub enum Arm {
 pub enum Taught {
     /// Not at all.
     No,
-    /// By lessons of its own.
+    /// By its own lessons.
     Itself,
-    /// What it lacks is no part of a lesson: it drives with the whole field's read-out.
+    /// The missing part plays no role in lessons, so it drives with the whole field's read-out.
     AsWhole,
 }
 
-/// An input whose scale is so wide says nothing.
+/// With such a wide scale, an input is constant.
 const MUTE: Scale = Scale { low: -1e30, high: 1e30, curve: Curve::Linear };
 
 impl Arm {
@@ -75,7 +75,7 @@ impl Arm {
         Arm::Recall,
     ];
 
-    /// As on the command line and in reports.
+    /// The name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Arm::Whole => "whole",
@@ -96,7 +96,7 @@ impl Arm {
         }
     }
 
-    /// The arm of that name.
+    /// The arm with that name.
     pub fn named(name: &str) -> Option<Arm> {
         Arm::ALL.into_iter().find(|arm| arm.name() == name)
     }
@@ -110,12 +110,12 @@ impl Arm {
         }
     }
 
-    /// Whether the seed of the field makes a difference to it.
+    /// Whether the field's seed changes the arm's result.
     pub const fn has_field(self) -> bool {
         !matches!(self, Arm::Table | Arm::Map)
     }
 
-    /// `board` as this arm has it. `None`: the board lacks the part that this arm leaves out.
+    /// `board` modified for this arm. `None`: the board lacks the part that this arm leaves out.
     pub fn board(self, board: &Board) -> Option<Board> {
         let mut board = board.clone();
         let params = &mut board.field.params;
@@ -139,7 +139,7 @@ impl Arm {
         Some(board)
     }
 
-    /// What its read-out has weights for.
+    /// The features or sensors that its read-out has weights for.
     pub fn regressors(self, board: &Board) -> Regressors {
         let content = |without: fn(usize) -> bool| {
             let kept = |feature: &usize| is_content(*feature) && !without(*feature);
@@ -158,7 +158,7 @@ impl Arm {
     }
 }
 
-/// Mutes the field's inputs of a kind. `None`: there are none.
+/// Mutes the field's inputs of one kind. `None`: there are none.
 fn mute(board: &mut Board, is_of_kind: impl Fn(&SensorKind) -> bool) -> Option<()> {
     let inputs = board.sensors.iter_mut().filter(|sensor| is_of_kind(&sensor.kind));
     let muted = inputs.filter_map(|sensor| sensor.input.as_mut().map(|scale| *scale = MUTE)).count();
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_arm_lacks_its_part_and_nothing_else() {
+    fn an_arm_lacks_only_its_part() {
         let mut whole = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         for absent in [Arm::Recall, Arm::Library, Arm::Bank] {
             assert_eq!(absent.board(&whole), None, "this board has no {}", absent.name());
@@ -178,24 +178,28 @@ mod tests {
         (whole.field.shape.patterns, whole.field.shape.bank) = (100, 10_000);
         let content = Regressors::content().count();
         for arm in Arm::ALL.into_iter().filter(|arm| *arm != Arm::Recall) {
-            let board = arm.board(&whole).expect("it has the part");
+            let board = arm.board(&whole).expect("the board has the part");
             let changed = board != whole;
             let regressors = arm.regressors(&board);
             let as_many = regressors.count() == content;
             let is_same = matches!(arm, Arm::Whole | Arm::Table);
             assert_eq!(changed || !as_many, !is_same, "{}", arm.name());
-            assert!(!changed || as_many, "{}: one thing at a time", arm.name());
+            assert!(!changed || as_many, "{}: an arm changes only one thing", arm.name());
             assert_eq!(Arm::named(arm.name()), Some(arm));
         }
         let counts = [Arm::ChannelMeans, Arm::BlockMeans, Arm::Gradients].map(|arm| {
             let Regressors::Features(features) = arm.regressors(&whole) else { return 0 };
             content - features.len()
         });
-        assert_eq!(counts.iter().sum::<usize>(), content, "{counts:?}: the three groups are all of it");
+        assert_eq!(
+            counts.iter().sum::<usize>(),
+            content,
+            "{counts:?}: the three groups are all content features"
+        );
     }
 
     #[test]
-    fn a_muted_input_says_nothing_whatever_the_motors_do() {
+    fn a_muted_input_is_constant() {
         let whole = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let board = Arm::MotorEcho.board(&whole).unwrap();
         let muted: Vec<&str> = (board.sensors.iter().zip(&whole.sensors))

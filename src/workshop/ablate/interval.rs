@@ -1,19 +1,19 @@
-//! How sure a mean over rooms and field seeds is: 95 % intervals by the bootstrap, percentile method (Efron
-//! 1979), in which rooms and field seeds are drawn anew independently of each other: the runs of one room are
-//! no independent tries of a field, nor those of one field of a room (Owen, "The pigeonhole bootstrap",
-//! Annals of Applied Statistics 1, 2007).
+//! How certain a mean over rooms and field seeds is: 95 % intervals by the bootstrap, percentile method
+//! (Efron 1979). Rooms and field seeds are resampled independently of each other, because the runs of one
+//! room are not independent trials of a field, nor are the runs of one field independent trials of a room
+//! (Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 1, 2007).
 
 use crate::base::seed::{Stream, uniform};
 use serde::Serialize;
 
-/// Resamplings: the ends of a 95 % interval are then the 50th from either end.
+/// Number of resamplings: the ends of a 95 % interval are then the 50th from either end.
 const TIMES: usize = 2_000;
-/// Share of the resamplings beyond either end.
+/// Share of the resamplings beyond each end.
 const TAIL: f64 = 0.025;
-/// One seed for all intervals: the same runs give the same ones.
+/// One seed for all intervals, so that the same runs give the same intervals.
 const SEED: u64 = 1;
 
-/// A mean and where it would fall in 95 of 100 such studies.
+/// A mean with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// Mean of all runs.
@@ -25,8 +25,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval of `runs`, by field seed and room, as many rooms for each field. Skips runs without a
-    /// value (NaN); `None`: there are no others.
+    /// The interval of `runs`, by field seed and room, with the same number of rooms for each field. Runs
+    /// without a value (NaN) are skipped; `None`: there are no others.
     pub fn of(runs: &[Vec<f64>]) -> Option<Interval> {
         let (fields, rooms) = (runs.len(), runs.first()?.len());
         let mean = mean(runs)?;
@@ -38,21 +38,22 @@ impl Interval {
         Some(Interval { mean, low: at(TAIL), high: at(1.0 - TAIL) })
     }
 
-    /// Whether 0 is outside: as a difference, it is more than chance.
+    /// Whether the interval excludes 0: a difference is then more than chance.
     pub fn is_apart(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
 }
 
-/// Mean of `runs`. Skips runs without a value (NaN); `None`: there are no others.
+/// Mean of `runs`. Runs without a value (NaN) are skipped; `None`: there are no others.
 pub fn mean(runs: &[Vec<f64>]) -> Option<f64> {
     let every = |count: usize| (0..count).collect::<Vec<_>>();
     mean_of(runs, &every(runs.len()), &every(runs.first()?.len()))
 }
 
-/// `count` of as many, each drawn anew; `after` so many other draws of that resampling.
+/// `count` indices below `count`, drawn with replacement; `after` is the number of draws already used in this
+/// resampling.
 fn drawn(time: usize, after: usize, count: usize) -> Vec<usize> {
-    /// More draws than a resampling has: 64 field seeds and 10,000 rooms.
+    /// More draws than one resampling needs for 64 field seeds and 10,000 rooms.
     const APART: usize = 1 << 20;
     let draw = |nth: usize| uniform(SEED, Stream::Resampling, (time * APART + after + nth) as u64);
     (0..count).map(|nth| ((draw(nth) * count as f64) as usize).min(count - 1)).collect()
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
     use crate::base::seed::normal;
 
-    fn made_up(seed: u64, fields: usize, rooms: usize) -> Vec<Vec<f64>> {
+    fn simulated(seed: u64, fields: usize, rooms: usize) -> Vec<Vec<f64>> {
         let effect = |which: u64, nth: usize| normal(seed, Stream::Stimulus, which * 1_000 + nth as u64);
         let of = |field| {
             (0..rooms)
@@ -82,22 +83,22 @@ mod tests {
     }
 
     #[test]
-    fn the_true_mean_lies_within_about_as_often_as_is_said() {
-        // Fields and rooms differ, and each pair besides; the true mean is 0.
+    fn the_interval_covers_the_true_mean_about_as_often_as_stated() {
+        // Fields and rooms have effects, and so has each pair; the true mean is 0.
         let covers = |seed| {
-            let interval = Interval::of(&made_up(seed, 8, 20)).unwrap();
+            let interval = Interval::of(&simulated(seed, 8, 20)).unwrap();
             interval.low <= 0.0 && interval.high >= 0.0
         };
         let covered = (0..60).filter(|seed| covers(*seed)).count();
         assert!(covered >= 50, "{covered} of 60");
-        // Rooms alone would say that it is far more certain than it is.
-        let flat: Vec<Vec<f64>> = vec![made_up(3, 8, 20).concat()];
-        let (pooled, crossed) = (Interval::of(&flat).unwrap(), Interval::of(&made_up(3, 8, 20)).unwrap());
+        // Resampling rooms alone would make it look far more certain than it is.
+        let flat: Vec<Vec<f64>> = vec![simulated(3, 8, 20).concat()];
+        let (pooled, crossed) = (Interval::of(&flat).unwrap(), Interval::of(&simulated(3, 8, 20)).unwrap());
         assert!(crossed.high - crossed.low > 1.5 * (pooled.high - pooled.low), "{crossed:?}, {pooled:?}");
     }
 
     #[test]
-    fn equal_runs_are_certain_and_missing_ones_are_left_out() {
+    fn equal_runs_have_no_spread_and_missing_ones_are_skipped() {
         let certain = Interval { mean: 2.0, low: 2.0, high: 2.0 };
         assert_eq!(Interval::of(&[vec![2.0, f64::NAN, 2.0]]), Some(certain));
         assert!(certain.is_apart());

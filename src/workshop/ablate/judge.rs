@@ -1,5 +1,5 @@
-//! One drive of an arm, and its figures. Reflexes, limits and the way back are the board's own in
-//! every arm: what differs is the source of the motion.
+//! One drive of an arm, and its figures. Reflexes, limits and the way back are the board's own in every arm;
+//! only the source of the motion differs.
 
 use crate::base::plan::{Board, FieldPlan, Rung};
 use crate::field::STAGES;
@@ -18,10 +18,10 @@ pub const FIGURES: [&str; 6] =
 /// The result of one drive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// In the order of [`FIGURES`]. Smoothness is the log dimensionless jerk of the motors that moved, NaN
-    /// where none did.
+    /// In the order of [`FIGURES`]. Smoothness is the log dimensionless jerk of the motors that moved, NaN if
+    /// none moved.
     pub figures: [f64; FIGURES.len()],
-    /// Digest of all that the robot sensed, decided and commanded.
+    /// Digest of everything that the robot sensed, decided and commanded.
     pub digest: String,
 }
 
@@ -43,12 +43,12 @@ impl Run {
     }
 }
 
-/// Time that cycles took, by stage, in nanoseconds. Drives on several threads add to it.
+/// Time spent in cycles, by stage, in nanoseconds. Drives on several threads add to it.
 #[derive(Debug, Default)]
 pub struct Spent([AtomicU64; STAGES.len()]);
 
 impl Spent {
-    /// Each stage's share of all; 0 where nothing was computed.
+    /// Each stage's share of the total; 0 if nothing was computed.
     pub fn shares(&self) -> [f64; STAGES.len()] {
         let spent = std::array::from_fn(|stage| self.0[stage].load(Ordering::Relaxed) as f64);
         let all = spent.iter().sum::<f64>().max(1.0);
@@ -56,7 +56,7 @@ impl Spent {
     }
 }
 
-/// Drives `board` with `driver` through `room`. Every sensor that the driver sees has `trouble`.
+/// Drives `board` with `driver` through `room`. `trouble` affects every sensor that the driver sees.
 pub fn judge(
     board: &Board,
     driver: &Driver,
@@ -76,7 +76,7 @@ pub fn judge(
     run(board, room, seconds, rung, driver, cycle).map(|drive| Run::of(&drive))
 }
 
-/// Troubles the sensors, and watches the time.
+/// Applies the trouble to the sensors and measures the time.
 struct Judge {
     driver: Driver,
     plan: FieldPlan,

@@ -1,7 +1,7 @@
-//! What a field has to be better than, on laps outside its training data: the commonest decision, logistic
+//! The baselines that a field must beat on laps outside its training data: the most common decision, logistic
 //! regression and gradient boosting, on the field's inputs of one cycle and of the last ten.
 //!
-//! The last part of the training data chooses ridge and number of rounds, as for a read-out.
+//! The last part of the training data selects the ridge and the number of rounds, as for a read-out.
 
 use super::boosting::boost;
 use super::laps::Course;
@@ -10,19 +10,19 @@ use super::parallel;
 use super::score::Confusion;
 use crate::field::readout::decide;
 
-/// Cycles that the longer ones look at.
+/// Cycles that the longer baselines use.
 pub const WINDOW: usize = 10;
-/// Ridges to try, from the largest on.
+/// Ridges to try, from the largest.
 const RIDGES: [f64; 4] = [1e-2, 1e-3, 1e-4, 1e-5];
-/// Most rounds of boosting.
+/// Maximum rounds of boosting.
 const ROUNDS: usize = 150;
-/// One part in this many of the training data is for the choice.
+/// One part in this many of the training data is used for the selection.
 const KEPT: usize = 5;
 
-/// A yardstick.
+/// A baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
-    /// The commonest decision of the training data.
+    /// The most common decision of the training data.
     Majority,
     /// Multinomial logistic regression on this many cycles.
     Logistic(usize),
@@ -31,7 +31,7 @@ pub enum Baseline {
 }
 
 impl Baseline {
-    /// All of them.
+    /// All baselines.
     pub const ALL: [Baseline; 5] = [
         Baseline::Majority,
         Baseline::Logistic(1),
@@ -58,8 +58,8 @@ impl Baseline {
     }
 }
 
-/// Judges `baselines` on each lap of `course`, on up to `jobs` threads: by baseline, then by lap. `inputs`
-/// has `width` values a cycle.
+/// Judges `baselines` on each lap of `course`, on up to `jobs` threads. Returns results by baseline, then by
+/// lap. `inputs` has `width` values per cycle.
 pub fn judge(
     course: &Course,
     inputs: &[f32],
@@ -88,7 +88,8 @@ fn judge_lap(course: &Course, inputs: &[f32], width: usize, baseline: Baseline, 
     confusion
 }
 
-/// The newest `cycles` rows of inputs for each cycle, newest first; before a log's first the first again.
+/// For each cycle the rows of inputs of its last `cycles` cycles, newest first. Before the start of a log,
+/// its first row is repeated.
 fn stacked(course: &Course, inputs: &[f32], width: usize, cycles: usize) -> Vec<f32> {
     let mut rows = Vec::with_capacity(inputs.len() * cycles);
     for cycle in 0..course.right().len() {
@@ -101,10 +102,10 @@ fn stacked(course: &Course, inputs: &[f32], width: usize, cycles: usize) -> Vec<
     rows
 }
 
-/// A fitted baseline: scores of the decisions, from a row.
+/// A fitted baseline, which computes scores of the decisions from a row.
 enum Model {
     Same(Vec<f32>),
-    /// Label by label, a weight a value and the constant.
+    /// For each label, one weight per value and the constant.
     Linear(Vec<f32>, usize),
     Boosted(super::boosting::Boosted),
 }
@@ -170,7 +171,7 @@ fn single(scores: &[f64]) -> Vec<f32> {
     scores.iter().map(|score| *score as f32).collect()
 }
 
-/// The first of the largest: a larger ridge, or fewer rounds.
+/// Index of the first of the largest counts: that is, a larger ridge or fewer rounds.
 fn first_most(counts: &[usize]) -> usize {
     let most = counts.iter().max();
     counts.iter().position(|count| Some(count) == most).unwrap_or(0)
@@ -183,8 +184,8 @@ mod tests {
     use crate::workshop::learn::log::Log;
     use std::path::Path;
 
-    /// Two laps: `a` goes round, decisions by whether it is above 1 m: of its row, or of the row `late`
-    /// before.
+    /// Two laps in which `a` oscillates; the decision is whether `a` was above 1 m in this row, or `late`
+    /// rows before.
     fn judged(late: u64, baselines: &[Baseline], jobs: usize) -> Vec<f64> {
         let board = board(8);
         let a = |row: u64| 1.0 + 0.9 * libm::sin(row as f64 * 0.61) * libm::cos(row as f64 * 0.173);
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn a_rule_of_one_row_is_found_in_one_row() {
         let found = judged(0, &Baseline::ALL, 1);
-        assert!(found[0] < 0.6, "the commonest decision knows nothing: {found:?}");
+        assert!(found[0] < 0.6, "the most common decision is no better than chance: {found:?}");
         assert!(found[1..].iter().all(|found| *found > 0.97), "{found:?}");
     }
 

@@ -1,26 +1,27 @@
-//! Gradient boosting of shallow trees on histograms (Friedman 2001, algorithm 6; leaves by a Newton step
-//! with a ridge, as in Chen and Guestrin 2016): the yardstick for decisions by limits of single values.
+//! Gradient boosting of shallow trees on histograms (Friedman 2001, algorithm 6; leaves by a Newton step with
+//! a ridge, as in Chen and Guestrin 2016): the baseline for decisions by thresholds of single values.
 //!
-//! No random numbers and one thread: equal rows give equal trees. Equal splits go to the lower feature.
+//! Uses no random numbers and one thread: equal rows give equal trees. Between equal splits it takes the
+//! lower feature.
 
 /// Depth of a tree: decisions by up to three values at once.
 const DEPTH: usize = 3;
-/// Share of its step that a tree takes.
+/// Learning rate: the share of its step that a tree takes.
 const RATE: f64 = 0.15;
 /// Ridge of a leaf, in rows.
 const RIDGE: f64 = 1.0;
-/// Fewest rows of a leaf: a quarter of a second at 20 Hz is chance.
+/// Fewest rows in a leaf: a quarter of a second at 20 Hz; fewer would fit chance.
 const LEAST: usize = 5;
-/// Most bins of a feature: codes are bytes, and a log of minutes has few rows in each of more.
+/// Most bins per feature: codes are bytes, and with more bins a log of minutes would have few rows in each.
 const BINS: usize = 128;
-/// Less gain than this is rounding.
+/// A gain below this is rounding error.
 const GAIN: f64 = 1e-9;
 
 /// Trees whose sums are the scores of the decisions.
 #[derive(Clone, Debug)]
 pub struct Boosted {
     start: Vec<f64>,
-    /// Round by round, a tree a label.
+    /// For each round, one tree per label.
     trees: Vec<Tree>,
 }
 
@@ -36,7 +37,7 @@ enum Node {
 }
 
 impl Tree {
-    /// The root is node 0.
+    /// The value of the leaf for `row`. The root is node 0.
     fn value(&self, row: &[f32]) -> f64 {
         let mut at = 0;
         loop {
@@ -51,7 +52,7 @@ impl Tree {
 }
 
 impl Boosted {
-    /// Scores of the decisions after each round, from the first on, for one row.
+    /// Passes the scores of the decisions for one row to `each` after every round, beginning with the first.
     pub fn by_round(&self, row: &[f32], mut each: impl FnMut(&[f64])) {
         let mut scores = self.start.clone();
         for round in self.trees.chunks_exact(scores.len()) {
@@ -68,11 +69,13 @@ impl Boosted {
     }
 }
 
-/// Boosts for `rounds` on `features`, `width` a row, and the right decision of each row among `labels`.
+/// Boosts for `rounds` rounds on `features`, with `width` features per row, and the right decision of each
+/// row among `labels`.
 pub fn boost(features: &[f32], width: usize, right: &[usize], labels: usize, rounds: usize) -> Boosted {
     let count = right.len();
     let codes = Codes::new(features, width, count);
-    // The logarithm of each decision's share; one more row keeps a decision that never occurs finite.
+    // Start from the logarithm of each decision's share; one additional row keeps it finite for a decision
+    // that never occurs.
     let occurs = |label: usize| right.iter().filter(|right| **right == label).count() as f64;
     let start: Vec<f64> = (0..labels).map(|label| libm::log((occurs(label) + 1.0) / count as f64)).collect();
     let mut scores: Vec<f64> = start.iter().copied().cycle().take(count * labels).collect();
@@ -104,12 +107,12 @@ fn softmax(scores: &[f64], shares: &mut [f64]) {
     shares.iter_mut().for_each(|share| *share /= sum);
 }
 
-/// Each feature's values as numbers of bins.
+/// Each feature's values as bin numbers.
 struct Codes {
     /// Feature by feature, then by row.
     codes: Vec<u8>,
     count: usize,
-    /// By feature: the limits between its bins; a value in bin b is at most limit b.
+    /// For each feature, the limits between its bins; a value in bin b is at most limit b.
     limits: Vec<Vec<f32>>,
 }
 
@@ -131,7 +134,7 @@ impl Codes {
     }
 }
 
-/// Limits midway between values, so that bins hold about as many rows each.
+/// Limits midway between values, such that each bin holds about the same number of rows.
 fn edges(column: &[f32]) -> Vec<f32> {
     let mut sorted = column.to_vec();
     sorted.sort_unstable_by(f32::total_cmp);
@@ -139,7 +142,7 @@ fn edges(column: &[f32]) -> Vec<f32> {
     for bin in 1..BINS {
         let at = bin * sorted.len() / BINS;
         let Some(low) = at.checked_sub(1).map(|before| sorted[before]) else { continue };
-        // The next larger value: a limit is between two that differ.
+        // Take the next larger value: a limit lies between two different values.
         let Some(high) = sorted[at..].iter().find(|value| **value > low) else { break };
         let edge = low + (high - low) / 2.0;
         if edges.last().is_none_or(|last| *last < edge) {
@@ -149,7 +152,7 @@ fn edges(column: &[f32]) -> Vec<f32> {
     edges
 }
 
-/// Sums over rows of the loss's slope and curvature.
+/// Sums of the loss's gradient and curvature over rows.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     slope: f64,
@@ -166,7 +169,7 @@ impl Sum {
     fn without(self, other: Sum) -> Sum {
         Sum { slope: self.slope - other.slope, curve: self.curve - other.curve, rows: self.rows - other.rows }
     }
-    /// Twice what a leaf of these rows takes off the loss.
+    /// Twice the loss reduction by a leaf with these rows.
     fn worth(self) -> f64 {
         self.slope * self.slope / (self.curve + RIDGE)
     }
@@ -180,7 +183,7 @@ struct Grower<'c> {
 }
 
 impl Grower<'_> {
-    /// Adds the tree of `rows`; calls `leaf` with what each row gets. Returns its root.
+    /// Adds the tree of `rows` and returns its root. Calls `leaf` with the value for each row.
     fn grow(&mut self, rows: &mut [u32], depth: usize, leaf: &mut impl FnMut(usize, f64)) -> usize {
         let mut sum = Sum::default();
         rows.iter().for_each(|row| sum.add(self.slopes[*row as usize]));
@@ -244,8 +247,9 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_two_values_are_found_and_other_values_ignored() {
-        // Which corner of a square: no linear map of the values tells three of the four apart.
+    fn thresholds_of_two_values_are_found() {
+        // The decision is the corner of a square: a linear map of the values cannot separate three of the
+        // four.
         let rule = |row: &[f32]| match (row[0] > 0.4, row[3] > 0.6) {
             (false, false) | (true, true) => 0,
             (true, false) => 1,
@@ -261,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_of_other_rows_are_not_found() {
+    fn decisions_of_other_rows_cannot_be_learned() {
         let (taught, asked) = (values(1500, 5, 3), values(1500, 5, 4));
         let coin = |seed: u64| -> Vec<usize> {
             (0..1500).map(|row| usize::from(uniform(seed, Stream::World, row) < 0.5)).collect()
@@ -273,17 +277,17 @@ mod tests {
 
     #[test]
     fn a_leaf_is_the_newton_step_of_its_rows() {
-        // A feature that never changes: the tree is one leaf. Of 4 rows 3 are "1"; it starts at 4/4 and 2/4.
+        // The feature is constant, so the tree is one leaf. Of 4 rows 3 are "1"; the start is 4/4 and 2/4.
         let boosted = boost(&[1.0; 4], 1, &[1, 1, 1, 0], 2, 1);
         let share = 4.0 / 6.0;
         let slope: f64 = 4.0 * share - 3.0;
         let wanted = -RATE * slope / (4.0 * share * (1.0 - share) + RIDGE);
-        let Node::Leaf { value } = boosted.trees[1].nodes[0] else { panic!("a split of nothing") };
+        let Node::Leaf { value } = boosted.trees[1].nodes[0] else { panic!("a constant feature was split") };
         assert!((value - wanted).abs() < 1e-12, "{value} is not {wanted}");
     }
 
     #[test]
-    fn bins_lie_between_values_and_hold_all_of_them() {
+    fn bin_limits_lie_between_values_and_bins_hold_all_rows() {
         assert_eq!(edges(&[1.0, 1.0, 1.0]), [] as [f32; 0]);
         assert_eq!(edges(&[2.0, 1.0, 2.0, 1.0]), [1.5]);
         let many: Vec<f32> = (0..10_000).map(|i| (i % 1000) as f32).collect();

@@ -1,7 +1,7 @@
-//! Judges each lap by a read-out of the other laps, also those of other logs.
+//! Judges each lap with a read-out of the other laps, including those of other logs.
 //!
-//! A block of a cross-validation lies between two blocks of the same lap; a lap of its own says more of the
-//! next one.
+//! A block in a cross-validation lies between two blocks of the same lap; a separate lap predicts better how
+//! well the next lap will go.
 
 use super::LearnError;
 use super::observe::{Observed, inputs, observe};
@@ -14,7 +14,7 @@ use crate::field::shape::FEATURES;
 use crate::workshop::learn::log::Log;
 use std::ops::Range;
 
-/// The cycles of one or several logs, one after the other.
+/// The cycles of one or more logs, in order.
 pub struct Course {
     /// Cycles of each log.
     logs: Vec<Range<usize>>,
@@ -23,12 +23,12 @@ pub struct Course {
     /// Index of the right decision, by cycle.
     right: Vec<usize>,
     labels: Vec<String>,
-    /// Cycles between the judged ones and the training data.
+    /// Number of cycles that separate judged cycles from training data.
     gap: usize,
 }
 
 impl Course {
-    /// Each of `logs` as this many laps of equal length.
+    /// Divides each of `logs` into this many laps of equal length.
     pub fn new(board: &Board, logs: &[Log], laps: usize, gap: usize) -> Course {
         let every = board.field.every_ticks.max(1) as usize;
         let mut course = Course {
@@ -65,7 +65,7 @@ impl Course {
     pub fn labels(&self) -> &[String] {
         &self.labels
     }
-    /// Cycles between the judged ones and the training data.
+    /// Number of cycles that separate judged cycles from training data.
     pub fn gap(&self) -> usize {
         self.gap
     }
@@ -75,8 +75,7 @@ impl Course {
         self.logs.iter().find(|log| log.contains(&cycle)).map_or(0, |log| log.start)
     }
 
-    /// The cycles that teach what is judged on `lap`: all others but those of its log just before and after
-    /// it.
+    /// The training cycles for judging `lap`: all others, except those of its log just before and after it.
     pub fn others(&self, lap: usize) -> Vec<usize> {
         let own = &self.laps[lap];
         let log = self.logs.iter().find(|log| log.contains(&own.start)).unwrap_or(own);
@@ -84,14 +83,14 @@ impl Course {
         (0..self.right.len()).filter(|cycle| !hidden.contains(cycle)).collect()
     }
 
-    /// Rows of `features`, `width` each, and the right decisions of some cycles.
+    /// Rows of `features`, `width` each, and the right decisions of the given cycles.
     pub fn of(&self, features: &[f32], width: usize, cycles: &[usize]) -> (Vec<f32>, Vec<usize>) {
         let rows = cycles.iter().flat_map(|cycle| &features[cycle * width..][..width]);
         (rows.copied().collect(), cycles.iter().map(|cycle| self.right[*cycle]).collect())
     }
 }
 
-/// Features of all cycles of `logs`, each from rest, on up to `jobs` threads with an engine each.
+/// Features of all cycles of `logs`, each log from rest, on up to `jobs` threads with one engine each.
 pub fn observe_all(board: &Board, logs: &[Log], jobs: usize) -> Result<Vec<f32>, LearnError> {
     let seen =
         parallel::map(jobs, logs, |log| observe(board, engine::build(&board.field).as_mut(), log, |_| ()));
@@ -99,13 +98,13 @@ pub fn observe_all(board: &Board, logs: &[Log], jobs: usize) -> Result<Vec<f32>,
     Ok(seen?.into_iter().flat_map(|seen| seen.features).collect())
 }
 
-/// The field's inputs in all cycles of `logs`: a row of as many values as it has sensors.
+/// The field's inputs in all cycles of `logs`: one row per cycle, one value per sensor of the field.
 pub fn inputs_of_all(board: &Board, logs: &[Log]) -> Vec<f32> {
     logs.iter().flat_map(|log| inputs(board, log)).collect()
 }
 
-/// Judges each lap by a read-out of the others' `features`, on up to `jobs` threads. The choice of the ridge
-/// does not see the lap.
+/// Judges each lap with a read-out of the others' `features`, on up to `jobs` threads. The selection of the
+/// ridge does not see the lap.
 pub fn judge(course: &Course, features: &[f32], jobs: usize) -> Result<Vec<Confusion>, LearnError> {
     let laps: Vec<usize> = (0..course.count()).collect();
     let judged = parallel::map(jobs, &laps, |lap| {
@@ -123,7 +122,7 @@ pub fn judge(course: &Course, features: &[f32], jobs: usize) -> Result<Vec<Confu
     judged.into_iter().collect()
 }
 
-/// The board's field without recurrence and diffusion: only the expansion of each input is left, and the slow
+/// The board's field without recurrence and diffusion: only the expansion of each input remains, and the slow
 /// channels' mean over time.
 pub fn memoryless(board: &Board) -> Board {
     let mut without = board.clone();
@@ -148,7 +147,7 @@ mod tests {
     #[test]
     fn a_lap_is_judged_by_the_others_without_its_neighbours_in_time() {
         let course = course();
-        // The first log ends where the second begins, in the table only.
+        // Only in the table does the first log end where the second begins.
         assert_eq!(course.others(0), (10..30).collect::<Vec<_>>());
         assert_eq!(course.others(1), (0..10).chain(23..30).collect::<Vec<_>>());
         assert_eq!(course.others(2), (0..17).collect::<Vec<_>>());

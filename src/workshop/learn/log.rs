@@ -1,9 +1,9 @@
-//! A robot's log as the board sees it: CSV with a header line, one row per control period, columns found
-//! by the names that the board gives its sensors.
+//! Reads a robot's log for a board: CSV with a header line and one row per control period. Columns are found
+//! by the names of the board's sensors.
 //!
-//! The reader refuses a log with wrong structure (columns, row lengths, labels). It keeps a cell
-//! without an admissible value as such: the running loop treats it as a faulty reading, learning
-//! refuses it. Nothing here knows the field.
+//! A log with a wrong structure (columns, row lengths, labels) is an error. A cell with an invalid value is
+//! kept as it is: the running loop treats it as a faulty reading, and learning rejects it. Nothing here
+//! depends on the field.
 
 use crate::base::fault::ReadingFault;
 use crate::base::plan::{Board, ComputedSensor, SensorKind, SensorPlan};
@@ -16,20 +16,20 @@ use std::path::{Path, PathBuf};
 
 /// Longest log, in bytes: a week of 24 columns at 10 Hz.
 const MAX_BYTES: u64 = 1 << 30;
-/// Longest row, in bytes: thousands of columns. It bounds what one read takes, whatever a quotation mark
-/// begins.
+/// Longest row, in bytes: enough for thousands of columns. Limits what one read takes, even after an unclosed
+/// quotation mark.
 const LONGEST_ROW: usize = 1 << 16;
-/// Most rows: ten days at 20 Hz. A row takes memory whatever is in it.
+/// Most rows: ten days at 20 Hz. A row takes memory even if it is nearly empty.
 const MOST_ROWS: usize = 1 << 24;
 
-/// A log's columns in the board's terms.
+/// The columns of a log that a board uses.
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
     digest: [u8; 32],
-    /// Channel of the frame, by column that the board wants.
+    /// Frame channel of each column.
     channels: Vec<u8>,
-    /// By row, then as `channels`; NaN where the cell is no number.
+    /// Values by row, then in the order of `channels`; NaN if the cell is not a number.
     values: Vec<f32>,
     lines: Vec<u64>,
     /// Index of the board's decision, by row; empty without a label column.
@@ -38,91 +38,91 @@ pub struct Log {
     defects: usize,
 }
 
-/// What is wrong with a log, and where.
+/// An error in a log, and its file.
 #[derive(Debug)]
 pub struct LogError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The error.
     pub fault: LogFault,
 }
 
-/// What is wrong with a log. Lines count from 1, the heading included.
+/// An error in a log. Lines are counted from 1, including the header.
 #[derive(Debug)]
 pub enum LogFault {
-    /// The system refused.
+    /// The system cannot read the file.
     Io(io::Error),
-    /// It takes more memory than there is.
+    /// The log needs more memory than there is.
     Room(NoRoom),
-    /// A row is longer than any of a robot.
+    /// A row is longer than any of a robot's logs.
     LongRow {
-        /// Where it begins.
+        /// Line at which it begins.
         line: u64,
     },
     /// More rows than allowed.
     ManyRows,
-    /// Not even a heading.
+    /// There is not even a header.
     Empty,
-    /// A heading and nothing else.
+    /// There is a header but no row.
     NoRows,
-    /// A column that the board or the command requests is not there.
+    /// A column that the board or the command requires is missing.
     NoColumn {
-        /// Its heading.
+        /// Its name.
         wanted: String,
-        /// The heading most like it.
+        /// The most similar column name.
         nearest: Option<String>,
     },
-    /// Two columns of one requested name.
+    /// Two columns have the same required name.
     TwoColumns {
-        /// The heading.
+        /// The name.
         heading: String,
     },
-    /// A row with more or fewer cells than the heading.
+    /// A row has more or fewer cells than the header.
     Ragged {
-        /// Where.
+        /// Line number.
         line: u64,
-        /// Cells of the heading.
+        /// Cells in the header.
         expected: usize,
-        /// Cells of the row.
+        /// Cells in the row.
         found: usize,
     },
-    /// A cell that is no finite number.
+    /// A cell is not a finite number.
     NotANumber {
-        /// Where.
+        /// Line number.
         line: u64,
-        /// Its heading.
+        /// Its column.
         column: String,
         /// The value found.
         found: String,
     },
-    /// A cell beyond what the board says the sensor can mean.
+    /// A cell is outside the sensor's range on the board.
     OutOfRange {
-        /// Where.
+        /// Line number.
         line: u64,
-        /// Its heading.
+        /// Its column.
         column: String,
         /// The value found.
         found: String,
-        /// What the board allows.
+        /// The range on the board.
         valid: [f32; 2],
     },
-    /// A label that is none of the board's decisions.
+    /// A label is not one of the board's decisions.
     UnknownLabel {
-        /// Where.
+        /// Line number.
         line: u64,
-        /// Heading of the label column.
+        /// Name of the label column.
         column: String,
         /// The value found.
         found: String,
-        /// The decision most like it.
+        /// The most similar decision.
         nearest: Option<String>,
     },
-    /// The board wants a sensor that no log can give.
+    /// The board needs a sensor that a log cannot provide.
     NotLogged {
         /// Name of the sensor.
         sensor: String,
     },
-    /// The board knows no decisions, so that a label means nothing to it.
+    /// The board has no decisions, so it cannot use labels.
     NoDecisions,
 }
 
@@ -182,15 +182,14 @@ fn meant(f: &mut fmt::Formatter<'_>, nearest: &Option<String>) -> fmt::Result {
 impl std::error::Error for LogError {}
 
 impl Log {
-    /// Reads the columns that `board` has sensors for, and with `label` the decisions in the column
-    /// of that heading.
+    /// Reads the columns for `board`'s sensors and, with `label`, the decisions in the column of that name.
     pub fn read(path: &Path, board: &Board, label: Option<&str>) -> Result<Log, LogError> {
         let named = |fault| LogError { path: path.to_path_buf(), fault };
         let bytes = read_whole(path).map_err(named)?;
         Log::parse(path, &bytes, board, label).map_err(named)
     }
 
-    /// The same from bytes; `path` only names them.
+    /// Like [`read`], from bytes; `path` is only used in messages.
     pub fn parse(path: &Path, bytes: &[u8], board: &Board, label: Option<&str>) -> Result<Log, LogFault> {
         if label.is_some() && board.decisions.is_empty() {
             return Err(LogFault::NoDecisions);
@@ -259,7 +258,7 @@ impl Log {
         });
     }
 
-    /// Its file.
+    /// The log's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -271,18 +270,18 @@ impl Log {
     pub fn rows(&self) -> usize {
         self.lines.len()
     }
-    /// Line of the file that holds a row, from 1.
+    /// Line number in the file of a row, from 1.
     pub fn line(&self, row: usize) -> u64 {
         self.lines[row]
     }
-    /// What the sensors said in `row`, as a bus would hand it over, each with its channel of the frame: a
-    /// cell that is no finite number is a fault; whether a number may be believed is for the loop to say.
+    /// The sensor readings in `row`, as a bus would deliver them, each with its frame channel. A cell that is
+    /// not a finite number is a fault; the loop decides whether a number is plausible.
     pub fn readings(&self, row: usize) -> impl Iterator<Item = (u8, Result<f32, ReadingFault>)> {
         let cells = &self.values[row * self.channels.len()..][..self.channels.len()];
         let read = |value: f32| if value.is_finite() { Ok(value) } else { Err(ReadingFault::NotFinite) };
         self.channels.iter().zip(cells).map(move |(channel, value)| (*channel, read(*value)))
     }
-    /// Index of the decision in `row` among the board's; `None` without a label column.
+    /// Index of the board's decision in `row`; `None` without a label column.
     pub fn label(&self, row: usize) -> Option<usize> {
         self.labels.get(row).copied()
     }
@@ -290,12 +289,11 @@ impl Log {
     pub fn labels(&self) -> &[usize] {
         &self.labels
     }
-    /// Cells that are no admissible value of their sensor.
+    /// Number of cells with a value that is invalid for their sensor.
     pub fn defects(&self) -> usize {
         self.defects
     }
-    /// The log if every cell is an admissible value, else its first bad one: learning wants to know
-    /// what it learned from.
+    /// The log if every cell is valid, otherwise the first bad cell: learning must know what it learned from.
     pub fn sound(self) -> Result<Log, LogError> {
         match self.defect {
             Some(fault) => Err(LogError { path: self.path, fault }),
@@ -307,15 +305,15 @@ impl Log {
 fn read_whole(path: &Path) -> Result<Vec<u8>, LogFault> {
     let file = Intake::open(path, MAX_BYTES).map_err(LogFault::Io)?;
     let (length, rows) = (file.length(), MOST_ROWS as u64);
-    // Its text, a value for each cell of two bytes or more, and what is kept of each row besides.
+    // Memory for the text, a value for each cell of at least two bytes, and what is kept per row.
     room::demand(3 * length + 16 * rows.min(length / 2)).map_err(LogFault::Room)?;
     let mut bytes = Vec::new();
     file.rest(&mut bytes).map_err(LogFault::Io)?;
     Ok(bytes)
 }
 
-/// Where the first row of more than [`LONGEST_ROW`] bytes begins. A quotation mark at the beginning of a cell
-/// takes in the ends of lines up to the next one, as the reader of the rows has it.
+/// Offset of the first row of more than [`LONGEST_ROW`] bytes. A quotation mark at the start of a cell
+/// includes line ends up to the next one, as in the CSV reader.
 fn long_row(text: &[u8]) -> Option<usize> {
     #[derive(PartialEq)]
     enum At {
@@ -348,8 +346,8 @@ fn advance(reader: &mut csv::Reader<&[u8]>, record: &mut csv::ByteRecord) -> Res
     reader.read_byte_record(record).map_err(|error| LogFault::Io(io::Error::other(error)))
 }
 
-/// Line numbers of byte offsets, ascending. The reader's own count begins a record at the end of the
-/// line before, which differs between LF and CRLF.
+/// Converts ascending byte offsets to line numbers. The CSV reader's own count starts a record at the end of
+/// the line before, which differs between LF and CRLF.
 struct Lines<'t> {
     text: &'t [u8],
     at: usize,
@@ -357,7 +355,7 @@ struct Lines<'t> {
 }
 
 impl Lines<'_> {
-    /// The line of the first byte from `offset` on that does not end a line.
+    /// The line of the first byte at or after `offset` that is not a line end.
     fn of_record(&mut self, offset: u64) -> u64 {
         while let Some(byte) = self.text.get(self.at) {
             let ends_a_line =
@@ -376,7 +374,7 @@ fn text_of(cell: &[u8]) -> String {
     String::from_utf8_lossy(cell).into_owned()
 }
 
-/// A column that the board has a sensor for.
+/// A column for a sensor of the board.
 struct Column<'n> {
     channel: usize,
     sensor: &'n SensorPlan,
@@ -384,7 +382,7 @@ struct Column<'n> {
     at: usize,
 }
 
-/// The columns in the order of the board's sensors. The loop computes the least of others.
+/// The columns in the order of the board's sensors. `least` sensors need no column: the loop computes them.
 fn sensor_columns<'n>(board: &'n Board, headings: &'n [String]) -> Result<Vec<Column<'n>>, LogFault> {
     let mut columns = Vec::new();
     for (channel, sensor) in board.sensors.iter().enumerate() {
@@ -446,13 +444,13 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_cell_is_a_faulty_reading_and_nothing_to_learn_from() {
+    fn a_bad_cell_is_a_faulty_reading_and_learning_rejects_it() {
         for (cell, says) in
             [("nan", "not a finite number"), ("", "found ``"), ("7", "the board allows 0 to 2")]
         {
             let log = parse(&format!("a,b,what\n1,1,go\n1,{cell},go\n")).unwrap();
             assert_eq!(log.readings(0).nth(1), Some((1, Ok(1.0))));
-            // A number out of range is handed on: the loop validates it like any other reading.
+            // A number out of range is passed on: the loop validates it like any other reading.
             let expected = if cell == "7" { Ok(7.0) } else { Err(ReadingFault::NotFinite) };
             assert_eq!(log.readings(1).nth(1), Some((1, expected)));
             assert_eq!(log.defects(), 1);
@@ -476,19 +474,19 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_bounded_and_messages_quote_no_more_than_a_glance() {
+    fn rows_are_limited_and_messages_quote_only_a_part() {
         let long = "x".repeat(LONGEST_ROW);
         assert_eq!(
             words(&format!("a,b,what\n1,1,go\n1,1,{long}\n")),
             "line 3: a row of more than 65536 bytes"
         );
-        // A quotation mark that is not closed takes in line after line.
+        // An unclosed quotation mark includes line after line.
         let open = "y\n".repeat(LONGEST_ROW);
         assert_eq!(words(&format!("a,b,what\n1,1,\"{open}")), "line 2: a row of more than 65536 bytes");
         let within = "1,1,g\"o\n".repeat(LONGEST_ROW);
         assert!(
             words(&format!("a,b,what\n{within}")).contains("not one of the board's decisions"),
-            "it is a letter there"
+            "a quotation mark inside a cell is an ordinary character"
         );
         let label = words(&format!("a,b,what\n1,1,\x1b]0;owned\x07{}\n", "z".repeat(60_000)));
         assert!(label.len() < 200 && label.contains("\\x1b]0;owned\\x07zz"), "{label}");
@@ -497,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_board_that_no_log_can_feed_is_refused() {
+    fn a_board_with_sensors_that_no_log_has_is_refused() {
         let mut board = board(8);
         board.sensors[1].kind = SensorKind::Computed(ComputedSensor::MotorEcho { motor: 0 });
         let read = |board: &Board, label| Log::parse(Path::new("t"), b"a,b\n1,1\n", board, label);

@@ -1,30 +1,30 @@
-//! Multinomial logistic regression with a ridge (Hastie, Tibshirani, Friedman, *The Elements of
-//! Statistical Learning*, 4.4): the linear map whose scores make the right decisions most probable.
+//! Multinomial logistic regression with a ridge (Hastie, Tibshirani, Friedman, *The Elements of Statistical
+//! Learning*, 4.4): the linear map whose scores make the right decisions most probable.
 //!
-//! Minimised by L-BFGS (Nocedal and Wright, *Numerical Optimization*, algorithm 7.4). Its first guess of the
-//! curvature is that of scores which are all 0, by the factor of the features' correlations: the field's
-//! features are so alike that a plain gradient would creep. No random numbers, one thread: equal rows give
-//! equal bits.
+//! Minimised by L-BFGS (Nocedal and Wright, *Numerical Optimization*, algorithm 7.4). The initial curvature
+//! is that of scores which are all 0, from the Cholesky factor of the features' correlations: the field's
+//! features are so similar that a plain gradient would converge very slowly. Uses no random numbers and one
+//! thread: equal rows give equal bits.
 
 use super::moments::{Rows, add_products};
 use super::solve::{FLOOR, Linear, cholesky};
 use nalgebra::{DMatrix, DVector};
 use std::collections::VecDeque;
 
-/// Steps whose curvature it remembers.
+/// Steps in the L-BFGS history.
 const REMEMBERED: usize = 12;
 /// Most steps.
 const STEPS: usize = 400;
-/// Done when a step gains less than this share of the loss.
+/// Converged when a step reduces the loss by less than this share.
 const GAIN: f64 = 1e-6;
-/// Steps in a row that gain so little: a single one may only have been cut short.
+/// Number of such steps in a row: a single one may only have been cut short.
 const LITTLE: usize = 3;
-/// Most halvings of a step; one of 1e-9 is none.
+/// Most halvings of a step: a step of 1e-9 is no step.
 const HALVINGS: usize = 30;
 
-/// Rows to fit to: features centred and divided by their deviation, and the right decision of each.
+/// The training rows: features, centred and divided by their deviation, and the right decision of each row.
 pub struct Design<'d> {
-    /// A column a row of the log; the last feature is a constant 1.
+    /// One column per row of the log; the last feature is a constant 1.
     x: DMatrix<f64>,
     right: &'d [usize],
     labels: usize,
@@ -34,7 +34,7 @@ pub struct Design<'d> {
 }
 
 impl<'d> Design<'d> {
-    /// Of `features`, `width` a row, and the right decision of each row among `labels`.
+    /// A design from `features`, `width` per row, and the right decision of each row among `labels`.
     pub fn new(features: &[f32], width: usize, right: &'d [usize], labels: usize) -> Design<'d> {
         let nothing = vec![0.0; right.len()];
         let rows = Rows { features, width, wanted: &nothing, outputs: 1 };
@@ -56,8 +56,8 @@ impl<'d> Design<'d> {
         Design { x, right, labels, mean, scale, correlation }
     }
 
-    /// The least mean loss plus half of `ridge` (above 0) times the squared weights, from `start`, an earlier
-    /// solution.
+    /// Minimises the mean loss plus half of `ridge` (above 0) times the squared weights, starting from
+    /// `start`, an earlier solution.
     pub fn fit(&self, ridge: f64, start: Option<&DMatrix<f64>>) -> DMatrix<f64> {
         let mut factor = &self.correlation * 0.25;
         let width = self.mean.len();
@@ -97,7 +97,7 @@ impl<'d> Design<'d> {
         weights
     }
 
-    /// The first of a whole step, half of it, and so on that lowers the loss as its slope promises.
+    /// Halves the step until the loss falls as its slope predicts.
     fn descend(
         &self,
         from: &DMatrix<f64>,
@@ -118,7 +118,8 @@ impl<'d> Design<'d> {
         None
     }
 
-    /// Mean loss with ridge, and its gradient, of weights (a column a label, the last row for the constant).
+    /// Mean loss with ridge, and its gradient, for `weights` (one column per label, the last row is the
+    /// constant).
     fn loss(&self, weights: &DMatrix<f64>, ridge: f64) -> (f64, DMatrix<f64>) {
         let count = self.right.len() as f64;
         let mut scores = weights.transpose() * &self.x;
@@ -145,7 +146,7 @@ impl<'d> Design<'d> {
         (loss / count + 0.5 * ridge * squares, gradient)
     }
 
-    /// Weights as a map of features as they are.
+    /// The weights as a map of the original features.
     pub fn linear(&self, weights: &DMatrix<f64>) -> Linear {
         let width = self.mean.len();
         let own = DMatrix::from_fn(self.labels, width, |label, j| weights[(j, label)] * self.scale[j]);
@@ -155,7 +156,7 @@ impl<'d> Design<'d> {
     }
 }
 
-/// The way down by the remembered steps; to be subtracted.
+/// The descent direction from the history; to be subtracted.
 fn direction(
     past: &VecDeque<(DMatrix<f64>, DMatrix<f64>)>,
     gradient: &DMatrix<f64>,
@@ -187,7 +188,8 @@ mod tests {
 
     #[test]
     fn two_features_and_three_decisions_come_back_with_their_odds() {
-        // Decisions drawn with known odds: the log-odds against the last are linear in the features.
+        // The decisions are drawn with known odds: the log-odds against the last one are linear in the
+        // features.
         let rule = [[2.0, -1.0, 0.5], [0.0, 1.5, -0.5], [0.0, 0.0, 0.0]];
         let count = 20_000;
         let features: Vec<f32> = (0..2 * count).map(|i| draw(i) as f32).collect();
@@ -211,8 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn the_solution_is_where_the_loss_is_level_from_wherever_it_begins() {
-        let (count, width) = (300, 40); // features that are nearly alike, as a field's are
+    fn the_gradient_is_zero_at_the_solution_from_any_start() {
+        let (count, width) = (300, 40); // features that are as similar as a field's
         let features: Vec<f32> =
             (0..count * width).map(|i| (draw(i / width) + 0.01 * draw(i + 7)) as f32).collect();
         let right: Vec<usize> =
@@ -224,7 +226,7 @@ mod tests {
         let again = design.fit(1e-3, Some(&design.fit(1e-1, None)));
         let (other, _) = design.loss(&again, 1e-3);
         assert!((loss - other).abs() < 1e-4 * loss, "{loss} and {other}");
-        // What a difference of the loss says of a weight is what the gradient says.
+        // The gradient must equal the difference quotient of the loss.
         let weights = DMatrix::from_fn(width + 1, 2, |j, label| draw(j + 50 * label));
         let (_, gradient) = design.loss(&weights, 1e-3);
         for place in [(0, 0), (17, 1), (width, 0)] {

@@ -1,20 +1,20 @@
-//! What least squares need to know about a stretch of rows: counts, sums and products. Stretches can be added
-//! and subtracted, so that a cross-validation reads every row once.
+//! The sufficient statistics for least squares over a range of rows: counts, sums and products. Ranges can be
+//! added and subtracted, so that a cross-validation reads every row only once.
 //!
-//! f64 throughout, sums in a fixed order on one thread: equal rows give equal bits.
+//! Uses f64, sums in a fixed order, and one thread: equal rows give equal bits.
 
 use nalgebra::{DMatrix, DMatrixViewMut, DVector};
 use std::ops::Range;
 
-/// Rows of features and the wanted values of each.
+/// Rows of features, with the target values of each.
 pub struct Rows<'d> {
     /// Row by row, `width` features each.
     pub features: &'d [f32],
-    /// Features of a row.
+    /// Features per row.
     pub width: usize,
-    /// Row by row, `outputs` wanted values each.
+    /// Row by row, `outputs` target values each.
     pub wanted: &'d [f64],
-    /// Wanted values of a row.
+    /// Target values per row.
     pub outputs: usize,
 }
 
@@ -37,10 +37,10 @@ impl Rows<'_> {
     }
 }
 
-/// Sums over rows of features x (less a fixed shift, which keeps the products small) and wanted y.
+/// Sums over rows of features x (less a fixed shift, which keeps the products small) and targets y.
 #[derive(Clone, Debug)]
 pub struct Moments {
-    /// Rows.
+    /// Number of rows.
     pub count: f64,
     /// Sum of x.
     pub x: DVector<f64>,
@@ -52,13 +52,13 @@ pub struct Moments {
     pub xy: DMatrix<f64>,
 }
 
-/// Rows of one product: enough for it to be worth its copy.
+/// Rows per matrix product: enough to be worth the copy.
 const CHUNK: usize = 512;
-/// Columns of one step of a product; it leaves out what lies above the diagonal in such steps.
+/// Columns per step of a product; each step skips what lies above the diagonal.
 const PANEL: usize = 192;
 
 impl Moments {
-    /// Of no rows.
+    /// Moments of no rows.
     pub fn none(width: usize, outputs: usize) -> Moments {
         Moments {
             count: 0.0,
@@ -69,7 +69,7 @@ impl Moments {
         }
     }
 
-    /// Of the rows in `range`, features less `shift`.
+    /// Moments of the rows in `range`, with `shift` subtracted from the features.
     pub fn of(rows: &Rows<'_>, range: Range<usize>, shift: &[f64]) -> Moments {
         let mut moments = Moments::none(rows.width, rows.outputs);
         let mut first = range.start;
@@ -97,11 +97,11 @@ impl Moments {
         add_products(self.xx.as_view_mut(), 1.0, &x);
     }
 
-    /// These rows and those.
+    /// Adds the moments of other rows.
     pub fn add(&mut self, other: &Moments) {
         self.combine(other, 1.0);
     }
-    /// These rows without those, which must be among them.
+    /// Subtracts the moments of some of these rows.
     pub fn remove(&mut self, other: &Moments) {
         self.combine(other, -1.0);
     }
@@ -114,7 +114,7 @@ impl Moments {
     }
 }
 
-/// `sum += factor * x x'`, the lower triangle (and a little above it, which no code may read).
+/// `sum += factor * x x'` in the lower triangle, and a little above it, which must not be read.
 pub fn add_products(mut sum: DMatrixViewMut<'_, f64>, factor: f64, x: &DMatrix<f64>) {
     let width = x.nrows();
     let transposed = x.transpose();
@@ -131,7 +131,7 @@ mod tests {
     use crate::base::seed::{Stream, normal};
 
     #[test]
-    fn stretches_add_up_and_come_apart() {
+    fn ranges_can_be_added_and_subtracted() {
         // More rows than a chunk, more features than a panel.
         let (count, width, outputs) = (CHUNK + 77, PANEL + 9, 2);
         let draw = |i: usize| normal(1, Stream::Stimulus, i as u64);

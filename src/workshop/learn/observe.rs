@@ -1,6 +1,7 @@
-//! Feeds a log through the field: the features of every cycle, exactly as in the running loop.
+//! Runs a log through the field: the features of every cycle, exactly as in the running loop.
 //!
-//! The same admission as in the loop, the same engine from rest, the best rung, row 0 first. Fits nothing.
+//! Uses the same admission as the loop and the same engine, from rest, at the best rung, beginning with row
+//! 0. Fits nothing.
 
 use super::LearnError;
 use super::log::Log;
@@ -12,11 +13,11 @@ use crate::decision::admit::Admission;
 use crate::field::shape::FEATURES;
 use crate::field::{Inspect, Stimulus};
 
-/// Features of the cycles of a log.
+/// The features of a log's cycles.
 pub struct Observed {
     /// Cycle by cycle, [`FEATURES`] each.
     pub features: Vec<f32>,
-    /// The row of the log behind each cycle.
+    /// The row of the log for each cycle.
     pub rows: Vec<usize>,
 }
 
@@ -48,8 +49,8 @@ pub fn observe(
     Ok(Observed { features, rows })
 }
 
-/// The field's inputs in each of its cycles of `log`, on the board's scales: cycle by cycle as many values as
-/// it has sensors.
+/// The field's inputs in each of its cycles of `log`, on the board's scales: one row per cycle, one value per
+/// sensor of the field.
 pub fn inputs(board: &Board, log: &Log) -> Vec<f32> {
     let mut loop_end = LoopEnd::new(board);
     let every = board.field.every_ticks.max(1) as usize;
@@ -63,7 +64,7 @@ pub fn inputs(board: &Board, log: &Log) -> Vec<f32> {
     values
 }
 
-/// The part of the loop between the wires and the field.
+/// The part of the loop between the bus and the field.
 struct LoopEnd {
     admission: Admission,
     frame: Frame,
@@ -81,7 +82,7 @@ impl LoopEnd {
         }
     }
 
-    /// Takes a row, at its slot; returns the field's inputs.
+    /// Admits one row at its slot; returns the field's inputs.
     fn take(&mut self, log: &Log, row: usize) -> [f32; MAX_SENSORS] {
         let stamp = Instant::ZERO + self.period.times(row as u64);
         let readings = log.readings(row).map(|(channel, value)| Reading { channel, value, stamp });

@@ -1,10 +1,10 @@
-//! Independent pieces of work over several threads, answers in the order of the pieces: which thread takes
-//! which piece is chance, what comes out is not.
+//! Runs independent pieces of work on several threads and returns the results in the order of the pieces.
+//! Which thread takes which piece is random; the results are not.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// `work` on each of `pieces`, on at most `threads` threads (this one among them).
+/// Runs `work` on each of `pieces`, on at most `threads` threads including the calling one.
 pub fn map<P: Sync, A: Send>(threads: usize, pieces: &[P], work: impl Fn(&P) -> A + Sync) -> Vec<A> {
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(Vec::with_capacity(pieces.len()));
@@ -33,9 +33,9 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn answers_come_in_the_order_of_the_pieces_whichever_thread_made_them() {
+    fn results_are_in_the_order_of_the_pieces() {
         let pieces: Vec<u64> = (0..20).collect();
-        // The first pieces take the longest, so that on several threads they end last.
+        // The first pieces take longest, so that on several threads they finish last.
         let work = |piece: &u64| {
             std::thread::sleep(Duration::from_millis(20_u64.saturating_sub(*piece)));
             piece * piece
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn two_threads_work_at_once() {
-        // Each piece waits for the other: on one thread they would wait for ever, so with a limit.
+        // Each piece waits for the other. On one thread they would wait forever, so there is a limit.
         let met = AtomicUsize::new(0);
         let waited = map(2, &[(), ()], |()| {
             met.fetch_add(1, Ordering::SeqCst);

@@ -1,9 +1,9 @@
-//! How good decisions are: the right one of each, and the one taken.
+//! Counts decisions by the right one and the one taken, to measure how good they are.
 
 use serde::Serialize;
 use std::fmt;
 
-/// Decisions counted by the right label and the label taken.
+/// A confusion matrix: decisions by right label and label taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Confusion {
     labels: Vec<String>,
@@ -12,7 +12,7 @@ pub struct Confusion {
 }
 
 impl Confusion {
-    /// Nothing counted yet; decisions are among `labels`.
+    /// An empty matrix for decisions among `labels`.
     pub fn new(labels: Vec<String>) -> Confusion {
         let counts = vec![vec![0; labels.len()]; labels.len()];
         Confusion { labels, counts }
@@ -21,7 +21,7 @@ impl Confusion {
     pub fn count(&mut self, right: usize, taken: usize) {
         self.counts[right][taken] += 1;
     }
-    /// Adds the counts of another one with the same labels.
+    /// Adds the counts of another matrix with the same labels.
     pub fn add(&mut self, other: &Confusion) {
         let both = self.counts.iter_mut().flatten().zip(other.counts.iter().flatten());
         both.for_each(|(mine, its)| *mine += its);
@@ -34,7 +34,7 @@ impl Confusion {
     pub fn right(&self) -> u64 {
         (0..self.labels.len()).map(|label| self.counts[label][label]).sum()
     }
-    /// Share of right decisions; `None` of none.
+    /// Share of right decisions; `None` without any decision.
     pub fn accuracy(&self) -> Option<f64> {
         let total = self.total();
         (total > 0).then(|| self.right() as f64 / total as f64)
@@ -49,7 +49,7 @@ impl Confusion {
     }
 }
 
-/// A table: a line for each right label, a column for each label taken.
+/// A table with a line for each right label and a column for each label taken.
 impl fmt::Display for Confusion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let widest = self.labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);

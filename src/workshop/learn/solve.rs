@@ -3,9 +3,9 @@
 use super::moments::{Moments, add_products};
 use nalgebra::{DMatrix, DVector};
 
-/// Deviation that is added (in squares) to that of every feature before dividing by it. A feature
-/// that moves less than this, a hundredth of the field's range, is the far tail of a bump or the
-/// rounding of f32; at full size it would weigh like a signal.
+/// Its square is added to every feature's variance before dividing by the deviation. A feature that moves
+/// less than this, a hundredth of the field's range, is the far tail of a bump or rounding of f32; scaled to
+/// full size it would count like a signal.
 pub const FLOOR: f64 = 1e-2;
 
 /// A linear map of features: y = weights x + constant.
@@ -18,7 +18,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// As engines take it: output by output, the weights and then the constant.
+    /// In the form that engines take: for each output, the weights and then the constant.
     pub fn folded(&self) -> Vec<f32> {
         let rows = self.weights.row_iter().zip(self.constant.iter());
         rows.flat_map(|(row, constant)| {
@@ -29,19 +29,19 @@ impl Linear {
     }
 }
 
-/// Features and wanted values of a stretch of rows, centred and standardised.
+/// Features and target values of a range of rows, centred and standardised.
 pub struct Standardised {
     mean: DVector<f64>,
     scale: DVector<f64>,
     wanted_mean: DVector<f64>,
-    /// Among the features, lower triangle.
+    /// Correlations among the features, lower triangle.
     correlation: DMatrix<f64>,
-    /// Of features with wanted values.
+    /// Correlations of features with target values.
     towards: DMatrix<f64>,
 }
 
 impl Standardised {
-    /// From the moments of the rows, taken about `shift`.
+    /// From the moments of the rows about `shift`.
     pub fn new(moments: Moments, shift: &[f64]) -> Standardised {
         let Moments { count, x, y, mut xx, mut xy } = moments;
         let (mean, wanted_mean) = (x / count, y / count);
@@ -59,10 +59,10 @@ impl Standardised {
         Standardised { mean, scale, wanted_mean, correlation: xx, towards: xy }
     }
 
-    /// Least mean square error plus `lambda` (above 0) times the squared weights of standardised features.
-    ///
+    /// Minimises the mean square error plus `lambda` (above 0) times the squared weights of standardised
+    /// features.
     /// # Panics
-    /// If features are not finite; an engine's are.
+    /// Panics if features are not finite; those of an engine always are.
     pub fn ridge(&self, lambda: f64) -> Linear {
         let mut factor = self.correlation.clone();
         (0..factor.nrows()).for_each(|j| factor[(j, j)] += lambda);
@@ -79,12 +79,12 @@ impl Standardised {
     }
 }
 
-/// Columns of one factoring step.
+/// Columns per factoring step.
 const PANEL: usize = 96;
 
-/// Replaces the lower triangle of `a` by L, a = L L'. False if `a` is not positive definite.
-/// In panels (Golub and Van Loan, *Matrix Computations*, 4.2.6), so that nearly all of the work is
-/// products of matrices, which run at ten times the speed of single columns.
+/// Cholesky factorisation: replaces the lower triangle of `a` by L with a = L L'. Returns false if `a` is not
+/// positive definite. Works in panels (Golub and Van Loan, *Matrix Computations*, 4.2.6), so that nearly all
+/// of the work is matrix products, which run ten times as fast as single columns.
 pub(super) fn cholesky(a: &mut DMatrix<f64>) -> bool {
     let width = a.nrows();
     for first in (0..width).step_by(PANEL) {
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_factor_multiplies_back() {
-        // Wider than two panels, and no multiple of one.
+        // Wider than two panels, and not a multiple of a panel.
         let width = 2 * PANEL + 31;
         let x = DMatrix::from_fn(width, width + 5, |i, j| draw(i * 1000 + j));
         let a = &x * x.transpose();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_positive_definite_is_refused() {
+    fn a_matrix_that_is_not_positive_definite_is_refused() {
         let mut a = DMatrix::identity(PANEL + 3, PANEL + 3);
         a[(PANEL + 1, PANEL + 1)] = -1.0;
         assert!(!cholesky(&mut a));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linear_rule_comes_back_whatever_the_features_scale_and_offset() {
+    fn a_linear_rule_is_recovered_at_any_scale_and_offset() {
         let (count, width) = (700, 5);
         let scales = [1.0, 30.0, 0.5, 4.0, 1.0];
         let features: Vec<f32> =
@@ -155,7 +155,7 @@ mod tests {
         for (got, expected) in linear.folded().iter().zip(expected.as_flattened()) {
             assert!((f64::from(*got) - expected).abs() < 1e-4, "{:?}", linear.folded());
         }
-        // A ridge as large as everything else halves a lone feature's weight.
+        // A ridge as large as the variance halves the weight of a single feature.
         let linear = Standardised::new(Moments::of(&rows, 0..count, &shift), &shift).ridge(1.0);
         assert!((linear.weights[(0, 0)] - 1.0).abs() < 0.2, "{}", linear.weights);
     }

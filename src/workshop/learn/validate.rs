@@ -1,6 +1,6 @@
-//! How much to trust a fit, and which ridge to use: a fit to the other blocks of time judges
-//! each. Rows are never shuffled: neighbours in time are nearly the same row, so a fit that
-//! has seen one of them already knows the other.
+//! Estimates how far to trust a fit, and selects the ridge. Each block of time is judged with a fit to the
+//! other blocks. Rows are never shuffled: neighbours in time are nearly equal, so a fit that has seen one
+//! already knows the other.
 
 use super::LearnError;
 use super::moments::{Moments, Rows};
@@ -9,16 +9,16 @@ use super::solve::{Linear, Standardised};
 use crate::field::readout::decide;
 use std::ops::Range;
 
-/// Blocks of time.
+/// Number of blocks of time.
 pub const BLOCKS: usize = 5;
-/// The fit leaves out rows this near to the judged block, seconds: the half-life of the slow
-/// channels, beyond which a row has mostly forgotten the block.
+/// The fit leaves out rows closer than this to the judged block, in seconds: the half-life of the slow
+/// channels, after which a row has mostly forgotten the block.
 pub const GAP_S: f64 = 5.0;
-/// Ridges to try, as shares of one feature's variance. Below these the weights grow so large that
-/// the rounding of an f32 field, some 1e-6, moves the scores by as much as a decision does.
+/// Ridges to try, as shares of one feature's variance. Below these the weights become so large that rounding
+/// in an f32 field, some 1e-6, moves the scores by as much as a decision does.
 pub const LAMBDAS: [f64; 5] = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1];
 
-/// Cycles and the right decision in each.
+/// Cycles, and the right decision in each.
 pub struct Lesson<'d> {
     /// Cycle by cycle, `width` each.
     pub features: &'d [f32],
@@ -28,29 +28,29 @@ pub struct Lesson<'d> {
     pub right: &'d [usize],
     /// The decisions.
     pub labels: &'d [String],
-    /// Cycles between the judged ones and the training data.
+    /// Number of cycles that separate judged cycles from training data.
     pub gap: usize,
 }
 
-/// One ridge's decisions on blocks that it was not fitted to.
+/// The decisions with one ridge on blocks that it was not fitted to.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The ridge.
     pub lambda: f64,
-    /// Block by block.
+    /// The counts, block by block.
     pub blocks: Vec<Confusion>,
 }
 
 /// The outcome of a cross-validation.
 #[derive(Clone, Debug)]
 pub struct Validation {
-    /// By ridge, ascending.
+    /// The trials, by ascending ridge.
     pub trials: Vec<Trial>,
     best: usize,
 }
 
 impl Trial {
-    /// All blocks together.
+    /// The counts of all blocks together.
     pub fn total(&self) -> Confusion {
         let labels = self.blocks.first().map_or_else(Vec::new, |block| block.labels().to_vec());
         let mut total = Confusion::new(labels);
@@ -63,7 +63,7 @@ impl Trial {
 }
 
 impl Validation {
-    /// The trial that the fit follows.
+    /// The trial whose ridge the fit uses.
     pub fn best(&self) -> &Trial {
         &self.trials[self.best]
     }
@@ -74,13 +74,13 @@ pub fn gap(dt_s: f64) -> usize {
     (GAP_S / dt_s).ceil() as usize
 }
 
-/// Cross-validates and then fits to all cycles with the best ridge. `watch` receives how many of how
-/// many steps are done.
+/// Cross-validates, then fits to all cycles with the best ridge. `watch` receives the finished and the total
+/// number of steps.
 pub fn fit(
     lesson: &Lesson<'_>,
     mut watch: impl FnMut(usize, usize),
 ) -> Result<(Linear, Validation), LearnError> {
-    lesson.refuse_what_teaches_nothing()?;
+    lesson.check_is_learnable()?;
     let steps = 2 * BLOCKS + 1;
     let wanted = lesson.one_hot();
     let rows = Rows {
@@ -117,10 +117,10 @@ pub fn fit(
     Ok((linear, Validation { trials, best }))
 }
 
-/// The largest ridge that is not worse than the best one by more than one standard error (Breiman,
-/// Friedman, Olshen, Stone 1984): smaller weights for what may well be chance, and less of the
-/// field's rounding in the scores. The error is that of the difference, block by block: what makes a block
-/// hard makes it hard with every ridge, and says nothing about which is better.
+/// The largest ridge that is not worse than the best one by more than one standard error (Breiman, Friedman,
+/// Olshen, Stone 1984). It gives smaller weights to what may be chance, and lets less of the field's rounding
+/// into the scores. The standard error is that of the difference, block by block: a block that is hard with
+/// one ridge is hard with all, which says nothing about which ridge is better.
 fn choose(trials: &[Trial]) -> usize {
     let most = trials.iter().map(Trial::right).max().unwrap_or(0);
     let Some(best) = trials.iter().position(|trial| trial.right() == most) else { return 0 };
@@ -142,8 +142,8 @@ impl Lesson<'_> {
         self.right.len()
     }
 
-    fn refuse_what_teaches_nothing(&self) -> Result<(), LearnError> {
-        // What is left of the two neighbours of a block must be more than the gaps take away.
+    fn check_is_learnable(&self) -> Result<(), LearnError> {
+        // The two neighbours of a block must be longer than the gaps that are taken from them.
         let needed = BLOCKS * (2 * self.gap).max(2);
         if self.count() < needed {
             return Err(LearnError::TooShort { cycles: self.count(), needed });
@@ -155,7 +155,7 @@ impl Lesson<'_> {
         Ok(())
     }
 
-    /// 1 for the right decision, 0 for the others.
+    /// Target values: 1 for the right decision, 0 for the others.
     fn one_hot(&self) -> Vec<f64> {
         let mut wanted = vec![0.0; self.count() * self.labels.len()];
         for (row, right) in wanted.chunks_exact_mut(self.labels.len()).zip(self.right) {
@@ -169,13 +169,13 @@ impl Lesson<'_> {
         edge(block)..edge(block + 1)
     }
 
-    /// The cycles just before and just after a block.
+    /// The cycles left out just before and just after a block.
     fn gaps(&self, block: usize) -> [Range<usize>; 2] {
         let Range { start, end } = self.block(block);
         [start.saturating_sub(self.gap)..start, end..(end + self.gap).min(self.count())]
     }
 
-    /// The decisions that `linear` takes in `cycles`.
+    /// The decisions that `linear` makes in `cycles`.
     pub fn judge(&self, linear: &Linear, cycles: Range<usize>) -> Confusion {
         let weights = linear.folded();
         let mut confusion = Confusion::new(self.labels.to_vec());
@@ -191,7 +191,7 @@ impl Lesson<'_> {
     }
 }
 
-/// One row of weights, the constant last, on `features`: what an engine computes.
+/// Applies one row of weights, the constant last, to `features`, as an engine computes it.
 fn apply(row: &[f32], features: &[f32]) -> f32 {
     let products = row.iter().zip(features).map(|(w, f)| f64::from(*w) * f64::from(*f));
     (products.sum::<f64>() + f64::from(row[features.len()])) as f32
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::base::seed::{Stream, normal};
 
-    /// Features whose first decides, with `noise` of the deciding one's size added.
+    /// Random features; the first one decides, with noise of `noise` times its size.
     fn features(cycles: usize, width: usize, noise: f64) -> (Vec<f32>, Vec<usize>) {
         let draw = |i: usize| normal(3, Stream::Stimulus, i as u64);
         let right: Vec<usize> = (0..cycles).map(|cycle| usize::from(draw(cycle) > 0.3)).collect();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_found_and_chance_is_not() {
+    fn a_rule_is_learned_and_chance_is_not() {
         let (features, right) = features(2000, 7, 0.0);
         let labels = labels();
         let lesson = Lesson { features: &features, width: 7, right: &right, labels: &labels, gap: 20 };
@@ -229,7 +229,7 @@ mod tests {
         assert!(total.accuracy().unwrap() > 0.97, "{total}");
         assert!(lesson.judge(&linear, 0..2000).accuracy().unwrap() > 0.97);
         assert_eq!(steps, (0..=11).map(|done| (done, 11)).collect::<Vec<_>>());
-        // The same features with the decisions of other cycles: nothing to find.
+        // The same features with the decisions of other cycles: there is no rule.
         let chance: Vec<usize> = (0..2000).map(|cycle| right[cycle * 7 % 2000]).collect();
         let lesson = Lesson { right: &chance, ..lesson };
         let (_, validation) = fit(&lesson, |_, _| ()).unwrap();
@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn neighbours_in_time_do_not_leak_across_the_gap() {
-        // Every cycle is a random walk's position and the decision a coin held for 40 cycles: a fit
-        // can know a block only by having seen its neighbours in time.
+        // Every cycle is a random walk's position, and the decision a coin held for 40 cycles: a fit can know
+        // a block only from its neighbours in time.
         let mut position = [0.0f64; 30];
         let mut features = Vec::new();
         let mut right = Vec::new();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn of_ridges_that_are_equal_but_for_chance_the_largest_is_taken() {
+    fn the_largest_of_equally_good_ridges_is_selected() {
         let trial = |right: [u64; 4]| {
             let block = |right: u64| {
                 let mut block = Confusion::new(labels());
@@ -269,7 +269,8 @@ mod tests {
             };
             Trial { lambda: 1.0, blocks: right.map(block).into() }
         };
-        // Worse than the best by 2 on average: once in every block, once by chance of a block.
+        // Worse than the best by 2 on average: in one trial by 2 in every block, in the other by chance in
+        // one block.
         let (best, always, by_chance) = ([90, 50, 70, 95], [88, 48, 68, 93], [92, 58, 70, 77]);
         assert_eq!(choose(&[best, always].map(trial)), 0);
         assert_eq!(choose(&[best, by_chance].map(trial)), 1);
@@ -290,12 +291,12 @@ mod tests {
     }
 
     #[test]
-    fn too_little_and_too_plain_a_log_is_refused() {
+    fn a_short_or_constant_log_is_refused() {
         let labels = labels();
         let lesson = |right: &[usize], gap| {
             let features = vec![0.0; right.len()];
             let lesson = Lesson { features: &features, width: 1, right, labels: &labels, gap };
-            fit(&lesson, |_, _| ()).map(|_| ()).expect_err("nothing to learn")
+            fit(&lesson, |_, _| ()).map(|_| ()).expect_err("there is nothing to learn")
         };
         assert!(matches!(lesson(&[0, 1, 0], 5), LearnError::TooShort { cycles: 3, needed: 50 }));
         assert!(matches!(lesson(&[1; 60], 5), LearnError::OneDecision { label } if label == "yes"));

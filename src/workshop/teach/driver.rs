@@ -1,25 +1,25 @@
-//! What drives a simulated robot: its starting table with a correction by the field, with one by a linear map
-//! of the sensors that has no memory, or by itself. The last two are what a field is compared with.
+//! The driver of a simulated robot: its starting table with a correction by the field, with a correction by a
+//! linear map of the sensors without memory, or alone. The last two are compared with the field.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::FieldPlan;
 use crate::field::{Failure, Inspect, Readout, Response, Stimulus};
 use std::sync::Arc;
 
-/// What drives.
+/// What computes the motion.
 #[derive(Clone, Debug)]
 pub enum Driver {
-    /// The table with the field's correction, by this read-out.
+    /// The table with the field's correction by this read-out.
     Field(Arc<Readout>),
-    /// The table, corrected by the tanh of a linear map of the field's inputs: by motor, a weight for each
+    /// The table corrected by the tanh of a linear map of the field's inputs: for each motor, a weight per
     /// input and the constant.
     Map(Vec<f32>),
-    /// The starting table by itself.
+    /// The starting table alone.
     Table,
 }
 
 impl Driver {
-    /// The read-out for the robot's field: none where another driver drives.
+    /// The read-out for the robot's field; `None` with another driver.
     pub fn readout(&self) -> Option<Readout> {
         match self {
             Driver::Field(readout) => Some(Readout::clone(readout)),
@@ -27,7 +27,7 @@ impl Driver {
         }
     }
 
-    /// One cycle. A field that does not drive does not compute either.
+    /// Runs one cycle. With another driver the field is not computed.
     pub fn cycle(
         &self,
         plan: &FieldPlan,
@@ -52,7 +52,7 @@ impl Driver {
     }
 }
 
-/// What the map wants of `motor`.
+/// The map's output for `motor`.
 fn mapped(weights: &[f32], sensors: &[f32], motor: usize) -> f32 {
     let row = &weights[motor * (sensors.len() + 1)..][..sensors.len() + 1];
     let sum: f32 = row.iter().zip(sensors).map(|(weight, sensor)| weight * sensor).sum();
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_is_a_row_a_motor_with_its_constant_last() {
+    fn a_map_has_a_row_per_motor_with_the_constant_last() {
         let weights = [1.0, 0.0, 0.5, 0.0, -2.0, 0.0];
         let sensors = [0.25, 0.5];
         assert_eq!(mapped(&weights, &sensors, 0), libm::tanhf(0.75));

@@ -1,4 +1,4 @@
-//! The least squares behind teaching: the regressors of a moment, sums over all moments so far, and the
+//! The least squares of teaching: the regressors of a situation, the sums over all situations so far, and the
 //! weights that fit them best.
 
 use super::driver::Driver;
@@ -14,17 +14,17 @@ use crate::workshop::learn::moments::{Moments, Rows};
 use crate::workshop::learn::solve::{Linear, Standardised};
 use std::sync::Arc;
 
-/// The regressors of a moment: a fit has a weight for each.
+/// The regressors: a fit has a weight for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Regressors {
-    /// These features of the field, in rising order.
+    /// These features of the field, in ascending order.
     Features(Vec<usize>),
     /// This many inputs of the field: no field, no memory.
     Sensors(usize),
 }
 
 impl Regressors {
-    /// The features of the content channels: what a correction has weights for.
+    /// The features of the content channels, which a correction has weights for.
     pub fn content() -> Regressors {
         Regressors::Features((0..FEATURES).filter(|&feature| is_content(feature)).collect())
     }
@@ -47,7 +47,7 @@ impl Regressors {
         }
     }
 
-    /// By motor, a weight a feature (or sensor) and the constant.
+    /// For each motor, a weight per feature (or sensor) and the constant.
     fn weights(&self, linear: &Linear) -> Vec<f32> {
         let (outputs, width) = (linear.constant.len(), self.count());
         let columns = match self {
@@ -66,8 +66,8 @@ impl Regressors {
     }
 }
 
-/// Whether a feature is of content channels only. The others are left out of a correction: what slow channels
-/// hold after seconds of one scene no lesson shows often enough.
+/// Whether a feature uses only content channels. The others are left out of a correction: no lesson shows
+/// often enough what slow channels contain after seconds in one scene.
 pub fn is_content(feature: usize) -> bool {
     let descriptor = CONTEXT + CONTENT_GROUPS * BLOCK_COUNT;
     feature < CONTENT || (CONTEXT..descriptor).contains(&feature) || feature >= CONTEXT + DESCRIPTOR
@@ -77,20 +77,21 @@ pub fn is_content(feature: usize) -> bool {
 pub struct Sums<'r> {
     regressors: &'r Regressors,
     outputs: usize,
-    /// The centre of the regressors: about what they are in a field that senses the middle of every scale.
+    /// The centre of the regressors: about their values in a field whose sensors are in the middle of their
+    /// scales.
     shift: Vec<f64>,
     moments: Moments,
 }
 
 impl<'r> Sums<'r> {
-    /// Of no moments.
+    /// Sums of no situations.
     pub fn none(board: &Board, rung: Rung, regressors: &'r Regressors) -> Sums<'r> {
         let outputs = board.field.shape.motors;
         let shift = match regressors {
             Regressors::Features(features) => {
                 let mut engine = engine::build(&lean(board).field);
                 let middle = [0.0; MAX_SENSORS];
-                // No engine refuses the middle of a scale.
+                // No engine rejects the middle of a scale.
                 let _ = engine.cycle(&Stimulus { cycle: 0, sensors: middle, reward: 0.0, rung, place: None });
                 let mut all = vec![0.0; FEATURES];
                 engine.copy_features(&mut all);
@@ -101,19 +102,19 @@ impl<'r> Sums<'r> {
         Sums { regressors, outputs, shift, moments: Moments::none(regressors.count(), outputs) }
     }
 
-    /// The sums of `notes` alone.
+    /// The moments of `notes` alone.
     pub fn fresh(&self, notes: &Notes) -> Moments {
         let rows = self.rows(notes);
         Moments::of(&rows, 0..rows.count(), &self.shift)
     }
 
-    /// Adds `notes`.
+    /// Adds `moments`.
     pub fn add(&mut self, moments: &Moments) {
         self.moments.add(moments);
     }
 
-    /// Weights for one grid: by motor, a weight a regressor, in a feature's or sensor's own place, and the
-    /// constant.
+    /// The weights for one grid: for each motor, a weight per regressor, at the feature's or sensor's own
+    /// index, and the constant.
     pub fn fit(&self, ridge: f64) -> Vec<f32> {
         self.regressors.weights(&Standardised::new(self.moments.clone(), &self.shift).ridge(ridge))
     }
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_of_the_sensors_is_found_from_what_was_noted() {
+    fn a_map_of_the_sensors_is_fitted_to_the_notes() {
         let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let motors = board.field.shape.motors;
         let regressors = Regressors::Sensors(3);

@@ -1,6 +1,6 @@
-//! One drive of a simulated robot through a room, and a lesson: a drive in which a tutor takes notes. The
-//! tutor knows the true sensors: it notes what the table wants of them less what it wants of those that are
-//! seen.
+//! One drive of a simulated robot through a room, and a lesson: a drive with a tutor's notes. The tutor knows
+//! the true sensor values. It notes the difference between the table's output for these and for the values
+//! that the driver sees.
 
 use super::driver::Driver;
 use super::fit::Regressors;
@@ -17,15 +17,15 @@ use crate::sim::Report;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The tutor notes one cycle in this many: features of the next ones are nearly the same.
+/// The tutor notes one cycle in this many: the features of the next ones are nearly the same.
 const NOTED: u64 = 3;
-/// The tutor notes every cycle in which the table wants backwards, and counts it this many times: they are
-/// one in thirty, and least squares would rather be wrong there than in a hundred others.
+/// The tutor notes every cycle in which the table commands backwards, and counts it this many times. There is
+/// one of them in thirty; without this, least squares would rather be wrong there than in a hundred others.
 const BACKWARD_COUNTS: usize = 4;
-/// Distance of targets from the ends of tanh, where its inverse grows without bound.
+/// Targets stay below this, because the inverse of tanh grows without bound near 1.
 const NEAR_FULL: f32 = 0.97;
 
-/// One drive to learn from.
+/// The settings of a lesson.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lesson {
     /// Seed of the room.
@@ -34,20 +34,20 @@ pub struct Lesson {
     pub rung: Rung,
     /// Its length in virtual time.
     pub seconds: u64,
-    /// What makes it harder.
+    /// The trouble in it.
     pub trouble: Trouble,
 }
 
-/// The notes of a drive.
+/// The tutor's notes of a drive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Notes {
     /// Row by row, the regressors.
     pub seen: Vec<f32>,
-    /// Row by row, the correction of each motor that would have been right, before the tanh.
+    /// Row by row, the right correction of each motor, before the tanh.
     pub wanted: Vec<f64>,
 }
 
-/// `board` without the field's memories of experience, which no read-out depends on, and on one thread.
+/// `board` on one thread and without the field's memories of experience, on which no read-out depends.
 pub fn lean(board: &Board) -> Board {
     let mut board = board.clone();
     board.field.shape = Shape { bank: 1, patterns: 1, ..board.field.shape };
@@ -55,7 +55,7 @@ pub fn lean(board: &Board) -> Board {
     board
 }
 
-/// Drives `lesson` with `driver`; returns a tutor's notes in terms of `regressors`.
+/// Drives `lesson` with `driver`; returns the tutor's notes for `regressors`.
 pub fn drive(
     board: &Board,
     lesson: &Lesson,
@@ -88,16 +88,16 @@ pub fn drive(
     Ok(std::mem::take(&mut notes))
 }
 
-/// The outcome of a drive.
+/// The result of a drive.
 pub struct Drive {
-    /// What the simulated robot has been through.
+    /// What happened to the simulated robot.
     pub report: Report,
-    /// How smoothly it moved, and the digest of all that it sensed, decided and commanded.
+    /// How smoothly it moved, and the digest of everything that it sensed, decided and commanded.
     pub recorder: Recorder,
 }
 
-/// Drives through `room` with `cycle` in the place of the engine's own; it asks `driver`. Ends when the car
-/// has fallen.
+/// Drives through `room` with `cycle` in place of the engine's own; it calls `driver`. Ends when the car has
+/// fallen.
 pub fn run(
     board: &Board,
     room: u64,
@@ -125,8 +125,8 @@ pub fn run(
     Ok(Drive { report: plant.report(clock.now()), recorder: ending.recorder })
 }
 
-/// The correction of `motor` that makes of what the table wants of the sensors as `seen` what it wants of the
-/// `right` ones, as far as its bound allows, before the tanh.
+/// The correction of `motor`, before the tanh, that turns the table's output for the sensors as `seen` into
+/// its output for the `right` ones, as far as its limit allows.
 pub fn target(plan: &FieldPlan, motor: usize, right: &[f32], seen: &[f32]) -> f64 {
     let [right, seen] = [right, seen].map(|sensors| plan.start_wants(motor, sensors).clamp(-1.0, 1.0));
     let share = (right - seen) / plan.correction.max(f32::MIN_POSITIVE);
@@ -140,7 +140,7 @@ struct Tutor {
     driver: Driver,
     regressors: Regressors,
     drives: Vec<usize>,
-    /// Motors that steer, of those that the table has curves for.
+    /// The steering motors among those that the table has curves for.
     aims: Vec<usize>,
     features: Vec<f32>,
     troubled: Troubled,

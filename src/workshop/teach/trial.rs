@@ -1,5 +1,5 @@
-//! The verdict on a correction: what the robot does with it in rooms in which it was not taught, in one of
-//! three with sound sensors, in one with noise, in one with outages.
+//! The verdict on a correction: how the robot drives with it in rooms in which it was not taught. Of every
+//! three rooms, one has sound sensors, one has noise, and one has outages.
 
 use super::driver::Driver;
 use super::lesson::run;
@@ -26,7 +26,8 @@ pub fn figures(reports: &[Report]) -> Trial {
     }
 }
 
-/// Fewer falls, or as many and fewer contacts, or as many and more of the rooms.
+/// Whether `one` is better: fewer falls; with equal falls, fewer contacts; with equal contacts, more cells of
+/// the rooms covered.
 pub fn is_better(one: &Trial, other: &Trial) -> bool {
     (one.falls, one.contacts, -one.cells) < (other.falls, other.contacts, -other.cells)
 }
@@ -34,11 +35,11 @@ pub fn is_better(one: &Trial, other: &Trial) -> bool {
 /// Rooms to drive through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rooms {
-    /// Seed of the first; the others follow.
+    /// Seed of the first room; the others follow.
     pub first: u64,
-    /// Their number.
+    /// Number of rooms.
     pub count: usize,
-    /// Length of the drive through each, seconds of virtual time.
+    /// Length of each drive in seconds of virtual time.
     pub seconds: u64,
 }
 

@@ -1,28 +1,29 @@
-//! What makes driving harder: noise, samples that are lost, stretches in which chance steers. In a lesson the
-//! driver sees the troubled sensors and learns by how much the table is wrong about them.
+//! What makes driving harder: noise, lost samples, and periods of random steering. In a lesson the driver
+//! sees the troubled sensors and learns by how much the table is wrong because of them.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
 use crate::base::seed::{Stream, normal, uniform};
 use crate::field::Stimulus;
 
-/// Deviation of the noise, on a sensor's scale of -1..=1.
+/// Standard deviation of the noise on a sensor's scale of -1..=1.
 const NOISE: f64 = 0.1;
-/// Cycles between the beginnings of two outages or two stretches of other steering: two seconds at 50 Hz.
+/// Cycles between the starts of two outages or two periods of random steering: two seconds at 50 Hz.
 const EVERY: u64 = 100;
-/// Longest outage or stretch: half a second.
+/// Longest outage or period: half a second.
 const LENGTH: f64 = 25.0;
 
-/// What troubles a lesson.
+/// The kinds of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Nothing.
     None,
     /// Every sensor is noisy.
     Noise,
-    /// One sensor keeps its last value for some time, now and then.
+    /// Now and then, one sensor keeps its last value for a while.
     Outages,
-    /// Steering goes elsewhere for some time, so that the robot gets to where it would not get by itself.
+    /// Now and then, the steering is random for a while, so that the robot reaches places that it would not
+    /// reach by itself.
     Elsewhere,
 }
 
@@ -30,7 +31,7 @@ impl Trouble {
     /// The kinds that a study may choose.
     pub const ASKED: [Trouble; 3] = [Trouble::None, Trouble::Noise, Trouble::Outages];
 
-    /// As on the command line and in reports.
+    /// The name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Trouble::None => "none",
@@ -40,12 +41,13 @@ impl Trouble {
         }
     }
 
-    /// The trouble of the `nth` room of a trial: a correction has to serve with sound sensors as well.
+    /// The trouble in the `nth` room of a trial. One kind is none, because a correction must also work with
+    /// sound sensors.
     pub fn of_room(nth: usize) -> Trouble {
         Trouble::ASKED[nth % Trouble::ASKED.len()]
     }
 
-    /// The trouble of the `nth` lesson of a round: half of them have none.
+    /// The trouble in the `nth` lesson of a round: half of the lessons have none.
     pub fn of(nth: usize) -> Trouble {
         match nth % 6 {
             1 => Trouble::Noise,
@@ -55,7 +57,7 @@ impl Trouble {
         }
     }
 
-    /// The sensors as the field sees them in `cycle`. `kept`: as it saw them in the cycle before.
+    /// The sensors as the field sees them in `cycle`. `kept` holds what it saw in the cycle before.
     pub fn sensors(
         self,
         seed: u64,
@@ -83,7 +85,7 @@ impl Trouble {
         seen
     }
 
-    /// The motors of `cycle`: `wanted`, or chance for those of them that steer (`aims`).
+    /// The motors in `cycle`: `wanted`, or random values for those that steer (`aims`).
     pub fn motors(
         self,
         seed: u64,
@@ -110,7 +112,7 @@ pub struct Troubled {
 }
 
 impl Troubled {
-    /// Of a drive through the room of `seed`.
+    /// For a drive through the room with `seed`.
     pub fn new(trouble: Trouble, seed: u64) -> Troubled {
         Troubled { trouble, seed, kept: [0.0; MAX_SENSORS] }
     }
@@ -122,12 +124,12 @@ impl Troubled {
     }
 }
 
-/// A draw for the stretch of cycles that `cycle` is in, 0..1.
+/// A random number in 0..1 for the period of cycles that contains `cycle`.
 fn stretch(seed: u64, cycle: u64, which: u64) -> f64 {
     uniform(seed, Stream::Stimulus, (cycle / EVERY) * 64 + which)
 }
 
-/// Whether trouble is on in `cycle`.
+/// Whether there is trouble in `cycle`.
 fn strikes(seed: u64, cycle: u64) -> bool {
     ((cycle % EVERY) as f64) < LENGTH * stretch(seed, cycle, 0)
 }

@@ -1,5 +1,5 @@
-//! `learn` on laps outside the training data: the board's field, fields of other seeds, the field without
-//! memory and the baselines, each judged lap by lap, in one table.
+//! `learn` on laps outside the training data: judges the board's field, fields of other seeds, the field
+//! without memory and the baselines, lap by lap, in one table.
 
 use crate::base::plan::Board;
 use crate::workshop::learn::LearnError;
@@ -10,19 +10,19 @@ use crate::workshop::learn::score::Confusion;
 use crate::workshop::learn::validate::GAP_S;
 use serde::Serialize;
 
-/// How laps are to be judged.
+/// How to judge laps.
 pub struct Asked {
     /// Laps of each log.
     pub laps: usize,
-    /// Also by other methods.
+    /// Whether to judge other methods too.
     pub baselines: bool,
-    /// Also by fields of the seeds 1 to this; 0: by the board's alone.
+    /// Also judge fields of the seeds 1 to this; 0: only the board's own.
     pub seeds: u64,
-    /// Logs and laps at once.
+    /// Logs and laps that are processed at once.
     pub jobs: usize,
 }
 
-/// What was judged, by lap.
+/// The judgement, by lap.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judgement {
     /// Cycles of each lap.
@@ -32,11 +32,11 @@ pub struct Judgement {
     spreads: Vec<Spread>,
 }
 
-/// Right decisions of one method.
+/// Right decisions with one method.
 #[derive(Clone, Debug, Serialize)]
 struct Judged {
     method: String,
-    /// Of the field, where it has one.
+    /// Seed of the field, if the method has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
     /// Share of right decisions on all laps.
@@ -57,7 +57,7 @@ struct Spread {
 const FIELD: &str = "field";
 const MEMORYLESS: &str = "field, gamma = lambda = 0";
 
-/// Judges each lap of `course` by what the others teach; `features` are those of the board's own field.
+/// Judges each lap of `course` with a read-out of the others; `features` are those of the board's own field.
 pub fn judge(
     asked: &Asked,
     board: &Board,
@@ -67,7 +67,7 @@ pub fn judge(
 ) -> Result<Judgement, LearnError> {
     let own = board.field.seed;
     let mut judged = vec![Judged::of(FIELD, Some(own), &laps::judge(course, &features, asked.jobs)?)];
-    drop(features); // of a long log they are most of the memory
+    drop(features); // they take most of the memory with a long log
     let field = |board: &Board, method| {
         let features = observe_all(board, logs, asked.jobs)?;
         let laps = laps::judge(course, &features, asked.jobs)?;
@@ -119,7 +119,7 @@ impl Judged {
 }
 
 impl Spread {
-    /// Of all that `judged` has of `method`; `None` of a single seed.
+    /// The spread of `method` over its seeds in `judged`; `None` with a single seed.
     fn of(method: &str, judged: &[Judged]) -> Option<Spread> {
         let of_it = judged.iter().filter(|judged| judged.method == method);
         let found: Vec<f64> = of_it.filter_map(|judged| judged.accuracy).collect();

@@ -1,11 +1,11 @@
-//! Arithmetic of measured cells: GPU beside processor, and how time grows with the batch. A figure whose
-//! cells are not there is absent, never 0.
+//! Compares measured cells: GPU with processor, and each batch with the next larger one. A figure whose cells
+//! were not measured is absent, never 0.
 
 use super::{HrrFigure, Operation};
 use crate::memory::choice::Residence;
 use serde::Serialize;
 
-/// One operation on one batch, on both. Times are medians.
+/// One operation on one batch, on processor and GPU. Times are medians.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Its operation.
@@ -14,17 +14,17 @@ pub struct Comparison {
     pub d: usize,
     /// Rows.
     pub batch: usize,
-    /// The processor's time over the GPU's, the rows coming from the host and going back.
+    /// Processor's time over the GPU's, if the rows come from the host and go back there.
     pub speed_up_from_host: Option<f64>,
-    /// The processor's time over the GPU's, the rows lying there.
+    /// Processor's time over the GPU's, if the rows are on the GPU.
     pub speed_up: Option<f64>,
-    /// Time of a plain copy on the GPU of as many bytes over that of the operation on rows that lie there: 1
-    /// is as fast as its memory allows.
+    /// Time of a plain copy of as many bytes on the GPU, over the time of the operation on rows that are
+    /// there: 1 is as fast as its memory allows.
     pub efficiency: Option<f64>,
-    /// What copying the rows to the GPU and back takes: the time with it less the time without it,
-    /// microseconds. `None` too where the second is not shorter, so that they cannot be told apart.
+    /// Time to copy the rows to the GPU and back, microseconds: the operation's time with these copies less
+    /// its time without. Also `None` if the second is not shorter, because the two cannot be told apart then.
     pub transfer_us: Option<f64>,
-    /// `transfer_us` over the time with it.
+    /// `transfer_us` over the time with the copies.
     pub transfer_share: Option<f64>,
 }
 
@@ -37,19 +37,19 @@ pub struct Growth {
     pub d: usize,
     /// 1: the caller's thread; 0: the GPU.
     pub threads: usize,
-    /// Where the GPU's rows lay; none: the processor did it.
+    /// Where the GPU's rows were; `None`: the processor computed it.
     pub residence: Option<Residence>,
     /// Rows of the smaller batch.
     pub from: usize,
     /// Rows of the larger batch.
     pub to: usize,
-    /// Time of the larger over that of the smaller.
+    /// Time of the larger batch over that of the smaller.
     pub times: f64,
-    /// The power of the batch that time grows with: 0 not at all, 1 as the batch does.
+    /// The exponent with which the time grows with the batch: 0 is constant, 1 is proportional.
     pub exponent: f64,
 }
 
-/// Of each operation and batch that the GPU did.
+/// Compares each operation and batch that the GPU computed.
 pub(super) fn comparisons(cells: &[HrrFigure]) -> Vec<Comparison> {
     let mut found: Vec<Comparison> = Vec::new();
     for cell in cells.iter().filter(|cell| cell.residence.is_some()) {
@@ -77,7 +77,7 @@ pub(super) fn comparisons(cells: &[HrrFigure]) -> Vec<Comparison> {
     found
 }
 
-/// Of each operation that was measured in more than one batch.
+/// The growth of each operation that was measured with more than one batch.
 pub(super) fn growth(cells: &[HrrFigure]) -> Vec<Growth> {
     let mut found = Vec::new();
     for cell in cells {
@@ -113,7 +113,7 @@ pub(super) fn cell_of(
     cells.iter().find(|cell| (cell.operation, cell.d, cell.batch, cell.residence) == wanted)
 }
 
-/// `None` where either is missing or is no time.
+/// `None` if either is missing or not a valid time.
 fn over(above: Option<f64>, below: Option<f64>) -> Option<f64> {
     above.zip(below).filter(|(above, below)| *above > 0.0 && *below > 0.0).map(|(above, below)| above / below)
 }
@@ -152,7 +152,7 @@ pub(super) mod tests {
         let bind = |batch, residence, us| cell(Operation::Bind, batch, residence, us);
         let cells = [bind(1, None, 8.0), bind(100, None, 800.0), bind(100, HOST, 40.0), bind(100, GPU, 10.0)];
         let found = comparisons(&cells);
-        assert_eq!(found.len(), 1, "one vector was the processor's alone");
+        assert_eq!(found.len(), 1, "only the processor computed one vector");
         let Comparison { speed_up_from_host, speed_up, efficiency, transfer_us, transfer_share, .. } =
             found[0];
         assert!(close(speed_up_from_host, 20.0) && close(speed_up, 80.0), "{found:?}");
@@ -163,8 +163,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_absent_and_no_zero() {
-        // A clean-up transfers no rows; and transfers that take no time cannot be told from none.
+    fn a_figure_that_was_not_measured_is_absent_not_zero() {
+        // A clean-up transfers no rows; a transfer that takes no time cannot be told from none.
         let clean = [cell(Operation::CleanUp, 10, GPU, 10.0)];
         let Comparison { speed_up_from_host, speed_up, efficiency, transfer_us, transfer_share, .. } =
             comparisons(&clean)[0];
@@ -192,6 +192,6 @@ pub(super) mod tests {
         assert_eq!(pairs, [(1, 10, 1), (10, 1000, 1), (10, 1000, 0)]);
         assert!((found[0].times - 10.0).abs() < 1e-12 && (found[0].exponent - 1.0).abs() < 1e-12);
         assert!((found[1].exponent - 90_f64.ln() / 100_f64.ln()).abs() < 1e-12);
-        assert!(found[2].exponent.abs() < 1e-12, "time does not grow");
+        assert!(found[2].exponent.abs() < 1e-12, "the time is constant");
     }
 }

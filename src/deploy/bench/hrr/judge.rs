@@ -1,5 +1,5 @@
-//! The figures of the memory on a GPU that boards state targets for (`hrr_...` of `[targets.gpu]`), and what
-//! the GPU's memory is used for.
+//! The figures of the memory on a GPU for which boards state targets (`hrr_...` of `[targets.gpu]`), and the
+//! use of the GPU's memory.
 
 use super::compare::{cell_of, comparisons};
 use super::{HrrFigures, Operation};
@@ -9,35 +9,36 @@ use crate::memory::choice::Residence;
 use crate::memory::gpu::{GpuWorkspace, Unfit};
 use serde::Serialize;
 
-/// Numbers in the vectors of the targets.
+/// Length of the vectors that the targets are stated for.
 const D: usize = 512;
-/// Vectors of the batch, and of the sum, of the targets.
+/// Vectors in the batch, and in the sum, that the targets are stated for.
 const BATCH: usize = 100;
 const SUM: usize = 1000;
 
-/// Memory on a GPU for rows of one length.
+/// GPU memory used for rows of one length.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryFigure {
     /// Numbers in a row.
     pub d: usize,
     /// Rows of the largest batch.
     pub rows: usize,
-    /// Bytes that the rows need, all areas together.
+    /// Bytes that the rows need, in all areas together.
     pub wanted_bytes: usize,
-    /// Bytes of them that were allocated, all at once at the start; `None`: refused.
+    /// How many of these bytes were allocated, in one allocation at the start; `None`: the allocation was
+    /// refused.
     pub allocated_bytes: Option<usize>,
-    /// Bytes that the driver reserved for that, with the kernels; `None`: refused, or it cannot be told.
+    /// Bytes that the driver reserved for them and for the kernels; `None`: refused, or unknown.
     pub reserved_bytes: Option<usize>,
-    /// Bytes that the GPU has; `None`: refused because others use them.
+    /// Bytes that the GPU has; `None`: refused because other processes use them.
     pub limit_bytes: Option<usize>,
-    /// The wanted or reserved bytes, whichever are more, over those that the GPU has.
+    /// The larger of needed and reserved bytes, over the bytes that the GPU has.
     pub share_of_limit: Option<f64>,
-    /// Why they were refused.
+    /// Why the allocation was refused.
     pub refused: Option<String>,
 }
 
 impl MemoryFigure {
-    /// Of an open one.
+    /// The figure of an open workspace.
     pub(super) fn of(gpu: &GpuWorkspace) -> MemoryFigure {
         let (wanted, limit) = (gpu.bytes(), gpu.found().memory_bytes);
         MemoryFigure {
@@ -52,7 +53,7 @@ impl MemoryFigure {
         }
     }
 
-    /// Of rows that a GPU has no memory for; `None` where that is not the reason.
+    /// The figure of rows for which the GPU has too little memory; `None` if there is another reason.
     pub(super) fn refused(d: usize, rows: usize, unfit: &Unfit) -> Option<MemoryFigure> {
         let (wanted, limit) = match unfit {
             Unfit::Limit { wanted, limit } => (*wanted, Some(*limit)),
@@ -76,7 +77,7 @@ fn share(part: usize, whole: usize) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Each figure with its target. `unjudged`: why no target is judged on this machine, if so.
+/// Each figure with its target. `unjudged` is the reason if no target is judged on this machine.
 pub fn rows(targets: &GpuTargets, figures: &HrrFigures, unjudged: Option<&str>) -> Vec<Row> {
     let of = |operation, batch| {
         let cell = cell_of(&figures.cells, operation, D, batch, Some(Residence::Host));
@@ -108,7 +109,7 @@ pub fn rows(targets: &GpuTargets, figures: &HrrFigures, unjudged: Option<&str>) 
         (Some(gpu), Some(true)) => Some(format!("the GPU '{}' is emulated on a processor", gpu.name)),
         _ => unjudged.map(String::from),
     };
-    // Why one length of rows does not fit is no reason where another one does.
+    // If one row length does not fit, that is no reason for another that does.
     let absence = figures.gpu_absence.clone().filter(|_| figures.gpu.is_none());
     let finished = rows.into_iter().map(|(mut row, needs)| {
         if row.measured.is_none() {
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_figure_is_held_against_its_own_target() {
+    fn each_figure_is_compared_with_its_own_target() {
         let found = rows(&TARGETS, &figures(), None);
         let all: Vec<_> = found.iter().map(|row| row.measured.expect("measured")).collect();
         assert_eq!(all[..4], [90.0, 180.0, 90.0, 90.0]);
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_figures_meet_and_miss_nothing() {
+    fn absent_figures_are_neither_met_nor_missed() {
         let nothing = HrrFigures { gpu_absence: Some("no GPU".into()), ..HrrFigures::default() };
         for row in rows(&TARGETS, &nothing, None) {
             assert_eq!((row.measured, row.pass, row.not_measured.as_deref()), (None, None, Some("no GPU")));
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_emulated_gpu_passes_and_fails_nothing() {
+    fn an_emulated_gpu_is_not_judged() {
         let emulated = HrrFigures { emulated: Some(true), memory: vec![memory(0.9)], ..figures() };
         for row in rows(&TARGETS, &emulated, None) {
             assert!(row.pass.is_none() && row.measured.is_some(), "{row:?}");

@@ -1,4 +1,4 @@
-//! `[bus]`, `[[i2c]]`: the buses, and what the runtime may do to one that does not answer.
+//! `[bus]`, `[[i2c]]`: the buses, and how the runtime may recover one that does not answer.
 
 use super::claims::{Claims, Thing};
 use super::wires::{line, optional_line};
@@ -10,14 +10,14 @@ use crate::deploy::board::reader::Section;
 
 /// Name of the first bus, which `[bus]` describes.
 const FIRST: &str = "motors";
-/// Before the name of an adapter's device, in place of a path.
+/// Prefix of an adapter's device name, used instead of a path.
 const ADAPTER: &str = "adapter:";
-/// Buses of one board: the largest supported carrier has this many.
+/// I2C buses per board: the largest supported carrier has this many.
 const MOST: usize = 8;
-/// How long a supply is off by default: a few time constants of the load behind a module's regulator.
+/// How long a supply stays off by default: a few time constants of the load behind a module's regulator.
 const RAIL_OFF: Span = Span::from_millis(100);
 
-/// `[bus]` and `[[i2c]]`; `None` where one of them is faulty.
+/// Reads `[bus]` and `[[i2c]]`; `None` if one of them is invalid.
 pub fn buses(root: &Section<'_>, claims: &mut Claims) -> Option<(BusPlan, Vec<I2cPlan>)> {
     let bus = bus(&root.section("bus"), claims);
     let mut i2c = vec![];
@@ -89,13 +89,13 @@ fn further(name: String, bus: &BusPlan, section: &Section<'_>, claims: &mut Clai
     Some(I2cPlan { name, node: node?, driver, timing, recovery: recovery? })
 }
 
-/// The driver of the adapter, stated only where it is one that keeps a time of its own.
+/// The adapter's driver. A board states it only for a driver that has its own timeout.
 fn driver(section: &Section<'_>) -> Option<OwnTime> {
     let known = OwnTime::ALL.map(|driver| (driver.name(), driver));
     section.choice("driver", "kernel driver with a timeout of its own", &known).optional().map(|(_, d)| d)
 }
 
-/// The interface of the wires; what is not written is not part of the board's digest.
+/// How lines and buses are accessed. If the key is missing, it is not part of the board's digest.
 fn access(section: &Section<'_>) -> Access {
     let known = [("character-devices", Access::CharacterDevices), ("rppal", Access::Rppal)];
     section
@@ -104,7 +104,7 @@ fn access(section: &Section<'_>) -> Access {
         .map_or_else(Access::default, |(_, a)| a)
 }
 
-/// Where the bus is: a path, or part of the name of its adapter's device.
+/// Where the bus is: a path, or part of the adapter's device name.
 fn node(section: &Section<'_>) -> Option<I2cNode> {
     let word = section.text("i2c").required()?;
     match word.strip_prefix(ADAPTER) {
@@ -122,14 +122,15 @@ fn node(section: &Section<'_>) -> Option<I2cNode> {
 }
 
 fn timing(section: &Section<'_>) -> I2cTiming {
-    // 100 kHz is what a Raspberry Pi sets and the vendor's installer leaves; 1 MHz is fast mode plus.
+    // 100 kHz is the Raspberry Pi's default, which the vendor's installer keeps; 1 MHz is fast mode plus.
     let speed = section.integer("speed_hz", 10_000..=1_000_000).or(100_000);
-    // The kernel's own second is far too long: a hung transfer must not outlive the lost-bus limit.
+    // The kernel's default of one second is far too long: a hung transfer must not outlive the lost-bus
+    // limit.
     let timeout = section.millis("timeout_ms", 1.0..=1000.0).or(Span::from_millis(20));
     I2cTiming { speed_hz: speed as u32, timeout }
 }
 
-/// The recovery measures that this bus permits. Only what is written is permitted.
+/// The recovery measures that this bus permits. Only measures that the board states are permitted.
 fn recovery(section: &Section<'_>, claims: &mut Claims) -> Option<RecoveryPlan> {
     let rebind = section.flag("rebind").optional().unwrap_or(false);
     let scl = optional_line(section, "clear_scl", claims);
@@ -144,7 +145,7 @@ fn recovery(section: &Section<'_>, claims: &mut Claims) -> Option<RecoveryPlan> 
             true => ("clear_scl", "clear_sda"),
             false => ("clear_sda", "clear_scl"),
         };
-        section.misfit(stated, format!("a bus clear needs both of its lines: {missing} is missing"));
+        section.misfit(stated, format!("a bus clear needs both lines: {missing} is missing"));
     }
     let clear = match (scl?, sda?) {
         (Some(scl), Some(sda)) => Some(ClearPlan { scl, sda }),
@@ -161,21 +162,22 @@ fn rail_plan(section: &Section<'_>, claims: &mut Claims) -> Option<RailPlan> {
     Some(RailPlan { line: line?, on_high: on_high?, off })
 }
 
-/// The label of a chip finds its lines: reports an error if a role uses a line and no chip is named.
+/// The kernel finds lines by the label of their chip: reports an error if a role uses a line and no chip is
+/// named.
 pub fn chips_for_lines(bus: &BusPlan, claims: &Claims, section: &Section<'_>) {
     let BusPlan::Linux { gpio_labels, .. } = bus else { return };
     if let (true, Some(key)) = (gpio_labels.is_empty(), claims.first_line()) {
         let rule =
-            format!("found none of them; expected: at least one label, of the chip with the line of {key}");
+            format!("found no label; expected: at least the label of the chip that has the line of {key}");
         section.report().borrow_mut().misfit("bus.gpio_labels", rule);
     }
 }
 
-/// `[reserved_i2c]`: addresses that the computer or its carrier needs itself, by holder; nothing may use
+/// `[reserved_i2c]`: addresses that the computer or its carrier needs itself, by holder; no role may use
 /// them.
 pub fn reserved(section: &Section<'_>, claims: &mut Claims) -> Vec<ReservedAddress> {
     if claims.buses.is_empty() {
-        // A log has none; where `[bus]` is faulty, that is noted.
+        // A log has no bus; an invalid `[bus]` is already reported.
         section.give_up();
         return Vec::new();
     }

@@ -1,4 +1,5 @@
-//! Kinds of sensors: what each is called and needs, how often it can be read, and the keys that only it has.
+//! The kinds of sensors: the name of each, what it needs, how often it can be read, and the keys that only it
+//! has.
 
 use super::claims::{Claims, Shares, Thing, VL53L0X};
 use super::sensors::{LARGEST, Names};
@@ -14,33 +15,33 @@ use crate::hardware::device::adc::FULL;
 /// A kind of sensor.
 #[derive(Clone, Copy)]
 pub struct Kind {
-    /// What a board must have for it.
+    /// What the board must have for it.
     pub needs: Needs,
-    /// Shortest sensible period in milliseconds. `None`: it costs nothing to read, and is read once a control
-    /// period if the board states no other.
+    /// Shortest sensible period in milliseconds. `None`: reading costs nothing, so the default is once per
+    /// control period.
     pub shortest_ms: Option<f64>,
     /// Reads the keys that only this kind has.
     pub source: fn(Keys<'_>) -> Option<SensorKind>,
 }
 
-/// What a board must have for a sensor of a kind.
+/// What a board must have for a kind of sensor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// Lines.
     Wires,
-    /// An I2C bus, which it names.
+    /// An I2C bus; the sensor names it.
     Bus,
     /// The Robot HAT's controller.
     Mcu,
-    /// The kernel of the machine itself.
+    /// The kernel of the host computer.
     Machine,
     /// A log instead of a bus.
     Log,
-    /// Other channels.
+    /// Other sensor channels.
     Nothing,
 }
 
-/// What the keys of one sensor are read with.
+/// Everything needed to read the keys of one sensor.
 pub struct Keys<'a> {
     /// Its table.
     pub section: &'a Section<'a>,
@@ -48,24 +49,24 @@ pub struct Keys<'a> {
     pub name: &'a str,
     /// Its kind, as the file spells it.
     pub word: &'static str,
-    /// Its I2C bus; `None` if that is faulty.
+    /// Its I2C bus; `None` if that is invalid.
     pub bus: Option<usize>,
     /// Names that it may refer to.
     pub names: &'a Names<'a>,
-    /// What is taken.
+    /// The lines, channels and addresses in use.
     pub claims: &'a mut Claims,
 }
 
-/// The shortest control period: nothing needs a value more often.
+/// The shortest control period: no value is needed more often.
 pub const ANY_MS: f64 = 0.5;
 /// The HC-SR04 needs this long between pings, or it receives the previous echo (data sheet).
 const PING_MS: f64 = 60.0;
 /// A VL53L0X measures for this long in its fastest profile (data sheet, table 12).
 const RANGING_MS: f64 = 20.0;
-/// A map that is queried more often leaves a small machine no time for anything else.
+/// Querying the map more often leaves a small computer no time for anything else.
 const RECALL_MS: f64 = 20.0;
 
-/// All of them.
+/// All kinds of sensors.
 pub const KINDS: [(&str, Kind); 16] = [
     (kind::HC_SR04, Kind::new(Needs::Wires, Some(PING_MS), hc_sr04)),
     (kind::HAT_ADC, Kind::new(Needs::Mcu, Some(ANY_MS), hat_adc)),
@@ -140,7 +141,7 @@ fn float_register(Keys { section, bus, claims, .. }: Keys<'_>) -> Option<SensorK
     Some(SensorKind::Chip(ChipSensor::FloatRegister { address: address?, register: register? as u8 }))
 }
 
-/// An inertial sensor.
+/// A channel of an inertial sensor.
 fn mpu6050(Keys { section, bus, claims, .. }: Keys<'_>) -> Option<SensorKind> {
     let address = section.integer("address", 0x68..=0x69).required();
     let quantity = section.choice("quantity", "quantity", &IMU_QUANTITIES).required();
@@ -168,10 +169,10 @@ fn vl53l0x(Keys { section, bus, claims, .. }: Keys<'_>) -> Option<SensorKind> {
     Some(SensorKind::Chip(ChipSensor::Vl53l0x { address, shutdown }))
 }
 
-/// A power monitor.
+/// A channel of a power monitor.
 fn power(Keys { section, word, bus, claims, .. }: Keys<'_>, chip: PowerChip) -> Option<SensorKind> {
     let address = section.integer("address", 0x40..=0x4F).required();
-    // From the busbar of a large drive to the resistor of a charging board.
+    // Covers the busbar of a large drive and the shunt of a charging board.
     let shunt = section.real("shunt_ohms", 1e-5..=10.0).required();
     let quantity = section.choice("quantity", "quantity", &POWER_QUANTITIES).required();
     let (bus, address, shunt, (value, quantity)) = (bus?, address? as u8, shunt?, quantity?);
@@ -180,7 +181,7 @@ fn power(Keys { section, word, bus, claims, .. }: Keys<'_>, chip: PowerChip) -> 
     Some(SensorKind::Chip(ChipSensor::PowerMonitor { chip, address, shunt_ohms: shunt as f32, quantity }))
 }
 
-/// A channel of a converter.
+/// A channel of an ADS1115 converter.
 fn ads1115(Keys { section, bus, claims, .. }: Keys<'_>) -> Option<SensorKind> {
     let address = section.integer("address", 0x48..=0x4B).required();
     let channel = section.integer("channel", 0..=3).required();
@@ -208,7 +209,7 @@ fn hwmon(Keys { section, .. }: Keys<'_>) -> Option<SensorKind> {
     let label = section.text("label").required();
     let per_unit = section.real("per_unit", 1e-9..=1e6).required();
     for (key, name) in [("chip", &chip), ("label", &label)] {
-        // The names become parts of paths.
+        // The names become path components.
         if name.as_ref().is_some_and(|name| name.contains('/') || name.contains("..")) {
             section.misfit(key, "expected: a name, not a path".to_string());
         }
@@ -221,7 +222,7 @@ fn thermal(keys: Keys<'_>) -> Option<SensorKind> {
     Some(SensorKind::File(FileSensor::Thermal { zone: keys.section.text("zone").required()? }))
 }
 
-/// What a GPU reports in sysfs.
+/// A value that a GPU reports in sysfs.
 fn gpu(Keys { section, .. }: Keys<'_>) -> Option<SensorKind> {
     let (_, quantity) = section.choice("quantity", "quantity", &GPU_QUANTITIES).required()?;
     Some(SensorKind::File(FileSensor::GpuSysfs { quantity }))
@@ -234,19 +235,19 @@ fn button(Keys { section, claims, .. }: Keys<'_>) -> Option<SensorKind> {
     Some(SensorKind::Lines(LineSensor::Button { line: line?, active_low: active_low? }))
 }
 
-/// What a motor was told last.
+/// The last command sent to a motor.
 fn motor_echo(keys: Keys<'_>) -> Option<SensorKind> {
     let motor = keys.section.index("motor", "motor", keys.names.motors)?;
     Some(SensorKind::Computed(ComputedSensor::MotorEcho { motor }))
 }
 
-/// The smallest of other channels.
+/// The smallest value of other channels.
 fn least(keys: Keys<'_>) -> Option<SensorKind> {
     let of = keys.section.indices("of", "sensor before this one", keys.names.earlier)?;
     Some(SensorKind::Computed(ComputedSensor::Least { of }))
 }
 
-/// How similar this place is to where a thing was met.
+/// How similar this place is to one where a thing was seen before.
 fn recall(Keys { section, names, .. }: Keys<'_>) -> Option<SensorKind> {
     let by = section.index("by", "sensor before this one", names.earlier);
     let below = section.real("below", -LARGEST..=LARGEST).required();

@@ -1,5 +1,5 @@
-//! Which role takes which line, channel, timer and I2C address: one role each, except chips with several
-//! values.
+//! Which role uses which line, channel, timer and I2C address. Each has one role, except chips that provide
+//! several values.
 
 use crate::base::plan::Line;
 use crate::deploy::board::finding::Problem;
@@ -8,7 +8,7 @@ use crate::deploy::board::report::{Report, Shared};
 use crate::deploy::board::spelling::LineWord;
 use crate::hardware::device::robot_hat::timer_of;
 
-/// Names of lines on one board: no supported chip has as many lines.
+/// Line names on one board: no supported chip has as many lines.
 const MOST_LINE_NAMES: usize = 256;
 /// The address at which every VL53L0X answers after power-on.
 pub const VL53L0X: u8 = 0x29;
@@ -52,7 +52,7 @@ impl Thing {
     }
 }
 
-/// A chip that may give several values, one to each of its roles.
+/// One value of a chip that can provide several, one to each role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shares {
     /// Kind of the chip, as the file spells it.
@@ -61,13 +61,13 @@ pub struct Shares {
     pub bus: usize,
     /// 7 bits.
     pub address: u8,
-    /// The value that every role must state identically, with its key: the chip's wiring and parts.
+    /// Key and value of the chip's wiring and parts; every role must state the same.
     pub alike: Option<(&'static str, String)>,
-    /// Which value: no two roles take the same.
+    /// Which of the chip's values: no two roles may use the same one.
     pub value: String,
 }
 
-/// A VL53L0X: after power-on it answers at the same address as all others.
+/// A VL53L0X. After power-on it answers at the same address as all others.
 struct Ranger {
     bus: usize,
     address: u8,
@@ -75,10 +75,10 @@ struct Ranger {
     path: String,
 }
 
-/// Which role takes what, by the path of the key that states it.
+/// Which role uses what. Each role is identified by the path of its key.
 #[derive(Default)]
 pub struct Claims {
-    /// Names of lines, in the order of their first mention: [`Line::named`] counts into them.
+    /// Line names, in the order of their first mention: [`Line::named`] is an index into them.
     pub line_names: Vec<String>,
     /// Names of the I2C buses.
     pub buses: Vec<String>,
@@ -89,18 +89,20 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// The role at `key` takes `thing`.
+    /// Records that the role at `key` uses `thing`.
     pub fn take(&mut self, thing: Thing, key: String) {
         self.taken.push((thing, key));
     }
 
-    /// The role at `key` takes a channel of the Robot HAT, whose timer has to run as `use_of` wants.
+    /// Records that the role at `key` uses a channel of the Robot HAT, whose timer must run at the frequency
+    /// for `use_of`.
     pub fn take_hat_pwm(&mut self, channel: u8, use_of: PwmUse, key: String) {
         self.take(Thing::HatPwm(channel), key.clone());
         self.hat_pwm.push((channel, use_of, key));
     }
 
-    /// The line that `word` means; its name is kept. `None`, noted at `key`, if there are too many.
+    /// The line that `word` names; its name is kept. Reports an error at `key` and returns `None` if there
+    /// are too many names.
     pub fn line(&mut self, word: LineWord, section: &Section<'_>, key: &str) -> Option<Line> {
         let name = match word {
             LineWord::Number(number) => return Some(Line(number)),
@@ -125,8 +127,8 @@ impl Claims {
         self.taken.iter().find(used).map(|(_, key)| key.as_str())
     }
 
-    /// The sensor at `section` takes one value of a chip. Returns whether it is the first to do so: the
-    /// caller then takes what is wired to the chip.
+    /// Records that the sensor at `section` uses one value of a chip. Returns whether it is the first to use
+    /// this chip: the caller then claims what is wired to the chip.
     pub fn share(&mut self, shares: Shares, section: &Section<'_>) -> bool {
         let first = !self.shares.iter().any(|(other, _)| {
             (other.bus, other.address, other.kind) == (shares.bus, shares.address, shares.kind)
@@ -138,14 +140,14 @@ impl Claims {
         first
     }
 
-    /// The sensor at `section` is a VL53L0X that is to answer at `address`.
+    /// Records that the sensor at `section` is a VL53L0X that shall answer at `address`.
     pub fn take_ranger(&mut self, bus: usize, address: u8, shuts_down: bool, section: &Section<'_>) {
         self.take(Thing::Address(bus, address), section.path("address"));
         self.rangers.push(Ranger { bus, address, shuts_down, path: section.path("") });
     }
 
-    /// Reports everything that is taken twice, timers that would need two frequencies, and chips that are
-    /// described in two ways.
+    /// Reports every resource that is used twice, every timer that would need two frequencies, and every chip
+    /// that is described in two ways.
     pub fn settle(&self, report: &Shared) {
         let report = &mut *report.borrow_mut();
         for (at, (thing, key)) in self.taken.iter().enumerate() {
@@ -162,7 +164,7 @@ impl Claims {
         for timer in 0..7 {
             let mut group = self.hat_pwm.iter().filter(|(channel, _, _)| timer_of(*channel) == timer);
             let Some((_, first, holder)) = group.next() else { continue };
-            // One message per timer: if one channel is misplaced, only the user knows which.
+            // One message per timer: only the user knows which channel is misplaced.
             if let Some((_, _, key)) = group.find(|(_, use_of, _)| use_of != first) {
                 let thing = format!("PWM timer {timer} (one frequency: servos need 50 Hz, motors more)");
                 clash(report, key, thing, holder);
@@ -181,7 +183,7 @@ impl Claims {
                 let (key, value) =
                     shares.alike.clone().or(first.alike.clone()).unwrap_or(("address", String::new()));
                 let rule = format!(
-                    "{chip} is one chip, and {} states a different {key} than this ({value})",
+                    "{chip} is one chip, but {} states another {key} than this ({value})",
                     bare(holder)
                 );
                 report.misfit(&format!("{path}{key}"), rule);
@@ -195,7 +197,7 @@ impl Claims {
         }
     }
 
-    /// Two on a bus wake up at the same address: each must stay in shutdown while the other gets its own.
+    /// Two on a bus wake up at the same address, so each must stay in shutdown while the other gets its own.
     fn settle_rangers(&self, report: &mut Report) {
         for ranger in &self.rangers {
             let alone = self.rangers.iter().filter(|other| other.bus == ranger.bus).count() == 1;
@@ -244,7 +246,7 @@ impl Claims {
     }
 }
 
-/// The path of an entry, without the point that its keys begin with.
+/// The path of an entry, without the dot that precedes its keys.
 fn bare(path: &str) -> &str {
     path.trim_end_matches('.')
 }

@@ -1,5 +1,5 @@
 //! `[field]`, `[budget]`, `[[start]]` and `[[decision]]`: the field, its time budget, and what the robot does
-//! before anything is learned.
+//! before it has learned anything.
 
 use super::{Devices, Periods};
 use crate::base::command::MAX_MOTORS;
@@ -19,12 +19,12 @@ const ENGINES: [(&str, EngineKind); 5] = [
 ];
 const STORAGES: [(&str, Storage); 2] =
     [(Storage::F32.name(), Storage::F32), (Storage::F16.name(), Storage::F16)];
-/// The engine has work for 8 threads; 64 is what `threads` admits.
+/// The engine has work for 8 threads, and `threads` allows 64.
 const MOST_CPUS: usize = 64;
-/// Curves of a starting table: every cycle evaluates each of them. The largest shipped table has fifteen.
+/// Curves of a starting table. Every cycle evaluates each of them; the largest shipped table has fifteen.
 const MOST_CURVES: usize = 128;
-/// Enough to bend or straighten an arc of the desk robot, and too little to make driving on of what its table
-/// does before an edge (0.5 - 1) or a near obstacle (-0.5).
+/// Enough to bend or straighten an arc of the desk robot, but too little to turn the table's response to an
+/// edge (0.5 - 1) or to a near obstacle (-0.5) into driving on.
 const CORRECTION: f64 = 0.3;
 const GRIDS: [i64; 4] = [8, 16, 32, 64];
 
@@ -46,11 +46,11 @@ pub fn field(
     let shape = shape(root, section, devices, decisions);
     let seed = section.integer("seed", 0..=i64::MAX).or(1);
     let threads = section.integer("threads", 1..=64).or(1);
-    // As for rt.cpu: what the kernel's sets of cores hold.
+    // Same limit as for rt.cpu: the size of the kernel's CPU sets.
     let cpus = section.distinct_integers("cpus", 0..=1023, MOST_CPUS).or(Vec::new());
     let (_, storage) = section.choice("storage", "storage", &STORAGES).or(("f32", Storage::F32));
     let learn = section.flag("learn").or(true);
-    // A board with decisions has no table to correct: the key is unknown there.
+    // A board with decisions has no table to correct, so the key is unknown there.
     let chooses = decisions.is_some_and(|labels| !labels.is_empty());
     let correction = if chooses { 1.0 } else { section.real("correction", 0.0..=1.0).or(CORRECTION) };
     let params = params(section);
@@ -87,7 +87,7 @@ fn shape(
     if sensors == 0 && devices.sensors.iter().all(Option::is_some) {
         root.misfit("sensor", "no sensor has an `input`: the field would have no inputs".to_string());
     }
-    // Rows of the read-out: a label each where it chooses among labels, else a motor each.
+    // Rows of the read-out: one per label if the board has decisions, otherwise one per motor.
     let motors = match decisions {
         Some(labels) if !labels.is_empty() => labels.len(),
         _ => devices.motor_names.len(),
@@ -95,7 +95,7 @@ fn shape(
     Some(Shape { grid: grid? as usize, sensors, motors, patterns: patterns as usize, bank: bank as usize })
 }
 
-/// Number of sensors that the field sees.
+/// Number of sensors that are inputs of the field.
 fn inputs(sensors: &[Option<SensorPlan>]) -> usize {
     sensors.iter().flatten().filter(|sensor| sensor.input.is_some()).count()
 }
@@ -134,7 +134,7 @@ fn params(section: &Section<'_>) -> Params {
     params
 }
 
-/// `[[start]]`: curves over physical values, put on the sensors' scales.
+/// `[[start]]`: curves over physical values, converted to the sensors' scales.
 fn start(root: &Section<'_>, devices: &Devices, decisions: Option<&[Decision]>) -> Option<Vec<StartCurve>> {
     let sections = root.numbered("start");
     super::at_most(root, "start", sections.len(), MOST_CURVES);
@@ -195,7 +195,7 @@ fn on_scale(section: &Section<'_>, points: &[[f64; 2]], scale: Scale) -> Option<
 /// `[budget]`.
 pub fn budget(section: &Section<'_>, periods: &Periods) -> Option<BudgetPlan> {
     let dt = periods.dt;
-    // The rest of the period is for reading sensors and writing motors on the same machine.
+    // The rest of the period is for reading sensors and writing motors on the same computer.
     let usual = Span::from_nanos(dt.as_nanos() / 10 * 6);
     let target = section.millis("target_ms", 0.01..=60_000.0).or(usual);
     let headroom = section.real("headroom", 0.1..=1.0).or(0.8);

@@ -41,13 +41,13 @@ pub fn motor(
         Kind::Recorded => section.flag("drive").required().map(|drive| MotorKind::Recorded { drive }),
     };
     let limit = section.real("limit", 0.0..=1.0).or(1.0) as f32;
-    // Below 0.1 a motor needs ten seconds to full speed; above 1000 the limit limits nothing.
+    // Below 0.1 a motor needs ten seconds to reach full speed; above 1000 the limit has no effect.
     let slew = section.real("slew_per_s", 0.1..=1000.0).required();
     Some(MotorPlan { name, kind: kind?, limit, slew_per_s: slew? as f32 })
 }
 
 fn min_duty(section: &Section<'_>) -> f32 {
-    // At 0.9 hardly any range is left for commands.
+    // Above 0.9 hardly any range is left for commands.
     section.real("min_duty", 0.0..=0.9).or(0.0) as f32
 }
 

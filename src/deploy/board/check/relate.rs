@@ -1,4 +1,4 @@
-//! Checks across several subjects of a board whose parts are each valid.
+//! Checks that relate several subjects of a board, after each was checked alone.
 
 use super::millis;
 use crate::base::plan::{
@@ -10,10 +10,10 @@ use crate::decision::motion::Motion;
 use crate::deploy::board::report::Report;
 use crate::memory::map::MOST_THINGS;
 
-/// A bus that is busier than this has no room to repeat a failed transfer in time.
+/// A bus busier than this has no time to repeat a failed transfer.
 const BUSY_PERCENT: f64 = 70.0;
 
-/// Checks across several subjects of a board whose parts are each valid.
+/// Checks that relate several subjects of a board, after each was checked alone.
 pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
     match (&board.bus, &board.sim) {
         (BusPlan::Sim, None) => {
@@ -37,20 +37,20 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
     }
     let (threads, cores) = (board.field.threads, board.field.cpus.len());
     if cores > 0 && cores < threads {
-        let rule = format!("{threads} threads on {cores} of the cores: some of them wait for each other");
+        let rule = format!("{threads} threads share {cores} of the cores: some of them wait for each other");
         report.warn("field.cpus", rule);
     }
     for (channel, sensor) in board.sensors.iter().enumerate().filter(|(_, sensor)| sensor.required) {
         if !board.reflexes.iter().any(|rule| rule.channel == channel) {
             let key = format!("sensor.{}.required", sensor.name);
-            report.warn(&key, "no reflex reads it: only its loss stops the robot".to_string());
+            report.warn(&key, "no reflex uses it: the robot stops only if this sensor fails".to_string());
         }
     }
     for (rule, name) in board.reflexes.iter().zip(reflex_names) {
         if rule.restraint == Restraint::Still && !rule.latched && rule.hold >= board.safety.disarm_after {
             let limit = millis(board.safety.disarm_after);
             let words = format!(
-                "holds for safety.disarm_after_ms ({limit} ms) or more: the robot is disarmed each time"
+                "lasts for safety.disarm_after_ms ({limit} ms) or longer: the robot is disarmed each time"
             );
             report.warn(&format!("reflex.{name}.hold_ms"), words);
         }
@@ -64,16 +64,16 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
     }
 }
 
-/// A guard holds its line in the kernel, which a program that writes registers does not ask.
+/// The guard holds its line through the kernel; a program that writes registers bypasses the kernel.
 fn access(board: &Board, report: &mut Report) {
     if let (BusPlan::Linux { access: Access::Rppal, .. }, Some(_)) = (&board.bus, &board.guard) {
-        let rule = "\"rppal\" drives lines past the kernel, also the one that a guard holds; expected: \"character-devices\" \
-                    (also if nothing is written), or no [guard] table";
+        let rule = "\"rppal\" bypasses the kernel, so it can drive the line that a guard holds; expected: \"character-devices\" \
+                    (the default), or no [guard] table";
         report.misfit("bus.access", rule.to_string());
     }
 }
 
-/// Checks that a retreat is possible: a motor drives backwards, and is allowed to.
+/// Checks that a retreat is possible: a motor drives the robot backwards and is allowed to.
 fn retreat(board: &Board, rule: &str, report: &mut Report) {
     let why = if board.safety.reverse_max == Span::ZERO {
         "safety.reverse_max_ms is 0: the robot may not drive backwards"
@@ -85,13 +85,13 @@ fn retreat(board: &Board, rule: &str, report: &mut Report) {
     report.misfit(&format!("reflex.{rule}.retreat_ms"), format!("{why}, so this never clears"));
 }
 
-/// Motors that only a command over their bus can stop keep running while the bus hangs, and forever if the
+/// Motors that only a command over their bus can stop keep running while the bus hangs, and for good if the
 /// program dies.
 fn no_line(board: &Board, report: &mut Report) {
     let (key, line) = match &board.pwm {
         Some(PwmPlan::Pca9685 { output_enable: None, .. }) => ("pca9685.output_enable", "the PCA9685's OE"),
         Some(PwmPlan::Sysfs { .. }) => ("enable.line", "the drivers' enable"),
-        // A Robot HAT always has its reset line, and recorded motors do not run.
+        // A Robot HAT always has its reset line, and the motors of a recording do not run.
         Some(PwmPlan::Pca9685 { .. }) | None => return,
     };
     if board.enable.is_none() && board.motors.iter().any(|motor| motor.kind.drives()) {
@@ -103,7 +103,7 @@ fn no_line(board: &Board, report: &mut Report) {
     }
 }
 
-/// A map needs to know how commands move the robot.
+/// Checks that the map can know how commands move the robot.
 fn map(board: &Board, report: &mut Report) {
     let things: Vec<&SensorPlan> = board
         .sensors
@@ -122,26 +122,28 @@ fn map(board: &Board, report: &mut Report) {
     }
 }
 
-/// A way is recorded by what commands do, and driven back by steering.
+/// Checks what backing off needs. The way is recorded from the effects of commands, and driven back by
+/// steering.
 fn backing(board: &Board, report: &mut Report) {
     if board.backing.is_none() {
         return;
     }
     if board.motion.is_none() {
-        let rule = "backing off along its way needs a [motion] table: how commands move the robot";
+        let rule = "backing off along the recorded way needs a [motion] table: how commands move the robot";
         report.misfit("backing.trail_m", rule.to_string());
     } else if Motion::of(board).is_none_or(|motion| motion.steering.is_none() || motion.drives.is_empty()) {
-        let rule = "backing off along its way needs a drive motor and a servo named \"steering\"";
+        let rule = "backing off along the recorded way needs a drive motor and a servo named \"steering\"";
         report.misfit("backing.trail_m", rule.to_string());
     }
     let wants_body = board.backing.is_some_and(|backing| backing.pass_m > 0.0);
     if wants_body && board.motion.is_some_and(|motion| motion.body.is_none()) {
-        let rule = "what the robot must not sweep over obstacles with: pass_m needs `body` in [motion]";
+        let rule = "pass_m needs `body` in [motion]: the outline that must not touch an obstacle";
         report.misfit("backing.pass_m", rule.to_string());
     }
 }
 
-/// Checks each bus: its timeout, its speed for the devices on it, and its time for all transfers.
+/// Checks each bus: its timeout, its speed for the devices on it, and whether all transfers fit into its
+/// time.
 fn buses(board: &Board, report: &mut Report) {
     for (at, I2cPlan { name, timing, .. }) in board.i2c.iter().enumerate() {
         let path = if at == 0 { "bus".to_string() } else { format!("i2c.{name}") };
@@ -153,7 +155,7 @@ fn buses(board: &Board, report: &mut Report) {
         if timing.timeout >= board.safety.wire_lost {
             let (found, limit) = (millis(timing.timeout), millis(board.safety.wire_lost));
             let rule = format!(
-                "found {found} ms; must be below safety.wire_lost_ms ({limit} ms): one hung transfer does not make a lost bus"
+                "found {found} ms; must be below safety.wire_lost_ms ({limit} ms): one hung transfer is not a lost bus"
             );
             report.misfit(&format!("{path}.timeout_ms"), rule);
         }
@@ -166,11 +168,11 @@ fn buses(board: &Board, report: &mut Report) {
             );
             report.misfit(&speed, rule);
         } else if percent > BUSY_PERCENT {
-            let rule = format!("{percent:.0} % of the I2C bus's time is taken: retries will be late");
+            let rule = format!("{percent:.0} % of the I2C bus's time is in use: retries will be late");
             report.warn(&speed, rule);
         }
         let hangs = |sensor: &SensorPlan| sensor.bus == at && sensor.kind.i2c_address().is_some();
-        // A bus may be listed because the computer itself has devices there.
+        // A board may list a bus because the computer itself has devices there.
         let listed = board.reserved_addresses.iter().any(|reserved| reserved.bus == at);
         if at > 0 && !listed && !board.sensors.iter().any(hangs) {
             report.warn(&speed, "this bus has no devices".to_string());
@@ -178,7 +180,8 @@ fn buses(board: &Board, report: &mut Report) {
     }
 }
 
-/// Checks what depends on how long a transfer may hang, where the adapter's driver decides that itself.
+/// Checks the limits that depend on how long a transfer may hang, for adapters whose driver sets that time
+/// itself.
 fn own_time(board: &Board, bus: usize, path: &str, report: &mut Report) {
     let Some(driver) = board.i2c[bus].driver else { return };
     let (name, longest, timeout) = (driver.name(), driver.longest(), board.i2c[bus].timing.timeout);
@@ -192,15 +195,15 @@ fn own_time(board: &Board, bus: usize, path: &str, report: &mut Report) {
         report.misfit(&format!("{path}.timeout_ms"), rule);
     }
     if bus > 0 {
-        return; // another thread's: its hang delays only its own sensors
+        return; // this bus has its own thread: a hang delays only its own sensors
     }
-    // A heartbeat may be a quarter of the patience old when the transfer begins.
+    // When the transfer begins, the last heartbeat may already be a quarter of the timeout old.
     let least = Span::from_nanos(longest.as_nanos().div_ceil(3)).times(4);
     if let Some(guard) = board.guard.filter(|guard| guard.patience < least) {
         let (found, least) = (millis(guard.patience), millis(least).ceil());
         let rule = format!(
             "found {found} ms; allowed: {least} to 1000 ms: a transfer may hang for {hang} ms ({name}), and one hung \
-             transfer is no dead runtime"
+             transfer does not mean that the runtime is dead"
         );
         report.misfit("guard.patience_ms", rule);
     }
@@ -215,15 +218,15 @@ fn own_time(board: &Board, bus: usize, path: &str, report: &mut Report) {
     }
 }
 
-/// An obstacle must be noticed early enough: warns if the robot, at the speed that the board
-/// names, covers the trip distance before the newest echo can have stopped it.
+/// Checks that an obstacle is noticed early enough: warns if the robot, at the speed that the board states,
+/// covers the trip distance before the newest echo can have stopped it.
 fn obstacle(board: &Board, sensor: &SensorPlan, distance: f32, key: &str, report: &mut Report) {
     if !matches!(sensor.kind, SensorKind::Lines(LineSensor::HcSr04 { .. })) {
         return;
     }
     let ageing = -sensor.worst_per_s;
     if ageing <= 0.0 {
-        let rule = "its sensor does not age (worst_per_s is not below 0): an old echo counts as a new one";
+        let rule = "its sensor does not age (worst_per_s is not below 0): an old echo counts like a new one";
         report.warn(key, rule.to_string());
     }
     let speed = board.sim.as_ref().map_or(0.0, |sim| sim.full_speed).max(ageing);

@@ -1,11 +1,11 @@
-//! `[[reflex]]` and `[safety]`: what stops the robot, and how late data and commands may be.
+//! `[[reflex]]` and `[safety]`: what stops the robot, and how old data and commands may be.
 
 use super::Periods;
 use crate::base::plan::{Cause, Restraint, Rule, SafetyPlan, SensorPlan, Trip};
 use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
 
-/// Causes that a board may write a rule for; the runtime detects the others itself.
+/// Causes for which a board may write a rule; the runtime detects the others itself.
 const CAUSES: [(&str, Cause); 5] = [
     ("battery", Cause::Battery),
     ("obstacle", Cause::Obstacle),
@@ -24,7 +24,7 @@ enum Allows {
 const RESTRAINTS: [(&str, Allows); 3] =
     [("slow", Allows::Slow), ("no-forward", Allows::NoForward), ("still", Allows::Still)];
 
-/// Reads one line of the reflex table.
+/// Reads one rule of the reflex table.
 pub fn reflex(section: Section<'_>, names: &[String], sensors: &[Option<SensorPlan>]) -> Option<Rule> {
     let cause = section.choice("cause", "cause", &CAUSES).required();
     let channel = section.index("sensor", "sensor", names);
@@ -41,7 +41,8 @@ pub fn reflex(section: Section<'_>, names: &[String], sensors: &[Option<SensorPl
         Some((_, Allows::NoForward)) => Some(Restraint::NoForward),
         Some((_, Allows::Still)) => Some(Restraint::Still),
         None => {
-            // Whether `share` belongs here is unknown: read it, but do not require it.
+            // Without a valid restraint it is unknown whether `share` belongs here: read it, but do not
+            // require it.
             section.real("share", 0.0..=1.0).optional();
             None
         }
@@ -55,7 +56,7 @@ pub fn reflex(section: Section<'_>, names: &[String], sensors: &[Option<SensorPl
             return None;
         }
         (None, None) => {
-            section.misfit("below", "missing; expected: a number under `below` or under `above`".to_string());
+            section.misfit("below", "missing; expected: a number as `below` or as `above`".to_string());
             return None;
         }
     };
@@ -98,7 +99,7 @@ pub fn reflex(section: Section<'_>, names: &[String], sensors: &[Option<SensorPl
     })
 }
 
-/// Ageing must push a value towards the trip, never away from it.
+/// Checks that ageing pushes a value towards the trip, never away from it.
 fn ageing_helps(section: &Section<'_>, sensor: &SensorPlan, trip: Trip) {
     let away = match trip {
         Trip::Below(_) => sensor.worst_per_s > 0.0,
@@ -110,8 +111,8 @@ fn ageing_helps(section: &Section<'_>, sensor: &SensorPlan, trip: Trip) {
     }
 }
 
-/// Sooner would disarm a robot that can recover by itself: setting up a bus again takes half a second. Later,
-/// no bystander expects a stopped robot to start.
+/// Limits of `disarm_after_ms`. A shorter time would disarm a robot that can recover by itself: setting up a
+/// bus again takes half a second. After a longer time no bystander expects a stopped robot to start.
 const DISARM_AFTER: std::ops::RangeInclusive<f64> = 1_000.0..=60_000.0;
 
 /// `[safety]`.

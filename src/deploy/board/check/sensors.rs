@@ -1,4 +1,4 @@
-//! `[[sensor]]`: where each value comes from, when it is valid, how it enters the field.
+//! `[[sensor]]`: where each value comes from, when it is valid, and how it enters the field.
 
 use super::chips::{self, Keys, Needs};
 use super::claims::Claims;
@@ -15,10 +15,9 @@ pub struct Names<'b> {
     pub earlier: &'b [String],
 }
 
-/// Largest value that a physical range may name.
+/// Largest magnitude in a physical range.
 pub const LARGEST: f64 = 1e6;
-/// Reads one sensor; `tick` is the control period, which is also the period of values that need no
-/// bus transfer.
+/// Reads one sensor. `tick` is the control period, and also the period of values that need no bus transfer.
 pub fn sensor(
     name: String,
     section: Section<'_>,
@@ -45,7 +44,7 @@ pub fn sensor(
     let unit = section.text("unit").required();
     let period = section.millis("period_ms", kind.shortest_ms.unwrap_or(chips::ANY_MS)..=60_000.0);
     let period = if kind.shortest_ms.is_some() { period.required() } else { Some(period.or(tick)) };
-    // Two readings may be lost before a value is stale; a third is a pattern.
+    // Losing two readings is tolerated; losing a third is a pattern.
     let max_age = section.millis("max_age_ms", 0.5..=600_000.0);
     let max_age = max_age.or(period.unwrap_or(tick).times(3));
     let valid = section.reals::<2>("valid", -LARGEST..=LARGEST).required();
@@ -86,7 +85,7 @@ pub fn sensor(
     })
 }
 
-/// The bus that `section` names, by default the first; `None` if the name is faulty.
+/// The bus that `section` names, by default the first; `None` if the name is invalid.
 fn bus(section: &Section<'_>, wiring: &Wiring<'_>, claims: &Claims) -> Option<usize> {
     if wiring.bus.is_none() {
         let _ = section.text("bus").optional(); // the buses are not known
@@ -98,7 +97,7 @@ fn bus(section: &Section<'_>, wiring: &Wiring<'_>, claims: &Claims) -> Option<us
     }
 }
 
-/// Whether the first is below the second, also as kept.
+/// Whether the first value is below the second, also after rounding to f32.
 fn ascends([low, high]: &[f64; 2]) -> bool {
     (*low as f32) < (*high as f32)
 }

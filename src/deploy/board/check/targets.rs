@@ -1,18 +1,18 @@
-//! `[targets]`: the targets of `ganglion bench all`. Every key may be left out.
+//! `[targets]`: the targets of `ganglion bench all`. All keys are optional.
 
 use super::{Periods, millis};
 use crate::base::plan::{GpuTargets, Targets};
 use crate::deploy::board::reader::Section;
 
-/// Ratios beyond this are meaningless: a tail a thousand times the median is a machine that stopped.
+/// Ratios beyond this are meaningless: if the tail is a thousand times the median, the machine had stopped.
 const RATIO: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
 
-/// Shares: below a thousandth nothing is measured; a cycle that stays in a cache can be faster than a copy,
-/// and a process can keep several cores busy.
+/// Limits of a share. Below a thousandth there is nothing to measure. It may exceed 1: a cycle whose data
+/// stay in a cache can be faster than a copy, and a process can keep several cores busy.
 const SHARE: std::ops::RangeInclusive<f64> = 0.001..=10.0;
-/// Parts of a whole.
+/// Limits of a part of a whole.
 const PART: std::ops::RangeInclusive<f64> = 0.001..=1.0;
-/// A cycle of a GPU, microseconds: from below what a launch alone takes to a second.
+/// Limits of a GPU cycle in microseconds: from less than a kernel launch to one second.
 const CYCLE_US: std::ops::RangeInclusive<f64> = 1.0..=1e6;
 
 /// Reads the section.

@@ -1,4 +1,4 @@
-//! `[tether]`: the link to a brain elsewhere that computes the field.
+//! `[tether]`: the link to a remote brain that computes the field.
 
 use super::{Periods, millis};
 use crate::base::plan::{EngineKind, FieldPlan, OnLoss, TetherPlan};
@@ -6,14 +6,15 @@ use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
 use std::path::{Path, PathBuf};
 
-/// Below 20 ms a busy core looks like a pulled cable; in a second the robot travels half a metre.
+/// Limits of the silence. Below 20 ms a busy core looks like a pulled cable; in a second the robot travels
+/// half a metre.
 const SILENCE_MS: std::ops::RangeInclusive<f64> = 20.0..=1000.0;
-/// Periods of the field that a silence must last at least: a lost datagram is missed once, and its successor
-/// is a period and a round trip away.
+/// The silence must last at least this many field periods: one lost datagram causes one miss, and the next
+/// datagram comes a period and a round trip later.
 const LEAST_PERIODS: u64 = 3;
 const GRIDS: [i64; 4] = [8, 16, 32, 64];
 
-/// The section; `field` is what the brain computes, as `field_section` says.
+/// Reads the section. `field` is what the brain computes, as `[field]` states it.
 pub fn tether(
     field_section: &Section<'_>,
     section: Section<'_>,
@@ -72,7 +73,7 @@ fn on_loss(section: &Section<'_>, field: Option<&FieldPlan>) -> Option<OnLoss> {
     if !is_local {
         if local.is_written() {
             local.give_up();
-            section.misfit("local", "used only with on_loss = \"local\"".to_string());
+            section.misfit("local", "only used with on_loss = \"local\"".to_string());
         }
         return Some(OnLoss::Stop);
     }
@@ -87,7 +88,10 @@ fn on_loss(section: &Section<'_>, field: Option<&FieldPlan>) -> Option<OnLoss> {
         section.misfit("on_loss", rule.to_string());
     }
     if field.is_some_and(|field| grid as usize > field.shape.grid) {
-        local.warn("grid", "larger than the brain's own field, on the smaller computer".to_string());
+        local.warn(
+            "grid",
+            "larger than the remote brain's field, although this computer is the smaller one".to_string(),
+        );
     }
     Some(OnLoss::Local { grid: grid as usize, bank: bank as usize })
 }

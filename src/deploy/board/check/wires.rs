@@ -1,5 +1,5 @@
-//! What is wired besides the buses: the microcontroller, other sources of PWM, reserved lines, the line that
-//! enables the motors' current, and the guard that holds one of them.
+//! The wiring besides the buses: the microcontroller, other PWM sources, reserved lines, the line that
+//! enables the motor current, and the guard that holds one of these lines.
 
 use super::claims::{Claims, PwmUse, Thing};
 use crate::base::plan::{BusPlan, EnablePlan, GuardHold, GuardPlan, Line, McuPlan, PwmPlan};
@@ -13,18 +13,18 @@ pub const ADC_CHANNELS: u8 = 5;
 const TIMERS_V4: u8 = 4;
 /// Channels of a PCA9685.
 const PCA9685_CHANNELS: i64 = 16;
-/// Channels of one chip in sysfs: those of the supported computers have one to four.
+/// Channels of one PWM chip in sysfs. The supported computers have one to four.
 const SYSFS_CHANNELS: i64 = 32;
-/// Frames per second that suit any hobby servo; faster ones make analogue servos hot.
+/// Pulse rates that suit any hobby servo; higher rates overheat analogue servos.
 const SERVO_HZ: std::ops::RangeInclusive<f32> = 40.0..=60.0;
 
 /// What sensors and motors may be wired to.
 pub struct Wiring<'b> {
-    /// The bus, where it is sound.
+    /// The bus; `None` if it is invalid.
     pub bus: Option<&'b BusPlan>,
-    /// The microcontroller, `Some(None)` where it is faulty.
+    /// The microcontroller; `Some(None)` if it is invalid.
     pub mcu: Option<Option<&'b McuPlan>>,
-    /// Another source of PWM, `Some(None)` where it is faulty.
+    /// Another PWM source; `Some(None)` if it is invalid.
     pub pwm: Option<Option<&'b PwmPlan>>,
 }
 
@@ -33,13 +33,13 @@ impl Wiring<'_> {
     fn hat_channels(&self) -> u8 {
         if self.mcu.flatten().is_some_and(|mcu| mcu.timers == TIMERS_V4) { 14 } else { 20 }
     }
-    /// Reports an error if `section` needs wires, and there are none.
+    /// Reports an error if `section` needs wires and the board has none.
     pub fn demand_wires(&self, section: &Section<'_>, kind: &str) {
         if matches!(self.bus, Some(BusPlan::Log)) {
             section.misfit("kind", format!("\"{kind}\" needs wires; the bus kind \"log\" has none"));
         }
     }
-    /// Reports an error if `section` needs the microcontroller, and there is none.
+    /// Reports an error if `section` needs the microcontroller and the board has none.
     pub fn demand_mcu(&self, section: &Section<'_>, kind: &str) {
         match self.bus {
             Some(BusPlan::Log) => self.demand_wires(section, kind),
@@ -49,7 +49,7 @@ impl Wiring<'_> {
             _ => {}
         }
     }
-    /// Reports an error if `section` is a motor that needs pulses, and no device makes any.
+    /// Reports an error if `section` is a motor that needs pulses and no device generates any.
     pub fn demand_pwm(&self, section: &Section<'_>, kind: &str) {
         match self.bus {
             Some(BusPlan::Log) => self.demand_wires(section, kind),
@@ -63,10 +63,10 @@ impl Wiring<'_> {
             _ => {}
         }
     }
-    /// Reports an error if `section` reads the host computer, and the board does not describe one.
+    /// Reports an error if `section` reads the host computer and the board does not describe one.
     pub fn demand_machine(&self, section: &Section<'_>, kind: &str) {
         if let Some(BusPlan::Sim | BusPlan::Log) = self.bus {
-            let rule = format!("\"{kind}\" reads the machine itself: it needs the bus kind \"linux\"");
+            let rule = format!("\"{kind}\" reads the computer itself: it needs the bus kind \"linux\"");
             section.misfit("kind", rule);
         }
     }
@@ -93,7 +93,8 @@ pub fn mcu(section: &Section<'_>, claims: &mut Claims) -> Option<McuPlan> {
 
 /// `[pca9685]`, on the first bus.
 pub fn pca9685(section: &Section<'_>, claims: &mut Claims) -> Option<PwmPlan> {
-    // Its six address pins; the data sheet's own limits of the prescaler with the internal clock.
+    // The chip has six address pins; the frequencies are the data sheet's limits of the prescaler with the
+    // internal clock.
     let address = section.integer("address", 0x40..=0x77).required();
     let hz = section.real("hz", 24.0..=1526.0).required();
     let output_enable = optional_line(section, "output_enable", claims);
@@ -103,15 +104,15 @@ pub fn pca9685(section: &Section<'_>, claims: &mut Claims) -> Option<PwmPlan> {
     Some(PwmPlan::Pca9685 { address: address? as u8, hz: hz? as f32, output_enable: output_enable? })
 }
 
-/// `[pwm]`: the computer's own.
+/// `[pwm]`: the computer's own PWM outputs.
 pub fn sysfs_pwm(section: &Section<'_>) -> Option<PwmPlan> {
     let device = section.text("device").required();
-    // Below 20 Hz a motor judders; above 100 kHz none of the supported bridges can follow.
+    // Below 20 Hz a motor judders; no supported bridge follows more than 100 kHz.
     let hz = section.real("hz", 20.0..=100_000.0).required();
     Some(PwmPlan::Sysfs { device: device?, hz: hz? as f32 })
 }
 
-/// `[reserved]`: lines that the board needs for itself, by name; no role may take them.
+/// `[reserved]`: lines that the board needs for itself, by name; no role may use them.
 pub fn reserved(section: Section<'_>, claims: &mut Claims) {
     for name in section.free_names() {
         line(&section, &name, claims);
@@ -144,7 +145,7 @@ pub fn guard(section: &Section<'_>, mcu: bool, enable: bool, tick: Option<Span>)
         ),
         _ => {}
     }
-    // A heartbeat goes out four times in that time, and only if the loop has advanced since the last one.
+    // The heartbeat is sent four times in that time, and only if the loop has advanced since the last one.
     if let (Some(patience), Some(tick)) = (patience, tick)
         && patience < tick.times(4)
     {
@@ -155,7 +156,7 @@ pub fn guard(section: &Section<'_>, mcu: bool, enable: bool, tick: Option<Span>)
     Some(GuardPlan { holds: holds?, patience: patience?, required })
 }
 
-/// A GPIO line, claimed.
+/// Reads and claims a GPIO line.
 pub fn line(section: &Section<'_>, key: &str, claims: &mut Claims) -> Option<Line> {
     let word = section.line(key).required()?;
     let line = claims.line(word, section, key)?;
@@ -163,7 +164,7 @@ pub fn line(section: &Section<'_>, key: &str, claims: &mut Claims) -> Option<Lin
     Some(line)
 }
 
-/// A GPIO line that may be left out, claimed. The outer `None`: what is written is faulty.
+/// Reads and claims an optional GPIO line. `Some(None)`: the key is missing; `None`: the value is invalid.
 pub fn optional_line(section: &Section<'_>, key: &str, claims: &mut Claims) -> Option<Option<Line>> {
     let Some(word) = section.line(key).if_written()? else { return Some(None) };
     let line = claims.line(word, section, key)?;
@@ -171,13 +172,13 @@ pub fn optional_line(section: &Section<'_>, key: &str, claims: &mut Claims) -> O
     Some(Some(line))
 }
 
-/// A 7-bit I2C address, not claimed.
+/// Reads a 7-bit I2C address without claiming it.
 pub fn address(section: &Section<'_>, key: &'static str) -> Option<u8> {
     section.integer(key, ADDRESSES).required().map(|address| address as u8)
 }
 
-/// A PWM channel, claimed with the frequency that it has to run at. Robot HAT channels are named as on its
-/// print, those of other sources are numbers.
+/// Reads and claims a PWM channel with the frequency that it needs. A Robot HAT channel has the name printed
+/// on the board; channels of other sources are numbers.
 pub fn pwm(
     section: &Section<'_>,
     key: &'static str,

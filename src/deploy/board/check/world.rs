@@ -1,5 +1,5 @@
-//! `[rt]`, `[motion]`, `[backing]` and `[sim]`: requests to the system, how the robot moves and backs off,
-//! and the simulated room.
+//! `[rt]`, `[motion]`, `[backing]` and `[sim]`: what is requested from the system, how the robot moves and
+//! backs off, and the simulated room.
 
 use crate::base::plan::{BackingPlan, MotionPlan, RtPlan, SimPlan, SonarModule};
 use crate::base::time::Span;
@@ -9,7 +9,7 @@ use crate::drive::trail::LONGEST_M;
 /// `[rt]`.
 pub fn rt(section: &Section<'_>) -> Option<RtPlan> {
     let strict = section.flag("strict").or(false);
-    // The bus runs 5 above the tick; SCHED_FIFO knows 1 to 99; 0 asks for none.
+    // The bus thread runs 5 above the tick, and SCHED_FIFO ends at 99; 0 requests no priority.
     let priority = section.integer("priority", 0..=94).or(80);
     let cpu = section.integer("cpu", 0..=1023).optional();
     let lock_memory = section.flag("lock_memory").or(true);
@@ -28,7 +28,7 @@ pub fn motion(section: &Section<'_>) -> Option<MotionPlan> {
 
 /// `[backing]`.
 pub fn backing(section: &Section<'_>) -> Option<BackingPlan> {
-    // No more than half a circle: beyond it, it would turn back to what it left.
+    // At most half a circle: a longer arc would turn back to where the robot came from.
     let turn_rad = section.real("turn_rad", 0.0..=3.1).required();
     let turn_time = section.millis("turn_ms", 0.0..=60_000.0).required();
     let pass_rad = section.real("pass_rad", 0.0..=3.1).or(0.0);
@@ -37,7 +37,7 @@ pub fn backing(section: &Section<'_>) -> Option<BackingPlan> {
     let trail_m = section.real("trail_m", 0.05..=LONGEST_M).required();
     let start_m = section.real("start_m", 0.0..=1.0).or(0.0);
     if let Some(trail_m) = trail_m.filter(|trail_m| start_m > *trail_m) {
-        let rule = format!("{start_m} m is more than trail_m ({trail_m} m), which is all that is kept");
+        let rule = format!("{start_m} m is more than trail_m ({trail_m} m), the length of the recorded way");
         section.misfit("start_m", rule);
     }
     Some(BackingPlan {
@@ -51,7 +51,7 @@ pub fn backing(section: &Section<'_>) -> Option<BackingPlan> {
     })
 }
 
-/// Kinds of HC-SR04, by how long they hold their echo line when nothing comes back.
+/// Variants of the HC-SR04, by how long they hold their echo line when no echo returns.
 const SONARS: [(&str, SonarModule); 3] =
     [("38-ms", SonarModule::Ms38), ("200-ms", SonarModule::Ms200), ("endless", SonarModule::Endless)];
 
@@ -69,7 +69,7 @@ pub fn sim(section: &Section<'_>) -> Option<SimPlan> {
     let battery = section.real("battery_v", 0.0..=60.0).required();
     let edge_counts = section.real("edge_counts", -1000.0..=4095.0).optional();
     let counts_every_byte = section.flag("counts_every_byte").optional();
-    let sonar = section.choice("sonar", "sonar module", &SONARS).optional(); // no value, no digest
+    let sonar = section.choice("sonar", "sonar module", &SONARS).optional(); // part of the digest only if present
     if let (Some([width, depth]), Some([length, _])) = (room, body) {
         if length * 2.0 > width.min(depth) {
             section.misfit(

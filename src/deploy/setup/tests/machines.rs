@@ -1,4 +1,4 @@
-//! Machines as they come, with the package installed, and programs that are not the system's.
+//! Factory-fresh machines with the package installed, and fake system programs.
 
 use super::super::programs::{ProgramError, Programs};
 use crate::hardware::device::sysfs::tree::Tree;
@@ -11,11 +11,11 @@ pub const PI4: &str = "raspberrypi,4-model-b\0brcm,bcm2711\0";
 pub const PI5: &str = "raspberrypi,5-model-b\0brcm,bcm2712\0";
 pub const V5: &str = "9daeea78-0000-076e-0032-582369ac3e02\0";
 pub const CONFIG: &str = "boot/firmware/config.txt";
-/// The beginning of what Raspberry Pi OS ships.
+/// The beginning of the config.txt that Raspberry Pi OS ships.
 pub const CONFIG_TEXT: &str = "# For more options see the documentation\n#dtparam=i2c_arm=on\n#dtparam=spi=on\n\n\
                                dtparam=audio=on\ndtoverlay=vc4-kms-v3d\n\n[cm4]\notg_mode=1\n\n[all]\n";
 
-/// What apt has put on every machine.
+/// Files that the package manager has installed on every machine.
 const PACKAGE: &[(&str, &str)] = &[
     ("usr/lib/systemd/system/ganglion.service", include_str!("../../../../systemd/ganglion.service")),
     (
@@ -88,7 +88,7 @@ pub fn pc() -> Tree {
     machine(&[("sys/class/dmi/id/product_name", "Desk 3000\n"), ("sys/power/state", "freeze mem disk\n")])
 }
 
-/// Programs that do in a tree what the system's do to a machine.
+/// Fake programs that change a tree as the real ones change a machine.
 pub struct InTree<'t> {
     pub root: &'t Path,
     pub ran: RefCell<Vec<String>>,
@@ -140,7 +140,7 @@ pub fn snapshot(root: &Path) -> BTreeMap<PathBuf, String> {
                 "folder".to_string()
             } else {
                 let content = String::from_utf8(std::fs::read(&path).unwrap()).unwrap();
-                // The kernel's own files answer with an end of line whatever is written.
+                // The kernel's files return their value with a line end, whatever was written.
                 let content =
                     if path.ends_with("scaling_governor") { content.trim().to_string() } else { content };
                 format!("{:o} {content}", found.permissions().mode())
@@ -151,7 +151,7 @@ pub fn snapshot(root: &Path) -> BTreeMap<PathBuf, String> {
     all
 }
 
-/// A link where a file was, to a copy of it elsewhere.
+/// Replaces a file by a link to a copy of it elsewhere.
 pub fn make_link(tree: &Tree, path: &str) {
     let (from, to) = (tree.root().join(path), tree.root().join("elsewhere"));
     std::fs::rename(&from, &to).unwrap();

@@ -1,6 +1,6 @@
-//! A core for the control loop alone. Where the board file names it (`cpu` under `[rt]`), the kernel's
-//! command line is changed, and the old one kept beside it; elsewhere it is advice, because a core that is
-//! set apart and not used is a core less for the field.
+//! Isolates a core for the control loop. If the board file names the core (`cpu` under `[rt]`), the kernel's
+//! command line is changed and the old one kept in a file next to it. Otherwise it is only advice, because an
+//! isolated core that is not used is lost for the field.
 
 use std::path::Path;
 
@@ -9,20 +9,20 @@ use crate::base::plan::Board;
 use crate::deploy::setup::files::{names, text};
 use crate::runtime::selftest::machine;
 
-/// Cores below which none can be set apart: two are for the system, the field and its neighbours.
+/// With fewer cores none can be isolated: two are needed for the system, the field and its neighbours.
 const FEWEST_CORES: usize = 4;
-/// Beside the file that was changed, as it was before.
+/// Suffix of the copy of the original file.
 const BEFORE: &str = ".before-ganglion";
-const KEEP: &str = "the command line as it is now: copy it back if this machine does not start";
-const WHY: &str = "a core that nothing else runs on; from the next start on, and the field has one less";
+const KEEP: &str = "a copy of the present command line: restore it if this machine does not boot";
+const WHY: &str = "isolates a core for the control loop from the next boot on; the field has one core less";
 
-/// Where a machine's boot loader has the kernel's command line.
+/// Where the boot loader of a machine has the kernel's command line.
 enum CommandLine {
-    /// The one line of a file (Raspberry Pi: documentation, config_txt/boot.adoc, cmdline).
+    /// A file with a single line (Raspberry Pi: documentation, config_txt/boot.adoc, cmdline).
     Line(&'static str),
-    /// The line APPEND of a file (U-Boot's and L4T's extlinux.conf).
+    /// The APPEND line of a file (extlinux.conf of U-Boot and L4T).
     Append(&'static str),
-    /// It is not known.
+    /// Unknown.
     Unknown,
 }
 
@@ -38,14 +38,14 @@ impl CommandLine {
         }
     }
 
-    /// Its file and what is in there.
+    /// The file and its content.
     fn read(&self, root: &Path) -> Option<(&'static str, String)> {
         let (CommandLine::Line(file) | CommandLine::Append(file)) = self else { return None };
         Some((file, std::fs::read_to_string(root.join(file)).ok()?))
     }
 
-    /// `text` with `words` at the end of the command line. `None`: it is not what is expected there, or there
-    /// are several, and a person has to choose.
+    /// `text` with `words` appended to the command line. `None`: the file has another form, or several
+    /// command lines, and the user must choose.
     fn with(&self, text: &str, words: &str) -> Option<String> {
         let holds = |line: &str| match self {
             CommandLine::Line(_) => !line.trim().is_empty(),
@@ -60,15 +60,15 @@ impl CommandLine {
 
     fn advice(&self, words: &str) -> String {
         match self {
-            CommandLine::Line(file) => format!("append ' {words}' to the one line of /{file}"),
-            CommandLine::Append(file) => format!("append ' {words}' to the line APPEND of /{file}"),
+            CommandLine::Line(file) => format!("append ' {words}' to the only line of /{file}"),
+            CommandLine::Append(file) => format!("append ' {words}' to the APPEND line of /{file}"),
             CommandLine::Unknown => format!("add '{words}' to the kernel's command line"),
         }
     }
 }
 
-/// Adds to `plan` what sets a core apart, or how a person does it. Nothing where a core is set apart, or
-/// cores are too few.
+/// Adds what isolates a core to `plan`, or advice on how to do it by hand. Nothing if a core is already
+/// isolated or there are too few.
 pub(super) fn core(root: &Path, board: Option<&Board>, plan: &mut Plan) {
     let cores = names(root, "sys/devices/system/cpu").iter().filter(|name| is_core(name)).count();
     let isolated = text(root, "sys/devices/system/cpu/isolated").is_some_and(|cores| !cores.is_empty());
@@ -78,13 +78,13 @@ pub(super) fn core(root: &Path, board: Option<&Board>, plan: &mut Plan) {
     let place = CommandLine::of(root);
     let old = place.read(root);
     if let Some((file, _)) = old.as_ref().filter(|(_, text)| text.contains("isolcpus=")) {
-        plan.advice.push(format!("restart this machine: /{file} sets a core apart from the next start on"));
+        plan.advice.push(format!("reboot this machine: /{file} isolates a core from the next boot on"));
         return;
     }
     let named = board.and_then(|board| board.rt.cpu);
     let core = named.unwrap_or(cores - 1);
     let words = format!("isolcpus={core} nohz_full={core} rcu_nocbs={core}");
-    // The first core takes the interrupts that no other may.
+    // The first core handles the interrupts that no other core may.
     let may = named.is_some_and(|core| (1..cores).contains(&core));
     let new = old.as_ref().and_then(|(file, text)| Some((file, text, place.with(text, &words)?)));
     if let Some((file, text, new)) = new.filter(|_| may) {
@@ -96,7 +96,7 @@ pub(super) fn core(root: &Path, board: Option<&Board>, plan: &mut Plan) {
         return;
     }
     plan.advice.push(format!(
-        "a core for the control loop alone (nothing else runs on it, so the field has one less): {}, restart, and write \
+        "to isolate a core for the control loop (the field then has one less): {}, reboot, and write \
          'cpu = {core}' under [rt] in the board file; a kernel without CONFIG_NO_HZ_FULL ignores the second word",
         place.advice(&words)
     ));
@@ -132,18 +132,18 @@ mod tests {
     const EXTLINUX: &str = "boot/extlinux/extlinux.conf";
 
     #[test]
-    fn a_core_that_the_board_names_is_set_apart_and_the_old_line_kept() {
+    fn a_named_core_is_isolated_and_the_old_line_kept() {
         let line = "console=tty1 root=PARTUUID=1 rootwait";
         for (path, end) in [("boot/firmware/cmdline.txt", "\n"), ("boot/cmdline.txt", "")] {
             let old = format!("{line}{end}");
             let tree = machine(PI, 4, &[(path, &old)]);
             let plan = proposed(&tree, Some(&board(Some(3))));
             assert_eq!((plan.deeds.len(), &plan.advice[..]), (2, &[][..]), "{plan:#?}");
-            assert_eq!(read(&tree, path), old, "proposing writes nothing");
+            assert_eq!(read(&tree, path), old, "a proposal writes nothing");
             plan.carry_out(tree.root()).unwrap();
             assert_eq!(read(&tree, path), format!("{line} isolcpus=3 nohz_full=3 rcu_nocbs=3{end}"));
             assert_eq!(read(&tree, &format!("{path}{BEFORE}")), old);
-            // Until the next start the kernel runs with the old one.
+            // Until the next boot the kernel runs with the old command line.
             let again = proposed(&tree, Some(&board(Some(3))));
             assert_eq!(again.deeds, []);
             assert!(again.advice.len() == 1 && again.advice[0].starts_with("restart"), "{again:?}");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jetsons_line_is_the_one_that_appends_and_of_two_a_person_chooses() {
+    fn a_jetsons_append_line_changes_if_there_is_only_one() {
         let entry = "LABEL primary\n      LINUX /boot/Image\n      APPEND ${cbootargs} root=PARTUUID=1 rw \n";
         let tree = machine(JETSON, 6, &[(EXTLINUX, &format!("TIMEOUT 30\n{entry}# end\n"))]);
         proposed(&tree, Some(&board(Some(5)))).carry_out(tree.root()).unwrap();
@@ -159,11 +159,11 @@ mod tests {
         assert_eq!(read(&tree, EXTLINUX), format!("TIMEOUT 30\n{expected}# end\n"));
         let tree = machine(JETSON, 6, &[(EXTLINUX, &format!("{entry}{entry}"))]);
         let plan = proposed(&tree, Some(&board(Some(5))));
-        assert!(plan.deeds.is_empty() && plan.advice[0].contains("the line APPEND of"), "{plan:?}");
+        assert!(plan.deeds.is_empty() && plan.advice[0].contains("the APPEND line of"), "{plan:?}");
     }
 
     #[test]
-    fn a_core_that_no_board_names_or_none_can_have_is_advice() {
+    fn an_unnamed_or_impossible_core_is_advice() {
         let line = [("boot/firmware/cmdline.txt", "console=tty1\n")];
         let tree = machine(PI, 4, &line);
         for board in [None, Some(board(None)), Some(board(Some(0))), Some(board(Some(4)))] {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_old_line_is_kept_for_ever() {
+    fn the_first_copy_of_the_line_is_kept() {
         let path = "boot/firmware/cmdline.txt";
         let tree = machine(PI, 4, &[(path, "second\n"), (&format!("{path}{BEFORE}"), "first\n")]);
         proposed(&tree, Some(&board(Some(3)))).carry_out(tree.root()).unwrap();
