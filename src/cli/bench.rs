@@ -7,6 +7,7 @@ mod device;
 mod field;
 mod hrr;
 mod judged;
+mod tether;
 
 use super::exit::Failure;
 use crate::base::time::Span;
@@ -32,6 +33,8 @@ enum What {
     Hrr(hrr::Args),
     /// Robots that a brain serves in time, beside one robot alone in the same run
     Brain(brain::Args),
+    /// The way to a brain and back, beside a bare UDP echo in the same run
+    Tether(tether::Args),
     /// Loop and field on a board's own settings, beside the targets of the board
     All(all::Args),
 }
@@ -43,6 +46,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         What::Field(args) => field::run(&args),
         What::Hrr(args) => hrr::run(&args),
         What::Brain(args) => brain::run(&args),
+        What::Tether(args) => tether::run(&args),
         What::All(args) => all::run(&args),
     }
 }
