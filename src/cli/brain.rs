@@ -293,3 +293,17 @@ fn page(status: &BrainStatus) -> Result<(), Failure> {
     words::table(status);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn em_brain_clients_are_on_loopback_unless_an_address_is_given() {
+        assert_eq!(em_address("9999"), Ok(SocketAddr::from(([127, 0, 0, 1], 9999))));
+        assert_eq!(em_address("0.0.0.0:9999"), Ok(SocketAddr::from(([0, 0, 0, 0], 9999))));
+        for wrong in ["", "70000", "localhost:9999", "10.0.0.2"] {
+            assert!(em_address(wrong).is_err(), "{wrong}");
+        }
+    }
+}

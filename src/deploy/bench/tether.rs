@@ -41,6 +41,8 @@ const TURN: Span = Span::from_millis(250);
 const WARM_UP: u64 = 2;
 /// The link has to be joined by then; the brain measures its board first, for two seconds at most.
 const JOINED_WITHIN: Span = Span::from_millis(20_000);
+/// The one robot is let in however slow this machine is.
+const NO_LIMIT: usize = 1 << 16;
 /// A datagram that is not back by then is lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
 
@@ -163,7 +165,7 @@ impl TetherBench {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         let address = socket.local_addr()?;
         let (tell, _events) = unbounded();
-        let limits = Limits { robots: 1, threads: usize::MAX >> 1, state: None };
+        let limits = Limits { robots: 1, threads: NO_LIMIT, state: None };
         let reception = Reception::new(Keys::from(&keys), vec![served], MonotonicClock.now().as_nanos());
         let (workers, network) = Workers::start(Robots::new(limits), 1, |hub| {
             Arc::new(Network::new(socket, reception, hub.clone(), tell))
@@ -298,8 +300,9 @@ mod tests {
         let figures = bench.run(Span::from_millis(1_000), &AtomicBool::new(false)).unwrap();
         for trips in [&figures.link, &figures.echo] {
             let answered = trips.round_trip_us.map_or(0, |latency| latency.n);
-            // Turns of 11 or 12 cycles, of which two do not count.
-            assert!(answered + trips.lost >= 18, "{figures:?}");
+            // However busy the machine is, there is a turn of each, of twelve cycles, of which two do not
+            // count.
+            assert!(answered + trips.lost >= 10, "{figures:?}");
         }
         let names: Vec<_> = figures.granted.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["asking", "tether", "echo"]);

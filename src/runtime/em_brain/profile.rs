@@ -115,8 +115,8 @@ impl fmt::Display for ProfileError {
             ),
             ProfileError::Unit { name, unit, channel, wanted } => write!(
                 f,
-                "sensor '{}' is in '{}', the board's '{channel}' in '{wanted}': say with 'factor' and 'offset' how \
-                 to convert",
+                "sensor '{}' is in '{}', the board's '{channel}' in '{wanted}': say with 'factor' and 'offset' \
+                 how to convert",
                 quoted(name),
                 quoted(unit)
             ),

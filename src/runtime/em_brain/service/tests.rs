@@ -3,17 +3,21 @@
 use super::*;
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{EngineKind, Rung, Shape};
+use crate::base::time::{MonotonicClock, Span};
 use crate::deploy::board::built_in;
 use crate::deploy::board::profile::ProfileFile;
+use crate::field::Stimulus;
 use crate::field::brain::{Before, Brain};
 use crate::runtime::brain::reception::Reception;
 use crate::runtime::brain::robots::{Limits, Robots};
 use crate::runtime::brain::workers::Workers;
 use crate::runtime::em_brain::profile::Draft;
 use crate::runtime::tether::key::Keys;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// Longer than anything here takes, unless it never comes.
 const PATIENCE: Duration = Duration::from_secs(20);
