@@ -140,7 +140,7 @@ impl Tally {
                 None => self.lost += 1,
             }
             nth += 1;
-            due = due + period;
+            due += period;
         }
         self.busy = self.busy + processor_time().less(before).less(computed);
         self.spent = self.spent + MonotonicClock.now().since(begun);

@@ -74,6 +74,7 @@ impl fmt::Display for Trouble {
 }
 
 /// What a frame asks for.
+#[allow(clippy::large_enum_variant)] // passed on at once; there is never more than one
 #[derive(Clone, Debug)]
 pub enum Asked {
     /// An engine; then [`Client::welcome`].

@@ -180,8 +180,11 @@ impl Outlet for Outlets {
 
     fn opened(&self, robot: RobotId, opened: &Result<String, Refusal>) {
         let told = |service: &EmBrain| {
-            let opened = opened.as_ref().map(String::clone).map_err(Refusal::to_string);
-            service.tell(robot, News::Opened(opened))
+            let news = match opened {
+                Ok(engine) => Ok(engine.clone()),
+                Err(why) => Err(why.to_string()),
+            };
+            service.tell(robot, News::Opened(news))
         };
         if !self.em_brain.as_ref().is_some_and(told) {
             self.network.opened(robot, opened);
