@@ -67,6 +67,16 @@ impl Stimulus {
     /// All sensors in the middle of their scales, no reward, best quality.
     pub const AT_REST: Stimulus =
         Stimulus { cycle: 0, sensors: [0.0; MAX_SENSORS], reward: 0.0, rung: Rung::BEST, place: None };
+
+    /// The first `count` sensors, if they and the reward are within -1..=1; else the first value that is not.
+    pub fn check(&self, count: usize) -> Result<&[f32], Refused> {
+        let is_valid = |value: &f32| value.abs() <= 1.0; // false for NaN too
+        let sensors = &self.sensors[..count];
+        if let Some(sensor) = sensors.iter().position(|value| !is_valid(value)) {
+            return Err(Refused { sensor: Some(sensor), value: sensors[sensor] });
+        }
+        if is_valid(&self.reward) { Ok(sensors) } else { Err(Refused { sensor: None, value: self.reward }) }
+    }
 }
 
 /// A stimulus that no engine takes: the field is left untouched.
@@ -115,4 +125,24 @@ pub struct Metrics {
     pub skill: f32,
     /// See [`Response::confidence`].
     pub confidence: f32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_value_out_of_range_is_named() {
+        let mut stimulus = Stimulus::AT_REST;
+        stimulus.sensors[..4].copy_from_slice(&[1.0, -1.0, 0.5, f32::NAN]);
+        assert_eq!(stimulus.check(3), Ok([1.0, -1.0, 0.5].as_slice()), "the fourth is of no board of three");
+        let refused = stimulus.check(4).unwrap_err();
+        assert!(refused.sensor == Some(3) && refused.value.is_nan());
+        for value in [1.000_1, -1.000_1, f32::INFINITY] {
+            stimulus.sensors[1] = value;
+            assert_eq!(stimulus.check(4), Err(Refused { sensor: Some(1), value }));
+            let rewarded = Stimulus { reward: value, ..Stimulus::AT_REST };
+            assert_eq!(rewarded.check(4), Err(Refused { sensor: None, value }));
+        }
+    }
 }

@@ -96,6 +96,7 @@ pub mod runtime {
     pub mod session;
     pub mod safe_stop;
     pub mod brain;
+    pub mod em_brain;
 }
 
 /// Teaching and examining a field, at a desk. No robot needs it.

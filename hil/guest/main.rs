@@ -46,8 +46,8 @@ const USAGE: &str = "hil-guest: what runs on the virtual bench
   hil-guest bench [--only NAME[,NAME]]                        all rows, or those whose names contain one of these,
                   [--without NAME[,NAME]] [--out DIR]         without those that contain one of these; the last line
                   [--claims DIR] [--baseline FILE]            is one JSON object. Guests that share DIR each take a
-                  [--brain FILE]                              row that none of them has taken; FILEs are the record
-                                                              of latencies and a field already taught
+                                                              row that none of them has taken; FILE is the record
+                                                              of latencies
   hil-guest bench --list                                      the rows
   hil-guest plant                                             the far side alone, until it is ended
   hil-guest table                                             the rows as docs/virtual-bench-rows.md has them
@@ -98,14 +98,13 @@ struct Options {
     out: PathBuf,
     claims: Option<PathBuf>,
     baseline: Option<PathBuf>,
-    brain: Option<PathBuf>,
 }
 
 impl Options {
     fn read(words: &[&str]) -> Option<Options> {
         let out = PathBuf::from(".");
         let (only, without) = (Vec::new(), Vec::new());
-        let mut requests = Options { only, without, out, claims: None, baseline: None, brain: None };
+        let mut requests = Options { only, without, out, claims: None, baseline: None };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
@@ -114,7 +113,6 @@ impl Options {
                 "--out" => requests.out = PathBuf::from(words.next()?),
                 "--claims" => requests.claims = Some(PathBuf::from(words.next()?)),
                 "--baseline" => requests.baseline = Some(PathBuf::from(words.next()?)),
-                "--brain" => requests.brain = Some(PathBuf::from(words.next()?)),
                 _ => return None,
             }
         }
@@ -181,9 +179,6 @@ fn carry_out(requests: &Options) -> io::Result<bool> {
     let wanted: Vec<&Row> = ROWS.iter().filter(|row| requests.wants(row)).collect();
     let names: String = wanted.iter().map(|row| format!("{}\n", row.name)).collect();
     std::fs::write(requests.out.join("wanted"), names)?;
-    if let Some(brain) = requests.brain.as_deref() {
-        scene::know_brain(brain)?;
-    }
     let mut results = Vec::new();
     let mut latencies = Map::new();
     for row in wanted {

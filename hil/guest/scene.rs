@@ -11,6 +11,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The snapshot of a row's runtime, in the folder of the row: every row begins without one, and a runtime
+/// that is started again resumes from it.
+const BRAIN: &str = "brain";
 /// Folder of the runtime's and the guard's sockets, as with the services.
 const SOCKETS: &str = "/run/ganglion";
 const GUARD_SOCKETS: &str = "/run/ganglion-guard";
@@ -42,46 +45,7 @@ pub struct Scene {
     pub guard: Option<Process>,
     /// The runtime.
     pub runtime: Process,
-    brain: PathBuf,
     folder: PathBuf,
-}
-
-/// The brain that every row goes on from. To teach one from the board's starting table takes six virtual
-/// seconds, all of them work; so the first run does it, and all others, of whichever variant of the board,
-/// begin with a copy of what that one left.
-const TAUGHT: &str = "/run/hil/brain";
-/// Where [`TAUGHT`] is kept beyond this guest is written here.
-const BEYOND: &str = "/run/hil/brain.beyond";
-
-/// Begins with the brain at `beyond`, where there is one; where there is none, the first is kept there.
-pub fn know_brain(beyond: &Path) -> io::Result<()> {
-    fs::create_dir_all("/run/hil")?;
-    fs::write(BEYOND, beyond.as_os_str().as_encoded_bytes())?;
-    if beyond.exists() { fs::copy(beyond, TAUGHT).map(drop) } else { Ok(()) }
-}
-
-/// Copies the brain that every row goes on from to `own`; false where there is none yet.
-pub fn lend_brain(own: &Path) -> io::Result<bool> {
-    let _ = fs::remove_file(own); // of an earlier start in this row
-    let taught = Path::new(TAUGHT).exists();
-    if taught { fs::copy(TAUGHT, own).map(|_| true) } else { Ok(false) }
-}
-
-fn keep_brain(own: &Path) -> io::Result<()> {
-    if !own.exists() || Path::new(TAUGHT).exists() {
-        return Ok(());
-    }
-    fs::copy(own, TAUGHT)?;
-    if let Ok(beyond) = fs::read_to_string(BEYOND) {
-        // The first guest's is as good as any other's.
-        let new = format!("{beyond}.new");
-        if fs::create_dir(&new).is_ok() {
-            let new = Path::new(&new).join("brain");
-            fs::copy(own, &new)?;
-            fs::rename(new, beyond)?;
-        }
-    }
-    Ok(())
 }
 
 impl Scene {
@@ -95,10 +59,9 @@ impl Scene {
             Some(_) => Some(start_guard(bench, board, folder)?),
             None => None,
         };
-        let brain = folder.join("brain");
-        lend_brain(&brain)?;
-        let runtime = start_runtime(board, folder, "runtime", &brain)?;
-        Ok(Scene { guard, runtime, brain, folder: folder.to_path_buf() })
+        let _ = fs::remove_file(folder.join(BRAIN)); // of an earlier start in this row
+        let runtime = start_runtime(board, folder, "runtime")?;
+        Ok(Scene { guard, runtime, folder: folder.to_path_buf() })
     }
 
     /// Starts both, and waits until the robot drives.
@@ -137,7 +100,7 @@ impl Scene {
         match who {
             Who::Guard => self.guard = Some(start_guard(bench, board, &self.folder)?),
             Who::Runtime => {
-                self.runtime = start_runtime(board, &self.folder, "runtime-again", &self.brain)?;
+                self.runtime = start_runtime(board, &self.folder, "runtime-again")?;
             }
         }
         Ok(())
@@ -166,7 +129,6 @@ impl Scene {
                 None => outcome.fault("the guard does not end after SIGTERM"),
             }
         }
-        keep_brain(&self.brain)?;
         let report = self.runtime.report();
         let grid = report.as_ref().and_then(|report| report["grid_identity_holds"].as_bool());
         outcome.demand(grid == Some(true), || "the grid's identity is not reported to hold".into());
@@ -182,8 +144,8 @@ pub fn boot() -> io::Result<()> {
     }
 }
 
-fn start_runtime(board: &str, folder: &Path, name: &str, brain: &Path) -> io::Result<Process> {
-    let brain = brain.display().to_string();
+fn start_runtime(board: &str, folder: &Path, name: &str) -> io::Result<Process> {
+    let brain = folder.join(BRAIN).display().to_string();
     let words = ["run", "--board", board, "--json", "--for", "900s", "--snapshot", &brain];
     Process::start(folder, name, &words)
 }

@@ -24,12 +24,8 @@ const GUARD: &str = "ganglion-guard.service";
 const REBINDER: &str = "ganglion-rebind.service";
 /// Path where the units expect the board.
 const BOARD: &str = "/etc/ganglion/board.toml";
-/// A brain that is there already, and the drop-in that names it: for rows that start the runtime twice,
-/// because to teach one takes six virtual seconds of work. The row that shows the start does without.
-const BRAIN: &str = "/var/lib/ganglion/brain";
 /// The brain that the unit itself keeps: every row begins without it.
 const KEPT: &str = "/var/lib/ganglion/brain-3.bin";
-const DROP_IN: &str = "/run/systemd/system/ganglion.service.d/brain.conf";
 /// The bus that the service's user may open.
 const I2C: &str = "/dev/i2c-1";
 /// systemd restarts the service within its RestartSec, and the runtime repeats its set-up and self-test.
@@ -68,8 +64,6 @@ pub fn carry_out(place: &mut Place<'_>, loaded: &Loaded, service: Service) -> io
     for kept in [PathBuf::from(KEPT), previous_of(Path::new(KEPT))] {
         let _ = fs::remove_file(kept); // an earlier row may have left one
     }
-    let taught = matches!(service, Service::Stop | Service::Kill | Service::Hostile | Service::Wedged)
-        && with_brain()?;
     let done = match service {
         Service::Start | Service::Stop | Service::Kill => acted_on(place.bench, service, &mut outcome),
         Service::BadBoard => refused(place.bench, BAD_BOARD, &mut outcome),
@@ -79,10 +73,6 @@ pub fn carry_out(place: &mut Place<'_>, loaded: &Loaded, service: Service) -> io
         Service::Wedged => freed(place.bench, &mut outcome),
     };
     run("systemctl", &["stop", RUNTIME, GUARD, REBINDER])?;
-    if taught {
-        fs::remove_file(DROP_IN)?;
-        run("systemctl", &["daemon-reload"])?;
-    }
     outcome
         .demand(!place.bench.seen(|record| record.is_moving()), || "a motor runs without a service".into());
     let (_, journal) = run(
@@ -93,20 +83,6 @@ pub fn carry_out(place: &mut Place<'_>, loaded: &Loaded, service: Service) -> io
     done?;
     scene::laws(place.bench, &mut outcome)?;
     Ok(outcome)
-}
-
-/// Has the unit go on from the brain that was taught already; false where there is none.
-fn with_brain() -> io::Result<bool> {
-    for path in [BRAIN, DROP_IN] {
-        Path::new(path).parent().map_or(Ok(()), fs::create_dir_all)?;
-    }
-    if !scene::lend_brain(Path::new(BRAIN))? {
-        return Ok(false);
-    }
-    let start = format!("/usr/bin/ganglion run --board ${{GANGLION_BOARD}} --snapshot {BRAIN}");
-    fs::write(DROP_IN, format!("[Service]\nExecStart=\nExecStart={start}\n"))?;
-    run("systemctl", &["daemon-reload"])?;
-    Ok(true)
 }
 
 /// A property of the runtime's unit.

@@ -107,7 +107,6 @@ prepare_files() {
     rm -rf "$root"
     mkdir -p "$root/etc/systemd/system"/{ganglion,ganglion-guard}.service.d "$root/etc/systemd/system/sysinit.target.wants" \
         "$root/etc/ganglion" "$root/usr/local/sbin"
-    # The grid stays unchanged: another grid would be taught first, which takes an emulated processor minutes.
     # The limits are long enough for an emulated processor.
     printf 'inherits = "sim"\n\n[safety]\nauto_arm = true\n\n[targets]\ncycle_p50_ms = 9.0\ncycle_p99_ms = 200.0\n' \
         > "$root/etc/ganglion/board.toml"

@@ -7,6 +7,7 @@ mod device;
 mod field;
 mod hrr;
 mod judged;
+mod tether;
 
 use super::exit::Failure;
 use crate::base::time::Span;
@@ -33,6 +34,8 @@ enum What {
     Hrr(hrr::Args),
     /// How many robots a brain serves in time, compared with a single robot in the same run
     Brain(brain::Args),
+    /// A remote field's round trip, compared with a bare UDP echo in the same run
+    Tether(tether::Args),
     /// Control loop and field with a board's own settings, compared with the board's targets
     All(all::Args),
 }
@@ -44,6 +47,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         What::Field(args) => field::run(&args),
         What::Hrr(args) => hrr::run(&args),
         What::Brain(args) => brain::run(&args),
+        What::Tether(args) => tether::run(&args),
         What::All(args) => all::run(&args),
     }
 }

@@ -9,6 +9,7 @@ use super::interrupt::Interrupt;
 use super::output;
 use crate::base::plan::EngineKind;
 use crate::base::time::{Clock, MonotonicClock};
+use crate::deploy::board::profile::ProfileFile;
 use crate::deploy::board::{BUILT_IN, Loaded, built_in};
 use crate::field::device::{self, NoDevice};
 use crate::runtime::brain::boards::ServedBoard;
@@ -17,11 +18,13 @@ use crate::runtime::brain::reception::Reception;
 use crate::runtime::brain::robots::{Limits, Robots};
 use crate::runtime::brain::status::{BRAIN_SOCKET, StatusSocket};
 use crate::runtime::brain::workers::{Event, Workers};
+use crate::runtime::em_brain::profile::Profile;
+use crate::runtime::em_brain::service::{EmBrain, Outlets};
 use crate::runtime::tether::key::Keys;
 use crate::system::gpu::Watch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use std::io::ErrorKind;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,10 +43,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
   ganglion brain --board mine.toml --engine cuda --state /var/lib/ganglion-brain
   ganglion status --brain                           a row for each robot
   ganglion bench brain --robots 40                  how many robots this machine serves in time
+  ganglion brain --em-brain 9999 --em-profile picarx          robots of the earlier em-brain service, on this machine
+  ganglion brain --em-brain 10.0.0.2:9999 --em-profile mine.toml     the same from a network: no encryption, no keys
 
 A robot joins with its key; its board has to be one of the brain's, value for value. Each robot has an engine of its own.
 With --state its brain is saved every half minute, when it was silent for a minute, and at the end, and goes on from there
-when it joins again. Ctrl-C or SIGTERM ends the brain and saves every robot.")]
+when it joins again. Ctrl-C or SIGTERM ends the brain and saves every robot.
+
+With --em-brain it also speaks the TCP protocol of the earlier em-brain service. The profile says what the values of a
+client's vectors are; 'picarx' is built in. Then no robot needs a key.")]
 pub struct Args {
     /// Board that robots may join with: a file, or the name of a built-in one; repeat for several [default:
     /// every built-in board with a remote field]
@@ -71,6 +79,12 @@ pub struct Args {
     /// created]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Port for clients of the em-brain protocol, on loopback; or the address to listen on, with its port
+    #[arg(long, value_name = "PORT|ADDR:PORT", value_parser = em_address, requires = "em_profile")]
+    em_brain: Option<SocketAddr>,
+    /// What the values of their vectors are: a file, or a built-in profile (picarx)
+    #[arg(long, value_name = "FILE", requires = "em_brain")]
+    em_profile: Option<PathBuf>,
     /// Print JSON: a line for each event, and at the end the table
     #[arg(long)]
     json: bool,
@@ -100,7 +114,8 @@ impl Engine {
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let loaded = boards(&args.boards)?;
-    let keys = keys(&args.keys)?;
+    let em_client = args.em_profile.as_deref().map(em_profile).transpose()?;
+    let keys = keys(&args.keys, em_client.is_some())?;
     let engine = engine(args.engine, &loaded)?;
     if let Some(folder) = &args.state {
         std::fs::create_dir_all(folder).map_err(|error| Failure::file(folder, &error))?;
@@ -108,8 +123,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
     let socket = UdpSocket::bind(args.listen).map_err(|error| of_socket(args.listen, &error))?;
     let control = control(args.control.as_deref())?;
-    let served = |loaded: Loaded| ServedBoard::new(loaded.board, *loaded.digest.as_bytes(), engine);
-    let served: Vec<Arc<ServedBoard>> = loaded.into_iter().map(served).collect();
+    let em_listener = args.em_brain.map(|address| {
+        TcpListener::bind(address).map_err(|error| {
+            of_socket(address, &error)
+                .fix("choose an address of this machine and a free port with --em-brain")
+        })
+    });
+    let em_listener = em_listener.transpose()?;
+    let served: Vec<Arc<ServedBoard>> = loaded.into_iter().map(served_by(engine)).collect();
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, usize::from);
     let most = usize::from(args.max_robots);
@@ -123,17 +144,27 @@ pub fn run(args: Args) -> Result<(), Failure> {
             words.prepared(board, cycle)?;
         }
     }
+    let em_client = em_client.map(|(profile, loaded)| (profile, served_by(engine)(loaded)));
+    if let (Some(listener), Some((profile, board))) = (&em_listener, &em_client) {
+        let cycle = board.prepare().map_err(Failure::unavailable)?;
+        words.prepared(board, cycle)?;
+        let address = listener.local_addr().map_err(Failure::unavailable)?;
+        words.em_brain(&address, profile, board)?;
+    }
     let (tell, events) = unbounded();
     let limits = Limits { robots: most, threads, state: args.state.clone() };
     // Another number in each run of the machine: a session of an earlier brain is foreign here.
     let reception = Reception::new(keys, served, MonotonicClock.now().as_nanos());
     let started = Workers::start(Robots::new(limits), threads, |hub| {
-        Arc::new(Network::new(socket, reception, hub.clone(), tell))
+        let em_brain = em_listener.zip(em_client);
+        let em_brain =
+            em_brain.map(|(listener, (profile, board))| EmBrain::new(listener, profile, board, hub.clone()));
+        Arc::new(Outlets { network: Network::new(socket, reception, hub.clone(), tell), em_brain })
     });
-    let (workers, network) =
+    let (workers, outlets) =
         started.map_err(|error| Failure::unavailable(format!("cannot start a thread: {error}")))?;
-    let ended = serve(&network, control.as_ref(), (most, threads), &interrupt, &events, &mut words);
-    let status = network.status(most, threads);
+    let ended = serve(&outlets, control.as_ref(), (most, threads), &interrupt, &events, &mut words);
+    let status = outlets.status(most, threads);
     workers.end(); // every robot is saved
     let said = words.rest(&events);
     ended.and(said)?;
@@ -142,7 +173,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 /// Serves until the end is requested, and says what happens.
 fn serve(
-    network: &Network,
+    outlets: &Outlets,
     control: Option<&StatusSocket>,
     (most, threads): (usize, usize),
     interrupt: &Interrupt,
@@ -151,9 +182,12 @@ fn serve(
 ) -> Result<(), Failure> {
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {
-        let receiver = scope.spawn(|| network.serve(&ends));
+        let receiver = scope.spawn(|| outlets.network.serve(&ends));
         if let Some(socket) = control {
-            scope.spawn(|| socket.serve(&ends, || network.status(most, threads)));
+            scope.spawn(|| socket.serve(&ends, || outlets.status(most, threads)));
+        }
+        if let Some(em_brain) = &outlets.em_brain {
+            scope.spawn(|| em_brain.serve(&ends));
         }
         let mut said = Ok(());
         while said.is_ok() && !interrupt.asked() && !receiver.is_finished() {
@@ -180,10 +214,33 @@ fn boards(named: &[PathBuf]) -> Result<Vec<Loaded>, Failure> {
     Ok(all.into_iter().filter(|loaded| loaded.board.field.engine == EngineKind::Remote).collect())
 }
 
-fn keys(folder: &Path) -> Result<Keys, Failure> {
+fn served_by(engine: EngineKind) -> impl Fn(Loaded) -> Arc<ServedBoard> {
+    move |loaded| ServedBoard::new(loaded.board, *loaded.digest.as_bytes(), engine)
+}
+
+/// Where clients of the em-brain protocol connect: on loopback unless an address is given.
+fn em_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse())
+        .map_err(|_| "a port, or an address with its port: 9999, 10.0.0.2:9999".into())
+}
+
+/// The profile at `path`, with its board.
+fn em_profile(path: &Path) -> Result<(Profile, Loaded), Failure> {
+    let file = ProfileFile::load(path).map_err(|error| Failure::config(error).at(path.display()))?;
+    let loaded = arguments::board(&file.board)?;
+    let profile = Profile::check(&file.draft, &loaded.board);
+    Ok((profile.map_err(|error| Failure::config(error).at(path.display()))?, loaded))
+}
+
+/// The keys of the robots; none are needed where robots `may_join` without.
+fn keys(folder: &Path, may_join: bool) -> Result<Keys, Failure> {
+    if may_join && !folder.exists() {
+        return Ok(Keys::default());
+    }
     let make = "make one with 'ganglion tether key NAME', and give the robot the same file";
     let keys = Keys::read_dir(folder).map_err(|error| Failure::config(error).fix(make))?;
-    if keys.is_empty() {
+    if keys.is_empty() && !may_join {
         return Err(Failure::config("no robot has a key here").at(folder.display()).fix(make));
     }
     Ok(keys)
@@ -235,4 +292,18 @@ pub(super) fn status(socket: &Path, json: bool) -> Result<(), Failure> {
 fn page(status: &BrainStatus) -> Result<(), Failure> {
     words::table(status);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn em_brain_clients_are_on_loopback_unless_an_address_is_given() {
+        assert_eq!(em_address("9999"), Ok(SocketAddr::from(([127, 0, 0, 1], 9999))));
+        assert_eq!(em_address("0.0.0.0:9999"), Ok(SocketAddr::from(([0, 0, 0, 0], 9999))));
+        for wrong in ["", "70000", "localhost:9999", "10.0.0.2"] {
+            assert!(em_address(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -3,6 +3,8 @@
 
 mod key;
 
+pub(super) use key::random as random_key;
+
 use super::exit::Failure;
 use super::guard::{signals, ward};
 use super::quota::Quota;

@@ -14,6 +14,7 @@ mod feed;
 mod field;
 mod hrr;
 mod survey;
+mod tether;
 pub mod verdict;
 
 pub use brain::{BrainBench, BrainFigures, NoBench, Served};
@@ -26,6 +27,7 @@ pub use hrr::{
     rows as hrr_rows,
 };
 pub use survey::{Survey, survey};
+pub use tether::{NoTetherBench, TetherBench, TetherFigures, Trips};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -12,6 +12,7 @@ pub mod finding;
 mod answer;
 mod inherit;
 mod load;
+pub mod profile;
 mod raw;
 mod reader;
 mod report;

@@ -118,7 +118,7 @@ impl CpuEngine {
 
     /// The steps of a cycle, in their order.
     fn compute(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
-        let sensors = self.admit(stimulus)?;
+        let sensors = stimulus.check(self.plan.shape.sensors)?;
         self.watch.begin();
         let (cycle, work) = (stimulus.cycle, stimulus.rung.work());
         let moved = self.on_half != work.half_resolution && !self.predictor.is_new();
@@ -141,19 +141,6 @@ impl CpuEngine {
         let response = self.respond();
         self.watch.end(Stage::Motor);
         Ok(response)
-    }
-
-    /// Step 0: the sensors, or which of them is no sensor value.
-    fn admit<'a>(&self, stimulus: &'a Stimulus) -> Result<&'a [f32], Refused> {
-        let admissible = |value: f32| value.abs() <= 1.0; // false for NaN too
-        let sensors = &stimulus.sensors[..self.plan.shape.sensors];
-        if let Some(sensor) = sensors.iter().position(|s| !admissible(*s)) {
-            return Err(Refused { sensor: Some(sensor), value: sensors[sensor] });
-        }
-        if !admissible(stimulus.reward) {
-            return Err(Refused { sensor: None, value: stimulus.reward });
-        }
-        Ok(sensors)
     }
 
     /// Goes to the whole or the half grid.

@@ -32,7 +32,7 @@ pub use report::{DeviceFacts, DeviceTimes, KernelFacts, Unfit};
 
 use super::sensor_ring::SensorRing;
 use super::shape::{BANK_TOP, BLEND_TOP};
-use super::{Failure, Loss, Refused, Response, StageTimes, Stimulus};
+use super::{Failure, Loss, Response, StageTimes, Stimulus};
 use crate::base::plan::FieldPlan;
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::system::gpu::{Found, Watch, probe};
@@ -134,7 +134,8 @@ impl CudaEngine {
     /// If there are not as many stimuli as robots.
     pub fn cycle_each(&mut self, stimuli: &[Stimulus]) -> Result<(), Failure> {
         assert_eq!(stimuli.len(), self.robots, "a stimulus a robot");
-        stimuli.iter().try_for_each(|stimulus| self.admit(stimulus)).map_err(Failure::Refused)?;
+        let sensors = self.plan.shape.sensors;
+        stimuli.iter().try_for_each(|stimulus| stimulus.check(sensors).map(drop))?;
         self.turn(|turn| turn.copy_from_slice(stimuli))
     }
 
@@ -161,19 +162,6 @@ impl CudaEngine {
         self.round = MonotonicClock.now().since(begun);
         self.show();
         Ok(())
-    }
-
-    /// Step 0: which of the sensors is no sensor value.
-    fn admit(&self, stimulus: &Stimulus) -> Result<(), Refused> {
-        let admissible = |value: &f32| value.abs() <= 1.0; // false for NaN too
-        let sensors = &stimulus.sensors[..self.plan.shape.sensors];
-        if let Some(sensor) = sensors.iter().position(|value| !admissible(value)) {
-            return Err(Refused { sensor: Some(sensor), value: sensors[sensor] });
-        }
-        match stimulus.reward {
-            reward if admissible(&reward) => Ok(()),
-            value => Err(Refused { sensor: None, value }),
-        }
     }
 
     /// The parts of the answer that callers get by reference.

@@ -151,14 +151,7 @@ impl ReferenceEngine {
 
     /// Step 0: takes the sensors, or names the one that is no sensor value.
     fn admit(&mut self, stimulus: &Stimulus) -> Result<(), Refused> {
-        let admissible = |value: f32| value.abs() <= 1.0; // false for NaN too
-        let sensors = &stimulus.sensors[..self.sensors.len()];
-        if let Some(sensor) = sensors.iter().position(|s| !admissible(*s)) {
-            return Err(Refused { sensor: Some(sensor), value: sensors[sensor] });
-        }
-        if !admissible(stimulus.reward) {
-            return Err(Refused { sensor: None, value: stimulus.reward });
-        }
+        let sensors = stimulus.check(self.sensors.len())?;
         self.last_sensors.copy_from_slice(&self.sensors);
         self.sensors.iter_mut().zip(sensors).for_each(|(to, from)| *to = f64::from(*from));
         Ok(())

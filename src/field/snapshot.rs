@@ -1,11 +1,13 @@
 //! A whole brain in a file, and the field it was made for. Written whole and valid or not at all, read whole
 //! or refused with the reason. The previous file stays beside it, as `NAME.previous`, for a start that cannot
-//! use the newest. `writer` has the schedule and the thread that writes, `places` the map of the robot.
+//! use the newest. `schedule` says when, `writer` has the thread that writes, `places` the map of the robot.
 
 mod places;
+mod schedule;
 mod writer;
 
 pub use places::{Places, PlacesPage, PlacesThing};
+pub use schedule::SnapshotSchedule;
 pub use writer::{Beside, CopyMap, SnapshotCounts, SnapshotSender, SnapshotWriter, Standing, snapshot_line};
 
 use super::readout::{RowNames, correction_digest, first_difference, identity};

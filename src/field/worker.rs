@@ -3,16 +3,15 @@
 //! that a result is missing. Work that takes longer than a cycle (saving, reopening a device) happens
 //! between two cycles, after the result is out.
 
-use super::brain::Brain;
+use super::brain::{Brain, NoAnswer};
 use super::failover::DeviceCounters;
 use super::remote::LinkHealth;
-use super::snapshot::SnapshotSender;
-use super::{Condition, DeviceTimes, EngineState, Failure, Response, Stimulus};
+use super::snapshot::SnapshotSchedule;
+use super::{Condition, DeviceTimes, EngineState, Response, Stimulus};
 use crate::base::plan::Rung;
 use crate::base::time::{Clock, Instant, Span};
 use crate::system::executor::Worker;
 use crate::system::rt::triple_buffer::{Reader, Writer};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// An order on its way to the engine.
@@ -88,15 +87,7 @@ pub struct FieldWorker {
     /// Failures in a row, and when the last one was.
     failures: u32,
     failed_at: Instant,
-    /// Where snapshots go.
-    snapshots: Option<Snapshots>,
-}
-
-/// When the worker hands the whole brain over for writing.
-struct Snapshots {
-    sender: SnapshotSender,
-    every: Span,
-    due: Option<Instant>,
+    snapshots: Option<SnapshotSchedule>,
 }
 
 /// How long the end waits for room for the last snapshot: within the patience with which workers are ended.
@@ -117,37 +108,25 @@ impl FieldWorker {
         }
     }
 
-    /// The same with a snapshot over `sender` every `every`, and at the end.
-    pub fn with_snapshots(mut self, sender: SnapshotSender, every: Span) -> FieldWorker {
-        self.snapshots = Some(Snapshots { sender, every, due: None });
+    /// The same with snapshots when `schedule` says so, and at the end.
+    pub fn with_snapshots(mut self, schedule: SnapshotSchedule) -> FieldWorker {
+        self.snapshots = Some(schedule);
         self
     }
 
     fn compute(&mut self, order: &Order, clock: &dyn Clock) {
         let start = clock.now();
-        // A panic leaves the engine's state unknown: the worker drops it and builds it again, so no
-        // cycle uses anything half-written (that is what makes the assertion of unwind safety true).
         let Order { cycle, place, rung, .. } = *order;
         let sensors = self.brain.sensors.read(place);
         let stimulus = Stimulus { cycle, sensors, reward: 0.0, rung, place: Some(place) };
-        let engine = &mut self.brain.engine;
-        let answer = catch_unwind(AssertUnwindSafe(|| engine.cycle(&stimulus)));
-        let response = match answer {
-            Ok(Ok(mut response)) => {
+        let response = match self.brain.cycle(&stimulus, clock) {
+            Ok(mut response) => {
                 self.brain.request(&mut response, &stimulus.sensors);
                 Some(response)
             }
-            // The failover already handled the lost device. A brain that did not answer is asked again.
-            Ok(Err(Failure::Refused(_) | Failure::Lost(_) | Failure::Missed)) => None,
-            // What computes here is not to be used any more, as after a panic.
-            Ok(Err(Failure::NotFinite)) => {
+            Err(NoAnswer::Refused | NoAnswer::Missed) => None,
+            Err(NoAnswer::Unsound) => {
                 self.failed(clock.now());
-                None
-            }
-            Err(_) => {
-                if !self.brain.engine.survives_panic(clock.now()) {
-                    self.failed(clock.now());
-                }
                 None
             }
         };
@@ -212,10 +191,7 @@ impl FieldWorker {
         }
         self.brain.engine.tend(now);
         if let Some(snapshots) = &mut self.snapshots {
-            let due = *snapshots.due.get_or_insert(now + snapshots.every);
-            if now >= due && snapshots.sender.hand_over(|live| self.brain.engine.save(live)) {
-                snapshots.due = Some(now + snapshots.every);
-            }
+            snapshots.tend(&mut *self.brain.engine, now);
         }
     }
 }
@@ -253,7 +229,7 @@ impl Worker for FieldWorker {
         if self.state == EngineState::Running
             && let Some(snapshots) = &mut self.snapshots
         {
-            snapshots.sender.hand_over_last(LAST_SNAPSHOT, |live| self.brain.engine.save(live));
+            snapshots.finish(&mut *self.brain.engine, LAST_SNAPSHOT);
         }
         true
     }

@@ -22,7 +22,7 @@ use crate::field::link::FieldLink;
 use crate::field::remote::{LinkWords, Tether};
 use crate::field::sensor_ring::SensorWriter;
 use crate::field::snapshot::{
-    Beside, CopyMap, Snapshot, SnapshotError, SnapshotSender, SnapshotWriter, Standing, snapshot_line,
+    Beside, CopyMap, Snapshot, SnapshotError, SnapshotSchedule, SnapshotWriter, Standing,
 };
 use crate::field::worker::{FieldWorker, Order, Outcome};
 use crate::field::{Inspect, Readout, ReadoutError, footprint};
@@ -250,7 +250,8 @@ impl Robot {
             resumed.map_err(|error| BuildError::Snapshot(SnapshotError::State(error)))?;
         }
         let beside = Beside { map: recollection.as_ref().map(copied) };
-        let kept = keep(board, &mut brain, options.snapshots, beside)?;
+        let keep = |SnapshotPlan { path, standing, every }| brain.keep(board, path, standing, every, beside);
+        let kept = options.snapshots.map(keep).transpose().map_err(BuildError::Thread)?;
         let (requests, loop_status) = (options.requests, options.loop_status);
         let (trace, records) = rtrb::RingBuffer::new(TRACE_RING);
         let records_dropped = Arc::new(AtomicU64::new(0));
@@ -264,8 +265,8 @@ impl Robot {
             let injector = FaultInjector { faults, watch: options.watch, modelled, clock: clock.clone() };
             brain.engine = injector.around(brain.engine);
         }
-        let (sender, snapshots) = kept.unzip();
-        let mut field = link_field(board, brain, sender, &mut workers);
+        let (schedule, snapshots) = kept.unzip();
+        let mut field = link_field(board, brain, schedule, &mut workers);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
         let mut tick = Tick::new(Parts {
             requests: requests.clone(),
@@ -319,8 +320,8 @@ fn demanded(board: &Board, is_remote: bool) -> u64 {
     }
 }
 
-/// The field's engine with its read-out: the given one, or that of the snapshot unless it means something
-/// else on this board. Without either it is silent: the starting table drives by itself, if there is one.
+/// What computes the field, with the read-out that was given and the snapshot to resume from, both of which
+/// have to be of this board. A silent read-out leaves the driving to the starting table, if there is one.
 fn brain(
     board: &Board,
     readout: Option<Readout>,
@@ -341,14 +342,8 @@ fn brain(
     if let Some(snapshot) = resume {
         snapshot.check(board).map_err(BuildError::Snapshot)?;
     }
-    let is_other = resume.is_some_and(|snapshot| snapshot.has_other_readout(board));
-    let readout = readout.or_else(|| is_other.then(|| Readout::silent(board)));
-    let state = resume.map(Snapshot::state);
-    Brain::new(board, readout.as_ref(), state, before, clock).map_err(BuildError::Brain)
+    Brain::resume(board, readout, resume, before, clock).map_err(BuildError::Brain)
 }
-
-/// The link on which the brain goes to its file, and how often it does.
-type Kept = ((SnapshotSender, Span), SnapshotWriter);
 
 /// Copies the map for a snapshot, on the thread that writes it.
 fn copied(recollection: &Recollection) -> CopyMap {
@@ -356,24 +351,11 @@ fn copied(recollection: &Recollection) -> CopyMap {
     Box::new(move |places| recollection.with(|map| map.save(places)))
 }
 
-fn keep(
-    board: &Board,
-    brain: &mut Brain,
-    plan: Option<SnapshotPlan>,
-    beside: Beside,
-) -> Result<Option<Kept>, BuildError> {
-    let Some(SnapshotPlan { path, every, standing }) = plan else { return Ok(None) };
-    let given = brain.learned.clone();
-    let line = snapshot_line(path, standing, board, given, beside, |live| brain.engine.save(live));
-    let line = line.map_err(BuildError::Thread)?;
-    Ok(Some(((line.0, every), line.1)))
-}
-
 /// Puts the engine on its worker and returns the tick's end of the link.
 fn link_field(
     board: &Board,
     brain: Brain,
-    snapshots: Option<(SnapshotSender, Span)>,
+    snapshots: Option<SnapshotSchedule>,
     workers: &mut Vec<WorkerThread>,
 ) -> FieldLink {
     let (orders, taken) = triple_buffer(Order::EMPTY);
@@ -381,8 +363,8 @@ fn link_field(
     let waker: Arc<Waker> = Arc::default();
     let sensors = SensorWriter::new(brain.sensors.clone());
     let mut worker = FieldWorker::new(brain, taken, outcomes);
-    if let Some((sender, every)) = snapshots {
-        worker = worker.with_snapshots(sender, every);
+    if let Some(schedule) = snapshots {
+        worker = worker.with_snapshots(schedule);
     }
     workers.push(WorkerThread { worker: Box::new(worker), waker: waker.clone(), role: Role::Field });
     FieldLink::new(orders, collected, sensors, waker, board.field.every_ticks)

@@ -5,7 +5,9 @@
 //! Used by the tests beside it and by the fuzzer (`fuzz/`), so it knows neither. What an input may cost is
 //! the fuzzer's business.
 
-#[path = "ways/wire.rs"] // the fuzzer includes this file from elsewhere
+#[path = "ways/em_brain.rs"] // the fuzzer includes this file from elsewhere
+mod em_brain;
+#[path = "ways/wire.rs"]
 mod wire;
 
 use ganglion::base::command::MAX_MOTORS;
@@ -58,7 +60,7 @@ pub enum Form {
 }
 
 /// All of them.
-pub const WAYS_IN: [WayIn; 11] = [
+pub const WAYS_IN: [WayIn; 13] = [
     WayIn { name: "board", form: Form::Plain, seeds: boards, take: take_board },
     WayIn { name: "log", form: Form::Plain, seeds: logs, take: take_log },
     WayIn { name: "readout", form: Form::Signed, seeds: readouts, take: take_readout },
@@ -70,6 +72,8 @@ pub const WAYS_IN: [WayIn; 11] = [
     WayIn { name: "datagram", form: Form::Plain, seeds: wire::datagrams, take: wire::take_datagram },
     WayIn { name: "join", form: Form::Plain, seeds: wire::joins, take: wire::take_join },
     WayIn { name: "key", form: Form::Plain, seeds: wire::key_files, take: wire::take_key_file },
+    WayIn { name: "em_brain", form: Form::Plain, seeds: em_brain::streams, take: em_brain::take_stream },
+    WayIn { name: "em_profile", form: Form::Plain, seeds: em_brain::profiles, take: em_brain::take_profile },
 ];
 
 /// The container `header` begins, around another payload: length and digest are made good (layout:

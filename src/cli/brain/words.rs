@@ -5,8 +5,9 @@ use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::runtime::brain::boards::ServedBoard;
 use crate::runtime::brain::counters::{Figures, RobotRow};
-use crate::runtime::brain::network::{BrainStatus, RobotStatus};
+use crate::runtime::brain::network::{BrainStatus, EmBrainStatus, RobotStatus};
 use crate::runtime::brain::workers::Event;
+use crate::runtime::em_brain::profile::Profile;
 use crossbeam_channel::Receiver;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -27,6 +28,12 @@ enum Line<'a> {
     Prepared {
         board: &'a str,
         cycle_us: f64,
+    },
+    EmBrain {
+        address: &'a SocketAddr,
+        board: &'a str,
+        sensors: usize,
+        motors: usize,
     },
     Joined {
         robot: &'a str,
@@ -90,6 +97,20 @@ impl Words {
         Ok(())
     }
 
+    pub fn em_brain(
+        &self,
+        address: &SocketAddr,
+        profile: &Profile,
+        board: &ServedBoard,
+    ) -> Result<(), Failure> {
+        let (board, sensors, motors) = (board.board.name.as_str(), profile.sensors(), profile.motors());
+        if self.json {
+            return output::json(&Line::EmBrain { address, board, sensors, motors });
+        }
+        say!("em-brain clients at {address}: {sensors} sensors, {motors} motors, board '{board}'");
+        Ok(())
+    }
+
     pub fn tell(&mut self, event: &Event) -> Result<(), Failure> {
         if let Event::Refused { name, why } = event
             && self.refused.insert(name.clone(), why.clone()).as_ref() == Some(why)
@@ -148,7 +169,7 @@ impl Words {
 
 /// A row a robot.
 pub fn table(status: &BrainStatus) {
-    let BrainStatus { listens, most_robots, threads, robots, drops, .. } = status;
+    let BrainStatus { listens, most_robots, threads, robots, drops, em_brain, .. } = status;
     say!("brain at {listens}: {} of {most_robots} robots, {threads} threads", robots.len());
     if !robots.is_empty() {
         say!(
@@ -193,6 +214,13 @@ pub fn table(status: &BrainStatus) {
         );
     }
     say!("  dropped in nobody's name: {}", words_of(&drops.named()));
+    if let Some(EmBrainStatus { listens, clients, accepted, turned_away, actions, errors, let_go }) = em_brain
+    {
+        say!(
+            "  em-brain at {listens}: {clients} clients of {accepted}, {actions} actions, {errors} errors; \
+             {let_go} let go, {turned_away} turned away"
+        );
+    }
 }
 
 fn words_of(named: &[(&'static str, u64)]) -> String {

@@ -102,7 +102,7 @@ fn rewrite(path: &Path, file: &KeyFile) -> Result<(), Failure> {
     codec::replace(path, file.text().as_bytes()).map_err(|error| Failure::file(path, &error))
 }
 
-fn random() -> Result<[u8; KEY_BYTES], Failure> {
+pub(in crate::cli) fn random() -> Result<[u8; KEY_BYTES], Failure> {
     let mut secret = [0; KEY_BYTES];
     let read = std::fs::File::open(RANDOM).and_then(|mut file| file.read_exact(&mut secret));
     read.map_err(|error| Failure::file(Path::new(RANDOM), &error)).map(|()| secret)

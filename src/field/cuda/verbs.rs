@@ -23,7 +23,7 @@ impl FieldEngine for CudaEngine {
 
     /// One cycle of robot 0; others of a batch get the same stimulus.
     fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
-        self.admit(stimulus).map_err(Failure::Refused)?;
+        stimulus.check(self.plan.shape.sensors)?;
         self.turn(|stimuli| stimuli.fill(*stimulus))?;
         finite(self.answer.response(), self.prediction())
     }

@@ -10,11 +10,10 @@ use super::health::{LinkCounters, LinkHealth, LinkTimes, LinkWords, NoLink};
 use super::hop::Hop;
 use super::local::{DIGEST_BYTES, FromTether, Hello, LOCAL_MOST, LinkPhase, Unwanted, encode_request};
 use super::message::{CycleAnswer, CycleRequest};
-use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::{FieldPlan, TetherPlan};
 use crate::base::time::{Clock, Instant, Span};
 use crate::field::state::{Learned, Live, StateError};
-use crate::field::{Condition, EngineState, Failure, FieldEngine, Refused, Response, Stimulus};
+use crate::field::{Condition, EngineState, Failure, FieldEngine, Response, Stimulus};
 use crate::system::seqpacket::Received;
 use std::sync::Arc;
 
@@ -114,7 +113,7 @@ impl RemoteEngine {
 
     /// Sends the request of a cycle, if there is a brain to send it to. Never waits.
     pub(super) fn ask(&mut self, stimulus: &Stimulus) -> Result<(), Failure> {
-        checked(stimulus, self.sensors)?;
+        stimulus.check(self.sensors)?; // the brain would refuse it as well, a round trip later
         let now = self.clock.now();
         (self.times, self.asked) = (None, None);
         self.began.get_or_insert(now);
@@ -307,16 +306,6 @@ impl FieldEngine for RemoteEngine {
         let link = LinkHealth { heard, stood_in: false, counters, times };
         Condition { state, link: Some(link), ..Condition::default() }
     }
-}
-
-/// What every engine refuses: the brain would as well, a round trip later.
-fn checked(stimulus: &Stimulus, sensors: usize) -> Result<(), Refused> {
-    let is_valid = |value: &f32| (-1.0..=1.0).contains(value);
-    let values = &stimulus.sensors[..sensors.min(MAX_SENSORS)];
-    if let Some(sensor) = values.iter().position(|value| !is_valid(value)) {
-        return Err(Refused { sensor: Some(sensor), value: values[sensor] });
-    }
-    if is_valid(&stimulus.reward) { Ok(()) } else { Err(Refused { sensor: None, value: stimulus.reward }) }
 }
 
 /// Where the time went. The tether and the brain measured their parts; no part is more than what is left.

@@ -117,7 +117,7 @@ fn a_snapshot_is_handed_over_in_each_interval_and_one_at_the_end() {
     let (sender, writer) =
         snapshot_line(path.clone(), Standing::Sound, &board, learned, Beside::default(), |_| true)
             .expect("a thread");
-    rig.worker = rig.worker.with_snapshots(sender, ms(1_000));
+    rig.worker = rig.worker.with_snapshots(SnapshotSchedule::new(sender, ms(1_000)));
     for now in (0..3_500).step_by(100) {
         rig.clock.set(at(now));
         rig.orders.put(Order { slot: at(now), ..Order::EMPTY });

@@ -5,15 +5,14 @@ use super::boards::ServedBoard;
 use super::schedule::Pending;
 use crate::base::plan::Rung;
 use crate::base::time::{Clock, Instant, Span};
-use crate::field::brain::{Before, Brain, BrainError};
+use crate::field::brain::{Before, Brain, BrainError, NoAnswer};
 use crate::field::device::NoDevice;
 use crate::field::engine::Cycle;
 use crate::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
 use crate::field::snapshot::{
-    Beside, Found, Snapshot, SnapshotCounts, SnapshotError, SnapshotSender, SnapshotWriter, Standing,
-    snapshot_line,
+    Beside, Found, Snapshot, SnapshotCounts, SnapshotError, SnapshotSchedule, SnapshotWriter, Standing,
 };
-use crate::field::{Failure, Inspect, Readout, Stimulus, footprint};
+use crate::field::{Inspect, Stimulus, footprint};
 use crate::system::rt::room::{self, NoRoom};
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
@@ -85,15 +84,8 @@ pub struct RobotEngine {
     brain: Brain,
     sensors: usize,
     motors: usize,
-    kept: Option<Kept>,
+    kept: Option<(SnapshotSchedule, SnapshotWriter)>,
     resumed_age: Option<u64>,
-}
-
-/// Where the snapshots of a robot go.
-struct Kept {
-    sender: SnapshotSender,
-    writer: SnapshotWriter,
-    due: Option<Instant>,
 }
 
 /// What became of a request.
@@ -173,19 +165,15 @@ impl Opening {
             Some(Found { snapshot, in_place_of: Some(_) }) => (Some(snapshot), Standing::Refused),
             None => (None, Standing::Sound),
         };
-        let is_other = resume.as_ref().is_some_and(|snapshot| snapshot.has_other_readout(board));
-        let silent = is_other.then(|| Readout::silent(board));
+        #[cfg(not(test))]
+        let readout = None;
         #[cfg(test)]
-        let silent = silent.or_else(|| served.tried_readout(resume.is_none()));
+        let readout = served.tried_readout(resume.is_none());
         let device = served.device().map_err(Unopened::Device)?;
         let before = Before { device, cycle: around, ..Before::default() };
-        let state = resume.as_ref().map(Snapshot::state);
-        let mut brain = Brain::new(board, silent.as_ref(), state, before, clock).map_err(Unopened::Brain)?;
-        let keep = |path| {
-            let (beside, learned) = (Beside { map: None }, brain.learned.clone());
-            let line = snapshot_line(path, standing, board, learned, beside, |live| brain.engine.save(live));
-            line.map(|(sender, writer)| Kept { sender, writer, due: None })
-        };
+        let mut brain =
+            Brain::resume(board, readout, resume.as_ref(), before, clock).map_err(Unopened::Brain)?;
+        let keep = |path| brain.keep(board, path, standing, SAVE_EVERY, Beside { map: None });
         let kept = path.map(keep).transpose().map_err(Unopened::Thread)?;
         let age = resume.map(|snapshot| snapshot.state().live.age);
         let shape = board.field.shape;
@@ -222,34 +210,27 @@ impl RobotEngine {
         if usize::from(request.count) != self.sensors {
             return (without(Verdict::Refused), true);
         }
-        let (engine, stimulus) = (&mut self.brain.engine, request.stimulus());
-        // A panic leaves the engine's state unknown: it is dropped, so no cycle uses anything half-written.
-        match catch_unwind(AssertUnwindSafe(|| engine.cycle(&stimulus))) {
-            Ok(Ok(response)) => (CycleAnswer::answered(request, &response, self.motors), true),
-            Ok(Err(Failure::Refused(_))) => (without(Verdict::Refused), true),
-            // The failover already handled the lost device.
-            Ok(Err(Failure::Lost(_) | Failure::Missed)) => (without(Verdict::Failed), true),
-            Ok(Err(Failure::NotFinite)) => (without(Verdict::Failed), false),
-            Err(_) => (without(Verdict::Failed), engine.survives_panic(clock.now())),
+        match self.brain.cycle(&request.stimulus(), clock) {
+            Ok(response) => (CycleAnswer::answered(request, &response, self.motors), true),
+            Err(NoAnswer::Refused) => (without(Verdict::Refused), true),
+            Err(NoAnswer::Missed) => (without(Verdict::Failed), true),
+            Err(NoAnswer::Unsound) => (without(Verdict::Failed), false),
         }
     }
 
     /// What can wait until the answer is out: tends the device, hands a snapshot to its writer.
     pub fn do_chores(&mut self, now: Instant) {
         self.brain.engine.tend(now);
-        if let Some(kept) = &mut self.kept {
-            let due = *kept.due.get_or_insert(now + SAVE_EVERY);
-            if now >= due && kept.sender.hand_over(|live| self.brain.engine.save(live)) {
-                kept.due = Some(now + SAVE_EVERY);
-            }
+        if let Some((schedule, _)) = &mut self.kept {
+            schedule.tend(&mut *self.brain.engine, now);
         }
     }
 
     /// Its end: the last snapshot is written. What was written, if anything is.
     pub fn finish(mut self) -> Option<SnapshotCounts> {
-        let kept = self.kept.as_mut()?;
-        kept.sender.hand_over_last(LAST_SNAPSHOT, |live| self.brain.engine.save(live));
-        Some(kept.writer.end(LAST_SNAPSHOT))
+        let (schedule, writer) = self.kept.as_mut()?;
+        schedule.finish(&mut *self.brain.engine, LAST_SNAPSHOT);
+        Some(writer.end(LAST_SNAPSHOT))
     }
 
     /// Runs cycles at the best quality and returns the 99th percentile of the time that they keep a thread.

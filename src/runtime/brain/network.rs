@@ -46,6 +46,28 @@ pub struct BrainStatus {
     pub robots: Vec<RobotStatus>,
     /// Datagrams that were dropped in nobody's name.
     pub drops: Drops,
+    /// The service for em-brain clients, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub em_brain: Option<EmBrainStatus>,
+}
+
+/// What the service for em-brain clients counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmBrainStatus {
+    /// Where it listens.
+    pub listens: SocketAddr,
+    /// Clients that are connected.
+    pub clients: usize,
+    /// Clients that were accepted.
+    pub accepted: u64,
+    /// Clients that were turned away, because there were too many.
+    pub turned_away: u64,
+    /// Frames that were answered with an action.
+    pub actions: u64,
+    /// Frames that were answered with an error.
+    pub errors: u64,
+    /// Clients that were let go: silent, slow, or out of step with their frames.
+    pub let_go: u64,
 }
 
 /// A robot as its brain sees it.
@@ -132,7 +154,7 @@ impl Network {
         });
         let robots = robots.collect();
         let (listens, drops) = (self.socket.local_addr()?, reception.drops());
-        Ok(BrainStatus { schema: 1, listens, most_robots, threads, robots, drops })
+        Ok(BrainStatus { schema: 1, listens, most_robots, threads, robots, drops, em_brain: None })
     }
 }
 

@@ -14,8 +14,8 @@ use crate::runtime::tether::join::{Difference, Join, JoinReply};
 use crate::runtime::tether::key::{Key, Keys};
 use crate::runtime::tether::session::{DataBuffer, PayloadBuffer, Pending, Session, accept};
 use crate::runtime::tether::{Dropped, Drops};
-use limit::Limits;
-use std::collections::{BTreeMap, HashMap};
+use limit::{Limits, Proofs};
+use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -84,8 +84,12 @@ pub enum Incoming {
     Nothing,
 }
 
+/// Where a guest stands among all.
+type Place = usize;
+
 /// A session with where its robot is.
 struct Line {
+    guest: Place,
     robot: RobotId,
     session: Session,
     peer: SocketAddr,
@@ -109,8 +113,12 @@ struct Guest {
 pub struct Reception {
     keys: Keys,
     boards: Vec<Arc<ServedBoard>>,
-    guests: BTreeMap<String, Guest>,
+    /// One for each name that a key has proven, so no more than there are keys. They stay.
+    guests: Vec<Guest>,
+    by_name: HashMap<String, Place>,
+    by_robot: HashMap<RobotId, Place>,
     lines: HashMap<Id, Line>,
+    proofs: Proofs,
     next_session: u64,
     drops: Drops,
 }
@@ -121,8 +129,11 @@ impl Reception {
         Reception {
             keys,
             boards,
-            guests: BTreeMap::new(),
+            guests: Vec::new(),
+            by_name: HashMap::new(),
+            by_robot: HashMap::new(),
             lines: HashMap::new(),
+            proofs: Proofs::new(),
             next_session: first,
             drops: Drops::default(),
         }
@@ -156,28 +167,21 @@ impl Reception {
         out: &mut PayloadBuffer,
     ) -> Result<Incoming, Dropped> {
         let line = self.lines.get_mut(&id).ok_or(Dropped::Foreign)?;
-        let robot = line.robot;
-        let guest = self.guests.values_mut().find(|guest| guest.robot == Some(robot));
+        let (robot, guest) = (line.robot, &mut self.guests[line.guest]);
         let length = match line.session.open(datagram, out) {
             Ok(payload) => payload.len(),
             Err(why) => {
-                // It is counted with the robot that it claims to be of.
-                match guest {
-                    Some(guest) => guest.drops.count(why),
-                    None => self.drops.count(why),
-                }
+                guest.drops.count(why); // with the robot that it claims to be of
                 return Ok(Incoming::Nothing);
             }
         };
         line.peer = from;
-        if let Some(guest) = guest {
-            guest.limits.is_at_home(from.ip());
-            if guest.current != Some(id) {
-                let old = guest.current.replace(id);
-                let unused = std::mem::take(&mut guest.offered);
-                for older in old.into_iter().chain(unused).filter(|other| *other != id) {
-                    self.lines.remove(&older);
-                }
+        guest.limits.is_at_home(from.ip());
+        if guest.current != Some(id) {
+            let old = guest.current.replace(id);
+            let unused = std::mem::take(&mut guest.offered);
+            for older in old.into_iter().chain(unused).filter(|other| *other != id) {
+                self.lines.remove(&older);
             }
         }
         Ok(Incoming::Request(robot, length))
@@ -192,10 +196,11 @@ impl Reception {
         hub: &Hub,
     ) -> Result<Incoming, Dropped> {
         let key = self.keys.get(&id).ok_or(Dropped::UnknownKey)?.clone();
-        let guest = self.guests.entry(key.robot.clone()).or_default();
-        guest.limits.admit(from.ip(), now)?;
+        self.proofs.admit(from.ip(), now)?;
         let (said, pending) = accept(&key, datagram)?;
-        guest.limits.is_new(datagram)?;
+        // From here on it is the robot's, or what the robot has sent before.
+        let place = self.place_of(&key.robot);
+        self.guests[place].limits.admit(datagram, from.ip(), now)?;
         let refuse = |why: JoinRefusal, pending: Pending| {
             let reply = pending.reply(&JoinReply::refused(&why)).ok().map(|(datagram, _)| datagram);
             Ok(Incoming::Refused { name: key.robot.clone(), why, reply })
@@ -205,25 +210,53 @@ impl Reception {
             Err(why) => return refuse(why, pending),
         };
         let joined = hub.robots().join(&key.robot, &board, join.period, now);
-        let guest = self.guests.entry(key.robot.clone()).or_default();
         match joined {
             Err(why) => refuse(JoinRefusal::Robots(why), pending),
             Ok(Joined::Ready(robot)) => {
                 let engine = hub.robots().engine_name_of(robot).unwrap_or_default();
-                Ok(self
-                    .offer(&key.robot, robot, pending, from, engine)
-                    .map_or(Incoming::Nothing, Incoming::Reply))
+                Ok(self.offer(place, robot, pending, from, engine).map_or(Incoming::Nothing, Incoming::Reply))
             }
             Ok(Joined::Waits(robot)) => {
-                (guest.robot, guest.waiting) = (Some(robot), Some((pending, from)));
+                self.waits(place, robot, (pending, from));
                 Ok(Incoming::Nothing)
             }
             Ok(Joined::Opens(robot, opening)) => {
-                (guest.robot, guest.waiting) = (Some(robot), Some((pending, from)));
+                self.waits(place, robot, (pending, from));
                 hub.open(robot, opening);
                 Ok(Incoming::Nothing)
             }
         }
+    }
+
+    /// Where the guest of that name stands.
+    fn place_of(&mut self, name: &str) -> Place {
+        if let Some(place) = self.by_name.get(name) {
+            return *place;
+        }
+        self.guests.push(Guest::default());
+        let place = self.guests.len() - 1;
+        self.by_name.insert(name.to_string(), place);
+        place
+    }
+
+    /// The guest at `place` is `robot`, whose join `waiting` is answered when it has an engine.
+    fn waits(&mut self, place: Place, robot: RobotId, waiting: (Pending, SocketAddr)) {
+        self.is_now(place, robot);
+        self.guests[place].waiting = Some(waiting);
+    }
+
+    /// The guest at `place` is `robot`. If it was another one, its engine is another one, and what was agreed
+    /// for the one before is of no use.
+    fn is_now(&mut self, place: Place, robot: RobotId) {
+        let guest = &mut self.guests[place];
+        if guest.robot == Some(robot) {
+            return;
+        }
+        let before = guest.robot.replace(robot);
+        before.iter().for_each(|before| _ = self.by_robot.remove(before));
+        let old = guest.current.take().into_iter().chain(guest.offered.drain(..));
+        old.for_each(|old| _ = self.lines.remove(&old));
+        self.by_robot.insert(robot, place);
     }
 
     /// The board that the robot has, as the brain has it.
@@ -256,7 +289,7 @@ impl Reception {
     /// Answers a join with a session.
     fn offer(
         &mut self,
-        name: &str,
+        place: Place,
         robot: RobotId,
         pending: Pending,
         peer: SocketAddr,
@@ -265,18 +298,13 @@ impl Reception {
         let id = Id(self.next_session.to_le_bytes());
         self.next_session = self.next_session.wrapping_add(1);
         let (datagram, session) = pending.reply(&JoinReply::Joined { session: id, engine }).ok()?;
-        let guest = self.guests.entry(name.to_string()).or_default();
-        if guest.robot != Some(robot) {
-            // Its engine is another one: what was agreed for the one before is of no use.
-            let old = guest.current.take().into_iter().chain(guest.offered.drain(..));
-            old.for_each(|old| _ = self.lines.remove(&old));
-        }
-        guest.robot = Some(robot);
+        self.is_now(place, robot);
+        let guest = &mut self.guests[place];
         if guest.offered.len() >= OFFERED_MOST {
             self.lines.remove(&guest.offered.remove(0));
         }
         guest.offered.push(id);
-        self.lines.insert(id, Line { robot, session: session?, peer });
+        self.lines.insert(id, Line { guest: place, robot, session: session?, peer });
         Some(datagram)
     }
 
@@ -286,10 +314,10 @@ impl Reception {
         robot: RobotId,
         opened: &Result<String, Refusal>,
     ) -> Option<(Vec<u8>, SocketAddr)> {
-        let (name, guest) = self.guests.iter_mut().find(|(_, guest)| guest.robot == Some(robot))?;
-        let (name, (pending, peer)) = (name.clone(), guest.waiting.take()?);
+        let place = *self.by_robot.get(&robot)?;
+        let (pending, peer) = self.guests[place].waiting.take()?;
         let datagram = match opened {
-            Ok(engine) => self.offer(&name, robot, pending, peer, engine.clone())?,
+            Ok(engine) => self.offer(place, robot, pending, peer, engine.clone())?,
             Err(why) => pending.reply(&JoinReply::refused(why)).ok()?.0,
         };
         Some((datagram, peer))
@@ -302,7 +330,7 @@ impl Reception {
         answer: &CycleAnswer,
         out: &'a mut DataBuffer,
     ) -> Option<(&'a [u8], SocketAddr)> {
-        let current = self.guests.values().find(|guest| guest.robot == Some(robot))?.current?;
+        let current = self.guests[*self.by_robot.get(&robot)?].current?;
         let line = self.lines.get_mut(&current)?;
         Some((line.session.seal(&answer.encode(), out)?, line.peer))
     }
@@ -310,7 +338,8 @@ impl Reception {
     /// Forgets the sessions of robots that are gone.
     pub fn forget_gone(&mut self, is_here: impl Fn(RobotId) -> bool) {
         self.lines.retain(|_, line| is_here(line.robot));
-        for guest in self.guests.values_mut() {
+        self.by_robot.retain(|robot, _| is_here(*robot));
+        for guest in &mut self.guests {
             if guest.robot.is_some_and(|robot| !is_here(robot)) {
                 (guest.robot, guest.current, guest.waiting) = (None, None, None);
                 guest.offered.clear();
@@ -320,7 +349,8 @@ impl Reception {
 
     /// Where a robot is, and what was dropped in its name.
     pub fn of_robot(&self, name: &str) -> (Option<SocketAddr>, Drops) {
-        let Some(guest) = self.guests.get(name) else { return (None, Drops::default()) };
+        let Some(place) = self.by_name.get(name) else { return (None, Drops::default()) };
+        let guest = &self.guests[*place];
         let line = guest.current.or(guest.offered.last().copied()).and_then(|id| self.lines.get(&id));
         (line.map(|line| line.peer), guest.drops)
     }

@@ -17,8 +17,8 @@ use crate::field::remote::message::{ANSWER_BYTES, REQUEST_BYTES};
 
 /// Without an answer for so long, a session counts as silent. Five cycles at 20 Hz.
 pub const SILENCE: Span = Span::from_millis(250);
-/// Answers that are looked at in one attempt to join. To tell a forged one takes 50 us, and an attacker may
-/// send any number.
+/// Answers that are looked at in one attempt to join. To tell a forged one takes a multiplication on the
+/// curve, and an attacker may send any number.
 const ANSWERS_LOOKED_AT: u32 = 16;
 
 /// What an arriving datagram was.

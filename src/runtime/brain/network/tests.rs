@@ -246,3 +246,19 @@ fn the_old_session_stays_until_the_first_datagram_of_the_new_one() {
     assert_eq!(timeless(answer), timeless(expected), "one engine, whichever session");
     assert_eq!((rig.status().robots.len(), rig.status().drops.foreign), (1, 1));
 }
+
+/// Whoever has seen a key's number, on the robot's own address.
+#[test]
+fn forged_joins_do_not_keep_a_robot_from_joining() {
+    let rig = Rig::new(&["fgd-a"]);
+    let [mut robot, attacker] = ["fgd-a", "fgd-a"].map(|name| rig.client(name));
+    let join = Join::of("fgd-a", &rig.board.board, rig.board.digest);
+    for _ in 0..50 {
+        let (mut forged, _) = Joining::begin(&key("fgd-a"), &join).unwrap();
+        *forged.last_mut().unwrap() ^= 1;
+        attacker.socket.send(&forged).unwrap();
+    }
+    robot.join(&join).unwrap();
+    let drops = rig.status().drops;
+    assert_eq!((drops.forged, drops.limited), (50, 0));
+}

@@ -1,0 +1,112 @@
+//! `bench tether`: the way to a brain and back, beside a bare UDP echo.
+
+use super::{cut_short, on_a_thread, say_latencies};
+use crate::base::plan::{RtPlan, Shape};
+use crate::base::time::Span;
+use crate::cli::arguments;
+use crate::cli::exit::Failure;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::output;
+use crate::cli::tether::random_key;
+use crate::deploy::bench::{TetherBench, TetherFigures};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// The round trip may be this many times the echo's, at the 99th percentile, and so many microseconds more.
+const TIMES: f64 = 2.0;
+const MORE_US: f64 = 150.0;
+/// The processor time may be this many times the echo's.
+const SHARES: f64 = 3.0;
+
+/// Arguments of `bench tether`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion bench tether                            20 s at 100 Hz: half link, half echo, in turns
+  ganglion bench tether --hz 50 --for 2min
+  ganglion bench tether --json | tail -1           figures as one JSON object
+
+The link is all that a robot on a tether uses: its engine, the local socket, the tether, UDP over loopback, and a brain
+with one robot of 64 x 8^3 cells. What the brain computes is left out of the round trip and of the share of a core. The
+echo has datagrams of the same length, from the same thread to one of the tether's priority and core.")]
+pub struct Args {
+    /// Cycles a second
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
+    hz: u32,
+    /// Length of the measurement: 10s, 2min
+    #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = arguments::span)]
+    length: Span,
+    /// Board of the robot, which has a tether: its real-time settings are used
+    #[arg(long, value_name = "FILE", default_value = "picarx-v4-tethered")]
+    board: PathBuf,
+    /// Core of the asking thread, the tether and the echo [default: the board's rt.cpu]
+    #[arg(long, value_name = "CORE")]
+    core: Option<usize>,
+    /// Print one JSON object as the last line of standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    hz: u32,
+    seconds: f64,
+    board: String,
+    #[serde(flatten)]
+    figures: TetherFigures,
+    /// Largest p99 of the link that is within the target, microseconds.
+    most_p99_us: Option<f64>,
+    /// Whether both targets are met.
+    passes: Option<bool>,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let mut board = arguments::board(&args.board)?.board;
+    board.field.shape = Shape { grid: 8, ..board.field.shape };
+    board.rt = RtPlan { cpu: args.core.or(board.rt.cpu), ..board.rt };
+    let interrupt = Interrupt::watch()?;
+    let (name, flag) = (board.name.clone(), interrupt.flag());
+    let bench = TetherBench { board, hz: args.hz, key: random_key()? };
+    let figures = on_a_thread(|| bench.run(args.length, &flag))?.map_err(Failure::unavailable)?;
+    if interrupt.asked() {
+        return Err(cut_short());
+    }
+    let seconds = args.length.as_secs_f64();
+    let (link, echo) = (&figures.link, &figures.echo);
+    let most_p99_us = echo.round_trip_us.map(|echo| TIMES * echo.p99 + MORE_US);
+    let passes = link.round_trip_us.zip(most_p99_us).map(|(link, most)| link.p99 <= most);
+    let passes = passes.map(|passes| passes && link.share <= SHARES * echo.share);
+    let report = Report { schema: 1, hz: args.hz, seconds, board: name, figures, most_p99_us, passes };
+    report.say();
+    if args.json {
+        output::json(&report)?;
+    }
+    Ok(())
+}
+
+impl Report {
+    fn say(&self) {
+        let TetherFigures { link, echo, granted } = &self.figures;
+        say!("a brain over loopback at {} Hz beside a UDP echo, measured on this machine just now", self.hz);
+        say_latencies(&[
+            ("link, round trip, us", link.round_trip_us),
+            ("echo, round trip, us", echo.round_trip_us),
+        ]);
+        say!("without an answer: link {}, echo {}", link.lost, echo.lost);
+        let times = link.share / echo.share.max(f64::MIN_POSITIVE);
+        say!(
+            "share of a core: link {:.2} %, echo {:.2} %, {times:.1} times",
+            link.share * 1e2,
+            echo.share * 1e2
+        );
+        for (name, granted) in granted {
+            let core = granted.cpu.map_or("any core".to_string(), |core| format!("core {core}"));
+            say!("{name:<8} SCHED_FIFO {}, {core}", granted.priority);
+        }
+        if let (Some(most), Some(passes)) = (self.most_p99_us, self.passes) {
+            let verdict = if passes { "met" } else { "not met" };
+            say!("target: p99 at most 2 x echo + 150 us = {most:.0} us, share at most 3 x echo: {verdict}");
+        }
+    }
+}

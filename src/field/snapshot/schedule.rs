@@ -1,0 +1,34 @@
+//! When a brain is handed over to be written.
+
+use super::SnapshotSender;
+use crate::base::time::{Instant, Span};
+use crate::field::FieldEngine;
+use std::time::Duration;
+
+/// Hands a brain over at intervals, and at the end. The first interval begins with the first call.
+pub struct SnapshotSchedule {
+    sender: SnapshotSender,
+    every: Span,
+    due: Option<Instant>,
+}
+
+impl SnapshotSchedule {
+    /// A snapshot over `sender` every `every`.
+    pub fn new(sender: SnapshotSender, every: Span) -> SnapshotSchedule {
+        SnapshotSchedule { sender, every, due: None }
+    }
+
+    /// Hands the state of `engine` over if that is due. An engine that cannot save now is asked again at the
+    /// next call.
+    pub fn tend(&mut self, engine: &mut dyn FieldEngine, now: Instant) {
+        let due = *self.due.get_or_insert(now + self.every);
+        if now >= due && self.sender.hand_over(|live| engine.save(live)) {
+            self.due = Some(now + self.every);
+        }
+    }
+
+    /// Hands the last state over, after waiting for room for at most `patience`.
+    pub fn finish(&mut self, engine: &mut dyn FieldEngine, patience: Duration) {
+        self.sender.hand_over_last(patience, |live| engine.save(live));
+    }
+}

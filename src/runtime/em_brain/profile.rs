@@ -1,0 +1,292 @@
+//! What the values of a client's vectors are: which sensor of a board each feeds, with its unit, and which of
+//! the board's motors each asks for.
+
+use crate::base::command::MAX_MOTORS;
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::{Board, Scale};
+use crate::base::time::Span;
+use crate::system::outside::quoted;
+use std::fmt;
+
+/// Values of a vector that a profile may name.
+pub const ENTRIES_MOST: usize = 256;
+
+/// A profile as it is written, before it is checked against its board.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// Time between two cycles that a client may have computed.
+    pub period: Span,
+    /// One for each value of the sensory vector.
+    pub sensors: Vec<DraftSensor>,
+    /// One for each value of the action vector.
+    pub motors: Vec<DraftMotor>,
+    /// Sensors of the board that no value feeds, and what the field gets for them, in the board's unit.
+    pub fixed: Vec<(String, f32)>,
+}
+
+/// A value of the sensory vector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DraftSensor {
+    /// What the client calls it.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// The board's sensor that it feeds; `None`: it is not used.
+    pub channel: Option<String>,
+    /// With what it is multiplied to be in the board's unit.
+    pub factor: Option<f32>,
+    /// What is added after that.
+    pub offset: f32,
+}
+
+/// A value of the action vector: a sum of the board's motors, each -1..=1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DraftMotor {
+    /// What the client calls it.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// Motors of the board, and with what each is multiplied.
+    pub of: Vec<(String, f32)>,
+}
+
+/// What is wrong with a profile.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ProfileError {
+    /// It names no value of a vector, or too many.
+    Count {
+        /// `sensor` or `motor`.
+        what: &'static str,
+        /// How many.
+        found: usize,
+    },
+    /// A sensor that the field of the board does not have.
+    Sensor {
+        /// The name.
+        name: String,
+        /// Those that it has.
+        known: Vec<String>,
+    },
+    /// A motor that the board does not have.
+    Motor {
+        /// The name.
+        name: String,
+        /// Those that it has.
+        known: Vec<String>,
+    },
+    /// A sensor of the board that is fed twice.
+    Twice(String),
+    /// Sensors of the board that nothing feeds.
+    Missing(Vec<String>),
+    /// The units differ and nothing says how to convert.
+    Unit {
+        /// The client's name.
+        name: String,
+        /// Its unit.
+        unit: String,
+        /// The board's sensor.
+        channel: String,
+        /// Its unit.
+        wanted: String,
+    },
+    /// A number that is not finite, or a factor that is 0.
+    Number(String),
+    /// The period is not 5 to 500 ms.
+    Period(Span),
+}
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProfileError::Count { what, found } => {
+                write!(f, "{found} entries [[{what}]]; allowed: 1 to {ENTRIES_MOST}")
+            }
+            ProfileError::Sensor { name, known } => {
+                write!(f, "the board's field has no sensor '{}'; it has: {}", quoted(name), known.join(", "))
+            }
+            ProfileError::Motor { name, known } => {
+                write!(f, "the board has no motor '{}'; it has: {}", quoted(name), known.join(", "))
+            }
+            ProfileError::Twice(name) => write!(f, "the board's sensor '{name}' is fed twice"),
+            ProfileError::Missing(names) => write!(
+                f,
+                "nothing feeds the board's {}: give each a 'channel' of a [[sensor]], or a value in [fixed]",
+                names.join(", ")
+            ),
+            ProfileError::Unit { name, unit, channel, wanted } => write!(
+                f,
+                "sensor '{}' is in '{}', the board's '{channel}' in '{wanted}': say with 'factor' and 'offset' \
+                 how to convert",
+                quoted(name),
+                quoted(unit)
+            ),
+            ProfileError::Number(name) => {
+                write!(f, "'{}' has a number that is not finite or too large, or a factor of 0", quoted(name))
+            }
+            ProfileError::Period(period) => {
+                write!(f, "period_ms is {}; allowed: 5 to 500", period.as_secs_f64() * 1e3)
+            }
+        }
+    }
+}
+
+impl std::error::Error for ProfileError {}
+
+/// Where a value of the sensory vector goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Feed {
+    at: usize,
+    input: usize,
+    scale: Scale,
+    factor: f32,
+    offset: f32,
+}
+
+/// A checked profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Time between two cycles that a client may have computed.
+    pub period: Span,
+    sensors: usize,
+    feeds: Vec<Feed>,
+    rest: [f32; MAX_SENSORS],
+    motors: Vec<[f32; MAX_MOTORS]>,
+}
+
+/// A sensory vector that no field is given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BadVector {
+    /// It is empty.
+    Empty,
+    /// It has another length.
+    Length(usize),
+    /// The value at this place is no finite number.
+    Number(usize),
+}
+
+impl Profile {
+    /// `draft` for robots of `board`.
+    pub fn check(draft: &Draft, board: &Board) -> Result<Profile, ProfileError> {
+        for (what, found) in [("sensor", draft.sensors.len()), ("motor", draft.motors.len())] {
+            if !(1..=ENTRIES_MOST).contains(&found) {
+                return Err(ProfileError::Count { what, found });
+            }
+        }
+        if !(Span::from_millis(5)..=Span::from_millis(500)).contains(&draft.period) {
+            return Err(ProfileError::Period(draft.period));
+        }
+        let inputs = Inputs::of(board);
+        let (mut fed, mut rest) = (vec![false; inputs.0.len()], [0.0; MAX_SENSORS]);
+        let mut feeds = Vec::new();
+        for (at, sensor) in draft.sensors.iter().enumerate() {
+            let Some(channel) = &sensor.channel else { continue };
+            let (input, unit, scale) = inputs.find(channel, &mut fed)?;
+            let factor = match sensor.factor {
+                Some(factor) => factor,
+                None if sensor.unit == unit => 1.0,
+                None => {
+                    let (name, unit, wanted) = (sensor.name.clone(), sensor.unit.clone(), unit.to_string());
+                    return Err(ProfileError::Unit { name, unit, channel: channel.clone(), wanted });
+                }
+            };
+            if !factor.is_normal() || !sensor.offset.is_finite() {
+                return Err(ProfileError::Number(sensor.name.clone()));
+            }
+            feeds.push(Feed { at, input, scale, factor, offset: sensor.offset });
+        }
+        for (name, value) in &draft.fixed {
+            let (input, _, scale) = inputs.find(name, &mut fed)?;
+            if !value.is_finite() {
+                return Err(ProfileError::Number(name.clone()));
+            }
+            rest[input] = scale.apply(*value);
+        }
+        let missing =
+            inputs.0.iter().zip(&fed).filter(|(_, fed)| !**fed).map(|(input, _)| input.0.to_string());
+        let missing: Vec<String> = missing.collect();
+        if !missing.is_empty() {
+            return Err(ProfileError::Missing(missing));
+        }
+        let motors: Result<_, _> = draft.motors.iter().map(|motor| row_of(motor, board)).collect();
+        Ok(Profile { period: draft.period, sensors: draft.sensors.len(), feeds, rest, motors: motors? })
+    }
+
+    /// Values of a sensory vector; one more is the reward.
+    pub fn sensors(&self) -> usize {
+        self.sensors
+    }
+
+    /// Values of an action vector.
+    pub fn motors(&self) -> usize {
+        self.motors.len()
+    }
+
+    /// The sensors of the field and the reward, out of a sensory vector. A value beyond the board's range is
+    /// taken as the end of the range, as the board's own sensors are.
+    pub fn sense(&self, values: &[f32]) -> Result<([f32; MAX_SENSORS], f32), BadVector> {
+        let reward = match values.len().checked_sub(self.sensors) {
+            Some(0) => 0.0,
+            Some(1) => values[self.sensors],
+            _ if values.is_empty() => return Err(BadVector::Empty),
+            _ => return Err(BadVector::Length(values.len())),
+        };
+        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+            return Err(BadVector::Number(at));
+        }
+        let mut sensors = self.rest;
+        for feed in &self.feeds {
+            // Finite in f64: no product of two f32 is beyond it.
+            let value = f64::from(values[feed.at]) * f64::from(feed.factor) + f64::from(feed.offset);
+            let value = value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
+            sensors[feed.input] = feed.scale.apply(value);
+        }
+        Ok((sensors, reward.clamp(-1.0, 1.0)))
+    }
+
+    /// An action vector of the board's `motors`, each -1..=1.
+    pub fn act(&self, motors: &[f32; MAX_MOTORS]) -> Vec<f32> {
+        let sum = |row: &[f32; MAX_MOTORS]| row.iter().zip(motors).map(|(part, motor)| part * motor).sum();
+        self.motors.iter().map(sum).collect()
+    }
+}
+
+/// The sensors that enter the field of a board: name, unit, scale, in the field's order.
+struct Inputs<'a>(Vec<(&'a str, &'a str, Scale)>);
+
+impl<'a> Inputs<'a> {
+    fn of(board: &'a Board) -> Inputs<'a> {
+        let named = |sensor: &'a crate::base::plan::SensorPlan| {
+            Some((sensor.name.as_str(), sensor.unit.as_str(), sensor.input?))
+        };
+        Inputs(board.sensors.iter().filter_map(named).collect())
+    }
+
+    /// Where `name` is, and marks it as fed.
+    fn find(&self, name: &str, fed: &mut [bool]) -> Result<(usize, &'a str, Scale), ProfileError> {
+        let Some(input) = self.0.iter().position(|(known, ..)| *known == name) else {
+            let known = self.0.iter().map(|(known, ..)| known.to_string()).collect();
+            return Err(ProfileError::Sensor { name: name.to_string(), known });
+        };
+        if std::mem::replace(&mut fed[input], true) {
+            return Err(ProfileError::Twice(name.to_string()));
+        }
+        let (_, unit, scale) = self.0[input];
+        Ok((input, unit, scale))
+    }
+}
+
+fn row_of(motor: &DraftMotor, board: &Board) -> Result<[f32; MAX_MOTORS], ProfileError> {
+    let mut row = [0.0; MAX_MOTORS];
+    for (name, factor) in &motor.of {
+        let Some(index) = board.motors.iter().position(|known| known.name == *name) else {
+            let known = board.motors.iter().map(|known| known.name.clone()).collect();
+            return Err(ProfileError::Motor { name: name.clone(), known });
+        };
+        // Far beyond any unit of a motor, and no sum of so many overflows.
+        if !(factor.is_finite() && factor.abs() <= 1e6) {
+            return Err(ProfileError::Number(motor.name.clone()));
+        }
+        row[index] = *factor;
+    }
+    Ok(row)
+}

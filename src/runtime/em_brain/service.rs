@@ -1,0 +1,200 @@
+//! The sockets of the em-brain protocol: one thread takes clients, one more serves each of them (`seat`); the
+//! brain's threads compute.
+//!
+//! What a client may cost is bounded: clients at a time, the length of a frame, the time that a frame may
+//! take to come and an answer to be read, and the silence between two frames.
+
+mod seat;
+
+use super::profile::Profile;
+use crate::field::brain::MotorRequests;
+use crate::field::remote::message::CycleAnswer;
+use crate::runtime::brain::boards::ServedBoard;
+use crate::runtime::brain::network::{BrainStatus, EmBrainStatus, Network};
+use crate::runtime::brain::robots::{Refusal, RobotId};
+use crate::runtime::brain::workers::{Event, Hub, Outlet};
+use crossbeam_channel::Sender;
+use seat::Seat;
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::net::{IpAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Clients at a time: each has a thread, and sends 20 frames a second.
+const CLIENTS_MOST: usize = 32;
+/// How often a waiting thread looks for the end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+struct Counts {
+    accepted: AtomicU64,
+    turned_away: AtomicU64,
+    actions: AtomicU64,
+    errors: AtomicU64,
+    let_go: AtomicU64,
+}
+
+/// What a client's thread is told.
+enum News {
+    /// Its engine was opened, or it gets none.
+    Opened(Result<String, String>),
+    /// An answer of it.
+    Answer(CycleAnswer),
+}
+
+#[derive(Default)]
+struct Clients {
+    by_robot: HashMap<RobotId, Sender<News>>,
+    names: BTreeSet<String>,
+}
+
+/// The service.
+pub struct EmBrain {
+    listener: TcpListener,
+    profile: Arc<Profile>,
+    board: Arc<ServedBoard>,
+    requests: MotorRequests,
+    hub: Arc<Hub>,
+    clients: Mutex<Clients>,
+    counts: Counts,
+}
+
+impl EmBrain {
+    /// Serves robots of `board` with `profile` on `listener`; `hub` computes.
+    pub fn new(listener: TcpListener, profile: Profile, board: Arc<ServedBoard>, hub: Arc<Hub>) -> EmBrain {
+        let requests = MotorRequests::of(&board.board);
+        let (profile, clients, counts) = (Arc::new(profile), Mutex::default(), Counts::default());
+        EmBrain { listener, profile, board, requests, hub, clients, counts }
+    }
+
+    /// Takes clients until `ends`, and returns when the last is gone.
+    ///
+    /// # Errors
+    ///
+    /// What the system says of the socket.
+    pub fn serve(&self, ends: &AtomicBool) -> io::Result<()> {
+        self.listener.set_nonblocking(true)?;
+        thread::scope(|scope| {
+            while !ends.load(Ordering::Acquire) {
+                let (stream, from) = match self.listener.accept() {
+                    Ok(accepted) => accepted,
+                    // None waits, or one has gone again; without descriptors it is tried again as well.
+                    Err(_) => {
+                        thread::sleep(LOOK_EVERY / 4);
+                        continue;
+                    }
+                };
+                let Some(name) = self.admit(from.ip()) else {
+                    self.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+                    continue; // closed
+                };
+                self.counts.accepted.fetch_add(1, Ordering::Relaxed);
+                let own = name.clone();
+                let spawned = thread::Builder::new().name("em-brain".into()).spawn_scoped(scope, move || {
+                    let mut seat = Seat::new(self, own);
+                    let ended = seat.converse(stream, ends);
+                    if ended.is_err() {
+                        self.counts.let_go.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+                if spawned.is_err() {
+                    self.clients().names.remove(&name);
+                    self.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// A name for a client from `address`, unless there are too many: the first that no other client has. No
+    /// key can have such a name, so no robot with a key shares its brain with one that has none.
+    fn admit(&self, address: IpAddr) -> Option<String> {
+        let mut clients = self.clients();
+        if clients.names.len() >= CLIENTS_MOST {
+            return None;
+        }
+        let address = address.to_string().replace(':', "_");
+        let names = (1..).map(|nth| match nth {
+            1 => format!("_em-{address}"),
+            nth => format!("_em-{address}-{nth}"),
+        });
+        let name = names.take(CLIENTS_MOST + 1).find(|name| !clients.names.contains(name))?;
+        clients.names.insert(name.clone());
+        Some(name)
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Clients> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the thread of `robot`, if it is one of the clients'. Whether it is.
+    fn tell(&self, robot: RobotId, news: News) -> bool {
+        let clients = self.clients();
+        let Some(sender) = clients.by_robot.get(&robot) else { return false };
+        let _ = sender.try_send(news); // a thread that has not taken the one before has given up on it
+        true
+    }
+
+    /// How it fares.
+    pub fn status(&self) -> io::Result<EmBrainStatus> {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let Counts { accepted, turned_away, actions, errors, let_go } = &self.counts;
+        Ok(EmBrainStatus {
+            listens: self.listener.local_addr()?,
+            clients: self.clients().names.len(),
+            accepted: count(accepted),
+            turned_away: count(turned_away),
+            actions: count(actions),
+            errors: count(errors),
+            let_go: count(let_go),
+        })
+    }
+}
+
+/// The answers of all robots: those of clients go to their threads, all others to the network.
+pub struct Outlets {
+    /// The robots that joined with a key.
+    pub network: Network,
+    /// The clients of the em-brain protocol.
+    pub em_brain: Option<EmBrain>,
+}
+
+impl Outlets {
+    /// How the brain fares.
+    pub fn status(&self, most_robots: usize, threads: usize) -> io::Result<BrainStatus> {
+        let em_brain = self.em_brain.as_ref().map(EmBrain::status).transpose()?;
+        Ok(BrainStatus { em_brain, ..self.network.status(most_robots, threads)? })
+    }
+}
+
+impl Outlet for Outlets {
+    fn answer(&self, robot: RobotId, answer: &CycleAnswer) {
+        let em_brain = self.em_brain.as_ref();
+        if !em_brain.is_some_and(|service| service.tell(robot, News::Answer(*answer))) {
+            self.network.answer(robot, answer);
+        }
+    }
+
+    fn opened(&self, robot: RobotId, opened: &Result<String, Refusal>) {
+        let told = |service: &EmBrain| {
+            let news = match opened {
+                Ok(engine) => Ok(engine.clone()),
+                Err(why) => Err(why.to_string()),
+            };
+            service.tell(robot, News::Opened(news))
+        };
+        if !self.em_brain.as_ref().is_some_and(told) {
+            self.network.opened(robot, opened);
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        self.network.tell(event);
+    }
+}
+
+#[cfg(test)]
+mod tests;
