@@ -3,6 +3,7 @@
 
 mod export;
 mod info;
+mod range;
 mod replay;
 mod source;
 

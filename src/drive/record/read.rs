@@ -1,8 +1,8 @@
 //! Reads a recording from its beginning, record by record, however large it is. What was cut off in a chunk
 //! is readable up to the chunk before. Whatever the bytes are, a reader takes them or says what is wrong.
 
-use super::slot::{FORMAT, Slot};
-use super::{BOARD_FILE, METADATA, SLOT_ENCODING};
+use super::slot::{FORMAT, Slot, Step};
+use super::{BOARD_FILE, CHECKPOINT_ENCODING, METADATA, SLOT_ENCODING};
 use crate::system::codec::CodecError;
 use mcap::records::Record;
 use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
@@ -24,8 +24,8 @@ pub enum Event {
     Facts(BTreeMap<String, String>),
     /// The board's effective values.
     Board(String),
-    /// A slot.
-    Slot(Box<Slot>),
+    /// A slot, with the checkpoint before it, if there is one.
+    Step(Box<Step>),
     /// A message for people.
     Message {
         /// Its channel.
@@ -104,6 +104,8 @@ pub struct Reader<R> {
     reader: LinearReader,
     /// Name and encoding of each channel.
     channels: BTreeMap<u16, (String, String)>,
+    /// Of the next slot.
+    checkpoint: Option<Vec<u8>>,
     known: bool,
     ended: bool,
     at: u64,
@@ -118,7 +120,16 @@ impl<R: Read> Reader<R> {
             .with_prevalidate_chunk_crcs(true)
             .with_record_length_limit(LONGEST);
         let reader = LinearReader::new_with_options(options);
-        Reader { source, reader, channels: BTreeMap::new(), known: false, ended: false, at: 0, end: None }
+        Reader {
+            source,
+            reader,
+            channels: BTreeMap::new(),
+            checkpoint: None,
+            known: false,
+            ended: false,
+            at: 0,
+            end: None,
+        }
     }
 
     /// How the file ends, once everything was read.
@@ -199,12 +210,16 @@ impl<R: Read> Reader<R> {
             }
             Record::Message { header, data } if self.known => {
                 let Some((topic, encoding)) = self.channels.get(&header.channel_id) else { return Ok(None) };
+                if encoding == CHECKPOINT_ENCODING {
+                    self.checkpoint = Some(data.into_owned());
+                    return Ok(None);
+                }
                 if encoding != SLOT_ENCODING {
                     let (topic, time) = (topic.clone(), header.log_time);
                     return Ok(Some(Event::Message { topic, time, json: data.into_owned() }));
                 }
                 let slot = Slot::read(&data).map_err(|error| ReadError::Slot { before: self.at, error })?;
-                Some(Event::Slot(Box::new(slot)))
+                Some(Event::Step(Box::new(Step { checkpoint: self.checkpoint.take(), slot })))
             }
             Record::DataEnd(_) => {
                 self.ended = true;
@@ -265,8 +280,8 @@ mod tests {
         let mut slots = 0;
         loop {
             match reader.next_event() {
-                Ok(Some(Event::Slot(slot))) => {
-                    assert_eq!(format!("{slot:?}"), format!("{:?}", full(slots)));
+                Ok(Some(Event::Step(step))) => {
+                    assert_eq!(format!("{:?}", step.slot), format!("{:?}", full(slots)));
                     slots += 1;
                 }
                 Ok(Some(_)) => {}

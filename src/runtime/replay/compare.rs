@@ -5,6 +5,7 @@ use crate::base::frame::Sample;
 use crate::base::plan::Board;
 use crate::drive::record::Slot;
 use crate::drive::trace::Record;
+use crate::system::checkpoint::Named;
 use std::fmt::{self, Debug};
 
 /// A value that was decided otherwise.
@@ -81,6 +82,32 @@ impl Search {
             }
         }
     }
+}
+
+/// The first value in which the checkpoint before slot number `index` and what the tick remembers differ.
+pub(super) fn first_forgotten(
+    index: u64,
+    recorded: &[u8],
+    decided: &[u8],
+    names: &[Named],
+) -> Option<Difference> {
+    let differ = |(a, b): (&u8, &u8)| a != b;
+    let shorter = recorded.len().min(decided.len());
+    let place = recorded.iter().zip(decided).position(differ).unwrap_or(shorter);
+    if recorded.len() == decided.len() && place == shorter {
+        return None;
+    }
+    // Everything before is equal, so the value begins at the same place in both.
+    let at = names.iter().position(|named| place < named.end).unwrap_or(names.len().saturating_sub(1));
+    let begin = at.checked_sub(1).map_or(0, |before| names[before].end);
+    let end = names.get(at).map_or(place, |named| named.end);
+    let bytes = |all: &[u8]| format!("{:02x?}", &all[begin.min(all.len())..end.min(all.len())]);
+    Some(Difference {
+        index,
+        what: names.get(at).map_or("what it remembers".into(), |named| format!("before it, {}", named.what)),
+        recorded: bytes(recorded),
+        decided: bytes(decided),
+    })
 }
 
 /// The first difference between `slot` and `record`, in the order in which a tick decides.
