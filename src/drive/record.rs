@@ -5,6 +5,7 @@
 //! Each slot is kept twice: to the bit in the channel `slot`, from which it can be decided again, and at a
 //! lower rate as JSON, for people and their tools. docs/recording.md describes the files.
 
+mod copy;
 mod counts;
 mod facts;
 mod file;
@@ -16,6 +17,7 @@ mod topics;
 mod window;
 mod writer;
 
+pub use copy::{Copied, CopyError, Keep, copy};
 pub use counts::{RecordingCounts, RecordingStatus};
 pub use facts::{Facts, KEYS};
 pub use line::{RecordSender, Recording};

@@ -5,7 +5,7 @@
 mod compare;
 mod script;
 
-pub use compare::Difference;
+pub use compare::{Difference, Names, first_difference_of_runs};
 
 use crate::base::command::{Command, OnWire};
 use crate::base::frame::Reading;
@@ -107,8 +107,8 @@ pub enum Replayed {
     Missing(Missing),
 }
 
-/// The tick on a recording. It begins with the first slot of the run or with a checkpoint, and after a loss it
-/// goes on at the next checkpoint.
+/// The tick on a recording. It begins with the first slot of the run or with a checkpoint, and after a loss
+/// it goes on at the next checkpoint.
 pub struct Replay {
     board: Board,
     rung: Option<Rung>,
@@ -127,7 +127,7 @@ pub struct Replay {
     guard: Option<Arc<Link>>,
     records: rtrb::Consumer<Record>,
     /// Names of sensors and motors.
-    names: compare::Names,
+    names: Names,
     sensors: usize,
     /// The last slot of the recording.
     last: Option<u64>,
@@ -188,7 +188,7 @@ impl Replay {
             receipts,
             guard,
             records,
-            names: compare::Names::of(board),
+            names: Names::of(board),
             sensors: board.sensors.len(),
             last: None,
             lost_track: None,

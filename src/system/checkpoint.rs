@@ -1,14 +1,16 @@
-//! What the parts of a tick remember from slot to slot, as bytes and back. Each part lists its memory once, in
-//! [`Remembers::walk`], by taking its struct apart without `..`: a field that is added does not compile until
-//! it is listed or marked as no memory (`_`). The same list writes and reads, so the two cannot differ.
+//! What the parts of a tick remember from slot to slot, as bytes and back. Each part lists its memory once,
+//! in [`Remembers::walk`], by taking its struct apart without `..`: a field that is added does not compile
+//! until it is listed or marked as no memory (`_`). The same list writes and reads, so the two cannot differ.
 //!
 //! Writing goes into memory that is there already: the tick does it without an allocation.
 
+use crate::system::codec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 
-/// Room for one checkpoint, bytes: three times what a board with all sensors, rules and the longest way needs.
+/// Room for one checkpoint, bytes: three times what a board with all sensors, rules and the longest way
+/// needs.
 pub const ROOM: usize = 64 * 1024;
 
 /// A part of a tick that remembers something.
@@ -83,18 +85,15 @@ impl<'a> Archive<'a> {
         value: &mut T,
     ) -> Result<(), Unfit> {
         let what = Unfit { part: self.part, value: name };
-        let config = bincode::config::standard().with_limit::<ROOM>();
         match &mut self.way {
             Way::Write(room, names) => {
-                self.at += bincode::serde::encode_into_slice(&*value, &mut room[self.at..], config)
-                    .map_err(|_| what)?;
+                self.at += codec::put(&*value, &mut room[self.at..]).ok_or(what)?;
                 if let Some(names) = names {
                     names.push(Named { what, end: self.at });
                 }
             }
             Way::Read(bytes) => {
-                let (read, used) =
-                    bincode::serde::decode_from_slice(&bytes[self.at..], config).map_err(|_| what)?;
+                let (read, used) = codec::take(&bytes[self.at..]).ok_or(what)?;
                 (*value, self.at) = (read, self.at + used);
             }
         }

@@ -144,6 +144,16 @@ impl<R: Read> Reader<R> {
 
     /// What comes next; `None` at the end. After an error, nothing more comes.
     pub fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
+        while let Some(record) = self.next_record()? {
+            if let Some(event) = self.event(record)? {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next record of the file, once it is known to be one of ours.
+    pub(super) fn next_record(&mut self) -> Result<Option<Record<'static>>, ReadError> {
         while self.end.is_none() {
             let event = match self.reader.next_event() {
                 None => {
@@ -164,9 +174,8 @@ impl<R: Read> Reader<R> {
             };
             match event.map_err(|error| (self.at, error)) {
                 Ok(record) => {
-                    if let Some(event) = self.event(record)? {
-                        return Ok(Some(event));
-                    }
+                    self.heed(&record)?;
+                    return Ok(Some(record));
                 }
                 Err((_, McapError::UnexpectedEof)) if self.known => self.end = Some(End::Cut),
                 Err((before, McapError::BadMagic | McapError::UnexpectedEof)) if before < 4096 => {
@@ -186,18 +195,26 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    fn event(&mut self, record: Record<'static>) -> Result<Option<Event>, ReadError> {
-        Ok(match record {
+    /// What a record says about the file as a whole.
+    fn heed(&mut self, record: &Record<'static>) -> Result<(), ReadError> {
+        match record {
             Record::Metadata(found) if found.name == METADATA => {
                 let format = found.metadata.get("format").cloned().unwrap_or_default();
+                self.known = true;
                 if format != FORMAT.to_string() {
                     self.end = Some(End::Cut);
-                    self.known = true;
                     return Err(ReadError::OtherFormat(format));
                 }
-                self.known = true;
-                Some(Event::Facts(found.metadata))
             }
+            Record::DataEnd(_) => self.ended = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, record: Record<'static>) -> Result<Option<Event>, ReadError> {
+        Ok(match record {
+            Record::Metadata(found) if found.name == METADATA => Some(Event::Facts(found.metadata)),
             Record::Metadata(found) if found.name.strip_prefix(METADATA) == Some(".end") => {
                 Some(Event::Ended(found.metadata))
             }
@@ -220,10 +237,6 @@ impl<R: Read> Reader<R> {
                 }
                 let slot = Slot::read(&data).map_err(|error| ReadError::Slot { before: self.at, error })?;
                 Some(Event::Step(Box::new(Step { checkpoint: self.checkpoint.take(), slot })))
-            }
-            Record::DataEnd(_) => {
-                self.ended = true;
-                None
             }
             _ => None,
         })

@@ -1,6 +1,6 @@
-//! The line on which checkpoints of the tick go to a recording. Its buffers exist before the run and go round:
-//! empty to the tick, full to the recording, which gives them back. A tick that finds none leaves a checkpoint
-//! out, and counts it.
+//! The line on which checkpoints of the tick go to a recording. Its buffers exist before the run and go
+//! round: empty to the tick, full to the recording, which gives them back. A tick that finds none leaves a
+//! checkpoint out, and counts it.
 
 use crate::base::time::Span;
 use crate::system::checkpoint::{Archive, ROOM, Remembers};

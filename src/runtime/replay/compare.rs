@@ -28,17 +28,33 @@ impl fmt::Display for Difference {
     }
 }
 
+impl Difference {
+    /// In words, for two runs of which neither is decided again.
+    pub fn of_runs(&self) -> String {
+        format!("{} is {} in the first run and {} in the second", self.what, self.recorded, self.decided)
+    }
+}
+
 /// Names of the board's sensors and motors.
-pub(super) struct Names {
+#[derive(Debug, Default)]
+pub struct Names {
     sensors: Vec<String>,
     motors: Vec<String>,
 }
 
 impl Names {
+    /// Those of `board`.
     pub fn of(board: &Board) -> Names {
         Names {
             sensors: board.sensors.iter().map(|sensor| sensor.name.clone()).collect(),
             motors: board.motors.iter().map(|motor| motor.name.clone()).collect(),
+        }
+    }
+
+    fn motor(&self, place: usize) -> String {
+        match self.motors.get(place) {
+            Some(name) => format!("the command for motor '{name}'"),
+            None => "the number of motors".to_string(),
         }
     }
 }
@@ -110,6 +126,31 @@ pub(super) fn first_forgotten(
     })
 }
 
+/// The first difference between the same slot of two runs, in the order in which a tick decides. Times are
+/// left out: no two runs in real time have the same.
+pub fn first_difference_of_runs(a: &Slot, b: &Slot, names: &Names) -> Option<Difference> {
+    let mut search = Search { index: a.index, found: None };
+    search.value("the slots lost before it", &a.lost, &b.lost);
+    search.value("what was requested", &a.asked, &b.asked);
+    let read = |slot: &Slot| -> Vec<_> {
+        slot.readings.iter().map(|reading| (reading.channel, reading.value.map(f32::to_bits))).collect()
+    };
+    if read(a) != read(b) {
+        search.by("the readings that it took", &read(a), &read(b), Vec::clone);
+    }
+    for (place, (left, right)) in a.frame.iter().zip(&b.frame).enumerate() {
+        let name = names.sensors.get(place).map_or("?", String::as_str);
+        search.by(&format!("sensor '{name}'"), left, right, |s| (s.value.to_bits(), s.health));
+    }
+    search.value("the active causes", &a.active, &b.active);
+    search.value("the latched causes", &a.latched, &b.latched);
+    search.value("the mode", &a.mode.name(), &b.mode.name());
+    search.value("the level of quality", &a.rung, &b.rung);
+    search.value("what decided the command", &a.source, &b.source);
+    search.floats(|place| names.motor(place), &a.motors, &b.motors);
+    search.found
+}
+
 /// The first difference between `slot` and `record`, in the order in which a tick decides.
 pub(super) fn first_difference(slot: &Slot, record: &Record, names: &Names) -> Option<Difference> {
     let mut search = Search { index: slot.index, found: None };
@@ -131,10 +172,6 @@ pub(super) fn first_difference(slot: &Slot, record: &Record, names: &Names) -> O
     search.value("the number of the command", &slot.seq, &record.command.seq);
     search.value("how long the command is valid", &slot.valid_until, &record.command.valid_until);
     search.value("what decided the command", &slot.source, &record.command.source);
-    let motor = |place: usize| match names.motors.get(place) {
-        Some(name) => format!("the command for motor '{name}'"),
-        None => "the number of motors".to_string(),
-    };
-    search.floats(motor, &slot.motors, record.command.used());
+    search.floats(|place| names.motor(place), &slot.motors, record.command.used());
     search.found
 }
