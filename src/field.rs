@@ -89,7 +89,7 @@ pub struct Refused {
 }
 
 /// What one cycle answers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Response {
     /// [`Stimulus::cycle`].
     pub cycle: u64,

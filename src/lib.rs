@@ -33,6 +33,7 @@ pub mod system {
     pub mod intake;
     pub mod rt;
     pub mod codec;
+    pub mod checkpoint;
     pub mod executor;
     pub mod cpu;
     pub mod gpu;

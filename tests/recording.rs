@@ -5,7 +5,7 @@ use ganglion::base::plan::Board;
 use ganglion::base::time::{Instant, SimClock, Span};
 use ganglion::deploy::board;
 use ganglion::drive::record::{
-    Event, Facts, Medium, Opener, Place, Plan, Quota, Reader, Recording, RecordingStatus, Slot, When,
+    Event, Facts, Medium, Opener, Place, Plan, Quota, Reader, Recording, RecordingStatus, Slot, Step, When,
 };
 use ganglion::runtime::replay::{Missing, Replay, Replayed};
 use ganglion::runtime::robot::{Options, Robot};
@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+mod checkpoints; // replay that begins in the middle of a run
 mod disks; // disks that are full, hang or panic
 
 /// How long a test waits for the end of a recording: for ever, next to what it takes.
@@ -58,20 +59,20 @@ impl Files {
     }
 
     /// Every slot of the files, in order.
-    fn slots(&self) -> Vec<Slot> {
-        self.0.lock().unwrap().iter().flat_map(|bytes| slots_in(bytes)).collect()
+    fn steps(&self) -> Vec<Step> {
+        self.0.lock().unwrap().iter().flat_map(|bytes| steps_in(bytes)).collect()
     }
 }
 
-fn slots_in(bytes: &[u8]) -> Vec<Slot> {
+fn steps_in(bytes: &[u8]) -> Vec<Step> {
     let mut reader = Reader::new(bytes);
-    let mut slots = Vec::new();
+    let mut steps = Vec::new();
     while let Some(event) = reader.next_event().expect("it was written in order") {
-        if let Event::Slot(slot) = event {
-            slots.push(*slot);
+        if let Event::Step(step) = event {
+            steps.push(*step);
         }
     }
-    slots
+    steps
 }
 
 fn plan(board: &Board, when: When, open: Opener) -> Plan {
@@ -83,6 +84,13 @@ fn plan(board: &Board, when: When, open: Opener) -> Plan {
         facts: Facts::of(board, String::new(), BTreeMap::new()),
         open,
     }
+}
+
+/// A plan whose files are opened by its thread, for a folder of this name.
+fn in_folder(name: &str, board: &Board, open: Opener) -> Plan {
+    let folder = std::env::temp_dir().join(format!("ganglion-recordings-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    Plan { place: Place::Folder(folder), ..plan(board, When::Always, open) }
 }
 
 /// A run in virtual time with this recording; the slots that ran, and what came of the recording.
@@ -104,29 +112,33 @@ fn record(
     (ending.recorder.summary().slots_run, recording.end(LONG))
 }
 
-fn recorded(seed: u64, faults: &[&str], seconds: u64) -> Vec<Slot> {
+fn recorded(seed: u64, faults: &[&str], seconds: u64) -> Vec<Step> {
     let (board, files) = (sim_board(), Files::default());
     let (run, status) =
         record(&board, plan(&board, When::Always, files.opener()), true, seed, faults, seconds);
-    let slots = files.slots();
-    assert_eq!((slots.len() as u64, status.slots, status.lost()), (run, run, 0), "every slot is there");
-    slots
+    let steps = files.steps();
+    assert_eq!((steps.len() as u64, status.slots, status.lost()), (run, run, 0), "every slot is there");
+    steps
+}
+
+/// What comes of each slot.
+fn replayed(steps: &[Step]) -> Vec<Replayed> {
+    let mut replay = Replay::new(&sim_board(), None).expect("a replay");
+    let lost = |place: usize| steps.get(place + 1).map_or(0, |next| next.slot.lost);
+    steps.iter().enumerate().map(|(place, step)| replay.step(step, lost(place))).collect()
 }
 
 /// The first slot that is not decided as recorded.
-fn first_failure(slots: &[Slot]) -> Option<Replayed> {
-    let mut replay = Replay::new(&sim_board(), None).expect("a replay");
-    let lost = |place: usize| slots.get(place + 1).map_or(0, |next| next.lost);
-    let mut all = slots.iter().enumerate().map(|(place, slot)| replay.slot(slot, lost(place)));
-    all.find(|replayed| *replayed != Replayed::Equal)
+fn first_failure(steps: &[Step]) -> Option<Replayed> {
+    replayed(steps).into_iter().find(|replayed| *replayed != Replayed::Equal)
 }
 
 #[test]
 fn ten_clean_runs_are_decided_again_to_the_bit() {
     for seed in 1..=10 {
-        let slots = recorded(seed, &[], 12);
-        assert_eq!(first_failure(&slots), None, "seed {seed}");
-        assert!(slots.iter().any(|slot| slot.motors[0].abs() > 0.1), "seed {seed}: it drives");
+        let steps = recorded(seed, &[], 12);
+        assert_eq!(first_failure(&steps), None, "seed {seed}");
+        assert!(steps.iter().any(|step| step.slot.motors[0].abs() > 0.1), "seed {seed}: it drives");
     }
 }
 
@@ -146,26 +158,26 @@ fn ten_runs_with_faults_are_decided_again_to_the_bit() {
     ];
     let mut causes = 0;
     for (seed, faults) in FAULTS.iter().enumerate() {
-        let slots = recorded(seed as u64 + 1, faults, 12);
-        assert_eq!(first_failure(&slots), None, "{faults:?}");
-        causes |= slots.iter().fold(0, |causes, slot| causes | slot.tripped);
+        let steps = recorded(seed as u64 + 1, faults, 12);
+        assert_eq!(first_failure(&steps), None, "{faults:?}");
+        causes |= steps.iter().fold(0, |causes, step| causes | step.slot.tripped);
     }
     assert!(causes.count_ones() >= 5, "the faults were felt: {causes:#x}");
 }
 
 #[test]
 fn a_value_that_was_changed_is_found_and_named() {
-    let slots = recorded(1, &[], 6);
+    let steps = recorded(1, &[], 6);
     let place = 400;
     let changed = |change: &dyn Fn(&mut Slot)| {
-        let mut slots = slots.clone();
-        change(&mut slots[place]);
-        match first_failure(&slots) {
+        let mut steps = steps.clone();
+        change(&mut steps[place].slot);
+        match first_failure(&steps) {
             Some(Replayed::Differs(difference)) => (difference.index, difference.what),
             other => panic!("{other:?}"),
         }
     };
-    let index = slots[place].index;
+    let index = steps[place].slot.index;
     let flip = |value: &mut f32| *value = f32::from_bits(value.to_bits() ^ 1);
     assert_eq!(changed(&|slot| flip(&mut slot.motors[0])), (index, "the command for motor 'left'".into()));
     assert_eq!(changed(&|slot| slot.motors[2] = -slot.motors[2]).0, index, "a sign");
@@ -175,26 +187,30 @@ fn a_value_that_was_changed_is_found_and_named() {
     let cheaper = |slot: &mut Slot| slot.rung = slot.rung.cheaper();
     assert_eq!(changed(&cheaper), (index, "the level of quality".into()));
     // An input that was changed shows in what was decided from it, in its slot or later.
-    let reads = |slot: &&Slot| !slot.readings.is_empty();
-    let with_readings = slots[place..].iter().find(reads).expect("sensors are read").index;
-    let mut other = slots.clone();
-    let reading = &mut other[with_readings as usize].readings[0];
+    let reads = |step: &&Step| !step.slot.readings.is_empty();
+    let with_readings = steps[place..].iter().find(reads).expect("sensors are read").slot.index;
+    let mut other = steps.clone();
+    let reading = &mut other[with_readings as usize].slot.readings[0];
     reading.value = reading.value.map(|value| value + 0.25);
     assert!(matches!(first_failure(&other), Some(Replayed::Differs(found)) if found.index == with_readings));
 }
 
 #[test]
 fn what_is_missing_is_named_and_not_guessed() {
-    let slots = recorded(2, &[], 3);
-    let mut gap = slots.clone();
+    let steps = recorded(2, &[], 12);
+    let mut gap = steps.clone();
     gap.drain(100..103);
-    assert_eq!(first_failure(&gap), Some(Replayed::Missing(Missing::Slots { after: 99, count: 3 })));
-    assert_eq!(first_failure(&slots[5..]), Some(Replayed::Missing(Missing::Begin { index: 5 })));
-    let mut untold = slots.clone();
-    untold[50].untold = 2;
+    let missing = Replayed::Missing(Missing::Slots { after: 99, count: 3 });
+    let found = replayed(&gap);
+    assert_eq!(found[99..102], [Replayed::Equal, missing.clone(), missing.clone()]);
+    let next = gap.iter().position(|step| step.slot.index > 103 && step.checkpoint.is_some()).unwrap();
+    assert_eq!((&found[next - 1], &found[next..]), (&missing, &vec![Replayed::Equal; gap.len() - next][..]));
+    assert_eq!(first_failure(&steps[5..]), Some(Replayed::Missing(Missing::Begin { index: 5 })));
+    let mut untold = steps.clone();
+    untold[50].slot.untold = 2;
     assert_eq!(first_failure(&untold), Some(Replayed::Missing(Missing::Readings { index: 50, count: 2 })));
-    let mut strange = slots;
+    let mut strange = steps;
     let reading = ganglion::base::frame::Reading { channel: 63, value: Ok(0.0), stamp: Instant::ZERO };
-    strange[60].readings.push(reading);
+    strange[60].slot.readings.push(reading);
     assert!(matches!(first_failure(&strange), Some(Replayed::Missing(Missing::Misfit { index: 60, .. }))));
 }

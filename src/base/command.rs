@@ -24,7 +24,7 @@ pub enum Source {
 }
 
 /// The new targets for the motors.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Command {
     /// Counts commands from 1; 0 is the stop command before the first.
     pub seq: u64,

@@ -286,6 +286,14 @@ impl Grid {
     pub fn slots_skipped(&self) -> u64 {
         self.skipped
     }
+    /// Its first slot, the slots run, and the slots skipped.
+    pub fn progress(&self) -> (Instant, u64, u64) {
+        (self.start, self.run, self.skipped)
+    }
+    /// A grid of the same period that has come this far.
+    pub fn resumed(&self, (start, run, skipped): (Instant, u64, u64)) -> Grid {
+        Grid { start, period: self.period, run, skipped }
+    }
     /// The period.
     pub fn period(&self) -> Span {
         self.period

@@ -1,8 +1,12 @@
 //! `log`: what a recording holds. `info` says in sentences what happened, `replay` decides the run again and
-//! names the first value that differs, `export` writes its slots as CSV.
+//! names the first value that differs, `export` writes its slots as CSV, `cut` and `recover` write a part of
+//! it anew, `diff` compares two runs.
 
+mod copies;
+mod diff;
 mod export;
 mod info;
+mod range;
 mod replay;
 mod source;
 
@@ -14,7 +18,8 @@ use super::exit::Failure;
   ganglion log info drive.mcap                    how long, how far, what stopped the robot and why, what was lost
   ganglion log info /var/lib/ganglion/recordings  of the newest run in a folder
   ganglion log replay drive.mcap                  decide the run again and compare every command, bit for bit
-  ganglion log export --csv drive.mcap > drive.csv")]
+  ganglion log export --csv drive.mcap > drive.csv
+  ganglion log cut drive.mcap stop.mcap --from 40 --to 60   the part around a stop, as a file of its own")]
 pub struct Args {
     #[command(subcommand)]
     verb: Verb,
@@ -29,6 +34,12 @@ enum Verb {
     Replay(replay::Args),
     /// Write the slots to standard output
     Export(export::Args),
+    /// Write a part of a recording to a new file
+    Cut(copies::CutArgs),
+    /// Write what a power failure left of a recording to a new file that ends in order
+    Recover(copies::RecoverArgs),
+    /// Name the first slot and value in which two runs differ
+    Diff(diff::Args),
 }
 
 /// Runs the verb.
@@ -37,5 +48,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Verb::Info(args) => info::run(&args),
         Verb::Replay(args) => replay::run(&args),
         Verb::Export(args) => export::run(&args),
+        Verb::Cut(args) => copies::cut(&args),
+        Verb::Recover(args) => copies::recover(&args),
+        Verb::Diff(args) => diff::run(&args),
     }
 }

@@ -14,6 +14,7 @@ use crate::base::fault::ReadingFault;
 use crate::base::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
 use crate::base::plan::{ComputedSensor, Rails, Scale, SensorKind, SensorPlan};
 use crate::base::time::{Instant, Span};
+use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
 /// How long the field still gets a sensor's last good value after that value has become too old for a reflex:
 /// a drop-out of half a second, the longest that was measured (docs/measurements.md). A reflex must assume
@@ -380,6 +381,36 @@ fn worse(a: Health, b: Health) -> Health {
         Health::Never => 3,
     };
     if rank(b) > rank(a) { b } else { a }
+}
+
+impl Remembers for Admission {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        archive.part("admission");
+        let Admission { channels, misdirected: _ } = self;
+        channels.iter_mut().try_for_each(|channel| channel.walk(archive))
+    }
+}
+
+impl Remembers for Channel {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        let Channel {
+            origin: _,
+            max_age: _,
+            valid: _,
+            frozen_after: _,
+            rails: _,
+            worst_per_s: _,
+            input: _,
+            age,
+            newest,
+            bits,
+            repeats,
+            first,
+            counters: _,
+        } = self;
+        remember!(archive: age, newest, bits, repeats, first);
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 
 use crate::base::plan::{BudgetPlan, RUNGS, Rung};
 use crate::base::time::{Instant, Span};
+use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
 /// Weight of a measurement that is cheaper than the estimate. A slow run is nearly forgotten after about 40
 /// cycles, which is two seconds of a 20 Hz field. With half the weight, an outlier would cost quality for
@@ -253,6 +254,31 @@ impl Budget {
             self.rung = rung;
             self.changes += 1;
         }
+    }
+}
+
+impl Remembers for Budget {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        archive.part("budget");
+        let Budget {
+            plan: _,
+            rung,
+            cost,
+            proving,
+            stepped_up_at,
+            failures,
+            running,
+            overdue,
+            overran,
+            fits_since,
+            now,
+            changes: _,
+            exhausted,
+            held: _,
+        } = self;
+        remember!(archive: rung, cost, proving, stepped_up_at, failures, running);
+        remember!(archive: overdue, overran, fits_since, now, exhausted);
+        archive.demand("failures", *failures <= MOST_DOUBLINGS)
     }
 }
 

@@ -17,6 +17,7 @@ pub use disarm::Disarm;
 use crate::base::plan::{Cause, SafetyPlan};
 use crate::base::time::{Instant, Span};
 use crate::decision::reflex::{Signals, Verdict};
+use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 use disarm::Stillness;
 
 /// The state of the robot.
@@ -393,6 +394,28 @@ impl Modes {
     fn lapse(&mut self) -> Mode {
         let (lasted, causes) = (self.stillness.lasted(), self.stillness.causes());
         self.disarm(Disarm::Stillness { lasted, causes })
+    }
+}
+
+impl Remembers for Modes {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        archive.part("modes");
+        let Modes {
+            mode,
+            safety: _,
+            auto,
+            willing,
+            real_time_refused,
+            senses_good_since,
+            refusal,
+            refused: _,
+            armings: _,
+            stillness,
+            disarmed,
+        } = self;
+        remember!(archive: mode, auto, willing, real_time_refused, senses_good_since);
+        remember!(archive: refusal, stillness, disarmed);
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, MotorKind, MotorPlan};
 use crate::base::time::{Instant, Span};
+use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
 /// The longest time that one command is assumed to have lasted. After a longer gap (a stalled loop) the robot
 /// is assumed to have stood, because motors stop when their command expires.
@@ -68,7 +69,7 @@ impl Motion {
 }
 
 /// A position and a heading.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Standing {
     /// Metres.
     pub at: [f64; 2],
@@ -150,6 +151,14 @@ impl Odometer {
         let curvature = steering.map_or(0.0, |(motor, _)| self.motion.curvature(motors[motor]));
         self.standing = self.standing.ahead(way, curvature);
         way
+    }
+}
+
+impl Remembers for Odometer {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        let Odometer { motion: _, standing, speed, last } = self;
+        remember!(archive: standing, speed, last);
+        Ok(())
     }
 }
 

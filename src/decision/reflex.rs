@@ -36,6 +36,7 @@ use crate::base::fault::ReadingFault;
 use crate::base::frame::{Frame, Health, MAX_SENSORS, Sample};
 use crate::base::plan::{Cause, Limits, Restraint, Rule, SafetyPlan, SensorPlan, TetherPlan};
 use crate::base::time::{Instant, Span};
+use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 use rule::RuleState;
 
 /// Most rules a board may have: one on each side of every channel.
@@ -103,7 +104,7 @@ pub fn faded(age: Span, safety: &SafetyPlan) -> f32 {
 }
 
 /// Missed slots, and whether they keep occurring.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Punctuality {
     /// Slots skipped since the last on-time one.
     missed: u64,
@@ -368,6 +369,17 @@ impl Reflexes {
             latched: found.latched,
             senses_good: found.senses_good,
         }
+    }
+}
+
+impl Remembers for Reflexes {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        archive.part("reflexes");
+        let Reflexes { rules, patience: _, safety: _, link, loop_time, stopped, active, trips: _ } = self;
+        rules.iter_mut().try_for_each(|rule| rule.walk(archive))?;
+        let LinkRule { limit: _, latches: _, latched, joined } = link;
+        remember!(archive: latched, joined, loop_time, stopped, active);
+        Ok(())
     }
 }
 

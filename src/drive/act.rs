@@ -17,6 +17,7 @@ use crate::base::time::{Instant, Span};
 use crate::decision::mode::Mode;
 use crate::decision::reflex::{Verdict, faded};
 use crate::field::Response;
+use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 use reverse::Reverse;
 
 /// A drive request below this share of full scale counts as a stop. No motor turns that slowly, and a driver
@@ -240,6 +241,18 @@ fn standing(mode: Mode) -> Source {
     match mode {
         Mode::Boot | Mode::SelfTest { .. } => Source::Still,
         _ => Source::Stop,
+    }
+}
+
+impl Remembers for Arbiter {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        archive.part("arbiter");
+        let Arbiter { motors, safety: _, period: _, reverse, counters: _ } = self;
+        for Motor { drives: _, travels: _, limit: _, step: _, last } in motors {
+            remember!(archive: last);
+        }
+        remember!(archive: reverse);
+        Ok(())
     }
 }
 

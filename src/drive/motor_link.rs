@@ -5,10 +5,14 @@ use crate::base::command::{Command, Executed, MAX_MOTORS, OnWire};
 use crate::base::plan::MotorPlan;
 use crate::base::time::{Instant, Span};
 use crate::drive::trace::WIRES;
+use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 use crate::system::executor::Waker;
 use crate::system::rt::triple_buffer::Writer;
 use rtrb::Consumer;
 use std::sync::Arc;
+
+/// No robot gets as many commands: at 10 kHz it would take millions of years.
+const MOST_COMMANDS: u64 = 1 << 60;
 
 /// The tick's end.
 pub struct MotorLink {
@@ -92,6 +96,25 @@ impl MotorLink {
     /// Commands that newer ones replaced before the bus read them.
     pub fn replaced(&self) -> u64 {
         self.replaced
+    }
+}
+
+impl Remembers for MotorLink {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        archive.part("motor link");
+        let MotorLink {
+            commands: _,
+            receipts: _,
+            waker: _,
+            travels: _,
+            command,
+            confirmed_at,
+            confirmed: _,
+            replaced: _,
+        } = self;
+        let motors = command.len;
+        remember!(archive: command, confirmed_at);
+        archive.demand("command", command.len == motors && command.seq < MOST_COMMANDS)
     }
 }
 

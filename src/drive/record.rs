@@ -5,6 +5,7 @@
 //! Each slot is kept twice: to the bit in the channel `slot`, from which it can be decided again, and at a
 //! lower rate as JSON, for people and their tools. docs/recording.md describes the files.
 
+mod copy;
 mod counts;
 mod facts;
 mod file;
@@ -16,11 +17,12 @@ mod topics;
 mod window;
 mod writer;
 
+pub use copy::{Copied, CopyError, Keep, copy};
 pub use counts::{RecordingCounts, RecordingStatus};
 pub use facts::{Facts, KEYS};
 pub use line::{RecordSender, Recording};
 pub use read::{End, Event, ReadError, Reader};
-pub use slot::{Answer, FORMAT, FieldResult, Slot};
+pub use slot::{Answer, FORMAT, FieldResult, Slot, Step};
 pub use store::{Medium, Opener, Place, Quota, disk, numbered};
 pub use topics::{causes, health};
 pub use window::When;
@@ -33,4 +35,8 @@ pub const BOARD_FILE: &str = "board.toml";
 /// The channel of exact slots.
 pub const SLOT_TOPIC: &str = "/slot";
 /// Encoding of its messages, for readers that look for one they know.
-const SLOT_ENCODING: &str = "ganglion-slot-1";
+const SLOT_ENCODING: &str = "ganglion-slot";
+/// The channel of checkpoints: what the tick remembered before the slot that follows.
+pub const CHECKPOINT_TOPIC: &str = "/checkpoint";
+/// Encoding of its messages.
+const CHECKPOINT_ENCODING: &str = "ganglion-checkpoint";

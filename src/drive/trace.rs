@@ -1,10 +1,12 @@
 //! What happened: one fixed-size record per slot, which the tick writes into a ring buffer and a slow thread
 //! reads. The tick never waits for a reader: a full ring loses records, and counts them.
 
+mod checkpoints;
 mod inputs;
 mod recorder;
 mod summary;
 
+pub use checkpoints::{CHECKPOINT_EVERY, Checkpoint, CheckpointTap, Checkpoints, checkpoint_tap};
 pub use inputs::{Inputs, READING_TAP, ReadingTap, Taken, reading_tap};
 pub use recorder::{Recorder, latency_histogram, note};
 pub use summary::{Latency, StepDown, Summary};

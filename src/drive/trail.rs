@@ -24,6 +24,7 @@ use crate::decision::mode::Mode;
 use crate::decision::motion::{Motion, Odometer, Standing};
 use crate::decision::reflex::{MAX_RULES, Verdict};
 use crate::field::Response;
+use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 use beside::{Beside, Body};
 use path::Path;
 use phase::{Phase, Scene};
@@ -448,6 +449,45 @@ impl Backing {
         if left != right {
             self.side = if left { self.right } else { -self.right };
         }
+    }
+}
+
+impl Remembers for Trail {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        archive.part("trail");
+        let Trail { backing } = self;
+        backing.as_mut().map_or(Ok(()), |backing| backing.walk(archive))
+    }
+}
+
+impl Remembers for Backing {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        let Backing {
+            plan: _,
+            odometer,
+            steering: _,
+            right: _,
+            wheels,
+            eyes: _,
+            sonar: _,
+            beside,
+            stuck,
+            path,
+            phase,
+            side,
+            from_edge,
+            kept,
+            tight,
+            failed,
+            backed,
+            armed,
+            counters: _,
+        } = self;
+        odometer.walk(archive)?;
+        beside.walk(archive)?;
+        path.walk(archive)?;
+        remember!(archive: wheels, stuck, phase, side, from_edge, kept, tight, failed, backed, armed);
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use super::worker::{Order, Outcome};
 use crate::base::plan::Rung;
 use crate::base::time::{Instant, Span};
 use crate::field::EngineState;
+use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 use crate::system::executor::Waker;
 use crate::system::rt::triple_buffer::{Reader, Writer};
 use std::sync::Arc;
@@ -152,5 +153,26 @@ impl FieldLink {
     /// Counts so far.
     pub fn counters(&self) -> FieldCounters {
         self.counters
+    }
+}
+
+impl Remembers for FieldLink {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        archive.part("field link");
+        let FieldLink {
+            orders: _,
+            outcomes: _,
+            sensors: _,
+            waker: _,
+            every: _,
+            cycle: _, // numbers the orders: no decision depends on it
+            launched_at,
+            newest,
+            state: _,
+            link,
+            counters: _,
+        } = self;
+        remember!(archive: launched_at, newest, link);
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@
 mod compare;
 mod script;
 
-pub use compare::Difference;
+pub use compare::{Difference, Names, first_difference_of_runs};
 
 use crate::base::command::{Command, OnWire};
 use crate::base::frame::Reading;
@@ -14,7 +14,7 @@ use crate::base::time::{Grid, Instant, Span};
 use crate::drive::alarm::Alarm;
 use crate::drive::io::Halt;
 use crate::drive::motor_link::MotorLink;
-use crate::drive::record::{FieldResult, Slot};
+use crate::drive::record::{FieldResult, Slot, Step};
 use crate::drive::trace::{Record, WIRES};
 use crate::field::link::FieldLink;
 use crate::field::sensor_ring::{SensorRing, SensorWriter};
@@ -23,6 +23,7 @@ use crate::runtime::guard::frame::{Phase, Standing};
 use crate::runtime::guard::{GuardHealth, Link};
 use crate::runtime::requests::Requests;
 use crate::runtime::tick::{Deciders, Parts, Tick};
+use crate::system::checkpoint::Unfit;
 use crate::system::rt::triple_buffer::{Reader, Writer, triple_buffer};
 use script::Script;
 use std::fmt;
@@ -39,7 +40,7 @@ const WELL: Standing =
 /// Why a slot cannot be decided again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The recording begins with this slot, in the middle of a run.
+    /// The recording begins with this slot, in the middle of a run, and without a checkpoint.
     Begin {
         /// Its number.
         index: u64,
@@ -58,6 +59,13 @@ pub enum Missing {
         /// How many.
         count: u32,
     },
+    /// The checkpoint before this slot is of another board or program.
+    Checkpoint {
+        /// Number of the slot.
+        index: u64,
+        /// Where it stops to fit.
+        unfit: Unfit,
+    },
     /// What is in this slot fits no tick of this board.
     Misfit {
         /// Number of the slot.
@@ -72,13 +80,16 @@ impl fmt::Display for Missing {
         match self {
             Missing::Begin { index } => write!(
                 f,
-                "the recording begins with slot {index}, in the middle of a run; what was decided before is not in it"
+                "slot {index} is in the middle of a run, and there is no checkpoint at or before it"
             ),
             Missing::Slots { after, count } => {
                 write!(f, "{count} slots after slot {after} ran and are not in the recording")
             }
             Missing::Readings { index, count } => {
                 write!(f, "{count} readings of slot {index} are not in the recording")
+            }
+            Missing::Checkpoint { index, unfit } => {
+                write!(f, "the checkpoint before slot {index} does not fit this board at {unfit}")
             }
             Missing::Misfit { index, what } => write!(f, "slot {index} is of another board: {what}"),
         }
@@ -92,12 +103,15 @@ pub enum Replayed {
     Equal,
     /// It was decided otherwise; this is the first value that differs.
     Differs(Difference),
-    /// It cannot be decided again, and nothing after it.
+    /// It cannot be decided again, and nothing after it before the next checkpoint.
     Missing(Missing),
 }
 
-/// The tick on a recording.
+/// The tick on a recording. It begins with the first slot of the run or with a checkpoint, and after a loss
+/// it goes on at the next checkpoint.
 pub struct Replay {
+    board: Board,
+    rung: Option<Rung>,
     tick: Tick,
     period: Span,
     script: Arc<Script>,
@@ -113,9 +127,14 @@ pub struct Replay {
     guard: Option<Arc<Link>>,
     records: rtrb::Consumer<Record>,
     /// Names of sensors and motors.
-    names: compare::Names,
+    names: Names,
     sensors: usize,
+    /// The last slot of the recording.
     last: Option<u64>,
+    /// Why slots cannot be decided at present.
+    lost_track: Option<Missing>,
+    /// Slots that ran and are not in the recording.
+    gaps: u64,
 }
 
 impl Replay {
@@ -154,6 +173,8 @@ impl Replay {
             guard: guard.clone().map(|link| GuardHealth::new(link, Span::ZERO)),
         });
         Ok(Replay {
+            board: board.clone(),
+            rung,
             tick,
             period: board.period,
             script,
@@ -167,16 +188,29 @@ impl Replay {
             receipts,
             guard,
             records,
-            names: compare::Names::of(board),
+            names: Names::of(board),
             sensors: board.sensors.len(),
             last: None,
+            lost_track: None,
+            gaps: 0,
         })
     }
 
-    /// Decides `slot` again. `lost`: how many slots were lost after it, which the next one says.
-    pub fn slot(&mut self, slot: &Slot, lost: u64) -> Replayed {
-        if let Err(missing) = self.follows(slot).and_then(|()| self.feed(slot, lost)) {
-            return Replayed::Missing(missing);
+    /// Slots that ran and are not in the recording.
+    pub fn gaps(&self) -> u64 {
+        self.gaps
+    }
+
+    /// Decides `step` again. `lost`: how many slots were lost after it, which the next one says.
+    pub fn step(&mut self, step: &Step, lost: u64) -> Replayed {
+        let slot = &step.slot;
+        match self.begin(step) {
+            Ok(None) => {}
+            Ok(Some(difference)) => return Replayed::Differs(difference),
+            Err(missing) => return Replayed::Missing(self.lost_track.insert(missing).clone()),
+        }
+        if let Err(missing) = self.feed(slot, lost) {
+            return Replayed::Missing(self.lost_track.insert(missing).clone());
         }
         self.tick.run();
         let Ok(record) = self.records.pop() else {
@@ -188,23 +222,53 @@ impl Replay {
         }
     }
 
-    /// Whether `slot` is the one after the last, whole.
-    fn follows(&mut self, slot: &Slot) -> Result<(), Missing> {
-        let index = slot.index;
-        match self.last.replace(index) {
-            None if index > 0 => return Err(Missing::Begin { index }),
-            None => self.tick.start_at(slot.slot),
-            Some(last) => {
-                let next = last.saturating_add(1).saturating_add(slot.lost);
-                if index != next {
-                    return Err(Missing::Slots { after: last, count: index.saturating_sub(next) });
-                }
+    /// Gets the tick to where it was before `step`. The difference, if it is already there and remembers
+    /// something else than what is recorded.
+    fn begin(&mut self, step: &Step) -> Result<Option<Difference>, Missing> {
+        let slot = &step.slot;
+        let broken = self.follows(slot).err().or(self.lost_track.take());
+        let mut difference = None;
+        match (&step.checkpoint, broken) {
+            (None, Some(missing)) => return Err(missing),
+            (Some(checkpoint), Some(_)) => self.resume(slot, checkpoint)?,
+            (Some(checkpoint), None) if slot.index == 0 => self.resume(slot, checkpoint)?,
+            (None, None) if slot.index == 0 => self.tick.start_at(slot.slot),
+            (Some(checkpoint), None) => {
+                let index = slot.index;
+                let remembered = self.tick.remembered();
+                let (decided, names) = remembered.map_err(|unfit| Missing::Checkpoint { index, unfit })?;
+                difference = compare::first_forgotten(index, checkpoint, &decided, &names);
             }
+            (None, None) => {}
         }
         match slot.untold {
-            0 => Ok(()),
-            count => Err(Missing::Readings { index, count }),
+            0 => Ok(difference),
+            count => Err(Missing::Readings { index: slot.index, count }),
         }
+    }
+
+    /// Whether `slot` is the first of a run or the one after the last.
+    fn follows(&mut self, slot: &Slot) -> Result<(), Missing> {
+        let index = slot.index;
+        let Some(last) = self.last.replace(index) else {
+            return if index == 0 { Ok(()) } else { Err(Missing::Begin { index }) };
+        };
+        let next = last.saturating_add(1).saturating_add(slot.lost);
+        if index == next {
+            return Ok(());
+        }
+        let count = index.saturating_sub(next);
+        self.gaps = self.gaps.saturating_add(count);
+        Err(Missing::Slots { after: last, count })
+    }
+
+    /// A new tick goes on from `checkpoint`, whatever the one before has lost.
+    fn resume(&mut self, slot: &Slot, checkpoint: &[u8]) -> Result<(), Missing> {
+        let misfit = |_| Missing::Misfit { index: slot.index, what: "the system starts no replay" };
+        let fresh = Replay::new(&self.board, self.rung).map_err(misfit)?;
+        *self = Replay { last: self.last, gaps: self.gaps, ..fresh };
+        let unfit = |unfit| Missing::Checkpoint { index: slot.index, unfit };
+        self.tick.resume(checkpoint).map_err(unfit)
     }
 
     /// Puts everything that the slot had where the tick takes it from.
@@ -246,6 +310,6 @@ fn outcome(field: &FieldResult, slot: &Slot) -> Option<Outcome> {
         Some(answer) => Some(answer.response()?),
         None => None,
     };
-    let (span, answer, rung, times) = (field.span, field.took, field.rung, field.times);
-    Some(Outcome { response, slot: slot.slot - field.age, rung, span, answer, times, ..Outcome::EMPTY })
+    let FieldResult { span, took: answer, age, rung, times, link, .. } = *field;
+    Some(Outcome { response, slot: slot.slot - age, rung, span, answer, times, link, ..Outcome::EMPTY })
 }

@@ -284,7 +284,8 @@ impl Robot {
         });
         let mut recording = options.recording;
         if let Some(sender) = &mut recording {
-            tick.tell_readings(sender.tap());
+            let (readings, checkpoints) = sender.taps();
+            tick.tell(readings, checkpoints);
         }
         Ok(Robot {
             tick,

@@ -2,6 +2,7 @@
 //! file it names. Never waits, allocates, locks, logs or formats. `senses` makes the frame and the signals,
 //! `policy` the verdict, the mode and the request, `act` the command.
 
+mod checkpoint;
 mod parts;
 mod policy;
 mod senses;
@@ -17,7 +18,7 @@ use crate::decision::mode::{Disarm, Mode};
 use crate::decision::reflex::Signals;
 use crate::drive::act::Arbiter;
 use crate::drive::motor_link::MotorLink;
-use crate::drive::trace::{FieldTrace, Inputs, ReadingTap, Record, Recorder};
+use crate::drive::trace::{CheckpointTap, FieldTrace, Inputs, ReadingTap, Record, Recorder};
 use crate::drive::trail::BackingCounters;
 use crate::field::EngineState;
 use crate::field::link::{FieldCounters, FieldLink};
@@ -48,6 +49,8 @@ pub struct Tick {
     trace: rtrb::Producer<Record>,
     records_dropped: Arc<AtomicU64>,
     loop_status: Arc<LoopStatusCell>,
+    /// Where a recording gets checkpoints from.
+    checkpoints: CheckpointTap,
 }
 
 impl Tick {
@@ -57,6 +60,9 @@ impl Tick {
         let began = self.clock.now();
         let slot = self.grid.slot();
         let index = self.grid.index();
+        if index == 0 {
+            self.checkpoint();
+        }
 
         let asked = self.requests.take(began);
         let hardware = self.motor_link.receipts();
@@ -103,6 +109,7 @@ impl Tick {
             inputs: Inputs { asked, signals, readings, untold },
         });
         self.lost = self.grid.done(self.clock.now());
+        self.checkpoint();
     }
 
     /// The cost of the last cycle, or of the one in progress, decides the next one's quality.
@@ -160,9 +167,10 @@ impl Tick {
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
-    /// Each reading goes to `tap` as well.
-    pub fn tell_readings(&mut self, tap: ReadingTap) {
-        self.senses.tap = tap;
+    /// A recording listens: readings go to `readings` as well, and checkpoints to `checkpoints`.
+    pub fn tell(&mut self, readings: ReadingTap, checkpoints: CheckpointTap) {
+        self.senses.tap = readings;
+        self.checkpoints = checkpoints;
     }
     /// A recorder for what this tick will record.
     pub fn recorder(&self) -> Recorder {

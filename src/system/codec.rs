@@ -185,6 +185,18 @@ pub fn record<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     Ok(value)
 }
 
+/// Writes `value` as [`append`] does, into `room` that is there already, without an allocation. How many
+/// bytes it takes; `None`: there is no room for them.
+pub fn put<T: Serialize>(value: &T, room: &mut [u8]) -> Option<usize> {
+    bincode::serde::encode_into_slice(value, room, bincode::config::standard()).ok()
+}
+
+/// The value that `bytes` begin with, and how many it takes.
+pub fn take<T: DeserializeOwned>(bytes: &[u8]) -> Option<(T, usize)> {
+    let config = bincode::config::standard().with_limit::<MAX_RECORD>();
+    bincode::serde::decode_from_slice(bytes, config).ok()
+}
+
 fn config() -> impl bincode::config::Config {
     bincode::config::legacy().with_limit::<MAX_PAYLOAD>()
 }

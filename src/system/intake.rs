@@ -43,7 +43,7 @@ impl Intake {
     }
 
     /// The file itself, to be read piece by piece, up to the limit.
-    pub fn stream(self) -> impl Read {
+    pub fn stream(self) -> io::Take<File> {
         self.file.take(self.most)
     }
 

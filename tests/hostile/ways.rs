@@ -166,7 +166,7 @@ fn take_recording(bytes: &[u8]) -> bool {
     loop {
         match reader.next_event() {
             // What it does not miss it decides, whatever the values are.
-            Ok(Some(Event::Slot(slot))) => drop(replay.slot(&slot, 0)),
+            Ok(Some(Event::Step(step))) => drop(replay.step(&step, 0)),
             Ok(Some(_)) => {}
             Ok(None) => return true,
             Err(error) => {

@@ -50,13 +50,6 @@ fn hanging(free: Arc<AtomicBool>, files: &Files) -> Opener {
     Box::new(move |path| Ok(Box::new(Hanging(open(path)?, free.clone()))))
 }
 
-/// A plan whose first file is opened by its thread.
-fn in_folder(board: &Board, open: Opener) -> Plan {
-    let folder = std::env::temp_dir().join(format!("ganglion-recordings-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    Plan { place: Place::Folder(folder), ..plan(board, When::Always, open) }
-}
-
 #[test]
 fn a_full_disk_costs_records_and_no_slot() {
     let (board, files) = (sim_board(), Files::default());
@@ -68,7 +61,7 @@ fn a_full_disk_costs_records_and_no_slot() {
     assert!(status.last_failure.is_some_and(|words| words.contains("space")));
     // What was written before is readable, and decided again.
     let bytes = files.0.lock().unwrap()[0].clone();
-    let slots = slots_in(&bytes);
+    let slots = steps_in(&bytes);
     assert!(slots.len() as u64 >= status.slots && !slots.is_empty(), "{} slots", slots.len());
     assert_eq!(first_failure(&slots), None);
 }
@@ -76,7 +69,7 @@ fn a_full_disk_costs_records_and_no_slot() {
 #[test]
 fn a_disk_that_hangs_costs_records_and_no_slot() {
     let (board, files, free) = (sim_board(), Files::default(), Arc::new(AtomicBool::new(false)));
-    let stalled = in_folder(&board, hanging(free.clone(), &files));
+    let stalled = in_folder("hangs", &board, hanging(free.clone(), &files));
     // Not patient: as in real time, it goes on.
     let (recording, sender) = Recording::start(stalled, false).expect("a thread");
     let options = Options { recording: Some(sender), ..Options::default() };
@@ -90,7 +83,7 @@ fn a_disk_that_hangs_costs_records_and_no_slot() {
     let status = recording.end(LONG);
     assert!(status.overrun > 1_000, "{status:?}");
     assert_eq!(status.slots + status.lost(), run, "{status:?}");
-    let missing = first_failure(&files.slots());
+    let missing = first_failure(&files.steps());
     assert!(
         missing.is_none() || matches!(missing, Some(Replayed::Missing(Missing::Slots { .. }))),
         "{missing:?}"
@@ -101,7 +94,7 @@ fn a_disk_that_hangs_costs_records_and_no_slot() {
 fn a_thread_that_dies_costs_records_and_no_slot() {
     let board = sim_board();
     let dead: Opener = Box::new(|_| panic!("a bug in the writer"));
-    let (run, status) = record(&board, in_folder(&board, dead), false, 1, &[], 20);
+    let (run, status) = record(&board, in_folder("dies", &board, dead), false, 1, &[], 20);
     assert!(run > 2_000, "{run} slots");
     assert!(status.ended && !status.writing && status.slots == 0, "{status:?}");
     assert!(status.overrun > 0, "{status:?}");

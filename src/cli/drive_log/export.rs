@@ -23,13 +23,14 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut first = None;
-    source::read(&args.recording, |run, slot| {
+    source::read(&args.recording, |run, step| {
+        let slot = &step.slot;
         if first.is_none() {
             first = Some(slot.slot);
             say!("{}", heading(run)?);
         }
         let seconds = first.map_or(0.0, |first| slot.slot.since(first).as_secs_f64());
-        say!("{}", line(seconds, &slot));
+        say!("{}", line(seconds, slot));
         Ok(())
     })?;
     Ok(())

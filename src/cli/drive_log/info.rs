@@ -1,6 +1,7 @@
 //! `log info`: a recorded run in sentences, on one screen.
 
 use super::source::{self, Run};
+use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, Cause, RUNGS};
 use crate::base::time::{Instant, Span};
 use crate::cli::exit::Failure;
@@ -102,7 +103,18 @@ impl Tally {
                 report.stops.push(Stop { at_s: report.seconds, why: why(slot, stopped) });
             }
         }
+        self.advance(slot);
         self.last = Some(slot.clone());
+    }
+}
+
+impl Tally {
+    /// Goes the way of the command before `slot`, which was on the wire until then.
+    fn advance(&mut self, slot: &Slot) {
+        let Some(odometer) = &mut self.odometer else { return };
+        let before = self.last.as_ref().and_then(Slot::command);
+        let motors = before.map_or([0.0; MAX_MOTORS], |command| command.motors);
+        *self.report.metres.get_or_insert(0.0) += odometer.advance(slot.slot, &motors).abs();
     }
 }
 
@@ -127,13 +139,13 @@ fn why(slot: &Slot, for_good: bool) -> String {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut tally = Tally::default();
     let mut board: Option<Board> = None;
-    let run = source::read(&args.recording, |run, slot| {
+    let run = source::read(&args.recording, |run, step| {
         if board.is_none() {
             board = board_of(run);
             tally.period = board.as_ref().map_or(Span::ZERO, |board| board.period);
             tally.odometer = board.as_ref().and_then(Motion::of).map(Odometer::new);
         }
-        tally.take(&slot);
+        tally.take(&step.slot);
         Ok(())
     })?;
     let mut report = tally.report;
@@ -163,6 +175,9 @@ impl Report {
         say!(
             "It lasts {seconds:.1} s, {slots} slots. The robot was armed {armings} times, {armed_s:.1} s in all."
         );
+        if let Some(metres) = self.metres {
+            say!("By its commands it went {metres:.1} m.");
+        }
         let late = self.release_late_max_us;
         say!("{} slots came due and did not run; the latest began {late:.0} us late.", self.slots_lost);
         for stop in self.stops.iter().take(TOLD) {

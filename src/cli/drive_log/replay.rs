@@ -1,11 +1,12 @@
 //! `log replay`: the recorded run through the same tick, slot by slot.
 
-use super::source::{self, Run};
+use super::range::Range;
+use super::source::{Run, Source};
 use crate::base::plan::{Board, Rung};
 use crate::cli::exit::Failure;
 use crate::cli::{output, simulate};
 use crate::deploy::board;
-use crate::drive::record::Slot;
+use crate::drive::record::Step;
 use crate::runtime::replay::{Difference, Missing, Replay, Replayed};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -15,14 +16,20 @@ use std::time::Instant;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ganglion log replay drive.mcap
+  ganglion log replay drive.mcap --from 40 --to 60    the third of a minute in which it stopped
   ganglion log replay drive.mcap --json | tail -1
 
-Exit codes: 0 every slot was decided as recorded; 65 a value differs, or the recording is damaged; 69 a part of the run
-is missing from the recording, and every slot before it was decided as recorded.")]
+A recording that begins in the middle of a run is replayed from its first checkpoint, and after a loss replay goes on
+at the next one; there is one every 5 s.
+
+Exit codes: 0 every slot was decided as recorded; 65 a value differs, or the recording is damaged; 69 some slots cannot be
+decided again, because what was before them is missing, and all others were decided as recorded.")]
 pub struct Args {
     /// The recording, or a folder of them: then its newest run
     #[arg(value_name = "FILE|DIR")]
     recording: PathBuf,
+    #[command(flatten)]
+    range: Range,
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
@@ -35,91 +42,117 @@ struct Report {
     board: String,
     /// Slots that were decided as recorded.
     equal: u64,
-    /// Slots in the recording.
+    /// Slots in the recording, or in the requested part of it.
     slots: u64,
+    /// Slots that cannot be decided again.
+    undecided: u64,
+    /// Slots that ran and are not in the recording.
+    slots_missing: u64,
     /// The first value that differs.
     differs: Option<String>,
     differs_in_slot: Option<u64>,
-    /// What keeps the rest from being decided again.
-    missing: Option<String>,
-    /// Recorded seconds that were decided again, and how long that took.
+    /// What keeps slots from being decided again, the first few.
+    missing: Vec<String>,
+    /// Recorded seconds that were gone through, and how long that took.
     seconds: f64,
     took_s: f64,
 }
 
+/// Most reasons that are told.
+const TOLD: usize = 8;
+
 /// A replay that goes on as slots come; the newest waits for the next, which says what was lost after it.
 struct Course {
     replay: Replay,
-    waiting: Option<Box<Slot>>,
-    equal: u64,
-    slots: u64,
+    waiting: Option<Box<Step>>,
+    report: Report,
     first: Option<crate::base::time::Instant>,
-    seconds: f64,
-    found: Option<Result<Difference, Missing>>,
+    last_missing: Option<Missing>,
 }
 
 impl Course {
     fn new(run: &Run) -> Result<Course, Failure> {
         let (board, rung) = board_of(run)?;
         let replay = Replay::new(&board, rung).map_err(Failure::unavailable)?;
-        Ok(Course { replay, waiting: None, equal: 0, slots: 0, first: None, seconds: 0.0, found: None })
+        let report = Report { schema: 1, board: run.word("board"), ..Report::default() };
+        Ok(Course { replay, waiting: None, report, first: None, last_missing: None })
     }
 
-    fn take(&mut self, next: Option<Box<Slot>>) {
-        self.slots += u64::from(next.is_some());
-        let lost = next.as_ref().map_or(0, |next| next.lost);
-        if let Some(slot) = self.waiting.take().filter(|_| self.found.is_none()) {
-            self.seconds = slot.slot.since(*self.first.get_or_insert(slot.slot)).as_secs_f64();
-            match self.replay.slot(&slot, lost) {
-                Replayed::Equal => self.equal += 1,
-                Replayed::Differs(difference) => self.found = Some(Ok(difference)),
-                Replayed::Missing(missing) => self.found = Some(Err(missing)),
+    /// Whether it goes on.
+    fn take(&mut self, next: Option<Box<Step>>) -> bool {
+        let lost = next.as_ref().map_or(0, |next| next.slot.lost);
+        let report = &mut self.report;
+        if let Some(step) = std::mem::replace(&mut self.waiting, next) {
+            let slot = step.slot.slot;
+            report.slots += 1;
+            report.seconds = slot.since(*self.first.get_or_insert(slot)).as_secs_f64();
+            match self.replay.step(&step, lost) {
+                Replayed::Equal => report.equal += 1,
+                Replayed::Differs(difference) => report.differ(&difference),
+                Replayed::Missing(missing) => {
+                    report.undecided += 1;
+                    if self.last_missing.as_ref() != Some(&missing) && report.missing.len() < TOLD {
+                        report.missing.push(missing.to_string());
+                    }
+                    self.last_missing = Some(missing);
+                }
             }
         }
-        self.waiting = next;
+        self.report.slots_missing = self.replay.gaps();
+        self.report.differs.is_none()
+    }
+}
+
+impl Report {
+    fn differ(&mut self, difference: &Difference) {
+        (self.differs, self.differs_in_slot) = (Some(difference.to_string()), Some(difference.index));
+    }
+
+    fn say(&self) {
+        let Report { equal, slots, undecided, slots_missing, seconds, took_s, .. } = self;
+        say!(
+            "{equal} of {slots} slots were decided as recorded, to the bit ({seconds:.1} s in {took_s:.2} s)"
+        );
+        if *undecided > 0 {
+            say!("{undecided} slots cannot be decided again:");
+        }
+        self.missing.iter().for_each(|missing| say!("  {missing}"));
+        if *slots_missing > 0 {
+            say!("{slots_missing} slots ran and are not in the recording");
+        }
     }
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let (began, mut course) = (Instant::now(), None);
-    let run = source::read(&args.recording, |run, slot| {
+    let mut source = Source::open(&args.recording)?;
+    let mut part = args.range.begin()?;
+    let at = || args.recording.display();
+    while let Some(steps) = part.next(&mut source)? {
         if course.is_none() {
-            course = Some(Course::new(run).map_err(|failure| failure.at(args.recording.display()))?);
+            course = Some(Course::new(&source.run).map_err(|failure| failure.at(at()))?);
         }
-        course.iter_mut().for_each(|course| course.take(Some(slot.clone())));
-        Ok(())
-    })?;
-    let Some(mut course) = course else {
-        return Err(Failure::data("it has no slots").at(args.recording.display()));
-    };
-    course.take(None);
-    let mut report = Report {
-        schema: 1,
-        board: run.word("board"),
-        equal: course.equal,
-        slots: course.slots,
-        seconds: course.seconds,
-        took_s: began.elapsed().as_secs_f64(),
-        ..Report::default()
-    };
-    match &course.found {
-        Some(Ok(difference)) => {
-            (report.differs, report.differs_in_slot) = (Some(difference.to_string()), Some(difference.index));
+        let Some(course) = &mut course else { continue };
+        if !steps.into_iter().all(|step| course.take(Some(step))) {
+            break;
         }
-        Some(Err(missing)) => report.missing = Some(missing.to_string()),
-        None => {}
     }
-    let Report { equal, slots, seconds, took_s, .. } = report;
-    say!("{equal} of {slots} slots were decided as recorded, to the bit ({seconds:.1} s in {took_s:.2} s)");
+    let Some(mut course) = course else {
+        return Err(part.empty().at(at()));
+    };
+    if course.report.differs.is_none() {
+        course.take(None);
+    }
+    let mut report = course.report;
+    report.took_s = began.elapsed().as_secs_f64();
+    report.say();
     if args.json {
         output::json(&report)?;
     }
-    match (report.differs, report.missing) {
-        (Some(difference), _) => Err(Failure::data(difference).at(args.recording.display())),
-        (None, Some(missing)) => Err(Failure::unavailable(missing)
-            .at(args.recording.display())
-            .fix("record the whole run: 'ganglion run --record', without --record-when armed")),
+    match (report.differs, report.missing.into_iter().next()) {
+        (Some(difference), _) => Err(Failure::data(difference).at(at())),
+        (None, Some(missing)) => Err(Failure::unavailable(missing).at(at())),
         (None, None) => Ok(()),
     }
 }

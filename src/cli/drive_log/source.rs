@@ -1,15 +1,19 @@
 //! The files of a recorded run: one that is named, or all of the newest run in a folder.
 
 use crate::cli::exit::Failure;
-use crate::drive::record::{End, Event, Reader, Slot, numbered};
+use crate::drive::record::{End, Event, Reader, Step, numbered};
 use crate::system::intake::Intake;
 use crate::system::outside;
+use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
-use std::io::BufReader;
+use std::fs::File;
+use std::io::{BufReader, Take};
 use std::path::{Path, PathBuf};
 
 /// Largest file that is read, bytes: what a day's drive takes in one file.
-const LARGEST: u64 = 16 << 30;
+pub const LARGEST: u64 = 16 << 30;
+/// A file from this size on takes a second to read, bytes.
+const LARGE: u64 = 32 << 20;
 
 /// What the files say about the run.
 pub struct Run {
@@ -32,36 +36,88 @@ impl Run {
     }
 }
 
-/// Reads the recording at `path` to its end. `each` gets the facts, once they are known, and every slot in
-/// order.
-pub fn read(
-    path: &Path,
-    mut each: impl FnMut(&Run, Box<Slot>) -> Result<(), Failure>,
-) -> Result<Run, Failure> {
-    let files = files(path)?;
-    let mut run = Run {
-        words: BTreeMap::new(),
-        board: String::new(),
-        ended: BTreeMap::new(),
-        end: End::Cut,
-        files: files.len(),
-    };
-    for file in &files {
-        let intake = Intake::open(file, LARGEST).map_err(|error| Failure::file(file, &error))?;
-        let mut reader = Reader::new(BufReader::new(intake.stream()));
+/// A recording that is read slot by slot.
+pub struct Source {
+    /// What was said about the run so far.
+    pub run: Run,
+    files: std::vec::IntoIter<PathBuf>,
+    reader: Option<(PathBuf, Reader<BufReader<Take<File>>>)>,
+    bar: ProgressBar,
+    /// Bytes of the files before this one.
+    before: u64,
+}
+
+impl Source {
+    /// The recording at `path`: a file, or the newest run of a folder.
+    pub fn open(path: &Path) -> Result<Source, Failure> {
+        let files = files(path)?;
+        let size = |file: &PathBuf| file.metadata().map_or(0, |data| data.len());
+        let run = Run {
+            words: BTreeMap::new(),
+            board: String::new(),
+            ended: BTreeMap::new(),
+            end: End::Cut,
+            files: files.len(),
+        };
+        let bar = progress(files.iter().map(size).sum());
+        Ok(Source { run, files: files.into_iter(), reader: None, bar, before: 0 })
+    }
+
+    /// The next slot; `None` at the end of the last file.
+    pub fn next_step(&mut self) -> Result<Option<Box<Step>>, Failure> {
         loop {
+            let Some((file, reader)) = &mut self.reader else {
+                let Some(file) = self.files.next() else {
+                    self.bar.finish_and_clear();
+                    return Ok(None);
+                };
+                let intake = Intake::open(&file, LARGEST).map_err(|error| Failure::file(&file, &error))?;
+                self.reader = Some((file, Reader::new(BufReader::new(intake.stream()))));
+                continue;
+            };
+            let run = &mut self.run;
             match reader.next_event().map_err(|error| Failure::data(error).at(file.display()))? {
                 Some(Event::Facts(words)) => run.words = words,
                 Some(Event::Board(text)) => run.board = text,
                 Some(Event::Ended(words)) => run.ended = words,
-                Some(Event::Slot(slot)) => each(&run, slot)?,
+                Some(Event::Step(step)) => {
+                    self.bar.set_position(self.before + reader.at());
+                    return Ok(Some(step));
+                }
                 Some(Event::Message { .. }) => {}
-                None => break,
+                None => {
+                    run.end = reader.end().unwrap_or(End::Cut);
+                    self.before += reader.at();
+                    self.reader = None;
+                }
             }
         }
-        run.end = reader.end().unwrap_or(End::Cut);
     }
-    Ok(run)
+}
+
+/// A bar on standard error for files that take more than a moment; invisible where that is no terminal.
+pub fn progress(bytes: u64) -> ProgressBar {
+    if bytes < LARGE {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(bytes);
+    if let Ok(style) = ProgressStyle::with_template("reading {bar:40} {bytes} of {total_bytes}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Reads the recording at `path` to its end. `each` gets the facts, once they are known, and every slot in
+/// order.
+pub fn read(
+    path: &Path,
+    mut each: impl FnMut(&Run, Box<Step>) -> Result<(), Failure>,
+) -> Result<Run, Failure> {
+    let mut source = Source::open(path)?;
+    while let Some(step) = source.next_step()? {
+        each(&source.run, step)?;
+    }
+    Ok(source.run)
 }
 
 /// The files of the recording at `path`, in order.

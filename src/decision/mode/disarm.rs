@@ -8,7 +8,7 @@ use crate::decision::reflex::Verdict;
 const LASTING: Span = Span::from_millis(100);
 
 /// Why the robot is disarmed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Disarm {
     /// A person or a program requested it.
     Asked,
@@ -56,7 +56,7 @@ impl Disarm {
 /// How long an armed robot has been kept from moving, by the clock: since it was last free to move. A
 /// permission counts as freedom only after it has lasted for `settle`, so an occasional slot of permission
 /// does not keep a robot armed. No permission spans a gap in the slots, because commands expire in a gap.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Stillness {
     free_at: Instant,
     /// Whether it is free to move now.

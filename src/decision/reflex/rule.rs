@@ -3,6 +3,7 @@
 use crate::base::frame::{Frame, Health, Sample};
 use crate::base::plan::{Restraint, Rule, SensorPlan, Trip};
 use crate::base::time::{Instant, Span};
+use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
 /// One rule and whether it has tripped.
 #[derive(Clone, Copy, Debug)]
@@ -135,6 +136,14 @@ impl RuleState {
     /// Only a good sample lifts a restraint; an old or refused one proves nothing.
     fn clears(&self, sample: &Sample) -> bool {
         sample.health == Health::Good && self.rule.trip.clears(sample.worst, self.rule.clear)
+    }
+}
+
+impl Remembers for RuleState {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        let RuleState { rule: _, sources: _, patience: _, tripped_at, owed, worst, latched, met } = self;
+        remember!(archive: tripped_at, owed, worst, latched, met);
+        Ok(())
     }
 }
 

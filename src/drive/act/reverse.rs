@@ -5,7 +5,7 @@ use crate::base::time::Span;
 /// How long the robot has been driving backwards, blind. Backwards time adds up and any other time subtracts
 /// as much, so short breaks do not restart the count. Once it is used up, backwards is refused until all of
 /// it has been paid back, stopped or driving forwards.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Reverse {
     spent: Span,
     pub(super) refused: bool,

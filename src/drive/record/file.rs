@@ -2,10 +2,10 @@
 //! a cut file loses its last chunk at most and a writer costs little time.
 
 use super::facts::Facts;
-use super::slot::{FORMAT, Slot};
+use super::slot::{FORMAT, Slot, Step};
 use super::store::Medium;
 use super::topics::{Topic, Topics};
-use super::{BOARD_FILE, METADATA, SLOT_ENCODING, SLOT_TOPIC};
+use super::{BOARD_FILE, CHECKPOINT_ENCODING, CHECKPOINT_TOPIC, METADATA, SLOT_ENCODING, SLOT_TOPIC};
 use mcap::records::MessageHeader;
 use mcap::write::{Metadata, NoSeek};
 use mcap::{Attachment, McapError, WriteOptions, Writer};
@@ -44,6 +44,7 @@ impl Write for Shared {
 pub struct McapFile {
     writer: Writer<NoSeek<Shared>>,
     medium: Shared,
+    checkpoints: u16,
     slots: u16,
     people: [u16; Topic::ALL.len()],
     topics: Topics,
@@ -73,7 +74,10 @@ impl McapFile {
             data: facts.board.as_bytes().into(),
         };
         writer.attach(&board).map_err(of_mcap)?;
-        let slots = writer.add_channel(0, SLOT_TOPIC, SLOT_ENCODING, &BTreeMap::new()).map_err(of_mcap)?;
+        let mut exact =
+            |topic, encoding| writer.add_channel(0, topic, encoding, &BTreeMap::new()).map_err(of_mcap);
+        let checkpoints = exact(CHECKPOINT_TOPIC, CHECKPOINT_ENCODING)?;
+        let slots = exact(SLOT_TOPIC, SLOT_ENCODING)?;
         let mut people = [0; Topic::ALL.len()];
         for (id, topic) in people.iter_mut().zip(Topic::ALL) {
             let schema = topic.schema(facts).to_string();
@@ -81,7 +85,15 @@ impl McapFile {
             let schema = writer.add_schema(&name, "jsonschema", schema.as_bytes()).map_err(of_mcap)?;
             *id = writer.add_channel(schema, topic.name(), "json", &BTreeMap::new()).map_err(of_mcap)?;
         }
-        Ok(McapFile { writer, medium, slots, people, topics: Topics::new(facts), sequence: 0 })
+        Ok(McapFile { writer, medium, checkpoints, slots, people, topics: Topics::new(facts), sequence: 0 })
+    }
+
+    /// Adds a slot, after the checkpoint before it.
+    pub fn step(&mut self, step: &Step) -> io::Result<()> {
+        if let Some(checkpoint) = &step.checkpoint {
+            self.message(self.checkpoints, step.slot.slot.as_nanos(), checkpoint)?;
+        }
+        self.slot(&step.slot)
     }
 
     /// Adds a slot.

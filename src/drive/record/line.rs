@@ -5,7 +5,9 @@ use super::counts::{RecordingCounts, RecordingStatus};
 use super::writer::{Item, Plan, Writer};
 use crate::base::frame::Reading;
 use crate::base::time::Instant;
-use crate::drive::trace::{ReadingTap, Record, Taken, reading_tap};
+use crate::drive::trace::{
+    CheckpointTap, Checkpoints, ReadingTap, Record, Taken, checkpoint_tap, reading_tap,
+};
 use crossbeam_channel::{Receiver, Sender};
 use std::io;
 use std::sync::Arc;
@@ -21,7 +23,8 @@ pub struct RecordSender {
     taken: rtrb::Consumer<Taken>,
     /// The next reading, of a slot that has not come yet.
     next: Option<Taken>,
-    tap: Option<ReadingTap>,
+    checkpoints: Checkpoints,
+    taps: Option<(ReadingTap, CheckpointTap)>,
     items: Sender<Item>,
     /// Waits for room rather than lose a slot.
     patient: bool,
@@ -63,11 +66,13 @@ impl Recording {
             writer.live(&taken_items);
         };
         let thread = std::thread::Builder::new().name("record".into()).spawn(life)?;
-        let (tap, taken) = reading_tap();
+        let (readings, taken) = reading_tap();
+        let (tap, checkpoints) = checkpoint_tap();
         let feed = RecordSender {
             taken,
             next: None,
-            tap: Some(tap),
+            checkpoints,
+            taps: Some((readings, tap)),
             items: items.clone(),
             patient,
             counts: counts.clone(),
@@ -109,16 +114,17 @@ impl Recording {
 }
 
 impl RecordSender {
-    /// The tick's end, once.
-    pub fn tap(&mut self) -> ReadingTap {
-        self.tap.take().unwrap_or_default()
+    /// The tick's ends, once.
+    pub fn taps(&mut self) -> (ReadingTap, CheckpointTap) {
+        self.taps.take().unwrap_or_default()
     }
 
     /// Passes a slot on, with its readings.
     pub fn take(&mut self, record: &Record) {
         let readings = self.readings_of(record.index);
         let untold = record.inputs.readings.saturating_sub(readings.len() as u32);
-        let item = Item::Slot(Box::new(record.clone()), readings, untold);
+        let checkpoint = self.checkpoints.before(record.index);
+        let item = Item::Slot { record: Box::new(record.clone()), readings, untold, checkpoint };
         let sent = match self.patient {
             true => self.items.send(item).is_ok(),
             false => self.items.try_send(item).is_ok(),

@@ -1,8 +1,8 @@
 //! Reads a recording from its beginning, record by record, however large it is. What was cut off in a chunk
 //! is readable up to the chunk before. Whatever the bytes are, a reader takes them or says what is wrong.
 
-use super::slot::{FORMAT, Slot};
-use super::{BOARD_FILE, METADATA, SLOT_ENCODING};
+use super::slot::{FORMAT, Slot, Step};
+use super::{BOARD_FILE, CHECKPOINT_ENCODING, METADATA, SLOT_ENCODING};
 use crate::system::codec::CodecError;
 use mcap::records::Record;
 use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
@@ -24,8 +24,8 @@ pub enum Event {
     Facts(BTreeMap<String, String>),
     /// The board's effective values.
     Board(String),
-    /// A slot.
-    Slot(Box<Slot>),
+    /// A slot, with the checkpoint before it, if there is one.
+    Step(Box<Step>),
     /// A message for people.
     Message {
         /// Its channel.
@@ -104,6 +104,8 @@ pub struct Reader<R> {
     reader: LinearReader,
     /// Name and encoding of each channel.
     channels: BTreeMap<u16, (String, String)>,
+    /// Of the next slot.
+    checkpoint: Option<Vec<u8>>,
     known: bool,
     ended: bool,
     at: u64,
@@ -118,7 +120,16 @@ impl<R: Read> Reader<R> {
             .with_prevalidate_chunk_crcs(true)
             .with_record_length_limit(LONGEST);
         let reader = LinearReader::new_with_options(options);
-        Reader { source, reader, channels: BTreeMap::new(), known: false, ended: false, at: 0, end: None }
+        Reader {
+            source,
+            reader,
+            channels: BTreeMap::new(),
+            checkpoint: None,
+            known: false,
+            ended: false,
+            at: 0,
+            end: None,
+        }
     }
 
     /// How the file ends, once everything was read.
@@ -133,6 +144,16 @@ impl<R: Read> Reader<R> {
 
     /// What comes next; `None` at the end. After an error, nothing more comes.
     pub fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
+        while let Some(record) = self.next_record()? {
+            if let Some(event) = self.event(record)? {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next record of the file, once it is known to be one of ours.
+    pub(super) fn next_record(&mut self) -> Result<Option<Record<'static>>, ReadError> {
         while self.end.is_none() {
             let event = match self.reader.next_event() {
                 None => {
@@ -153,9 +174,8 @@ impl<R: Read> Reader<R> {
             };
             match event.map_err(|error| (self.at, error)) {
                 Ok(record) => {
-                    if let Some(event) = self.event(record)? {
-                        return Ok(Some(event));
-                    }
+                    self.heed(&record)?;
+                    return Ok(Some(record));
                 }
                 Err((_, McapError::UnexpectedEof)) if self.known => self.end = Some(End::Cut),
                 Err((before, McapError::BadMagic | McapError::UnexpectedEof)) if before < 4096 => {
@@ -175,18 +195,26 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    fn event(&mut self, record: Record<'static>) -> Result<Option<Event>, ReadError> {
-        Ok(match record {
+    /// What a record says about the file as a whole.
+    fn heed(&mut self, record: &Record<'static>) -> Result<(), ReadError> {
+        match record {
             Record::Metadata(found) if found.name == METADATA => {
                 let format = found.metadata.get("format").cloned().unwrap_or_default();
+                self.known = true;
                 if format != FORMAT.to_string() {
                     self.end = Some(End::Cut);
-                    self.known = true;
                     return Err(ReadError::OtherFormat(format));
                 }
-                self.known = true;
-                Some(Event::Facts(found.metadata))
             }
+            Record::DataEnd(_) => self.ended = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, record: Record<'static>) -> Result<Option<Event>, ReadError> {
+        Ok(match record {
+            Record::Metadata(found) if found.name == METADATA => Some(Event::Facts(found.metadata)),
             Record::Metadata(found) if found.name.strip_prefix(METADATA) == Some(".end") => {
                 Some(Event::Ended(found.metadata))
             }
@@ -199,16 +227,16 @@ impl<R: Read> Reader<R> {
             }
             Record::Message { header, data } if self.known => {
                 let Some((topic, encoding)) = self.channels.get(&header.channel_id) else { return Ok(None) };
+                if encoding == CHECKPOINT_ENCODING {
+                    self.checkpoint = Some(data.into_owned());
+                    return Ok(None);
+                }
                 if encoding != SLOT_ENCODING {
                     let (topic, time) = (topic.clone(), header.log_time);
                     return Ok(Some(Event::Message { topic, time, json: data.into_owned() }));
                 }
                 let slot = Slot::read(&data).map_err(|error| ReadError::Slot { before: self.at, error })?;
-                Some(Event::Slot(Box::new(slot)))
-            }
-            Record::DataEnd(_) => {
-                self.ended = true;
-                None
+                Some(Event::Step(Box::new(Step { checkpoint: self.checkpoint.take(), slot })))
             }
             _ => None,
         })
@@ -265,8 +293,8 @@ mod tests {
         let mut slots = 0;
         loop {
             match reader.next_event() {
-                Ok(Some(Event::Slot(slot))) => {
-                    assert_eq!(format!("{slot:?}"), format!("{:?}", full(slots)));
+                Ok(Some(Event::Step(step))) => {
+                    assert_eq!(format!("{:?}", step.slot), format!("{:?}", full(slots)));
                     slots += 1;
                 }
                 Ok(Some(_)) => {}

@@ -8,12 +8,22 @@ use crate::base::time::{Instant, Span};
 use crate::decision::mode::{Asked, Mode};
 use crate::decision::reflex::Signals;
 use crate::drive::trace::{FieldTrace, Record};
+use crate::field::remote::LinkHealth;
 use crate::field::{DeviceTimes, EngineState, Response};
 use crate::system::codec::{self, CodecError};
 use serde::{Deserialize, Serialize};
 
 /// Version of these bytes: raised when a field is added, removed or moved. A program reads its own only.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+
+/// What a recording keeps of one slot.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// What the tick remembered before the slot; every few seconds.
+    pub checkpoint: Option<Vec<u8>>,
+    /// The slot.
+    pub slot: Slot,
+}
 
 /// One slot of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -81,6 +91,8 @@ pub struct FieldResult {
     pub state: Option<String>,
     /// Where the time went, if a device computed it.
     pub times: Option<DeviceTimes>,
+    /// The link to a brain elsewhere, if the field needs one.
+    pub link: Option<LinkHealth>,
 }
 
 /// What the field answered. Zeros at the end of the vectors are left out.
@@ -179,8 +191,8 @@ impl FieldResult {
     fn of(trace: &FieldTrace) -> FieldResult {
         let state = (trace.state != EngineState::Running).then(|| trace.state.to_string());
         let answer = trace.response.as_ref().map(Answer::of);
-        let FieldTrace { span, answer: took, age, rung, times, .. } = *trace;
-        FieldResult { answer, span, took, age, rung, state, times }
+        let FieldTrace { span, answer: took, age, rung, times, link, .. } = *trace;
+        FieldResult { answer, span, took, age, rung, state, times, link }
     }
 }
 

@@ -1,9 +1,10 @@
 //! Which slots go into a file: all of them, or those from some time before the robot is armed until some time
 //! after it is disarmed. The slots before are kept in memory until then.
 
-use super::slot::Slot;
+use super::slot::Step;
 use crate::base::time::{Instant, Span};
 use crate::decision::mode::Mode;
+use crate::drive::trace::CHECKPOINT_EVERY;
 use std::collections::VecDeque;
 
 /// What is still written after a robot was disarmed: how it came to a stop.
@@ -26,7 +27,7 @@ pub enum When {
 /// The slots that wait, and whether slots are written.
 pub struct Window {
     when: When,
-    waiting: VecDeque<Slot>,
+    waiting: VecDeque<Step>,
     /// Until when slots are written; `None`: they are not.
     until: Option<Instant>,
 }
@@ -43,20 +44,23 @@ impl Window {
     }
 
     /// Takes a slot in. `write` gets those that are to be written from now on, in order; `pass` those that
-    /// are not going to be.
-    pub fn take(&mut self, slot: Slot, mut write: impl FnMut(Slot), mut pass: impl FnMut(Slot)) {
-        let When::Armed { before } = self.when else { return write(slot) };
-        let now = slot.slot;
-        if drives(slot.mode) {
+    /// are not going to be. The first one that is written has a checkpoint, if one of them has: replay can
+    /// begin with it.
+    pub fn take(&mut self, step: Step, mut write: impl FnMut(Step), mut pass: impl FnMut(Step)) {
+        let When::Armed { before } = self.when else { return write(step) };
+        let now = step.slot.slot;
+        if drives(step.slot.mode) {
             self.until = Some(now + AFTER);
         }
-        self.waiting.push_back(slot);
+        self.waiting.push_back(step);
         if self.until.is_some() {
+            let first = self.waiting.iter().position(|step| step.checkpoint.is_some()).unwrap_or(0);
+            self.waiting.drain(..first).for_each(&mut pass);
             self.waiting.drain(..).for_each(&mut write);
             self.until = self.until.filter(|until| now < *until);
             return;
         }
-        while self.waiting.front().is_some_and(|first| now.since(first.slot) > before)
+        while self.waiting.front().is_some_and(|first| now.since(first.slot.slot) > before + CHECKPOINT_EVERY)
             || self.waiting.len() > MOST
         {
             self.waiting.pop_front().into_iter().for_each(&mut pass);
@@ -71,7 +75,7 @@ fn drives(mode: Mode) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::slot::full;
+    use super::super::slot::{Slot, full};
     use super::*;
     use crate::decision::fixture::{at, ms};
 
@@ -79,24 +83,26 @@ mod tests {
     fn what_came_before_the_arming_is_written_with_it() {
         let mut window = Window::new(When::Armed { before: ms(100) });
         let (mut written, mut passed) = (Vec::new(), Vec::new());
-        // 10 ms apart: armed from 50 to 59, latched to 69.
-        for index in 0..500 {
+        // 10 ms apart: armed from 1350 to 1359, latched to 1369.
+        for index in 0..2_500 {
             let mode = match index {
-                50..60 => Mode::Armed { since: at(0) },
-                60..70 => Mode::Latched { cause: crate::base::plan::Cause::EStop },
+                1_350..1_360 => Mode::Armed { since: at(0) },
+                1_360..1_370 => Mode::Latched { cause: crate::base::plan::Cause::EStop },
                 _ => Mode::Disarmed,
             };
-            let slot = Slot { mode, ..full(index) };
-            window.take(slot, |slot| written.push(slot.index), |slot| passed.push(slot.index));
+            // A checkpoint every 5 s.
+            let checkpoint = (index % 500 == 0).then(Vec::new);
+            let step = Step { checkpoint, slot: Slot { mode, ..full(index) } };
+            window.take(step, |step| written.push(step.slot.index), |step| passed.push(step.slot.index));
         }
         assert_eq!(
             (written.first(), written.last()),
-            (Some(&39), Some(&269)),
-            "10 before the last that was not armed, 200 after"
+            (Some(&1_000), Some(&1_569)),
+            "from the last checkpoint that is 100 ms before, to 2 s after"
         );
-        assert!(written.is_sorted() && written.len() == 231);
-        assert_eq!((passed.first(), passed.contains(&38), passed.contains(&39)), (Some(&0), true, false));
-        assert_eq!(passed.last(), Some(&488), "the rest waits for the next arming");
+        assert!(written.is_sorted() && written.len() == 570);
+        assert_eq!((passed.first(), passed.contains(&999), passed.contains(&1_000)), (Some(&0), true, false));
+        assert_eq!(passed.last(), Some(&1_988), "the rest waits for the next arming");
         assert!(!window.is_open());
     }
 
@@ -104,7 +110,8 @@ mod tests {
     fn always_is_at_once() {
         let mut window = Window::new(When::Always);
         let mut written = 0;
-        window.take(Slot { mode: Mode::Boot, ..full(0) }, |_| written += 1, |_| panic!("none is left out"));
+        let step = Step { checkpoint: None, slot: Slot { mode: Mode::Boot, ..full(0) } };
+        window.take(step, |_| written += 1, |_| panic!("none is left out"));
         assert_eq!((written, window.is_open()), (1, true));
     }
 }

@@ -7,7 +7,7 @@
 use super::counts::RecordingCounts;
 use super::facts::Facts;
 use super::file::McapFile;
-use super::slot::Slot;
+use super::slot::{Slot, Step};
 use super::store::{Opener, Place, Quota};
 use super::window::{When, Window};
 use crate::base::frame::Reading;
@@ -40,8 +40,17 @@ pub struct Plan {
 
 /// What passes to the thread.
 pub(super) enum Item {
-    /// A slot, its readings, and how many more there were.
-    Slot(Box<Record>, Vec<Reading>, u32),
+    /// A slot.
+    Slot {
+        /// What the tick wrote down.
+        record: Box<Record>,
+        /// The readings that it took.
+        readings: Vec<Reading>,
+        /// How many more it took.
+        untold: u32,
+        /// What the tick remembered before it, every few seconds.
+        checkpoint: Option<Vec<u8>>,
+    },
     /// The robot's status as JSON, at a time on its clock.
     Status(u64, String),
     /// Words for the end of the file.
@@ -106,11 +115,11 @@ impl Writer {
 
     fn take(&mut self, item: Item) {
         match item {
-            Item::Slot(record, readings, untold) => {
-                let slot = Slot::of(&record, readings, untold);
+            Item::Slot { record, readings, untold, checkpoint } => {
+                let step = Step { checkpoint, slot: Slot::of(&record, readings, untold) };
                 let mut due = Vec::new();
-                self.window.take(slot, |slot| due.push(slot), drop);
-                due.iter().for_each(|slot| self.write(slot));
+                self.window.take(step, |step| due.push(step), drop);
+                due.iter().for_each(|step| self.write(step));
                 if !self.window.is_open() && self.file.is_some() {
                     self.close();
                 }
@@ -123,8 +132,8 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, slot: &Slot) {
-        if self.is_over() {
+    fn write(&mut self, step: &Step) {
+        if self.is_over(step.checkpoint.is_some()) {
             self.close();
         }
         if self.file.is_none() && self.retry_at.is_none_or(|at| Instant::now() >= at) {
@@ -135,18 +144,21 @@ impl Writer {
             RecordingCounts::add(&self.counts.unwritten, 1);
             return;
         };
-        let written = file.slot(slot);
+        let written = file.step(step);
         self.unsynced += 1;
         self.note(written);
     }
 
-    /// Whether the file is as large or as old as one may be.
-    fn is_over(&self) -> bool {
-        let (quota, in_folder) = (&self.plan.quota, matches!(self.plan.place, Place::Folder(_)));
+    /// Whether the file is as large or as old as one may be. A new one begins with a checkpoint, so that it
+    /// can be replayed without the others; where none comes, it begins without.
+    fn is_over(&self, at_checkpoint: bool) -> bool {
+        let Some(file) = self.file.as_ref().filter(|_| matches!(self.plan.place, Place::Folder(_))) else {
+            return false;
+        };
+        let quota = &self.plan.quota;
         let age = Duration::from_nanos(quota.age.as_nanos());
-        self.file
-            .as_ref()
-            .is_some_and(|file| in_folder && (file.size() >= quota.file || self.opened.elapsed() >= age))
+        let is_over = file.size() >= quota.file || self.opened.elapsed() >= age;
+        is_over && (at_checkpoint || file.size() >= quota.file.saturating_mul(2))
     }
 
     fn open(&mut self) -> io::Result<()> {

@@ -5,6 +5,7 @@
 //! It remembers a few places for a few metres, by the robot's own commands. It is no map.
 
 use crate::decision::motion::Standing;
+use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
 /// The echo leaps by more than this when the obstacle enters or leaves the cone: five times what a robot
 /// comes nearer to something between two echoes, at half a metre a second and ten echoes a second.
@@ -38,7 +39,7 @@ pub struct Body {
 }
 
 /// A place where something stands.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Place {
     at: [f64; 2],
     /// Way since the sonar saw it there, metres.
@@ -46,7 +47,7 @@ struct Place {
 }
 
 /// The last echo.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Echo {
     range: f64,
     from: Standing,
@@ -155,6 +156,14 @@ impl Beside {
             self.places.pop_front();
         }
         let _ = self.places.push_back(Place { at, age: 0.0 }); // there is room: the oldest has gone
+    }
+}
+
+impl Remembers for Beside {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        let Beside { within: _, body: _, last, places } = self;
+        remember!(archive: last, places);
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 //! backwards takes way off. Of fixed size: the oldest way is forgotten.
 
 use crate::decision::motion::Standing;
+use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
 /// One piece of the way, metres: two control periods of a PiCar-X at full speed. Its steering changes by a
 /// twentieth of its range on it; shorter pieces cost memory and show nothing.
@@ -14,7 +15,7 @@ const PIECES: usize = 400;
 pub const LONGEST_M: f64 = PIECE_M * PIECES as f64;
 
 /// A piece of the way: the steering command on it, and where the robot was at its end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Piece {
     steering: f32,
     end: Standing,
@@ -95,6 +96,14 @@ impl Path {
     /// to the left); `None`: there is no way.
     pub fn standing(&self, curvature: f64) -> Option<Standing> {
         self.pieces.back().map(|before| before.end.ahead(self.open, curvature))
+    }
+}
+
+impl Remembers for Path {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        let Path { pieces, open, steering, most: _ } = self;
+        remember!(archive: pieces, open, steering);
+        archive.demand("open", (0.0..=PIECE_M).contains(open))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::base::time::Instant;
 ///                     7 wait  --> Backing         (a reflex forbids forwards again)
 ///   any but Turning:  8 go round --> Turning      (the field wants backwards, nothing leads back)
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Phase {
     /// It does as the field requests.
     Following,

@@ -12,7 +12,7 @@ const WAY_M: f64 = 2.5;
 const FAR_M: f64 = 2.0;
 
 /// How long the picture has been the same.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Stuck {
     range: f64,
     way: f64,

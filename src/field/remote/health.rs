@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 /// How the link fares after a cycle.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct LinkHealth {
     /// When the brain was last heard; `None`: never.
     pub heard: Option<Instant>,
@@ -40,7 +40,7 @@ pub struct LinkCounters {
 }
 
 /// Where the time from a request to its answer went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LinkTimes {
     /// To the tether's process and back.
     pub hop: Span,

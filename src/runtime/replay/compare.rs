@@ -5,6 +5,7 @@ use crate::base::frame::Sample;
 use crate::base::plan::Board;
 use crate::drive::record::Slot;
 use crate::drive::trace::Record;
+use crate::system::checkpoint::Named;
 use std::fmt::{self, Debug};
 
 /// A value that was decided otherwise.
@@ -27,17 +28,33 @@ impl fmt::Display for Difference {
     }
 }
 
+impl Difference {
+    /// In words, for two runs of which neither is decided again.
+    pub fn of_runs(&self) -> String {
+        format!("{} is {} in the first run and {} in the second", self.what, self.recorded, self.decided)
+    }
+}
+
 /// Names of the board's sensors and motors.
-pub(super) struct Names {
+#[derive(Debug, Default)]
+pub struct Names {
     sensors: Vec<String>,
     motors: Vec<String>,
 }
 
 impl Names {
+    /// Those of `board`.
     pub fn of(board: &Board) -> Names {
         Names {
             sensors: board.sensors.iter().map(|sensor| sensor.name.clone()).collect(),
             motors: board.motors.iter().map(|motor| motor.name.clone()).collect(),
+        }
+    }
+
+    fn motor(&self, place: usize) -> String {
+        match self.motors.get(place) {
+            Some(name) => format!("the command for motor '{name}'"),
+            None => "the number of motors".to_string(),
         }
     }
 }
@@ -83,6 +100,57 @@ impl Search {
     }
 }
 
+/// The first value in which the checkpoint before slot number `index` and what the tick remembers differ.
+pub(super) fn first_forgotten(
+    index: u64,
+    recorded: &[u8],
+    decided: &[u8],
+    names: &[Named],
+) -> Option<Difference> {
+    let differ = |(a, b): (&u8, &u8)| a != b;
+    let shorter = recorded.len().min(decided.len());
+    let place = recorded.iter().zip(decided).position(differ).unwrap_or(shorter);
+    if recorded.len() == decided.len() && place == shorter {
+        return None;
+    }
+    // Everything before is equal, so the value begins at the same place in both.
+    let at = names.iter().position(|named| place < named.end).unwrap_or(names.len().saturating_sub(1));
+    let begin = at.checked_sub(1).map_or(0, |before| names[before].end);
+    let end = names.get(at).map_or(place, |named| named.end);
+    let bytes = |all: &[u8]| format!("{:02x?}", &all[begin.min(all.len())..end.min(all.len())]);
+    Some(Difference {
+        index,
+        what: names.get(at).map_or("what it remembers".into(), |named| format!("before it, {}", named.what)),
+        recorded: bytes(recorded),
+        decided: bytes(decided),
+    })
+}
+
+/// The first difference between the same slot of two runs, in the order in which a tick decides. Times are
+/// left out: no two runs in real time have the same.
+pub fn first_difference_of_runs(a: &Slot, b: &Slot, names: &Names) -> Option<Difference> {
+    let mut search = Search { index: a.index, found: None };
+    search.value("the slots lost before it", &a.lost, &b.lost);
+    search.value("what was requested", &a.asked, &b.asked);
+    let read = |slot: &Slot| -> Vec<_> {
+        slot.readings.iter().map(|reading| (reading.channel, reading.value.map(f32::to_bits))).collect()
+    };
+    if read(a) != read(b) {
+        search.by("the readings that it took", &read(a), &read(b), Vec::clone);
+    }
+    for (place, (left, right)) in a.frame.iter().zip(&b.frame).enumerate() {
+        let name = names.sensors.get(place).map_or("?", String::as_str);
+        search.by(&format!("sensor '{name}'"), left, right, |s| (s.value.to_bits(), s.health));
+    }
+    search.value("the active causes", &a.active, &b.active);
+    search.value("the latched causes", &a.latched, &b.latched);
+    search.value("the mode", &a.mode.name(), &b.mode.name());
+    search.value("the level of quality", &a.rung, &b.rung);
+    search.value("what decided the command", &a.source, &b.source);
+    search.floats(|place| names.motor(place), &a.motors, &b.motors);
+    search.found
+}
+
 /// The first difference between `slot` and `record`, in the order in which a tick decides.
 pub(super) fn first_difference(slot: &Slot, record: &Record, names: &Names) -> Option<Difference> {
     let mut search = Search { index: slot.index, found: None };
@@ -104,10 +172,6 @@ pub(super) fn first_difference(slot: &Slot, record: &Record, names: &Names) -> O
     search.value("the number of the command", &slot.seq, &record.command.seq);
     search.value("how long the command is valid", &slot.valid_until, &record.command.valid_until);
     search.value("what decided the command", &slot.source, &record.command.source);
-    let motor = |place: usize| match names.motors.get(place) {
-        Some(name) => format!("the command for motor '{name}'"),
-        None => "the number of motors".to_string(),
-    };
-    search.floats(motor, &slot.motors, record.command.used());
+    search.floats(|place| names.motor(place), &slot.motors, record.command.used());
     search.found
 }

@@ -13,7 +13,7 @@ use crate::decision::reflex::Reflexes;
 use crate::drive::act::Arbiter;
 use crate::drive::alarm::Alarm;
 use crate::drive::motor_link::MotorLink;
-use crate::drive::trace::{ReadingTap, Record};
+use crate::drive::trace::{CheckpointTap, ReadingTap, Record};
 use crate::drive::trail::Trail;
 use crate::field::link::FieldLink;
 use crate::runtime::guard::GuardHealth;
@@ -111,6 +111,7 @@ impl Tick {
             trace,
             records_dropped,
             loop_status,
+            checkpoints: CheckpointTap::default(),
         }
     }
 }

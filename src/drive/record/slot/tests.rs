@@ -35,6 +35,7 @@ pub fn full(index: u64) -> Slot {
             rung: Rung::BEST,
             state: None,
             times: None,
+            link: Some(LinkHealth { heard: Some(slot - ms(20)), ..LinkHealth::default() }),
         }),
         mode: Mode::Degraded { since: at(50), why: 4 },
         active: 4,

@@ -1,0 +1,88 @@
+//! `--from` and `--to`: a part of a recording, which begins at the last checkpoint before it.
+
+use super::source::Source;
+use crate::base::time::{Instant, Span};
+use crate::cli::exit::Failure;
+use crate::drive::record::Step;
+
+/// The arguments.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct Range {
+    /// Begin here: seconds after the first slot of the recording, at the checkpoint before
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub from: Option<Span>,
+    /// End here: seconds after the first slot of the recording
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub to: Option<Span>,
+}
+
+/// A time in a recording, with or without a fraction.
+fn seconds(text: &str) -> Result<Span, String> {
+    let seconds: f64 =
+        text.parse().map_err(|_| "not a number of seconds; for example 90 or 0.5".to_string())?;
+    // A year is longer than any recording. NaN is in no range.
+    match (0.0..=3.2e7).contains(&seconds) {
+        true => Ok(Span::from_secs_f64(seconds)),
+        false => Err("allowed: 0 to 32000000 seconds".to_string()),
+    }
+}
+
+/// The slots of a part, as they come.
+pub struct Part {
+    range: Range,
+    first: Option<Instant>,
+    last: Option<Instant>,
+    /// Slots since the last checkpoint, before the part has begun.
+    held: Option<Vec<Box<Step>>>,
+}
+
+impl Range {
+    /// The part, before its first slot.
+    pub fn begin(&self) -> Result<Part, Failure> {
+        if let (Some(from), Some(to)) = (self.from, self.to)
+            && from >= to
+        {
+            return Err(Failure::usage("--from is not before --to"));
+        }
+        Ok(Part { range: *self, first: None, last: None, held: self.from.map(|_| Vec::new()) })
+    }
+}
+
+impl Part {
+    /// The next slots of `source` that belong to the part: at its begin those since the checkpoint before it,
+    /// later one at a time. `None` at its end.
+    pub fn next(&mut self, source: &mut Source) -> Result<Option<Vec<Box<Step>>>, Failure> {
+        while let Some(step) = source.next_step()? {
+            let slot = step.slot.slot;
+            let at = slot.since(*self.first.get_or_insert(slot));
+            self.last = Some(slot);
+            if self.range.to.is_some_and(|to| at > to) {
+                return Ok(None);
+            }
+            let Some(held) = &mut self.held else { return Ok(Some(vec![step])) };
+            if step.checkpoint.is_some() {
+                held.clear();
+            }
+            held.push(step);
+            if self.range.from.is_none_or(|from| at >= from) {
+                return Ok(self.held.take());
+            }
+            // Without a checkpoint nothing before the part is of use.
+            if held[0].checkpoint.is_none() {
+                held.clear();
+            }
+        }
+        Ok(None)
+    }
+
+    /// Why there was no slot.
+    pub fn empty(&self) -> Failure {
+        match self.first.zip(self.last) {
+            Some((first, last)) => {
+                let seconds = last.since(first).as_secs_f64();
+                Failure::data(format!("it has no slot in that part: it lasts {seconds:.1} s"))
+            }
+            None => Failure::data("it has no slots"),
+        }
+    }
+}

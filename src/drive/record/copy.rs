@@ -1,0 +1,215 @@
+//! A part of a recording as a file of its own, message by message, without a look into the slots: what was
+//! cut off ends where its last chunk ends, and the new file ends in order.
+
+use super::read::{End, ReadError, Reader};
+use super::store::Medium;
+use super::{CHECKPOINT_TOPIC, SLOT_TOPIC};
+use crate::base::time::Span;
+use mcap::records::{MessageHeader, Record, SchemaHeader};
+use mcap::write::{Metadata, NoSeek};
+use mcap::{Attachment, McapError, WriteOptions, Writer};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Read, Write};
+
+/// Which part is copied, counted from the first slot; from the checkpoint before `from`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keep {
+    /// Its begin; `None`: that of the recording.
+    pub from: Option<Span>,
+    /// Its end; `None`: that of the recording.
+    pub to: Option<Span>,
+}
+
+/// What was copied.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Copied {
+    /// Slots.
+    pub slots: u64,
+    /// From the first of them to the last, seconds.
+    pub seconds: f64,
+    /// When the first of them was, seconds after the first slot of the recording.
+    pub from_s: f64,
+    /// Whether the recording ended in order.
+    pub whole: bool,
+    /// What is wrong with its bytes after what was copied, if they are damaged.
+    pub damage: Option<String>,
+}
+
+/// Why there is no copy.
+#[derive(Debug)]
+pub enum CopyError {
+    /// The recording cannot be read from its begin.
+    Read(ReadError),
+    /// The copy cannot be written.
+    Write(io::Error),
+}
+
+impl fmt::Display for CopyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CopyError::Read(error) => error.fmt(f),
+            CopyError::Write(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CopyError {}
+
+impl From<McapError> for CopyError {
+    fn from(error: McapError) -> CopyError {
+        CopyError::Write(match error {
+            McapError::Io(error) => error,
+            other => io::Error::other(other),
+        })
+    }
+}
+
+/// A message that waits for its part to begin.
+type Message = (MessageHeader, Vec<u8>);
+
+struct Copier<W: Write> {
+    writer: Writer<NoSeek<W>>,
+    keep: Keep,
+    /// Ids in the recording, with those in the copy and the topic.
+    channels: BTreeMap<u16, (u16, String)>,
+    schemas: BTreeMap<u16, u16>,
+    /// Messages since the last checkpoint, before the part has begun.
+    held: Option<Vec<Message>>,
+    first: Option<u64>,
+    times: Option<(u64, u64)>,
+    copied: Copied,
+}
+
+/// Copies the part `keep` of `source` to `target`. `word` says in the copy how it was made. `watch` is called
+/// with the bytes that were read.
+pub fn copy(
+    source: impl Read,
+    target: Box<dyn Medium>,
+    keep: Keep,
+    word: &str,
+    mut watch: impl FnMut(u64),
+) -> Result<Copied, CopyError> {
+    let options = WriteOptions::new().compression(None).disable_seeking(true);
+    let writer =
+        options.library(concat!("ganglion ", env!("CARGO_PKG_VERSION"))).create(NoSeek::new(target))?;
+    let mut copier = Copier {
+        writer,
+        keep,
+        channels: BTreeMap::new(),
+        schemas: BTreeMap::new(),
+        held: keep.from.map(|_| Vec::new()),
+        first: None,
+        times: None,
+        copied: Copied::default(),
+    };
+    let mut reader = Reader::new(source);
+    loop {
+        match reader.next_record() {
+            Ok(Some(record)) => {
+                watch(reader.at());
+                if !copier.take(record, word)? {
+                    break;
+                }
+            }
+            Ok(None) => {
+                copier.copied.whole = reader.end() == Some(End::Whole);
+                break;
+            }
+            // What is before the damage is sound: each chunk has its sum.
+            Err(ReadError::Damaged { before, reason }) if copier.copied.slots > 0 => {
+                copier.copied.damage = Some(format!("damaged before byte {before}: {reason}"));
+                break;
+            }
+            Err(error) => return Err(CopyError::Read(error)),
+        }
+    }
+    copier.finish(word)
+}
+
+impl<W: Write> Copier<W> {
+    /// Takes one record; whether the part goes on after it.
+    fn take(&mut self, record: Record<'static>, word: &str) -> Result<bool, CopyError> {
+        match record {
+            Record::Metadata(mut found) => {
+                if found.name == super::METADATA {
+                    found.metadata.insert("copied".into(), word.into());
+                }
+                let Metadata { name, metadata } = found;
+                self.writer.write_metadata(&Metadata { name, metadata })?;
+            }
+            Record::Attachment { header, data, .. } => self.writer.attach(&Attachment {
+                log_time: header.log_time,
+                create_time: header.create_time,
+                name: header.name,
+                media_type: header.media_type,
+                data,
+            })?,
+            Record::Schema { header, data } => {
+                let SchemaHeader { id, name, encoding } = header;
+                let copied = self.writer.add_schema(&name, &encoding, &data)?;
+                self.schemas.insert(id, copied);
+            }
+            Record::Channel(channel) => {
+                let schema = self.schemas.get(&channel.schema_id).copied().unwrap_or(0);
+                let (topic, encoding) = (&channel.topic, &channel.message_encoding);
+                let copied = self.writer.add_channel(schema, topic, encoding, &channel.metadata)?;
+                self.channels.insert(channel.id, (copied, channel.topic));
+            }
+            Record::Message { header, data } => return self.message(header, data.into_owned()),
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    fn message(&mut self, header: MessageHeader, data: Vec<u8>) -> Result<bool, CopyError> {
+        let Some((channel_id, topic)) = self.channels.get(&header.channel_id) else { return Ok(true) };
+        let (is_slot, is_checkpoint) = (topic == SLOT_TOPIC, topic == CHECKPOINT_TOPIC);
+        let header = MessageHeader { channel_id: *channel_id, ..header };
+        let time = header.log_time;
+        let at = Span::from_nanos(time.saturating_sub(*self.first.get_or_insert(time)));
+        if is_slot && self.keep.to.is_some_and(|to| at > to) {
+            return Ok(false);
+        }
+        let Some(held) = &mut self.held else {
+            self.write(&header, &data, is_slot)?;
+            return Ok(true);
+        };
+        if is_checkpoint {
+            held.clear();
+        }
+        held.push((header, data));
+        if is_slot && self.keep.from.is_none_or(|from| at >= from) {
+            let slots = self.channels.values().find(|(_, topic)| topic == SLOT_TOPIC).map(|(id, _)| *id);
+            for (header, data) in self.held.take().unwrap_or_default() {
+                self.write(&header, &data, Some(header.channel_id) == slots)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn write(&mut self, header: &MessageHeader, data: &[u8], is_slot: bool) -> Result<(), CopyError> {
+        self.writer.write_to_known_channel(header, data)?;
+        if is_slot {
+            self.copied.slots += 1;
+            let (first, _) = *self.times.get_or_insert((header.log_time, header.log_time));
+            self.times = Some((first, header.log_time));
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, word: &str) -> Result<Copied, CopyError> {
+        let seconds = |nanos: u64| Span::from_nanos(nanos).as_secs_f64();
+        if let (Some((first, last)), Some(begin)) = (self.times, self.first) {
+            self.copied.seconds = seconds(last.saturating_sub(first));
+            self.copied.from_s = seconds(first.saturating_sub(begin));
+        }
+        if !self.copied.whole {
+            let words = BTreeMap::from([("copied".to_string(), word.to_string())]);
+            self.writer
+                .write_metadata(&Metadata { name: format!("{}.end", super::METADATA), metadata: words })?;
+        }
+        self.writer.finish()?;
+        Ok(self.copied)
+    }
+}

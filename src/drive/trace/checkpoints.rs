@@ -1,0 +1,130 @@
+//! The line on which checkpoints of the tick go to a recording. Its buffers exist before the run and go
+//! round: empty to the tick, full to the recording, which gives them back. A tick that finds none leaves a
+//! checkpoint out, and counts it.
+
+use crate::base::time::Span;
+use crate::system::checkpoint::{Archive, ROOM, Remembers};
+
+/// From one checkpoint to the next. Replay can begin at each, and goes on at the next one after a loss. With
+/// half of it, checkpoints would be a tenth of a recording; with twice, a loss of one slot costs replay ten
+/// seconds.
+pub const CHECKPOINT_EVERY: Span = Span::from_millis(5_000);
+/// Buffers: the slow thread empties one within some 20 ms, and the next comes after seconds.
+const BUFFERS: usize = 3;
+
+/// What the tick remembered before slot number `index`.
+pub struct Checkpoint {
+    /// Number of the slot that goes on from it.
+    pub index: u64,
+    room: Box<[u8]>,
+    used: usize,
+}
+
+/// The tick's end; by default, nobody listens.
+#[derive(Default)]
+pub struct CheckpointTap {
+    line: Option<(rtrb::Consumer<Box<[u8]>>, rtrb::Producer<Checkpoint>)>,
+    /// Number of the slot before which the next one is due.
+    due: u64,
+    left_out: u64,
+}
+
+/// The recording's end.
+pub struct Checkpoints {
+    spare: rtrb::Producer<Box<[u8]>>,
+    full: rtrb::Consumer<Checkpoint>,
+    /// The next one, of a slot that has not come yet.
+    next: Option<Checkpoint>,
+}
+
+/// A line for checkpoints.
+pub fn checkpoint_tap() -> (CheckpointTap, Checkpoints) {
+    let (mut spare, empty) = rtrb::RingBuffer::new(BUFFERS);
+    let (filled, full) = rtrb::RingBuffer::new(BUFFERS);
+    for _ in 0..BUFFERS {
+        // Not zero, so that the memory is there before the tick writes into it.
+        let _ = spare.push(vec![1; ROOM].into_boxed_slice()); // there is room for all of them
+    }
+    let tap = CheckpointTap { line: Some((empty, filled)), ..CheckpointTap::default() };
+    (tap, Checkpoints { spare, full, next: None })
+}
+
+impl CheckpointTap {
+    /// Whether a checkpoint before slot number `index` is to be taken.
+    pub fn is_due(&self, index: u64) -> bool {
+        self.line.is_some() && index >= self.due
+    }
+
+    /// Takes `what` as it is before slot number `index`; the next is due [`CHECKPOINT_EVERY`] later.
+    pub fn take(&mut self, index: u64, period: Span, what: &mut impl Remembers) {
+        let Some((empty, full)) = &mut self.line else { return };
+        self.due = index.saturating_add(CHECKPOINT_EVERY.as_nanos() / period.as_nanos().max(1));
+        let Ok(mut room) = empty.pop() else {
+            self.left_out += 1;
+            return;
+        };
+        let mut archive = Archive::writer(&mut room);
+        let walked = what.walk(&mut archive);
+        // One that does not fit goes back empty: only the recording may put it among the spare ones.
+        let used = if walked.is_ok() { archive.at() } else { 0 };
+        self.left_out += u64::from(walked.is_err());
+        let _ = full.push(Checkpoint { index, room, used }); // there is room for all buffers
+    }
+
+    /// Checkpoints that were due and are missing.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
+
+impl Checkpoints {
+    /// The bytes of the checkpoint before slot number `index`, if there is one. Earlier ones are dropped.
+    pub fn before(&mut self, index: u64) -> Option<Vec<u8>> {
+        let mut found = None;
+        while let Some(checkpoint) = self.next.take().or_else(|| self.full.pop().ok()) {
+            if checkpoint.index > index {
+                self.next = Some(checkpoint);
+                break;
+            }
+            let Checkpoint { index: of, room, used } = checkpoint;
+            if of == index && used > 0 {
+                found = Some(room[..used].to_vec());
+            }
+            let _ = self.spare.push(room); // there is room for all buffers
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::checkpoint::{Unfit, remember};
+
+    struct Counter(u64);
+
+    impl Remembers for Counter {
+        fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+            let Counter(count) = self;
+            remember!(archive: count);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn buffers_go_round_and_one_that_is_missing_is_counted() {
+        let (mut tap, mut taken) = checkpoint_tap();
+        let second = Span::from_millis(1_000);
+        for index in (0..20).filter(|index| index % 5 == 0) {
+            assert!(tap.is_due(index));
+            tap.take(index, second, &mut Counter(index + 1));
+            assert!(!tap.is_due(index + 4) && tap.is_due(index + 5));
+        }
+        assert_eq!(tap.left_out(), 1, "three buffers, and nobody took them");
+        assert_eq!((taken.before(4), taken.before(5)), (None, Some(vec![6])));
+        assert_eq!((taken.before(9), taken.before(10)), (None, Some(vec![11])));
+        tap.take(20, second, &mut Counter(21));
+        assert_eq!((taken.before(20), tap.left_out()), (Some(vec![21]), 1));
+        assert!(!CheckpointTap::default().is_due(0), "nobody listens");
+    }
+}

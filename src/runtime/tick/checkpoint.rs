@@ -1,0 +1,99 @@
+//! Everything that a tick remembers from slot to slot, for a replay that begins in the middle of a run. What
+//! is taken apart here without `..` cannot grow a field that a checkpoint forgets.
+
+use super::Tick;
+use super::policy::Policy;
+use super::senses::Senses;
+use crate::base::time::SleepWatch;
+use crate::system::checkpoint::{Archive, Named, ROOM, Remembers, Unfit, remember};
+
+/// No run has as many slots: at 10 kHz it would take nine hundred years.
+const MOST_SLOTS: u64 = 1 << 48;
+
+impl Remembers for Tick {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        let Tick {
+            clock: _,
+            requests: _,
+            grid,
+            senses,
+            policy,
+            arbiter,
+            motor_link,
+            field,
+            budget,
+            lost,
+            trace: _,
+            records_dropped: _,
+            loop_status: _,
+            checkpoints: _,
+        } = self;
+        archive.part("grid");
+        let mut progress = grid.progress();
+        archive.value("progress", &mut progress)?;
+        let (_, run, skipped) = progress;
+        archive.demand("progress", run < MOST_SLOTS && skipped < MOST_SLOTS)?;
+        *grid = grid.resumed(progress);
+        remember!(archive: lost);
+        senses.walk(archive)?;
+        policy.walk(archive)?;
+        arbiter.walk(archive)?;
+        motor_link.walk(archive)?;
+        field.walk(archive)?;
+        budget.walk(archive)
+    }
+}
+
+impl Remembers for Senses {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        // The watch for sleeps, the alarm and the guard hear what is new in a slot: it is in the slot.
+        let Senses { clock: _, sleep: _, alarm: _, readings: _, tap: _, admission, frame, guard: _ } = self;
+        archive.part("frame");
+        let used = frame.len;
+        for sample in &mut frame.samples[..used] {
+            remember!(archive: sample);
+        }
+        admission.walk(archive)
+    }
+}
+
+impl Remembers for Policy {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        let Policy { reflexes, modes, trail } = self;
+        reflexes.walk(archive)?;
+        modes.walk(archive)?;
+        trail.walk(archive)
+    }
+}
+
+impl Tick {
+    /// Takes a checkpoint, if one is due before the next slot.
+    pub(super) fn checkpoint(&mut self) {
+        let index = self.grid.index();
+        if self.checkpoints.is_due(index) {
+            let mut checkpoints = std::mem::take(&mut self.checkpoints);
+            checkpoints.take(index, self.grid.period(), self);
+            self.checkpoints = checkpoints;
+        }
+    }
+
+    /// Goes on from a checkpoint of a tick of the same board.
+    pub fn resume(&mut self, checkpoint: &[u8]) -> Result<(), Unfit> {
+        let mut archive = Archive::reader(checkpoint);
+        self.walk(&mut archive)?;
+        archive.part("checkpoint");
+        archive.demand("end", archive.at() == checkpoint.len())?;
+        self.senses.sleep = SleepWatch::new(self.clock.as_ref());
+        Ok(())
+    }
+
+    /// The checkpoint of this moment, and what stands where in it.
+    pub fn remembered(&mut self) -> Result<(Vec<u8>, Vec<Named>), Unfit> {
+        let (mut room, mut names) = (vec![0; ROOM], Vec::new());
+        let mut archive = Archive::naming(&mut room, &mut names);
+        self.walk(&mut archive)?;
+        let used = archive.at();
+        room.truncate(used);
+        Ok((room, names))
+    }
+}

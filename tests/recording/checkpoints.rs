@@ -1,0 +1,113 @@
+//! Recordings that begin in the middle of a run: from each checkpoint, a run is decided again to the bit; a
+//! checkpoint that says something else than what was remembered is found out.
+
+use super::*;
+use ganglion::base::plan::SafetyPlan;
+
+/// Places of the checkpoints in a recording.
+fn checkpoints(steps: &[Step]) -> Vec<usize> {
+    steps.iter().enumerate().filter(|(_, step)| step.checkpoint.is_some()).map(|(place, _)| place).collect()
+}
+
+#[test]
+fn a_run_is_decided_again_from_each_of_its_checkpoints() {
+    let faults = ["sonar-silent@4+2", "estop@9+0.1", "field-slow@14+3", "tilt-over@19+2"];
+    let (mut held, mut begun) = (0, 0);
+    for (seed, fault) in faults.into_iter().enumerate() {
+        let steps = recorded(seed as u64 + 1, &[fault], 24);
+        for place in checkpoints(&steps) {
+            assert_eq!(first_failure(&steps[place..]), None, "{fault}, from slot {place}");
+            held += u32::from(place > 0 && steps[place].slot.active != 0);
+            begun += 1;
+        }
+    }
+    assert!(begun >= 16 && held >= 3, "{begun} beginnings, {held} with a reflex that is active");
+}
+
+#[test]
+fn every_file_of_a_rotation_is_decided_again_on_its_own() {
+    let (board, files) = (sim_board(), Files::default());
+    let quota = Quota { file: 200_000, ..Quota::default() };
+    let plan = Plan { quota, ..in_folder("rotation", &board, files.opener()) };
+    let (run, status) = record(&board, plan, true, 3, &["sonar-silent@20+15"], 60);
+    let files = files.0.lock().unwrap().clone();
+    assert!(files.len() >= 4, "{} files", files.len());
+    let parts: Vec<Vec<Step>> = files.iter().map(|bytes| steps_in(bytes)).collect();
+    assert_eq!((parts.iter().map(Vec::len).sum::<usize>() as u64, status.lost()), (run, 0));
+    for part in &parts {
+        assert!(part[0].checkpoint.is_some(), "it begins with a checkpoint");
+        assert_eq!(first_failure(part), None, "from slot {}", part[0].slot.index);
+    }
+    assert!(parts[1..].iter().any(|part| part[0].slot.active != 0), "a reflex is active where one begins");
+}
+
+#[test]
+fn a_recording_that_waits_for_the_arming_is_decided_again_whole() {
+    let mut board = sim_board();
+    board.safety = SafetyPlan { auto_arm: false, ..board.safety };
+    let files = Files::default();
+    let when = When::Armed { before: Span::from_millis(2_000) };
+    let (recording, sender) = Recording::start(plan(&board, when, files.opener()), true).expect("a thread");
+    let options = Options { seed: 1, recording: Some(sender), ..Options::default() };
+    let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
+    let robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
+    let (requests, mut slots) = (robot.requests.clone(), 0);
+    let until = first + Span::from_millis(22_000);
+    runner::step(robot, &clock, until, &AtomicBool::new(false), |_| {
+        slots += 1;
+        requests.arm.store(slots == 1_700, Ordering::Relaxed);
+    });
+    recording.end(LONG);
+    let steps = files.steps();
+    let armed = steps.iter().position(|step| step.slot.mode.obeys_since().is_some()).expect("it was armed");
+    assert!(steps[0].slot.index > 0 && armed >= 200, "from slot {}, {armed} before", steps[0].slot.index);
+    let mut replay = Replay::new(&board, None).unwrap();
+    for (step, next) in steps.iter().zip(steps[1..].iter().chain([&steps[0]])) {
+        assert_eq!(replay.step(step, next.slot.lost), Replayed::Equal, "slot {}", step.slot.index);
+    }
+}
+
+#[test]
+fn a_checkpoint_that_was_changed_is_found_and_its_value_named() {
+    let steps = recorded(4, &["sonar-silent@4+2"], 16);
+    let places = checkpoints(&steps);
+    let (place, bytes) = (places[2], steps[places[2]].checkpoint.clone().unwrap());
+    let index = steps[place].slot.index;
+    let mut changed = steps[place - 1..].to_vec();
+    let mut later = 0;
+    for byte in 0..bytes.len() {
+        let mut other = bytes.clone();
+        other[byte] ^= 1;
+        changed[1].checkpoint = Some(other);
+        // A tick that is there already remembers something else.
+        let mut replay = Replay::new(&sim_board(), None).unwrap();
+        for step in &steps[places[1]..place] {
+            assert_eq!(replay.step(step, 0), Replayed::Equal);
+        }
+        match replay.step(&changed[1], 0) {
+            Replayed::Differs(found) => assert!(found.index == index && found.what.contains("before it")),
+            other => panic!("byte {byte}: {other:?}"),
+        }
+        // One that begins with it decides something else, or remembers something else at the next one.
+        later += usize::from(first_failure(&changed[1..]).is_some());
+        if byte > 60 {
+            break;
+        }
+    }
+    println!("{later} of {}", bytes.len());
+    assert!(later >= 40, "{later} of 60 changes are found by what is decided from them");
+}
+
+#[test]
+fn a_checkpoint_of_another_board_is_refused() {
+    let mut steps = recorded(1, &[], 7);
+    steps.drain(..checkpoints(&steps)[1]);
+    let board = board::built_in("picarx-v5").expect("it is built in").expect("and sound").board;
+    let found = Replay::new(&board, None).unwrap().step(&steps[0], 0);
+    let index = steps[0].slot.index;
+    assert!(
+        matches!(found, Replayed::Missing(Missing::Checkpoint { index: at, .. }) if at == index)
+            || matches!(found, Replayed::Missing(Missing::Misfit { .. })),
+        "{found:?}"
+    );
+}
