@@ -30,15 +30,15 @@ pub mod guard;
 mod hidden;
 pub mod hil;
 pub mod interrupt;
-mod last_words;
+mod panic_message;
 mod logging;
 mod measured;
 mod origin;
 pub mod output;
 pub mod probe;
-mod quota;
+mod log_rate_limit;
 pub mod rebind;
-mod reasons;
+mod error_text;
 mod recording;
 mod report;
 pub mod run;
@@ -158,7 +158,7 @@ pub fn command() -> clap::Command {
 /// The whole program: parses the arguments, runs the verb, reports any failure once.
 pub fn main() -> ExitCode {
     logging::start();
-    last_words::keep_short();
+    panic_message::keep_short();
     // The panic hook has already printed the place; what remains is to exit with our own code instead of 101.
     let outcome = std::panic::catch_unwind(|| invoke(std::env::args_os()));
     logging::end();
@@ -190,7 +190,7 @@ fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
     let asked_for = !answer.use_stderr();
     let whole_help = answer.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     // An argument may be a file name that the shell expanded, with control sequences in it.
-    let tame = !crate::system::outside::acts_on_a_terminal(&answer.render().to_string());
+    let tame = !crate::system::sanitize::acts_on_a_terminal(&answer.render().to_string());
     if asked_for || whole_help || (output::stderr_is_terminal() && tame) {
         // If this pipe is closed, nobody is left to read a report.
         let _ = answer.print();

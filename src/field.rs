@@ -19,7 +19,7 @@ pub mod link;
 pub mod readout;
 mod predict;
 pub mod reference;
-mod rung;
+mod quality;
 pub mod sensor_ring;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -38,50 +38,59 @@ pub use engine::{Condition, FieldEngine, Inspect};
 pub use engine_state::EngineState;
 pub use failure::{Failure, Loss};
 pub use link::FieldCounters;
+pub use quality::{TABLE, Work};
 pub use readout::{Readout, ReadoutError};
-pub use rung::{TABLE, Work};
 pub use stage::{STAGES, Stage, StageTimes};
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
-use crate::base::plan::Rung;
+use crate::base::plan::QualityLevel;
 
 /// What one cycle is fed.
 #[derive(Clone, Copy, Debug)]
-pub struct Stimulus {
+pub struct FieldInput {
     /// Number of the cycle, from 0. Decides noise and which parts of a rung's work are due.
     pub cycle: u64,
     /// Sensors on their scale, -1..=1; entries from the shape's `sensors` on are ignored.
-    /// A value that is not finite or out of range is refused (see [`Refused`]).
+    /// A value that is not finite or out of range is refused (see [`RefusedInput`]).
     pub sensors: [f32; MAX_SENSORS],
     /// Reward, -1..=1; |r| <= 0.1 is nothing.
     pub reward: f32,
     /// Quality of this cycle.
-    pub rung: Rung,
+    pub quality: QualityLevel,
     /// Where the same sensors lie in the robot's ring, for an engine that reads them there. It looks whether
     /// they are the same.
     pub place: Option<u8>,
 }
 
-impl Stimulus {
+impl FieldInput {
     /// All sensors in the middle of their scales, no reward, best quality.
-    pub const AT_REST: Stimulus =
-        Stimulus { cycle: 0, sensors: [0.0; MAX_SENSORS], reward: 0.0, rung: Rung::BEST, place: None };
+    pub const AT_REST: FieldInput = FieldInput {
+        cycle: 0,
+        sensors: [0.0; MAX_SENSORS],
+        reward: 0.0,
+        quality: QualityLevel::BEST,
+        place: None,
+    };
 
     /// The first `count` sensors, if they and the reward are within -1..=1; else the first value that is not.
-    pub fn check(&self, count: usize) -> Result<&[f32], Refused> {
+    pub fn check(&self, count: usize) -> Result<&[f32], RefusedInput> {
         let is_valid = |value: &f32| value.abs() <= 1.0; // false for NaN too
         let sensors = &self.sensors[..count];
         if let Some(sensor) = sensors.iter().position(|value| !is_valid(value)) {
-            return Err(Refused { sensor: Some(sensor), value: sensors[sensor] });
+            return Err(RefusedInput { sensor: Some(sensor), value: sensors[sensor] });
         }
-        if is_valid(&self.reward) { Ok(sensors) } else { Err(Refused { sensor: None, value: self.reward }) }
+        if is_valid(&self.reward) {
+            Ok(sensors)
+        } else {
+            Err(RefusedInput { sensor: None, value: self.reward })
+        }
     }
 }
 
 /// A stimulus that no engine takes: the field is left untouched.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Refused {
+pub struct RefusedInput {
     /// Index of the sensor; `None`: the reward.
     pub sensor: Option<usize>,
     /// The value.
@@ -90,8 +99,8 @@ pub struct Refused {
 
 /// What one cycle answers.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Response {
-    /// [`Stimulus::cycle`].
+pub struct FieldOutput {
+    /// [`FieldInput::cycle`].
     pub cycle: u64,
     /// Rows of the read-out before the tanh; class scores where the read-out chooses labels.
     pub scores: [f32; MAX_MOTORS],
@@ -119,11 +128,11 @@ pub struct Metrics {
     pub max: f32,
     /// Mean square.
     pub energy: f32,
-    /// See [`Response::novelty`].
+    /// See [`FieldOutput::novelty`].
     pub novelty: f32,
-    /// See [`Response::skill`].
+    /// See [`FieldOutput::skill`].
     pub skill: f32,
-    /// See [`Response::confidence`].
+    /// See [`FieldOutput::confidence`].
     pub confidence: f32,
 }
 
@@ -133,16 +142,16 @@ mod tests {
 
     #[test]
     fn the_first_value_out_of_range_is_named() {
-        let mut stimulus = Stimulus::AT_REST;
-        stimulus.sensors[..4].copy_from_slice(&[1.0, -1.0, 0.5, f32::NAN]);
-        assert_eq!(stimulus.check(3), Ok([1.0, -1.0, 0.5].as_slice()), "the fourth is of no board of three");
-        let refused = stimulus.check(4).unwrap_err();
+        let mut input = FieldInput::AT_REST;
+        input.sensors[..4].copy_from_slice(&[1.0, -1.0, 0.5, f32::NAN]);
+        assert_eq!(input.check(3), Ok([1.0, -1.0, 0.5].as_slice()), "the fourth is of no board of three");
+        let refused = input.check(4).unwrap_err();
         assert!(refused.sensor == Some(3) && refused.value.is_nan());
         for value in [1.000_1, -1.000_1, f32::INFINITY] {
-            stimulus.sensors[1] = value;
-            assert_eq!(stimulus.check(4), Err(Refused { sensor: Some(1), value }));
-            let rewarded = Stimulus { reward: value, ..Stimulus::AT_REST };
-            assert_eq!(rewarded.check(4), Err(Refused { sensor: None, value }));
+            input.sensors[1] = value;
+            assert_eq!(input.check(4), Err(RefusedInput { sensor: Some(1), value }));
+            let rewarded = FieldInput { reward: value, ..FieldInput::AT_REST };
+            assert_eq!(rewarded.check(4), Err(RefusedInput { sensor: None, value }));
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The path of a sample: [`sim`] or a Linux bus behind [`hardware::bus`] -> [`hardware::device`] ->
 //! [`drive::io`] -> [`decision::admit`] into a [`base::frame`] -> [`decision::reflex`] and [`field`] ->
-//! [`drive::trail`] -> [`drive::act`] -> [`drive::motor_link`] -> [`drive::io`] again, which writes it.
+//! [`drive::backtrack`] -> [`drive::act`] -> [`drive::motor_link`] -> [`drive::io`] again, which writes it.
 //! [`runtime::tick`] runs one control period; [`runtime::robot`] assembles the parts; [`runtime::runner`]
 //! runs them.
 //!
@@ -29,8 +29,8 @@ pub mod base {
 
 /// Untrusted input, what the system grants, threads, CPU and GPU.
 pub mod system {
-    pub mod outside;
-    pub mod intake;
+    pub mod sanitize;
+    pub mod bounded_read;
     pub mod rt;
     pub mod codec;
     pub mod checkpoint;
@@ -66,12 +66,12 @@ pub mod field;
 
 /// From a decision to the wire, and the record of it.
 pub mod drive {
-    pub mod trail;
+    pub mod backtrack;
     pub mod act;
     pub mod trace;
     pub mod io;
     pub mod motor_link;
-    pub mod alarm;
+    pub mod fast_stop_events;
     pub mod record;
 }
 

@@ -2,7 +2,7 @@
 //! that matters shows that it does.
 
 use crate::cli::ganglion;
-use ganglion::base::plan::{Board, Rung, Shape};
+use ganglion::base::plan::{Board, QualityLevel, Shape};
 use ganglion::deploy::board;
 use ganglion::workshop::ablate::arm::Arm;
 use ganglion::workshop::ablate::judge::Run;
@@ -26,7 +26,7 @@ fn study(arms: &[Arm], fields: usize, threads: usize) -> Study {
         arms: arms.to_vec(),
         rooms: Rooms { first: 31, count: 2, seconds: 10 },
         fields,
-        rung: Rung::BEST,
+        quality: QualityLevel::BEST,
         trouble: Trouble::None,
         syllabus: Syllabus { rounds: 1, lessons: 2, lesson_s: 6, rooms, threads, ..Syllabus::default() },
     }
@@ -42,7 +42,7 @@ fn runs(findings: &Findings, arm: Arm) -> &[Vec<Run>] {
 }
 
 #[test]
-fn one_thread_and_two_find_the_same_and_what_has_no_effect_is_seen_to_have_none() {
+fn one_thread_and_two_agree_and_null_effects_show_none() {
     let alone = done(&study(&[Arm::Bank, Arm::Recurrence, Arm::Table, Arm::Recall], 1, 1));
     let both = done(&study(&[Arm::Bank, Arm::Table], 2, 2));
     let order: Vec<Arm> = alone.arms.iter().map(|finding| finding.arm).collect();
@@ -68,7 +68,7 @@ fn one_thread_and_two_find_the_same_and_what_has_no_effect_is_seen_to_have_none(
 }
 
 #[test]
-fn troubled_sensors_trouble_every_driver_alike_and_an_interrupt_leaves_no_figures() {
+fn sensor_faults_hit_every_driver_alike_and_interrupt_is_clean() {
     let calm = study(&[Arm::Table], 1, 2);
     let troubled = Study { trouble: Trouble::Noise, ..calm.clone() };
     let (calm, noisy) = (done(&calm), done(&troubled));

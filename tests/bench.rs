@@ -5,7 +5,7 @@
 mod device;
 
 use crate::cli::{err, out, output, watching};
-use ganglion::base::plan::{EngineKind, FieldPlan, Params, RUNGS, Rung, Shape, Storage};
+use ganglion::base::plan::{EngineKind, FieldPlan, Params, QUALITY_LEVELS, QualityLevel, Shape, Storage};
 use ganglion::base::time::Span;
 use ganglion::deploy::bench::{FieldBench, FieldFigures};
 use ganglion::field::STAGES;
@@ -46,7 +46,7 @@ fn near(a: f64, b: f64) -> bool {
 
 #[test]
 fn the_fields_object_has_every_figure_and_they_agree() {
-    for (more, engine, storage, threads, rung) in [
+    for (more, engine, storage, threads, quality) in [
         (&["--json"][..], "cpu", "f32", 1, 0),
         (&["--json", "--engine", "auto", "--threads", "2", "--storage", "f16"], "cpu", "f16", 2, 0),
         (&["--json", "--rung", "5", "--cpus", &a_core()], "cpu", "f32", 1, 5),
@@ -57,7 +57,7 @@ fn the_fields_object_has_every_figure_and_they_agree() {
         let object = object(&ended);
         assert_eq!(object["schema"], 1);
         assert_eq!([&object["engine"], &object["storage"]], [engine, storage], "{more:?}");
-        assert_eq!([&object["threads"], &object["rung"], &object["grid"]], [threads, rung, 8], "{more:?}");
+        assert_eq!([&object["threads"], &object["rung"], &object["grid"]], [threads, quality, 8], "{more:?}");
         assert_eq!(object["bank"], 200, "the bank is full");
         assert!(object["simd"].is_string());
         let cycle = &object["cycle"];
@@ -87,7 +87,7 @@ fn the_fields_object_has_every_figure_and_they_agree() {
 fn a_cheaper_rung_has_fewer_bytes_to_move() {
     let bytes: Vec<f64> = ["0", "1", "2", "5"]
         .iter()
-        .map(|rung| number(&object(&field(&["--json", "--rung", rung])), "bytes_per_cycle"))
+        .map(|quality| number(&object(&field(&["--json", "--rung", quality])), "bytes_per_cycle"))
         .collect();
     assert!(bytes.windows(2).all(|pair| pair[0] > pair[1]), "{bytes:?}");
 }
@@ -202,8 +202,8 @@ fn a_board_whose_targets_are_met_ends_with_0() {
         assert_ne!(row["pass"], false, "{row}");
     }
     assert_eq!(rows.iter().filter(|row| row["pass"] == true).count(), 8, "one for each target");
-    for rung in 0..RUNGS {
-        assert!(number(row(&object, &format!("cycle at rung {rung}, p50")), "measured") > 0.0);
+    for quality in 0..QUALITY_LEVELS {
+        assert!(number(row(&object, &format!("cycle at rung {quality}, p50")), "measured") > 0.0);
     }
     assert!(number(row(&object, "1 thread over 2"), "measured") > 0.0);
     let table = out(&ended);
@@ -303,11 +303,11 @@ fn a_bench_is_furnished_as_a_robot_that_has_lived() {
         let mut bench = FieldBench::build(&plan, None).expect("any instructions will do");
         let mut figures = FieldFigures::new();
         let never = AtomicBool::new(false);
-        for rung in [Rung::BEST, Rung::WORST] {
+        for quality in [QualityLevel::BEST, QualityLevel::WORST] {
             let before = figures.cycle.len();
-            bench.measure(rung, Span::from_millis(1), &mut figures, &never, &mut |_| {});
+            bench.measure(quality, Span::from_millis(1), &mut figures, &never, &mut |_| {});
             assert!(figures.cycle.len() > before, "one cycle at least, however short the time");
-            assert_eq!(figures.bytes_per_cycle, bench.engine().bytes_per_cycle(rung));
+            assert_eq!(figures.bytes_per_cycle, bench.engine().bytes_per_cycle(quality));
             let uneven = figures.bytes_per_cycle - figures.bytes_per_copy;
             assert!(uneven < 2, "the copy is of the cycle's size, to the last even byte: {uneven}");
             let copies = figures.copy.len();
@@ -316,7 +316,7 @@ fn a_bench_is_furnished_as_a_robot_that_has_lived() {
         let engine = bench.engine();
         assert_eq!(engine.experiences(), 300);
         assert!((0..7).all(|slot| engine.pattern_value(slot).is_some()));
-        assert_eq!(engine.blend().0.len(), Rung::WORST.work().blend_top);
+        assert_eq!(engine.blend().0.len(), QualityLevel::WORST.work().blend_top);
         assert!(!engine.nearest().is_empty());
     }
 }

@@ -102,7 +102,7 @@ fn a_second_bus_comes_back_and_the_robot_drives_on() {
 }
 
 #[test]
-fn a_pressed_button_stops_the_motors_before_the_tick_has_read_of_it() {
+fn button_stops_the_motors_before_the_tick_reads_it() {
     // Pressed 4.3 ms after a slot: the tick would see it 5.7 ms later.
     let mut rig = Rig::new(&two_buses(), &["estop@6.0043+60"]);
     let pressed = rig.plant.zero() + Span::from_micros(6_004_300);
@@ -191,7 +191,7 @@ fn no_bus_thread_allocates_in_good_times_or_bad() {
 }
 
 #[test]
-fn a_handle_gets_the_edges_of_the_lines_that_it_watches_and_no_others() {
+fn handle_gets_only_edges_of_the_lines_it_watches() {
     let clock = Arc::new(SimClock::new());
     let board = two_buses();
     let plant = Plant::new(&board, 1, &[Fault::parse("estop@0.001+1").unwrap()], clock.clone());
@@ -220,7 +220,7 @@ fn a_handle_gets_the_edges_of_the_lines_that_it_watches_and_no_others() {
 }
 
 #[test]
-fn wires_that_are_not_there_are_named_and_a_real_board_wants_some() {
+fn missing_wires_are_named_and_a_real_board_needs_some() {
     let clock = Arc::new(SimClock::new());
     let board = two_buses();
     let plant = Plant::new(&board, 1, &[], clock.clone());
@@ -369,7 +369,7 @@ impl Hardware for Moody {
 }
 
 #[test]
-fn a_sensor_that_is_set_up_anew_does_not_silence_the_motors_beside_it() {
+fn sensor_set_up_again_does_not_delay_motors_on_its_bus() {
     let board = with_imu();
     let (clock, misses) = (Arc::new(SimClock::new()), Arc::new(AtomicU64::new(0)));
     let plant = Plant::new(&board, 3, &[], clock.clone());
@@ -441,7 +441,7 @@ impl Hardware for Overrun {
 }
 
 #[test]
-fn edges_that_the_kernel_dropped_are_counted_where_people_look_also_behind_a_guard() {
+fn edges_dropped_by_the_kernel_are_counted_also_behind_a_guard() {
     let board = board::built_in("sim").unwrap().unwrap().board;
     let clock = Arc::new(SimClock::new());
     let bare = Arc::new(Overrun(Plant::new(&board, 1, &[], clock.clone())));

@@ -36,8 +36,8 @@ const SEEDS: (u64, u64) = (60, 180);
 const LEAST: u64 = 3;
 
 /// The first breach, in words, with all that it takes to see it again.
-fn told(found: &hunt::Found) -> String {
-    let hunt::Found { seed, breach, script, trace } = found;
+fn reported(found: &hunt::BrokenPromise) -> String {
+    let hunt::BrokenPromise { seed, breach, script, trace } = found;
     let script: Vec<String> = script.lines.iter().map(Line::to_string).collect();
     let script = script.join(" ");
     format!(
@@ -58,7 +58,7 @@ fn no_motor_moves_that_a_promise_forbids_to() {
         let outcome = case.run(&View::default());
         tally.add(&case.script, &outcome);
         if let Some(breach) = outcome.breach {
-            panic!("{}", told(&hunt::shrunk(&case, breach, &View::default())));
+            panic!("{}", reported(&hunt::shrunk(&case, breach, &View::default())));
         }
     }
     // Seen with `--nocapture`, and where the counts are too low.
@@ -172,7 +172,7 @@ impl Hearing {
         }
     }
 
-    fn hear(&mut self, ms: u64, name: &str, value: f32) {
+    fn observe(&mut self, ms: u64, name: &str, value: f32) {
         let sensor = self.board.sensors.iter().position(|plan| plan.name == name).expect("on the board");
         self.judge.tell(at(ms), Happening::Seen(What::Heard { sensor, value }));
     }
@@ -308,7 +308,7 @@ fn required_sensors_rules_and_sensors_that_were_never_read_bind() {
 
     let mut tilt = Hearing::new("");
     tilt.well_until(2_000, &[]);
-    tilt.hear(1_501, "lean", 40.0);
+    tilt.observe(1_501, "lean", 40.0);
     assert_eq!(tilt.verdict(1_510), None);
     assert_eq!(tilt.verdict(1_600), Some(Promise::Rule), "its hold is half a second");
 
@@ -319,7 +319,7 @@ fn required_sensors_rules_and_sensors_that_were_never_read_bind() {
     let mut near = Hearing::new("");
     near.well_until(1_400, &[]);
     near.well_until(1_500, &["range"]);
-    near.hear(1_401, "range", 0.1);
+    near.observe(1_401, "range", 0.1);
     near.drive(1_405, -0.6); // nearer than 0.35 m it is slow as well
     near.drive(1_450, 0.6);
     assert_eq!(near.verdict(1_449), None, "backwards is allowed");

@@ -72,7 +72,7 @@ fn version_is_the_packages_own() {
 /// A run whose robot never gets ready is an end with a reason, not a start that lasts for ever; one that was
 /// ready once goes on, whatever it loses later.
 #[test]
-fn a_robot_that_is_never_ready_ends_with_69_and_says_what_it_lacks() {
+fn robot_never_ready_exits_69_and_says_what_it_lacks() {
     let run = |fault: &str, length: &str| {
         output(&["run", "--ready-within", "3s", "--for", length, "--fault", fault, "--engine", "cpu"])
     };
@@ -128,7 +128,7 @@ fn a_wrong_command_line_is_64_with_one_line_on_standard_error() {
 }
 
 #[test]
-fn nothing_in_the_current_directory_changes_what_a_bare_name_means() {
+fn current_directory_never_changes_what_a_bare_name_means() {
     let folder = std::env::temp_dir().join(format!("ganglion-shadow-{}", std::process::id()));
     std::fs::create_dir_all(folder.join("sim")).expect("a folder");
     std::fs::write(folder.join("picarx-v4"), "inherits = \"sim\"\n").expect("a file");
@@ -146,7 +146,7 @@ fn nothing_in_the_current_directory_changes_what_a_bare_name_means() {
 }
 
 #[test]
-fn a_simulated_run_says_how_it_drove_and_a_held_rung_is_the_only_one() {
+fn simulated_run_reports_its_drive_and_keeps_a_held_level() {
     let run = |more: &[&str]| {
         let run = output(&[&["run", "--clock", "sim", "--for", "20s", "--json"], more].concat());
         assert_eq!(run.status.code(), Some(0), "{}", err(&run));
@@ -161,7 +161,7 @@ fn a_simulated_run_says_how_it_drove_and_a_held_rung_is_the_only_one() {
     let (backward, still) = (number("backward_share"), number("still_share"));
     assert!(still > 0.0 && backward >= 0.0 && backward + still < 0.9, "{backward} backwards, {still} still");
     let in_rungs = |run: &Value| -> Vec<f64> {
-        (0..6).map(|rung| run["rungs"][rung.to_string()].as_f64().expect("seconds")).collect()
+        (0..6).map(|quality| run["rungs"][quality.to_string()].as_f64().expect("seconds")).collect()
     };
     assert!(in_rungs(&chosen)[0] > 15.0, "there is time enough for the best: {:?}", in_rungs(&chosen));
     let all = in_rungs(&held);
@@ -429,7 +429,7 @@ fn one_signal_ends_a_run_with_still_motors_and_a_summary() {
 }
 
 #[test]
-fn signals_that_arrive_together_are_one_wish_and_still_the_motors() {
+fn signals_arriving_together_stop_the_motors_once() {
     let run = a_long_run();
     // Signals that wait while the process is stopped arrive together.
     run.send(&[Signal::STOP, Signal::INT, Signal::HUP, Signal::TERM, Signal::QUIT, Signal::CONT]);
@@ -448,7 +448,7 @@ fn no_terminal_stops_a_run() {
 }
 
 #[test]
-fn what_moves_motors_by_hand_ends_by_every_signal_too_and_keeps_nothing() {
+fn manual_motor_commands_end_by_every_signal_and_keep_nothing() {
     let path = std::env::temp_dir().join(format!("ganglion-trim-{}.toml", std::process::id()));
     let file = path.to_str().expect("UTF-8");
     for signal in ENDING {
@@ -471,7 +471,7 @@ fn what_moves_motors_by_hand_ends_by_every_signal_too_and_keeps_nothing() {
 }
 
 #[test]
-fn a_strict_board_that_is_refused_something_ends_with_77_and_no_figures() {
+fn strict_board_refused_a_grant_exits_77_without_figures() {
     let path = std::env::temp_dir().join(format!("ganglion-strict-{}.toml", std::process::id()));
     let board = "inherits = \"sim\"\n[rt]\nstrict = true\ncpu = 1023\n"; // a core that no machine here has
     std::fs::write(&path, board).expect("a board file");

@@ -18,7 +18,7 @@ pub mod standin;
 mod tables;
 
 use ganglion::base::frame::MAX_SENSORS;
-use ganglion::base::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
+use ganglion::base::plan::{EngineKind, FieldPlan, Params, QualityLevel, Shape, Storage};
 use ganglion::base::seed::{Stream, normal, uniform};
 use ganglion::base::time::Span;
 use ganglion::field::projections::Projections;
@@ -26,7 +26,7 @@ use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{
     BANK_TOP, CHANNELS, CONTEXT, DESCRIPTOR, GROUP, PATTERN, READOUT_COLUMNS, READOUT_GRIDS, sub_steps,
 };
-use ganglion::field::{FieldEngine, Inspect, Response, Stimulus};
+use ganglion::field::{FieldEngine, FieldInput, FieldOutput, Inspect};
 use rig::{Launching, Rig};
 use tables::Answer;
 
@@ -53,7 +53,7 @@ fn plan(grid: usize) -> FieldPlan {
 }
 
 /// Sensors that wander (so that learning finds something) with noise, a reward now and then.
-fn stimulus(seed: u64, cycle: u64, rung: usize) -> Stimulus {
+fn input(seed: u64, cycle: u64, quality: usize) -> FieldInput {
     let mut sensors = [0.0; MAX_SENSORS];
     for (i, sensor) in sensors.iter_mut().enumerate() {
         let wave = (cycle as f64 * (0.05 + 0.01 * i as f64) + i as f64).sin();
@@ -61,12 +61,18 @@ fn stimulus(seed: u64, cycle: u64, rung: usize) -> Stimulus {
         *sensor = (0.6 * wave + 0.4 * noise) as f32;
     }
     let reward = if cycle.is_multiple_of(3) { 0.5 } else { 0.0 };
-    Stimulus { cycle, sensors, reward, rung: Rung::new(rung as u8).expect("one of the rungs"), place: None }
+    FieldInput {
+        cycle,
+        sensors,
+        reward,
+        quality: QualityLevel::new(quality as u8).expect("one of the rungs"),
+        place: None,
+    }
 }
 
 /// Every rung, every change between neighbours, and both ends after each other; three cycles of each, so
 /// that each begins at even and at odd numbers.
-fn rung_at(cycle: u64) -> usize {
+fn level_at(cycle: u64) -> usize {
     const ORDER: [usize; 12] = [0, 1, 2, 3, 4, 5, 0, 5, 4, 3, 0, 2];
     ORDER[(cycle / 3) as usize % ORDER.len()]
 }
@@ -111,10 +117,10 @@ impl Pair {
         Some(Pair { rig, judge, plan: plan.clone(), what })
     }
 
-    fn cycle(&mut self, cycle: u64, rung: usize) -> (Answer, Response) {
-        let stimulus = stimulus(9, cycle, rung);
-        let answer = self.rig.cycle(&[stimulus]).remove(0);
-        (answer, self.judge.cycle(&stimulus).expect("in range"))
+    fn cycle(&mut self, cycle: u64, quality: usize) -> (Answer, FieldOutput) {
+        let input = input(9, cycle, quality);
+        let answer = self.rig.cycle(&[input]).remove(0);
+        (answer, self.judge.cycle(&input).expect("in range"))
     }
 
     /// Cells and features within their tolerances: `cell` tells that of a channel.
@@ -131,8 +137,8 @@ impl Pair {
     }
 
     /// Everything that can be seen of a cycle, in the f32 storage.
-    fn compare(&mut self, rung: usize, answer: &Answer, expected: &Response) {
-        let when = format!("{}, cycle {}, rung {rung}", self.what, answer.cycle);
+    fn compare(&mut self, quality: usize, answer: &Answer, expected: &FieldOutput) {
+        let when = format!("{}, cycle {}, rung {quality}", self.what, answer.cycle);
         assert_eq!(answer.cycle, expected.cycle, "{when}");
         self.compare_field(&when, |_| SEEN, SEEN);
         let near = |what: &str, a: f64, b: f64| near(&when, what, a, b, SEEN);
@@ -206,25 +212,25 @@ fn tolerance(plan: &FieldPlan) -> f64 {
 const SEEN: f64 = 1e-5;
 
 /// Kernels and judge through `cycles` cycles; everything agrees after each. False without a compiler.
-fn assert_agreement(plan: &FieldPlan, launching: Launching, patterns: usize, rungs: &[usize]) -> bool {
+fn assert_agreement(plan: &FieldPlan, launching: Launching, patterns: usize, levels: &[usize]) -> bool {
     assert!(tolerance(plan) > SEEN, "the law explains what is seen");
     let Some(mut pair) = Pair::new(plan, launching, patterns) else { return false };
-    for (cycle, rung) in rungs.iter().enumerate() {
-        let (answer, expected) = pair.cycle(cycle as u64, *rung);
-        pair.compare(*rung, &answer, &expected);
+    for (cycle, quality) in levels.iter().enumerate() {
+        let (answer, expected) = pair.cycle(cycle as u64, *quality);
+        pair.compare(*quality, &answer, &expected);
     }
     pair.compare_metrics();
     true
 }
 
-fn every_rung(cycles: u64) -> Vec<usize> {
-    (0..cycles).map(rung_at).collect()
+fn every_level(cycles: u64) -> Vec<usize> {
+    (0..cycles).map(level_at).collect()
 }
 
 #[test]
 fn kernels_agree_with_the_reference_on_every_rung() {
-    let _ = assert_agreement(&plan(8), SPREAD, 5, &every_rung(36))
-        && assert_agreement(&plan(16), PACKED, 5, &every_rung(18));
+    let _ = assert_agreement(&plan(8), SPREAD, 5, &every_level(36))
+        && assert_agreement(&plan(16), PACKED, 5, &every_level(18));
 }
 
 #[test]
@@ -241,7 +247,7 @@ fn kernels_agree_with_the_reference_on_the_largest_grid() {
 }
 
 #[test]
-fn kernels_agree_with_the_reference_at_other_rates_and_with_noise() {
+fn kernels_match_the_reference_at_other_rates_and_with_noise() {
     // Shares below 1, three sub-steps of a long period (five where a group was held), motors that explore.
     for (ms, launching) in [(10, SPREAD), (125, PACKED)] {
         let params = Params { explore: 0.3, ..Params::default() };
@@ -309,9 +315,9 @@ fn the_bank_gives_the_exact_five_and_evicts_the_same_row() {
         }
         let mut ties = 0;
         for cycle in 1..9 {
-            let rung = usize::from(cycle > 4);
-            let (answer, expected) = pair.cycle(cycle, rung);
-            pair.compare(rung, &answer, &expected);
+            let quality = usize::from(cycle > 4);
+            let (answer, expected) = pair.cycle(cycle, quality);
+            pair.compare(quality, &answer, &expected);
             assert_eq!((answer.experiences, answer.nearest), (300, BANK_TOP));
             let same = |two: &[f64]| (two[1] - two[0]).abs() < f64::EPSILON;
             ties += answer.cosine.windows(2).filter(|two| same(two)).count();
@@ -333,7 +339,7 @@ fn half_tolerance(plan: &FieldPlan, share: f64) -> f64 {
 }
 
 #[test]
-fn half_storage_stays_within_its_law_and_slow_channels_are_whole() {
+fn half_storage_stays_in_bounds_and_slow_channels_are_full() {
     // At 20 Hz the slow channels move by a twentieth a cycle; at 5 Hz by a fifth, and may be halves too.
     for (ms, halves) in [(50, 6), (200, 8)] {
         let shape = Shape { patterns: 1, ..plan(8).shape };
@@ -350,12 +356,12 @@ fn half_storage_stays_within_its_law_and_slow_channels_are_whole() {
         };
         let worst = (0..CHANNELS).map(bound).fold(0.0, f64::max);
         let weights = readout(plan.shape.motors);
-        for (cycle, rung) in every_rung(24).into_iter().enumerate() {
-            let (answer, expected) = pair.cycle(cycle as u64, rung);
-            let when = format!("{ms} ms, cycle {cycle}, rung {rung}");
+        for (cycle, quality) in every_level(24).into_iter().enumerate() {
+            let (answer, expected) = pair.cycle(cycle as u64, quality);
+            let when = format!("{ms} ms, cycle {cycle}, rung {quality}");
             pair.compare_field(&when, bound, worst);
             for motor in 0..plan.shape.motors {
-                let grid = &weights[plan.shape.weights_on(rung == 5)];
+                let grid = &weights[plan.shape.weights_on(quality == 5)];
                 let row = &grid[motor * READOUT_COLUMNS..][..READOUT_COLUMNS];
                 // The bridge begins at an old score and ends at a new one: both may be off.
                 let reach = 2.0 * worst * row.iter().map(|w| f64::from(w.abs())).sum::<f64>();
@@ -369,8 +375,8 @@ fn half_storage_stays_within_its_law_and_slow_channels_are_whole() {
 fn halves_stay_within_the_bound_with_everything_switched_on() {
     let plan = FieldPlan { storage: Storage::F16, ..plan(16) };
     let Some(mut pair) = Pair::new(&plan, SPREAD, 5) else { return };
-    for (cycle, rung) in every_rung(12).into_iter().enumerate() {
-        let (answer, _) = pair.cycle(cycle as u64, rung);
+    for (cycle, quality) in every_level(12).into_iter().enumerate() {
+        let (answer, _) = pair.cycle(cycle as u64, quality);
         assert!(answer.motors.iter().all(|m| m.abs() <= 1.0) && answer.experiences > 0);
     }
     for c in 0..CHANNELS {
@@ -390,10 +396,10 @@ fn robots_of_a_batch_do_not_feel_each_other() {
     let Some(mut batch) = loaded(2) else { return };
     let mut alone: Vec<Rig> = (0..2).filter_map(|_| loaded(1)).collect();
     for cycle in 0..8 {
-        let stimuli: Vec<Stimulus> = (0..2).map(|robot| stimulus(robot, cycle, rung_at(cycle))).collect();
-        let answers = batch.cycle(&stimuli);
+        let inputs: Vec<FieldInput> = (0..2).map(|robot| input(robot, cycle, level_at(cycle))).collect();
+        let answers = batch.cycle(&inputs);
         for (robot, (mine, rig)) in answers.iter().zip(&mut alone).enumerate() {
-            let own = rig.cycle(&stimuli[robot..=robot]).remove(0);
+            let own = rig.cycle(&inputs[robot..=robot]).remove(0);
             // Written out, floats differ where a bit does.
             assert_eq!(format!("{mine:?}"), format!("{own:?}"), "robot {robot}, cycle {cycle}");
         }
@@ -403,12 +409,12 @@ fn robots_of_a_batch_do_not_feel_each_other() {
 #[test]
 fn a_cycle_has_as_many_launches_as_the_notes_say() {
     let Some(mut rig) = Rig::new(&plan(8), SPREAD, 1) else { return };
-    rig.cycle(&[stimulus(9, 0, 0)]);
+    rig.cycle(&[input(9, 0, 0)]);
     let before = rig.launches();
-    rig.cycle(&[stimulus(9, 1, 0)]);
+    rig.cycle(&[input(9, 1, 0)]);
     assert_eq!(rig.launches() - before, 13, "one sub-step; kernels/README.md lists them");
-    rig.cycle(&[stimulus(9, 2, 5)]);
+    rig.cycle(&[input(9, 2, 5)]);
     assert_eq!(rig.launches() - before, 13 + 13 + 1, "one launch moves the field");
-    rig.cycle(&[stimulus(9, 3, 5)]);
+    rig.cycle(&[input(9, 3, 5)]);
     assert_eq!(rig.launches() - before, 13 + 14 + 14, "a group that was held takes two sub-steps");
 }

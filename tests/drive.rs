@@ -77,7 +77,7 @@ fn run(seed: u64, seconds: u64, faults: &[&str]) -> Run {
 }
 
 #[test]
-fn seeds_of_a_minute_each_more_than_five_metres_and_nothing_met_that_it_could_see() {
+fn each_seed_drives_5_m_and_hits_nothing_it_could_see() {
     let mut beside = 0;
     for seed in 1..=or_in_full(4, 10) {
         let run = run(seed, 60, &[]);
@@ -130,7 +130,7 @@ fn every_run_ends_with_its_motors_still() {
 
 /// From its start on, each of these takes away something without which the robot may not drive.
 #[test]
-fn a_lost_or_lying_sense_or_bus_stops_the_motors_and_names_the_cause() {
+fn lost_or_wrong_sensor_or_bus_stops_the_motors_with_its_cause() {
     let cases = [
         ("i2c-nack@3+60", Cause::BusLost),
         ("i2c-stuck@3+60", Cause::BusLost),
@@ -159,7 +159,7 @@ fn a_lost_or_lying_sense_or_bus_stops_the_motors_and_names_the_cause() {
 }
 
 #[test]
-fn no_single_fault_of_the_script_makes_the_robot_collide_or_fall() {
+fn no_single_fault_makes_the_robot_collide_or_fall() {
     let strikes = |name: &&str| Fault::parse(name).is_ok_and(|fault| fault.kind.gpu().is_none());
     for name in Fault::all().map(|(name, _)| name).filter(strikes) {
         for seed in 1..=or_in_full(1, 2) {
@@ -172,7 +172,7 @@ fn no_single_fault_of_the_script_makes_the_robot_collide_or_fall() {
 }
 
 #[test]
-fn faults_of_a_gpu_do_nothing_where_none_computes_and_the_run_says_so() {
+fn gpu_faults_are_reported_as_idle_without_a_gpu() {
     let names: Vec<&str> =
         Fault::all().map(|(name, _)| name).filter(|name| name.starts_with("gpu-")).collect();
     assert_eq!(names.len(), 6);
@@ -215,11 +215,11 @@ fn a_tick_that_dies_leaves_motors_that_stop_by_themselves() {
 #[test]
 fn a_slow_engine_goes_down_the_rungs_and_comes_back() {
     let run = run(1, 20, &["field-slow@4+4"]);
-    let rungs = run.ending.recorder.summary().slots_in_rung;
-    let in_worse: u64 = rungs[1..].iter().sum();
-    assert!(in_worse > 100, "never left rung 0: {rungs:?}");
+    let levels = run.ending.recorder.summary().slots_at_level;
+    let in_worse: u64 = levels[1..].iter().sum();
+    assert!(in_worse > 100, "never left rung 0: {levels:?}");
     let last = run.records.last().unwrap();
-    assert_eq!(last.rung.index(), 0, "did not come back up: {rungs:?}");
+    assert_eq!(last.quality.index(), 0, "did not come back up: {levels:?}");
     // The change of rung is not felt by the motors: no step beyond the slew limit.
     let board = sim_board();
     for pair in run.records.windows(2) {
@@ -233,7 +233,7 @@ fn a_slow_engine_goes_down_the_rungs_and_comes_back() {
 }
 
 #[test]
-fn with_a_slow_engine_it_sees_as_much_of_its_room_and_hardly_ever_backs() {
+fn slow_engine_explores_as_much_and_rarely_backs() {
     // A minute in each of many rooms is held to what is wanted. In ten minutes the robot backs 5 to 27 % of
     // the time, 15 % in the mean of ten rooms, which is more than that: docs/measurements.md.
     let minutes = or_in_full((3..=3, 60, 0.10), (1..=20, 60, 0.10));
@@ -243,8 +243,8 @@ fn with_a_slow_engine_it_sees_as_much_of_its_room_and_hardly_ever_backs() {
         let (mut backwards, mut cells) = (0.0, [0.0; 2]);
         for room in rooms {
             let [slow, quick] = [&["field-slow@2+600"][..], &[]].map(|faults| run(room, length, faults));
-            let rungs = slow.ending.recorder.summary().slots_in_rung;
-            assert!(rungs[5] > rungs[..5].iter().sum::<u64>(), "the engine was not slow: {rungs:?}");
+            let levels = slow.ending.recorder.summary().slots_at_level;
+            assert!(levels[5] > levels[..5].iter().sum::<u64>(), "the engine was not slow: {levels:?}");
             let (slow, quick) = (slow.report.coverage, quick.report.coverage);
             // In a single minute what it sees is a matter of luck.
             let seen = [slow, quick].map(|coverage| coverage.cells as f64);
@@ -266,7 +266,7 @@ fn a_panicking_engine_is_rebuilt_and_the_robot_drives_again() {
 }
 
 #[test]
-fn at_its_end_a_robot_would_drive_on_unless_it_has_latched_or_was_disarmed_or_waits_to_be_armed() {
+fn final_state_says_whether_the_robot_would_drive_on() {
     assert!(run(1, 3, &[]).ending.tick.is_willing(), "it drove");
     let pressed = run(1, 3, &["estop@2+0.1"]);
     assert!(pressed.tripped(Cause::EStop) > 0 && !pressed.ending.tick.is_willing(), "it had latched");

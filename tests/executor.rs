@@ -163,7 +163,7 @@ impl Rig {
 }
 
 /// They stand now, and go on standing: nobody is left who writes.
-fn stand(plant: &Plant) {
+fn assert_stopped(plant: &Plant) {
     for _ in 0..10 {
         assert!(plant.motors_still());
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -171,7 +171,7 @@ fn stand(plant: &Plant) {
 }
 
 #[test]
-fn a_panic_of_any_worker_in_any_call_ends_the_run_and_the_motors_stand() {
+fn panic_of_any_worker_ends_the_run_with_stopped_motors() {
     let cases = [
         ("i2c", Call::Step),
         ("i2c", Call::Publish),
@@ -185,13 +185,13 @@ fn a_panic_of_any_worker_in_any_call_ends_the_run_and_the_motors_stand() {
         assert!(plant.motors_still(), "{name}, {call:?}");
         assert_eq!((ending.panicked, ending.rest), (vec![name], Rest::Heard), "{call:?}");
         assert!(ending.hung.is_empty(), "{:?}", ending.hung);
-        stand(&plant);
+        assert_stopped(&plant);
     });
 }
 
 /// The bus panics in the middle of a transfer, then in those of the last call: it is made again.
 #[test]
-fn a_panic_in_the_last_call_itself_does_not_keep_the_motors_from_their_stop() {
+fn panic_in_the_last_call_does_not_prevent_the_motor_stop() {
     struct Mined(Plant, Arc<Mine>);
     struct MinedI2c(Box<dyn I2c>, Arc<Mine>);
     impl Hardware for Mined {
@@ -226,11 +226,11 @@ fn a_panic_of_the_tick_is_named_and_the_motors_stand() {
     assert!(plant.motors_still());
     assert_eq!((ending.panicked, ending.rest), (vec!["tick"], Rest::Heard));
     assert!(ending.tick.grid().slots_run() > 0, "its figures are there");
-    stand(&plant);
+    assert_stopped(&plant);
 }
 
 #[test]
-fn a_panic_of_the_thread_that_watches_goes_on_when_the_motors_stand_and_the_threads_have_ended() {
+fn watching_threads_panic_resumes_after_motors_and_threads_stop() {
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let rig = rig(clock.clone(), |plant| Arc::new(plant));
     let plant = rig.plant.clone();
@@ -239,12 +239,12 @@ fn a_panic_of_the_thread_that_watches_goes_on_when_the_motors_stand_and_the_thre
     assert!(plant.motors_still());
     // This one's and the world's: no thread holds another any more.
     assert_eq!(Arc::strong_count(&clock), 2);
-    stand(&plant);
+    assert_stopped(&plant);
 }
 
 /// A transfer that never returns; those of the rest of the run are let through.
 #[test]
-fn a_bus_that_hangs_for_ever_is_motors_that_were_not_heard_to_stand() {
+fn bus_hanging_forever_leaves_the_motor_stop_unconfirmed() {
     #[derive(Default)]
     struct Gate(Mutex<bool>, Condvar);
     struct Hangs(Plant, Arc<Gate>);
@@ -283,7 +283,7 @@ fn a_bus_that_hangs_for_ever_is_motors_that_were_not_heard_to_stand() {
 }
 
 #[test]
-fn in_virtual_time_a_panic_goes_on_when_the_workers_have_had_their_last_call() {
+fn panic_in_virtual_time_resumes_after_the_workers_last_call() {
     for by_worker in [true, false] {
         let clock = Arc::new(SimClock::new());
         let mine = Mine::of(1);
@@ -353,7 +353,7 @@ fn dead_at_its_end(board: &str) -> (Option<i32>, String, Value) {
 }
 
 #[test]
-fn a_run_whose_bus_does_not_answer_at_its_end_is_69_unless_a_line_holds_the_motors() {
+fn silent_bus_at_the_end_exits_69_unless_a_line_holds_motors() {
     let path = std::env::temp_dir().join(format!("ganglion-no-line-{}.toml", std::process::id()));
     std::fs::write(&path, NO_LINE).expect("written");
     let (code, said, heard) = dead_at_its_end(path.to_str().expect("a path"));

@@ -10,13 +10,13 @@ mod state;
 mod storage;
 
 use ganglion::base::frame::MAX_SENSORS;
-use ganglion::base::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
+use ganglion::base::plan::{EngineKind, FieldPlan, Params, QualityLevel, Shape, Storage};
 use ganglion::base::seed::{Stream, normal, uniform};
 use ganglion::base::time::Span;
 use ganglion::field::cpu::CpuEngine;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{CHANNELS, CONTEXT, FEATURES, PATTERN, READOUT_COLUMNS, READOUT_GRIDS};
-use ganglion::field::{FieldEngine, Inspect, Response, Stimulus, engine};
+use ganglion::field::{FieldEngine, FieldInput, FieldOutput, Inspect, engine};
 use ganglion::system::cpu::Level;
 
 /// Both ways to keep a cell.
@@ -40,7 +40,7 @@ fn plan(grid: usize) -> FieldPlan {
 }
 
 /// Sensors that wander (so that learning finds something) with noise, a reward now and then.
-fn stimulus(cycle: u64, rung: usize) -> Stimulus {
+fn input(cycle: u64, quality: usize) -> FieldInput {
     let mut sensors = [0.0; MAX_SENSORS];
     for (i, sensor) in sensors.iter_mut().enumerate() {
         let wave = (cycle as f64 * (0.05 + 0.01 * i as f64) + i as f64).sin();
@@ -48,11 +48,17 @@ fn stimulus(cycle: u64, rung: usize) -> Stimulus {
         *sensor = (0.6 * wave + 0.4 * noise) as f32;
     }
     let reward = if cycle.is_multiple_of(3) { 0.5 } else { 0.0 };
-    Stimulus { cycle, sensors, reward, rung: Rung::new(rung as u8).expect("one of the rungs"), place: None }
+    FieldInput {
+        cycle,
+        sensors,
+        reward,
+        quality: QualityLevel::new(quality as u8).expect("one of the rungs"),
+        place: None,
+    }
 }
 
 /// The rungs in a row that visits each, and each change between neighbours and across all.
-fn rung_at(cycle: u64) -> usize {
+fn level_at(cycle: u64) -> usize {
     const ORDER: [usize; 12] = [0, 1, 2, 3, 4, 5, 0, 5, 4, 3, 0, 2];
     ORDER[(cycle / 5) as usize % ORDER.len()]
 }
@@ -96,7 +102,7 @@ fn build_at(plan: &FieldPlan, level: Level) -> Box<dyn Inspect> {
 }
 
 /// Bits of everything that an engine shows.
-fn fingerprint(engine: &dyn Inspect, response: &Response) -> Vec<u32> {
+fn fingerprint(engine: &dyn Inspect, response: &FieldOutput) -> Vec<u32> {
     let answers = response.scores.iter().chain(&response.motors);
     let rest = [response.confidence, response.skill, response.novelty];
     let mut cells = vec![0.0; CHANNELS * engine.plan().shape.cells()];
@@ -113,17 +119,17 @@ fn what_is_refused_leaves_no_trace() {
         let plan = FieldPlan { engine: kind, ..plan(8) };
         let (mut tried, mut spared) = (build(&plan), build(&plan));
         for cycle in 0..24 {
-            let good = stimulus(cycle, rung_at(cycle));
+            let good = input(cycle, level_at(cycle));
             for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0 + f32::EPSILON, -7.0] {
                 for sensor in [0, 15] {
-                    let mut bad = Stimulus { rung: Rung::WORST, ..good };
+                    let mut bad = FieldInput { quality: QualityLevel::WORST, ..good };
                     bad.sensors[sensor] = value;
                     let refused =
                         tried.cycle(&bad).expect_err("no sensor value").refused().expect("not lost");
                     assert_eq!(refused.sensor, Some(sensor));
                     assert_eq!(refused.value.to_bits(), value.to_bits());
                 }
-                let refused = tried.cycle(&Stimulus { reward: value, ..good }).expect_err("no reward");
+                let refused = tried.cycle(&FieldInput { reward: value, ..good }).expect_err("no reward");
                 let refused = refused.refused().expect("not lost");
                 assert_eq!(refused.sensor, None);
             }
@@ -143,11 +149,11 @@ fn what_is_refused_leaves_no_trace() {
 fn rest_is_the_start_again_with_library_and_readout() {
     let plan = plan(8);
     let (mut used, mut new) = (build(&plan), build(&plan));
-    (0..33).for_each(|cycle| assert!(used.cycle(&stimulus(cycle, rung_at(cycle))).is_ok()));
+    (0..33).for_each(|cycle| assert!(used.cycle(&input(cycle, level_at(cycle))).is_ok()));
     used.rest(); // from the half grid, in the middle of a sweep of the bank
     for cycle in 0..40 {
-        let stimulus = stimulus(cycle, rung_at(cycle));
-        let (a, b) = (used.cycle(&stimulus).expect("in range"), new.cycle(&stimulus).expect("in range"));
+        let input = input(cycle, level_at(cycle));
+        let (a, b) = (used.cycle(&input).expect("in range"), new.cycle(&input).expect("in range"));
         assert_eq!(fingerprint(used.as_ref(), &a), fingerprint(new.as_ref(), &b), "cycle {cycle}");
         assert_eq!(used.nearest(), new.nearest());
     }
@@ -156,11 +162,11 @@ fn rest_is_the_start_again_with_library_and_readout() {
 #[test]
 fn motors_do_not_jump_when_the_resolution_changes() {
     let mut engine = build(&plan(16));
-    let mut last = engine.cycle(&stimulus(0, 0)).expect("in range");
+    let mut last = engine.cycle(&input(0, 0)).expect("in range");
     for cycle in 1..60 {
         // From one grid to the other every ten cycles.
         let response =
-            engine.cycle(&stimulus(cycle, if cycle / 10 % 2 == 1 { 5 } else { 0 })).expect("in range");
+            engine.cycle(&input(cycle, if cycle / 10 % 2 == 1 { 5 } else { 0 })).expect("in range");
         if cycle % 10 == 0 {
             assert_eq!(
                 response.scores, last.scores,
@@ -181,10 +187,10 @@ fn a_pattern_can_be_replaced_while_it_is_blended() {
     for (engine, means) in engines.iter_mut().zip(&mut means) {
         assert!(engine.store_pattern(0, &volume(0, 8), &context(0), 1.0));
         // At rung 2 the library is matched at even numbers only: cycle 1 keeps the match of cycle 0.
-        assert!(engine.cycle(&stimulus(0, 2)).is_ok());
+        assert!(engine.cycle(&input(0, 2)).is_ok());
         assert!(engine.store_pattern(0, &[0.95; PATTERN * 512], &context(0), 1.0));
         for (cycle, mean) in means.iter_mut().enumerate() {
-            assert!(engine.cycle(&stimulus(1 + cycle as u64, 2)).is_ok());
+            assert!(engine.cycle(&input(1 + cycle as u64, 2)).is_ok());
             let mut features = [0.0; FEATURES];
             engine.copy_features(&mut features);
             *mean = features[40];
@@ -201,10 +207,10 @@ fn an_engine_moves_between_threads() {
     let mut engine = build(&FieldPlan { threads: 2, ..plan(8) });
     let mut stay = build(&FieldPlan { threads: 2, ..plan(8) });
     for cycle in 0..6 {
-        let stimulus = stimulus(cycle, 0);
-        let expected = stay.cycle(&stimulus).expect("in range");
+        let input = input(cycle, 0);
+        let expected = stay.cycle(&input).expect("in range");
         let (back, response) = std::thread::spawn(move || {
-            let response = engine.cycle(&stimulus);
+            let response = engine.cycle(&input);
             (engine, response)
         })
         .join()

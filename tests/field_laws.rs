@@ -6,19 +6,19 @@ mod dynamics;
 mod memory;
 mod prediction;
 mod response;
-mod rungs;
+mod quality;
 
 use crate::cuda::engine::device;
 use crate::long::or_in_full;
 use ganglion::base::frame::MAX_SENSORS;
-use ganglion::base::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
+use ganglion::base::plan::{EngineKind, FieldPlan, Params, QualityLevel, Shape, Storage};
 use ganglion::base::seed::{Stream, normal, uniform};
 use ganglion::base::time::Span;
 use ganglion::field::cpu::CpuEngine;
 use ganglion::field::cuda::CudaEngine;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{CONTEXT, READOUT_COLUMNS};
-use ganglion::field::{Failure, FieldEngine, Inspect, Metrics, Refused, Response, Stimulus};
+use ganglion::field::{Failure, FieldEngine, FieldInput, FieldOutput, Inspect, Metrics, RefusedInput};
 use std::any::Any;
 
 /// An engine before the laws: its verbs, in f64 whatever it computes with.
@@ -48,7 +48,7 @@ pub trait Judged {
         Some(Box::new(()))
     }
     fn new(plan: &FieldPlan) -> Self;
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused>;
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, RefusedInput>;
     fn features(&self) -> Vec<f64>;
     fn prediction(&self) -> Vec<f64>;
     fn channel(&self, c: usize) -> Vec<f64>;
@@ -64,7 +64,7 @@ pub trait Judged {
     fn gain(&self) -> f64;
 }
 
-fn refused(answer: Result<Response, Failure>) -> Result<Response, Refused> {
+fn refused(answer: Result<FieldOutput, Failure>) -> Result<FieldOutput, RefusedInput> {
     answer.map_err(|failure| failure.refused().unwrap_or_else(|| panic!("{failure}")))
 }
 
@@ -77,8 +77,8 @@ impl Judged for ReferenceEngine {
     fn new(plan: &FieldPlan) -> Self {
         ReferenceEngine::new(plan)
     }
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
-        refused(FieldEngine::cycle(self, stimulus))
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, RefusedInput> {
+        refused(FieldEngine::cycle(self, input))
     }
     fn features(&self) -> Vec<f64> {
         self.features().to_vec()
@@ -130,8 +130,8 @@ impl Judged for CpuEngine {
     fn new(plan: &FieldPlan) -> Self {
         CpuEngine::new(plan)
     }
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
-        refused(FieldEngine::cycle(self, stimulus))
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, RefusedInput> {
+        refused(FieldEngine::cycle(self, input))
     }
     fn features(&self) -> Vec<f64> {
         self.features().iter().map(|f| f64::from(*f)).collect()
@@ -190,8 +190,8 @@ impl Judged for Packed {
     fn new(plan: &FieldPlan) -> Self {
         Packed(CpuEngine::new(&FieldPlan { storage: Storage::F16, ..plan.clone() }))
     }
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
-        refused(FieldEngine::cycle(&mut self.0, stimulus))
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, RefusedInput> {
+        refused(FieldEngine::cycle(&mut self.0, input))
     }
     fn features(&self) -> Vec<f64> {
         Judged::features(&self.0)
@@ -252,8 +252,8 @@ impl Judged for OnDevice {
     fn new(plan: &FieldPlan) -> Self {
         OnDevice(CudaEngine::open(plan, 1).unwrap_or_else(|why| panic!("{why}")))
     }
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
-        refused(FieldEngine::cycle(&mut self.0, stimulus))
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, RefusedInput> {
+        refused(FieldEngine::cycle(&mut self.0, input))
     }
     fn features(&self) -> Vec<f64> {
         self.0.features().into_iter().map(f64::from).collect()
@@ -322,21 +322,21 @@ fn plan(sensors: usize) -> FieldPlan {
 }
 
 /// Sensors at full quality, without reward.
-fn stimulus(cycle: u64, values: &[f64]) -> Stimulus {
+fn input(cycle: u64, values: &[f64]) -> FieldInput {
     let mut sensors = [0.0; MAX_SENSORS];
     sensors.iter_mut().zip(values).for_each(|(to, from)| *to = *from as f32);
-    Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST, place: None }
+    FieldInput { cycle, sensors, reward: 0.0, quality: QualityLevel::BEST, place: None }
 }
 
 /// One cycle that nothing is wrong with.
-fn run<E: Judged>(engine: &mut E, stimulus: &Stimulus) -> Response {
-    engine.cycle(stimulus).expect("a stimulus in range is never refused")
+fn run<E: Judged>(engine: &mut E, input: &FieldInput) -> FieldOutput {
+    engine.cycle(input).expect("a stimulus in range is never refused")
 }
 
 /// Cycles at full quality, sensors by the cycle's number.
 fn feed<E: Judged>(engine: &mut E, cycles: std::ops::Range<u64>, values: impl Fn(u64) -> Vec<f64>) {
     for cycle in cycles {
-        run(engine, &stimulus(cycle, &values(cycle)));
+        run(engine, &input(cycle, &values(cycle)));
     }
 }
 
@@ -353,7 +353,7 @@ fn noise(seed: u64, cycle: u64, i: usize) -> f64 {
 /// Rows of random weights that say nothing at rest: what a read-out could be, before learning.
 fn random_readout<E: Judged>(engine: &mut E, seed: u64, size: f64) -> Vec<f32> {
     let columns = READOUT_COLUMNS;
-    run(engine, &stimulus(0, &[]));
+    run(engine, &input(0, &[]));
     let at_rest = engine.features();
     engine.rest();
     let row = |m: usize| {
@@ -381,7 +381,7 @@ macro_rules! laws {
                 response::metrics_are_those_of_every_hundredth_cycle,
                 memory::a_stored_pattern_is_found_at_10_db,
                 memory::the_blend_is_in_the_field_that_is_returned,
-                rungs::half_resolution_keeps_means_on_the_way_in_and_out,
+                quality::half_resolution_keeps_means_on_the_way_in_and_out,
             }
             laws! { @ [$(#[$long])?] $engine:
                 dynamics::stays_bounded,
@@ -395,8 +395,8 @@ macro_rules! laws {
                 prediction::lawful_sensors_are_predicted,
                 prediction::noise_is_not,
                 prediction::standing_sensors_for_ever_break_nothing,
-                rungs::no_change_of_rung_makes_the_motors_jump,
-                rungs::half_lives_do_not_depend_on_the_rung,
+                quality::no_change_of_rung_makes_the_motors_jump,
+                quality::half_lives_do_not_depend_on_the_rung,
                 $(dynamics::$also,)?
             }
         }

@@ -4,7 +4,7 @@
 mod callers;
 mod flood;
 mod killed;
-mod place;
+mod site;
 mod server;
 mod process;
 mod stop;

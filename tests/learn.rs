@@ -2,12 +2,12 @@
 //! inputs give equal bytes, and on a real robot's log the decisions of time not seen are mostly right.
 
 use ganglion::base::frame::MAX_SENSORS;
-use ganglion::base::plan::{Board, EngineKind, Rung};
+use ganglion::base::plan::{Board, EngineKind, QualityLevel};
 use ganglion::base::seed::{Stream, uniform};
 use ganglion::base::time::{Instant, SimClock};
 use ganglion::field::readout::{Origin, Readout, decide};
 use ganglion::field::shape::{FEATURES, READOUT_COLUMNS};
-use ganglion::field::{Stimulus, engine};
+use ganglion::field::{FieldInput, engine};
 use ganglion::runtime::robot::{Options, Robot};
 use ganglion::runtime::runner;
 use ganglion::workshop::learn::laps::{judge, observe_all};
@@ -146,8 +146,8 @@ fn a_rule_is_learned_comes_back_from_its_file_and_decides() {
         let far = 1.0 + 0.9 * (cycle as f32 * 0.073).cos();
         let mut sensors = [0.0; MAX_SENSORS];
         sensors[..2].copy_from_slice(&[near - 1.0, far - 1.0]);
-        let stimulus = Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST, place: None };
-        let response = engine.cycle(&stimulus).unwrap();
+        let input = FieldInput { cycle, sensors, reward: 0.0, quality: QualityLevel::BEST, place: None };
+        let response = engine.cycle(&input).unwrap();
         right += usize::from(decide(&response.scores[..2]) == usize::from(near < 0.8));
     }
     assert!(right > 540, "{right} of 600");
@@ -261,7 +261,7 @@ fn the_verb_saves_on_two_threads_what_one_learns_and_reports() {
 
 #[test]
 #[ignore = "long: scripts/long-tests"]
-fn laps_and_logs_are_judged_by_the_others_the_same_on_one_thread_and_on_two() {
+fn cross_validation_is_the_same_on_one_thread_and_two() {
     let folder = Folder::new("laps");
     let board = folder.file("b.toml", BOARD);
     let rows = [2_200, 1_000];
@@ -310,7 +310,7 @@ fn laps_and_logs_are_judged_by_the_others_the_same_on_one_thread_and_on_two() {
 }
 
 #[test]
-fn the_verb_refuses_what_it_cannot_learn_from_and_leaves_no_file() {
+fn learn_refuses_unusable_input_and_leaves_no_file() {
     let folder = Folder::new("refusals");
     let board = folder.file("b.toml", BOARD);
     let good = made_up_log(60);
@@ -400,7 +400,7 @@ fn on_a_real_robots_log_each_lap_is_decided_from_the_two_others() {
 
 #[test]
 #[ignore = "long: scripts/long-tests"]
-fn on_a_real_robots_log_the_last_quarter_is_decided_from_the_first_three() {
+fn last_quarter_of_a_real_log_is_predicted_from_the_first_three() {
     let board = ganglion::deploy::board::built_in("scitos-g5").unwrap().unwrap().board;
     let log = Log::read(Path::new(REAL_LOG), &board, Some("OUTPUT")).unwrap().sound().unwrap();
     assert_eq!(log.rows(), 4092);

@@ -60,7 +60,7 @@ mod boards;
 mod sim;
 /// Files without an end, fields without room, bytes that a terminal obeys: refused, and shown as what they
 /// are.
-mod intake;
+mod bounded_read;
 /// The built program: exit codes, help with examples, one message a failure, no panic on a closed pipe.
 mod cli;
 /// Robots in the field: flashed, or refused, and never left in between; ssh may drop at any time.

@@ -5,7 +5,8 @@ use ganglion::base::plan::Board;
 use ganglion::base::time::{Instant, SimClock, Span};
 use ganglion::deploy::board;
 use ganglion::drive::record::{
-    Event, Facts, Medium, Opener, Place, Plan, Quota, Reader, Recording, RecordingStatus, Slot, Step, When,
+    Event, Facts, Medium, Opener, Plan, Quota, Reader, Recording, RecordingStatus, RecordingTarget, Slot,
+    Step, When,
 };
 use ganglion::runtime::replay::{Missing, Replay, Replayed};
 use ganglion::runtime::robot::{Options, Robot};
@@ -76,7 +77,7 @@ fn steps_in(bytes: &[u8]) -> Vec<Step> {
 }
 
 fn plan(board: &Board, when: When, open: Opener) -> Plan {
-    let place = Place::File("run.mcap".into());
+    let place = RecordingTarget::File("run.mcap".into());
     Plan {
         place,
         when,
@@ -90,7 +91,7 @@ fn plan(board: &Board, when: When, open: Opener) -> Plan {
 fn in_folder(name: &str, board: &Board, open: Opener) -> Plan {
     let folder = std::env::temp_dir().join(format!("ganglion-recordings-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    Plan { place: Place::Folder(folder), ..plan(board, When::Always, open) }
+    Plan { place: RecordingTarget::Folder(folder), ..plan(board, When::Always, open) }
 }
 
 /// A run in virtual time with this recording; the slots that ran, and what came of the recording.
@@ -184,7 +185,7 @@ fn a_value_that_was_changed_is_found_and_named() {
     assert_eq!(changed(&|slot| slot.active ^= 8), (index, "the active causes".into()));
     let name = sim_board().sensors[0].name.clone();
     assert_eq!(changed(&|slot| flip(&mut slot.frame[0].value)), (index, format!("sensor '{name}'")));
-    let cheaper = |slot: &mut Slot| slot.rung = slot.rung.cheaper();
+    let cheaper = |slot: &mut Slot| slot.quality = slot.quality.cheaper();
     assert_eq!(changed(&cheaper), (index, "the level of quality".into()));
     // An input that was changed shows in what was decided from it, in its slot or later.
     let reads = |step: &&Step| !step.slot.readings.is_empty();

@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 const SOON: Duration = Duration::from_secs(120);
 
 /// A folder with the socket of one robot, started as often as the test wants.
-struct Place {
+struct RobotFolder {
     folder: PathBuf,
     child: Running,
 }
 
-impl Place {
-    fn new(name: &str) -> Place {
+impl RobotFolder {
+    fn new(name: &str) -> RobotFolder {
         let folder = std::env::temp_dir().join(format!("ganglion-restart-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).unwrap();
-        Place { folder, child: Running::none() }
+        RobotFolder { folder, child: Running::none() }
     }
     fn path(&self, name: &str) -> String {
         self.folder.join(name).to_str().unwrap().to_string()
@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RobotFolder {
     fn drop(&mut self) {
         self.child = Running::none(); // ends it, before its folder goes
         let _ = std::fs::remove_dir_all(&self.folder);
@@ -81,8 +81,8 @@ fn is_armed(status: &Value) -> bool {
 }
 
 #[test]
-fn it_arms_by_itself_only_after_a_clean_end_and_says_why_it_does_not() {
-    let mut place = Place::new("ends");
+fn auto_arm_needs_a_clean_end_and_reports_why_not() {
+    let mut place = RobotFolder::new("ends");
     place.start();
     place.soon("it arms by itself", is_armed);
     assert!(place.has_mark());
@@ -107,7 +107,7 @@ fn it_arms_by_itself_only_after_a_clean_end_and_says_why_it_does_not() {
 
 #[test]
 fn the_hold_of_an_update_lasts_until_a_person_has_armed() {
-    let mut place = Place::new("hold");
+    let mut place = RobotFolder::new("hold");
     let hold = place.folder.join("hold");
     std::fs::write(&hold, "").unwrap();
     for _ in 0..2 {

@@ -4,11 +4,13 @@
 use crate::allocation::allocations_in;
 use crate::cli::{err, ganglion, out, output};
 use ganglion::base::frame::MAX_SENSORS;
-use ganglion::base::plan::{Board, EngineKind, Rung};
+use ganglion::base::plan::{Board, EngineKind, QualityLevel};
 use ganglion::deploy::board;
-use ganglion::field::Stimulus;
+use ganglion::field::FieldInput;
 use ganglion::field::engine;
-use ganglion::field::snapshot::{Beside, Snapshot, SnapshotError, Standing, previous_of, snapshot_line};
+use ganglion::field::snapshot::{
+    Beside, ExistingSnapshot, Snapshot, SnapshotError, previous_of, snapshot_line,
+};
 use ganglion::field::state::{Live, State};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +29,9 @@ fn lived(board: &Board, cycles: u64) -> State {
     for cycle in 0..cycles {
         let sensors = [(cycle as f32 * 0.3).sin(); MAX_SENSORS];
         assert!(
-            engine.cycle(&Stimulus { cycle, sensors, reward: 0.5, rung: Rung::BEST, place: None }).is_ok()
+            engine
+                .cycle(&FieldInput { cycle, sensors, reward: 0.5, quality: QualityLevel::BEST, place: None })
+                .is_ok()
         );
     }
     let mut live = Live::default();
@@ -122,7 +126,7 @@ fn writes_brains_until_it_is_killed() {
 }
 
 #[test]
-fn a_process_that_is_killed_while_it_writes_leaves_a_whole_brain() {
+fn process_killed_while_writing_leaves_a_complete_brain() {
     let folder = Folder::new("killed");
     let board = small();
     let wanted = [1, 2].map(|cycles| Snapshot::new(&board, lived(&board, cycles)));
@@ -160,7 +164,7 @@ fn spoilt(path: &Path, board: &Board, spoil: impl FnOnce(&mut Live)) {
 }
 
 #[test]
-fn finite_nonsense_in_a_whole_file_is_refused_and_the_brain_before_it_taken() {
+fn finite_nonsense_is_refused_and_the_previous_brain_taken() {
     let (board, folder) = (small(), Folder::new("nonsense"));
     let good = Snapshot::new(&board, lived(&board, 30));
     type Spoil = fn(&mut Live);
@@ -204,14 +208,20 @@ fn to_hand_a_brain_over_takes_no_memory() {
     let (board, folder) = (small(), Folder::new("quiet"));
     let mut engine = engine::build(&board.field);
     let given = Arc::new(engine.learned());
-    let line = snapshot_line(folder.file(), Standing::Sound, &board, given, Beside::default(), |live| {
-        engine.save(live)
-    });
+    let line =
+        snapshot_line(folder.file(), ExistingSnapshot::Sound, &board, given, Beside::default(), |live| {
+            engine.save(live)
+        });
     let (mut desk, writer) = line.expect("a thread");
     for cycle in 0..30 {
-        let stimulus =
-            Stimulus { cycle, sensors: [0.3; MAX_SENSORS], reward: 0.5, rung: Rung::WORST, place: None };
-        assert!(engine.cycle(&stimulus).is_ok());
+        let input = FieldInput {
+            cycle,
+            sensors: [0.3; MAX_SENSORS],
+            reward: 0.5,
+            quality: QualityLevel::WORST,
+            place: None,
+        };
+        assert!(engine.cycle(&input).is_ok());
         let count = allocations_in(|| assert!(desk.hand_over(|live| engine.save(live))));
         assert_eq!(count, 0, "cycle {cycle}");
         if cycle % 10 == 0 {

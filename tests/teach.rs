@@ -2,7 +2,7 @@
 //! closed loop gives the same bytes with any number of threads, and a verdict that a robot heeds.
 
 use ganglion::base::frame::MAX_SENSORS;
-use ganglion::base::plan::{Board, Rung};
+use ganglion::base::plan::{Board, QualityLevel};
 use ganglion::base::time::{Instant, SimClock, Span};
 use ganglion::deploy::board;
 use ganglion::field::engine::Cycle;
@@ -37,7 +37,7 @@ fn short(threads: usize) -> Syllabus {
 }
 
 #[test]
-fn one_thread_and_two_teach_the_same_bytes_and_an_interrupt_teaches_nothing() {
+fn one_thread_and_two_teach_the_same_bytes() {
     let taught = |threads| {
         let mut rounds = 0;
         let taught = teach(&small(), short(threads), &AtomicBool::new(false), |_| rounds += 1);
@@ -62,7 +62,7 @@ fn tried(board: &Board, contacts: u64) -> Readout {
 }
 
 #[test]
-fn a_read_out_that_failed_on_either_grid_is_refused_unless_it_is_asked_for() {
+fn read_out_failing_on_a_grid_is_refused_unless_requested() {
     let board = small();
     let build = |contacts, untried| {
         let readout = Some(tried(&board, contacts));
@@ -74,7 +74,7 @@ fn a_read_out_that_failed_on_either_grid_is_refused_unless_it_is_asked_for() {
 }
 
 #[test]
-fn falls_come_first_then_contacts_and_no_better_than_the_table_is_not_enough() {
+fn falls_rank_before_contacts_and_a_tie_with_the_table_loses() {
     let of = |falls, contacts, cells| Trial { rooms: 1, falls, contacts, cells, ..Trial::default() };
     let table = of(1, 3, 50.0);
     assert!(!table.passes(&table), "the table by itself is as good");
@@ -87,7 +87,7 @@ fn falls_come_first_then_contacts_and_no_better_than_the_table_is_not_enough() {
 }
 
 #[test]
-fn without_a_correction_the_robot_does_exactly_what_its_table_says() {
+fn without_a_correction_the_robot_follows_its_table_exactly() {
     for name in ["sim", "picarx-v4", "picarx-v5"] {
         let built_in = board::built_in(name).expect("built in").expect("sound").board;
         let mut board =
@@ -122,7 +122,7 @@ fn a_correction_moves_a_motor_by_no_more_than_the_board_lets_it() {
 }
 
 #[test]
-fn a_read_out_for_the_whole_or_for_another_table_is_refused_with_the_reason() {
+fn read_out_for_the_whole_or_another_table_is_refused() {
     let board = small();
     let mut without = board.clone();
     without.field.start.clear();
@@ -149,13 +149,14 @@ fn pushing(board: &Board, drive: f32, steering: f32) -> Readout {
 /// A cycle in which `driver` drives.
 fn around(driver: Driver, board: &Board) -> Cycle<dyn Inspect> {
     let plan = board.field.clone();
-    Box::new(move |engine, stimulus| driver.cycle(&plan, stimulus, engine))
+    Box::new(move |engine, input| driver.cycle(&plan, input, engine))
 }
 
 /// Digest of the commands of a drive of ten seconds.
 fn digest(board: &Board, around: Option<Cycle<dyn Inspect>>, readout: Option<Readout>) -> String {
     let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
-    let options = Options { seed: 5, around, readout, rung: Some(Rung::BEST), ..Options::default() };
+    let options =
+        Options { seed: 5, around, readout, quality: Some(QualityLevel::BEST), ..Options::default() };
     let robot = Robot::build(board, clock.clone(), first, options).expect("it can be built");
     let mut commands = blake3::Hasher::new();
     runner::step(robot, &clock, first + Span::from_millis(10_000), &AtomicBool::new(false), |recorder| {

@@ -10,7 +10,7 @@ use ganglion::drive::trace::Record;
 use ganglion::field::remote::local::{FromRuntime, FromTether, LinkPhase, Text, Unwanted};
 use ganglion::field::remote::message::{CycleRequest, Verdict};
 use ganglion::field::remote::{Hop, LinkCounters, NoLink, RemoteEngine, SocketHop, Tether};
-use ganglion::field::{EngineState, Failure, FieldEngine, Response, Stimulus};
+use ganglion::field::{EngineState, Failure, FieldEngine, FieldInput, FieldOutput};
 use ganglion::runtime::robot::{Options, Robot};
 use ganglion::runtime::runner::{self, Ending};
 use ganglion::sim::rehearsal;
@@ -65,11 +65,11 @@ impl Rig {
         Rig { engine: engine(clock.clone(), script(clock.clone())), clock, cycle: 0 }
     }
 
-    fn turn(&mut self) -> Result<Response, Failure> {
+    fn turn(&mut self) -> Result<FieldOutput, Failure> {
         let slot = Instant::ZERO + ms(20).times(self.cycle + 1);
         assert!(self.clock.now() <= slot, "a cycle waits into the next one");
         self.clock.set(slot);
-        let answer = self.engine.cycle(&Stimulus { cycle: self.cycle, ..Stimulus::AT_REST });
+        let answer = self.engine.cycle(&FieldInput { cycle: self.cycle, ..FieldInput::AT_REST });
         self.cycle += 1;
         answer
     }
@@ -92,7 +92,7 @@ fn fated(fates: Vec<Fate>) -> impl FnOnce(Arc<SimClock>) -> Script {
 #[test]
 fn each_cycle_gets_its_own_answer_or_none() {
     let wrong = |change: fn(&mut Vec<u8>)| {
-        let request = CycleRequest::of(&Stimulus::AT_REST, 3, Instant::ZERO, TRIP);
+        let request = CycleRequest::of(&FieldInput::AT_REST, 3, Instant::ZERO, TRIP);
         let answer = answer_to(&request, &SPIN).encode();
         let message = FromTether::Answer { round_trip: TRIP, answer: &answer }.encode();
         let mut bytes = message.as_bytes().to_vec();
@@ -164,7 +164,7 @@ fn a_tether_that_does_not_serve_says_why() {
         }
     }
     let mut engine = engine(Arc::new(SimClock::new()), Unwilling);
-    assert!(matches!(engine.cycle(&Stimulus::AT_REST), Err(Failure::Missed)));
+    assert!(matches!(engine.cycle(&FieldInput::AT_REST), Err(Failure::Missed)));
     let state = engine.condition(Instant::ZERO).state.to_string();
     assert_eq!(state, "no link: the tether was started for another board");
 }
@@ -172,13 +172,13 @@ fn a_tether_that_does_not_serve_says_why() {
 /// A tether on a real socket in another thread, which answers until it is told to die.
 fn serve(path: &std::path::Path, rounds: usize) {
     let (place, listener) = seqpacket::listen_at(path).unwrap();
-    let patience = ms(60_000);
-    assert!(seqpacket::wait_for(&[&listener], patience), "no runtime came");
+    let timeout = ms(60_000);
+    assert!(seqpacket::wait_for(&[&listener], timeout), "no runtime came");
     let connection = seqpacket::next_of(&listener).unwrap();
     let mut buffer = [0; 512];
     let mut answered = 0;
     while answered < rounds {
-        assert!(seqpacket::wait_for(&[&connection], patience), "the runtime says nothing");
+        assert!(seqpacket::wait_for(&[&connection], timeout), "the runtime says nothing");
         let Received::Message(length) = seqpacket::receive(&connection, &mut buffer) else { continue };
         let reply = match FromRuntime::decode(&buffer[..length]).unwrap() {
             FromRuntime::Hello(hello) => {
@@ -198,7 +198,7 @@ fn serve(path: &std::path::Path, rounds: usize) {
 }
 
 #[test]
-fn over_a_real_socket_it_is_answered_and_comes_back_to_a_new_tether() {
+fn real_socket_is_answered_and_a_new_tether_reconnects() {
     let path = std::env::temp_dir().join(format!("ganglion-tether-{}.sock", std::process::id()));
     let (there, done) = (path.clone(), Arc::new(AtomicBool::new(false)));
     let told = done.clone();
@@ -214,7 +214,8 @@ fn over_a_real_socket_it_is_answered_and_comes_back_to_a_new_tether() {
             break;
         }
         let mut answer = Err(Failure::Missed);
-        let allocations = allocations_in(|| answer = engine.cycle(&Stimulus { cycle, ..Stimulus::AT_REST }));
+        let allocations =
+            allocations_in(|| answer = engine.cycle(&FieldInput { cycle, ..FieldInput::AT_REST }));
         assert_eq!(allocations, 0);
         match answer {
             Ok(answer) => {
@@ -307,7 +308,7 @@ fn pull(board: &Board, times: u64, silence: Span) -> (u64, u64, Run) {
 }
 
 #[test]
-fn a_thousand_pulled_cables_stop_the_motors_within_silence_and_a_period() {
+fn a_thousand_pulled_cables_each_stop_the_motors_in_time() {
     let board = tethered();
     let silence = board.tether.as_ref().unwrap().silence;
     let (drove, late, run) = pull(&board, 1_000, silence);
@@ -338,7 +339,7 @@ fn lossy(percent: u64) -> impl FnMut(&CycleRequest) -> Fate + Send {
 }
 
 #[test]
-fn ten_minutes_with_a_datagram_in_a_hundred_lost_are_no_false_stop() {
+fn ten_minutes_at_1_percent_loss_cause_no_false_stop() {
     let mut stood = 0;
     let run = run(&tethered(), ms(600_000), lossy(1), |record| {
         stood += u64::from((2_000..600_000).contains(&millis(record.slot)) && !moves(record));

@@ -35,7 +35,7 @@ fn run_real(board: &Board, length: Span, plan: RtPlan) -> (Result<Ending, Runner
 }
 
 #[test]
-fn in_real_time_slots_add_up_the_tick_allocates_nothing_and_motors_end_still() {
+fn real_time_slots_add_up_and_the_tick_allocates_nothing() {
     let board = sim_board();
     let length = Span::from_millis(2_500);
     let (ending, plant) = run_real(&board, length, MODEST);
@@ -113,7 +113,7 @@ impl Clock for Between {
 }
 
 #[test]
-fn no_command_that_was_made_without_a_reading_passes_the_halt_of_that_reading() {
+fn no_command_older_than_a_reading_passes_its_halt() {
     let mut board = sim_board();
     board.field.start.clear(); // nothing is to be driven
     let between = Arc::new(Between(Mutex::new(None)));

@@ -10,6 +10,9 @@ use source::{Source, sources, texts};
 /// Longest file. Beyond this a file has more than one duty.
 const LONGEST: usize = 600;
 
+/// Longest name of a function, in characters. A test's name says the behaviour; its assertions explain it.
+const LONGEST_NAME: usize = 60;
+
 /// Files that may be longer, each with its reason. Tables only.
 const LONGER: &[(&str, &str)] = &[];
 
@@ -27,12 +30,12 @@ const UNSAFE_ROOMS: &[&str] = &[
 const ABSENCES: &[(&str, &[&str], &str)] = &[
     (
         "plan",
-        &["intake", "outside", "codec"],
+        &["bounded_read", "sanitize", "codec"],
         "what a checked board means is data, whatever it was read from",
     ),
     (
         "reflex",
-        &["rt", "codec", "outside", "intake", "cpu", "gpu", "admit"],
+        &["rt", "codec", "sanitize", "bounded_read", "cpu", "gpu", "admit"],
         "the part that keeps the robot safe can be read and tested alone",
     ),
     (
@@ -522,6 +525,19 @@ fn the_full_check_has_a_command_for_each_step() {
     let page = std::fs::read_to_string("docs/tests.md").expect("docs/tests.md");
     let unused = steps.iter().filter(|step| !page.contains(&format!("`{step}`")));
     none(unused.map(|step| format!("docs/tests.md: says of no change that it needs {step}")).collect());
+}
+
+#[test]
+fn function_names_have_at_most_60_characters() {
+    let mut faults = Vec::new();
+    for source in sources(&["src", "tests", "hil"]) {
+        let all: Vec<&str> = words(&source.code).collect();
+        let long = all.windows(2).filter(|pair| pair[0] == "fn" && pair[1].len() > LONGEST_NAME);
+        faults.extend(
+            long.map(|pair| format!("{}: {} has {} characters", source.path, pair[1], pair[1].len())),
+        );
+    }
+    none(faults);
 }
 
 #[test]

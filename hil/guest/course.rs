@@ -7,7 +7,7 @@ use super::process::{Process, run};
 use super::rows::End;
 use super::scene::{self, Scene};
 use super::trouble::Trouble;
-use super::verdict::{Latency, Outcome};
+use super::verdict::{Latency, RowResult};
 use ganglion::base::time::{Instant, Span};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -25,7 +25,7 @@ const MOVED_M: f64 = 0.02;
 const SEED: u64 = 3;
 
 /// The environment of a row.
-pub struct Place<'a> {
+pub struct RowContext<'a> {
     /// The bench.
     pub bench: &'a mut Bench,
     /// The board, as on the runtime's command line.
@@ -35,8 +35,8 @@ pub struct Place<'a> {
 }
 
 /// A row that does something to the robot.
-pub fn trouble(place: &mut Place<'_>, trouble: Trouble, ms: u64, end: End) -> io::Result<Outcome> {
-    let mut outcome = Outcome::default();
+pub fn trouble(place: &mut RowContext<'_>, trouble: Trouble, ms: u64, end: End) -> io::Result<RowResult> {
+    let mut outcome = RowResult::default();
     let bench = &mut *place.bench;
     let mut scene = Scene::driving(bench, place.board, place.folder, SEED)?;
     scene.moves(bench)?;
@@ -81,19 +81,19 @@ pub fn trouble(place: &mut Place<'_>, trouble: Trouble, ms: u64, end: End) -> io
 /// Motors that may move never go without a command for longer than a command is valid plus the bus time,
 /// according to the runtime's own count. Skipped where the runtime is stopped or starved: there the guard and
 /// the motors' own thread are under test.
-fn led(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mut Outcome) {
+fn led(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mut RowResult) {
     if matches!(trouble, Trouble::Signal(..) | Trouble::GuardDies(_) | Trouble::Hog(..)) {
         return;
     }
-    let Some(unled) = report["buses"][0]["longest_unled_us"].as_f64() else {
+    let Some(gap) = report["buses"][0]["longest_unled_us"].as_f64() else {
         return outcome
             .fault("the runtime does not report the longest time that its motors were without a command");
     };
     let allowed = (bench.board().safety.command_valid + bus_time(bench.board())).as_micros_f64();
-    outcome.figure("longest_unled_us", unled);
-    outcome.note(format!("without a command for {unled:.0} at most"));
-    outcome.demand(unled <= allowed, || {
-        format!("the motors were without a command for {unled:.0} virtual us, {allowed:.0} allowed")
+    outcome.figure("longest_unled_us", gap);
+    outcome.note(format!("without a command for {gap:.0} at most"));
+    outcome.demand(gap <= allowed, || {
+        format!("the motors were without a command for {gap:.0} virtual us, {allowed:.0} allowed")
     });
 }
 
@@ -105,7 +105,7 @@ fn stands(
     [begun, over]: [Instant; 2],
     limit: Limit,
     backs_off: bool,
-    outcome: &mut Outcome,
+    outcome: &mut RowResult,
 ) -> Option<Instant> {
     let cause = bench.until(over, |record| trouble.first_failure(record, begun));
     let Some(cause) = cause else {
@@ -154,7 +154,7 @@ fn stands(
 
 /// Checks how long after the ranger's last good value reached its age `limit` the robot stopped: at most a
 /// control period and the bus time. Echoes after `cause` do not count as good values.
-fn after_age(bench: &Bench, limit: Limit, cause: Instant, stood: Instant, outcome: &mut Outcome) {
+fn after_age(bench: &Bench, limit: Limit, cause: Instant, stood: Instant, outcome: &mut RowResult) {
     let Some(good) = bench.seen(|record| record.echo_before(cause)) else {
         return outcome.fault("the wires show no echo before the cause");
     };
@@ -168,7 +168,7 @@ fn after_age(bench: &Bench, limit: Limit, cause: Instant, stood: Instant, outcom
     });
 }
 
-fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut Outcome) -> io::Result<()> {
+fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut RowResult) -> io::Result<()> {
     match end {
         End::Disarms(..) => return armed_again(bench, ended, outcome),
         End::Stands(..) => {
@@ -196,7 +196,7 @@ fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut Outcome) ->
 }
 
 /// It stays stopped although the cause is long over, and drives when it is armed.
-fn armed_again(bench: &Bench, ended: Instant, outcome: &mut Outcome) -> io::Result<()> {
+fn armed_again(bench: &Bench, ended: Instant, outcome: &mut RowResult) -> io::Result<()> {
     bench.wait_until(ended + BACK);
     let moved = bench.seen(|record| record.moved_between(ended, bench.now()));
     outcome.demand(moved.is_none(), || "it drives again, and no caller has armed it".into());
@@ -208,7 +208,7 @@ fn armed_again(bench: &Bench, ended: Instant, outcome: &mut Outcome) -> io::Resu
 }
 
 /// A motor gets a pulse from a frame that arrived after the last failed transfer.
-fn recovers(bench: &mut Bench, begun: Instant, ended: Instant, outcome: &mut Outcome) -> io::Result<()> {
+fn recovers(bench: &mut Bench, begun: Instant, ended: Instant, outcome: &mut RowResult) -> io::Result<()> {
     let again = bench.until(ended + BACK, |record| record.drives_again(begun));
     match again {
         Some(again) => {
@@ -230,7 +230,7 @@ fn recovers(bench: &mut Bench, begun: Instant, ended: Instant, outcome: &mut Out
 }
 
 /// Compares the causes that the runtime reported with those that the row expects.
-fn causes(end: End, report: &Value, outcome: &mut Outcome) {
+fn causes(end: End, report: &Value, outcome: &mut RowResult) {
     let times = |name: &str| report["reflexes"][name].as_u64().unwrap_or(0);
     let tripped = |name: &&&str| times(name) > 0;
     let said = || report["reflexes"].to_string();
@@ -256,8 +256,8 @@ fn causes(end: End, report: &Value, outcome: &mut Outcome) {
 }
 
 /// Kills the runtime many times.
-pub fn kills(place: &mut Place<'_>, times: usize, limit: Limit) -> io::Result<Outcome> {
-    let mut outcome = Outcome::default();
+pub fn kills(place: &mut RowContext<'_>, times: usize, limit: Limit) -> io::Result<RowResult> {
+    let mut outcome = RowResult::default();
     let bench = &mut *place.bench;
     let mut took = Vec::new();
     let mut disabled = Vec::new();
@@ -291,7 +291,7 @@ pub fn kills(place: &mut Place<'_>, times: usize, limit: Limit) -> io::Result<Ou
     Ok(outcome)
 }
 
-fn stays_still(bench: &Bench, killed: Instant, outcome: &mut Outcome) {
+fn stays_still(bench: &Bench, killed: Instant, outcome: &mut RowResult) {
     bench.wait(Span::from_millis(200));
     let stood = bench.seen(|record| record.still_from(killed));
     let moved = stood.and_then(|stood| bench.seen(|record| record.moved_between(stood, bench.now())));

@@ -3,7 +3,7 @@
 
 use super::bench::Bench;
 use super::rows::Floor;
-use super::verdict::{Baseline, Latency, Outcome};
+use super::verdict::{Baseline, Latency, RowResult};
 use super::wire::Command;
 use ganglion::base::time::{Clock, MonotonicClock, Span};
 use gpiocdev::Request;
@@ -23,8 +23,8 @@ const STIMULUS: u16 = 30;
 const RESPONSE: u16 = 31;
 
 /// Measures one baseline.
-pub fn measure(bench: &mut Bench, name: &str, floor: Floor, baseline: &Baseline) -> io::Result<Outcome> {
-    let mut outcome = Outcome::default();
+pub fn measure(bench: &mut Bench, name: &str, floor: Floor, baseline: &Baseline) -> io::Result<RowResult> {
+    let mut outcome = RowResult::default();
     let latency = match floor {
         Floor::Timer => thread::spawn(timer).join().map_err(|_| io::Error::other("the sleeper panicked"))?,
         Floor::Echo => echo(bench)?,

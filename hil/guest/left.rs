@@ -2,11 +2,11 @@
 //! keeps driving. A person then inspects the robot, as when it does not start.
 
 use super::bench::Bench;
-use super::course::Place;
+use super::course::RowContext;
 use super::process::run;
 use super::scene;
 use super::trouble::MCU;
-use super::verdict::Outcome;
+use super::verdict::RowResult;
 use super::wire::Command;
 use ganglion::base::time::Span;
 use rustix::process::Signal;
@@ -16,8 +16,8 @@ use std::io;
 const END: Span = Span::from_millis(5_000);
 
 /// The row.
-pub fn in_reset(place: &mut Place<'_>) -> io::Result<Outcome> {
-    let mut outcome = Outcome::default();
+pub fn in_reset(place: &mut RowContext<'_>) -> io::Result<RowResult> {
+    let mut outcome = RowResult::default();
     let bench = &mut *place.bench;
     bench.renew(5)?;
     std::fs::create_dir_all("/run/ganglion-guard")?;
@@ -66,7 +66,7 @@ pub fn in_reset(place: &mut Place<'_>) -> io::Result<Outcome> {
     Ok(outcome)
 }
 
-fn said(words: &[&str], outcome: &mut Outcome) -> io::Result<String> {
+fn said(words: &[&str], outcome: &mut RowResult) -> io::Result<String> {
     let (code, said) = run("ganglion", words)?;
     // `doctor` also judges the machine, which is not tested here.
     outcome.demand(code == Some(0) || words[0] == "doctor", || {
@@ -75,7 +75,7 @@ fn said(words: &[&str], outcome: &mut Outcome) -> io::Result<String> {
     Ok(said)
 }
 
-fn stop(guard: &mut super::process::Process, outcome: &mut Outcome) -> io::Result<()> {
+fn stop(guard: &mut super::process::Process, outcome: &mut RowResult) -> io::Result<()> {
     guard.signal(Signal::TERM)?;
     let status = guard.end(END)?;
     outcome
@@ -83,7 +83,7 @@ fn stop(guard: &mut super::process::Process, outcome: &mut Outcome) -> io::Resul
     Ok(())
 }
 
-fn in_reset_after(what: &str, bench: &Bench, outcome: &mut Outcome) {
+fn in_reset_after(what: &str, bench: &Bench, outcome: &mut RowResult) {
     let held = bench.seen(|record| record.is_in_reset());
     outcome.demand(held, || format!("the controller is not in reset after: {what}"));
 }

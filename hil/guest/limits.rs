@@ -38,7 +38,7 @@ impl Limit {
                 sensor(name).map_or(Span::ZERO, repeats) + period
             }
             Limit::Patience => {
-                board.guard.as_ref().map_or(Span::ZERO, |guard| guard.patience) + Span::from_millis(20)
+                board.guard.as_ref().map_or(Span::ZERO, |guard| guard.timeout) + Span::from_millis(20)
             }
             Limit::CommandValid => board.safety.command_valid + period,
             Limit::Ms(ms) => Span::from_millis(ms),

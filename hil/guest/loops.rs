@@ -2,12 +2,12 @@
 //! in the kernel at both ends, hundreds of times, at every phase of the runtime's own periods.
 
 use super::bench::Bench;
-use super::course::Place;
+use super::course::RowContext;
 use super::record::Record;
 use super::rows::{From, Loop};
 use super::scene::{self, Scene};
 use super::trouble::Load;
-use super::verdict::{Baseline, Latency, Outcome};
+use super::verdict::{Baseline, Latency, RowResult};
 use ganglion::base::time::{Instant, Span};
 use serde_json::Value;
 use std::io;
@@ -46,8 +46,13 @@ const UNDER_WAY: Span = Span::from_millis(1);
 const AHEAD: Span = Span::from_micros(60);
 
 /// Runs one row of loops.
-pub fn close(place: &mut Place<'_>, name: &str, closed: Loop, baseline: &Baseline) -> io::Result<Outcome> {
-    let mut outcome = Outcome::default();
+pub fn close(
+    place: &mut RowContext<'_>,
+    name: &str,
+    closed: Loop,
+    baseline: &Baseline,
+) -> io::Result<RowResult> {
+    let mut outcome = RowResult::default();
     let bench = &mut *place.bench;
     let scene = Scene::driving(bench, place.board, place.folder, 5)?;
     let load = if closed.loaded { Some(Load::start()?) } else { None };
@@ -84,7 +89,7 @@ pub fn close(place: &mut Place<'_>, name: &str, closed: Loop, baseline: &Baselin
 
 /// Durations within a slot, as measured by the runtime: the tick itself, and the time until its command was
 /// on the wire.
-fn own_work(report: &Value, outcome: &mut Outcome) {
+fn own_work(report: &Value, outcome: &mut RowResult) {
     for (key, what) in [("exec", "a tick's own work"), ("end_late", "slot to the command's last bit")] {
         let measured = &report[format!("{key}_us")];
         let [p50, p99, max] = ["p50", "p99", "max"].map(|part| measured[part].as_f64().unwrap_or(f64::NAN));
@@ -95,7 +100,7 @@ fn own_work(report: &Value, outcome: &mut Outcome) {
 }
 
 /// Compares the time from the cause to the first bit of the stop with the gate and the baseline.
-fn judge(name: &str, closed: Loop, begins: Latency, baseline: &Baseline, outcome: &mut Outcome) {
+fn judge(name: &str, closed: Loop, begins: Latency, baseline: &Baseline, outcome: &mut RowResult) {
     let [least, aim] = closed.gate_us.map(|us| us as f64);
     let p99 = begins.percentile(99);
     if closed.urgent {
@@ -113,8 +118,8 @@ fn judge(name: &str, closed: Loop, begins: Latency, baseline: &Baseline, outcome
 /// Closes the loop once: to the first bit of the stop, its last bit, and the end of motion. `None`: the
 /// motors did not run.
 fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Result<Option<[Span; 3]>> {
-    let patience = bench.now() + Span::from_millis(3000);
-    if bench.until(patience, |record| record.is_moving().then_some(())).is_none() {
+    let timeout = bench.now() + Span::from_millis(3000);
+    if bench.until(timeout, |record| record.is_moving().then_some(())).is_none() {
         return Ok(None);
     }
     bench.wait(RUNNING);

@@ -30,7 +30,7 @@ mod verdict;
 mod wire;
 
 use bench::Bench;
-use course::Place;
+use course::RowContext;
 use ganglion::base::time::Span;
 use ganglion::deploy::board::{self, Loaded};
 use rows::{Course, ROWS, Row};
@@ -39,7 +39,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use variant::Variant;
-use verdict::{Baseline, Outcome};
+use verdict::{Baseline, RowResult};
 
 const USAGE: &str = "hil-guest: what runs on the virtual bench
 
@@ -187,7 +187,7 @@ fn carry_out(requests: &Options) -> io::Result<bool> {
         }
         let begun = bench.now();
         let mut outcome = one(row, &mut bench, &boards, &baseline).unwrap_or_else(|error| {
-            let mut outcome = Outcome::default();
+            let mut outcome = RowResult::default();
             outcome.fault(error.to_string());
             outcome
         });
@@ -234,7 +234,7 @@ fn conclusion(results: &[Value], latencies: Map<String, Value>, kernel: &str) ->
     })
 }
 
-fn one(row: &Row, bench: &mut Bench, boards: &Boards, baseline: &Baseline) -> io::Result<Outcome> {
+fn one(row: &Row, bench: &mut Bench, boards: &Boards, baseline: &Baseline) -> io::Result<RowResult> {
     let variant = match row.course {
         Course::Loop(rows::Loop { urgent: true, .. }) => Variant::Brief,
         Course::Loop(_) => Variant::BriefOrdinary,
@@ -243,7 +243,7 @@ fn one(row: &Row, bench: &mut Bench, boards: &Boards, baseline: &Baseline) -> io
     };
     let board = boards.path(variant)?;
     let folder = Path::new(WORDS).join(row.name);
-    let mut place = Place { bench, board: &board, folder: &folder };
+    let mut place = RowContext { bench, board: &board, folder: &folder };
     match row.course {
         Course::Trouble(trouble, ms, end) | Course::Reset(trouble, ms, end) => {
             course::trouble(&mut place, trouble, ms, end)

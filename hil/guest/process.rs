@@ -59,10 +59,10 @@ impl Process {
         Ok(self.ended.is_some())
     }
 
-    /// How it ended; waits at most `patience`. `None`: it is still running.
-    pub fn end(&mut self, patience: Span) -> io::Result<Option<ExitStatus>> {
+    /// How it ended; waits at most `timeout`. `None`: it is still running.
+    pub fn end(&mut self, timeout: Span) -> io::Result<Option<ExitStatus>> {
         let clock = MonotonicClock;
-        let until = clock.now() + patience;
+        let until = clock.now() + timeout;
         while !self.has_ended()? && clock.now() < until {
             clock.sleep_until(clock.now() + LOOK);
         }

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_failed_moves_nothing_and_a_shifted_one_is_a_stray() {
+    fn failed_frame_moves_nothing_and_shifted_one_is_a_stray() {
         let mut record = record();
         record.take(&event(Happening::Out(true), 11, 1, &[]));
         let mut nack = event(Happening::Write, 0x14, 2, &[0x2D, 8, 0]);

@@ -3,7 +3,7 @@
 
 use super::bench::Bench;
 use super::process::Process;
-use super::verdict::Outcome;
+use super::verdict::RowResult;
 use ganglion::base::time::{Instant, Span};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -108,7 +108,7 @@ impl Scene {
 
     /// Ends the runtime as Ctrl-C does, then the guard. Returns the runtime's report; adds faults to
     /// `outcome`.
-    pub fn end(mut self, bench: &Bench, outcome: &mut Outcome) -> io::Result<Value> {
+    pub fn end(mut self, bench: &Bench, outcome: &mut RowResult) -> io::Result<Value> {
         self.runtime.signal(Signal::CONT)?;
         self.runtime.signal(Signal::INT)?;
         match self.runtime.end(END)? {
@@ -170,7 +170,7 @@ pub fn start_guard(bench: &Bench, board: &str, folder: &Path) -> io::Result<Proc
 
 /// Rules that every row keeps, whatever it did: the car hit nothing, framing was never lost, and no event was
 /// missed.
-pub fn laws(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
+pub fn laws(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     outcome
         .demand(report.contacts.all() == 0, || format!("the car ran into something: {:?}", report.contacts));
@@ -181,7 +181,7 @@ pub fn laws(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
 /// The same for a car that drives for a long time. No sensor looks to its sides or behind it: among discs it
 /// may brush one with its side, or a wall with its back when it backs off. It must not hit anything that its
 /// sonar sees, and must not fall over an edge that it has stopped for.
-pub fn laws_of_a_long_way(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
+pub fn laws_of_a_long_way(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     let contacts = report.contacts;
     outcome.note(format!("{:.1} m driven, contacts {contacts:?}", report.distance_m));
@@ -191,7 +191,7 @@ pub fn laws_of_a_long_way(bench: &mut Bench, outcome: &mut Outcome) -> io::Resul
 }
 
 /// The rules that need no car.
-pub fn frames(bench: &Bench, outcome: &mut Outcome) {
+pub fn frames(bench: &Bench, outcome: &mut RowResult) {
     let (strays, lost) = bench.seen(|record| (record.strays().to_vec(), record.lost()));
     outcome.demand(strays.is_empty(), || {
         format!("{} frames for registers that the board does not use, first {:?}", strays.len(), strays[0])

@@ -2,13 +2,13 @@
 //! an operator does, and judges by the wires.
 
 use super::bench::Bench;
-use super::course::Place;
+use super::course::RowContext;
 use super::limits::Limit;
 use super::process::{self, run};
 use super::rows::Service;
 use super::scene;
 use super::variant::{self, Variant};
-use super::verdict::Outcome;
+use super::verdict::RowResult;
 use super::wire::{FOR_EVER, Fault};
 use ganglion::base::time::{Instant, Span};
 use ganglion::deploy::board::Loaded;
@@ -48,8 +48,8 @@ const GIVEN_UP: Span = Span::from_millis(60_000);
 const NO_LOOP: Span = Span::from_millis(4_000);
 
 /// Runs one row.
-pub fn carry_out(place: &mut Place<'_>, loaded: &Loaded, service: Service) -> io::Result<Outcome> {
-    let mut outcome = Outcome::default();
+pub fn carry_out(place: &mut RowContext<'_>, loaded: &Loaded, service: Service) -> io::Result<RowResult> {
+    let mut outcome = RowResult::default();
     place.bench.renew(7)?;
     scene::boot()?;
     for unit in [RUNTIME, GUARD, REBINDER] {
@@ -104,7 +104,7 @@ fn number_of(unit: &str, name: &str) -> io::Result<u64> {
 }
 
 /// Starts the service and waits until the robot drives; returns its process.
-fn driving(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<u32> {
+fn driving(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<u32> {
     let begun = bench.now();
     let (code, said) = run("systemctl", &["start", RUNTIME])?;
     if code != Some(0) {
@@ -119,7 +119,7 @@ fn driving(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<u32> {
     Ok(number("MainPID")? as u32)
 }
 
-fn acted_on(bench: &mut Bench, service: Service, outcome: &mut Outcome) -> io::Result<()> {
+fn acted_on(bench: &mut Bench, service: Service, outcome: &mut RowResult) -> io::Result<()> {
     let moved = |bench: &Bench, until| bench.until(until, |record| record.is_moving().then_some(()));
     let id = driving(bench, outcome)?;
     let user = process::status(id, "Uid");
@@ -129,7 +129,7 @@ fn acted_on(bench: &mut Bench, service: Service, outcome: &mut Outcome) -> io::R
     if service == Service::Start {
         let asked = bench.now();
         run("systemctl", &["stop", RUNTIME])?;
-        still(bench, asked, STOP, outcome);
+        judge_stopped(bench, asked, STOP, outcome);
         return Ok(());
     }
     let (signal, limit) = match service {
@@ -139,11 +139,11 @@ fn acted_on(bench: &mut Bench, service: Service, outcome: &mut Outcome) -> io::R
     let killed = bench.now();
     let process = Pid::from_raw(id as i32).ok_or_else(|| io::Error::other("no main process"))?;
     kill_process(process, signal)?;
-    still(bench, killed, limit, outcome);
+    judge_stopped(bench, killed, limit, outcome);
     started_again(bench, id, killed, outcome)
 }
 
-fn still(bench: &Bench, from: Instant, limit: Limit, outcome: &mut Outcome) {
+fn judge_stopped(bench: &Bench, from: Instant, limit: Limit, outcome: &mut RowResult) {
     let stood = bench.until(from + Span::from_millis(1000), |record| {
         record.still_from(from).filter(|_| !record.is_moving())
     });
@@ -161,7 +161,7 @@ fn still(bench: &Bench, from: Instant, limit: Limit, outcome: &mut Outcome) {
 
 /// Checks that another process is running, that the motors stay stopped until a person arms it, and that it
 /// then drives.
-fn started_again(bench: &Bench, old: u32, from: Instant, outcome: &mut Outcome) -> io::Result<()> {
+fn started_again(bench: &Bench, old: u32, from: Instant, outcome: &mut RowResult) -> io::Result<()> {
     let until = from + WATCHDOG + AGAIN;
     // Each query through systemctl is a process, so wait until there can be something to see.
     let gone = format!("/proc/{old}");
@@ -194,7 +194,7 @@ fn started_again(bench: &Bench, old: u32, from: Instant, outcome: &mut Outcome) 
 }
 
 /// Checks that it does not start, gives the reason by its exit code, and does not try again.
-fn refused(bench: &Bench, code: u64, outcome: &mut Outcome) -> io::Result<()> {
+fn refused(bench: &Bench, code: u64, outcome: &mut RowResult) -> io::Result<()> {
     run("systemctl", &["start", RUNTIME])?;
     bench.wait(NO_LOOP);
     let (status, restarts) = (number("ExecMainStatus")?, number("NRestarts")?);
@@ -208,7 +208,7 @@ fn refused(bench: &Bench, code: u64, outcome: &mut Outcome) -> io::Result<()> {
     Ok(())
 }
 
-fn locked_out(bench: &Bench, outcome: &mut Outcome) -> io::Result<()> {
+fn locked_out(bench: &Bench, outcome: &mut RowResult) -> io::Result<()> {
     let before = fs::metadata(I2C)?.permissions();
     fs::set_permissions(I2C, fs::Permissions::from_mode(0o600))?;
     let done = refused(bench, NO_PERMISSION, outcome);
@@ -217,7 +217,7 @@ fn locked_out(bench: &Bench, outcome: &mut Outcome) -> io::Result<()> {
 }
 
 /// A controller that never answers: each start reports why it cannot work, and systemd gives up in the end.
-fn silent(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
+fn silent(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     let begun = bench.now();
     bench.act(|far, _, out| far.unplug_mcu(true, out))?;
     run("systemctl", &["start", RUNTIME])?;
@@ -261,7 +261,7 @@ const ATTACKS: &[&str] = &[
 /// reason.
 const RIGHTS: &[&str] = &["kill -0 GUARD", "touch /run/ganglion-guard/own && rm /run/ganglion-guard/own"];
 
-fn attacked(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
+fn attacked(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     let runtime = driving(bench, outcome)?;
     let guard = number_of(GUARD, "MainPID")?;
     let users = [runtime, guard as u32].map(|process| process::status(process, "Uid"));
@@ -293,7 +293,7 @@ fn attacked(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
 }
 
 /// The bus hangs until its driver is rebound. The service's user may not do that; root does it on request.
-fn freed(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
+fn freed(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     driving(bench, outcome)?;
     let before = bus_status()?;
     outcome
@@ -303,7 +303,7 @@ fn freed(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     outcome.demand(code != Some(0), || "the runtime's user can unbind the driver itself".into());
     let hangs = bench.now();
     bench.fault(None, Fault::Rebind, 0, FOR_EVER)?;
-    still(bench, hangs, Limit::Ms(100), outcome);
+    judge_stopped(bench, hangs, Limit::Ms(100), outcome);
     let again = bench.until(hangs + AGAIN, |record| record.drives_again(hangs));
     match again {
         Some(again) => {

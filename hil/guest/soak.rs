@@ -1,11 +1,11 @@
 //! A long drive: whether slots add up, writes stay on the grid, memory and files do not grow, and the kernel
 //! logs nothing.
 
-use super::course::Place;
+use super::course::RowContext;
 use super::process;
 use super::record::Record;
 use super::scene::{self, Scene};
-use super::verdict::Outcome;
+use super::verdict::RowResult;
 use ganglion::base::time::{Instant, Span};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -22,8 +22,8 @@ const DRIFT: Span = Span::from_micros(500);
 const SKIPPED: f64 = 0.001;
 
 /// Drives for this many seconds.
-pub fn drive(place: &mut Place<'_>, seconds: u64) -> io::Result<Outcome> {
-    let mut outcome = Outcome::default();
+pub fn drive(place: &mut RowContext<'_>, seconds: u64) -> io::Result<RowResult> {
+    let mut outcome = RowResult::default();
     let bench = &mut *place.bench;
     let mut scene = Scene::driving(bench, place.board, place.folder, 9)?;
     let begun = bench.now();
@@ -70,7 +70,7 @@ impl Holdings {
     }
 }
 
-fn holds(before: Holdings, after: Holdings, outcome: &mut Outcome) {
+fn holds(before: Holdings, after: Holdings, outcome: &mut RowResult) {
     let (Some(first), Some(last)) = (before.resident_kb, after.resident_kb) else {
         return outcome.fault("its memory cannot be read: it has ended");
     };
@@ -96,7 +96,7 @@ fn phase(record: &Record, from: Instant, to: Instant, period: Span) -> Option<u6
     Some((phases[phases.len() / 2] + first + half) % period.as_nanos())
 }
 
-fn drifts(early: Option<u64>, late: Option<u64>, period: Span, outcome: &mut Outcome) {
+fn drifts(early: Option<u64>, late: Option<u64>, period: Span, outcome: &mut RowResult) {
     let (Some(early), Some(late)) = (early, late) else {
         return outcome.fault("no commands on the wire in the first or the last minute");
     };
@@ -109,7 +109,7 @@ fn drifts(early: Option<u64>, late: Option<u64>, period: Span, outcome: &mut Out
     });
 }
 
-fn adds_up(report: &Value, seconds: u64, outcome: &mut Outcome) {
+fn adds_up(report: &Value, seconds: u64, outcome: &mut RowResult) {
     let number = |key: &str| report[key].as_f64().unwrap_or(f64::NAN);
     let [run, skipped] = ["slots_run", "slots_skipped"].map(number);
     let [elapsed, period] = ["elapsed_s", "period_s"].map(number);
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn drift_wraps_around_and_is_a_fault() {
         let judged = |early, late| {
-            let mut outcome = Outcome::default();
+            let mut outcome = RowResult::default();
             drifts(Some(early), Some(late), Span::from_millis(10), &mut outcome);
             outcome.passed()
         };
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn slots_that_do_not_add_up_are_a_fault() {
         let judged = |run: u64| {
-            let mut outcome = Outcome::default();
+            let mut outcome = RowResult::default();
             let report = serde_json::json!({
                 "slots_run": run, "slots_skipped": 0, "elapsed_s": 10.0, "period_s": 0.01,
             });

@@ -2,10 +2,10 @@
 //! the plant's module provides the wires. This shows that the command works; its figures are virtual, like
 //! all figures of the bench.
 
-use super::course::Place;
+use super::course::RowContext;
 use super::process::Process;
 use super::scene;
-use super::verdict::Outcome;
+use super::verdict::RowResult;
 use super::wire::Command;
 use ganglion::base::plan::MotorKind;
 use ganglion::base::time::Span;
@@ -22,11 +22,11 @@ const RESPONSE: u16 = 22;
 const TARGET_US: f64 = 10_000.0;
 /// Baselines of a second each, set-up, and a tenth of a second per pass. Generous, because this bench does
 /// not measure it.
-const PATIENCE: Span = Span::from_millis(120_000);
+const TIMEOUT: Span = Span::from_millis(120_000);
 
 /// Runs the command for this many passes.
-pub fn measure(place: &mut Place<'_>, passes: u32) -> io::Result<Outcome> {
-    let mut outcome = Outcome::default();
+pub fn measure(place: &mut RowContext<'_>, passes: u32) -> io::Result<RowResult> {
+    let mut outcome = RowResult::default();
     let bench = &mut *place.bench;
     bench.renew(11)?;
     let motor = bench.board().motors.iter().find_map(|motor| match motor.kind {
@@ -56,7 +56,7 @@ pub fn measure(place: &mut Place<'_>, passes: u32) -> io::Result<Outcome> {
         "--json",
     ];
     let mut verb = Process::start(place.folder, "hil", &words)?;
-    match verb.end(PATIENCE)? {
+    match verb.end(TIMEOUT)? {
         Some(status) => outcome
             .demand(status.success(), || format!("it ended with {status}: {}", scene::tail(&verb.said()))),
         None => outcome.fault("it does not end"),
@@ -70,7 +70,7 @@ pub fn measure(place: &mut Place<'_>, passes: u32) -> io::Result<Outcome> {
 }
 
 /// Checks the command's JSON object: every pass was answered, and the figures are there.
-fn judge(report: &Value, passes: u32, outcome: &mut Outcome) {
+fn judge(report: &Value, passes: u32, outcome: &mut RowResult) {
     let loops = &report["sensor_to_motor_us"];
     outcome.demand(report["passed"] == true, || format!("the command does not pass: {report}"));
     outcome.demand(report["unanswered"] == 0, || format!("{} without an answer", report["unanswered"]));
@@ -107,7 +107,7 @@ mod tests {
         let judged = |change: (&str, Value)| {
             let mut report = sound.clone();
             report[change.0] = change.1;
-            let mut outcome = Outcome::default();
+            let mut outcome = RowResult::default();
             judge(&report, 10, &mut outcome);
             outcome.passed()
         };

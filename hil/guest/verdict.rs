@@ -49,7 +49,7 @@ impl Latency {
 
 /// The result of a row.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct RowResult {
     faults: Vec<String>,
     notes: Vec<String>,
     figures: Map<String, Value>,
@@ -59,7 +59,7 @@ pub struct Outcome {
     pub said: String,
 }
 
-impl Outcome {
+impl RowResult {
     /// Adds a fault; the row has failed.
     pub fn fault(&mut self, words: impl Into<String>) {
         self.faults.push(words.into());
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(baseline.check("edge", &latency(vec![111; 999])).len(), 1, "its p99 is not compared");
         assert!(baseline.check("other", &latency(vec![999])).is_empty() && !baseline.knows("other"));
         assert!(Baseline::of("[]").is_err() && Baseline::of("").is_err());
-        let mut outcome = Outcome::default();
+        let mut outcome = RowResult::default();
         outcome.gate("edge", latency(vec![109; 100]), &baseline);
         assert!(outcome.passed() && outcome.gated() == ["edge"]);
         outcome.gate("edge", latency(vec![120; 100]), &baseline);
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_row_fails_by_its_faults_and_says_them() {
-        let mut outcome = Outcome::default();
+        let mut outcome = RowResult::default();
         outcome.demand(true, || unreachable!());
         assert!(outcome.passed());
         outcome.demand(false, || "it moved".into());

@@ -25,7 +25,9 @@ pub use bus::{
     ReservedAddress,
 };
 pub use cause::Cause;
-pub use field::{BudgetPlan, EngineKind, FieldPlan, Params, RUNGS, Rung, Shape, StartCurve, Storage};
+pub use field::{
+    BudgetPlan, EngineKind, FieldPlan, Params, QUALITY_LEVELS, QualityLevel, Shape, StartCurve, Storage,
+};
 pub use motor::{
     BackingPlan, Decision, EnablePlan, McuPlan, MotionPlan, MotorKind, MotorPlan, PwmPlan, StopLine,
 };

@@ -1,7 +1,7 @@
 //! Arguments that several verbs share: a board, an engine, a read-out, a duration.
 
 use super::exit::Failure;
-use crate::base::plan::{Board, EngineKind, Rung};
+use crate::base::plan::{Board, EngineKind, QualityLevel};
 use crate::base::time::Span;
 use crate::deploy::board;
 use crate::deploy::board::Loaded;
@@ -98,8 +98,8 @@ pub fn span(text: &str) -> Result<Span, String> {
 }
 
 /// A quality level, by its number.
-pub fn rung(text: &str) -> Result<Rung, String> {
-    text.parse().ok().and_then(Rung::new).ok_or_else(|| "allowed: 0 to 5".to_string())
+pub fn quality(text: &str) -> Result<QualityLevel, String> {
+    text.parse().ok().and_then(QualityLevel::new).ok_or_else(|| "allowed: 0 to 5".to_string())
 }
 
 #[cfg(test)]

@@ -189,8 +189,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 /// Shows the proposal, and carries it out if `yes`.
 fn propose(plan: &tuning::Plan, yes: bool) -> Result<(), Failure> {
-    for (deed, why) in &plan.deeds {
-        say!("\n{deed}\n    why: {why}");
+    for (action, why) in &plan.deeds {
+        say!("\n{action}\n    why: {why}");
     }
     for advice in &plan.advice {
         say!("\nadvice, for you to follow: {advice}");

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::output;
-use crate::system::outside;
+use crate::system::sanitize;
 
 /// Why the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Failure {
     }
     /// Adds the place: a file, a file and a line, a device.
     pub fn at(mut self, place: impl Display) -> Failure {
-        self.place = Some(outside::one_line(&place.to_string()).into_owned());
+        self.place = Some(sanitize::one_line(&place.to_string()).into_owned());
         self
     }
     /// Adds what to do about it.
@@ -122,7 +122,7 @@ impl Failure {
     /// Writes the message to standard error, once. If that fails, there is nowhere left to report it.
     pub(super) fn report(&self) {
         let text = if output::stderr_is_terminal() {
-            outside::lines(&self.lines()).into_owned()
+            sanitize::lines(&self.lines()).into_owned()
         } else {
             format!("{}{self}\n", output::journal_prefix(log::Level::Error))
         };
@@ -159,7 +159,7 @@ impl Display for Failure {
 /// Joins the lines of a text.
 fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>();
-    outside::one_line(&lines.join("; ")).into_owned()
+    sanitize::one_line(&lines.join("; ")).into_owned()
 }
 
 #[cfg(test)]

@@ -3,16 +3,16 @@
 
 use super::exit::Failure;
 use super::interrupt::ENDING;
-use super::quota::Quota;
+use super::log_rate_limit::LogRateLimit;
 use super::{arguments, output};
 use crate::base::plan::GuardPlan;
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::deploy::board::Loaded;
 use crate::hardware::bus::{LineUse, Usage};
 use crate::runtime::access;
-use crate::runtime::guard::frame::{Ask, Phase, Refused, Standing};
+use crate::runtime::guard::frame::{Ask, GuardRefusal, GuardStatus, Phase};
 use crate::runtime::guard::socket::{GUARD_SOCKET, ask_once};
-use crate::runtime::guard::{Event, Guard, HeldLine, Hold, Server, Ward};
+use crate::runtime::guard::{AllowedUser, Event, Guard, HeldLine, Hold, Server};
 use crate::system::rt::signals::refuse_to_be_stopped;
 use crate::system::rt::{Role, become_real_time};
 use crate::system::seqpacket::listen_at;
@@ -51,7 +51,7 @@ pub struct Args {
     socket: PathBuf,
     /// The user whose runtime to guard, by name or number [default: the guard's own user]
     #[arg(long = "for", value_name = "USER")]
-    ward: Option<String>,
+    allowed: Option<String>,
     /// Print the status of the running guard and exit
     #[arg(long)]
     status: bool,
@@ -67,7 +67,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let loaded = arguments::board(&args.board)?;
     let (plan, hold) = held_by(&loaded)?;
-    let ward = ward(args.ward.as_deref())?;
+    let allowed = allowed(args.allowed.as_deref())?;
     let end = signals()?;
     let line = take_line(&loaded, hold)?;
     let (place, listener) = listen_at(&args.socket).map_err(|error| {
@@ -82,7 +82,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         log::warn!("{refusal}; to do: {}", refusal.fix());
     }
     let mut words = Words::new();
-    words.say(
+    words.log_line(
         Level::Info,
         format_args!(
             "guard of board '{}': line off, waiting at {}",
@@ -90,23 +90,23 @@ pub fn run(args: Args) -> Result<(), Failure> {
             args.socket.display()
         ),
     );
-    let guard = Guard::new(&hold, plan.patience, *loaded.digest.as_bytes());
-    let mut server = Server::new(guard, line, listener, end, Arc::new(MonotonicClock)).guarding(ward);
-    server.stand(|event| words.report(event));
+    let guard = Guard::new(&hold, plan.timeout, *loaded.digest.as_bytes());
+    let mut server = Server::new(guard, line, listener, end, Arc::new(MonotonicClock)).guarding(allowed);
+    server.serve(|event| words.report(event));
     words.settle();
     drop(place); // the line is off, so the next guard may start
     if !server.line_sound() {
         return Err(Failure::unavailable("the guard could not switch its line off")
             .fix("cut the motors' power, then check the line"));
     }
-    words.say(Level::Info, format_args!("asked to end: line off"));
+    words.log_line(Level::Info, format_args!("asked to end: line off"));
     Ok(())
 }
 
 /// The user named on the command line.
-pub(super) fn ward(name: Option<&str>) -> Result<Ward, Failure> {
+pub(super) fn allowed(name: Option<&str>) -> Result<AllowedUser, Failure> {
     let unknown = |error| Failure::config(error).fix("create the users of the service with systemd-sysusers");
-    name.map_or(Ok(Ward::own()), |name| Ward::named(name).map_err(unknown))
+    name.map_or(Ok(AllowedUser::own()), |name| AllowedUser::named(name).map_err(unknown))
 }
 
 /// The guard settings of the board, and the line.
@@ -150,18 +150,18 @@ pub(super) fn signals() -> Result<OwnedFd, Failure> {
 struct Words {
     stderr: std::io::Stderr,
     prefixes: [&'static str; 2],
-    quotas: [Quota; KINDS],
+    quotas: [LogRateLimit; KINDS],
 }
 
 /// Kinds of events: one for each refusal, a line that does not follow, a trip, and any other change.
-const KINDS: usize = Refused::ALL.len() + 3;
-const UNFOLLOWED: usize = Refused::ALL.len();
+const KINDS: usize = GuardRefusal::ALL.len() + 3;
+const UNFOLLOWED: usize = GuardRefusal::ALL.len();
 const TRIPPED: usize = UNFOLLOWED + 1;
 const CHANGED: usize = TRIPPED + 1;
 
 fn kind(event: &Event) -> usize {
     match event {
-        Event::Refused(refused) => Refused::ALL.iter().position(|one| one == refused).unwrap_or(0),
+        Event::Refused(refused) => GuardRefusal::ALL.iter().position(|one| one == refused).unwrap_or(0),
         Event::Changed(_, is) if !is.line_sound => UNFOLLOWED,
         Event::Changed(was, is) if is.trips > was.trips => TRIPPED,
         Event::Changed(..) => CHANGED,
@@ -173,7 +173,7 @@ impl Words {
         Words {
             stderr: std::io::stderr(),
             prefixes: [output::journal_prefix(Level::Info), output::journal_prefix(Level::Warn)],
-            quotas: [Quota::FULL; KINDS],
+            quotas: [LogRateLimit::FULL; KINDS],
         }
     }
 
@@ -181,23 +181,25 @@ impl Words {
         match self.quotas[kind(&event)].ask(MonotonicClock.now()) {
             None => return,
             Some(0) => {}
-            Some(more) => {
-                self.say(Level::Warn, format_args!("{more} earlier messages like the next one were dropped"))
-            }
+            Some(more) => self.log_line(
+                Level::Warn,
+                format_args!("{more} earlier messages like the next one were dropped"),
+            ),
         }
         match event {
-            Event::Refused(refused) => self.say(Level::Warn, format_args!("refused: {}", refused.words())),
-            Event::Changed(_, is) if !is.line_sound => {
-                self.say(Level::Warn, format_args!("the line does not follow; the guard drives it again"))
+            Event::Refused(refused) => {
+                self.log_line(Level::Warn, format_args!("refused: {}", refused.words()))
             }
+            Event::Changed(_, is) if !is.line_sound => self
+                .log_line(Level::Warn, format_args!("the line does not follow; the guard drives it again")),
             Event::Changed(was, is) => {
                 let level = if is.trips > was.trips { Level::Warn } else { Level::Info };
                 let line = if is.line_on { "on" } else { "off" };
                 match is.phase {
                     Phase::Tripped(reason) => {
-                        self.say(level, format_args!("tripped ({}): line {line}", reason.name()))
+                        self.log_line(level, format_args!("tripped ({}): line {line}", reason.name()))
                     }
-                    phase => self.say(level, format_args!("{}: line {line}", phase.name())),
+                    phase => self.log_line(level, format_args!("{}: line {line}", phase.name())),
                 }
             }
         }
@@ -205,13 +207,13 @@ impl Words {
 
     /// Called at the end: reports how many messages were dropped since the last report.
     fn settle(&mut self) {
-        let left_out: u64 = self.quotas.iter_mut().filter_map(Quota::rest).sum();
+        let left_out: u64 = self.quotas.iter_mut().filter_map(LogRateLimit::rest).sum();
         if left_out > 0 {
-            self.say(Level::Warn, format_args!("{left_out} more messages were dropped"));
+            self.log_line(Level::Warn, format_args!("{left_out} more messages were dropped"));
         }
     }
 
-    fn say(&mut self, level: Level, words: std::fmt::Arguments<'_>) {
+    fn log_line(&mut self, level: Level, words: std::fmt::Arguments<'_>) {
         let prefix = self.prefixes[usize::from(level < Level::Info)];
         // Less than PIPE_BUF: a writable pipe accepts it without blocking.
         let mut line = heapless::String::<256>::new();
@@ -239,7 +241,7 @@ struct Status {
 }
 
 impl Status {
-    fn of(standing: &Standing) -> Status {
+    fn of(standing: &GuardStatus) -> Status {
         Status {
             phase: standing.phase.name(),
             reason: match standing.phase {

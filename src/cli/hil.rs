@@ -92,7 +92,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::unavailable("interrupted before the end of the measurement: no figures"));
     }
     let report = Report::new(&board, &measured.map_err(failure)?);
-    report.say();
+    report.print();
     if args.json {
         output::json(&report)?;
     }
@@ -195,7 +195,7 @@ impl Report {
         }
     }
 
-    fn say(&self) {
+    fn print(&self) {
         say!("board '{}', kernel {}, measured now on these wires, microseconds", self.board, self.kernel);
         super::bench::say_latencies(&[
             ("sensor to motor", self.sensor_to_motor_us),

@@ -7,10 +7,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use log::{Level, Log, Metadata, Record};
 
+use super::log_rate_limit::LogRateLimit;
 use super::output;
-use super::quota::Quota;
 use crate::base::time::{Clock, Instant, MonotonicClock};
-use crate::system::outside;
+use crate::system::sanitize;
 
 /// Characters that are kept of a dropped line, to show which it was.
 const REMEMBERED: usize = 120;
@@ -24,7 +24,7 @@ pub(super) fn start() {
     builder.format(|to, record| {
         // Without this, the later lines of a record would lack the journal's prefix.
         let words = record.args().to_string().replace('\n', "; ");
-        let words = outside::one_line(&words);
+        let words = sanitize::one_line(&words);
         match output::journal_prefix(record.level()) {
             "" => writeln!(to, "{}: {words}", record.level().as_str().to_lowercase()),
             prefix => writeln!(to, "{prefix}{words}"),
@@ -39,7 +39,7 @@ pub(super) fn start() {
 /// Called at the end: reports how many messages were dropped since the last report.
 pub(super) fn end() {
     if let Some(logger) = LOGGER.get() {
-        logger.settle(Quota::rest);
+        logger.settle(LogRateLimit::rest);
     }
 }
 
@@ -48,7 +48,7 @@ type Site = (String, u32);
 
 /// What one place has logged.
 struct Said {
-    quota: Quota,
+    rate_limit: LogRateLimit,
     level: Level,
     target: String,
     /// The start of the last dropped line.
@@ -75,13 +75,13 @@ impl Limited {
             let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
             let site = (record.file().unwrap_or(record.target()).to_string(), record.line().unwrap_or(0));
             let fresh = || Said {
-                quota: Quota::FULL,
+                rate_limit: LogRateLimit::FULL,
                 level: record.level(),
                 target: record.target().to_string(),
                 last: String::new(),
             };
             let said = sites.entry(site).or_insert_with(fresh);
-            let Some(left_out) = said.quota.ask(now) else {
+            let Some(left_out) = said.rate_limit.ask(now) else {
                 said.last = record.args().to_string().chars().take(REMEMBERED).collect();
                 return;
             };
@@ -97,10 +97,10 @@ impl Limited {
     }
 
     /// Logs how many messages each place has dropped, if `due` says so.
-    fn settle(&self, due: impl Fn(&mut Quota) -> Option<u64>) {
+    fn settle(&self, due: impl Fn(&mut LogRateLimit) -> Option<u64>) {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         for said in sites.values_mut() {
-            if let Some(more) = due(&mut said.quota) {
+            if let Some(more) = due(&mut said.rate_limit) {
                 self.pass(
                     Metadata::builder().level(said.level).target(&said.target).build(),
                     format_args!("{more} messages were dropped, the last one: {}", said.last),
@@ -126,7 +126,7 @@ impl Log for Limited {
     /// Logs the number of dropped messages where the quota allows it; call this periodically.
     fn flush(&self) {
         let now = MonotonicClock.now();
-        self.settle(|quota| quota.settle(now));
+        self.settle(|rate_limit| rate_limit.settle(now));
     }
 }
 
@@ -195,8 +195,8 @@ mod tests {
         let logger = limited(&paper);
         (0..1_000).for_each(|line| say(&logger, 7, Level::Warn, &format!("bad frame {line}"), at(1_000)));
         let flood = paper.lines().len();
-        logger.settle(Quota::rest);
-        logger.settle(Quota::rest);
+        logger.settle(LogRateLimit::rest);
+        logger.settle(LogRateLimit::rest);
         let told = format!("WARN: {} messages were dropped, the last one: bad frame 999", 1_000 - flood);
         assert_eq!(paper.lines()[flood..], [told]);
     }

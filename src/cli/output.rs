@@ -5,7 +5,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::Mutex;
 
 use super::exit::Failure;
-use crate::system::outside;
+use crate::system::sanitize;
 
 /// The first error of standard output, except for a closed pipe.
 static BROKEN: Mutex<Option<std::io::Error>> = Mutex::new(None);
@@ -13,13 +13,13 @@ static BROKEN: Mutex<Option<std::io::Error>> = Mutex::new(None);
 /// Writes one or more lines to standard output; use it through [`say!`](self). Escapes terminal control
 /// sequences, wherever they come from. Never panics.
 pub fn line(words: Arguments<'_>) {
-    put(&outside::lines(&words.to_string()));
+    put(&sanitize::lines(&words.to_string()));
 }
 
 /// Writes exactly one line to standard output, whatever it contains; use it through `relay!`, for text from
 /// another process.
 pub fn one_line(words: Arguments<'_>) {
-    put(&outside::one_line(&words.to_string()));
+    put(&sanitize::one_line(&words.to_string()));
 }
 
 fn put(words: &str) {
@@ -37,7 +37,7 @@ fn put(words: &str) {
 pub fn json(object: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(object)
         .map_err(|error| Failure::bug(format!("cannot format as JSON: {error}")))?;
-    put(&outside::json(text));
+    put(&sanitize::json(text));
     Ok(())
 }
 

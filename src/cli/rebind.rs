@@ -2,8 +2,8 @@
 //! permission. The module `rebind` serves the requests; this file provides its board, socket and messages.
 
 use super::exit::Failure;
-use super::guard::{signals, ward};
-use super::quota::Quota;
+use super::guard::{allowed, signals};
+use super::log_rate_limit::LogRateLimit;
 use crate::base::plan::BusPlan;
 use crate::base::time::{Clock, MonotonicClock};
 use crate::hardware::bus::linux::{Grant, REBIND_SOCKET, Rebinder};
@@ -28,7 +28,7 @@ pub struct Args {
     socket: PathBuf,
     /// The user whose requests it serves, by name or number [default: its own user]; root's always
     #[arg(long = "for", value_name = "USER")]
-    ward: Option<String>,
+    allowed: Option<String>,
 }
 
 /// Runs the verb.
@@ -49,17 +49,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
         .fix("run it as root: systemctl enable --now ganglion-rebind"));
     }
     log::info!("for board '{}': {}, at {}", board.name, may.join(", "), args.socket.display());
-    let ward = ward(args.ward.as_deref())?;
+    let allowed = allowed(args.allowed.as_deref())?;
     let end = signals()?;
     let (_place, listener) = listen_at(&args.socket).map_err(|error| {
         Failure::file(&args.socket, &error)
             .fix("stop the one that is already running, or choose another path")
     })?;
-    let mut quota = Quota::FULL;
+    let mut rate_limit = LogRateLimit::FULL;
     let clock = MonotonicClock;
-    crate::runtime::rebind::serve(&mut rebinder, &listener, &end, ward, &clock, |grant| {
+    crate::runtime::rebind::serve(&mut rebinder, &listener, &end, allowed, &clock, |grant| {
         // A caller with permission can request as often as it likes, so the log has a quota.
-        if let Some(more) = quota.ask(clock.now()) {
+        if let Some(more) = rate_limit.ask(clock.now()) {
             let dropped = if more == 0 { String::new() } else { format!(" ({more} answers before it)") };
             let level = if grant == Grant::Yes { log::Level::Info } else { log::Level::Warn };
             log::log!(level, "asked: {}{dropped}", grant.words());

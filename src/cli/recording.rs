@@ -1,10 +1,12 @@
 //! `--record` of `ganglion run`: what is recorded where, and what came of it, in words.
 
 use super::exit::Failure;
-use crate::base::plan::Rung;
+use crate::base::plan::QualityLevel;
 use crate::base::time::Span;
 use crate::deploy::board::Loaded;
-use crate::drive::record::{Facts, Place, Plan, Quota, RecordSender, Recording, RecordingStatus, When, disk};
+use crate::drive::record::{
+    Facts, Plan, Quota, RecordSender, Recording, RecordingStatus, RecordingTarget, When, disk,
+};
 use crate::system::rt::Granted;
 use clap::ValueEnum;
 use std::collections::BTreeMap;
@@ -15,7 +17,7 @@ use std::time::Duration;
 /// What is kept of the time before a robot is armed: what a person did with it before that.
 const BEFORE: Span = Span::from_millis(30_000);
 /// How long the end of a run waits for the disk; after that, the last second of the recording may be missing.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Arguments of a recording.
 #[derive(Debug, clap::Args)]
@@ -52,7 +54,7 @@ pub struct About {
     /// Put into the simulator by `--simulate`.
     pub simulated: bool,
     /// Level of quality at which every cycle runs.
-    pub rung: Option<Rung>,
+    pub quality: Option<QualityLevel>,
     /// In virtual time: nothing is lost, the run waits for the disk.
     pub is_virtual: bool,
 }
@@ -69,8 +71,8 @@ pub fn start(
         RecordWhen::Armed => When::Armed { before: BEFORE },
     };
     let Some(path) = &args.record else { return Ok(None) };
-    let place = Place::of(path);
-    if let Place::Folder(folder) = &place
+    let place = RecordingTarget::of(path);
+    if let RecordingTarget::Folder(folder) = &place
         && !folder.is_dir()
         && let Err(error) = std::fs::DirBuilder::new().recursive(true).mode(0o750).create(folder)
     {
@@ -102,7 +104,7 @@ fn words(loaded: &Loaded, about: &About) -> BTreeMap<String, String> {
         ("digest", loaded.digest.to_hex().to_string()),
         ("auto_arm", board.safety.auto_arm.to_string()),
         ("simulated", about.simulated.to_string()),
-        ("rung", about.rung.map_or(String::new(), |rung| rung.index().to_string())),
+        ("rung", about.quality.map_or(String::new(), |quality| quality.index().to_string())),
         ("seed", about.seed.to_string()),
         ("faults", about.faults.clone()),
         ("clock", if about.is_virtual { "virtual" } else { "real" }.to_string()),
@@ -119,7 +121,7 @@ pub fn end(recording: Recording, granted: &[(&'static str, Granted)]) -> Recordi
     for (thread, granted) in granted {
         recording.word(&format!("granted.{thread}"), serde_json::to_string(granted).unwrap_or_default());
     }
-    let status = recording.end(PATIENCE);
+    let status = recording.end(TIMEOUT);
     lines(&status).iter().for_each(|line| say!("  {line}"));
     status
 }

@@ -8,15 +8,15 @@ use super::origin::{self, COMPUTED, MODELLED, SIMULATED, Sources};
 use super::run::ClockKind;
 use super::simulate::Simulation;
 use crate::base::plan::Board;
+use crate::drive::backtrack::BackingCounters;
 use crate::drive::io::{BusCounters, RecoveryStep};
 use crate::drive::trace::Latency;
-use crate::drive::trail::BackingCounters;
 use crate::field::remote::LinkTimes;
 use crate::field::snapshot::SnapshotCounts;
 use crate::field::{DeviceTimes, FieldCounters};
 use crate::runtime::control::why_disarmed;
 use crate::runtime::runner::Ending;
-use crate::runtime::session::{Outcome, Outside};
+use crate::runtime::session::{Outside, RunOutcome};
 use crate::system::executor::Rest;
 use crate::system::rt::Granted;
 use serde::Serialize;
@@ -201,7 +201,7 @@ struct BusLine {
 impl BusLine {
     fn of(bus: &BusCounters) -> BusLine {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let taken = RecoveryStep::ALL.into_iter().map(|rung| (rung.name(), bus.taken(rung)));
+        let taken = RecoveryStep::ALL.into_iter().map(|quality| (quality.name(), bus.taken(quality)));
         BusLine {
             name: bus.name.clone(),
             polls: bus.devices.iter().map(|device| count(&device.polls)).sum(),
@@ -210,7 +210,7 @@ impl BusLine {
             set_ups: count(&bus.set_ups),
             stops_again: count(&bus.stops_again),
             cuts: count(&bus.cuts),
-            longest_unled_us: Some(bus.longest_unled().as_micros_f64()).filter(|us| *us > 0.0),
+            longest_unled_us: Some(bus.longest_write_gap().as_micros_f64()).filter(|us| *us > 0.0),
             losses: bus
                 .devices
                 .iter()
@@ -228,7 +228,7 @@ impl BusLine {
         }
     }
 
-    fn say(&self, unit: &str) {
+    fn print(&self, unit: &str) {
         let BusLine { name, polls, failures, retries, late, .. } = self;
         let longest = self.longest_us.iter().max_by(|a, b| a.1.total_cmp(b.1));
         let longest =
@@ -236,7 +236,7 @@ impl BusLine {
         say!("  bus {name:<6} {polls} polls, {late} late, {failures} failed, {retries} retries{longest}");
         if !self.rungs.is_empty() {
             let rungs: Vec<String> =
-                self.rungs.iter().map(|(rung, times)| format!("{rung} {times}")).collect();
+                self.rungs.iter().map(|(quality, times)| format!("{quality} {times}")).collect();
             say!("             recovery: {}", rungs.join(", "));
         }
         if let Some(us) = self.longest_unled_us {
@@ -261,12 +261,12 @@ impl BusLine {
 
 impl RunReport {
     /// Collects the figures of a run that has ended.
-    pub fn new(board: &Board, outcome: &Outcome, clock: ClockKind, simulation: Simulation) -> RunReport {
-        let Outcome { ending, outside, world, motors_still, snapshots } = outcome;
+    pub fn new(board: &Board, outcome: &RunOutcome, clock: ClockKind, simulation: Simulation) -> RunReport {
+        let RunOutcome { ending, outside, world, motors_still, snapshots } = outcome;
         let summary = ending.recorder.summary();
         let period_s = board.period.as_secs_f64();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let rungs = summary.slots_in_rung.iter().enumerate();
+        let rungs = summary.slots_at_level.iter().enumerate();
         RunReport {
             schema: SCHEMA,
             board: board.name.clone(),
@@ -298,7 +298,7 @@ impl RunReport {
             mode: ending.tick.mode().name(),
             disarmed_by: ending.tick.disarmed().map(why_disarmed),
             reflexes: summary.trips_by_name(),
-            rungs: rungs.map(|(rung, &slots)| (rung.to_string(), slots as f64 * period_s)).collect(),
+            rungs: rungs.map(|(quality, &slots)| (quality.to_string(), slots as f64 * period_s)).collect(),
             release_late_us: Latency::of(&ending.recorder.release_late),
             exec_us: Latency::of(&ending.recorder.exec),
             end_late_us: Latency::of(&ending.recorder.end_late),
@@ -326,7 +326,7 @@ impl RunReport {
     }
 
     /// The page for people.
-    pub fn say(&self) {
+    pub fn print(&self) {
         let virtually = if self.clock == "virtual" { " of virtual time" } else { "" };
         let simulated = if self.simulated { " (simulated)" } else { "" };
         say!("{} on board '{}'{simulated}, field: {}", self.mode, self.board, self.engine);
@@ -412,7 +412,7 @@ impl RunReport {
 
     fn say_buses(&self) {
         let unit = self.unit(WIRES);
-        self.buses.iter().filter(|bus| bus.polls > 0).for_each(|bus| bus.say(&unit));
+        self.buses.iter().filter(|bus| bus.polls > 0).for_each(|bus| bus.print(&unit));
         let halts: Vec<String> = self.halts.iter().map(|(cause, times)| format!("{cause} {times}")).collect();
         if !halts.is_empty() {
             say!("  stopped    at once, before the tick: {}", halts.join(", "));

@@ -2,18 +2,18 @@
 //! the end what was counted and measured.
 
 use super::arguments::{self, EngineChoice};
+use super::error_text;
 use super::exit::Failure;
 use super::interrupt::Interrupt;
-use super::reasons;
 use super::recording;
 use super::report::RunReport;
 use super::simulate::simulate;
 use super::status::StatusLine;
-use crate::base::plan::{Board, BusPlan, EngineKind, Rung};
+use crate::base::plan::{Board, BusPlan, EngineKind, QualityLevel};
 use crate::base::time::{MonotonicClock, Span};
 use crate::field::remote::local::TETHER_SOCKET;
 use crate::field::remote::{SocketHop, Tether};
-use crate::field::snapshot::{Found, Snapshot, SnapshotError, Standing, previous_of};
+use crate::field::snapshot::{ExistingSnapshot, Snapshot, SnapshotError, UsableSnapshot, previous_of};
 use crate::runtime::robot::{Options, SnapshotPlan};
 use crate::runtime::session::{self, Session};
 use crate::sim::Fault;
@@ -67,8 +67,8 @@ pub struct Args {
     #[arg(long, value_enum)]
     pub engine: Option<EngineChoice>,
     /// Keep the field at this quality level, 0 (best) to 5 [default: the compute budget chooses]
-    #[arg(long, value_name = "N", value_parser = arguments::rung)]
-    pub rung: Option<Rung>,
+    #[arg(long = "rung", value_name = "N", value_parser = arguments::quality)]
+    pub quality: Option<QualityLevel>,
     /// A read-out from 'ganglion learn', or from 'ganglion teach', which corrects the board's starting table
     #[arg(long, value_name = "FILE")]
     pub readout: Option<PathBuf>,
@@ -159,7 +159,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let (resume, standing) = match snapshot {
         Some(path) => brain_in(path, &loaded.board)?,
-        None => (None, Standing::Sound),
+        None => (None, ExistingSnapshot::Sound),
     };
     let every = args.snapshot_every;
     let snapshots = snapshot.cloned().map(|path| SnapshotPlan { path, every, standing });
@@ -174,7 +174,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         seed: args.seed,
         faults: faults.join("; "),
         simulated: args.simulate,
-        rung: args.rung,
+        quality: args.quality,
         is_virtual: args.clock == ClockKind::Sim,
     };
     let (recording, sender) = recording::start(&args.recording, &loaded, &about)?.unzip();
@@ -185,7 +185,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         readout,
         untried: args.untried,
         resume,
-        rung: args.rung,
+        quality: args.quality,
         snapshots,
         device,
         watch,
@@ -221,9 +221,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
             })
         }
     };
-    let outcome = ended.map_err(|error| reasons::of_session(error, args.snapshot.as_deref()))?;
+    let outcome = ended.map_err(|error| error_text::of_session(error, args.snapshot.as_deref()))?;
     let report = RunReport::new(board, &outcome, args.clock, simulation);
-    report.say();
+    report.print();
     recording.into_iter().for_each(|recording| drop(recording::end(recording, &outcome.ending.granted)));
     if args.json {
         super::output::json(&report)?;
@@ -264,24 +264,24 @@ fn state_folder() -> Option<PathBuf> {
 }
 
 /// The brain in the file at `path`, or the previous one if that is damaged; `None` if there is no file yet.
-fn brain_in(path: &Path, board: &Board) -> Result<(Option<Snapshot>, Standing), Failure> {
+fn brain_in(path: &Path, board: &Board) -> Result<(Option<Snapshot>, ExistingSnapshot), Failure> {
     match Snapshot::find(path, board) {
-        Ok(None) => Ok((None, Standing::Sound)),
-        Ok(Some(Found { snapshot, in_place_of: None })) => {
+        Ok(None) => Ok((None, ExistingSnapshot::Sound)),
+        Ok(Some(UsableSnapshot { snapshot, in_place_of: None })) => {
             note_differences(&snapshot, path, board);
-            Ok((Some(snapshot), Standing::Sound))
+            Ok((Some(snapshot), ExistingSnapshot::Sound))
         }
-        Ok(Some(Found { snapshot, in_place_of: Some(error) })) => {
+        Ok(Some(UsableSnapshot { snapshot, in_place_of: Some(error) })) => {
             let before = previous_of(path);
             log::warn!("{}: {error}; the robot resumes from {}", path.display(), before.display());
             note_differences(&snapshot, &before, board);
-            Ok((Some(snapshot), Standing::Refused))
+            Ok((Some(snapshot), ExistingSnapshot::Refused))
         }
         Err(SnapshotError::File(FileError::Io { error, .. })) => Err(Failure::file(path, &error)),
         Err(error @ SnapshotError::File(_)) => Err(Failure::data(error)
             .at(path.display())
             .fix("name another file, or remove this one, to start from rest")),
-        Err(error) => Err(reasons::misfit(error, path)),
+        Err(error) => Err(error_text::misfit(error, path)),
     }
 }
 

@@ -5,7 +5,7 @@ use super::interrupt::Interrupt;
 use crate::base::plan::{BusPlan, GuardHold};
 use crate::runtime::control::CONTROL_SOCKET;
 use crate::runtime::guard::socket::GUARD_SOCKET;
-use crate::runtime::safe_stop::{Found, Pulled, Runtime, StepError, Threat, stop};
+use crate::runtime::safe_stop::{Pulled, Runtime, StepError, StopFindings, Threat, stop};
 use std::path::PathBuf;
 
 /// Arguments of `safe-stop`.
@@ -56,7 +56,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// The steps that worked, one line each.
-fn done(found: &Found) -> Vec<String> {
+fn done(found: &StopFindings) -> Vec<String> {
     let mut done = Vec::new();
     if found.guarded() {
         done.push("the guard keeps its line off until a runtime has disarmed".to_string());
@@ -84,7 +84,7 @@ fn done(found: &Found) -> Vec<String> {
 }
 
 /// What did not work, one line each.
-fn troubles(found: &Found) -> Vec<String> {
+fn troubles(found: &StopFindings) -> Vec<String> {
     let mut troubles = Vec::new();
     if let Some(Err(error)) = &found.guard {
         troubles.push(why(error));
@@ -109,8 +109,8 @@ fn troubles(found: &Found) -> Vec<String> {
 fn why(error: &StepError) -> String {
     match error {
         StepError::Thread(error) => format!("cannot start a thread: {error}"),
-        StepError::Late(what, patience) => {
-            format!("{what} did not answer within {} ms", patience.as_millis())
+        StepError::Late(what, timeout) => {
+            format!("{what} did not answer within {} ms", timeout.as_millis())
         }
         StepError::Access(error) => Failure::from(error.clone()).to_string(),
         StepError::Open(error) => error.to_string(),
@@ -133,7 +133,7 @@ fn why(error: &StepError) -> String {
 }
 
 /// Success, or a failure with what to do.
-fn verdict(found: &Found) -> Result<(), Failure> {
+fn verdict(found: &StopFindings) -> Result<(), Failure> {
     if found.stands() {
         return Ok(());
     }
@@ -159,7 +159,7 @@ mod tests {
     fn a_process_that_may_move_the_motors_is_named() {
         let (holder, runtime) = (Some(Holder { pid: Some(4711) }), Runtime::Absent);
         let found =
-            Found { board: "car".into(), guard: None, runtime, holder, stopped: Ok(()), pulled: None };
+            StopFindings { board: "car".into(), guard: None, runtime, holder, stopped: Ok(()), pulled: None };
         let failure = verdict(&found).unwrap_err();
         let words = failure.to_string();
         assert!(
@@ -167,6 +167,6 @@ mod tests {
             "{words}"
         );
         assert_eq!(failure.exit(), Exit::Unavailable);
-        assert_eq!(verdict(&Found { holder: None, ..found }), Ok(()));
+        assert_eq!(verdict(&StopFindings { holder: None, ..found }), Ok(()));
     }
 }

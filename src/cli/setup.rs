@@ -12,9 +12,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use super::exit::Failure;
+use crate::deploy::setup::action::SetupAction;
 use crate::deploy::setup::carry_out::{self, Step};
 use crate::deploy::setup::choice::NoBoard;
-use crate::deploy::setup::deed::Deed;
 use crate::deploy::setup::programs::{OnPath, Programs};
 use crate::deploy::setup::proposal::{NoProposal, Proposal, Wishes, propose};
 use crate::deploy::setup::tuning;
@@ -170,13 +170,13 @@ fn do_it(site: &Site, proposal: &Proposal, package: &finish::Package) -> Result<
         };
         return Err(Failure::permission(what).fix("sudo ganglion setup"));
     }
-    let deeds: Vec<&Deed> = proposal.changes.iter().map(|change| &change.deed).collect();
+    let deeds: Vec<&SetupAction> = proposal.changes.iter().map(|change| &change.action).collect();
     if changes > 0 {
         say!();
     }
     carry_out::apply(&site.root, &deeds, site.programs, &mut |step| {
-        if let Step::Done(deed) = step {
-            say!("done: {}", words::brief(deed));
+        if let Step::Done(action) = step {
+            say!("done: {}", words::brief(action));
         }
         ControlFlow::Continue(())
     })

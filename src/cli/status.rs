@@ -1,6 +1,6 @@
 //! The live status line of a run on standard error, if that is a terminal.
 
-use crate::base::plan::{Cause, Rung};
+use crate::base::plan::{Cause, QualityLevel};
 use crate::base::time::Span;
 use crate::drive::trace::{Record, Recorder};
 use crate::field::EngineState;
@@ -64,11 +64,11 @@ fn words(record: &Record, engine: EngineState) -> String {
         .map(|cause| cause.name())
         .collect();
     let motors: Vec<String> = record.command.used().iter().take(3).map(|m| format!("{m:+.2}")).collect();
-    let rung: Rung = record.rung;
+    let quality: QualityLevel = record.quality;
     format!(
         "{:<9} rung {}  motors {}  late {:.0} us  {}{}",
         record.mode.name(),
-        rung.index(),
+        quality.index(),
         motors.join(" "),
         record.began.since(record.slot).as_micros_f64(),
         causes.join(" "),

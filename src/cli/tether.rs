@@ -6,8 +6,8 @@ mod key;
 pub(super) use key::random as random_key;
 
 use super::exit::Failure;
-use super::guard::{signals, ward};
-use super::quota::Quota;
+use super::guard::{allowed, signals};
+use super::log_rate_limit::LogRateLimit;
 use super::{arguments, output};
 use crate::base::plan::{RtPlan, TetherPlan};
 use crate::base::time::{Clock, MonotonicClock, Span};
@@ -57,7 +57,7 @@ pub struct Args {
     socket: PathBuf,
     /// The user whose runtime to serve, by name or number [default: the user that this runs as]
     #[arg(long = "for", value_name = "USER")]
-    ward: Option<String>,
+    allowed: Option<String>,
     /// Core to run on, or 'any' [default: the board's rt.cpu, where a round trip is shortest]
     #[arg(long, value_name = "CORE")]
     core: Option<Core>,
@@ -109,7 +109,7 @@ fn carry(args: &Args) -> Result<(), Failure> {
     let address = address(args, plan)?;
     let finder = Finder::new(address)
         .map_err(|error| Failure::unavailable(format!("cannot look up {address}: {error}")))?;
-    let ward = ward(args.ward.as_deref())?;
+    let allowed = allowed(args.allowed.as_deref())?;
     let end = signals()?;
     let (_place, listener) = listen_at(&args.socket).map_err(|error| {
         Failure::file(&args.socket, &error)
@@ -126,8 +126,8 @@ fn carry(args: &Args) -> Result<(), Failure> {
         args.socket.display(),
         granted_words(&granted)
     );
-    let mut tether = Tether::new(carrier, keys.robot(), finder, listener, end, ward, digest, clock);
-    let mut quotas = [Quota::FULL; KINDS];
+    let mut tether = Tether::new(carrier, keys.robot(), finder, listener, end, allowed, digest, clock);
+    let mut quotas = [LogRateLimit::FULL; KINDS];
     tether.run(|event| {
         // Whoever may connect, or changes datagrams, can make it say something as often as it likes.
         if let Some(more) = quotas[kind(&event)].ask(MonotonicClock.now()) {

@@ -6,7 +6,7 @@ pub(super) mod words;
 use super::exit::Failure;
 use super::{arguments, output};
 use crate::base::time::Span;
-use crate::deploy::update::stage::Outcome;
+use crate::deploy::update::stage::StagingOutcome;
 use crate::deploy::update::state::{self, Staged};
 use crate::deploy::update::{Ended, Layout, Marker, Phase, UpdateError, Why};
 use crate::deploy::update::{deaths, history, package, recover, stage, trial};
@@ -191,17 +191,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-fn tell_staged(outcome: &Outcome, json: bool) -> Result<(), Failure> {
+fn tell_staged(outcome: &StagingOutcome, json: bool) -> Result<(), Failure> {
     let (word, version) = match outcome {
-        Outcome::Staged(version) => ("staged", version),
-        Outcome::AlreadyActive(version) => ("already active", version),
+        StagingOutcome::Staged(version) => ("staged", version),
+        StagingOutcome::AlreadyActive(version) => ("already active", version),
     };
     if json {
         return output::json(&serde_json::json!({ "schema": 1, "outcome": word, "version": version }));
     }
     match outcome {
-        Outcome::Staged(version) => say!("staged {version}; next: sudo ganglion update trial"),
-        Outcome::AlreadyActive(version) => say!("{version} is already active"),
+        StagingOutcome::Staged(version) => say!("staged {version}; next: sudo ganglion update trial"),
+        StagingOutcome::AlreadyActive(version) => say!("{version} is already active"),
     }
     Ok(())
 }
@@ -294,7 +294,7 @@ fn status(layout: &Layout, json: bool) -> Result<(), Failure> {
         say!("unfinished {} to {}: {}", told.from, told.to, words::phase(told.phase));
     }
     match &report.last {
-        Some(told) => say!("last       {}", words::told(told.phase, &told.from, &told.to, &told.why)),
+        Some(told) => say!("last       {}", words::reported(told.phase, &told.from, &told.to, &told.why)),
         None => say!("last       no update yet"),
     }
     if let Some(staged) = &report.staged {

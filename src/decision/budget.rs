@@ -15,7 +15,7 @@
 //! No stop, disarm or reflex depends on the budget. When even the lowest rung does not fit, the budget is
 //! exhausted: quality cannot drop further, results arrive late, and the reflexes handle that.
 
-use crate::base::plan::{BudgetPlan, RUNGS, Rung};
+use crate::base::plan::{BudgetPlan, QUALITY_LEVELS, QualityLevel};
 use crate::base::time::{Instant, Span};
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
@@ -42,17 +42,17 @@ const MOST_DOUBLINGS: u32 = 6;
 #[derive(Clone, Debug)]
 pub struct Budget {
     plan: BudgetPlan,
-    rung: Rung,
+    quality: QualityLevel,
     /// What a cycle would cost now, in nanoseconds, by rung; `None`: never run.
-    cost: [Option<f64>; RUNGS],
+    cost: [Option<f64>; QUALITY_LEVELS],
     /// The rung that the last step up led to, until its first cycle is measured.
-    proving: Option<Rung>,
+    proving: Option<QualityLevel>,
     /// When the last step up was taken; cleared when it has held for a dwell or failed.
     stepped_up_at: Option<Instant>,
     /// Steps up that failed, minus those that held.
     failures: u32,
     /// The rung of the cycle in progress, as chosen when it was launched.
-    running: Rung,
+    running: QualityLevel,
     /// The cycle in progress is already known to be too slow.
     overdue: bool,
     /// The last finished cycle was too slow.
@@ -63,7 +63,7 @@ pub struct Budget {
     changes: u64,
     exhausted: bool,
     /// Every cycle runs at this rung, whatever it costs.
-    held: Option<Rung>,
+    held: Option<QualityLevel>,
 }
 
 impl Budget {
@@ -71,12 +71,12 @@ impl Budget {
     pub fn new(plan: BudgetPlan) -> Budget {
         Budget {
             plan,
-            rung: Rung::BEST,
-            cost: [None; RUNGS],
+            quality: QualityLevel::BEST,
+            cost: [None; QUALITY_LEVELS],
             proving: None,
             stepped_up_at: None,
             failures: 0,
-            running: Rung::BEST,
+            running: QualityLevel::BEST,
             overdue: false,
             overran: false,
             fits_since: None,
@@ -87,14 +87,14 @@ impl Budget {
         }
     }
 
-    /// The same, but stays at `rung`: for measurements.
-    pub fn held_at(self, rung: Rung) -> Budget {
-        Budget { rung, running: rung, held: Some(rung), ..self }
+    /// The same, but stays at `quality`: for measurements.
+    pub fn held_at(self, quality: QualityLevel) -> Budget {
+        Budget { quality, running: quality, held: Some(quality), ..self }
     }
 
-    /// Records that a cycle at `rung` took `span`. Returns the rung for the next one, which may be launched
-    /// now.
-    pub fn record(&mut self, rung: Rung, span: Span, now: Instant) -> Rung {
+    /// Records that a cycle at `quality` took `span`. Returns the rung for the next one, which may be
+    /// launched now.
+    pub fn record(&mut self, quality: QualityLevel, span: Span, now: Instant) -> QualityLevel {
         if let Some(held) = self.held {
             return held;
         }
@@ -102,23 +102,23 @@ impl Budget {
         self.soften(elapsed);
         let slow = span > self.plan.target;
         let learn = |budget: &mut Budget| {
-            budget.learn(rung, span);
-            budget.proving = budget.proving.filter(|proving| *proving != rung);
+            budget.learn(quality, span);
+            budget.proving = budget.proving.filter(|proving| *proving != quality);
         };
         if slow {
-            self.step_down(rung, learn);
+            self.step_down(quality, learn);
         } else {
             learn(self);
             self.exhausted = false;
             self.consider_step_up(now);
         }
-        (self.overran, self.overdue, self.running) = (slow, false, self.rung);
-        self.rung
+        (self.overran, self.overdue, self.running) = (slow, false, self.quality);
+        self.quality
     }
 
     /// A cycle has been running for `running_for` and has not ended. Returns the rung for the next one. May
     /// be called in every slot: one overrun counts once, here or in [`Budget::record`].
-    pub fn overdue(&mut self, running_for: Span, now: Instant) -> Rung {
+    pub fn overdue(&mut self, running_for: Span, now: Instant) -> QualityLevel {
         if let Some(held) = self.held {
             return held;
         }
@@ -130,12 +130,12 @@ impl Budget {
             self.step_down(running, |budget| budget.learn(running, running_for.max(known)));
             self.overdue = true;
         }
-        self.rung
+        self.quality
     }
 
     /// The rung for the next cycle.
-    pub fn rung(&self) -> Rung {
-        self.rung
+    pub fn quality(&self) -> QualityLevel {
+        self.quality
     }
 
     /// Whether not even the lowest rung fits the target.
@@ -148,9 +148,9 @@ impl Budget {
         self.changes
     }
 
-    /// The estimated duration of a cycle at `rung` now; `None` if it never ran.
-    pub fn estimate(&self, rung: Rung) -> Option<Span> {
-        self.cost[rung.index()].map(|cost| Span::from_nanos(cost as u64))
+    /// The estimated duration of a cycle at `quality` now; `None` if it never ran.
+    pub fn estimate(&self, quality: QualityLevel) -> Option<Span> {
+        self.cost[quality.index()].map(|cost| Span::from_nanos(cost as u64))
     }
 
     /// Advances the clock to `now` and returns the time that passed.
@@ -162,15 +162,15 @@ impl Budget {
     }
 
     /// Adds one measurement.
-    fn learn(&mut self, rung: Rung, span: Span) {
-        let index = rung.index();
+    fn learn(&mut self, quality: QualityLevel, span: Span) {
+        let index = quality.index();
         let worst = nanos(self.plan.target.times(WORST_TARGETS));
         let measured = nanos(span).min(worst);
-        if self.proving == Some(rung) {
+        if self.proving == Some(quality) {
             self.cost[index] = Some(measured);
             return;
         }
-        let before = self.known(rung).unwrap_or(measured);
+        let before = self.known(quality).unwrap_or(measured);
         let after = if measured > before { measured } else { before + (measured - before) * FORGET };
         self.cost[index] = Some(before);
         for cost in self.cost.iter_mut().flatten() {
@@ -178,19 +178,19 @@ impl Budget {
         }
     }
 
-    /// The known cost of `rung`: one that never ran is assumed to cost at most as much as the next better
+    /// The known cost of `quality`: one that never ran is assumed to cost at most as much as the next better
     /// one.
-    fn known(&self, rung: Rung) -> Option<f64> {
-        self.cost[..=rung.index()].iter().rev().find_map(|cost| *cost)
+    fn known(&self, quality: QualityLevel) -> Option<f64> {
+        self.cost[..=quality.index()].iter().rev().find_map(|cost| *cost)
     }
 
     /// Lowers the estimates of better rungs a little, as time passes at the present rung.
     fn soften(&mut self, elapsed: Span) {
-        let Some(present) = self.cost[self.rung.index()] else { return };
+        let Some(present) = self.cost[self.quality.index()] else { return };
         let dwells = RETRY_DWELLS * f64::from(1 << self.failures);
-        let patience = (self.plan.dwell.as_secs_f64() * dwells).max(f64::MIN_POSITIVE);
-        let share = (elapsed.as_secs_f64() / patience).min(1.0);
-        for cost in self.cost[..self.rung.index()].iter_mut().flatten() {
+        let timeout = (self.plan.dwell.as_secs_f64() * dwells).max(f64::MIN_POSITIVE);
+        let share = (elapsed.as_secs_f64() / timeout).min(1.0);
+        for cost in self.cost[..self.quality.index()].iter_mut().flatten() {
             *cost -= (*cost - present).max(0.0) * share;
         }
     }
@@ -198,7 +198,7 @@ impl Budget {
     /// A cycle at `slow` takes too long: steps down to the first rung that is estimated to fit, or to a rung
     /// without an estimate, which is tried. Never steps up. `learn` adds the measurement: before the choice
     /// if the previous cycle was slow too, else after it.
-    fn step_down(&mut self, slow: Rung, learn: impl FnOnce(&mut Budget)) {
+    fn step_down(&mut self, slow: QualityLevel, learn: impl FnOnce(&mut Budget)) {
         self.fits_since = None;
         if self.stepped_up_at.take().is_some() {
             self.failures = (self.failures + 1).min(MOST_DOUBLINGS);
@@ -212,14 +212,14 @@ impl Budget {
             {
                 next = next.cheaper();
             }
-            next.min(budget.plan.floor).max(budget.rung)
+            next.min(budget.plan.floor).max(budget.quality)
         };
         let next = if again {
             learn(self);
             choose(self)
         } else if self.overdue {
             learn(self);
-            self.rung // this cycle was already counted
+            self.quality // this cycle was already counted
         } else {
             let next = choose(self);
             learn(self);
@@ -233,9 +233,9 @@ impl Budget {
             self.stepped_up_at = None;
             self.failures = self.failures.saturating_sub(1);
         }
-        let better = self.rung.better();
+        let better = self.quality.better();
         let limit = nanos(self.plan.target) * f64::from(self.plan.headroom);
-        let fits = better < self.rung && self.cost[better.index()].is_none_or(|cost| cost <= limit);
+        let fits = better < self.quality && self.cost[better.index()].is_none_or(|cost| cost <= limit);
         if !fits {
             self.fits_since = None;
             return;
@@ -249,9 +249,9 @@ impl Budget {
         }
     }
 
-    fn change(&mut self, rung: Rung) {
-        if rung != self.rung {
-            self.rung = rung;
+    fn change(&mut self, quality: QualityLevel) {
+        if quality != self.quality {
+            self.quality = quality;
             self.changes += 1;
         }
     }
@@ -262,7 +262,7 @@ impl Remembers for Budget {
         archive.part("budget");
         let Budget {
             plan: _,
-            rung,
+            quality,
             cost,
             proving,
             stepped_up_at,
@@ -276,7 +276,7 @@ impl Remembers for Budget {
             exhausted,
             held: _,
         } = self;
-        remember!(archive: rung, cost, proving, stepped_up_at, failures, running);
+        remember!(archive: quality, cost, proving, stepped_up_at, failures, running);
         remember!(archive: overdue, overran, fits_since, now, exhausted);
         archive.demand("failures", *failures <= MOST_DOUBLINGS)
     }
@@ -296,14 +296,14 @@ mod tests {
     /// Time between two cycles.
     const CYCLE: Span = ms(50);
     /// What each rung costs on an idle machine: half of the target for the best rung.
-    const IDLE: [u64; RUNGS] = [5_000, 4_600, 4_200, 4_000, 3_300, 800];
+    const IDLE: [u64; QUALITY_LEVELS] = [5_000, 4_600, 4_200, 4_000, 3_300, 800];
 
     fn plan() -> BudgetPlan {
-        BudgetPlan { target: ms(10), headroom: 0.8, dwell: ms(1_000), floor: Rung::WORST }
+        BudgetPlan { target: ms(10), headroom: 0.8, dwell: ms(1_000), floor: QualityLevel::WORST }
     }
 
-    fn rung(number: u8) -> Rung {
-        Rung::new(number).unwrap()
+    fn quality(number: u8) -> QualityLevel {
+        QualityLevel::new(number).unwrap()
     }
 
     /// A machine that runs cycles under a budget.
@@ -320,11 +320,11 @@ mod tests {
 
         /// One cycle on a machine that is `slowness` times as slow as an idle one.
         fn cycle(&mut self, slowness: f64) -> u8 {
-            let rung = self.budget.rung();
-            let span = Span::from_nanos((IDLE[rung.index()] as f64 * 1e3 * slowness) as u64);
+            let quality = self.budget.quality();
+            let span = Span::from_nanos((IDLE[quality.index()] as f64 * 1e3 * slowness) as u64);
             self.slow_cycles += usize::from(span > self.budget.plan.target);
             self.now += CYCLE;
-            self.budget.record(rung, span, self.now).index() as u8
+            self.budget.record(quality, span, self.now).index() as u8
         }
 
         /// Runs `seconds` of cycles and returns the rung at the end.
@@ -375,22 +375,22 @@ mod tests {
     fn up_is_one_rung_a_dwell() {
         let mut machine = Machine::new(plan());
         machine.run(2, 10.0);
-        assert_eq!(machine.budget.rung(), Rung::WORST);
+        assert_eq!(machine.budget.quality(), QualityLevel::WORST);
         let mut last_change = machine.now;
-        let mut rung = machine.budget.rung();
-        while machine.budget.rung() != Rung::BEST {
+        let mut quality = machine.budget.quality();
+        while machine.budget.quality() != QualityLevel::BEST {
             machine.cycle(1.0);
-            assert!(machine.now < at(60_000), "stuck at {:?}", machine.budget.rung());
-            if machine.budget.rung() != rung {
-                assert_eq!(machine.budget.rung(), rung.better());
+            assert!(machine.now < at(60_000), "stuck at {:?}", machine.budget.quality());
+            if machine.budget.quality() != quality {
+                assert_eq!(machine.budget.quality(), quality.better());
                 assert!(machine.now.since(last_change) >= plan().dwell);
-                (rung, last_change) = (machine.budget.rung(), machine.now);
+                (quality, last_change) = (machine.budget.quality(), machine.now);
             }
         }
     }
 
     #[test]
-    fn a_rung_that_does_not_fit_is_seldom_tried_and_one_that_fits_is_found() {
+    fn level_that_does_not_fit_is_seldom_tried() {
         // (slowness, the best rung that takes less than the target)
         for (slowness, best) in [(1.9, 0), (2.05, 1), (2.2, 2), (2.4, 3), (3.0, 4), (4.0, 5), (10.0, 5)] {
             let mut machine = Machine::new(plan());
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn the_floor_is_kept_and_said_to_be_too_little() {
-        let mut machine = Machine::new(BudgetPlan { floor: rung(2), ..plan() });
+        let mut machine = Machine::new(BudgetPlan { floor: quality(2), ..plan() });
         assert_eq!(machine.run(5, 4.0), 2);
         assert!(machine.budget.exhausted());
         machine.run(1, 1.0);
@@ -432,36 +432,36 @@ mod tests {
             assert_eq!(chosen, usize::from(waited > 10), "after {waited} ms");
         }
         machine.now = began + ms(3_000);
-        assert_eq!(machine.budget.record(Rung::BEST, ms(3_000), machine.now).index(), 1);
+        assert_eq!(machine.budget.record(QualityLevel::BEST, ms(3_000), machine.now).index(), 1);
         assert_eq!(machine.budget.changes() - changes, 1);
         assert_eq!(machine.run(10, 1.0), 0, "forgotten like any outlier");
     }
 
     #[test]
-    fn a_slow_cycle_is_believed_at_once_and_a_quick_one_by_a_sixteenth() {
+    fn slow_cycle_counts_at_once_and_a_quick_one_by_a_sixteenth() {
         let mut budget = Budget::new(plan());
         for (span_us, thought_us) in [(4_000, 4_000), (8_000, 8_000), (4_800, 7_800), (7_800, 7_800)] {
-            budget.record(Rung::BEST, Span::from_micros(span_us), at(50));
-            assert_eq!(budget.estimate(Rung::BEST), Some(Span::from_micros(thought_us)));
+            budget.record(QualityLevel::BEST, Span::from_micros(span_us), at(50));
+            assert_eq!(budget.estimate(QualityLevel::BEST), Some(Span::from_micros(thought_us)));
         }
     }
 
     #[test]
     fn what_takes_exactly_the_target_is_in_time() {
         let mut budget = Budget::new(plan());
-        assert_eq!(budget.record(Rung::BEST, ms(10), at(50)), Rung::BEST);
-        assert_eq!(budget.overdue(ms(10), at(60)), Rung::BEST);
+        assert_eq!(budget.record(QualityLevel::BEST, ms(10), at(50)), QualityLevel::BEST);
+        assert_eq!(budget.overdue(ms(10), at(60)), QualityLevel::BEST);
         // A rung that is estimated to take exactly the target is one to step down to.
         let mut budget = Budget::new(plan());
         budget.cost = [Some(20e6), Some(10e6), Some(5e6), None, None, None];
-        assert_eq!(budget.record(Rung::BEST, ms(20), at(50)), rung(1));
+        assert_eq!(budget.record(QualityLevel::BEST, ms(20), at(50)), quality(1));
     }
 
     #[test]
-    fn better_rungs_are_forgiven_over_dwells_and_longer_after_each_failure() {
+    fn better_levels_are_retried_later_after_each_failure() {
         for (dwell, failures) in [(ms(500), 0), (ms(3_000), 0), (ms(500), 3)] {
             let mut budget = Budget::new(BudgetPlan { dwell, ..plan() });
-            budget.rung = rung(1);
+            budget.quality = quality(1);
             (budget.failures, budget.now) = (failures, Some(at(0)));
             budget.cost[..2].copy_from_slice(&[Some(20e6), Some(4e6)]);
             let whole = dwell.as_secs_f64() * RETRY_DWELLS * f64::from(1 << failures);
@@ -472,12 +472,12 @@ mod tests {
     }
 
     #[test]
-    fn a_step_up_that_held_for_a_dwell_counts_against_a_failure_and_not_sooner() {
+    fn step_up_reduces_failures_only_after_a_full_dwell() {
         let mut budget = Budget::new(plan());
         (budget.failures, budget.stepped_up_at) = (2, Some(at(0)));
-        budget.record(Rung::BEST, ms(5), at(999));
+        budget.record(QualityLevel::BEST, ms(5), at(999));
         assert_eq!((budget.failures, budget.stepped_up_at), (2, Some(at(0))));
-        budget.record(Rung::BEST, ms(5), at(1_000));
+        budget.record(QualityLevel::BEST, ms(5), at(1_000));
         assert_eq!((budget.failures, budget.stepped_up_at), (1, None));
     }
 
@@ -485,23 +485,24 @@ mod tests {
     fn what_is_still_running_is_no_sign_of_speed() {
         let mut machine = Machine::new(plan());
         machine.run(10, 1.0);
-        let before = machine.budget.estimate(Rung::BEST);
+        let before = machine.budget.estimate(QualityLevel::BEST);
         for waited in 0..9 {
             machine.budget.overdue(ms(waited), machine.now + ms(waited));
         }
-        assert_eq!(machine.budget.estimate(Rung::BEST), before);
+        assert_eq!(machine.budget.estimate(QualityLevel::BEST), before);
     }
 
     #[test]
     fn what_is_still_running_is_no_sign_that_an_accident_is_over() {
         let mut machine = Machine::new(plan());
         machine.cycle(8.0);
-        let cost = machine.budget.estimate(rung(1)).or(machine.budget.estimate(Rung::BEST)).unwrap();
+        let cost =
+            machine.budget.estimate(quality(1)).or(machine.budget.estimate(QualityLevel::BEST)).unwrap();
         machine.cycle(8.0);
-        let before = machine.budget.estimate(rung(1)).unwrap();
+        let before = machine.budget.estimate(quality(1)).unwrap();
         assert!(cost > ms(30) && before > ms(30));
         machine.budget.overdue(ms(15), machine.now + ms(15));
-        assert!(machine.budget.estimate(rung(1)).unwrap() + Span::from_nanos(1) >= before);
+        assert!(machine.budget.estimate(quality(1)).unwrap() + Span::from_nanos(1) >= before);
     }
 
     #[test]
@@ -509,18 +510,18 @@ mod tests {
         let mut machine = Machine::new(plan());
         machine.run(2, 10.0); // through all rungs
         machine.run(60, 1.0);
-        assert_eq!(machine.budget.rung(), Rung::BEST);
-        machine.budget.record(Rung::BEST, ms(60_000), machine.now);
-        assert_eq!(machine.budget.estimate(Rung::BEST), Some(ms(100)), "ten targets");
+        assert_eq!(machine.budget.quality(), QualityLevel::BEST);
+        machine.budget.record(QualityLevel::BEST, ms(60_000), machine.now);
+        assert_eq!(machine.budget.estimate(QualityLevel::BEST), Some(ms(100)), "ten targets");
         // The rungs keep their proportions, so a cheaper rung is still known to be cheaper.
-        assert_eq!(machine.budget.estimate(rung(4)), Some(ms(66)));
+        assert_eq!(machine.budget.estimate(quality(4)), Some(ms(66)));
     }
 
     #[test]
     fn headroom_must_last_a_dwell_without_a_break() {
         let mut machine = Machine::new(plan());
         machine.cycle(3.0);
-        assert_eq!(machine.budget.rung(), rung(1));
+        assert_eq!(machine.budget.quality(), quality(1));
         // Every half second a cycle is in time but leaves no headroom, so no dwell completes.
         for step in 0..600 {
             let slowness = if step % 10 == 9 { 2.0 } else { 1.0 };
@@ -533,7 +534,7 @@ mod tests {
     fn an_accident_at_the_very_step_up_does_not_bar_a_rung_for_ever() {
         let mut machine = Machine::new(plan());
         machine.cycle(3.0);
-        while machine.budget.rung() != Rung::BEST {
+        while machine.budget.quality() != QualityLevel::BEST {
             machine.cycle(1.0);
         }
         assert_eq!(machine.cycle(6.0), 1, "the first cycle after the step up");
@@ -549,37 +550,37 @@ mod tests {
             let mut downs = 0;
             let mut now = at(0);
             for cycle in 0..2_000 {
-                let before = budget.rung();
+                let before = budget.quality();
                 now += CYCLE;
                 // Costs from almost nothing to ten targets, independent of the rung.
                 let draw = uniform(seed, Stream::Stimulus, cycle);
                 let span = Span::from_micros((10_f64.powf(1.0 + 4.0 * draw)) as u64);
-                let rung = budget.record(before, span, now);
-                if rung < before {
-                    assert_eq!(rung, before.better());
+                let quality = budget.record(before, span, now);
+                if quality < before {
+                    assert_eq!(quality, before.better());
                     assert!(ups.last().is_none_or(|&last| now.since(last) >= plan().dwell));
                     ups.push(now);
                 }
-                if span > plan().target && before < Rung::WORST {
-                    assert!(rung > before, "a step down is immediate");
+                if span > plan().target && before < QualityLevel::WORST {
+                    assert!(quality > before, "a step down is immediate");
                 }
-                downs += usize::from(rung > before);
+                downs += usize::from(quality > before);
             }
-            assert!(downs < ups.len() + RUNGS);
+            assert!(downs < ups.len() + QUALITY_LEVELS);
             assert_eq!(budget.changes(), (downs + ups.len()) as u64);
         }
     }
 
     #[test]
     fn a_held_rung_is_never_left() {
-        for rung in [Rung::BEST, Rung::WORST] {
-            let mut budget = Budget::new(plan()).held_at(rung);
-            assert_eq!(budget.rung(), rung);
+        for quality in [QualityLevel::BEST, QualityLevel::WORST] {
+            let mut budget = Budget::new(plan()).held_at(quality);
+            assert_eq!(budget.quality(), quality);
             for (step, span) in [ms(1), ms(500), ms(1), ms(1)].into_iter().enumerate() {
-                assert_eq!(budget.record(rung, span, at(100 * step as u64)), rung);
-                assert_eq!(budget.overdue(ms(900), at(100 * step as u64 + 50)), rung);
+                assert_eq!(budget.record(quality, span, at(100 * step as u64)), quality);
+                assert_eq!(budget.overdue(ms(900), at(100 * step as u64 + 50)), quality);
             }
-            assert_eq!((budget.rung(), budget.changes(), budget.exhausted()), (rung, 0, false));
+            assert_eq!((budget.quality(), budget.changes(), budget.exhausted()), (quality, 0, false));
         }
     }
 
@@ -587,7 +588,7 @@ mod tests {
     fn spans_without_end_and_without_length_do_no_harm() {
         let mut budget = Budget::new(plan());
         for (step, span) in [0, u64::MAX, 0, 0, u64::MAX, u64::MAX, 1].into_iter().enumerate() {
-            budget.record(budget.rung(), Span::from_nanos(span), at(50 * step as u64));
+            budget.record(budget.quality(), Span::from_nanos(span), at(50 * step as u64));
             let costs: Vec<_> = budget.cost.iter().flatten().collect();
             assert!(costs.iter().all(|cost| cost.is_finite() && **cost >= 1.0), "{costs:?}");
         }

@@ -14,7 +14,7 @@ const LONGEST: Span = Span::from_millis(200);
 
 /// How the robot's commands move it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Motion {
+pub struct MotionModel {
     /// Speed at full command, metres a second.
     pub full_speed: f64,
     /// Distance between the axles, metres.
@@ -28,16 +28,16 @@ pub struct Motion {
     pub steering: Option<(usize, [f64; 2])>,
 }
 
-impl Motion {
+impl MotionModel {
     /// How the commands of `board` move it, if the board states that.
-    pub fn of(board: &Board) -> Option<Motion> {
+    pub fn of(board: &Board) -> Option<MotionModel> {
         let plan = board.motion?;
         let steers = |(number, motor): (usize, &MotorPlan)| {
             let MotorKind::Servo { min_deg, max_deg, .. } = motor.kind else { return None };
             (motor.name == "steering").then(|| (number, [min_deg, max_deg].map(f64::from)))
         };
         let drives = board.motors.iter().enumerate().filter(|(_, motor)| motor.kind.drives());
-        Some(Motion {
+        Some(MotionModel {
             full_speed: plan.full_speed.into(),
             wheelbase: plan.wheelbase.into(),
             lag_s: plan.lag.as_secs_f64(),
@@ -70,20 +70,20 @@ impl Motion {
 
 /// A position and a heading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Standing {
+pub struct OdometryPose {
     /// Metres.
     pub at: [f64; 2],
     /// Radians from x towards y (to the left).
     pub heading: f64,
 }
 
-impl Standing {
+impl OdometryPose {
     /// The pose after `way` metres (negative: backwards) along this `curvature`, 1/m, positive to the left.
-    pub fn ahead(self, way: f64, curvature: f64) -> Standing {
+    pub fn ahead(self, way: f64, curvature: f64) -> OdometryPose {
         let turn = way * curvature;
         let middle = self.heading + turn / 2.0;
         let at = [self.at[0] + way * libm::cos(middle), self.at[1] + way * libm::sin(middle)];
-        Standing { at, heading: self.heading + turn }
+        OdometryPose { at, heading: self.heading + turn }
     }
 
     /// The position `ahead` metres in front of it and `left` metres to its left.
@@ -92,7 +92,7 @@ impl Standing {
         [self.at[0] + ahead * cos - left * sin, self.at[1] + ahead * sin + left * cos]
     }
 
-    /// How far in front of it and to its left a position is, metres: the inverse of [`Standing::place`].
+    /// How far in front of it and to its left a position is, metres: the inverse of [`OdometryPose::place`].
     pub fn sees(self, [x, y]: [f64; 2]) -> [f64; 2] {
         let (sin, cos) = (libm::sin(self.heading), libm::cos(self.heading));
         let (x, y) = (x - self.at[0], y - self.at[1]);
@@ -103,30 +103,30 @@ impl Standing {
 /// Dead reckoning.
 #[derive(Clone, Debug)]
 pub struct Odometer {
-    motion: Motion,
-    standing: Standing,
+    motion: MotionModel,
+    standing: OdometryPose,
     speed: f64,
     last: Option<Instant>,
 }
 
 impl Odometer {
     /// At the origin.
-    pub fn new(motion: Motion) -> Odometer {
-        Odometer { motion, standing: Standing::default(), speed: 0.0, last: None }
+    pub fn new(motion: MotionModel) -> Odometer {
+        Odometer { motion, standing: OdometryPose::default(), speed: 0.0, last: None }
     }
 
     /// How its commands move it.
-    pub fn motion(&self) -> &Motion {
+    pub fn motion(&self) -> &MotionModel {
         &self.motion
     }
 
     /// Where it is.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> OdometryPose {
         self.standing
     }
 
     /// Corrects the estimate: something other than its commands shows that the robot is here.
-    pub fn put(&mut self, standing: Standing) {
+    pub fn put(&mut self, standing: OdometryPose) {
         self.standing = standing;
     }
 
@@ -141,7 +141,7 @@ impl Odometer {
         let passed = self.last.map_or(Span::ZERO, |last| slot.since(last));
         self.last = Some(slot);
         let seconds = passed.min(LONGEST).as_secs_f64();
-        let Motion { full_speed, lag_s, drives, steering, .. } = &self.motion;
+        let MotionModel { full_speed, lag_s, drives, steering, .. } = &self.motion;
         let wanted = drives.iter().map(|motor| f64::from(motors[*motor])).sum::<f64>()
             / drives.len().max(1) as f64
             * full_speed;
@@ -166,9 +166,9 @@ impl Remembers for Odometer {
 mod tests {
     use super::*;
 
-    fn motion(lag_s: f64) -> Motion {
+    fn motion(lag_s: f64) -> MotionModel {
         let steering = Some((2, [-30.0, 30.0]));
-        Motion { full_speed: 0.5, wheelbase: 0.1, lag_s, drives: vec![0, 1], steering }
+        MotionModel { full_speed: 0.5, wheelbase: 0.1, lag_s, drives: vec![0, 1], steering }
     }
 
     fn drive(odometer: &mut Odometer, from: u64, slots: u64, command: [f32; 3]) {
@@ -181,31 +181,31 @@ mod tests {
 
     #[test]
     fn what_it_sees_of_a_place_is_where_the_place_is() {
-        let left = Standing { at: [1.0, 2.0], heading: std::f64::consts::FRAC_PI_2 };
+        let left = OdometryPose { at: [1.0, 2.0], heading: std::f64::consts::FRAC_PI_2 };
         let place = left.place(3.0, 0.5);
         assert!((place[0] - 0.5).abs() < 1e-12 && (place[1] - 5.0).abs() < 1e-12, "{place:?}");
-        let slant = Standing { at: [-0.3, 0.7], heading: 2.2 };
+        let slant = OdometryPose { at: [-0.3, 0.7], heading: 2.2 };
         let [ahead, beside] = slant.sees(slant.place(1.5, -0.4));
         assert!((ahead - 1.5).abs() < 1e-12 && (beside + 0.4).abs() < 1e-12, "{ahead}, {beside}");
     }
 
     #[test]
-    fn a_full_circle_ends_where_it_began_and_a_straight_is_as_long_as_it_is() {
+    fn full_circle_ends_where_it_began() {
         let mut odometer = Odometer::new(motion(0.0));
         drive(&mut odometer, 0, 101, [1.0, 1.0, 0.0]);
-        let Standing { at: [x, y], heading } = odometer.standing();
+        let OdometryPose { at: [x, y], heading } = odometer.standing();
         assert!((x - 0.5).abs() < 1e-9 && y.abs() < 1e-9 && heading.abs() < 1e-9, "{x} {y} {heading}");
         // To the right at 30 degrees: a circle of radius 0.1 / tan 30 degrees.
         let radius = 0.1 / (30.0_f64).to_radians().tan();
         let slots = (std::f64::consts::TAU * radius / 0.5 / 0.01).round() as u64;
         drive(&mut odometer, 101, slots, [1.0, 1.0, 1.0]);
-        let Standing { at: [x, y], heading } = odometer.standing();
+        let OdometryPose { at: [x, y], heading } = odometer.standing();
         assert!((heading + std::f64::consts::TAU).abs() < 0.05, "a turn to the right: {heading}");
         assert!((x - 0.5).abs() < 0.01 && y.abs() < 0.01, "{x} {y}");
     }
 
     #[test]
-    fn a_lag_costs_the_way_of_its_time_and_a_stall_of_the_loop_counts_for_little() {
+    fn lag_delays_motion_and_a_loop_stall_counts_little() {
         let mut odometer = Odometer::new(motion(0.1));
         drive(&mut odometer, 0, 201, [1.0, 1.0, 0.0]);
         let [x, _] = odometer.standing().at;

@@ -13,7 +13,7 @@
 //! | `sensor-lost`   | a required sensor is older than `max_age`, or never was | nothing            | a good sample comes                            |
 //! |                 | the sensor of a rule is, even if not required          | as the rule states  | a good sample comes                            |
 //! | `sensor-lying`  | ... and its newest reading could not be true           | the same            | a good sample comes                            |
-//! | `guard-lost`    | a guard that the board requires was not healthy for its `patience` | nothing | it is healthy again    |
+//! | `guard-lost`    | a guard that the board requires was not healthy for its `timeout` | nothing | it is healthy again    |
 //! | `link-lost`     | the remote brain that computes the field was not heard for `silence` | nothing | it is heard; a board may latch it |
 //! | `bus-lost`      | no command confirmed for `wire_lost`, or never         | nothing             | a command is confirmed                         |
 //! | `loop-late`     | `late_slots` slots skipped, none on time between       | nothing             | `late_slots` on-time slots in a row            |
@@ -173,7 +173,7 @@ impl Findings {
 pub struct Reflexes {
     rules: heapless::Vec<RuleState, MAX_RULES>,
     /// Longest age of each required sensor, by channel; `None`: not required.
-    patience: [Option<Span>; MAX_SENSORS],
+    timeout: [Option<Span>; MAX_SENSORS],
     safety: SafetyPlan,
     link: LinkRule,
     loop_time: Punctuality,
@@ -195,14 +195,14 @@ impl Reflexes {
     pub fn new(rules: &[Rule], sensors: &[SensorPlan], safety: SafetyPlan) -> Reflexes {
         assert!(rules.len() <= MAX_RULES, "the board check limits the number of rules");
         assert!(rules.iter().all(|rule| rule.channel < MAX_SENSORS), "the board check resolves channels");
-        let mut patience = [None; MAX_SENSORS];
-        for (slot, sensor) in patience.iter_mut().zip(sensors) {
+        let mut timeout = [None; MAX_SENSORS];
+        for (slot, sensor) in timeout.iter_mut().zip(sensors) {
             *slot = sensor.required.then_some(sensor.max_age);
         }
         let rules = rules.iter().map(|&rule| RuleState::new(rule, sensors));
         Reflexes {
             rules: rules.collect(),
-            patience,
+            timeout,
             safety,
             link: LinkRule::default(),
             loop_time: Punctuality::default(),
@@ -221,9 +221,9 @@ impl Reflexes {
     /// Shows the rules an admitted reading. A slot may bring many readings and each counts, but the frame
     /// keeps only the last; so admission makes this call for each of them. `frame` has the newest values of
     /// the other channels.
-    pub fn meet(&mut self, frame: &Frame, channel: u8, value: f32, now: Instant) {
+    pub fn observe(&mut self, frame: &Frame, channel: u8, value: f32, now: Instant) {
         for state in &mut self.rules {
-            state.meet(frame, usize::from(channel), value, now);
+            state.observe(frame, usize::from(channel), value, now);
         }
     }
 
@@ -251,7 +251,7 @@ impl Reflexes {
             found.add(Cause::GuardLost, Restraint::Still);
         }
         self.look_at_stop(signals.halts & Cause::EStop.bit() != 0, &mut found);
-        (self.conclude(found), self.remind(frame))
+        (self.conclude(found), self.field_view(frame))
     }
 
     /// Lets latched causes clear; a cause that is still present latches again in the same slot.
@@ -263,10 +263,10 @@ impl Reflexes {
         }
     }
 
-    fn remind(&self, frame: &Frame) -> Frame {
+    fn field_view(&self, frame: &Frame) -> Frame {
         let mut shown = *frame;
         for state in &self.rules {
-            state.remind(&mut shown.samples[state.rule.channel]);
+            state.field_view(&mut shown.samples[state.rule.channel]);
         }
         shown
     }
@@ -292,7 +292,7 @@ impl Reflexes {
         for state in &mut self.rules {
             let sample = &frame.samples[state.rule.channel];
             // A rule whose sensor is lost must not permit motion, whether the sensor is required or not.
-            if let Some(cause) = state.patience.and_then(|patience| missed(sample, patience, now)) {
+            if let Some(cause) = state.timeout.and_then(|timeout| missed(sample, timeout, now)) {
                 found.add(cause, state.rule.restraint);
             }
             if state.look(sample, backed, now) {
@@ -305,10 +305,10 @@ impl Reflexes {
     }
 
     fn look_at_senses(&self, frame: &Frame, now: Instant, found: &mut Findings) {
-        for (sample, patience) in frame.samples.iter().zip(&self.patience) {
-            let Some(patience) = *patience else { continue };
+        for (sample, timeout) in frame.samples.iter().zip(&self.timeout) {
+            let Some(timeout) = *timeout else { continue };
             found.senses_good &= sample.health == Health::Good;
-            if let Some(cause) = missed(sample, patience, now) {
+            if let Some(cause) = missed(sample, timeout, now) {
                 found.add(cause, Restraint::Still);
             }
         }
@@ -375,7 +375,7 @@ impl Reflexes {
 impl Remembers for Reflexes {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
         archive.part("reflexes");
-        let Reflexes { rules, patience: _, safety: _, link, loop_time, stopped, active, trips: _ } = self;
+        let Reflexes { rules, timeout: _, safety: _, link, loop_time, stopped, active, trips: _ } = self;
         rules.iter_mut().try_for_each(|rule| rule.walk(archive))?;
         let LinkRule { limit: _, latches: _, latched, joined } = link;
         remember!(archive: latched, joined, loop_time, stopped, active);
@@ -384,8 +384,8 @@ impl Remembers for Reflexes {
 }
 
 /// Why a required sensor forbids driving, if it does. The age is checked here as well as the frame's health.
-fn missed(sample: &Sample, patience: Span, now: Instant) -> Option<Cause> {
-    let over = now.since(sample.stamp) > patience;
+fn missed(sample: &Sample, timeout: Span, now: Instant) -> Option<Cause> {
+    let over = now.since(sample.stamp) > timeout;
     match sample.health {
         Health::Never | Health::Stale => Some(Cause::SensorLost),
         Health::Good => over.then_some(Cause::SensorLost),

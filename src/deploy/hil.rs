@@ -6,11 +6,11 @@
 //!   motor line (the runtime's)  ──wire 2──> response (input)
 //! ```
 //!
-//! This file builds the board for it and returns the results; `floor` measures the machine's best,
+//! This file builds the board for it and returns the results; `baseline` measures the machine's best,
 //! `episode` one pass from edge to stop. Words and JSON are in `cli/hil.rs`.
 
 mod episode;
-mod floor;
+mod baseline;
 
 pub use episode::LoopFault;
 
@@ -122,7 +122,7 @@ pub fn measure(
     let (floors, floor_clock) = (hardware.clone(), clock.clone());
     let floors = on_a_thread(move || {
         become_real_time(&plan, Role::Edges);
-        floor::measure(floors.as_ref(), lines, floor_clock.as_ref())
+        baseline::measure(floors.as_ref(), lines, floor_clock.as_ref())
     })?;
     let options = Options { hardware: Some(hardware.clone()), ..Options::default() };
     let gpio = held(hardware.as_ref(), lines).map_err(HilError::Open)?;

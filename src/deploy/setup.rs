@@ -2,13 +2,13 @@
 //! proposes a board and every change with its reason, makes the changes with a journal, undoes them.
 //!
 //! The path: `found` and `choice` -> `proposal` (with `tuning`, which `doctor --fix` proposes alone, and
-//! `config_txt`) -> `carry_out`, which writes the `journal` before it makes each `deed` through `files` and
+//! `config_txt`) -> `carry_out`, which writes the `journal` before it makes each `action` through `files` and
 //! `programs`. All paths are below a root: `/`, or a folder of a test.
 
 pub mod carry_out;
 pub mod choice;
 mod config_txt;
-pub mod deed;
+pub mod action;
 pub mod files;
 pub mod found;
 pub mod journal;

@@ -16,7 +16,7 @@ use crate::base::plan::{Limits, MotorPlan, SafetyPlan};
 use crate::base::time::{Instant, Span};
 use crate::decision::mode::Mode;
 use crate::decision::reflex::{Verdict, faded};
-use crate::field::Response;
+use crate::field::FieldOutput;
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 use reverse::Reverse;
 
@@ -135,7 +135,7 @@ impl Arbiter {
         &mut self,
         mode: Mode,
         verdict: &Verdict,
-        field: Option<(&Response, Instant)>,
+        field: Option<(&FieldOutput, Instant)>,
         executed: &Executed,
         now: Instant,
     ) -> Command {
@@ -164,7 +164,7 @@ impl Arbiter {
     /// A field result, if it may be obeyed: from a frame taken since arming, young enough, all numbers.
     fn request<'a>(
         &mut self,
-        response: &'a Response,
+        response: &'a FieldOutput,
         taken: Instant,
         since: Instant,
         now: Instant,
@@ -267,11 +267,11 @@ mod tests {
         Verdict { limits, ..FREE }
     }
 
-    fn response(motors: &[f32]) -> Response {
+    fn response(motors: &[f32]) -> FieldOutput {
         let mut all = [0.0; MAX_MOTORS];
         all[..motors.len()].copy_from_slice(motors);
         let scores = [0.0; MAX_MOTORS];
-        Response { cycle: 0, scores, motors: all, confidence: 0.0, skill: 0.0, novelty: 0.0 }
+        FieldOutput { cycle: 0, scores, motors: all, confidence: 0.0, skill: 0.0, novelty: 0.0 }
     }
 
     /// What `command` has done until `until`, as the motor link says it.
@@ -299,7 +299,7 @@ mod tests {
         }
 
         /// The next slot's command.
-        fn decide(&mut self, mode: Mode, limits: Limits, field: Option<(&Response, Instant)>) -> Command {
+        fn decide(&mut self, mode: Mode, limits: Limits, field: Option<(&FieldOutput, Instant)>) -> Command {
             self.now += PERIOD;
             let executed = executed(&[wheel(), servo()], self.last, self.now);
             self.last = self.arbiter.decide(mode, &verdict(limits), field, &executed, self.now);
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_may_only_steer_steers_and_one_that_may_not_steer_drives() {
+    fn steer_only_steers_and_drive_only_drives() {
         let steer = Limits { steer: true, ..Limits::STILL };
         close(&Car::going([0.9, 0.0]).slot(steer, [0.9, 1.0], Span::ZERO), [0.0, 0.1]);
         let drive = Limits { steer: false, ..Limits::FREE };

@@ -2,10 +2,10 @@
 //! polls devices and turns the results into readings; `admit.rs` decides whether to believe them.
 
 //!
-//! `i2c` is the thread of a bus, made of `polls` (the table), `motors` (commands), `retry`, `silence` and
-//! `ladder` (recovery). `edges`, `lines`, `slow` and `log` are the threads beside it; `cut` stops the
-//! motors by their line while their bus hangs. `fast_stop` finds
-//! urgent readings; `halt` and `data_ready` pass that on to a bus thread; `counters` is for reports.
+//! `i2c` is the thread of a bus, made of `polls` (the table), `motors` (commands), `retry`,
+//! `controller_timeout` and `ladder` (recovery). `edges`, `lines`, `slow` and `log` are the threads beside
+//! it; `cut` stops the motors by their line while their bus hangs. `fast_stop` finds urgent readings; `halt`
+//! and `data_ready` pass that on to a bus thread; `counters` is for reports.
 
 mod counters;
 mod cut;
@@ -19,7 +19,7 @@ mod log;
 mod motors;
 mod polls;
 mod retry;
-mod silence;
+mod controller_timeout;
 mod slow;
 mod fast_stop;
 

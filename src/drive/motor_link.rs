@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_did_is_the_mean_of_what_travels_for_as_long_as_it_was_on_the_wire() {
+    fn executed_is_the_time_weighted_mean_of_written_commands() {
         let (link, ..) = link();
         let before = link.executed(at(10), at(10));
         assert_eq!(

@@ -13,12 +13,12 @@ pub use summary::{Latency, StepDown, Summary};
 
 use crate::base::command::{Command, OnWire};
 use crate::base::frame::Frame;
-use crate::base::plan::{Limits, Rung};
+use crate::base::plan::{Limits, QualityLevel};
 use crate::base::time::{Instant, Span};
 use crate::decision::mode::Mode;
 use crate::field::remote::LinkHealth;
-use crate::field::worker::Outcome;
-use crate::field::{DeviceTimes, EngineState, Response};
+use crate::field::worker::FieldResult;
+use crate::field::{DeviceTimes, EngineState, FieldOutput};
 
 /// Receipts that one record can carry. A bus confirms a command at most once and a tick hands over
 /// one, so two or three arrive at most after a stall of the tick.
@@ -52,7 +52,7 @@ pub struct Record {
     /// What all active causes allowed together.
     pub limits: Limits,
     /// Rung that the budget chose.
-    pub rung: Rung,
+    pub quality: QualityLevel,
     /// The frame.
     pub frame: Frame,
     /// The command.
@@ -69,10 +69,10 @@ pub struct Record {
 
 impl FieldTrace {
     /// The record of `outcome`, collected in `slot`.
-    pub fn of(outcome: &Outcome, slot: Instant) -> FieldTrace {
+    pub fn of(outcome: &FieldResult, slot: Instant) -> FieldTrace {
         let age = slot.since(outcome.slot);
-        let Outcome { response, span, answer, rung, state, times, link, .. } = *outcome;
-        FieldTrace { response, span, answer, age, rung, state, times, link }
+        let FieldResult { response, span, answer, quality, state, times, link, .. } = *outcome;
+        FieldTrace { response, span, answer, age, quality, state, times, link }
     }
 }
 
@@ -80,7 +80,7 @@ impl FieldTrace {
 #[derive(Clone, Copy, Debug)]
 pub struct FieldTrace {
     /// The answer, if there was one.
-    pub response: Option<Response>,
+    pub response: Option<FieldOutput>,
     /// Compute time.
     pub span: Span,
     /// From the slot whose tick requested it to the end of the cycle.
@@ -88,7 +88,7 @@ pub struct FieldTrace {
     /// From the slot of its frame to its collection.
     pub age: Span,
     /// Quality it was computed at.
-    pub rung: Rung,
+    pub quality: QualityLevel,
     /// How the engine fared after it.
     pub state: EngineState,
     /// Where the time went, if a device computed it; queue and wake on the loop's clock.

@@ -5,9 +5,9 @@ use super::engine::{self, Around, Cycle, FieldEngine, Inspect};
 use super::failover::{Failover, Open};
 use super::remote::{RemoteEngine, Standby, Tether};
 use super::sensor_ring::SensorRing;
-use super::snapshot::{Beside, Snapshot, SnapshotSchedule, SnapshotWriter, Standing, snapshot_line};
+use super::snapshot::{Beside, ExistingSnapshot, Snapshot, SnapshotSchedule, SnapshotWriter, snapshot_line};
 use super::state::{Learned, State, StateError};
-use super::{Failure, Readout, Response, Stimulus};
+use super::{Failure, FieldInput, FieldOutput, Readout};
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, Decision, EngineKind, FieldPlan, TetherPlan};
 use crate::base::time::{Clock, Span};
@@ -51,7 +51,7 @@ impl MotorRequests {
     }
 
     /// Replaces the motors of `response`, which answers `sensors`.
-    pub fn apply(&self, response: &mut Response, sensors: &[f32]) {
+    pub fn apply(&self, response: &mut FieldOutput, sensors: &[f32]) {
         if !self.decisions.is_empty() {
             response.motors = self.decisions[decide(&response.scores[..self.decisions.len()])];
         } else if let Some(plan) = &self.corrected {
@@ -182,9 +182,9 @@ impl Brain {
 
     /// One cycle of the engine. A panic leaves the engine's state unknown; unless it survives that, it has to
     /// be built again, so no cycle uses anything half-written.
-    pub fn cycle(&mut self, stimulus: &Stimulus, clock: &dyn Clock) -> Result<Response, NoAnswer> {
+    pub fn cycle(&mut self, input: &FieldInput, clock: &dyn Clock) -> Result<FieldOutput, NoAnswer> {
         let engine = &mut self.engine;
-        match catch_unwind(AssertUnwindSafe(|| engine.cycle(stimulus))) {
+        match catch_unwind(AssertUnwindSafe(|| engine.cycle(input))) {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(Failure::Refused(_))) => Err(NoAnswer::Refused),
             // The failover already handled the lost device. A brain that did not answer is asked again.
@@ -201,7 +201,7 @@ impl Brain {
         &mut self,
         board: &Board,
         path: PathBuf,
-        standing: Standing,
+        standing: ExistingSnapshot,
         every: Span,
         beside: Beside,
     ) -> std::io::Result<(SnapshotSchedule, SnapshotWriter)> {
@@ -211,7 +211,7 @@ impl Brain {
     }
 
     /// Turns the answer of the read-out to `sensors` into a request.
-    pub fn request(&self, response: &mut Response, sensors: &[f32]) {
+    pub fn request(&self, response: &mut FieldOutput, sensors: &[f32]) {
         self.requests.apply(response, sensors);
     }
 }

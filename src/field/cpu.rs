@@ -40,7 +40,7 @@ use super::shape::{
     REWARD_FLOOR, SLOW_FIRST, TURN, is_due, sub_steps,
 };
 use super::stage::StageWatch;
-use super::{Metrics, Refused, Response, Stage, Stimulus, Work};
+use super::{FieldInput, FieldOutput, Metrics, RefusedInput, Stage, Work};
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::FieldPlan;
 use crate::base::seed::{Stream, normal};
@@ -117,10 +117,10 @@ impl CpuEngine {
     }
 
     /// The steps of a cycle, in their order.
-    fn compute(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
-        let sensors = stimulus.check(self.plan.shape.sensors)?;
+    fn compute(&mut self, input: &FieldInput) -> Result<FieldOutput, RefusedInput> {
+        let sensors = input.check(self.plan.shape.sensors)?;
         self.watch.begin();
-        let (cycle, work) = (stimulus.cycle, stimulus.rung.work());
+        let (cycle, work) = (input.cycle, input.quality.work());
         let moved = self.on_half != work.half_resolution && !self.predictor.is_new();
         self.predictor.sense(sensors);
         self.move_to(work.half_resolution);
@@ -130,7 +130,7 @@ impl CpuEngine {
         self.watch.end(Stage::Features);
         self.recall(cycle, work);
         self.watch.end(Stage::Library);
-        self.compare_with_bank(stimulus, work);
+        self.compare_with_bank(input, work);
         self.watch.end(Stage::Bank);
         self.predictor.predict(&self.features.context);
         self.score(moved);
@@ -196,8 +196,8 @@ impl CpuEngine {
     }
 
     /// Step 5, bank: one part of a sweep, and what a whole one says.
-    fn compare_with_bank(&mut self, stimulus: &Stimulus, work: &Work) {
-        let number = stimulus.cycle % work.bank_parts;
+    fn compare_with_bank(&mut self, input: &FieldInput, work: &Work) {
+        let number = input.cycle % work.bank_parts;
         let Some((from, to)) = self.bank_index.open(number, work.bank_parts) else { return };
         let descriptor = &mut self.features.descriptor;
         let length = descriptor.iter().map(|d| d * d).sum::<f64>().sqrt();
@@ -209,23 +209,23 @@ impl CpuEngine {
         if number + 1 == work.bank_parts {
             self.bank_index.close(self.parallel.nearest().iter());
             if self.plan.learn {
-                self.remember(stimulus, length >= NORM_FLOOR);
+                self.remember(input, length >= NORM_FLOOR);
             }
         }
     }
 
     /// Recognises or stores the moment that the bank was just compared with.
-    fn remember(&mut self, stimulus: &Stimulus, has_direction: bool) {
-        let reward = stimulus.reward.abs();
+    fn remember(&mut self, input: &FieldInput, has_direction: bool) {
+        let reward = input.reward.abs();
         let reward = if reward > REWARD_FLOOR { f64::from(reward) } else { 0.0 };
         let error = self.predictor.mean_error();
         let matters = reward > 0.0 || error > self.plan.params.error_threshold;
         match self.bank_index.nearest().first() {
             Some(&(row, cosine)) if 1.0 - cosine <= self.plan.params.novelty_threshold => {
-                self.bank_index.touch(row, stimulus.cycle);
+                self.bank_index.touch(row, input.cycle);
             }
             _ if matters && has_direction => {
-                if let Some(row) = self.bank_index.enter(reward.max(error), stimulus.cycle, self.dt) {
+                if let Some(row) = self.bank_index.enter(reward.max(error), input.cycle, self.dt) {
                     self.parallel.store_row(row);
                 }
             }
@@ -245,8 +245,8 @@ impl CpuEngine {
         }
     }
 
-    fn respond(&self) -> Response {
-        let mut response = Response {
+    fn respond(&self) -> FieldOutput {
+        let mut response = FieldOutput {
             cycle: self.cycle,
             scores: [0.0; MAX_MOTORS],
             motors: [0.0; MAX_MOTORS],

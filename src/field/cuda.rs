@@ -32,11 +32,11 @@ pub use report::{DeviceFacts, DeviceTimes, KernelFacts, Unfit};
 
 use super::sensor_ring::SensorRing;
 use super::shape::{BANK_TOP, BLEND_TOP};
-use super::{Failure, Loss, Response, StageTimes, Stimulus};
+use super::{Failure, FieldInput, FieldOutput, Loss, StageTimes};
 use crate::base::plan::FieldPlan;
 use crate::base::time::{Clock, MonotonicClock, Span};
-use crate::system::gpu::{Found, Watch, probe};
-use line::{Line, Silence, Turn};
+use crate::system::gpu::{GpuInfo, Watch, probe};
+use line::{Line, NoAnswer, Turn};
 use start::Start;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -58,14 +58,14 @@ const LEAST_EMULATED: Span = Span::from_millis(1_000);
 pub struct CudaEngine {
     plan: FieldPlan,
     robots: usize,
-    found: Found,
+    found: GpuInfo,
     /// Taken on the device: at the start, and for the library since.
     device_bytes: usize,
     line: Line,
     start: Start,
     /// Where the memory of a turn rests between two cycles.
     turn: Option<Box<Turn>>,
-    patience: Span,
+    timeout: Span,
     /// Robot 0's last answer, and the parts that callers get by reference.
     answer: Answer,
     blend: (heapless::Vec<usize, BLEND_TOP>, heapless::Vec<f64, BLEND_TOP>),
@@ -107,12 +107,12 @@ impl CudaEngine {
             line,
             start: Start::new(plan),
             turn: Some(Box::new(Turn {
-                stimuli: vec![Stimulus::AT_REST; robots],
+                inputs: vec![FieldInput::AT_REST; robots],
                 answers: vec![Answer::START; robots],
-                patience: Span::ZERO,
+                timeout: Span::ZERO,
                 outcome: Ok(Times::default()),
             })),
-            patience: patience(plan, &found),
+            timeout: timeout(plan, &found),
             answer: Answer::START,
             blend: Default::default(),
             nearest: heapless::Vec::new(),
@@ -132,33 +132,33 @@ impl CudaEngine {
     ///
     /// # Panics
     /// If there are not as many stimuli as robots.
-    pub fn cycle_each(&mut self, stimuli: &[Stimulus]) -> Result<(), Failure> {
-        assert_eq!(stimuli.len(), self.robots, "a stimulus a robot");
+    pub fn cycle_each(&mut self, inputs: &[FieldInput]) -> Result<(), Failure> {
+        assert_eq!(inputs.len(), self.robots, "a stimulus a robot");
         let sensors = self.plan.shape.sensors;
-        stimuli.iter().try_for_each(|stimulus| stimulus.check(sensors).map(drop))?;
-        self.turn(|turn| turn.copy_from_slice(stimuli))
+        inputs.iter().try_for_each(|input| input.check(sensors).map(drop))?;
+        self.turn(|turn| turn.copy_from_slice(inputs))
     }
 
     /// What robot `robot` of the batch answered in the last cycle; `None`: there is no such robot, or no
     /// cycle yet.
-    pub fn response_of(&self, robot: usize) -> Option<Response> {
+    pub fn response_of(&self, robot: usize) -> Option<FieldOutput> {
         Some(self.turn.as_ref()?.answers.get(robot)?.response())
     }
 
     /// One cycle on the device's thread.
-    fn turn(&mut self, fill: impl FnOnce(&mut [Stimulus])) -> Result<(), Failure> {
+    fn turn(&mut self, fill: impl FnOnce(&mut [FieldInput])) -> Result<(), Failure> {
         if let Some(loss) = self.lost.get() {
             return Err(Failure::Lost(loss));
         }
         let begun = MonotonicClock.now();
         let Some(mut turn) = self.turn.take() else { return Err(self.lose(Loss::Panicked)) };
-        fill(&mut turn.stimuli);
-        turn.patience = self.patience;
+        fill(&mut turn.inputs);
+        turn.timeout = self.timeout;
         let turn = self.line.turn(turn).map_err(|silence| self.silent(silence))?;
         let outcome = turn.outcome;
         self.answer = turn.answers[0];
         self.turn = Some(turn);
-        self.times = outcome.map_err(|error| self.silent(Silence::Failed(error)))?;
+        self.times = outcome.map_err(|error| self.silent(NoAnswer::Failed(error)))?;
         self.round = MonotonicClock.now().since(begun);
         self.show();
         Ok(())
@@ -177,7 +177,7 @@ impl CudaEngine {
         self.nearest.extend(found.map(|(row, cosine)| (*row as usize, cosine)));
     }
 
-    fn silent(&self, silence: Silence) -> Failure {
+    fn silent(&self, silence: NoAnswer) -> Failure {
         self.lose(report::loss(silence, self.line.watch().under_way()))
     }
 
@@ -199,8 +199,8 @@ impl CudaEngine {
 
     /// The longest wait for a cycle, where the plan's period does not decide it: under a tool that checks
     /// every access of the device, a cycle takes a hundred times as long.
-    pub fn set_patience(&mut self, patience: Span) {
-        self.patience = patience;
+    pub fn set_patience(&mut self, timeout: Span) {
+        self.timeout = timeout;
     }
 
     /// Says whether the device's thread has ended: only then can the device be opened again.
@@ -211,7 +211,7 @@ impl CudaEngine {
 }
 
 /// How long to wait for a cycle.
-fn patience(plan: &FieldPlan, found: &Found) -> Span {
+fn timeout(plan: &FieldPlan, found: &GpuInfo) -> Span {
     if is_emulated(found) {
         return EMULATED_CELL.times(plan.shape.volume() as u64).max(LEAST_EMULATED);
     }
@@ -219,6 +219,6 @@ fn patience(plan: &FieldPlan, found: &Found) -> Span {
 }
 
 /// Whether it is the stand-in of `kernels/emulator`, an emulated GPU: its figures are meaningless.
-pub fn is_emulated(found: &Found) -> bool {
+pub fn is_emulated(found: &GpuInfo) -> bool {
     found.name.contains("stand-in")
 }

@@ -10,8 +10,8 @@ use super::reference::ReferenceEngine;
 use super::remote::LinkHealth;
 use super::shape::{CONTEXT, DESCRIPTOR};
 use super::state::{Learned, Live, StateError};
-use super::{DeviceTimes, EngineState, Failure, Metrics, Response, StageTimes, Stimulus};
-use crate::base::plan::{EngineKind, FieldPlan, Rung};
+use super::{DeviceTimes, EngineState, Failure, FieldInput, FieldOutput, Metrics, StageTimes};
+use crate::base::plan::{EngineKind, FieldPlan, QualityLevel};
 use crate::base::time::Instant;
 use crate::system::cpu::Level;
 use crate::system::rt::Refusal;
@@ -28,7 +28,7 @@ pub trait FieldEngine: Send {
 
     /// One cycle. A refused stimulus changes nothing; a lost engine answers nothing any more, and the caller
     /// must not use one any more whose answer or prediction is no finite number.
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure>;
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure>;
 
     /// Saves everything that it has lived through into `live`, which allocates if nothing was saved into it
     /// before. False: not now, and the contents of `live` are of no use.
@@ -65,7 +65,7 @@ pub trait FieldEngine: Send {
     }
 
     /// What takes longer than a cycle may: called between two cycles, after the answer is out.
-    fn tend(&mut self, _now: Instant) {}
+    fn maintain(&mut self, _now: Instant) {}
 
     /// How it fares.
     fn condition(&self, _now: Instant) -> Condition {
@@ -160,9 +160,9 @@ pub trait Inspect: FieldEngine {
     /// Which instructions the hot loops use: `none` (scalar), `portable`, `avx2`, `avx512`, `neon`, `cuda`.
     fn simd(&self) -> &'static str;
 
-    /// Bytes that a cycle at `rung` has to read and write if every number is touched once: the field, the
+    /// Bytes that a cycle at `quality` has to read and write if every number is touched once: the field, the
     /// blended patterns, the bank as far as it is filled.
-    fn bytes_per_cycle(&self, rung: Rung) -> usize;
+    fn bytes_per_cycle(&self, quality: QualityLevel) -> usize;
 
     /// Time of each of the `STAGES` in the last cycle.
     fn stage_times(&self) -> &StageTimes;
@@ -199,7 +199,7 @@ pub fn build_with(plan: &FieldPlan, simd: &str) -> Option<Box<dyn Inspect>> {
 }
 
 /// A cycle that stands in the place of an engine's own, and may ask that one.
-pub type Cycle<E> = Box<dyn FnMut(&mut E, &Stimulus) -> Result<Response, Failure> + Send>;
+pub type Cycle<E> = Box<dyn FnMut(&mut E, &FieldInput) -> Result<FieldOutput, Failure> + Send>;
 
 /// An engine with another cycle around its own; all else is the engine's. Faults are injected this way, and
 /// a robot in a simulation is taught; no robot at work has one.
@@ -222,8 +222,8 @@ impl<E: FieldEngine + ?Sized> FieldEngine for Around<E> {
     fn device_name(&self) -> Option<String> {
         self.engine.device_name()
     }
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
-        (self.cycle)(&mut self.engine, stimulus)
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
+        (self.cycle)(&mut self.engine, input)
     }
     fn save(&mut self, live: &mut Live) -> bool {
         self.engine.save(live)
@@ -243,8 +243,8 @@ impl<E: FieldEngine + ?Sized> FieldEngine for Around<E> {
     fn survives_panic(&mut self, now: Instant) -> bool {
         self.engine.survives_panic(now)
     }
-    fn tend(&mut self, now: Instant) {
-        self.engine.tend(now);
+    fn maintain(&mut self, now: Instant) {
+        self.engine.maintain(now);
     }
     fn condition(&self, now: Instant) -> Condition {
         self.engine.condition(now)
@@ -253,7 +253,7 @@ impl<E: FieldEngine + ?Sized> FieldEngine for Around<E> {
 
 /// `response`, if all that an engine returns is a number: its answer, and its prediction of the next sensors,
 /// which drives the next cycle.
-pub fn finite(response: Response, prediction: &[f64]) -> Result<Response, Failure> {
+pub fn finite(response: FieldOutput, prediction: &[f64]) -> Result<FieldOutput, Failure> {
     let rows = response.scores.iter().chain(&response.motors);
     let mut answer = rows.chain([&response.confidence, &response.skill, &response.novelty]);
     let is_finite = answer.all(|x| x.is_finite()) && prediction.iter().all(|x| x.is_finite());
@@ -264,7 +264,7 @@ pub fn finite(response: Response, prediction: &[f64]) -> Result<Response, Failur
 mod tests {
     use super::*;
     use crate::base::frame::MAX_SENSORS;
-    use crate::base::plan::{Params, Rung, Shape, Storage};
+    use crate::base::plan::{Params, QualityLevel, Shape, Storage};
     use crate::base::time::Span;
     use crate::field::shape::{FEATURES, READOUT_COLUMNS};
 
@@ -288,17 +288,17 @@ mod tests {
     #[test]
     fn one_number_that_is_none_spoils_an_answer() {
         let sound = build(&plan(EngineKind::Cpu))
-            .cycle(&Stimulus {
+            .cycle(&FieldInput {
                 cycle: 0,
                 sensors: [0.5; MAX_SENSORS],
                 reward: 0.0,
-                rung: Rung::BEST,
+                quality: QualityLevel::BEST,
                 place: None,
             })
             .unwrap();
         assert!(finite(sound, &[0.0, 1.0]).is_ok());
         assert!(finite(sound, &[0.0, f64::NAN]).is_err(), "it would drive the next cycle");
-        let spoils: [fn(&mut Response); 4] = [
+        let spoils: [fn(&mut FieldOutput); 4] = [
             |response| response.motors[1] = f32::NAN,
             |response| response.scores[0] = f32::INFINITY,
             |response| response.confidence = f32::NAN,
@@ -327,8 +327,9 @@ mod tests {
             assert_eq!((engine.pattern_value(0), engine.pattern_value(1)), (None, Some(2.0)));
             let mut sensors = [0.0; MAX_SENSORS];
             sensors[0] = 0.7;
-            let stimulus = Stimulus { cycle: 0, sensors, reward: 1.0, rung: Rung::BEST, place: None };
-            let response = engine.cycle(&stimulus).expect("in range");
+            let input =
+                FieldInput { cycle: 0, sensors, reward: 1.0, quality: QualityLevel::BEST, place: None };
+            let response = engine.cycle(&input).expect("in range");
             let mut features = [f32::NAN; FEATURES];
             engine.copy_features(&mut features);
             let sum: f32 = features.iter().sum::<f32>() * 0.25 + 0.25;

@@ -17,7 +17,7 @@ mod tests;
 use super::engine::{Condition, FieldEngine};
 use super::sensor_ring::SensorRing;
 use super::state::{Learned, Live, StateError};
-use super::{EngineState, Failure, Loss, Response, Stimulus};
+use super::{EngineState, Failure, FieldInput, FieldOutput, Loss};
 use crate::base::plan::FieldPlan;
 use crate::base::time::{Clock, Instant, Span};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -177,10 +177,10 @@ impl FieldEngine for Failover {
 
     /// One cycle, on the device or else `here`. Where the device is lost in it, `here` resumes from the last
     /// good state, with this very order if it is not older than a cycle.
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
-        let Some(remote) = &mut self.remote else { return self.here.cycle(stimulus) };
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
+        let Some(remote) = &mut self.remote else { return self.here.cycle(input) };
         let start = self.clock.now();
-        let answer = remote.cycle(stimulus);
+        let answer = remote.cycle(input);
         self.cycles_since_save += 1;
         let loss = match answer {
             Ok(_) | Err(Failure::Refused(_) | Failure::Missed) => return answer,
@@ -189,7 +189,7 @@ impl FieldEngine for Failover {
         };
         self.lose(loss, self.clock.now());
         // To take the state over may itself take a cycle's time, with a full bank.
-        if self.clock.now().since(start) < self.dt { self.here.cycle(stimulus) } else { Err(loss.into()) }
+        if self.clock.now().since(start) < self.dt { self.here.cycle(input) } else { Err(loss.into()) }
     }
 
     fn save(&mut self, live: &mut Live) -> bool {
@@ -224,7 +224,7 @@ impl FieldEngine for Failover {
     }
 
     /// Saves the state of the device, opens a lost one again, gives one that was opened the state of `here`.
-    fn tend(&mut self, now: Instant) {
+    fn maintain(&mut self, now: Instant) {
         if let Some(remote) = &mut self.remote {
             if self.cycles_since_save >= self.cycles_per_save && remote.save_soon(&mut self.spare) {
                 std::mem::swap(&mut self.good, &mut self.spare);

@@ -1,13 +1,13 @@
 //! Why a cycle has no answer.
 
-use super::Refused;
+use super::RefusedInput;
 use std::fmt;
 
 /// Why an engine gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Failure {
     /// The stimulus is invalid: the field stays untouched, and takes the next one.
-    Refused(Refused),
+    Refused(RefusedInput),
     /// The engine is lost with all that it held. Only an engine on a device can be.
     Lost(Loss),
     /// Its answer or prediction is no finite number: nothing that it holds is sound any more.
@@ -49,8 +49,8 @@ pub enum Loss {
     Wrong,
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Failure {
+impl From<RefusedInput> for Failure {
+    fn from(refused: RefusedInput) -> Failure {
         Failure::Refused(refused)
     }
 }
@@ -63,7 +63,7 @@ impl From<Loss> for Failure {
 
 impl Failure {
     /// The refused value, if that is why.
-    pub fn refused(self) -> Option<Refused> {
+    pub fn refused(self) -> Option<RefusedInput> {
         match self {
             Failure::Refused(refused) => Some(refused),
             Failure::Lost(_) | Failure::NotFinite | Failure::Missed => None,
@@ -89,10 +89,10 @@ impl fmt::Display for Loss {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Refused(Refused { sensor: Some(sensor), value }) => {
+            Failure::Refused(RefusedInput { sensor: Some(sensor), value }) => {
                 write!(f, "sensor {sensor} is {value}, not -1..=1")
             }
-            Failure::Refused(Refused { sensor: None, value }) => {
+            Failure::Refused(RefusedInput { sensor: None, value }) => {
                 write!(f, "the reward is {value}, not -1..=1")
             }
             Failure::NotFinite => f.write_str("the engine computed a value that is not a number"),

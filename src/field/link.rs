@@ -1,12 +1,12 @@
 //! The tick's end of the line to the engine: launches a cycle, collects a finished one and knows its
 //! age. Never waits: an unfinished cycle is collected later or counted as missing.
 
-use super::Response;
+use super::FieldOutput;
 use super::failover::DeviceCounters;
 use super::remote::{LinkCounters, LinkHealth};
 use super::sensor_ring::SensorWriter;
-use super::worker::{Order, Outcome};
-use crate::base::plan::Rung;
+use super::worker::{FieldRequest, FieldResult};
+use crate::base::plan::QualityLevel;
 use crate::base::time::{Instant, Span};
 use crate::field::EngineState;
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
@@ -41,15 +41,15 @@ const NEVER_HEARD: Span = Span::from_nanos(u64::MAX);
 
 /// The tick's end.
 pub struct FieldLink {
-    orders: Writer<Order>,
-    outcomes: Reader<Outcome>,
+    orders: Writer<FieldRequest>,
+    outcomes: Reader<FieldResult>,
     sensors: SensorWriter,
     waker: Arc<Waker>,
     /// Slots from one launch to the next.
     every: u64,
     cycle: u64,
     launched_at: Option<Instant>,
-    newest: Option<(Response, Instant)>,
+    newest: Option<(FieldOutput, Instant)>,
     state: EngineState,
     link: Option<LinkHealth>,
     counters: FieldCounters,
@@ -58,8 +58,8 @@ pub struct FieldLink {
 impl FieldLink {
     /// A line on which nothing has been launched.
     pub fn new(
-        orders: Writer<Order>,
-        outcomes: Reader<Outcome>,
+        orders: Writer<FieldRequest>,
+        outcomes: Reader<FieldResult>,
         sensors: SensorWriter,
         waker: Arc<Waker>,
         every: u32,
@@ -85,7 +85,7 @@ impl FieldLink {
     }
 
     /// The outcome that has arrived since the last call, if one has.
-    pub fn collect(&mut self) -> Option<Outcome> {
+    pub fn collect(&mut self) -> Option<FieldResult> {
         let outcome = self.outcomes.take()?;
         self.launched_at = None;
         (self.state, self.link) = (outcome.state, outcome.link);
@@ -100,7 +100,7 @@ impl FieldLink {
     }
 
     /// The newest result, however old, and the slot of the frame behind it.
-    pub fn newest(&self) -> Option<(&Response, Instant)> {
+    pub fn newest(&self) -> Option<(&FieldOutput, Instant)> {
         self.newest.as_ref().map(|(response, slot)| (response, *slot))
     }
 
@@ -131,7 +131,7 @@ impl FieldLink {
         &mut self,
         index: u64,
         slot: Instant,
-        rung: Rung,
+        quality: QualityLevel,
         inputs: impl FnOnce(&mut dyn FnMut(usize, f32)) -> usize,
     ) {
         if !index.is_multiple_of(self.every) {
@@ -142,7 +142,7 @@ impl FieldLink {
             return;
         }
         let (place, held) = self.sensors.write(inputs);
-        self.orders.put(Order { cycle: self.cycle, place, rung, slot });
+        self.orders.put(FieldRequest { cycle: self.cycle, place, quality, slot });
         self.waker.wake();
         self.cycle += 1;
         self.launched_at = Some(slot);

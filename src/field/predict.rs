@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn least_squares_find_a_linear_rule_and_stay_bounded_without_news() {
+    fn least_squares_learn_a_linear_rule_and_stay_bounded() {
         let mut learner = Learner::new(1, 4);
         let draw = |i: u64| normal(2, Stream::Stimulus, i);
         for i in 0..400 {

@@ -4,7 +4,7 @@
 use super::shape::{READOUT_COLUMNS, READOUT_GRIDS, READOUT_MOST};
 use crate::base::plan::{Board, Curve, Scale};
 use crate::system::codec::{self, CodecError, FileError, Kind};
-use crate::system::outside::{compared, quoted};
+use crate::system::sanitize::{compared, quoted};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;

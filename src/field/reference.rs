@@ -18,9 +18,9 @@ use super::shape::{
 };
 use super::stage::StageWatch;
 use super::state::{Learned, volume_step};
-use super::{Metrics, Refused, Response, Stage, StageTimes, Stimulus, Work};
+use super::{FieldInput, FieldOutput, Metrics, RefusedInput, Stage, StageTimes, Work};
 use crate::base::command::MAX_MOTORS;
-use crate::base::plan::{FieldPlan, Rung};
+use crate::base::plan::{FieldPlan, QualityLevel};
 use crate::base::seed::{Stream, normal};
 use grid::{Grid, halve};
 use memory::{Bank, Library};
@@ -118,30 +118,30 @@ impl ReferenceEngine {
     }
 
     /// The steps of a cycle, in their order.
-    fn compute(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
-        self.admit(stimulus)?;
+    fn compute(&mut self, input: &FieldInput) -> Result<FieldOutput, RefusedInput> {
+        self.admit(input)?;
         self.watch.begin();
-        let work = stimulus.rung.work();
+        let work = input.quality.work();
         let moved = self.move_to(work.half_resolution);
         self.measure_error();
         self.watch.end(Stage::Learn);
-        self.evolve(stimulus.cycle, work);
+        self.evolve(input.cycle, work);
         self.watch.end(Stage::Evolve);
         if self.plan.learn {
-            self.learn(stimulus.cycle, work);
+            self.learn(input.cycle, work);
         }
         self.watch.end(Stage::Learn);
         self.read_features();
         self.watch.end(Stage::Features);
-        self.recall(stimulus.cycle, work);
+        self.recall(input.cycle, work);
         self.watch.end(Stage::Library);
-        self.compare_with_bank(stimulus, work);
+        self.compare_with_bank(input, work);
         self.watch.end(Stage::Bank);
         self.predict();
         self.score(moved && self.age > 0);
         self.age += 1;
-        self.cycle = stimulus.cycle;
-        if stimulus.cycle.is_multiple_of(METRICS_EVERY) {
+        self.cycle = input.cycle;
+        if input.cycle.is_multiple_of(METRICS_EVERY) {
             self.metrics = Some(self.measure_now());
         }
         let response = self.respond();
@@ -150,8 +150,8 @@ impl ReferenceEngine {
     }
 
     /// Step 0: takes the sensors, or names the one that is no sensor value.
-    fn admit(&mut self, stimulus: &Stimulus) -> Result<(), Refused> {
-        let sensors = stimulus.check(self.sensors.len())?;
+    fn admit(&mut self, input: &FieldInput) -> Result<(), RefusedInput> {
+        let sensors = input.check(self.sensors.len())?;
         self.last_sensors.copy_from_slice(&self.sensors);
         self.sensors.iter_mut().zip(sensors).for_each(|(to, from)| *to = f64::from(*from));
         Ok(())
@@ -268,23 +268,22 @@ impl ReferenceEngine {
     }
 
     /// Step 5, bank.
-    fn compare_with_bank(&mut self, stimulus: &Stimulus, work: &Work) {
-        let part = stimulus.cycle % work.bank_parts;
+    fn compare_with_bank(&mut self, input: &FieldInput, work: &Work) {
+        let part = input.cycle % work.bank_parts;
         if !self.bank.sweep(&self.descriptor, part, work.bank_parts) || !self.plan.learn {
             return;
         }
         let params = &self.plan.params;
-        let reward =
-            if stimulus.reward.abs() > REWARD_FLOOR { f64::from(stimulus.reward.abs()) } else { 0.0 };
+        let reward = if input.reward.abs() > REWARD_FLOOR { f64::from(input.reward.abs()) } else { 0.0 };
         let error = self.mean_error();
         let matters = reward > 0.0 || error > params.error_threshold;
         let has_direction = dot(&self.descriptor, &self.descriptor).sqrt() >= NORM_FLOOR;
         match self.bank.nearest().first() {
             Some(&(row, cosine)) if 1.0 - cosine <= params.novelty_threshold => {
-                self.bank.touch(row, stimulus.cycle);
+                self.bank.touch(row, input.cycle);
             }
             _ if matters && has_direction => {
-                self.bank.insert(&self.descriptor, reward.max(error), stimulus.cycle, self.dt);
+                self.bank.insert(&self.descriptor, reward.max(error), input.cycle, self.dt);
             }
             _ => {}
         }
@@ -320,8 +319,8 @@ impl ReferenceEngine {
         }
     }
 
-    fn respond(&self) -> Response {
-        let mut response = Response {
+    fn respond(&self) -> FieldOutput {
+        let mut response = FieldOutput {
             cycle: self.cycle,
             scores: [0.0; MAX_MOTORS],
             motors: [0.0; MAX_MOTORS],
@@ -430,8 +429,8 @@ impl Inspect for ReferenceEngine {
         fits
     }
 
-    fn bytes_per_cycle(&self, rung: Rung) -> usize {
-        let work = rung.work();
+    fn bytes_per_cycle(&self, quality: QualityLevel) -> usize {
+        let work = quality.work();
         let cells = if work.half_resolution { self.half.cells() } else { self.whole.cells() };
         let rows = self.bank.len() / work.bank_parts as usize;
         (2 * CHANNELS * cells + work.blend_top * PATTERN * cells + rows * DESCRIPTOR) * size_of::<f64>()

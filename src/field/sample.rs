@@ -2,7 +2,7 @@
 
 use crate::base::plan::{
     Board, BudgetPlan, BusPlan, ComputedSensor, Curve, Decision, EngineKind, FieldPlan, MotorKind, MotorPlan,
-    Params, RtPlan, Rung, SafetyPlan, Scale, SensorKind, SensorPlan, Shape, Storage, Targets,
+    Params, QualityLevel, RtPlan, SafetyPlan, Scale, SensorKind, SensorPlan, Shape, Storage, Targets,
 };
 use crate::base::time::Span;
 
@@ -87,7 +87,7 @@ pub fn board(grid: usize) -> Board {
             start: Vec::new(),
             correction: 1.0,
         },
-        budget: BudgetPlan { target: period, headroom: 0.8, dwell: period, floor: Rung::WORST },
+        budget: BudgetPlan { target: period, headroom: 0.8, dwell: period, floor: QualityLevel::WORST },
         targets: Targets::default(),
         decisions: vec![decision("go", [0.5, 0.5]), decision("stay", [0.0, 0.0])],
         backing: None,

@@ -8,13 +8,15 @@ mod writer;
 
 pub use places::{Places, PlacesPage, PlacesThing};
 pub use schedule::SnapshotSchedule;
-pub use writer::{Beside, CopyMap, SnapshotCounts, SnapshotSender, SnapshotWriter, Standing, snapshot_line};
+pub use writer::{
+    Beside, CopyMap, ExistingSnapshot, SnapshotCounts, SnapshotSender, SnapshotWriter, snapshot_line,
+};
 
 use super::readout::{RowNames, correction_digest, first_difference, identity};
 use super::state::{Learned, Live, State, StateError};
 use crate::base::plan::{Board, FieldPlan};
 use crate::system::codec::{self, CodecError, FileError, Kind};
-use crate::system::outside::{compared, quoted};
+use crate::system::sanitize::{compared, quoted};
 use places::remembered;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -144,18 +146,18 @@ impl Snapshot {
 
     /// What the robot of `board` resumes from: the brain at `path`, or the previous one if it is damaged.
     /// `None`: there is no file at `path`.
-    pub fn find(path: &Path, board: &Board) -> Result<Option<Found>, SnapshotError> {
+    pub fn find(path: &Path, board: &Board) -> Result<Option<UsableSnapshot>, SnapshotError> {
         let fitting = |path: &Path| {
             let snapshot = Snapshot::load(path)?;
             snapshot.check(board).map(|()| snapshot)
         };
         match fitting(path) {
-            Ok(snapshot) => Ok(Some(Found { snapshot, in_place_of: None })),
+            Ok(snapshot) => Ok(Some(UsableSnapshot { snapshot, in_place_of: None })),
             Err(SnapshotError::File(FileError::Io { error, .. })) if error.kind() == ErrorKind::NotFound => {
                 Ok(None)
             }
             Err(error) if error.is_damage() => match fitting(&previous_of(path)) {
-                Ok(snapshot) => Ok(Some(Found { snapshot, in_place_of: Some(error) })),
+                Ok(snapshot) => Ok(Some(UsableSnapshot { snapshot, in_place_of: Some(error) })),
                 Err(_) => Err(error),
             },
             Err(error) => Err(error),
@@ -220,7 +222,7 @@ impl Snapshot {
 
 /// A brain that fits, and why it is not the newest.
 #[derive(Debug)]
-pub struct Found {
+pub struct UsableSnapshot {
     /// The brain.
     pub snapshot: Snapshot,
     /// What is wrong with the newer file that it replaces.

@@ -5,13 +5,13 @@
 use super::cpu::CpuEngine;
 use super::cuda::CudaEngine;
 use super::shape::{FEATURES, PATTERN};
-use super::{Failure, FieldEngine, Inspect, Loss, Stimulus};
+use super::{Failure, FieldEngine, FieldInput, Inspect, Loss};
 use crate::base::frame::MAX_SENSORS;
-use crate::base::plan::{FieldPlan, Rung, Shape, Storage};
+use crate::base::plan::{FieldPlan, QualityLevel, Shape, Storage};
 use crate::base::seed::{Stream, uniform};
 
 /// Cycles at these rungs: whole and half grid, both ways between them, groups that stand still.
-const RUNGS: [u8; 8] = [0, 0, 4, 4, 5, 5, 0, 0];
+const QUALITY_LEVELS: [u8; 8] = [0, 0, 4, 4, 5, 5, 0, 0];
 /// Patterns and rows in the memories of the trial: enough for a blend and for a sweep in two parts.
 const MEMORIES: usize = 4;
 /// Largest difference of a feature or a score. Engines in f32 differ by 2e-5.
@@ -29,10 +29,10 @@ pub fn run(plan: &FieldPlan, open: impl FnOnce(&FieldPlan) -> Result<CudaEngine,
     let context = std::array::from_fn(|i| draw(i as u64));
     host.store_pattern(0, &volume, &context, 1.0);
     device.store_pattern(0, &volume, &context, 1.0);
-    for (cycle, rung) in RUNGS.into_iter().enumerate() {
-        let stimulus = stimulus(cycle as u64, Rung::new(rung).unwrap_or(Rung::BEST));
-        let expected = host.cycle(&stimulus).map_err(|_| Loss::Wrong)?;
-        let answer = device.cycle(&stimulus).map_err(|failure| match failure {
+    for (cycle, quality) in QUALITY_LEVELS.into_iter().enumerate() {
+        let input = input(cycle as u64, QualityLevel::new(quality).unwrap_or(QualityLevel::BEST));
+        let expected = host.cycle(&input).map_err(|_| Loss::Wrong)?;
+        let answer = device.cycle(&input).map_err(|failure| match failure {
             Failure::Lost(loss) => loss,
             Failure::Refused(_) | Failure::NotFinite | Failure::Missed => Loss::Wrong,
         })?;
@@ -68,10 +68,10 @@ fn draw(i: u64) -> f32 {
 }
 
 /// Sensors that wander, and a reward, so that something is learned and stored.
-fn stimulus(cycle: u64, rung: Rung) -> Stimulus {
+fn input(cycle: u64, quality: QualityLevel) -> FieldInput {
     let mut sensors = [0.0; MAX_SENSORS];
     for (i, sensor) in sensors.iter_mut().enumerate() {
         *sensor = 0.8 * (0.7 * cycle as f32 + i as f32).sin();
     }
-    Stimulus { cycle, sensors, reward: 0.5, rung, place: None }
+    FieldInput { cycle, sensors, reward: 0.5, quality, place: None }
 }

@@ -7,8 +7,8 @@ use super::brain::{Brain, NoAnswer};
 use super::failover::DeviceCounters;
 use super::remote::LinkHealth;
 use super::snapshot::SnapshotSchedule;
-use super::{Condition, DeviceTimes, EngineState, Response, Stimulus};
-use crate::base::plan::Rung;
+use super::{Condition, DeviceTimes, EngineState, FieldInput, FieldOutput};
+use crate::base::plan::QualityLevel;
 use crate::base::time::{Clock, Instant, Span};
 use crate::system::executor::Worker;
 use crate::system::rt::triple_buffer::{Reader, Writer};
@@ -16,26 +16,26 @@ use std::time::Duration;
 
 /// An order on its way to the engine.
 #[derive(Clone, Copy, Debug)]
-pub struct Order {
+pub struct FieldRequest {
     /// Number of the cycle.
     pub cycle: u64,
     /// Where its sensors lie in the robot's ring.
     pub place: u8,
     /// Its quality.
-    pub rung: Rung,
+    pub quality: QualityLevel,
     /// The slot whose frame it was made from: the age of a result counts from here.
     pub slot: Instant,
 }
 
 /// The engine's outcome.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome {
+pub struct FieldResult {
     /// The engine's answer; `None`: the stimulus was refused or the engine failed.
-    pub response: Option<Response>,
-    /// [`Order::slot`].
+    pub response: Option<FieldOutput>,
+    /// [`FieldRequest::slot`].
     pub slot: Instant,
     /// Quality it was computed at.
-    pub rung: Rung,
+    pub quality: QualityLevel,
     /// Compute time, start to end.
     pub span: Span,
     /// From the slot whose tick requested it to the end of the cycle.
@@ -50,17 +50,18 @@ pub struct Outcome {
     pub link: Option<LinkHealth>,
 }
 
-impl Order {
+impl FieldRequest {
     /// Fills a slot before the first order; never taken.
-    pub const EMPTY: Order = Order { cycle: 0, place: 0, rung: Rung::BEST, slot: Instant::ZERO };
+    pub const EMPTY: FieldRequest =
+        FieldRequest { cycle: 0, place: 0, quality: QualityLevel::BEST, slot: Instant::ZERO };
 }
 
-impl Outcome {
+impl FieldResult {
     /// Fills a slot before the first outcome; never taken.
-    pub const EMPTY: Outcome = Outcome {
+    pub const EMPTY: FieldResult = FieldResult {
         response: None,
         slot: Instant::ZERO,
-        rung: Rung::BEST,
+        quality: QualityLevel::BEST,
         span: Span::ZERO,
         answer: Span::ZERO,
         state: EngineState::Running,
@@ -80,9 +81,9 @@ const FORGIVEN: Span = Span::from_millis(60_000);
 /// Runs an engine.
 pub struct FieldWorker {
     brain: Brain,
-    orders: Reader<Order>,
-    outcomes: Writer<Outcome>,
-    ready: Option<Outcome>,
+    orders: Reader<FieldRequest>,
+    outcomes: Writer<FieldResult>,
+    ready: Option<FieldResult>,
     state: EngineState,
     /// Failures in a row, and when the last one was.
     failures: u32,
@@ -95,7 +96,7 @@ const LAST_SNAPSHOT: Duration = Duration::from_millis(300);
 
 impl FieldWorker {
     /// A worker around `brain`.
-    pub fn new(brain: Brain, orders: Reader<Order>, outcomes: Writer<Outcome>) -> FieldWorker {
+    pub fn new(brain: Brain, orders: Reader<FieldRequest>, outcomes: Writer<FieldResult>) -> FieldWorker {
         FieldWorker {
             brain,
             orders,
@@ -114,14 +115,14 @@ impl FieldWorker {
         self
     }
 
-    fn compute(&mut self, order: &Order, clock: &dyn Clock) {
+    fn compute(&mut self, order: &FieldRequest, clock: &dyn Clock) {
         let start = clock.now();
-        let Order { cycle, place, rung, .. } = *order;
+        let FieldRequest { cycle, place, quality, .. } = *order;
         let sensors = self.brain.sensors.read(place);
-        let stimulus = Stimulus { cycle, sensors, reward: 0.0, rung, place: Some(place) };
-        let response = match self.brain.cycle(&stimulus, clock) {
+        let input = FieldInput { cycle, sensors, reward: 0.0, quality, place: Some(place) };
+        let response = match self.brain.cycle(&input, clock) {
             Ok(mut response) => {
-                self.brain.request(&mut response, &stimulus.sensors);
+                self.brain.request(&mut response, &input.sensors);
                 Some(response)
             }
             Err(NoAnswer::Refused | NoAnswer::Missed) => None,
@@ -133,7 +134,7 @@ impl FieldWorker {
         let now = clock.now();
         let times = self.brain.engine.condition(now).times.filter(|_| response.is_some());
         let span = now.since(start);
-        self.ready = Some(Outcome { response, span, times, ..self.without_answer(order, now) });
+        self.ready = Some(FieldResult { response, span, times, ..self.without_answer(order, now) });
     }
 
     fn failed(&mut self, now: Instant) {
@@ -176,12 +177,22 @@ impl FieldWorker {
     }
 
     /// The answer to an order that was not computed.
-    fn without_answer(&self, order: &Order, now: Instant) -> Outcome {
+    fn without_answer(&self, order: &FieldRequest, now: Instant) -> FieldResult {
         let state = self.fares(now);
-        let (slot, rung) = (order.slot, order.rung);
+        let (slot, quality) = (order.slot, order.quality);
         let Condition { device, link, .. } = self.brain.engine.condition(now);
         let answer = now.since(slot);
-        Outcome { response: None, slot, rung, span: Span::ZERO, answer, state, device, times: None, link }
+        FieldResult {
+            response: None,
+            slot,
+            quality,
+            span: Span::ZERO,
+            answer,
+            state,
+            device,
+            times: None,
+            link,
+        }
     }
 
     /// What can wait until the result has been handed over.
@@ -189,9 +200,9 @@ impl FieldWorker {
         if self.state != EngineState::Running {
             return; // what there is to save or to hand over is not sound
         }
-        self.brain.engine.tend(now);
+        self.brain.engine.maintain(now);
         if let Some(snapshots) = &mut self.snapshots {
-            snapshots.tend(&mut *self.brain.engine, now);
+            snapshots.maintain(&mut *self.brain.engine, now);
         }
     }
 }

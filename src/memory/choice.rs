@@ -12,7 +12,7 @@ use super::vector::random;
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::system::codec::{self, FileError, Kind};
 use crate::system::cpu::Level;
-use crate::system::gpu::{Found, cache_folder};
+use crate::system::gpu::{GpuInfo, cache_folder};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -112,7 +112,7 @@ struct Identity {
 }
 
 impl Identity {
-    fn of(dim: Dim, found: &Found) -> Identity {
+    fn of(dim: Dim, found: &GpuInfo) -> Identity {
         Identity {
             d: dim.get() as u32,
             gpu: found.name.clone(),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn each_work_has_its_own_crossing_and_a_preference_goes_before_all() {
+    fn each_task_has_its_own_crossover_and_a_preference_wins() {
         let crossings = vec![
             Crossing { work: Work::Bind, residence: Residence::Host, from: Some(40), tried: 64 },
             Crossing { work: Work::CleanUp, residence: Residence::Gpu, from: None, tried: 64 },
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preference_is_a_word_or_a_number_and_a_machine_without_a_gpu_says_why() {
+    fn preference_is_a_word_or_number_and_no_gpu_is_explained() {
         let preferences = ["measured", "never", "12"].map(|text| text.parse());
         assert_eq!(
             preferences,

@@ -9,7 +9,7 @@ use super::dim::Dim;
 use super::fault::Fault;
 use super::nearest::{Best, Match};
 use super::ops::{Length, Workspace};
-use super::spatial::{Decoder, Place};
+use super::spatial::{DecodedPlace, Decoder};
 use super::store::Store;
 use super::vector::random_unitary;
 use crate::field::snapshot::PlacesPage;
@@ -107,7 +107,7 @@ impl Episodes {
     }
 
     /// Remembers that `thing` was met at `place` (metres).
-    pub fn meet(&mut self, thing: usize, place: [f64; 2]) -> Result<(), Fault> {
+    pub fn observe(&mut self, thing: usize, place: [f64; 2]) -> Result<(), Fault> {
         self.known(thing)?;
         self.decoder.plane().pointer(place, &mut self.pointer)?;
         let what = self.things.row(thing).unwrap_or_default();
@@ -127,9 +127,9 @@ impl Episodes {
 
     /// Where `thing` was met, as far as that can be believed; of several places, the one that is remembered
     /// best.
-    pub fn where_was(&mut self, thing: usize) -> Result<Option<Place>, Fault> {
+    pub fn where_was(&mut self, thing: usize) -> Result<Option<DecodedPlace>, Fault> {
         self.known(thing)?;
-        let mut found: Option<Place> = None;
+        let mut found: Option<DecodedPlace> = None;
         for page in self.pages.iter().filter(|page| page.meetings > 0) {
             let what = self.things.row(thing).unwrap_or_default();
             self.workspace.unbind(&page.trace, what, Length::Unit, &mut self.bound)?;

@@ -19,11 +19,11 @@ use super::reduce::LEAF;
 use super::store::Store;
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::system::gpu::{
-    Found, Gpu, GpuError, Image, Kernel, Launch, LookMut, Pinned, Pool, Priority, Stream, Watch, image_files,
-    probe,
+    Gpu, GpuError, GpuInfo, Image, Kernel, Launch, LookMut, Pinned, Pool, Priority, Stream, Watch,
+    image_files, probe,
 };
 use std::sync::Arc;
-use table::{F32, Layout, MOST_BLOCKS, Place, SHEET, Task};
+use table::{F32, Layout, MOST_BLOCKS, PoolRange, SHEET, Task};
 
 /// Longest transform: its numbers, 36 KiB with their padding, fit into the shared memory that a block gets by
 /// default.
@@ -49,7 +49,7 @@ const AWAKE: Span = Span::from_micros(200);
 const NAP: Span = Span::from_micros(50);
 /// Longer than any operation takes, even an emulated one on a busy machine: after this the device counts as
 /// hung.
-const PATIENCE: Span = Span::from_millis(60_000);
+const TIMEOUT: Span = Span::from_millis(60_000);
 
 /// The room that a GPU needs, all of it allocated at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ struct Kernels {
 /// A GPU that works on rows of one length.
 pub struct GpuWorkspace {
     dim: Dim,
-    found: Found,
+    found: GpuInfo,
     room: Room,
     layout: Layout,
     /// What the driver took for it, kernels included; `None` if unknown.
@@ -145,7 +145,7 @@ impl GpuWorkspace {
     fn made(
         dim: Dim,
         room: Room,
-        found: Found,
+        found: GpuInfo,
         layout: Layout,
         blocks: usize,
         gpu: Gpu,
@@ -191,7 +191,7 @@ impl GpuWorkspace {
     }
 
     /// The GPU.
-    pub fn found(&self) -> &Found {
+    pub fn found(&self) -> &GpuInfo {
         &self.found
     }
 
@@ -340,7 +340,7 @@ impl GpuWorkspace {
             for (piece, numbers) in numbers.chunks(step).enumerate() {
                 write(numbers, &mut self.first, &self.stream)?;
                 let at = place.at + piece * step * F32;
-                self.send(Place { at, bytes: size_of_val(numbers) }, &self.first, size_of_val(numbers))?;
+                self.send(PoolRange { at, bytes: size_of_val(numbers) }, &self.first, size_of_val(numbers))?;
                 self.settle()?;
             }
         }
@@ -430,7 +430,7 @@ impl GpuWorkspace {
         Ok(self.stream.launch(&Launch { kernel, grid, block, table, words })?)
     }
 
-    fn send(&self, place: Place, from: &Pinned, bytes: usize) -> Result<(), GpuWorkspaceFault> {
+    fn send(&self, place: PoolRange, from: &Pinned, bytes: usize) -> Result<(), GpuWorkspaceFault> {
         if bytes == 0 {
             return Ok(());
         }
@@ -457,7 +457,7 @@ fn settle(stream: &Stream) -> Result<(), GpuWorkspaceFault> {
     let began = clock.now();
     while !stream.is_done()? {
         let now = clock.now();
-        if now.since(began) > PATIENCE {
+        if now.since(began) > TIMEOUT {
             return Err(GpuWorkspaceFault::Late);
         }
         if now.since(began) > AWAKE {

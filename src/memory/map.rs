@@ -14,11 +14,11 @@ use super::dim::Dim;
 use super::episodic::Episodes;
 use super::fault::Fault;
 use super::nearest::Best;
-use super::spatial::{Area, Decoder, Place, Plane, Waves};
+use super::spatial::{Area, DecodedPlace, Decoder, Plane, Waves};
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::{Health, Sample};
 use crate::base::time::Instant;
-use crate::decision::motion::{Motion, Odometer, Standing};
+use crate::decision::motion::{MotionModel, Odometer, OdometryPose};
 use crate::field::snapshot::{Places, PlacesThing};
 use crate::field::state::StateError;
 use serde::{Deserialize, Serialize};
@@ -152,7 +152,7 @@ pub struct NearAccount {
 
 impl Map {
     /// An empty map; takes all its memory.
-    pub fn new(motion: Motion, things: Vec<Thing>) -> Result<Map, Fault> {
+    pub fn new(motion: MotionModel, things: Vec<Thing>) -> Result<Map, Fault> {
         if !(1..=MOST_THINGS).contains(&things.len()) {
             return Err(Fault::Range { what: "things", found: things.len(), least: 1, most: MOST_THINGS });
         }
@@ -170,7 +170,7 @@ impl Map {
     }
 
     /// Where the robot thinks it is.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> OdometryPose {
         self.odometer.standing()
     }
 
@@ -201,7 +201,7 @@ impl Map {
                 self.beyond += 1;
                 continue;
             }
-            self.episodes.meet(number, place)?;
+            self.episodes.observe(number, place)?;
             (known.met, known.last) = (known.met + 1, Some(place));
         }
         Ok(())
@@ -209,7 +209,7 @@ impl Map {
 
     /// Copies all that it has lived through; `places` keeps its memory from one copy to the next.
     pub fn save(&self, places: &mut Places) {
-        let Standing { at, heading } = self.odometer.standing();
+        let OdometryPose { at, heading } = self.odometer.standing();
         (places.at, places.heading) = (at, heading);
         self.episodes.save(&mut places.pages);
         (places.open, places.forgotten) = (self.episodes.open_page() as u32, self.episodes.forgotten());
@@ -233,7 +233,7 @@ impl Map {
             (known.met, known.here, known.last) = (copy.met, copy.here, copy.last);
         }
         self.beyond = places.beyond;
-        self.odometer.put(Standing { at: places.at, heading: places.heading });
+        self.odometer.put(OdometryPose { at: places.at, heading: places.heading });
         Ok(())
     }
 
@@ -244,7 +244,7 @@ impl Map {
     }
 
     /// Where a thing was met, if that can be believed.
-    pub fn where_was(&mut self, thing: usize) -> Result<Option<Place>, Fault> {
+    pub fn where_was(&mut self, thing: usize) -> Result<Option<DecodedPlace>, Fault> {
         self.episodes.where_was(thing)
     }
 
@@ -255,7 +255,7 @@ impl Map {
 
     /// The current state, with what is near a place; near the robot if none is named.
     pub fn status(&mut self, place: Option<[f64; 2]>) -> Result<MapStatus, Fault> {
-        let Standing { at, heading } = self.odometer.standing();
+        let OdometryPose { at, heading } = self.odometer.standing();
         let mut things = Vec::new();
         for number in 0..self.known.len() {
             let found = self.episodes.where_was(number)?;
@@ -295,7 +295,8 @@ mod tests {
     use crate::base::time::Span;
 
     fn map() -> Map {
-        let motion = Motion { full_speed: 1.0, wheelbase: 0.1, lag_s: 0.0, drives: vec![0], steering: None };
+        let motion =
+            MotionModel { full_speed: 1.0, wheelbase: 0.1, lag_s: 0.0, drives: vec![0], steering: None };
         let thing = |name: &str, by| Thing {
             name: name.into(),
             channel: 9,
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thing_is_met_once_however_its_sensor_trembles_and_found_where_it_was() {
+    fn thing_is_observed_once_despite_noise_and_found_again() {
         let mut map = map();
         // Around the threshold from 0.4 m on; nothing believable in between.
         a_metre(&mut map, 0, |step| match step {
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_reach_is_counted_and_what_is_far_apart_is_met_again() {
+    fn out_of_reach_is_counted_and_far_apart_is_observed_again() {
         let mut map = map();
         let ramp = |step: u64| [None, Some(if (10..20).contains(&step) { 0.0 } else { 1.0 })];
         for metre in 0..8 {

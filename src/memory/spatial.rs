@@ -114,7 +114,7 @@ pub struct Area {
 
 /// A place that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
+pub struct DecodedPlace {
     /// Metres.
     pub at: [f64; 2],
     /// Cosine of its pointer with what was decoded, -1..=1.
@@ -173,7 +173,7 @@ impl Decoder {
     }
 
     /// The place in the area whose pointer is nearest to a vector.
-    pub fn decode(&self, vector: &[f32]) -> Result<Place, Fault> {
+    pub fn decode(&self, vector: &[f32]) -> Result<DecodedPlace, Fault> {
         finite("vector", vector)?;
         let mut best = Best::of(CANDIDATES);
         self.grid.nearest(vector, std::slice::from_mut(&mut best))?;
@@ -182,7 +182,7 @@ impl Decoder {
         if square <= 0.0 {
             return Err(Fault::NoLength { what: "vector", row: 0 });
         }
-        let mut found = Place { at: self.area.from, likeness: f64::NEG_INFINITY };
+        let mut found = DecodedPlace { at: self.area.from, likeness: f64::NEG_INFINITY };
         for candidate in best.list() {
             let climbed = self.climb(&spectrum, self.point(candidate.row as usize));
             if climbed.likeness > found.likeness {
@@ -199,8 +199,8 @@ impl Decoder {
     }
 
     /// Climbs from a point of the grid; halves the step when no step leads up.
-    fn climb(&self, spectrum: &Spectrum, from: [f64; 2]) -> Place {
-        let mut here = Place { at: from, likeness: self.plane.product(spectrum, from) };
+    fn climb(&self, spectrum: &Spectrum, from: [f64; 2]) -> DecodedPlace {
+        let mut here = DecodedPlace { at: from, likeness: self.plane.product(spectrum, from) };
         let mut step = self.plane.scale_m / (2.0 * POINTS_PER_SCALE);
         while step > FINEST * self.plane.scale_m {
             let mut next = here;
@@ -211,7 +211,7 @@ impl Decoder {
                 ];
                 let likeness = self.plane.product(spectrum, at);
                 if likeness > next.likeness {
-                    next = Place { at, likeness };
+                    next = DecodedPlace { at, likeness };
                 }
             }
             if next.likeness > here.likeness { here = next } else { step /= 2.0 }

@@ -145,7 +145,7 @@ mod tests {
     use crate::base::seed::{Stream, normal};
 
     #[test]
-    fn every_length_has_the_transform_of_the_definition_and_comes_back() {
+    fn every_length_matches_the_dft_definition_and_inverts() {
         for d in [64, 65, 97, 100, 128, 243, 384] {
             let row: Vec<f32> = (0..d).map(|i| normal(3, Stream::Stimulus, i as u64) as f32).collect();
             let spectrum = Spectrum::of(&row);

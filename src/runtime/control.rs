@@ -16,7 +16,7 @@ mod server;
 pub use client::{ask, ask_near, ask_whom};
 pub use measured::{Answer, GpuStatus, Instruments, Measured, Observer, Quality};
 pub use server::{Server, listen_at};
-pub use status::{BusStatus, GuardStatus, Sources, Status, why_disarmed};
+pub use status::{BusStatus, GuardSummary, Sources, Status, why_disarmed};
 
 use serde::{Deserialize, Serialize};
 

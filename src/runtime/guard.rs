@@ -12,23 +12,23 @@
 //! a runtime drive. It can only take the line away.
 
 pub mod frame;
-mod heeding;
+mod stop_ack;
 mod link;
 mod server;
 mod heartbeat;
 pub mod socket;
 mod state;
-mod way;
-mod ward;
+mod transport;
+mod allowed_user;
 mod hardware;
 
+pub use allowed_user::{AllowedUser, AllowedUserError};
 pub use hardware::GuardedHardware;
 pub use heartbeat::{Heart, Heartbeat, HeartbeatPlan};
 pub use link::{GuardHealth, Link, Seen};
 pub use server::{Event, HeldLine, Server};
 pub use state::{Guard, Permit, State};
-pub use ward::{Ward, WardError};
-pub use way::Way;
+pub use transport::Transport;
 
 use crate::base::plan::{Board, GuardHold, GuardPlan, Line};
 use crate::base::time::Span;
@@ -76,10 +76,10 @@ impl Hold {
     /// has no pulse on any motor and takes 220 ms to start; then its servos start one after another, 150 ms
     /// apart. This is twice the time for four of them, because it may be tested before that. An enabled
     /// driver chip is ready at once and gets no more than the usual timeout.
-    pub fn settle(&self, patience: Span) -> Span {
+    pub fn settle(&self, timeout: Span) -> Span {
         match self.kind {
             GuardHold::Reset => Span::from_millis(2_000),
-            GuardHold::Enable => patience,
+            GuardHold::Enable => timeout,
         }
     }
 }

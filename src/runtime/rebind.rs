@@ -4,7 +4,7 @@
 
 use crate::base::time::{Clock, Span};
 use crate::hardware::bus::linux::{Grant, LONGEST_REQUEST, Rebinder};
-use crate::runtime::guard::Ward;
+use crate::runtime::guard::AllowedUser;
 use crate::system::seqpacket::{Received, next_of, receive, send_to, wait_for};
 use std::os::fd::OwnedFd;
 
@@ -19,7 +19,7 @@ pub fn serve(
     rebinder: &mut Rebinder,
     listener: &OwnedFd,
     end: &OwnedFd,
-    ward: Ward,
+    allowed: AllowedUser,
     clock: &dyn Clock,
     mut report: impl FnMut(Grant),
 ) {
@@ -29,7 +29,7 @@ pub fn serve(
             return;
         }
         // One caller, then the end again: callers without an end must not keep this from its own.
-        if let Some(caller) = next_of(listener).filter(|caller| ward.is_at(caller))
+        if let Some(caller) = next_of(listener).filter(|caller| allowed.is_at(caller))
             && let Some(grant) = answer(rebinder, &caller, clock)
         {
             report(grant);
@@ -88,7 +88,7 @@ mod tests {
 
     /// Two views of one machine: that of root, and that of the runtime's user, who cannot write those files.
     #[test]
-    fn a_runtime_that_may_not_has_its_adapter_bound_again_and_no_other() {
+    fn runtime_without_the_right_gets_only_its_adapter_rebound() {
         let (roots, users) = (machine("rebind-root", true), machine("rebind-user", false));
         let path = users.join(REBIND_SOCKET.trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -102,7 +102,7 @@ mod tests {
         let server = std::thread::spawn(move || {
             let mut answers = Vec::new();
             let report = |grant| answers.push(grant);
-            serve(&mut rebinder, &listener, &end.into(), Ward::own(), &MonotonicClock, report);
+            serve(&mut rebinder, &listener, &end.into(), AllowedUser::own(), &MonotonicClock, report);
             answers
         });
         assert_eq!(asked(&board(true)), Reach::ByAnother);

@@ -9,17 +9,17 @@ pub use compare::{Difference, Names, first_difference_of_runs};
 
 use crate::base::command::{Command, OnWire};
 use crate::base::frame::Reading;
-use crate::base::plan::{Board, Cause, Rung};
+use crate::base::plan::{Board, Cause, QualityLevel};
 use crate::base::time::{Grid, Instant, Span};
-use crate::drive::alarm::Alarm;
+use crate::drive::fast_stop_events::FastStopReceiver;
 use crate::drive::io::Halt;
 use crate::drive::motor_link::MotorLink;
-use crate::drive::record::{FieldResult, Slot, Step};
+use crate::drive::record::{FieldRecord, Slot, Step};
 use crate::drive::trace::{Record, WIRES};
 use crate::field::link::FieldLink;
 use crate::field::sensor_ring::{SensorRing, SensorWriter};
-use crate::field::worker::{Order, Outcome};
-use crate::runtime::guard::frame::{Phase, Standing};
+use crate::field::worker::{FieldRequest, FieldResult};
+use crate::runtime::guard::frame::{GuardStatus, Phase};
 use crate::runtime::guard::{GuardHealth, Link};
 use crate::runtime::requests::Requests;
 use crate::runtime::tick::{Deciders, Parts, Tick};
@@ -34,8 +34,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const READINGS: usize = 1 << 15;
 
 /// A guard that answers well.
-const WELL: Standing =
-    Standing { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
+const WELL: GuardStatus =
+    GuardStatus { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
 
 /// Why a slot cannot be decided again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub enum Replayed {
 /// it goes on at the next checkpoint.
 pub struct Replay {
     board: Board,
-    rung: Option<Rung>,
+    quality: Option<QualityLevel>,
     tick: Tick,
     period: Span,
     script: Arc<Script>,
@@ -119,9 +119,9 @@ pub struct Replay {
     readings: rtrb::Producer<Reading>,
     halt: Arc<Halt>,
     readings_dropped: Arc<AtomicU64>,
-    outcomes: Writer<Outcome>,
+    outcomes: Writer<FieldResult>,
     /// Orders go nowhere: the results are known.
-    _orders: Reader<Order>,
+    _orders: Reader<FieldRequest>,
     _commands: Reader<Command>,
     receipts: rtrb::Producer<OnWire>,
     guard: Option<Arc<Link>>,
@@ -138,8 +138,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A replay of a run of `board`, at the level `rung` if the run was held there. Before the first slot.
-    pub fn new(board: &Board, rung: Option<Rung>) -> std::io::Result<Replay> {
+    /// A replay of a run of `board`, at the level `quality` if the run was held there. Before the first slot.
+    pub fn new(board: &Board, quality: Option<QualityLevel>) -> std::io::Result<Replay> {
         let script = Arc::new(Script::default());
         let requests = Arc::new(Requests::default());
         let (readings, inlet) = rtrb::RingBuffer::new(READINGS);
@@ -147,8 +147,8 @@ impl Replay {
         let _ = inlets.push(inlet); // an empty list has room for one
         let halt = Arc::new(Halt::new(Arc::default()));
         let readings_dropped = Arc::new(AtomicU64::new(0));
-        let (orders, _orders) = triple_buffer(Order::EMPTY);
-        let (outcomes, collected) = triple_buffer(Outcome::EMPTY);
+        let (orders, _orders) = triple_buffer(FieldRequest::EMPTY);
+        let (outcomes, collected) = triple_buffer(FieldResult::EMPTY);
         let (commands, _commands) = triple_buffer(Command::still(board.motors.len()));
         let (receipts, confirmed) = rtrb::RingBuffer::new(WIRES);
         let (trace, records) = rtrb::RingBuffer::new(1);
@@ -162,8 +162,8 @@ impl Replay {
             requests: requests.clone(),
             grid: Grid::new(Instant::ZERO, board.period),
             readings: inlets,
-            alarm: Alarm::new(halt.clone(), readings_dropped.clone()),
-            deciders: Deciders::of(board, rung),
+            alarm: FastStopReceiver::new(halt.clone(), readings_dropped.clone()),
+            deciders: Deciders::of(board, quality),
             field: FieldLink::new(orders, collected, sensors, Arc::default(), board.field.every_ticks),
             motor_link: MotorLink::new(&board.motors, commands, confirmed, Arc::default()),
             trace,
@@ -174,7 +174,7 @@ impl Replay {
         });
         Ok(Replay {
             board: board.clone(),
-            rung,
+            quality,
             tick,
             period: board.period,
             script,
@@ -265,7 +265,7 @@ impl Replay {
     /// A new tick goes on from `checkpoint`, whatever the one before has lost.
     fn resume(&mut self, slot: &Slot, checkpoint: &[u8]) -> Result<(), Missing> {
         let misfit = |_| Missing::Misfit { index: slot.index, what: "the system starts no replay" };
-        let fresh = Replay::new(&self.board, self.rung).map_err(misfit)?;
+        let fresh = Replay::new(&self.board, self.quality).map_err(misfit)?;
         *self = Replay { last: self.last, gaps: self.gaps, ..fresh };
         let unfit = |unfit| Missing::Checkpoint { index: slot.index, unfit };
         self.tick.resume(checkpoint).map_err(unfit)
@@ -305,11 +305,20 @@ impl Replay {
 }
 
 /// The field's result as the tick collected it.
-fn outcome(field: &FieldResult, slot: &Slot) -> Option<Outcome> {
+fn outcome(field: &FieldRecord, slot: &Slot) -> Option<FieldResult> {
     let response = match &field.answer {
         Some(answer) => Some(answer.response()?),
         None => None,
     };
-    let FieldResult { span, took: answer, age, rung, times, link, .. } = *field;
-    Some(Outcome { response, slot: slot.slot - age, rung, span, answer, times, link, ..Outcome::EMPTY })
+    let FieldRecord { span, took: answer, age, quality, times, link, .. } = *field;
+    Some(FieldResult {
+        response,
+        slot: slot.slot - age,
+        quality,
+        span,
+        answer,
+        times,
+        link,
+        ..FieldResult::EMPTY
+    })
 }

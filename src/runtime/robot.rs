@@ -9,9 +9,9 @@ mod devices;
 mod injector;
 mod wire_up;
 
-use crate::base::plan::{Board, BusPlan, Rung};
+use crate::base::plan::{Board, BusPlan, QualityLevel};
 use crate::base::time::{Clock, Grid, Instant, Span};
-use crate::drive::alarm::Alarm;
+use crate::drive::fast_stop_events::FastStopReceiver;
 use crate::drive::io::{BusCounters, Halt, LogRows, SenseCounters};
 use crate::drive::record::RecordSender;
 use crate::drive::trace::{Record, TRACE_RING};
@@ -22,9 +22,9 @@ use crate::field::link::FieldLink;
 use crate::field::remote::{LinkWords, Tether};
 use crate::field::sensor_ring::SensorWriter;
 use crate::field::snapshot::{
-    Beside, CopyMap, Snapshot, SnapshotError, SnapshotSchedule, SnapshotWriter, Standing,
+    Beside, CopyMap, ExistingSnapshot, Snapshot, SnapshotError, SnapshotSchedule, SnapshotWriter,
 };
-use crate::field::worker::{FieldWorker, Order, Outcome};
+use crate::field::worker::{FieldRequest, FieldResult, FieldWorker};
 use crate::field::{Inspect, Readout, ReadoutError, footprint};
 use crate::hardware::bus::{Hardware, OpenError};
 use crate::memory::map::{Feed, Recollection};
@@ -76,7 +76,7 @@ pub struct Options {
     /// The device's watch: faults of the script go there.
     pub watch: Arc<Watch>,
     /// Every cycle runs at this rung; without it the budget chooses.
-    pub rung: Option<Rung>,
+    pub quality: Option<QualityLevel>,
     /// A read-out that did not pass its trial is obeyed all the same.
     pub untried: bool,
     /// Stands around the cycle of the engine on the CPU; in simulations only.
@@ -95,7 +95,7 @@ pub struct SnapshotPlan {
     /// Interval between writes. One more is written at the end.
     pub every: Span,
     /// What the file is before the first write.
-    pub standing: Standing,
+    pub standing: ExistingSnapshot,
 }
 
 /// Why a robot cannot be put together.
@@ -272,8 +272,8 @@ impl Robot {
             requests: requests.clone(),
             grid: Grid::new(first, board.period),
             readings: wired.readings,
-            alarm: Alarm::new(wired.halt.clone(), wired.senses.readings_dropped.clone()),
-            deciders: Deciders::of(board, options.rung),
+            alarm: FastStopReceiver::new(wired.halt.clone(), wired.senses.readings_dropped.clone()),
+            deciders: Deciders::of(board, options.quality),
             field,
             motor_link,
             trace,
@@ -359,8 +359,8 @@ fn link_field(
     snapshots: Option<SnapshotSchedule>,
     workers: &mut Vec<WorkerThread>,
 ) -> FieldLink {
-    let (orders, taken) = triple_buffer(Order::EMPTY);
-    let (outcomes, collected) = triple_buffer(Outcome::EMPTY);
+    let (orders, taken) = triple_buffer(FieldRequest::EMPTY);
+    let (outcomes, collected) = triple_buffer(FieldResult::EMPTY);
     let waker: Arc<Waker> = Arc::default();
     let sensors = SensorWriter::new(brain.sensors.clone());
     let mut worker = FieldWorker::new(brain, taken, outcomes);

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-pub use verdict::{Found, Pulled, Runtime, Threat};
+pub use verdict::{Pulled, Runtime, StopFindings, Threat};
 
 /// Times that the stop is written before a line is pulled: brush noise spoils one write, hardly three.
 const TRIES: usize = 3;
@@ -68,21 +68,27 @@ pub enum StepError {
 
 /// Runs every step and returns the findings. `digest`: BLAKE3 of the board's effective values; `control` and
 /// `guard`: sockets of the runtime and of the guard; `lasting`: the guard remembers the stop.
-pub fn stop(board: &Board, digest: blake3::Hash, control: PathBuf, guard: &Path, lasting: bool) -> Found {
+pub fn stop(
+    board: &Board,
+    digest: blake3::Hash,
+    control: PathBuf,
+    guard: &Path,
+    lasting: bool,
+) -> StopFindings {
     let board = Arc::new(board.clone());
     let disarm = begin("the runtime", {
         let digest = digest.to_hex().to_string();
         move || Ok(disarm(&control, &digest))
     });
-    let still = begin("the bus", {
+    let stop_motors = begin("the bus", {
         let board = board.clone();
-        move || still(&board, opened(&board)?.as_ref())
+        move || stop_motors(&board, opened(&board)?.as_ref())
     });
     let guard = board.guard.map(|_| trip(guard, lasting));
-    let stopped = still.and_then(|still| still.wait(BUS_PATIENCE));
+    let stopped = stop_motors.and_then(|stop_motors| stop_motors.wait(BUS_PATIENCE));
     let runtime = disarm.and_then(|disarm| disarm.wait(DISARM_PATIENCE)).unwrap_or_else(Runtime::Silent);
     let holder = access::claimed_by(&board);
-    let mut found = Found { board: board.name.clone(), guard, runtime, holder, stopped, pulled: None };
+    let mut found = StopFindings { board: board.name.clone(), guard, runtime, holder, stopped, pulled: None };
     if !found.is_still() {
         let pull = begin("a line", move || pull(&board, opened(&board)?.as_ref()));
         found.pulled = Some(pull.and_then(|pull| pull.wait(LINE_PATIENCE)));
@@ -128,7 +134,7 @@ fn trip(socket: &Path, lasting: bool) -> Result<(), StepError> {
 
 /// Writes a stop to every drive motor. Not through the enable line: writing to motors behind it would first
 /// switch their current on.
-fn still(board: &Board, hardware: &dyn Hardware) -> Result<(), StepError> {
+fn stop_motors(board: &Board, hardware: &dyn Hardware) -> Result<(), StepError> {
     let board = &hat::settled(board, hardware);
     let bare = Board { enable: None, ..board.clone() };
     let mut actuators = actuators(&bare).map_err(StepError::Driver)?;
@@ -205,10 +211,10 @@ fn begin<T: Send + 'static>(
 }
 
 impl<T> Pending<T> {
-    /// Its outcome, if it arrives within `patience` of the start.
-    fn wait(self, patience: Duration) -> Result<T, StepError> {
-        let heard = self.heard.recv_deadline(self.begun + patience);
-        heard.unwrap_or(Err(StepError::Late(self.what, patience)))
+    /// Its outcome, if it arrives within `timeout` of the start.
+    fn wait(self, timeout: Duration) -> Result<T, StepError> {
+        let heard = self.heard.recv_deadline(self.begun + timeout);
+        heard.unwrap_or(Err(StepError::Late(self.what, timeout)))
     }
 }
 
@@ -238,7 +244,7 @@ mod tests {
     const ENABLE: Line = Line(6);
 
     /// A simulated robot's wires, and every level that a line was requested at or set to.
-    struct Heard {
+    struct RecordingPlant {
         plant: Plant,
         driven: Arc<Mutex<Vec<(Line, bool)>>>,
     }
@@ -248,7 +254,7 @@ mod tests {
         driven: Arc<Mutex<Vec<(Line, bool)>>>,
     }
 
-    impl Hardware for Heard {
+    impl Hardware for RecordingPlant {
         fn i2c(&self, bus: usize) -> Result<Box<dyn crate::hardware::bus::I2c>, OpenError> {
             Hardware::i2c(&self.plant, bus)
         }
@@ -279,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn motors_behind_an_enable_line_are_stopped_without_letting_current_in() {
+    fn motors_behind_an_enable_line_are_stopped_with_it_off() {
         let mut board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let line = ENABLE;
         for on_high in [true, false] {
             board.enable = Some(EnablePlan { line, on_high });
             let plant = Plant::new(&board, 1, &[], Arc::new(SimClock::new()));
-            let hardware = Heard { plant, driven: Arc::default() };
-            assert!(still(&board, &hardware).is_ok(), "the bus answers");
+            let hardware = RecordingPlant { plant, driven: Arc::default() };
+            assert!(stop_motors(&board, &hardware).is_ok(), "the bus answers");
             let driven = hardware.driven.lock().unwrap().clone();
             assert!(!driven.iter().any(|(driven, _)| *driven == line), "{driven:?}");
             // If it has to be pulled, it is set to off and nothing else.

@@ -92,7 +92,7 @@ impl Service {
     }
 
     /// Reports what the program is doing, before the loop runs.
-    pub fn say(&mut self, words: &str) {
+    pub fn send(&mut self, words: &str) {
         self.status_now(words.to_string());
     }
 
@@ -102,7 +102,7 @@ impl Service {
     }
 
     /// Checks the loop's status and reports what is due. Called every few tens of milliseconds.
-    pub fn tend(&mut self, status: &LoopStatus, now: Instant, words: impl FnOnce() -> String) {
+    pub fn maintain(&mut self, status: &LoopStatus, now: Instant, words: impl FnOnce() -> String) {
         if !self.ready && !self.stopping && is_ready(status) {
             self.ready = true;
             (self.send)(Notice::Ready);
@@ -190,21 +190,21 @@ mod tests {
     }
 
     #[test]
-    fn ready_is_said_once_and_only_when_everything_that_is_needed_works() {
+    fn ready_is_sent_once_and_only_when_all_needed_parts_work() {
         let (mut service, said) = service(None);
         for refusal in [ArmRefusal::SENSES, ArmRefusal::FIELD, ArmRefusal::WIRE, ArmRefusal::GUARD] {
-            service.tend(&LoopStatus { refusal, ..WELL }, at(1_000), String::new);
+            service.maintain(&LoopStatus { refusal, ..WELL }, at(1_000), String::new);
         }
-        service.tend(&LoopStatus { slots: 9, ..WELL }, at(1_000), String::new);
+        service.maintain(&LoopStatus { slots: 9, ..WELL }, at(1_000), String::new);
         assert!(said.borrow().is_empty() && !service.is_ready());
         let before_a_wall = LoopStatus { refusal: ArmRefusal::REFLEX, ..WELL };
-        service.tend(&before_a_wall, at(1_010), String::new);
-        service.tend(&WELL, at(1_020), String::new);
+        service.maintain(&before_a_wall, at(1_010), String::new);
+        service.maintain(&WELL, at(1_020), String::new);
         assert_eq!(*said.borrow(), ["Ready"]);
     }
 
     #[test]
-    fn a_sign_of_life_wants_the_loop_and_the_bus_and_comes_twice_a_watchdog() {
+    fn watchdog_ping_needs_loop_and_bus_twice_per_interval() {
         let (mut service, said) = service(Some(ms(2_000)));
         let mut status = WELL;
         let mut count = |from: u64, to: u64, slots: u64, bus: u64| {
@@ -212,7 +212,7 @@ mod tests {
             for now in (from..to).step_by(20) {
                 status.slots += slots;
                 status.bus += bus;
-                service.tend(&status, at(now), String::new);
+                service.maintain(&status, at(now), String::new);
             }
             said.borrow().iter().filter(|notice| *notice == "Watchdog").count()
         };
@@ -226,12 +226,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_watchdog_there_is_no_sign_of_life_and_a_status_is_said_when_it_changes() {
+    fn without_a_watchdog_only_status_changes_are_sent() {
         let (mut service, said) = service(None);
         service.ready = true;
         for now in (0..3_000).step_by(20) {
             let words = if now < 1_500 { "one" } else { "two" };
-            service.tend(&WELL, at(now), || words.into());
+            service.maintain(&WELL, at(now), || words.into());
         }
         service.stop();
         service.stop();
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_long_status_is_cut_between_characters() {
         let (mut service, said) = service(None);
-        service.say(&"ä".repeat(150));
+        service.send(&"ä".repeat(150));
         assert_eq!(said.borrow().len(), 1);
         assert_eq!(service.status.len(), LONGEST_STATUS);
     }

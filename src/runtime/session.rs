@@ -17,7 +17,7 @@ use crate::drive::trace::Recorder;
 use crate::hardware::bus::Hardware;
 use crate::runtime::access::{self, AccessError};
 use crate::runtime::control::{self, CONTROL_SOCKET, Instruments, Observer, Server, Sources, why_disarmed};
-use crate::runtime::guard::frame::Refused;
+use crate::runtime::guard::frame::GuardRefusal;
 use crate::runtime::robot::{BuildError, Options, Robot};
 use crate::runtime::runner::{self, RunnerError, START_UP};
 use crate::runtime::selftest::machine::{self, Mismatch};
@@ -29,7 +29,7 @@ pub use auto_arm::is_service;
 use guarded::Guarded;
 pub use guarded::{START_GUARD, why_untrusted};
 use hold::Hold;
-pub use outcome::{Outcome, Outside};
+pub use outcome::{Outside, RunOutcome};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,7 +85,7 @@ pub enum SessionError {
     /// The board is strict and the system refused something to that thread.
     Refused(Refusal),
     /// The board requires the guard at this socket, and the guard refuses; `None`: it does not answer.
-    NoGuard(PathBuf, Option<Refused>),
+    NoGuard(PathBuf, Option<GuardRefusal>),
     /// What the self-test required and did not find.
     Unfit(Vec<Check>),
     /// It ran for this long and was never ready, for these reasons. It has ended with its motors stopped.
@@ -115,13 +115,13 @@ pub fn step(
     length: Span,
     interrupted: &AtomicBool,
     watch: impl FnMut(&Recorder),
-) -> Result<Outcome, SessionError> {
+) -> Result<RunOutcome, SessionError> {
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
     let mut robot = Robot::build(board, clock.clone(), first, options).map_err(SessionError::Build)?;
     let outside = Outside::of(&mut robot);
     let ending = runner::step(robot, &clock, first + length, interrupted, watch);
-    Ok(Outcome::new(ending, outside, clock.as_ref()))
+    Ok(RunOutcome::new(ending, outside, clock.as_ref()))
 }
 
 impl Session<'_> {
@@ -130,11 +130,11 @@ impl Session<'_> {
         self,
         mut options: Options,
         mut watch: impl FnMut(&Recorder),
-    ) -> Result<Outcome, SessionError> {
+    ) -> Result<RunOutcome, SessionError> {
         let board = self.board;
         let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
         let mut service = Service::attach();
-        service.say("self-test");
+        service.send("self-test");
         if matches!(board.bus, BusPlan::Linux { .. }) && !self.any_machine {
             machine::matches(board, Path::new("/"))
                 .map_err(|mismatch| SessionError::Machine(board.name.clone(), mismatch))?;
@@ -156,15 +156,15 @@ impl Session<'_> {
             found = fit(board, self.any_machine, hardware.as_ref(), clock.as_ref())?;
             options.hardware = Some(hardware);
         }
-        let rung = options.rung;
+        let quality = options.quality;
         service.extend(BUILDING);
-        service.say("building the field");
+        service.send("building the field");
         let robot = Robot::build(&found, clock.clone(), Instant::ZERO, options);
         let mut robot = robot.map_err(SessionError::Build)?;
         let outside = Outside::of(&mut robot);
         let sources = self.sources(&robot, guarded.as_ref());
         let instruments =
-            Instruments::of(board, rung, robot.device.clone()).with_link(robot.link_words.clone());
+            Instruments::of(board, quality, robot.device.clone()).with_link(robot.link_words.clone());
         let mut observer = Observer::new(instruments, sources.measured.clone());
         let place = (self.control.as_deref(), Path::new(CONTROL_SOCKET));
         let server = open_server(board, place, sources.clone(), &self.interrupted)?;
@@ -213,7 +213,7 @@ impl Session<'_> {
             }
         };
         ending.granted.extend(heartbeat.map(|granted| ("heartbeat", granted)));
-        let outcome = Outcome::new(ending, outside, clock.as_ref());
+        let outcome = RunOutcome::new(ending, outside, clock.as_ref());
         auto_arm.ended(outcome.is_sound() && outcome.ending.tick.is_willing());
         match (never_ready, ready_within) {
             (Some(reasons), Some(within)) => Err(SessionError::NotReady(within, reasons)),
@@ -255,7 +255,7 @@ fn begin_auto_arm(board: &Board, control: Option<&Path>, hold: &Hold, sources: &
 fn attend(service: &mut Service, sources: &Sources, now: Instant) {
     let status = sources.loop_status.look();
     let ready = service.is_ready();
-    service.tend(&status, now, || {
+    service.maintain(&status, now, || {
         let missing: Vec<&str> = service::missing(&status).reasons().collect();
         match ready || missing.is_empty() {
             true => format!("{}, field {}", sources.status().line(), sources.engine),
@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_real_robot_does_not_go_without_the_usual_socket_because_another_runtime_has_it() {
+    fn real_robot_is_refused_while_another_runtime_has_the_socket() {
         let path = std::env::temp_dir().join(format!("ganglion-usual-{}", std::process::id()));
         let board = |name| crate::deploy::board::built_in(name).unwrap().unwrap().board;
         let open = |board: &Board, asked| {

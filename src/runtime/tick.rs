@@ -10,19 +10,19 @@ mod senses;
 pub use parts::{Deciders, Parts};
 
 use crate::base::frame::Frame;
-use crate::base::plan::Rung;
+use crate::base::plan::QualityLevel;
 use crate::base::time::{Clock, Grid, Instant, SleepWatch};
 use crate::decision::admit::Admission;
 use crate::decision::budget::Budget;
 use crate::decision::mode::{Disarm, Mode};
 use crate::decision::reflex::Signals;
 use crate::drive::act::Arbiter;
+use crate::drive::backtrack::BackingCounters;
 use crate::drive::motor_link::MotorLink;
 use crate::drive::trace::{CheckpointTap, FieldTrace, Inputs, ReadingTap, Record, Recorder};
-use crate::drive::trail::BackingCounters;
 use crate::field::EngineState;
 use crate::field::link::{FieldCounters, FieldLink};
-use crate::field::worker::Outcome;
+use crate::field::worker::FieldResult;
 use crate::runtime::loop_status::{LoopStatus, LoopStatusCell};
 use crate::runtime::requests::Requests;
 use crate::system::rt::heap::{allocations_here, allocations_since};
@@ -68,7 +68,7 @@ impl Tick {
         let hardware = self.motor_link.receipts();
         let executed = self.motor_link.executed(slot, began);
         let outcome = self.field.collect();
-        let rung = self.weigh(outcome.as_ref(), began);
+        let quality = self.choose_level(outcome.as_ref(), began);
         let known = Signals {
             field_age: self.field.age(began),
             link_silence: self.field.silence(began),
@@ -84,7 +84,7 @@ impl Tick {
         let request = request.as_ref().map(|(response, taken)| (response, *taken));
         let command = self.arbiter.decide(mode, &verdict, request, &executed, began);
         self.motor_link.hand_over(command);
-        self.launch(index, slot, &shown, rung);
+        self.launch(index, slot, &shown, quality);
         self.loop_status.leave(&self.status(verdict.active));
 
         let (readings, untold) = self.senses.tap.counts();
@@ -100,7 +100,7 @@ impl Tick {
             tripped: verdict.tripped,
             latched: verdict.latched,
             limits: verdict.limits,
-            rung,
+            quality,
             frame,
             command: *self.motor_link.command(),
             field: outcome.map(|outcome| FieldTrace::of(&outcome, slot)),
@@ -113,13 +113,13 @@ impl Tick {
     }
 
     /// The cost of the last cycle, or of the one in progress, decides the next one's quality.
-    fn weigh(&mut self, outcome: Option<&Outcome>, now: Instant) -> Rung {
+    fn choose_level(&mut self, outcome: Option<&FieldResult>, now: Instant) -> QualityLevel {
         match (outcome, self.field.running_for(now)) {
             (Some(outcome), _) if outcome.response.is_some() => {
-                self.budget.record(outcome.rung, outcome.span, now)
+                self.budget.record(outcome.quality, outcome.span, now)
             }
             (None, Some(running)) => self.budget.overdue(running, now),
-            _ => self.budget.rung(),
+            _ => self.budget.quality(),
         }
     }
 
@@ -140,8 +140,8 @@ impl Tick {
         }
     }
 
-    fn launch(&mut self, index: u64, slot: Instant, shown: &Frame, rung: Rung) {
-        self.field.launch(index, slot, rung, |put| self.senses.inputs(shown, put));
+    fn launch(&mut self, index: u64, slot: Instant, shown: &Frame, quality: QualityLevel) {
+        self.field.launch(index, slot, quality, |put| self.senses.inputs(shown, put));
     }
 
     fn write_down(&mut self, record: Record) {

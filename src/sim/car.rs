@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_is_forgotten_if_the_car_stops_for_it_and_drives_on_without_backing_away() {
+    fn edge_is_forgotten_if_the_car_drives_on_without_backing() {
         let cliffs =
             vec![[0.0, 0.0, 4.0, 0.3], [0.0, 2.7, 4.0, 3.0], [0.0, 0.0, 0.3, 3.0], [3.7, 0.0, 4.0, 3.0]];
         let plan = SimPlan { discs: 0, cliffs, ..SimPlan::default() };
@@ -433,7 +433,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn whatever_the_motors_do_the_car_stays_a_number_and_outside_of_things(
+        fn car_stays_finite_and_outside_of_things(
             seed in 0_u64..1000,
             requests in prop::collection::vec((-2.0_f64..2.0, -90.0_f64..90.0, 1_usize..400), 1..12),
         ) {

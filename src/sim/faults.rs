@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_of_the_gpu_is_on_in_its_time_and_leaves_the_worker_alone() {
+    fn each_gpu_fault_is_active_in_its_time_and_spares_the_worker() {
         let names = ["gpu-error", "gpu-stuck", "gpu-hang", "gpu-slow", "gpu-lost", "gpu-memory"];
         let wanted = [
             GpuFault::Error,

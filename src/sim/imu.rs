@@ -45,7 +45,7 @@ const NOISE_C: f64 = 0.05;
 
 /// How the car moves at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Motion {
+pub struct CarMotion {
     /// Lean to the right, degrees.
     pub lean_deg: f64,
     /// Metres a second, forward positive.
@@ -60,7 +60,7 @@ pub struct Imu {
     address: u8,
     registers: [u8; REGISTERS],
     pointer: usize,
-    motion: Motion,
+    motion: CarMotion,
     /// Acceleration over the last step, m/s^2.
     forward: f64,
     noise: Noise,
@@ -69,7 +69,7 @@ pub struct Imu {
 impl Imu {
     /// A chip at `address` that was just powered.
     pub fn new(address: u8, noise: Noise) -> Imu {
-        let motion = Motion::default();
+        let motion = CarMotion::default();
         let mut imu = Imu { address, registers: [0; REGISTERS], pointer: 0, motion, forward: 0.0, noise };
         imu.lose_power();
         imu
@@ -96,7 +96,7 @@ impl Imu {
         (pulses && awake).then(|| sample.times(1 + u64::from(self.registers[SAMPLE_RATE_DIVIDER])))
     }
     /// One step of the world, after which the car moves with `motion`.
-    pub fn step(&mut self, motion: Motion) {
+    pub fn step(&mut self, motion: CarMotion) {
         self.forward = (motion.speed - self.motion.speed) / STEP_S;
         self.motion = motion;
     }
@@ -136,7 +136,7 @@ impl Imu {
     }
 
     fn sample(&mut self) {
-        let Motion { lean_deg, speed, turn } = self.motion;
+        let CarMotion { lean_deg, speed, turn } = self.motion;
         let lean = lean_deg.to_radians();
         // At rest an accelerometer measures 1 g upwards; in a turn to the left, it accelerates to the left.
         let g = [self.forward / G, libm::sin(lean) + speed * turn / G, libm::cos(lean)];
@@ -214,10 +214,10 @@ mod tests {
     #[test]
     fn gravity_follows_the_lean_and_turns_press_outwards_of_them() {
         let mut imu = awake();
-        imu.step(Motion { lean_deg: 30.0, ..Motion::default() });
+        imu.step(CarMotion { lean_deg: 30.0, ..CarMotion::default() });
         let [x, y, z, ..] = burst(&mut imu);
         assert!(x.abs() < 250 && (y - 8192).abs() < 250 && (z - 14_189).abs() < 250, "{x} {y} {z}");
-        let turning = Motion { lean_deg: 0.0, speed: 0.5, turn: 2.0 };
+        let turning = CarMotion { lean_deg: 0.0, speed: 0.5, turn: 2.0 };
         imu.step(turning);
         imu.step(turning);
         let words = burst(&mut imu);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_are_those_that_were_set_and_a_reset_or_lost_supply_forgets_them() {
+    fn scales_are_kept_until_a_reset_or_lost_supply() {
         let mut imu = awake();
         imu.write(&[0x1B, 0x08, 0x08]); // both scale registers in one write
         let z = burst(&mut imu)[2];

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prescaler_is_taken_in_its_sleep_only_and_servos_want_frames() {
+    fn prescaler_is_set_only_asleep_and_servos_need_frames() {
         let mut chip = awake();
         chip.write(&[0xFE, 5]);
         let mut back = [0];

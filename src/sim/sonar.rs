@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_without_an_echo_holds_its_line_for_as_long_as_its_kind_does() {
+    fn module_without_an_echo_holds_its_line_as_long_as_its_kind() {
         let far = f64::INFINITY;
         let at = |ms| Instant::ZERO + Span::from_millis(ms);
         let mut slow = of(SonarModule::Ms200);

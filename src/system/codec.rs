@@ -17,7 +17,7 @@ mod replace;
 
 pub use replace::{remove, replace, replace_and_keep, replace_with_link};
 
-use crate::system::intake::Intake;
+use crate::system::bounded_read::BoundedFile;
 use crate::system::rt::room::{self, NoRoom};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -325,7 +325,7 @@ pub fn load<T: DeserializeOwned>(path: &Path, kind: Kind) -> Result<T, FileError
 pub fn load_within<T: DeserializeOwned>(path: &Path, kind: Kind, most: usize) -> Result<T, FileError> {
     let of_io = |error| FileError::Io { path: path.to_path_buf(), error };
     let of_codec = |error| FileError::Codec { path: path.to_path_buf(), error };
-    let mut file = Intake::open(path, (HEADER + MAX_PAYLOAD + DIGEST) as u64).map_err(of_io)?;
+    let mut file = BoundedFile::open(path, (HEADER + MAX_PAYLOAD + DIGEST) as u64).map_err(of_io)?;
     let mut bytes = file.begin(HEADER as u64).map_err(of_io)?;
     let length = payload_length(kind, &bytes).map_err(of_codec)?;
     if length > most {

@@ -43,6 +43,6 @@ pub use image::{Image, ImageFiles, Kernel, KernelFacts, Source};
 pub use installed::{cache_folder, image_files};
 pub use mapped::Mapped;
 pub use memory::{Look, LookMut, Pinned, Pool};
-pub use probe::{Absence, Found, probe};
+pub use probe::{Absence, GpuInfo, probe};
 pub use stream::{Launch, Priority, Stream};
 pub use watch::{Counts, Watch};

@@ -94,7 +94,7 @@ pub fn timespec(span: Span) -> Timespec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::guard::Ward;
+    use crate::runtime::guard::AllowedUser;
 
     fn path(name: &str) -> std::path::PathBuf {
         std::env::temp_dir().join(format!("ganglion-{name}-{}.sock", std::process::id()))
@@ -107,7 +107,7 @@ mod tests {
         assert!(next_of(&listener).is_none());
         let here = connect_to(&path).unwrap();
         let there = next_of(&listener).unwrap();
-        assert!(Ward::own().is_at(&there));
+        assert!(AllowedUser::own().is_at(&there));
         let mut buffer = [0; 8];
         assert_eq!(receive(&there, &mut buffer), Received::Nothing);
         assert!(send_to(&here, b"one") && send_to(&here, b"three"));

@@ -11,7 +11,7 @@ pub mod arm;
 pub mod interval;
 pub mod judge;
 
-use crate::base::plan::{Board, Rung};
+use crate::base::plan::{Board, QualityLevel};
 use crate::field::STAGES;
 use crate::runtime::robot::BuildError;
 use crate::workshop::learn::parallel;
@@ -35,7 +35,7 @@ pub struct Study {
     /// Number of field seeds: the board's own and the following ones.
     pub fields: usize,
     /// The rung for learning and driving.
-    pub rung: Rung,
+    pub quality: QualityLevel,
     /// The trouble on the driver's sensors in the judged drives.
     pub trouble: Trouble,
     /// How an arm is taught, and the number of threads for all work.
@@ -161,7 +161,7 @@ fn driver(
         (Taught::AsWhole, Some(whole)) => Ok(Some(whole.clone())),
         _ => {
             let regressors = at.arm.regressors(board);
-            teach_grid(board, study.syllabus, regressors, study.rung, interrupted, |progress| {
+            teach_grid(board, study.syllabus, regressors, study.quality, interrupted, |progress| {
                 at.round = Some(progress.round);
                 watch(*at);
             })
@@ -171,12 +171,12 @@ fn driver(
 
 /// Runs an arm's `board` through all rooms.
 fn runs(board: &Board, study: &Study, driver: &Driver, spent: &Arc<Spent>) -> Result<Vec<Run>, BuildError> {
-    let Study { rooms, rung, trouble, syllabus, .. } = study;
+    let Study { rooms, quality, trouble, syllabus, .. } = study;
     let mut board = board.clone();
     board.field.threads = 1; // the rooms already share the cores
     let seeds: Vec<u64> = (rooms.first..).take(rooms.count).collect();
     let drives = parallel::map(syllabus.threads, &seeds, |room| {
-        judge(&board, driver, *room, rooms.seconds, *rung, *trouble, spent)
+        judge(&board, driver, *room, rooms.seconds, *quality, *trouble, spent)
     });
     drives.into_iter().collect()
 }

@@ -17,7 +17,7 @@ pub mod lesson;
 pub mod trial;
 pub mod trouble;
 
-use crate::base::plan::{Board, Rung};
+use crate::base::plan::{Board, QualityLevel};
 use crate::field::Readout;
 use crate::field::readout::{Origin, Trial, correction_digest};
 use crate::field::shape::READOUT_GRIDS;
@@ -73,7 +73,7 @@ const TRIAL: Rooms = Rooms { first: 1 << 41, count: 12, seconds: 120 };
 const VERDICT: Rooms = Rooms { first: 1 << 42, count: 21, seconds: 600 };
 /// One rung on the whole grid and one on the half grid; other differences between rungs do not affect the
 /// content channels.
-const GRIDS: [Rung; READOUT_GRIDS] = [Rung::BEST, Rung::WORST];
+const GRIDS: [QualityLevel; READOUT_GRIDS] = [QualityLevel::BEST, QualityLevel::WORST];
 
 /// In the first round the table drives alone; the second round teaches in the situations that the corrected
 /// table reaches.
@@ -83,7 +83,7 @@ const LEAST_ROUNDS: usize = 2;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// The rung that is being taught.
-    pub rung: Rung,
+    pub quality: QualityLevel,
     /// Finished rounds.
     pub round: usize,
     /// Maximum number of rounds.
@@ -112,21 +112,21 @@ pub fn teach(
     mut watch: impl FnMut(&Progress),
 ) -> Result<Option<Taught>, BuildError> {
     let mut lean = lesson::lean(board);
-    let alone = trial(&lean, syllabus.verdict, syllabus.threads, &Driver::Table, Rung::BEST)?;
+    let alone = trial(&lean, syllabus.verdict, syllabus.threads, &Driver::Table, QualityLevel::BEST)?;
     let (mut trials, mut standard) = ([Trial::default(); READOUT_GRIDS], Trial::default());
     let mut own = None;
     for nth in 0..syllabus.fields.max(1) {
         lean.field.seed = board.field.seed.wrapping_add(nth as u64);
         let class = Class::new(&lean, syllabus, Regressors::content(), interrupted)?;
         let mut weights = Vec::new();
-        for rung in GRIDS {
-            let Some(of_grid) = class.grid(rung, &mut watch)? else { return Ok(None) };
+        for quality in GRIDS {
+            let Some(of_grid) = class.grid(quality, &mut watch)? else { return Ok(None) };
             weights.extend(of_grid);
         }
         let fitted = class.driver(weights.clone())?;
-        for (sum, rung) in trials.iter_mut().zip(GRIDS) {
+        for (sum, quality) in trials.iter_mut().zip(GRIDS) {
             // The trial selected each round, so the verdict uses other rooms.
-            *sum = sum.and(&class.trial(syllabus.verdict, &fitted, rung)?);
+            *sum = sum.and(&class.trial(syllabus.verdict, &fitted, quality)?);
         }
         standard = standard.and(&alone); // the table has no field: another seed gives the same drive
         own.get_or_insert(weights);
@@ -141,19 +141,19 @@ pub fn teach(
     Ok(Some(Taught { readout, trials, standard }))
 }
 
-/// Teaches only the grid of `rung`, to a driver with weights for `regressors`; for comparisons. There is no
-/// verdict; rounds end as in [`teach`]. `None`: interrupted.
+/// Teaches only the grid of `quality`, to a driver with weights for `regressors`; for comparisons. There is
+/// no verdict; rounds end as in [`teach`]. `None`: interrupted.
 pub fn teach_grid(
     board: &Board,
     syllabus: Syllabus,
     regressors: Regressors,
-    rung: Rung,
+    quality: QualityLevel,
     interrupted: &AtomicBool,
     mut watch: impl FnMut(&Progress),
 ) -> Result<Option<Driver>, BuildError> {
     let board = &lesson::lean(board);
     let class = Class::new(board, syllabus, regressors, interrupted)?;
-    class.grid(rung, &mut watch)?.map(|weights| class.driver(weights)).transpose()
+    class.grid(quality, &mut watch)?.map(|weights| class.driver(weights)).transpose()
 }
 
 /// One board to be taught.
@@ -173,7 +173,7 @@ impl<'a> Class<'a> {
         regressors: Regressors,
         interrupted: &'a AtomicBool,
     ) -> Result<Class<'a>, BuildError> {
-        let standard = trial(board, syllabus.rooms, syllabus.threads, &Driver::Table, Rung::BEST)?;
+        let standard = trial(board, syllabus.rooms, syllabus.threads, &Driver::Table, QualityLevel::BEST)?;
         Ok(Class { board, syllabus, regressors, standard, interrupted })
     }
 
@@ -183,20 +183,24 @@ impl<'a> Class<'a> {
     }
 
     /// Teaches one grid and returns the weights of the best round. `None`: interrupted.
-    fn grid(&self, rung: Rung, watch: &mut impl FnMut(&Progress)) -> Result<Option<Vec<f32>>, BuildError> {
+    fn grid(
+        &self,
+        quality: QualityLevel,
+        watch: &mut impl FnMut(&Progress),
+    ) -> Result<Option<Vec<f32>>, BuildError> {
         let Syllabus { rounds, rooms, ridge, .. } = self.syllabus;
-        let mut sums = Sums::none(self.board, rung, &self.regressors);
+        let mut sums = Sums::none(self.board, quality, &self.regressors);
         let mut driver = Driver::Table;
         let mut best: Option<(Trial, Vec<f32>)> = None;
         for round in 0..rounds {
-            self.lessons(rung, round, &driver, &mut sums)?;
+            self.lessons(quality, round, &driver, &mut sums)?;
             if self.interrupted.load(Ordering::Relaxed) {
                 return Ok(None);
             }
             let weights = sums.fit(ridge);
             driver = self.driver(weights.clone())?;
-            let trial = self.trial(rooms, &driver, rung)?;
-            watch(&Progress { rung, round: round + 1, of: rounds, trial });
+            let trial = self.trial(rooms, &driver, quality)?;
+            watch(&Progress { quality, round: round + 1, of: rounds, trial });
             if best.as_ref().is_none_or(|(before, _)| is_better(&trial, before)) {
                 best = Some((trial, weights));
             }
@@ -210,7 +214,7 @@ impl<'a> Class<'a> {
     /// Adds the lessons of a round, in which `driver` drives, to `sums`.
     fn lessons(
         &self,
-        rung: Rung,
+        quality: QualityLevel,
         round: usize,
         driver: &Driver,
         sums: &mut Sums<'_>,
@@ -218,7 +222,7 @@ impl<'a> Class<'a> {
         let Syllabus { lessons, lesson_s, threads, .. } = self.syllabus;
         let lesson = |nth| {
             let room = LESSON_ROOMS + (round * lessons + nth) as u64;
-            Lesson { room, rung, seconds: lesson_s, trouble: Trouble::of(nth) }
+            Lesson { room, quality, seconds: lesson_s, trouble: Trouble::of(nth) }
         };
         let lessons: Vec<Lesson> = (0..lessons).map(lesson).collect();
         let driven = parallel::map(threads, &lessons, |lesson| {
@@ -230,7 +234,7 @@ impl<'a> Class<'a> {
         Ok(())
     }
 
-    fn trial(&self, rooms: Rooms, driver: &Driver, rung: Rung) -> Result<Trial, BuildError> {
-        trial(self.board, rooms, self.syllabus.threads, driver, rung)
+    fn trial(&self, rooms: Rooms, driver: &Driver, quality: QualityLevel) -> Result<Trial, BuildError> {
+        trial(self.board, rooms, self.syllabus.threads, driver, quality)
     }
 }

@@ -92,7 +92,7 @@ fn check(object: &Value, robots: u64) {
 }
 
 #[test]
-fn an_emulated_gpus_object_has_every_figure_and_says_that_none_is_a_measurement() {
+fn emulated_gpu_json_has_every_figure_marked_as_not_measured() {
     let Some(stand_in) = standin::stand_in() else { return };
     let mut bytes = Vec::new();
     let one_robot = [(&[][..], 1, "f32"), (&["--storage", "f16"][..], 1, "f16")];
@@ -140,7 +140,7 @@ fn options_of_the_other_kind_of_engine_are_64() {
 }
 
 #[test]
-fn targets_of_a_gpu_are_not_held_against_a_processor_that_plays_one() {
+fn gpu_targets_are_skipped_on_an_emulating_processor() {
     let Some(stand_in) = standin::stand_in() else { return };
     let gpu = "memory_mb = 1000\n[targets.gpu]\ncycle_us = 1\ncopy_share = 0.9\n";
     let board = File::new("gpu", &format!("inherits = \"sim\"\n{LENIENT}{gpu}"));

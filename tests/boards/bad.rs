@@ -536,7 +536,7 @@ fn a_file_that_cannot_be_read_says_what_boards_there_are() {
 }
 
 #[test]
-fn a_bare_name_is_a_built_in_board_and_an_unknown_one_says_how_a_file_is_named() {
+fn bare_name_is_a_built_in_board_and_unknown_ones_say_how() {
     assert_eq!(board::load(Path::new("picarx-v5")).unwrap().board.name, "picarx-v5");
     // `src` is a folder here: no board is asked for by the name of what lies about.
     for (name, words) in [
@@ -555,7 +555,7 @@ fn a_bare_name_is_a_built_in_board_and_an_unknown_one_says_how_a_file_is_named()
 }
 
 #[test]
-fn a_way_back_without_a_motion_or_a_steering_servo_and_more_start_than_way_are_refused() {
+fn way_back_without_motion_or_steering_is_refused() {
     let told = |old: &str, new: &str| faults(&text_of(V4).replacen(old, new, 1)).join("\n");
     let longer = told("trail_m = 3.0", "trail_m = 0.1");
     assert!(longer.contains("start_m") && longer.contains("more than trail_m"), "{longer}");
@@ -570,7 +570,7 @@ fn a_way_back_without_a_motion_or_a_steering_servo_and_more_start_than_way_are_r
 }
 
 #[test]
-fn a_tether_has_an_address_a_key_and_a_patience_that_fit_the_field() {
+fn tether_needs_an_address_a_key_and_a_fitting_timeout() {
     const TETHERED: &str = "picarx-v4-tethered";
     for address in ["brain.local", "brain:0", "brain:99999", ":4747", "a b:1", "[::1:4747"] {
         let new = format!("address = \"{address}\"");

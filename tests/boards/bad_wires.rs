@@ -245,7 +245,7 @@ fn motors_have_one_source_of_pulses() {
 #[test]
 fn a_guard_holds_what_is_there() {
     let guard =
-        |holds: &str, patience: u32| format!("[guard]\nholds = \"{holds}\"\npatience_ms = {patience}\n");
+        |holds: &str, timeout: u32| format!("[guard]\nholds = \"{holds}\"\npatience_ms = {timeout}\n");
     one(
         &guard("reset", 100),
         "guard.holds: \"reset\" is the microcontroller's reset line: the board has no [mcu]",
@@ -308,8 +308,8 @@ fn budgets_that_a_drivers_own_time_outlasts_are_refused() {
     let timeout = ["bus.timeout_ms: found 20 ms; allowed: 160 to 1000 ms", "tegra-i2c waits up to 160 ms"];
     one("bus = { timeout_ms = 20 }", &timeout);
     one("[[i2c]]\nname = \"side\"\ntimeout_ms = 20", &["i2c.side.timeout_ms: found 20 ms; allowed: 160 to"]);
-    let patience = ["guard.patience_ms: found 100 ms; allowed: 214 to 1000 ms", "may hang for 160 ms"];
-    one("guard = { patience_ms = 100 }", &patience);
+    let timeout = ["guard.patience_ms: found 100 ms; allowed: 214 to 1000 ms", "may hang for 160 ms"];
+    one("guard = { patience_ms = 100 }", &timeout);
     assert_eq!(jetson("guard = { patience_ms = 214 }"), [""; 0]);
     one("guard = { patience_ms = 213 }", &["guard.patience_ms: found 213 ms"]);
     let both = jetson("safety = { wire_lost_ms = 160 }");

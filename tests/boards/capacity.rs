@@ -208,7 +208,7 @@ fn capacities() -> Vec<(&'static str, Counts, Counts, String)> {
 }
 
 #[test]
-fn a_board_at_a_capacity_runs_and_one_beyond_is_refused_with_the_limit() {
+fn board_at_capacity_runs_and_one_beyond_is_refused() {
     for (name, at, beyond, words) in capacities() {
         let loaded =
             board::from_text("full", &board_of(&at)).unwrap_or_else(|error| panic!("{name}: {error:#}"));

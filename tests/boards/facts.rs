@@ -116,7 +116,7 @@ fn facts(board: &Board) -> String {
     }
     if let Some(guard) = board.guard {
         let required = if guard.required { "required" } else { "optional" };
-        writeln!(out, "guard {:?} {} ms {required}", guard.holds, guard.patience.as_micros_f64() / 1e3)
+        writeln!(out, "guard {:?} {} ms {required}", guard.holds, guard.timeout.as_micros_f64() / 1e3)
             .unwrap();
     }
     for plan in &board.motors {
@@ -239,7 +239,7 @@ fn sim_is_the_v4_in_a_room_that_can_lean() {
 }
 
 #[test]
-fn the_virtual_bench_is_the_v4_with_other_wires_and_an_inertial_sensor() {
+fn virtual_bench_is_the_v4_with_other_wires_and_an_imu() {
     let bench = shipped("virtual-bench").board;
     let wanted = PICARX_V4
         .replace(

@@ -160,7 +160,7 @@ fn assert_wires(board: &Board) {
     assert!(board.reserved_addresses.iter().all(|reserved| reserved.bus < board.i2c.len()));
     assert!(board.mcu.is_none() || board.pwm.is_none(), "one source of pulses");
     if let Some(guard) = board.guard {
-        assert!(guard.patience >= board.period.times(4));
+        assert!(guard.timeout >= board.period.times(4));
         match guard.holds {
             GuardHold::Reset => assert!(board.mcu.is_some()),
             GuardHold::Enable => assert!(board.enable.is_some()),

@@ -66,7 +66,7 @@ fn one_key_changes_and_says_so() {
 }
 
 #[test]
-fn the_fields_storage_and_cores_are_read_and_shown_with_their_origin() {
+fn field_storage_and_cores_are_shown_with_their_origin() {
     let plain = child("").board.field;
     assert_eq!((plain.storage, plain.cpus), (Storage::F32, vec![]));
     let loaded = child("[field]\nstorage = \"f16\"\ncpus = [3, 1, 2]\n");
@@ -162,7 +162,7 @@ fn like_copies_what_an_entry_does_not_state() {
 }
 
 #[test]
-fn a_file_beside_is_inherited_by_its_whole_name_and_shadows_no_built_in_board() {
+fn sibling_file_is_inherited_by_full_name_and_shadows_nothing() {
     let own = shipped("picarx-v4").effective().join("\n").replace("max_age_ms = 300.0", "max_age_ms = 180.0");
     let folder = Folder::new(
         "beside",

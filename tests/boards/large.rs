@@ -24,7 +24,7 @@ fn many(line: impl Fn(usize) -> String) -> String {
 
 /// The report on `text`, which contains `words`.
 #[track_caller]
-fn told(text: &str, words: &str) -> String {
+fn reported(text: &str, words: &str) -> String {
     let began = Instant::now();
     let told = format!("{:#}", board::from_text("large", text).expect_err("no board"));
     assert!(began.elapsed() < SOON, "it took {:?}", began.elapsed());
@@ -35,20 +35,23 @@ fn told(text: &str, words: &str) -> String {
 
 #[test]
 fn a_file_full_of_one_thing_is_refused_with_the_limit() {
-    told(&many(|nth| format!("key_{nth} = {nth}\n")), " keys; allowed: at most 256");
-    told(&many(|nth| format!("[table-{nth}]\n")), " keys; allowed: at most 256");
-    told(&many(|nth| format!("[[sensor]]\nname = \"s{nth}\"\n")), "sensor: found ");
-    told(&many(|nth| if nth == 0 { "x = [".into() } else { "1,".into() }).replace(",1,\n", "]"), "not TOML");
-    told(&format!("x = [{}]\n", "1,".repeat(FULL / 4)), "x: found 250000 items; allowed: at most 256");
-    told(&format!("{} = 1\n", "x".repeat(FULL)), "found a key of 1000000 bytes; allowed: at most 64");
-    told(&format!("inherits = \"{}\"\n", "x".repeat(FULL)), "found a string of 1000000 bytes");
-    let long = told(&format!("inherits = \"{}\"\n", "y".repeat(900)), "no built-in board is named `yyy");
+    reported(&many(|nth| format!("key_{nth} = {nth}\n")), " keys; allowed: at most 256");
+    reported(&many(|nth| format!("[table-{nth}]\n")), " keys; allowed: at most 256");
+    reported(&many(|nth| format!("[[sensor]]\nname = \"s{nth}\"\n")), "sensor: found ");
+    reported(
+        &many(|nth| if nth == 0 { "x = [".into() } else { "1,".into() }).replace(",1,\n", "]"),
+        "not TOML",
+    );
+    reported(&format!("x = [{}]\n", "1,".repeat(FULL / 4)), "x: found 250000 items; allowed: at most 256");
+    reported(&format!("{} = 1\n", "x".repeat(FULL)), "found a key of 1000000 bytes; allowed: at most 64");
+    reported(&format!("inherits = \"{}\"\n", "x".repeat(FULL)), "found a string of 1000000 bytes");
+    let long = reported(&format!("inherits = \"{}\"\n", "y".repeat(900)), "no built-in board is named `yyy");
     assert!(!long.lines().next().is_some_and(|line| line.contains(&"y".repeat(61))), "{long}");
 }
 
 #[test]
 fn text_that_is_not_toml_is_reported_a_hundred_times_at_most() {
-    let words = told(&"= = =\n".repeat(FULL / 6), "more errors");
+    let words = reported(&"= = =\n".repeat(FULL / 6), "more errors");
     assert_eq!(words.lines().filter(|line| line.starts_with("large.toml:")).count(), 100);
 }
 
@@ -61,7 +64,7 @@ fn so_are_unknown_keys() {
             let _ = writeln!(text, "key_{key}_{} = 1", "x".repeat(50));
         }
     }
-    let words = told(&text, "more errors");
+    let words = reported(&text, "more errors");
     assert!(words.lines().filter(|line| line.starts_with("large.toml:")).count() <= 100);
 }
 
@@ -72,5 +75,5 @@ fn an_entry_that_others_are_like_is_no_larger_than_an_entry() {
     for nth in 0..200 {
         let _ = writeln!(text, "[[sensor]]\nname = \"s{nth}\"\nlike = \"first\"");
     }
-    told(&text, "values in one entry; allowed: at most 256");
+    reported(&text, "values in one entry; allowed: at most 256");
 }

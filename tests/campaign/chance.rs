@@ -212,7 +212,7 @@ impl Writer {
     /// What becomes of the guard, where the board has one.
     fn guard(&mut self, board: &Board) {
         let Some(plan) = board.guard else { return };
-        let patience = plan.patience.as_secs_f64();
+        let timeout = plan.timeout.as_secs_f64();
         let mean = self.draw.decades(3.0, 60.0);
         let mut at = self.draw.wait(mean);
         while at < self.length {
@@ -221,7 +221,7 @@ impl Writer {
                 0 | 1 => self.event("guard-hangs", at, length),
                 2 => self.event("guard-dies", at, length),
                 3 => {
-                    let length = patience * self.draw.between(1.1, 5.0);
+                    let length = timeout * self.draw.between(1.1, 5.0);
                     self.event("late-all", at, length);
                 }
                 _ => {

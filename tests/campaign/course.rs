@@ -38,7 +38,7 @@ pub struct View {
 
 /// The result of a run.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct CourseOutcome {
     /// The first promise that was broken.
     pub breach: Option<Breach>,
     /// Virtual time that was judged.
@@ -107,7 +107,7 @@ impl Clock for Drowsy {
 }
 
 /// Runs `site` under `script` for `length`, or until a promise is broken.
-pub fn run(site: &Site, script: &Script, seed: u64, length: Span, view: &View) -> Outcome {
+pub fn run(site: &Site, script: &Script, seed: u64, length: Span, view: &View) -> CourseOutcome {
     let mut run = Run::new(site, script, seed, length, view);
     while !run.is_over() {
         run.slot();
@@ -126,11 +126,11 @@ impl Guarded {
     /// Those of a board that asks for a guard.
     fn of(board: &Board, plant: &Plant, script: &Script) -> Option<Guarded> {
         let sentry = Sentry::of(board, plant, script)?;
-        let patience = board.guard?.patience;
+        let timeout = board.guard?.timeout;
         let (hold, digest) = sentry.hold();
         // As in `session` for real wires: the drivers ask for the line.
         let (alone, socket) = (false, "no socket: stepped".into());
-        let plan = HeartbeatPlan { socket, board: digest, hold, patience, alone };
+        let plan = HeartbeatPlan { socket, board: digest, hold, timeout, alone };
         let link = Link::new(alone).expect("two event descriptors");
         Some(Guarded { link, sentry: Arc::new(Mutex::new(sentry)), plan })
     }
@@ -141,7 +141,7 @@ impl Guarded {
 
     fn health(&self, board: &Board) -> Option<GuardHealth> {
         let plan = board.guard.filter(|plan| plan.required)?;
-        Some(GuardHealth::new(self.link.clone(), plan.patience))
+        Some(GuardHealth::new(self.link.clone(), plan.timeout))
     }
 
     /// Puts both beside the robot's own workers: the pulse is one of the runtime's threads, the guard is not.
@@ -327,7 +327,7 @@ impl<'a> Run<'a> {
     }
 
     /// The process ends: every worker has its last call, then none touches a wire any more.
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> CourseOutcome {
         let mut at = self.clock.now();
         if self.breach.is_none() {
             self.stepper.run_until(self.robot.tick.slot());
@@ -343,7 +343,7 @@ impl<'a> Run<'a> {
             self.breach = self.judge.end(at).cloned();
         }
         self.write_script();
-        Outcome {
+        CourseOutcome {
             breach: self.breach,
             judged: at.since(Instant::ZERO),
             distance_m: self.plant.report(at).distance_m,

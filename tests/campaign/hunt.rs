@@ -2,7 +2,7 @@
 //! does.
 
 use super::chance::script_of_seed;
-use super::course::{self, Outcome, View};
+use super::course::{self, CourseOutcome, View};
 use super::draw::Draw;
 use super::judge::Breach;
 use super::judge::promise::Watched;
@@ -37,13 +37,13 @@ impl Case {
     }
 
     /// Runs it.
-    pub fn run(&self, view: &View) -> Outcome {
+    pub fn run(&self, view: &View) -> CourseOutcome {
         course::run(&self.site, &self.script, self.seed, self.length, view)
     }
 }
 
 /// A promise that was broken, and how to see it again.
-pub struct Found {
+pub struct BrokenPromise {
     /// The seed.
     pub seed: u64,
     /// What.
@@ -55,7 +55,7 @@ pub struct Found {
 }
 
 /// The same breach of the same promise with as few lines as possible.
-pub fn shrunk(case: &Case, mut breach: Breach, view: &View) -> Found {
+pub fn shrunk(case: &Case, mut breach: Breach, view: &View) -> BrokenPromise {
     let mut script = case.script.clone();
     script.lines.retain(|line| Instant::ZERO + line.start <= breach.at);
     let view = View { watched: Watched::only(breach.promise), ..view.clone() };
@@ -78,5 +78,5 @@ pub fn shrunk(case: &Case, mut breach: Breach, view: &View) -> Found {
     let traced = View { trace: Some((from, breach.at + AROUND)), ..view };
     let outcome =
         course::run(&case.site, &script, case.seed, breach.at.since(Instant::ZERO) + AROUND, &traced);
-    Found { seed: case.seed, breach, script, trace: outcome.trace }
+    BrokenPromise { seed: case.seed, breach, script, trace: outcome.trace }
 }

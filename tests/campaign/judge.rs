@@ -184,7 +184,7 @@ impl Judge {
         match happening {
             Happening::Seen(What::Currents(currents)) => self.take_currents(at, currents),
             Happening::Seen(What::Heard { sensor, value }) => {
-                if let Some(tripped) = self.senses.hear(*sensor, *value, at, &self.facts) {
+                if let Some(tripped) = self.senses.observe(*sensor, *value, at, &self.facts) {
                     self.count(tripped.promise());
                     if tripped.latches() {
                         self.count(Promise::Latch);

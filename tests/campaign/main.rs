@@ -17,7 +17,7 @@ mod temper;
 use clap::Parser;
 use course::View;
 use ganglion::base::time::{Instant, Span};
-use hunt::{Case, Found};
+use hunt::{BrokenPromise, Case};
 use judge::promise::{Promise, Watched};
 use script::Script;
 use std::process::ExitCode;
@@ -178,8 +178,8 @@ fn many(arguments: &Arguments, watched: Watched) -> ExitCode {
     if breaches == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn show(found: &Found) {
-    let Found { seed, breach, script, trace } = found;
+fn show(found: &BrokenPromise) {
+    let BrokenPromise { seed, breach, script, trace } = found;
     let script: Vec<String> = script.lines.iter().map(|line| line.to_string()).collect();
     let script = script.join(" ");
     println!(

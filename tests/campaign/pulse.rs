@@ -2,7 +2,7 @@
 //! that waits for the guard makes it beat: no other worker runs during that driver's own step.
 
 use ganglion::base::time::{Clock, Instant};
-use ganglion::runtime::guard::{Heart, HeartbeatPlan, Link, Way};
+use ganglion::runtime::guard::{Heart, HeartbeatPlan, Link, Transport};
 use ganglion::runtime::loop_status::LoopStatusCell;
 use ganglion::runtime::requests::Requests;
 use ganglion::system::executor::Worker;
@@ -17,7 +17,7 @@ impl SteppedPulse {
     /// A heartbeat over `way`. It is stepped at the clock's cursor.
     pub fn new(
         plan: HeartbeatPlan,
-        way: Box<dyn Way>,
+        way: Box<dyn Transport>,
         link: Arc<Link>,
         loop_status: Arc<LoopStatusCell>,
         requests: Arc<Requests>,

@@ -8,7 +8,7 @@ use ganglion::base::plan::{Board, GuardHold};
 use ganglion::base::time::{Clock, Instant, SimClock, Span};
 use ganglion::hardware::bus::{Gpio, Hardware, LineUse, Usage};
 use ganglion::runtime::guard::frame::{Answer, Ask, Bytes, Request};
-use ganglion::runtime::guard::{BoardDigest, Guard, Hold, Way};
+use ganglion::runtime::guard::{BoardDigest, Guard, Hold, Transport};
 use ganglion::sim::Plant;
 use ganglion::system::executor::{Waker, Worker};
 use ganglion::system::seqpacket::Received;
@@ -29,7 +29,7 @@ type Spells = Vec<(Instant, Instant)>;
 pub struct Sentry {
     guard: Guard,
     hold: Hold,
-    patience: Span,
+    timeout: Span,
     digest: BoardDigest,
     gpio: Box<dyn Gpio>,
     is_alive: bool,
@@ -55,9 +55,9 @@ impl Sentry {
             .expect("a simulated line");
         let digest = [1; 32];
         Some(Sentry {
-            guard: Guard::new(&hold, plan.patience, digest),
+            guard: Guard::new(&hold, plan.timeout, digest),
             hold,
-            patience: plan.patience,
+            timeout: plan.timeout,
             digest,
             gpio,
             is_alive: true,
@@ -100,7 +100,7 @@ impl Sentry {
             });
         } else if !is_dead && !self.is_alive {
             self.is_alive = true;
-            self.guard = Guard::new(&self.hold, self.patience, self.digest);
+            self.guard = Guard::new(&self.hold, self.timeout, self.digest);
             self.outbox.clear();
             self.put(self.hold.level(false));
         }
@@ -116,14 +116,14 @@ impl Sentry {
         while self.runs() && self.unread_stops > 0 {
             self.unread_stops -= 1;
             let stop = Request { sequence: 0, stamp: now, ask: Ask::Trip { lasting: true } };
-            let _ = self.guard.hear(PERSON, true, &stop, now);
+            let _ = self.guard.recv(PERSON, true, &stop, now);
             self.drive();
         }
         while self.runs()
             && let Some(bytes) = self.inbox.pop_front()
         {
             let request = Request::decode(&bytes).expect("the runtime speaks the guard's language");
-            let refused = self.guard.hear(RUNTIME, true, &request, now).err();
+            let refused = self.guard.recv(RUNTIME, true, &request, now).err();
             self.drive();
             let standing = self.guard.standing(true);
             let answer = Answer { sequence: request.sequence, refused, standing };
@@ -204,7 +204,7 @@ impl Knock {
     }
 }
 
-impl Way for Knock {
+impl Transport for Knock {
     fn connect(&mut self) -> bool {
         let mut sentry = self.sentry.lock().expect("nothing panics with it");
         // A connection to one that stands still succeeds all the same: the kernel lets its caller wait.
@@ -219,7 +219,7 @@ impl Way for Knock {
     fn is_connected(&self) -> bool {
         self.is_connected
     }
-    fn say(&mut self, bytes: &[u8]) {
+    fn send(&mut self, bytes: &[u8]) {
         let mut sentry = self.sentry.lock().expect("nothing panics with it");
         if sentry.is_connected && sentry.inbox.len() < QUEUE {
             sentry.inbox.push_back(bytes.try_into().expect("a whole frame"));

@@ -107,7 +107,7 @@ impl Text {
         (text.out, bent)
     }
 
-    fn say(&mut self, line: &str) {
+    fn send(&mut self, line: &str) {
         self.out.push_str(line);
         self.out.push('\n');
     }
@@ -125,28 +125,28 @@ impl Text {
     fn frame(&mut self, draw: &mut Draw, period: f64, hat: bool, two_buses: bool) {
         self.key("compatible", "[]");
         self.key("period_ms", format!("{period:?}"));
-        self.say("[rt]\nstrict = false\npriority = 0\nlock_memory = false");
-        self.say("[bus]\nkind = \"sim\"");
+        self.send("[rt]\nstrict = false\npriority = 0\nlock_memory = false");
+        self.send("[bus]\nkind = \"sim\"");
         self.key("speed_hz", if hat { 100_000 } else { draw.pick(&[100_000, 400_000]) });
         self.key("timeout_ms", draw.pick(&["5.0", "10.0", "20.0", "35.0"]));
         if two_buses {
-            self.say("[[i2c]]\nname = \"second\"");
+            self.send("[[i2c]]\nname = \"second\"");
             self.key("speed_hz", draw.pick(&[100_000, 400_000]));
             self.key("timeout_ms", draw.pick(&["5.0", "20.0", "35.0"]));
         }
         if hat {
-            self.say("[mcu]\naddress = 0x14\nclock_hz = 72000000");
+            self.send("[mcu]\naddress = 0x14\nclock_hz = 72000000");
             self.key("timers", draw.pick(&[4, 7]));
             self.line(draw, "reset");
         } else {
-            self.say("[pca9685]\naddress = 0x40");
+            self.send("[pca9685]\naddress = 0x40");
             self.key("hz", draw.pick(&["50.0", "200.0", "1000.0"]));
             if draw.chance(0.4) {
                 self.line(draw, "output_enable");
             }
         }
         if draw.chance(0.25) {
-            self.say("[enable]");
+            self.send("[enable]");
             self.line(draw, "line");
             self.key("on_high", draw.chance(0.5));
         }
@@ -162,7 +162,7 @@ impl Text {
             (false, false) => return,
         };
         if draw.chance(0.5) {
-            self.say("[guard]");
+            self.send("[guard]");
             self.key("holds", format!("\"{}\"", draw.pick(holds)));
             self.key("patience_ms", format!("{:.1}", period * draw.between(4.1, 12.0)));
             self.key("required", draw.chance(0.8));
@@ -176,15 +176,15 @@ impl Text {
         let slew = format!("{:.1}", draw.decades(0.5, 40.0));
         let min_duty = format!("{:.2}", draw.between(0.0, 0.6));
         for motor in ["left", "right", "third"].into_iter().take(draw.pick(&[1, 2, 2, 2, 3])) {
-            self.say("[[motor]]");
+            self.send("[[motor]]");
             self.key("name", format!("\"{motor}\""));
             if draw.chance(0.5) {
-                self.say("kind = \"dc-dir\"");
+                self.send("kind = \"dc-dir\"");
                 self.key("pwm", name(draw.take(&mut channels)));
                 self.line(draw, "dir");
                 self.key("mirrored", draw.chance(0.5));
             } else {
-                self.say("kind = \"dc-pair\"");
+                self.send("kind = \"dc-pair\"");
                 self.key("forward", name(draw.take(&mut channels)));
                 self.key("backward", name(draw.take(&mut channels)));
             }
@@ -195,13 +195,13 @@ impl Text {
             }
         }
         if hat && draw.chance(0.6) {
-            self.say("[[motor]]\nname = \"steering\"\nkind = \"servo\"\npwm = \"P2\"\nmin_deg = -30.0\nmax_deg = 30.0\nslew_per_s = 2.5");
+            self.send("[[motor]]\nname = \"steering\"\nkind = \"servo\"\npwm = \"P2\"\nmin_deg = -30.0\nmax_deg = 30.0\nslew_per_s = 2.5");
         }
     }
 
     fn sensor(&mut self, draw: &mut Draw, name: &str, kind: &str, unit: &str, poll: Poll) {
         let Poll { period, ages, required } = poll;
-        self.say("[[sensor]]");
+        self.send("[[sensor]]");
         self.key("name", format!("\"{name}\""));
         self.key("kind", format!("\"{kind}\""));
         self.key("unit", format!("\"{unit}\""));
@@ -211,7 +211,7 @@ impl Text {
     }
 
     fn sensors(&mut self, draw: &mut Draw, period: f64, hat: bool, two_buses: bool) {
-        self.say("[[sensor]]\nname = \"echo\"\nkind = \"motor-echo\"\nmotor = \"left\"\nunit = \"1\"\nvalid = [-1.0, 1.0]\ninput = { low = -1.0, high = 1.0 }");
+        self.send("[[sensor]]\nname = \"echo\"\nkind = \"motor-echo\"\nmotor = \"left\"\nunit = \"1\"\nvalid = [-1.0, 1.0]\ninput = { low = -1.0, high = 1.0 }");
         for name in ["range", "range-back"].into_iter().take(draw.pick(&[0, 1, 1, 1, 2])) {
             self.sonar(draw, name);
         }
@@ -249,7 +249,7 @@ impl Text {
         self.sensor(draw, name, "hc-sr04", "m", Poll { period, ages: [2.0, 6.0], required: 0.6 });
         self.line(draw, "trig");
         self.line(draw, "echo");
-        self.say("valid = [0.02, 4.0]\ninput = { low = 0.05, high = 4.0 }");
+        self.send("valid = [0.02, 4.0]\ninput = { low = 0.05, high = 4.0 }");
         self.key("worst_per_s", draw.pick(&["0.0", "-0.3", "-1.0"]));
         self.key("frozen_after", draw.pick(&[0, 0, 20, 60]));
         self.rule(
@@ -269,7 +269,7 @@ impl Text {
         let period = draw.between(15.0, 60.0);
         self.sensor(draw, name, "hat-adc", "counts", Poll { period, ages: [2.5, 6.0], required: 0.6 });
         self.key("channel", format!("\"A{channel}\""));
-        self.say("full_scale = 4095.0\nvalid = [0.0, 4095.0]\ninput = { low = 0.0, high = 2000.0 }");
+        self.send("full_scale = 4095.0\nvalid = [0.0, 4095.0]\ninput = { low = 0.0, high = 2000.0 }");
         self.key("frozen_after", draw.pick(&[0, 10, 25]));
         self.rule(draw, name, "cliff", "below = 500.0\nclear = 600.0", &["no-forward", "still"], 0.3);
     }
@@ -277,7 +277,7 @@ impl Text {
     fn battery(&mut self, draw: &mut Draw) {
         let period = draw.between(100.0, 500.0);
         self.sensor(draw, "battery", "hat-adc", "V", Poll { period, ages: [2.5, 6.0], required: 0.6 });
-        self.say("channel = \"A4\"\nfull_scale = 9.9\nvalid = [4.5, 9.0]");
+        self.send("channel = \"A4\"\nfull_scale = 9.9\nvalid = [4.5, 9.0]");
         self.rule(draw, "battery", "battery", "below = 7.0\nclear = 7.3", &["slow", "still"], 0.5);
     }
 
@@ -285,10 +285,10 @@ impl Text {
         let period = draw.between(10.0, 60.0);
         self.sensor(draw, name, "float-register", "deg", Poll { period, ages: [2.5, 8.0], required: 0.6 });
         self.key("address", address);
-        self.say("register = 0\nvalid = [-90.0, 90.0]\ninput = { low = -30.0, high = 30.0 }");
+        self.send("register = 0\nvalid = [-90.0, 90.0]\ninput = { low = -30.0, high = 30.0 }");
         self.key("frozen_after", draw.pick(&[0, 50, 250]));
         if second {
-            self.say("bus = \"second\"");
+            self.send("bus = \"second\"");
         }
         self.rule(draw, name, "tilt", "above = 20.0\nclear = 15.0", &["still"], 0.5);
         if draw.chance(0.5) {
@@ -304,9 +304,9 @@ impl Text {
             "deg",
             Poll { period: period.max(10.0), ages: [4.0, 10.0], required: 0.6 },
         );
-        self.say("address = 0x68\nquantity = \"roll\"\nvalid = [-90.0, 90.0]\ninput = { low = -30.0, high = 30.0 }");
+        self.send("address = 0x68\nquantity = \"roll\"\nvalid = [-90.0, 90.0]\ninput = { low = -30.0, high = 30.0 }");
         if second {
-            self.say("bus = \"second\"");
+            self.send("bus = \"second\"");
         }
         self.rule(draw, "roll", "tilt", "above = 20.0\nclear = 15.0", &["still"], 0.5);
     }
@@ -316,7 +316,7 @@ impl Text {
         self.sensor(draw, name, "button", "1", Poll { period, ages: [2.5, 10.0], required: 0.7 });
         self.line(draw, "line");
         self.key("active_low", draw.chance(0.5));
-        self.say("valid = [0.0, 1.0]");
+        self.send("valid = [0.0, 1.0]");
         let number = self.rules();
         let _ = write!(
             self.out,
@@ -342,11 +342,11 @@ impl Text {
             return;
         }
         let number = self.rules();
-        self.say("[[reflex]]");
+        self.send("[[reflex]]");
         self.key("name", format!("\"rule-{number}\""));
         self.key("cause", format!("\"{cause}\""));
         self.key("sensor", format!("\"{sensor}\""));
-        self.say(limits);
+        self.send(limits);
         let restraint = draw.pick(restraints);
         self.key("restraint", format!("\"{restraint}\""));
         if restraint == "slow" {
@@ -365,7 +365,7 @@ impl Text {
     fn rest(&mut self, draw: &mut Draw, period: f64) {
         let every = draw.pick(&[1.0, 2.0, 2.0, 3.0, 4.0]);
         let field = every * period;
-        self.say("[safety]");
+        self.send("[safety]");
         let valid = period * draw.pick(&[2.0, 3.0, 3.0, 5.0]);
         self.key("command_valid_ms", format!("{valid:.1}"));
         self.key("wire_lost_ms", format!("{:.1}", valid.max(40.0) * draw.between(1.0, 3.0)));
@@ -381,18 +381,18 @@ impl Text {
         }
         self.key("disarm_after_ms", draw.pick(&["1000.0", "2000.0", "5000.0", "5000.0"]));
         self.key("auto_arm", draw.chance(0.4));
-        self.say("[field]\nengine = \"cpu\"\ngrid = 8\npatterns = 1\nbank = 1\nthreads = 1\nlearn = false");
+        self.send("[field]\nengine = \"cpu\"\ngrid = 8\npatterns = 1\nbank = 1\nthreads = 1\nlearn = false");
         self.key("every_ticks", every);
         self.key("explore", draw.pick(&["0.0", "0.0", "0.3", "1.0", "1.0"]));
-        self.say("[budget]");
+        self.send("[budget]");
         self.key("target_ms", format!("{:.2}", field * draw.between(0.2, 0.8)));
-        self.say("[sim]\ndisc_radius = 0.12\nline = [[0.8, 0.6], [3.2, 0.6]]\nwheelbase = 0.0872\ntrack = 0.1167\nbody = [0.25, 0.13]\nbattery_v = 7.9");
+        self.send("[sim]\ndisc_radius = 0.12\nline = [[0.8, 0.6], [3.2, 0.6]]\nwheelbase = 0.0872\ntrack = 0.1167\nbody = [0.25, 0.13]\nbattery_v = 7.9");
         let side = draw.between(3.0, 12.0);
         self.key("room", format!("[{side:.1}, {:.1}]", side * draw.between(0.6, 1.0)));
         self.key("discs", draw.below(6));
         self.key("full_speed", format!("{:.2}", draw.between(0.1, 0.8)));
         if draw.chance(0.4) {
-            self.say("cliffs = [[1.0, 1.0, 1.6, 1.4]]");
+            self.send("cliffs = [[1.0, 1.0, 1.6, 1.4]]");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! A campaign that asked nothing has shown nothing.
 
 use super::chance::FAULTS;
-use super::course::Outcome;
+use super::course::CourseOutcome;
 use super::judge::promise::{ALL, COUNT};
 use super::script::{Script, own_names};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct Tally {
 
 impl Tally {
     /// Adds a run.
-    pub fn add(&mut self, script: &Script, outcome: &Outcome) {
+    pub fn add(&mut self, script: &Script, outcome: &CourseOutcome) {
         self.runs += 1;
         self.judged_s += outcome.judged.as_secs_f64();
         self.distance_m += outcome.distance_m;

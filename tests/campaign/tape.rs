@@ -44,7 +44,7 @@ pub enum What {
 
 /// Where a sensor is found on the wires.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
+enum SensorLocation {
     Converter { channel: u8, per_count: f32 },
     Float { bus: usize, address: u8, register: u8 },
     Roll { bus: usize, address: u8 },
@@ -71,7 +71,7 @@ pub struct Tape(Arc<Mutex<Reel>>);
 
 #[derive(Debug)]
 struct Reel {
-    places: Vec<(usize, Place)>,
+    places: Vec<(usize, SensorLocation)>,
     events: Vec<Event>,
     currents: heapless::Vec<f32, MAX_MOTORS>,
     /// The converter's channel that was selected last, and the high byte of its answer once that was read.
@@ -87,17 +87,17 @@ impl Tape {
             let bus = sensor.bus;
             let place = match sensor.kind {
                 SensorKind::Chip(ChipSensor::HatAdc { channel, per_count }) => {
-                    Place::Converter { channel, per_count }
+                    SensorLocation::Converter { channel, per_count }
                 }
                 SensorKind::Chip(ChipSensor::FloatRegister { address, register }) => {
-                    Place::Float { bus, address, register }
+                    SensorLocation::Float { bus, address, register }
                 }
                 SensorKind::Chip(ChipSensor::Mpu6050 { address, quantity: ImuQuantity::Roll, .. }) => {
-                    Place::Roll { bus, address }
+                    SensorLocation::Roll { bus, address }
                 }
-                SensorKind::Lines(LineSensor::HcSr04 { echo, .. }) => Place::Echo(echo),
+                SensorKind::Lines(LineSensor::HcSr04 { echo, .. }) => SensorLocation::Echo(echo),
                 SensorKind::Lines(LineSensor::Button { line, active_low }) => {
-                    Place::Button { line, active_low }
+                    SensorLocation::Button { line, active_low }
                 }
                 // What is not seen to change on the wires of a robot that the campaign draws.
                 _ => return None,
@@ -175,7 +175,7 @@ impl Reel {
                 self.selected = None;
                 let counts = u16::from_be_bytes([high, byte]);
                 self.heard(at, |place| match place {
-                    Place::Converter { channel: its, per_count } if its == channel => {
+                    SensorLocation::Converter { channel: its, per_count } if its == channel => {
                         Some(if counts <= FULL_COUNT { f32::from(counts) * per_count } else { f32::NAN })
                     }
                     _ => None,
@@ -187,14 +187,14 @@ impl Reel {
 
     fn register(&mut self, bus: usize, address: u8, register: u8, back: &[u8], at: Instant) {
         self.heard(at, |place| match place {
-            Place::Float { bus: its_bus, address: its, register: first }
+            SensorLocation::Float { bus: its_bus, address: its, register: first }
                 if (its_bus, its, first) == (bus, address, register) =>
             {
                 let bytes: [u8; 4] = back.try_into().ok()?;
                 let dead = bytes == [0; 4] || bytes == [0xFF; 4]; // a bus without a device answers so
                 Some(if dead { f32::NAN } else { f32::from_le_bytes(bytes) })
             }
-            Place::Roll { bus: its_bus, address: its }
+            SensorLocation::Roll { bus: its_bus, address: its }
                 if (its_bus, its, BURST) == (bus, address, register) =>
             {
                 let word =
@@ -217,7 +217,7 @@ impl Reel {
 
     fn level(&mut self, line: Line, high: bool, at: Instant) {
         self.heard(at, |place| match place {
-            Place::Button { line: its, active_low } if its == line => {
+            SensorLocation::Button { line: its, active_low } if its == line => {
                 Some(if high != active_low { 1.0 } else { 0.0 })
             }
             _ => None,
@@ -232,11 +232,11 @@ impl Reel {
         } else if let Some(rise) = rise {
             let metres = stamp.since(rise).as_secs_f64() * SOUND_M_PER_S / 2.0;
             let value = if metres < NEAREST_M { f32::NAN } else { metres.min(FARTHEST_M) as f32 };
-            self.heard(at, |place| (place == Place::Echo(line)).then_some(value));
+            self.heard(at, |place| (place == SensorLocation::Echo(line)).then_some(value));
         }
     }
 
-    fn heard(&mut self, at: Instant, value: impl Fn(Place) -> Option<f32>) {
+    fn heard(&mut self, at: Instant, value: impl Fn(SensorLocation) -> Option<f32>) {
         for nth in 0..self.places.len() {
             let (sensor, place) = self.places[nth];
             if let Some(value) = value(place) {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_goes_off_while_a_bus_is_ahead_is_off_from_then_on() {
+    fn line_going_off_while_a_bus_is_ahead_is_off_from_then_on() {
         let (mut tape, mut events) = (tape(), Vec::new());
         let (on, off): (heapless::Vec<f32, MAX_MOTORS>, _) =
             ([0.5].into_iter().collect(), [0.0].into_iter().collect());

@@ -6,7 +6,7 @@ use super::draw::Draw;
 use ganglion::base::command::MAX_MOTORS;
 use ganglion::field::failover::Open;
 use ganglion::field::state::{Learned, Live, StateError};
-use ganglion::field::{Failure, FieldEngine, Response, Stimulus};
+use ganglion::field::{Failure, FieldEngine, FieldInput, FieldOutput};
 
 /// How long one mood lasts, cycles, on the average.
 const MOOD: f64 = 60.0;
@@ -68,17 +68,17 @@ impl FieldEngine for Temper {
     fn name(&self) -> String {
         "a temper".into()
     }
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
         self.left -= 1.0;
         if self.left <= 0.0 {
             self.change();
         }
         let mut motors = [0.0; MAX_MOTORS];
         for (motor, request) in motors.iter_mut().enumerate() {
-            *request = self.request(motor, stimulus.cycle);
+            *request = self.request(motor, input.cycle);
         }
         let (confidence, skill, novelty) = (1.0, 1.0, 0.0);
-        Ok(Response { cycle: stimulus.cycle, scores: motors, motors, confidence, skill, novelty })
+        Ok(FieldOutput { cycle: input.cycle, scores: motors, motors, confidence, skill, novelty })
     }
     fn save(&mut self, _live: &mut Live) -> bool {
         false // there is nothing to keep

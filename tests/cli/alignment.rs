@@ -31,7 +31,7 @@ fn elf(name: &str, segments: &[(u64, u64, u64)]) -> PathBuf {
 }
 
 #[test]
-fn a_binary_for_small_pages_is_refused_and_one_for_large_ones_passes() {
+fn binary_for_small_pages_is_refused() {
     for (name, segments, pages_of_64, pages_of_16) in [
         ("good", &[(0, 0, 0x10000), (0x1234, 0x21234, 0x10000)][..], 0, 0),
         ("larger", &[(0, 0, 0x20000)], 0, 0),

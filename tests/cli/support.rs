@@ -79,7 +79,7 @@ fn list(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_bundle_has_its_parts_bounded_says_what_is_missing_and_names_no_one() {
+fn bundle_is_bounded_lists_missing_parts_and_names_no_one() {
     let scene = Scene::new("whole");
     let made = scene.run(&["pi@robot", "-o", &scene.out()]);
     assert_eq!(made.status.code(), Some(0), "{}", super::err(&made));
@@ -109,7 +109,7 @@ fn a_bundle_has_its_parts_bounded_says_what_is_missing_and_names_no_one() {
 }
 
 #[test]
-fn what_cannot_be_had_or_is_no_bundle_is_refused_and_leaves_no_file() {
+fn refused_bundle_leaves_no_file() {
     let scene = Scene::new("refused");
     let out = scene.out();
     let refused = |arguments: &[&str], code: i32, says: &str| {

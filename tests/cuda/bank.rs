@@ -3,7 +3,7 @@
 //! must be, bit by bit, that of comparing all rows in f64.
 
 use super::rig::{Launching, Rig, Swept};
-use super::{Pair, plan, stimulus};
+use super::{Pair, input, plan};
 use ganglion::base::plan::{FieldPlan, Params, Shape};
 use ganglion::base::seed::{Stream, normal};
 use ganglion::field::Inspect;
@@ -36,7 +36,7 @@ fn rig(bytes: bool) -> Option<Rig> {
     let shape = Shape { bank: ROWS, patterns: 0, ..plan(8).shape };
     let plan = FieldPlan { shape, learn: false, ..plan(8) };
     let mut rig = Rig::new(&plan, Launching { planes: 1, blocks: BLOCKS, bytes }, 1)?;
-    rig.cycle(&[stimulus(9, 0, 0)]); // its orders stand for all sweeps
+    rig.cycle(&[input(9, 0, 0)]); // its orders stand for all sweeps
     Some(rig)
 }
 
@@ -185,9 +185,9 @@ fn a_full_bank_loses_the_same_rows_as_the_reference() {
     }
     let before = pair.rig.rows(rows);
     for cycle in 0..24 {
-        let rung = usize::from(cycle % 8 > 5); // sweeps in halves, too
-        let (answer, expected) = pair.cycle(cycle, rung);
-        pair.compare(rung, &answer, &expected);
+        let quality = usize::from(cycle % 8 > 5); // sweeps in halves, too
+        let (answer, expected) = pair.cycle(cycle, quality);
+        pair.compare(quality, &answer, &expected);
     }
     let after = pair.rig.rows(rows);
     let replaced: Vec<usize> = (0..rows).filter(|row| before[*row] != after[*row]).collect();

@@ -4,12 +4,12 @@
 mod saving;
 
 use super::standin;
-use super::{context, near, readout, rung_at, stimulus, volume};
+use super::{context, input, level_at, near, readout, volume};
 use crate::allocation::{allocations_in_process, alone};
 use crate::field_cpu::quiet::quiet_once;
 use ganglion::base::plan::{EngineKind, FieldPlan, Params, Shape, Storage};
 use ganglion::base::time::Span;
-use ganglion::field::Stimulus;
+use ganglion::field::FieldInput;
 use ganglion::field::cpu::CpuEngine;
 use ganglion::field::cuda::CudaEngine;
 use ganglion::field::device as devices;
@@ -17,7 +17,7 @@ use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::sensor_ring::{SensorRing, SensorWriter};
 use ganglion::field::shape::{CHANNELS, DESCRIPTOR};
 use ganglion::field::state::Live;
-use ganglion::field::{Failure, FieldEngine, Inspect, Loss, Response, trial};
+use ganglion::field::{Failure, FieldEngine, FieldOutput, Inspect, Loss, trial};
 use ganglion::system::gpu::{GpuFault, Watch};
 use std::sync::Arc;
 
@@ -87,11 +87,11 @@ impl Pair {
     }
 
     /// A cycle of both; all that can be seen of it agrees.
-    fn cycle(&mut self, cycle: u64, rung: usize) {
-        let stimulus = stimulus(9, cycle, rung);
-        let answer = self.engine.cycle(&stimulus).expect("in range");
-        let expected = self.judge.cycle(&stimulus).expect("in range");
-        let when = format!("cycle {cycle}, rung {rung}, {} cells per axis", self.plan.shape.grid);
+    fn cycle(&mut self, cycle: u64, quality: usize) {
+        let input = input(9, cycle, quality);
+        let answer = self.engine.cycle(&input).expect("in range");
+        let expected = self.judge.cycle(&input).expect("in range");
+        let when = format!("cycle {cycle}, rung {quality}, {} cells per axis", self.plan.shape.grid);
         self.compare_field(&when);
         self.compare_answer(&when, &answer, &expected);
     }
@@ -109,7 +109,7 @@ impl Pair {
         }
     }
 
-    fn compare_answer(&self, when: &str, answer: &Response, expected: &Response) {
+    fn compare_answer(&self, when: &str, answer: &FieldOutput, expected: &FieldOutput) {
         assert_eq!(answer.cycle, expected.cycle, "{when}");
         for motor in 0..self.plan.shape.motors {
             near(when, "score", answer.scores[motor].into(), expected.scores[motor].into(), SEEN);
@@ -132,7 +132,7 @@ fn the_engine_agrees_with_the_reference_on_every_rung() {
     let Some(_device) = device() else { return };
     for (grid, cycles) in [(8, 36), (16, 6)] {
         let mut pair = Pair::new(&plan(grid), 5);
-        (0..cycles).for_each(|cycle| pair.cycle(cycle, rung_at(cycle)));
+        (0..cycles).for_each(|cycle| pair.cycle(cycle, level_at(cycle)));
         let (mine, judged) = (pair.engine.measure_now(), pair.judge.measure_now());
         near("at the end", "mean", mine.mean.into(), judged.mean.into(), SEEN);
         near("at the end", "energy", mine.energy.into(), judged.energy.into(), SEEN);
@@ -157,8 +157,8 @@ fn the_engine_agrees_at_other_rates_shapes_and_with_noise() {
     for (shape, ms, patterns) in [(plan(8).shape, 10, 5), (none, 50, 0), (most, 125, 3)] {
         let plan = FieldPlan { shape, params, dt: Span::from_millis(ms), ..plan(8) };
         let mut pair = Pair::new(&plan, patterns);
-        for (cycle, rung) in [4, 4, 4, 5, 5, 5, 1, 1, 0, 2, 3, 3, 3].into_iter().enumerate() {
-            pair.cycle(cycle as u64, rung);
+        for (cycle, quality) in [4, 4, 4, 5, 5, 5, 1, 1, 0, 2, 3, 3, 3].into_iter().enumerate() {
+            pair.cycle(cycle as u64, quality);
         }
     }
 }
@@ -194,7 +194,7 @@ fn what_is_put_in_between_cycles_is_there_in_the_next() {
         }
     }
     assert!(!pair.engine.set_readout(&[0.0]) && !pair.engine.store_pattern(99, &[], &context(0), 0.0));
-    let mut wild = stimulus(9, 6, 0);
+    let mut wild = input(9, 6, 0);
     wild.sensors[1] = 1.5;
     assert!(matches!(pair.engine.cycle(&wild), Err(Failure::Refused(refused)) if refused.sensor == Some(1)));
     pair.cycle(6, 0);
@@ -209,7 +209,7 @@ fn a_cycle_is_one_call_of_the_driver_and_allocates_nothing() {
             engine.set_patience(Span::from_millis(400_000)); // never late
             let mut turns = |cycles: std::ops::Range<u64>| {
                 for cycle in cycles {
-                    assert!(engine.cycle(&stimulus(9, cycle, 0)).is_ok());
+                    assert!(engine.cycle(&input(9, cycle, 0)).is_ok());
                 }
                 engine.device_counts()
             };
@@ -228,10 +228,10 @@ fn a_cycle_is_one_call_of_the_driver_and_allocates_nothing() {
 }
 
 /// Writes the sensors of a stimulus into the ring, and names their place in it.
-fn put(writer: &mut SensorWriter, stimulus: Stimulus) -> Stimulus {
-    let all = stimulus.sensors.iter().copied().enumerate();
+fn put(writer: &mut SensorWriter, input: FieldInput) -> FieldInput {
+    let all = input.sensors.iter().copied().enumerate();
     let (place, ()) = writer.write(|put| all.for_each(|(sensor, value)| put(sensor, value)));
-    Stimulus { place: Some(place), ..stimulus }
+    FieldInput { place: Some(place), ..input }
 }
 
 /// An engine that knows `ring`, if any, loaded like every other.
@@ -249,18 +249,18 @@ fn sensors_by_the_ring_and_beside_it_give_the_same_bits() {
     let mut writer = SensorWriter::new(ring.clone());
     let (mut plain, mut in_place) = (open_on(None), open_on(Some(&ring)));
     for cycle in 0..8 {
-        let given = stimulus(9, cycle, rung_at(cycle));
+        let given = input(9, cycle, level_at(cycle));
         let mut named = put(&mut writer, given);
         if cycle % 4 == 3 {
             // As teaching does it: what the engine is given is what counts, whatever lies in the place.
-            named = Stimulus { place: put(&mut writer, stimulus(7, cycle, 0)).place, ..given };
+            named = FieldInput { place: put(&mut writer, input(7, cycle, 0)).place, ..given };
         }
         let [a, b] = [plain.cycle(&given), in_place.cycle(&named)].map(|answer| answer.expect("in range"));
         assert_eq!((a.scores, a.confidence), (b.scores, b.confidence), "cycle {cycle}");
         assert_eq!(plain.features(), in_place.features(), "cycle {cycle}");
     }
     drop(in_place);
-    let last = put(&mut writer, stimulus(9, 8, 0));
+    let last = put(&mut writer, input(9, 8, 0));
     assert_eq!(ring.read(last.place.expect("named")), last.sensors, "the ring outlives the device");
 }
 
@@ -270,19 +270,19 @@ fn the_kernels_read_the_sensors_where_the_tick_put_them() {
     let ring = SensorRing::new();
     let mut writer = SensorWriter::new(ring.clone());
     let (mut plain, mut in_place) = (open_on(None), open_on(Some(&ring)));
-    let named = put(&mut writer, stimulus(9, 0, 0));
+    let named = put(&mut writer, input(9, 0, 0));
     let before = alone.counts().replays;
     alone.order("stall=0");
     let answer = std::thread::scope(|scope| {
         let cycle = scope.spawn(|| in_place.cycle(&named).expect("in range"));
         wait_for("the order is with the driver", || alone.counts().replays > before);
         // Once round the ring: other numbers come into the place while the device stands still.
-        let later = [1, 2, 3, 4].map(|cycle| put(&mut writer, stimulus(9, cycle, 0)));
+        let later = [1, 2, 3, 4].map(|cycle| put(&mut writer, input(9, cycle, 0)));
         assert_eq!(later[3].place, named.place);
         alone.order("release");
         cycle.join().expect("it ends")
     });
-    let other = Stimulus { sensors: stimulus(9, 4, 0).sensors, ..stimulus(9, 0, 0) };
+    let other = FieldInput { sensors: input(9, 4, 0).sensors, ..input(9, 0, 0) };
     assert_eq!(answer.scores, plain.cycle(&other).expect("in range").scores, "nothing was copied before");
 }
 
@@ -298,18 +298,17 @@ fn robots_of_a_batch_are_what_one_robot_is() {
         assert!(engine.store_pattern(0, &volume(0, 8), &context(0), 1.0));
     }
     for cycle in 0..16 {
-        let stimuli = [9, 10, 11].map(|seed| stimulus(seed, cycle, rung_at(cycle)));
-        batch.cycle_each(&stimuli).expect("in range");
-        for (robot, (engine, stimulus)) in alone.iter_mut().zip(&stimuli).enumerate() {
-            let (a, b) =
-                (engine.cycle(stimulus).expect("in range"), batch.response_of(robot).expect("there"));
+        let inputs = [9, 10, 11].map(|seed| input(seed, cycle, level_at(cycle)));
+        batch.cycle_each(&inputs).expect("in range");
+        for (robot, (engine, input)) in alone.iter_mut().zip(&inputs).enumerate() {
+            let (a, b) = (engine.cycle(input).expect("in range"), batch.response_of(robot).expect("there"));
             for (a, b) in a.scores.iter().zip(b.scores) {
                 // Slabs are thicker in a batch on a large device: sums round otherwise.
                 near(&format!("robot {robot}"), "score", f64::from(*a), f64::from(b), SEEN);
             }
         }
     }
-    let mut wild = [stimulus(9, 16, 0); 3];
+    let mut wild = [input(9, 16, 0); 3];
     wild[2].sensors[0] = f32::NAN;
     assert!(matches!(batch.cycle_each(&wild), Err(Failure::Refused(_))));
     assert!(batch.response_of(3).is_none());
@@ -327,7 +326,7 @@ fn the_order_in_which_a_device_works_cannot_be_seen() {
         (0..3).for_each(|slot| assert!(engine.store_pattern(slot, &volume(slot, 8), &context(slot), 1.0)));
         let bits = |numbers: &[f32]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
         let cycle = |cycle: u64| {
-            let response = engine.cycle(&stimulus(9, cycle, rung_at(cycle))).expect("in range");
+            let response = engine.cycle(&input(9, cycle, level_at(cycle))).expect("in range");
             [bits(&response.scores), bits(&engine.features())].concat()
         };
         (0..36).map(cycle).collect::<Vec<_>>()
@@ -341,8 +340,8 @@ fn stages_are_timed_when_asked_and_the_answers_stay() {
     let (mut plain, mut watched) = (open(&plan(8), 1), open(&plan(8), 1));
     watched.watch_stages(true);
     for cycle in 0..6 {
-        let stimulus = stimulus(9, cycle, 0);
-        let (a, b) = (plain.cycle(&stimulus).expect("in range"), watched.cycle(&stimulus).expect("in range"));
+        let input = input(9, cycle, 0);
+        let (a, b) = (plain.cycle(&input).expect("in range"), watched.cycle(&input).expect("in range"));
         assert_eq!(a.scores, b.scores, "the same kernels in another order");
         watched.read_stages();
         assert!(watched.stage_times().iter().all(|time| *time > Span::ZERO), "{:?}", watched.stage_times());
@@ -362,7 +361,7 @@ fn a_state_goes_out_and_back_without_losing_a_bit() {
         (0..3).for_each(|slot| assert!(first.store_pattern(slot, &volume(slot, 8), &context(slot), 0.5)));
         let mut live = Live::default();
         for cycle in 0..24 {
-            let stimulus = stimulus(9, cycle, rung_at(cycle));
+            let input = input(9, cycle, level_at(cycle));
             if cycle % 5 == 4 {
                 assert!(first.save(&mut live));
                 second.load(&first.learned()).expect("it fits");
@@ -372,9 +371,9 @@ fn a_state_goes_out_and_back_without_losing_a_bit() {
                 assert_eq!(again, live, "cycle {cycle}, {storage:?}");
                 assert_eq!(second.pattern_value(2), Some(0.5));
             }
-            let expected = first.cycle(&stimulus).expect("in range");
+            let expected = first.cycle(&input).expect("in range");
             if cycle >= 4 {
-                let answer = second.cycle(&stimulus).expect("in range");
+                let answer = second.cycle(&input).expect("in range");
                 assert_eq!(
                     (answer.scores, answer.motors),
                     (expected.scores, expected.motors),
@@ -402,8 +401,8 @@ fn the_cpu_engine_takes_over_from_the_device_and_back() {
     host.load(&device.learned()).expect("of the same plan");
     let mut live = Live::default();
     for cycle in 0..30 {
-        let stimulus = stimulus(9, cycle, rung_at(cycle));
-        let expected = judge.cycle(&stimulus).expect("in range");
+        let input = input(9, cycle, level_at(cycle));
+        let expected = judge.cycle(&input).expect("in range");
         let on_device = cycle / 6 % 2 == 0;
         if cycle > 0 && cycle % 6 == 0 {
             if on_device {
@@ -414,7 +413,7 @@ fn the_cpu_engine_takes_over_from_the_device_and_back() {
                 host.restore(&live).expect("of the same plan");
             }
         }
-        let answer = if on_device { device.cycle(&stimulus) } else { host.cycle(&stimulus) };
+        let answer = if on_device { device.cycle(&input) } else { host.cycle(&input) };
         let answer = answer.expect("in range");
         for motor in 0..plan.shape.motors {
             near("taken over", "score", answer.scores[motor].into(), expected.scores[motor].into(), SEEN);
@@ -449,9 +448,9 @@ fn a_lost_device_says_how_and_can_be_opened_again() {
     for fault in [GpuFault::Error, GpuFault::Hang, GpuFault::Stuck, GpuFault::Lost] {
         let watch = Arc::new(Watch::new());
         let mut engine = open_with(&plan(8), 1, watch.clone());
-        engine.cycle(&stimulus(9, 0, 0)).map(|_| ()).expect("nothing is wrong yet");
+        engine.cycle(&input(9, 0, 0)).map(|_| ()).expect("nothing is wrong yet");
         watch.inject(Some(fault));
-        let lost = engine.cycle(&stimulus(9, 1, 0)).map(|_| ()).expect_err("the fault strikes");
+        let lost = engine.cycle(&input(9, 1, 0)).map(|_| ()).expect_err("the fault strikes");
         let Failure::Lost(loss) = lost else { panic!("{lost:?}") };
         match fault {
             GpuFault::Error => assert!(matches!(loss, Loss::Error { .. }), "{loss}"),
@@ -462,7 +461,7 @@ fn a_lost_device_says_how_and_can_be_opened_again() {
             _ => assert!(matches!(loss, Loss::ContextLost { .. }), "{loss}"),
         }
         assert!(!loss.to_string().is_empty());
-        let again = engine.cycle(&stimulus(9, 2, 0)).map(|_| ()).expect_err("once lost, it stays lost");
+        let again = engine.cycle(&input(9, 2, 0)).map(|_| ()).expect_err("once lost, it stays lost");
         assert_eq!(again, Failure::Lost(loss));
         watch.inject(None);
         let ended = engine.ended();
@@ -470,26 +469,26 @@ fn a_lost_device_says_how_and_can_be_opened_again() {
         wait_for("the thread ends", ended);
     }
     let mut engine = open(&plan(8), 1);
-    engine.cycle(&stimulus(9, 0, 0)).map(|_| ()).expect("all is well again");
+    engine.cycle(&input(9, 0, 0)).map(|_| ()).expect("all is well again");
 }
 
 #[test]
-fn a_device_is_opened_again_after_an_error_that_spoiled_its_context() {
+fn device_is_reopened_after_an_error_spoiled_its_context() {
     let Some(Device::StandIn(alone)) = device() else { return }; // no other device fails on demand
     let (plan, watch, ring) = (plan(8), Arc::new(Watch::new()), SensorRing::new());
     let mut open = devices::find(&plan, watch.clone()).expect("the stand-in was asked for");
     for code in [700, 716, 719] {
         let mut engine = open(&plan, &ring).expect("it opens");
-        assert!(engine.cycle(&stimulus(9, 0, 0)).is_ok());
+        assert!(engine.cycle(&input(9, 0, 0)).is_ok());
         alone.order(&format!("fail=kernel:5:{code}"));
-        let lost = engine.cycle(&stimulus(9, 1, 0)).map(|_| ()).expect_err("a kernel fails");
+        let lost = engine.cycle(&input(9, 1, 0)).map(|_| ()).expect_err("a kernel fails");
         assert!(matches!(lost, Failure::Lost(Loss::ContextLost { .. })), "{lost:?}");
         drop(engine);
         assert_eq!(watch.last_failure().map(|error| error.code), Some(code), "it is noted");
     }
     let mut engine = open(&plan, &ring).expect("each had a context of its own");
     alone.order("sticky=process,fail=kernel:5:700");
-    assert!(engine.cycle(&stimulus(9, 0, 0)).is_err());
+    assert!(engine.cycle(&input(9, 0, 0)).is_err());
     drop(engine);
     for _ in 0..3 {
         let loss =
@@ -497,7 +496,7 @@ fn a_device_is_opened_again_after_an_error_that_spoiled_its_context() {
         assert!(matches!(loss, Loss::Error { .. } | Loss::ContextLost { .. }), "{loss}");
     }
     alone.order("fresh"); // as a new process would find it
-    assert!(open(&plan, &ring).expect("it opens").cycle(&stimulus(9, 0, 0)).is_ok());
+    assert!(open(&plan, &ring).expect("it opens").cycle(&input(9, 0, 0)).is_ok());
 }
 
 /// Waits for something that other threads bring about; fails after a minute.

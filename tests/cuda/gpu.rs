@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ganglion::system::gpu::{
-    Counts, Event, Found, Gpu, GpuError, Image, ImageFiles, Launch, Pinned, Pool, Priority, Stream, Watch,
+    Counts, Event, Gpu, GpuError, GpuInfo, Image, ImageFiles, Launch, Pinned, Pool, Priority, Stream, Watch,
     probe,
 };
 
@@ -27,7 +27,7 @@ const NOT_FOUND: i32 = 500;
 
 /// A GPU with one stream, a pool, and pinned memory as large as it.
 struct Desk {
-    found: Found,
+    found: GpuInfo,
     watch: Arc<Watch>,
     gpu: Gpu,
     stream: Stream,
@@ -140,7 +140,7 @@ fn bytes_come_back_as_they_were_sent() {
 }
 
 #[test]
-fn ranges_beyond_what_was_taken_are_refused_before_the_driver_sees_them() {
+fn out_of_bounds_ranges_are_refused_before_the_driver() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     let (start, end) = (desk.pool.address(), desk.pool.address() + BYTES as u64);

@@ -117,7 +117,7 @@ fn results(report: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_list_begins_with_what_matters_most_and_names_no_part_twice() {
+fn list_starts_with_the_most_important_part_and_has_no_repeats() {
     let Some(kit) = Kit::new("list", "exit 0") else { return };
     let list = kit.command(&["--list"]).output().expect("python3");
     let list = text(&list.stdout);

@@ -10,7 +10,7 @@ use ganglion::base::command::MAX_MOTORS;
 use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::FieldPlan;
 use ganglion::base::seed::{Stream, normal};
-use ganglion::field::Stimulus;
+use ganglion::field::FieldInput;
 use ganglion::field::projections::Projections;
 use ganglion::field::shape::{
     BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, METRICS_EVERY, PATTERN,
@@ -356,12 +356,12 @@ impl Rig {
     }
 
     /// One cycle of all robots on the same rung; a stimulus each.
-    pub fn cycle(&mut self, stimuli: &[Stimulus]) -> Vec<Answer> {
-        let changes = self.order(&stimuli[0]);
+    pub fn cycle(&mut self, inputs: &[FieldInput]) -> Vec<Answer> {
+        let changes = self.order(&inputs[0]);
         self.orders.ticket += 1;
-        for (robot, stimulus) in self.robots.iter().zip(stimuli) {
-            let orders = Cycle { reward: stimulus.reward, ..self.orders.clone() };
-            self.device.write(robot.sensors, 0, &Table::default().f32s(&stimulus.sensors).bytes());
+        for (robot, input) in self.robots.iter().zip(inputs) {
+            let orders = Cycle { reward: input.reward, ..self.orders.clone() };
+            self.device.write(robot.sensors, 0, &Table::default().f32s(&input.sensors).bytes());
             self.device.write(robot.given, 0, &orders.bytes());
             self.device.point(robot.given, CYCLE_SENSORS, robot.sensors, 0);
         }
@@ -383,8 +383,8 @@ impl Rig {
     }
 
     /// What is due in this cycle; whether it is the first on another grid.
-    fn order(&mut self, stimulus: &Stimulus) -> bool {
-        let (cycle, work, dt) = (stimulus.cycle, stimulus.rung.work(), self.plan.dt.as_secs_f64());
+    fn order(&mut self, input: &FieldInput) -> bool {
+        let (cycle, work, dt) = (input.cycle, input.quality.work(), self.plan.dt.as_secs_f64());
         let changes = self.on_half != work.half_resolution;
         if changes {
             self.orders.left = self.front[usize::from(self.on_half)];

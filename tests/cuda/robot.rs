@@ -45,7 +45,7 @@ fn a_robot_drives_with_the_field_on_a_device() {
 }
 
 #[test]
-fn whatever_happens_to_the_device_the_robot_goes_on_and_takes_it_back() {
+fn robot_survives_every_device_loss_and_takes_it_back() {
     let Some(alone) = alone() else { return };
     // Two at a time: each takes nearly half a core.
     let faults = ["gpu-error@1+0.2", "gpu-hang@1+0.5", "gpu-stuck@1+0.5", "gpu-lost@1+0.3"];

@@ -224,7 +224,7 @@ fn find(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
 }
 
 #[test]
-fn cudarc_takes_the_library_that_is_loaded_under_the_drivers_name() {
+fn cudarc_uses_the_library_loaded_under_the_drivers_name() {
     let Some(alone) = alone() else { return };
     alone.order("driver=11040");
     let mut version = 0;
@@ -248,15 +248,14 @@ fn a_library_can_lack_a_function() {
 }
 
 #[test]
-fn a_process_finds_it_in_its_library_path_and_it_finds_its_orders_in_the_environment() {
+fn process_finds_the_stand_in_by_library_path() {
     if std::env::var_os("GANGLION_STAND_IN").is_some() {
         // The child: nothing was loaded before cudarc looks.
         assert_eq!(raw::cu!(cuInit(0)), 34);
         return;
     }
     let Some(alone) = alone() else { return };
-    let test =
-        "cuda::standin::a_process_finds_it_in_its_library_path_and_it_finds_its_orders_in_the_environment";
+    let test = "cuda::standin::process_finds_the_stand_in_by_library_path";
     let child = Command::new(std::env::current_exe().expect("this binary"))
         .args(["--exact", test])
         .env("LD_LIBRARY_PATH", alone.folder())

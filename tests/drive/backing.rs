@@ -47,7 +47,7 @@ fn on_a_table_no_car_falls_and_all_keep_driving() {
 }
 
 #[test]
-fn a_field_that_wants_nothing_but_backwards_falls_only_where_the_board_lets_it() {
+fn always_reversing_field_falls_only_where_the_board_allows_it() {
     let [safe, bare] = [table(), Board { backing: None, ..table() }].map(untabled);
     for seed in 1..=or_in_full(2, 12) {
         // Straight on, and in circles to each side that are wider than the table.
@@ -63,7 +63,7 @@ fn a_field_that_wants_nothing_but_backwards_falls_only_where_the_board_lets_it()
 }
 
 #[test]
-fn a_car_with_no_way_back_before_an_edge_is_disarmed_and_does_not_go_back_blindly() {
+fn car_without_a_way_back_at_an_edge_is_disarmed() {
     // An edge all around the place where it starts, and no person has looked behind it.
     let mut board = table();
     let sim = board.sim.as_mut().expect("it is simulated");
@@ -84,7 +84,7 @@ fn a_car_with_no_way_back_before_an_edge_is_disarmed_and_does_not_go_back_blindl
 }
 
 #[test]
-fn the_way_back_keeps_cars_among_discs_from_hitting_things_behind_them() {
+fn way_back_keeps_cars_from_hitting_discs_behind_them() {
     // What longer drives in more rooms come to: docs/measurements.md, "A simulated drive".
     for seed in 1..=or_in_full(1, 6) {
         let run = run_board(&sim_board(), seed, or_in_full(60, 300), &[]);

@@ -3,11 +3,11 @@
 
 use super::{options, run_on, sim_board};
 use ganglion::base::frame::Health;
-use ganglion::base::plan::{Board, Cause, Rung, Scale};
+use ganglion::base::plan::{Board, Cause, QualityLevel, Scale};
 use ganglion::base::seed::{Stream, uniform};
 use ganglion::base::time::{Clock, Instant, SimClock, Span};
 use ganglion::field::engine::Cycle;
-use ganglion::field::{Inspect, Stimulus};
+use ganglion::field::{FieldInput, Inspect};
 use ganglion::runtime::robot::Options;
 use ganglion::sim::{Fault, Report};
 use ganglion::workshop::learn::parallel;
@@ -27,7 +27,7 @@ fn seconds(at: Instant) -> f64 {
 }
 
 #[test]
-fn a_lost_sonar_is_held_for_the_field_and_stops_the_robot_as_soon_as_ever() {
+fn lost_sonar_is_held_for_the_field_and_stops_as_soon_as_before() {
     let board = lean(&sim_board());
     let (place, _) = sonar(&board);
     let seen: Arc<Mutex<Vec<(f64, f32)>>> = Arc::default();
@@ -35,9 +35,9 @@ fn a_lost_sonar_is_held_for_the_field_and_stops_the_robot_as_soon_as_ever() {
     // Notes what the field is fed of the sonar, and when.
     let (noted, time) = (seen.clone(), clock.clone());
     let plan = board.field.clone();
-    let witness: Cycle<dyn Inspect> = Box::new(move |engine, stimulus| {
-        noted.lock().unwrap().push((seconds(time.now()), stimulus.sensors[place]));
-        Driver::Table.cycle(&plan, stimulus, engine)
+    let witness: Cycle<dyn Inspect> = Box::new(move |engine, input| {
+        noted.lock().unwrap().push((seconds(time.now()), input.sensors[place]));
+        Driver::Table.cycle(&plan, input, engine)
     });
     // Longer than the sonar may be held: 0.3 s in which its value is good, and half a second.
     let options = Options { around: Some(witness), ..options(3, &["sonar-silent@5+2"]) };
@@ -76,8 +76,8 @@ fn at_worst(board: &Board, faults: Vec<Fault>, clock: Arc<SimClock>) -> Cycle<dy
     let (place, scale) = sonar(board);
     let plan = board.field.clone();
     let mut last = 0.0; // what it was fed last that was good
-    Box::new(move |engine, stimulus| {
-        let mut seen: Stimulus = *stimulus;
+    Box::new(move |engine, input| {
+        let mut seen: FieldInput = *input;
         let (period, now) = (Span::from_millis(60), clock.now().since(Instant::ZERO));
         // The first ping without an echo is up to a period late, and so is the first with one.
         let lost = faults.iter().find(|fault| fault.is_on(now) && now.less(fault.start) >= period);
@@ -104,7 +104,7 @@ fn drive(board: &Board, seed: u64, length_s: u64, worst: bool) -> Drive {
     let (faults, clock) = (dropouts(seed, length_s), Arc::new(SimClock::new()));
     let options = Options {
         around: worst.then(|| at_worst(board, faults.clone(), clock.clone())),
-        rung: Some(Rung::BEST),
+        quality: Some(QualityLevel::BEST),
         faults: faults.clone(),
         ..options(seed, &[])
     };
@@ -115,7 +115,7 @@ fn drive(board: &Board, seed: u64, length_s: u64, worst: bool) -> Drive {
 
 #[test]
 #[ignore = "long: scripts/long-tests"]
-fn with_dropouts_it_backs_off_less_and_sees_more_than_a_field_that_is_fed_the_worst_at_once() {
+fn holding_lost_values_beats_feeding_the_worst_at_once() {
     let board = lean(&sim_board());
     let seeds: Vec<u64> = (1..=60).collect();
     let both = parallel::map(2, &seeds, |seed| [false, true].map(|worst| drive(&board, *seed, 60, worst)));

@@ -70,7 +70,7 @@ fn forgotten(board: &Board, blindly: &[u64], by_table: &[u64]) -> [u64; 2] {
 }
 
 #[test]
-fn no_car_goes_over_an_edge_that_it_stopped_for_and_without_a_retreat_many_do() {
+fn no_car_falls_where_it_stopped_but_many_without_retreat() {
     // Of 400 blind seeds, seven went over a corner without the mend; here are some of them, and others,
     // beside taught ones.
     let (blindly, taughtly) = ([49, 263, 372, 1, 2, 3, 4], [9, 15, 16, 1]);

@@ -23,7 +23,7 @@ fn hall(module: SonarModule) -> Board {
 }
 
 #[test]
-fn a_module_that_ends_its_pulse_by_itself_never_stops_the_robot_in_open_space() {
+fn self_ending_pulse_never_stops_the_robot_in_open_space() {
     for module in [SonarModule::Ms38, SonarModule::Ms200] {
         let run = run_board(&hall(module), SEED, 20, &[]);
         assert!(run.report.distance_m > 3.0, "{module:?}: {:?}", run.report);
@@ -56,17 +56,17 @@ fn a_module_without_an_end_drives_in_a_room() {
 }
 
 #[test]
-fn a_line_that_is_stuck_and_a_module_that_is_dead_stop_the_robot_whatever_the_module() {
+fn stuck_line_or_dead_module_stops_the_robot() {
     for module in MODULES {
         for fault in ["sonar-stuck@8+3600", "sonar-silent@8+3600"] {
             let board = hall(module);
-            let patience = board.sensors.iter().find(|sensor| sensor.name == "range").unwrap().max_age;
+            let timeout = board.sensors.iter().find(|sensor| sensor.name == "range").unwrap().max_age;
             let mut stage = Stage::new(&board, SEED, &[fault]);
             stage.until(7.9);
             let drove = stage.travelled() > 0.1;
             assert_eq!(drove, module != SonarModule::Endless, "{module:?}, {fault}: before the fault");
             // The last ping before the fault, its own age limit, and two slots.
-            let limit = 8.0 + (patience + Span::from_millis(80)).as_secs_f64();
+            let limit = 8.0 + (timeout + Span::from_millis(80)).as_secs_f64();
             let after = stage.until(limit);
             assert!(after.active & Cause::SensorLost.bit() != 0, "{module:?}, {fault}: {:#x}", after.active);
             for _ in 0..300 {

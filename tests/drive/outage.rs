@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 /// A cable is out for half a minute. When it is back, nothing moves until a person arms; and the robot says
 /// why.
 #[test]
-fn what_is_plugged_in_again_after_long_does_not_start_the_wheels() {
+fn replugged_device_does_not_start_the_wheels() {
     let cables = [
         ("i2c-nack@4+30", Cause::BusLost),
         ("sonar-silent@4+30", Cause::SensorLost),

@@ -176,7 +176,7 @@ fn a_board_that_needs_a_chip_without_a_model_is_refused_by_name() {
 }
 
 #[test]
-fn what_a_rehearsal_changes_is_said_and_a_simulated_board_stays_as_it_is() {
+fn rehearsal_reports_its_changes_and_keeps_simulated_boards() {
     let changes = |name: &str| simulated(&built_in(name)).changes;
     assert_eq!(changes("picarx-v4"), [Change::NoGuard, Change::ArmsItself]);
     assert_eq!(changes("virtual-bench"), [Change::NoGuard, Change::NotStrict, Change::UsualBody]);

@@ -68,7 +68,7 @@ fn a_press_that_was_lost_with_its_reading_is_latched() {
 /// for which no thread of a sensor stops it: a battery that sagged while the tick was held up counts for as
 /// long as its rule says.
 #[test]
-fn a_battery_that_sagged_while_the_tick_was_held_up_slows_the_robot() {
+fn battery_sag_during_a_tick_stall_slows_the_robot() {
     let board = sim_board();
     let mut stage = Stage::new(&board, 1, &["battery-low@5.2s+1.0s"]);
     let before = stage.until(5.0);

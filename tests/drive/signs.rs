@@ -61,13 +61,13 @@ fn a_robot_that_was_refused_real_time_does_not_arm_and_says_so() {
 #[test]
 fn a_cycle_that_does_not_end_costs_quality_before_it_is_over() {
     let mut stage = Stage::new(&sim_board(), 1, &["field-hang@4+1"]);
-    assert_eq!(stage.until(3.9).rung.index(), 0);
+    assert_eq!(stage.until(3.9).quality.index(), 0);
     let mut answered = 0;
     let mut seen = None;
     while stage.seconds() < 4.5 {
         let record = stage.slot(Span::ZERO);
         answered += u32::from(stage.seconds() > 4.1 && record.field.is_some());
-        if record.rung.index() > 0 {
+        if record.quality.index() > 0 {
             seen.get_or_insert(stage.seconds());
         }
     }

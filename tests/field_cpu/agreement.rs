@@ -139,7 +139,7 @@ fn is_tied(judge: &ReferenceEngine, plan: &FieldPlan, rest: &[f64], work: &Work,
 
 /// Engines at `levels` and the reference through `cycles` cycles; everything that can be seen of them agrees
 /// after each. Says how many cycles were compared: a tie ends the run.
-pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, rung: impl Fn(u64) -> usize) -> u64 {
+pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, quality: impl Fn(u64) -> usize) -> u64 {
     let mut bounds = Bounds::of(plan);
     let rest = Projections::new(plan, plan.shape.grid).rest;
     let mut judge = ReferenceEngine::new(&FieldPlan { engine: EngineKind::Reference, ..plan.clone() });
@@ -159,11 +159,11 @@ pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, rung: impl Fn(u64)
     let mut worst = Worst::default();
     let mut compared = 0;
     for cycle in 0..cycles {
-        let stimulus = stimulus(cycle, rung(cycle));
-        let expected = judge.cycle(&stimulus).expect("in range");
+        let input = input(cycle, quality(cycle));
+        let expected = judge.cycle(&input).expect("in range");
         let (now, blocks) = about_rest(&judge, &rest);
         bounds.follow(&now, &blocks);
-        let work = stimulus.rung.work();
+        let work = input.quality.work();
         if cycle.is_multiple_of(work.blend_every) && is_tied(&judge, plan, &rest, work, &bounds) {
             break;
         }
@@ -175,9 +175,9 @@ pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, rung: impl Fn(u64)
                 plan.dt,
                 plan.storage,
                 level.name(),
-                rung(cycle)
+                quality(cycle)
             );
-            let response = engine.cycle(&stimulus).expect("in range");
+            let response = engine.cycle(&input).expect("in range");
             compare(engine, &judge, &bounds, &mut worst, &when);
             let wide = |scores: &[f32]| scores.iter().map(|s| f64::from(*s)).collect::<Vec<_>>();
             let pairs = |a: &[f32], b: &[f32]| wide(a).into_iter().zip(wide(b));
@@ -241,8 +241,8 @@ fn compare(cpu: &CpuEngine, reference: &ReferenceEngine, bounds: &Bounds, worst:
 }
 
 /// At all levels, to the end.
-fn assert_agreement(plan: &FieldPlan, cycles: u64, rung: impl Fn(u64) -> usize) {
-    assert_eq!(agree(plan, &Level::all(), cycles, rung), cycles, "no tie: choose other contexts");
+fn assert_agreement(plan: &FieldPlan, cycles: u64, quality: impl Fn(u64) -> usize) {
+    assert_eq!(agree(plan, &Level::all(), cycles, quality), cycles, "no tie: choose other contexts");
 }
 
 /// In halves; nothing in it is decided by rounding. What is learned and stored from features that differ is
@@ -254,10 +254,10 @@ fn packed(plan: FieldPlan) -> FieldPlan {
 
 #[test]
 fn agrees_with_the_reference_on_every_rung() {
-    assert_agreement(&plan(8), 180, rung_at);
-    assert_agreement(&plan(16), 60, rung_at);
-    assert_agreement(&packed(plan(8)), 180, rung_at);
-    assert_agreement(&packed(plan(16)), 60, rung_at);
+    assert_agreement(&plan(8), 180, level_at);
+    assert_agreement(&plan(16), 60, level_at);
+    assert_agreement(&packed(plan(8)), 180, level_at);
+    assert_agreement(&packed(plan(16)), 60, level_at);
     // Three patterns, all of which are blended at the two best rungs.
     let shape = Shape { patterns: 4, ..packed(plan(8)).shape };
     assert_agreement(&FieldPlan { shape, ..packed(plan(8)) }, 120, |cycle| cycle as usize / 10 % 2);
@@ -283,8 +283,8 @@ fn agrees_with_the_reference_at_the_edges_of_the_shape() {
     let least = Shape { grid: 8, sensors: 1, motors: 1, patterns: 1, bank: 1 };
     let most = Shape { grid: 8, sensors: 64, motors: 16, patterns: 3, bank: 9 };
     for shape in [least, most] {
-        assert_agreement(&FieldPlan { shape, ..plan(8) }, 70, rung_at);
-        assert_agreement(&packed(FieldPlan { shape, ..plan(8) }), 70, rung_at);
+        assert_agreement(&FieldPlan { shape, ..plan(8) }, 70, level_at);
+        assert_agreement(&packed(FieldPlan { shape, ..plan(8) }), 70, level_at);
     }
 }
 
@@ -294,7 +294,7 @@ fn agrees_with_the_reference_at_other_rates_and_with_noise() {
     for ms in [10, 125] {
         let params = Params { explore: 0.3, ..Params::default() };
         let plan = FieldPlan { params, dt: Span::from_millis(ms), ..plan(8) };
-        assert_agreement(&plan, 70, rung_at);
-        assert_agreement(&packed(plan), 70, rung_at);
+        assert_agreement(&plan, 70, level_at);
+        assert_agreement(&packed(plan), 70, level_at);
     }
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// All that an engine shows after a cycle.
 pub type Shown = (Vec<u32>, Vec<(usize, f64)>, Vec<f64>, usize);
 
-pub fn shown(engine: &mut dyn Inspect, stimulus: &Stimulus) -> Shown {
-    let response = engine.cycle(stimulus).expect("in range");
+pub fn shown(engine: &mut dyn Inspect, input: &FieldInput) -> Shown {
+    let response = engine.cycle(input).expect("in range");
     let (near, predicted) = (engine.nearest().to_vec(), engine.prediction().to_vec());
     (fingerprint(engine, &response), near, predicted, engine.experiences())
 }
@@ -24,9 +24,9 @@ fn the_number_of_threads_cannot_be_seen() {
                 let mut engines: Vec<Box<dyn Inspect>> = [1, 2, 3, 8].map(with).into();
                 assert_eq!(engines.iter().map(|engine| engine.threads()).collect::<Vec<_>>(), [1, 2, 3, 8]);
                 for cycle in 0..cycles {
-                    let stimulus = stimulus(cycle, rung_at(cycle));
+                    let input = input(cycle, level_at(cycle));
                     let all: Vec<_> =
-                        engines.iter_mut().map(|engine| shown(engine.as_mut(), &stimulus)).collect();
+                        engines.iter_mut().map(|engine| shown(engine.as_mut(), &input)).collect();
                     let what = format!("{}, {storage:?}, grid {grid}, cycle {cycle}", level.name());
                     assert!(all.iter().all(|one| *one == all[0]), "{what}");
                 }
@@ -43,8 +43,8 @@ fn levels_that_fuse_products_give_the_same_bits() {
         let fusing = Level::all().into_iter().filter(|level| level.name() != "portable");
         let mut engines: Vec<Box<dyn Inspect>> = fusing.map(|level| build_at(&plan, level)).collect();
         for cycle in 0..60 {
-            let stimulus = stimulus(cycle, rung_at(cycle));
-            let all: Vec<_> = engines.iter_mut().map(|engine| shown(engine.as_mut(), &stimulus)).collect();
+            let input = input(cycle, level_at(cycle));
+            let all: Vec<_> = engines.iter_mut().map(|engine| shown(engine.as_mut(), &input)).collect();
             assert!(all.iter().all(|one| *one == all[0]), "{storage:?}, cycle {cycle}");
         }
     }
@@ -94,8 +94,8 @@ fn a_busy_second_core_cannot_be_seen() {
             let mut beside = build(&FieldPlan { threads: 2, cpus: cpus.clone(), ..plan });
             let hogs = Hogs::on(&[Some(1), None]);
             for cycle in 0..60 {
-                let stimulus = stimulus(cycle, rung_at(cycle));
-                let same = shown(alone.as_mut(), &stimulus) == shown(beside.as_mut(), &stimulus);
+                let input = input(cycle, level_at(cycle));
+                let same = shown(alone.as_mut(), &input) == shown(beside.as_mut(), &input);
                 assert!(same, "{storage:?}, cores {cpus:?}, cycle {cycle}");
             }
             drop(hogs);

@@ -35,7 +35,7 @@ proptest! {
             let shape = Shape { bank: if learn { asked.shape.bank } else { asked.shape.bank.min(5) }, ..asked.shape };
             let (dt, seed) = (Span::from_millis(asked.ms), asked.seed);
             let plan = FieldPlan { shape, storage, learn, dt, seed, threads: asked.threads, ..plan(8) };
-            agree(&plan, &Level::all(), 24, |cycle| rung_at(cycle + asked.entry));
+            agree(&plan, &Level::all(), 24, |cycle| level_at(cycle + asked.entry));
         }
     }
 
@@ -47,8 +47,8 @@ proptest! {
             let mut alone = build(&one);
             let mut several = build(&FieldPlan { threads: asked.threads, ..one });
             for cycle in 0..24 {
-                let stimulus = stimulus(cycle, rung_at(cycle + asked.entry));
-                prop_assert!(shown(alone.as_mut(), &stimulus) == shown(several.as_mut(), &stimulus), "cycle {}", cycle);
+                let input = input(cycle, level_at(cycle + asked.entry));
+                prop_assert!(shown(alone.as_mut(), &input) == shown(several.as_mut(), &input), "cycle {}", cycle);
             }
         }
     }

@@ -8,12 +8,12 @@ use crate::allocation::allocations_in;
 use ganglion::field::shape::DESCRIPTOR;
 use ganglion::field::state::{Live, StateError};
 
-/// Saved after this many cycles of `rung_at`: on each rung, in the middle of a sweep in two parts, on the
+/// Saved after this many cycles of `level_at`: on each rung, in the middle of a sweep in two parts, on the
 /// half grid, before the first cycle, and long after the bank was full.
 const MOMENTS: [u64; 9] = [0, 3, 7, 11, 16, 17, 23, 28, 103];
 
 fn run(engine: &mut dyn Inspect, cycles: std::ops::Range<u64>) {
-    cycles.for_each(|cycle| assert!(engine.cycle(&stimulus(cycle, rung_at(cycle))).is_ok()));
+    cycles.for_each(|cycle| assert!(engine.cycle(&input(cycle, level_at(cycle))).is_ok()));
 }
 
 fn saved(engine: &mut dyn Inspect) -> Live {
@@ -41,9 +41,9 @@ fn the_cpu_engine_goes_on_bit_for_bit() {
                 run(first.as_mut(), 0..moment);
                 let mut second = successor(first.as_mut(), &plan);
                 for cycle in moment..moment + 50 {
-                    let stimulus = stimulus(cycle, rung_at(cycle));
+                    let input = input(cycle, level_at(cycle));
                     let what = format!("{storage:?}, {threads} threads, from {moment}, cycle {cycle}");
-                    assert_eq!(shown(first.as_mut(), &stimulus), shown(second.as_mut(), &stimulus), "{what}");
+                    assert_eq!(shown(first.as_mut(), &input), shown(second.as_mut(), &input), "{what}");
                     assert_eq!(first.metrics(), second.metrics(), "{what}");
                 }
                 assert_eq!(saved(first.as_mut()), saved(second.as_mut()));
@@ -60,9 +60,9 @@ fn the_reference_goes_on_bit_for_bit() {
         run(first.as_mut(), 0..moment);
         let mut second = successor(first.as_mut(), &plan);
         for cycle in moment..moment + 50 {
-            let stimulus = stimulus(cycle, rung_at(cycle));
+            let input = input(cycle, level_at(cycle));
             let answers = [&mut first, &mut second].map(|engine| {
-                let response = engine.cycle(&stimulus).expect("in range");
+                let response = engine.cycle(&input).expect("in range");
                 format!("{response:?} {:?} {:?} {:?}", engine.prediction(), engine.nearest(), engine.blend())
             });
             assert_eq!(answers[0], answers[1], "from {moment}, cycle {cycle}");
@@ -88,10 +88,9 @@ fn one_engine_goes_on_where_another_stopped() {
             run(first.as_mut(), 0..moment);
             let mut second = successor(first.as_mut(), to);
             for cycle in moment..moment + 50 {
-                let stimulus = stimulus(cycle, rung_at(cycle));
+                let input = input(cycle, level_at(cycle));
                 let what = format!("from {} at {moment}, cycle {cycle}", first.kind());
-                let answers =
-                    [&mut first, &mut second].map(|engine| engine.cycle(&stimulus).expect("in range"));
+                let answers = [&mut first, &mut second].map(|engine| engine.cycle(&input).expect("in range"));
                 for (a, b) in answers[0].scores.iter().zip(&answers[1].scores) {
                     assert!(f64::from((a - b).abs()) <= bound, "{what}: scores {a} and {b}");
                 }
@@ -188,7 +187,7 @@ fn named(error: StateError) -> &'static str {
 }
 
 #[test]
-fn a_state_that_does_not_fit_is_refused_by_name_and_changes_nothing() {
+fn unfitting_state_is_refused_by_name_and_changes_nothing() {
     for kind in [EngineKind::Cpu, EngineKind::Reference] {
         let plan = FieldPlan { engine: kind, ..plan(8) };
         let mut engine = build(&plan);

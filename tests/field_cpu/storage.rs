@@ -1,7 +1,7 @@
 //! What half precision is and is not: less memory, fewer bytes a cycle, and no place for a slow channel.
 
 use super::*;
-use ganglion::base::plan::RUNGS;
+use ganglion::base::plan::QUALITY_LEVELS;
 use ganglion::field::shape::{GROUP, SLOW_FIRST};
 
 fn in_halves(grid: usize) -> (Box<dyn Inspect>, Box<dyn Inspect>) {
@@ -25,7 +25,7 @@ fn channels_that_move_too_little_for_a_half_stay_in_full() {
         for level in Level::all() {
             let mut engine = build_at(&plan, level);
             assert_eq!(engine.storage(), "f16");
-            (0..12).for_each(|cycle| assert!(engine.cycle(&stimulus(cycle, 0)).is_ok()));
+            (0..12).for_each(|cycle| assert!(engine.cycle(&input(cycle, 0)).is_ok()));
             for c in 0..CHANNELS {
                 assert_eq!(holds_halves(engine.as_ref(), c), c < first_full, "{ms} ms, channel {c}");
             }
@@ -43,13 +43,13 @@ fn halves_take_less_memory_and_fewer_bytes_a_cycle() {
         let on_both_grids = |channels: usize| channels * (cells + cells / 8) * size_of::<u16>();
         let extra = on_both_grids(GROUP) + cells * size_of::<u16>();
         assert_eq!(full.memory_bytes() - packed.memory_bytes(), on_both_grids(SLOW_FIRST) - extra);
-        for rung in 0..RUNGS {
-            let rung = Rung::new(rung as u8).expect("one of the rungs");
-            let (full, packed) = (full.bytes_per_cycle(rung), packed.bytes_per_cycle(rung));
-            assert!(packed < full && packed > full / 2, "{packed} and {full} at {rung:?}");
+        for quality in 0..QUALITY_LEVELS {
+            let quality = QualityLevel::new(quality as u8).expect("one of the rungs");
+            let (full, packed) = (full.bytes_per_cycle(quality), packed.bytes_per_cycle(quality));
+            assert!(packed < full && packed > full / 2, "{packed} and {full} at {quality:?}");
         }
         // Read and written: 48 channels of two bytes, 16 of four; three patterns of two bytes read.
-        let best = packed.bytes_per_cycle(Rung::BEST);
+        let best = packed.bytes_per_cycle(QualityLevel::BEST);
         assert_eq!(best, cells * (2 * (48 * 2 + 16 * 4) + 3 * PATTERN * 2));
     }
 }
@@ -64,11 +64,11 @@ fn no_rung_touches_more_bytes_than_the_one_above() {
                 let draw = |i: usize| uniform(seed, Stream::Patterns, i as u64) as f32 - 0.5;
                 assert!(engine.store_experience(&std::array::from_fn(draw), 1.0));
             }
-            let bytes: Vec<usize> = (0..RUNGS as u8)
-                .map(|rung| engine.bytes_per_cycle(Rung::new(rung).expect("one of the rungs")))
+            let bytes: Vec<usize> = (0..QUALITY_LEVELS as u8)
+                .map(|quality| engine.bytes_per_cycle(QualityLevel::new(quality).expect("one of the rungs")))
                 .collect();
             // 1 halves the bank, 2 blends one pattern, 3 saves learning only, 4 holds half, 5 is an eighth.
-            let falls = |rung: usize| bytes[rung] < bytes[rung - 1];
+            let falls = |quality: usize| bytes[quality] < bytes[quality - 1];
             assert!([2, 4, 5].into_iter().all(falls), "{storage:?}: {bytes:?}");
             assert!(bytes[1] <= bytes[0] && bytes[3] == bytes[2], "{storage:?}: {bytes:?}");
             assert!(experiences == 0 || falls(1), "{storage:?}: {bytes:?}");

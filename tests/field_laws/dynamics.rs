@@ -57,10 +57,10 @@ pub fn stays_bounded<E: Judged>() {
                 _ => draw(3, cycle / spell, i),
             })
             .collect();
-        let mut stimulus = stimulus(cycle, &values);
-        stimulus.reward = draw(4, cycle, 0) as f32;
-        stimulus.rung = Rung::new((cycle / 37 % 6) as u8).expect("six rungs");
-        let response = run(&mut engine, &stimulus);
+        let mut input = input(cycle, &values);
+        input.reward = draw(4, cycle, 0) as f32;
+        input.quality = QualityLevel::new((cycle / 37 % 6) as u8).expect("six rungs");
+        let response = run(&mut engine, &input);
         let told = [response.confidence, response.skill, response.novelty];
         assert!(response.motors.iter().all(|m| m.abs() <= 1.0), "cycle {cycle}: {response:?}");
         assert!(told.iter().all(|t| (-1.0..=1.0).contains(t)), "cycle {cycle}: {response:?}");
@@ -81,7 +81,7 @@ pub fn refuses_what_is_no_sensor_value_and_stays_untouched<E: Judged>() {
     let (mut asked, mut spared) = (E::new(&plan), E::new(&plan));
     let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.000_001, -1.5, f32::MAX];
     for cycle in 0..30 {
-        let good = stimulus(cycle, &[draw(1, cycle, 0), draw(1, cycle, 1), 0.3, -1.0]);
+        let good = input(cycle, &[draw(1, cycle, 0), draw(1, cycle, 1), 0.3, -1.0]);
         let value = bad[cycle as usize % bad.len()];
         let before: Vec<Vec<f64>> = ALL.map(|c| asked.channel(c)).collect();
         let mut wrong = good;
@@ -98,7 +98,7 @@ pub fn refuses_what_is_no_sensor_value_and_stays_untouched<E: Judged>() {
         assert_eq!(asked.prediction(), spared.prediction());
     }
     // Entries that the board does not have are nobody's business.
-    let mut unused = stimulus(30, &[0.0; 4]);
+    let mut unused = input(30, &[0.0; 4]);
     unused.sensors[4] = f32::NAN;
     assert!(asked.cycle(&unused).is_ok());
 }
@@ -109,7 +109,7 @@ pub fn one_cycle_from_rest_is_the_formula<E: Judged>() {
     let projections = Projections::new(&plan, 8);
     let mut engine = E::new(&plan);
     let sensors = [0.5_f64, -0.25, 1.0];
-    run(&mut engine, &stimulus(0, &sensors));
+    run(&mut engine, &input(0, &sensors));
     for c in ALL {
         let rest = resting_value(c, 4.0 * projections.bias[c]);
         let k = 0.05 / time_constant(c);
@@ -148,7 +148,7 @@ pub fn a_cosine_mode_fades_by_its_own_factor<E: Judged>() {
     for (c, m) in modes.iter().enumerate() {
         engine.set_channel(c, &(0..512).map(|cell| wave(*m, cell)).collect::<Vec<_>>());
     }
-    run(&mut engine, &stimulus(0, &[0.0]));
+    run(&mut engine, &input(0, &[0.0]));
     for (c, m) in modes.iter().enumerate() {
         let mu: f64 = m.iter().map(|m| 2.0 - 2.0 * (std::f64::consts::PI * *m as f64 / 8.0).cos()).sum();
         let factor = 0.855 * (1.0 - 0.1 * mu);
@@ -182,10 +182,9 @@ pub fn fields_converge_at_least_as_fast_as_the_gain_allows<E: Judged>() {
         let mut apart: Vec<f64> = ALL.map(|c| sup_distance(&a.channel(c), &b.channel(c))).collect();
         assert!(apart.iter().all(|d| *d > 1.8));
         for cycle in 0..cycles {
-            let stimulus =
-                stimulus(cycle, &[draw(9, cycle, 0), draw(9, cycle, 1), draw(9, cycle / 20, 2), 0.9]);
-            run(&mut a, &stimulus);
-            run(&mut b, &stimulus);
+            let input = input(cycle, &[draw(9, cycle, 0), draw(9, cycle, 1), draw(9, cycle / 20, 2), 0.9]);
+            run(&mut a, &input);
+            run(&mut b, &input);
             for c in ALL {
                 let now = sup_distance(&a.channel(c), &b.channel(c));
                 let allowed = bound(c) * apart[c] + 64.0 * E::ROUNDING;
@@ -284,7 +283,7 @@ pub fn the_rate_of_the_loop_is_no_part_of_the_behaviour<E: Judged>() {
         let at = |cycle: u64| {
             let t = (cycle * ms) as f64 / 1000.0;
             let wave = |i: usize| 0.8 * (std::f64::consts::TAU * (0.1 + 0.1 * i as f64) * t + i as f64).sin();
-            run(&mut engine, &stimulus(cycle, &[wave(0), wave(1), wave(2), wave(3)]));
+            run(&mut engine, &input(cycle, &[wave(0), wave(1), wave(2), wave(3)]));
             engine.features()[..CONTEXT].to_vec()
         };
         (0..(end as u64 * 50 + 100) / ms).map(at).collect()

@@ -50,7 +50,7 @@ pub fn a_stored_pattern_is_found_at_10_db<E: Judged>() {
             let heard = about_rest(slot, c) + 0.1 * 0.1_f64.sqrt() * noise(45, query, c);
             engine.set_channel(c, &[rest[c] + heard; 512]);
         }
-        run(&mut engine, &stimulus(query, &[]));
+        run(&mut engine, &input(query, &[]));
         found += usize::from(first_of(&engine, 3) == slot as usize);
     }
     assert!(found as u64 * 100 >= 99 * queries, "{found} of {queries}");
@@ -76,7 +76,7 @@ pub fn a_scene_recalls_its_own_pattern<E: Judged>() {
     for query in 0..3 * scenes {
         let number = (query * 7) % scenes;
         for step in 0..16 {
-            run(&mut engine, &stimulus(cycle, &noisy_scene(number, cycle)));
+            run(&mut engine, &input(cycle, &noisy_scene(number, cycle)));
             cycle += 1;
             // Half a second for the last scene to leave the fast channels.
             let first = first_of(&engine, 3);
@@ -100,7 +100,7 @@ pub fn the_blend_is_in_the_field_that_is_returned<E: Judged>() {
     with.store_pattern(7, &volume, &[0.3; CONTEXT]);
     for cycle in 0..2 {
         for engine in [&mut with, &mut without] {
-            run(engine, &stimulus(cycle, &[0.5, 0.1, -0.4]));
+            run(engine, &input(cycle, &[0.5, 0.1, -0.4]));
         }
         for c in 0..64 {
             let is_pattern = (PATTERN_FIRST..SLOW_FIRST).contains(&c);
@@ -119,7 +119,7 @@ pub fn the_blend_is_in_the_field_that_is_returned<E: Judged>() {
 /// Stored: new and rewarded, or new and badly predicted. Not stored: what is known, what does not matter,
 /// and anything while learning is off. What was stored is found again. In halves too.
 pub fn the_bank_keeps_what_is_new_and_matters<E: Judged>() {
-    for rung in [0, 1] {
+    for quality in [0, 1] {
         let mut plan = plan(16);
         plan.learn = true;
         plan.params.error_threshold = 2.0; // by reward only, at first
@@ -128,10 +128,10 @@ pub fn the_bank_keeps_what_is_new_and_matters<E: Judged>() {
         let mut hold = |engine: &mut E, number: u64, reward: f32| {
             let mut last = None;
             for _ in 0..30 {
-                let mut stimulus = stimulus(cycle, &scene(number));
-                stimulus.reward = reward;
-                stimulus.rung = Rung::new(rung).expect("six rungs");
-                last = Some(run(engine, &stimulus));
+                let mut input = input(cycle, &scene(number));
+                input.reward = reward;
+                input.quality = QualityLevel::new(quality).expect("six rungs");
+                last = Some(run(engine, &input));
                 cycle += 1;
             }
             last.expect("thirty cycles").novelty
@@ -152,7 +152,7 @@ pub fn the_bank_keeps_what_is_new_and_matters<E: Judged>() {
         assert!(two > one);
         hold(&mut engine, 0, 0.0);
         let nearest = engine.nearest();
-        assert!(nearest[0].0 == 0 && nearest[0].1 > 0.9, "rung {rung}: {nearest:?}");
+        assert!(nearest[0].0 == 0 && nearest[0].1 > 0.9, "rung {quality}: {nearest:?}");
         assert!(nearest.is_sorted_by(|a, b| a.1 >= b.1) && nearest.len() == two.min(5));
     }
     for (learn, threshold) in [(false, 0.0), (true, 0.0)] {
@@ -160,7 +160,7 @@ pub fn the_bank_keeps_what_is_new_and_matters<E: Judged>() {
         plan.learn = learn;
         plan.params.error_threshold = threshold;
         let mut engine = E::new(&plan);
-        run(&mut engine, &stimulus(0, &scene(0)));
+        run(&mut engine, &input(0, &scene(0)));
         assert_eq!(
             engine.experiences(),
             usize::from(learn),

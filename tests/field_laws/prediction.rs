@@ -16,7 +16,7 @@ fn skill_on<E: Judged>(seed: u64, mut signal: impl FnMut(u64, usize) -> f64) -> 
     let (mut last, mut least) = (0.0, 1.0_f64);
     for cycle in 0..CYCLES {
         let values: [f64; SENSORS] = std::array::from_fn(|i| signal(cycle, i).clamp(-1.0, 1.0));
-        last = f64::from(run(&mut engine, &stimulus(cycle, &values)).skill);
+        last = f64::from(run(&mut engine, &input(cycle, &values)).skill);
         if cycle >= 200 {
             least = least.min(last);
         }
@@ -89,7 +89,7 @@ pub fn standing_sensors_for_ever_break_nothing<E: Judged>() {
     let mut engine = E::new(&plan);
     let (standing, trembling) = (E::for_ever() / 2, 200);
     for cycle in 0..standing {
-        let response = run(&mut engine, &stimulus(cycle, &[0.3, -0.9, 1.0]));
+        let response = run(&mut engine, &input(cycle, &[0.3, -0.9, 1.0]));
         assert!(cycle < 1 || response.skill.abs() < 0.01, "cycle {cycle}: {response:?}");
     }
     let p = engine.prediction();
@@ -97,7 +97,7 @@ pub fn standing_sensors_for_ever_break_nothing<E: Judged>() {
     let mut wildest = 0.0_f64;
     for cycle in standing..standing + trembling {
         let values: Vec<f64> = (0..SENSORS).map(|i| 0.3 + 1e-3 * noise(6, cycle, i)).collect();
-        run(&mut engine, &stimulus(cycle, &values));
+        run(&mut engine, &input(cycle, &values));
         let change = engine.prediction().iter().zip(&values).map(|(p, s)| (p - s).abs()).fold(0.0, f64::max);
         // The first change is a real one, from where the sensors stood.
         wildest = wildest.max(if cycle > standing + 20 { change } else { 0.0 });

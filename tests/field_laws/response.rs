@@ -100,7 +100,7 @@ pub fn stimuli_are_decodable_from_features_and_motors<E: Judged>() {
             let cycle = presentation * held + step;
             let value =
                 |i: usize| (0.6 * draw(32, class as u64, i) + 0.1 * noise(33, cycle, i)).clamp(-1.0, 1.0);
-            let response = run(&mut engine, &stimulus(cycle, &(0..sensors).map(value).collect::<Vec<_>>()));
+            let response = run(&mut engine, &input(cycle, &(0..sensors).map(value).collect::<Vec<_>>()));
             if step == held - 1 {
                 features.push(engine.features());
                 motors.push(response.motors[..MOTORS].iter().map(|m| f64::from(*m)).collect::<Vec<_>>());
@@ -133,11 +133,10 @@ pub fn same_seed_and_input_give_the_same_bits<E: Judged>() {
     let history = |engine: &mut E| -> Vec<u32> {
         (0..150)
             .flat_map(|cycle| {
-                let mut stimulus =
-                    stimulus(cycle, &[draw(1, cycle, 0), draw(1, cycle, 1), draw(1, cycle / 9, 2)]);
-                stimulus.reward = draw(2, cycle / 5, 0) as f32;
-                stimulus.rung = Rung::new((cycle / 11 % 6) as u8).expect("six rungs");
-                let r = run(engine, &stimulus);
+                let mut input = input(cycle, &[draw(1, cycle, 0), draw(1, cycle, 1), draw(1, cycle / 9, 2)]);
+                input.reward = draw(2, cycle / 5, 0) as f32;
+                input.quality = QualityLevel::new((cycle / 11 % 6) as u8).expect("six rungs");
+                let r = run(engine, &input);
                 let mut bits: Vec<u32> = r.motors.iter().chain(&r.scores).map(|x| x.to_bits()).collect();
                 bits.extend([r.confidence, r.skill, r.novelty].map(f32::to_bits));
                 bits.extend(engine.prediction().iter().map(|p| (*p as f32).to_bits()));
@@ -166,7 +165,7 @@ pub fn metrics_are_those_of_every_hundredth_cycle<E: Judged>() {
     assert_eq!(engine.metrics(), None);
     let mut taken = None;
     for cycle in 1..=205 {
-        run(&mut engine, &stimulus(cycle, &[draw(1, cycle, 0), 0.5]));
+        run(&mut engine, &input(cycle, &[draw(1, cycle, 0), 0.5]));
         if cycle % 100 == 0 {
             taken = Some(engine.measure_now());
         }

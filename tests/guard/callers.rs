@@ -1,6 +1,6 @@
 //! The control socket under callers that mean harm: none of them makes a person wait, nor the end.
 
-use super::place::{Place, soon};
+use super::site::{TestSite, soon};
 use crate::cli::{err, out};
 use ganglion::runtime::control::{Ask, ask};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
@@ -63,9 +63,9 @@ fn more_descriptors() {
 }
 
 #[test]
-fn two_thousand_silent_callers_and_a_hundred_slow_ones_delay_neither_disarm_nor_the_end() {
+fn silent_and_slow_callers_delay_neither_disarm_nor_the_end() {
     more_descriptors();
-    let mut place = Place::unguarded();
+    let mut place = TestSite::unguarded();
     let runtime = place.runtime(&[]);
     let control = place.folder.join("control");
     place.arm();
@@ -97,9 +97,9 @@ fn two_thousand_silent_callers_and_a_hundred_slow_ones_delay_neither_disarm_nor_
 
 #[test]
 fn an_arming_that_was_reported_as_failed_does_not_happen_later() {
-    let mut place = Place::unguarded();
+    let mut place = TestSite::unguarded();
     let runtime = place.runtime(&[]);
-    let could_arm = |place: &Place| {
+    let could_arm = |place: &TestSite| {
         let account = place.of_runtime();
         account["mode"] == "disarmed" && account["refusal"].as_array().is_some_and(Vec::is_empty)
     };

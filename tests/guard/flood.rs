@@ -1,7 +1,7 @@
 //! A client may make a guard refuse, and a robot warn, as often as it likes: that is a few lines
 //! and a count.
 
-use super::place::{Place, soon};
+use super::site::{TestSite, soon};
 use crate::cli::err;
 use ganglion::base::time::Span;
 use ganglion::runtime::control::{Ask as Request, ask_near};
@@ -26,8 +26,8 @@ fn few_lines(said: &str, beginning: &str) {
 }
 
 #[test]
-fn a_guard_that_is_asked_for_what_it_refuses_says_so_a_few_times() {
-    let mut place = Place::new(1_000);
+fn guard_logs_refused_requests_only_a_few_times() {
+    let mut place = TestSite::new(1_000);
     let guard = place.guard();
     let socket = place.path("guard");
     for _ in 0..3_000 {
@@ -47,7 +47,7 @@ fn a_robot_that_is_asked_what_it_cannot_say_warns_a_few_times() {
                  [motion]\nfull_speed = 0.5\nwheelbase = 0.0872\nlag_ms = 80.0\n\
                  [[sensor]]\nname = \"wall\"\nkind = \"recall\"\nunit = \"1\"\nby = \"range\"\nbelow = 3.0\n\
                  ahead = 0.17\nperiod_ms = 100.0\nvalid = [0.0, 1.0]\n";
-    let mut place = Place::with(board);
+    let mut place = TestSite::with(board);
     let runtime = place.runtime(&[]);
     let socket = place.path("control");
     // So far away that its phases are no numbers: once anything was met, there is no answer.

@@ -1,7 +1,7 @@
 //! The built program: a guard and a runtime as two processes, killed, stopped and started again; the
 //! control socket and the service manager's socket as their users meet them.
 
-use super::place::{Place, SOON, soon};
+use super::site::{SOON, TestSite, soon};
 use crate::cli::{ENDING, Running, err, is_not_stopped_by_a_terminal, out, output};
 use rustix::process::Signal;
 use std::cell::Cell;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn a_killed_runtime_is_seen_at_once_whatever_the_patience() {
-    let mut place = Place::new(1_000);
+    let mut place = TestSite::new(1_000);
     place.guard();
     let runtime = place.runtime(&[]);
     place.arm();
@@ -26,8 +26,8 @@ fn a_killed_runtime_is_seen_at_once_whatever_the_patience() {
 }
 
 #[test]
-fn a_stopped_runtime_loses_the_line_and_is_trusted_again_when_it_goes_on() {
-    let mut place = Place::new(300);
+fn paused_runtime_loses_the_line_until_it_resumes() {
+    let mut place = TestSite::new(300);
     place.guard();
     let runtime = place.runtime(&[]);
     place.arm();
@@ -41,8 +41,8 @@ fn a_stopped_runtime_loses_the_line_and_is_trusted_again_when_it_goes_on() {
 }
 
 #[test]
-fn without_its_guard_a_robot_stands_and_will_not_be_armed_until_it_is_back() {
-    let mut place = Place::new(300);
+fn robot_without_its_guard_stops_and_cannot_be_armed() {
+    let mut place = TestSite::new(300);
     let first = place.guard();
     place.runtime(&[]);
     place.arm();
@@ -66,8 +66,8 @@ fn without_its_guard_a_robot_stands_and_will_not_be_armed_until_it_is_back() {
 }
 
 #[test]
-fn what_is_asked_from_outside_is_done_or_refused_with_its_reasons() {
-    let mut place = Place::new(1_000);
+fn external_requests_are_done_or_refused_with_reasons() {
+    let mut place = TestSite::new(1_000);
     place.guard();
     let runtime = place.runtime(&[]);
     soon("disarmed", || place.of_runtime()["mode"] == "disarmed");
@@ -95,7 +95,7 @@ fn what_is_asked_from_outside_is_done_or_refused_with_its_reasons() {
 
 #[test]
 fn systemd_hears_ready_life_and_the_end() {
-    let mut place = Place::new(1_000);
+    let mut place = TestSite::new(1_000);
     let manager = UnixDatagram::bind(place.folder.join("notify")).unwrap();
     // As systemd's: the runtime may be silent for as long as it has asked for, which it does before it
     // builds its field.
@@ -145,9 +145,9 @@ fn systemd_hears_ready_life_and_the_end() {
 }
 
 #[test]
-fn every_signal_that_ends_a_guard_takes_its_line_and_none_of_a_terminal_stops_it() {
+fn every_ending_signal_cuts_the_line_and_terminal_ones_do_not() {
     for signal in ENDING {
-        let mut place = Place::new(1_000);
+        let mut place = TestSite::new(1_000);
         let guard = place.guard();
         is_not_stopped_by_a_terminal(&place.children[guard]);
         place.send(guard, signal);
@@ -159,8 +159,8 @@ fn every_signal_that_ends_a_guard_takes_its_line_and_none_of_a_terminal_stops_it
 }
 
 #[test]
-fn a_lost_session_ends_runtime_and_guard_with_still_motors_and_the_line_off() {
-    let mut place = Place::new(1_000);
+fn lost_session_ends_with_motors_stopped_and_the_line_off() {
+    let mut place = TestSite::new(1_000);
     let guard = place.guard();
     let runtime = place.runtime(&[]);
     place.arm();
@@ -176,7 +176,7 @@ fn a_lost_session_ends_runtime_and_guard_with_still_motors_and_the_line_off() {
 
 #[test]
 fn a_second_runtime_and_a_second_guard_are_refused_by_name() {
-    let mut place = Place::new(1_000);
+    let mut place = TestSite::new(1_000);
     place.guard();
     let runtime = place.runtime(&[]);
     let first = format!("({}) is already listening there", place.children[runtime].id());
@@ -192,7 +192,7 @@ fn a_second_runtime_and_a_second_guard_are_refused_by_name() {
 
 #[test]
 fn a_guard_is_refused_what_it_cannot_guard() {
-    let place = Place::new(300);
+    let place = TestSite::new(300);
     let socket = place.path("guard");
     for (arguments, code, words) in [
         (&["guard", "--board", "sim"][..], 78, "names no line"),

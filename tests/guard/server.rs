@@ -4,7 +4,7 @@ use ganglion::base::fault::BusFault;
 use ganglion::base::plan::{GuardHold, Line, RtPlan};
 use ganglion::base::time::{Clock, Instant, MonotonicClock, Span};
 use ganglion::hardware::bus::{Edge, Gpio, Hardware, I2c, LineUse, OpenError, Usage};
-use ganglion::runtime::guard::frame::{Answer, Ask, LENGTH, Phase, Reason, Refused, Request};
+use ganglion::runtime::guard::frame::{Answer, Ask, GuardRefusal, LENGTH, Phase, Reason, Request};
 use ganglion::runtime::guard::socket::ask_once;
 use ganglion::runtime::guard::{
     Guard, GuardHealth, GuardedHardware, Heartbeat, HeartbeatPlan, HeldLine, Hold, Link, Server,
@@ -24,7 +24,7 @@ const HELLO: Ask = Ask::Hello { board: BOARD, heeded: 0 };
 const STOP: Ask = Ask::Trip { lasting: true };
 const HOLD: Hold = Hold { line: Line(11), on_high: true, kind: GuardHold::Enable };
 /// Long enough for a loaded machine, short enough to wait for.
-const PATIENCE: Span = Span::from_millis(400);
+const TIMEOUT: Span = Span::from_millis(400);
 /// Where nothing is to run out: what happens was not waited for.
 const LONG: Span = Span::from_millis(600_000);
 /// How long a test waits for what must come.
@@ -58,21 +58,21 @@ struct Stand {
 }
 
 impl Stand {
-    fn begin(patience: Span) -> Stand {
+    fn begin(timeout: Span) -> Stand {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let socket = std::env::temp_dir().join(format!("ganglion-post-{}-{number}.sock", std::process::id()));
-        Stand::at(socket, patience)
+        Stand::at(socket, timeout)
     }
 
-    fn at(socket: PathBuf, patience: Span) -> Stand {
+    fn at(socket: PathBuf, timeout: Span) -> Stand {
         let levels = Levels::default();
         let (place, listener) = listen_at(&socket).unwrap();
         let (end, ended) = UnixStream::pair().unwrap();
         let line = HeldLine::take(Box::new(Remembers(levels.clone())), HOLD).unwrap();
-        let guard = Guard::new(&HOLD, patience, BOARD);
+        let guard = Guard::new(&HOLD, timeout, BOARD);
         let thread = std::thread::spawn(move || {
-            Server::new(guard, line, listener, ended.into(), Arc::new(MonotonicClock)).stand(|_| ());
+            Server::new(guard, line, listener, ended.into(), Arc::new(MonotonicClock)).serve(|_| ());
             drop(place);
         });
         Stand { socket, levels, end: Some(end), thread: Some(thread) }
@@ -152,7 +152,7 @@ impl Talk {
 }
 
 #[test]
-fn the_line_is_off_from_the_start_on_while_trusted_and_off_at_the_end() {
+fn line_is_off_at_start_on_while_trusted_and_off_at_the_end() {
     let mut stand = Stand::begin(LONG);
     assert_eq!(stand.levels(), [false]);
     let mut talk = Talk::with(&stand);
@@ -165,7 +165,7 @@ fn the_line_is_off_from_the_start_on_while_trusted_and_off_at_the_end() {
 }
 
 #[test]
-fn a_closed_connection_takes_the_line_back_without_waiting_for_the_patience() {
+fn closed_connection_cuts_the_line_without_waiting() {
     let stand = Stand::begin(LONG);
     let mut talk = Talk::with(&stand);
     talk.drive();
@@ -175,8 +175,8 @@ fn a_closed_connection_takes_the_line_back_without_waiting_for_the_patience() {
 }
 
 #[test]
-fn silence_and_heartbeats_out_of_an_old_queue_take_the_line_back() {
-    let stand = Stand::begin(PATIENCE);
+fn silence_or_stale_heartbeats_cut_the_line() {
+    let stand = Stand::begin(TIMEOUT);
     let mut talk = Talk::with(&stand);
     talk.drive();
     soon("off", || stand.levels() == [false, true, false]);
@@ -188,7 +188,7 @@ fn silence_and_heartbeats_out_of_an_old_queue_take_the_line_back() {
         talk.ask_at(Ask::Heartbeat { advanced: true }, began);
         stand.levels() == [false, true, false, true, false]
     });
-    assert!(MonotonicClock.now().since(began) >= PATIENCE);
+    assert!(MonotonicClock.now().since(began) >= TIMEOUT);
 }
 
 #[test]
@@ -204,9 +204,9 @@ fn what_is_no_runtime_of_ours_is_sent_away_and_changes_nothing() {
         assert!(talk.ask(Ask::Heartbeat { advanced: true }).standing.line_on);
     }
     let mut other = Talk::with(&stand);
-    assert_eq!(other.ask(Ask::Hello { board: [1; 32], heeded: 0 }).refused, Some(Refused::OtherBoard));
-    assert_eq!(other.ask(HELLO).refused, Some(Refused::Busy));
-    assert_eq!(other.ask(Ask::Set { on: true }).refused, Some(Refused::NotTrusted));
+    assert_eq!(other.ask(Ask::Hello { board: [1; 32], heeded: 0 }).refused, Some(GuardRefusal::OtherBoard));
+    assert_eq!(other.ask(HELLO).refused, Some(GuardRefusal::Busy));
+    assert_eq!(other.ask(Ask::Set { on: true }).refused, Some(GuardRefusal::NotTrusted));
     // More idle callers than there are clients do not push the runtime from its own.
     let crowd: Vec<OwnedFd> = (0..12).filter_map(|_| connect_to(&stand.socket).ok()).collect();
     soon("answered in a crowd", || ask_once(&stand.socket, Ask::Status, SOON).is_ok());
@@ -215,14 +215,14 @@ fn what_is_no_runtime_of_ours_is_sent_away_and_changes_nothing() {
 }
 
 #[test]
-fn any_caller_may_take_the_line_from_the_runtime_and_only_the_runtime_gets_it_back() {
+fn any_caller_may_cut_the_line_and_only_the_runtime_restores_it() {
     let stand = Stand::begin(LONG);
     let mut talk = Talk::with(&stand);
     talk.drive();
     let answer = ask_once(&stand.socket, STOP, SOON).unwrap();
     assert_eq!((answer.refused, answer.standing.phase), (None, Phase::Tripped(Reason::Asked)));
     assert!(!answer.standing.line_on, "it is off before the answer goes out");
-    assert_eq!(talk.ask(Ask::Set { on: true }).refused, Some(Refused::NotTrusted));
+    assert_eq!(talk.ask(Ask::Set { on: true }).refused, Some(GuardRefusal::NotTrusted));
     let heeded = answer.standing.stop;
     for ask in [Ask::Hello { board: BOARD, heeded }, Ask::Permit, Ask::Set { on: true }] {
         assert_eq!(talk.ask(ask).refused, None, "{ask:?}");
@@ -231,8 +231,8 @@ fn any_caller_may_take_the_line_from_the_runtime_and_only_the_runtime_gets_it_ba
 }
 
 #[test]
-fn a_stop_outlives_the_runtime_that_it_was_for_and_every_one_that_has_not_disarmed() {
-    let stand = Stand::begin(PATIENCE);
+fn stop_lasts_until_some_runtime_has_disarmed() {
+    let stand = Stand::begin(TIMEOUT);
     let mut talk = Talk::with(&stand);
     talk.drive();
     soon("silent", || stand.phase() == Phase::Tripped(Reason::Silent));
@@ -240,11 +240,11 @@ fn a_stop_outlives_the_runtime_that_it_was_for_and_every_one_that_has_not_disarm
     assert!(ask_once(&stand.socket, STOP, SOON).unwrap().refused.is_none());
     for _ in 0..3 {
         let answer = talk.ask(HELLO);
-        assert_eq!(answer.refused, Some(Refused::Stopped));
+        assert_eq!(answer.refused, Some(GuardRefusal::Stopped));
         assert_eq!(answer.standing.phase, Phase::Tripped(Reason::Asked));
-        assert_eq!(talk.ask(Ask::Permit).refused, Some(Refused::NotTrusted));
+        assert_eq!(talk.ask(Ask::Permit).refused, Some(GuardRefusal::NotTrusted));
         talk = Talk::with(&stand); // another process, after the end of the first
-        soon("let in", || talk.ask(HELLO).refused != Some(Refused::Busy));
+        soon("let in", || talk.ask(HELLO).refused != Some(GuardRefusal::Busy));
     }
     let heeded = talk.ask(Ask::Status).standing.stop;
     for ask in [Ask::Hello { board: BOARD, heeded }, Ask::Permit, Ask::Set { on: true }] {
@@ -296,7 +296,7 @@ impl Side {
             socket: stand.socket.clone(),
             board: BOARD,
             hold: HOLD,
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             alone: false,
         };
         let rt = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
@@ -310,7 +310,7 @@ impl Side {
 }
 
 #[test]
-fn a_driver_moves_the_guards_line_through_the_guard_and_every_other_itself() {
+fn driver_moves_the_guards_line_only_through_the_guard() {
     let stand = Stand::begin(LONG);
     let side = Side::of(&stand);
     let others = Levels::default();
@@ -336,7 +336,7 @@ fn a_driver_moves_the_guards_line_through_the_guard_and_every_other_itself() {
 
 #[test]
 fn heartbeats_of_a_runtime_whose_loop_stands_keep_no_line_on() {
-    let stand = Stand::begin(PATIENCE);
+    let stand = Stand::begin(TIMEOUT);
     let side = Side::of(&stand);
     let hardware = GuardedHardware::new(
         Arc::new(Bare(Levels::default())),
@@ -359,15 +359,15 @@ fn heartbeats_of_a_runtime_whose_loop_stands_keep_no_line_on() {
 
 #[test]
 fn a_runtime_sees_its_guard_go_and_come_back_and_ends_cleanly() {
-    let mut stand = Stand::begin(PATIENCE);
+    let mut stand = Stand::begin(TIMEOUT);
     let mut side = Side::of(&stand);
-    let health = GuardHealth::new(side.link.clone(), PATIENCE);
+    let health = GuardHealth::new(side.link.clone(), TIMEOUT);
     let seen = || !health.lost(MonotonicClock.now());
     soon("seen", seen);
     stand.end();
     soon("lost", || !seen());
     assert_eq!(side.link.look().standing, None);
-    let again = Stand::at(stand.socket.clone(), PATIENCE);
+    let again = Stand::at(stand.socket.clone(), TIMEOUT);
     soon("seen again", seen);
     assert_eq!(side.link.look().connections, 2);
     assert!(!side.requests.disarm.load(Ordering::Acquire));

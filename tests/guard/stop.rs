@@ -1,6 +1,6 @@
 //! `safe-stop`, whole: the guard remembers the request until a runtime has disarmed, and the report is true.
 
-use super::place::{Place, soon};
+use super::site::{TestSite, soon};
 use crate::cli::{err, out, output};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const WATCHED: Duration = Duration::from_millis(1_500);
 
 /// For a while the robot is not armed and the guard's line stays off.
-fn stays_still(place: &Place) {
+fn stays_still(place: &TestSite) {
     let began = Instant::now();
     while began.elapsed() < WATCHED {
         let (guard, runtime) = (place.of_guard(), place.of_runtime());
@@ -22,8 +22,8 @@ fn stays_still(place: &Place) {
 }
 
 #[test]
-fn a_stop_of_a_runtime_that_stands_still_is_heeded_when_it_goes_on() {
-    let mut place = Place::new(300);
+fn stop_of_a_paused_runtime_is_acknowledged_when_it_resumes() {
+    let mut place = TestSite::new(300);
     place.guard();
     let runtime = place.runtime(&[]);
     place.arm();
@@ -50,9 +50,9 @@ fn a_stop_of_a_runtime_that_stands_still_is_heeded_when_it_goes_on() {
 }
 
 #[test]
-fn a_stop_that_no_runtime_heard_is_heeded_by_the_next_one_unless_it_came_after_an_end() {
+fn unreceived_stop_is_acknowledged_by_the_next_runtime() {
     for (more, remembered) in [(&[][..], true), (&["--after-exit"], false)] {
-        let mut place = Place::new(1_000);
+        let mut place = TestSite::new(1_000);
         place.guard();
         let stopped = place.safe_stop(more);
         assert_eq!(stopped.status.code(), Some(0), "{}", err(&stopped));
@@ -62,7 +62,8 @@ fn a_stop_that_no_runtime_heard_is_heeded_by_the_next_one_unless_it_came_after_a
             soon("armed by itself", || place.of_runtime()["mode"] == "armed");
             continue;
         }
-        let could_arm = |place: &Place| place.of_runtime()["refusal"].as_array().is_some_and(Vec::is_empty);
+        let could_arm =
+            |place: &TestSite| place.of_runtime()["refusal"].as_array().is_some_and(Vec::is_empty);
         soon("could be armed", || could_arm(&place) && place.of_runtime()["mode"] == "disarmed");
         stays_still(&place);
         assert_eq!(place.of_runtime()["armings"], 0);
@@ -71,8 +72,8 @@ fn a_stop_that_no_runtime_heard_is_heeded_by_the_next_one_unless_it_came_after_a
 }
 
 #[test]
-fn a_runtime_of_this_board_is_disarmed_and_one_of_another_board_is_not_what_was_asked() {
-    let mut place = Place::unguarded();
+fn only_a_runtime_of_this_board_is_disarmed() {
+    let mut place = TestSite::unguarded();
     place.runtime(&[]);
     place.arm();
     let stopped = place.safe_stop(&[]);
@@ -88,8 +89,8 @@ fn a_runtime_of_this_board_is_disarmed_and_one_of_another_board_is_not_what_was_
 }
 
 #[test]
-fn a_runtime_that_takes_the_question_and_does_not_answer_is_no_success() {
-    let place = Place::unguarded();
+fn runtime_that_does_not_answer_is_no_success() {
+    let place = TestSite::unguarded();
     let listens = UnixListener::bind(place.path("control")).unwrap();
     let began = Instant::now();
     let stopped = place.safe_stop(&[]);
@@ -102,8 +103,8 @@ fn a_runtime_that_takes_the_question_and_does_not_answer_is_no_success() {
 }
 
 #[test]
-fn a_live_process_that_has_the_motors_wires_is_named_and_keeps_a_second_one_out() {
-    let place = Place::with("");
+fn live_holder_of_the_motor_wires_is_named_and_excludes_others() {
+    let place = TestSite::with("");
     let node = place.path("i2c-7");
     std::fs::write(&node, "").unwrap();
     let board = format!("inherits = \"generic-linux\"\n[bus]\nkind = \"linux\"\ni2c = \"{node}\"\n");

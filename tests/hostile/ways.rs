@@ -12,20 +12,22 @@ mod wire;
 
 use ganglion::base::command::MAX_MOTORS;
 use ganglion::base::frame::MAX_SENSORS;
-use ganglion::base::plan::{Board, ComputedSensor, EngineKind, Rung, SensorKind, SensorPlan};
+use ganglion::base::plan::{Board, ComputedSensor, EngineKind, QualityLevel, SensorKind, SensorPlan};
 use ganglion::base::time::{Instant, SimClock};
-use ganglion::decision::motion::Motion;
+use ganglion::decision::motion::MotionModel;
 use ganglion::deploy::board;
-use ganglion::drive::record::{Event, Facts, Medium, Opener, Place, Plan, Quota, Reader, Recording, When};
+use ganglion::drive::record::{
+    Event, Facts, Medium, Opener, Plan, Quota, Reader, Recording, RecordingTarget, When,
+};
 use ganglion::field::readout::{Origin, Readout};
 use ganglion::field::shape::READOUT_COLUMNS;
 use ganglion::field::snapshot::{Places, Snapshot};
 use ganglion::field::state::{Live, State};
-use ganglion::field::{Inspect, Stimulus, engine};
+use ganglion::field::{FieldInput, Inspect, engine};
 use ganglion::memory::map::{MOST_THINGS, Map, Scene, Thing};
 use ganglion::memory::{Dim, Store};
 use ganglion::runtime::control;
-use ganglion::runtime::guard::frame::{Answer, Ask, Phase, Reason, Request, Standing};
+use ganglion::runtime::guard::frame::{Answer, Ask, GuardStatus, Phase, Reason, Request};
 use ganglion::runtime::replay::Replay;
 use ganglion::runtime::robot::{Options, Robot};
 use ganglion::runtime::runner;
@@ -94,7 +96,7 @@ pub fn payload_of(bytes: &[u8]) -> Option<Range<usize>> {
 }
 
 /// What a person may be shown of bytes that were refused: one screen, and nothing that a terminal obeys.
-fn told(what: &dyn Display) {
+fn reported(what: &dyn Display) {
     const MOST: usize = 64 << 10;
     let words = what.to_string();
     assert!(words.len() <= MOST, "{} bytes of words", words.len());
@@ -115,11 +117,11 @@ fn take_board(bytes: &[u8]) -> bool {
             let again =
                 board::from_text("robot", &effective).unwrap_or_else(|error| panic!("{error}\n{effective}"));
             assert_eq!(again.digest, loaded.digest, "{effective}");
-            loaded.warnings.iter().for_each(|warning| told(warning));
+            loaded.warnings.iter().for_each(|warning| reported(warning));
             true
         }
         Err(error) => {
-            told(&error);
+            reported(&error);
             false
         }
     }
@@ -143,7 +145,7 @@ fn recordings() -> Vec<Vec<u8>> {
         }
     }
     let (board, memory) = (board::built_in("sim").unwrap().unwrap().board, Memory::default());
-    let (open, place) = (memory.clone(), Place::File("run.mcap".into()));
+    let (open, place) = (memory.clone(), RecordingTarget::File("run.mcap".into()));
     let facts = Facts::of(&board, "name = \"sim\"".into(), Default::default());
     let open: Opener = Box::new(move |_| Ok(Box::new(open.clone())));
     let plan = Plan { place, when: When::Always, quota: Quota::default(), facts, open };
@@ -170,7 +172,7 @@ fn take_recording(bytes: &[u8]) -> bool {
             Ok(Some(_)) => {}
             Ok(None) => return true,
             Err(error) => {
-                told(&error);
+                reported(&error);
                 return false;
             }
         }
@@ -202,7 +204,7 @@ fn take_log(bytes: &[u8]) -> bool {
                         (0..log.rows()).flat_map(|row| log.readings(row)).filter(|(_, value)| value.is_err());
                     assert!(bad.count() <= log.defects(), "what is no number is a defect");
                 }
-                Err(fault) => told(fault),
+                Err(fault) => reported(fault),
             }
         }
         both.iter().any(Result::is_ok)
@@ -220,7 +222,7 @@ fn take_readout(bytes: &[u8]) -> bool {
     let readout = match with_file(bytes, Readout::load) {
         Ok(readout) => readout,
         Err(error) => {
-            told(&error);
+            reported(&error);
             return false;
         }
     };
@@ -228,7 +230,7 @@ fn take_readout(bytes: &[u8]) -> bool {
     BRAIN.with_borrow_mut(|brain| {
         let fits = readout.check(&brain.board);
         if let Err(error) = &fits {
-            told(error);
+            reported(error);
             return false;
         }
         brain.engine = engine::build(&brain.board.field);
@@ -264,7 +266,7 @@ fn snapshots() -> Vec<Vec<u8>> {
 fn map_of(board: &Board) -> Map {
     let (channel, by) = (board.sensors.len() as u8 - 1, 0);
     let thing = Thing { name: "wall".into(), channel, by, below: 0.7, ahead_m: 0.17, in_metres: false };
-    let motion = Motion::of(board).expect("the board says how it moves");
+    let motion = MotionModel::of(board).expect("the board says how it moves");
     let mut map = Map::new(motion, vec![thing]).expect("a map");
     let mut scene = Scene { slot: Instant::ZERO, motors: [0.5; MAX_MOTORS], values: [None; MOST_THINGS] };
     scene.values[0] = Some(0.5);
@@ -278,13 +280,13 @@ fn take_snapshot(bytes: &[u8]) -> bool {
     let snapshot = match with_file(bytes, Snapshot::load) {
         Ok(snapshot) => snapshot,
         Err(error) => {
-            told(&error);
+            reported(&error);
             return false;
         }
     };
     BRAIN.with_borrow_mut(|brain| {
         if let Err(error) = snapshot.check(&brain.board) {
-            told(&error);
+            reported(&error);
             return false;
         }
         brain.engine = engine::build(&brain.board.field);
@@ -292,7 +294,7 @@ fn take_snapshot(bytes: &[u8]) -> bool {
         if let Some(places) = snapshot.map()
             && let Err(error) = map.restore(places)
         {
-            told(&error);
+            reported(&error);
             return false;
         }
         if let Ok(likeness) = map.likeness_here(0) {
@@ -339,7 +341,7 @@ fn take_store(bytes: &[u8]) -> bool {
             true
         }
         Err(error) => {
-            told(&error);
+            reported(&error);
             false
         }
     }
@@ -375,7 +377,7 @@ fn frames() -> Vec<Vec<u8>> {
     ];
     let stamp = Instant::from_nanos(1 << 40);
     let requests = asks.map(|ask| Request { sequence: 5, stamp, ask }.encode().to_vec());
-    let standing = Standing {
+    let standing = GuardStatus {
         phase: Phase::Tripped(Reason::ALL[0]),
         line_on: false,
         line_sound: true,
@@ -390,8 +392,8 @@ fn frames() -> Vec<Vec<u8>> {
 /// A frame that is taken is one that could have been sent; what stands in bytes that it does not use changes
 /// nothing.
 fn take_frame(bytes: &[u8]) -> bool {
-    let request = Request::decode(bytes).inspect_err(|error| told(error)).ok();
-    let answer = Answer::decode(bytes).inspect_err(|error| told(error)).ok();
+    let request = Request::decode(bytes).inspect_err(|error| reported(error)).ok();
+    let answer = Answer::decode(bytes).inspect_err(|error| reported(error)).ok();
     if let Some(request) = &request {
         assert_eq!(Request::decode(&request.encode()).as_ref(), Ok(request));
     }
@@ -436,9 +438,10 @@ impl Brain {
 
     fn cycle(&mut self) {
         let sensors = [(self.cycle as f32 * 0.3).sin(); MAX_SENSORS];
-        let stimulus = Stimulus { cycle: self.cycle, sensors, reward: 0.5, rung: Rung::BEST, place: None };
+        let input =
+            FieldInput { cycle: self.cycle, sensors, reward: 0.5, quality: QualityLevel::BEST, place: None };
         self.cycle += 1;
-        let response = self.engine.cycle(&stimulus).expect("a cycle of what was taken");
+        let response = self.engine.cycle(&input).expect("a cycle of what was taken");
         assert!(response.motors.iter().all(|motor| motor.is_finite()), "{response:?}");
     }
 

@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn the_identity_changes_nothing_and_the_involution_is_index_reversal(d in any_dim(), seed in any::<u64>()) {
+    fn identity_is_neutral_and_involution_reverses_indices(d in any_dim(), seed in any::<u64>()) {
         let a = rows(seed, 0, 1, d);
         prop_assert!(largest_gap(&bind(d, &a, &vector::identity(dim(d))), &a) < ROUNDING);
         let workspace = Workspace::new(dim(d));
@@ -152,7 +152,7 @@ fn the_error_stays_within_the_stated_bound_whatever_the_sizes() {
 }
 
 #[test]
-fn a_vanishing_frequency_is_named_and_unitary_projection_survives_it() {
+fn zero_frequency_is_named_and_unitary_projection_survives_it() {
     let mut flat = vec![0.25; 128]; // only frequency 0
     let fault = vector::inverse(&flat).expect_err("nothing but a mean");
     assert!(matches!(fault, Fault::Vanishing { frequency: 1, share } if share < 1e-6), "{fault:?}");

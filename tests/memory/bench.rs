@@ -185,7 +185,7 @@ fn rows_beyond_80_percent_of_the_gpu_are_refused_and_said() {
 }
 
 #[test]
-fn where_there_is_a_gpu_it_is_measured_too_and_what_is_chosen_is_said_and_kept() {
+fn gpu_is_measured_too_and_the_choice_is_reported_and_kept() {
     let Some(alone) = alone() else { return };
     let cache = std::env::temp_dir().join(format!("ganglion-hrr-cache-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&cache);

@@ -34,7 +34,7 @@ impl Drop for File {
 }
 
 #[test]
-fn what_was_measured_is_kept_for_the_same_machine_and_rows_and_thrown_away_when_damaged() {
+fn measurements_are_kept_per_machine_and_dropped_when_damaged() {
     let Some(alone) = alone() else { return };
     let (file, d) = (File::new("kept"), 128);
     let first = Choice::of(&mut gpu(d, Arc::default()), Preference::Measured, Some(&file.0), SHORT);

@@ -32,7 +32,7 @@ fn each_landmark_seen_once_is_found_again_and_no_other() {
     let mut memory = episodes(1024, 40, 2);
     assert_eq!(memory.where_was(3), Ok(None), "nothing has been met");
     for thing in 0..16 {
-        memory.meet(thing, place(thing)).expect("a known thing");
+        memory.observe(thing, place(thing)).expect("a known thing");
     }
     assert_eq!((memory.meetings(), memory.forgotten(), memory.per_page()), (16, 0, 16));
     let mut best = Best::of(5);
@@ -60,7 +60,7 @@ fn the_oldest_page_is_forgotten_first() {
     let mut memory = episodes(512, 30, 2);
     let met: Vec<usize> = (0..24).collect(); // three pages of 8 on two
     for thing in &met {
-        memory.meet(*thing, place(*thing % 16)).expect("a known thing");
+        memory.observe(*thing, place(*thing % 16)).expect("a known thing");
     }
     assert_eq!((memory.meetings(), memory.forgotten()), (16, 8));
     for thing in 8..24 {
@@ -73,8 +73,8 @@ fn the_oldest_page_is_forgotten_first() {
 #[test]
 fn unknown_things_and_too_little_memory_are_refused() {
     let mut memory = episodes(512, 3, 1);
-    assert_eq!(memory.meet(3, [0.0; 2]), Err(Fault::NoRow { row: 3, rows: 3 }));
-    assert_eq!(memory.meet(0, [f64::NAN, 0.0]), Err(Fault::NotFinite { what: "place", at: 0 }));
+    assert_eq!(memory.observe(3, [0.0; 2]), Err(Fault::NoRow { row: 3, rows: 3 }));
+    assert_eq!(memory.observe(0, [f64::NAN, 0.0]), Err(Fault::NotFinite { what: "place", at: 0 }));
     assert_eq!(memory.meetings(), 0);
     let plane = Plane::new(dim(512), Waves::Random, SCALE, 5).expect("a plane");
     let decoder = Decoder::new(plane, ROOM, 8 << 20).expect("a decoder");

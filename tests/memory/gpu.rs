@@ -169,7 +169,7 @@ fn clean_up_finds_the_same_rows_with_the_same_bits() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_as_on_the_processor_and_nothing_is_written() {
+fn misfits_are_refused_as_on_the_cpu_and_write_nothing() {
     let Some(_alone) = alone() else { return };
     let d = 128;
     let mut gpu = gpu(d, 2, 1, 2);
@@ -201,7 +201,7 @@ fn what_does_not_fit_is_refused_as_on_the_processor_and_nothing_is_written() {
 }
 
 #[test]
-fn rows_get_80_percent_of_a_gpu_at_most_and_no_more_than_is_free() {
+fn rows_get_at_most_80_percent_of_a_gpu_and_what_is_free() {
     let Some(alone) = alone() else { return };
     alone.order("memory=64M");
     let d = 1024;
@@ -281,7 +281,7 @@ fn no_operation_on_a_card_takes_memory() {
 }
 
 #[test]
-fn the_compiler_may_neither_fuse_nor_approximate_what_the_memory_computes() {
+fn compiler_may_neither_fuse_nor_approximate_memory_math() {
     let image = std::fs::read_to_string("kernels/ganglion.ptx").expect("the image");
     let own = ["convolve_", "superpose_", "nearest_"];
     let mut entries = 0;

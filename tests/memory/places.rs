@@ -33,7 +33,7 @@ fn binding_pointers_adds_their_places() {
 }
 
 #[test]
-fn random_waves_have_a_sinc_and_hexagonal_ones_look_the_same_all_round() {
+fn random_waves_have_a_sinc_and_hexagonal_ones_are_isotropic() {
     let sinc = |x: f64| {
         if x.abs() < 1e-9 { 1.0 } else { (std::f64::consts::PI * x).sin() / (std::f64::consts::PI * x) }
     };
@@ -78,7 +78,7 @@ fn places_are_found_again_within_a_hundredth_of_the_scale() {
 }
 
 #[test]
-fn a_place_is_found_under_noise_of_its_own_length_and_refused_where_there_is_none() {
+fn place_is_found_under_equal_noise_and_refused_where_none_is() {
     let plane = Plane::new(dim(1024), Waves::Hexagonal, 0.5, 7).expect("a plane");
     let decoder = Decoder::new(plane.clone(), AREA, 16 << 20).expect("a decoder");
     let noisy: Vec<f32> =

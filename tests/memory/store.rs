@@ -107,7 +107,7 @@ fn a_file_gives_back_the_same_store() {
 }
 
 #[test]
-fn damaged_short_and_foreign_files_are_refused_and_the_old_one_stays() {
+fn bad_store_files_are_refused_and_the_old_one_stays() {
     let folder = Folder::new("tamper");
     let path = folder.0.join("words");
     let store = filled(64, 2, 3);

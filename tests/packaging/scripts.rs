@@ -161,7 +161,7 @@ fn made_on_a_robot() -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn a_removal_keeps_what_is_the_robots_own_and_a_purge_leaves_nothing() {
+fn removal_keeps_the_robots_own_data_and_a_purge_nothing() {
     let machine = Machine::new("purge");
     let (kept, run) = made_on_a_robot();
     for folder in kept.iter().chain(&run) {

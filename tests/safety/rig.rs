@@ -5,23 +5,23 @@
 use super::{PERIOD, Slot, motors, rules, safety, sensors, well};
 use ganglion::base::command::{Command, MAX_MOTORS, OnWire};
 use ganglion::base::frame::Reading;
-use ganglion::base::plan::{BudgetPlan, Cause, Rung};
+use ganglion::base::plan::{BudgetPlan, Cause, QualityLevel};
 use ganglion::base::time::{Clock, Grid, Instant, Span};
 use ganglion::decision::admit::Admission;
 use ganglion::decision::budget::Budget;
 use ganglion::decision::mode::{Asked, Modes};
 use ganglion::decision::reflex::Reflexes;
 use ganglion::drive::act::Arbiter;
-use ganglion::drive::alarm::Alarm;
+use ganglion::drive::backtrack::Backtrack;
+use ganglion::drive::fast_stop_events::FastStopReceiver;
 use ganglion::drive::io::Halt;
 use ganglion::drive::motor_link::MotorLink;
 use ganglion::drive::trace::Record;
-use ganglion::drive::trail::Trail;
-use ganglion::field::Response;
+use ganglion::field::FieldOutput;
 use ganglion::field::link::FieldLink;
 use ganglion::field::sensor_ring::{SensorRing, SensorWriter};
-use ganglion::field::worker::{Order, Outcome};
-use ganglion::runtime::guard::frame::{Phase, Standing};
+use ganglion::field::worker::{FieldRequest, FieldResult};
+use ganglion::runtime::guard::frame::{GuardStatus, Phase};
 use ganglion::runtime::guard::{GuardHealth, Link};
 use ganglion::runtime::loop_status::LoopStatusCell;
 use ganglion::runtime::requests::Requests;
@@ -71,8 +71,8 @@ pub struct Robot {
     requests: Arc<Requests>,
     readings: rtrb::Producer<Reading>,
     halt: Arc<Halt>,
-    outcomes: Writer<Outcome>,
-    _orders: Reader<Order>,
+    outcomes: Writer<FieldResult>,
+    _orders: Reader<FieldRequest>,
     commands: Reader<Command>,
     receipts: rtrb::Producer<OnWire>,
     guard: Arc<Link>,
@@ -86,29 +86,29 @@ pub struct Robot {
 
 /// Less than a period: a guard that is not well in a slot is lost in it.
 const GUARD_PATIENCE: Span = Span::from_millis(5);
-const GUARD_WELL: Standing =
-    Standing { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
+const GUARD_WELL: GuardStatus =
+    GuardStatus { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
 
 impl Robot {
     pub fn new() -> Robot {
         let clock = Arc::new(TestClock::default());
         let first = Instant::ZERO + Span::from_millis(1_000);
         let (readings, taken) = rtrb::RingBuffer::new(64);
-        let (orders, _orders) = triple_buffer(Order::EMPTY);
-        let (outcomes, collected) = triple_buffer(Outcome::EMPTY);
+        let (orders, _orders) = triple_buffer(FieldRequest::EMPTY);
+        let (outcomes, collected) = triple_buffer(FieldResult::EMPTY);
         let (put, commands) = triple_buffer(Command::still(3));
         let (receipts, confirmed) = rtrb::RingBuffer::new(64);
         let (trace, records) = rtrb::RingBuffer::new(4);
         let (halt, guard) = (Arc::new(Halt::new(Arc::default())), Link::new(true).unwrap());
         let (requests, loop_status): (Arc<Requests>, Arc<LoopStatusCell>) = Default::default();
-        let floor = Rung::WORST;
+        let floor = QualityLevel::WORST;
         let budget = BudgetPlan { target: PERIOD, headroom: 0.8, dwell: PERIOD.times(100), floor };
         let deciders = Deciders {
             admission: Admission::new(&sensors()),
             reflexes: Reflexes::new(&rules(), &sensors(), safety()),
             budget: Budget::new(budget),
             modes: Modes::new(safety()),
-            trail: Trail::default(),
+            trail: Backtrack::default(),
             arbiter: Arbiter::new(&motors(), safety(), PERIOD),
         };
         let tick = Tick::new(Parts {
@@ -117,7 +117,7 @@ impl Robot {
             requests: requests.clone(),
             grid: Grid::new(first, PERIOD),
             readings: [taken].into_iter().collect(),
-            alarm: Alarm::new(halt.clone(), Arc::default()),
+            alarm: FastStopReceiver::new(halt.clone(), Arc::default()),
             field: FieldLink::new(
                 orders,
                 collected,
@@ -179,7 +179,7 @@ impl Robot {
         }
         if let Some((motors, age)) = slot.request {
             let (response, taken) = (response(motors), now - Span::from_millis(age));
-            self.outcomes.put(Outcome { response: Some(response), slot: taken, ..Outcome::EMPTY });
+            self.outcomes.put(FieldResult { response: Some(response), slot: taken, ..FieldResult::EMPTY });
         }
         if let Some((age, complete)) = slot.receipt {
             let receipt = OnWire { seq: 1, slot: now - age, at: now - age, complete };
@@ -189,7 +189,7 @@ impl Robot {
             self.halt.raise(Cause::EStop, now);
         }
         let standing = match slot.guard_lost {
-            true => Standing { line_on: false, ..GUARD_WELL },
+            true => GuardStatus { line_on: false, ..GUARD_WELL },
             false => GUARD_WELL,
         };
         self.guard.heard(&standing, None, now);
@@ -204,8 +204,8 @@ impl Robot {
     }
 }
 
-fn response(motors: [f32; 3]) -> Response {
+fn response(motors: [f32; 3]) -> FieldOutput {
     let mut all = [0.0; MAX_MOTORS];
     all[..3].copy_from_slice(&motors);
-    Response { cycle: 0, scores: all, motors: all, confidence: 0.0, skill: 0.0, novelty: 0.0 }
+    FieldOutput { cycle: 0, scores: all, motors: all, confidence: 0.0, skill: 0.0, novelty: 0.0 }
 }

@@ -72,7 +72,7 @@ fn standing_driving_in_a_curve_and_leaning_are_told_apart() {
 }
 
 #[test]
-fn a_supply_that_was_lost_is_noticed_and_a_set_up_brings_it_back() {
+fn lost_supply_is_noticed_and_a_set_up_recovers() {
     let (mut rig, mut device) = rig(&["brown-out@2+0.5"]);
     let asleep = Err(DeviceFault::Asleep { register: 0x6B });
     assert_eq!(poll(&mut rig, device.as_mut()), asleep, "never set up");

@@ -57,7 +57,7 @@ fn nothing_moves_before_timers_run() {
 }
 
 #[test]
-fn pulses_stay_when_the_computer_falls_silent_and_the_reset_line_ends_them() {
+fn pulses_continue_without_the_computer_until_the_reset_line() {
     let mut rig = Rig::ready(2, &[]);
     rig.command(0.2, 0.5).unwrap();
     rig.sleep(ms(1000));
@@ -85,7 +85,7 @@ fn stop_ends_all_motion_within_two_writes() {
 }
 
 #[test]
-fn the_same_seed_and_commands_make_the_same_world_however_often_it_is_watched() {
+fn same_seed_and_commands_give_the_same_world() {
     let drive = |seed: u64, watch: u64| {
         let mut rig = Rig::ready(seed, &[]);
         for slot in 0..200_u64 {

@@ -66,7 +66,7 @@ fn a_write_that_is_broken_off_shifts_everything_until_a_reset() {
 /// A module without an end was lost in open space. As soon as something is near enough to answer the trigger
 /// that it is sent all the same, its line falls and the next ping measures.
 #[test]
-fn a_pulse_without_an_end_is_ended_by_the_echo_of_another_trigger() {
+fn endless_pulse_is_ended_by_the_echo_of_another_trigger() {
     let mut board = shipped("sim");
     let sim = board.sim.as_mut().unwrap();
     (sim.room, sim.discs, sim.cliffs, sim.sonar) = ([8.0, 8.0], 0, Vec::new(), SonarModule::Endless);
@@ -94,7 +94,7 @@ fn a_pulse_without_an_end_is_ended_by_the_echo_of_another_trigger() {
 }
 
 #[test]
-fn a_controller_that_reset_itself_is_written_again_within_half_a_second() {
+fn self_reset_controller_is_rewritten_within_half_a_second() {
     let mut rig = Rig::ready(4, &["brown-out@2+0.001"]);
     let mut driving_again = None;
     for slot in 0..200 {
@@ -163,7 +163,7 @@ fn converters_show_ground_and_battery() {
 }
 
 #[test]
-fn lines_that_the_board_does_not_have_are_absent_and_inputs_are_not_driven() {
+fn lines_not_on_the_board_are_absent_and_inputs_undriven() {
     let mut rig = Rig::ready(1, &[]);
     assert_eq!(rig.gpio.set(Line(99), true), Err(BusFault::Absent));
     assert_eq!(rig.gpio.get(Line(99)), Err(BusFault::Absent));

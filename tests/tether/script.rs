@@ -1,7 +1,7 @@
 //! A tether and a brain on a script, in virtual time: what happens to each request, and when.
 
 use ganglion::base::time::{Clock, Instant, SimClock, Span};
-use ganglion::field::Response;
+use ganglion::field::FieldOutput;
 use ganglion::field::remote::Hop;
 use ganglion::field::remote::local::{FromRuntime, FromTether, LinkPhase, Text};
 use ganglion::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
@@ -78,7 +78,7 @@ impl Script {
 
 /// An answer with these motors.
 pub fn answer_to(request: &CycleRequest, motors: &[f32]) -> CycleAnswer {
-    let mut response = Response {
+    let mut response = FieldOutput {
         cycle: request.cycle,
         scores: Default::default(),
         motors: Default::default(),

@@ -1,6 +1,6 @@
 //! Who is served by a tether: one runtime, of the same board; all others are told why not.
 
-use super::stage::{Heard, Runtime, Stage};
+use super::stage::{Runtime, Stage, TetherMessage};
 use ganglion::base::time::Span;
 use ganglion::field::remote::local::LinkPhase;
 use ganglion::system::seqpacket::{connect_to, send_to};
@@ -8,14 +8,14 @@ use ganglion::system::seqpacket::{connect_to, send_to};
 const LONG: Span = Span::from_millis(60_000);
 
 #[test]
-fn one_runtime_of_the_same_board_is_served_and_the_next_after_it() {
+fn one_runtime_of_the_board_is_served_and_then_the_next() {
     let stage = Stage::new("callers", 11);
     assert_eq!(stage.status()["link"], "idle", "without a runtime no brain is asked");
-    assert_eq!(Runtime::with(&stage, [1; 32]).hear(LONG), Some(Heard::Refused), "another board");
+    assert_eq!(Runtime::with(&stage, [1; 32]).recv(LONG), Some(TetherMessage::Refused), "another board");
     let first = Runtime::connect(&stage);
-    assert_eq!(first.hear(LONG), Some(Heard::Link(LinkPhase::Joining, String::new())));
+    assert_eq!(first.recv(LONG), Some(TetherMessage::Link(LinkPhase::Joining, String::new())));
     let second = Runtime::connect(&stage);
-    assert_eq!(second.hear(LONG), Some(Heard::Refused), "occupied");
+    assert_eq!(second.recv(LONG), Some(TetherMessage::Refused), "occupied");
     let cycle = first.until(LinkPhase::Joined, 1);
     first.until_answered(cycle);
     drop(first);

@@ -1,6 +1,6 @@
 //! `ganglion tether` and `ganglion tether key`, as programs.
 
-use super::stage::{Brain, PATIENCE, Runtime, keys};
+use super::stage::{Brain, Runtime, TIMEOUT, keys};
 use ganglion::deploy::board;
 use ganglion::field::remote::local::LinkPhase;
 use ganglion::runtime::tether::key::KeyFile;
@@ -85,7 +85,7 @@ fn the_program_joins_carries_says_its_status_and_ends_cleanly() {
     let child = command.spawn().expect("it runs");
     let began = Instant::now();
     while !socket.exists() {
-        assert!(began.elapsed() < PATIENCE, "it never listens");
+        assert!(began.elapsed() < TIMEOUT, "it never listens");
         std::thread::yield_now();
     }
     let digest = *board::built_in("sim").expect("it is built in").expect("and sound").digest.as_bytes();
@@ -108,7 +108,7 @@ fn the_program_joins_carries_says_its_status_and_ends_cleanly() {
 }
 
 #[test]
-fn a_key_that_others_may_read_and_a_board_without_a_tether_are_refused() {
+fn readable_key_and_board_without_a_tether_are_refused() {
     let folder = Folder::new("refused");
     let path = folder.0.join("key");
     fs::write(&path, keys().text()).expect("it can be written");

@@ -31,7 +31,7 @@ pub struct Weather {
 
 /// The way of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// From the robot to the brain.
     Up,
     /// From the brain to the robot.
@@ -45,7 +45,7 @@ const NAP: Duration = Duration::from_micros(300);
 
 struct Shared {
     weather: Mutex<Weather>,
-    kept: Mutex<VecDeque<(Way, Vec<u8>)>>,
+    kept: Mutex<VecDeque<(Direction, Vec<u8>)>>,
     robot: Mutex<Option<SocketAddr>>,
     is_over: AtomicBool,
 }
@@ -89,7 +89,7 @@ impl Relay {
     }
 
     /// The last datagrams that came, before anything was done to them; the oldest first.
-    pub fn kept(&self, way: Way) -> Vec<Vec<u8>> {
+    pub fn kept(&self, way: Direction) -> Vec<Vec<u8>> {
         let kept = self.shared.kept.lock().expect("no panic while it was held");
         kept.iter().filter(|(of, _)| *of == way).map(|(_, datagram)| datagram.clone()).collect()
     }
@@ -118,7 +118,7 @@ struct Road {
     drawn: u64,
     /// Datagrams that are lost before one is looked at again.
     burst: u64,
-    under_way: Vec<(Instant, Way, Vec<u8>)>,
+    under_way: Vec<(Instant, Direction, Vec<u8>)>,
 }
 
 impl Road {
@@ -129,11 +129,11 @@ impl Road {
             let mut came = 0;
             while let Ok((length, from)) = self.front.recv_from(&mut bytes) {
                 *shared.robot.lock().expect("no panic while it was held") = Some(from);
-                self.take(shared, &weather, Way::Up, &bytes[..length]);
+                self.take(shared, &weather, Direction::Up, &bytes[..length]);
                 came += 1;
             }
             while let Ok((length, _)) = self.back.recv_from(&mut bytes) {
-                self.take(shared, &weather, Way::Down, &bytes[..length]);
+                self.take(shared, &weather, Direction::Down, &bytes[..length]);
                 came += 1;
             }
             self.deliver(shared);
@@ -148,7 +148,7 @@ impl Road {
         bits(self.seed, Stream::Fault, self.drawn) % below.max(1)
     }
 
-    fn take(&mut self, shared: &Shared, weather: &Weather, way: Way, datagram: &[u8]) {
+    fn take(&mut self, shared: &Shared, weather: &Weather, way: Direction, datagram: &[u8]) {
         let mut kept = shared.kept.lock().expect("no panic while it was held");
         kept.push_back((way, datagram.to_vec()));
         while kept.len() > KEPT {
@@ -183,9 +183,9 @@ impl Road {
         for (_, way, datagram) in due {
             let robot = *shared.robot.lock().expect("no panic while it was held");
             let _ = match (way, robot) {
-                (Way::Up, _) => self.back.send_to(&datagram, self.brain), // a full queue loses it, as networks do
-                (Way::Down, Some(robot)) => self.front.send_to(&datagram, robot),
-                (Way::Down, None) => Ok(0),
+                (Direction::Up, _) => self.back.send_to(&datagram, self.brain), // a full queue loses it, as networks do
+                (Direction::Down, Some(robot)) => self.front.send_to(&datagram, robot),
+                (Direction::Down, None) => Ok(0),
             };
         }
     }

@@ -1,13 +1,13 @@
 //! A tether in this process between a runtime and a brain of a few lines each.
 
 use super::relay::Relay;
-use ganglion::base::plan::Rung;
+use ganglion::base::plan::QualityLevel;
 use ganglion::base::time::{Instant, MonotonicClock, Span};
 use ganglion::deploy::board;
-use ganglion::field::Stimulus;
+use ganglion::field::FieldInput;
 use ganglion::field::remote::local::{FromTether, Hello, LinkPhase, encode_request};
 use ganglion::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
-use ganglion::runtime::guard::Ward;
+use ganglion::runtime::guard::AllowedUser;
 use ganglion::runtime::tether::carrier::Carrier;
 use ganglion::runtime::tether::datagram::{Header, Id, Kind, UP_BYTES};
 use ganglion::runtime::tether::join::{Join, JoinReply};
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// Digest of the board that all of them have.
 pub const DIGEST: [u8; 32] = [9; 32];
 /// Whatever is waited for comes within this, on the slowest machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The robot's key.
 pub fn keys() -> KeyFile {
@@ -48,8 +48,8 @@ pub fn answer_to(request: &CycleRequest) -> CycleAnswer {
 
 /// The request of a cycle.
 pub fn request(cycle: u64) -> CycleRequest {
-    let stimulus = Stimulus { cycle, rung: Rung::BEST, ..Stimulus::AT_REST };
-    CycleRequest::of(&stimulus, 3, Instant::from_nanos(cycle), Span::from_millis(40))
+    let input = FieldInput { cycle, quality: QualityLevel::BEST, ..FieldInput::AT_REST };
+    CycleRequest::of(&input, 3, Instant::from_nanos(cycle), Span::from_millis(40))
 }
 
 /// A brain that answers everything at once, until it is dropped.
@@ -139,7 +139,7 @@ impl Stage {
         let finder = Finder::new(&relay.address().to_string()).expect("an address");
         let clock = Arc::new(MonotonicClock);
         let mut tether =
-            Tether::new(carrier, "rover", finder, listener, until.into(), Ward::own(), DIGEST, clock);
+            Tether::new(carrier, "rover", finder, listener, until.into(), AllowedUser::own(), DIGEST, clock);
         let thread = Some(std::thread::spawn(move || tether.run(|event| eprintln!("{event:?}"))));
         Stage { path, brain: Some(brain), relay, end: Some(end), thread, _place: place }
     }
@@ -163,7 +163,7 @@ impl Drop for Stage {
 
 /// A message of the tether.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Heard {
+pub enum TetherMessage {
     /// An answer, as it was sealed.
     Answer(CycleAnswer),
     /// The link's state.
@@ -193,7 +193,7 @@ impl Runtime {
         let began = std::time::Instant::now();
         // Few may wait at a time to be let in.
         let socket = std::iter::repeat_with(|| connect_to(path))
-            .take_while(|_| began.elapsed() < PATIENCE)
+            .take_while(|_| began.elapsed() < TIMEOUT)
             .find_map(Result::ok)
             .expect("it listens");
         assert!(send_to(&socket, Hello::new(digest).encode().as_bytes()));
@@ -206,18 +206,18 @@ impl Runtime {
     }
 
     /// The next message within `longest`.
-    pub fn hear(&self, longest: Span) -> Option<Heard> {
+    pub fn recv(&self, longest: Span) -> Option<TetherMessage> {
         let mut bytes = [0; 512];
         wait_for(&[&self.0], longest);
         match receive(&self.0, &mut bytes) {
             Received::Nothing => None,
-            Received::Closed => Some(Heard::Closed),
+            Received::Closed => Some(TetherMessage::Closed),
             Received::Message(length) => Some(match FromTether::decode(&bytes[..length]).expect("sound") {
-                FromTether::Answer { answer, .. } => {
-                    Heard::Answer(CycleAnswer::decode(answer).expect("what the brain sealed is sound"))
-                }
-                FromTether::Link(phase, text) => Heard::Link(phase, text.to_string()),
-                FromTether::Refused(_) => Heard::Refused,
+                FromTether::Answer { answer, .. } => TetherMessage::Answer(
+                    CycleAnswer::decode(answer).expect("what the brain sealed is sound"),
+                ),
+                FromTether::Link(phase, text) => TetherMessage::Link(phase, text.to_string()),
+                FromTether::Refused(_) => TetherMessage::Refused,
             }),
         }
     }
@@ -225,14 +225,14 @@ impl Runtime {
     /// Waits for the link to be so, asking meanwhile; answers are checked. The number of the next cycle.
     pub fn until(&self, phase: LinkPhase, mut cycle: u64) -> u64 {
         let began = std::time::Instant::now();
-        while began.elapsed() < PATIENCE {
+        while began.elapsed() < TIMEOUT {
             self.ask(cycle);
             cycle += 1;
-            while let Some(heard) = self.hear(Span::from_millis(5)) {
+            while let Some(heard) = self.recv(Span::from_millis(5)) {
                 match heard {
-                    Heard::Link(now, _) if now == phase => return cycle,
-                    Heard::Answer(answer) => check(&answer),
-                    Heard::Link(..) => {}
+                    TetherMessage::Link(now, _) if now == phase => return cycle,
+                    TetherMessage::Answer(answer) => check(&answer),
+                    TetherMessage::Link(..) => {}
                     other => panic!("{other:?}"),
                 }
             }
@@ -243,10 +243,10 @@ impl Runtime {
     /// Asks until there is an answer; the number of the next cycle.
     pub fn until_answered(&self, mut cycle: u64) -> u64 {
         let began = std::time::Instant::now();
-        while began.elapsed() < PATIENCE {
+        while began.elapsed() < TIMEOUT {
             self.ask(cycle);
             cycle += 1;
-            if let Some(Heard::Answer(answer)) = self.hear(Span::from_millis(50)) {
+            if let Some(TetherMessage::Answer(answer)) = self.recv(Span::from_millis(50)) {
                 check(&answer);
                 return cycle;
             }

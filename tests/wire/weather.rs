@@ -1,7 +1,7 @@
 //! A tether on bad networks, and under attack: nothing passes that the brain did not say, and it finds back.
 
-use super::relay::{Way, Weather};
-use super::stage::{Heard, PATIENCE, Runtime, Stage, check};
+use super::relay::{Direction, Weather};
+use super::stage::{Runtime, Stage, TIMEOUT, TetherMessage, check};
 use ganglion::base::seed::{Stream, bits};
 use ganglion::base::time::Span;
 use ganglion::field::remote::local::LinkPhase;
@@ -26,11 +26,11 @@ fn on_a_bad_network_only_what_the_brain_said_arrives_and_once() {
         let began = Instant::now();
         // Until enough came: how many requests that takes is the weather's.
         while answers < 30 {
-            assert!(began.elapsed() < PATIENCE, "{weather:?}: {answers} answers");
+            assert!(began.elapsed() < TIMEOUT, "{weather:?}: {answers} answers");
             runtime.ask(cycle);
             cycle += 1;
-            while let Some(heard) = runtime.hear(Span::from_millis(2)) {
-                let Heard::Answer(answer) = heard else { continue };
+            while let Some(heard) = runtime.recv(Span::from_millis(2)) {
+                let TetherMessage::Answer(answer) = heard else { continue };
                 check(&answer);
                 assert!(answer.cycle < cycle, "nobody asked for {}", answer.cycle);
                 if answer.cycle >= first {
@@ -93,7 +93,7 @@ fn of_a_hundred_thousand_forged_and_replayed_ones_none_passes() {
     (0..20).for_each(|_| cycle = runtime.until_answered(cycle));
     let robot = stage.relay.robot().expect("it has spoken");
     let attacker = UdpSocket::bind("127.0.0.1:0").expect("a socket on loopback");
-    let (downs, ups) = (stage.relay.kept(Way::Down), stage.relay.kept(Way::Up));
+    let (downs, ups) = (stage.relay.kept(Direction::Down), stage.relay.kept(Direction::Up));
     let began = Instant::now();
     for number in 0..ATTACKS {
         attacker.send_to(&attack(&downs, &ups, number), robot).expect("loopback takes it");
@@ -106,15 +106,15 @@ fn of_a_hundred_thousand_forged_and_replayed_ones_none_passes() {
                 .sum::<u64>()
                 < number + 1
             {
-                assert!(began.elapsed() < PATIENCE, "{}", stage.status());
+                assert!(began.elapsed() < TIMEOUT, "{}", stage.status());
             }
         }
         if number % 10_000 == 0 {
             cycle = runtime.until_answered(cycle);
         }
     }
-    while let Some(heard) = runtime.hear(Span::from_millis(10)) {
-        assert!(matches!(&heard, Heard::Answer(answer) if { check(answer); true }), "{heard:?}");
+    while let Some(heard) = runtime.recv(Span::from_millis(10)) {
+        assert!(matches!(&heard, TetherMessage::Answer(answer) if { check(answer); true }), "{heard:?}");
     }
     let counts = stage.status()["counts"].clone();
     assert_eq!(counts["joined"].as_u64(), Some(1), "and the session went on: {counts}");

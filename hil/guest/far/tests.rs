@@ -78,7 +78,7 @@ fn set_of(out: &[Command], at: u8, first: u8) -> Option<[u8; DATA]> {
 }
 
 #[test]
-fn without_the_enable_line_the_motors_stand_whatever_the_registers_say() {
+fn motors_stop_without_enable_line_whatever_the_registers_say() {
     let mut wires = Wires::new();
     wires.drive_on();
     wires.pass(500);
@@ -117,7 +117,7 @@ fn a_reset_silences_the_controller_for_its_boot_and_clears_it() {
 }
 
 #[test]
-fn a_trigger_makes_an_echo_as_long_as_sound_takes_or_as_the_row_wants_it() {
+fn echo_lasts_as_long_as_the_distance_or_the_row_says() {
     let mut wires = Wires::new();
     let ping = |wires: &mut Wires, echo| {
         wires.far.echo(echo, &mut Vec::new());
@@ -192,7 +192,7 @@ fn the_converter_sees_the_floor_and_the_battery_and_never_rests() {
 }
 
 #[test]
-fn the_inertial_sensor_sleeps_until_woken_and_then_announces_its_samples() {
+fn imu_sleeps_until_woken_then_announces_its_samples() {
     let mut wires = Wires::new();
     let asleep = wires.pass(20);
     assert_eq!(set_of(&asleep, 0x68, imu::SAMPLE).unwrap()[..14], [0; 14]);

@@ -193,18 +193,18 @@ pub struct BudgetPlan {
     /// Moving up requires that to hold for this long without a break (dwell).
     pub dwell: Span,
     /// The lowest quality level that the budget may choose.
-    pub floor: Rung,
+    pub floor: QualityLevel,
 }
 
 /// Number of quality levels.
-pub const RUNGS: usize = 6;
+pub const QUALITY_LEVELS: usize = 6;
 
 /// A quality level, from 0 (full quality) to 5.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(try_from = "u8", into = "u8")]
-pub struct Rung(u8);
+pub struct QualityLevel(u8);
 
 /// A number that is not a quality level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,44 +212,44 @@ pub struct NoRung(u8);
 
 impl std::fmt::Display for NoRung {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} is not a quality level (0 to {})", self.0, RUNGS - 1)
+        write!(f, "{} is not a quality level (0 to {})", self.0, QUALITY_LEVELS - 1)
     }
 }
 
-impl TryFrom<u8> for Rung {
+impl TryFrom<u8> for QualityLevel {
     type Error = NoRung;
-    fn try_from(number: u8) -> Result<Rung, NoRung> {
-        Rung::new(number).ok_or(NoRung(number))
+    fn try_from(number: u8) -> Result<QualityLevel, NoRung> {
+        QualityLevel::new(number).ok_or(NoRung(number))
     }
 }
 
-impl From<Rung> for u8 {
-    fn from(rung: Rung) -> u8 {
-        rung.0
+impl From<QualityLevel> for u8 {
+    fn from(quality: QualityLevel) -> u8 {
+        quality.0
     }
 }
 
-impl Rung {
+impl QualityLevel {
     /// Full quality.
-    pub const BEST: Rung = Rung(0);
+    pub const BEST: QualityLevel = QualityLevel(0);
     /// The least work that is still a field cycle.
-    pub const WORST: Rung = Rung(RUNGS as u8 - 1);
+    pub const WORST: QualityLevel = QualityLevel(QUALITY_LEVELS as u8 - 1);
 
     /// The level with that number, if there is one.
-    pub const fn new(number: u8) -> Option<Rung> {
-        if (number as usize) < RUNGS { Some(Rung(number)) } else { None }
+    pub const fn new(number: u8) -> Option<QualityLevel> {
+        if (number as usize) < QUALITY_LEVELS { Some(QualityLevel(number)) } else { None }
     }
     /// Its number, 0 the best.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
     /// One level cheaper; the worst stays the same.
-    pub fn cheaper(self) -> Rung {
-        Rung((self.0 + 1).min(Rung::WORST.0))
+    pub fn cheaper(self) -> QualityLevel {
+        QualityLevel((self.0 + 1).min(QualityLevel::WORST.0))
     }
     /// One level better; the best stays the same.
-    pub const fn better(self) -> Rung {
-        Rung(self.0.saturating_sub(1))
+    pub const fn better(self) -> QualityLevel {
+        QualityLevel(self.0.saturating_sub(1))
     }
 }
 

@@ -31,7 +31,7 @@ pub struct GuardPlan {
     /// What it holds.
     pub holds: GuardHold,
     /// The guard's timeout, after which it stops the motors. A closed connection stops them at once.
-    pub patience: Span,
+    pub timeout: Span,
     /// The runtime does not drive without it.
     pub required: bool,
 }

@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let rows = rows(&board.targets, control.as_ref(), &survey, &gpu, elsewhere.as_deref());
     let report = Report::new(&board, args.seconds, &survey, rows, notes);
-    report.say();
+    report.print();
     if args.json {
         output::json(&report)?;
     }
@@ -185,7 +185,7 @@ impl Report {
         }
     }
 
-    fn say(&self) {
+    fn print(&self) {
         say!(
             "board '{}': field of 64 x {}^3, {}, threads: {}, {}; measured on this machine just now",
             self.board,

@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let Args { robots, hz, .. } = *args;
     let seconds = args.length.as_secs_f64();
     let report = Report { schema: 1, robots, hz, grid, threads, seconds, board: name, figures };
-    report.say();
+    report.print();
     if args.json {
         output::json(&report)?;
     }
@@ -95,7 +95,7 @@ fn threads(asked: Option<u16>) -> usize {
 }
 
 impl Report {
-    fn say(&self) {
+    fn print(&self) {
         let Report { robots, hz, grid, threads, figures, .. } = self;
         say!("{robots} robots at {hz} Hz, 64 x {grid}^3 each, {threads} threads, {}", figures.engine);
         say!("measured on this machine just now, alternating with one robot alone; without a network");

@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(cut_short());
     }
     let report = LoopReport::new(args, &board, &figures);
-    report.say();
+    report.print();
     if args.json {
         output::json(&report)?;
     }
@@ -114,7 +114,7 @@ impl LoopReport {
         }
     }
 
-    fn say(&self) {
+    fn print(&self) {
         say!(
             "loop at {} Hz on board '{}', measured on this machine just now, microseconds",
             self.hz,

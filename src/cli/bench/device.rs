@@ -2,7 +2,7 @@
 
 use super::field::refused;
 use super::{cut_short, on_a_thread, progress};
-use crate::base::plan::{FieldPlan, Rung};
+use crate::base::plan::{FieldPlan, QualityLevel};
 use crate::base::time::Span;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
@@ -71,7 +71,7 @@ struct Part {
 pub(super) fn measure(
     plan: &FieldPlan,
     robots: usize,
-    rung: Rung,
+    quality: QualityLevel,
     length: Span,
 ) -> Result<(DeviceBench, DeviceFigures), Failure> {
     let interrupt = Interrupt::watch()?;
@@ -80,7 +80,7 @@ pub(super) fn measure(
     let measured = on_a_thread(|| -> Result<_, BenchFault> {
         let mut bench = DeviceBench::build(plan, robots)?;
         let mut figures = DeviceFigures::new();
-        bench.measure(rung, length, &mut figures, &flag, &mut |passed| {
+        bench.measure(quality, length, &mut figures, &flag, &mut |passed| {
             bar.set_position((1000.0 * passed.as_secs_f64() / length.as_secs_f64()) as u64);
         })?;
         Ok((bench, figures))
@@ -147,7 +147,7 @@ impl DeviceReport {
     }
 
     /// Prints the lines below the figures of every engine.
-    pub(super) fn say(&self) {
+    pub(super) fn print(&self) {
         say!("where the time of a cycle goes, p50 and p99 (kernels timed by the device's own clock):");
         for name in DeviceTimes::PARTS {
             if let Some(Part { p50_us: Some(p50), p99_us: Some(p99) }) = self.device_times.get(name) {

@@ -3,7 +3,7 @@
 
 use super::device::{self, DeviceReport};
 use super::{cut_short, on_a_thread, progress, say_latencies, seconds, too_many_threads};
-use crate::base::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
+use crate::base::plan::{EngineKind, FieldPlan, Params, QualityLevel, Shape, Storage};
 use crate::base::time::Span;
 use crate::cli::arguments::{self, EngineChoice};
 use crate::cli::exit::Failure;
@@ -48,8 +48,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "32", value_parser = grid)]
     grid: usize,
     /// Quality level of the cycle, 0 (everything) to 5
-    #[arg(long, value_name = "R", default_value = "0", value_parser = arguments::rung)]
-    rung: Rung,
+    #[arg(long = "rung", value_name = "R", default_value = "0", value_parser = arguments::quality)]
+    quality: QualityLevel,
     /// Robots per launch, with one library and one bank; on a GPU only
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     batch: u8,
@@ -127,7 +127,8 @@ struct Report {
     engine_name: String,
     threads: usize,
     grid: usize,
-    rung: usize,
+    #[serde(rename = "rung")]
+    quality: usize,
     storage: &'static str,
     simd: &'static str,
     patterns: usize,
@@ -190,7 +191,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut figures = FieldFigures::new();
     let bench = on_a_thread(|| {
         let mut bench = FieldBench::build(&plan, args.simd.name())?;
-        bench.measure(args.rung, args.seconds, &mut figures, &flag, &mut |passed| {
+        bench.measure(args.quality, args.seconds, &mut figures, &flag, &mut |passed| {
             bar.set_position((1000.0 * passed.as_secs_f64() / args.seconds.as_secs_f64()) as u64);
         });
         Ok(bench)
@@ -205,7 +206,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// Runs the measurement on a GPU.
 fn run_on_device(args: &Args, plan: &FieldPlan) -> Result<(), Failure> {
-    let (bench, figures) = device::measure(plan, usize::from(args.batch), args.rung, args.seconds)?;
+    let (bench, figures) = device::measure(plan, usize::from(args.batch), args.quality, args.seconds)?;
     let device = Some(DeviceReport::new(&bench, &figures));
     let report = Report { device, ..Report::new(args, plan, bench.engine(), &figures.field) };
     report.give(args, &figures.field)
@@ -282,7 +283,7 @@ impl Report {
             engine_name: engine.name(),
             threads: engine.threads(),
             grid: plan.shape.grid,
-            rung: args.rung.index(),
+            quality: args.quality.index(),
             storage: engine.storage(),
             simd: engine.simd(),
             patterns: plan.shape.patterns,
@@ -306,14 +307,14 @@ impl Report {
     }
 
     fn give(&self, args: &Args, figures: &FieldFigures) -> Result<(), Failure> {
-        self.say(figures);
+        self.print(figures);
         if args.json {
             output::json(self)?;
         }
         Ok(())
     }
 
-    fn say(&self, figures: &FieldFigures) {
+    fn print(&self, figures: &FieldFigures) {
         if let Some(device) = &self.device {
             device.say_first();
         }
@@ -322,7 +323,7 @@ impl Report {
             "field of 64 x {}^3, {}, rung {}, {} {threads}, {}; measured on this machine just now, microseconds",
             self.grid,
             self.storage,
-            self.rung,
+            self.quality,
             self.threads,
             self.engine_name
         );
@@ -352,7 +353,7 @@ impl Report {
             }
         }
         if let Some(device) = &self.device {
-            device.say();
+            device.print();
         }
     }
 }

@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let passes = link.round_trip_us.zip(most_p99_us).map(|(link, most)| link.p99 <= most);
     let passes = passes.map(|passes| passes && link.share <= SHARES * echo.share);
     let report = Report { schema: 1, hz: args.hz, seconds, board: name, figures, most_p99_us, passes };
-    report.say();
+    report.print();
     if args.json {
         output::json(&report)?;
     }
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 impl Report {
-    fn say(&self) {
+    fn print(&self) {
         let TetherFigures { link, echo, granted } = &self.figures;
         say!("a brain over loopback at {} Hz beside a UDP echo, measured on this machine just now", self.hz);
         say_latencies(&[

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn late_first_slots_are_a_warning_only_where_a_governor_saves_power() {
+    fn late_first_slots_warn_only_with_a_power_saving_governor() {
         let at = |p50_us| Lateness { n: 4, p50_us, p99_us: p50_us, max_us: p50_us };
         let slots = |first, later| FirstSlots { first: at(first), later: at(later) };
         for (first, later, saving, verdict) in [

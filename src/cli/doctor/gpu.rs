@@ -9,11 +9,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Finding, names};
-use crate::system::gpu::{Found, probe};
+use crate::system::gpu::{GpuInfo, probe};
 
 /// Longest time that a driver may take to start: a machine with many GPUs and no persistence daemon takes
 /// seconds.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The `gpu` object of `--json`: either the first five fields or the last one.
 #[derive(Debug, Default, PartialEq, Serialize)]
@@ -36,9 +36,9 @@ pub(super) fn ask() -> Gpu {
     let thread = thread::Builder::new().name("gpu probe".into()).spawn(move || {
         let _ = tell.send(probe().map_err(|absence| absence.to_string()));
     });
-    let silent = || Err(format!("the CUDA driver did not answer within {} s", PATIENCE.as_secs()));
+    let silent = || Err(format!("the CUDA driver did not answer within {} s", TIMEOUT.as_secs()));
     let answer = match thread {
-        Ok(_) => told.recv_timeout(PATIENCE).unwrap_or_else(|_| silent()),
+        Ok(_) => told.recv_timeout(TIMEOUT).unwrap_or_else(|_| silent()),
         Err(error) => Err(format!("cannot start a thread to query the CUDA driver: {error}")),
     };
     match answer {
@@ -48,7 +48,7 @@ pub(super) fn ask() -> Gpu {
 }
 
 impl Gpu {
-    fn of(found: &Found) -> Gpu {
+    fn of(found: &GpuInfo) -> Gpu {
         let version = |(major, minor)| format!("{major}.{minor}");
         Gpu {
             name: Some(found.name.clone()),

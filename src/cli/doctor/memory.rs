@@ -15,7 +15,7 @@ use crate::memory::{Best, Dim, Dispatcher, Fault, Length, Store, Workspace};
 /// Vector length of a robot's map, and of most published tables on such memories.
 const NUMBERS: usize = 512;
 /// Time for opening the GPU, compiling the kernels once, and a calibration.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The printed line. A missing GPU is not a fault.
 pub(super) fn finding(gpu: &Gpu, preference: Preference) -> Finding {
@@ -31,9 +31,9 @@ fn ask(preference: Preference) -> String {
     let thread = thread::Builder::new().name("memory choice".into()).spawn(move || {
         let _ = tell.send(choice(preference).map_err(|fault| fault.to_string()));
     });
-    let silent = || Err(format!("the GPU did not answer within {} s", PATIENCE.as_secs()));
+    let silent = || Err(format!("the GPU did not answer within {} s", TIMEOUT.as_secs()));
     let answer = match thread {
-        Ok(_) => told.recv_timeout(PATIENCE).unwrap_or_else(|_| silent()),
+        Ok(_) => told.recv_timeout(TIMEOUT).unwrap_or_else(|_| silent()),
         Err(error) => Err(format!("cannot start a thread to query the GPU: {error}")),
     };
     answer.unwrap_or_else(|why| format!("on the processor: {why}"))

@@ -6,7 +6,7 @@ use super::source::{LARGEST, progress};
 use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::drive::record::{Copied, CopyError, Keep, copy, disk};
-use crate::system::intake::Intake;
+use crate::system::bounded_read::BoundedFile;
 use serde::Serialize;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ fn told(file: &Path, copied: &Copied, json: bool) -> Result<(), Failure> {
 
 /// Copies the part; a file without a slot is not left behind.
 fn copied(recording: &Path, new: &Path, keep: Keep, word: &str) -> Result<Copied, Failure> {
-    let intake = Intake::open(recording, LARGEST).map_err(|error| Failure::file(recording, &error))?;
+    let intake = BoundedFile::open(recording, LARGEST).map_err(|error| Failure::file(recording, &error))?;
     let bar = progress(recording.metadata().map_or(0, |data| data.len()));
     let fix = "name a new file: recordings are never written over";
     let target = disk()(new).map_err(|error| Failure::file(new, &error).fix(fix))?;

@@ -60,7 +60,7 @@ fn line(seconds: f64, slot: &Slot) -> String {
         slot.mode.name(),
         causes(slot.active).join(" "),
         causes(slot.latched).join(" "),
-        slot.rung.index(),
+        slot.quality.index(),
         slot.source,
     );
     let samples = slot.frame.iter().map(|sample| format!(",{},{}", sample.value, health(sample.health)));

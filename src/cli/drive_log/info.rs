@@ -2,12 +2,12 @@
 
 use super::source::{self, Run};
 use crate::base::command::MAX_MOTORS;
-use crate::base::plan::{Board, Cause, RUNGS};
+use crate::base::plan::{Board, Cause, QUALITY_LEVELS};
 use crate::base::time::{Instant, Span};
 use crate::cli::exit::Failure;
 use crate::cli::{output, simulate};
 use crate::decision::mode::Mode;
-use crate::decision::motion::{Motion, Odometer};
+use crate::decision::motion::{MotionModel, Odometer};
 use crate::deploy::board;
 use crate::drive::record::{End, Slot, causes};
 use serde::Serialize;
@@ -52,7 +52,7 @@ struct Report {
     stops: Vec<Stop>,
     trips: BTreeMap<&'static str, u64>,
     /// Seconds at each level of quality.
-    levels_s: [f64; RUNGS],
+    levels_s: [f64; QUALITY_LEVELS],
     release_late_max_us: f64,
     /// The file ends in order.
     whole: bool,
@@ -86,7 +86,7 @@ impl Tally {
         report.readings_missing += u64::from(slot.untold);
         let late = slot.began.since(slot.slot).as_nanos() as f64 / 1e3;
         report.release_late_max_us = report.release_late_max_us.max(late);
-        report.levels_s[slot.rung.index()] += self.period.as_secs_f64();
+        report.levels_s[slot.quality.index()] += self.period.as_secs_f64();
         for cause in causes(slot.tripped) {
             *report.trips.entry(cause).or_default() += 1;
         }
@@ -143,7 +143,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         if board.is_none() {
             board = board_of(run);
             tally.period = board.as_ref().map_or(Span::ZERO, |board| board.period);
-            tally.odometer = board.as_ref().and_then(Motion::of).map(Odometer::new);
+            tally.odometer = board.as_ref().and_then(MotionModel::of).map(Odometer::new);
         }
         tally.take(&step.slot);
         Ok(())
@@ -151,7 +151,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut report = tally.report;
     (report.schema, report.board, report.version) = (1, run.word("board"), run.word("version"));
     (report.whole, report.files) = (run.end == End::Whole, run.files);
-    report.say(&run, tally.last.as_ref());
+    report.print(&run, tally.last.as_ref());
     if args.json {
         output::json(&report)?;
     }
@@ -168,7 +168,7 @@ fn board_of(run: &Run) -> Option<Board> {
 }
 
 impl Report {
-    fn say(&self, run: &Run, last: Option<&Slot>) {
+    fn print(&self, run: &Run, last: Option<&Slot>) {
         let (board, version, clock) = (&self.board, &self.version, run.word("clock"));
         say!("A run of board '{board}' by ganglion {version}, on a {clock} clock, in {} files.", self.files);
         let Report { seconds, slots, armings, armed_s, .. } = self;

@@ -2,7 +2,7 @@
 
 use super::range::Range;
 use super::source::{Run, Source};
-use crate::base::plan::{Board, Rung};
+use crate::base::plan::{Board, QualityLevel};
 use crate::cli::exit::Failure;
 use crate::cli::{output, simulate};
 use crate::deploy::board;
@@ -72,8 +72,8 @@ struct Course {
 
 impl Course {
     fn new(run: &Run) -> Result<Course, Failure> {
-        let (board, rung) = board_of(run)?;
-        let replay = Replay::new(&board, rung).map_err(Failure::unavailable)?;
+        let (board, quality) = board_of(run)?;
+        let replay = Replay::new(&board, quality).map_err(Failure::unavailable)?;
         let report = Report { schema: 1, board: run.word("board"), ..Report::default() };
         Ok(Course { replay, waiting: None, report, first: None, last_missing: None })
     }
@@ -108,7 +108,7 @@ impl Report {
         (self.differs, self.differs_in_slot) = (Some(difference.to_string()), Some(difference.index));
     }
 
-    fn say(&self) {
+    fn print(&self) {
         let Report { equal, slots, undecided, slots_missing, seconds, took_s, .. } = self;
         say!(
             "{equal} of {slots} slots were decided as recorded, to the bit ({seconds:.1} s in {took_s:.2} s)"
@@ -146,7 +146,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let mut report = course.report;
     report.took_s = began.elapsed().as_secs_f64();
-    report.say();
+    report.print();
     if args.json {
         output::json(&report)?;
     }
@@ -158,7 +158,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The board as the run had it, and the level of quality at which it was held.
-fn board_of(run: &Run) -> Result<(Board, Option<Rung>), Failure> {
+fn board_of(run: &Run) -> Result<(Board, Option<QualityLevel>), Failure> {
     let mut loaded = board::from_text("recorded", &run.board).map_err(|error| {
         Failure::data(format!("the board in it is not one that this program takes: {error}"))
     })?;
@@ -172,6 +172,6 @@ fn board_of(run: &Run) -> Result<(Board, Option<Rung>), Failure> {
         .fix("use the version that recorded it"));
     }
     loaded.board.safety.auto_arm = run.word("auto_arm") == "true";
-    let rung = run.word("rung").parse().ok().and_then(Rung::new);
-    Ok((loaded.board, rung))
+    let quality = run.word("rung").parse().ok().and_then(QualityLevel::new);
+    Ok((loaded.board, quality))
 }

@@ -2,8 +2,8 @@
 
 use crate::cli::exit::Failure;
 use crate::drive::record::{End, Event, Reader, Step, numbered};
-use crate::system::intake::Intake;
-use crate::system::outside;
+use crate::system::bounded_read::BoundedFile;
+use crate::system::sanitize;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,7 +32,7 @@ pub struct Run {
 impl Run {
     /// A word about the run, fit to be shown.
     pub fn word(&self, key: &str) -> String {
-        outside::one_line(self.words.get(key).map_or("", String::as_str)).into_owned()
+        sanitize::one_line(self.words.get(key).map_or("", String::as_str)).into_owned()
     }
 }
 
@@ -71,7 +71,8 @@ impl Source {
                     self.bar.finish_and_clear();
                     return Ok(None);
                 };
-                let intake = Intake::open(&file, LARGEST).map_err(|error| Failure::file(&file, &error))?;
+                let intake =
+                    BoundedFile::open(&file, LARGEST).map_err(|error| Failure::file(&file, &error))?;
                 self.reader = Some((file, Reader::new(BufReader::new(intake.stream()))));
                 continue;
             };
@@ -148,7 +149,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// Which run a file is of.
 fn run_of(file: &Path) -> Option<String> {
-    let mut reader = Reader::new(Intake::open(file, LARGEST).ok()?.stream());
+    let mut reader = Reader::new(BoundedFile::open(file, LARGEST).ok()?.stream());
     match reader.next_event().ok()?? {
         Event::Facts(words) => words.get("run").cloned(),
         _ => None,

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::finish::State;
 use super::words;
+use crate::deploy::setup::action::SetupAction;
 use crate::deploy::setup::choice::{NoBoard, Origin};
-use crate::deploy::setup::deed::Deed;
-use crate::deploy::setup::found::{Found, Gpu};
+use crate::deploy::setup::found::{Gpu, MachineFacts};
 use crate::deploy::setup::proposal::{Change, Proposal};
 
 const SCHEMA: u32 = 1;
@@ -24,13 +24,13 @@ pub(super) fn plan(proposal: &Proposal, state: Option<&State>) -> Value {
         "board": { "name": board, "is_own": is_own, "digest": proposal.board.loaded.digest.to_hex().as_str() },
         "changes": proposal.changes.iter().map(change).collect::<Vec<_>>(),
         "notes": proposal.notes.iter().map(words::note).collect::<Vec<_>>(),
-        "needs_reboot": proposal.changes.iter().any(|change| change.deed.needs_reboot()),
+        "needs_reboot": proposal.changes.iter().any(|change| change.action.needs_reboot()),
         "state": state,
     })
 }
 
 /// A machine for which no board was chosen.
-pub(super) fn no_board(found: &Found, error: &NoBoard) -> Value {
+pub(super) fn no_board(found: &MachineFacts, error: &NoBoard) -> Value {
     let candidates = match error {
         NoBoard::Several(names) => names.clone(),
         NoBoard::Unknown
@@ -44,7 +44,7 @@ pub(super) fn no_board(found: &Found, error: &NoBoard) -> Value {
     json!({ "schema": SCHEMA, "machine": machine(found), "board": null, "candidates": candidates, "changes": [] })
 }
 
-fn machine(found: &Found) -> Value {
+fn machine(found: &MachineFacts) -> Value {
     let hats = found.hats.iter().map(|hat| {
         json!({ "product": hat.product, "vendor": hat.vendor, "product_id": hat.product_id, "uuid": hat.uuid })
     });
@@ -63,15 +63,19 @@ fn machine(found: &Found) -> Value {
 }
 
 fn change(change: &Change) -> Value {
-    let mut object = match &change.deed {
-        Deed::Write { path, content } => json!({ "do": "write", "path": absolute(path), "content": content }),
-        Deed::Link { path, to } => json!({ "do": "link", "path": absolute(path), "to": to }),
-        Deed::Set { path, content } => json!({ "do": "set", "path": absolute(path), "content": content }),
-        Deed::Remove { path } => json!({ "do": "remove", "path": absolute(path) }),
-        Deed::Join { user, group } => json!({ "do": "join", "user": user, "group": group }),
+    let mut object = match &change.action {
+        SetupAction::Write { path, content } => {
+            json!({ "do": "write", "path": absolute(path), "content": content })
+        }
+        SetupAction::Link { path, to } => json!({ "do": "link", "path": absolute(path), "to": to }),
+        SetupAction::Set { path, content } => {
+            json!({ "do": "set", "path": absolute(path), "content": content })
+        }
+        SetupAction::Remove { path } => json!({ "do": "remove", "path": absolute(path) }),
+        SetupAction::Join { user, group } => json!({ "do": "join", "user": user, "group": group }),
     };
     object["why"] = change.why.into();
-    object["needs_reboot"] = change.deed.needs_reboot().into();
+    object["needs_reboot"] = change.action.needs_reboot().into();
     object
 }
 

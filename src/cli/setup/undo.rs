@@ -22,7 +22,7 @@ pub(super) fn run(site: &Site, yes: bool, json: bool) -> Result<(), Failure> {
         return report(json, 0, &[]);
     }
     say!("Setup made these changes, and undoes them, newest first:\n");
-    journal.changes.iter().rev().for_each(|entry| say!("  {}", words::brief(&entry.deed)));
+    journal.changes.iter().rev().for_each(|entry| say!("  {}", words::brief(&entry.action)));
     let agreed = yes || !json && is_terminal() && is_yes(&ask("\nStop the robot and undo all this? [y/N] ")?);
     if !agreed {
         say!(
@@ -35,14 +35,14 @@ pub(super) fn run(site: &Site, yes: bool, json: bool) -> Result<(), Failure> {
     for unit in ["ganglion.service", "ganglion-guard.service"] {
         let _ = site.programs.run("systemctl", &["stop", unit]);
     }
-    let needs_reboot = journal.changes.iter().any(|entry| entry.deed.needs_reboot());
+    let needs_reboot = journal.changes.iter().any(|entry| entry.action.needs_reboot());
     let mut left = Vec::new();
     let undone = carry_out::undo(&site.root, site.programs, &mut |step| {
         match step {
-            Step::Forgotten(deed) => say!("undone: {}", words::brief(deed)),
-            Step::LeftAlone(deed) => {
-                say!("left as it is: {}: it was changed after setup", words::brief(deed));
-                left.push(words::brief(deed));
+            Step::Forgotten(action) => say!("undone: {}", words::brief(action)),
+            Step::LeftAlone(action) => {
+                say!("left as it is: {}: it was changed after setup", words::brief(action));
+                left.push(words::brief(action));
             }
             Step::Noted(_) | Step::Done(_) | Step::Restored(_) => {}
         }

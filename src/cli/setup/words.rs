@@ -6,17 +6,17 @@ use super::Site;
 use super::finish::Package;
 use crate::cli::check;
 use crate::cli::exit::Failure;
+use crate::deploy::setup::action::SetupAction;
 use crate::deploy::setup::carry_out::CarryOutError;
 use crate::deploy::setup::choice::{self, NoBoard, Origin};
-use crate::deploy::setup::deed::Deed;
 use crate::deploy::setup::files::{State, names};
-use crate::deploy::setup::found::{Found, Gpu};
+use crate::deploy::setup::found::{Gpu, MachineFacts};
 use crate::deploy::setup::journal::JournalError;
 use crate::deploy::setup::proposal::{Change, GROUP, NoProposal, Note, Proposal};
-use crate::system::outside::quoted;
+use crate::system::sanitize::quoted;
 
 /// Prints what kind of machine it is.
-pub(super) fn machine(found: &Found) {
+pub(super) fn machine(found: &MachineFacts) {
     let model = found.machine.model.as_deref().unwrap_or("unknown model");
     let system = found.system.as_ref().map_or(String::new(), |system| format!(", {}", quoted(system)));
     say!("machine  {} ({}{system})", quoted(model), found.architecture);
@@ -54,7 +54,7 @@ pub(super) fn plan(site: &Site, proposal: &Proposal, package: &Package) {
         ),
     }
     proposal.notes.iter().for_each(|note| say!("\nnote: {}", self::note(note)));
-    if proposal.changes.iter().any(|change| change.deed.needs_reboot()) {
+    if proposal.changes.iter().any(|change| change.action.needs_reboot()) {
         say!("\nThis needs a reboot at the end.");
     }
 }
@@ -65,20 +65,20 @@ fn changes(site: &Site, changes: &[Change]) {
     while let [first, ..] = rest {
         let alike = rest.iter().take_while(|change| alike(first, change)).count();
         let more = if alike > 1 { format!(" ({alike} cores)") } else { String::new() };
-        say!("\n{}{more}\n    why: {}", whole(&site.root, &first.deed), first.why);
+        say!("\n{}{more}\n    why: {}", whole(&site.root, &first.action), first.why);
         rest = &rest[alike.max(1)..];
     }
 }
 
 fn alike(first: &Change, other: &Change) -> bool {
-    let is_set = |change: &Change| matches!(change.deed, Deed::Set { .. });
-    is_set(first) && is_set(other) && first.deed.done() == other.deed.done()
+    let is_set = |change: &Change| matches!(change.action, SetupAction::Set { .. });
+    is_set(first) && is_set(other) && first.action.done() == other.action.done()
 }
 
 /// A change with its content; for an existing file, only the lines that differ.
-fn whole(root: &Path, deed: &Deed) -> String {
-    let (Deed::Write { path, content }, Ok(State::File(old))) = (deed, deed.now(root)) else {
-        return deed.to_string();
+fn whole(root: &Path, action: &SetupAction) -> String {
+    let (SetupAction::Write { path, content }, Ok(State::File(old))) = (action, action.now(root)) else {
+        return action.to_string();
     };
     let lacks = |text: &str, line: &&str| !text.lines().any(|other| other == *line);
     let gone = old.lines().filter(|line| lacks(content, line)).map(|line| format!("\n    - {line}"));
@@ -87,11 +87,11 @@ fn whole(root: &Path, deed: &Deed) -> String {
 }
 
 /// A change in one line.
-pub(super) fn brief(deed: &Deed) -> String {
-    match deed {
-        Deed::Write { path, .. } => format!("/{}", path.display()),
-        Deed::Link { .. } | Deed::Set { .. } | Deed::Remove { .. } => deed.to_string(),
-        Deed::Join { user, group } => format!("{user} in the group {group}"),
+pub(super) fn brief(action: &SetupAction) -> String {
+    match action {
+        SetupAction::Write { path, .. } => format!("/{}", path.display()),
+        SetupAction::Link { .. } | SetupAction::Set { .. } | SetupAction::Remove { .. } => action.to_string(),
+        SetupAction::Join { user, group } => format!("{user} in the group {group}"),
     }
 }
 
@@ -143,7 +143,7 @@ pub(super) fn no_proposal(error: &NoProposal) -> Failure {
     }
 }
 
-fn no_board(found: &Found, error: &NoBoard) -> Failure {
+fn no_board(found: &MachineFacts, error: &NoBoard) -> Failure {
     const NAME: &str = "name the board of this machine: 'sudo ganglion setup --board NAME'";
     match error {
         NoBoard::Unknown => {
@@ -176,7 +176,7 @@ fn no_board(found: &Found, error: &NoBoard) -> Failure {
 }
 
 /// Prints a template of a board file for a machine without a built-in board.
-fn own_board(found: &Found) {
+fn own_board(found: &MachineFacts) {
     let nodes = |start: &str| {
         let all: Vec<String> =
             names(Path::new("/"), "dev").into_iter().filter(|name| name.starts_with(start)).collect();

@@ -93,11 +93,11 @@ pub(super) fn outcome(end: &Ended) -> Result<(), Failure> {
 
 /// How the update ended, as a sentence.
 pub(super) fn ended(ended: &Ended) -> String {
-    told(ended.phase, &ended.from, &ended.to, &ended.why.as_ref().map(why).unwrap_or_default())
+    reported(ended.phase, &ended.from, &ended.to, &ended.why.as_ref().map(why).unwrap_or_default())
 }
 
 /// Like [`ended`], from its parts.
-pub(super) fn told(phase: Phase, from: &str, to: &str, why: &str) -> String {
+pub(super) fn reported(phase: Phase, from: &str, to: &str, why: &str) -> String {
     let because = if why.is_empty() { String::new() } else { format!(": {why}") };
     match phase {
         Phase::Committed => format!("{from} to {to}: committed"),
@@ -170,6 +170,6 @@ pub(super) fn event(event: &Event) -> String {
         Event::GoingBack { goal, why } => format!("going back to {goal}: {}", self::why(why)),
         Event::Whole(version) => format!("{version} is complete, nothing has to be installed"),
         Event::Refused(words) => format!("refused: {words}"),
-        Event::Ended { phase, from, to } => told(*phase, from, to, ""),
+        Event::Ended { phase, from, to } => reported(*phase, from, to, ""),
     }
 }

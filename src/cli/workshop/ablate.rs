@@ -1,13 +1,13 @@
 //! `ablate`: measures in the simulator what each part of a board's brain contributes; prints a table or JSON.
 
 use super::teach::{bar, simulated};
-use crate::base::plan::Rung;
+use crate::base::plan::QualityLevel;
 use crate::base::time::Span;
 use crate::cli::arguments;
+use crate::cli::error_text;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::origin::{self, SIMULATED, Sources};
-use crate::cli::reasons;
 use crate::field::{STAGES, Stage};
 use crate::runtime::session::SessionError;
 use crate::workshop::ablate::arm::Arm;
@@ -55,8 +55,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
     fields: u8,
     /// Teach and drive at this quality level, 0 (best) to 5
-    #[arg(long, value_name = "N", value_parser = arguments::rung, default_value = "0")]
-    rung: Rung,
+    #[arg(long = "rung", value_name = "N", value_parser = arguments::quality, default_value = "0")]
+    quality: QualityLevel,
     /// Trouble on the sensors that the driver sees: noise of a twentieth of their span, or one sensor at a
     /// time that keeps its value for up to half a second
     #[arg(long, value_name = "WHAT", default_value = "none", value_parser = troubles())]
@@ -94,19 +94,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
         arms: if args.arms.is_empty() { Arm::ALL.to_vec() } else { args.arms.clone() },
         rooms: Rooms { first: args.first_room, count: args.rooms.into(), seconds },
         fields: args.fields.into(),
-        rung: args.rung,
+        quality: args.quality,
         trouble: args.trouble,
         syllabus: Syllabus { threads, rounds: args.rounds.into(), ..Syllabus::default() },
     };
     let bar = bar();
     let findings = ablate(&board, &study, &interrupt.flag(), |progress| show(&bar, progress));
     bar.finish_and_clear();
-    let findings = findings.map_err(|error| reasons::of_session(SessionError::Build(error), None))?;
+    let findings = findings.map_err(|error| error_text::of_session(SessionError::Build(error), None))?;
     let Some(findings) = findings else {
         return Err(Failure::unavailable("interrupted: there are no figures"));
     };
     let report = Report::new(&board.name, board.field.seed, &study, &findings);
-    report.say();
+    report.print();
     if args.json { crate::cli::output::json(&report) } else { Ok(()) }
 }
 
@@ -124,7 +124,8 @@ fn show(bar: &ProgressBar, progress: Progress) {
 struct Report<'a> {
     schema: u32,
     board: &'a str,
-    rung: usize,
+    #[serde(rename = "rung")]
+    quality: usize,
     trouble: &'static str,
     first_room: u64,
     rooms: usize,
@@ -178,7 +179,7 @@ impl Row {
         }
     }
 
-    fn say(&self) {
+    fn print(&self) {
         let of = |figures: &Figures, name: &str| figures.get(name).copied().flatten();
         let mean = |name| of(&self.figures, name).map_or(f64::NAN, |interval| interval.mean);
         let difference = |name, places: usize| match of(&self.against_whole, name) {
@@ -206,11 +207,11 @@ impl Row {
 
 impl<'a> Report<'a> {
     fn new(board: &'a str, first_field: u64, study: &Study, findings: &Findings) -> Report<'a> {
-        let Study { rooms, fields, rung, trouble, .. } = study;
+        let Study { rooms, fields, quality, trouble, .. } = study;
         Report {
             schema: 1,
             board,
-            rung: rung.index(),
+            quality: quality.index(),
             trouble: trouble.name(),
             first_room: rooms.first,
             rooms: rooms.count,
@@ -235,10 +236,10 @@ impl<'a> Report<'a> {
         say!("Most contacts of the whole field: {all:.0} in {rooms} rooms, with field seed {seed}");
     }
 
-    fn say(&self) {
-        let Report { board, rung, rooms, seconds, field_seeds, trouble, .. } = self;
+    fn print(&self) {
+        let Report { board, quality, rooms, seconds, field_seeds, trouble, .. } = self;
         say!(
-            "Board '{board}', level {rung}: {rooms} simulated rooms of {seconds} s, {field_seeds} field seeds, sensors' trouble: {trouble}"
+            "Board '{board}', level {quality}: {rooms} simulated rooms of {seconds} s, {field_seeds} field seeds, sensors' trouble: {trouble}"
         );
         say!();
         say!(
@@ -252,7 +253,7 @@ impl<'a> Report<'a> {
             "smooth"
         );
         say!("{:<64}{:<17}{:<17}", "", "contacts", "cells");
-        self.arms.iter().for_each(Row::say);
+        self.arms.iter().for_each(Row::print);
         self.say_worst_field();
         let shares =
             self.shares_of_cycle.iter().map(|(stage, share)| format!("{stage} {:.0} %", 100.0 * share));
@@ -286,7 +287,7 @@ mod tests {
             arms: Vec::new(),
             rooms: Rooms { first: 7, count: 2, seconds: 60 },
             fields: 1,
-            rung: Rung::WORST,
+            quality: QualityLevel::WORST,
             trouble: Trouble::Outages,
             syllabus: Syllabus::default(),
         };

@@ -94,7 +94,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if args.json {
         return crate::cli::output::json(&report);
     }
-    report.say(validation);
+    report.print(validation);
     Ok(())
 }
 
@@ -325,7 +325,7 @@ impl Report {
         })
     }
 
-    fn say(&self, validation: &Validation) {
+    fn print(&self, validation: &Validation) {
         let Seconds { observe, fit } = self.seconds;
         match &self.logs {
             None => say!("{} rows of {}", self.rows, self.log.display()),
@@ -344,7 +344,7 @@ impl Report {
         say!("{}", self.confusion);
         say!();
         if let Some(laps) = &self.laps {
-            laps.say();
+            laps.print();
             say!();
         }
         say!("saved: {} (learned from all rows)", self.readout.display());

@@ -103,7 +103,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             say!("{} {}", log.line(decision.row), labels[decision.taken]);
         }
     }
-    report.say();
+    report.print();
     if args.json {
         crate::cli::output::json(&report)?;
     }
@@ -135,7 +135,7 @@ struct Decision {
 }
 
 /// The outcome of a replay.
-struct Outcome {
+struct ReplayResult {
     engine: String,
     decisions: Vec<Decision>,
     skill: Option<f32>,
@@ -149,7 +149,7 @@ fn replay(
     readout: Readout,
     readout_path: &Path,
     interrupt: &Interrupt,
-) -> Result<Outcome, Failure> {
+) -> Result<ReplayResult, Failure> {
     let clock = Arc::new(SimClock::new());
     let first = time::Instant::ZERO + board.period;
     let labels = readout.rows().names().len();
@@ -176,7 +176,7 @@ fn replay(
         }
     });
     bar.finish_and_clear();
-    Ok(Outcome { engine, decisions, skill, ending, wall: began.elapsed() })
+    Ok(ReplayResult { engine, decisions, skill, ending, wall: began.elapsed() })
 }
 
 fn progress(rows: usize) -> ProgressBar {
@@ -188,7 +188,7 @@ fn progress(rows: usize) -> ProgressBar {
 }
 
 impl Report {
-    fn new(board: &Board, log: &Log, labels: &[String], outcome: &Outcome) -> Report {
+    fn new(board: &Board, log: &Log, labels: &[String], outcome: &ReplayResult) -> Report {
         let mut decided: BTreeMap<String, u64> = labels.iter().map(|label| (label.clone(), 0)).collect();
         let mut confusion = Confusion::new(labels.to_vec());
         for decision in &outcome.decisions {
@@ -217,7 +217,7 @@ impl Report {
         }
     }
 
-    fn say(&self) {
+    fn print(&self) {
         say!("{} rows through board '{}', field: {}", self.rows, self.board, self.engine);
         match (self.accuracy, &self.confusion) {
             (Some(accuracy), Some(confusion)) => {

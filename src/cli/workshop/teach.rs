@@ -4,10 +4,10 @@
 use super::learn::{of_saving, refuse_what_cannot_be_written};
 use crate::base::plan::{Board, BusPlan};
 use crate::cli::arguments;
+use crate::cli::error_text;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::origin::{self, SIMULATED, Sources};
-use crate::cli::reasons;
 use crate::field::readout::Trial;
 use crate::runtime::session::SessionError;
 use crate::workshop::teach::trial::Rooms;
@@ -69,13 +69,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let (began, bar) = (Instant::now(), bar());
     let taught = teach(&board, syllabus, &interrupt.flag(), |progress| show(&bar, progress));
     bar.finish_and_clear();
-    let taught = taught.map_err(|error| reasons::of_session(SessionError::Build(error), None))?;
+    let taught = taught.map_err(|error| error_text::of_session(SessionError::Build(error), None))?;
     let Some(taught) = taught else {
         return Err(Failure::unavailable("interrupted: nothing was saved"));
     };
     taught.readout.save(&args.output).map_err(|error| of_saving(&args.output, error))?;
     let report = Report::new(&args, &board.name, &taught, began.elapsed());
-    report.say();
+    report.print();
     if args.json { crate::cli::output::json(&report) } else { Ok(()) }
 }
 
@@ -103,10 +103,10 @@ pub(super) fn bar() -> ProgressBar {
 }
 
 fn show(bar: &ProgressBar, progress: &Progress) {
-    let Progress { rung, round, of, trial } = progress;
-    let (rung, contacts, rooms) = (rung.index(), trial.contacts, trial.rooms);
+    let Progress { quality, round, of, trial } = progress;
+    let (quality, contacts, rooms) = (quality.index(), trial.contacts, trial.rooms);
     bar.set_message(format!(
-        "level {rung}: round {round} of at most {of}: {contacts} contacts in {rooms} rooms"
+        "level {quality}: round {round} of at most {of}: {contacts} contacts in {rooms} rooms"
     ));
 }
 
@@ -140,7 +140,7 @@ impl Report<'_> {
         }
     }
 
-    fn say(&self) {
+    fn print(&self) {
         let seconds = self.seconds;
         let verdict = if self.passed { "passed its trial" } else { "did not pass its trial" };
         say!(

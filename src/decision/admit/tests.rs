@@ -98,7 +98,7 @@ fn worst_may_be_upwards() {
 }
 
 #[test]
-fn frozen_is_refused_only_where_the_board_says_so_and_counts_from_when_it_was_new() {
+fn frozen_values_are_refused_only_where_the_board_says_so() {
     let mut patient = Rig::new(&[range()]);
     let mut strict = Rig::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
     for step in 0..10 {
@@ -204,7 +204,7 @@ fn what_a_reading_vouches_for_is_said_also_where_it_comes_late() {
 }
 
 #[test]
-fn after_a_sleep_nothing_is_known_and_nothing_from_before_counts() {
+fn after_a_sleep_no_earlier_reading_counts() {
     let least = SensorPlan { kind: least(&[0]), ..range() };
     let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(2), ..range() }, least]);
     rig.read(Ok(1.0), 90);
@@ -298,7 +298,7 @@ fn the_least_has_limits_of_its_own_beside_its_members() {
 }
 
 #[test]
-fn the_least_is_stale_after_its_age_limit_counts_that_once_and_says_the_first_fault() {
+fn least_goes_stale_at_its_age_limit_and_counts_once() {
     let least = SensorPlan { kind: least(&[0, 1]), max_age: ms(50), ..range() };
     let mut rig = Rig::new(&[range(), range(), least]);
     let read = |rig: &mut Rig, channel, value, stamp| {
@@ -328,7 +328,7 @@ fn a_motor_beyond_those_of_a_command_stands() {
 }
 
 #[test]
-fn the_field_is_fed_in_board_order_and_never_an_old_value_as_new() {
+fn field_input_is_in_board_order_and_marks_old_values() {
     let scale = Some(Scale { low: 0.0, high: 4.0, curve: Curve::Linear });
     let fed = SensorPlan { input: scale, ..range() };
     let mut rig = Rig::new(&[fed.clone(), range(), fed.clone(), fed]);
@@ -346,7 +346,7 @@ fn the_field_is_fed_in_board_order_and_never_an_old_value_as_new() {
 }
 
 #[test]
-fn a_value_that_is_lost_is_held_for_the_field_and_ages_for_the_reflexes() {
+fn lost_value_is_held_for_the_field_and_ages_for_the_reflexes() {
     let scale = Some(Scale { low: 0.0, high: 4.0, curve: Curve::Linear });
     let fed = SensorPlan { input: scale, ..range() }; // good for 200 ms, then lost; may shrink by 0.5 m/s
     let least = SensorPlan { kind: least(&[0]), ..fed.clone() };

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_permission_that_lasts_ends_stillness_and_a_gap_is_none() {
+    fn only_a_lasting_permission_ends_the_stop_timer() {
         // (from, to, allowed, how long it has been stopped at the end)
         let script = [
             (10, 100, true, 0),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn backwards_only_is_not_still_and_a_board_without_settling_has_flickers_too() {
+    fn backwards_only_is_not_a_stop() {
         let back = Limits { forward: 0.0, ..Limits::FREE };
         let mut stillness = Stillness::none(at(0));
         for now in (10..10_000).step_by(10) {

@@ -92,7 +92,7 @@ fn every_state_meets_every_event() {
 }
 
 #[test]
-fn stop_disarm_and_latch_end_motion_in_their_own_slot_from_every_state() {
+fn stop_disarm_and_latch_end_motion_in_the_same_slot() {
     for modes in states() {
         for (verdict, asked) in [(well(), STOP), (well(), DISARM), (tipped(), NOTHING), (tipped(), ARM)] {
             let mode = modes.clone().advance(&verdict, &WELL, asked, at(1_010));
@@ -200,7 +200,7 @@ fn held(script: &[(Verdict, u64)]) -> Modes {
 }
 
 #[test]
-fn a_robot_that_is_held_still_for_too_long_is_disarmed_and_says_why() {
+fn robot_held_still_too_long_is_disarmed_with_the_cause() {
     let lost = verdict(Cause::SensorLost.bit(), Restraint::Still);
     // The last slot of freedom is at 990 ms, `disarm_after` is a second.
     let modes = held(&[(lost, 1_990)]);
@@ -295,7 +295,7 @@ fn names_and_bits_say_what_they_stand_for() {
 }
 
 #[test]
-fn only_a_robot_that_drove_or_was_free_to_is_willing_when_it_is_stopped() {
+fn only_a_robot_free_to_drive_is_willing_when_stopped() {
     let willing = states().map(|modes| modes.is_willing());
     assert_eq!(
         willing,

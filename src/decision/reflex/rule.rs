@@ -13,7 +13,7 @@ pub(super) struct RuleState {
     sources: u64,
     /// Longest age of its sensor's last good value, if the board does not require the sensor. The loss of a
     /// required sensor is a finding of its own.
-    pub(super) patience: Option<Span>,
+    pub(super) timeout: Option<Span>,
     tripped_at: Option<Instant>,
     /// How much of its retreat remains.
     owed: Span,
@@ -31,7 +31,7 @@ impl RuleState {
         RuleState {
             rule,
             sources: sources(sensors, rule.channel),
-            patience: optional.map(|sensor| sensor.max_age),
+            timeout: optional.map(|sensor| sensor.max_age),
             tripped_at: None,
             owed: Span::ZERO,
             worst: rule.trip.limit(),
@@ -52,7 +52,7 @@ impl RuleState {
 
     /// Checks one reading, however short its event: if the reading trips the rule, the rule is active in the
     /// next check at least. `frame` has the newest values of the other channels.
-    pub(super) fn meet(&mut self, frame: &Frame, channel: usize, value: f32, now: Instant) {
+    pub(super) fn observe(&mut self, frame: &Frame, channel: usize, value: f32, now: Instant) {
         if self.sources & (1 << channel) == 0 {
             return;
         }
@@ -117,7 +117,7 @@ impl RuleState {
     }
 
     /// Puts the worst value of its channel into `sample`, as long as the edge may be under the robot.
-    pub(super) fn remind(&self, sample: &mut Sample) {
+    pub(super) fn field_view(&self, sample: &mut Sample) {
         if self.is_tripped() && self.rule.retreat > Span::ZERO && sample.health != Health::Never {
             sample.value = self.rule.trip.worse(sample.value, self.worst);
             sample.worst = self.rule.trip.worse(sample.worst, self.worst);
@@ -141,7 +141,7 @@ impl RuleState {
 
 impl Remembers for RuleState {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
-        let RuleState { rule: _, sources: _, patience: _, tripped_at, owed, worst, latched, met } = self;
+        let RuleState { rule: _, sources: _, timeout: _, tripped_at, owed, worst, latched, met } = self;
         remember!(archive: tripped_at, owed, worst, latched, met);
         Ok(())
     }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_is_left_behind_by_backing_away_from_where_it_was_seen_last_and_by_nothing_else() {
+    fn only_backing_away_from_where_it_was_seen_clears_an_edge() {
         let mut state = state(Trip::Below(1.0), 1.2);
         state.rule.retreat = ms(100);
         let (edge, floor) = (sample(0.5, Health::Good), sample(3.0, Health::Good));
@@ -272,11 +272,11 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_meets_its_own_channel_or_every_member_of_a_least_however_it_is_made() {
+    fn rule_reads_its_channel_or_every_member_of_a_least() {
         let frame = Frame::empty(5);
         let met = |state: &RuleState, channel| {
             let mut state = *state;
-            state.meet(&frame, channel, 0.5, at(0));
+            state.observe(&frame, channel, 0.5, at(0));
             state.is_tripped()
         };
         let own = last_of(&[range(), range(), range()]);
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|channel| met(&nested, channel)), [true, true, false, false]);
         // A list that names itself ends; a checked board has none.
         let mut itself = last_of(&[range(), least_of(&[0, 1])]);
-        itself.meet(&frame, 0, 0.5, at(0));
+        itself.observe(&frame, 0, 0.5, at(0));
         assert!(itself.is_tripped());
     }
 
@@ -300,7 +300,7 @@ mod tests {
         for (first, second, trips) in [(Some(2.0), 0.5, false), (None, 2.0, false), (Some(2.0), 2.0, true)] {
             frame.samples[1] = first.map_or(Sample::NEVER, good);
             let mut state = RuleState::new(rule, &sensors);
-            state.meet(&frame, 2, second, at(0));
+            state.observe(&frame, 2, second, at(0));
             assert_eq!(state.is_tripped(), trips, "{first:?} and {second}");
         }
     }

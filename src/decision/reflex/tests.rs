@@ -192,38 +192,38 @@ fn what_was_met_in_a_slot_counts_though_it_is_over() {
     let stop = Cause::EStop.bit();
     for of_least in [false, true] {
         let (mut reflexes, seen) = watching(Trip::Below(0.5), of_least, true);
-        reflexes.meet(&seen, 0, 0.51, at(10));
+        reflexes.observe(&seen, 0, 0.51, at(10));
         assert_eq!(reflexes.evaluate(&seen, &WELL, at(10)).0.active, 0);
-        reflexes.meet(&seen, 0, 0.5, at(20));
-        reflexes.meet(&seen, 0, 2.0, at(20));
+        reflexes.observe(&seen, 0, 0.5, at(20));
+        reflexes.observe(&seen, 0, 2.0, at(20));
         let verdict = reflexes.evaluate(&seen, &WELL, at(20)).0;
         assert_eq!((verdict.latched, verdict.tripped, verdict.limits), (stop, stop, Limits::STILL));
         assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_000)).0.latched, stop);
         reflexes.rearm();
         assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_010)).0.active & stop, 0);
         // Disarmed in the slot of the press: the order is unknown, so it is latched.
-        reflexes.meet(&seen, 0, 0.1, at(9_020));
+        reflexes.observe(&seen, 0, 0.1, at(9_020));
         reflexes.rearm();
         assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_020)).0.latched, stop);
     }
     let (mut reflexes, seen) = watching(Trip::Below(0.5), false, true);
-    reflexes.meet(&seen, 1, 0.1, at(10));
+    reflexes.observe(&seen, 1, 0.1, at(10));
     assert_eq!(reflexes.evaluate(&seen, &WELL, at(10)).0.active, 0, "a reading of another channel");
 }
 
 #[test]
 fn what_was_met_holds_from_there_and_for_a_slot_at_the_least() {
     let (mut reflexes, seen) = watching(Trip::Below(0.5), false, false);
-    reflexes.meet(&seen, 0, 0.2, at(10));
+    reflexes.observe(&seen, 0, 0.2, at(10));
     for (now, active) in [(10, true), (39, true), (40, false)] {
         let verdict = reflexes.evaluate(&seen, &WELL, at(now)).0;
         assert_eq!(verdict.active != 0, active, "at {now} ms");
         assert_eq!(verdict.latched, 0);
     }
     // Its hold is over, and a reading trips it again in this slot.
-    reflexes.meet(&seen, 0, 0.2, at(50));
+    reflexes.observe(&seen, 0, 0.2, at(50));
     reflexes.evaluate(&seen, &WELL, at(50));
-    reflexes.meet(&seen, 0, 0.2, at(90));
+    reflexes.observe(&seen, 0, 0.2, at(90));
     assert!(reflexes.evaluate(&seen, &WELL, at(90)).0.active != 0);
     assert!(reflexes.evaluate(&seen, &WELL, at(100)).0.active == 0);
 }
@@ -233,14 +233,14 @@ fn the_least_is_above_a_limit_when_all_of_its_members_are() {
     let above = |others: Sample| {
         let (mut reflexes, mut seen) = watching(Trip::Above(3.0), true, true);
         seen.samples[1] = others;
-        reflexes.meet(&seen, 0, 3.0, at(10));
+        reflexes.observe(&seen, 0, 3.0, at(10));
         reflexes.evaluate(&seen, &WELL, at(10)).0.active & Cause::EStop.bit() != 0
     };
     assert!(above(good(3.0, at(0))) && !above(good(2.9, at(0))) && !above(Sample::NEVER));
 }
 
 #[test]
-fn a_stop_whose_reading_was_lost_trips_its_rules_and_one_that_came_only_its_own() {
+fn stop_with_a_lost_reading_trips_all_its_rules() {
     let rules = [
         Rule { latched: true, ..rule(Cause::Cliff, 0.1, Restraint::Still) },
         rule(Cause::Cliff, 0.5, Restraint::NoForward),
@@ -256,14 +256,14 @@ fn a_stop_whose_reading_was_lost_trips_its_rules_and_one_that_came_only_its_own(
     assert_eq!(reflexes.evaluate(&well, &WELL, at(9_000)).0.latched, halts);
 
     let mut reflexes = settled(&rules);
-    reflexes.meet(&well, 0, 0.4, at(10));
+    reflexes.observe(&well, 0, 0.4, at(10));
     let verdict = reflexes.evaluate(&well, &heard, at(10)).0;
     assert_eq!((verdict.active, verdict.latched), (halts, 0), "the reading shows which rule tripped");
     // The halt may arrive one slot after its reading.
     assert_eq!(reflexes.evaluate(&well, &heard, at(20)).0.latched, 0);
 
     let mut reflexes = settled(&rules);
-    reflexes.meet(&well, 0, 0.4, at(10));
+    reflexes.observe(&well, 0, 0.4, at(10));
     let lost = Signals { readings_lost: true, ..heard };
     assert_eq!(
         reflexes.evaluate(&well, &lost, at(10)).0.latched,
@@ -275,7 +275,7 @@ fn a_stop_whose_reading_was_lost_trips_its_rules_and_one_that_came_only_its_own(
 }
 
 #[test]
-fn the_worst_cause_is_reported_and_the_least_that_is_allowed_obeyed() {
+fn worst_cause_is_reported_and_strictest_limit_obeyed() {
     let rules = [
         rule(Cause::Battery, 1.0, Restraint::Slow(0.3)),
         rule(Cause::Obstacle, 0.5, Restraint::NoForward),
@@ -307,7 +307,7 @@ fn fading_is_a_straight_line_from_fresh_to_gone() {
 }
 
 #[test]
-fn a_loop_is_late_by_misses_in_a_row_and_well_again_by_as_many_hits() {
+fn loop_is_late_after_misses_in_a_row_and_recovers_after_hits() {
     let script = [
         // (skipped, late): two are not three, and an on-time slot between them restarts the count
         (2, false),
@@ -350,13 +350,13 @@ fn stop_stays_until_it_is_released_and_rearmed() {
 }
 
 #[test]
-fn the_field_sees_the_worst_of_an_edge_until_the_robot_has_backed_away_and_the_frame_the_truth() {
+fn field_sees_an_edge_until_the_robot_has_backed_away() {
     let edge = Rule { retreat: ms(100), ..rule(Cause::Cliff, 1.0, Restraint::NoForward) };
     let mut reflexes = settled(&[edge]);
     let mut look = |value: f32, backed: Span| {
         let frame = frame(good(value, at(0)));
         let limits = reflexes.evaluate(&frame, &Signals { backed, ..WELL }, at(0)).0.limits;
-        let shown = reflexes.remind(&frame).samples[0];
+        let shown = reflexes.field_view(&frame).samples[0];
         assert_eq!(shown.value.to_bits(), shown.worst.to_bits());
         assert_eq!((shown.stamp, shown.health), (at(0), Health::Good), "stamp and health are unchanged");
         (limits.forward > 0.0, shown.value)
@@ -374,16 +374,16 @@ fn the_field_sees_the_worst_of_an_edge_until_the_robot_has_backed_away_and_the_f
     for (retreat, shown) in [(ms(100), 0.3), (Span::ZERO, 3.0)] {
         let mut reflexes = settled(&[Rule { retreat, ..edge }]);
         let well = frame(good(3.0, at(0)));
-        reflexes.meet(&well, 0, 0.3, at(0));
+        reflexes.observe(&well, 0, 0.3, at(0));
         reflexes.evaluate(&well, &WELL, at(0));
-        assert_eq!(reflexes.remind(&well).samples[0].value.to_bits(), f32::to_bits(shown));
+        assert_eq!(reflexes.field_view(&well).samples[0].value.to_bits(), f32::to_bits(shown));
     }
 
     // No reading explains this stop, so only the limit is known.
     let mut reflexes = settled(&[edge]);
     let well = frame(good(3.0, at(0)));
     reflexes.evaluate(&well, &Signals { halts: Cause::Cliff.bit(), ..WELL }, at(0));
-    assert_eq!(reflexes.remind(&well).samples[0].value.to_bits(), f32::to_bits(1.0));
+    assert_eq!(reflexes.field_view(&well).samples[0].value.to_bits(), f32::to_bits(1.0));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::base::plan::{Board, EngineKind};
 use crate::base::seed::{Stream, uniform};
 use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 use crate::drive::trace::{Latency, latency_histogram, note};
-use crate::field::Stimulus;
+use crate::field::FieldInput;
 use crate::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
 use crate::runtime::brain::admission::{Demand, admit};
 use crate::runtime::brain::boards::ServedBoard;
@@ -283,12 +283,12 @@ impl Sender {
             for ((phase, id), cycle) in &mut self.robots {
                 let due = period + *phase;
                 MonotonicClock.sleep_until(due);
-                let mut stimulus = Stimulus { cycle: *cycle, ..Stimulus::AT_REST };
-                for (sensor, value) in stimulus.sensors.iter_mut().enumerate().take(count) {
+                let mut input = FieldInput { cycle: *cycle, ..FieldInput::AT_REST };
+                for (sensor, value) in input.sensors.iter_mut().enumerate().take(count) {
                     *value = (0.1 * *cycle as f32 + sensor as f32).sin();
                 }
                 // If this thread is late, the delay counts as the brain's, as it would on a network.
-                let request = CycleRequest::of(&stimulus, count, due, self.period);
+                let request = CycleRequest::of(&input, count, due, self.period);
                 hub.receive(*id, &request.encode(), due);
                 asked += u64::from(*cycle >= WARM_UP);
                 *cycle += 1;

@@ -8,7 +8,7 @@ use super::ended;
 use super::feed::Feed;
 use super::field::{BenchFault, FieldFigures};
 use super::page_faults::page_faults;
-use crate::base::plan::{FieldPlan, Rung};
+use crate::base::plan::{FieldPlan, QualityLevel};
 use crate::base::time::{Clock, Grid, MonotonicClock, Span};
 use crate::drive::trace::{latency_histogram, note};
 use crate::field::cuda::{CudaEngine, DeviceFacts, DeviceTimes, is_emulated};
@@ -69,7 +69,7 @@ impl DeviceBench {
         // An engine that has just been found lost reports it in its next cycle: this one.
         let mut feed = Feed::new(plan);
         let Some(facts) = engine.device_facts() else {
-            let answer = engine.cycle(&feed.next(Rung::BEST));
+            let answer = engine.cycle(&feed.next(QualityLevel::BEST));
             return Err(BenchFault::Lost(answer.err().unwrap_or(Failure::Lost(Loss::Panicked))));
         };
         feed.load(&mut engine, plan).map_err(BenchFault::Lost)?;
@@ -91,11 +91,11 @@ impl DeviceBench {
         is_emulated(&self.facts.found)
     }
 
-    /// Measures cycles at `rung` for `length` and adds to `figures`: half of the time cycles and copies, a
+    /// Measures cycles at `quality` for `length` and adds to `figures`: half of the time cycles and copies, a
     /// tenth stages, the rest at 100 Hz. `watch` receives the elapsed time.
     pub fn measure(
         &mut self,
-        rung: Rung,
+        quality: QualityLevel,
         length: Span,
         figures: &mut DeviceFigures,
         interrupted: &AtomicBool,
@@ -104,14 +104,14 @@ impl DeviceBench {
         let start = MonotonicClock.now();
         let whole = PARTS.iter().sum::<u64>();
         let [cycles, stages, paced] = PARTS.map(|part| Span::from_nanos(length.as_nanos() / whole * part));
-        figures.field.bytes_per_cycle = self.engine.bytes_per_cycle(rung);
-        let rows = self.engine.experiences() / rung.work().bank_parts as usize;
+        figures.field.bytes_per_cycle = self.engine.bytes_per_cycle(quality);
+        let rows = self.engine.experiences() / quality.work().bank_parts as usize;
         figures.evolved_bytes = figures.field.bytes_per_cycle.saturating_sub(rows * DESCRIPTOR);
         let block = BLOCK.min(Span::from_nanos(cycles.as_nanos() / 4));
         loop {
             self.copies(figures)?;
-            self.settle(rung)?;
-            self.cycles(rung, block, figures, interrupted)?;
+            self.settle(quality)?;
+            self.cycles(quality, block, figures, interrupted)?;
             let passed = MonotonicClock.now().since(start);
             watch(passed.min(length));
             if passed >= cycles || ended(interrupted) {
@@ -119,9 +119,9 @@ impl DeviceBench {
             }
         }
         figures.bytes_per_save = self.bytes_per_save();
-        self.stages(rung, stages, figures, interrupted)?;
+        self.stages(quality, stages, figures, interrupted)?;
         watch(MonotonicClock.now().since(start).min(length));
-        self.paced(rung, paced, figures, interrupted)
+        self.paced(quality, paced, figures, interrupted)
     }
 
     fn bytes_per_save(&mut self) -> Option<u64> {
@@ -130,22 +130,22 @@ impl DeviceBench {
         self.engine.save(&mut live).then(|| self.engine.device_counts().bytes_out - first)
     }
 
-    fn turn(&mut self, rung: Rung) -> Result<Span, BenchFault> {
-        let stimulus = self.feed.next(rung);
+    fn turn(&mut self, quality: QualityLevel) -> Result<Span, BenchFault> {
+        let input = self.feed.next(quality);
         let began = MonotonicClock.now();
-        let response = self.engine.cycle(&stimulus);
+        let response = self.engine.cycle(&input);
         let span = MonotonicClock.now().since(began);
         std::hint::black_box(response).map_err(BenchFault::Lost)?;
         Ok(span)
     }
 
-    fn settle(&mut self, rung: Rung) -> Result<(), BenchFault> {
-        (0..SETTLING).try_for_each(|_| self.turn(rung).map(|_| ()))
+    fn settle(&mut self, quality: QualityLevel) -> Result<(), BenchFault> {
+        (0..SETTLING).try_for_each(|_| self.turn(quality).map(|_| ()))
     }
 
     fn cycles(
         &mut self,
-        rung: Rung,
+        quality: QualityLevel,
         length: Span,
         figures: &mut DeviceFigures,
         interrupted: &AtomicBool,
@@ -155,7 +155,7 @@ impl DeviceBench {
         let faults = page_faults();
         let allocations = allocations_everywhere();
         loop {
-            let span = self.turn(rung)?;
+            let span = self.turn(quality)?;
             note(&mut figures.field.cycle, span);
             figures.note_times(&self.engine.device_times());
             if MonotonicClock.now() >= until || ended(interrupted) {
@@ -187,16 +187,16 @@ impl DeviceBench {
     /// Runs cycles whose stages run one after another, each between two events. At least one cycle.
     fn stages(
         &mut self,
-        rung: Rung,
+        quality: QualityLevel,
         length: Span,
         figures: &mut DeviceFigures,
         interrupted: &AtomicBool,
     ) -> Result<(), BenchFault> {
         self.engine.watch_stages(true);
-        self.settle(rung)?;
+        self.settle(quality)?;
         let until = MonotonicClock.now() + length;
         loop {
-            self.turn(rung)?;
+            self.turn(quality)?;
             self.engine.read_stages();
             figures.field.note_stages(self.engine.stage_times());
             if MonotonicClock.now() >= until || ended(interrupted) {
@@ -204,13 +204,13 @@ impl DeviceBench {
             }
         }
         self.engine.watch_stages(false);
-        self.settle(rung)
+        self.settle(quality)
     }
 
     /// Runs a cycle every 10 ms and measures how much processor time the process uses.
     fn paced(
         &mut self,
-        rung: Rung,
+        quality: QualityLevel,
         length: Span,
         figures: &mut DeviceFigures,
         interrupted: &AtomicBool,
@@ -219,7 +219,7 @@ impl DeviceBench {
         let mut grid = Grid::new(start + PACE, PACE);
         loop {
             MonotonicClock.sleep_until(grid.slot());
-            self.turn(rung)?;
+            self.turn(quality)?;
             let now = MonotonicClock.now();
             grid.done(now);
             if now.since(start) >= length || ended(interrupted) {

@@ -4,10 +4,10 @@
 //! out library and bank. Everything is drawn from a seed, so two benches get the same input.
 
 use crate::base::frame::MAX_SENSORS;
-use crate::base::plan::{FieldPlan, Rung};
+use crate::base::plan::{FieldPlan, QualityLevel};
 use crate::base::seed::{Stream, bits, normal, uniform};
 use crate::field::shape::{CONTEXT, DESCRIPTOR, PATTERN, READOUT_COLUMNS};
-use crate::field::{Failure, Inspect, Stimulus};
+use crate::field::{Failure, FieldInput, Inspect};
 use std::f64::consts::TAU;
 
 /// Seed of all generated input.
@@ -39,7 +39,7 @@ impl Feed {
     }
 
     /// The next stimulus. Cycle numbers rise, so that work which runs only every few cycles occurs.
-    pub fn next(&mut self, rung: Rung) -> Stimulus {
+    pub fn next(&mut self, quality: QualityLevel) -> FieldInput {
         let (cycle, time) = (self.cycle, self.cycle as f64 * self.dt);
         self.cycle += 1;
         let mut sensors = [0.0; MAX_SENSORS];
@@ -52,7 +52,7 @@ impl Feed {
             let noise = normal(SEED, Stream::Stimulus, cycle * MAX_SENSORS as u64 + i as u64);
             *sensor = (0.5 * slow + 0.3 * quick + NOISE * noise).clamp(-1.0, 1.0) as f32;
         }
-        Stimulus { cycle, sensors, reward: 0.0, rung, place: None }
+        FieldInput { cycle, sensors, reward: 0.0, quality, place: None }
     }
 
     /// Loads `engine`, which was built from `plan`, and runs its first cycles. Fails only if an engine on a
@@ -60,7 +60,7 @@ impl Feed {
     pub fn load(&mut self, engine: &mut dyn Inspect, plan: &FieldPlan) -> Result<(), Failure> {
         let mut situations = Vec::new();
         for life in 0..LIFE {
-            engine.cycle(&self.next(Rung::BEST))?;
+            engine.cycle(&self.next(QualityLevel::BEST))?;
             if life + SITUATIONS >= LIFE {
                 let mut context = [0.0; CONTEXT];
                 engine.copy_features(&mut context);

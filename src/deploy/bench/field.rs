@@ -4,7 +4,7 @@ use super::copy::CopyCrew;
 use super::ended;
 use super::feed::Feed;
 use super::page_faults::page_faults;
-use crate::base::plan::{FieldPlan, RUNGS, Rung};
+use crate::base::plan::{FieldPlan, QUALITY_LEVELS, QualityLevel};
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::drive::trace::{latency_histogram, note};
 use crate::field::cuda::Unfit;
@@ -94,8 +94,8 @@ impl FieldBench {
         }
         let mut feed = Feed::new(plan);
         feed.load(engine.as_mut(), plan).map_err(BenchFault::Lost)?;
-        let rungs = (0..RUNGS).filter_map(|number| Rung::new(number as u8));
-        let most = rungs.map(|rung| engine.bytes_per_cycle(rung)).max().unwrap_or(0);
+        let levels = (0..QUALITY_LEVELS).filter_map(|number| QualityLevel::new(number as u8));
+        let most = levels.map(|quality| engine.bytes_per_cycle(quality)).max().unwrap_or(0);
         let copy = CopyCrew::new(engine.threads(), most, &plan.cpus).map_err(BenchFault::Threads)?;
         Ok(FieldBench { engine, feed, copy })
     }
@@ -105,18 +105,18 @@ impl FieldBench {
         self.engine.as_ref()
     }
 
-    /// Measures cycles at `rung` for `length`, including the copies before, between and after them, and adds
-    /// to `figures`. At least one cycle counts. `watch` receives the elapsed time between blocks.
+    /// Measures cycles at `quality` for `length`, including the copies before, between and after them, and
+    /// adds to `figures`. At least one cycle counts. `watch` receives the elapsed time between blocks.
     pub fn measure(
         &mut self,
-        rung: Rung,
+        quality: QualityLevel,
         length: Span,
         figures: &mut FieldFigures,
         interrupted: &AtomicBool,
         watch: &mut dyn FnMut(Span),
     ) {
         let clock = MonotonicClock;
-        let bytes = self.engine.bytes_per_cycle(rung);
+        let bytes = self.engine.bytes_per_cycle(quality);
         figures.bytes_per_cycle = bytes;
         let start = clock.now();
         // At least four blocks, however short the whole measurement is.
@@ -125,9 +125,9 @@ impl FieldBench {
         self.copies(bytes, copies, figures);
         loop {
             for _ in 0..SETTLING {
-                self.turn(rung);
+                self.turn(quality);
             }
-            self.cycles(rung, block, figures, interrupted);
+            self.cycles(quality, block, figures, interrupted);
             self.copies(bytes, copies, figures);
             let passed = clock.now().since(start);
             watch(passed.min(length));
@@ -137,21 +137,27 @@ impl FieldBench {
         }
     }
 
-    fn turn(&mut self, rung: Rung) -> Span {
-        let stimulus = self.feed.next(rung);
+    fn turn(&mut self, quality: QualityLevel) -> Span {
+        let input = self.feed.next(quality);
         let began = MonotonicClock.now();
-        let response = self.engine.cycle(&stimulus);
+        let response = self.engine.cycle(&input);
         let span = MonotonicClock.now().since(began);
         std::hint::black_box(response).expect("the feed stays on its scale");
         span
     }
 
-    fn cycles(&mut self, rung: Rung, length: Span, figures: &mut FieldFigures, interrupted: &AtomicBool) {
+    fn cycles(
+        &mut self,
+        quality: QualityLevel,
+        length: Span,
+        figures: &mut FieldFigures,
+        interrupted: &AtomicBool,
+    ) {
         let until = MonotonicClock.now() + length;
         let (faults, stand_ins) = (page_faults(), self.engine.stand_ins());
         let allocations = allocations_everywhere();
         loop {
-            let span = self.turn(rung);
+            let span = self.turn(quality);
             note(&mut figures.cycle, span);
             figures.note_stages(self.engine.stage_times());
             if MonotonicClock.now() >= until || ended(interrupted) {

@@ -5,7 +5,7 @@
 use super::device::{DeviceBench, DeviceFigures};
 use super::ended;
 use super::field::BenchFault;
-use crate::base::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
+use crate::base::plan::{EngineKind, FieldPlan, Params, QualityLevel, Shape, Storage};
 use crate::base::time::Span;
 use crate::field::cuda::is_emulated;
 use crate::system::gpu::probe;
@@ -90,7 +90,7 @@ fn measured(
         return Ok((figures, 0));
     }
     let mut bench = DeviceBench::build(&plan(storage), robots)?;
-    bench.measure(Rung::BEST, LENGTH, &mut figures, interrupted, &mut |_| {})?;
+    bench.measure(QualityLevel::BEST, LENGTH, &mut figures, interrupted, &mut |_| {})?;
     Ok((figures, bench.engine().memory_bytes()))
 }
 

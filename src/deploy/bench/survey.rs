@@ -4,7 +4,7 @@
 
 use super::ended;
 use super::field::{BenchFault, FieldBench, FieldFigures};
-use crate::base::plan::{FieldPlan, RUNGS, Rung, Storage};
+use crate::base::plan::{FieldPlan, QUALITY_LEVELS, QualityLevel, Storage};
 use crate::base::time::Span;
 use std::sync::atomic::AtomicBool;
 
@@ -28,7 +28,7 @@ pub struct Survey {
     /// Memory that the engine uses, bytes.
     pub memory_bytes: usize,
     /// The board's field, by rung.
-    pub rungs: [FieldFigures; RUNGS],
+    pub levels: [FieldFigures; QUALITY_LEVELS],
     /// Rung 0 in the other storage; `None`: the engine has no other.
     pub other_storage: Option<FieldFigures>,
     /// Rung 0 on one thread; `None`: the board already uses one.
@@ -38,7 +38,7 @@ pub struct Survey {
 impl Survey {
     /// Rung 0 in that storage.
     pub fn in_storage(&self, storage: Storage) -> Option<&FieldFigures> {
-        if self.storage == storage.name() { Some(&self.rungs[0]) } else { self.other_storage.as_ref() }
+        if self.storage == storage.name() { Some(&self.levels[0]) } else { self.other_storage.as_ref() }
     }
 }
 
@@ -56,25 +56,26 @@ pub fn survey(
     let mut one_thread = one.map(|plan| variant(&plan)).transpose()?;
 
     let variants = [&other_storage, &one_thread].into_iter().flatten().count() as u64;
-    let shares = BEST_SHARES + (RUNGS as u64 - 1) + variants;
+    let shares = BEST_SHARES + (QUALITY_LEVELS as u64 - 1) + variants;
     let share = Span::from_nanos(length.as_nanos() / (ROUNDS * shares));
-    let mut rungs: [FieldFigures; RUNGS] = std::array::from_fn(|_| FieldFigures::new());
+    let mut levels: [FieldFigures; QUALITY_LEVELS] = std::array::from_fn(|_| FieldFigures::new());
     let mut passed = 0;
-    let mut turn = |bench: &mut FieldBench, rung: Rung, shares_due: u64, figures: &mut FieldFigures| {
-        if ended(interrupted) {
-            return;
-        }
-        bench.measure(rung, share.times(shares_due), figures, interrupted, &mut |_| {});
-        passed += shares_due;
-        watch(passed as f64 / (ROUNDS * shares) as f64);
-    };
+    let mut turn =
+        |bench: &mut FieldBench, quality: QualityLevel, shares_due: u64, figures: &mut FieldFigures| {
+            if ended(interrupted) {
+                return;
+            }
+            bench.measure(quality, share.times(shares_due), figures, interrupted, &mut |_| {});
+            passed += shares_due;
+            watch(passed as f64 / (ROUNDS * shares) as f64);
+        };
     for _ in 0..ROUNDS {
-        for (number, figures) in rungs.iter_mut().enumerate() {
-            let rung = Rung::new(number as u8).unwrap_or(Rung::WORST);
-            turn(&mut own, rung, if number == 0 { BEST_SHARES } else { 1 }, figures);
+        for (number, figures) in levels.iter_mut().enumerate() {
+            let quality = QualityLevel::new(number as u8).unwrap_or(QualityLevel::WORST);
+            turn(&mut own, quality, if number == 0 { BEST_SHARES } else { 1 }, figures);
         }
         for (bench, figures) in [&mut other_storage, &mut one_thread].into_iter().flatten() {
-            turn(bench, Rung::BEST, 1, figures);
+            turn(bench, QualityLevel::BEST, 1, figures);
         }
     }
     let engine = own.engine();
@@ -85,7 +86,7 @@ pub fn survey(
         simd: engine.simd(),
         threads: engine.threads(),
         memory_bytes: engine.memory_bytes(),
-        rungs,
+        levels,
         other_storage: other_storage.map(|(_, figures)| figures),
         one_thread: one_thread.map(|(_, figures)| figures),
     })

@@ -3,18 +3,18 @@
 //! answering ends have the tether's priority and core.
 
 use super::ended;
-use crate::base::plan::{Board, EngineKind, RtPlan, Rung};
+use crate::base::plan::{Board, EngineKind, QualityLevel, RtPlan};
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::drive::trace::{Latency, latency_histogram, note};
 use crate::field::remote::{LinkWords, RemoteEngine, SocketHop};
-use crate::field::{FieldEngine, Stimulus};
+use crate::field::{FieldEngine, FieldInput};
 use crate::runtime::brain::boards::ServedBoard;
 use crate::runtime::brain::engine::Unopened;
 use crate::runtime::brain::network::Network;
 use crate::runtime::brain::reception::Reception;
 use crate::runtime::brain::robots::{Limits, Robots};
 use crate::runtime::brain::workers::Workers;
-use crate::runtime::guard::Ward;
+use crate::runtime::guard::AllowedUser;
 use crate::runtime::tether::carrier::Carrier;
 use crate::runtime::tether::datagram::{DOWN_BYTES, UP_BYTES};
 use crate::runtime::tether::join::Join;
@@ -176,8 +176,9 @@ impl TetherBench {
         let carrier = Carrier::new(&keys, Join::of("bench", &board, digest));
         let finder = Finder::new(&address.to_string())?;
         let clock = Arc::new(MonotonicClock);
-        let (ward, ending) = (Ward::own(), end.into());
-        let mut tether = Tether::new(carrier, "bench", finder, listener, ending, ward, digest, clock.clone());
+        let (allowed, ending) = (AllowedUser::own(), end.into());
+        let mut tether =
+            Tether::new(carrier, "bench", finder, listener, ending, allowed, digest, clock.clone());
         let echo = UdpSocket::bind("127.0.0.1:0")?;
         let here = UdpSocket::bind("127.0.0.1:0")?;
         here.connect(echo.local_addr()?)?;
@@ -246,9 +247,9 @@ fn measure(
 /// One cycle: from the request to the answer, and what the brain computed.
 fn link_trip(engine: &mut RemoteEngine, cycle: &mut u64) -> Option<(Span, Span)> {
     *cycle += 1;
-    let stimulus = Stimulus { cycle: *cycle, rung: Rung::BEST, ..Stimulus::AT_REST };
+    let input = FieldInput { cycle: *cycle, quality: QualityLevel::BEST, ..FieldInput::AT_REST };
     let begun = MonotonicClock.now();
-    let answered = engine.cycle(&stimulus).is_ok();
+    let answered = engine.cycle(&input).is_ok();
     let now = MonotonicClock.now();
     let times = engine.condition(now).link.and_then(|link| link.times)?;
     answered.then(|| (now.since(begun), times.computed))

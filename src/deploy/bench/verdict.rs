@@ -139,12 +139,12 @@ fn control_rows(targets: &Targets, control: Option<&LoopFigures>) -> Vec<Row> {
 }
 
 fn cycle_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
-    let best = &survey.rungs[0];
+    let best = &survey.levels[0];
     let millis = |us: Option<f64>| us.map(|us| us / 1e3);
     let asked = |span: Option<Span>| span.map(|span| span.as_micros_f64() / 1e3);
     let tail = ratio(best.cycle_us(0.999), best.cycle_us(0.5));
     let mut rows = Vec::new();
-    for (number, figures) in survey.rungs.iter().enumerate() {
+    for (number, figures) in survey.levels.iter().enumerate() {
         let row = Row::new(format!("cycle at rung {number}, p50"), "ms", millis(figures.cycle_us(0.5)));
         rows.push(if number == 0 { row.at_most(asked(targets.cycle_p50)) } else { row });
         if number == 0 {
@@ -157,8 +157,8 @@ fn cycle_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
 }
 
 fn comparison_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
-    let best = &survey.rungs[0];
-    let (p50, worst) = (best.cycle_us(0.5), &survey.rungs[survey.rungs.len() - 1]);
+    let best = &survey.levels[0];
+    let (p50, worst) = (best.cycle_us(0.5), &survey.levels[survey.levels.len() - 1]);
     let stored = |storage| survey.in_storage(storage).and_then(|figures| figures.cycle_us(0.5));
     let halved = ratio(stored(Storage::F32), stored(Storage::F16));
     let mut rows = vec![
@@ -235,7 +235,7 @@ mod tests {
             simd: "portable",
             threads: 2,
             memory_bytes: 3_000_000,
-            rungs: std::array::from_fn(|rung| figures(if rung == 5 { us / 8 } else { us })),
+            levels: std::array::from_fn(|quality| figures(if quality == 5 { us / 8 } else { us })),
             other_storage: Some(figures(2 * us)),
             one_thread: Some(figures(3 * us)),
         }
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn a_ratio_without_a_divisor_is_not_measured() {
         let mut empty = survey(8_000);
-        empty.rungs = std::array::from_fn(|_| FieldFigures::new());
+        empty.levels = std::array::from_fn(|_| FieldFigures::new());
         empty.other_storage = None;
         for row in rows(&Targets::default(), None, &empty, &Err("no GPU".into()), None) {
             assert!(row.measured.is_none() || row.name.starts_with("memory"), "{row:?}");

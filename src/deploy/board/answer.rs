@@ -4,7 +4,7 @@ use super::finding::Problem;
 use super::reader::Section;
 
 /// The result of requesting a key.
-pub enum Found<T> {
+pub enum KeyLookup<T> {
     /// The key is present and valid.
     Value(T),
     /// The key is missing.
@@ -20,52 +20,52 @@ pub struct Answer<'s, 'a, T> {
     pub(super) key: String,
     pub(super) wanted: String,
     pub(super) show: fn(&T) -> String,
-    pub(super) found: Found<T>,
+    pub(super) found: KeyLookup<T>,
 }
 
 impl<T> Answer<'_, '_, T> {
     /// The value, or `default`.
     pub fn or(self, default: T) -> T {
         match self.found {
-            Found::Value(value) => value,
-            Found::Nothing => {
+            KeyLookup::Value(value) => value,
+            KeyLookup::Nothing => {
                 self.section.note(&self.key, (self.show)(&default), None);
                 default
             }
-            Found::Bad => default,
+            KeyLookup::Bad => default,
         }
     }
     /// The value, or `default` if the key is missing; `None` if the value is invalid.
     pub fn sound_or(self, default: T) -> Option<T> {
-        let faulty = matches!(self.found, Found::Bad);
+        let faulty = matches!(self.found, KeyLookup::Bad);
         let value = self.or(default);
         (!faulty).then_some(value)
     }
     /// The value. A missing key is an error.
     pub fn required(self) -> Option<T> {
         match self.found {
-            Found::Value(value) => Some(value),
-            Found::Nothing => {
+            KeyLookup::Value(value) => Some(value),
+            KeyLookup::Nothing => {
                 let problem = Problem::Missing { wanted: self.wanted };
                 self.section.refuse(&self.key, self.section.place, problem);
                 None
             }
-            Found::Bad => None,
+            KeyLookup::Bad => None,
         }
     }
     /// The value; `Some(None)` if the key is missing, `None` if the value is invalid.
     pub fn if_written(self) -> Option<Option<T>> {
         match self.found {
-            Found::Value(value) => Some(Some(value)),
-            Found::Nothing => Some(None),
-            Found::Bad => None,
+            KeyLookup::Value(value) => Some(Some(value)),
+            KeyLookup::Nothing => Some(None),
+            KeyLookup::Bad => None,
         }
     }
     /// The value, if there is a valid one.
     pub fn optional(self) -> Option<T> {
         match self.found {
-            Found::Value(value) => Some(value),
-            Found::Nothing | Found::Bad => None,
+            KeyLookup::Value(value) => Some(value),
+            KeyLookup::Nothing | KeyLookup::Bad => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! for any file.
 
 use super::raw::{Node, Table, Value};
-use super::source::Place;
+use super::source::SourceRange;
 
 /// Keys in one table. The largest table, `[reserved]`, has at most one key for each line of a chip.
 const MOST_KEYS: usize = 256;
@@ -23,7 +23,7 @@ pub struct Beyond {
     /// Path of the key.
     pub key: String,
     /// Where it is written.
-    pub place: Place,
+    pub place: SourceRange,
     /// Size and limit.
     pub rule: String,
 }
@@ -49,7 +49,7 @@ pub fn beyond(table: &Table) -> Option<Beyond> {
 }
 
 /// `place` is where the table is written; `None` for the whole file.
-fn in_table(table: &Table, path: &str, place: Option<Place>) -> Option<Beyond> {
+fn in_table(table: &Table, path: &str, place: Option<SourceRange>) -> Option<Beyond> {
     let found = table.0.len();
     if let (true, Some(extra)) = (found > MOST_KEYS, table.0.get(MOST_KEYS)) {
         let rule = format!("found {found} keys; allowed: at most {MOST_KEYS}");

@@ -2,7 +2,7 @@
 //! allowed. Only this file writes the messages.
 
 use super::source::Spot;
-use crate::system::outside::quoted;
+use crate::system::sanitize::quoted;
 use std::fmt;
 
 /// One error or warning about a board file.

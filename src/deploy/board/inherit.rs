@@ -10,7 +10,7 @@
 use super::finding::Problem;
 use super::raw::{Entry, Node, Table, Value};
 use super::report::Report;
-use crate::system::outside::nearest;
+use crate::system::sanitize::nearest;
 
 /// Lists of entries, and the keys that identify an entry of each.
 pub const NAMED: [(&str, &[&str]); 6] = [

@@ -6,8 +6,8 @@ use super::raw::{self, Table, Value};
 use super::report::{Report, Setting};
 use super::{bounds, effective, inherit, shipped};
 use crate::base::plan::Board;
-use crate::system::intake;
-use crate::system::outside::{nearest, quoted};
+use crate::system::bounded_read;
+use crate::system::sanitize::{nearest, quoted};
 use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -155,7 +155,7 @@ fn built_in_file(name: &str) -> String {
 
 /// The text of the board file at `path`.
 pub fn read_text(path: &Path) -> Result<String, std::io::Error> {
-    intake::text(path, LONGEST_FILE)
+    bounded_read::text(path, LONGEST_FILE)
 }
 
 /// Loads a board from its text. Inherited files must be in `folder`; with `None` there are none.

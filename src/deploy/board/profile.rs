@@ -2,8 +2,8 @@
 
 use crate::base::time::Span;
 use crate::runtime::em_brain::profile::{Draft, DraftMotor, DraftSensor};
-use crate::system::intake::Intake;
-use crate::system::outside::compared;
+use crate::system::bounded_read::BoundedFile;
+use crate::system::sanitize::compared;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -94,7 +94,7 @@ impl ProfileFile {
 
     fn read(path: &Path) -> Result<ProfileFile, ProfileFileError> {
         let mut bytes = Vec::new();
-        let file = Intake::open(path, LONGEST).map_err(ProfileFileError::Io)?;
+        let file = BoundedFile::open(path, LONGEST).map_err(ProfileFileError::Io)?;
         file.rest(&mut bytes).map_err(ProfileFileError::Io)?;
         let text = String::from_utf8(bytes).map_err(|_| ProfileFileError::Content("it is no text".into()))?;
         let mut profile = ProfileFile::parse(&text)?;

@@ -1,6 +1,6 @@
 //! A parsed board file: TOML values with their places. Checks nothing.
 
-use super::source::{Place, Sources};
+use super::source::{SourceRange, Sources};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -10,7 +10,7 @@ pub struct Node {
     /// The value.
     pub value: Value,
     /// Its place.
-    pub place: Place,
+    pub place: SourceRange,
 }
 
 /// The kinds of TOML values.
@@ -53,7 +53,7 @@ pub struct Entry {
     /// The key.
     pub key: String,
     /// The place of the key.
-    pub key_place: Place,
+    pub key_place: SourceRange,
     /// Its value.
     pub node: Node,
 }
@@ -82,7 +82,7 @@ impl Table {
 }
 
 /// Parses text number `source`. If it is not TOML, returns every syntax error.
-pub fn parse(sources: &Sources, source: usize) -> Result<Table, Vec<(String, Place)>> {
+pub fn parse(sources: &Sources, source: usize) -> Result<Table, Vec<(String, SourceRange)>> {
     let text = sources.text(source);
     let (document, errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
@@ -128,7 +128,7 @@ fn node(sources: &Sources, source: usize, from: &Spanned<DeValue<'_>>) -> Node {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Table, Vec<(String, Place)>> {
+    fn parsed(text: &str) -> Result<Table, Vec<(String, SourceRange)>> {
         let mut sources = Sources::default();
         let source = sources.add("t.toml", text.to_string());
         parse(&sources, source)

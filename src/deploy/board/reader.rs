@@ -4,18 +4,18 @@
 //! is an error; the report lists every value read, with its origin. After an invalid value the reader
 //! continues, so that one run reports all errors.
 
-use super::answer::{Answer, Found};
+use super::answer::{Answer, KeyLookup};
 use super::finding::Problem;
 use super::raw::{Node, Table, Value};
 use super::report::{Setting, Shared};
 use super::shape::{ANY_KEY, Asked, Shape};
-use super::source::Place;
+use super::source::SourceRange;
 use super::spelling::{
     AddressWord, LineWord, Refusal, address, addresses, distinct_integers, is_name, items, line, odd_name,
     real, reals, show_list, show_millis, show_real, show_text, span_of_millis, text, unknown_name,
 };
 use crate::base::time::Span;
-use crate::system::outside::nearest;
+use crate::system::sanitize::nearest;
 use std::cell::{Cell, RefCell};
 use std::ops::RangeInclusive;
 
@@ -26,7 +26,7 @@ pub struct Section<'a> {
     /// The path with `[]` for any entry of a list, as in `sensor[]`.
     pattern: String,
     table: Option<&'a Table>,
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<SourceRange>,
     asked: RefCell<Vec<String>>,
     /// Unknown keys are not reported.
     open: Cell<bool>,
@@ -46,7 +46,7 @@ impl<'a> Section<'a> {
         report: &'a Shared,
         [path, pattern]: [String; 2],
         table: Option<&'a Table>,
-        place: Option<Place>,
+        place: Option<SourceRange>,
     ) -> Section<'a> {
         Section {
             report,
@@ -105,7 +105,7 @@ impl<'a> Section<'a> {
         }
         self.table?.get(key).map(|entry| &entry.node)
     }
-    pub(super) fn refuse(&self, key: &str, place: Option<Place>, problem: Problem) {
+    pub(super) fn refuse(&self, key: &str, place: Option<SourceRange>, problem: Problem) {
         if self.muted.get() {
             return;
         }
@@ -126,11 +126,11 @@ impl<'a> Section<'a> {
     ) -> Answer<'_, 'a, T> {
         let wanted = shape.to_string();
         let found = match self.node(key, &shape) {
-            None => Found::Nothing,
+            None => KeyLookup::Nothing,
             Some(node) => match read(node) {
                 Ok(value) => {
                     self.note(key, show(&value), Some(node.place));
-                    Found::Value(value)
+                    KeyLookup::Value(value)
                 }
                 Err(refusal) => {
                     let problem = match refusal {
@@ -141,13 +141,13 @@ impl<'a> Section<'a> {
                         Refusal::Other(problem) => problem,
                     };
                     self.refuse(key, Some(node.place), problem);
-                    Found::Bad
+                    KeyLookup::Bad
                 }
             },
         };
         Answer { section: self, key: key.to_string(), wanted, show, found }
     }
-    pub(super) fn note(&self, key: &str, value: String, place: Option<Place>) {
+    pub(super) fn note(&self, key: &str, value: String, place: Option<SourceRange>) {
         let mut report = self.report.borrow_mut();
         let origin = place.map(|place| report.sources.spot(place));
         let key = self.path(key);
@@ -429,7 +429,7 @@ impl<'a> Section<'a> {
             })
             .collect()
     }
-    fn tables(&self, key: &str) -> Vec<(&'a Table, Place)> {
+    fn tables(&self, key: &str) -> Vec<(&'a Table, SourceRange)> {
         let Some(node) = self.node(key, &Shape::List) else { return Vec::new() };
         let Value::List(list) = &node.value else {
             self.wrong_type(key, node, &Shape::List);

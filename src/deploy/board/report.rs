@@ -2,7 +2,7 @@
 
 use super::finding::{Finding, Problem};
 use super::shape::Asked;
-use super::source::{Place, Sources, Spot};
+use super::source::{SourceRange, Sources, Spot};
 use std::cell::RefCell;
 
 /// Errors that are reported in detail: more than a user fixes before checking again.
@@ -38,7 +38,7 @@ pub struct Report {
 
 impl Report {
     /// Reports an error.
-    pub fn refuse(&mut self, key: &str, place: Option<Place>, problem: Problem) {
+    pub fn refuse(&mut self, key: &str, place: Option<SourceRange>, problem: Problem) {
         if self.is_full() {
             self.untold += 1;
             return;

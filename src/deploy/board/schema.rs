@@ -10,7 +10,7 @@ use super::inherit::NAMED;
 use super::raw::{Entry, Node, Table, Value as Written};
 use super::report::Report;
 use super::shape::{ANY_KEY, Asked, NAME_PATTERN, Shape};
-use super::source::Place;
+use super::source::SourceRange;
 use serde_json::{Map, Value, json};
 use std::cell::{Cell, RefCell};
 
@@ -107,7 +107,7 @@ struct Probe<'k> {
     /// Which tables the board has.
     shown: Shown,
     /// The place of all values.
-    place: Place,
+    place: SourceRange,
     /// Number of names generated so far.
     names: Cell<usize>,
 }

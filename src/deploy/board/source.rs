@@ -8,13 +8,13 @@ const LONGEST_LINE: usize = 160;
 
 /// A range of bytes in one of the texts. Only [`Sources`] can turn it into a [`Spot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceRange {
     source: usize,
     start: usize,
     end: usize,
 }
 
-impl Place {
+impl SourceRange {
     /// The first byte; orders places within one text.
     pub fn start(self) -> usize {
         self.start
@@ -64,11 +64,11 @@ impl Sources {
         self.0.get(source).map_or("", |(_, text)| text)
     }
     /// A range of bytes in text number `source`.
-    pub fn place(&self, source: usize, span: std::ops::Range<usize>) -> Place {
-        Place { source, start: span.start, end: span.end.max(span.start) }
+    pub fn place(&self, source: usize, span: std::ops::Range<usize>) -> SourceRange {
+        SourceRange { source, start: span.start, end: span.end.max(span.start) }
     }
     /// The file, line and column of `place`.
-    pub fn spot(&self, place: Place) -> Spot {
+    pub fn spot(&self, place: SourceRange) -> Spot {
         let text = self.text(place.source);
         // A parser may point one past the end or, in malformed text, between the bytes of a character.
         let start = floor_char(text, place.start);

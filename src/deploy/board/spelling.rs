@@ -4,7 +4,7 @@
 use super::finding::Problem;
 use super::raw::{Node, Value};
 use crate::base::time::Span;
-use crate::system::outside::nearest;
+use crate::system::sanitize::nearest;
 use std::ops::RangeInclusive;
 
 /// Why a node is not the requested value.

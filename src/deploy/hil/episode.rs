@@ -24,7 +24,7 @@ const QUIET: Span = Span::from_millis(5);
 const PULSES: u32 = 8;
 const WINDOW: Span = Span::from_millis(50);
 /// A motor that still turns after this time ignored the stop: many times what any board allows.
-const PATIENCE: Span = Span::from_millis(200);
+const TIMEOUT: Span = Span::from_millis(200);
 /// Time in which the runtime sets up its devices and starts to drive. Servos are centred one after the other.
 const START_WITHIN: Span = Span::from_millis(10_000);
 /// Time in which the wheels turn again after a stimulus, normally a few field periods.
@@ -176,9 +176,9 @@ impl Episodes {
     /// The last edge before the line is quiet; `None`: it did not become quiet in time, or there was no edge.
     fn last_edge(&mut self, began: Instant) -> Result<Option<Instant>, BusFault> {
         let mut last = None;
-        while self.clock.now() < began + PATIENCE {
+        while self.clock.now() < began + TIMEOUT {
             // Until the first edge, wait the full time; after that, until the line counts as quiet.
-            let wait = if last.is_some() { QUIET } else { PATIENCE };
+            let wait = if last.is_some() { QUIET } else { TIMEOUT };
             match self.gpio.next_edge(wait)? {
                 Some(edge) if edge.line == self.lines.response => last = Some(edge.stamp),
                 Some(_) => {}

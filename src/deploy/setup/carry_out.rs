@@ -1,7 +1,7 @@
 //! Makes changes and undoes them. Each change is in the journal, on disk, before it is made, and leaves the
 //! journal only after it is undone. So both can be interrupted anywhere and started again.
 
-use super::deed::{Deed, DeedError};
+use super::action::{SetupAction, SetupActionError};
 use super::files;
 use super::journal::{Entry, Journal, JournalError};
 use super::programs::Programs;
@@ -13,22 +13,22 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'d> {
     /// The change is in the journal and will be made next.
-    Noted(&'d Deed),
+    Noted(&'d SetupAction),
     /// The change is made.
-    Done(&'d Deed),
+    Done(&'d SetupAction),
     /// The earlier state is restored; the change is still in the journal.
-    Restored(&'d Deed),
+    Restored(&'d SetupAction),
     /// The change is no longer in the journal.
-    Forgotten(&'d Deed),
+    Forgotten(&'d SetupAction),
     /// Somebody has changed it since, so it stays as it is.
-    LeftAlone(&'d Deed),
+    LeftAlone(&'d SetupAction),
 }
 
 /// Why the work did not finish.
 #[derive(Debug)]
 pub enum CarryOutError {
     /// A change failed.
-    Deed(DeedError),
+    Deed(SetupActionError),
     /// The journal failed.
     Journal(JournalError),
     /// The observer ended the work.
@@ -42,7 +42,7 @@ pub type Seen<'s> = &'s mut dyn FnMut(Step) -> ControlFlow<()>;
 /// in place do not count.
 pub fn apply(
     root: &Path,
-    deeds: &[&Deed],
+    deeds: &[&SetupAction],
     programs: &dyn Programs,
     seen: Seen,
 ) -> Result<usize, CarryOutError> {
@@ -52,16 +52,16 @@ pub fn apply(
     let _lock = Journal::lock(root)?;
     let mut journal = Journal::load(root)?;
     let mut count = 0;
-    for deed in deeds {
-        let before = deed.now(root)?;
-        if before == deed.done() {
+    for action in deeds {
+        let before = action.now(root)?;
+        if before == action.done() {
             continue;
         }
-        journal.note(root, deed, before);
+        journal.note(root, action, before);
         journal.keep(root)?;
-        tell(seen, Step::Noted(deed))?;
-        deed.perform(root, programs)?;
-        tell(seen, Step::Done(deed))?;
+        tell(seen, Step::Noted(action))?;
+        action.perform(root, programs)?;
+        tell(seen, Step::Done(action))?;
         count += 1;
     }
     Ok(count)
@@ -80,14 +80,14 @@ pub fn undo(root: &Path, programs: &dyn Programs, seen: Seen) -> Result<usize, C
         at -= 1;
         let entry = journal.changes[at].clone();
         if !restore(root, &entry, programs)? {
-            tell(seen, Step::LeftAlone(&entry.deed))?;
+            tell(seen, Step::LeftAlone(&entry.action))?;
             continue;
         }
-        tell(seen, Step::Restored(&entry.deed))?;
+        tell(seen, Step::Restored(&entry.action))?;
         entry.folders.iter().rev().for_each(|folder| files::remove_if_empty(root, folder));
         journal.changes.remove(at);
         journal.keep(root)?;
-        tell(seen, Step::Forgotten(&entry.deed))?;
+        tell(seen, Step::Forgotten(&entry.action))?;
         count += 1;
     }
     journal.keep(root)?;
@@ -96,18 +96,18 @@ pub fn undo(root: &Path, programs: &dyn Programs, seen: Seen) -> Result<usize, C
 
 /// Restores the state before a change. `false`: it was edited since, and nothing was done.
 fn restore(root: &Path, entry: &Entry, programs: &dyn Programs) -> Result<bool, CarryOutError> {
-    let Entry { deed, before, .. } = entry;
-    let now = match deed.now(root) {
+    let Entry { action, before, .. } = entry;
+    let now = match action.now(root) {
         Ok(now) => now,
-        Err(DeedError::File(..)) => return Ok(false), // a folder, a device: not what setup put there
+        Err(SetupActionError::File(..)) => return Ok(false), // a folder, a device: not what setup put there
         Err(error) => return Err(error.into()),
     };
-    if now == deed.done() {
-        deed.restore(root, before, programs)?;
+    if now == action.done() {
+        action.restore(root, before, programs)?;
         return Ok(true);
     }
     // A kernel setting does not survive a reboot, so another value belongs to a later boot.
-    Ok(now == *before || matches!(deed, Deed::Set { .. }))
+    Ok(now == *before || matches!(action, SetupAction::Set { .. }))
 }
 
 fn tell(seen: Seen, step: Step) -> Result<(), CarryOutError> {
@@ -117,8 +117,8 @@ fn tell(seen: Seen, step: Step) -> Result<(), CarryOutError> {
     }
 }
 
-impl From<DeedError> for CarryOutError {
-    fn from(error: DeedError) -> CarryOutError {
+impl From<SetupActionError> for CarryOutError {
+    fn from(error: SetupActionError) -> CarryOutError {
         CarryOutError::Deed(error)
     }
 }

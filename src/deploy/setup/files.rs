@@ -1,8 +1,8 @@
 //! Files below a root: `/`, or a folder in a test. Reads the current state as a value that can be restored,
 //! and writes files atomically and durably, never through a symbolic link.
 
+use crate::system::bounded_read;
 use crate::system::codec;
-use crate::system::intake;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
@@ -42,7 +42,7 @@ pub fn state(root: &Path, path: &Path) -> io::Result<State> {
     if !found.is_file() {
         return Err(odd("neither a file nor a link"));
     }
-    intake::text(&full, LONGEST_FILE).map(State::File)
+    bounded_read::text(&full, LONGEST_FILE).map(State::File)
 }
 
 /// Brings `path` below `root` into the state `wanted`, and creates its folders.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// The detected machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct MachineFacts {
     /// Model and device tree.
     pub machine: Machine,
     /// The HATs that the device tree names.
@@ -31,14 +31,14 @@ pub enum Gpu {
     Card,
 }
 
-impl Found {
+impl MachineFacts {
     /// Detects the machine in `root`.
-    pub fn look(root: &Path) -> Found {
+    pub fn look(root: &Path) -> MachineFacts {
         let machine = machine(root);
         let jetson = machine.compatible.iter().any(|word| word.starts_with("nvidia,tegra"));
         let card = root.join("proc/driver/nvidia/version").exists()
             || names(root, "dev").iter().any(|name| name == "nvidiactl");
-        Found {
+        MachineFacts {
             hats: hat::named(root),
             architecture: std::env::consts::ARCH,
             system: system(root),

@@ -1,10 +1,10 @@
 //! The journal of a setup: the earlier state of everything, on disk before it is changed. So an interrupted
 //! setup can be finished, and everything can be undone.
 
-use super::deed::Deed;
+use super::action::SetupAction;
 use super::files::{self, State, missing_folders};
+use crate::system::bounded_read;
 use crate::system::codec;
-use crate::system::intake;
 use crate::system::rt::flock::{Flock, Holder, LockError};
 use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,8 @@ const LONGEST: u64 = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The action.
-    pub deed: Deed,
+    #[serde(rename = "deed")]
+    pub action: SetupAction,
     /// The earlier state.
     pub before: State,
     /// Folders that did not exist, outermost first.
@@ -58,7 +59,7 @@ impl Journal {
     /// Reads the journal below `root`; empty if there is none.
     pub fn load(root: &Path) -> Result<Journal, JournalError> {
         let at = Path::new("/").join(FILE);
-        let text = match intake::text(&root.join(FILE), LONGEST) {
+        let text = match bounded_read::text(&root.join(FILE), LONGEST) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Journal::empty()),
             Err(error) => return Err(JournalError::File(at, error)),
@@ -104,23 +105,23 @@ impl Journal {
 
     /// Records a change that is about to be made. If the last change of the same thing is identical, it was
     /// interrupted or something else undid it; it is not recorded twice.
-    pub fn note(&mut self, root: &Path, deed: &Deed, before: State) {
+    pub fn note(&mut self, root: &Path, action: &SetupAction, before: State) {
         let boot = boot(root);
-        let last = self.changes.iter_mut().rev().find(|entry| entry.deed.same_place(deed));
-        if let Some(entry) = last.filter(|entry| entry.deed == *deed && entry.before == before) {
+        let last = self.changes.iter_mut().rev().find(|entry| entry.action.same_place(action));
+        if let Some(entry) = last.filter(|entry| entry.action == *action && entry.before == before) {
             entry.boot = boot;
             return;
         }
-        let folders = deed.path().map_or(Vec::new(), |path| missing_folders(root, path));
-        self.changes.push(Entry { deed: deed.clone(), before, folders, boot });
+        let folders = action.path().map_or(Vec::new(), |path| missing_folders(root, path));
+        self.changes.push(Entry { action: action.clone(), before, folders, boot });
     }
 
     /// Whether there are changes since the last boot that take effect only at the next one.
     pub fn waits_for_reboot(&self, root: &Path) -> bool {
         let boot = boot(root);
         let waits = |entry: &Entry| {
-            let stands = entry.deed.now(root).is_ok_and(|now| now == entry.deed.done());
-            entry.deed.needs_reboot() && entry.boot == boot && stands
+            let stands = entry.action.now(root).is_ok_and(|now| now == entry.action.done());
+            entry.action.needs_reboot() && entry.boot == boot && stands
         };
         self.changes.iter().any(waits)
     }

@@ -1,11 +1,11 @@
 //! Proposes everything that turns a machine into a robot with its board: every change with its reason, and
 //! what the user has to know. Reads only; changes nothing.
 
+use super::action::{SetupAction, SetupActionError, groups_of};
 use super::choice::{self, Chosen, NoBoard};
 use super::config_txt::{self, Odd};
-use super::deed::{Deed, DeedError, groups_of};
 use super::files::{State, link_on_the_way, names, state, text};
-use super::found::{Found, Gpu};
+use super::found::{Gpu, MachineFacts};
 use super::tuning;
 use crate::base::plan::{Board, BusPlan, EngineKind};
 use std::io;
@@ -26,7 +26,7 @@ pub struct Wishes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The action.
-    pub deed: Deed,
+    pub action: SetupAction,
     /// The reason.
     pub why: &'static str,
 }
@@ -35,7 +35,7 @@ pub struct Change {
 #[derive(Debug)]
 pub struct Proposal {
     /// The machine.
-    pub found: Found,
+    pub found: MachineFacts,
     /// The board.
     pub board: Chosen,
     /// Changes, in order.
@@ -67,7 +67,7 @@ pub enum Note {
 #[derive(Debug)]
 pub enum NoProposal {
     /// No board.
-    Board(Box<Found>, NoBoard),
+    Board(Box<MachineFacts>, NoBoard),
     /// The package's systemd unit is not installed.
     NoUnit(&'static str),
     /// The group whose members may arm the robot does not exist.
@@ -77,7 +77,7 @@ pub enum NoProposal {
     /// A file that has to be changed is a link, or its path contains one.
     ThroughLink(PathBuf, PathBuf),
     /// A file cannot be read.
-    Unreadable(DeedError),
+    Unreadable(SetupActionError),
     /// An update is unfinished.
     UpdateAtWork,
 }
@@ -115,7 +115,7 @@ pub fn propose(root: &Path, wishes: &Wishes) -> Result<Proposal, NoProposal> {
     if root.join(TRIAL).exists() {
         return Err(NoProposal::UpdateAtWork);
     }
-    let found = Found::look(root);
+    let found = MachineFacts::look(root);
     let board = match choice::choose(root, wishes.board.as_deref()) {
         Ok(board) => board,
         Err(error) => return Err(NoProposal::Board(Box::new(found), error)),
@@ -132,7 +132,9 @@ pub fn propose(root: &Path, wishes: &Wishes) -> Result<Proposal, NoProposal> {
     plan.signers()?;
     plan.services(&board.loaded.board)?;
     let Plan { changes, notes, .. } = plan;
-    for path in changes.iter().filter_map(|change| change.deed.path().filter(|_| !is_kernels(&change.deed))) {
+    for path in
+        changes.iter().filter_map(|change| change.action.path().filter(|_| !is_kernels(&change.action)))
+    {
         if let Some(link) = link_on_the_way(root, path).filter(|link| link != path || is_config(path)) {
             return Err(NoProposal::ThroughLink(path.to_path_buf(), link));
         }
@@ -141,8 +143,8 @@ pub fn propose(root: &Path, wishes: &Wishes) -> Result<Proposal, NoProposal> {
 }
 
 /// The kernel's own files are behind links, which is allowed.
-fn is_kernels(deed: &Deed) -> bool {
-    matches!(deed, Deed::Set { .. })
+fn is_kernels(action: &SetupAction) -> bool {
+    matches!(action, SetupAction::Set { .. })
 }
 
 /// A boot loader's file: if it is a link, a person has put it there.
@@ -159,15 +161,15 @@ struct Plan<'r> {
 
 impl Plan<'_> {
     /// Adds a change unless it is already in place.
-    fn add(&mut self, deed: Deed, why: &'static str) -> Result<(), NoProposal> {
-        if deed.now(self.root).map_err(NoProposal::Unreadable)? != deed.done() {
-            self.changes.push(Change { deed, why });
+    fn add(&mut self, action: SetupAction, why: &'static str) -> Result<(), NoProposal> {
+        if action.now(self.root).map_err(NoProposal::Unreadable)? != action.done() {
+            self.changes.push(Change { action, why });
         }
         Ok(())
     }
 
     fn write(&mut self, path: &str, content: &str, why: &'static str) -> Result<(), NoProposal> {
-        self.add(Deed::Write { path: path.into(), content: content.to_string() }, why)
+        self.add(SetupAction::Write { path: path.into(), content: content.to_string() }, why)
     }
 
     /// Writes a file only if it does not exist: afterwards it belongs to the user.
@@ -183,7 +185,7 @@ impl Plan<'_> {
     }
 
     fn state(&self, path: &str) -> Result<State, NoProposal> {
-        let unreadable = |error: io::Error| DeedError::File(Path::new("/").join(path), error);
+        let unreadable = |error: io::Error| SetupActionError::File(Path::new("/").join(path), error);
         state(self.root, Path::new(path)).map_err(|error| NoProposal::Unreadable(unreadable(error)))
     }
 
@@ -196,12 +198,12 @@ impl Plan<'_> {
         }
         let there = self.root.join(choice::PATH).exists();
         if let Some(content) = chosen.text.clone().filter(|_| !there) {
-            let deed = Deed::Write { path: choice::PATH.into(), content };
-            self.changes.push(Change { deed, why: "the services read this robot's board from there" });
+            let action = SetupAction::Write { path: choice::PATH.into(), content };
+            self.changes.push(Change { action, why: "the services read this robot's board from there" });
         }
     }
 
-    fn i2c(&mut self, found: &Found, board: &Board) -> Result<(), NoProposal> {
+    fn i2c(&mut self, found: &MachineFacts, board: &Board) -> Result<(), NoProposal> {
         if !matches!(board.bus, BusPlan::Linux { .. }) || board.i2c.is_empty() {
             return Ok(());
         }
@@ -256,9 +258,9 @@ impl Plan<'_> {
         if groups_of(self.root, user).iter().any(|group| group == GROUP) {
             return Ok(());
         }
-        let deed = Deed::Join { user: user.to_string(), group: GROUP.to_string() };
+        let action = SetupAction::Join { user: user.to_string(), group: GROUP.to_string() };
         self.add(
-            deed,
+            action,
             "members of this group may arm the robot and read its status; takes effect at the next login",
         )
     }
@@ -266,7 +268,7 @@ impl Plan<'_> {
     /// Adds what `doctor --fix` proposes.
     fn tuning(&mut self, board: &Board, user: &str) {
         let tuning::Plan { deeds, advice } = tuning::plan(self.root, Some(board), user);
-        self.changes.extend(deeds.into_iter().map(|(deed, why)| Change { deed, why }));
+        self.changes.extend(deeds.into_iter().map(|(action, why)| Change { action, why }));
         self.notes.extend(advice.into_iter().map(Note::Advice));
     }
 
@@ -311,11 +313,11 @@ impl Plan<'_> {
         let is_masked = self.state(&mask.to_string_lossy())? == State::Link(MASKED.to_string());
         match (board.guard.is_some(), is_masked) {
             (false, false) => self.add(
-                Deed::Link { path: mask, to: MASKED.to_string() },
+                SetupAction::Link { path: mask, to: MASKED.to_string() },
                 "the board has no [guard]: without this the runtime would start a guard that ends at once",
             )?,
             (true, true) => {
-                self.add(Deed::Remove { path: mask }, "the board has a [guard]; it was masked")?
+                self.add(SetupAction::Remove { path: mask }, "the board has a [guard]; it was masked")?
             }
             (false, true) | (true, false) => {}
         }
@@ -345,7 +347,7 @@ impl Plan<'_> {
                 let path = PathBuf::from(format!("{}/{target}.{kind}/{unit}", UNIT_FOLDERS[0]));
                 // Whatever the link's target is: systemd uses its name.
                 if !self.root.join(&path).is_symlink() {
-                    self.add(Deed::Link { path, to: format!("/{file}") }, why)?;
+                    self.add(SetupAction::Link { path, to: format!("/{file}") }, why)?;
                 }
             }
         }

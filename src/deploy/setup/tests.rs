@@ -2,9 +2,9 @@
 
 mod machines;
 
+use super::action::SetupAction;
 use super::carry_out::{CarryOutError, Step, apply, undo};
 use super::choice::{NoBoard, Origin};
-use super::deed::Deed;
 use super::journal::{self, Journal};
 use super::proposal::{NoProposal, Note, Proposal, Wishes, propose};
 use crate::hardware::device::sysfs::tree::Tree;
@@ -22,15 +22,18 @@ fn proposed(tree: &Tree, wishes: &Wishes) -> Proposal {
 
 /// The changes, each as its path or its action.
 fn lines(proposal: &Proposal) -> Vec<String> {
-    let line = |deed: &Deed| match deed {
-        Deed::Write { path, .. } => path.display().to_string(),
-        Deed::Link { .. } | Deed::Set { .. } | Deed::Remove { .. } | Deed::Join { .. } => deed.to_string(),
+    let line = |action: &SetupAction| match action {
+        SetupAction::Write { path, .. } => path.display().to_string(),
+        SetupAction::Link { .. }
+        | SetupAction::Set { .. }
+        | SetupAction::Remove { .. }
+        | SetupAction::Join { .. } => action.to_string(),
     };
-    proposal.changes.iter().map(|change| line(&change.deed)).collect()
+    proposal.changes.iter().map(|change| line(&change.action)).collect()
 }
 
-fn deeds(proposal: &Proposal) -> Vec<&Deed> {
-    proposal.changes.iter().map(|change| &change.deed).collect()
+fn deeds(proposal: &Proposal) -> Vec<&SetupAction> {
+    proposal.changes.iter().map(|change| &change.action).collect()
 }
 
 /// Applies the proposal, at most `steps` steps of it. Returns the number of steps, and whether it finished.
@@ -38,10 +41,10 @@ fn set_up(tree: &Tree, wishes: &Wishes, steps: usize) -> (usize, bool) {
     let (proposal, programs) = (proposed(tree, wishes), InTree::new(tree.root()));
     let mut count = 0;
     let ended = apply(tree.root(), &deeds(&proposal), &programs, &mut |step| {
-        if let Step::Noted(deed) = step
+        if let Step::Noted(action) = step
             && count + 1 == steps
             && let Some(folder) =
-                deed.path().and_then(Path::parent).filter(|_| !matches!(deed, Deed::Set { .. }))
+                action.path().and_then(Path::parent).filter(|_| !matches!(action, SetupAction::Set { .. }))
         {
             // The cut comes between creating the file's folders and the file.
             std::fs::create_dir_all(tree.root().join(folder)).unwrap();
@@ -60,8 +63,8 @@ fn cut(count: &mut usize, steps: usize) -> ControlFlow<()> {
 fn take_back(tree: &Tree) -> (usize, Vec<String>) {
     let mut left = Vec::new();
     let count = undo(tree.root(), &InTree::new(tree.root()), &mut |step| {
-        if let Step::LeftAlone(deed) = step {
-            left.push(deed.path().unwrap().display().to_string());
+        if let Step::LeftAlone(action) = step {
+            left.push(action.path().unwrap().display().to_string());
         }
         ControlFlow::Continue(())
     });
@@ -96,8 +99,12 @@ fn a_pi_4_with_a_robot_hat_gets_its_board_and_its_bus() {
     expected.push("etc/security/limits.d/60-ganglion.conf".to_string());
     expected.extend(["etc/ganglion/allowed_signers", GUARD, ENABLED].map(String::from));
     assert_eq!(lines(&proposal), expected);
-    let reboot: Vec<&Deed> = deeds(&proposal).into_iter().filter(|deed| deed.needs_reboot()).collect();
-    assert!(matches!(reboot[..], [Deed::Write { path, .. }] if path == Path::new(CONFIG)), "{reboot:?}");
+    let reboot: Vec<&SetupAction> =
+        deeds(&proposal).into_iter().filter(|action| action.needs_reboot()).collect();
+    assert!(
+        matches!(reboot[..], [SetupAction::Write { path, .. }] if path == Path::new(CONFIG)),
+        "{reboot:?}"
+    );
     assert!(!tree.root().join("etc/ganglion").exists(), "a proposal writes nothing");
 }
 
@@ -113,13 +120,13 @@ fn a_pi_5_without_a_hats_name_asks_which_board() {
     }
     let proposal = proposed(&tree, &wishes(Some("picarx-v4")));
     assert_eq!(proposal.board.origin, Origin::Named("picarx-v4".to_string()));
-    let Deed::Write { content, .. } = &proposal.changes[0].deed else { panic!("{proposal:?}") };
+    let SetupAction::Write { content, .. } = &proposal.changes[0].action else { panic!("{proposal:?}") };
     let own = crate::deploy::board::from_text("board", content).unwrap();
     assert_eq!(own.digest, proposal.board.loaded.digest, "the robot's file inherits that board");
 }
 
 #[test]
-fn a_jetson_gets_the_rights_of_its_gpu_and_stops_before_it_sleeps() {
+fn jetson_gets_gpu_rights_and_stops_before_sleep() {
     let tree = orin_nano();
     let proposal = proposed(&tree, &wishes(None));
     assert_eq!(proposal.board.origin, Origin::Only("jetson-orin-nano"));
@@ -371,7 +378,7 @@ fn a_board_file_is_copied_whole_or_refused() {
     };
     let good = with("one.toml").unwrap();
     assert!(
-        matches!(&good.changes[0].deed, Deed::Write { content, .. } if content.ends_with("period_ms = 20.0\n"))
+        matches!(&good.changes[0].action, SetupAction::Write { content, .. } if content.ends_with("period_ms = 20.0\n"))
     );
     assert!(matches!(with("two.toml"), Err(NoProposal::Board(_, NoBoard::Inherits(_)))));
     assert!(matches!(with("bad.toml"), Err(NoProposal::Board(_, NoBoard::Unsound(..)))));

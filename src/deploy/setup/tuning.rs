@@ -6,7 +6,7 @@
 
 mod core;
 
-use super::deed::{Deed, DeedError, groups_of};
+use super::action::{SetupAction, SetupActionError, groups_of};
 use super::files::{names, text};
 use super::programs::OnPath;
 use crate::base::plan::Board;
@@ -56,7 +56,7 @@ const USER_PATH: &str = "etc/security/limits.d/60-ganglion.conf";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// Actions, each with its reason.
-    pub deeds: Vec<(Deed, &'static str)>,
+    pub deeds: Vec<(SetupAction, &'static str)>,
     /// What the user has to decide.
     pub advice: Vec<String>,
 }
@@ -85,11 +85,11 @@ fn governor(root: &Path, plan: &mut Plan) {
     plan.write(root, GOVERNOR_PATH, GOVERNOR_UNIT, WHY);
     let to = "../ganglion-governor.service".to_string();
     if std::fs::read_link(root.join(GOVERNOR_LINK)).ok().as_deref() != Some(Path::new(&to)) {
-        plan.deeds.push((Deed::Link { path: GOVERNOR_LINK.into(), to }, "keeps it so after a reboot"));
+        plan.deeds.push((SetupAction::Link { path: GOVERNOR_LINK.into(), to }, "keeps it so after a reboot"));
     }
     for (file, _) in governors.iter().filter(|(_, governor)| governor != "performance") {
-        let deed = Deed::Set { path: file.into(), content: "performance".to_string() };
-        plan.deeds.push((deed, "takes effect now, without a reboot"));
+        let action = SetupAction::Set { path: file.into(), content: "performance".to_string() };
+        plan.deeds.push((action, "takes effect now, without a reboot"));
     }
 }
 
@@ -151,13 +151,13 @@ impl Plan {
     /// Writes a file unless it already has that content.
     fn write(&mut self, root: &Path, path: &str, content: &str, why: &'static str) {
         if std::fs::read_to_string(root.join(path)).ok().as_deref() != Some(content) {
-            self.deeds.push((Deed::Write { path: path.into(), content: content.to_string() }, why));
+            self.deeds.push((SetupAction::Write { path: path.into(), content: content.to_string() }, why));
         }
     }
 
     /// Carries out everything in order below `root`; stops at the first failure.
-    pub fn carry_out(&self, root: &Path) -> Result<usize, DeedError> {
-        self.deeds.iter().try_for_each(|(deed, _)| deed.perform(root, &OnPath))?;
+    pub fn carry_out(&self, root: &Path) -> Result<usize, SetupActionError> {
+        self.deeds.iter().try_for_each(|(action, _)| action.perform(root, &OnPath))?;
         Ok(self.deeds.len())
     }
 }
@@ -231,7 +231,7 @@ mod tests {
         tree.put("sys/devices/system/cpu/cpu2/cpufreq/scaling_governor", "schedutil\n");
         let again = plan(tree.root(), None, "ann").deeds;
         assert!(
-            matches!(&again[..], [(Deed::Set { path, .. }, _)] if path.to_string_lossy().contains("cpu2")),
+            matches!(&again[..], [(SetupAction::Set { path, .. }, _)] if path.to_string_lossy().contains("cpu2")),
             "{again:?}"
         );
     }
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(plan(tree.root(), None, "ann"), Plan::default());
         let bob: Vec<_> = plan(tree.root(), None, "bob").deeds;
         assert!(
-            matches!(&bob[..], [(Deed::Write { path, .. }, _)] if path == Path::new(USER_PATH)),
+            matches!(&bob[..], [(SetupAction::Write { path, .. }, _)] if path == Path::new(USER_PATH)),
             "not a member: {bob:?}"
         );
         assert_eq!(plan(tree.root(), None, "root").deeds, [], "root has no such limit");
@@ -298,7 +298,7 @@ mod tests {
         let tree = pi();
         tree.put("etc/systemd/system", "no folder");
         let refused = plan(tree.root(), None, "ann").carry_out(tree.root()).unwrap_err();
-        let DeedError::File(path, error) = refused else { panic!("{refused}") };
+        let SetupActionError::File(path, error) = refused else { panic!("{refused}") };
         assert_eq!(path, Path::new("/").join(GOVERNOR_PATH));
         assert!(matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::AlreadyExists), "{error}");
         assert!(!tree.root().join(USER_PATH).exists());
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn each_deed_shows_its_path_and_its_content() {
-        let deed = Deed::Write { path: "etc/x".into(), content: "a\nb\n".to_string() };
-        assert_eq!(deed.to_string(), "write /etc/x:\n    | a\n    | b");
+        let action = SetupAction::Write { path: "etc/x".into(), content: "a\nb\n".to_string() };
+        assert_eq!(action.to_string(), "write /etc/x:\n    | a\n    | b");
     }
 }

@@ -40,7 +40,7 @@ impl Ran {
         self.code == Some(0)
     }
     /// The last line of standard error, or of standard output if the former is empty.
-    pub fn last_words(&self) -> String {
+    pub fn error_output(&self) -> String {
         let last =
             |text: &str| text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_string);
         last(&self.err).or_else(|| last(&self.out)).unwrap_or_else(|| "it printed nothing".to_string())
@@ -85,7 +85,7 @@ pub fn demand(
     let ran = run(program, arguments, limit)?;
     match ran.ok() {
         true => Ok(ran.out.trim_end().to_string()),
-        false => Err(CommandError::Failed(name, ran.last_words())),
+        false => Err(CommandError::Failed(name, ran.error_output())),
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn output_and_exit_code_are_returned() {
         let ran = sh("echo out; echo first >&2; echo last >&2; echo; exit 3", SHORT).unwrap();
-        assert_eq!((ran.code, &*ran.out, &*ran.last_words()), (Some(3), "out\n\n", "last"));
+        assert_eq!((ran.code, &*ran.out, &*ran.error_output()), (Some(3), "out\n\n", "last"));
         assert!(matches!(run("/no/such/program", &[], SHORT), Err(CommandError::Start(..))));
     }
 

@@ -7,7 +7,7 @@
 //! sensor, and going back would not help.
 
 use super::{Layout, Marker, Phase, UpdateError, at};
-use crate::system::{codec, intake};
+use crate::system::{bounded_read, codec};
 use serde::{Deserialize, Serialize};
 
 /// A run shorter than this is an early death, in seconds: longer than any start takes.
@@ -33,7 +33,7 @@ pub struct Deaths {
 impl Deaths {
     /// Reads the record; empty if the file is missing or damaged.
     pub fn read(layout: &Layout) -> Deaths {
-        let text = intake::text(&layout.deaths(), LONGEST).ok();
+        let text = bounded_read::text(&layout.deaths(), LONGEST).ok();
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
     }
 

@@ -7,7 +7,7 @@ use super::command::{self, LONG, SHORT};
 use super::state::{Answer, ask, ask_installed, property, systemctl};
 use super::{Layout, Why};
 use crate::base::time::Span;
-use crate::system::intake;
+use crate::system::bounded_read;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -151,7 +151,7 @@ fn runs_the_installed(layout: &Layout, process: &str) -> bool {
     if !layout.is_real() {
         return true; // a test's root has no processes
     }
-    let digest = |path: &Path| intake::bytes(path, LARGEST).ok().map(|bytes| blake3::hash(&bytes));
+    let digest = |path: &Path| bounded_read::bytes(path, LARGEST).ok().map(|bytes| blake3::hash(&bytes));
     let running = digest(&Path::new("/proc").join(process).join("exe"));
     running.is_some() && running == digest(&layout.program())
 }

@@ -3,7 +3,7 @@
 //! boot, because a robot's wall clock may be wrong.
 
 use super::{Layout, Phase, UpdateError, Why, at};
-use crate::system::{codec, intake};
+use crate::system::{bounded_read, codec};
 use serde::{Deserialize, Serialize};
 
 /// Beyond this length, in bytes, the older half is dropped; some hundred updates remain.
@@ -91,18 +91,18 @@ pub fn after(layout: &Layout, last: Option<&Entry>) -> Vec<Entry> {
 }
 
 fn text(layout: &Layout) -> String {
-    let bytes = intake::bytes(&layout.history(), MOST).unwrap_or_default();
+    let bytes = bounded_read::bytes(&layout.history(), MOST).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The first eight digits of this boot's id.
 pub fn boot() -> String {
-    let id = intake::text("/proc/sys/kernel/random/boot_id".as_ref(), 256).unwrap_or_default();
+    let id = bounded_read::text("/proc/sys/kernel/random/boot_id".as_ref(), 256).unwrap_or_default();
     id.chars().take(8).collect()
 }
 
 fn uptime_s() -> f64 {
-    let text = intake::text("/proc/uptime".as_ref(), 256).unwrap_or_default();
+    let text = bounded_read::text("/proc/uptime".as_ref(), 256).unwrap_or_default();
     text.split_whitespace().next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0)
 }
 

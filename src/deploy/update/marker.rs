@@ -3,7 +3,7 @@
 //! begins.
 
 use super::{Layout, UpdateError, at, state};
-use crate::system::{codec, intake};
+use crate::system::{bounded_read, codec};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -120,7 +120,7 @@ impl Marker {
     }
 
     fn read(path: &Path) -> Result<Option<Marker>, UpdateError> {
-        match intake::text(path, LONGEST) {
+        match bounded_read::text(path, LONGEST) {
             Ok(text) => match serde_json::from_str(&text) {
                 Ok(marker) => Ok(Some(marker)),
                 Err(error) => Err(at(path)(std::io::Error::new(ErrorKind::InvalidData, error))),

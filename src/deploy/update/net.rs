@@ -3,7 +3,7 @@
 
 use super::state::{remove, systemctl};
 use super::{Layout, UpdateError, at};
-use crate::system::{codec, intake};
+use crate::system::{bounded_read, codec};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ fn copy_program(layout: &Layout) -> Result<(), UpdateError> {
     if std::fs::read_link(own).is_ok_and(|running| running == path) {
         return Ok(());
     }
-    let bytes = intake::bytes(own, LARGEST).map_err(at(own))?;
+    let bytes = bounded_read::bytes(own, LARGEST).map_err(at(own))?;
     codec::replace(&path, &bytes).map_err(at(&path))?;
     std::fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(at(&path))?;
     std::fs::File::open(&path).and_then(|file| file.sync_all()).map_err(at(&path))

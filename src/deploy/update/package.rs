@@ -3,7 +3,7 @@
 
 use super::command::{self, LONG, SHORT};
 use super::{Layout, UpdateError, at, version};
-use crate::system::{codec, intake};
+use crate::system::{bounded_read, codec};
 use rustix::fs::StatVfsMountFlags;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -49,7 +49,7 @@ pub fn fields(path: &Path) -> Result<Fields, UpdateError> {
     let show = "--showformat=${Package} ${Version} ${Architecture} ${Installed-Size}";
     let ran = command::run("dpkg-deb", &["--show".as_ref(), show.as_ref(), path.as_ref()], SHORT)?;
     if !ran.ok() {
-        return Err(damaged(ran.last_words()));
+        return Err(damaged(ran.error_output()));
     }
     let mut words = ran.out.split_whitespace();
     let mut next = || words.next().unwrap_or_default().to_string();
@@ -65,7 +65,7 @@ pub fn unpack(path: &Path, folder: &Path) -> Result<Option<Manifest>, UpdateErro
     std::fs::create_dir(folder).map_err(at(folder))?;
     command::demand("dpkg-deb", &["--extract".as_ref(), path.as_ref(), folder.as_ref()], LONG)?;
     let manifest = folder.join("usr/share/ganglion/manifest.json");
-    let text = intake::text(&manifest, MANIFEST).map_err(at(&manifest))?;
+    let text = bounded_read::text(&manifest, MANIFEST).map_err(at(&manifest))?;
     Ok(serde_json::from_str(&text).ok())
 }
 
@@ -139,7 +139,7 @@ fn reason(ran: &command::Ran) -> String {
         .lines()
         .map(str::trim)
         .filter(|line| line.starts_with("dpkg: error") || line.contains("subprocess"));
-    telling.next_back().map_or_else(|| ran.last_words(), str::to_string)
+    telling.next_back().map_or_else(|| ran.error_output(), str::to_string)
 }
 
 fn sync(layout: &Layout) -> Result<(), String> {
@@ -153,7 +153,7 @@ fn sync(layout: &Layout) -> Result<(), String> {
 /// Keeps a copy of the package at `path`, so that the robot can return to its version. The robot's
 /// administrator vouches for it: no signature is required.
 pub fn keep(layout: &Layout, path: &Path) -> Result<String, UpdateError> {
-    let bytes = intake::bytes(path, LARGEST).map_err(at(path))?;
+    let bytes = bounded_read::bytes(path, LARGEST).map_err(at(path))?;
     let found = fields(path)?;
     if found.name != NAME {
         return Err(UpdateError::OtherPackage(found.name));

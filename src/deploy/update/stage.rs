@@ -6,7 +6,7 @@ use super::history::{self, Event};
 use super::package::{self, Fields, Manifest};
 use super::state::{self, Staged};
 use super::{Layout, Marker, UpdateError, at};
-use crate::system::{codec, intake};
+use crate::system::{bounded_read, codec};
 use serde::Deserialize;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,7 +21,7 @@ const SIGNATURE: u64 = 16 << 10;
 
 /// The result of staging.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StagingOutcome {
     /// The next trial will use this version.
     Staged(String),
     /// This exact package is already installed and complete.
@@ -34,7 +34,7 @@ pub fn stage(
     path: &Path,
     signature: &Path,
     downgrade: bool,
-) -> Result<Outcome, UpdateError> {
+) -> Result<StagingOutcome, UpdateError> {
     state::demand_root(layout)?;
     for needed in [layout.signers(), layout.board()] {
         if !needed.is_file() {
@@ -55,8 +55,8 @@ pub fn stage(
     belongs_here(&fields)?;
     let kept = layout.package(&fields.version);
     if fields.version == installed {
-        return match intake::bytes(&kept, package::LARGEST).is_ok_and(|kept| kept == incoming.bytes) {
-            true if package::is_whole(&installed)? => Ok(Outcome::AlreadyActive(installed)),
+        return match bounded_read::bytes(&kept, package::LARGEST).is_ok_and(|kept| kept == incoming.bytes) {
+            true if package::is_whole(&installed)? => Ok(StagingOutcome::AlreadyActive(installed)),
             _ => Err(UpdateError::SameVersion(installed)),
         };
     }
@@ -71,7 +71,7 @@ pub fn stage(
     let digest = blake3::hash(&incoming.bytes).to_hex().to_string();
     Staged { version: fields.version.clone(), digest }.write(layout)?;
     history::note(layout, Event::Staged(fields.version.clone()))?;
-    Ok(Outcome::Staged(fields.version))
+    Ok(StagingOutcome::Staged(fields.version))
 }
 
 /// Creates the folders of an update, writable by root only.
@@ -88,11 +88,12 @@ struct Incoming {
 
 impl Incoming {
     fn take(layout: &Layout, package: &Path, signature: &Path) -> Result<Incoming, UpdateError> {
-        let length = intake::Intake::open(package, package::LARGEST).map_err(at(package))?.length();
+        let length =
+            bounded_read::BoundedFile::open(package, package::LARGEST).map_err(at(package))?.length();
         // Space for two: the copy, and the kept package.
         package::demand_space(&layout.state(), length.saturating_mul(2))?;
-        let bytes = intake::bytes(package, package::LARGEST).map_err(at(package))?;
-        let signed = intake::bytes(signature, SIGNATURE);
+        let bytes = bounded_read::bytes(package, package::LARGEST).map_err(at(package))?;
+        let signed = bounded_read::bytes(signature, SIGNATURE);
         let signed =
             signed.map_err(|error| UpdateError::Signature(signature.to_path_buf(), error.to_string()))?;
         let state = layout.state();
@@ -118,7 +119,7 @@ impl Incoming {
         let ran = command::run_with("ssh-keygen", &words, Some(input), LONG)?;
         match ran.ok() {
             true => Ok(()),
-            false => Err(UpdateError::Signature(named.to_path_buf(), ran.last_words())),
+            false => Err(UpdateError::Signature(named.to_path_buf(), ran.error_output())),
         }
     }
 }
@@ -152,7 +153,7 @@ fn look_inside(layout: &Layout, package: &Path) -> Result<(), UpdateError> {
     let (program, board) = (folder.join("usr/bin/ganglion"), layout.board());
     let ran = command::run(&program, &["check".as_ref(), board.as_ref(), "--json".as_ref()], SHORT)?;
     if !ran.ok() {
-        return Err(UpdateError::BoardRefused(ran.last_words()));
+        return Err(UpdateError::BoardRefused(ran.error_output()));
     }
     let robot = built_on(&ran.out);
     same_board(robot, manifest)

@@ -3,7 +3,7 @@
 use super::command::{self, SHORT};
 use super::{Layout, UpdateError, at};
 use crate::system::rt::flock::{Flock, LockError};
-use crate::system::{codec, intake};
+use crate::system::{bounded_read, codec};
 use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub struct Staged {
 impl Staged {
     /// Reads what is staged, if anything.
     pub fn read(layout: &Layout) -> Option<Staged> {
-        serde_json::from_str(&intake::text(&layout.staged(), LONGEST).ok()?).ok()
+        serde_json::from_str(&bounded_read::text(&layout.staged(), LONGEST).ok()?).ok()
     }
     /// Writes it to disk.
     pub fn write(&self, layout: &Layout) -> Result<(), UpdateError> {

@@ -7,7 +7,7 @@ use super::history::{self, Event};
 use super::state::{self, Staged, systemctl};
 use super::{Ended, Layout, Marker, Phase, UpdateError, Why, at, net, package};
 use crate::base::time::Span;
-use crate::system::intake;
+use crate::system::bounded_read;
 use std::fs::OpenOptions;
 
 /// Free space that a trial needs, as a multiple of the new version's size: room for its files in addition to
@@ -45,7 +45,7 @@ pub fn may_roll_back(layout: &Layout) -> Result<Marker, UpdateError> {
 fn of_staged(layout: &Layout) -> Result<Marker, UpdateError> {
     let staged = Staged::read(layout).ok_or(UpdateError::NothingStaged)?;
     let from = package::installed()?.version;
-    let bytes = intake::bytes(&layout.package(&staged.version), package::LARGEST);
+    let bytes = bounded_read::bytes(&layout.package(&staged.version), package::LARGEST);
     if bytes.map_or(true, |bytes| blake3::hash(&bytes).to_hex().as_str() != staged.digest) {
         return Err(UpdateError::NothingStaged);
     }
@@ -144,7 +144,7 @@ fn stop_motors(layout: &Layout) -> Result<(), UpdateError> {
     let board = layout.board();
     let words = ["safe-stop".as_ref(), "--board".as_ref(), board.as_ref()];
     let stopped = command::run(state::own_program(layout), &words, SHORT)?;
-    if stopped.ok() { Ok(()) } else { Err(UpdateError::Moving(stopped.last_words())) }
+    if stopped.ok() { Ok(()) } else { Err(UpdateError::Moving(stopped.error_output())) }
 }
 
 /// Goes back to the marker's goal on a running machine.

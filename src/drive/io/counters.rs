@@ -87,7 +87,7 @@ pub struct BusCounters {
     /// How often the motors' controller was set up (the first time included), or a bus without one restarted.
     pub set_ups: AtomicU64,
     /// Recovery steps taken, by [`RecoveryStep`]; the first set-up does not count.
-    pub rungs: [AtomicU64; RecoveryStep::ALL.len()],
+    pub steps_taken: [AtomicU64; RecoveryStep::ALL.len()],
     /// Steps of recovery that can be taken here, by [`RecoveryStep`].
     pub reachable: [AtomicBool; RecoveryStep::ALL.len()],
     /// Commands that every motor accepted.
@@ -105,7 +105,7 @@ pub struct BusCounters {
     pub stops_again: AtomicU64,
     /// Its devices, in polling-table order.
     pub devices: Vec<DeviceCounters>,
-    longest_unled_ns: AtomicU64,
+    longest_write_gap_ns: AtomicU64,
 }
 
 impl BusCounters {
@@ -116,8 +116,8 @@ impl BusCounters {
     }
     /// Notes whether `measure` can be taken here, and returns that.
     pub(super) fn reaches(&self, measure: Measure, can: bool) -> bool {
-        for (rung, reachable) in RecoveryStep::ALL.into_iter().zip(&self.reachable) {
-            if rung.measure() == Some(measure) {
+        for (step, reachable) in RecoveryStep::ALL.into_iter().zip(&self.reachable) {
+            if step.measure() == Some(measure) {
                 reachable.store(can, Ordering::Relaxed);
             }
         }
@@ -126,24 +126,24 @@ impl BusCounters {
     /// The measures that can be taken here, beside a reset.
     pub fn measures(&self) -> impl Iterator<Item = RecoveryStep> {
         let reachable = |(_, reachable): &(RecoveryStep, &AtomicBool)| reachable.load(Ordering::Relaxed);
-        RecoveryStep::ALL.into_iter().zip(&self.reachable).filter(reachable).map(|(rung, _)| rung)
+        RecoveryStep::ALL.into_iter().zip(&self.reachable).filter(reachable).map(|(step, _)| step)
     }
     /// Motors that may have moved received nothing for this long.
-    pub(super) fn unled(&self, span: Span) {
-        self.longest_unled_ns.fetch_max(span.as_nanos(), Ordering::Relaxed);
+    pub(super) fn count_write_gap(&self, span: Span) {
+        self.longest_write_gap_ns.fetch_max(span.as_nanos(), Ordering::Relaxed);
     }
     /// The longest time between two messages that reached the motors (a command, a stop, a line that holds
     /// them) while they were not known to have stopped. Motors that no line holds are known to have stopped
     /// only at the end of a set-up.
-    pub fn longest_unled(&self) -> Span {
-        Span::from_nanos(self.longest_unled_ns.load(Ordering::Relaxed))
+    pub fn longest_write_gap(&self) -> Span {
+        Span::from_nanos(self.longest_write_gap_ns.load(Ordering::Relaxed))
     }
     /// The devices that currently return no values.
     pub fn lost(&self) -> impl Iterator<Item = &str> {
         self.devices.iter().filter(|device| device.is_lost()).map(|device| device.name.as_str())
     }
-    /// How often `rung` was taken.
-    pub fn taken(&self, rung: RecoveryStep) -> u64 {
-        self.rungs[rung as usize].load(Ordering::Relaxed)
+    /// How often `step` was taken.
+    pub fn taken(&self, step: RecoveryStep) -> u64 {
+        self.steps_taken[step as usize].load(Ordering::Relaxed)
     }
 }

@@ -100,7 +100,7 @@ mod tests {
     use crate::system::executor::Stepper;
 
     #[test]
-    fn a_near_echo_says_halt_when_its_reading_is_handed_over_and_once() {
+    fn near_echo_halts_once_when_its_reading_is_handed_over() {
         let clock = Arc::new(SimClock::new());
         let (trig, echo) = (Line(27), Line(22));
         let us = |us| Instant::ZERO + Span::from_micros(us);
@@ -142,7 +142,7 @@ mod tests {
 
     /// Readings (when, and what of) of a module that holds its line for 200 ms, and then for ever.
     #[test]
-    fn a_held_line_gives_no_reading_until_it_falls_and_then_at_once_or_is_lost() {
+    fn held_line_gives_no_reading_until_it_falls() {
         let clock = Arc::new(SimClock::new());
         let us = |us| Instant::ZERO + Span::from_micros(us);
         let gpio = FakeGpio::new(clock.clone());

@@ -117,7 +117,7 @@ mod tests {
     use crate::decision::fixture::at;
 
     #[test]
-    fn a_halt_is_heard_once_with_its_latest_time_and_counted_by_cause() {
+    fn halt_is_received_once_with_its_latest_time_and_counted() {
         let halt = Arc::new(Halt::new(Arc::default()));
         let mut watch = HaltWatch::new(halt.clone());
         assert_eq!(watch.take(), None);

@@ -6,6 +6,7 @@
 //! known to have stopped are stopped. A held value is never reported as new.
 
 use super::Outlet;
+use super::controller_timeout::ControllerTimeout;
 use super::counters::{BusCounters, count};
 use super::cut::InFlight;
 use super::data_ready::DataReady;
@@ -13,9 +14,8 @@ use super::fast_stop::FastStops;
 use super::halt::{Halt, HaltWatch};
 use super::ladder::{Ladder, RecoveryStep};
 use super::motors::{MotorEnd, Motors};
-use super::polls::{Outcome, PollPlan, Polls};
+use super::polls::{BusOutcome, PollPlan, Polls};
 use super::retry::{OvertakenClock, Retrying};
-use super::silence::Silence;
 use crate::base::fault::{BusFault, ReadingFault};
 use crate::base::plan::Cause;
 use crate::base::time::{Clock, Instant, Span};
@@ -41,7 +41,7 @@ pub struct BusParts {
     pub fragile: Option<u8>,
     /// How long the motors' controller may be silent before it is reset: a control period. A shorter time
     /// would make every brush spark a reset; with a longer one the motors would run on without control.
-    pub patience: Span,
+    pub timeout: Span,
     /// The motors, if they are on this bus.
     pub motors: Option<MotorEnd>,
     /// Notes for the thread that cuts the motors' lines, if they have any and this bus is real.
@@ -76,7 +76,7 @@ pub struct I2cWorker {
     overtaken: bool,
     /// Cuts that were noticed.
     cuts: u64,
-    silence: Silence,
+    silence: ControllerTimeout,
     outlet: Outlet,
     counters: Arc<BusCounters>,
 }
@@ -149,7 +149,7 @@ impl I2cWorker {
             crossed: None,
             overtaken: false,
             cuts: 0,
-            silence: Silence::new(parts.patience),
+            silence: ControllerTimeout::new(parts.timeout),
             outlet: parts.outlet,
             counters,
         }
@@ -164,7 +164,7 @@ impl I2cWorker {
             return;
         }
         if let Some(motors) = &mut self.motors {
-            motors.hear(&self.counters);
+            motors.recv(&self.counters);
         }
         if !self.ladder.is_up() {
             self.demanded = 0; // a device that asked is set up again before it is read
@@ -203,7 +203,7 @@ impl I2cWorker {
         let Some(to) = self.wire.watch.as_mut().and_then(HaltWatch::take) else { return false };
         if let Some(motors) = &mut self.motors {
             motors.withhold(to);
-            motors.hear(&self.counters);
+            motors.recv(&self.counters);
         }
         self.stop_at_once(clock);
         true
@@ -223,7 +223,7 @@ impl I2cWorker {
         let Some(motors) = &mut self.motors else { return };
         let (counters, began, down) = (self.counters.as_ref(), clock.now(), !self.ladder.is_up());
         let outcome = self.wire.call(clock, |ports| deed(motors, down, ports, counters));
-        motors.lead(false, clock.now(), counters);
+        motors.record_write_gap(false, clock.now(), counters);
         self.account(outcome, true, began, clock.now());
     }
 
@@ -238,7 +238,7 @@ impl I2cWorker {
         let (counters, began) = (self.counters.as_ref(), clock.now());
         let data_ready = (!self.overtaken).then_some(self.data_ready.as_ref());
         let outcome = self.wire.yielding(clock, data_ready, None, |ports| motors.write(ports, counters));
-        motors.lead(outcome.is_ok(), clock.now(), counters);
+        motors.record_write_gap(outcome.is_ok(), clock.now(), counters);
         self.overtaken = outcome.is_err_and(DeviceFault::gave_way);
         self.account(outcome, true, began, clock.now());
         if !self.obey_halt(clock) && self.overtaken {
@@ -270,7 +270,7 @@ impl I2cWorker {
         let outcome = self.wire.yielding(clock, data_ready, stop, |ports| {
             polls.call(place, asked, ports, outlet, devices, stop)
         });
-        let Outcome { transfer, controller, crossed } = outcome;
+        let BusOutcome { transfer, controller, crossed } = outcome;
         self.account(transfer, controller, began, clock.now());
         if asked && transfer.is_err_and(DeviceFault::gave_way) {
             self.demanded |= 1 << place; // it still is
@@ -324,7 +324,7 @@ impl I2cWorker {
 
     fn note_death(&self, before: u64) {
         if self.ladder.deaths() > before {
-            count(&self.counters.rungs[RecoveryStep::Dead as usize]);
+            count(&self.counters.steps_taken[RecoveryStep::Dead as usize]);
         }
     }
 
@@ -335,22 +335,22 @@ impl I2cWorker {
         match self.ladder.next(now) {
             Some(RecoveryStep::Reset) => self.climb(RecoveryStep::Reset, clock),
             _ if self.stop_due() <= now => self.with_motors(clock, Motors::stop_by_itself),
-            Some(rung) => self.climb(rung, clock),
+            Some(step) => self.climb(step, clock),
             None => {}
         }
     }
 
-    /// Takes `rung`.
-    fn climb(&mut self, rung: RecoveryStep, clock: &dyn Clock) {
-        let outcome = match rung.measure() {
+    /// Takes `step`.
+    fn climb(&mut self, step: RecoveryStep, clock: &dyn Clock) {
+        let outcome = match step.measure() {
             None => self.set_up(clock),
-            Some(measure) => self.repair.take(measure).and_then(|()| match rung {
+            Some(measure) => self.repair.take(measure).and_then(|()| match step {
                 RecoveryStep::Rebind => self.wire.i2c.reopen(),
                 _ => Ok(()),
             }),
         };
         let now = clock.now();
-        count(&self.counters.rungs[rung as usize]);
+        count(&self.counters.steps_taken[step as usize]);
         let deaths = self.ladder.deaths();
         self.ladder.taken(outcome.is_ok(), now);
         self.note_death(deaths);
@@ -366,7 +366,7 @@ impl I2cWorker {
         count(&self.counters.set_ups);
         let (Some(motors), counters) = (&mut self.motors, self.counters.as_ref()) else { return Ok(()) };
         let set_up = self.wire.call(clock, |ports| motors.set_up(ports, counters));
-        motors.lead(false, clock.now(), counters);
+        motors.record_write_gap(false, clock.now(), counters);
         set_up.map_err(|fault| {
             count(&self.counters.failures);
             match fault {

@@ -123,9 +123,9 @@ impl Ladder {
         use RecoveryStep::{Clear, Rebind, Reset};
         let mut steps = heapless::Vec::new();
         steps.extend([Reset; RESETS_FIRST]);
-        for rung in [Clear, Rebind] {
-            if rung.measure().is_some_and(&permits) {
-                steps.extend([rung, Reset]);
+        for step in [Clear, Rebind] {
+            if step.measure().is_some_and(&permits) {
+                steps.extend([step, Reset]);
             }
         }
         if permits(Measure::RailOff) && permits(Measure::RailOn) {
@@ -261,9 +261,9 @@ mod tests {
         let mut taken = Vec::new();
         while !ladder.is_dead() {
             now = now.max(ladder.due());
-            if let Some(rung) = ladder.next(now) {
-                taken.push((rung, now.as_nanos() / 1_000_000));
-                ladder.taken(works(rung), now);
+            if let Some(step) = ladder.next(now) {
+                taken.push((step, now.as_nanos() / 1_000_000));
+                ladder.taken(works(step), now);
             }
         }
         taken
@@ -273,7 +273,7 @@ mod tests {
     fn rungs_come_in_order_with_growing_pauses_and_end() {
         use RecoveryStep::{Clear, RailOff, RailOn, Rebind, Reset};
         let mut ladder = full();
-        let taken = climb_to_death(&mut ladder, Instant::ZERO, |rung| rung != Reset);
+        let taken = climb_to_death(&mut ladder, Instant::ZERO, |step| step != Reset);
         let expected = [
             (Reset, 0),
             (Reset, 0),
@@ -310,26 +310,26 @@ mod tests {
             (Reset, 5150),
         ];
         assert_eq!(taken[..expected.len()], expected);
-        let names: Vec<&str> = expected.iter().map(|(rung, _)| rung.name()).collect();
+        let names: Vec<&str> = expected.iter().map(|(step, _)| step.name()).collect();
         assert!(names.iter().all(|name| !name.is_empty()));
         assert_eq!(Reset.name(), "reset");
     }
 
     #[test]
     fn rungs_that_the_board_does_not_permit_are_left_out() {
-        let rungs: Vec<RecoveryStep> =
-            climb_to_death(&mut bare(), Instant::ZERO, |_| false).into_iter().map(|(rung, _)| rung).collect();
-        assert_eq!(rungs, [RecoveryStep::Reset; 7]);
+        let steps_taken: Vec<RecoveryStep> =
+            climb_to_death(&mut bare(), Instant::ZERO, |_| false).into_iter().map(|(step, _)| step).collect();
+        assert_eq!(steps_taken, [RecoveryStep::Reset; 7]);
         let mut only_clear = Ladder::new(|measure| measure == Measure::Clear, Span::ZERO);
-        let rungs = climb_to_death(&mut only_clear, Instant::ZERO, |_| false);
-        assert_eq!(rungs.iter().filter(|(rung, _)| *rung == RecoveryStep::Clear).count(), 1);
-        assert_eq!(rungs.len(), 9);
+        let steps_taken = climb_to_death(&mut only_clear, Instant::ZERO, |_| false);
+        assert_eq!(steps_taken.iter().filter(|(step, _)| *step == RecoveryStep::Clear).count(), 1);
+        assert_eq!(steps_taken.len(), 9);
         // A supply that can be switched off and not on again is not switched off.
         let mut half = Ladder::new(|measure| measure == Measure::RailOff, Span::ZERO);
         assert!(
             climb_to_death(&mut half, Instant::ZERO, |_| false)
                 .iter()
-                .all(|(rung, _)| *rung == RecoveryStep::Reset)
+                .all(|(step, _)| *step == RecoveryStep::Reset)
         );
     }
 
@@ -346,18 +346,18 @@ mod tests {
     fn a_bus_that_only_seems_to_come_back_is_led_upwards() {
         let mut ladder = full();
         let mut now = at(0);
-        let mut rungs = Vec::new();
+        let mut steps_taken = Vec::new();
         while !ladder.is_dead() {
             now = now.max(ladder.due());
-            let rung = ladder.next(now).expect("it is due");
-            rungs.push(rung);
+            let step = ladder.next(now).expect("it is due");
+            steps_taken.push(step);
             ladder.taken(true, now);
             if ladder.is_up() {
                 ladder.worked(); // one transfer, and then it hangs again
                 ladder.failed(now);
             }
         }
-        assert_eq!(rungs.len(), STEPS, "each rung once: {rungs:?}");
+        assert_eq!(steps_taken.len(), STEPS, "each rung once: {steps_taken:?}");
         // A look that finds it working is not believed either.
         set_up(&mut ladder, now + DEAD_LOOK + LONGEST_PAUSE);
         ladder.failed(now + DEAD_LOOK + LONGEST_PAUSE);

@@ -147,7 +147,7 @@ impl LinesWorker {
         let now = clock.now();
         match heard {
             Ok(Some(edge)) => {
-                self.hear(edge);
+                self.recv(edge);
                 self.weather(now);
                 true
             }
@@ -183,7 +183,7 @@ impl LinesWorker {
         }
     }
 
-    fn hear(&mut self, edge: Edge) {
+    fn recv(&mut self, edge: Edge) {
         for (place, ready) in self.readies.iter().enumerate() {
             if ready.line == edge.line && edge.high {
                 self.asked |= 1 << place;
@@ -197,7 +197,7 @@ impl LinesWorker {
                 Some((seen, at)) if edge.stamp <= at => {
                     if (seen - pressed).abs() > 0.5 {
                         for (value, stamp) in [(pressed, at + NEXT), (seen, at + NEXT + NEXT)] {
-                            self.crossed = self.crossed.max(button.say(
+                            self.crossed = self.crossed.max(button.send(
                                 value,
                                 stamp,
                                 &mut self.fast_stops,
@@ -207,7 +207,7 @@ impl LinesWorker {
                     }
                 }
                 _ => {
-                    let crossed = button.say(pressed, edge.stamp, &mut self.fast_stops, &mut self.outlet);
+                    let crossed = button.send(pressed, edge.stamp, &mut self.fast_stops, &mut self.outlet);
                     self.crossed = self.crossed.max(crossed);
                 }
             }
@@ -217,7 +217,7 @@ impl LinesWorker {
 
 impl Watched {
     /// Reports a level; returns the worst cause of the rules into which it crosses.
-    fn say(
+    fn send(
         &mut self,
         value: f32,
         stamp: Instant,
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_press_halts_at_its_edge_and_bounces_do_not_halt_again_until_it_is_let_go() {
+    fn button_press_halts_once_despite_bounces() {
         let mut rig = rig(|gpio| {
             gpio.edge(BUTTON, false, us(13_370)).edge(BUTTON, true, us(313_370)).edge(
                 BUTTON,
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_storms_is_looked_at_by_its_level_only_for_a_while() {
+    fn line_with_an_edge_storm_is_read_by_level_for_a_while() {
         let mut rig = rig(|gpio| {
             (0..2_000).fold(gpio, |gpio, nth| gpio.edge(READY, nth % 2 == 0, us(1_000 + 10 * nth)))
         });
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_looked_at_when_edges_are_given_up_and_when_they_are_heard_again() {
+    fn levels_are_read_when_edge_events_stop_and_resume() {
         let storm = |gpio, from: u64, edges: u64| {
             (0..edges).fold(gpio, |gpio: FakeGpio, nth| gpio.edge(READY, nth % 2 == 0, us(from + 10 * nth)))
         };

@@ -45,7 +45,7 @@ pub struct MotorEnd {
 
 /// What the motors do, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Motion {
+enum MotorState {
     /// Stopped: a stop or a set-up was acknowledged, and nothing was written since.
     Still,
     /// A line holds them stopped, whatever is on the bus, until they are set up.
@@ -63,16 +63,16 @@ pub(super) struct Motors {
     receipts: Producer<OnWire>,
     receipt: Option<OnWire>,
     pending: Option<Command>,
-    motion: Motion,
+    motion: MotorState,
     /// When the last write reached motors that have not been known to be stopped since.
-    led_at: Option<Instant>,
+    written_at: Option<Instant>,
     /// The controller takes writes in frames, which a broken transfer tears.
     framed: bool,
     /// This fault tore a frame: nothing may be written until everything is set up again.
     torn: Option<DeviceFault>,
     /// There is no line, or it did not obey the last time: waiting for one that is a guard's takes long.
     disobeyed: bool,
-    /// Cuts of their line that `led_at` knows of.
+    /// Cuts of their line that `written_at` knows of.
     cuts: u64,
     /// Where it is noted until when they may move, for the thread that cuts their line.
     in_flight: Option<Arc<InFlight>>,
@@ -91,8 +91,8 @@ impl Motors {
             receipts,
             receipt: None,
             pending: None,
-            motion: Motion::Unknown(Instant::ZERO),
-            led_at: None,
+            motion: MotorState::Unknown(Instant::ZERO),
+            written_at: None,
             framed,
             torn: None,
             disobeyed: false,
@@ -104,7 +104,7 @@ impl Motors {
     }
 
     /// Takes the newest command, if there is one.
-    pub fn hear(&mut self, counters: &BusCounters) {
+    pub fn recv(&mut self, counters: &BusCounters) {
         if let Some(command) = self.commands.take() {
             self.pending = Some(command);
         }
@@ -127,13 +127,13 @@ impl Motors {
     /// When to stop them without a request: the command on the wire runs out, or a stop is due again.
     pub fn stop_due(&self) -> Instant {
         match self.motion {
-            Motion::Still | Motion::Held => Instant::NEVER,
-            Motion::Obeying(until) => until,
-            Motion::Unknown(at) => at,
+            MotorState::Still | MotorState::Held => Instant::NEVER,
+            MotorState::Obeying(until) => until,
+            MotorState::Unknown(at) => at,
         }
     }
     /// What they do from now on.
-    fn go(&mut self, motion: Motion) {
+    fn go(&mut self, motion: MotorState) {
         self.motion = motion;
         self.note(self.stop_due());
     }
@@ -145,18 +145,18 @@ impl Motors {
     }
     /// Another thread has switched their lines off.
     pub fn were_cut(&mut self) {
-        self.go(Motion::Held);
+        self.go(MotorState::Held);
     }
     /// Whether they are known to be stopped.
-    pub fn stand(&self) -> bool {
-        matches!(self.motion, Motion::Still | Motion::Held)
+    pub fn stopped(&self) -> bool {
+        matches!(self.motion, MotorState::Still | MotorState::Held)
     }
     /// The bus failed at `now`, in a transfer with the controller by `fault`: obeying motors are stopped at
     /// once.
     pub fn lose_bus(&mut self, fault: Option<DeviceFault>, now: Instant) {
         self.torn = fault.and_then(|fault| self.tears(fault)).or(self.torn);
-        if !self.stand() {
-            self.go(Motion::Unknown(now));
+        if !self.stopped() {
+            self.go(MotorState::Unknown(now));
         }
     }
     /// Commands for slots up to `to` are no longer obeyed.
@@ -165,41 +165,41 @@ impl Motors {
     }
 
     /// Counts how long motors that may have moved received nothing until `at`; `said`: one got through now.
-    pub fn lead(&mut self, said: bool, at: Instant, counters: &BusCounters) {
+    pub fn record_write_gap(&mut self, said: bool, at: Instant, counters: &BusCounters) {
         // A line that was cut reached them when it was, not when the transfer returned.
         if let Some((cuts, cut)) = self.in_flight.as_ref().map(|in_flight| in_flight.cuts())
             && cuts != self.cuts
         {
             self.cuts = cuts;
-            if let Some(since) = self.led_at.take() {
-                counters.unled(cut.since(since));
+            if let Some(since) = self.written_at.take() {
+                counters.count_write_gap(cut.since(since));
             }
         }
-        if !said && !self.stand() {
+        if !said && !self.stopped() {
             return;
         }
-        if let Some(since) = self.led_at {
-            counters.unled(at.since(since));
+        if let Some(since) = self.written_at {
+            counters.count_write_gap(at.since(since));
         }
-        self.led_at = (!self.stand()).then_some(at);
+        self.written_at = (!self.stopped()).then_some(at);
     }
 
     /// Sets everything up, stopped. It begins by stopping them, whatever they did before; if a line can, they
     /// are known to be stopped from then on, not only from the end of the set-up.
     pub fn set_up(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> Result<(), DeviceFault> {
-        if !self.stand() && !self.disobeyed && self.hold(ports) {
-            self.lead(false, ports.clock.now(), counters);
+        if !self.stopped() && !self.disobeyed && self.hold(ports) {
+            self.record_write_gap(false, ports.clock.now(), counters);
         }
         let set_up = self.actuators.initialise(ports);
         match set_up {
             Ok(()) => {
-                self.go(Motion::Still);
+                self.go(MotorState::Still);
                 (self.torn, self.disobeyed) = (None, false);
             }
             // How far it got is unknown, and so is whether a line that held them still does.
             Err(fault) => {
                 self.torn = self.tears(fault).or(self.torn);
-                self.go(Motion::Unknown(ports.clock.now()));
+                self.go(MotorState::Unknown(ports.clock.now()));
             }
         }
         set_up
@@ -213,7 +213,7 @@ impl Motors {
         counters: &BusCounters,
     ) -> Result<(), DeviceFault> {
         count(&counters.halts);
-        self.still(down, ports)
+        self.stop_now(down, ports)
     }
 
     /// Writes the pending command, or the stop command if it has expired.
@@ -221,17 +221,17 @@ impl Motors {
         let Some(command) = self.pending.take() else { return Ok(()) };
         let fresh = ports.clock.now() <= command.valid_until;
         let written = if fresh {
-            self.go(Motion::Obeying(command.valid_until));
+            self.go(MotorState::Obeying(command.valid_until));
             self.actuators.write(&command, ports)
         } else {
             count(&counters.expired);
-            self.still(false, ports)
+            self.stop_now(false, ports)
         };
         let at = ports.clock.now();
         if written.is_err_and(DeviceFault::gave_way) {
             // What is already written is not written again; a halt in the middle withholds the rest.
             self.pending = Some(command);
-            self.go(Motion::Unknown(at));
+            self.go(MotorState::Unknown(at));
             return written;
         }
         let complete = fresh && written.is_ok();
@@ -241,7 +241,7 @@ impl Motors {
             Ok(()) => {}
             Err(_) if !fresh => {}
             // The motors' state is now unknown: the stop command is due until a command gets through.
-            Err(_) => self.go(Motion::Unknown(at)),
+            Err(_) => self.go(MotorState::Unknown(at)),
         }
         written
     }
@@ -253,21 +253,21 @@ impl Motors {
         ports: &mut Ports<'_>,
         counters: &BusCounters,
     ) -> Result<(), DeviceFault> {
-        let again = matches!(self.motion, Motion::Unknown(_));
+        let again = matches!(self.motion, MotorState::Unknown(_));
         count(if again { &counters.stops_again } else { &counters.expired });
-        self.still(down, ports)
+        self.stop_now(down, ports)
     }
 
     /// Stops them in whatever way is left, and records whether they stopped. On a bus that is `down`, by a
     /// line first, unless it did not obey the last time; otherwise, or if no line obeys, by a write.
-    fn still(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+    fn stop_now(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let line_first = down && !self.disobeyed;
-        if self.motion == Motion::Held || (line_first && self.hold(ports)) {
+        if self.motion == MotorState::Held || (line_first && self.hold(ports)) {
             return Ok(());
         }
         self.note(ports.clock.now()); // this very write may hang
         let Err(fault) = self.write_stop(down, ports) else {
-            self.go(Motion::Still);
+            self.go(MotorState::Still);
             return Ok(());
         };
         self.torn = self.tears(fault).or(self.torn);
@@ -275,7 +275,7 @@ impl Motors {
             return Ok(());
         }
         let pause = if down { STOP_AGAIN_DOWN } else { STOP_AGAIN };
-        self.go(Motion::Unknown(ports.clock.now() + pause));
+        self.go(MotorState::Unknown(ports.clock.now() + pause));
         Err(fault)
     }
 
@@ -294,7 +294,7 @@ impl Motors {
         let held = self.actuators.hold(ports);
         self.disobeyed = !held;
         if held {
-            self.go(Motion::Held);
+            self.go(MotorState::Held);
         }
         held
     }
@@ -317,7 +317,7 @@ impl Motors {
     pub fn finish(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> bool {
         let mut by_word = false;
         for _ in 0..LAST_TRIES {
-            match self.still(false, ports) {
+            match self.stop_now(false, ports) {
                 Ok(()) => by_word = true,
                 // A transfer that hangs is no spark: the next would hang as long, a line does not.
                 Err(DeviceFault::Bus { fault: BusFault::TimedOut, .. }) => {}
@@ -325,6 +325,9 @@ impl Motors {
             }
             break;
         }
-        by_word || self.hold(ports) || self.set_up(ports, counters).is_ok() || self.still(true, ports).is_ok()
+        by_word
+            || self.hold(ports)
+            || self.set_up(ports, counters).is_ok()
+            || self.stop_now(true, ports).is_ok()
     }
 }

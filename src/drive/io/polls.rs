@@ -59,7 +59,7 @@ struct Poll {
 }
 
 /// The result of one call of a device.
-pub(super) struct Outcome {
+pub(super) struct BusOutcome {
     /// The transfer's result.
     pub transfer: Result<(), DeviceFault>,
     /// Whether the device is part of the motors' controller.
@@ -147,15 +147,15 @@ impl Polls {
         outlet: &mut Outlet,
         counts: &[DeviceCounters],
         stop: Option<&AtomicBool>,
-    ) -> Outcome {
+    ) -> BusOutcome {
         let poll = &mut self.polls[place];
         let counts = &counts[place];
         let controller = poll.plan.controller;
         if poll.fresh {
-            return Outcome { transfer: poll.set_up(ports, outlet, counts), controller, crossed: None };
+            return BusOutcome { transfer: poll.set_up(ports, outlet, counts), controller, crossed: None };
         }
         let (transfer, crossed) = poll.read(asked, ports, outlet, &mut self.fast_stops, counts, stop);
-        Outcome { transfer, controller, crossed }
+        BusOutcome { transfer, controller, crossed }
     }
 }
 

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_halt_ends_the_pause_before_a_retry_and_no_transfer_begins_after_it() {
+    fn halt_ends_the_retry_pause_and_no_transfer_follows() {
         let halt = Arc::new(Halt::new(Arc::default()));
         let watch = HaltWatch::new(halt.clone());
         let after = |us| Instant::ZERO + Span::from_micros(us);

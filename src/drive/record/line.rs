@@ -97,10 +97,10 @@ impl Recording {
         let _ = sent;
     }
 
-    /// The run is over, and its [`RecordSender`] is gone: ends the file, and waits for that for `patience`.
-    pub fn end(mut self, patience: Duration) -> RecordingStatus {
+    /// The run is over, and its [`RecordSender`] is gone: ends the file, and waits for that for `timeout`.
+    pub fn end(mut self, timeout: Duration) -> RecordingStatus {
         self.items = None;
-        let until = Moment::now() + patience;
+        let until = Moment::now() + timeout;
         if let Some(thread) = self.thread.take() {
             while !thread.is_finished() && Moment::now() < until {
                 std::thread::sleep(Duration::from_millis(2));

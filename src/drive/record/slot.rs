@@ -3,13 +3,13 @@
 
 use crate::base::command::{Command, MAX_MOTORS, OnWire, Source};
 use crate::base::frame::{Frame, Reading, Sample};
-use crate::base::plan::{Limits, Rung};
+use crate::base::plan::{Limits, QualityLevel};
 use crate::base::time::{Instant, Span};
 use crate::decision::mode::{Asked, Mode};
 use crate::decision::reflex::Signals;
 use crate::drive::trace::{FieldTrace, Record};
 use crate::field::remote::LinkHealth;
-use crate::field::{DeviceTimes, EngineState, Response};
+use crate::field::{DeviceTimes, EngineState, FieldOutput};
 use crate::system::codec::{self, CodecError};
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ pub struct Slot {
     /// Commands confirmed since the slot before.
     pub receipts: Vec<OnWire>,
     /// The field's result that it collected.
-    pub field: Option<FieldResult>,
+    pub field: Option<FieldRecord>,
     /// State of the robot at its end.
     pub mode: Mode,
     /// Active causes.
@@ -61,7 +61,8 @@ pub struct Slot {
     /// What the causes allowed together.
     pub limits: Limits,
     /// Level of quality for the next cycle.
-    pub rung: Rung,
+    #[serde(rename = "rung")]
+    pub quality: QualityLevel,
     /// The frame, as far as channels are in use.
     pub frame: Vec<Sample>,
     /// Number of the command.
@@ -76,7 +77,7 @@ pub struct Slot {
 
 /// A field's result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct FieldResult {
+pub struct FieldRecord {
     /// The answer, if there was one.
     pub answer: Option<Answer>,
     /// Compute time.
@@ -86,7 +87,8 @@ pub struct FieldResult {
     /// From that slot to this one.
     pub age: Span,
     /// Level of quality that it was computed at.
-    pub rung: Rung,
+    #[serde(rename = "rung")]
+    pub quality: QualityLevel,
     /// How the engine fared, in words; `None`: it ran.
     pub state: Option<String>,
     /// Where the time went, if a device computed it.
@@ -126,13 +128,13 @@ impl Slot {
             readings,
             untold,
             receipts: record.hardware.to_vec(),
-            field: record.field.as_ref().map(FieldResult::of),
+            field: record.field.as_ref().map(FieldRecord::of),
             mode: record.mode,
             active: record.active,
             tripped: record.tripped,
             latched: record.latched,
             limits: record.limits,
-            rung: record.rung,
+            quality: record.quality,
             frame: record.frame.used().to_vec(),
             seq: record.command.seq,
             valid_until: record.command.valid_until,
@@ -187,27 +189,27 @@ impl Slot {
     }
 }
 
-impl FieldResult {
-    fn of(trace: &FieldTrace) -> FieldResult {
+impl FieldRecord {
+    fn of(trace: &FieldTrace) -> FieldRecord {
         let state = (trace.state != EngineState::Running).then(|| trace.state.to_string());
         let answer = trace.response.as_ref().map(Answer::of);
-        let FieldTrace { span, answer: took, age, rung, times, link, .. } = *trace;
-        FieldResult { answer, span, took, age, rung, state, times, link }
+        let FieldTrace { span, answer: took, age, quality, times, link, .. } = *trace;
+        FieldRecord { answer, span, took, age, quality, state, times, link }
     }
 }
 
 impl Answer {
-    fn of(response: &Response) -> Answer {
-        let Response { cycle, confidence, skill, novelty, .. } = *response;
+    fn of(response: &FieldOutput) -> Answer {
+        let FieldOutput { cycle, confidence, skill, novelty, .. } = *response;
         let (scores, motors) = (shortened(&response.scores), shortened(&response.motors));
         Answer { cycle, scores, motors, confidence, skill, novelty }
     }
 
     /// The answer as the engine gave it; `None` if it is longer than any.
-    pub fn response(&self) -> Option<Response> {
+    pub fn response(&self) -> Option<FieldOutput> {
         let Answer { cycle, confidence, skill, novelty, .. } = *self;
         let (scores, motors) = (lengthened(&self.scores)?, lengthened(&self.motors)?);
-        Some(Response { cycle, scores, motors, confidence, skill, novelty })
+        Some(FieldOutput { cycle, scores, motors, confidence, skill, novelty })
     }
 }
 

@@ -34,7 +34,7 @@ pub fn disk() -> Opener {
 
 /// Where recordings go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RecordingTarget {
     /// Into this file, whole.
     File(PathBuf),
     /// Into numbered files of this folder.
@@ -62,22 +62,22 @@ impl Default for Quota {
 /// The ending of the files.
 const ENDING: &str = ".mcap";
 
-impl Place {
+impl RecordingTarget {
     /// The place that `path` names: a folder if there is one, or if it ends in '/' or does not end in
     /// `.mcap`.
-    pub fn of(path: &Path) -> Place {
+    pub fn of(path: &Path) -> RecordingTarget {
         let text = path.to_string_lossy();
         let is_file = text.ends_with(ENDING) && !path.is_dir();
-        if is_file { Place::File(path.into()) } else { Place::Folder(path.into()) }
+        if is_file { RecordingTarget::File(path.into()) } else { RecordingTarget::Folder(path.into()) }
     }
 
     /// The path of the next file, and `false` if there is none after it.
     pub fn next(&self, board: &str, part: u64) -> io::Result<PathBuf> {
         match self {
-            Place::File(path) if part == 0 => Ok(path.clone()),
+            RecordingTarget::File(path) if part == 0 => Ok(path.clone()),
             // The rest of a run after a failure gets files beside the named one.
-            Place::File(path) => Ok(path.with_extension(format!("{part}.mcap"))),
-            Place::Folder(folder) => {
+            RecordingTarget::File(path) => Ok(path.with_extension(format!("{part}.mcap"))),
+            RecordingTarget::Folder(folder) => {
                 let last = numbered(folder)?.last().map_or(0, |(number, _)| *number);
                 let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
                 let board: String = board.chars().take(40).map(safe).collect();
@@ -89,7 +89,7 @@ impl Place {
     /// Deletes the oldest recordings until those that remain are within `total`; the newest two stay. Returns
     /// how many were deleted.
     pub fn tidy(&self, total: u64) -> io::Result<u64> {
-        let Place::Folder(folder) = self else { return Ok(0) };
+        let RecordingTarget::Folder(folder) = self else { return Ok(0) };
         let files = numbered(folder)?;
         let size = |path: &Path| path.symlink_metadata().map_or(0, |data| data.len());
         let mut kept: u64 = files.iter().map(|(_, path)| size(path)).sum();
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn numbers_go_on_and_the_oldest_are_deleted_first() {
         let folder = folder("numbers");
-        let place = Place::of(&folder);
+        let place = RecordingTarget::of(&folder);
         let mut open = disk();
         for number in 1..=5 {
             let path = place.next("a b/c", 0).unwrap();
@@ -152,8 +152,8 @@ mod tests {
     fn a_file_is_a_name_with_the_ending_and_is_never_written_over() {
         let folder = folder("names");
         let path = folder.join("run.mcap");
-        assert_eq!(Place::of(&path), Place::File(path.clone()));
-        assert_eq!(Place::of(&folder.join("run")), Place::Folder(folder.join("run")));
+        assert_eq!(RecordingTarget::of(&path), RecordingTarget::File(path.clone()));
+        assert_eq!(RecordingTarget::of(&folder.join("run")), RecordingTarget::Folder(folder.join("run")));
         disk()(&path).unwrap();
         assert_eq!(disk()(&path).err().map(|error| error.kind()), Some(io::ErrorKind::AlreadyExists));
         std::fs::remove_dir_all(&folder).unwrap();

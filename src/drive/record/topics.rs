@@ -205,7 +205,7 @@ impl Topics {
         if before != Some(slot.active) || slot.tripped != 0 || slot.signals.halts != 0 {
             put(Topic::Reflex, serde_json::to_vec(&reflex(slot, before.unwrap_or(0))));
         }
-        let level = slot.rung.index();
+        let level = slot.quality.index();
         if self.graded.is_none_or(|(at, graded)| graded != level || slot.slot.since(at) >= QUALITY) {
             let why = self.graded.map_or("begin", |(_, before)| why(before, level));
             self.graded = Some((slot.slot, level));
@@ -308,14 +308,14 @@ fn reflex(slot: &Slot, before: u16) -> Value {
     })
 }
 
-fn field(field: &super::slot::FieldResult) -> FieldMessage {
+fn field(field: &super::slot::FieldRecord) -> FieldMessage {
     let answer = field.answer.as_ref();
     FieldMessage {
         engine: field.state.clone().unwrap_or_else(|| "running".to_string()),
         span_us: micros(field.span),
         answer_us: micros(field.took),
         age_us: micros(field.age),
-        level: field.rung.index(),
+        level: field.quality.index(),
         confidence: answer.map(|answer| answer.confidence),
         skill: answer.map(|answer| answer.skill),
         novelty: answer.map(|answer| answer.novelty),

@@ -8,7 +8,7 @@ use super::counts::RecordingCounts;
 use super::facts::Facts;
 use super::file::McapFile;
 use super::slot::{Slot, Step};
-use super::store::{Opener, Place, Quota};
+use super::store::{Opener, Quota, RecordingTarget};
 use super::window::{When, Window};
 use crate::base::frame::Reading;
 use crate::drive::trace::Record;
@@ -27,7 +27,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(5_000);
 /// What a recording is to do.
 pub struct Plan {
     /// Where the files go.
-    pub place: Place,
+    pub place: RecordingTarget,
     /// Which slots are written.
     pub when: When,
     /// How much may lie there.
@@ -95,7 +95,7 @@ impl Writer {
     /// Opens the file that somebody has named: a person who asks for it waits for the answer. A folder may
     /// become writable later, and never keeps a robot from running.
     pub(super) fn begin(&mut self) -> io::Result<()> {
-        if matches!(self.plan.place, Place::File(_)) { self.open() } else { Ok(()) }
+        if matches!(self.plan.place, RecordingTarget::File(_)) { self.open() } else { Ok(()) }
     }
 
     /// The thread's life: until all senders are gone.
@@ -152,7 +152,8 @@ impl Writer {
     /// Whether the file is as large or as old as one may be. A new one begins with a checkpoint, so that it
     /// can be replayed without the others; where none comes, it begins without.
     fn is_over(&self, at_checkpoint: bool) -> bool {
-        let Some(file) = self.file.as_ref().filter(|_| matches!(self.plan.place, Place::Folder(_))) else {
+        let Some(file) = self.file.as_ref().filter(|_| matches!(self.plan.place, RecordingTarget::Folder(_)))
+        else {
             return false;
         };
         let quota = &self.plan.quota;

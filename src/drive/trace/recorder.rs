@@ -97,7 +97,7 @@ impl Recorder {
         let summary = &mut self.summary;
         summary.slots_run += 1;
         summary.slots_skipped += record.lost;
-        summary.slots_in_rung[record.rung.index()] += 1;
+        summary.slots_at_level[record.quality.index()] += 1;
         for cause in Cause::ALL {
             if record.tripped & cause.bit() != 0 {
                 summary.trips[cause as usize] += 1;
@@ -141,7 +141,7 @@ fn digest_record(digest: &mut Hasher, record: &Record) {
         digest.update(&[health_code(sample.health)]);
     }
     digest.update(&record.active.to_le_bytes());
-    digest.update(&[record.mode.code(), record.rung.index() as u8, record.command.source as u8]);
+    digest.update(&[record.mode.code(), record.quality.index() as u8, record.command.source as u8]);
     for motor in record.command.used() {
         digest.update(&motor.to_bits().to_le_bytes());
     }

@@ -1,10 +1,10 @@
 //! The figures of a run, as counted; `cli` makes the words and JSON.
 
 use super::Record;
-use crate::base::plan::{Cause, RUNGS, Rung};
+use crate::base::plan::{Cause, QUALITY_LEVELS, QualityLevel};
 use crate::base::time::{Instant, Span};
 use crate::field::remote::LinkHealth;
-use crate::field::{EngineState, Response};
+use crate::field::{EngineState, FieldOutput};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub struct Summary {
     /// Slots that came due and were not run.
     pub slots_skipped: u64,
     /// Slots spent at each rung.
-    pub slots_in_rung: [u64; RUNGS],
+    pub slots_at_level: [u64; QUALITY_LEVELS],
     /// How often each cause became active, by `Cause as usize`.
     pub trips: [u64; Cause::ALL.len()],
     /// Field results with an answer.
@@ -33,7 +33,7 @@ pub struct Summary {
     /// How the link to a brain elsewhere fared in the last record of a result.
     pub link: Option<LinkHealth>,
     /// The newest answer of the field, and the slot that requested it.
-    pub answer: Option<(Response, Instant)>,
+    pub answer: Option<(FieldOutput, Instant)>,
     /// The last time that the budget lowered the quality; `None`: never.
     pub stepped_down: Option<StepDown>,
 }
@@ -44,7 +44,7 @@ pub struct StepDown {
     /// In which slot.
     pub slot: Instant,
     /// The level that was too slow.
-    pub from: Rung,
+    pub from: QualityLevel,
     /// How long its cycle took; `None`: it had not ended when the target was over.
     pub took: Option<Span>,
 }
@@ -53,7 +53,7 @@ impl StepDown {
     /// The step between two records, if there was one.
     pub(super) fn between(before: &Record, after: &Record) -> Option<StepDown> {
         let took = after.field.filter(|field| field.response.is_some()).map(|field| field.span);
-        (after.rung > before.rung).then_some(StepDown { slot: after.slot, from: before.rung, took })
+        (after.quality > before.quality).then_some(StepDown { slot: after.slot, from: before.quality, took })
     }
 }
 

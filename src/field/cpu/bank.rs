@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_five_are_exact_at_every_level_whatever_the_coarse_rows_leave_out() {
+    fn best_five_are_exact_at_every_level_of_coarse_rows() {
         let capacity = if cfg!(miri) { 40 } else { 10_000 };
         for (name, kind) in [("normal", normal_row as fn(usize) -> Vec<f64>), ("scenes", scene)] {
             let (shards, query) = bank_of(capacity, kind);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_rows_are_told_apart_by_their_number_in_whatever_part_they_come() {
+    fn equal_rows_are_ordered_by_number_in_any_part() {
         let capacity = 64;
         let (shards, query) = bank_of(capacity, |_| normal_row(0));
         let mut best = Nearest::NONE;

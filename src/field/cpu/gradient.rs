@@ -142,7 +142,7 @@ mod tests {
     use crate::system::cpu::simd::Level;
 
     #[test]
-    fn a_unit_ramp_has_gradient_one_along_it_and_a_hat_has_a_magnitude_only() {
+    fn unit_ramp_has_gradient_one_and_a_hat_only_a_magnitude() {
         const N: usize = 16;
         let side = N / BLOCKS;
         for level in Level::all() {

@@ -8,7 +8,7 @@ use crate::field::device;
 use crate::field::engine::{FieldEngine, Inspect, finite};
 use crate::field::shape::{CHANNELS, GROUP, GROUPS, PATTERN, PATTERN_FIRST};
 use crate::field::state::{Learned, Live, Pattern, StateError, refill, refill_list};
-use crate::field::{Failure, Response, Stimulus};
+use crate::field::{Failure, FieldInput, FieldOutput};
 
 impl FieldEngine for CpuEngine {
     fn name(&self) -> String {
@@ -25,8 +25,8 @@ impl FieldEngine for CpuEngine {
         format!("cpu ({}, {} cells, {threads}), {why}", self.simd(), self.storage())
     }
 
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
-        finite(self.compute(stimulus)?, self.predictor.prediction())
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
+        finite(self.compute(input)?, self.predictor.prediction())
     }
 
     fn save(&mut self, live: &mut Live) -> bool {

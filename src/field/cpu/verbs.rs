@@ -3,7 +3,7 @@
 use super::CpuEngine;
 use super::library::unit;
 use super::statistics::Statistics;
-use crate::base::plan::{FieldPlan, Rung, Storage};
+use crate::base::plan::{FieldPlan, QualityLevel, Storage};
 use crate::field::engine::Inspect;
 use crate::field::shape::{CONTENT_GROUPS, CONTEXT, DESCRIPTOR, GROUP, PATTERN, PATTERN_FIRST, WORTH_MOST};
 use crate::field::state::Learned;
@@ -99,8 +99,8 @@ impl Inspect for CpuEngine {
         fits
     }
 
-    fn bytes_per_cycle(&self, rung: Rung) -> usize {
-        let work = rung.work();
+    fn bytes_per_cycle(&self, quality: QualityLevel) -> usize {
+        let work = quality.work();
         let cells = self.plan.shape.cells() / if work.half_resolution { 8 } else { 1 };
         let cell = |storage| if storage == Storage::F16 { size_of::<u16>() } else { size_of::<f32>() };
         let held = |number: usize| if number < CONTENT_GROUPS { 1 } else { work.slow_every as usize };

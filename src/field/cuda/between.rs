@@ -3,8 +3,8 @@
 
 use super::brains::Brains;
 use super::desk::Touched;
-use super::layout::{CYCLE_PITCH, Place};
-use super::schedule::Standing;
+use super::layout::{BufferRange, CYCLE_PITCH};
+use super::schedule::ScheduleState;
 use super::start::Pattern;
 use super::tables::{Answer, Cycle, Eye, METRIC, METRIC_RING, METRICS_BEFORE, NO_ROW, SWEEP, bytes_of_f32};
 use crate::base::plan::Storage;
@@ -18,7 +18,7 @@ pub(super) const RING: usize = METRIC_RING * METRIC + size_of::<u64>();
 
 impl Brains {
     /// Copies to the device, and waits for it.
-    pub(super) fn put(&mut self, place: Place, at: usize, bytes: &[u8]) -> Result<(), GpuError> {
+    pub(super) fn put(&mut self, place: BufferRange, at: usize, bytes: &[u8]) -> Result<(), GpuError> {
         debug_assert!(at + bytes.len() <= place.bytes);
         self.put_at(self.address(place) + at as u64, bytes)
     }
@@ -38,7 +38,7 @@ impl Brains {
     /// Copies from the device, and waits for it, piece by piece: `take` gets each, and where it begins.
     fn each_piece(
         &mut self,
-        place: Place,
+        place: BufferRange,
         at: usize,
         bytes: usize,
         take: impl FnMut(usize, &[u8]),
@@ -65,14 +65,14 @@ impl Brains {
     }
 
     /// Copies bytes from the device.
-    pub(super) fn get(&mut self, place: Place, at: usize, to: &mut [u8]) -> Result<(), GpuError> {
+    pub(super) fn get(&mut self, place: BufferRange, at: usize, to: &mut [u8]) -> Result<(), GpuError> {
         self.each_piece(place, at, to.len(), |begin, piece| {
             to[begin..][..piece.len()].copy_from_slice(piece);
         })
     }
 
     /// Copies numbers of four bytes from the start of a buffer.
-    pub(super) fn get_f32s(&mut self, place: Place, to: &mut [f32]) -> Result<(), GpuError> {
+    pub(super) fn get_f32s(&mut self, place: BufferRange, to: &mut [f32]) -> Result<(), GpuError> {
         const WIDTH: usize = size_of::<f32>();
         self.each_piece(place, 0, to.len() * WIDTH, |begin, piece| {
             Eye::new(piece).read_f32s(&mut to[begin / WIDTH..][..piece.len() / WIDTH]);
@@ -80,7 +80,7 @@ impl Brains {
     }
 
     /// Cells that are kept as halves.
-    fn get_halves(&mut self, place: Place, to: &mut [f32]) -> Result<(), GpuError> {
+    fn get_halves(&mut self, place: BufferRange, to: &mut [f32]) -> Result<(), GpuError> {
         const WIDTH: usize = size_of::<u16>();
         self.each_piece(place, 0, to.len() * WIDTH, |begin, piece| {
             let to = &mut to[begin / WIDTH..][..piece.len() / WIDTH];
@@ -90,7 +90,7 @@ impl Brains {
         })
     }
 
-    fn fill(&self, place: Place) -> Result<(), GpuError> {
+    fn fill(&self, place: BufferRange) -> Result<(), GpuError> {
         if place.bytes == 0 { Ok(()) } else { self.main.fill(self.address(place), 0, place.bytes) }
     }
 
@@ -132,7 +132,7 @@ impl Brains {
         }
         self.bank_copy.clear();
         self.drain.forget();
-        self.schedule.stand(Standing::default());
+        self.schedule.set_state(ScheduleState::default());
         self.stand_cycle()
     }
 

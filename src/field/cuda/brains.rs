@@ -4,7 +4,7 @@
 use super::bank_copy::BankCopy;
 use super::desk::Desk;
 use super::launches::{Cut, Kernels, Step};
-use super::layout::{Layout, Place};
+use super::layout::{BufferRange, Layout};
 use super::library::Library;
 use super::save::Drain;
 use super::schedule::Schedule;
@@ -15,9 +15,9 @@ use crate::base::plan::FieldPlan;
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::field::sensor_ring::SensorRing;
 use crate::field::shape::DESCRIPTOR;
-use crate::field::{StageTimes, Stimulus};
+use crate::field::{FieldInput, StageTimes};
 use crate::system::gpu::{
-    Found, Gpu, GpuError, Graph, Image, Launch, Pinned, Pool, Priority, Stream, Watch, image_files,
+    Gpu, GpuError, GpuInfo, Graph, Image, Launch, Pinned, Pool, Priority, Stream, Watch, image_files,
 };
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl Brains {
     pub fn open(
         plan: &FieldPlan,
         robots: usize,
-        found: &Found,
+        found: &GpuInfo,
         watch: Arc<Watch>,
         waiting: Waiting,
         sensors: Option<&SensorRing>,
@@ -119,19 +119,19 @@ impl Brains {
     }
 
     /// Where a buffer lies.
-    pub(super) fn address(&self, place: Place) -> u64 {
+    pub(super) fn address(&self, place: BufferRange) -> u64 {
         self.pool.address() + place.at as u64
     }
 
     /// One cycle of all robots: a stimulus and an answer each. The first stimulus says number and rung for
-    /// all. One call of the driver, unless the answer is late: the caller waits for `patience`.
+    /// all. One call of the driver, unless the answer is late: the caller waits for `timeout`.
     pub fn cycle(
         &mut self,
-        stimuli: &[Stimulus],
+        inputs: &[FieldInput],
         answers: &mut [Answer],
-        patience: Span,
+        timeout: Span,
     ) -> Result<Times, GpuError> {
-        let Some(first) = stimuli.first() else { return Ok(Times::default()) };
+        let Some(first) = inputs.first() else { return Ok(Times::default()) };
         let clock = MonotonicClock;
         let begun = clock.now();
         let was_on_half = self.schedule.standing().on_half;
@@ -141,13 +141,13 @@ impl Brains {
             moves: was_on_half != orders.on_half,
             steps: orders.count.into_iter().max().unwrap_or(1).max(1),
         };
-        self.desk.lay(orders, stimuli);
+        self.desk.lay(orders, inputs);
         if self.watched.is_some() {
             self.main.record(&self.marks.begin)?;
         }
         self.main.replay(self.watched.as_ref().unwrap_or(&self.graphs).of(launches))?;
         let submitted = clock.now();
-        self.waiting.until_reported(&self.desk, &self.main, self.usual.min(patience), patience)?;
+        self.waiting.until_reported(&self.desk, &self.main, self.usual.min(timeout), timeout)?;
         let seen = clock.now();
         let mut lasted = Span::ZERO;
         for (robot, answer) in answers.iter_mut().enumerate() {
@@ -265,10 +265,10 @@ impl Brains {
 
     /// Runs every graph and every kernel once, on a field that is put back to rest afterwards.
     fn rehearse(&mut self) -> Result<(), GpuError> {
-        let rehearsal = Stimulus::AT_REST;
-        let stimuli = vec![rehearsal; self.robots()];
+        let rehearsal = FieldInput::AT_REST;
+        let inputs = vec![rehearsal; self.robots()];
         let mut answers = vec![Answer::START; self.robots()];
-        self.cycle(&stimuli, &mut answers, FIRST)?;
+        self.cycle(&inputs, &mut answers, FIRST)?;
         for graph in self.graphs.all() {
             self.main.replay(graph)?;
         }

@@ -3,7 +3,7 @@
 
 use super::tables::{CYCLE, Cycle, NO_ROW, REPORT, Report, TIMED_ANSWER};
 use crate::base::frame::MAX_SENSORS;
-use crate::field::Stimulus;
+use crate::field::FieldInput;
 use crate::field::sensor_ring::SensorRing;
 use crate::field::shape::DESCRIPTOR;
 use crate::system::gpu::{Gpu, GpuError, Mapped};
@@ -67,10 +67,10 @@ impl Desk {
 
     /// Lays out the orders of the next cycle, a stimulus for each robot. The device must be done with the
     /// last.
-    pub fn lay(&mut self, orders: &Cycle, stimuli: &[Stimulus]) {
+    pub fn lay(&mut self, orders: &Cycle, inputs: &[FieldInput]) {
         self.ticket = self.ticket.wrapping_add(1).max(1);
-        for (robot, stimulus) in stimuli.iter().enumerate() {
-            let table = orders.table(self.sensors(robot, stimulus), stimulus.reward, self.ticket);
+        for (robot, input) in inputs.iter().enumerate() {
+            let table = orders.table(self.sensors(robot, input), input.reward, self.ticket);
             store(&self.mapped.words()[robot * PLACE..][..CYCLE / WORD], &table);
         }
     }
@@ -78,16 +78,16 @@ impl Desk {
     /// Where the kernels find the sensors of a stimulus: where the tick put them, or else in the robot's
     /// place. Teaching and tests change the sensors of a stimulus on its way: then they are no longer in the
     /// ring.
-    fn sensors(&self, robot: usize, stimulus: &Stimulus) -> u64 {
-        if let (Some(ring), Some(place)) = (&self.ring, stimulus.place) {
+    fn sensors(&self, robot: usize, input: &FieldInput) -> u64 {
+        if let (Some(ring), Some(place)) = (&self.ring, input.place) {
             let first = SensorRing::word(place);
-            if is_same(&ring.words()[first..], &stimulus.sensors) {
+            if is_same(&ring.words()[first..], &input.sensors) {
                 return ring.address(first);
             }
         }
         let first = robot * PLACE + ORDERS;
         let words = &self.mapped.words()[first..][..SENSORS];
-        for (word, sensor) in words.iter().zip(&stimulus.sensors) {
+        for (word, sensor) in words.iter().zip(&input.sensors) {
             word.store(sensor.to_bits(), Ordering::Relaxed);
         }
         self.mapped.address(first)

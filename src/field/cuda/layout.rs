@@ -20,7 +20,7 @@ const _: () = assert!(ANSWER.is_multiple_of(16));
 
 /// A buffer: offset in the allocation, and length, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct BufferRange {
     pub at: usize,
     pub bytes: usize,
 }
@@ -32,8 +32,8 @@ struct Ruler {
 }
 
 impl Ruler {
-    fn take(&mut self, bytes: usize) -> Place {
-        let place = Place { at: self.next, bytes };
+    fn take(&mut self, bytes: usize) -> BufferRange {
+        let place = BufferRange { at: self.next, bytes };
         self.next = (self.next + bytes).next_multiple_of(ALIGNED);
         place
     }
@@ -42,51 +42,51 @@ impl Ruler {
 /// What robots share.
 #[derive(Debug)]
 pub struct Shared {
-    pub brains: Place,
-    pub cycles: Place,
-    pub answers: Place,
-    pub rule: Place,
+    pub brains: BufferRange,
+    pub cycles: BufferRange,
+    pub answers: BufferRange,
+    pub rule: BufferRange,
     /// Whole grid, half grid.
-    pub profiles: [Place; 2],
-    pub first_tap: Place,
-    pub tap_sensor: Place,
-    pub tap_weight: Place,
-    pub bias: Place,
+    pub profiles: [BufferRange; 2],
+    pub first_tap: BufferRange,
+    pub tap_sensor: BufferRange,
+    pub tap_weight: BufferRange,
+    pub bias: BufferRange,
     /// Whole grid, half grid: addresses, which `library` gives.
-    pub volumes: [Place; 2],
+    pub volumes: [BufferRange; 2],
     /// Zeros, where slots without memory point to.
-    pub no_volume: [Place; 2],
-    pub contexts: Place,
-    pub stored: Place,
-    pub given: Place,
-    pub exact: Place,
-    pub coarse: Place,
-    pub scale: Place,
-    pub error: Place,
-    pub value: Place,
-    pub last_use: Place,
-    pub readout: Place,
+    pub no_volume: [BufferRange; 2],
+    pub contexts: BufferRange,
+    pub stored: BufferRange,
+    pub given: BufferRange,
+    pub exact: BufferRange,
+    pub coarse: BufferRange,
+    pub scale: BufferRange,
+    pub error: BufferRange,
+    pub value: BufferRange,
+    pub last_use: BufferRange,
+    pub readout: BufferRange,
 }
 
 /// What each robot has for itself.
 #[derive(Debug)]
 pub struct Own {
     /// By grid, buffer, group.
-    pub cells: [[[Place; GROUPS]; 2]; 2],
-    pub channel_sums: Place,
-    pub block_sums: Place,
-    pub group_sums: Place,
-    pub features: Place,
-    pub about: Place,
-    pub senses: Place,
-    pub weights: Place,
-    pub covariance: Place,
-    pub high: Place,
-    pub low: Place,
-    pub found: Place,
-    pub sweep: Place,
-    pub scores: Place,
-    pub metrics: Place,
+    pub cells: [[[BufferRange; GROUPS]; 2]; 2],
+    pub channel_sums: BufferRange,
+    pub block_sums: BufferRange,
+    pub group_sums: BufferRange,
+    pub features: BufferRange,
+    pub about: BufferRange,
+    pub senses: BufferRange,
+    pub weights: BufferRange,
+    pub covariance: BufferRange,
+    pub high: BufferRange,
+    pub low: BufferRange,
+    pub found: BufferRange,
+    pub sweep: BufferRange,
+    pub scores: BufferRange,
+    pub metrics: BufferRange,
 }
 
 /// The whole allocation.
@@ -95,7 +95,7 @@ pub struct Layout {
     pub shared: Shared,
     pub robots: Vec<Own>,
     /// Where a state of robot 0 lies on its way to the host (`save`).
-    pub saved: Place,
+    pub saved: BufferRange,
     /// Length of the allocation.
     pub bytes: usize,
 }
@@ -114,7 +114,7 @@ impl Layout {
     /// report lie at `host`, in memory of the host.
     pub fn brain(&self, robot: usize, base: u64, host: [u64; 2]) -> Vec<u8> {
         let (shared, own) = (&self.shared, &self.robots[robot]);
-        let at = |place: &Place, further: usize| base + (place.at + further) as u64;
+        let at = |place: &BufferRange, further: usize| base + (place.at + further) as u64;
         let mut addresses = vec![
             at(&shared.rule, 0),
             host[0],

@@ -8,9 +8,9 @@ use super::tables::Answer;
 use super::watch::{Times, Waiting};
 use crate::base::plan::FieldPlan;
 use crate::base::time::Span;
-use crate::field::Stimulus;
+use crate::field::FieldInput;
 use crate::field::sensor_ring::SensorRing;
-use crate::system::gpu::{Found, GpuError, Watch};
+use crate::system::gpu::{GpuError, GpuInfo, Watch};
 use crate::system::rt::{stay_on, wake_on_time};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::cell::Cell;
@@ -29,7 +29,7 @@ const NAP: Duration = Duration::from_millis(1);
 
 /// Why nothing came back.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Silence {
+pub enum NoAnswer {
     /// The driver refused a call.
     Failed(GpuError),
     /// It took too long.
@@ -41,18 +41,18 @@ pub enum Silence {
 /// A cycle's way there and back. Its memory goes round, so that a cycle allocates nothing.
 pub struct Turn {
     /// A stimulus a robot.
-    pub stimuli: Vec<Stimulus>,
+    pub inputs: Vec<FieldInput>,
     /// An answer a robot.
     pub answers: Vec<Answer>,
     /// How long the caller waits.
-    pub patience: Span,
+    pub timeout: Span,
     /// How it went.
     pub outcome: Result<Times, GpuError>,
 }
 
 type Request = Box<dyn FnOnce(&mut Brains) + Send>;
 
-enum Order {
+enum GpuTask {
     Turn(Box<Turn>),
     Request(Request),
 }
@@ -60,7 +60,7 @@ enum Order {
 /// This end.
 pub struct Line {
     /// `None`: no further orders.
-    orders: Option<Sender<Order>>,
+    orders: Option<Sender<GpuTask>>,
     turns: Receiver<Box<Turn>>,
     watch: Arc<Watch>,
     abandoned: Arc<AtomicBool>,
@@ -83,10 +83,10 @@ impl Line {
     pub fn open(
         plan: &FieldPlan,
         robots: usize,
-        found: &Found,
+        found: &GpuInfo,
         watch: Arc<Watch>,
         sensors: Option<&SensorRing>,
-    ) -> Result<Line, Silence> {
+    ) -> Result<Line, NoAnswer> {
         let (orders, taken) = bounded(1);
         let (done, turns) = bounded(1);
         let (opened, opening) = bounded(1);
@@ -115,44 +115,44 @@ impl Line {
                 }
             }
         });
-        thread.map_err(|_| Silence::Gone)?;
-        line.receive(&opening, OPENING)?.map_err(Silence::Failed)?;
+        thread.map_err(|_| NoAnswer::Gone)?;
+        line.receive(&opening, OPENING)?.map_err(NoAnswer::Failed)?;
         wait_in_vain(&line.turns);
         Ok(line)
     }
 
     /// One cycle, within its patience. A line that was silent once is of no further use.
-    pub fn turn(&self, turn: Box<Turn>) -> Result<Box<Turn>, Silence> {
-        let patience = turn.patience;
-        self.send(Order::Turn(turn))?;
-        self.receive(&self.turns, patience)
+    pub fn turn(&self, turn: Box<Turn>) -> Result<Box<Turn>, NoAnswer> {
+        let timeout = turn.timeout;
+        self.send(GpuTask::Turn(turn))?;
+        self.receive(&self.turns, timeout)
     }
 
     /// Has something done between two cycles.
     pub fn ask<T: Send + 'static>(
         &self,
         what: impl FnOnce(&mut Brains) -> Result<T, GpuError> + Send + 'static,
-    ) -> Result<T, Silence> {
+    ) -> Result<T, NoAnswer> {
         let (answer, answered) = bounded(1);
         let request = move |brains: &mut Brains| {
             // The caller may have stopped waiting.
             let _ = answer.send(what(brains));
         };
-        self.send(Order::Request(Box::new(request)))?;
-        self.receive(&answered, REQUEST)?.map_err(Silence::Failed)
+        self.send(GpuTask::Request(Box::new(request)))?;
+        self.receive(&answered, REQUEST)?.map_err(NoAnswer::Failed)
     }
 
-    fn send(&self, order: Order) -> Result<(), Silence> {
-        let orders = self.orders.as_ref().ok_or(Silence::Gone)?;
-        orders.try_send(order).map_err(|_| Silence::Gone)
+    fn send(&self, order: GpuTask) -> Result<(), NoAnswer> {
+        let orders = self.orders.as_ref().ok_or(NoAnswer::Gone)?;
+        orders.try_send(order).map_err(|_| NoAnswer::Gone)
     }
 
-    fn receive<T>(&self, from: &Receiver<T>, patience: Span) -> Result<T, Silence> {
-        let came = from.recv_timeout(Duration::from_nanos(patience.as_nanos()));
+    fn receive<T>(&self, from: &Receiver<T>, timeout: Span) -> Result<T, NoAnswer> {
+        let came = from.recv_timeout(Duration::from_nanos(timeout.as_nanos()));
         self.answers.set(self.answers.get() && came.is_ok());
         came.map_err(|error| match error {
-            RecvTimeoutError::Timeout => Silence::Late,
-            RecvTimeoutError::Disconnected => Silence::Gone,
+            RecvTimeoutError::Timeout => NoAnswer::Late,
+            RecvTimeoutError::Disconnected => NoAnswer::Gone,
         })
     }
 
@@ -194,16 +194,16 @@ fn wait_in_vain<T>(channel: &Receiver<T>) {
 }
 
 /// The thread's life: orders until there are no more.
-fn serve(mut brains: Brains, orders: &Receiver<Order>, done: &Sender<Box<Turn>>) {
+fn serve(mut brains: Brains, orders: &Receiver<GpuTask>, done: &Sender<Box<Turn>>) {
     while let Ok(order) = orders.recv() {
         match order {
-            Order::Turn(mut turn) => {
-                turn.outcome = brains.cycle(&turn.stimuli, &mut turn.answers, turn.patience);
+            GpuTask::Turn(mut turn) => {
+                turn.outcome = brains.cycle(&turn.inputs, &mut turn.answers, turn.timeout);
                 if done.send(turn).is_err() {
                     return;
                 }
             }
-            Order::Request(request) => request(&mut brains),
+            GpuTask::Request(request) => request(&mut brains),
         }
     }
 }

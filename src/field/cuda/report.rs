@@ -3,10 +3,10 @@
 use super::CudaEngine;
 use super::brains::MOST_ROBOTS;
 use super::launches::Kernels;
-use super::line::Silence;
+use super::line::NoAnswer;
 use crate::base::time::Span;
 use crate::field::Loss;
-use crate::system::gpu::{Absence, Call, Counts, Found};
+use crate::system::gpu::{Absence, Call, Counts, GpuInfo};
 use std::fmt;
 
 /// The object of a wait, where the device's thread is in no call.
@@ -18,7 +18,7 @@ pub enum Unfit {
     /// There is no GPU that could be used.
     Absent(Absence),
     /// There is one, and it could not be opened.
-    Silent(Silence),
+    Silent(NoAnswer),
     /// More robots than a launch can hold, or none.
     Robots {
         /// The requested number.
@@ -30,9 +30,9 @@ impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unfit::Absent(absence) => absence.fmt(f),
-            Unfit::Silent(Silence::Failed(error)) => write!(f, "cannot open the GPU: {error}"),
-            Unfit::Silent(Silence::Late) => write!(f, "the GPU's driver hangs while opening it"),
-            Unfit::Silent(Silence::Gone) => write!(f, "the GPU's thread could not be started, or has ended"),
+            Unfit::Silent(NoAnswer::Failed(error)) => write!(f, "cannot open the GPU: {error}"),
+            Unfit::Silent(NoAnswer::Late) => write!(f, "the GPU's driver hangs while opening it"),
+            Unfit::Silent(NoAnswer::Gone) => write!(f, "the GPU's thread could not be started, or has ended"),
             Unfit::Robots { asked } => write!(f, "a batch has 1 to {MOST_ROBOTS} robots, not {asked}"),
         }
     }
@@ -51,14 +51,14 @@ impl Unfit {
 }
 
 /// What a silence means to the caller. `under_way`: the call that the device's thread is in.
-pub fn loss(silence: Silence, under_way: Option<Call>) -> Loss {
+pub fn loss(silence: NoAnswer, under_way: Option<Call>) -> Loss {
     match silence {
-        Silence::Failed(error) if error.is_lost() => Loss::ContextLost { call: error.call.name() },
-        Silence::Failed(error) if error.is_memory() => Loss::Memory { call: error.call.name() },
-        Silence::Failed(error) => Loss::Error { call: error.call.name() },
-        Silence::Late => Loss::Timeout { call: under_way.map_or(A_CYCLE, Call::name) },
+        NoAnswer::Failed(error) if error.is_lost() => Loss::ContextLost { call: error.call.name() },
+        NoAnswer::Failed(error) if error.is_memory() => Loss::Memory { call: error.call.name() },
+        NoAnswer::Failed(error) => Loss::Error { call: error.call.name() },
+        NoAnswer::Late => Loss::Timeout { call: under_way.map_or(A_CYCLE, Call::name) },
         // Its thread ends before its stop request only by a panic.
-        Silence::Gone => Loss::Panicked,
+        NoAnswer::Gone => Loss::Panicked,
     }
 }
 
@@ -79,7 +79,7 @@ pub struct KernelFacts {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceFacts {
     /// The GPU.
-    pub found: Found,
+    pub found: GpuInfo,
     /// Where the kernels came from: `fatbin`, `cache`, `ptx`.
     pub image: String,
     /// How long loading them took.

@@ -5,8 +5,8 @@
 
 use super::between::{RING, newest_metrics};
 use super::brains::Brains;
-use super::layout::Place;
-use super::schedule::Standing;
+use super::layout::BufferRange;
+use super::schedule::ScheduleState;
 use super::tables::{ANSWER, Answer, Eye, METRICS_BEFORE, NO_ROW, SENSES, SWEEP};
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
@@ -40,7 +40,7 @@ pub struct Drain {
 
 /// A state between the two steps.
 struct UnderWay {
-    standing: Standing,
+    standing: ScheduleState,
     /// Of the state whose bank is of the same cycle.
     held: Held,
 }
@@ -76,7 +76,7 @@ pub fn room_for(bytes: impl IntoIterator<Item = usize>) -> usize {
 /// A range on the device, and where it begins in a saved state.
 #[derive(Clone, Copy, Default)]
 struct Piece {
-    from: Place,
+    from: BufferRange,
     to: usize,
 }
 
@@ -128,15 +128,15 @@ impl Brains {
 
     /// What is saved of robot 0, and how many bytes it takes side by side. The half grid is saved only where
     /// it is in use: its pieces are the last, and empty otherwise.
-    fn saved_pieces(&self, standing: &Standing) -> ([Piece; PIECES], usize) {
+    fn saved_pieces(&self, standing: &ScheduleState) -> ([Piece; PIECES], usize) {
         let (shared, own) = (&self.layout.shared, &self.layout.robots[0]);
-        let ring = Place { at: own.metrics.at + METRICS_BEFORE, bytes: RING };
-        let answer = Place { at: shared.answers.at, bytes: ANSWER };
+        let ring = BufferRange { at: own.metrics.at + METRICS_BEFORE, bytes: RING };
+        let answer = BufferRange { at: shared.answers.at, bytes: ANSWER };
         let tables = [answer, own.senses, own.weights, own.covariance, own.sweep, own.scores, ring];
         let group = |grid: usize| {
             move |group: usize| {
                 if grid == 1 && !standing.on_half {
-                    return Place::default();
+                    return BufferRange::default();
                 }
                 own.cells[grid][standing.front[grid][group] as usize][group]
             }

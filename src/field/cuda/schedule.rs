@@ -3,16 +3,16 @@
 
 use super::tables::Cycle;
 use crate::base::command::MAX_MOTORS;
-use crate::base::plan::{FieldPlan, RUNGS, Rung};
+use crate::base::plan::{FieldPlan, QUALITY_LEVELS, QualityLevel};
 use crate::base::seed::{Stream, normal};
-use crate::field::Stimulus;
+use crate::field::FieldInput;
 use crate::field::shape::{
     CONTENT_GROUPS, GROUP, GROUPS, METRICS_EVERY, SLOW_FIRST, TURN, is_due, sub_steps,
 };
 
 /// The state of the orders between two cycles.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Standing {
+pub struct ScheduleState {
     /// Cycles since the start.
     pub age: u64,
     /// The grid in use.
@@ -33,30 +33,30 @@ pub struct Standing {
 #[derive(Debug)]
 pub struct Schedule {
     plan: FieldPlan,
-    standing: Standing,
+    standing: ScheduleState,
     orders: Cycle,
 }
 
 impl Schedule {
     /// At the start.
     pub fn new(plan: &FieldPlan) -> Schedule {
-        Schedule { plan: plan.clone(), standing: Standing::default(), orders: Cycle::default() }
+        Schedule { plan: plan.clone(), standing: ScheduleState::default(), orders: Cycle::default() }
     }
 
     /// Where it stands.
-    pub fn standing(&self) -> &Standing {
+    pub fn standing(&self) -> &ScheduleState {
         &self.standing
     }
 
     /// Goes on from somewhere else.
-    pub fn stand(&mut self, standing: Standing) {
+    pub fn set_state(&mut self, standing: ScheduleState) {
         self.standing = standing;
     }
 
     /// Most sub-steps that any cycle can need: a group that was held at the slowest rung, caught up with.
     pub fn most_sub_steps(plan: &FieldPlan) -> u32 {
-        let rungs = (0..RUNGS).filter_map(|number| Rung::new(number as u8));
-        let held = rungs.map(|rung| rung.work().slow_every).max().unwrap_or(1);
+        let levels = (0..QUALITY_LEVELS).filter_map(|number| QualityLevel::new(number as u8));
+        let held = levels.map(|quality| quality.work().slow_every).max().unwrap_or(1);
         let dt = plan.dt.as_secs_f64() * held as f64;
         [plan.params.t_fast, plan.params.t_slow]
             .map(|t| sub_steps(dt, t).0 as u32)
@@ -65,8 +65,8 @@ impl Schedule {
     }
 
     /// The orders of a cycle.
-    pub fn order(&mut self, stimulus: &Stimulus) -> &Cycle {
-        let (cycle, work) = (stimulus.cycle, stimulus.rung.work());
+    pub fn order(&mut self, input: &FieldInput) -> &Cycle {
+        let (cycle, work) = (input.cycle, input.quality.work());
         let changes = self.standing.on_half != work.half_resolution;
         if changes {
             self.orders.left = self.standing.front[usize::from(self.standing.on_half)];
@@ -154,9 +154,9 @@ mod tests {
     use crate::base::time::Span;
     use crate::field::cuda::fixture::plan;
 
-    fn stimulus(cycle: u64, rung: u8) -> Stimulus {
-        let rung = Rung::new(rung).expect("one of the rungs");
-        Stimulus { cycle, sensors: [0.0; MAX_SENSORS], reward: 0.0, rung, place: None }
+    fn input(cycle: u64, quality: u8) -> FieldInput {
+        let quality = QualityLevel::new(quality).expect("one of the rungs");
+        FieldInput { cycle, sensors: [0.0; MAX_SENSORS], reward: 0.0, quality, place: None }
     }
 
     #[test]
@@ -167,8 +167,8 @@ mod tests {
             let mut schedule = Schedule::new(&plan);
             let mut seen = 0;
             for cycle in 0..400_u64 {
-                let rung = (cycle * cycle / 7 % 6) as u8;
-                let orders = schedule.order(&stimulus(cycle, rung));
+                let quality = (cycle * cycle / 7 % 6) as u8;
+                let orders = schedule.order(&input(cycle, quality));
                 seen = seen.max(orders.count.into_iter().max().unwrap_or(0));
                 schedule.settle();
             }
@@ -179,15 +179,15 @@ mod tests {
     #[test]
     fn a_group_that_stands_still_after_a_move_is_reduced_once() {
         let mut schedule = Schedule::new(&plan(8));
-        let orders = schedule.order(&stimulus(1, 4)).clone();
+        let orders = schedule.order(&input(1, 4)).clone();
         assert_eq!(orders.count, [1, 1, 1, 1, 0, 1, 1, 0]);
         assert_eq!(orders.stale, [0, 0, 0, 0, 1, 0, 0, 1], "their sums are of nothing yet");
         schedule.settle();
-        let orders = schedule.order(&stimulus(2, 4)).clone();
+        let orders = schedule.order(&input(2, 4)).clone();
         assert_eq!(orders.stale, [0; 8]);
         schedule.settle();
         assert!(!schedule.standing().on_half);
-        let orders = schedule.order(&stimulus(3, 5)).clone();
+        let orders = schedule.order(&input(3, 5)).clone();
         assert!(orders.moved && orders.on_half);
         assert_eq!(orders.stale, [0, 0, 0, 0, 1, 0, 0, 1], "their sums are of the other grid");
         assert_eq!(orders.left, schedule.standing().front[0]);
@@ -196,8 +196,8 @@ mod tests {
     #[test]
     fn fronts_follow_the_sub_steps_of_each_grid() {
         let mut schedule = Schedule::new(&plan(8));
-        for (cycle, rung) in [(0, 0), (1, 0), (2, 0), (3, 5), (4, 5)] {
-            schedule.order(&stimulus(cycle, rung));
+        for (cycle, quality) in [(0, 0), (1, 0), (2, 0), (3, 5), (4, 5)] {
+            schedule.order(&input(cycle, quality));
             schedule.settle();
         }
         let front = schedule.standing().front;
@@ -212,7 +212,7 @@ mod tests {
         let mut schedule = Schedule::new(&plan);
         let due: Vec<(bool, u64)> = (0..9)
             .map(|cycle| {
-                let orders = schedule.order(&stimulus(cycle, 3)).clone();
+                let orders = schedule.order(&input(cycle, 3)).clone();
                 schedule.settle();
                 (orders.learn_due, (orders.keep.ln() / 0.99_f64.ln() / 0.05).round() as u64)
             })

@@ -5,7 +5,7 @@ use super::bank::Coarse;
 use super::brains::Brains;
 use super::library::volume_bytes;
 use super::save::HELD;
-use super::schedule::Standing;
+use super::schedule::ScheduleState;
 use super::tables::{
     ANSWER, Answer, Eye, METRIC, METRIC_RING, METRICS_BEFORE, NO_ROW, Pen, SENSES, SWEEP, bytes_of_f32,
     bytes_of_f64, bytes_of_i16, bytes_of_u32,
@@ -19,13 +19,13 @@ impl Brains {
     /// Robot 0 resumes from a state that fits the plan.
     pub fn restore(&mut self, live: &Live) -> Result<(), GpuError> {
         self.rest()?;
-        self.schedule.stand(Standing {
+        self.schedule.set_state(ScheduleState {
             age: live.age,
             on_half: live.on_half,
             since_step: live.since_step,
             since_blend: live.since_blend,
             since_learn: live.since_learn,
-            ..Standing::default()
+            ..ScheduleState::default()
         });
         for (on_half, cells) in [(false, &live.whole), (true, &live.half)] {
             // No half cells where the half grid is not in use.

@@ -5,7 +5,7 @@ use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::{FieldPlan, Storage};
 use crate::base::time::Span;
-use crate::field::Response;
+use crate::field::FieldOutput;
 use crate::field::shape::{BANK_TOP, BLEND_TOP, BRIDGE_S, GROUPS, RECENCY_S, SKILL_HORIZON_S};
 
 /// Bytes of the tables; `brain.cuh` asserts the same.
@@ -278,9 +278,9 @@ impl Answer {
     }
 
     /// As every engine answers.
-    pub fn response(&self) -> Response {
+    pub fn response(&self) -> FieldOutput {
         let Answer { cycle, scores, motors, confidence, skill, novelty, .. } = *self;
-        Response { cycle, scores, motors, confidence, skill, novelty }
+        FieldOutput { cycle, scores, motors, confidence, skill, novelty }
     }
 
     /// Writes a robot's table: the start, or a state that is taken over.

@@ -2,14 +2,14 @@
 //! next cycle reports it; until then answers are those of the start.
 
 use super::CudaEngine;
-use crate::base::plan::{FieldPlan, Rung, Storage};
+use crate::base::plan::{FieldPlan, QualityLevel, Storage};
 use crate::base::time::Instant;
 use crate::field::engine::{Condition, FieldEngine, Inspect, finite};
 use crate::field::shape::{
     CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN, WORTH_MOST,
 };
 use crate::field::state::{Learned, Live, StateError};
-use crate::field::{Failure, Metrics, Response, StageTimes, Stimulus};
+use crate::field::{Failure, FieldInput, FieldOutput, Metrics, StageTimes};
 
 impl FieldEngine for CudaEngine {
     fn name(&self) -> String {
@@ -22,9 +22,9 @@ impl FieldEngine for CudaEngine {
     }
 
     /// One cycle of robot 0; others of a batch get the same stimulus.
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
-        stimulus.check(self.plan.shape.sensors)?;
-        self.turn(|stimuli| stimuli.fill(*stimulus))?;
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
+        input.check(self.plan.shape.sensors)?;
+        self.turn(|inputs| inputs.fill(*input))?;
         finite(self.answer.response(), self.prediction())
     }
 
@@ -176,8 +176,8 @@ impl Inspect for CudaEngine {
         &self.plan
     }
 
-    fn bytes_per_cycle(&self, rung: Rung) -> usize {
-        let work = rung.work();
+    fn bytes_per_cycle(&self, quality: QualityLevel) -> usize {
+        let work = quality.work();
         let cells = self.plan.shape.cells() / if work.half_resolution { 8 } else { 1 };
         let group = |number: usize| {
             let cell = if self.plan.storage_of(number) == Storage::F16 { 2 } else { 4 };

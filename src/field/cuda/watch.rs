@@ -100,17 +100,17 @@ impl Waiting {
     }
 
     /// Until the report of the last cycle is there, whose work is on `stream`; it usually comes after
-    /// `usual`, and the caller waits for `patience`. Bounded as `until` is.
+    /// `usual`, and the caller waits for `timeout`. Bounded as `until` is.
     pub fn until_reported(
         &self,
         desk: &Desk,
         stream: &Stream,
         usual: Span,
-        patience: Span,
+        timeout: Span,
     ) -> Result<(), GpuError> {
         let begun = MonotonicClock.now();
         let awake = begun + usual.less(Span::from_nanos(AWAKE.as_nanos() / 2));
-        let each = Span::from_nanos(patience.as_nanos() / LATE);
+        let each = Span::from_nanos(timeout.as_nanos() / LATE);
         let mut late = begun + each;
         self.poll(Call::Replay, awake, |now| {
             if now >= late && !desk.is_reported() {

@@ -3,14 +3,14 @@
 use super::super::brain::{Before, Brain};
 use super::*;
 use crate::base::frame::MAX_SENSORS;
-use crate::base::plan::{Board, EngineKind, Rung};
+use crate::base::plan::{Board, EngineKind, QualityLevel};
 use crate::base::time::SimClock;
 use crate::field::engine::{self, Inspect};
 use crate::field::readout::Origin;
 use crate::field::sample::board as small_board;
 use crate::field::sensor_ring::SensorWriter;
 use crate::field::shape::READOUT_COLUMNS;
-use crate::field::worker::{FieldWorker, Order, Outcome};
+use crate::field::worker::{FieldRequest, FieldResult, FieldWorker};
 use crate::field::{DeviceTimes, Readout};
 use crate::system::executor::Worker;
 use crate::system::rt::triple_buffer::{Reader, Writer, triple_buffer};
@@ -49,7 +49,7 @@ impl FieldEngine for Scripted {
     fn name(&self) -> String {
         "scripted".to_string()
     }
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
         let (strike, panics) = {
             let mut script = self.script.lock().unwrap();
             script.cycles += 1;
@@ -58,7 +58,7 @@ impl FieldEngine for Scripted {
         assert!(!panics, "as the script has it");
         match strike {
             Some(loss) => Err(loss.into()),
-            None => self.engine.cycle(stimulus),
+            None => self.engine.cycle(input),
         }
     }
     fn save(&mut self, live: &mut Live) -> bool {
@@ -97,20 +97,20 @@ fn opener(script: &Shared) -> Open {
     })
 }
 
-fn stimulus(cycle: u64) -> Stimulus {
+fn input(cycle: u64) -> FieldInput {
     let mut sensors = [0.0; MAX_SENSORS];
     for (i, sensor) in sensors.iter_mut().enumerate() {
         *sensor = (0.8 * (cycle as f64 * (0.1 + 0.03 * i as f64)).sin()) as f32;
     }
-    Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST, place: None }
+    FieldInput { cycle, sensors, reward: 0.0, quality: QualityLevel::BEST, place: None }
 }
 
 /// A worker with a scripted device in virtual time, 20 cycles a second.
 struct Rig {
     worker: FieldWorker,
-    orders: Writer<Order>,
+    orders: Writer<FieldRequest>,
     sensors: SensorWriter,
-    outcomes: Reader<Outcome>,
+    outcomes: Reader<FieldResult>,
     clock: Arc<SimClock>,
     script: Shared,
     cycle: u64,
@@ -129,22 +129,22 @@ impl Rig {
     fn opened(script: Shared, open: Open) -> Rig {
         let clock = Arc::new(SimClock::new());
         let brain = brain(&small_board(8), open, clock.clone());
-        let (orders, taken) = triple_buffer(Order::EMPTY);
-        let (put, outcomes) = triple_buffer(Outcome::EMPTY);
+        let (orders, taken) = triple_buffer(FieldRequest::EMPTY);
+        let (put, outcomes) = triple_buffer(FieldResult::EMPTY);
         let sensors = SensorWriter::new(brain.sensors.clone());
         let worker = FieldWorker::new(brain, taken, put);
         Rig { worker, orders, sensors, outcomes, clock, script, cycle: 0 }
     }
 
     /// One cycle at its time, and what is done after it.
-    fn turn(&mut self) -> Outcome {
+    fn turn(&mut self) -> FieldResult {
         let now = Instant::ZERO + Span::from_millis(50).times(self.cycle);
         self.clock.set(now);
-        let Stimulus { cycle, sensors, rung, .. } = stimulus(self.cycle);
+        let FieldInput { cycle, sensors, quality, .. } = input(self.cycle);
         let (place, ()) = self
             .sensors
             .write(|put| sensors.iter().enumerate().for_each(|(sensor, value)| put(sensor, *value)));
-        self.orders.put(Order { cycle, place, rung, slot: now });
+        self.orders.put(FieldRequest { cycle, place, quality, slot: now });
         self.cycle += 1;
         self.worker.step(self.clock.as_ref());
         self.worker.publish(self.clock.as_ref());
@@ -152,11 +152,11 @@ impl Rig {
         self.outcomes.take().expect("each order is answered")
     }
 
-    fn turns(&mut self, count: u64) -> Outcome {
+    fn turns(&mut self, count: u64) -> FieldResult {
         (0..count).map(|_| self.turn()).last().expect("some")
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Script> {
+    fn script(&self) -> std::sync::MutexGuard<'_, Script> {
         self.script.lock().unwrap()
     }
 
@@ -197,7 +197,7 @@ fn judge() -> Box<dyn Inspect> {
 }
 
 #[test]
-fn the_device_is_named_and_its_times_are_reported_while_it_computes() {
+fn device_name_and_times_are_reported_while_it_computes() {
     let script = Shared::default();
     let times = DeviceTimes { kernels: Span::from_micros(70), ..DeviceTimes::default() };
     script.lock().unwrap().times = Some(times);
@@ -205,55 +205,55 @@ fn the_device_is_named_and_its_times_are_reported_while_it_computes() {
     assert!(named.starts_with("scripted; ") && named.ends_with(" on standby"), "{named}");
     let mut rig = Rig::with(script);
     assert_eq!(rig.turn().times, Some(times));
-    rig.told().strike = Some(LOST);
+    rig.script().strike = Some(LOST);
     assert_eq!(rig.turn().times, None, "the processor computed that one");
 }
 
 const LOST: Loss = Loss::ContextLost { call: "launch" };
 
 #[test]
-fn the_cpu_goes_on_from_the_last_good_state_with_that_very_order() {
+fn cpu_continues_from_the_last_good_state_with_the_same_request() {
     let mut rig = Rig::new();
     rig.turns(45);
-    assert_eq!(rig.told().saves, 2, "after 20 cycles and after 40");
-    rig.told().strike = Some(LOST);
+    assert_eq!(rig.script().saves, 2, "after 20 cycles and after 40");
+    rig.script().strike = Some(LOST);
     let outcome = rig.turn();
     let left = Span::from_millis(500);
     assert_eq!(outcome.state, EngineState::StandIn { loss: LOST, attempt: 1, left });
     assert_eq!(outcome.device, DeviceCounters { losses: 1, takeovers: 1, retries: 0 });
     // What an engine says that was at cycle 40 and then was given this order.
     let mut judge = judge();
-    (0..40).for_each(|cycle| assert!(judge.cycle(&stimulus(cycle)).is_ok()));
-    let expected = judge.cycle(&stimulus(45)).expect("in range");
+    (0..40).for_each(|cycle| assert!(judge.cycle(&input(cycle)).is_ok()));
+    let expected = judge.cycle(&input(45)).expect("in range");
     let response = outcome.response.expect("the order was computed");
     assert_eq!((response.cycle, response.skill, response.novelty), (45, expected.skill, expected.novelty));
     assert_eq!(response.scores, expected.scores);
     let mut next = rig.turn().response.expect("and so are the next");
-    let expected = judge.cycle(&stimulus(46)).expect("in range");
+    let expected = judge.cycle(&input(46)).expect("in range");
     next.motors = expected.motors; // decided by label here
     assert_eq!(format!("{next:?}"), format!("{expected:?}"));
-    assert_eq!(rig.told().cycles, 46, "the lost one is not asked again");
+    assert_eq!(rig.script().cycles, 46, "the lost one is not asked again");
 }
 
 #[test]
 fn a_device_that_comes_back_takes_the_cpus_state() {
     let mut rig = Rig::new();
     rig.turns(5);
-    rig.told().strike = Some(LOST);
+    rig.script().strike = Some(LOST);
     rig.turns(10);
-    assert_eq!(rig.told().opened, 1, "the pause is half a second");
+    assert_eq!(rig.script().opened, 1, "the pause is half a second");
     rig.turn();
     rig.await_opener();
-    assert_eq!(rig.told().opened, 2);
+    assert_eq!(rig.script().opened, 2);
     let last = rig.cycle - 1;
-    assert_eq!(rig.told().restored.last(), Some(&last), "with all that the CPU has lived through since");
+    assert_eq!(rig.script().restored.last(), Some(&last), "with all that the CPU has lived through since");
     let outcome = rig.turn();
     assert_eq!(outcome.state, EngineState::Running);
     assert_eq!(outcome.device, DeviceCounters { losses: 1, takeovers: 1, retries: 1 });
     // No cycle was left out by either: the same as one engine that lost the five before the first save.
     let mut judge = judge();
-    (5..=last).for_each(|cycle| assert!(judge.cycle(&stimulus(cycle)).is_ok()));
-    let expected = judge.cycle(&stimulus(rig.cycle - 1)).expect("in range");
+    (5..=last).for_each(|cycle| assert!(judge.cycle(&input(cycle)).is_ok()));
+    let expected = judge.cycle(&input(rig.cycle - 1)).expect("in range");
     let response = outcome.response.expect("computed");
     assert_eq!((response.scores, response.skill), (expected.scores, expected.skill));
 }
@@ -262,8 +262,8 @@ fn a_device_that_comes_back_takes_the_cpus_state() {
 fn pauses_double_to_a_minute_and_a_minute_of_work_is_forgiven() {
     let mut rig = Rig::new();
     rig.turns(3);
-    rig.told().shut = Some(Loss::Memory { call: "open" });
-    rig.told().strike = Some(LOST);
+    rig.script().shut = Some(Loss::Memory { call: "open" });
+    rig.script().strike = Some(LOST);
     let mut pauses = Vec::new();
     while pauses.len() < 9 {
         let EngineState::StandIn { left, attempt, .. } = rig.turn().state else { panic!("it is lost") };
@@ -276,28 +276,28 @@ fn pauses_double_to_a_minute_and_a_minute_of_work_is_forgiven() {
     }
     // From the moment of the failure; it is looked at in the cycle after, 50 ms later, but for the first.
     assert_eq!(pauses, [500, 950, 1950, 3950, 7950, 15_950, 31_950, 59_950, 59_950]);
-    rig.told().shut = None;
+    rig.script().shut = None;
     let EngineState::StandIn { left, loss, .. } = rig.turn().state else { panic!("it is lost") };
     assert_eq!(loss, Loss::Memory { call: "open" });
     rig.cycle += left.as_nanos() / 50_000_000 + 1;
     rig.turn();
     rig.await_opener();
     assert_eq!(rig.turn().state, EngineState::Running);
-    rig.told().strike = Some(LOST);
+    rig.script().strike = Some(LOST);
     let EngineState::StandIn { left, .. } = rig.turn().state else { panic!("it is lost") };
     assert_eq!(left, Span::from_millis(60_000), "too soon to be forgiven");
     rig.cycle += 1200;
     rig.turn();
     rig.await_opener();
     rig.cycle += 1199; // a minute after it was opened, and no more
-    rig.told().strike = Some(LOST);
+    rig.script().strike = Some(LOST);
     let EngineState::StandIn { left, .. } = rig.turn().state else { panic!("it is lost") };
     assert_eq!(left, Span::from_millis(60_000), "not forgiven yet");
     rig.cycle += 1200;
     rig.turn();
     rig.await_opener();
     rig.cycle += 1200; // a cycle more
-    rig.told().strike = Some(LOST);
+    rig.script().strike = Some(LOST);
     let EngineState::StandIn { left, attempt, .. } = rig.turn().state else { panic!("it is lost") };
     assert_eq!((left, attempt), (Span::from_millis(500), 1), "forgiven");
 }
@@ -311,7 +311,7 @@ fn a_start_without_the_device_is_a_stand_in_that_tries_again() {
     assert!(outcome.response.is_some());
     assert!(matches!(outcome.state, EngineState::StandIn { loss: Loss::Memory { .. }, .. }));
     assert_eq!(outcome.device, DeviceCounters::default(), "what never was there is not lost");
-    rig.told().shut = None;
+    rig.script().shut = None;
     rig.turns(12);
     rig.await_opener();
     assert_eq!(rig.turn().state, EngineState::Running);
@@ -330,7 +330,7 @@ fn an_opening_that_hangs_hangs_no_other_thread() {
     });
     let mut rig = Rig::opened(script, open);
     rig.turns(3);
-    rig.told().strike = Some(LOST);
+    rig.script().strike = Some(LOST);
     for _ in 0..400 {
         assert!(rig.turn().response.is_some(), "the CPU computes meanwhile");
     }
@@ -343,10 +343,10 @@ fn an_opening_that_hangs_hangs_no_other_thread() {
 }
 
 #[test]
-fn a_panic_on_the_device_is_a_loss_and_does_not_use_up_the_rebuilds() {
+fn device_panic_is_a_loss_and_uses_no_rebuild() {
     let mut rig = Rig::new();
     rig.turns(3);
-    rig.told().panics = true;
+    rig.script().panics = true;
     // A lock that a panic has poisoned would fail the test elsewhere: the script lets go of it first.
     let outcome = rig.turn();
     assert!(outcome.response.is_none());
@@ -355,17 +355,17 @@ fn a_panic_on_the_device_is_a_loss_and_does_not_use_up_the_rebuilds() {
 }
 
 #[test]
-fn a_save_that_cannot_be_now_is_asked_for_again_and_harms_nothing() {
+fn deferred_save_is_requested_again() {
     let mut rig = Rig::new();
     rig.turns(22);
-    rig.told().busy = true;
+    rig.script().busy = true;
     rig.turns(30);
-    assert_eq!(rig.told().saves, 1);
-    rig.told().strike = Some(LOST);
+    assert_eq!(rig.script().saves, 1);
+    rig.script().strike = Some(LOST);
     let response = rig.turn().response.expect("from the save after 20 cycles");
     let mut judge = judge();
-    (0..20).for_each(|cycle| assert!(judge.cycle(&stimulus(cycle)).is_ok()));
-    assert_eq!(response.scores, judge.cycle(&stimulus(52)).expect("in range").scores);
+    (0..20).for_each(|cycle| assert!(judge.cycle(&input(cycle)).is_ok()));
+    assert_eq!(response.scores, judge.cycle(&input(52)).expect("in range").scores);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn an_order_that_is_too_old_by_then_is_not_computed() {
         fn name(&self) -> String {
             "late".to_string()
         }
-        fn cycle(&mut self, _: &Stimulus) -> Result<Response, Failure> {
+        fn cycle(&mut self, _: &FieldInput) -> Result<FieldOutput, Failure> {
             self.1.set(self.1.now() + self.2);
             Err(self.0)
         }
@@ -398,9 +398,9 @@ fn an_order_that_is_too_old_by_then_is_not_computed() {
         let (time, dt) = (clock.clone(), board.field.dt);
         let open: Open = Box::new(move |_, _| Ok(Box::new(Late(failure, time.clone(), dt))));
         let mut engine = brain(&board, open, clock).engine;
-        let answer = engine.cycle(&stimulus(0));
+        let answer = engine.cycle(&input(0));
         assert_eq!(answer.map(|_| ()), Err(Failure::Lost(loss)));
-        assert!(engine.cycle(&stimulus(1)).is_ok());
+        assert!(engine.cycle(&input(1)).is_ok());
         let mut live = Live::default();
         assert!(engine.save(&mut live) && live.age == 1);
     }

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn laplacian_of_a_ramp_is_zero_inside_and_the_flux_is_zero_at_the_faces() {
+    fn ramp_has_zero_laplacian_inside_and_zero_flux_at_the_faces() {
         let u = ramp(8, [1.0, 2.0, -0.5]);
         for z in 0..8 {
             for y in 0..8 {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn there_and_back_from_half_the_grid_changes_nothing_and_carries_what_moved() {
+    fn half_grid_round_trip_preserves_values_and_carries_changes() {
         let n = 8;
         let start: Vec<f64> = ramp(n, [0.01, 0.02, 0.03]);
         let (mut whole, mut half, mut scratch) = (start.clone(), vec![0.0; 64], vec![0.0; 64]);

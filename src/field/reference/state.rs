@@ -3,15 +3,15 @@
 use super::{ErrorRing, GROUPS, ReferenceEngine};
 use crate::field::engine::{FieldEngine, finite};
 use crate::field::state::{Learned, Live, StateError, refill, volume_step};
-use crate::field::{Failure, Response, Stimulus};
+use crate::field::{Failure, FieldInput, FieldOutput};
 
 impl FieldEngine for ReferenceEngine {
     fn name(&self) -> String {
         "reference (f64, one thread), as the board asks".to_string()
     }
 
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
-        finite(self.compute(stimulus)?, &self.prediction)
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
+        finite(self.compute(input)?, &self.prediction)
     }
 
     fn save(&mut self, live: &mut Live) -> bool {

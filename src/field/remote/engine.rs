@@ -13,7 +13,7 @@ use super::message::{CycleAnswer, CycleRequest};
 use crate::base::plan::{FieldPlan, TetherPlan};
 use crate::base::time::{Clock, Instant, Span};
 use crate::field::state::{Learned, Live, StateError};
-use crate::field::{Condition, EngineState, Failure, FieldEngine, Response, Stimulus};
+use crate::field::{Condition, EngineState, Failure, FieldEngine, FieldInput, FieldOutput};
 use crate::system::seqpacket::Received;
 use std::sync::Arc;
 
@@ -42,11 +42,11 @@ enum Stage {
 }
 
 /// What became of a cycle's request so far.
-enum Heard {
+enum RequestStatus {
     /// Nothing of it.
     Other,
     /// The brain's answer.
-    Answer(Response),
+    Answer(FieldOutput),
     /// Words of the brain that there will be none.
     Unserved,
 }
@@ -62,7 +62,7 @@ pub struct RemoteEngine {
     motors: usize,
     dt: Span,
     /// Longest wait for an answer.
-    patience: Span,
+    timeout: Span,
     /// An answer to a request that is older says nothing about the link any more.
     silence: Span,
     stage: Stage,
@@ -88,7 +88,7 @@ impl RemoteEngine {
         words: Arc<LinkWords>,
         clock: Arc<dyn Clock>,
     ) -> RemoteEngine {
-        let patience = Span::from_nanos(plan.dt.as_nanos() / 8 * PATIENCE_EIGHTHS).min(tether.silence);
+        let timeout = Span::from_nanos(plan.dt.as_nanos() / 8 * PATIENCE_EIGHTHS).min(tether.silence);
         RemoteEngine {
             hop,
             clock,
@@ -98,7 +98,7 @@ impl RemoteEngine {
             sensors: plan.shape.sensors,
             motors: plan.shape.motors,
             dt: plan.dt,
-            patience,
+            timeout,
             silence: tether.silence,
             stage: Stage::NoTether,
             connect_at: Instant::ZERO,
@@ -112,8 +112,8 @@ impl RemoteEngine {
     }
 
     /// Sends the request of a cycle, if there is a brain to send it to. Never waits.
-    pub(super) fn ask(&mut self, stimulus: &Stimulus) -> Result<(), Failure> {
-        stimulus.check(self.sensors)?; // the brain would refuse it as well, a round trip later
+    pub(super) fn ask(&mut self, input: &FieldInput) -> Result<(), Failure> {
+        input.check(self.sensors)?; // the brain would refuse it as well, a round trip later
         let now = self.clock.now();
         (self.times, self.asked) = (None, None);
         self.began.get_or_insert(now);
@@ -122,7 +122,7 @@ impl RemoteEngine {
         if self.stage != Stage::Joined {
             return Err(self.missed());
         }
-        let request = CycleRequest::of(stimulus, self.sensors, now, self.patience);
+        let request = CycleRequest::of(input, self.sensors, now, self.timeout);
         if !self.hop.send(encode_request(&request).as_bytes()) {
             return Err(self.missed());
         }
@@ -132,16 +132,16 @@ impl RemoteEngine {
     }
 
     /// The answer to the last request, for which it waits until `until` at most.
-    pub(super) fn answer(&mut self, until: Instant) -> Result<Response, Failure> {
+    pub(super) fn answer(&mut self, until: Instant) -> Result<FieldOutput, Failure> {
         match self.read(until) {
-            Heard::Answer(response) => Ok(response),
-            Heard::Unserved | Heard::Other => Err(self.missed()),
+            RequestStatus::Answer(response) => Ok(response),
+            RequestStatus::Unserved | RequestStatus::Other => Err(self.missed()),
         }
     }
 
     /// When the wait for the answer to the last request ends.
     pub(super) fn wait_ends(&self) -> Instant {
-        self.asked.map_or(Instant::ZERO, |request| request.sent + self.patience)
+        self.asked.map_or(Instant::ZERO, |request| request.sent + self.timeout)
     }
 
     /// The link's counts, for an engine around this one.
@@ -183,7 +183,7 @@ impl RemoteEngine {
     }
 
     /// Reads messages until the answer to the newest request is there, or nothing more comes until `until`.
-    fn read(&mut self, until: Instant) -> Heard {
+    fn read(&mut self, until: Instant) -> RequestStatus {
         let mut buffer = [0; LOCAL_MOST + 1];
         for _ in 0..MOST_MESSAGES {
             if matches!(self.stage, Stage::NoTether | Stage::Unwanted(_)) {
@@ -191,17 +191,17 @@ impl RemoteEngine {
             }
             match self.hop.receive(&mut buffer, until) {
                 Received::Message(length) => match self.take(&buffer[..length.min(buffer.len())]) {
-                    Heard::Other => {}
+                    RequestStatus::Other => {}
                     heard => return heard,
                 },
                 Received::Nothing => break,
                 Received::Closed => self.disconnect(Stage::NoTether),
             }
         }
-        Heard::Other
+        RequestStatus::Other
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Heard {
+    fn take(&mut self, bytes: &[u8]) -> RequestStatus {
         match FromTether::decode(bytes) {
             Ok(FromTether::Answer { round_trip, answer }) => match CycleAnswer::decode(answer) {
                 Ok(answer) => return self.take_answer(&answer, round_trip),
@@ -218,37 +218,37 @@ impl RemoteEngine {
             Ok(FromTether::Refused(why)) => self.disconnect(Stage::Unwanted(why)),
             Err(_) => self.counters.refused += 1,
         }
-        Heard::Other
+        RequestStatus::Other
     }
 
-    fn take_answer(&mut self, answer: &CycleAnswer, round_trip: Span) -> Heard {
+    fn take_answer(&mut self, answer: &CycleAnswer, round_trip: Span) -> RequestStatus {
         let now = self.clock.now();
         let age = now.since(answer.sent);
         if answer.sent > now || age > self.silence {
             self.counters.late += 1;
-            return Heard::Other;
+            return RequestStatus::Other;
         }
         // An earlier one may have waited for this call: it counts from its arrival at the tether.
         self.heard = self.heard.max(Some((answer.sent + round_trip).min(now)));
-        self.prompt += u64::from(answer.response().is_some() && round_trip <= self.patience);
+        self.prompt += u64::from(answer.response().is_some() && round_trip <= self.timeout);
         let is_newest = |request: &CycleRequest| (request.cycle, request.sent) == (answer.cycle, answer.sent);
         if !self.asked.as_ref().is_some_and(is_newest) {
             self.counters.late += 1;
-            return Heard::Other;
+            return RequestStatus::Other;
         }
         self.asked = None;
         match answer.response() {
             Some(response) if usize::from(answer.count) == self.motors => {
                 self.times = Some(split(age, round_trip, answer));
-                Heard::Answer(response)
+                RequestStatus::Answer(response)
             }
             Some(_) => {
                 self.counters.refused += 1;
-                Heard::Unserved
+                RequestStatus::Unserved
             }
             None => {
                 self.counters.unserved += 1;
-                Heard::Unserved
+                RequestStatus::Unserved
             }
         }
     }
@@ -273,8 +273,8 @@ impl FieldEngine for RemoteEngine {
         format!("remote, the brain at {} over the tether", self.address)
     }
 
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
-        self.ask(stimulus)?;
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
+        self.ask(input)?;
         let until = self.wait_ends();
         self.answer(until)
     }

@@ -304,12 +304,12 @@ fn phase(code: u8) -> Result<LinkPhase, LocalError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::Stimulus;
+    use crate::field::FieldInput;
     use crate::field::remote::message::{CycleAnswer, Verdict};
     use proptest::prelude::*;
 
     fn request() -> CycleRequest {
-        CycleRequest::of(&Stimulus::AT_REST, 3, crate::base::time::Instant::ZERO, Span::from_millis(40))
+        CycleRequest::of(&FieldInput::AT_REST, 3, crate::base::time::Instant::ZERO, Span::from_millis(40))
     }
 
     #[test]

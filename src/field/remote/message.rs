@@ -17,9 +17,9 @@
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
-use crate::base::plan::Rung;
+use crate::base::plan::QualityLevel;
 use crate::base::time::{Instant, Span};
-use crate::field::{Response, Stimulus};
+use crate::field::{FieldInput, FieldOutput};
 use std::fmt;
 
 /// Bytes of a request.
@@ -41,7 +41,7 @@ pub struct CycleRequest {
     /// How long after that an answer is of no use any more.
     pub deadline: Span,
     /// Quality level.
-    pub rung: Rung,
+    pub quality: QualityLevel,
     /// Reward, -1..=1.
     pub reward: f32,
     /// How many sensors count.
@@ -139,25 +139,25 @@ impl fmt::Display for MessageError {
 impl std::error::Error for MessageError {}
 
 impl CycleRequest {
-    /// The request for `stimulus`, of which `count` sensors count.
-    pub fn of(stimulus: &Stimulus, count: usize, sent: Instant, deadline: Span) -> CycleRequest {
+    /// The request for `input`, of which `count` sensors count.
+    pub fn of(input: &FieldInput, count: usize, sent: Instant, deadline: Span) -> CycleRequest {
         let count = count.min(MAX_SENSORS);
         let mut sensors = [0.0; MAX_SENSORS];
-        sensors[..count].copy_from_slice(&stimulus.sensors[..count]);
-        let (cycle, rung, reward) = (stimulus.cycle, stimulus.rung, stimulus.reward);
-        CycleRequest { cycle, sent, deadline, rung, reward, count: count as u8, sensors }
+        sensors[..count].copy_from_slice(&input.sensors[..count]);
+        let (cycle, quality, reward) = (input.cycle, input.quality, input.reward);
+        CycleRequest { cycle, sent, deadline, quality, reward, count: count as u8, sensors }
     }
 
     /// What the brain's engine is asked.
-    pub fn stimulus(&self) -> Stimulus {
-        let CycleRequest { cycle, sensors, reward, rung, .. } = *self;
-        Stimulus { cycle, sensors, reward, rung, place: None }
+    pub fn input(&self) -> FieldInput {
+        let CycleRequest { cycle, sensors, reward, quality, .. } = *self;
+        FieldInput { cycle, sensors, reward, quality, place: None }
     }
 
     /// As bytes.
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
-        bytes[..3].copy_from_slice(&[MESSAGE_VERSION, self.rung.index() as u8, self.count]);
+        bytes[..3].copy_from_slice(&[MESSAGE_VERSION, self.quality.index() as u8, self.count]);
         put_f32(&mut bytes, 4, self.reward);
         put_u64(&mut bytes, 8, self.cycle);
         put_u64(&mut bytes, 16, self.sent.as_nanos());
@@ -169,7 +169,7 @@ impl CycleRequest {
     /// From bytes.
     pub fn decode(bytes: &[u8]) -> Result<CycleRequest, MessageError> {
         let bytes = checked::<REQUEST_BYTES>(bytes)?;
-        let rung = Rung::new(bytes[1]).ok_or(MessageError::Byte { at: 1, value: bytes[1] })?;
+        let quality = QualityLevel::new(bytes[1]).ok_or(MessageError::Byte { at: 1, value: bytes[1] })?;
         let count = at_most(bytes, 2, MAX_SENSORS)?;
         zeros(bytes, &[3..4, 28..48])?;
         let mut sensors = [0.0; MAX_SENSORS];
@@ -178,7 +178,7 @@ impl CycleRequest {
             cycle: take_u64(bytes, 8),
             sent: Instant::from_nanos(take_u64(bytes, 16)),
             deadline: take_micros(bytes, 24),
-            rung,
+            quality,
             reward: take_f32(bytes, 4, 1.0)?,
             count,
             sensors,
@@ -188,7 +188,7 @@ impl CycleRequest {
 
 impl CycleAnswer {
     /// The answer `response`, of which `count` motors count, to `request`.
-    pub fn answered(request: &CycleRequest, response: &Response, count: usize) -> CycleAnswer {
+    pub fn answered(request: &CycleRequest, response: &FieldOutput, count: usize) -> CycleAnswer {
         let count = count.min(MAX_MOTORS);
         let mut answer = CycleAnswer::without(request, Verdict::Answered);
         answer.count = count as u8;
@@ -220,15 +220,15 @@ impl CycleAnswer {
     /// the version of a request, and a number or a byte of it is out of range.
     pub fn refusing(request: &[u8]) -> Option<CycleAnswer> {
         let bytes = checked::<REQUEST_BYTES>(request).ok()?;
-        let stimulus = Stimulus { cycle: take_u64(bytes, 8), ..Stimulus::AT_REST };
+        let input = FieldInput { cycle: take_u64(bytes, 8), ..FieldInput::AT_REST };
         let sent = Instant::from_nanos(take_u64(bytes, 16));
-        let request = CycleRequest::of(&stimulus, 0, sent, Span::ZERO);
+        let request = CycleRequest::of(&input, 0, sent, Span::ZERO);
         Some(CycleAnswer::without(&request, Verdict::Refused))
     }
 
     /// What the field answered; `None` unless it did.
-    pub fn response(&self) -> Option<Response> {
-        (self.verdict == Verdict::Answered).then_some(Response {
+    pub fn response(&self) -> Option<FieldOutput> {
+        (self.verdict == Verdict::Answered).then_some(FieldOutput {
             cycle: self.cycle,
             scores: self.scores,
             motors: self.motors,

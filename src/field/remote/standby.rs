@@ -10,7 +10,7 @@ use super::engine::RemoteEngine;
 use super::health::{LinkHealth, NoLink};
 use crate::base::time::{Clock, Instant, Span};
 use crate::field::state::{Learned, Live, StateError};
-use crate::field::{Condition, EngineState, Failure, FieldEngine, Response, Stimulus};
+use crate::field::{Condition, EngineState, Failure, FieldEngine, FieldInput, FieldOutput};
 use std::sync::Arc;
 
 /// The brain has to answer for this long before it is relied on again: longer than a switch or an access
@@ -44,8 +44,8 @@ impl Standby {
     fn rely(
         &mut self,
         asked: Result<(), Failure>,
-        own: Result<Response, Failure>,
-    ) -> Result<Response, Failure> {
+        own: Result<FieldOutput, Failure>,
+    ) -> Result<FieldOutput, Failure> {
         let until = self.remote.wait_ends();
         let answer = asked.and_then(|()| self.remote.answer(until));
         if answer.is_ok() {
@@ -64,7 +64,7 @@ impl Standby {
 
     /// A cycle that the field here computes, while the link is watched. Answers come in the next cycle at the
     /// latest: nothing waits for them.
-    fn stand_in(&mut self, own: Result<Response, Failure>) -> Result<Response, Failure> {
+    fn stand_in(&mut self, own: Result<FieldOutput, Failure>) -> Result<FieldOutput, Failure> {
         let now = self.clock.now();
         let before = std::mem::replace(&mut self.prompt, self.remote.prompt());
         self.misses = if self.prompt > before { 0 } else { self.misses.saturating_add(1) };
@@ -83,12 +83,12 @@ impl FieldEngine for Standby {
         format!("{}; {} on standby", self.remote.name(), self.here.name())
     }
 
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
-        let asked = self.remote.ask(stimulus);
+    fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
+        let asked = self.remote.ask(input);
         if let Err(refused @ Failure::Refused(_)) = asked {
             return Err(refused);
         }
-        let own = self.here.cycle(stimulus);
+        let own = self.here.cycle(input);
         if self.stood_in {
             return self.stand_in(own);
         }

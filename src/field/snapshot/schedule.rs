@@ -20,15 +20,15 @@ impl SnapshotSchedule {
 
     /// Hands the state of `engine` over if that is due. An engine that cannot save now is asked again at the
     /// next call.
-    pub fn tend(&mut self, engine: &mut dyn FieldEngine, now: Instant) {
+    pub fn maintain(&mut self, engine: &mut dyn FieldEngine, now: Instant) {
         let due = *self.due.get_or_insert(now + self.every);
         if now >= due && self.sender.hand_over(|live| engine.save(live)) {
             self.due = Some(now + self.every);
         }
     }
 
-    /// Hands the last state over, after waiting for room for at most `patience`.
-    pub fn finish(&mut self, engine: &mut dyn FieldEngine, patience: Duration) {
-        self.sender.hand_over_last(patience, |live| engine.save(live));
+    /// Hands the last state over, after waiting for room for at most `timeout`.
+    pub fn finish(&mut self, engine: &mut dyn FieldEngine, timeout: Duration) {
+        self.sender.hand_over_last(timeout, |live| engine.save(live));
     }
 }

@@ -51,7 +51,7 @@ pub struct SnapshotCounts {
 
 /// What is at the path of the snapshots before the first is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ExistingSnapshot {
     /// Nothing, or what the robot resumes from.
     Sound,
     /// What was refused: it must not take the place of the good one before it.
@@ -86,7 +86,7 @@ pub struct Beside {
 /// caller, an ordinary one if it is called at the start.
 pub fn snapshot_line(
     path: PathBuf,
-    standing: Standing,
+    standing: ExistingSnapshot,
     board: &Board,
     learned: Arc<Learned>,
     beside: Beside,
@@ -100,7 +100,7 @@ pub fn snapshot_line(
     let (made_for, table, plan) = (made_for(board), correction_digest(board), board.field.clone());
     let previous = previous_name(&path);
     let besides = most(&made_for, &learned, 0, map.as_ref());
-    let mut keeps = standing == Standing::Sound;
+    let mut keeps = standing == ExistingSnapshot::Sound;
     let write = move |live: &Live, bytes: &mut Vec<u8>| {
         if let (Some(copy), Some(map)) = (&mut copy_map, &mut map) {
             copy(map);
@@ -174,8 +174,8 @@ impl SnapshotSender {
     }
 
     /// The same at the end, when it may wait for a buffer.
-    pub fn hand_over_last(&mut self, patience: Duration, fill: impl FnOnce(&mut Live) -> bool) -> bool {
-        self.held = self.held.take().or_else(|| self.empty.recv_timeout(patience).ok());
+    pub fn hand_over_last(&mut self, timeout: Duration, fill: impl FnOnce(&mut Live) -> bool) -> bool {
+        self.held = self.held.take().or_else(|| self.empty.recv_timeout(timeout).ok());
         self.give(fill)
     }
 
@@ -210,10 +210,10 @@ impl SnapshotWriter {
         }
     }
 
-    /// Waits until everything that was handed over is written, for at most `patience`: a disk that hangs must
+    /// Waits until everything that was handed over is written, for at most `timeout`: a disk that hangs must
     /// not keep a program from ending. The field hands over no more.
-    pub fn end(&self, patience: Duration) -> SnapshotCounts {
-        let until = Instant::now() + patience;
+    pub fn end(&self, timeout: Duration) -> SnapshotCounts {
+        let until = Instant::now() + timeout;
         while !self.counts().finished && Instant::now() < until {
             thread::sleep(LOOK_EVERY);
         }

@@ -12,7 +12,7 @@
 //!   never falls below `least_ridge`, P never exceeds 1 / c, and |W_i|^2 is at most C / c.
 
 use crate::base::plan::FieldPlan;
-use crate::field::rung::TABLE;
+use crate::field::quality::TABLE;
 use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, RIDGE, regressors};
 
 /// Largest change or error of a number within -1..=1.

@@ -4,7 +4,7 @@
 use super::bounds::{self, CHANGE_MOST, CYCLES_MOST, LearnerBounds, SQUARE_MOST, STORED_MOST};
 use super::{Learned, Live, Reduced, Senses};
 use crate::base::plan::FieldPlan;
-use crate::field::rung::TABLE;
+use crate::field::quality::TABLE;
 use crate::field::shape::{
     BANK_TOP, BLEND_TOP, BRIDGE_S, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, PATTERN, READOUT_COLUMNS,
     READOUT_MOST, WORTH_MOST, regressors,

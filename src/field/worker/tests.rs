@@ -10,15 +10,15 @@ use crate::field::engine::{Around, Cycle, FieldEngine};
 use crate::field::readout::Origin;
 use crate::field::sample::board as small_board;
 use crate::field::shape::READOUT_COLUMNS;
-use crate::field::snapshot::{Beside, Standing, previous_of, snapshot_line};
+use crate::field::snapshot::{Beside, ExistingSnapshot, previous_of, snapshot_line};
 use crate::system::rt::triple_buffer::triple_buffer;
 use std::sync::Arc;
 
 /// A worker on the processor in virtual time.
 struct Rig {
     worker: FieldWorker,
-    orders: Writer<Order>,
-    outcomes: Reader<Outcome>,
+    orders: Writer<FieldRequest>,
+    outcomes: Reader<FieldResult>,
     clock: Arc<SimClock>,
 }
 
@@ -32,21 +32,21 @@ impl Rig {
         let clock = Arc::new(SimClock::new());
         let mut brain = brain(&board, Some(&readout));
         let time = clock.clone();
-        let cycle: Cycle<dyn FieldEngine> = Box::new(move |engine, stimulus| {
+        let cycle: Cycle<dyn FieldEngine> = Box::new(move |engine, input| {
             let now = time.now();
             assert!(!panics.iter().any(|(from, until)| (at(*from)..at(*until)).contains(&now)), "on cue");
-            engine.cycle(stimulus)
+            engine.cycle(input)
         });
         brain.engine = Box::new(Around::new(brain.engine, cycle));
-        let (orders, taken) = triple_buffer(Order::EMPTY);
-        let (put, outcomes) = triple_buffer(Outcome::EMPTY);
+        let (orders, taken) = triple_buffer(FieldRequest::EMPTY);
+        let (put, outcomes) = triple_buffer(FieldResult::EMPTY);
         let worker = FieldWorker::new(brain, taken, put);
         Rig { worker, orders, outcomes, clock }
     }
 
-    fn order(&mut self, rung: Rung, now: Instant) -> Outcome {
+    fn order(&mut self, quality: QualityLevel, now: Instant) -> FieldResult {
         self.clock.set(now);
-        self.orders.put(Order { rung, slot: now, ..Order::EMPTY });
+        self.orders.put(FieldRequest { quality, slot: now, ..FieldRequest::EMPTY });
         self.worker.step(self.clock.as_ref());
         self.worker.publish(self.clock.as_ref());
         self.outcomes.take().expect("each order is answered")
@@ -56,7 +56,7 @@ impl Rig {
     fn changes(&mut self, from: u64, until: u64) -> Vec<(u64, EngineState)> {
         let mut changes = Vec::new();
         for now in (from..until).step_by(100) {
-            let outcome = self.order(Rung::WORST, at(now));
+            let outcome = self.order(QualityLevel::WORST, at(now));
             let state = outcome.state;
             assert_eq!(outcome.response.is_some(), state == EngineState::Running, "at {now} ms");
             if changes.last().is_none_or(|(_, last)| *last != state) {
@@ -76,7 +76,7 @@ fn rebuilding(attempt: u32) -> EngineState {
 }
 
 #[test]
-fn an_engine_that_panics_is_built_again_three_times_with_doubling_pauses() {
+fn panicking_engine_is_rebuilt_3_times_with_doubling_pauses() {
     let mut rig = Rig::new(&[(1_000, 61_000)]);
     let changes = rig.changes(0, 20_000);
     let expected = [
@@ -90,7 +90,7 @@ fn an_engine_that_panics_is_built_again_three_times_with_doubling_pauses() {
 }
 
 #[test]
-fn an_engine_that_was_built_again_computes_and_a_minute_without_a_failure_earns_its_rebuilds_back() {
+fn rebuild_budget_resets_after_60_s() {
     // The third panic is a minute after the second, the fourth later than that after the third.
     let mut rig = Rig::new(&[(1_000, 1_050), (3_000, 3_050), (63_000, 63_050), (123_100, 123_150)]);
     let changes = rig.changes(0, 125_000);
@@ -109,18 +109,18 @@ fn an_engine_that_was_built_again_computes_and_a_minute_without_a_failure_earns_
 }
 
 #[test]
-fn a_snapshot_is_handed_over_in_each_interval_and_one_at_the_end() {
+fn one_snapshot_is_handed_over_per_interval_and_one_at_the_end() {
     let mut rig = Rig::new(&[]);
     let path = std::env::temp_dir().join(format!("ganglion-worker-{}", std::process::id()));
     let board = small_board(8);
     let learned = rig.worker.brain.learned.clone();
     let (sender, writer) =
-        snapshot_line(path.clone(), Standing::Sound, &board, learned, Beside::default(), |_| true)
+        snapshot_line(path.clone(), ExistingSnapshot::Sound, &board, learned, Beside::default(), |_| true)
             .expect("a thread");
     rig.worker = rig.worker.with_snapshots(SnapshotSchedule::new(sender, ms(1_000)));
     for now in (0..3_500).step_by(100) {
         rig.clock.set(at(now));
-        rig.orders.put(Order { slot: at(now), ..Order::EMPTY });
+        rig.orders.put(FieldRequest { slot: at(now), ..FieldRequest::EMPTY });
         assert_eq!(rig.worker.step(rig.clock.as_ref()), at(now), "once more, when the result is out");
         rig.worker.publish(rig.clock.as_ref());
         assert_eq!(rig.worker.step(rig.clock.as_ref()), Instant::NEVER);
@@ -134,17 +134,17 @@ fn a_snapshot_is_handed_over_in_each_interval_and_one_at_the_end() {
 }
 
 #[test]
-fn an_engine_that_computes_no_numbers_is_no_longer_asked_and_built_again() {
+fn engine_that_computes_nan_is_stopped_and_rebuilt() {
     for engine in [EngineKind::Reference, EngineKind::Cpu] {
         let mut rig = Rig::new(&[]);
         let mut board = small_board(8);
         board.field.engine = engine;
         board.field.params.explore = f64::NAN; // what is tried out is no number, and so are the motors
         rig.worker.brain = brain(&board, None);
-        let outcome = rig.order(Rung::BEST, at(0));
+        let outcome = rig.order(QualityLevel::BEST, at(0));
         assert!(outcome.response.is_none(), "{engine:?}: {:?}", outcome.response);
         assert_eq!(outcome.state, rebuilding(1), "{engine:?}");
-        assert_eq!(rig.order(Rung::BEST, at(600)).state, rebuilding(2), "{engine:?}");
+        assert_eq!(rig.order(QualityLevel::BEST, at(600)).state, rebuilding(2), "{engine:?}");
     }
 }
 

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_boards_addresses_are_checked_before_its_adapter_is_opened() {
+    fn board_addresses_are_checked_before_the_adapter_is_opened() {
         let tree = i2c_tree();
         let mut board = jetson();
         let mcu = board.mcu.as_mut().expect("a controller");

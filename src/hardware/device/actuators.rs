@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_up_stops_the_motors_before_their_timers_run_and_centres_servos_one_by_one() {
+    fn set_up_stops_motors_first_and_centres_servos_one_by_one() {
         let mut rig = Rig::new();
         rig.initialise();
         let expected: Vec<Vec<u8>> = vec![
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_is_reset_in_the_run_has_its_servos_where_they_were() {
+    fn controller_reset_during_a_run_restores_servo_positions() {
         let mut rig = Rig::ready();
         rig.write(&[0.8, 0.0, -0.5, 0.0]).unwrap();
         let servo = |written: &[Vec<u8>], register: u8| {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_reset_line_stops_the_controller_without_a_transfer_and_until_it_is_set_up() {
+    fn held_reset_line_stops_the_controller_until_its_set_up() {
         let mut rig = Rig::ready();
         let clock = rig.clock.clone();
         let mut silent = FakeI2c::new(); // any transfer fails the test
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn one_motor_that_fails_does_not_keep_the_other_from_its_command() {
+    fn failing_motor_does_not_keep_the_other_from_its_command() {
         let mut rig = Rig::ready();
         rig.write(&[0.0, 1.0, 0.0, 1.0, 0.0]).unwrap();
         rig.i2c = FakeI2c::new().fault(0x14, BusFault::Nack).write(0x14, &[0x2C, 0, 0]);

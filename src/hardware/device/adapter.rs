@@ -39,10 +39,10 @@ impl<'a> Adapter<'a> {
             kept: None,
         }
     }
-    /// Makes transfers that begin more than `patience` from now time out: for drivers that poll a chip in a
+    /// Makes transfers that begin more than `timeout` from now time out: for drivers that poll a chip in a
     /// loop.
-    pub fn within(mut self, patience: Span) -> Adapter<'a> {
-        self.until = self.clock.now() + patience;
+    pub fn within(mut self, timeout: Span) -> Adapter<'a> {
+        self.until = self.clock.now() + timeout;
         self
     }
     /// Makes answers that `check` refuses fail as impossible. It checks reads that follow the selection of a
@@ -96,9 +96,9 @@ fn first_byte(operation: &Operation<'_>) -> Option<u8> {
 
 /// Why a transfer failed, in the form that drivers see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused(pub DeviceFault);
+pub struct TransferError(pub DeviceFault);
 
-impl i2c::Error for Refused {
+impl i2c::Error for TransferError {
     fn kind(&self) -> i2c::ErrorKind {
         match self.0 {
             DeviceFault::Bus { fault, .. } => match fault {
@@ -113,16 +113,16 @@ impl i2c::Error for Refused {
 }
 
 impl i2c::ErrorType for Adapter<'_> {
-    type Error = Refused;
+    type Error = TransferError;
 }
 
 impl i2c::I2c<SevenBitAddress> for Adapter<'_> {
-    fn transaction(&mut self, address: u8, operations: &mut [Operation<'_>]) -> Result<(), Refused> {
+    fn transaction(&mut self, address: u8, operations: &mut [Operation<'_>]) -> Result<(), TransferError> {
         let outcome = self.run(address, operations);
         if let Err(fault) = outcome {
             self.kept.get_or_insert(fault);
         }
-        outcome.map_err(Refused)
+        outcome.map_err(TransferError)
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
             let mut many = [const { Operation::Write(&[3]) }; MOST_OPERATIONS + 1];
             let refused = adapter.transaction(0x40, &mut many).unwrap_err();
             let unsupported = DeviceFault::Bus { register: 3, fault: BusFault::Unsupported };
-            assert_eq!(refused, Refused(unsupported));
+            assert_eq!(refused, TransferError(unsupported));
         });
     }
 

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn several_inputs_are_converted_one_after_the_other_each_with_its_range() {
+    fn inputs_are_converted_in_turn_each_with_its_range() {
         let mut chip = Ads1115::new(0x48, [input(0, 2.048), input(3, 6.144)].into());
         let mut i2c = FakeI2c::new()
             .write(0x48, &[1, 0xC5, 0xE3])

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_that_fails_takes_the_current_and_the_next_that_gets_through_gives_it_back() {
+    fn failed_stop_cuts_current_and_next_good_write_restores_it() {
         let (well, levels) = run("isws", &[Ok(()), Err(NACK), Ok(()), Ok(()), Ok(())], true);
         assert_eq!((well, levels), (vec![true, false, true, true], vec![false, true, false, true]));
         // The bus is still dead: the command is not written, and no current flows.

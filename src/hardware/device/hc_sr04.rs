@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_pulse_is_never_taken_for_the_echo_of_a_second_trigger() {
+    fn end_of_a_pulse_is_never_the_echo_of_a_second_trigger() {
         // 5 ms after the trigger at 120 ms, the old pulse ends; taken for an echo, this would be 0.86 m.
         let edges = [(true, 450), (false, 125_000), (true, 180_460), (false, 182_460)];
         let (answers, triggers) = looks(&edges, false, &[0, 60, 120, 125, 175, 180]);

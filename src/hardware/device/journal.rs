@@ -18,7 +18,7 @@ use crate::hardware::bus::{Edge, Gpio, I2c, Op};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of answers that are kept. The longest set-up (VL53L0X) reads some eighty bytes and polls one of them
-/// in a loop, which [`PATIENCE`] ends after five hundred polls.
+/// in a loop, which [`TIMEOUT`] ends after five hundred polls.
 const ANSWERS: usize = 1024;
 /// Lines that a set-up sets or reads: a shut-down input goes down and up.
 const LINES: usize = 8;
@@ -29,7 +29,7 @@ const MISSES: usize = 4;
 const ASK_AGAIN: Span = Span::from_millis(2);
 /// Time limit of a set-up, from its first step. The longest in use has 120 transfers of 0.4 ms and two waits
 /// of some milliseconds; on a bus that also serves other devices, it takes several times as long.
-const PATIENCE: Span = Span::from_millis(1_000);
+const TIMEOUT: Span = Span::from_millis(1_000);
 
 /// Progress of a set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Journal {
         if now < self.resume_at {
             return Ok(SetUp::Again(self.resume_at));
         }
-        let until = *self.began.get_or_insert(now) + PATIENCE;
+        let until = *self.began.get_or_insert(now) + TIMEOUT;
         let course = Course::new(self.made, self.sum);
         let step = {
             let clock = Waits { clock: ports.clock, course: &course };

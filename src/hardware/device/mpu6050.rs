@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_wanted_is_read_and_no_vector_is_in_two_transfers() {
+    fn only_wanted_values_are_read_and_no_vector_is_split() {
         let sample = bytes([0, 0, 8192, 0, 131, 0, 0]);
         let (gravity, rotation) = ((&[0x3B][..], &sample[..6]), (&[0x43][..], &sample[8..]));
         let with_temperature = (&[0x3B][..], &sample[..8]);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_between_the_two_transfers_leaves_the_lean_and_no_rotation() {
+    fn stop_between_transfers_leaves_the_lean_but_no_rotation() {
         let gave_way = DeviceFault::Bus { register: 0x43, fault: BusFault::Preempted };
         let mut i2c =
             FakeI2c::new().write_read(0x68, &[0x3B], &bytes(LEVEL)[..6]).fault(0x68, BusFault::Preempted);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chip_that_reset_itself_asks_to_be_set_up_and_a_dead_bus_does_not() {
+    fn self_reset_chip_asks_for_set_up_and_a_dead_bus_does_not() {
         let outputs = [ImuQuantity::Roll, ImuQuantity::Pitch];
         let zeros = || FakeI2c::new().write_read(0x68, &[0x3B], &[0; 6]);
         let asleep = DeviceFault::Asleep { register: PWR_MGMT_1 };
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_up_checks_the_chips_identity_and_sets_filter_rate_and_ranges() {
+    fn set_up_checks_identity_and_sets_filter_rate_and_ranges() {
         let ranges = |i2c: FakeI2c| {
             i2c.write_read(0x68, &[0x1C], &[0x00])
                 .write(0x68, &[0x1C, 0x08]) // +-4 g

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_come_on_only_when_everything_is_off_and_the_frequency_is_right() {
+    fn outputs_come_on_only_when_all_off_at_the_right_frequency() {
         let (bench, _) = ready();
         let sets: Vec<_> = bench.gpio.sets.iter().map(|set| (set.line, set.high)).collect();
         assert_eq!(sets, [(OE, true), (OE, false)]);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_one_transfer_a_channel_and_a_stop_is_one_for_all() {
+    fn command_is_one_transfer_a_channel_and_stop_one_for_all() {
         let (mut bench, mut motors) = ready();
         let mut i2c = FakeI2c::new()
             .write(0x41, &[0x1A, 0, 0, 0, 0x10]) // backward is off
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chip_that_lost_its_supply_is_noticed_and_nothing_counts_until_it_is_set_up() {
+    fn chip_that_lost_its_supply_counts_nothing_until_its_set_up() {
         let (mut bench, mut motors) = ready();
         write(&mut bench, &mut motors, [0.0, 0.0], &mut FakeI2c::recording()).unwrap();
         bench.wait(LOOK_EVERY);

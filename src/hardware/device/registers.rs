@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_was_silent_is_written_to_oldest_register_first() {
+    fn silent_controller_is_rewritten_oldest_register_first() {
         let clock = SimClock::new();
         let mut registers = registers();
         let mut i2c = FakeI2c::recording();

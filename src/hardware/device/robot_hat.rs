@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_at_any_place_arrives_whole_behind_any_broken_frame_and_names_nothing_else() {
+    fn write_after_any_broken_frame_arrives_whole() {
         let stops = [frame(0x2D, 0), frame(0x2C, 0)];
         for left_over in [&[][..], &[0x2E], &[0x2E, 0x0F]] {
             let mut i2c = FakeI2c::recording();

@@ -42,7 +42,7 @@ const BOOT: Span = Span::from_millis(2);
 /// The set-up takes about 100 transfers and two calibrations of some milliseconds: 60 ms at 100 kHz. The
 /// driver's own time limits are tens of seconds. This limit is for a set-up in one go; in steps, the
 /// journal's applies.
-const PATIENCE: Span = Span::from_millis(250);
+const TIMEOUT: Span = Span::from_millis(250);
 /// One range takes 33 ms. A chip that returns none for this long is not ranging: it lost its settings.
 const RANGES_WITHIN: Span = Span::from_millis(250);
 
@@ -157,7 +157,7 @@ impl Polled for Vl53l0x {
         let check = |register: u8, answer: &[u8]| {
             plausible(register, answer) && holds_both(&pre_range, register, answer)
         };
-        let mut adapter = Adapter::new(ports).within(PATIENCE).checked(&check);
+        let mut adapter = Adapter::new(ports).within(TIMEOUT).checked(&check);
         let wrong = match Driver::with_address(&mut adapter, self.address) {
             // Zero: continuous ranging without pauses.
             Ok(mut driver) => match driver.start_continuous(0) {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chip_that_stops_ranging_is_not_ready_at_first_and_then_asleep() {
+    fn chip_that_stops_ranging_is_first_not_ready_then_asleep() {
         let mut bench = Bench::new();
         let mut chip = Vl53l0x::new(0x30, None);
         let idle = || FakeI2c::new().write_read(0x30, &[RESULT], &answer(0, 11, 417));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn another_chip_an_endless_wait_and_a_zero_divisor_end_the_set_up() {
+    fn wrong_chip_endless_wait_or_zero_divisor_ends_the_set_up() {
         let clock = || Arc::new(SimClock::new());
         let mut other = Chip { registers: [0x5A; 256], ..Chip::new(clock()) };
         let found = DeviceFault::WrongDevice { register: IDENTITY, found: 0x5A };

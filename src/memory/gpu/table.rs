@@ -26,7 +26,7 @@ pub const MOST_BLOCKS: usize = 1024;
 
 /// A range of bytes of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PoolRange {
     /// Offset in the pool.
     pub at: usize,
     /// Length.
@@ -37,27 +37,27 @@ pub struct Place {
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Sheet and task.
-    pub sheet: Place,
+    pub sheet: PoolRange,
     /// Twiddle factors of the transform.
-    pub turns: Place,
+    pub turns: PoolRange,
     /// First factors, or rows to be added up.
-    pub a: Place,
+    pub a: PoolRange,
     /// Second factors, or queries.
-    pub b: Place,
+    pub b: PoolRange,
     /// Results.
-    pub out: Place,
+    pub out: PoolRange,
     /// Weights of a sum.
-    pub weights: Place,
+    pub weights: PoolRange,
     /// Sums of leaves.
-    pub leaves: Place,
+    pub leaves: PoolRange,
     /// Rows of a store.
-    pub store: Place,
+    pub store: PoolRange,
     /// 1 over their lengths.
-    pub inverse: Place,
+    pub inverse: PoolRange,
     /// Best of each block.
-    pub found: Place,
+    pub found: PoolRange,
     /// Best of each query.
-    pub best: Place,
+    pub best: PoolRange,
     /// Total size.
     pub bytes: usize,
 }
@@ -68,7 +68,7 @@ impl Layout {
         let row = dim.get() * F32;
         let mut bytes = 0;
         let mut take = |count: usize, size: usize| {
-            let place = Place { at: bytes, bytes: count.saturating_mul(size) };
+            let place = PoolRange { at: bytes, bytes: count.saturating_mul(size) };
             bytes = bytes.saturating_add(place.bytes.div_ceil(ALIGNMENT).max(1).saturating_mul(ALIGNMENT));
             place
         };
@@ -123,7 +123,7 @@ pub struct Task {
 
 /// Sheet and task as the device reads them; `base` is the pool's address.
 pub fn write_sheet(layout: &Layout, base: u64, task: &Task, to: &mut [u8]) {
-    let at = |place: Place| base + place.at as u64;
+    let at = |place: PoolRange| base + place.at as u64;
     let addresses: [u64; ADDRESSES] = [
         at(layout.sheet) + TASK_AT as u64,
         at(if task.of_store { layout.store } else { layout.a }),

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_that_is_longer_than_its_period_is_refused_on_any_number_of_threads() {
+    fn cycle_longer_than_its_period_is_refused_on_any_threads() {
         let refusal = admit(64, std::iter::empty(), demand(21_000, 20)).unwrap_err();
         assert_eq!((refusal.robots, refusal.threads), (1, 64));
     }

@@ -3,16 +3,17 @@
 
 use super::boards::ServedBoard;
 use super::schedule::Pending;
-use crate::base::plan::Rung;
+use crate::base::plan::QualityLevel;
 use crate::base::time::{Clock, Instant, Span};
 use crate::field::brain::{Before, Brain, BrainError, NoAnswer};
 use crate::field::device::NoDevice;
 use crate::field::engine::Cycle;
 use crate::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
 use crate::field::snapshot::{
-    Beside, Found, Snapshot, SnapshotCounts, SnapshotError, SnapshotSchedule, SnapshotWriter, Standing,
+    Beside, ExistingSnapshot, Snapshot, SnapshotCounts, SnapshotError, SnapshotSchedule, SnapshotWriter,
+    UsableSnapshot,
 };
-use crate::field::{Inspect, Stimulus, footprint};
+use crate::field::{FieldInput, Inspect, footprint};
 use crate::system::rt::room::{self, NoRoom};
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
@@ -161,9 +162,11 @@ impl Opening {
             found.map_err(|error| Unopened::Snapshot { path: path.clone(), error })
         })?;
         let (resume, standing) = match found {
-            Some(Found { snapshot, in_place_of: None }) => (Some(snapshot), Standing::Sound),
-            Some(Found { snapshot, in_place_of: Some(_) }) => (Some(snapshot), Standing::Refused),
-            None => (None, Standing::Sound),
+            Some(UsableSnapshot { snapshot, in_place_of: None }) => (Some(snapshot), ExistingSnapshot::Sound),
+            Some(UsableSnapshot { snapshot, in_place_of: Some(_) }) => {
+                (Some(snapshot), ExistingSnapshot::Refused)
+            }
+            None => (None, ExistingSnapshot::Sound),
         };
         #[cfg(not(test))]
         let readout = None;
@@ -210,7 +213,7 @@ impl RobotEngine {
         if usize::from(request.count) != self.sensors {
             return (without(Verdict::Refused), true);
         }
-        match self.brain.cycle(&request.stimulus(), clock) {
+        match self.brain.cycle(&request.input(), clock) {
             Ok(response) => (CycleAnswer::answered(request, &response, self.motors), true),
             Err(NoAnswer::Refused) => (without(Verdict::Refused), true),
             Err(NoAnswer::Missed) => (without(Verdict::Failed), true),
@@ -220,9 +223,9 @@ impl RobotEngine {
 
     /// What can wait until the answer is out: tends the device, hands a snapshot to its writer.
     pub fn do_chores(&mut self, now: Instant) {
-        self.brain.engine.tend(now);
+        self.brain.engine.maintain(now);
         if let Some((schedule, _)) = &mut self.kept {
-            schedule.tend(&mut *self.brain.engine, now);
+            schedule.maintain(&mut *self.brain.engine, now);
         }
     }
 
@@ -243,8 +246,8 @@ impl RobotEngine {
                 break;
             }
             let busy = Busy::begin(clock, self.brain.engine.device_name().is_some());
-            let stimulus = Stimulus { cycle, rung: Rung::BEST, ..Stimulus::AT_REST };
-            let _ = self.brain.engine.cycle(&stimulus); // one that fails took its time as well
+            let input = FieldInput { cycle, quality: QualityLevel::BEST, ..FieldInput::AT_REST };
+            let _ = self.brain.engine.cycle(&input); // one that fails took its time as well
             let took = busy.end(clock);
             if cycle == WARM_UP {
                 longest = [Span::ZERO; 2];

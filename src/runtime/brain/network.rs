@@ -110,7 +110,7 @@ impl Network {
             } // Timed out, interrupted, or an old answer met a closed port: the next one counts.
             if now.since(tended_at) >= TEND_EVERY {
                 tended_at = now;
-                self.tend(now);
+                self.maintain(now);
             }
         }
         Ok(())
@@ -134,8 +134,8 @@ impl Network {
         }
     }
 
-    fn tend(&self, now: Instant) {
-        self.hub.tend(now);
+    fn maintain(&self, now: Instant) {
+        self.hub.maintain(now);
         let here = self.hub.robots().ids();
         self.reception().forget_gone(|robot| here.contains(&robot));
     }

@@ -121,7 +121,7 @@ pub fn choose<'a>(queues: impl Iterator<Item = (RobotId, &'a Queue)>, now: Insta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::Stimulus;
+    use crate::field::FieldInput;
     use std::collections::BTreeMap;
 
     const PERIOD: Span = Span::from_millis(20);
@@ -131,8 +131,8 @@ mod tests {
     }
 
     fn pending(cycle: u64, arrived: u64, deadline: u64) -> Pending {
-        let stimulus = Stimulus { cycle, ..Stimulus::AT_REST };
-        let request = CycleRequest::of(&stimulus, 3, Instant::ZERO, Span::from_millis(deadline));
+        let input = FieldInput { cycle, ..FieldInput::AT_REST };
+        let request = CycleRequest::of(&input, 3, Instant::ZERO, Span::from_millis(deadline));
         Pending { request, arrived: at(arrived) }
     }
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_late_is_said_at_once_even_while_the_robot_is_in_hand() {
+    fn late_request_is_answered_at_once_even_while_one_is_running() {
         let mut all = robots(2);
         all.get_mut(&RobotId(0)).unwrap().offer(pending(1, 0, 30));
         let second = all.get_mut(&RobotId(1)).unwrap();

@@ -17,7 +17,7 @@ const BACKLOG: i32 = 8;
 /// How often a thread without callers looks for the end: a person waits this long for the table at most.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A caller that does not read for this long is sent away, and a brain that does not answer is hung.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest line that is read: some five times that of 64 robots.
 const LONGEST_LINE: u64 = 1 << 19;
 
@@ -53,7 +53,7 @@ impl StatusSocket {
 
 fn tell(mut caller: UnixStream, status: &BrainStatus) -> io::Result<()> {
     caller.set_nonblocking(false)?;
-    caller.set_write_timeout(Some(PATIENCE))?;
+    caller.set_write_timeout(Some(TIMEOUT))?;
     let mut line = serde_json::to_vec(status).map_err(io::Error::other)?;
     line.push(b'\n');
     caller.write_all(&line)
@@ -66,7 +66,7 @@ fn tell(mut caller: UnixStream, status: &BrainStatus) -> io::Result<()> {
 /// Nothing answers there, or something else.
 pub fn ask(path: &Path) -> io::Result<BrainStatus> {
     let brain = UnixStream::connect(path)?;
-    brain.set_read_timeout(Some(PATIENCE))?;
+    brain.set_read_timeout(Some(TIMEOUT))?;
     let mut line = Vec::new();
     brain.take(LONGEST_LINE).read_to_end(&mut line)?;
     serde_json::from_slice(&line).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))

@@ -68,11 +68,11 @@ pub struct Hub {
     robots: Mutex<Robots>,
     arrived: Condvar,
     ends: AtomicBool,
-    orders: Sender<Order>,
+    orders: Sender<OpenerTask>,
 }
 
 /// What the opener is told to do.
-enum Order {
+enum OpenerTask {
     Do(Chore),
     End,
 }
@@ -101,14 +101,14 @@ impl Hub {
 
     /// Has the engine of a robot opened.
     pub fn open(&self, id: RobotId, opening: Opening) {
-        let _ = self.orders.send(Order::Do(Chore::Open(id, opening))); // without an opener the brain ends
+        let _ = self.orders.send(OpenerTask::Do(Chore::Open(id, opening))); // without an opener the brain ends
     }
 
     /// Does what is due now and then; to be called about ten times a second.
-    pub fn tend(&self, now: Instant) {
+    pub fn maintain(&self, now: Instant) {
         let chores = self.robots().chores(now);
         for chore in chores {
-            let _ = self.orders.send(Order::Do(chore)); // as above
+            let _ = self.orders.send(OpenerTask::Do(chore)); // as above
         }
     }
 
@@ -154,12 +154,12 @@ impl Hub {
         self.arrived.notify_one();
     }
 
-    fn open_until_the_end(&self, orders: &Receiver<Order>, outlet: &impl Outlet) {
+    fn open_until_the_end(&self, orders: &Receiver<OpenerTask>, outlet: &impl Outlet) {
         for order in orders {
             match order {
-                Order::End => return,
-                Order::Do(Chore::Open(id, opening)) => self.open_now(id, opening, outlet),
-                Order::Do(Chore::Park { engine, row, .. }) => {
+                OpenerTask::End => return,
+                OpenerTask::Do(Chore::Open(id, opening)) => self.open_now(id, opening, outlet),
+                OpenerTask::Do(Chore::Park { engine, row, .. }) => {
                     let saved = engine.finish().is_some_and(|counts| counts.written > 0 && counts.finished);
                     outlet.tell(Event::Left { row, saved });
                 }
@@ -230,9 +230,9 @@ impl Workers {
         let Some(opener) = self.opener.take() else { return };
         let chores = self.hub.robots().end(MonotonicClock.now());
         for chore in chores {
-            let _ = self.hub.orders.send(Order::Do(chore)); // the opener is there until its end
+            let _ = self.hub.orders.send(OpenerTask::Do(chore)); // the opener is there until its end
         }
-        let _ = self.hub.orders.send(Order::End);
+        let _ = self.hub.orders.send(OpenerTask::End);
         let _ = opener.join(); // a panic of it has been reported
     }
 }

@@ -51,7 +51,7 @@ impl Caller {
     }
 
     /// Reads what the caller sends. As soon as the line is complete, passes the request to the robot.
-    pub(super) fn hear(&mut self, sources: &Sources, end: &AtomicBool, now: Instant) -> Visit {
+    pub(super) fn recv(&mut self, sources: &Sources, end: &AtomicBool, now: Instant) -> Visit {
         let Stage::Listening { line } = &mut self.stage else { return self.notice_end(sources) };
         let mut bytes = [0; 1024];
         loop {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The robot answers within two slots; after half a second the answer says that the loop hangs.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// Delay before repeating a request whose connection was closed to make room for others.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -32,7 +32,7 @@ pub fn ask_near(path: &Path, ask: Ask, near: Option<[f64; 2]>) -> io::Result<Rep
 fn put(path: &Path, request: &Request) -> io::Result<(Reply, Option<u32>)> {
     let mut line = serde_json::to_string(request).map_err(io::Error::other)?;
     line.push('\n');
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut sent_away = None;
     loop {
         let error = match visit(path, line.as_bytes(), until) {

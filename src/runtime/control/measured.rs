@@ -3,7 +3,7 @@
 //! nothing for it. What the robot does not have, or has not measured yet, is absent.
 
 use crate::base::frame::Health;
-use crate::base::plan::{Board, EngineKind, FileSensor, Rung, SensorKind};
+use crate::base::plan::{Board, EngineKind, FileSensor, QualityLevel, SensorKind};
 use crate::base::time::{Instant, Span};
 use crate::drive::trace::{Latency, Recorder, StepDown, Summary};
 use crate::field::remote::local::LinkPhase;
@@ -104,9 +104,9 @@ pub struct Instruments {
     temperatures: Vec<(usize, String)>,
     /// The longest that a cycle may take.
     target: Span,
-    lowest: Rung,
+    lowest: QualityLevel,
     /// Every cycle runs at this level, by request.
-    held: Option<Rung>,
+    held: Option<QualityLevel>,
     device: Option<Device>,
     /// Why there is no device.
     no_device: String,
@@ -118,7 +118,7 @@ pub struct Instruments {
 
 impl Instruments {
     /// Of `board`. The field was given `device`, and runs at the level `held` if it was told to.
-    pub fn of(board: &Board, held: Option<Rung>, device: Option<Device>) -> Instruments {
+    pub fn of(board: &Board, held: Option<QualityLevel>, device: Option<Device>) -> Instruments {
         let measures_heat = |(_, sensor): &(usize, &crate::base::plan::SensorPlan)| {
             sensor.unit == "degC" || matches!(sensor.kind, SensorKind::File(FileSensor::Thermal { .. }))
         };
@@ -188,13 +188,13 @@ impl Instruments {
 
     fn quality(&self, summary: &Summary) -> Option<Quality> {
         let last = summary.last.as_ref()?;
-        let reason = match (last.rung, self.held, summary.stepped_down) {
-            (Rung::BEST, ..) => None,
+        let reason = match (last.quality, self.held, summary.stepped_down) {
+            (QualityLevel::BEST, ..) => None,
             (_, Some(_), _) => Some("held there by --rung".to_string()),
             (_, None, Some(step)) => Some(self.why_lower(&step, last.slot)),
             (_, None, None) => Some("why is not recorded".to_string()), // a full trace lost the slot
         };
-        Some(Quality { level: last.rung.index(), lowest: self.lowest.index(), reason })
+        Some(Quality { level: last.quality.index(), lowest: self.lowest.index(), reason })
     }
 
     fn why_lower(&self, StepDown { slot, from, took }: &StepDown, now: Instant) -> String {

@@ -23,7 +23,7 @@ pub(super) struct UnderWay {
 
 /// The result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct ControlOutcome {
     pub done: bool,
     /// If not: why, in words.
     pub why: Vec<String>,
@@ -45,10 +45,10 @@ impl UnderWay {
     }
 
     /// The outcome, once there is one. `last`: this is the final poll.
-    pub(super) fn look(&self, sources: &Sources, now: Instant, last: bool) -> Option<Outcome> {
+    pub(super) fn look(&self, sources: &Sources, now: Instant, last: bool) -> Option<ControlOutcome> {
         let status = sources.loop_status.look();
         if self.ask == Ask::Status {
-            return Some(Outcome::DONE);
+            return Some(ControlOutcome::DONE);
         }
         // Two slots later: the first has read the request, the second was decided after it.
         if status.slots >= self.slots + 2 {
@@ -60,7 +60,7 @@ impl UnderWay {
         self.give_up(sources);
         // A stop or a disarm stays requested: that is the safe side.
         let why = vec!["the control loop is not running".to_string()];
-        Some(Outcome { done: false, why, may_pass: true })
+        Some(ControlOutcome { done: false, why, may_pass: true })
     }
 
     /// No caller waits for it any more: an arming that has not happened is withdrawn.
@@ -75,23 +75,23 @@ impl UnderWay {
     }
 }
 
-impl Outcome {
-    const DONE: Outcome = Outcome { done: true, why: Vec::new(), may_pass: false };
+impl ControlOutcome {
+    const DONE: ControlOutcome = ControlOutcome { done: true, why: Vec::new(), may_pass: false };
 }
 
-fn judge(ask: Ask, after: &LoopStatus) -> Outcome {
+fn judge(ask: Ask, after: &LoopStatus) -> ControlOutcome {
     match ask {
         Ask::Arm if !after.is_armed() => why_not(after),
         Ask::Disarm if after.is_armed() || after.latched.is_some() => {
             let still = causes(after).map(|cause| format!("{} is still active", cause.name()));
-            Outcome { done: false, why: still.collect(), may_pass: true }
+            ControlOutcome { done: false, why: still.collect(), may_pass: true }
         }
-        Ask::Arm | Ask::Disarm | Ask::Stop | Ask::Status => Outcome::DONE,
+        Ask::Arm | Ask::Disarm | Ask::Stop | Ask::Status => ControlOutcome::DONE,
     }
 }
 
-fn why_not(status: &LoopStatus) -> Outcome {
-    let for_good = |words: String| Outcome { done: false, why: vec![words], may_pass: false };
+fn why_not(status: &LoopStatus) -> ControlOutcome {
+    let for_good = |words: String| ControlOutcome { done: false, why: vec![words], may_pass: false };
     if let Some(cause) = latched(status) {
         return for_good(format!("{} has latched: find out why, then disarm and arm again", cause.name()));
     }
@@ -106,5 +106,5 @@ fn why_not(status: &LoopStatus) -> Outcome {
     if why.is_empty() {
         why.push("the self-test has only just finished".into());
     }
-    Outcome { done: false, why, may_pass: true }
+    ControlOutcome { done: false, why, may_pass: true }
 }

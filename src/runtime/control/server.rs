@@ -161,7 +161,7 @@ impl Responder {
                 Err(_) => return self.deaf_until = now + ACCEPT_AGAIN,
             };
             let Ok(mut caller) = Caller::new(stream, now) else { continue };
-            if caller.hear(&self.sources, &self.end, now) == Visit::Over {
+            if caller.recv(&self.sources, &self.end, now) == Visit::Over {
                 continue;
             }
             if self.callers.len() == MOST_CALLERS {
@@ -184,7 +184,7 @@ impl Responder {
     fn receive(&mut self) {
         let now = self.now();
         let (sources, end) = (&self.sources, &self.end);
-        self.callers.retain_mut(|caller| caller.hear(sources, end, now) == Visit::Stays);
+        self.callers.retain_mut(|caller| caller.recv(sources, end, now) == Visit::Stays);
     }
 
     /// Makes one answer, requests before status: making one takes time, in which no line is read.
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arming_that_the_loop_did_not_see_is_taken_back_and_a_disarm_is_not() {
+    fn unseen_arm_request_is_withdrawn_and_a_disarm_is_not() {
         let rig = Rig::listening().open();
         let refused = super::super::ask(&rig.path, Ask::Arm).unwrap();
         assert!(!refused.done && refused.why == ["the control loop is not running"], "{:?}", refused.why);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_hangs_up_is_not_armed_for_and_yet_is_disarmed_and_stopped_for() {
+    fn caller_that_hangs_up_cannot_arm_but_can_disarm_and_stop() {
         // Lines that were sent before they could be read, and a caller that does not wait for the outcome.
         let rig = Rig::listening();
         for line in ["{\"ask\":\"arm\"}\n", "{\"ask\":\"disarm\"}\n", "{\"ask\":\"stop\"}\n"] {

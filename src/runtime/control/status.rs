@@ -94,7 +94,7 @@ pub struct Status {
     /// Each bus, the motors' first.
     pub buses: Vec<BusStatus>,
     /// The guard, if the board has one.
-    pub guard: Option<GuardStatus>,
+    pub guard: Option<GuardSummary>,
     /// The map of where things were met, if the board has one.
     #[serde(default)]
     pub map: Option<MapStatus>,
@@ -135,7 +135,7 @@ pub struct BusStatus {
 
 /// The guard as the runtime sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GuardStatus {
+pub struct GuardSummary {
     /// The runtime does not drive without it.
     pub required: bool,
     /// Its state: `absent`, `waiting`, `greeted`, `trusted`, `tripped`.
@@ -182,7 +182,7 @@ impl Sources {
             commands_confirmed: status.confirmed,
             measured,
             buses: self.buses.iter().map(|bus| BusStatus::of(bus)).collect(),
-            guard: self.link.as_ref().map(|link| GuardStatus::of(link, self.guard_required)),
+            guard: self.link.as_ref().map(|link| GuardSummary::of(link, self.guard_required)),
             map: None,
             remark: self.remark.get().cloned(),
             recording: self.recording.as_ref().map(|counts| counts.look()),
@@ -223,7 +223,8 @@ pub(super) fn latched(status: &LoopStatus) -> Option<Cause> {
 impl BusStatus {
     fn of(bus: &BusCounters) -> BusStatus {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let taken = RecoveryStep::ALL.into_iter().map(|rung| (rung.name().to_string(), bus.taken(rung)));
+        let taken =
+            RecoveryStep::ALL.into_iter().map(|quality| (quality.name().to_string(), bus.taken(quality)));
         BusStatus {
             name: bus.name.clone(),
             failures: count(&bus.failures),
@@ -233,16 +234,16 @@ impl BusStatus {
             stops_again: count(&bus.stops_again),
             lost: bus.lost().map(String::from).collect(),
             recovery: taken.filter(|(_, times)| *times > 0).collect(),
-            measures: bus.measures().map(|rung| rung.name().to_string()).collect(),
+            measures: bus.measures().map(|quality| quality.name().to_string()).collect(),
         }
     }
 }
 
-impl GuardStatus {
-    fn of(link: &Link, required: bool) -> GuardStatus {
+impl GuardSummary {
+    fn of(link: &Link, required: bool) -> GuardSummary {
         use crate::runtime::guard::frame::Phase;
         let seen = link.look();
-        GuardStatus {
+        GuardSummary {
             required,
             phase: seen.standing.map_or("absent", |standing| standing.phase.name()).into(),
             reason: seen.standing.and_then(|standing| match standing.phase {

@@ -4,8 +4,8 @@
 use super::frame::{Frame, FrameFault, Kind};
 use super::profile::{BadVector, Profile};
 use crate::base::command::MAX_MOTORS;
-use crate::base::plan::Rung;
-use crate::field::Stimulus;
+use crate::base::plan::QualityLevel;
+use crate::field::FieldInput;
 use std::fmt;
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ pub enum Asked {
     /// An engine; then [`Client::welcome`].
     Join,
     /// A cycle; then [`Client::action`].
-    Cycle(Stimulus),
+    Cycle(FieldInput),
 }
 
 /// One client.
@@ -116,8 +116,8 @@ impl Client {
             Kind::Sensory => {
                 let (sensors, reward) = self.profile.sense(&frame.values).map_err(Trouble::Vector)?;
                 self.cycle += 1;
-                let (cycle, rung) = (self.cycle, Rung::BEST);
-                Ok(Asked::Cycle(Stimulus { cycle, sensors, reward, rung, place: None }))
+                let (cycle, quality) = (self.cycle, QualityLevel::BEST);
+                Ok(Asked::Cycle(FieldInput { cycle, sensors, reward, quality, place: None }))
             }
             Kind::Action | Kind::Error | Kind::Unknown(_) => Err(Trouble::Kind(frame.kind)),
         }

@@ -5,7 +5,7 @@ use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::{Board, Scale};
 use crate::base::time::Span;
-use crate::system::outside::quoted;
+use crate::system::sanitize::quoted;
 use std::fmt;
 
 /// Values of a vector that a profile may name.

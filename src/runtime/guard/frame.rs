@@ -72,7 +72,7 @@ pub struct Request {
 /// Why a guard refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Refused {
+pub enum GuardRefusal {
     /// It already guards another runtime.
     Busy = 1,
     /// The board is not the one that the guard was started with.
@@ -87,20 +87,20 @@ pub enum Refused {
     Stopped = 6,
 }
 
-impl Refused {
+impl GuardRefusal {
     /// Every refusal.
-    pub const ALL: [Refused; 6] = [
-        Refused::Busy,
-        Refused::OtherBoard,
-        Refused::OtherUser,
-        Refused::NotTrusted,
-        Refused::Line,
-        Refused::Stopped,
+    pub const ALL: [GuardRefusal; 6] = [
+        GuardRefusal::Busy,
+        GuardRefusal::OtherBoard,
+        GuardRefusal::OtherUser,
+        GuardRefusal::NotTrusted,
+        GuardRefusal::Line,
+        GuardRefusal::Stopped,
     ];
 
     /// The refusal with this number; `None`: there is none.
-    pub(super) fn of(number: u8) -> Option<Refused> {
-        Refused::ALL.into_iter().find(|refused| *refused as u8 == number)
+    pub(super) fn of(number: u8) -> Option<GuardRefusal> {
+        GuardRefusal::ALL.into_iter().find(|refused| *refused as u8 == number)
     }
 }
 
@@ -164,7 +164,7 @@ impl Phase {
 
 /// The guard's status, sent in every answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct GuardStatus {
     /// Its state.
     pub phase: Phase,
     /// The line is on: the motors may run.
@@ -185,9 +185,9 @@ pub struct Answer {
     /// Sequence number of the request.
     pub sequence: u64,
     /// Set if the guard refused the request.
-    pub refused: Option<Refused>,
+    pub refused: Option<GuardRefusal>,
     /// The guard's status after the request.
-    pub standing: Standing,
+    pub standing: GuardStatus,
 }
 
 /// Why bytes are not a valid frame.
@@ -288,7 +288,7 @@ impl Answer {
         let bytes = check(bytes, ANSWER)?;
         let refused = match bytes[5] {
             0 => None,
-            number => Some(Refused::of(number).ok_or(FrameError::Value)?),
+            number => Some(GuardRefusal::of(number).ok_or(FrameError::Value)?),
         };
         let reason = |code: u8| Reason::ALL.into_iter().find(|reason| *reason as u8 == code);
         let phase = match (bytes[6], bytes[7]) {
@@ -300,7 +300,7 @@ impl Answer {
         };
         let mut trips = [0; 4];
         trips.copy_from_slice(&bytes[20..24]);
-        let standing = Standing {
+        let standing = GuardStatus {
             phase,
             line_on: bytes[16] & 1 != 0,
             line_sound: bytes[16] & 2 != 0,
@@ -312,16 +312,16 @@ impl Answer {
     }
 }
 
-impl Refused {
+impl GuardRefusal {
     /// In words.
     pub const fn words(self) -> &'static str {
         match self {
-            Refused::Busy => "it already guards another runtime",
-            Refused::OtherBoard => "the guard was started with another board",
-            Refused::OtherUser => "the guard belongs to another user",
-            Refused::NotTrusted => "the runtime has to ask for permission first",
-            Refused::Line => "the guard cannot drive its line",
-            Refused::Stopped => "a stop was requested: this runtime has to disarm first",
+            GuardRefusal::Busy => "it already guards another runtime",
+            GuardRefusal::OtherBoard => "the guard was started with another board",
+            GuardRefusal::OtherUser => "the guard belongs to another user",
+            GuardRefusal::NotTrusted => "the runtime has to ask for permission first",
+            GuardRefusal::Line => "the guard cannot drive its line",
+            GuardRefusal::Stopped => "a stop was requested: this runtime has to disarm first",
         }
     }
 }
@@ -382,9 +382,9 @@ mod tests {
         }
         let phases = Reason::ALL.map(Phase::Tripped).into_iter();
         for phase in phases.chain([Phase::Waiting, Phase::Greeted, Phase::Trusted]) {
-            for refused in Refused::ALL.map(Some).into_iter().chain([None]) {
+            for refused in GuardRefusal::ALL.map(Some).into_iter().chain([None]) {
                 let (trips, beats, stop) = (3, 1 << 40, 7);
-                let standing = Standing { phase, line_on: true, line_sound: false, trips, beats, stop };
+                let standing = GuardStatus { phase, line_on: true, line_sound: false, trips, beats, stop };
                 let answer = Answer { sequence: 9, refused, standing };
                 assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
             }

@@ -9,9 +9,9 @@
 //! When a stop is requested, the thread makes the tick disarm and greets again once that is done. If the
 //! thread restores the line itself, it waits until the robot is armed.
 
-use super::frame::{Answer, Ask, LENGTH, Phase, Refused, Request};
-use super::heeding::{Heeding, Todo};
-use super::way::{SocketWay, Way};
+use super::frame::{Answer, Ask, GuardRefusal, LENGTH, Phase, Request};
+use super::stop_ack::{StopAck, Todo};
+use super::transport::{SocketTransport, Transport};
 use super::{BEATS_IN_PATIENCE, BoardDigest, Hold, Link};
 use crate::base::plan::{GuardHold, RtPlan};
 use crate::base::time::{Clock, Instant, Span};
@@ -45,7 +45,7 @@ pub struct HeartbeatPlan {
     /// The line that the guard holds.
     pub hold: Hold,
     /// The guard's timeout.
-    pub patience: Span,
+    pub timeout: Span,
     /// No driver asks for the line (a simulated board), so the heartbeat does.
     pub alone: bool,
 }
@@ -69,7 +69,7 @@ impl Heartbeat {
         rt: RtPlan,
     ) -> std::io::Result<Heartbeat> {
         let (answer, answered) = crossbeam_channel::bounded(1);
-        let way = Box::new(SocketWay::new(plan.socket.clone()));
+        let way = Box::new(SocketTransport::new(plan.socket.clone()));
         let mut heart = Heart::new(plan, way, link.clone(), loop_status, requests, clock);
         let thread = thread::Builder::new().name("heartbeat".into()).spawn(move || {
             // The connection belongs to this thread alone, so the guard sees its end when this thread is
@@ -134,7 +134,7 @@ pub struct Heart {
     loop_status: Arc<LoopStatusCell>,
     requests: Arc<Requests>,
     clock: Arc<dyn Clock>,
-    way: Box<dyn Way>,
+    way: Box<dyn Transport>,
     /// When the next action is due: a beat, a greeting or an attempt to connect.
     next: Instant,
     sequence: u64,
@@ -145,7 +145,7 @@ pub struct Heart {
     progress: Progress,
     advanced: bool,
     /// A stop that was requested.
-    heeding: Heeding,
+    stop_ack: StopAck,
     /// Earliest time to greet a guard that has refused this runtime or switched the line off.
     greet_at: Instant,
 }
@@ -154,7 +154,7 @@ impl Heart {
     /// Not connected yet; the first turn connects over `way`.
     pub fn new(
         plan: HeartbeatPlan,
-        way: Box<dyn Way>,
+        way: Box<dyn Transport>,
         link: Arc<Link>,
         loop_status: Arc<LoopStatusCell>,
         requests: Arc<Requests>,
@@ -173,7 +173,7 @@ impl Heart {
             demand: None,
             progress: Progress::default(),
             advanced: false,
-            heeding: Heeding::default(),
+            stop_ack: StopAck::default(),
             greet_at: Instant::ZERO,
         }
     }
@@ -207,14 +207,14 @@ impl Heart {
     /// A clean end: the guard switches the line off.
     pub fn leave(&mut self) {
         if self.way.is_connected() {
-            self.say(Ask::Bye);
+            self.send(Ask::Bye);
         }
     }
 
     /// Does what is due: a connection, a greeting or a heartbeat.
     fn beat(&mut self) {
         let now = self.clock.now();
-        self.next = now + Span::from_nanos(self.plan.patience.as_nanos() / BEATS_IN_PATIENCE);
+        self.next = now + Span::from_nanos(self.plan.timeout.as_nanos() / BEATS_IN_PATIENCE);
         if !self.way.is_connected() {
             self.next = now + CONNECT_AGAIN;
             if !self.way.connect() {
@@ -223,7 +223,7 @@ impl Heart {
             self.link.connected();
             self.greet_at = now;
             self.greet(now);
-        } else if self.heeding.is_under_way() {
+        } else if self.stop_ack.is_under_way() {
             self.heed(now);
         } else if self.link.is_trusted() {
             let status = self.loop_status.look();
@@ -232,7 +232,7 @@ impl Heart {
             }
             self.advanced = self.progress.made(&status);
             let advanced = self.advanced;
-            self.say(Ask::Heartbeat { advanced });
+            self.send(Ask::Heartbeat { advanced });
         } else if now >= self.greet_at {
             self.greet(now);
         }
@@ -240,12 +240,12 @@ impl Heart {
 
     fn greet(&mut self, now: Instant) {
         self.greet_at = now + GREET_AGAIN;
-        self.say(Ask::Hello { board: self.plan.board, heeded: self.heeding.heeded() });
+        self.send(Ask::Hello { board: self.plan.board, heeded: self.stop_ack.acknowledged() });
     }
 
     /// A stop is in progress: greets once the robot has disarmed, not before.
     fn heed(&mut self, now: Instant) {
-        match self.heeding.look(&self.loop_status.look()) {
+        match self.stop_ack.look(&self.loop_status.look()) {
             Todo::Nothing => {}
             Todo::Disarm => self.disarm(),
             Todo::Say => self.greet(now),
@@ -255,7 +255,7 @@ impl Heart {
     /// Makes the tick disarm, for the stop in progress.
     fn disarm(&mut self) {
         self.requests.disarm.store(true, Ordering::Release);
-        self.heeding.asked(&self.loop_status.look()); // after it: the slot in progress may have missed it
+        self.stop_ack.asked(&self.loop_status.look()); // after it: the slot in progress may have missed it
         self.link.wait_for_arming(self.restores());
     }
 
@@ -267,7 +267,7 @@ impl Heart {
             return self.link.answer(number, true); // it goes on when the robot is armed
         }
         if self.link.is_trusted() && self.demand.is_none_or(|(sent, _)| sent != number) {
-            let sequence = self.say(Ask::Set { on });
+            let sequence = self.send(Ask::Set { on });
             self.demand = Some((number, sequence));
         }
     }
@@ -279,7 +279,7 @@ impl Heart {
     fn restore(&mut self) {
         let wanted = self.link.wanted_on() && !self.link.waits() && self.link.pending().is_none();
         if self.restores() && self.advanced && wanted {
-            self.say(Ask::Set { on: true });
+            self.send(Ask::Set { on: true });
         }
     }
 
@@ -312,13 +312,15 @@ impl Heart {
             self.link.answer(number, answer.refused.is_none());
         }
         // A caller had stopped the robot: it stays stopped until it is armed again.
-        if answer.refused != Some(Refused::Busy) && self.heeding.hear(answer.standing.stop) == Todo::Disarm {
+        if answer.refused != Some(GuardRefusal::Busy)
+            && self.stop_ack.recv(answer.standing.stop) == Todo::Disarm
+        {
             self.disarm();
         }
         match answer.standing.phase {
             // Sent without a request, or in answer to a hello.
             Phase::Greeted if answer.refused.is_none() => {
-                self.say(Ask::Permit);
+                self.send(Ask::Permit);
             }
             Phase::Trusted if !answer.standing.line_on => self.restore(),
             Phase::Tripped(_) if answer.refused.is_some() => self.greet_at = self.clock.now(),
@@ -330,17 +332,17 @@ impl Heart {
     fn part(&mut self) {
         self.way.part();
         self.demand = None;
-        self.heeding = Heeding::default(); // another guard numbers its stops from the start
+        self.stop_ack = StopAck::default(); // another guard numbers its stops from the start
         self.link.lost();
         self.next = self.clock.now() + CONNECT_AGAIN;
     }
 
     /// Sends a message and records when. One that cannot be sent gets no answer, which is what counts.
-    fn say(&mut self, ask: Ask) -> u64 {
+    fn send(&mut self, ask: Ask) -> u64 {
         self.sequence += 1;
         let request = Request { sequence: self.sequence, stamp: self.clock.now(), ask };
         self.made[self.sequence as usize % UNDER_WAY] = (self.sequence, request.stamp);
-        self.way.say(&request.encode());
+        self.way.send(&request.encode());
         self.sequence
     }
 }

@@ -1,7 +1,7 @@
 //! What the threads of a runtime share about its guard: when it last answered well, the line level that a
 //! driver wants, and how each side waits for the other. Atomics and two event descriptors; no locks.
 
-use super::frame::{Phase, Reason, Refused, Standing};
+use super::frame::{GuardRefusal, GuardStatus, Phase, Reason};
 use crate::base::fault::BusFault;
 use crate::base::time::{Clock, Instant, Span};
 use crate::system::seqpacket::{drain, wait_for};
@@ -48,9 +48,9 @@ pub struct Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The guard's newest status; `None`: it has not answered, or is not connected.
-    pub standing: Option<Standing>,
+    pub standing: Option<GuardStatus>,
     /// Why the guard refused this runtime.
-    pub refused: Option<Refused>,
+    pub refused: Option<GuardRefusal>,
     /// How often a connection was made.
     pub connections: u64,
 }
@@ -92,7 +92,7 @@ impl Link {
             _ => None,
         };
         let line = self.line.load(Ordering::Relaxed);
-        let standing = phase.map(|phase| Standing {
+        let standing = phase.map(|phase| GuardStatus {
             phase,
             line_on: line & 1 != 0,
             line_sound: line & 2 != 0,
@@ -100,7 +100,7 @@ impl Link {
             beats: 0,
             stop: self.stop.load(Ordering::Relaxed),
         });
-        let refused = Refused::of(self.refused.load(Ordering::Relaxed));
+        let refused = GuardRefusal::of(self.refused.load(Ordering::Relaxed));
         Seen { standing, refused, connections: self.connections.load(Ordering::Relaxed) }
     }
 
@@ -198,10 +198,10 @@ impl Link {
     }
 
     /// The guard's status, from its answer to a request of `made`.
-    pub fn heard(&self, standing: &Standing, refused: Option<Refused>, made: Instant) {
+    pub fn heard(&self, standing: &GuardStatus, refused: Option<GuardRefusal>, made: Instant) {
         let (phase, reason) = match standing.phase {
             // It trusts another runtime, not this one.
-            Phase::Trusted if !matches!(refused, None | Some(Refused::Line)) => (NOT_OURS, 0),
+            Phase::Trusted if !matches!(refused, None | Some(GuardRefusal::Line)) => (NOT_OURS, 0),
             Phase::Waiting => (0, 0),
             Phase::Greeted => (1, 0),
             Phase::Trusted => (TRUSTED, 0),
@@ -245,19 +245,19 @@ fn ring(descriptor: &OwnedFd) {
 #[derive(Clone)]
 pub struct GuardHealth {
     link: Arc<Link>,
-    patience: Span,
+    timeout: Span,
 }
 
 impl GuardHealth {
-    /// The guard behind `link`; it counts as lost when it has not answered well for `patience`.
-    pub fn new(link: Arc<Link>, patience: Span) -> GuardHealth {
-        GuardHealth { link, patience }
+    /// The guard behind `link`; it counts as lost when it has not answered well for `timeout`.
+    pub fn new(link: Arc<Link>, timeout: Span) -> GuardHealth {
+        GuardHealth { link, timeout }
     }
 
     /// Whether the guard is lost: it died, hangs, has switched the line off or was never there. One load.
     pub fn lost(&self, now: Instant) -> bool {
         let seen = self.link.seen.load(Ordering::Acquire);
-        seen == 0 || now.since(Instant::from_nanos(seen)) > self.patience
+        seen == 0 || now.since(Instant::from_nanos(seen)) > self.timeout
     }
 }
 
@@ -267,11 +267,11 @@ mod tests {
     use crate::base::time::MonotonicClock;
     use crate::decision::fixture::{at, ms};
 
-    const WELL: Standing =
-        Standing { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
+    const WELL: GuardStatus =
+        GuardStatus { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
 
     #[test]
-    fn a_guard_is_lost_until_it_is_seen_and_again_after_the_patience() {
+    fn guard_is_lost_until_seen_and_again_after_the_timeout() {
         let link = Link::new(true).unwrap();
         let health = GuardHealth::new(link.clone(), ms(50));
         assert!(health.lost(at(0)) && health.lost(at(1_000)));
@@ -279,16 +279,16 @@ mod tests {
         assert!(!health.lost(at(1_000)) && !health.lost(at(1_050)));
         assert!(health.lost(at(1_051)));
         for unwell in [
-            Standing { phase: Phase::Tripped(Reason::Stalled), ..WELL },
-            Standing { phase: Phase::Tripped(Reason::Asked), stop: 3, ..WELL },
-            Standing { line_on: false, ..WELL },
-            Standing { line_sound: false, ..WELL },
+            GuardStatus { phase: Phase::Tripped(Reason::Stalled), ..WELL },
+            GuardStatus { phase: Phase::Tripped(Reason::Asked), stop: 3, ..WELL },
+            GuardStatus { line_on: false, ..WELL },
+            GuardStatus { line_sound: false, ..WELL },
         ] {
             link.heard(&unwell, None, at(2_000));
             assert!(health.lost(at(2_000)), "{unwell:?}");
             assert_eq!(link.look().standing, Some(unwell));
         }
-        link.heard(&WELL, Some(Refused::Busy), at(2_500));
+        link.heard(&WELL, Some(GuardRefusal::Busy), at(2_500));
         assert!(health.lost(at(2_500)) && !link.is_trusted(), "it trusts another");
         link.heard(&WELL, None, at(3_000));
         link.heard(&WELL, None, at(2_900));
@@ -298,19 +298,19 @@ mod tests {
     #[test]
     fn a_line_that_no_driver_wants_on_may_be_off() {
         let link = Link::new(false).unwrap();
-        link.heard(&Standing { line_on: false, ..WELL }, None, at(1_000));
+        link.heard(&GuardStatus { line_on: false, ..WELL }, None, at(1_000));
         assert!(!GuardHealth::new(link, ms(50)).lost(at(1_000)));
     }
 
     #[test]
-    fn a_line_that_waits_for_arming_may_be_off_although_it_is_wanted_on() {
+    fn line_waiting_for_arming_may_be_off_while_wanted_on() {
         let link = Link::new(true).unwrap();
         let health = GuardHealth::new(link.clone(), ms(50));
         link.wait_for_arming(true);
-        link.heard(&Standing { line_on: false, ..WELL }, None, at(1_000));
+        link.heard(&GuardStatus { line_on: false, ..WELL }, None, at(1_000));
         assert!(!health.lost(at(1_000)), "the robot can be armed");
         link.wait_for_arming(false);
-        link.heard(&Standing { line_on: false, ..WELL }, None, at(2_000));
+        link.heard(&GuardStatus { line_on: false, ..WELL }, None, at(2_000));
         assert!(health.lost(at(2_000)));
     }
 

@@ -5,8 +5,8 @@
 //! However it ends, the line goes off: the guard switches it off at its end and in a panic; otherwise the
 //! kernel releases the lines of the dead process.
 
-use super::frame::{Answer, Ask, LENGTH, Refused, Request, Standing};
-use super::ward::Ward;
+use super::allowed_user::AllowedUser;
+use super::frame::{Answer, Ask, GuardRefusal, GuardStatus, LENGTH, Request};
 use super::{Guard, Hold};
 use crate::base::fault::BusFault;
 use crate::base::time::{Clock, Instant, Span};
@@ -63,15 +63,15 @@ impl Drop for HeldLine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The guard's status changed from the first to the second, in more than its heartbeats.
-    Changed(Standing, Standing),
+    Changed(GuardStatus, GuardStatus),
     /// A request was refused.
-    Refused(Refused),
+    Refused(GuardRefusal),
 }
 
 struct Client {
     connection: OwnedFd,
     /// It may be guarded; others may ask and trip the guard.
-    ward: bool,
+    allowed: bool,
 }
 
 /// What ended a wait.
@@ -93,11 +93,11 @@ pub struct Server {
     end: OwnedFd,
     clients: [Option<Client>; CLIENTS],
     clock: Arc<dyn Clock>,
-    ward: Ward,
+    allowed: AllowedUser,
 }
 
 impl Server {
-    /// A guard that is ready; it accepts nothing before [`Server::stand`]. `end` becomes readable when the
+    /// A guard that is ready; it accepts nothing before [`Server::serve`]. `end` becomes readable when the
     /// guard is to end.
     pub fn new(
         guard: Guard,
@@ -106,17 +106,17 @@ impl Server {
         end: OwnedFd,
         clock: Arc<dyn Clock>,
     ) -> Server {
-        let (clients, ward) = ([const { None }; CLIENTS], Ward::own());
-        Server { guard, line, line_sound: true, listener, end, clients, clock, ward }
+        let (clients, allowed) = ([const { None }; CLIENTS], AllowedUser::own());
+        Server { guard, line, line_sound: true, listener, end, clients, clock, allowed }
     }
 
     /// The same, for a runtime that belongs to another user than the guard.
-    pub fn guarding(self, ward: Ward) -> Server {
-        Server { ward, ..self }
+    pub fn guarding(self, allowed: AllowedUser) -> Server {
+        Server { allowed, ..self }
     }
 
     /// Runs until its end is requested; then the line is off.
-    pub fn stand(&mut self, mut report: impl FnMut(Event)) {
+    pub fn serve(&mut self, mut report: impl FnMut(Event)) {
         let mut known = self.guard.standing(self.line_sound);
         loop {
             let stir = self.wait();
@@ -133,7 +133,7 @@ impl Server {
             self.drive();
             let standing = self.guard.standing(self.line_sound);
             // All but the heartbeats, of which there are many.
-            if (Standing { beats: known.beats, ..standing }) != known {
+            if (GuardStatus { beats: known.beats, ..standing }) != known {
                 report(Event::Changed(known, standing));
                 known = standing;
             }
@@ -164,12 +164,12 @@ impl Server {
 
     fn let_in(&mut self) {
         while let Some(connection) = next_of(&self.listener) {
-            let ward = self.ward.is_at(&connection);
+            let allowed = self.allowed.is_at(&connection);
             let place = self.clients.iter().position(Option::is_none);
             // When all places are taken, a client that does not drive makes room.
             let place = place.or_else(|| (0..CLIENTS).find(|&client| !self.guard.is_holder(client)));
             if let Some(place) = place {
-                self.clients[place] = Some(Client { connection, ward });
+                self.clients[place] = Some(Client { connection, allowed });
             }
         }
     }
@@ -178,8 +178,8 @@ impl Server {
     fn attend(&mut self, client: usize, report: &mut impl FnMut(Event)) {
         let mut bytes = [0; LENGTH + 1]; // one byte more, to detect a message that is too long
         for _ in 0..AT_ONCE {
-            let Some(Client { connection, ward }) = &self.clients[client] else { return };
-            let (ward, heard) = (*ward, receive(connection, &mut bytes));
+            let Some(Client { connection, allowed }) = &self.clients[client] else { return };
+            let (allowed, heard) = (*allowed, receive(connection, &mut bytes));
             let request = match heard {
                 Received::Nothing => return,
                 Received::Message(length) => Request::decode(&bytes[..length.min(bytes.len())]),
@@ -187,9 +187,9 @@ impl Server {
             };
             // A client that sends an invalid frame is not our runtime.
             let Ok(request) = request else { return self.dismiss(client) };
-            let outcome = self.guard.hear(client, ward, &request, self.clock.now());
+            let outcome = self.guard.recv(client, allowed, &request, self.clock.now());
             self.drive();
-            let outcome = outcome.and(if self.line_sound { Ok(()) } else { Err(Refused::Line) });
+            let outcome = outcome.and(if self.line_sound { Ok(()) } else { Err(GuardRefusal::Line) });
             // A runtime that has lost the line keeps sending heartbeats until it has read the report of that.
             if let Err(refused) = outcome
                 && !matches!(request.ask, Ask::Heartbeat { .. })
@@ -211,7 +211,7 @@ impl Server {
         self.line_sound = self.line.put(self.guard.line_on()).is_ok();
     }
 
-    fn answer(&mut self, client: usize, request: &Request, outcome: Result<(), Refused>) {
+    fn answer(&mut self, client: usize, request: &Request, outcome: Result<(), GuardRefusal>) {
         let standing = self.guard.standing(self.line_sound);
         let answer = Answer { sequence: request.sequence, refused: outcome.err(), standing };
         if let Some(client) = &self.clients[client] {

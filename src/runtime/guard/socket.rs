@@ -9,15 +9,15 @@ use std::path::Path;
 /// Where the guard listens by default: in its own directory, to which the runtime's user cannot write.
 pub const GUARD_SOCKET: &str = "/run/ganglion-guard/guard.sock";
 
-/// Sends the guard at `path` one request and waits for its answer, at most `patience`.
-pub fn ask_once(path: &Path, ask: Ask, patience: Span) -> io::Result<Answer> {
+/// Sends the guard at `path` one request and waits for its answer, at most `timeout`.
+pub fn ask_once(path: &Path, ask: Ask, timeout: Span) -> io::Result<Answer> {
     let clock = MonotonicClock;
     let connection = connect_to(path)?;
     let request = Request { sequence: 1, stamp: clock.now(), ask };
     if !send_to(&connection, &request.encode()) {
         return Err(io::ErrorKind::BrokenPipe.into());
     }
-    let until = clock.now() + patience;
+    let until = clock.now() + timeout;
     let mut bytes = [0; LENGTH + 1];
     loop {
         match receive(&connection, &mut bytes) {

@@ -1,7 +1,7 @@
 //! What the guard decides: which runtime it trusts with the line, and when it switches the line off. Pure; it
 //! knows clients instead of sockets, and the caller passes the time.
 
-use super::frame::{Ask, Phase, Reason, Refused, Request, Standing};
+use super::frame::{Ask, GuardRefusal, GuardStatus, Phase, Reason, Request};
 use super::{BoardDigest, Hold};
 use crate::base::time::{Instant, Span};
 
@@ -47,7 +47,7 @@ pub enum State {
 pub struct Guard {
     state: State,
     board: BoardDigest,
-    patience: Span,
+    timeout: Span,
     settle: Span,
     /// The client of the runtime that is guarded.
     holder: Option<usize>,
@@ -59,9 +59,9 @@ pub struct Guard {
 
 impl Guard {
     /// A guard of `board`, with the line off.
-    pub fn new(hold: &Hold, patience: Span, board: BoardDigest) -> Guard {
-        let settle = hold.settle(patience);
-        Guard { state: State::Waiting, board, patience, settle, holder: None, trips: 0, beats: 0, stop: 0 }
+    pub fn new(hold: &Hold, timeout: Span, board: BoardDigest) -> Guard {
+        let settle = hold.settle(timeout);
+        Guard { state: State::Waiting, board, timeout, settle, holder: None, trips: 0, beats: 0, stop: 0 }
     }
 
     /// Its state.
@@ -80,7 +80,7 @@ impl Guard {
     }
 
     /// Its status.
-    pub fn standing(&self, line_sound: bool) -> Standing {
+    pub fn standing(&self, line_sound: bool) -> GuardStatus {
         let phase = match self.state {
             State::Waiting => Phase::Waiting,
             State::Greeted => Phase::Greeted,
@@ -89,7 +89,7 @@ impl Guard {
         };
         let (trips, beats) = (self.trips, self.beats);
         let stop = if self.is_stopped() { self.stop } else { 0 };
-        Standing { phase, line_on: self.line_on(), line_sound, trips, beats, stop }
+        GuardStatus { phase, line_on: self.line_on(), line_sound, trips, beats, stop }
     }
 
     /// Whether a stop was requested for which no runtime has disarmed yet.
@@ -101,7 +101,7 @@ impl Guard {
     pub fn deadline(&self) -> Instant {
         match self.state {
             // A nanosecond later, because a heartbeat exactly at the timeout is still in time.
-            State::Trusted(permit) => permit.heard + self.patience + Span::from_nanos(1),
+            State::Trusted(permit) => permit.heard + self.timeout + Span::from_nanos(1),
             _ => Instant::NEVER,
         }
     }
@@ -109,8 +109,8 @@ impl Guard {
     /// No message arrived: switches the line off when the timeout is over.
     pub fn look(&mut self, now: Instant) {
         let State::Trusted(permit) = self.state else { return };
-        if now.since(permit.heard) > self.patience {
-            let stalled = now.since(permit.alive) <= self.patience;
+        if now.since(permit.heard) > self.timeout {
+            let stalled = now.since(permit.alive) <= self.timeout;
             self.trip(if stalled { Reason::Stalled } else { Reason::Silent });
         }
     }
@@ -129,7 +129,13 @@ impl Guard {
     }
 
     /// A request of `client`; `own`: it belongs to the user of this guard, or to root.
-    pub fn hear(&mut self, client: usize, own: bool, request: &Request, now: Instant) -> Result<(), Refused> {
+    pub fn recv(
+        &mut self,
+        client: usize,
+        own: bool,
+        request: &Request,
+        now: Instant,
+    ) -> Result<(), GuardRefusal> {
         match request.ask {
             Ask::Status => Ok(()),
             Ask::Trip { lasting } => {
@@ -138,10 +144,10 @@ impl Guard {
                 }
                 Ok(())
             }
-            Ask::Hello { .. } if !own => Err(Refused::OtherUser),
-            Ask::Hello { board, .. } if board != self.board => Err(Refused::OtherBoard),
+            Ask::Hello { .. } if !own => Err(GuardRefusal::OtherUser),
+            Ask::Hello { board, .. } if board != self.board => Err(GuardRefusal::OtherBoard),
             Ask::Hello { heeded, .. } => self.hello(client, heeded),
-            _ if !self.is_holder(client) => Err(Refused::NotTrusted),
+            _ if !self.is_holder(client) => Err(GuardRefusal::NotTrusted),
             Ask::Permit => self.permit(now),
             Ask::Heartbeat { advanced } => self.beat(advanced, request.stamp.min(now), now),
             Ask::Set { on } => self.set(on, now),
@@ -154,33 +160,33 @@ impl Guard {
 
     /// 1: a runtime says hello. From [`State::Trusted`] a hello switches the line off first: a restarted
     /// runtime no longer knows what was on. One that has not handled a stop is greeted, and no more.
-    fn hello(&mut self, client: usize, heeded: u8) -> Result<(), Refused> {
+    fn hello(&mut self, client: usize, heeded: u8) -> Result<(), GuardRefusal> {
         if self.holder.is_some_and(|holder| holder != client) {
-            return Err(Refused::Busy);
+            return Err(GuardRefusal::Busy);
         }
         self.holder = Some(client);
         if self.is_stopped() && heeded != self.stop {
-            return Err(Refused::Stopped);
+            return Err(GuardRefusal::Stopped);
         }
         self.state = State::Greeted;
         Ok(())
     }
 
     /// 2: it may switch the line, which stays off until it does.
-    fn permit(&mut self, now: Instant) -> Result<(), Refused> {
+    fn permit(&mut self, now: Instant) -> Result<(), GuardRefusal> {
         match self.state {
             State::Trusted(_) => Ok(()),
             State::Greeted => {
                 self.state = State::Trusted(Permit { alive: now, heard: now, on_since: None });
                 Ok(())
             }
-            State::Waiting | State::Tripped(_) => Err(Refused::NotTrusted),
+            State::Waiting | State::Tripped(_) => Err(GuardRefusal::NotTrusted),
         }
     }
 
-    fn beat(&mut self, advanced: bool, stamp: Instant, now: Instant) -> Result<(), Refused> {
+    fn beat(&mut self, advanced: bool, stamp: Instant, now: Instant) -> Result<(), GuardRefusal> {
         let settle = self.settle;
-        let State::Trusted(permit) = &mut self.state else { return Err(Refused::NotTrusted) };
+        let State::Trusted(permit) = &mut self.state else { return Err(GuardRefusal::NotTrusted) };
         permit.alive = permit.alive.max(stamp);
         // With the line off, or on a controller that has just come out of reset, nothing can move: in that
         // case a heartbeat needs no confirmed command.
@@ -192,8 +198,8 @@ impl Guard {
         Ok(())
     }
 
-    fn set(&mut self, on: bool, now: Instant) -> Result<(), Refused> {
-        let State::Trusted(permit) = &mut self.state else { return Err(Refused::NotTrusted) };
+    fn set(&mut self, on: bool, now: Instant) -> Result<(), GuardRefusal> {
+        let State::Trusted(permit) = &mut self.state else { return Err(GuardRefusal::NotTrusted) };
         permit.on_since = match (on, permit.on_since) {
             (false, _) => None,
             (true, None) => Some(now),
@@ -237,7 +243,7 @@ mod tests {
     const BOARD: BoardDigest = [1; 32];
     const HELLO: Ask = Ask::Hello { board: BOARD, heeded: 0 };
     const STOP: Ask = Ask::Trip { lasting: true };
-    const PATIENCE: Span = Span::from_millis(100);
+    const TIMEOUT: Span = Span::from_millis(100);
 
     struct Rig {
         guard: Guard,
@@ -247,7 +253,7 @@ mod tests {
     impl Rig {
         fn new(kind: GuardHold) -> Rig {
             let hold = Hold { line: Line(5), on_high: true, kind };
-            Rig { guard: Guard::new(&hold, PATIENCE, BOARD), now: at(1_000) }
+            Rig { guard: Guard::new(&hold, TIMEOUT, BOARD), now: at(1_000) }
         }
 
         /// A runtime at client 0 that is trusted, with the line on and settled.
@@ -264,11 +270,11 @@ mod tests {
             rig
         }
 
-        fn ask(&mut self, ask: Ask) -> Result<(), Refused> {
+        fn ask(&mut self, ask: Ask) -> Result<(), GuardRefusal> {
             self.ask_from(0, true, ask)
         }
-        fn ask_from(&mut self, client: usize, own: bool, ask: Ask) -> Result<(), Refused> {
-            self.guard.hear(client, own, &Request { sequence: 0, stamp: self.now, ask }, self.now)
+        fn ask_from(&mut self, client: usize, own: bool, ask: Ask) -> Result<(), GuardRefusal> {
+            self.guard.recv(client, own, &Request { sequence: 0, stamp: self.now, ask }, self.now)
         }
         fn pass(&mut self, millis: u64) {
             self.now += ms(millis);
@@ -285,11 +291,11 @@ mod tests {
     #[test]
     fn the_line_is_off_until_hello_permission_and_a_request() {
         let mut rig = Rig::new(GuardHold::Enable);
-        assert_eq!(rig.ask(Ask::Set { on: true }), Err(Refused::NotTrusted));
-        assert_eq!(rig.ask(Ask::Permit), Err(Refused::NotTrusted));
-        assert_eq!(rig.ask(Ask::Heartbeat { advanced: true }), Err(Refused::NotTrusted));
+        assert_eq!(rig.ask(Ask::Set { on: true }), Err(GuardRefusal::NotTrusted));
+        assert_eq!(rig.ask(Ask::Permit), Err(GuardRefusal::NotTrusted));
+        assert_eq!(rig.ask(Ask::Heartbeat { advanced: true }), Err(GuardRefusal::NotTrusted));
         assert_eq!(rig.ask(HELLO), Ok(()));
-        assert_eq!(rig.ask(Ask::Set { on: true }), Err(Refused::NotTrusted));
+        assert_eq!(rig.ask(Ask::Set { on: true }), Err(GuardRefusal::NotTrusted));
         assert_eq!(rig.ask(Ask::Permit), Ok(()));
         assert!(!rig.guard.line_on());
         assert_eq!(rig.ask(Ask::Set { on: true }), Ok(()));
@@ -299,11 +305,11 @@ mod tests {
     #[test]
     fn only_one_runtime_of_this_board_and_user() {
         let mut rig = Rig::new(GuardHold::Enable);
-        assert_eq!(rig.ask(Ask::Hello { board: [2; 32], heeded: 0 }), Err(Refused::OtherBoard));
-        assert_eq!(rig.ask_from(0, false, HELLO), Err(Refused::OtherUser));
+        assert_eq!(rig.ask(Ask::Hello { board: [2; 32], heeded: 0 }), Err(GuardRefusal::OtherBoard));
+        assert_eq!(rig.ask_from(0, false, HELLO), Err(GuardRefusal::OtherUser));
         assert_eq!(rig.ask_from(0, true, HELLO), Ok(()));
-        assert_eq!(rig.ask_from(1, true, HELLO), Err(Refused::Busy));
-        assert_eq!(rig.ask_from(1, true, Ask::Permit), Err(Refused::NotTrusted));
+        assert_eq!(rig.ask_from(1, true, HELLO), Err(GuardRefusal::Busy));
+        assert_eq!(rig.ask_from(1, true, Ask::Permit), Err(GuardRefusal::NotTrusted));
         assert_eq!(rig.ask(Ask::Permit), Ok(()));
         assert_eq!(rig.ask(Ask::Set { on: true }), Ok(()));
         rig.guard.gone(1);
@@ -339,7 +345,7 @@ mod tests {
                 assert!(!rig.guard.line_on(), "{name}");
                 assert_eq!(rig.tripped(), Some(reason), "{name}");
                 for ask in [Ask::Set { on: true }, Ask::Heartbeat { advanced: true }, Ask::Permit] {
-                    assert_eq!(rig.ask(ask), Err(Refused::NotTrusted), "{name}: {ask:?}");
+                    assert_eq!(rig.ask(ask), Err(GuardRefusal::NotTrusted), "{name}: {ask:?}");
                     assert!(!rig.guard.line_on(), "{name}: {ask:?}");
                 }
                 let hello = Ask::Hello { board: BOARD, heeded: rig.guard.standing(true).stop };
@@ -356,7 +362,7 @@ mod tests {
     #[test]
     fn the_patience_is_exact_and_the_deadline_says_when() {
         let mut rig = Rig::driving(GuardHold::Enable);
-        assert_eq!(rig.guard.deadline(), rig.now + PATIENCE + Span::from_nanos(1));
+        assert_eq!(rig.guard.deadline(), rig.now + TIMEOUT + Span::from_nanos(1));
         rig.pass(100);
         assert!(rig.guard.line_on());
         rig.now += Span::from_nanos(1);
@@ -370,19 +376,19 @@ mod tests {
         let mut rig = Rig::driving(GuardHold::Enable);
         let old = Request { sequence: 0, stamp: rig.now, ask: Ask::Heartbeat { advanced: true } };
         rig.now += ms(5_000);
-        assert_eq!(rig.guard.hear(0, true, &old, rig.now), Ok(()));
+        assert_eq!(rig.guard.recv(0, true, &old, rig.now), Ok(()));
         rig.guard.look(rig.now);
         assert_eq!(rig.tripped(), Some(Reason::Silent));
         // And one from the future counts as current.
         let mut rig = Rig::driving(GuardHold::Enable);
         let ahead = Request { stamp: rig.now + ms(60_000), ..old };
-        assert_eq!(rig.guard.hear(0, true, &ahead, rig.now), Ok(()));
+        assert_eq!(rig.guard.recv(0, true, &ahead, rig.now), Ok(()));
         rig.pass(101);
         assert_eq!(rig.tripped(), Some(Reason::Silent));
     }
 
     #[test]
-    fn a_controller_in_reset_or_just_out_of_it_needs_no_confirmed_command() {
+    fn controller_in_or_just_out_of_reset_needs_no_confirmation() {
         let mut rig = Rig::driving(GuardHold::Reset);
         assert_eq!(rig.ask(Ask::Set { on: false }), Ok(()));
         for _ in 0..100 {
@@ -452,9 +458,9 @@ mod tests {
                 let pending = rig.guard.standing(true).stop;
                 for heeded in (0..=u8::MAX).filter(|heeded| *heeded != pending) {
                     let hello = Ask::Hello { board: BOARD, heeded };
-                    assert_eq!(rig.ask(hello), Err(Refused::Stopped), "{name}: {heeded}");
+                    assert_eq!(rig.ask(hello), Err(GuardRefusal::Stopped), "{name}: {heeded}");
                     for ask in [Ask::Permit, Ask::Set { on: true }, Ask::Heartbeat { advanced: true }] {
-                        assert_eq!(rig.ask(ask), Err(Refused::NotTrusted), "{name}");
+                        assert_eq!(rig.ask(ask), Err(GuardRefusal::NotTrusted), "{name}");
                     }
                     assert_eq!((rig.tripped(), rig.guard.line_on()), (Some(Reason::Asked), false), "{name}");
                 }
@@ -475,7 +481,11 @@ mod tests {
             let first = rig.guard.standing(true).stop;
             assert_eq!(rig.ask_from(3, false, STOP), Ok(()));
             let late = Ask::Hello { board: BOARD, heeded: first };
-            assert_eq!(rig.ask(late), Err(Refused::Stopped), "it was on its way when the second stop came");
+            assert_eq!(
+                rig.ask(late),
+                Err(GuardRefusal::Stopped),
+                "it was on its way when the second stop came"
+            );
             let heeded = rig.guard.standing(true).stop;
             assert!(heeded != 0 && heeded != first);
             assert_eq!(rig.ask(Ask::Hello { board: BOARD, heeded }), Ok(()));

@@ -145,7 +145,7 @@ pub fn first_difference_of_runs(a: &Slot, b: &Slot, names: &Names) -> Option<Dif
     search.value("the active causes", &a.active, &b.active);
     search.value("the latched causes", &a.latched, &b.latched);
     search.value("the mode", &a.mode.name(), &b.mode.name());
-    search.value("the level of quality", &a.rung, &b.rung);
+    search.value("the level of quality", &a.quality, &b.quality);
     search.value("what decided the command", &a.source, &b.source);
     search.floats(|place| names.motor(place), &a.motors, &b.motors);
     search.found
@@ -168,7 +168,7 @@ pub(super) fn first_difference(slot: &Slot, record: &Record, names: &Names) -> O
     };
     search.by("what the causes allow", &slot.limits, &record.limits, limits);
     search.value("the mode", &slot.mode, &record.mode);
-    search.value("the level of quality", &slot.rung, &record.rung);
+    search.value("the level of quality", &slot.quality, &record.quality);
     search.value("the number of the command", &slot.seq, &record.command.seq);
     search.value("how long the command is valid", &slot.valid_until, &record.command.valid_until);
     search.value("what decided the command", &slot.source, &record.command.source);

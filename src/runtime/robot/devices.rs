@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn sensors_of_one_chip_are_read_together_as_often_as_the_most_eager() {
+    fn sensors_of_one_chip_are_read_together_at_the_fastest_rate() {
         let mut board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let imu = |quantity, address| {
             SensorKind::Chip(ChipSensor::Mpu6050 { address, quantity, ready: Some(Line(4)) })

@@ -1,17 +1,17 @@
 //! Faults of the script that strike the field's engine, and the time of a cycle in a run in virtual time:
 //! another cycle around an engine's own. A robot at work whose run has no script has none of it.
 
-use crate::base::plan::RUNGS;
+use crate::base::plan::QUALITY_LEVELS;
 use crate::base::time::{Clock, Span};
 use crate::field::engine::{Around, FieldEngine};
-use crate::field::{Failure, Response, Stimulus};
+use crate::field::{Failure, FieldInput, FieldOutput};
 use crate::sim::FieldFaults;
 use crate::system::gpu::Watch;
 use std::sync::Arc;
 
 /// Virtual compute time of a cycle by rung, as a share of the budget's target, for runs in virtual
 /// time. A model, labelled so in every report: it exists to exercise the budget, not to predict.
-pub(super) const MODELLED_SHARE: [f64; RUNGS] = [0.50, 0.46, 0.42, 0.40, 0.33, 0.08];
+pub(super) const MODELLED_SHARE: [f64; QUALITY_LEVELS] = [0.50, 0.46, 0.42, 0.40, 0.33, 0.08];
 
 /// Injects the script's faults into an engine.
 pub(super) struct FaultInjector {
@@ -26,19 +26,19 @@ pub(super) struct FaultInjector {
 impl FaultInjector {
     /// `engine` under the script.
     pub fn around(self, engine: Box<dyn FieldEngine>) -> Box<dyn FieldEngine> {
-        Box::new(Around::new(engine, Box::new(move |engine, stimulus| self.cycle(engine, stimulus))))
+        Box::new(Around::new(engine, Box::new(move |engine, input| self.cycle(engine, input))))
     }
 
     /// # Panics
     /// While the script lets the engine panic: that is the fault.
-    fn cycle(&self, engine: &mut dyn FieldEngine, stimulus: &Stimulus) -> Result<Response, Failure> {
+    fn cycle(&self, engine: &mut dyn FieldEngine, input: &FieldInput) -> Result<FieldOutput, Failure> {
         let start = self.clock.now();
         let answer = (!self.faults.panics(start)).then(|| {
             self.watch.inject(self.faults.gpu(start));
-            engine.cycle(stimulus)
+            engine.cycle(input)
         });
         let own = match self.modelled {
-            Some(target) => Span::from_secs_f64(target.as_secs_f64() * MODELLED_SHARE[stimulus.rung.index()]),
+            Some(target) => Span::from_secs_f64(target.as_secs_f64() * MODELLED_SHARE[input.quality.index()]),
             None => self.clock.now().since(start),
         };
         self.clock.sleep_until(self.faults.end_of_cycle(start, own));
@@ -49,12 +49,12 @@ impl FaultInjector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::plan::{EngineKind, FieldPlan, Rung};
+    use crate::base::plan::{EngineKind, FieldPlan, QualityLevel};
     use crate::base::time::{Instant, SimClock};
     use crate::decision::fixture::{at, ms};
     use crate::field::engine;
     use crate::field::sample::board;
-    use crate::field::{Condition, Stimulus};
+    use crate::field::{Condition, FieldInput};
     use crate::sim::Fault;
     use crate::system::gpu::GpuFault;
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -78,8 +78,8 @@ mod tests {
         let (mut engine, clock, _) = struck(&[]);
         for (number, share) in MODELLED_SHARE.iter().enumerate() {
             let start = clock.now();
-            let rung = Rung::new(number as u8).expect("a rung");
-            assert!(engine.cycle(&Stimulus { rung, ..Stimulus::AT_REST }).is_ok());
+            let quality = QualityLevel::new(number as u8).expect("a rung");
+            assert!(engine.cycle(&FieldInput { quality, ..FieldInput::AT_REST }).is_ok());
             assert_eq!(clock.now().since(start), Span::from_secs_f64(0.010 * share));
         }
         assert_eq!(engine.condition(clock.now()), Condition::default());
@@ -90,7 +90,7 @@ mod tests {
         let (mut engine, clock, _) = struck(&["field-slow@1+1", "field-hang@3+2", "field-panic@6+1"]);
         let mut cycle = |from: u64| {
             clock.set(at(from));
-            let ran = catch_unwind(AssertUnwindSafe(|| engine.cycle(&Stimulus::AT_REST).is_ok()));
+            let ran = catch_unwind(AssertUnwindSafe(|| engine.cycle(&FieldInput::AT_REST).is_ok()));
             (ran.ok(), clock.now().since(at(from)))
         };
         assert_eq!(cycle(0), (Some(true), ms(5)));
@@ -106,7 +106,7 @@ mod tests {
         let mut seen = Vec::new();
         for now in (0..600).step_by(100) {
             clock.set(at(now));
-            assert!(engine.cycle(&Stimulus::AT_REST).is_ok());
+            assert!(engine.cycle(&FieldInput::AT_REST).is_ok());
             seen.push(watch.injected());
         }
         let slow = Some(GpuFault::Slow);

@@ -7,7 +7,7 @@ use crate::base::command::{Command, OnWire};
 use crate::base::frame::Reading;
 use crate::base::plan::{Attachment, Board, BusPlan, Line, LineSensor, MotorPlan, SensorKind, StopLine};
 use crate::base::time::{Clock, Instant, Span};
-use crate::decision::motion::Motion;
+use crate::decision::motion::MotionModel;
 use crate::drive::io::{
     BusCounters, BusParts, ButtonLine, Cutter, DataReady, EdgesWorker, FastStops, Halt, HaltWatch, I2cWorker,
     InFlight, LinesWorker, LogRows, LogWorker, MotorEnd, Outlet, PollPlan, READING_RING, ReadyLine,
@@ -202,7 +202,7 @@ impl Wired {
             repair,
             rail_off: plan.and_then(|plan| plan.recovery.rail).map_or(Span::ZERO, |rail| rail.off),
             fragile: board.mcu.as_ref().filter(|_| bus == 0).map(|mcu| mcu.address),
-            patience: board.period,
+            timeout: board.period,
             motors,
             fast_stops: fast_stops(board, polls.iter().flat_map(|poll| poll.channels.iter().copied())),
             polls,
@@ -299,7 +299,7 @@ impl Wired {
     /// The thread of the map, if the board has things to remember.
     fn add_map(&mut self, board: &Board) -> Result<(), BuildError> {
         let (things, period) = devices::things(board);
-        let (Some(motion), false) = (Motion::of(board), things.is_empty()) else { return Ok(()) };
+        let (Some(motion), false) = (MotionModel::of(board), things.is_empty()) else { return Ok(()) };
         let map = Map::new(motion, things).map_err(|fault| BuildError::Misfit { what: fault.to_string() })?;
         let (worker, trace, askers) = feed(map, self.outlet()?, period);
         self.add_worker(worker, Arc::default(), Role::Slow);

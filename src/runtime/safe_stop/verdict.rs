@@ -47,7 +47,7 @@ pub enum Threat<'a> {
 
 /// Everything that was found.
 #[derive(Debug)]
-pub struct Found {
+pub struct StopFindings {
     /// Name of the board.
     pub board: String,
     /// The guard's line is off and follows, or why not; `None`: the board has no guard.
@@ -62,7 +62,7 @@ pub struct Found {
     pub pulled: Option<Result<Vec<Pulled>, StepError>>,
 }
 
-impl Found {
+impl StopFindings {
     /// Which live process may move the motors again, if any.
     pub fn threat(&self) -> Option<Threat<'_>> {
         match (&self.runtime, &self.holder) {
@@ -111,8 +111,8 @@ mod tests {
     const UNSEEN: Holder = Holder { pid: None };
 
     /// A stop was written, and no other process is there.
-    fn quiet() -> Found {
-        Found {
+    fn quiet() -> StopFindings {
+        StopFindings {
             board: "car".into(),
             guard: None,
             runtime: Runtime::Absent,
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_guards_line_is_enough_whatever_else_goes_wrong() {
-        let worst = Found {
+        let worst = StopFindings {
             guard: Some(Ok(())),
             runtime: Runtime::Silent(late()),
             holder: Some(UNSEEN),
@@ -142,13 +142,13 @@ mod tests {
             ..quiet()
         };
         assert!(worst.stands() && worst.is_still());
-        assert!(!Found { guard: Some(Err(StepError::GuardLine)), ..worst }.stands());
+        assert!(!StopFindings { guard: Some(Err(StepError::GuardLine)), ..worst }.stands());
     }
 
     #[test]
     fn written_stillness_counts_while_no_process_may_write_over_it() {
         assert!(quiet().stands());
-        let with = |runtime, holder| Found { runtime, holder, ..quiet() }.stands();
+        let with = |runtime, holder| StopFindings { runtime, holder, ..quiet() }.stands();
         // A live process that was not asked, and one that was.
         assert!(!with(Runtime::Absent, Some(OURS)));
         assert!(!with(Runtime::Absent, Some(UNSEEN)));
@@ -170,16 +170,16 @@ mod tests {
     #[test]
     fn a_disarm_is_no_success_by_itself() {
         let runtime = answers(true, Some(4711), true);
-        let found = Found { runtime, holder: Some(OURS), stopped: Err(late()), ..quiet() };
+        let found = StopFindings { runtime, holder: Some(OURS), stopped: Err(late()), ..quiet() };
         assert!(!found.stands());
-        assert!(!Found { pulled: Some(Err(StepError::NoLine)), ..found }.stands());
+        assert!(!StopFindings { pulled: Some(Err(StepError::NoLine)), ..found }.stands());
     }
 
     #[test]
     fn a_pulled_line_counts_as_far_as_it_stays_pulled() {
         let pulled = |line, holder| {
             let (stopped, pulled) = (Err(late()), Some(Ok(vec![line])));
-            Found { stopped, pulled, holder, ..quiet() }.stands()
+            StopFindings { stopped, pulled, holder, ..quiet() }.stands()
         };
         assert!(pulled(Pulled::Enable, None) && pulled(Pulled::Enable, Some(OURS)));
         assert!(pulled(Pulled::Reset, None));

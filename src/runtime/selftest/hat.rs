@@ -171,7 +171,7 @@ pub fn named(root: &Path) -> Vec<Named> {
     let text = |path: std::path::PathBuf| {
         let bytes = std::fs::read(path).ok()?;
         let text = String::from_utf8_lossy(&bytes).trim_matches(['\0', '\n', ' ']).to_string();
-        (!text.is_empty()).then(|| crate::system::outside::quoted(&text).to_string())
+        (!text.is_empty()).then(|| crate::system::sanitize::quoted(&text).to_string())
     };
     let hat = |folder: std::path::PathBuf| Named {
         uuid: text(folder.join("uuid")).map(|uuid| uuid.to_ascii_lowercase()),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_names_none_or_none_that_is_known_leaves_it_to_a_person() {
+    fn device_tree_without_a_known_hat_leaves_it_to_a_person() {
         let none = Tree::of(&[("proc/device-tree/compatible", "raspberrypi,4-model-b\0")]);
         assert_eq!(verdict("picarx-v4", &none).0, Verdict::Passed, "a v4 has no EEPROM");
         assert_eq!(verdict("picarx-v5", &none).0, Verdict::Warned);

@@ -183,7 +183,7 @@ fn a_silent_device_is_named_and_not_asked_for_values() {
 /// The board whose guard holds the reset line, the HAT's switch off: released and silent is dead. Only where
 /// a guard keeps the line from this process may silence be its reset.
 #[test]
-fn a_controller_that_is_silent_out_of_reset_is_dead_and_in_it_unknown() {
+fn silent_controller_is_dead_out_of_reset_and_unknown_in_it() {
     let text = "inherits = \"sim\"\n[guard]\nholds = \"reset\"\npatience_ms = 100\nrequired = true\n";
     let mut car = Car::of(from_text("guarded", text).unwrap().board, &["i2c-nack:0x14@0+60"]);
     let checks = car.checks();
@@ -288,7 +288,7 @@ fn the_version_is_not_asked_for_where_no_reset_follows() {
 
 /// What a run finds after its test: a controller in reset, without a pulse, until the bus's thread comes.
 #[test]
-fn afterwards_the_controller_stays_in_reset_for_a_run_and_as_it_was_found_for_a_person() {
+fn controller_ends_in_reset_for_a_run_and_as_found_otherwise() {
     for (afterwards, answers) in [(Afterwards::InReset, false), (Afterwards::AsFound, true)] {
         let car = Car::sim(&[]);
         let root = Tree::of(&[]);
@@ -308,14 +308,14 @@ fn left_in_reset() -> Car {
 }
 
 #[test]
-fn a_controller_that_a_stopped_guard_left_in_reset_is_tested_and_left_in_reset() {
+fn controller_left_in_reset_is_tested_and_left_in_reset() {
     let car = left_in_reset();
     assert_eq!(not_passed(&car.checks()), [""; 0]);
     assert!(reset::is_held(&car.board, &car.hardware), "as it was found");
 }
 
 #[test]
-fn an_examination_wakes_a_controller_that_no_process_holds_and_puts_it_back() {
+fn selftest_wakes_an_unheld_controller_and_puts_it_back() {
     let car = left_in_reset();
     let answers = || Hardware::i2c(&car.hardware, 0).unwrap().read(0x14, &mut [0]).is_ok();
     assert!(!answers());
@@ -331,7 +331,7 @@ fn an_examination_wakes_a_controller_that_no_process_holds_and_puts_it_back() {
 
 /// Another process may be driving with it.
 #[test]
-fn an_examination_touches_no_line_of_a_controller_that_runs_or_that_another_process_has() {
+fn selftest_touches_no_line_of_a_running_or_held_controller() {
     let mut car = Car::sim(&[]);
     let resets = car.hardware.plant.report(car.clock.now()).mcu_resets;
     drop(reset::Awake::wake(&car.board, &car.hardware, car.clock.as_ref()));
@@ -422,7 +422,7 @@ fn a_tristated_pad_is_the_failure_behind_a_line_that_reads_back() {
 
 /// A Jetson's adapter under a board file that counts on a timeout which it will not keep.
 #[test]
-fn an_adapter_with_a_time_of_its_own_is_refused_where_the_board_does_not_say_so() {
+fn undeclared_fixed_timeout_of_an_adapter_is_refused() {
     let root = Tree::of(&[
         ("sys/devices/platform/c250000.i2c/i2c-7/name", "c250000.i2c\n"),
         ("sys/bus/platform/drivers/tegra-i2c/bind", ""),

@@ -121,14 +121,14 @@ mod tests {
     use crate::deploy::board;
 
     /// A directory of its own, and where its socket would be.
-    struct Place(PathBuf);
+    struct SocketFolder(PathBuf);
 
-    impl Place {
-        fn new(name: &str) -> Place {
+    impl SocketFolder {
+        fn new(name: &str) -> SocketFolder {
             let place = std::env::temp_dir().join(format!("ganglion-mark-{name}-{}", std::process::id()));
             let _ = std::fs::remove_dir_all(&place);
             std::fs::create_dir(&place).unwrap();
-            Place(place)
+            SocketFolder(place)
         }
         fn begin(&self) -> AutoArm {
             let mut board = board::built_in("sim").unwrap().unwrap().board;
@@ -140,15 +140,15 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for SocketFolder {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
     }
 
     #[test]
-    fn only_a_clean_end_or_none_at_all_lets_the_next_run_arm_by_itself() {
-        let place = Place::new("ends");
+    fn only_a_clean_end_or_a_first_run_allows_auto_arm() {
+        let place = SocketFolder::new("ends");
         let first = place.begin();
         assert!(first.off().is_none() && place.mark().exists(), "it lies there before anything is armed");
         first.ended(true);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_link_in_its_place_is_a_mark_and_is_not_followed() {
-        let place = Place::new("link");
+        let place = SocketFolder::new("link");
         let elsewhere = place.0.join("elsewhere");
         std::os::unix::fs::symlink(&elsewhere, place.mark()).unwrap();
         assert!(place.begin().off().is_some());
@@ -180,15 +180,15 @@ mod tests {
     }
 
     #[test]
-    fn where_no_mark_can_be_left_beside_a_socket_that_was_named_a_person_arms() {
-        let place = Place::new("none");
+    fn without_a_writable_mark_beside_the_socket_a_person_arms() {
+        let place = SocketFolder::new("none");
         std::fs::remove_dir(&place.0).unwrap();
         assert!(place.begin().off().is_some());
     }
 
     #[test]
-    fn a_simulated_robot_without_a_named_socket_and_a_board_that_is_armed_by_hand_keep_none() {
-        let place = Place::new("unconcerned");
+    fn simulated_and_hand_armed_robots_keep_no_mark() {
+        let place = SocketFolder::new("unconcerned");
         let mut board = board::built_in("sim").unwrap().unwrap().board;
         board.safety.auto_arm = false;
         let begun = AutoArm::begin(&board, Some(&place.0.join("control.sock")), None);

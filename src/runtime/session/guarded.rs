@@ -4,7 +4,7 @@ use super::{Session, SessionError};
 use crate::base::plan::{BusPlan, GuardPlan};
 use crate::base::time::{Clock, Span};
 use crate::hardware::bus::Hardware;
-use crate::runtime::guard::frame::Refused;
+use crate::runtime::guard::frame::GuardRefusal;
 use crate::runtime::guard::socket::GUARD_SOCKET;
 use crate::runtime::guard::{GuardHealth, GuardedHardware, Heartbeat, HeartbeatPlan, Hold, Link};
 use crate::runtime::robot::Options;
@@ -21,7 +21,7 @@ pub const START_GUARD: &str =
     "start it first: 'ganglion guard --board BOARD', or systemctl start ganglion-guard";
 
 /// Why a guard does not trust this runtime, in words; `None`: no answer from it.
-pub fn why_untrusted(refused: Option<Refused>) -> &'static str {
+pub fn why_untrusted(refused: Option<GuardRefusal>) -> &'static str {
     refused.map_or("it does not answer", |refused| refused.words())
 }
 
@@ -50,7 +50,7 @@ impl Guarded {
             socket: socket.clone(),
             board: *session.digest.as_bytes(),
             hold,
-            patience: plan.patience,
+            timeout: plan.timeout,
             alone,
         };
         let (loop_status, requests) = (options.loop_status.clone(), options.requests.clone());
@@ -89,7 +89,7 @@ impl Guarded {
 
     /// What the tick checks, if the board requires the guard.
     pub(super) fn health(&self) -> Option<GuardHealth> {
-        self.plan.required.then(|| GuardHealth::new(self.link.clone(), self.plan.patience))
+        self.plan.required.then(|| GuardHealth::new(self.link.clone(), self.plan.timeout))
     }
 
     /// The wires without the guarded line.

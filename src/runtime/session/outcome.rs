@@ -45,7 +45,7 @@ impl Outside {
 }
 
 /// A run that has ended.
-pub struct Outcome {
+pub struct RunOutcome {
     /// How it ended, and what was counted.
     pub ending: Ending,
     /// What was outside the tick.
@@ -58,9 +58,9 @@ pub struct Outcome {
     pub snapshots: Option<SnapshotCounts>,
 }
 
-impl Outcome {
-    pub(super) fn new(ending: Ending, outside: Outside, clock: &dyn Clock) -> Outcome {
-        Outcome {
+impl RunOutcome {
+    pub(super) fn new(ending: Ending, outside: Outside, clock: &dyn Clock) -> RunOutcome {
+        RunOutcome {
             world: outside.plant.as_ref().map(|plant| plant.report(clock.now())),
             motors_still: outside.plant.as_ref().map(Plant::motors_still),
             snapshots: outside.snapshots.as_ref().map(|writer| writer.end(SNAPSHOT_PATIENCE)),

@@ -9,7 +9,7 @@
 //! ```
 
 use super::datagram::Id;
-use crate::system::intake::Intake;
+use crate::system::bounded_read::BoundedFile;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -214,7 +214,7 @@ impl KeyFile {
     /// Reads the key file at `path`, if its mode keeps it from others.
     pub fn read(path: &Path) -> Result<KeyFile, KeyError> {
         let io = |error| KeyError::Io(path.to_path_buf(), error);
-        let file = Intake::open(path, FILE_MOST).map_err(io)?;
+        let file = BoundedFile::open(path, FILE_MOST).map_err(io)?;
         let mode = file.mode();
         if mode & MODE_REFUSED != 0 {
             return Err(KeyError::Mode(path.to_path_buf(), mode));

@@ -13,7 +13,7 @@ use crate::field::remote::local::{
     DIGEST_BYTES, FromRuntime, FromTether, Hello, LOCAL_MOST, LinkPhase, Text, Unwanted,
 };
 use crate::field::remote::message::MESSAGE_VERSION;
-use crate::runtime::guard::Ward;
+use crate::runtime::guard::AllowedUser;
 use crate::system::seqpacket::{Received, connect_to, next_of, receive, send_to, timespec, wait_for};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
@@ -79,12 +79,12 @@ pub struct Tether {
     peer: Option<SocketAddr>,
     listener: OwnedFd,
     end: OwnedFd,
-    ward: Ward,
+    allowed: AllowedUser,
     digest: [u8; DIGEST_BYTES],
     clock: Arc<dyn Clock>,
     runtime: Option<OwnedFd>,
     callers: heapless::Vec<OwnedFd, CALLERS>,
-    told: (LinkPhase, Text),
+    reported: (LinkPhase, Text),
 }
 
 /// What ended a wait.
@@ -98,7 +98,7 @@ struct Woken {
 }
 
 impl Tether {
-    /// Ready to run. `listener` is where runtimes of the board with `digest` and the user `ward` connect;
+    /// Ready to run. `listener` is where runtimes of the board with `digest` and the user `allowed` connect;
     /// `end` becomes readable when the process is to end.
     #[allow(clippy::too_many_arguments)] // each of them is made elsewhere, and once
     pub fn new(
@@ -107,11 +107,11 @@ impl Tether {
         finder: Finder,
         listener: OwnedFd,
         end: OwnedFd,
-        ward: Ward,
+        allowed: AllowedUser,
         digest: [u8; DIGEST_BYTES],
         clock: Arc<dyn Clock>,
     ) -> Tether {
-        let told = carrier.link();
+        let reported = carrier.link();
         let (runtime, callers, network, peer) = (None, heapless::Vec::new(), None, None);
         let robot = robot.to_string();
         Tether {
@@ -122,12 +122,12 @@ impl Tether {
             peer,
             listener,
             end,
-            ward,
+            allowed,
             digest,
             clock,
             runtime,
             callers,
-            told,
+            reported,
         }
     }
 
@@ -210,7 +210,7 @@ impl Tether {
                 Received::Closed => {
                     (self.runtime, self.peer) = (None, None);
                     self.carrier.stop();
-                    self.told = self.carrier.link();
+                    self.reported = self.carrier.link();
                     return report(Event::Gone);
                 }
             };
@@ -238,8 +238,8 @@ impl Tether {
             match self.carrier.take(&bytes[..length], self.clock.now()) {
                 Arrived::Answer { round_trip, answer } => {
                     let message = FromTether::Answer { round_trip, answer }.encode();
-                    let told = self.runtime.as_ref().is_some_and(|to| send_to(to, message.as_bytes()));
-                    self.carrier.counts_mut().unread += u64::from(!told);
+                    let reported = self.runtime.as_ref().is_some_and(|to| send_to(to, message.as_bytes()));
+                    self.carrier.counts_mut().unread += u64::from(!reported);
                     self.peer = Some(from);
                 }
                 Arrived::Reply => self.peer = Some(from),
@@ -271,26 +271,26 @@ impl Tether {
     /// Tells the runtime and the report how the link is, where that changed.
     fn tell(&mut self, report: &mut impl FnMut(Event)) {
         let link = self.carrier.link();
-        if link == self.told {
+        if link == self.reported {
             return;
         }
-        self.told = link;
+        self.reported = link;
         self.send_link();
         report(Event::Link(link.0, link.1));
     }
 
     fn send_link(&mut self) {
-        let (phase, text) = self.told;
-        let told = self
+        let (phase, text) = self.reported;
+        let reported = self
             .runtime
             .as_ref()
             .is_some_and(|to| send_to(to, FromTether::Link(phase, text).encode().as_bytes()));
-        self.carrier.counts_mut().unread += u64::from(!told);
+        self.carrier.counts_mut().unread += u64::from(!reported);
     }
 
     fn let_in(&mut self, report: &mut impl FnMut(Event)) {
         while let Some(caller) = next_of(&self.listener) {
-            if !self.ward.is_at(&caller) {
+            if !self.allowed.is_at(&caller) {
                 refuse(&caller, Unwanted::User, report);
                 continue;
             }
@@ -343,7 +343,7 @@ impl Tether {
         }
         self.runtime = Some(caller);
         self.carrier.start(self.clock.now());
-        self.told = self.carrier.link();
+        self.reported = self.carrier.link();
         self.send_link();
         report(Event::Runtime);
     }
@@ -364,13 +364,13 @@ pub const fn phase_name(phase: LinkPhase) -> &'static str {
     }
 }
 
-/// The status of the tether that listens at `socket`, as JSON; waits for at most `patience`.
-pub fn ask_status(socket: &Path, patience: Span) -> io::Result<Vec<u8>> {
+/// The status of the tether that listens at `socket`, as JSON; waits for at most `timeout`.
+pub fn ask_status(socket: &Path, timeout: Span) -> io::Result<Vec<u8>> {
     let connection = connect_to(socket)?;
     if !send_to(&connection, STATUS) {
         return Err(io::ErrorKind::BrokenPipe.into());
     }
-    wait_for(&[&connection], patience);
+    wait_for(&[&connection], timeout);
     let mut bytes = vec![0; STATUS_MOST];
     match receive(&connection, &mut bytes) {
         Received::Message(length) => {

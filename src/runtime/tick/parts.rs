@@ -4,17 +4,17 @@ use super::policy::Policy;
 use super::senses::Senses;
 use super::{MAX_INLETS, Tick};
 use crate::base::frame::{Frame, Reading};
-use crate::base::plan::{Board, Rung};
+use crate::base::plan::{Board, QualityLevel};
 use crate::base::time::{Clock, Grid, SleepWatch};
 use crate::decision::admit::Admission;
 use crate::decision::budget::Budget;
 use crate::decision::mode::Modes;
 use crate::decision::reflex::Reflexes;
 use crate::drive::act::Arbiter;
-use crate::drive::alarm::Alarm;
+use crate::drive::backtrack::Backtrack;
+use crate::drive::fast_stop_events::FastStopReceiver;
 use crate::drive::motor_link::MotorLink;
 use crate::drive::trace::{CheckpointTap, ReadingTap, Record};
-use crate::drive::trail::Trail;
 use crate::field::link::FieldLink;
 use crate::runtime::guard::GuardHealth;
 use crate::runtime::loop_status::LoopStatusCell;
@@ -33,14 +33,14 @@ pub struct Deciders {
     /// State of the robot.
     pub modes: Modes,
     /// The way it came, and how it backs off.
-    pub trail: Trail,
+    pub trail: Backtrack,
     /// What decides commands.
     pub arbiter: Arbiter,
 }
 
 impl Deciders {
-    /// Those of `board`, which have decided nothing. Every cycle of the field runs at `rung`, if named.
-    pub fn of(board: &Board, rung: Option<Rung>) -> Deciders {
+    /// Those of `board`, which have decided nothing. Every cycle of the field runs at `quality`, if named.
+    pub fn of(board: &Board, quality: Option<QualityLevel>) -> Deciders {
         let budget = Budget::new(board.budget);
         let reflexes = Reflexes::new(&board.reflexes, &board.sensors, board.safety);
         Deciders {
@@ -49,12 +49,12 @@ impl Deciders {
                 Some(tether) => reflexes.tethered(tether),
                 None => reflexes,
             },
-            budget: match rung {
-                Some(rung) => budget.held_at(rung),
+            budget: match quality {
+                Some(quality) => budget.held_at(quality),
                 None => budget,
             },
             modes: Modes::new(board.safety),
-            trail: Trail::new(board),
+            trail: Backtrack::new(board),
             arbiter: Arbiter::new(&board.motors, board.safety, board.period),
         }
     }
@@ -71,7 +71,7 @@ pub struct Parts {
     /// Readings, by the thread that delivers them.
     pub readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
     /// Stops that do not wait for the tick.
-    pub alarm: Alarm,
+    pub alarm: FastStopReceiver,
     /// What decides.
     pub deciders: Deciders,
     /// The link to the engine.

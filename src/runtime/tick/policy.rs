@@ -6,14 +6,14 @@ use crate::base::frame::Frame;
 use crate::base::time::Instant;
 use crate::decision::mode::{Asked, Mode, Modes};
 use crate::decision::reflex::{Reflexes, Signals, Verdict};
-use crate::drive::trail::Trail;
-use crate::field::Response;
+use crate::drive::backtrack::Backtrack;
+use crate::field::FieldOutput;
 
 /// What decides, apart from the arbiter.
 pub(super) struct Policy {
     pub reflexes: Reflexes,
     pub modes: Modes,
-    pub trail: Trail,
+    pub trail: Backtrack,
 }
 
 /// What was decided in a slot.
@@ -21,7 +21,7 @@ pub(super) struct Decision {
     pub verdict: Verdict,
     pub mode: Mode,
     /// What the field wants, and the slot of the frame behind it.
-    pub request: Option<(Response, Instant)>,
+    pub request: Option<(FieldOutput, Instant)>,
     /// The frame as the field sees it.
     pub shown: Frame,
 }
@@ -33,7 +33,7 @@ impl Policy {
         frame: &Frame,
         signals: &Signals,
         asked: Asked,
-        newest: Option<(&Response, Instant)>,
+        newest: Option<(&FieldOutput, Instant)>,
         executed: &Executed,
         now: Instant,
     ) -> Decision {

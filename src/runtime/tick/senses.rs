@@ -6,7 +6,7 @@ use crate::base::frame::{Frame, Reading};
 use crate::base::time::{Clock, Instant, SleepWatch};
 use crate::decision::admit::Admission;
 use crate::decision::reflex::{Reflexes, Signals};
-use crate::drive::alarm::Alarm;
+use crate::drive::fast_stop_events::FastStopReceiver;
 use crate::drive::trace::ReadingTap;
 use crate::runtime::guard::GuardHealth;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) struct Senses {
     pub clock: Arc<dyn Clock>,
     pub sleep: SleepWatch,
-    pub alarm: Alarm,
+    pub alarm: FastStopReceiver,
     pub readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
     /// Where a recording gets them from.
     pub tap: ReadingTap,
@@ -46,7 +46,7 @@ impl Senses {
         self.frame.slot = executed.until;
         let last = &executed.command;
         self.admission.update(&mut self.frame, news, slept.is_some(), last, now, |frame, channel, value| {
-            reflexes.meet(frame, channel, value, now);
+            reflexes.observe(frame, channel, value, now);
         });
         let signals = Signals {
             halts: heard.halts,

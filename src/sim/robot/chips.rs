@@ -3,7 +3,7 @@
 use super::super::chip::{Chip, Surroundings};
 use super::super::co_processor::CoProcessor;
 use super::super::faults::FaultKind;
-use super::super::imu::{Imu, Motion};
+use super::super::imu::{CarMotion, Imu};
 use super::super::noise::Noise;
 use super::super::power_monitor::PowerMonitor;
 use super::super::ranger::{HALF_VIEW_DEG, Ranger};
@@ -81,7 +81,7 @@ impl Robot {
             return;
         }
         let turn = self.car.turn_rad_s();
-        let motion = Motion { lean_deg: self.true_lean_deg(at), speed: self.car.speed(), turn };
+        let motion = CarMotion { lean_deg: self.true_lean_deg(at), speed: self.car.speed(), turn };
         for (_, chip) in &mut self.chips {
             if let Chip::Imu(imu) = chip {
                 imu.step(motion);

@@ -29,7 +29,7 @@ const DIGITS: usize = 16;
 /// Writes a new file beside the old one, syncs it to the disk, renames it over the old one, and syncs the
 /// folder.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let place = Place::of(path)?;
+    let place = Destination::of(path)?;
     let fresh = place.write(bytes)?;
     place.take_over(fresh)
 }
@@ -37,7 +37,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// The same; the old file, if there is one, stays under the name `kept` in the same folder. There is a file
 /// at `path` at all times.
 pub fn replace_and_keep(path: &Path, bytes: &[u8], kept: &OsStr) -> io::Result<()> {
-    let place = Place::of(path)?;
+    let place = Destination::of(path)?;
     let fresh = place.write(bytes)?;
     if place.old.is_some() {
         place.keep_old(path, kept)?;
@@ -48,7 +48,7 @@ pub fn replace_and_keep(path: &Path, bytes: &[u8], kept: &OsStr) -> io::Result<(
 /// Puts a symbolic link to `to` at `path`, in place of the file or link that is there, and syncs the folder.
 /// If something was at `path`, something is there at all times.
 pub fn replace_with_link(path: &Path, to: &Path) -> io::Result<()> {
-    let place = Place::of(path)?;
+    let place = Destination::of(path)?;
     let fresh = place.fresh_name();
     symlinkat(to, &place.folder, &fresh)?;
     if let Err(error) = renameat(&place.folder, &fresh, &place.folder, place.name) {
@@ -60,7 +60,7 @@ pub fn replace_with_link(path: &Path, to: &Path) -> io::Result<()> {
 
 /// Removes the file or link at `path` and syncs the folder. A missing file or folder is not an error.
 pub fn remove(path: &Path) -> io::Result<()> {
-    let place = match Place::of(path) {
+    let place = match Destination::of(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         place => place?,
     };
@@ -71,15 +71,15 @@ pub fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Where a file goes. The folder is opened once, so replacing it afterwards has no effect.
-struct Place<'p> {
+struct Destination<'p> {
     folder: OwnedFd,
     name: &'p OsStr,
     /// The existing file; `None` for a link too, which is replaced and not followed.
     old: Option<Stat>,
 }
 
-impl<'p> Place<'p> {
-    fn of(path: &'p Path) -> io::Result<Place<'p>> {
+impl<'p> Destination<'p> {
+    fn of(path: &'p Path) -> io::Result<Destination<'p>> {
         let folder = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -96,7 +96,7 @@ impl<'p> Place<'p> {
             Err(Errno::NOENT) => None,
             Err(error) => return Err(error.into()),
         };
-        Ok(Place { folder, name, old })
+        Ok(Destination { folder, name, old })
     }
 
     /// Writes the whole new file beside the old one and syncs it to the disk.

@@ -174,8 +174,8 @@ impl<T: PoolJob> Pool<T> {
         self.begin(count);
         self.hand_out(jobs);
         own();
-        let patience = self.perform_own().max(LEAST_PATIENCE);
-        if !self.all_are_back_within(patience) {
+        let timeout = self.perform_own().max(LEAST_PATIENCE);
+        if !self.all_are_back_within(timeout) {
             self.stand_in(count, stand_in);
         }
         while self.missing > 0 {
@@ -233,15 +233,15 @@ impl<T: PoolJob> Pool<T> {
         self.longest
     }
 
-    /// Waits for at most `patience`; returns whether every job has come back.
-    fn all_are_back_within(&mut self, patience: Span) -> bool {
+    /// Waits for at most `timeout`; returns whether every job has come back.
+    fn all_are_back_within(&mut self, timeout: Span) -> bool {
         let begun = MonotonicClock.now();
         loop {
             self.collect();
             if self.missing == 0 {
                 return true;
             }
-            if MonotonicClock.now().since(begun) > patience {
+            if MonotonicClock.now().since(begun) > timeout {
                 return false;
             }
             std::hint::spin_loop();

@@ -9,7 +9,7 @@ use super::{Ended, Waker, Worker};
 use crate::base::time::{Clock, Instant, SimClock};
 use std::sync::Arc;
 
-struct Place {
+struct SteppedWorker {
     worker: Box<dyn Worker>,
     waker: Arc<Waker>,
     state: State,
@@ -26,7 +26,7 @@ enum State {
 /// All workers of a robot in virtual time.
 pub struct Stepper {
     clock: Arc<SimClock>,
-    places: Vec<Place>,
+    places: Vec<SteppedWorker>,
 }
 
 impl Stepper {
@@ -37,7 +37,7 @@ impl Stepper {
 
     /// Adds `worker`; its first step is at `first`.
     pub fn add(&mut self, worker: Box<dyn Worker>, waker: Arc<Waker>, first: Instant) {
-        self.places.push(Place { worker, waker, state: State::Waiting { at: first } });
+        self.places.push(SteppedWorker { worker, waker, state: State::Waiting { at: first } });
     }
 
     /// Runs every event up to and including `until`, then sets the clock there. Wakers that were signaled
@@ -78,7 +78,7 @@ impl Stepper {
     }
 
     fn earliest(&self, until: Instant) -> Option<(Instant, usize)> {
-        let event = |place: &Place| match place.state {
+        let event = |place: &SteppedWorker| match place.state {
             State::Working { done, .. } => (done, 0),
             State::Waiting { at } => (at, 1),
         };
@@ -90,7 +90,7 @@ impl Stepper {
     }
 }
 
-impl Place {
+impl SteppedWorker {
     fn advance(&mut self, clock: &dyn Clock, at: Instant) {
         self.state = match self.state {
             State::Working { next, .. } => {

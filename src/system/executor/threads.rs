@@ -91,16 +91,16 @@ impl Threads {
         Ok(())
     }
 
-    /// Tells every worker to end, waits for at most `patience` and returns how they ended. Those that have
+    /// Tells every worker to end, waits for at most `timeout` and returns how they ended. Those that have
     /// not ended by then are abandoned; if one of them has motors, these are not known to have stopped.
-    pub fn end(mut self, patience: Duration) -> Ended {
-        self.end_all(patience)
+    pub fn end(mut self, timeout: Duration) -> Ended {
+        self.end_all(timeout)
     }
 
-    fn end_all(&mut self, patience: Duration) -> Ended {
+    fn end_all(&mut self, timeout: Duration) -> Ended {
         self.end.store(true, Ordering::Release);
         self.running.iter().for_each(|worker| worker.handle.thread().unpark());
-        let until = std::time::Instant::now() + patience;
+        let until = std::time::Instant::now() + timeout;
         while self.running.iter().any(|worker| !worker.handle.is_finished())
             && std::time::Instant::now() < until
         {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waits_for_its_bell_is_alive_and_one_that_hangs_is_not() {
+    fn waiting_thread_is_alive_and_a_hanging_one_is_not() {
         struct Hangs(crossbeam_channel::Receiver<()>);
         impl Worker for Hangs {
             fn name(&self) -> &'static str {

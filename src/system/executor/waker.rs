@@ -6,7 +6,7 @@ use crate::system::rt::sync::{AtomicBool, OnceLock, Ordering, Thread, fence, thr
 /// Shared by the tick and the worker.
 #[derive(Debug, Default)]
 pub struct Waker {
-    rung: AtomicBool,
+    signaled: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
@@ -14,7 +14,7 @@ impl Waker {
     /// Wakes the worker, or makes its next wait end at once.
     pub fn wake(&self) {
         // A swap, as in `answered`: loom cannot order a plain store with that swap.
-        self.rung.swap(true, Ordering::Release);
+        self.signaled.swap(true, Ordering::Release);
         // Either the thread now attaching to this waker sees the flag, or it is seen here and unparked.
         fence(Ordering::SeqCst);
         if let Some(thread) = self.thread.get() {
@@ -28,6 +28,6 @@ impl Waker {
     }
     /// Whether it was signaled since the last call.
     pub(crate) fn answered(&self) -> bool {
-        self.rung.swap(false, Ordering::Acquire)
+        self.signaled.swap(false, Ordering::Acquire)
     }
 }

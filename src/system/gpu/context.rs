@@ -19,9 +19,9 @@ use super::GpuFault;
 use super::call::{self, Line};
 use super::driver::{self, Call, Driver};
 use super::error::{GpuError, code};
-use super::flight::Way;
+use super::flight::CopyDirection;
 use super::memory::Page;
-use super::probe::Found;
+use super::probe::GpuInfo;
 use super::watch::{Counts, Watch};
 use crate::base::time::Span;
 
@@ -62,7 +62,7 @@ pub(super) struct Captured {
 pub(super) struct Copy {
     pub(super) page: Rc<Page>,
     pub(super) range: Range<usize>,
-    pub(super) way: Way,
+    pub(super) way: CopyDirection,
 }
 
 /// `CU_CTX_SCHED_AUTO`: how a thread waits inside the driver, which none here does.
@@ -75,7 +75,7 @@ impl Gpu {
     ///
     /// # Errors
     /// The driver's error; `is_memory` if the memory is taken.
-    pub fn open(found: &Found, watch: Arc<Watch>) -> Result<Gpu, GpuError> {
+    pub fn open(found: &GpuInfo, watch: Arc<Watch>) -> Result<Gpu, GpuError> {
         let line = Line::new(driver(Call::ContextCreate)?, watch);
         line.watch().forget_loss(); // of an earlier context
         let mut device: CUdevice = 0;
@@ -124,11 +124,11 @@ impl Gpu {
 }
 
 fn driver(call: Call) -> Result<&'static Driver, GpuError> {
-    // A `Found` comes from a probe, which has opened the library.
+    // A `GpuInfo` comes from a probe, which has opened the library.
     driver::open().map_err(|_| GpuError { call, code: code::NO_DEVICE })
 }
 
-fn ordinal(found: &Found) -> i32 {
+fn ordinal(found: &GpuInfo) -> i32 {
     i32::try_from(found.ordinal).unwrap_or(i32::MAX)
 }
 

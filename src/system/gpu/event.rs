@@ -19,10 +19,10 @@ const TIMED: u32 = 0;
 
 /// A marker that a stream passes when all work queued before it is done.
 pub struct Event {
-    pub(super) mark: Rc<Mark>,
+    pub(super) mark: Rc<RawEvent>,
 }
 
-pub(super) struct Mark {
+pub(super) struct RawEvent {
     pub(super) context: Rc<Context>,
     pub(super) raw: CUevent,
     held: Held,
@@ -36,14 +36,14 @@ enum Behind {
     /// Nothing: no stream recorded it.
     Nothing,
     /// These copies are done when it is passed.
-    Copies(flight::Mark),
+    Copies(flight::StreamPosition),
     /// Nothing, permanently: a graph uses it.
     Graph,
 }
 
-impl Mark {
+impl RawEvent {
     /// A stream recorded it after `copies`.
-    pub(super) fn is_behind(&self, copies: flight::Mark) {
+    pub(super) fn is_behind(&self, copies: flight::StreamPosition) {
         let mut behind = self.behind.borrow_mut();
         if !matches!(*behind, Behind::Graph) {
             *behind = Behind::Copies(copies);
@@ -65,7 +65,7 @@ impl Event {
         let mut raw: CUevent = std::ptr::null_mut();
         // SAFETY: writes one handle.
         gpu.context.line.call(Call::EventCreate, |d| unsafe { (d.event_create)(&mut raw, TIMED) })?;
-        let mark = Mark {
+        let mark = RawEvent {
             context: gpu.context.clone(),
             raw,
             held: Held::default(),
@@ -108,7 +108,7 @@ impl Event {
     }
 }
 
-impl Drop for Mark {
+impl Drop for RawEvent {
     fn drop(&mut self) {
         // SAFETY: created in this context, destroyed once; no graph uses it, as a graph would hold it.
         self.context.line.release(Call::EventDestroy, |d| unsafe { (d.event_destroy)(self.raw) });

@@ -5,7 +5,7 @@
 //! truncated file; and kernels from other sources have other tables. So the file ends, after the fatbin
 //! itself, with the first line of the PTX that it was built with.
 
-use super::mark::Mark;
+use super::mark::MarkFile;
 use rustix::fs::{Mode, OFlags, fstat, open};
 use std::fmt;
 use std::fs::File;
@@ -71,7 +71,11 @@ impl fmt::Display for Unfit {
 
 /// Reads the file and leaves a mark in the folder `marks`, if there is one, to hold while the driver loads
 /// it.
-pub(super) fn read(path: &Path, ptx: &str, marks: Option<&Path>) -> Result<(Vec<u8>, Option<Mark>), Unfit> {
+pub(super) fn read(
+    path: &Path,
+    ptx: &str,
+    marks: Option<&Path>,
+) -> Result<(Vec<u8>, Option<MarkFile>), Unfit> {
     let bytes = read_trusted(path)?;
     check(&bytes, ptx)?;
     let mark = marks.map(|folder| leave_mark(&bytes, folder)).transpose()?;
@@ -79,11 +83,11 @@ pub(super) fn read(path: &Path, ptx: &str, marks: Option<&Path>) -> Result<(Vec<
 }
 
 /// Leaves a mark for exactly these bytes, so that another file may still be loaded.
-fn leave_mark(bytes: &[u8], folder: &Path) -> Result<Mark, Unfit> {
+fn leave_mark(bytes: &[u8], folder: &Path) -> Result<MarkFile, Unfit> {
     // The folder may exist already, or we may not be allowed to create it: then there is no mark.
     let _ = std::fs::create_dir_all(folder);
     let at = folder.join(format!("fatbin-{}.loading", blake3::hash(bytes).to_hex()));
-    Mark::leave(&at).ok_or(Unfit::Crashed(at))
+    MarkFile::leave(&at).ok_or(Unfit::Crashed(at))
 }
 
 /// The file's bytes. The checks apply to the opened file, whatever replaces its name in between.
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_that_root_or_our_own_user_alone_may_write_are_trusted() {
+    fn only_files_writable_by_root_or_our_user_alone_are_trusted() {
         for (owner, mode, own, trusts) in [
             (1000, 0o644, 1000, true),
             (0, 0o755, 1000, true),

@@ -17,25 +17,25 @@ pub(super) struct Progress {
 }
 
 /// A position in a stream: everything up to it.
-pub(super) struct Mark {
+pub(super) struct StreamPosition {
     progress: Rc<Progress>,
     ticket: u64,
 }
 
 impl Progress {
     /// The position after the newest copy.
-    pub(super) fn mark(self: &Rc<Progress>) -> Mark {
-        Mark { progress: self.clone(), ticket: self.given.get() }
+    pub(super) fn mark(self: &Rc<Progress>) -> StreamPosition {
+        StreamPosition { progress: self.clone(), ticket: self.given.get() }
     }
 
     /// Counts one more copy.
-    fn give(self: &Rc<Progress>) -> Mark {
+    fn give(self: &Rc<Progress>) -> StreamPosition {
         self.given.set(self.given.get() + 1);
         self.mark()
     }
 }
 
-impl Mark {
+impl StreamPosition {
     /// The stream has reached this position.
     pub(super) fn is_passed(&self) {
         self.progress.done.set(self.progress.done.get().max(self.ticket));
@@ -48,7 +48,7 @@ impl Mark {
 
 /// What a copy does with host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum CopyDirection {
     /// Reads it.
     In,
     /// Writes it.
@@ -56,9 +56,9 @@ pub(super) enum Way {
 }
 
 struct Flight {
-    mark: Mark,
+    mark: StreamPosition,
     range: Range<usize>,
-    way: Way,
+    way: CopyDirection,
 }
 
 /// The copies under way on one allocation, and the threads that read or write it.
@@ -72,7 +72,7 @@ pub(super) struct Flights {
 impl Flights {
     /// Begins a copy. False: it must not begin, because a thread is using its range, or too many streams copy
     /// at once.
-    pub(super) fn begin(&self, progress: &Rc<Progress>, range: Range<usize>, way: Way) -> bool {
+    pub(super) fn begin(&self, progress: &Rc<Progress>, range: Range<usize>, way: CopyDirection) -> bool {
         if self.is_looked_at(way) {
             return false;
         }
@@ -82,7 +82,7 @@ impl Flights {
             let same = under_way.iter_mut().find(|flight| Rc::ptr_eq(&flight.mark.progress, progress));
             let Some(flight) = same else { return false };
             flight.range = flight.range.start.min(range.start)..flight.range.end.max(range.end);
-            flight.way = if way == Way::Out { way } else { flight.way };
+            flight.way = if way == CopyDirection::Out { way } else { flight.way };
             flight.mark = progress.give();
             return true;
         }
@@ -90,13 +90,13 @@ impl Flights {
     }
 
     /// Whether a thread is using it in a way that excludes a copy in this direction.
-    fn is_looked_at(&self, way: Way) -> bool {
-        self.is_written.get() || way == Way::Out && self.readers.get() > 0
+    fn is_looked_at(&self, way: CopyDirection) -> bool {
+        self.is_written.get() || way == CopyDirection::Out && self.readers.get() > 0
     }
 
     /// Begins reading a range. False: a copy is writing it.
     pub(super) fn read(&self, range: &Range<usize>) -> bool {
-        let free = self.is_free(range, |way| way == Way::Out);
+        let free = self.is_free(range, |way| way == CopyDirection::Out);
         self.readers.set(self.readers.get() + u32::from(free));
         free
     }
@@ -117,7 +117,7 @@ impl Flights {
         self.is_written.set(false);
     }
 
-    fn is_free(&self, range: &Range<usize>, is_in_the_way: impl Fn(Way) -> bool) -> bool {
+    fn is_free(&self, range: &Range<usize>, is_in_the_way: impl Fn(CopyDirection) -> bool) -> bool {
         let under_way = self.under_way.borrow();
         let meets = |flight: &Flight| flight.range.start < range.end && range.start < flight.range.end;
         !under_way
@@ -133,12 +133,12 @@ mod tests {
     #[test]
     fn a_range_is_free_when_its_stream_is_known_to_be_past_it() {
         let (flights, progress) = (Flights::default(), Rc::<Progress>::default());
-        assert!(flights.begin(&progress, 0..64, Way::Out));
+        assert!(flights.begin(&progress, 0..64, CopyDirection::Out));
         assert!(!flights.read(&(63..80)) && !flights.write(&(0..1)));
         assert!(flights.read(&(64..80)), "beside it");
         flights.end_read();
         let mark = progress.mark();
-        assert!(flights.begin(&progress, 64..128, Way::In));
+        assert!(flights.begin(&progress, 64..128, CopyDirection::In));
         mark.is_passed();
         assert!(flights.read(&(0..128)), "a range that a copy only reads may be read");
         flights.end_read();
@@ -152,24 +152,33 @@ mod tests {
     fn nothing_is_copied_to_where_a_thread_looks() {
         let (flights, progress) = (Flights::default(), Rc::<Progress>::default());
         assert!(flights.read(&(0..64)));
-        assert!(!flights.begin(&progress, 0..64, Way::Out) && flights.begin(&progress, 0..64, Way::In));
+        assert!(
+            !flights.begin(&progress, 0..64, CopyDirection::Out)
+                && flights.begin(&progress, 0..64, CopyDirection::In)
+        );
         flights.end_read();
         progress.mark().is_passed();
         assert!(flights.write(&(0..64)));
-        assert!(!flights.begin(&progress, 0..64, Way::In) && !flights.begin(&progress, 0..64, Way::Out));
+        assert!(
+            !flights.begin(&progress, 0..64, CopyDirection::In)
+                && !flights.begin(&progress, 0..64, CopyDirection::Out)
+        );
         flights.end_write();
-        assert!(flights.begin(&progress, 0..64, Way::Out));
+        assert!(flights.begin(&progress, 0..64, CopyDirection::Out));
     }
 
     #[test]
-    fn many_copies_of_a_stream_count_as_one_and_no_stream_is_forgotten() {
+    fn copies_of_a_stream_count_as_one_and_none_is_forgotten() {
         let flights = Flights::default();
         let streams: Vec<Rc<Progress>> = (0..KEPT).map(|_| Rc::default()).collect();
         for stream in &streams {
-            assert!(flights.begin(stream, 0..8, Way::In));
+            assert!(flights.begin(stream, 0..8, CopyDirection::In));
         }
-        assert!(flights.begin(&streams[0], 100..108, Way::Out), "a second copy of the first stream");
-        assert!(!flights.begin(&Rc::default(), 0..8, Way::In), "one stream too many");
+        assert!(
+            flights.begin(&streams[0], 100..108, CopyDirection::Out),
+            "a second copy of the first stream"
+        );
+        assert!(!flights.begin(&Rc::default(), 0..8, CopyDirection::In), "one stream too many");
         assert!(!flights.read(&(104..105)));
         streams[0].mark().is_passed();
         assert!(flights.read(&(104..105)) && !flights.write(&(0..8)));

@@ -11,9 +11,9 @@ const MODE: u32 = 0o600;
 
 /// A mark that this process holds until it drops it; `None` inside if another process holds it or none can be
 /// left.
-pub(super) struct Mark(Option<(PathBuf, Flock)>);
+pub(super) struct MarkFile(Option<(PathBuf, Flock)>);
 
-impl Drop for Mark {
+impl Drop for MarkFile {
     fn drop(&mut self) {
         if let Some((path, _held)) = &self.0 {
             let _ = std::fs::remove_file(path); // if that fails, the next start skips the fatbin
@@ -21,22 +21,22 @@ impl Drop for Mark {
     }
 }
 
-impl Mark {
+impl MarkFile {
     /// Leaves a mark at `path`; `None`: a process left one there and ended.
-    pub(super) fn leave(path: &Path) -> Option<Mark> {
+    pub(super) fn leave(path: &Path) -> Option<MarkFile> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let new = flags | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         match open(path, new, Mode::from_raw_mode(MODE)) {
-            Ok(file) => Some(Mark(Flock::take(file).ok().map(|held| (path.to_path_buf(), held)))),
+            Ok(file) => Some(MarkFile(Flock::take(file).ok().map(|held| (path.to_path_buf(), held)))),
             Err(Errno::EXIST) => match open(path, flags | OFlags::RDONLY, Mode::empty()) {
                 // Another thread or process is loading the same file now.
-                Ok(file) => matches!(Flock::take(file), Err(LockError::Held(_))).then_some(Mark(None)),
+                Ok(file) => matches!(Flock::take(file), Err(LockError::Held(_))).then_some(MarkFile(None)),
                 // It was removed in between: the process that loaded it is alive.
-                Err(Errno::NOENT) => Some(Mark(None)),
+                Err(Errno::NOENT) => Some(MarkFile(None)),
                 Err(_) => None,
             },
             // A folder that cannot be written holds no marks.
-            Err(_) => Some(Mark(None)),
+            Err(_) => Some(MarkFile(None)),
         }
     }
 }
@@ -49,18 +49,18 @@ mod tests {
     fn a_mark_that_no_process_holds_says_that_one_ended_there() {
         let path = std::env::temp_dir().join(format!("ganglion-mark-{}.loading", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let mark = Mark::leave(&path).expect("no process left a mark here");
+        let mark = MarkFile::leave(&path).expect("no process left a mark here");
         assert!(path.exists());
-        assert!(matches!(Mark::leave(&path), Some(Mark(None))), "a process holds it now");
+        assert!(matches!(MarkFile::leave(&path), Some(MarkFile(None))), "a process holds it now");
         drop(mark);
         assert!(!path.exists());
         // As left by a process that ended while it loaded the file.
         std::fs::write(&path, "").unwrap();
-        assert!(Mark::leave(&path).is_none());
+        assert!(MarkFile::leave(&path).is_none());
         assert!(path.exists(), "it stays until a person removes it");
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(Mark::leave(&path), Some(Mark(Some(_)))));
+        assert!(matches!(MarkFile::leave(&path), Some(MarkFile(Some(_)))));
         let nowhere = Path::new("/proc/no/such/folder.loading");
-        assert!(matches!(Mark::leave(nowhere), Some(Mark(None))));
+        assert!(matches!(MarkFile::leave(nowhere), Some(MarkFile(None))));
     }
 }

@@ -20,7 +20,7 @@ const OLDEST_CHIP: (u32, u32) = (8, 7);
 
 /// A usable GPU, and its properties before it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct GpuInfo {
     /// Its name, as the driver reports it.
     pub name: String,
     /// Its number in the driver's list.
@@ -79,7 +79,7 @@ pub enum Absence {
 ///
 /// # Errors
 /// Why there is none.
-pub fn probe() -> Result<Found, Absence> {
+pub fn probe() -> Result<GpuInfo, Absence> {
     let driver = driver::open().map_err(|missing| match missing {
         Missing::Library => Absence::NoLibrary,
         Missing::Symbol(name) => Absence::Symbol(name),
@@ -102,7 +102,7 @@ pub fn probe() -> Result<Found, Absence> {
     for ordinal in 0..devices {
         match look_at(driver, ordinal, version).map_err(Absence::Refused) {
             Ok(found) if found.capability >= OLDEST_CHIP => return Ok(found),
-            Ok(Found { name, capability, .. }) if first == Absence::NoDevice => {
+            Ok(GpuInfo { name, capability, .. }) if first == Absence::NoDevice => {
                 first = Absence::OldChip { name, found: capability, needed: OLDEST_CHIP };
             }
             Err(refused) if first == Absence::NoDevice => first = refused,
@@ -112,7 +112,7 @@ pub fn probe() -> Result<Found, Absence> {
     Err(first)
 }
 
-fn look_at(driver: &Driver, ordinal: i32, version: (u32, u32)) -> Result<Found, GpuError> {
+fn look_at(driver: &Driver, ordinal: i32, version: (u32, u32)) -> Result<GpuInfo, GpuError> {
     let mut device: CUdevice = 0;
     // SAFETY: writes one handle.
     ask(Call::DeviceGet, unsafe { (driver.device_get)(&mut device, ordinal) })?;
@@ -130,7 +130,7 @@ fn look_at(driver: &Driver, ordinal: i32, version: (u32, u32)) -> Result<Found, 
         ask(Call::DeviceAttribute, code).map(|()| positive(value))
     };
     use CUdevice_attribute as A;
-    Ok(Found {
+    Ok(GpuInfo {
         name: CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned(),
         ordinal: positive(ordinal) as usize,
         capability: (

@@ -13,7 +13,7 @@ use super::context::{Context, Copy, Gpu};
 use super::driver::Call;
 use super::error::{GpuError, code};
 use super::event::Event;
-use super::flight::{Progress, Way};
+use super::flight::{CopyDirection, Progress};
 use super::image::Kernel;
 use super::memory::Pinned;
 use super::watch::Counts;
@@ -76,7 +76,7 @@ impl Stream {
     /// Without a driver call: invalid value if the range is not within `from` or its target not within a
     /// pool, not ready while a thread writes it. Otherwise the driver's error.
     pub fn copy_in(&self, to: u64, from: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
-        let start = self.host_side(Call::CopyIn, Way::In, from, &range, to)?;
+        let start = self.host_side(Call::CopyIn, CopyDirection::In, from, &range, to)?;
         self.hand_over(Call::CopyIn, Counts { copies_in: 1, ..Counts::default() }, |d| {
             // SAFETY: `from` or a graph keeps the page, or it is freed only after the copy; nothing on the
             // host conflicts with it until it is known to be done; the device's side is in a pool.
@@ -90,7 +90,7 @@ impl Stream {
     /// # Errors
     /// As for `copy_in`, and not ready while a thread reads it.
     pub fn copy_out(&self, from: u64, to: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
-        let start = self.host_side(Call::CopyOut, Way::Out, to, &range, from)?;
+        let start = self.host_side(Call::CopyOut, CopyDirection::Out, to, &range, from)?;
         let bytes_out = range.len() as u64;
         self.hand_over(Call::CopyOut, Counts { copies_out: 1, bytes_out, ..Counts::default() }, |d| {
             // SAFETY: as for `copy_in`.
@@ -254,7 +254,7 @@ impl Stream {
     fn host_side(
         &self,
         call: Call,
-        way: Way,
+        way: CopyDirection,
         pinned: &Pinned,
         range: &Range<usize>,
         device: u64,

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_one_look_missed_is_found_by_another_and_none_is_not_looked_for_for_ever() {
+    fn missed_lock_line_is_found_by_another_bounded_look() {
         let mut lists = ["", "", "1: FLOCK  ADVISORY  WRITE 4711 00:16:12 0 EOF\n"].into_iter();
         assert_eq!(look_for("00:16:12", || lists.next().map(String::from)), Some(4711));
         let mut looks = 0;

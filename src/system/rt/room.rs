@@ -2,7 +2,7 @@
 //! the process itself has a limit. Code that takes a lot at once checks first, because the kernel grants any
 //! request and kills a process later, when it touches the memory.
 
-use crate::system::intake;
+use crate::system::bounded_read;
 use rustix::process::{Resource, getrlimit};
 use std::fmt;
 use std::path::Path;
@@ -86,7 +86,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
 }
 
 fn text(path: &Path) -> Option<String> {
-    intake::text(path, LONGEST).ok()
+    bounded_read::text(path, LONGEST).ok()
 }
 
 #[cfg(test)]

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_listens_without_a_lock_is_left_alone_and_so_is_a_file() {
+    fn listener_without_a_lock_and_a_plain_file_are_left_alone() {
         let spot = Spot::new("older");
         let older = UnixListener::bind(&spot.0).unwrap();
         assert_eq!(spot.listen().unwrap_err().kind(), io::ErrorKind::AddrInUse);

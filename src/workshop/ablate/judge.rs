@@ -1,10 +1,10 @@
 //! One drive of an arm, and its figures. Reflexes, limits and the way back are the board's own in every arm;
 //! only the source of the motion differs.
 
-use crate::base::plan::{Board, FieldPlan, Rung};
+use crate::base::plan::{Board, FieldPlan, QualityLevel};
 use crate::field::STAGES;
 use crate::field::engine::Cycle;
-use crate::field::{Failure, Inspect, Response, Stimulus};
+use crate::field::{Failure, FieldInput, FieldOutput, Inspect};
 use crate::runtime::robot::BuildError;
 use crate::workshop::teach::driver::Driver;
 use crate::workshop::teach::lesson::{Drive, run};
@@ -62,7 +62,7 @@ pub fn judge(
     driver: &Driver,
     room: u64,
     seconds: u64,
-    rung: Rung,
+    quality: QualityLevel,
     trouble: Trouble,
     spent: &std::sync::Arc<Spent>,
 ) -> Result<Run, BuildError> {
@@ -72,8 +72,8 @@ pub fn judge(
         troubled: Troubled::new(trouble, room),
         spent: spent.clone(),
     };
-    let cycle: Cycle<dyn Inspect> = Box::new(move |engine, stimulus| judge.cycle(engine, stimulus));
-    run(board, room, seconds, rung, driver, cycle).map(|drive| Run::of(&drive))
+    let cycle: Cycle<dyn Inspect> = Box::new(move |engine, input| judge.cycle(engine, input));
+    run(board, room, seconds, quality, driver, cycle).map(|drive| Run::of(&drive))
 }
 
 /// Applies the trouble to the sensors and measures the time.
@@ -85,8 +85,8 @@ struct Judge {
 }
 
 impl Judge {
-    fn cycle(&mut self, engine: &mut dyn Inspect, stimulus: &Stimulus) -> Result<Response, Failure> {
-        let seen = self.troubled.see(stimulus, self.plan.shape.sensors);
+    fn cycle(&mut self, engine: &mut dyn Inspect, input: &FieldInput) -> Result<FieldOutput, Failure> {
+        let seen = self.troubled.see(input, self.plan.shape.sensors);
         let response = self.driver.cycle(&self.plan, &seen, engine)?;
         if let Driver::Field(_) = self.driver {
             for (sum, stage) in self.spent.0.iter().zip(engine.stage_times()) {

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_of_an_earlier_row_is_found_only_by_a_method_that_sees_it() {
+    fn rule_of_an_earlier_row_is_found_only_with_history() {
         let [one, ten] = [1, WINDOW].map(|cycles| judged(7, &[Baseline::Logistic(cycles)], 2)[0]);
         assert!(one < 0.8 && ten > 0.95, "{one} {ten}");
         let [one, ten] = [1, WINDOW].map(|cycles| judged(7, &[Baseline::Boosting(cycles)], 2)[0]);

@@ -7,9 +7,9 @@
 
 use crate::base::fault::ReadingFault;
 use crate::base::plan::{Board, ComputedSensor, SensorKind, SensorPlan};
-use crate::system::intake::Intake;
-use crate::system::outside::{nearest, quoted};
+use crate::system::bounded_read::BoundedFile;
 use crate::system::rt::room::{self, NoRoom};
+use crate::system::sanitize::{nearest, quoted};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -303,7 +303,7 @@ impl Log {
 }
 
 fn read_whole(path: &Path) -> Result<Vec<u8>, LogFault> {
-    let file = Intake::open(path, MAX_BYTES).map_err(LogFault::Io)?;
+    let file = BoundedFile::open(path, MAX_BYTES).map_err(LogFault::Io)?;
     let (length, rows) = (file.length(), MOST_ROWS as u64);
     // Memory for the text, a value for each cell of at least two bytes, and what is kept per row.
     room::demand(3 * length + 16 * rows.min(length / 2)).map_err(LogFault::Room)?;

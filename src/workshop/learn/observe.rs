@@ -7,11 +7,11 @@ use super::LearnError;
 use super::log::Log;
 use crate::base::command::Command;
 use crate::base::frame::{Frame, MAX_SENSORS, Reading};
-use crate::base::plan::{Board, Rung};
+use crate::base::plan::{Board, QualityLevel};
 use crate::base::time::Instant;
 use crate::decision::admit::Admission;
 use crate::field::shape::FEATURES;
-use crate::field::{Inspect, Stimulus};
+use crate::field::{FieldInput, Inspect};
 
 /// The features of a log's cycles.
 pub struct Observed {
@@ -41,8 +41,8 @@ pub fn observe(
             continue;
         }
         let cycle = (row / every) as u64;
-        let stimulus = Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST, place: None };
-        engine.cycle(&stimulus).map_err(|refused| LearnError::Refused { line: log.line(row), refused })?;
+        let input = FieldInput { cycle, sensors, reward: 0.0, quality: QualityLevel::BEST, place: None };
+        engine.cycle(&input).map_err(|refused| LearnError::Refused { line: log.line(row), refused })?;
         cells.next().into_iter().for_each(|cells| engine.copy_features(cells));
     }
     engine.rest();

@@ -3,7 +3,7 @@
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::FieldPlan;
-use crate::field::{Failure, Inspect, Readout, Response, Stimulus};
+use crate::field::{Failure, FieldInput, FieldOutput, Inspect, Readout};
 use std::sync::Arc;
 
 /// What computes the motion.
@@ -31,15 +31,15 @@ impl Driver {
     pub fn cycle(
         &self,
         plan: &FieldPlan,
-        stimulus: &Stimulus,
+        input: &FieldInput,
         engine: &mut dyn Inspect,
-    ) -> Result<Response, Failure> {
-        let sensors = &stimulus.sensors[..plan.shape.sensors];
+    ) -> Result<FieldOutput, Failure> {
+        let sensors = &input.sensors[..plan.shape.sensors];
         let (motors, scores) = ([0.0; MAX_MOTORS], [0.0; MAX_MOTORS]);
-        let (cycle, confidence, skill, novelty) = (stimulus.cycle, 0.0, 0.0, 0.0);
-        let mut response = Response { cycle, scores, motors, confidence, skill, novelty };
+        let (cycle, confidence, skill, novelty) = (input.cycle, 0.0, 0.0, 0.0);
+        let mut response = FieldOutput { cycle, scores, motors, confidence, skill, novelty };
         match self {
-            Driver::Field(_) => response = engine.cycle(stimulus)?,
+            Driver::Field(_) => response = engine.cycle(input)?,
             Driver::Map(weights) => {
                 for (motor, correction) in response.motors[..plan.shape.motors].iter_mut().enumerate() {
                     *correction = mapped(weights, sensors, motor);

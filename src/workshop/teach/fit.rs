@@ -4,12 +4,12 @@
 use super::driver::Driver;
 use super::lesson::{Notes, lean};
 use crate::base::frame::MAX_SENSORS;
-use crate::base::plan::{Board, Rung};
+use crate::base::plan::{Board, QualityLevel};
 use crate::field::readout::Origin;
 use crate::field::shape::{
     BLOCK_COUNT, CONTENT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, READOUT_COLUMNS,
 };
-use crate::field::{Readout, ReadoutError, Stimulus, engine};
+use crate::field::{FieldInput, Readout, ReadoutError, engine};
 use crate::workshop::learn::moments::{Moments, Rows};
 use crate::workshop::learn::solve::{Linear, Standardised};
 use std::sync::Arc;
@@ -85,14 +85,20 @@ pub struct Sums<'r> {
 
 impl<'r> Sums<'r> {
     /// Sums of no situations.
-    pub fn none(board: &Board, rung: Rung, regressors: &'r Regressors) -> Sums<'r> {
+    pub fn none(board: &Board, quality: QualityLevel, regressors: &'r Regressors) -> Sums<'r> {
         let outputs = board.field.shape.motors;
         let shift = match regressors {
             Regressors::Features(features) => {
                 let mut engine = engine::build(&lean(board).field);
                 let middle = [0.0; MAX_SENSORS];
                 // No engine rejects the middle of a scale.
-                let _ = engine.cycle(&Stimulus { cycle: 0, sensors: middle, reward: 0.0, rung, place: None });
+                let _ = engine.cycle(&FieldInput {
+                    cycle: 0,
+                    sensors: middle,
+                    reward: 0.0,
+                    quality,
+                    place: None,
+                });
                 let mut all = vec![0.0; FEATURES];
                 engine.copy_features(&mut all);
                 features.iter().map(|feature| f64::from(all[*feature])).collect()
@@ -134,7 +140,7 @@ mod tests {
         let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let motors = board.field.shape.motors;
         let regressors = Regressors::Sensors(3);
-        let mut sums = Sums::none(&board, Rung::BEST, &regressors);
+        let mut sums = Sums::none(&board, QualityLevel::BEST, &regressors);
         let mut notes = Notes::default();
         for moment in 0..60_u8 {
             let seen = [f32::from(moment % 7), f32::from(moment % 5), f32::from(moment % 3)];

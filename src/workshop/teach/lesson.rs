@@ -5,12 +5,12 @@
 use super::driver::Driver;
 use super::fit::Regressors;
 use super::trouble::{Trouble, Troubled};
-use crate::base::plan::{Board, FieldPlan, Rung, Shape};
+use crate::base::plan::{Board, FieldPlan, QualityLevel, Shape};
 use crate::base::time::{Clock, Instant, SimClock, Span};
 use crate::drive::trace::Recorder;
 use crate::field::engine::Cycle;
 use crate::field::shape::FEATURES;
-use crate::field::{Failure, Inspect, Response, Stimulus};
+use crate::field::{Failure, FieldInput, FieldOutput, Inspect};
 use crate::runtime::robot::{BuildError, Options, Robot};
 use crate::runtime::runner;
 use crate::sim::Report;
@@ -31,7 +31,7 @@ pub struct Lesson {
     /// Seed of the room.
     pub room: u64,
     /// The rung of the drive.
-    pub rung: Rung,
+    pub quality: QualityLevel,
     /// Its length in virtual time.
     pub seconds: u64,
     /// The trouble in it.
@@ -80,9 +80,9 @@ pub fn drive(
         board,
         lesson.room,
         lesson.seconds,
-        lesson.rung,
+        lesson.quality,
         driver,
-        Box::new(move |engine, stimulus| tutor.cycle(engine, stimulus)),
+        Box::new(move |engine, input| tutor.cycle(engine, input)),
     )?;
     let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(std::mem::take(&mut notes))
@@ -102,7 +102,7 @@ pub fn run(
     board: &Board,
     room: u64,
     seconds: u64,
-    rung: Rung,
+    quality: QualityLevel,
     driver: &Driver,
     cycle: Cycle<dyn Inspect>,
 ) -> Result<Drive, BuildError> {
@@ -111,7 +111,7 @@ pub fn run(
     let options = Options {
         seed: room,
         readout: driver.readout(),
-        rung: Some(rung),
+        quality: Some(quality),
         around: Some(cycle),
         ..Options::default()
     };
@@ -148,12 +148,12 @@ struct Tutor {
 }
 
 impl Tutor {
-    fn cycle(&mut self, engine: &mut dyn Inspect, stimulus: &Stimulus) -> Result<Response, Failure> {
+    fn cycle(&mut self, engine: &mut dyn Inspect, input: &FieldInput) -> Result<FieldOutput, Failure> {
         let Lesson { room, trouble, .. } = self.lesson;
-        let cycle = stimulus.cycle;
-        let seen = self.troubled.see(stimulus, self.plan.shape.sensors);
+        let cycle = input.cycle;
+        let seen = self.troubled.see(input, self.plan.shape.sensors);
         let mut response = self.driver.cycle(&self.plan, &seen, engine)?;
-        let wanted = |motor: usize| self.plan.start_wants(motor, &stimulus.sensors);
+        let wanted = |motor: usize| self.plan.start_wants(motor, &input.sensors);
         let backwards = self.drives.iter().any(|motor| wanted(*motor) < 0.0);
         let is_noted = (cycle / u64::from(self.plan.every_ticks)).is_multiple_of(NOTED);
         if backwards || is_noted {
@@ -167,7 +167,7 @@ impl Tutor {
                     Regressors::Sensors(count) => notes.seen.extend(&seen.sensors[..*count]),
                 }
                 let motors = 0..self.plan.shape.motors;
-                let [right, seen] = [&stimulus.sensors, &seen.sensors];
+                let [right, seen] = [&input.sensors, &seen.sensors];
                 notes.wanted.extend(motors.map(|motor| target(&self.plan, motor, right, seen)));
             }
         }

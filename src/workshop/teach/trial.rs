@@ -4,7 +4,7 @@
 use super::driver::Driver;
 use super::lesson::run;
 use super::trouble::{Trouble, Troubled};
-use crate::base::plan::{Board, Rung};
+use crate::base::plan::{Board, QualityLevel};
 use crate::field::Inspect;
 use crate::field::engine::Cycle;
 use crate::field::readout::Trial;
@@ -49,17 +49,17 @@ pub fn trial(
     rooms: Rooms,
     threads: usize,
     driver: &Driver,
-    rung: Rung,
+    quality: QualityLevel,
 ) -> Result<Trial, BuildError> {
     let seeds: Vec<u64> = (rooms.first..).take(rooms.count).collect();
     let drives = parallel::map(threads, &seeds, |seed| {
         let (alone, plan) = (driver.clone(), board.field.clone());
         let trouble = Trouble::of_room((seed - rooms.first) as usize);
         let mut troubled = Troubled::new(trouble, *seed);
-        let cycle: Cycle<dyn Inspect> = Box::new(move |engine, stimulus| {
-            alone.cycle(&plan, &troubled.see(stimulus, plan.shape.sensors), engine)
+        let cycle: Cycle<dyn Inspect> = Box::new(move |engine, input| {
+            alone.cycle(&plan, &troubled.see(input, plan.shape.sensors), engine)
         });
-        run(board, *seed, rooms.seconds, rung, driver, cycle).map(|drive| drive.report)
+        run(board, *seed, rooms.seconds, quality, driver, cycle).map(|drive| drive.report)
     });
     Ok(figures(&drives.into_iter().collect::<Result<Vec<_>, _>>()?))
 }

@@ -4,7 +4,7 @@
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
 use crate::base::seed::{Stream, normal, uniform};
-use crate::field::Stimulus;
+use crate::field::FieldInput;
 
 /// Standard deviation of the noise on a sensor's scale of -1..=1.
 const NOISE: f64 = 0.1;
@@ -117,10 +117,10 @@ impl Troubled {
         Troubled { trouble, seed, kept: [0.0; MAX_SENSORS] }
     }
 
-    /// `stimulus` with its first `used` sensors troubled.
-    pub fn see(&mut self, stimulus: &Stimulus, used: usize) -> Stimulus {
-        self.kept = self.trouble.sensors(self.seed, stimulus.cycle, &stimulus.sensors, &self.kept, used);
-        Stimulus { sensors: self.kept, ..*stimulus }
+    /// `input` with its first `used` sensors troubled.
+    pub fn see(&mut self, input: &FieldInput, used: usize) -> FieldInput {
+        self.kept = self.trouble.sensors(self.seed, input.cycle, &input.sensors, &self.kept, used);
+        FieldInput { sensors: self.kept, ..*input }
     }
 }
 

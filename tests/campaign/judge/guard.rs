@@ -25,9 +25,9 @@ impl Guarding {
     /// From when on a runtime that needs its guard must stand, if the guard is dead or stands still since
     /// `from`.
     fn lost_from(facts: &Facts, from: Instant) -> Instant {
-        let patience = facts.board.guard.map_or(Span::ZERO, |plan| plan.patience);
+        let timeout = facts.board.guard.map_or(Span::ZERO, |plan| plan.timeout);
         // The newest request that was answered was made before; one slot sees it, and its command goes out.
-        facts.deadline(from + patience, facts.board.period + facts.bus_time)
+        facts.deadline(from + timeout, facts.board.period + facts.bus_time)
     }
 
     /// Whether a lost guard forces stillness at `at`.
@@ -46,7 +46,7 @@ impl Guarding {
         {
             return Some(breach);
         }
-        self.check_runtime(stretch, facts, plan.patience)
+        self.check_runtime(stretch, facts, plan.timeout)
     }
 
     fn check_guard(&mut self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
@@ -65,11 +65,11 @@ impl Guarding {
     }
 
     /// A runtime of which no thread runs sends no heartbeat: the guard takes the line, if it is well itself.
-    fn check_runtime(&mut self, stretch: &Stretch<'_>, facts: &Facts, patience: Span) -> Option<Breach> {
+    fn check_runtime(&mut self, stretch: &Stretch<'_>, facts: &Facts, timeout: Span) -> Option<Breach> {
         let first = facts.late_all.partition_point(|(_, until)| *until <= stretch.from);
         for spell in facts.late_all[first..].iter().take_while(|(from, _)| *from < stretch.until) {
             let (from, until) = *spell;
-            let taken = from + patience + AT_ONCE;
+            let taken = from + timeout + AT_ONCE;
             if taken >= until || facts.unguarded.iter().any(|unwell| overlaps(unwell, from, until)) {
                 continue;
             }

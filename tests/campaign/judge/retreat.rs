@@ -39,7 +39,7 @@ impl Retreats {
     }
 
     /// A good answer of a sensor.
-    pub fn hear(&mut self, sensor: usize, value: f32, at: Instant, facts: &Facts) {
+    pub fn observe(&mut self, sensor: usize, value: f32, at: Instant, facts: &Facts) {
         for owed in self.owed.iter_mut().filter(|owed| owed.rule.channel == sensor) {
             if passes(&owed.rule, value) {
                 (owed.since, owed.noted) = (Some((at, owed.rule.retreat.as_secs_f64())), false);

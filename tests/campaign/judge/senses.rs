@@ -57,7 +57,7 @@ impl Sense {
 
     /// Whether an answer can be right: a number, within `valid`, not the same bits too often, unless the
     /// converter cuts the signal off.
-    fn hear(&mut self, value: f32, at: Instant) -> bool {
+    fn observe(&mut self, value: f32, at: Instant) -> bool {
         if self.repeats > 0 && value.to_bits() == self.bits {
             self.repeats += 1;
         } else {
@@ -94,7 +94,7 @@ impl Watched {
 
     /// A good answer; `since`: the earliest moment at which an older one may have passed the limit by its
     /// age. Whether it is the first beyond the limit.
-    fn hear(&mut self, value: f32, since: Instant, at: Instant, facts: &Facts) -> bool {
+    fn observe(&mut self, value: f32, since: Instant, at: Instant, facts: &Facts) -> bool {
         if self.binds(at).is_none() {
             self.freed_at = self.freed_at.max(self.free_at.take());
             self.tripped_at = None;
@@ -186,26 +186,26 @@ impl Senses {
     }
 
     /// A sensor's answer. The worst rule that it trips.
-    pub fn hear(&mut self, sensor: usize, value: f32, at: Instant, facts: &Facts) -> Option<Tripped> {
+    pub fn observe(&mut self, sensor: usize, value: f32, at: Instant, facts: &Facts) -> Option<Tripped> {
         let before = self.senses[sensor].good_at;
         let sense = &self.senses[sensor];
         let stale = before.is_some() && self.stale_from(sense, facts).is_some_and(|from| from < at);
         let (required, ruled) =
             (sense.required, self.rules.iter().any(|watched| watched.rule.channel == sensor));
-        if !self.senses[sensor].hear(value, at) {
+        if !self.senses[sensor].observe(value, at) {
             // Only a good answer lifts a rule: what the loop holds now is older than what is known here.
             let of_sensor = self.rules.iter_mut().filter(|watched| watched.rule.channel == sensor);
             of_sensor.for_each(|watched| watched.freed_at = Some(at));
             return None;
         }
-        self.retreats.hear(sensor, value, at, facts);
+        self.retreats.observe(sensor, value, at, facts);
         self.staled[usize::from(!required)] |= stale && (required || ruled);
         let ages = facts.board.sensors[sensor].worst_per_s != 0.0;
         // A value that ages may have passed the limit long before an answer does.
         let since = if ages { Instant::ZERO } else { at };
         let mut tripped = None;
         for watched in self.rules.iter_mut().filter(|watched| watched.rule.channel == sensor) {
-            if watched.hear(value, since, at, facts) {
+            if watched.observe(value, since, at, facts) {
                 let latched = watched.rule.latched || tripped.is_some_and(Tripped::latches);
                 tripped = Some(Tripped { latched });
             }

@@ -1,6 +1,6 @@
 //! What a save copies off the device, what it gives, and what memory patterns take there.
 
-use super::super::{context, near, rung_at, stimulus, volume};
+use super::super::{context, input, level_at, near, volume};
 use super::{Pair, SEEN, device, open, plan, wait_until};
 use ganglion::base::plan::{FieldPlan, Shape};
 use ganglion::field::cuda::CudaEngine;
@@ -17,7 +17,7 @@ fn an_empty_library_takes_no_memory_of_the_device() {
     let (empty, at_start) = (engine.memory_bytes(), engine.device_counts().device_allocations);
     let mut none = open(&FieldPlan { shape: Shape { patterns: 0, ..plan.shape }, ..plan.clone() }, 1);
     assert!(empty < none.memory_bytes() + 2 * slot, "{empty} bytes with 20 slots, a slot of zeros more");
-    assert!(none.cycle(&stimulus(9, 0, 0)).is_ok());
+    assert!(none.cycle(&input(9, 0, 0)).is_ok());
     // In any order of slots; eight of them in an allocation, and the last four in a smaller one.
     let volume = volume(0, 8);
     for (stored, slot) in (0..20).map(|i| i * 7 % 20).enumerate() {
@@ -36,8 +36,7 @@ fn an_empty_library_takes_no_memory_of_the_device() {
     other.load(&learned).expect("of the same plan");
     assert_eq!(other.memory_bytes(), engine.memory_bytes());
     for cycle in 0..4 {
-        let [a, b] =
-            [&mut engine, &mut other].map(|engine| engine.cycle(&stimulus(9, cycle, rung_at(cycle))));
+        let [a, b] = [&mut engine, &mut other].map(|engine| engine.cycle(&input(9, cycle, level_at(cycle))));
         assert_eq!(a.expect("in range").scores, b.expect("in range").scores, "cycle {cycle}");
     }
 }
@@ -48,11 +47,11 @@ fn a_blend_of_a_slot_that_was_never_stored_is_of_zeros() {
     let (mut first, mut second) = (open(&plan(8), 1), open(&plan(8), 1));
     assert!(first.store_pattern(2, &volume(2, 8), &context(2), 1.0));
     let mut live = Live::default();
-    assert!(first.cycle(&stimulus(9, 0, 0)).is_ok() && first.save(&mut live));
+    assert!(first.cycle(&input(9, 0, 0)).is_ok() && first.save(&mut live));
     assert_eq!(live.blend.len(), 1, "it blends slot 2");
     // Another engine goes on from that state without the library.
     second.restore(&live).expect("it fits");
-    assert!(second.cycle(&stimulus(9, 1, 2)).is_ok(), "it has nothing to blend, and touches nothing");
+    assert!(second.cycle(&input(9, 1, 2)).is_ok(), "it has nothing to blend, and touches nothing");
 }
 
 /// Bytes that one save copies off the device.
@@ -74,7 +73,7 @@ fn a_save_copies_no_row_of_the_bank_off_the_device() {
         assert!(engine.store_experience(&descriptor, 0.5));
     }
     for cycle in 0..6 {
-        assert!(engine.cycle(&stimulus(9, cycle, 0)).is_ok());
+        assert!(engine.cycle(&input(9, cycle, 0)).is_ok());
         assert_eq!(bytes_of_save(&mut engine, &mut spare), empty, "cycle {cycle}");
         std::mem::swap(&mut good, &mut spare);
     }
@@ -91,7 +90,7 @@ fn the_saved_bank_is_the_one_that_the_device_has() {
     let mut pair = Pair::new(&plan(8), 3);
     let (mut live, mut judged) = (Live::default(), Live::default());
     for cycle in 0..40 {
-        pair.cycle(cycle, rung_at(cycle));
+        pair.cycle(cycle, level_at(cycle));
         if cycle % 9 == 4 {
             let descriptor: [f32; DESCRIPTOR] =
                 std::array::from_fn(|i| (cycle as f32 + i as f32 * 0.1).sin());
@@ -118,13 +117,13 @@ fn a_save_without_a_wait_gives_the_state_in_which_it_began() {
     let Some(device) = device() else { return };
     let mut engine = open(&plan(8), 1);
     let (mut at_once, mut soon, mut other) = (Live::default(), Live::default(), Live::default());
-    (0..3).for_each(|cycle| assert!(engine.cycle(&stimulus(9, cycle, 5)).is_ok()));
+    (0..3).for_each(|cycle| assert!(engine.cycle(&input(9, cycle, 5)).is_ok()));
     assert!(engine.save(&mut at_once));
     device.order("stall=0");
     assert!(!engine.save_soon(&mut soon) && !engine.save_soon(&mut soon), "the device stands still");
     device.order("release");
     for cycle in 3..6 {
-        assert!(engine.cycle(&stimulus(9, cycle, 5)).is_ok());
+        assert!(engine.cycle(&input(9, cycle, 5)).is_ok());
     }
     wait_until("it is drained", || engine.save_soon(&mut soon));
     assert_eq!(soon, at_once, "that of cycle 2, with its bank");

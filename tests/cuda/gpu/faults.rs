@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ganglion::system::gpu::{
-    Call, Event, Found, Gpu, GpuError, GpuFault, Image, ImageFiles, Launch, Mapped, Pinned, Pool, Priority,
+    Call, Event, Gpu, GpuError, GpuFault, GpuInfo, Image, ImageFiles, Launch, Mapped, Pinned, Pool, Priority,
     Stream, Watch, probe,
 };
 use ganglion::system::rt::words::Words;
@@ -116,7 +116,7 @@ fn memory_fails_where_it_is_taken_and_nowhere_else() {
 }
 
 #[test]
-fn an_injected_loss_lasts_until_it_is_taken_back_and_another_context_opened() {
+fn injected_loss_lasts_until_withdrawn_and_reopened() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     desk.watch.inject(Some(GpuFault::Lost));
@@ -231,7 +231,7 @@ fn any_call_may_fail_and_nothing_is_left_behind() {
 }
 
 /// Every verb once.
-fn whole_life(found: &Found, watch: &Arc<Watch>) -> Result<(), GpuError> {
+fn whole_life(found: &GpuInfo, watch: &Arc<Watch>) -> Result<(), GpuError> {
     let gpu = Gpu::open(found, watch.clone())?;
     let files = ImageFiles { ptx: super::PTX, fatbin: None, marks: None };
     let image = Image::load(&gpu, &files)?;

@@ -60,7 +60,7 @@ fn nothing_is_copied_to_where_somebody_looks() {
 }
 
 #[test]
-fn an_event_that_a_graph_has_does_not_tell_of_the_copies_before_it() {
+fn event_inside_a_graph_does_not_cover_copies_before_it() {
     let Some(alone) = alone() else { return };
     let Desk { gpu, stream, pool, pinned, .. } = &desk();
     let (at, mark) = (pool.address(), Event::new(gpu).expect("an event"));

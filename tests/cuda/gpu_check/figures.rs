@@ -85,7 +85,7 @@ const SANITIZER: &str = r#"case "$*" in
 esac"#;
 
 #[test]
-fn what_the_sanitizer_counts_is_in_the_file_though_the_part_failed() {
+fn sanitizer_counts_are_kept_when_the_part_failed() {
     let checks = ["--only", "memcheck", "--only", "racecheck", "--only", "initcheck", "--only", "synccheck"];
     let Some(kit) = Kit::new("sanitizer", "exit 0") else { return };
     kit.program("bin/compute-sanitizer", SANITIZER);
@@ -141,7 +141,7 @@ fi
 echo "{\"engine\":\"cuda\",\"image\":\"$image\",\"image_ms\":$ms,\"cycle\":{\"p50_us\":7}}""#;
 
 #[test]
-fn the_jit_stands_beside_the_image_and_a_second_start_beside_the_first() {
+fn jit_is_listed_beside_image_and_second_start_beside_first() {
     let Some(kit) = Kit::new("kernels", STARTS) else { return };
     let (_, report) = kit.check(&["--only", "start"]);
     assert_eq!(results(&report), ["skipped", "passed"], "without an image there is nothing to compare");
@@ -169,7 +169,7 @@ fn the_jit_stands_beside_the_image_and_a_second_start_beside_the_first() {
 }
 
 #[test]
-fn the_rehearsal_runs_the_real_program_and_tests_and_judges_nothing() {
+fn rehearsal_runs_the_real_program_and_judges_nothing() {
     let Some(stand_in) = standin::stand_in() else { return };
     let Some(kit) = Kit::new("rehearsal", "exit 0") else { return };
     kit.link(Path::new(env!("CARGO_BIN_EXE_ganglion")), "target/gpu-check/ganglion");

@@ -152,7 +152,7 @@ fn what_a_part_leaves_running_when_it_ends_is_ended() {
 }
 
 #[test]
-fn a_script_that_is_killed_leaves_a_file_that_says_what_was_done() {
+fn killed_script_leaves_a_file_saying_what_was_done() {
     let Some(kit) = Kit::new("killed", &two_processes(false)) else { return };
     let mut script = until_it_runs(&kit);
     script.kill().and_then(|()| script.wait().map(drop)).expect("killed");

@@ -7,7 +7,7 @@ use cudarc::driver::sys;
 use std::ptr::null_mut;
 
 #[test]
-fn bytes_come_back_as_they_were_sent_and_fresh_memory_is_no_number() {
+fn bytes_round_trip_and_fresh_memory_is_nan() {
     let Some(alone) = alone() else { return };
     let mut bench = Bench::new(4096);
     assert_eq!(cu!(cuMemcpyDtoHAsync_v2(bench.at(0), bench.device, 1024, bench.low)), 0);

@@ -60,7 +60,7 @@ fn a_table_that_points_nowhere_loses_the_context_until_a_reset() {
 }
 
 #[test]
-fn a_kernel_that_touches_what_is_not_there_is_an_error_and_not_a_crash() {
+fn kernel_access_out_of_bounds_is_an_error_not_a_crash() {
     let Some(_alone) = alone() else { return };
     for table in [vec![0_u64; BRAIN / 8], Vec::new()] {
         let mut bench = Bench::new(64 * 1024);

@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 const THREAD_LOCAL: sys::CUstreamCaptureMode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 
 #[test]
-fn calls_return_before_the_work_is_done_and_events_tell_when_it_is() {
+fn calls_return_before_the_work_and_events_tell_its_end() {
     let Some(alone) = alone() else { return };
     let bench = Bench::new(4096);
     let (before, after) = (event(), event());
@@ -53,7 +53,7 @@ fn last_writer(alone: &super::Alone, bench: &mut Bench, streams: [sys::CUstream;
 }
 
 #[test]
-fn priority_decides_between_streams_and_an_event_decides_against_it() {
+fn priority_orders_streams_unless_an_event_overrides_it() {
     let Some(alone) = alone() else { return };
     let mut bench = Bench::new(4096);
     let (low, high, other) = (bench.low, bench.high, stream(0));

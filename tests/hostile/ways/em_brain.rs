@@ -1,6 +1,6 @@
 //! The ways in of the em-brain protocol: what a client sends, and the profile that says what it means.
 
-use super::told;
+use super::reported;
 use ganglion::base::command::MAX_MOTORS;
 use ganglion::base::plan::Board;
 use ganglion::deploy::board::built_in;
@@ -44,7 +44,7 @@ pub fn take_stream(bytes: &[u8]) -> bool {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
                 Err(fault) => {
-                    told(&fault);
+                    reported(&fault);
                     return false;
                 }
             };
@@ -52,13 +52,13 @@ pub fn take_stream(bytes: &[u8]) -> bool {
             assert!(frame.encode(framing).len() <= FRAME_MOST);
             let answer = match client.take(&frame) {
                 Ok(Asked::Join) => client.welcome(false),
-                Ok(Asked::Cycle(stimulus)) => {
-                    assert!(stimulus.check(stimulus.sensors.len()).is_ok(), "{stimulus:?}");
+                Ok(Asked::Cycle(input)) => {
+                    assert!(input.check(input.sensors.len()).is_ok(), "{input:?}");
                     acted = true;
                     client.action(&[1.0; MAX_MOTORS])
                 }
                 Err(trouble) => {
-                    told(&trouble);
+                    reported(&trouble);
                     trouble.frame()
                 }
             };
@@ -78,7 +78,7 @@ pub fn take_profile(bytes: &[u8]) -> bool {
     let file = match ProfileFile::parse(text) {
         Ok(file) => file,
         Err(error) => {
-            told(&error);
+            reported(&error);
             return false;
         }
     };
@@ -92,7 +92,7 @@ pub fn take_profile(bytes: &[u8]) -> bool {
             true
         }
         Err(error) => {
-            told(&error);
+            reported(&error);
             false
         }
     }

@@ -1,6 +1,6 @@
 //! The ways in of the link to a brain: datagrams, what is said in a join, key files.
 
-use super::told;
+use super::reported;
 use ganglion::base::time::{Instant, Span};
 use ganglion::deploy::board;
 use ganglion::runtime::tether::carrier::{Arrived, Carrier};
@@ -81,12 +81,12 @@ pub fn joins() -> Vec<Vec<u8>> {
 
 /// What is taken is written as the same bytes, and every difference can be told.
 pub fn take_join(bytes: &[u8]) -> bool {
-    let joined = Join::decode(bytes).inspect_err(|error| told(error)).ok();
-    let replied = JoinReply::decode(bytes).inspect_err(|error| told(error)).ok();
+    let joined = Join::decode(bytes).inspect_err(|error| reported(error)).ok();
+    let replied = JoinReply::decode(bytes).inspect_err(|error| reported(error)).ok();
     if let Some(said) = &joined {
         assert_eq!(said.encode(), bytes);
         assert_eq!(said.difference(said), None);
-        said.difference(&join()).iter().for_each(|difference| told(difference));
+        said.difference(&join()).iter().for_each(|difference| reported(difference));
     }
     if let Some(reply) = &replied {
         assert_eq!(reply.encode(), bytes);
@@ -108,7 +108,7 @@ pub fn take_key_file(bytes: &[u8]) -> bool {
             true
         }
         Err(fault) => {
-            told(&fault);
+            reported(&fault);
             false
         }
     }

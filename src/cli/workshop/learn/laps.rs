@@ -135,7 +135,7 @@ impl Spread {
 
 impl Judgement {
     /// Prints the table.
-    pub fn say(&self) {
+    pub fn print(&self) {
         say!("right decisions on each lap, learned from the others ({GAP_S} s between):");
         let widest = self.judged.iter().map(|judged| judged.label().chars().count()).max().unwrap_or(0);
         for judged in &self.judged {

@@ -4,8 +4,8 @@
 use super::{Devices, Periods};
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{
-    BudgetPlan, Decision, EngineKind, FieldPlan, Params, RUNGS, Rung, Scale, SensorPlan, Shape, StartCurve,
-    Storage,
+    BudgetPlan, Decision, EngineKind, FieldPlan, Params, QUALITY_LEVELS, QualityLevel, Scale, SensorPlan,
+    Shape, StartCurve, Storage,
 };
 use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
@@ -200,13 +200,13 @@ pub fn budget(section: &Section<'_>, periods: &Periods) -> Option<BudgetPlan> {
     let target = section.millis("target_ms", 0.01..=60_000.0).or(usual);
     let headroom = section.real("headroom", 0.1..=1.0).or(0.8);
     let dwell = section.millis("dwell_ms", 0.0..=600_000.0).or(Span::from_millis(1000));
-    let floor = section.integer("floor", 0..=RUNGS as i64 - 1).or(RUNGS as i64 - 1);
+    let floor = section.integer("floor", 0..=QUALITY_LEVELS as i64 - 1).or(QUALITY_LEVELS as i64 - 1);
     if periods.sound && target > dt {
         let (target, dt) = (target.as_micros_f64() / 1e3, dt.as_micros_f64() / 1e3);
         let rule = format!("found {target} ms; must not be above the field's period ({dt} ms)");
         section.misfit("target_ms", rule);
     }
-    Some(BudgetPlan { target, headroom: headroom as f32, dwell, floor: Rung::new(floor as u8)? })
+    Some(BudgetPlan { target, headroom: headroom as f32, dwell, floor: QualityLevel::new(floor as u8)? })
 }
 
 /// `[[decision]]`.

@@ -6,7 +6,7 @@ use crate::base::plan::{
     SensorKind, SensorPlan, Trip, bus_load,
 };
 use crate::base::time::Span;
-use crate::decision::motion::Motion;
+use crate::decision::motion::MotionModel;
 use crate::deploy::board::report::Report;
 use crate::memory::map::MOST_THINGS;
 
@@ -131,7 +131,9 @@ fn backing(board: &Board, report: &mut Report) {
     if board.motion.is_none() {
         let rule = "backing off along the recorded way needs a [motion] table: how commands move the robot";
         report.misfit("backing.trail_m", rule.to_string());
-    } else if Motion::of(board).is_none_or(|motion| motion.steering.is_none() || motion.drives.is_empty()) {
+    } else if MotionModel::of(board)
+        .is_none_or(|motion| motion.steering.is_none() || motion.drives.is_empty())
+    {
         let rule = "backing off along the recorded way needs a drive motor and a servo named \"steering\"";
         report.misfit("backing.trail_m", rule.to_string());
     }
@@ -199,8 +201,8 @@ fn own_time(board: &Board, bus: usize, path: &str, report: &mut Report) {
     }
     // When the transfer begins, the last heartbeat may already be a quarter of the timeout old.
     let least = Span::from_nanos(longest.as_nanos().div_ceil(3)).times(4);
-    if let Some(guard) = board.guard.filter(|guard| guard.patience < least) {
-        let (found, least) = (millis(guard.patience), millis(least).ceil());
+    if let Some(guard) = board.guard.filter(|guard| guard.timeout < least) {
+        let (found, least) = (millis(guard.timeout), millis(least).ceil());
         let rule = format!(
             "found {found} ms; allowed: {least} to 1000 ms: a transfer may hang for {hang} ms ({name}), and one hung \
              transfer does not mean that the runtime is dead"

@@ -132,7 +132,7 @@ pub fn guard(section: &Section<'_>, mcu: bool, enable: bool, tick: Option<Span>)
     let holds =
         section.choice("holds", "line for a guard to hold", &holds).required().map(|(_, holds)| holds);
     // Below 10 ms a busy core looks like a dead program; in a second the robot travels half a metre.
-    let patience = section.millis("patience_ms", 10.0..=1000.0).required();
+    let timeout = section.millis("patience_ms", 10.0..=1000.0).required();
     let required = section.flag("required").or(true);
     match holds {
         Some(GuardHold::Reset) if !mcu => section.misfit(
@@ -146,14 +146,14 @@ pub fn guard(section: &Section<'_>, mcu: bool, enable: bool, tick: Option<Span>)
         _ => {}
     }
     // The heartbeat is sent four times in that time, and only if the loop has advanced since the last one.
-    if let (Some(patience), Some(tick)) = (patience, tick)
-        && patience < tick.times(4)
+    if let (Some(timeout), Some(tick)) = (timeout, tick)
+        && timeout < tick.times(4)
     {
-        let (found, least) = (super::millis(patience), super::millis(tick.times(4)));
+        let (found, least) = (super::millis(timeout), super::millis(tick.times(4)));
         let rule = format!("found {found} ms; must not be below four control periods ({least} ms)");
         section.misfit("patience_ms", rule);
     }
-    Some(GuardPlan { holds: holds?, patience: patience?, required })
+    Some(GuardPlan { holds: holds?, timeout: timeout?, required })
 }
 
 /// Reads and claims a GPIO line.

@@ -4,7 +4,7 @@
 use crate::base::plan::{BackingPlan, MotionPlan, RtPlan, SimPlan, SonarModule};
 use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
-use crate::drive::trail::LONGEST_M;
+use crate::drive::backtrack::LONGEST_M;
 
 /// `[rt]`.
 pub fn rt(section: &Section<'_>) -> Option<RtPlan> {

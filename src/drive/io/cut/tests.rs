@@ -75,32 +75,32 @@ impl Gpio for Wire {
 struct Wheels(Sender<Seen>);
 
 impl Wheels {
-    fn say(ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+    fn send(ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         ports.i2c.write(MOTORS, &[0]).map_err(|fault| DeviceFault::Bus { register: 0, fault })
     }
 }
 
 impl Actuators for Wheels {
     fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        Wheels::say(ports)
+        Wheels::send(ports)
     }
     fn write(&mut self, _: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        Wheels::say(ports)?;
+        Wheels::send(ports)?;
         let _ = self.0.send(Seen::Wrote);
         Ok(())
     }
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        Wheels::say(ports)
+        Wheels::send(ports)
     }
 }
 
 struct Sensor;
 
 impl Polled for Sensor {
-    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+    fn poll(&mut self, ports: &mut Ports<'_>, send: &mut Say<'_>) -> Result<(), DeviceFault> {
         let read = ports.i2c.read(SENSOR, &mut [0]);
         let read = read.map_err(|fault| DeviceFault::Bus { register: 0, fault });
-        say(0, read.map(|()| 1.0));
+        send(0, read.map(|()| 1.0));
         read
     }
 }
@@ -149,7 +149,7 @@ impl Rig {
             rail_off: Span::ZERO,
             fragile: None,
             in_flight: Some(in_flight),
-            patience: ms(10),
+            timeout: ms(10),
             motors: Some(MotorEnd {
                 actuators: Box::new(Enabled::new(Box::new(Wheels(saw)), LINE, true)),
                 commands: taken,
@@ -223,7 +223,7 @@ impl Rig {
 }
 
 #[test]
-fn a_halt_cuts_the_line_before_the_hung_transfer_of_another_device_returns() {
+fn halt_cuts_the_line_while_another_devices_transfer_hangs() {
     for outcome in [Err(BusFault::TimedOut), Ok(())] {
         let mut rig = Rig::new();
         rig.command(Span::from_secs_f64(3600.0));
@@ -251,7 +251,7 @@ fn a_command_that_runs_out_while_the_bus_hangs_is_cut_off() {
     assert_eq!(receipts, 1);
     let counters = rig.counters.clone();
     rig.end();
-    assert!(counters.longest_unled() <= cut_by, "the line reached them when it was cut");
+    assert!(counters.longest_write_gap() <= cut_by, "the line reached them when it was cut");
 }
 
 #[test]

@@ -34,20 +34,20 @@ fn bus_fault(register: u8) -> impl Fn(BusFault) -> DeviceFault {
 struct TwoWheels;
 
 impl TwoWheels {
-    fn say(what: u8, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+    fn send(what: u8, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         ports.i2c.write(HAT, &[what, 0, 0]).map_err(bus_fault(what))
     }
 }
 
 impl Actuators for TwoWheels {
     fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        TwoWheels::say(INIT, ports)
+        TwoWheels::send(INIT, ports)
     }
     fn write(&mut self, _: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        TwoWheels::say(WRITE, ports)
+        TwoWheels::send(WRITE, ports)
     }
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        TwoWheels::say(STOP, ports)
+        TwoWheels::send(STOP, ports)
     }
 }
 
@@ -58,14 +58,14 @@ impl Polled for Byte {
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         ports.i2c.write(self.0, &[DEVICE]).map_err(bus_fault(DEVICE))
     }
-    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+    fn poll(&mut self, ports: &mut Ports<'_>, send: &mut Say<'_>) -> Result<(), DeviceFault> {
         let mut byte = [0];
         let read = ports.i2c.read(self.0, &mut byte).map_err(bus_fault(0));
         let sense = |()| match byte {
             [0xFF] => Err(DeviceFault::DeadBytes { register: 0 }),
             [byte] => Ok(f32::from(byte)),
         };
-        say(0, read.and_then(sense));
+        send(0, read.and_then(sense));
         read
     }
 }
@@ -166,7 +166,7 @@ fn rig_on(
         repair: Box::new(measures.clone()),
         rail_off: ms(300),
         fragile,
-        patience: ms(10),
+        timeout: ms(10),
         motors: Some(MotorEnd { actuators, commands: taken, receipts, halt: HaltWatch::new(halt.clone()) }),
         polls,
         fast_stops: FastStops::of(&[floor], &sensors, [0]),
@@ -229,7 +229,7 @@ fn everything_is_set_up_before_it_is_read() {
 }
 
 #[test]
-fn a_halt_goes_before_the_pending_command_and_before_polls_that_are_due() {
+fn halt_goes_before_pending_command_and_due_polls() {
     let mut rig = rig(&[0x40, 0x41]);
     rig.settle(9);
     // All at once, while both polls fall due.
@@ -249,7 +249,7 @@ fn a_halt_goes_before_the_pending_command_and_before_polls_that_are_due() {
 }
 
 #[test]
-fn commands_go_before_polls_that_are_asked_for_and_those_before_polls_that_are_due() {
+fn commands_go_before_requested_polls_and_those_before_due_ones() {
     let mut rig = rig(&[0x40, 0x41, 0x42]);
     rig.settle(14);
     rig.clock.set(at(20));
@@ -274,7 +274,7 @@ fn a_poll_is_not_broken_off_and_the_stop_follows_it_at_once() {
 }
 
 #[test]
-fn a_reading_that_crosses_stops_the_motors_in_the_same_breath_and_once() {
+fn reading_past_a_limit_stops_the_motors_at_once_and_once() {
     let mut rig = rig(&[0x40, 0x41]);
     rig.settle(8);
     rig.bus.answer(40);
@@ -301,7 +301,7 @@ fn a_reading_that_crosses_stops_the_motors_in_the_same_breath_and_once() {
 }
 
 #[test]
-fn a_device_that_fails_alone_is_set_up_again_and_takes_no_other_with_it() {
+fn failing_device_is_set_up_again_alone() {
     let mut rig = rig(&[0x40, 0x41]);
     rig.settle(100);
     rig.bus.fail(0x41, Some(BusFault::Nack));
@@ -330,7 +330,7 @@ fn a_device_that_fails_alone_is_set_up_again_and_takes_no_other_with_it() {
 }
 
 #[test]
-fn a_device_that_answers_nonsense_for_long_is_set_up_again_and_ever_more_rarely() {
+fn device_answering_nonsense_is_set_up_again_ever_more_rarely() {
     let mut rig = rig(&[0x40]);
     rig.settle(100);
     rig.bus.answer(0xFF);
@@ -357,7 +357,7 @@ fn a_hung_bus_goes_up_the_ladder_in_order_and_is_declared_dead() {
     assert_eq!(seen.len(), 2 + usize::from(seen.len() > 2), "a transfer that timed out is not tried again");
     rig.stepper.run_until(at(16_000));
     assert_eq!(*rig.measures.0.lock().unwrap(), [Clear, Rebind, RailOff, RailOn]);
-    let taken = RecoveryStep::ALL.map(|rung| rig.counters.taken(rung));
+    let taken = RecoveryStep::ALL.map(|step| rig.counters.taken(step));
     assert_eq!(taken, [1 + 10, 1, 1, 1, 1, 1], "the first set-up, ten resets, each measure once, then dead");
     let said = rig.said();
     assert!(
@@ -412,7 +412,7 @@ fn rig_with_converter() -> Rig {
 }
 
 #[test]
-fn a_silent_controller_is_noticed_within_a_control_period_whatever_it_was_asked_for() {
+fn silent_controller_is_noticed_within_a_control_period() {
     // Motors that go on as before are not written: of two failures, the second would come with the next poll.
     for phase in 0..20 {
         let mut rig = rig_with_converter();
@@ -426,7 +426,7 @@ fn a_silent_controller_is_noticed_within_a_control_period_whatever_it_was_asked_
 }
 
 #[test]
-fn where_no_device_answers_the_controller_is_asked_at_once_whether_it_does() {
+fn controller_is_probed_at_once_when_no_device_answers() {
     for phase in 0..20 {
         let mut rig = rig_with_converter();
         let from = 6_000 + phase;
@@ -459,7 +459,7 @@ fn a_spark_of_some_milliseconds_is_ridden_out() {
 }
 
 #[test]
-fn a_lost_arbitration_at_the_controller_begins_anew_and_elsewhere_is_tried_again() {
+fn lost_arbitration_at_the_controller_starts_it_anew() {
     let mut rig = rig_with_converter();
     rig.settle(6_000);
     rig.bus.fail_once(0x41, BusFault::ArbitrationLost);
@@ -473,7 +473,7 @@ fn a_lost_arbitration_at_the_controller_begins_anew_and_elsewhere_is_tried_again
 }
 
 #[test]
-fn a_line_that_falls_silent_is_waited_for_once_and_the_device_is_then_polled_at_its_period() {
+fn device_is_polled_at_its_period_after_its_line_falls_silent() {
     let mut rig = rig_with(vec![PollPlan { prompted: true, ..plan(Box::new(Byte(0x40)), 0, 10) }]);
     for ms in (5..100).step_by(10) {
         rig.stepper.run_until(at(ms));
@@ -504,7 +504,7 @@ fn a_command_that_is_not_renewed_ends_by_itself() {
 }
 
 #[test]
-fn a_command_that_comes_too_late_is_stillness_and_counts_as_none() {
+fn late_command_stops_the_motors_and_counts_as_none() {
     let mut rig = rig(&[]);
     rig.settle(29);
     rig.command_for(5, 1, 10);
@@ -515,10 +515,10 @@ fn a_command_that_comes_too_late_is_stillness_and_counts_as_none() {
 }
 
 #[test]
-fn the_longest_time_without_a_word_is_that_of_motors_that_may_move() {
+fn longest_write_gap_counts_only_motors_that_may_move() {
     let mut rig = rig(&[]);
     rig.settle(100);
-    let unled_us = |rig: &Rig| rig.counters.longest_unled().as_nanos() / 1_000;
+    let unled_us = |rig: &Rig| rig.counters.longest_write_gap().as_nanos() / 1_000;
     assert_eq!(unled_us(&rig), 0, "they were set up, and stood");
     for (seq, slot) in [(1, 100), (2, 110), (3, 120)] {
         rig.command_for(30, seq, slot);

@@ -20,7 +20,7 @@ pub fn full(index: u64) -> Slot {
         readings: vec![value(Ok(-0.0)), value(Err(ReadingFault::Frozen)), value(Ok(f32::NAN))],
         untold: 1,
         receipts: vec![OnWire { seq: index, slot: slot - ms(10), at: slot - ms(9), complete: true }],
-        field: Some(FieldResult {
+        field: Some(FieldRecord {
             answer: Some(Answer {
                 cycle: index,
                 scores: vec![0.0, 0.5],
@@ -32,7 +32,7 @@ pub fn full(index: u64) -> Slot {
             span: ms(2),
             took: ms(3),
             age: ms(10),
-            rung: Rung::BEST,
+            quality: QualityLevel::BEST,
             state: None,
             times: None,
             link: Some(LinkHealth { heard: Some(slot - ms(20)), ..LinkHealth::default() }),
@@ -42,7 +42,7 @@ pub fn full(index: u64) -> Slot {
         tripped: 4,
         latched: 0,
         limits: Limits::STILL,
-        rung: Rung::WORST,
+        quality: QualityLevel::WORST,
         frame: vec![Sample { value: 1.0, worst: 0.5, stamp: slot - ms(3), health: Health::Good }; 3],
         seq: index + 1,
         valid_until: Instant::NEVER,

@@ -184,7 +184,7 @@ fn stands_still_as_it_was_swept<C: Cell, const N: usize>(
 }
 
 #[test]
-fn a_cell_feels_the_old_values_of_its_six_neighbours_on_every_grid() {
+fn cell_uses_old_values_of_its_six_neighbours_on_every_grid() {
     sweeps_are_the_formula::<f32, 8>(Storage::F32);
     if cfg!(miri) {
         return; // half a minute for the smallest that fills a register

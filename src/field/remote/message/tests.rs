@@ -4,13 +4,14 @@ use super::*;
 use proptest::prelude::*;
 
 fn request() -> CycleRequest {
-    let mut stimulus = Stimulus { cycle: 7, reward: -0.5, rung: Rung::WORST, ..Stimulus::AT_REST };
-    stimulus.sensors[..3].copy_from_slice(&[0.25, -1.0, 1.0]);
-    CycleRequest::of(&stimulus, 3, Instant::from_nanos(123_456_789), Span::from_millis(40))
+    let mut input =
+        FieldInput { cycle: 7, reward: -0.5, quality: QualityLevel::WORST, ..FieldInput::AT_REST };
+    input.sensors[..3].copy_from_slice(&[0.25, -1.0, 1.0]);
+    CycleRequest::of(&input, 3, Instant::from_nanos(123_456_789), Span::from_millis(40))
 }
 
 fn answer() -> CycleAnswer {
-    let mut response = Response {
+    let mut response = FieldOutput {
         cycle: 7,
         scores: [0.0; MAX_MOTORS],
         motors: [0.0; MAX_MOTORS],
@@ -28,7 +29,7 @@ fn answer() -> CycleAnswer {
 fn both_messages_come_back_as_they_went() {
     assert_eq!(CycleRequest::decode(&request().encode()), Ok(request()));
     assert_eq!(CycleAnswer::decode(&answer().encode()), Ok(answer()));
-    assert_eq!(request().stimulus().sensors[..3], [0.25, -1.0, 1.0]);
+    assert_eq!(request().input().sensors[..3], [0.25, -1.0, 1.0]);
     assert_eq!(answer().response().unwrap().motors[..2], [0.9, -0.9]);
     for verdict in [Verdict::Refused, Verdict::Failed, Verdict::Late] {
         let without = CycleAnswer::without(&request(), verdict);

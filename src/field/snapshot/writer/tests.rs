@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::base::frame::MAX_SENSORS;
-use crate::base::plan::{FieldPlan, Rung};
+use crate::base::plan::{FieldPlan, QualityLevel};
 use crate::field::sample::board as small_board;
 use crate::field::snapshot::{Snapshot, previous_of};
 use crate::field::state::State;
-use crate::field::{Stimulus, engine};
+use crate::field::{FieldInput, engine};
 use std::path::Path;
 
 fn lived(plan: &FieldPlan, cycles: u64) -> State {
@@ -14,7 +14,9 @@ fn lived(plan: &FieldPlan, cycles: u64) -> State {
     for cycle in 0..cycles {
         let sensors = [(cycle as f32 * 0.3).sin(); MAX_SENSORS];
         assert!(
-            engine.cycle(&Stimulus { cycle, sensors, reward: 0.5, rung: Rung::BEST, place: None }).is_ok()
+            engine
+                .cycle(&FieldInput { cycle, sensors, reward: 0.5, quality: QualityLevel::BEST, place: None })
+                .is_ok()
         );
     }
     let mut live = Live::default();
@@ -22,7 +24,7 @@ fn lived(plan: &FieldPlan, cycles: u64) -> State {
     State { learned: engine.learned(), live }
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_writer_that_is_busy_costs_a_snapshot_and_no_time() {
@@ -51,7 +53,7 @@ fn a_writer_that_is_busy_costs_a_snapshot_and_no_time() {
     assert_eq!((counts.written, counts.skipped, counts.finished), (0, 3, false), "two buffers");
     let_go.send(()).expect("it waits");
     drop(let_go);
-    let counts = writer.end(PATIENCE);
+    let counts = writer.end(TIMEOUT);
     assert_eq!((counts.failed, counts.unsound, counts.written, counts.finished), (1, 0, 1, true));
     assert!(counts.trouble.is_some_and(|trouble| trouble.contains("disk")));
     assert!(written.try_iter().all(|live| live == state.live));
@@ -66,7 +68,7 @@ impl Spot {
     fn new(name: &str) -> Spot {
         Spot(std::env::temp_dir().join(format!("ganglion-writer-{name}-{}", std::process::id())))
     }
-    fn line(&self, standing: Standing, state: &State) -> (SnapshotSender, SnapshotWriter) {
+    fn line(&self, standing: ExistingSnapshot, state: &State) -> (SnapshotSender, SnapshotWriter) {
         let learned = Arc::new(state.learned.clone());
         snapshot_line(self.0.clone(), standing, &small_board(8), learned, Beside::default(), |_| true)
             .expect("a thread")
@@ -81,11 +83,11 @@ impl Drop for Spot {
 }
 
 fn hand_over(sender: &mut SnapshotSender, writer: &SnapshotWriter, live: &Live) -> SnapshotCounts {
-    assert!(sender.hand_over_last(PATIENCE, |to| {
+    assert!(sender.hand_over_last(TIMEOUT, |to| {
         to.clone_from(live);
         true
     }));
-    writer.end(PATIENCE)
+    writer.end(TIMEOUT)
 }
 
 fn age(path: &Path) -> u64 {
@@ -93,10 +95,10 @@ fn age(path: &Path) -> u64 {
 }
 
 #[test]
-fn a_brain_that_no_run_could_go_on_from_is_not_written_and_is_counted() {
+fn unusable_brain_is_not_written_and_is_counted() {
     let (board, spot) = (small_board(8), Spot::new("unsound"));
     let state = lived(&board.field, 5);
-    let (mut sender, writer) = spot.line(Standing::Sound, &state);
+    let (mut sender, writer) = spot.line(ExistingSnapshot::Sound, &state);
     assert_eq!(hand_over(&mut sender, &writer, &state.live).written, 1);
     for nonsense in [1.7e308, f64::NAN, -1e200] {
         let mut spoilt = state.live.clone();
@@ -112,12 +114,12 @@ fn a_brain_that_no_run_could_go_on_from_is_not_written_and_is_counted() {
 }
 
 #[test]
-fn what_was_refused_at_the_start_does_not_take_the_place_of_the_good_one_before_it() {
+fn snapshot_refused_at_start_does_not_replace_the_previous_one() {
     let (board, spot) = (small_board(8), Spot::new("refused"));
     let states = [5, 6, 7].map(|cycles| lived(&board.field, cycles));
     Snapshot::new(&board, states[0].clone()).save(&previous_of(&spot.0)).expect("it can be written");
     std::fs::write(&spot.0, "damaged").expect("it can be written");
-    let (mut sender, writer) = spot.line(Standing::Refused, &states[0]);
+    let (mut sender, writer) = spot.line(ExistingSnapshot::Refused, &states[0]);
     assert_eq!(hand_over(&mut sender, &writer, &states[1].live).written, 1);
     assert_eq!((age(&spot.0), age(&previous_of(&spot.0))), (6, 5));
     assert_eq!(hand_over(&mut sender, &writer, &states[2].live).written, 2);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_with_a_time_of_its_own_is_known_also_behind_a_multiplexer() {
+    fn driver_with_a_fixed_timeout_is_known_behind_a_multiplexer() {
         let tree = i2c_tree();
         tree.link(
             "sys/bus/i2c/devices/i2c-20",

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_chip_and_one_that_may_not_be_opened_are_different_errors() {
+    fn missing_chip_and_unopenable_chip_are_different_errors() {
         let mut chips = jetson(&["pinctrl-rp1"]);
         let missing = chips.locate(Line(5), names).expect_err("another machine");
         assert!(missing.why.contains("has: tegra234-gpio, tegra234-gpio-aon"), "{missing}");

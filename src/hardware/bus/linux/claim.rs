@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_at_the_holder_does_not_keep_the_wires_from_a_process_that_takes_them() {
+    fn looking_at_the_holder_does_not_block_a_claim() {
         let tree = i2c_tree();
         let motors = hardware(&tree, &board("3160000"));
         let place = motors.places(None).unwrap().remove(0);

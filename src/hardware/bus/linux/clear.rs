@@ -19,7 +19,7 @@ const STRETCH: Span = Span::from_millis(35);
 ///
 /// Errors: [`BusFault::TimedOut`], SCL or SDA is still held; or the fault of the lines.
 pub(super) fn clear(gpio: &mut dyn Gpio, clock: &dyn Clock, scl: Line, sda: Line) -> Result<(), BusFault> {
-    let mut pair = Pair { gpio, clock, scl, sda, patience: STRETCH };
+    let mut pair = Pair { gpio, clock, scl, sda, timeout: STRETCH };
     let done = pair.clear();
     // Whatever happened, we must not hold the bus.
     let freed = pair.gpio.set(sda, true).and(pair.gpio.set(scl, true));
@@ -32,7 +32,7 @@ struct Pair<'a> {
     scl: Line,
     sda: Line,
     /// The remainder of [`STRETCH`], for the measure as a whole.
-    patience: Span,
+    timeout: Span,
 }
 
 impl Pair<'_> {
@@ -73,12 +73,12 @@ impl Pair<'_> {
         let since = self.clock.now();
         self.rest();
         while !self.gpio.get(self.scl)? {
-            if self.waited(since) >= self.patience {
+            if self.waited(since) >= self.timeout {
                 return Err(BusFault::TimedOut);
             }
             self.rest();
         }
-        self.patience = self.patience.less(self.waited(since));
+        self.timeout = self.timeout.less(self.waited(since));
         Ok(())
     }
 

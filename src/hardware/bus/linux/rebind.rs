@@ -84,10 +84,10 @@ fn request(ask: Ask, device: &str) -> Vec<u8> {
 }
 
 /// Sends a request about the adapter of `device` to the process that listens at `socket`; waits at most
-/// `patience`.
-pub(super) fn ask(socket: &Path, ask: Ask, device: &str, patience: Span) -> io::Result<Grant> {
+/// `timeout`.
+pub(super) fn ask(socket: &Path, ask: Ask, device: &str, timeout: Span) -> io::Result<Grant> {
     let clock = MonotonicClock;
-    let until = clock.now() + patience;
+    let until = clock.now() + timeout;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let here = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     connect(&here, &SocketAddrUnix::new(socket)?)?;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_asks_again_and_again_is_granted_one_in_two_seconds() {
+    fn repeated_rebind_requests_are_granted_one_per_2_s() {
         let (tree, clock) = (i2c_tree(), SimClock::new());
         clock.set(Instant::ZERO + REST);
         let mut rebinder = rebinder(&tree);

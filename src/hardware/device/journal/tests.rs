@@ -86,7 +86,7 @@ fn each_step_does_one_thing_and_the_last_one_nothing_new() {
 }
 
 #[test]
-fn a_chip_that_does_not_answer_is_no_end_where_the_set_up_goes_on() {
+fn unanswering_chip_does_not_end_a_set_up_that_goes_on() {
     let mut rig = Rig::new();
     let work = |ports: &mut Ports<'_>| {
         let mut answer = [0];
@@ -165,7 +165,7 @@ fn a_set_up_that_asks_something_else_writes_nothing() {
 }
 
 #[test]
-fn a_chip_that_never_gets_ready_and_answers_without_end_end_the_set_up() {
+fn set_up_ends_at_a_chip_never_ready_or_answering_without_end() {
     let mut rig = Rig::new();
     let endless = |ports: &mut Ports<'_>| -> Result<(), DeviceFault> {
         loop {

@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use std::thread::{self, JoinHandle};
 
 /// Longer than anything here takes, unless it never comes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Rig {
     board: Arc<ServedBoard>,
@@ -71,7 +71,7 @@ impl Rig {
 
     fn client(&self, robot: &str) -> Client {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket.connect(self.status().listens).unwrap();
         Client { socket, robot: robot.to_string(), session: None }
     }
@@ -189,7 +189,7 @@ fn a_robot_that_differs_is_refused_with_both_values() {
 }
 
 #[test]
-fn forged_replayed_and_foreign_datagrams_are_counted_and_change_nothing() {
+fn bad_datagrams_are_counted_and_change_nothing() {
     let rig = Rig::new(&["att-a", "att-b"]);
     let [mut good, mut attacker] = ["att-a", "att-b"].map(|name| rig.client(name));
     let join = Join::of("att-a", &rig.board.board, rig.board.digest);
@@ -229,7 +229,7 @@ fn forged_replayed_and_foreign_datagrams_are_counted_and_change_nothing() {
 }
 
 #[test]
-fn the_old_session_stays_until_the_first_datagram_of_the_new_one() {
+fn old_session_stays_until_the_new_ones_first_datagram() {
     let rig = Rig::new(&["two-a"]);
     let [mut old, mut new] = ["two-a", "two-a"].map(|name| rig.client(name));
     old.join_with(&rig.board);

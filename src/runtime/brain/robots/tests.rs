@@ -137,15 +137,15 @@ fn a_request_out_of_range_is_refused_and_the_field_untouched() {
 }
 
 #[test]
-fn an_engine_that_panics_or_computes_no_number_is_opened_again_alone() {
+fn engine_that_panics_or_computes_nan_is_reopened_alone() {
     for panics in [true, false] {
         let (board, clock) = (board(), Arc::new(SimClock::new()));
         let mut brain = brain(2, None);
         let Ok(Joined::Opens(id, opening)) = brain.join("ill", &board, PERIOD, clock.now()) else { panic!() };
-        let ill = opening.with_cycle(Box::new(move |engine, stimulus| match stimulus.cycle {
+        let ill = opening.with_cycle(Box::new(move |engine, input| match input.cycle {
             3 if panics => panic!("as the test wants"),
             3 => Err(Failure::NotFinite),
-            _ => engine.cycle(stimulus),
+            _ => engine.cycle(input),
         }));
         brain.seat(id, ill.open(clock.clone()), clock.now()).unwrap();
         let well = join(&mut brain, "well", &board, &clock);

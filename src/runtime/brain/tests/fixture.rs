@@ -3,11 +3,11 @@
 use super::super::boards::ServedBoard;
 use super::super::engine::RobotEngine;
 use super::super::robots::{Arrival, Joined, RobotId, Robots, Task};
-use crate::base::plan::{EngineKind, Rung, Shape};
+use crate::base::plan::{EngineKind, QualityLevel, Shape};
 use crate::base::seed::{Stream, uniform};
 use crate::base::time::{Clock, Instant, SimClock, Span};
 use crate::deploy::board::built_in;
-use crate::field::Stimulus;
+use crate::field::FieldInput;
 use crate::field::readout::{Origin, Readout};
 use crate::field::remote::message::{CycleAnswer, CycleRequest};
 use std::sync::Arc;
@@ -32,15 +32,15 @@ pub fn board() -> Arc<ServedBoard> {
 
 /// What robot number `robot` asks in cycle `cycle`: no two robots ask the same.
 pub fn request(board: &ServedBoard, robot: u64, cycle: u64, now: Instant) -> CycleRequest {
-    let mut stimulus = Stimulus { cycle, ..Stimulus::AT_REST };
+    let mut input = FieldInput { cycle, ..FieldInput::AT_REST };
     let count = board.board.field.shape.sensors;
-    for (sensor, value) in stimulus.sensors.iter_mut().enumerate().take(count) {
+    for (sensor, value) in input.sensors.iter_mut().enumerate().take(count) {
         let index = (robot * 1_000 + cycle) * 64 + sensor as u64;
         *value = (2.0 * uniform(robot, Stream::Patterns, index) - 1.0) as f32;
     }
-    stimulus.reward = if cycle.is_multiple_of(5) { 0.5 } else { 0.0 };
-    stimulus.rung = Rung::new((cycle / 7 % 6) as u8).unwrap();
-    CycleRequest::of(&stimulus, count, now, PERIOD)
+    input.reward = if cycle.is_multiple_of(5) { 0.5 } else { 0.0 };
+    input.quality = QualityLevel::new((cycle / 7 % 6) as u8).unwrap();
+    CycleRequest::of(&input, count, now, PERIOD)
 }
 
 /// Lets `name` join and opens its engine at once.

@@ -4,7 +4,7 @@ use super::super::client::{Asked, Client, Trouble};
 use super::super::frame::{Frame, FrameReader, Framing};
 use super::{EmBrain, LOOK_EVERY, News};
 use crate::base::time::{self, Clock, MonotonicClock, Span};
-use crate::field::Stimulus;
+use crate::field::FieldInput;
 use crate::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
 use crate::runtime::brain::robots::{Arrival, Joined, RobotId};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
@@ -93,19 +93,19 @@ impl Seat<'_> {
                     Ok(Some(frame)) => self.answer(&mut client, &frame, ends),
                     Err(fault) => {
                         let framing = reader.framing().unwrap_or(Framing::Plain);
-                        self.say(&mut stream, &self.troubled(Trouble::Frame(fault)), framing)?;
+                        self.send(&mut stream, &self.troubled(Trouble::Frame(fault)), framing)?;
                         return Err(LetGo::OutOfStep);
                     }
                 };
                 let Some(framing) = reader.framing() else { break };
-                self.say(&mut stream, &answer.unwrap_or_else(|trouble| self.troubled(trouble)), framing)?;
+                self.send(&mut stream, &answer.unwrap_or_else(|trouble| self.troubled(trouble)), framing)?;
                 since = Instant::now();
             }
         }
         Ok(())
     }
 
-    fn say(&self, stream: &mut TcpStream, frame: &Frame, framing: Framing) -> io::Result<()> {
+    fn send(&self, stream: &mut TcpStream, frame: &Frame, framing: Framing) -> io::Result<()> {
         stream.write_all(&frame.encode(framing))
     }
 
@@ -124,10 +124,10 @@ impl Seat<'_> {
                 let engine = self.join(ends)?;
                 Ok(client.welcome(engine.starts_with("cuda")))
             }
-            Asked::Cycle(stimulus) => {
-                let answer = self.cycle(&stimulus, ends)?;
+            Asked::Cycle(input) => {
+                let answer = self.cycle(&input, ends)?;
                 let mut response = answer.response().ok_or(Trouble::NoAnswer)?;
-                self.service.requests.apply(&mut response, &stimulus.sensors);
+                self.service.requests.apply(&mut response, &input.sensors);
                 self.service.counts.actions.fetch_add(1, Ordering::Relaxed);
                 Ok(client.action(&response.motors))
             }
@@ -182,12 +182,12 @@ impl Seat<'_> {
     }
 
     /// Has a cycle computed.
-    fn cycle(&mut self, stimulus: &Stimulus, ends: &AtomicBool) -> Result<CycleAnswer, Trouble> {
-        let (now, arrival) = match self.ask(stimulus)? {
+    fn cycle(&mut self, input: &FieldInput, ends: &AtomicBool) -> Result<CycleAnswer, Trouble> {
+        let (now, arrival) = match self.ask(input)? {
             // It was parked while the client said nothing: it goes on from its snapshot.
             (_, Arrival::Dropped) => {
                 self.join(ends)?;
-                self.ask(stimulus)?
+                self.ask(input)?
             }
             asked => asked,
         };
@@ -202,11 +202,11 @@ impl Seat<'_> {
         if answer.verdict == Verdict::Answered { Ok(answer) } else { Err(Trouble::NoAnswer) }
     }
 
-    fn ask(&self, stimulus: &Stimulus) -> Result<(time::Instant, Arrival), Trouble> {
+    fn ask(&self, input: &FieldInput) -> Result<(time::Instant, Arrival), Trouble> {
         let robot = self.robot.ok_or(Trouble::NoHandshake)?;
         let now = MonotonicClock.now();
         let count = self.service.board.board.field.shape.sensors;
-        let request = CycleRequest::of(stimulus, count, now, DEADLINE);
+        let request = CycleRequest::of(input, count, now, DEADLINE);
         Ok((now, self.service.hub.receive(robot, &request.encode(), now)))
     }
 

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::base::command::MAX_MOTORS;
-use crate::base::plan::{EngineKind, Rung, Shape};
+use crate::base::plan::{EngineKind, QualityLevel, Shape};
 use crate::base::time::{MonotonicClock, Span};
 use crate::deploy::board::built_in;
 use crate::deploy::board::profile::ProfileFile;
-use crate::field::Stimulus;
+use crate::field::FieldInput;
 use crate::field::brain::{Before, Brain};
 use crate::runtime::brain::reception::Reception;
 use crate::runtime::brain::robots::{Limits, Robots};
@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// Longer than anything here takes, unless it never comes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Rig {
     board: Arc<ServedBoard>,
@@ -69,7 +69,7 @@ impl Rig {
     fn client(&self, mark: &'static [u8]) -> Robot {
         let address: SocketAddr = self.status().listens;
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Robot { stream, mark }
     }
 }
@@ -154,8 +154,8 @@ fn clients_of_every_framing_get_what_the_field_asks_for() {
     for cycle in 1..=CYCLES {
         let vector = senses(cycle);
         let (sensors, reward) = profile.sense(&vector).unwrap();
-        let stimulus = Stimulus { cycle, sensors, reward, rung: Rung::BEST, place: None };
-        let mut response = brain.engine.cycle(&stimulus).unwrap();
+        let input = FieldInput { cycle, sensors, reward, quality: QualityLevel::BEST, place: None };
+        let mut response = brain.engine.cycle(&input).unwrap();
         brain.request(&mut response, &sensors);
         let expected = profile.act(&response.motors);
         for robot in &mut robots {
@@ -235,7 +235,7 @@ fn a_client_that_comes_back_finds_its_engine() {
     robot.ask(0, &senses(1));
     drop(robot);
     let begun = Instant::now();
-    while rig.status().clients > 0 && begun.elapsed() < PATIENCE {
+    while rig.status().clients > 0 && begun.elapsed() < TIMEOUT {
         thread::sleep(LOOK_EVERY);
     }
     let mut again = rig.client(b"ROBO");

@@ -1,9 +1,9 @@
 //! A carrier and a brain of a few lines, in made-up time.
 
 use super::*;
-use crate::base::plan::Rung;
+use crate::base::plan::QualityLevel;
 use crate::decision::fixture::at;
-use crate::field::Stimulus;
+use crate::field::FieldInput;
 use crate::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
 use crate::runtime::tether::key::Keys;
 use crate::runtime::tether::session::{PAYLOAD_MOST, accept};
@@ -18,8 +18,8 @@ fn carrier(keys: &KeyFile) -> Carrier {
 }
 
 fn request(cycle: u64) -> CycleRequest {
-    let stimulus = Stimulus { cycle, rung: Rung::BEST, ..Stimulus::AT_REST };
-    CycleRequest::of(&stimulus, 3, at(0), Span::from_millis(40))
+    let input = FieldInput { cycle, quality: QualityLevel::BEST, ..FieldInput::AT_REST };
+    CycleRequest::of(&input, 3, at(0), Span::from_millis(40))
 }
 
 /// Answers a join; the brain's end of the session.
@@ -48,7 +48,7 @@ fn joined(carrier: &mut Carrier, keys: &KeyFile, number: u8, now: Instant) -> Se
 }
 
 #[test]
-fn nothing_is_done_before_a_runtime_is_there_and_after_it_is_gone() {
+fn carrier_is_idle_before_and_after_a_runtime() {
     let mut carrier = carrier(&keys());
     assert_eq!((carrier.due(), carrier.look(at(5_000))), (Instant::NEVER, false));
     carrier.start(at(5_000));
@@ -76,7 +76,7 @@ fn a_request_is_answered_once_and_measured() {
 }
 
 #[test]
-fn silence_is_noticed_and_the_old_session_goes_on_if_it_is_heard_first() {
+fn old_session_resumes_if_it_is_received_first_after_silence() {
     let mut carrier = carrier(&keys());
     carrier.start(at(0));
     let mut brain = joined(&mut carrier, &keys(), 1, at(0));
@@ -95,7 +95,7 @@ fn silence_is_noticed_and_the_old_session_goes_on_if_it_is_heard_first() {
 }
 
 #[test]
-fn a_new_session_replaces_the_old_one_whose_answers_are_then_foreign() {
+fn new_session_makes_the_old_ones_answers_foreign() {
     let mut carrier = carrier(&keys());
     carrier.start(at(0));
     let mut old = joined(&mut carrier, &keys(), 1, at(0));

@@ -62,7 +62,7 @@ fn a_board_too_large_for_a_datagram_is_listed_as_far_as_it_fits() {
 }
 
 #[test]
-fn the_same_board_differs_in_nothing_whatever_the_robot_is_called() {
+fn same_board_has_no_differences_whatever_the_robots_name() {
     let other = Join::of("another", &board("sim"), [9; 32]);
     assert_eq!(join("sim").difference(&other), None);
 }

@@ -150,7 +150,7 @@ fn an_ends_own_datagram_sent_back_to_it_is_dropped() {
 }
 
 #[test]
-fn another_sessions_datagrams_are_foreign_and_forged_under_our_number() {
+fn other_sessions_datagrams_are_foreign_or_forged() {
     let ((mut robot, _), (_, mut brain)) = (pair(7), pair(8));
     let mut request = up(&mut robot);
     assert_eq!(open(&mut brain, &request), Err(Dropped::Foreign));
@@ -205,7 +205,7 @@ fn a_forged_second_message_does_no_harm() {
 }
 
 #[test]
-fn a_replayed_first_message_is_told_by_its_ephemeral_and_gives_nothing() {
+fn replayed_first_message_is_detected_by_its_ephemeral_key() {
     let (first, mut joining) = Joining::begin(&key(1), &join()).unwrap();
     let (_, pending) = accept(&key(1), &first).unwrap();
     let (second, brain) = pending.reply(&joined(9)).unwrap();

@@ -78,7 +78,7 @@ fn what_lies_under_a_new_files_name_refuses_it() {
     }
     assert_eq!(folder.names(), ["a", "b"], "existing files stay");
     let place = folder.at("thing");
-    let place = Place::of(&place).unwrap();
+    let place = Destination::of(&place).unwrap();
     assert_ne!(place.fresh_name(), place.fresh_name(), "no name is used twice");
 }
 
@@ -104,7 +104,7 @@ fn the_old_files_mode_and_owner_are_kept() {
 }
 
 #[test]
-fn a_link_in_the_files_own_place_is_replaced_and_what_is_no_file_is_not() {
+fn link_at_the_files_path_is_replaced_but_no_other_kind() {
     let folder = Folder::new("place");
     fs::write(folder.at("victim"), "not yours").unwrap();
     symlink(folder.at("victim"), folder.at("thing")).unwrap();
@@ -154,7 +154,7 @@ fn a_file_that_has_its_second_name_already_leaves_no_third() {
 }
 
 #[test]
-fn what_the_dead_have_left_is_swept_away_and_what_the_living_write_is_not() {
+fn leftovers_of_dead_writers_are_removed_but_not_of_live_ones() {
     let folder = Folder::new("sweep");
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();

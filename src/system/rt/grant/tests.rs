@@ -78,7 +78,7 @@ fn the_tick_is_on_its_core_and_the_field_is_not() {
 }
 
 #[test]
-fn the_field_is_on_its_own_core_where_it_has_one_and_off_the_ticks_where_that_is_refused() {
+fn field_gets_its_own_core_or_stays_off_the_ticks() {
     let cores = on_a_thread(|| rustix::thread::sched_getaffinity(None).unwrap());
     let cpu = (0..CpuSet::MAX_CPU).find(|&cpu| cores.is_set(cpu)).unwrap();
     let plan = RtPlan { cpu: Some(cpu), ..NOTHING };
@@ -105,7 +105,7 @@ fn the_field_is_on_its_own_core_where_it_has_one_and_off_the_ticks_where_that_is
 }
 
 #[test]
-fn an_impossible_core_is_refused_with_its_fix_and_fatal_only_where_strict() {
+fn impossible_core_is_fatal_only_where_strict() {
     for cpu in [CpuSet::MAX_CPU - 1, CpuSet::MAX_CPU, usize::MAX] {
         on_a_thread(|| {
             let plan = RtPlan { cpu: Some(cpu), ..NOTHING };

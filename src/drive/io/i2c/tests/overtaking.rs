@@ -6,19 +6,19 @@ use super::*;
 struct Pair(u8);
 
 impl Polled for Pair {
-    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+    fn poll(&mut self, ports: &mut Ports<'_>, send: &mut Say<'_>) -> Result<(), DeviceFault> {
         let mut bytes = [[0], [0]];
         let mut read = Ok(());
         for byte in &mut bytes {
             read = read.and_then(|()| ports.i2c.read(self.0, byte).map_err(bus_fault(0)));
         }
-        say(0, read.map(|()| f32::from(bytes[1][0])));
+        send(0, read.map(|()| f32::from(bytes[1][0])));
         read
     }
 }
 
 #[test]
-fn a_stop_goes_between_two_transfers_of_a_poll_which_is_then_made_again() {
+fn stop_interrupts_a_poll_which_is_then_repeated() {
     let mut rig = rig_with(vec![plan(Box::new(Pair(0x40)), 0, 10)]);
     rig.settle(9);
     for prompted in [false, true] {
@@ -38,7 +38,7 @@ fn a_stop_goes_between_two_transfers_of_a_poll_which_is_then_made_again() {
 }
 
 #[test]
-fn a_device_that_asks_goes_between_two_transfers_of_a_poll_that_is_only_due_and_not_twice() {
+fn requested_poll_interrupts_a_due_poll_once() {
     let mut rig = rig_with(vec![
         plan(Box::new(Pair(0x40)), 0, 10),
         PollPlan { prompted: true, ..plan(Box::new(Byte(0x41)), 1, 100) },
@@ -80,23 +80,23 @@ struct TwoFrames(u32);
 
 impl Actuators for TwoFrames {
     fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        TwoWheels::say(INIT, ports)
+        TwoWheels::send(INIT, ports)
     }
     fn write(&mut self, _: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         while self.0 < 2 {
-            TwoWheels::say(WRITE, ports)?;
+            TwoWheels::send(WRITE, ports)?;
             self.0 += 1;
         }
         self.0 = 0;
         Ok(())
     }
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        TwoWheels::say(STOP, ports)
+        TwoWheels::send(STOP, ports)
     }
 }
 
 #[test]
-fn a_sample_goes_between_two_frames_of_a_command_which_then_goes_on() {
+fn sample_goes_between_two_frames_of_a_command() {
     let asks = PollPlan { prompted: true, ..plan(Box::new(Byte(0x41)), 0, 100) };
     let mut rig = rig_of_motors(Box::new(TwoFrames(0)), vec![asks]);
     rig.settle(9);
@@ -123,14 +123,14 @@ impl Polled for OneByOne {
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         Byte(self.0).set_up(ports)
     }
-    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
-        Byte(self.0).poll(ports, say)?;
-        Byte(self.0).poll(ports, &mut |_, value| say(1, value))
+    fn poll(&mut self, ports: &mut Ports<'_>, send: &mut Say<'_>) -> Result<(), DeviceFault> {
+        Byte(self.0).poll(ports, send)?;
+        Byte(self.0).poll(ports, &mut |_, value| send(1, value))
     }
 }
 
 #[test]
-fn what_a_poll_finds_first_stops_the_motors_before_the_rest_of_it_is_read() {
+fn poll_stops_the_motors_before_its_remaining_reads() {
     let mut rig = rig_with(vec![PollPlan { channels: vec![0, 1], ..plan(Box::new(OneByOne(0x40)), 0, 10) }]);
     rig.settle(8);
     rig.bus.answer(40);

@@ -102,7 +102,7 @@ fn is_never_away(device: Box<dyn Polled>, address: u8, odds: u64, seed: u64) {
 }
 
 #[test]
-fn one_missed_acknowledge_of_the_imu_does_not_silence_the_motors() {
+fn one_missed_imu_acknowledge_does_not_delay_the_motors() {
     let mut rig = troubled(imu(), IMU, u64::MAX, 0);
     rig.settle(999);
     assert_eq!(rig.count(|c| &c.devices[1].set_ups), 1);
@@ -151,7 +151,7 @@ fn a_bus_that_is_begun_anew_begins_its_set_ups_anew() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
-    fn wherever_a_device_does_not_answer_the_motors_bus_is_never_away(
+    fn unanswering_device_never_makes_the_motor_bus_unavailable(
         seed in any::<u64>(),
         odds in prop::sample::select(vec![2_u64, 7, 30, 200, 900]),
     ) {

@@ -89,7 +89,7 @@ fn drive(actuators: Box<dyn Actuators>, fragile: Option<u8>, dies: Instant) -> D
 }
 
 #[test]
-fn a_bus_that_dies_behind_a_steady_robot_is_noticed_before_a_command_runs_out() {
+fn dead_bus_of_a_steady_robot_is_noticed_before_commands_expire() {
     type Chips = fn() -> Box<dyn Actuators>;
     for (chips, fragile) in [(robot_hat as Chips, Some(HAT)), (pca9685, None)] {
         for phase in 0..80 {

@@ -184,10 +184,10 @@ impl Wheels {
 impl Actuators for Wheels {
     fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         match self.0 {
-            Kind::Bare => TwoWheels::say(INIT, ports),
+            Kind::Bare => TwoWheels::send(INIT, ports),
             Kind::OutputEnable => {
                 Wheels::set(false, ports)?;
-                TwoWheels::say(INIT, ports)?;
+                TwoWheels::send(INIT, ports)?;
                 Wheels::set(true, ports)
             }
             Kind::Framed | Kind::Disobedient => {
@@ -195,7 +195,7 @@ impl Actuators for Wheels {
                 ports.clock.sleep_until(ports.clock.now() + ms(10));
                 Wheels::set(true, ports)?;
                 ports.clock.sleep_until(ports.clock.now() + ms(20));
-                TwoWheels::say(INIT, ports)
+                TwoWheels::send(INIT, ports)
             }
         }
     }
@@ -203,7 +203,7 @@ impl Actuators for Wheels {
         ports.i2c.write(HAT, &[WRITE, 0x0F, 0]).map_err(bus_fault(WRITE))
     }
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        TwoWheels::say(STOP, ports)
+        TwoWheels::send(STOP, ports)
     }
     fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let plan = McuPlan { address: HAT, others: [None; 3], clock_hz: 72_000_000, timers: 4, reset: RESET };
@@ -219,11 +219,11 @@ struct Converter;
 const SELECT: u8 = 0x17;
 
 impl Polled for Converter {
-    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+    fn poll(&mut self, ports: &mut Ports<'_>, send: &mut Say<'_>) -> Result<(), DeviceFault> {
         let mut byte = [0];
         let read = ports.i2c.write(HAT, &[SELECT, 0, 0]).and_then(|()| ports.i2c.read(HAT, &mut byte));
         let read = read.map_err(bus_fault(SELECT));
-        say(0, read.map(|()| byte[0].into()));
+        send(0, read.map(|()| byte[0].into()));
         read
     }
 }
@@ -284,7 +284,7 @@ fn within(kind: Kind) -> Span {
 }
 
 #[test]
-fn motors_without_a_line_stop_as_soon_as_their_bus_is_back_also_when_it_was_given_up() {
+fn motors_without_a_line_stop_as_soon_as_their_bus_is_back() {
     for length in [15, 60, 300, 1_200, 3_000, 9_000, 14_000, 23_456] {
         let hangs = (at(6_203), at(6_203 + length), BusFault::TimedOut);
         let mut scene = Scene::new(Kind::Bare, &[hangs], Instant::ZERO, 6_210, 1);
@@ -319,19 +319,19 @@ fn a_bus_that_hangs_leaves_it_to_the_line_at_once() {
 }
 
 #[test]
-fn a_set_up_counts_as_no_time_without_a_word_where_a_line_holds_the_motors() {
+fn set_up_is_no_write_gap_where_a_line_holds_the_motors() {
     for (kind, most) in [(Kind::Framed, ms(25)), (Kind::OutputEnable, ms(25))] {
         let silent = (at(6_203), at(6_303), BusFault::Nack);
         let mut scene = Scene::new(kind, &[silent], Instant::ZERO, 7_000, 1);
         scene.run(7_000, &[]);
         assert!(scene.rig.count(|c| &c.set_ups) > 1, "{kind:?}: it was reset");
-        let unled = scene.rig.counters.longest_unled();
-        assert!(unled <= most, "{kind:?}: {unled:?} from the last command to the line");
+        let gap = scene.rig.counters.longest_write_gap();
+        assert!(gap <= most, "{kind:?}: {gap:?} from the last command to the line");
     }
 }
 
 #[test]
-fn behind_a_torn_frame_a_stop_arrives_without_a_line_and_nothing_drives_the_motors() {
+fn stop_arrives_after_a_torn_frame_without_a_line() {
     // A bus that breaks transfers off, a line that does not obey for long, and halts all the while.
     for seed in 0..60 {
         let broken = (at(6_203), at(6_330), BusFault::Io);

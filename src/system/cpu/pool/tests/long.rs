@@ -159,7 +159,7 @@ fn workers_run_on_the_cores_they_were_given() {
 }
 
 #[test]
-fn a_core_that_is_not_there_is_refused_and_the_worker_works_all_the_same() {
+fn missing_core_is_refused_and_the_worker_still_works() {
     if cfg!(miri) {
         return;
     }

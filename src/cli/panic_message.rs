@@ -2,7 +2,7 @@
 //! library's message blocks on a full pipe, where a thread that drives motors would hang.
 
 use super::output;
-use crate::system::outside;
+use crate::system::sanitize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt::Write;
 use std::panic::PanicHookInfo;
@@ -19,10 +19,10 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 pub(super) fn keep_short() {
     let usual = std::panic::take_hook();
     let at_length = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
-    std::panic::set_hook(Box::new(move |panic| if at_length { usual(panic) } else { say(panic) }));
+    std::panic::set_hook(Box::new(move |panic| if at_length { usual(panic) } else { print(panic) }));
 }
 
-fn say(panic: &PanicHookInfo<'_>) {
+fn print(panic: &PanicHookInfo<'_>) {
     let Ok(_alone) = ONE_AT_A_TIME.try_lock() else { return };
     let stderr = std::io::stderr();
     let mut waits = [PollFd::new(&stderr, PollFlags::OUT)];
@@ -42,7 +42,7 @@ fn line(panic: &PanicHookInfo<'_>) -> String {
     let payload = panic.payload();
     let words = payload.downcast_ref::<&str>().copied();
     if let Some(words) = words.or_else(|| payload.downcast_ref::<String>().map(String::as_str)) {
-        let _ = write!(line, ": {}", outside::one_line(&words.replace('\n', "; ")));
+        let _ = write!(line, ": {}", sanitize::one_line(&words.replace('\n', "; ")));
     }
     let mut end = line.len().min(LONGEST);
     while !line.is_char_boundary(end) {

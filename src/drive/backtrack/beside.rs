@@ -4,7 +4,7 @@
 //!
 //! It remembers a few places for a few metres, by the robot's own commands. It is no map.
 
-use crate::decision::motion::Standing;
+use crate::decision::motion::OdometryPose;
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
 /// The echo leaps by more than this when the obstacle enters or leaves the cone: five times what a robot
@@ -40,7 +40,7 @@ pub struct Body {
 
 /// A place where something stands.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-struct Place {
+struct SeenObstacle {
     at: [f64; 2],
     /// Way since the sonar saw it there, metres.
     age: f64,
@@ -50,7 +50,7 @@ struct Place {
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Echo {
     range: f64,
-    from: Standing,
+    from: OdometryPose,
 }
 
 /// What may be beside the robot.
@@ -60,7 +60,7 @@ pub struct Beside {
     within: f64,
     body: Body,
     last: Option<Echo>,
-    places: heapless::Deque<Place, PLACES>,
+    places: heapless::Deque<SeenObstacle, PLACES>,
 }
 
 impl Beside {
@@ -84,7 +84,7 @@ impl Beside {
     }
 
     /// The robot at `standing` is stuck: something is at its front, and where it is by its commands is wrong.
-    pub fn touched(&mut self, standing: Standing) {
+    pub fn touched(&mut self, standing: OdometryPose) {
         self.forget();
         let Body { front, half } = self.body;
         for left in [half, -half] {
@@ -93,7 +93,7 @@ impl Beside {
     }
 
     /// The newest echo, from `standing`.
-    pub fn look(&mut self, range: f64, standing: Standing) {
+    pub fn look(&mut self, range: f64, standing: OdometryPose) {
         self.clear_sight(range, standing);
         if let Some(last) = self.last.replace(Echo { range, from: standing }) {
             let turned = standing.heading - last.from.heading;
@@ -107,7 +107,7 @@ impl Beside {
 
     /// Whether nothing that is remembered stands on the robot's way: the next `way` metres at `curvature`
     /// (1/m, positive to the left) from `standing`.
-    pub fn is_clear(&self, standing: Standing, curvature: f64, way: f64) -> bool {
+    pub fn is_clear(&self, standing: OdometryPose, curvature: f64, way: f64) -> bool {
         !self.places.iter().any(|place| self.sweeps(standing.sees(place.at), curvature, way))
     }
 
@@ -128,7 +128,7 @@ impl Beside {
     }
 
     /// What stands nearer than `range` in the middle of the cone would have been seen.
-    fn clear_sight(&mut self, range: f64, standing: Standing) {
+    fn clear_sight(&mut self, range: f64, standing: OdometryPose) {
         for _ in 0..self.places.len() {
             let Some(place) = self.places.pop_front() else { return };
             let [x, y] = standing.sees(place.at);
@@ -155,7 +155,7 @@ impl Beside {
         if self.places.is_full() {
             self.places.pop_front();
         }
-        let _ = self.places.push_back(Place { at, age: 0.0 }); // there is room: the oldest has gone
+        let _ = self.places.push_back(SeenObstacle { at, age: 0.0 }); // there is room: the oldest has gone
     }
 }
 
@@ -175,8 +175,8 @@ mod tests {
     /// Full lock of a PiCar-X: tan 30 degrees / 0.0872 m.
     const LOCK: f64 = 6.6;
 
-    fn at(x: f64, heading: f64) -> Standing {
-        Standing { at: [x, 0.0], heading }
+    fn at(x: f64, heading: f64) -> OdometryPose {
+        OdometryPose { at: [x, 0.0], heading }
     }
 
     /// After these echoes: range, x, heading.
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_the_cone_is_not_swept_over_until_it_is_passed_or_forgotten() {
+    fn obstacle_out_of_the_cone_is_avoided_until_passed_or_expired() {
         // It turned to the right: what it lost is at the left, 0.6 m ahead and 0.15 m beside.
         let mut beside = after(&[[0.65, -0.05, 0.1], [0.6, 0.0, 0.05], [1.5, 0.0, 0.0]]);
         assert!(beside.is_clear(at(0.0, 0.0), 0.0, 1.0), "straight on it passes");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_turn_it_may_be_at_either_side_and_what_is_seen_to_be_free_is_free() {
+    fn obstacle_without_a_turn_may_be_on_either_side() {
         let mut beside = after(&[[0.55, 0.0, 0.0], [1.5, 0.0, 0.0]]);
         let sides = |beside: &Beside| [LOCK, -LOCK].map(|side| beside.is_clear(at(0.45, 0.0), side, 0.2));
         assert_eq!(sides(&beside), [false, false]);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn far_ones_and_slow_changes_are_no_obstacles_and_a_touch_is_one() {
+    fn far_and_slow_changes_are_no_obstacles_but_a_touch_is() {
         let free = |beside: &Beside| beside.is_clear(at(0.6, 0.0), LOCK, 0.3);
         assert!(free(&after(&[[0.9, -0.05, 0.1], [1.5, 0.0, 0.0]])), "far");
         assert!(free(&after(&[[0.5, 0.0, 0.1], [0.7, 0.0, 0.05], [0.9, 0.0, 0.0]])), "along a wall");

@@ -21,9 +21,9 @@ use crate::base::frame::{Frame, Health};
 use crate::base::plan::{BackingPlan, Board, Cause, Rule, Trip};
 use crate::base::time::Instant;
 use crate::decision::mode::Mode;
-use crate::decision::motion::{Motion, Odometer, Standing};
+use crate::decision::motion::{MotionModel, Odometer, OdometryPose};
 use crate::decision::reflex::{MAX_RULES, Verdict};
-use crate::field::Response;
+use crate::field::FieldOutput;
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 use beside::{Beside, Body};
 use path::Path;
@@ -90,14 +90,14 @@ pub struct BackingCounters {
 
 /// The stage; on a board without `[backing]`, the default, it changes nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Trail {
+pub struct Backtrack {
     backing: Option<Backing>,
 }
 
-impl Trail {
+impl Backtrack {
     /// The stage of `board`, with no way behind it.
-    pub fn new(board: &Board) -> Trail {
-        Trail { backing: Backing::of(board) }
+    pub fn new(board: &Board) -> Backtrack {
+        Backtrack { backing: Backing::of(board) }
     }
 
     /// Its counts, if the board has `[backing]`.
@@ -113,15 +113,15 @@ impl Trail {
     }
 
     /// The field's answer as the arbiter gets it. `shown` is the frame as the field sees it. A call of its
-    /// own: it needs the mode, and the mode depends on the verdict that [`Trail::restrain`] makes.
+    /// own: it needs the mode, and the mode depends on the verdict that [`Backtrack::restrain`] makes.
     pub fn guide(
         &mut self,
-        field: Option<(&Response, Instant)>,
+        field: Option<(&FieldOutput, Instant)>,
         mode: Mode,
         verdict: &Verdict,
         shown: &Frame,
         slot: Instant,
-    ) -> Option<(Response, Instant)> {
+    ) -> Option<(FieldOutput, Instant)> {
         let (mut response, taken) = field.map(|(response, taken)| (*response, taken))?;
         if let Some(backing) = &mut self.backing {
             backing.heed(mode);
@@ -176,7 +176,7 @@ struct Backing {
 impl Backing {
     fn of(board: &Board) -> Option<Backing> {
         let plan = board.backing?;
-        let motion = Motion::of(board)?;
+        let motion = MotionModel::of(board)?;
         let (steering, [low, high]) = motion.steering?;
         let right = if high >= low { 1.0 } else { -1.0 };
         let edges = board.reflexes.iter().filter(|rule| rule.cause == Cause::Cliff);
@@ -251,7 +251,7 @@ impl Backing {
     }
 
     /// The curvature with which it came to where it is, and where it was then.
-    fn came_from(&self) -> (f64, Option<Standing>) {
+    fn came_from(&self) -> (f64, Option<OdometryPose>) {
         let curvature = self.odometer.motion().curvature(self.path.steering());
         (curvature, self.path.standing(curvature))
     }
@@ -452,10 +452,10 @@ impl Backing {
     }
 }
 
-impl Remembers for Trail {
+impl Remembers for Backtrack {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
         archive.part("trail");
-        let Trail { backing } = self;
+        let Backtrack { backing } = self;
         backing.as_mut().map_or(Ok(()), |backing| backing.walk(archive))
     }
 }

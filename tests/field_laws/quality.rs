@@ -1,11 +1,11 @@
 //! Quality levels: what they may not change.
 
 use super::*;
-use ganglion::base::plan::RUNGS;
+use ganglion::base::plan::QUALITY_LEVELS;
 use ganglion::field::shape::CHANNELS;
 
-fn rung(number: usize) -> Rung {
-    Rung::new(number as u8).expect("six rungs")
+fn quality(number: usize) -> QualityLevel {
+    QualityLevel::new(number as u8).expect("six rungs")
 }
 
 /// Down and up the ladder, step by step and from end to end, over moving sensors and with a library that has
@@ -21,7 +21,7 @@ pub fn no_change_of_rung_makes_the_motors_jump<E: Judged>() {
     };
     let ladder: Vec<usize> = [0, 1, 2, 3, 4, 5, 4, 3, 2, 1, 0, 5, 0, 4, 1, 5, 2].to_vec();
     let held = 23; // odd: changes at odd and at even cycles
-    let history = |scheduled: bool, size: f64| -> Vec<Response> {
+    let history = |scheduled: bool, size: f64| -> Vec<FieldOutput> {
         let mut engine = E::new(&plan);
         let readout = random_readout(&mut engine, 51, size);
         engine.set_readout(&readout);
@@ -30,20 +30,20 @@ pub fn no_change_of_rung_makes_the_motors_jump<E: Judged>() {
             engine.store_pattern(slot, &volume, &std::array::from_fn(|c| draw(53, c as u64, slot) as f32));
         }
         let one = |cycle: u64| {
-            let mut stimulus = stimulus(cycle, &values(cycle));
+            let mut input = input(cycle, &values(cycle));
             let place = (cycle / held) as usize;
-            stimulus.rung = rung(if scheduled { ladder[place] } else { 0 });
-            run(&mut engine, &stimulus)
+            input.quality = quality(if scheduled { ladder[place] } else { 0 });
+            run(&mut engine, &input)
         };
         (0..held * ladder.len() as u64).map(one).collect()
     };
-    let step = |history: &[Response], cycle: usize| -> f64 {
+    let step = |history: &[FieldOutput], cycle: usize| -> f64 {
         let pair = history[cycle].motors.iter().zip(&history[cycle - 1].motors);
         pair.map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max)
     };
     // A read-out that uses the motors' range: its largest score is 1.
     let largest =
-        |history: &[Response]| history.iter().flat_map(|r| r.scores).fold(0.0_f32, |m, s| m.max(s.abs()));
+        |history: &[FieldOutput]| history.iter().flat_map(|r| r.scores).fold(0.0_f32, |m, s| m.max(s.abs()));
     let size = 0.1 / f64::from(largest(&history(false, 0.1)));
     let (plain, changing) = (history(false, size), history(true, size));
     let usual = (held as usize..plain.len()).map(|cycle| step(&plain, cycle)).fold(0.0, f64::max);
@@ -56,7 +56,7 @@ pub fn no_change_of_rung_makes_the_motors_jump<E: Judged>() {
         if before != now {
             at_change = at_change.max(step);
         }
-        if (before == RUNGS - 1) != (now == RUNGS - 1) {
+        if (before == QUALITY_LEVELS - 1) != (now == QUALITY_LEVELS - 1) {
             for (a, b) in changing[cycle].scores.iter().zip(&changing[cycle - 1].scores) {
                 assert!((a - b).abs() <= 1e-6 * b.abs().max(1.0), "{before} to {now}: {a} after {b}");
             }
@@ -78,14 +78,14 @@ pub fn half_lives_do_not_depend_on_the_rung<E: Judged>() {
             let mut engine = E::new(&plan);
             engine.set_channel(c, &[0.02; 512]);
             for cycle in 1..=cycles {
-                let mut stimulus = stimulus(cycle, &[0.0]);
-                stimulus.rung = rung(number);
-                run(&mut engine, &stimulus);
+                let mut input = input(cycle, &[0.0]);
+                input.quality = quality(number);
+                run(&mut engine, &input);
             }
             engine.channel(c)[0] / 0.02
         };
         let best = left(0);
-        for number in 1..RUNGS {
+        for number in 1..QUALITY_LEVELS {
             let ratio = left(number).ln() / best.ln();
             assert!(
                 (ratio - 1.0).abs() < 0.1,
@@ -102,9 +102,9 @@ pub fn half_resolution_keeps_means_on_the_way_in_and_out<E: Judged>() {
     let (mut stays, mut leaves) = (E::new(&plan), E::new(&plan));
     let sensors = [0.6, -0.4, 0.8, 0.1];
     let at = |engine: &mut E, cycle: u64, number: usize| {
-        let mut stimulus = stimulus(cycle, &sensors);
-        stimulus.rung = rung(number);
-        run(engine, &stimulus);
+        let mut input = input(cycle, &sensors);
+        input.quality = quality(number);
+        run(engine, &input);
         engine.features()[..CONTEXT].to_vec()
     };
     let apart = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
@@ -114,7 +114,7 @@ pub fn half_resolution_keeps_means_on_the_way_in_and_out<E: Judged>() {
     }
     for cycle in 80..100 {
         let whole = at(&mut stays, cycle, 0);
-        let half = at(&mut leaves, cycle, RUNGS - 1);
+        let half = at(&mut leaves, cycle, QUALITY_LEVELS - 1);
         assert_eq!((stays.channel(0).len(), leaves.channel(0).len()), (512, 64));
         assert!(apart(&whole, &half) < 0.05, "cycle {cycle}: {}", apart(&whole, &half));
     }

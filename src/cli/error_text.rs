@@ -2,7 +2,7 @@
 
 use super::arguments;
 use super::exit::Failure;
-use crate::deploy::setup::deed::DeedError;
+use crate::deploy::setup::action::SetupActionError;
 use crate::field::brain::BrainError;
 use crate::hardware::bus::OpenError;
 use crate::runtime::access::AccessError;
@@ -33,17 +33,17 @@ impl From<OpenError> for Failure {
 }
 
 /// A change of the machine's files failed.
-impl From<DeedError> for Failure {
-    fn from(error: DeedError) -> Failure {
+impl From<SetupActionError> for Failure {
+    fn from(error: SetupActionError) -> Failure {
         match error {
-            DeedError::File(path, error) => {
+            SetupActionError::File(path, error) => {
                 let failure = Failure::file(&path, &error);
                 match error.kind() {
                     std::io::ErrorKind::PermissionDenied => failure.fix("run it as root: with sudo"),
                     _ => failure,
                 }
             }
-            DeedError::Program(error) => Failure::unavailable(error.why).at(error.command),
+            SetupActionError::Program(error) => Failure::unavailable(error.why).at(error.command),
         }
     }
 }

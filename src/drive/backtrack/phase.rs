@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_edge_it_backs_waits_for_the_reflexes_and_turns_until_it_has_turned() {
+    fn after_an_edge_it_backs_waits_for_reflexes_and_turns() {
         let back = Scene { wants_back: true, forward: false, edge: true, ..FREE };
         let quiet = Scene { edge: false, ..back };
         let waits = Scene { wants_back: false, ..quiet };
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn backing_without_an_edge_or_an_obstacle_is_followed_by_nothing() {
+    fn backing_without_edge_or_obstacle_adds_no_phase() {
         let back = Scene { wants_back: true, ..FREE };
         assert_eq!(phases(&[back, FREE]), [Phase::Backing { due: false }, Phase::Following]);
     }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_obstacle_that_leaves_the_sight_is_passed_with_a_little_more_of_a_turn() {
+    fn obstacle_out_of_sight_is_passed_with_a_little_more_turn() {
         let near = Scene { near: true, ..FREE };
         let past = Scene { heading: 0.1, slot: at(10), ..FREE };
         let on = Scene { heading: -0.19, ..past };

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// One connection at a time. Nothing but `wait` waits.
-pub trait Way: Send {
+pub trait Transport: Send {
     /// Makes the connection; returns whether there is one now.
     fn connect(&mut self) -> bool;
     /// Closes it.
@@ -15,7 +15,7 @@ pub trait Way: Send {
     /// Whether there is one.
     fn is_connected(&self) -> bool;
     /// Sends one message. One that cannot be sent is lost.
-    fn say(&mut self, bytes: &[u8]);
+    fn send(&mut self, bytes: &[u8]);
     /// Reads the next message.
     fn receive(&mut self, into: &mut [u8]) -> Received;
     /// Waits until `asked` is signalled or a message arrives, at most `longest`.
@@ -23,19 +23,19 @@ pub trait Way: Send {
 }
 
 /// A socket.
-pub struct SocketWay {
+pub struct SocketTransport {
     path: PathBuf,
     connection: Option<OwnedFd>,
 }
 
-impl SocketWay {
+impl SocketTransport {
     /// To the guard that listens at `path`; no connection yet.
-    pub fn new(path: PathBuf) -> SocketWay {
-        SocketWay { path, connection: None }
+    pub fn new(path: PathBuf) -> SocketTransport {
+        SocketTransport { path, connection: None }
     }
 }
 
-impl Way for SocketWay {
+impl Transport for SocketTransport {
     fn connect(&mut self) -> bool {
         self.connection = connect_to(&self.path).ok();
         self.is_connected()
@@ -46,7 +46,7 @@ impl Way for SocketWay {
     fn is_connected(&self) -> bool {
         self.connection.is_some()
     }
-    fn say(&mut self, bytes: &[u8]) {
+    fn send(&mut self, bytes: &[u8]) {
         if let Some(connection) = &self.connection {
             let _ = send_to(connection, bytes); // no answer comes, and that is what counts
         }

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longer than any refusal takes on a busy machine; a program that waits for a FIFO waits for ever.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Titles the window, clears the line, and does so in one character as well.
 const OBEYED: &str = "\x1b]0;owned\x07\x1b[2K\u{9b}2J";
 
@@ -45,7 +45,7 @@ fn answer(words: &[&str]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while child.try_wait().expect("a child").is_none() {
         if Instant::now() >= until {
             let _ = child.kill();
@@ -62,7 +62,7 @@ fn make_fifo(path: &str) {
 }
 
 #[test]
-fn every_file_that_is_asked_for_is_a_regular_one_of_bounded_length() {
+fn every_requested_file_is_regular_and_of_bounded_length() {
     let folder = Folder::new("kinds");
     let (fifo, sparse) = (folder.path("fifo.toml"), folder.file("sparse.toml", ""));
     make_fifo(&fifo);
@@ -94,7 +94,7 @@ fn every_file_that_is_asked_for_is_a_regular_one_of_bounded_length() {
 }
 
 #[test]
-fn a_field_that_does_not_fit_is_refused_before_anything_is_taught() {
+fn unfitting_field_is_refused_before_teaching() {
     // 16 channels of 64^3 cells, 9.4 MB a pattern: a thousand of them do not fit into 3 GB of addresses.
     let folder = Folder::new("room");
     let field = "[field]\ngrid = 64\npatterns = 1000\nbank = 100000\n";

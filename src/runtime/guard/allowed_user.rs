@@ -14,39 +14,39 @@ const USERS: &str = "/etc/passwd";
 
 /// The user whose processes may be guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ward(Uid);
+pub struct AllowedUser(Uid);
 
 /// Why there is no such user.
 #[derive(Debug)]
-pub enum WardError {
+pub enum AllowedUserError {
     /// The list of users cannot be read.
     Users(io::Error),
     /// It has no such name.
     Unknown(String),
 }
 
-impl fmt::Display for WardError {
+impl fmt::Display for AllowedUserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WardError::Users(error) => write!(f, "{USERS}: {error}"),
-            WardError::Unknown(name) => write!(f, "no user `{name}` in {USERS}"),
+            AllowedUserError::Users(error) => write!(f, "{USERS}: {error}"),
+            AllowedUserError::Unknown(name) => write!(f, "no user `{name}` in {USERS}"),
         }
     }
 }
 
-impl Ward {
+impl AllowedUser {
     /// The user of this process itself.
-    pub fn own() -> Ward {
-        Ward(geteuid())
+    pub fn own() -> AllowedUser {
+        AllowedUser(geteuid())
     }
 
     /// The user with that name or number.
-    pub fn named(name: &str) -> Result<Ward, WardError> {
+    pub fn named(name: &str) -> Result<AllowedUser, AllowedUserError> {
         if let Ok(number) = name.parse::<u32>() {
-            return Ok(Ward(Uid::from_raw(number)));
+            return Ok(AllowedUser(Uid::from_raw(number)));
         }
-        let users = std::fs::read_to_string(USERS).map_err(WardError::Users)?;
-        number_in(&users, name).ok_or_else(|| WardError::Unknown(name.to_string())).map(Ward)
+        let users = std::fs::read_to_string(USERS).map_err(AllowedUserError::Users)?;
+        number_in(&users, name).ok_or_else(|| AllowedUserError::Unknown(name.to_string())).map(AllowedUser)
     }
 
     /// Whether the process that made `connection` belongs to this user or to root.
@@ -82,15 +82,15 @@ mod tests {
             assert_eq!(number_in(SOME, none), None, "{none}");
         }
         assert_eq!(number_in("broken:x:many\nshort", "broken"), None);
-        assert_eq!(Ward::named("root").expect("every system has it"), Ward(Uid::ROOT));
-        assert_eq!(Ward::named("997").expect("a number"), Ward(Uid::from_raw(997)));
-        assert!(matches!(Ward::named("no such user"), Err(WardError::Unknown(_))));
+        assert_eq!(AllowedUser::named("root").expect("every system has it"), AllowedUser(Uid::ROOT));
+        assert_eq!(AllowedUser::named("997").expect("a number"), AllowedUser(Uid::from_raw(997)));
+        assert!(matches!(AllowedUser::named("no such user"), Err(AllowedUserError::Unknown(_))));
     }
 
     #[test]
     fn only_their_processes_and_those_of_root_are_guarded() {
-        let ward = Ward(Uid::from_raw(997));
-        assert!(ward.is(Uid::from_raw(997)) && ward.is(Uid::ROOT));
-        assert!(!ward.is(Uid::from_raw(998)), "not even the guard's own user, where another was named");
+        let allowed = AllowedUser(Uid::from_raw(997));
+        assert!(allowed.is(Uid::from_raw(997)) && allowed.is(Uid::ROOT));
+        assert!(!allowed.is(Uid::from_raw(998)), "not even the guard's own user, where another was named");
     }
 }

@@ -1,7 +1,7 @@
 //! The way that the robot came: steering over distance, as a stack. Driving forwards puts way on it, driving
 //! backwards takes way off. Of fixed size: the oldest way is forgotten.
 
-use crate::decision::motion::Standing;
+use crate::decision::motion::OdometryPose;
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
 /// One piece of the way, metres: two control periods of a PiCar-X at full speed. Its steering changes by a
@@ -18,7 +18,7 @@ pub const LONGEST_M: f64 = PIECE_M * PIECES as f64;
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Piece {
     steering: f32,
-    end: Standing,
+    end: OdometryPose,
 }
 
 /// The recorded way.
@@ -43,7 +43,7 @@ impl Path {
 
     /// Forgets the way: the robot, at `standing`, may be elsewhere. Takes the `straight` metres behind it for
     /// a way.
-    pub fn begin(&mut self, straight: f64, standing: Standing) {
+    pub fn begin(&mut self, straight: f64, standing: OdometryPose) {
         self.pieces.clear();
         (self.open, self.steering) = (0.0, 0.0);
         let pieces = (straight / PIECE_M + 1e-6) as usize;
@@ -54,7 +54,7 @@ impl Path {
     }
 
     /// The robot went this far forwards, metres, with this steering, and is at `standing`.
-    pub fn forwards(&mut self, way: f64, steering: f32, standing: Standing) {
+    pub fn forwards(&mut self, way: f64, steering: f32, standing: OdometryPose) {
         self.steering = steering;
         self.open += way.clamp(0.0, LONGEST_M);
         while self.open >= PIECE_M - LEAST_M {
@@ -94,7 +94,7 @@ impl Path {
 
     /// Where the robot was when it had come this far, if its steering meant this `curvature` (1/m, positive
     /// to the left); `None`: there is no way.
-    pub fn standing(&self, curvature: f64) -> Option<Standing> {
+    pub fn standing(&self, curvature: f64) -> Option<OdometryPose> {
         self.pieces.back().map(|before| before.end.ahead(self.open, curvature))
     }
 }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const HERE: Standing = Standing { at: [0.0; 2], heading: 0.0 };
+    const HERE: OdometryPose = OdometryPose { at: [0.0; 2], heading: 0.0 };
 
     #[test]
     fn the_way_back_has_the_steering_of_the_way_there_in_reverse() {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_beginning_forgets_the_way_but_for_what_a_person_vouches_for() {
+    fn restart_forgets_the_path_except_the_vouched_part() {
         let mut path = Path::new(1.0);
         path.forwards(0.5, 0.7, HERE);
         path.begin(0.15, HERE);

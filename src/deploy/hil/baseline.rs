@@ -15,7 +15,7 @@ const SAMPLES: u32 = 1000;
 /// Length of a sleep, and time from echo to echo: as often as a fast control loop wakes.
 const PERIOD: Span = Span::from_millis(1);
 /// An edge that has not arrived over a wire by then is lost.
-const PATIENCE: Span = Span::from_millis(20);
+const TIMEOUT: Span = Span::from_millis(20);
 /// This many lost echoes in a row at the start mean that there is no wire.
 const NO_WIRE: u64 = 5;
 
@@ -78,5 +78,5 @@ fn one_echo(gpio: &mut dyn Gpio, lines: Loop) -> Result<Option<Span>, BusFault> 
 
 /// The next edge of `line` to `high`; `None`: no edge in time, or one to the other level.
 fn edge(gpio: &mut dyn Gpio, line: Line, high: bool) -> Result<Option<Edge>, BusFault> {
-    Ok(gpio.next_edge(PATIENCE)?.filter(|edge| edge.line == line && edge.high == high))
+    Ok(gpio.next_edge(TIMEOUT)?.filter(|edge| edge.line == line && edge.high == high))
 }

@@ -1,9 +1,9 @@
 //! Quality levels: one row per rung, best first. A rung changes what a cycle computes,
 //! never what is sensed, guarded or limited; changing it allocates nothing.
 
-use crate::base::plan::{RUNGS, Rung};
+use crate::base::plan::{QUALITY_LEVELS, QualityLevel};
 
-impl Rung {
+impl QualityLevel {
     /// What this rung computes.
     pub const fn work(self) -> &'static Work {
         &TABLE[self.index()]
@@ -28,7 +28,7 @@ pub struct Work {
 }
 
 /// The rungs of `docs/field.md`, in order.
-pub const TABLE: [Work; RUNGS] = {
+pub const TABLE: [Work; QUALITY_LEVELS] = {
     let full = Work {
         bank_parts: 1,
         blend_every: 1,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// One action. Paths are relative to the root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Deed {
+pub enum SetupAction {
     /// Write a file.
     Write {
         /// Path of the file.
@@ -49,27 +49,27 @@ pub enum Deed {
 
 /// What failed, and why.
 #[derive(Debug)]
-pub enum DeedError {
+pub enum SetupActionError {
     /// A file, as an absolute path.
     File(PathBuf, io::Error),
     /// A program.
     Program(ProgramError),
 }
 
-impl Deed {
+impl SetupAction {
     /// The file or link, if the action has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Deed::Write { path, .. }
-            | Deed::Link { path, .. }
-            | Deed::Set { path, .. }
-            | Deed::Remove { path } => Some(path),
-            Deed::Join { .. } => None,
+            SetupAction::Write { path, .. }
+            | SetupAction::Link { path, .. }
+            | SetupAction::Set { path, .. }
+            | SetupAction::Remove { path } => Some(path),
+            SetupAction::Join { .. } => None,
         }
     }
 
     /// Whether both change the same thing.
-    pub fn same_place(&self, other: &Deed) -> bool {
+    pub fn same_place(&self, other: &SetupAction) -> bool {
         match (self.path(), other.path()) {
             (None, None) => self == other,
             (mine, its) => mine == its,
@@ -82,47 +82,54 @@ impl Deed {
     }
 
     /// The current state.
-    pub fn now(&self, root: &Path) -> Result<State, DeedError> {
+    pub fn now(&self, root: &Path) -> Result<State, SetupActionError> {
         match self {
-            Deed::Join { user, group } if is_member(root, user, group) => Ok(State::Member),
-            Deed::Join { .. } => Ok(State::Absent),
-            Deed::Set { path, .. } => {
+            SetupAction::Join { user, group } if is_member(root, user, group) => Ok(State::Member),
+            SetupAction::Join { .. } => Ok(State::Absent),
+            SetupAction::Set { path, .. } => {
                 let value = files::text(root, &path.to_string_lossy());
                 Ok(value.map_or(State::Absent, State::File))
             }
-            Deed::Write { path, .. } | Deed::Link { path, .. } | Deed::Remove { path } => {
-                state(root, path).map_err(|error| refused(path, error))
-            }
+            SetupAction::Write { path, .. }
+            | SetupAction::Link { path, .. }
+            | SetupAction::Remove { path } => state(root, path).map_err(|error| refused(path, error)),
         }
     }
 
     /// The state after the action.
     pub fn done(&self) -> State {
         match self {
-            Deed::Write { content, .. } | Deed::Set { content, .. } => State::File(content.clone()),
-            Deed::Link { to, .. } => State::Link(to.clone()),
-            Deed::Remove { .. } => State::Absent,
-            Deed::Join { .. } => State::Member,
+            SetupAction::Write { content, .. } | SetupAction::Set { content, .. } => {
+                State::File(content.clone())
+            }
+            SetupAction::Link { to, .. } => State::Link(to.clone()),
+            SetupAction::Remove { .. } => State::Absent,
+            SetupAction::Join { .. } => State::Member,
         }
     }
 
     /// Carries out the action.
-    pub fn perform(&self, root: &Path, programs: &dyn Programs) -> Result<(), DeedError> {
+    pub fn perform(&self, root: &Path, programs: &dyn Programs) -> Result<(), SetupActionError> {
         self.bring_to(root, &self.done(), programs)
     }
 
     /// Restores the earlier state.
-    pub fn restore(&self, root: &Path, before: &State, programs: &dyn Programs) -> Result<(), DeedError> {
+    pub fn restore(
+        &self,
+        root: &Path,
+        before: &State,
+        programs: &dyn Programs,
+    ) -> Result<(), SetupActionError> {
         self.bring_to(root, before, programs)
     }
 
-    fn bring_to(&self, root: &Path, wanted: &State, programs: &dyn Programs) -> Result<(), DeedError> {
+    fn bring_to(&self, root: &Path, wanted: &State, programs: &dyn Programs) -> Result<(), SetupActionError> {
         match self {
-            Deed::Write { path, .. } | Deed::Link { path, .. } | Deed::Remove { path } => {
-                put(root, path, wanted).map_err(|error| refused(path, error))
-            }
+            SetupAction::Write { path, .. }
+            | SetupAction::Link { path, .. }
+            | SetupAction::Remove { path } => put(root, path, wanted).map_err(|error| refused(path, error)),
             // Write in place: the kernel owns this file.
-            Deed::Set { path, .. } => match wanted {
+            SetupAction::Set { path, .. } => match wanted {
                 State::File(value) => {
                     let file = std::fs::OpenOptions::new().write(true).truncate(true).open(root.join(path));
                     let written = file.and_then(|mut file| file.write_all(value.as_bytes()));
@@ -130,20 +137,20 @@ impl Deed {
                 }
                 State::Absent | State::Link(_) | State::Member => Ok(()),
             },
-            Deed::Join { user, group } => {
+            SetupAction::Join { user, group } => {
                 let joins = *wanted == State::Member;
                 let ran = match joins {
                     true => programs.run("usermod", &["-aG", group, user]),
                     false => programs.run("gpasswd", &["-d", user, group]),
                 };
-                ran.map_err(DeedError::Program)
+                ran.map_err(SetupActionError::Program)
             }
         }
     }
 }
 
-fn refused(path: &Path, error: io::Error) -> DeedError {
-    DeedError::File(Path::new("/").join(path), error)
+fn refused(path: &Path, error: io::Error) -> SetupActionError {
+    SetupActionError::File(Path::new("/").join(path), error)
 }
 
 /// Whether /etc/group lists `user` as a member of `group`.
@@ -162,28 +169,28 @@ pub fn groups_of(root: &Path, user: &str) -> Vec<String> {
     all.lines().filter_map(of).collect()
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for SetupAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Deed::Write { path, content } => {
+            SetupAction::Write { path, content } => {
                 write!(f, "write /{}:", path.display())?;
                 content.lines().try_for_each(|line| write!(f, "\n    | {line}"))
             }
-            Deed::Link { path, to } => write!(f, "link /{} to {to}", path.display()),
-            Deed::Set { path, content } => write!(f, "set /{} to {content}", path.display()),
-            Deed::Remove { path } => write!(f, "remove /{}", path.display()),
-            Deed::Join { user, group } => write!(f, "usermod -aG {group} {user}"),
+            SetupAction::Link { path, to } => write!(f, "link /{} to {to}", path.display()),
+            SetupAction::Set { path, content } => write!(f, "set /{} to {content}", path.display()),
+            SetupAction::Remove { path } => write!(f, "remove /{}", path.display()),
+            SetupAction::Join { user, group } => write!(f, "usermod -aG {group} {user}"),
         }
     }
 }
 
-impl fmt::Display for DeedError {
+impl fmt::Display for SetupActionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DeedError::File(path, error) => write!(f, "{}: {error}", path.display()),
-            DeedError::Program(error) => write!(f, "{error}"),
+            SetupActionError::File(path, error) => write!(f, "{}: {error}", path.display()),
+            SetupActionError::Program(error) => write!(f, "{error}"),
         }
     }
 }
 
-impl std::error::Error for DeedError {}
+impl std::error::Error for SetupActionError {}

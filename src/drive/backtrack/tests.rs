@@ -20,7 +20,7 @@ fn desk() -> Board {
 /// The stage, given a command each slot.
 struct Rig {
     board: Board,
-    trail: Trail,
+    trail: Backtrack,
     slot: u64,
     shown: Frame,
 }
@@ -33,7 +33,7 @@ impl Rig {
         for sample in &mut shown.samples {
             *sample = Sample { value: 1400.0, worst: 1400.0, stamp: at(0), health: Health::Good };
         }
-        Rig { trail: Trail::new(&board), board, slot: 0, shown }
+        Rig { trail: Backtrack::new(&board), board, slot: 0, shown }
     }
 
     /// Gives the motors `command` for `slots`.
@@ -56,7 +56,7 @@ impl Rig {
         let mut motors = [0.0; MAX_MOTORS];
         motors[..3].copy_from_slice(&wanted);
         let scores = [0.0; MAX_MOTORS];
-        let response = Response { cycle: 0, scores, motors, confidence: 0.0, skill: 0.0, novelty: 0.0 };
+        let response = FieldOutput { cycle: 0, scores, motors, confidence: 0.0, skill: 0.0, novelty: 0.0 };
         let slot = at(10 * self.slot);
         let guided = self.trail.guide(Some((&response, slot)), mode, &verdict, &self.shown, slot);
         let (guided, _) = guided.expect("there is an answer");
@@ -90,7 +90,7 @@ fn near(a: [f32; 3], b: [f32; 3]) -> bool {
 }
 
 #[test]
-fn a_request_to_go_back_gets_the_steering_of_the_way_and_keeps_its_drive() {
+fn reverse_request_gets_the_paths_steering_and_keeps_its_drive() {
     let mut rig = Rig::new(0.0);
     rig.armed();
     rig.drive(50, [0.5, 0.5, -0.3], CONFIRMED);
@@ -131,13 +131,13 @@ fn over_the_cusps_of_a_way_it_comes_back_to_where_it_was() {
         }
     }
     // The first stretch was straight along x.
-    let Standing { at, heading } = standing(&rig);
+    let OdometryPose { at, heading } = standing(&rig);
     assert!(at[1].abs() < 0.01 && heading.abs() < 0.05, "{at:?} {heading}");
     assert!((0.03..0.08).contains(&at[0]), "{at:?}");
 }
 
 #[test]
-fn without_a_way_backwards_is_forbidden_and_only_confirmed_commands_make_one() {
+fn reverse_needs_a_path_of_confirmed_commands() {
     let mut rig = Rig::new(0.0);
     rig.armed();
     assert!(rig.ask(BACK, ARMED, FREE).1.backward.abs() < 1e-6);
@@ -156,7 +156,7 @@ fn without_a_way_backwards_is_forbidden_and_only_confirmed_commands_make_one() {
 }
 
 #[test]
-fn arming_vouches_for_a_little_way_and_a_disarm_forgets_the_rest() {
+fn arming_vouches_for_a_short_path_and_disarm_forgets_the_rest() {
     let mut rig = Rig::new(0.15);
     rig.armed();
     assert_eq!(rig.ask(BACK, ARMED, held(Cause::Cliff)).1, held(Cause::Cliff).limits, "an edge at the start");
@@ -194,7 +194,7 @@ fn it_turns_away_from_the_dark_side_or_to_the_side_it_kept() {
 }
 
 #[test]
-fn after_a_turn_that_ended_before_something_it_backs_further_and_turns_to_the_other_side() {
+fn turn_blocked_by_an_obstacle_backs_further_and_turns_opposite() {
     // From an edge not to the other side: that is where the edge is. Not before nothing else helps.
     for (cause, sides) in [(Cause::Obstacle, [1.0, -1.0, 1.0, -1.0]), (Cause::Cliff, [1.0, 1.0, 1.0, -1.0])] {
         let mut rig = Rig::new(0.0);
@@ -222,7 +222,7 @@ fn after_a_turn_that_ended_before_something_it_backs_further_and_turns_to_the_ot
 }
 
 #[test]
-fn an_edge_sends_it_back_and_round_by_a_right_angle_whatever_the_field_wants() {
+fn edge_makes_it_back_and_turn_by_90_degrees() {
     let mut rig = Rig::new(0.0);
     rig.armed();
     rig.drive(100, [0.5, 0.5, 0.0], CONFIRMED);
@@ -276,7 +276,7 @@ fn a_sonar_that_says_nothing_holds_it_and_starts_no_turn() {
 }
 
 #[test]
-fn a_picture_that_stays_the_same_sends_it_back_and_an_obstacle_beside_it_to_the_other_side() {
+fn unchanging_picture_sends_it_back_away_from_an_obstacle() {
     let mut rig = Rig::new(0.0);
     rig.show("range", 1.5);
     rig.armed();
@@ -305,12 +305,12 @@ fn a_picture_that_stays_the_same_sends_it_back_and_an_obstacle_beside_it_to_the_
 }
 
 #[test]
-fn a_board_without_backing_and_an_answer_that_is_no_number_pass_unchanged() {
+fn without_backing_and_for_nan_the_answer_passes_unchanged() {
     let mut rig = Rig::new(0.0);
     rig.armed();
     assert!(rig.ask([f32::NAN, -1.0, 0.5], ARMED, FREE).0[LEFT].is_nan());
     rig.board.backing = None;
-    rig.trail = Trail::new(&rig.board);
+    rig.trail = Backtrack::new(&rig.board);
     rig.drive(10, [-1.0, -1.0, 0.0], CONFIRMED);
     assert!(near(rig.ask(BACK, ARMED, held(Cause::Cliff)).0, BACK));
     assert_eq!(rig.ask(BACK, ARMED, FREE).1, Limits::FREE);
@@ -320,13 +320,13 @@ fn a_board_without_backing_and_an_answer_that_is_no_number_pass_unchanged() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_the_field_wants_the_robot_goes_back_no_further_than_it_came(
+    fn robot_never_backs_further_than_it_came(
         stretches in prop::collection::vec((-1.0_f32..1.0, -1.0_f32..1.0, 1_u64..120, 0_u8..4), 1..40),
     ) {
         let mut rig = Rig::new(0.1);
         rig.armed();
         let mut stands = 0.1_f64;
-        let mut motion = Odometer::new(Motion::of(&rig.board).expect("it states it"));
+        let mut motion = Odometer::new(MotionModel::of(&rig.board).expect("it states it"));
         for (drive, steering, slots, what) in stretches {
             for _ in 0..slots {
                 let verdict = match what {

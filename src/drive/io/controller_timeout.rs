@@ -10,18 +10,18 @@ const CALLS: u32 = 2;
 
 /// Failed calls of the controller, with no successful one in between.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Silence {
-    patience: Span,
+pub(super) struct ControllerTimeout {
+    timeout: Span,
     calls: u32,
     since: Instant,
     /// The last failure was on its bus, not on a line or a channel of the computer's own.
     on_bus: bool,
 }
 
-impl Silence {
-    /// A controller that may be silent for `patience`, while the motors continue with their last command.
-    pub fn new(patience: Span) -> Silence {
-        Silence { patience, calls: 0, since: Instant::ZERO, on_bus: false }
+impl ControllerTimeout {
+    /// A controller that may be silent for `timeout`, while the motors continue with their last command.
+    pub fn new(timeout: Span) -> ControllerTimeout {
+        ControllerTimeout { timeout, calls: 0, since: Instant::ZERO, on_bus: false }
     }
 
     /// It was reset; counting starts again.
@@ -44,7 +44,7 @@ impl Silence {
             self.since = began;
         }
         self.calls = self.calls.saturating_add(1);
-        self.calls >= CALLS && now.since(self.since) >= self.patience
+        self.calls >= CALLS && now.since(self.since) >= self.timeout
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn patience_is_a_time_and_not_a_number_of_calls() {
-        let mut silence = Silence::new(ms(10));
+        let mut silence = ControllerTimeout::new(ms(10));
         let nine = (100..109).all(|begun| !silence.failed(NACK, at(begun), at(begun + 1)));
         assert!(nine, "nine calls in nine milliseconds");
         assert!(silence.failed(NACK, at(109), at(110)), "from the first call's beginning");
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn an_answer_ends_it_and_a_call_without_a_transfer_is_none() {
-        let mut silence = Silence::new(ms(10));
+        let mut silence = ControllerTimeout::new(ms(10));
         for begun in (0..1_000).step_by(9) {
             assert!(!silence.failed(NACK, at(begun), at(begun + 1)));
             silence.worked(0);
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn motors_without_a_bus_answer_by_not_failing() {
-        let mut silence = Silence::new(ms(10));
+        let mut silence = ControllerTimeout::new(ms(10));
         assert!(!silence.failed(PULSE, at(0), at(0)));
         silence.worked(0);
         assert!(!silence.failed(PULSE, at(20), at(20)));

@@ -8,7 +8,7 @@ const TAKEN_AFTER: u64 = 2;
 
 /// Progress of the newest stop, on one connection to one guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Heeding {
+pub(super) struct StopAck {
     /// Number of the newest stop that the guard reported; 0: none.
     reported: u8,
     /// Slots that had run when the disarm was requested.
@@ -22,17 +22,17 @@ pub(super) struct Heeding {
 pub(super) enum Todo {
     /// Nothing, or wait for the tick.
     Nothing,
-    /// Ask the tick to disarm, then call [`Heeding::asked`].
+    /// Ask the tick to disarm, then call [`StopAck::asked`].
     Disarm,
     /// The robot is disarmed: report it to the guard.
     Say,
 }
 
-impl Heeding {
+impl StopAck {
     /// The guard reported stop `stop`; 0: none.
-    pub(super) fn hear(&mut self, stop: u8) -> Todo {
+    pub(super) fn recv(&mut self, stop: u8) -> Todo {
         if stop == 0 && !self.is_under_way() {
-            *self = Heeding::default(); // over: the numbers wrap around
+            *self = StopAck::default(); // over: the numbers wrap around
         }
         if stop == 0 || stop == self.reported {
             return Todo::Nothing;
@@ -70,7 +70,7 @@ impl Heeding {
     }
 
     /// The number to send with a hello.
-    pub(super) fn heeded(&self) -> u8 {
+    pub(super) fn acknowledged(&self) -> u8 {
         self.heeded
     }
 }
@@ -89,42 +89,42 @@ mod tests {
     }
 
     #[test]
-    fn it_is_heeded_when_a_slot_after_the_request_left_the_robot_disarmed() {
-        let mut heeding = Heeding::default();
-        assert_eq!((heeding.hear(0), heeding.look(&status(50, ARMED))), (Todo::Nothing, Todo::Nothing));
-        assert_eq!(heeding.hear(7), Todo::Disarm);
-        heeding.asked(&status(50, ARMED));
+    fn stop_is_acknowledged_by_a_disarmed_slot_after_the_request() {
+        let mut stop_ack = StopAck::default();
+        assert_eq!((stop_ack.recv(0), stop_ack.look(&status(50, ARMED))), (Todo::Nothing, Todo::Nothing));
+        assert_eq!(stop_ack.recv(7), Todo::Disarm);
+        stop_ack.asked(&status(50, ARMED));
         for (slots, mode) in [(50, ARMED), (50, DISARMED), (51, DISARMED)] {
-            assert_eq!((heeding.look(&status(slots, mode)), heeding.heeded()), (Todo::Nothing, 0));
+            assert_eq!((stop_ack.look(&status(slots, mode)), stop_ack.acknowledged()), (Todo::Nothing, 0));
         }
-        assert!(heeding.is_under_way());
-        assert_eq!((heeding.look(&status(52, DISARMED)), heeding.heeded()), (Todo::Say, 7));
-        assert!(!heeding.is_under_way());
-        assert_eq!(heeding.hear(7), Todo::Nothing, "the answer to an older question");
-        assert_eq!(heeding.look(&status(60, ARMED)), Todo::Nothing, "a person armed it: its stop is over");
+        assert!(stop_ack.is_under_way());
+        assert_eq!((stop_ack.look(&status(52, DISARMED)), stop_ack.acknowledged()), (Todo::Say, 7));
+        assert!(!stop_ack.is_under_way());
+        assert_eq!(stop_ack.recv(7), Todo::Nothing, "the answer to an older question");
+        assert_eq!(stop_ack.look(&status(60, ARMED)), Todo::Nothing, "a person armed it: its stop is over");
     }
 
     #[test]
-    fn a_robot_that_is_armed_again_before_the_guard_knew_is_disarmed_again() {
+    fn robot_rearmed_before_the_guard_knew_is_disarmed_again() {
         for mode in [ARMED, DEGRADED] {
-            let mut heeding = Heeding::default();
-            heeding.hear(1);
-            heeding.asked(&status(50, mode));
-            assert_eq!(heeding.look(&status(52, mode)), Todo::Disarm);
-            heeding.asked(&status(52, mode));
-            assert_eq!(heeding.look(&status(53, DISARMED)), Todo::Nothing);
-            assert_eq!(heeding.look(&status(54, DISARMED)), Todo::Say);
+            let mut stop_ack = StopAck::default();
+            stop_ack.recv(1);
+            stop_ack.asked(&status(50, mode));
+            assert_eq!(stop_ack.look(&status(52, mode)), Todo::Disarm);
+            stop_ack.asked(&status(52, mode));
+            assert_eq!(stop_ack.look(&status(53, DISARMED)), Todo::Nothing);
+            assert_eq!(stop_ack.look(&status(54, DISARMED)), Todo::Say);
         }
     }
 
     #[test]
-    fn a_loop_that_has_not_begun_has_the_request_before_it_and_one_that_hangs_does_not_heed() {
-        let mut early = Heeding::default();
-        early.hear(1);
+    fn hanging_loop_does_not_acknowledge_a_stop() {
+        let mut early = StopAck::default();
+        early.recv(1);
         early.asked(&status(0, 0));
         assert_eq!(early.look(&status(0, 0)), Todo::Say);
-        let mut hangs = Heeding::default();
-        hangs.hear(1);
+        let mut hangs = StopAck::default();
+        hangs.recv(1);
         hangs.asked(&status(50, ARMED));
         for _ in 0..1_000 {
             assert_eq!(hangs.look(&status(50, ARMED)), Todo::Nothing);
@@ -133,14 +133,18 @@ mod tests {
 
     #[test]
     fn a_second_stop_is_another_one() {
-        let mut heeding = Heeding::default();
+        let mut stop_ack = StopAck::default();
         for stop in [255, 1, 1, 2] {
-            assert_eq!(heeding.hear(stop), Todo::Disarm);
-            assert_ne!(heeding.heeded(), stop);
-            heeding.asked(&status(50, DISARMED));
-            assert_eq!((heeding.look(&status(52, DISARMED)), heeding.heeded()), (Todo::Say, stop));
-            assert_eq!((heeding.hear(stop), heeding.heeded()), (Todo::Nothing, stop), "an older answer");
-            heeding.hear(0);
+            assert_eq!(stop_ack.recv(stop), Todo::Disarm);
+            assert_ne!(stop_ack.acknowledged(), stop);
+            stop_ack.asked(&status(50, DISARMED));
+            assert_eq!((stop_ack.look(&status(52, DISARMED)), stop_ack.acknowledged()), (Todo::Say, stop));
+            assert_eq!(
+                (stop_ack.recv(stop), stop_ack.acknowledged()),
+                (Todo::Nothing, stop),
+                "an older answer"
+            );
+            stop_ack.recv(0);
         }
     }
 }

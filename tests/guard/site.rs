@@ -15,31 +15,31 @@ pub const SOON: Duration = Duration::from_secs(60);
 const SMALL: &str = "[field]\ngrid = 8\npatterns = 1\nbank = 64\n";
 
 /// A place of its own for sockets and a board; ends what was started in it.
-pub struct Place {
+pub struct TestSite {
     pub folder: PathBuf,
     pub children: Vec<Running>,
 }
 
-impl Place {
+impl TestSite {
     /// A simulated board whose guard has this patience.
-    pub fn new(patience_ms: u32) -> Place {
+    pub fn new(patience_ms: u32) -> TestSite {
         let guard = format!("[guard]\nholds = \"reset\"\npatience_ms = {patience_ms}.0\nrequired = true\n");
-        Place::with(&format!("inherits = \"sim\"\n{guard}[safety]\nauto_arm = false\n{SMALL}"))
+        TestSite::with(&format!("inherits = \"sim\"\n{guard}[safety]\nauto_arm = false\n{SMALL}"))
     }
 
     /// A simulated board without a guard.
-    pub fn unguarded() -> Place {
-        Place::with(&format!("inherits = \"sim\"\n[safety]\nauto_arm = false\n{SMALL}"))
+    pub fn unguarded() -> TestSite {
+        TestSite::with(&format!("inherits = \"sim\"\n[safety]\nauto_arm = false\n{SMALL}"))
     }
 
     /// A place with this board file.
-    pub fn with(board: &str) -> Place {
+    pub fn with(board: &str) -> TestSite {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("ganglion-guard-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("board.toml"), board).unwrap();
-        Place { folder, children: Vec::new() }
+        TestSite { folder, children: Vec::new() }
     }
 
     pub fn path(&self, name: &str) -> String {
@@ -119,7 +119,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestSite {
     fn drop(&mut self) {
         self.children.clear();
         let _ = std::fs::remove_dir_all(&self.folder);

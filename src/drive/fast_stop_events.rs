@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What happened since the last slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct FastStopEvents {
     /// Causes for which the motors were stopped without waiting for the tick, one bit each (see
     /// [`Cause::bit`]).
     pub halts: u16,
@@ -19,7 +19,7 @@ pub struct Heard {
 
 /// The tick's view of halts.
 #[derive(Debug)]
-pub struct Alarm {
+pub struct FastStopReceiver {
     halt: Arc<Halt>,
     dropped: Arc<AtomicU64>,
     /// How often each cause has stopped the motors, by `Cause as usize`.
@@ -27,15 +27,15 @@ pub struct Alarm {
     lost: u64,
 }
 
-impl Alarm {
+impl FastStopReceiver {
     /// Reads the counts of `halt`, and the lost readings in `dropped`, both from zero.
-    pub fn new(halt: Arc<Halt>, dropped: Arc<AtomicU64>) -> Alarm {
-        Alarm { halt, dropped, heard: [0; Cause::ALL.len()], lost: 0 }
+    pub fn new(halt: Arc<Halt>, dropped: Arc<AtomicU64>) -> FastStopReceiver {
+        FastStopReceiver { halt, dropped, heard: [0; Cause::ALL.len()], lost: 0 }
     }
 
     /// What happened since the last call. Must be called before the readings are taken: a stop that is seen
     /// here put its reading into a ring before.
-    pub fn take(&mut self) -> Heard {
+    pub fn take(&mut self) -> FastStopEvents {
         let mut halts = 0;
         for (cause, count) in self.halt.counts() {
             let heard = &mut self.heard[cause as usize];
@@ -47,7 +47,7 @@ impl Alarm {
         let lost = self.dropped.load(Ordering::Relaxed);
         let readings_lost = lost != self.lost;
         self.lost = lost;
-        Heard { halts, readings_lost }
+        FastStopEvents { halts, readings_lost }
     }
 }
 
@@ -59,19 +59,23 @@ mod tests {
     #[test]
     fn a_stop_and_a_loss_are_heard_once() {
         let (halt, dropped) = (Arc::new(Halt::new(Arc::default())), Arc::new(AtomicU64::new(0)));
-        let mut alarm = Alarm::new(halt.clone(), dropped.clone());
-        assert_eq!(alarm.take(), Heard::default());
+        let mut alarm = FastStopReceiver::new(halt.clone(), dropped.clone());
+        assert_eq!(alarm.take(), FastStopEvents::default());
         halt.raise(Cause::EStop, at(1));
         halt.raise(Cause::EStop, at(2));
         halt.raise(Cause::Cliff, at(2));
         let halts = Cause::EStop.bit() | Cause::Cliff.bit();
-        assert_eq!(alarm.take(), Heard { halts, readings_lost: false });
-        assert_eq!(alarm.take(), Heard::default());
+        assert_eq!(alarm.take(), FastStopEvents { halts, readings_lost: false });
+        assert_eq!(alarm.take(), FastStopEvents::default());
         dropped.fetch_add(3, Ordering::Relaxed);
         halt.raise(Cause::Cliff, at(3));
-        assert_eq!(alarm.take(), Heard { halts: Cause::Cliff.bit(), readings_lost: true });
-        assert_eq!(alarm.take(), Heard::default());
-        let late = Alarm::new(halt, dropped).take();
-        assert_eq!(late, Heard { halts, readings_lost: true }, "what came before the first slot counts");
+        assert_eq!(alarm.take(), FastStopEvents { halts: Cause::Cliff.bit(), readings_lost: true });
+        assert_eq!(alarm.take(), FastStopEvents::default());
+        let late = FastStopReceiver::new(halt, dropped).take();
+        assert_eq!(
+            late,
+            FastStopEvents { halts, readings_lost: true },
+            "what came before the first slot counts"
+        );
     }
 }

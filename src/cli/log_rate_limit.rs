@@ -11,7 +11,7 @@ const ONE_EVERY: Span = Span::from_millis(10_000);
 
 /// The recent log lines of one place. Never allocates and never waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Quota {
+pub(super) struct LogRateLimit {
     /// Lines that may still be logged at once.
     left: u64,
     /// The time up to which lines have been earned.
@@ -19,9 +19,9 @@ pub(super) struct Quota {
     left_out: u64,
 }
 
-impl Quota {
+impl LogRateLimit {
     /// The quota before anything is logged.
-    pub const FULL: Quota = Quota { left: AT_ONCE, earned_at: Instant::ZERO, left_out: 0 };
+    pub const FULL: LogRateLimit = LogRateLimit { left: AT_ONCE, earned_at: Instant::ZERO, left_out: 0 };
 
     /// Whether another line may be logged now, and if so, how many were dropped since the last one. `None`:
     /// drop it.
@@ -68,37 +68,40 @@ mod tests {
 
     #[test]
     fn a_flood_gives_a_few_lines_and_an_exact_count() {
-        let mut quota = Quota::FULL;
+        let mut rate_limit = LogRateLimit::FULL;
         let (mut said, mut told) = (0, 0);
         for millisecond in 0..100_000 {
-            if let Some(left_out) = quota.ask(at(1_000 + millisecond)) {
+            if let Some(left_out) = rate_limit.ask(at(1_000 + millisecond)) {
                 said += 1;
                 told += left_out;
             }
         }
         assert!((AT_ONCE..=AT_ONCE + 10).contains(&said), "{said}");
-        assert_eq!(said + told + quota.rest().unwrap_or(0), 100_000);
-        assert_eq!(quota.rest(), None, "reported once");
+        assert_eq!(said + told + rate_limit.rest().unwrap_or(0), 100_000);
+        assert_eq!(rate_limit.rest(), None, "reported once");
     }
 
     #[test]
     fn drops_are_reported_once_a_line_is_earned() {
-        let mut quota = Quota::FULL;
-        (0..AT_ONCE + 5).for_each(|_| _ = quota.ask(at(1)));
-        assert_eq!((quota.settle(at(2)), quota.settle(at(9_000))), (None, None));
-        assert_eq!(quota.settle(at(10_002)), Some(5));
-        assert_eq!(quota.settle(at(30_000)), None, "there is nothing more to report");
-        assert_eq!(quota.ask(at(30_000)), Some(0));
+        let mut rate_limit = LogRateLimit::FULL;
+        (0..AT_ONCE + 5).for_each(|_| _ = rate_limit.ask(at(1)));
+        assert_eq!((rate_limit.settle(at(2)), rate_limit.settle(at(9_000))), (None, None));
+        assert_eq!(rate_limit.settle(at(10_002)), Some(5));
+        assert_eq!(rate_limit.settle(at(30_000)), None, "there is nothing more to report");
+        assert_eq!(rate_limit.ask(at(30_000)), Some(0));
     }
 
     #[test]
     fn silence_restores_the_full_quota() {
-        let mut quota = Quota::FULL;
-        assert!((0..1_000).all(|line| quota.ask(at(10_000 * line)) == Some(0)));
-        let mut quota = Quota::FULL;
-        (0..AT_ONCE + 1).for_each(|_| _ = quota.ask(at(1)));
-        assert_eq!(quota.ask(at(1_000_000)), Some(1));
-        assert_eq!((1..AT_ONCE).filter(|_| quota.ask(at(1_000_000)).is_some()).count() as u64, AT_ONCE - 1);
-        assert_eq!(quota.ask(at(1_000_000)), None, "never more than the full quota");
+        let mut rate_limit = LogRateLimit::FULL;
+        assert!((0..1_000).all(|line| rate_limit.ask(at(10_000 * line)) == Some(0)));
+        let mut rate_limit = LogRateLimit::FULL;
+        (0..AT_ONCE + 1).for_each(|_| _ = rate_limit.ask(at(1)));
+        assert_eq!(rate_limit.ask(at(1_000_000)), Some(1));
+        assert_eq!(
+            (1..AT_ONCE).filter(|_| rate_limit.ask(at(1_000_000)).is_some()).count() as u64,
+            AT_ONCE - 1
+        );
+        assert_eq!(rate_limit.ask(at(1_000_000)), None, "never more than the full quota");
     }
 }

@@ -9,21 +9,21 @@ use std::path::Path;
 
 /// An open file that may be read.
 #[derive(Debug)]
-pub struct Intake {
+pub struct BoundedFile {
     file: File,
     length: u64,
     mode: u32,
     most: u64,
 }
 
-impl Intake {
+impl BoundedFile {
     /// Opens the regular file at `path`, of at most `most` bytes.
     ///
     /// # Errors
     ///
     /// It cannot be opened, is not a regular file ([`ErrorKind::InvalidInput`]) or is longer
     /// ([`ErrorKind::FileTooLarge`]).
-    pub fn open(path: &Path, most: u64) -> io::Result<Intake> {
+    pub fn open(path: &Path, most: u64) -> io::Result<BoundedFile> {
         // Checked before opening, because of devices; and again afterwards: it may be another file by then.
         regular(&std::fs::metadata(path)?)?;
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
@@ -34,7 +34,7 @@ impl Intake {
         if length > most {
             return Err(too_long(length, most));
         }
-        Ok(Intake { file, length, mode: found.mode() & 0o7777, most })
+        Ok(BoundedFile { file, length, mode: found.mode() & 0o7777, most })
     }
 
     /// The file's stated length when it was opened. Kernel files report 0.
@@ -53,7 +53,7 @@ impl Intake {
     }
 
     /// From here on, reading fails if the file grows.
-    pub fn exactly(mut self) -> Intake {
+    pub fn exactly(mut self) -> BoundedFile {
         self.most = self.length;
         self
     }
@@ -75,10 +75,10 @@ impl Intake {
     }
 }
 
-/// All bytes of the regular file at `path`, at most `most`; errors as for [`Intake::open`].
+/// All bytes of the regular file at `path`, at most `most`; errors as for [`BoundedFile::open`].
 pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    Intake::open(path, most)?.rest(&mut bytes)?;
+    BoundedFile::open(path, most)?.rest(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -136,7 +136,7 @@ mod tests {
         let error = bytes(&spot.0, 4).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::FileTooLarge);
         assert_eq!(error.to_string(), "5 bytes or more; at most 4 are read");
-        let mut halves = Intake::open(&spot.0, 5).unwrap();
+        let mut halves = BoundedFile::open(&spot.0, 5).unwrap();
         let mut all = halves.begin(2).unwrap();
         assert_eq!(all, b"12");
         halves.rest(&mut all).unwrap();
@@ -147,7 +147,7 @@ mod tests {
     fn a_file_that_grows_while_it_is_read_is_refused() {
         let spot = Spot::new("grows");
         std::fs::write(&spot.0, "1234").unwrap();
-        let open = Intake::open(&spot.0, 5).unwrap();
+        let open = BoundedFile::open(&spot.0, 5).unwrap();
         std::fs::write(&spot.0, "123456").unwrap();
         assert_eq!(open.rest(&mut Vec::new()).unwrap_err().kind(), ErrorKind::FileTooLarge);
     }
