@@ -243,19 +243,19 @@ mod tests {
     fn no_two_buffers_overlap_and_all_lie_within() {
         let layout = Layout::new(&plan(8), 40, 3, 4);
         let text = format!("{layout:?}");
-        let mut places: Vec<(usize, usize)> = Vec::new();
-        for piece in text.split("Place { at: ").skip(1) {
-            let (at, rest) = piece.split_once(", bytes: ").expect("a place");
+        let mut ranges: Vec<(usize, usize)> = Vec::new();
+        for piece in text.split("BufferRange { at: ").skip(1) {
+            let (at, rest) = piece.split_once(", bytes: ").expect("a buffer");
             let bytes = rest.split_once(" }").expect("its length").0;
-            places.push((at.parse().unwrap(), bytes.parse().unwrap()));
+            ranges.push((at.parse().unwrap(), bytes.parse().unwrap()));
         }
-        places.sort_unstable();
-        assert!(places.len() > 3 * 45, "{}", places.len());
-        for two in places.windows(2) {
+        ranges.sort_unstable();
+        assert!(ranges.len() > 3 * 45, "{}", ranges.len());
+        for two in ranges.windows(2) {
             assert!(two[0].0 + two[0].1 <= two[1].0, "{two:?}");
             assert!(two[1].0.is_multiple_of(16));
         }
-        let (at, bytes) = places[places.len() - 1];
+        let (at, bytes) = ranges[ranges.len() - 1];
         assert!(at + bytes <= layout.bytes);
     }
 

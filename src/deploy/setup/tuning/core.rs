@@ -146,7 +146,7 @@ mod tests {
             // Until the next boot the kernel runs with the old command line.
             let again = proposed(&tree, Some(&board(Some(3))));
             assert_eq!(again.deeds, []);
-            assert!(again.advice.len() == 1 && again.advice[0].starts_with("restart"), "{again:?}");
+            assert!(again.advice.len() == 1 && again.advice[0].starts_with("reboot"), "{again:?}");
         }
     }
 
