@@ -189,7 +189,7 @@ impl Log {
         Log::parse(path, &bytes, board, label).map_err(named)
     }
 
-    /// Like [`read`], from bytes; `path` is only used in messages.
+    /// Like [`Log::read`], from bytes; `path` is only used in messages.
     pub fn parse(path: &Path, bytes: &[u8], board: &Board, label: Option<&str>) -> Result<Log, LogFault> {
         if label.is_some() && board.decisions.is_empty() {
             return Err(LogFault::NoDecisions);
