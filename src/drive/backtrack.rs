@@ -78,13 +78,13 @@ const NO_WAY_M: f64 = 0.01;
 /// Counts, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BackingCounters {
-    /// Times that it began to back off.
+    /// How often it began to back off.
     pub times: u64,
     /// How far it went backwards, computed from its commands, metres.
     pub metres: f64,
     /// Turns away.
     pub turns: u64,
-    /// Times that it was stuck: it drove forwards and what it saw ahead stayed the same.
+    /// How often it was stuck: it drove forwards and what it saw ahead stayed the same.
     pub stuck: u64,
     /// Slots with a request to reverse and no path left.
     pub without_way: u64,

@@ -46,11 +46,11 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// The device's history, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
-    /// Times it was lost.
+    /// How often it was lost.
     pub losses: u64,
-    /// Times the CPU took over.
+    /// How often the CPU took over.
     pub takeovers: u64,
-    /// Times that reopening it was tried.
+    /// How often reopening it was tried.
     pub retries: u64,
 }
 

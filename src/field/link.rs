@@ -25,11 +25,11 @@ pub struct FieldCounters {
     pub held: u64,
     /// Cycles that came back without an answer (input refused, engine failed).
     pub unanswered: u64,
-    /// Times that the engine on the GPU was lost.
+    /// How often the engine on the GPU was lost.
     pub losses: u64,
-    /// Times that the CPU engine took over.
+    /// How often the CPU engine took over.
     pub takeovers: u64,
-    /// Times that reopening the GPU was tried.
+    /// How often reopening the GPU was tried.
     pub retries: u64,
     /// What happened on the link to a brain on another computer, if the field uses one.
     #[serde(skip_serializing_if = "Option::is_none")]

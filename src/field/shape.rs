@@ -50,7 +50,7 @@ pub const ERROR_RING: usize = 1000;
 pub const BANK_BLOCK: usize = 32;
 /// Best matches of the bank in a report.
 pub const BANK_TOP: usize = 5;
-/// Most patterns in a blend.
+/// Maximum number of patterns in a blend.
 pub const BLEND_TOP: usize = 3;
 /// Cycles from one set of metrics to the next.
 pub const METRICS_EVERY: u64 = 100;

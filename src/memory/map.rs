@@ -42,13 +42,13 @@ const CLEAR: f32 = 1.2;
 const SEED: u64 = 0x6d61_7073;
 /// Memory that a map may take, bytes; the grid of its decoder takes 4.3 MB.
 const LIMIT: usize = 64 << 20;
-/// Most things of a board.
+/// Maximum number of things of a board.
 pub const MOST_THINGS: usize = 16;
 
 /// Something that the board wants the robot to remember.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thing {
-    /// As the board calls it.
+    /// Its name on the board.
     pub name: String,
     /// Channel on which the map reports how similar the present place is to where the thing was.
     pub channel: u8,
@@ -133,9 +133,9 @@ pub struct MapStatus {
 /// A thing on the map.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThingStatus {
-    /// As the board calls it.
+    /// Its name on the board.
     pub name: String,
-    /// Times that it was met.
+    /// How often it was met.
     pub met: u64,
     /// Where it was, if the map is certain enough.
     pub was_at: Option<[f64; 2]>,
@@ -146,7 +146,7 @@ pub struct ThingStatus {
 /// A thing near a place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NearbyThing {
-    /// As the board calls it.
+    /// Its name on the board.
     pub name: String,
     /// Cosine similarity: falls with the distance.
     pub likeness: f64,
@@ -176,7 +176,7 @@ impl Map {
         self.odometer.pose()
     }
 
-    /// Times that a thing was met, and where last.
+    /// How often a thing was met, and where last.
     pub fn met(&self, thing: usize) -> Option<(u64, Option<[f64; 2]>)> {
         self.known.get(thing).map(|known| (known.met, known.last))
     }

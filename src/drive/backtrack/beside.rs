@@ -25,7 +25,7 @@ const TURNED_RAD: f64 = 0.02;
 const KEPT_M: f64 = 1.5;
 /// Clearance between the body and a place, metres: a fifth of the width of the robot.
 const AIR_M: f64 = 0.025;
-/// Most places that it remembers.
+/// Maximum number of places that it remembers.
 const PLACES: usize = 24;
 /// Below this curvature, 1/m, a path counts as straight.
 const STRAIGHT: f64 = 0.05;

@@ -9,7 +9,7 @@ use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 const PIECE_M: f64 = 0.01;
 /// Rounding may leave a rest of this length, metres; it does not count as a piece.
 const LEAST_M: f64 = 1e-9;
-/// Most pieces: together 4 m, and no retreat is longer.
+/// Maximum number of pieces: together 4 m, and no retreat is longer.
 const PIECES: usize = 400;
 /// The longest path that it can record, metres.
 pub const LONGEST_M: f64 = PIECE_M * PIECES as f64;
@@ -29,7 +29,7 @@ pub struct Path {
     /// The length of the next, unfinished piece, metres, and the steering on it.
     open: f64,
     steering: f32,
-    /// Most pieces of this robot.
+    /// Maximum number of pieces of this robot.
     most: usize,
 }
 

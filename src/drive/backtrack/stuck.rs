@@ -13,7 +13,7 @@ const WAY_M: f64 = 2.5;
 /// does not change.
 const FAR_M: f64 = 2.0;
 
-/// For what distance the echo has stayed the same.
+/// The distance driven while the echo has stayed the same.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Stuck {
     range: f64,

@@ -56,7 +56,7 @@ impl InFlight {
     pub(super) fn begin(&self, now: Instant) {
         self.halt.transfer(Some(now));
     }
-    /// It has ended.
+    /// The transfer has ended.
     pub(super) fn end(&self) {
         self.halt.transfer(None);
     }

@@ -13,7 +13,7 @@ pub struct DataReady {
 }
 
 impl DataReady {
-    /// Most devices of one bus that can request polls.
+    /// Maximum number of devices of one bus that can request polls.
     pub const PLACES: usize = u64::BITS as usize;
 
     /// No requests yet. A request wakes the worker behind `waker`.

@@ -29,7 +29,7 @@ pub struct Step {
     pub side: f32,
     /// Share of the old value in the new one.
     pub keep: f32,
-    /// Share of the step's value times its bound.
+    /// Share of the step's value in the new one, times its bound.
     pub reach: f32,
     /// |u| stays within this.
     pub bound: f32,

@@ -26,7 +26,7 @@ pub struct Taps {
 pub struct Fixed {
     /// First channel.
     pub first: usize,
-    /// How the cells are kept.
+    /// How the cells are stored.
     pub storage: Storage,
     /// Cells per axis of the full grid.
     pub grid: usize,

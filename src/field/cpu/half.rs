@@ -5,7 +5,7 @@
 use super::cell::Cell;
 use crate::system::cpu::simd::{Kernel, Simd};
 
-/// Most cells along an axis.
+/// Maximum number of cells along an axis.
 const MOST: usize = 64;
 
 /// Makes each cell of `half` the mean of the 2x2x2 cells of `whole` that it represents.

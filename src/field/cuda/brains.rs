@@ -28,7 +28,7 @@ const STAGING: usize = 4 << 20;
 /// Timeout of the first cycle: some devices load the kernels during it.
 const FIRST: Span = Span::from_millis(4_000);
 
-/// Most robots in one launch: they are the z dimension of every grid.
+/// Maximum number of robots in one launch: they are the z dimension of every grid.
 pub const MOST_ROBOTS: usize = 64;
 
 /// Brains on a device. Fields are dropped in order: the context's objects before the context.

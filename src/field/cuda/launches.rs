@@ -9,7 +9,7 @@ use crate::system::gpu::{GpuError, Image, Kernel};
 const BLOCK: u32 = 256;
 /// Warps of such a block; each takes a row.
 const WARPS: usize = 8;
-/// Most blocks of a scan: each leaves a list that must be merged.
+/// Maximum number of blocks of a scan: each leaves a list that must be merged.
 const MOST_SCAN_BLOCKS: usize = 64;
 /// Each multiprocessor should get at least this many blocks, so that one computes while another waits for
 /// memory.

@@ -53,8 +53,8 @@ impl Schedule {
         self.state = state;
     }
 
-    /// Most sub-steps that a cycle can need: to catch up with a group that was stepped most rarely, at the
-    /// lowest quality level.
+    /// Maximum number of sub-steps that a cycle can need: to catch up with a group that was stepped most
+    /// rarely, at the lowest quality level.
     pub fn most_sub_steps(plan: &FieldPlan) -> u32 {
         let levels = (0..QUALITY_LEVELS).filter_map(|number| QualityLevel::new(number as u8));
         let held = levels.map(|quality| quality.work().slow_every).max().unwrap_or(1);

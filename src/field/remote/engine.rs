@@ -23,8 +23,8 @@ const CONNECT_EVERY: Span = Span::from_millis(100);
 /// The wait for an answer ends after this many eighths of the field's period: the rest is for handing the
 /// result over before the slot of the next cycle, which would otherwise be skipped.
 const TIMEOUT_EIGHTHS: u64 = 7;
-/// Most messages read in one cycle. A brain sends one answer per cycle, so more than this is abnormal; the
-/// rest is read in the next cycle.
+/// Maximum number of messages read in one cycle. A brain sends one answer per cycle, so more than this is
+/// abnormal; the rest is read in the next cycle.
 const MOST_MESSAGES: usize = 64;
 /// A joined brain may be silent for this many periods before the state reports it.
 const PERIODS_UNNOTICED: u64 = 2;

@@ -33,9 +33,9 @@ pub struct LinkCounters {
     pub unserved: u64,
     /// Connections to the tether's process.
     pub connections: u64,
-    /// Times that the field on this machine took over.
+    /// How often the field on this machine took over.
     pub takeovers: u64,
-    /// Times that the brain took over again.
+    /// How often the brain took over again.
     pub returns: u64,
 }
 

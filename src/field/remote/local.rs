@@ -217,7 +217,7 @@ impl Hello {
         Hello { version: MESSAGE_VERSION, digest }
     }
 
-    /// As a message.
+    /// Encodes as a message.
     pub fn encode(&self) -> LocalMessage {
         LocalMessage::of(HELLO, &[&[self.version], &self.digest])
     }
@@ -229,7 +229,7 @@ pub fn encode_request(request: &CycleRequest) -> LocalMessage {
 }
 
 impl<'a> FromRuntime<'a> {
-    /// From bytes.
+    /// Decodes bytes.
     pub fn decode(bytes: &'a [u8]) -> Result<FromRuntime<'a>, LocalError> {
         match bytes.first() {
             Some(&HELLO) => {
@@ -247,7 +247,7 @@ impl<'a> FromRuntime<'a> {
 }
 
 impl<'a> FromTether<'a> {
-    /// As a message.
+    /// Encodes as a message.
     pub fn encode(&self) -> LocalMessage {
         match self {
             FromTether::Refused(why) => LocalMessage::of(REFUSED, &[&[*why as u8]]),
@@ -260,7 +260,7 @@ impl<'a> FromTether<'a> {
         }
     }
 
-    /// From bytes. [`CycleAnswer::decode`](super::message::CycleAnswer::decode) checks the content of an
+    /// Decodes bytes. [`CycleAnswer::decode`](super::message::CycleAnswer::decode) checks the content of an
     /// answer.
     pub fn decode(bytes: &'a [u8]) -> Result<FromTether<'a>, LocalError> {
         match bytes.first() {

@@ -154,7 +154,7 @@ impl CycleRequest {
         FieldInput { cycle, sensors, reward, quality, place: None }
     }
 
-    /// As bytes.
+    /// Encodes as bytes.
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
         bytes[..3].copy_from_slice(&[MESSAGE_VERSION, self.quality.index() as u8, self.count]);
@@ -166,7 +166,7 @@ impl CycleRequest {
         bytes
     }
 
-    /// From bytes.
+    /// Decodes bytes.
     pub fn decode(bytes: &[u8]) -> Result<CycleRequest, MessageError> {
         let bytes = checked::<REQUEST_BYTES>(bytes)?;
         let quality = QualityLevel::new(bytes[1]).ok_or(MessageError::Byte { at: 1, value: bytes[1] })?;
@@ -238,7 +238,7 @@ impl CycleAnswer {
         })
     }
 
-    /// As bytes.
+    /// Encodes as bytes.
     pub fn encode(&self) -> [u8; ANSWER_BYTES] {
         let mut bytes = [0; ANSWER_BYTES];
         bytes[..3].copy_from_slice(&[MESSAGE_VERSION, self.verdict as u8, self.count]);
@@ -252,7 +252,7 @@ impl CycleAnswer {
         bytes
     }
 
-    /// From bytes.
+    /// Decodes bytes.
     pub fn decode(bytes: &[u8]) -> Result<CycleAnswer, MessageError> {
         let bytes = checked::<ANSWER_BYTES>(bytes)?;
         let verdict = match bytes[1] {

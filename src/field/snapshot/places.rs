@@ -42,9 +42,9 @@ pub struct PlacesPage {
 /// A thing on the map.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlacesThing {
-    /// As the board calls it.
+    /// Its name on the board.
     pub name: String,
-    /// Times that it was met.
+    /// How often it was met.
     pub met: u64,
     /// Its sensor has not left the threshold since the last meeting.
     pub here: bool,

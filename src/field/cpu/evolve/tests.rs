@@ -11,7 +11,7 @@ use crate::field::shape::GROUP;
 use crate::system::cpu::simd::{Half, Level};
 use std::f64::consts::LOG2_E;
 
-/// Most receptive fields in these tests.
+/// Maximum number of receptive fields in these tests.
 const TAPS: usize = 4;
 
 fn draw(seed: u64, i: usize) -> f32 {
