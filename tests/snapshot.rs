@@ -9,7 +9,7 @@ use ganglion::deploy::board;
 use ganglion::field::FieldInput;
 use ganglion::field::engine;
 use ganglion::field::snapshot::{
-    Beside, ExistingSnapshot, Snapshot, SnapshotError, previous_of, snapshot_line,
+    Beside, ExistingSnapshot, Snapshot, SnapshotError, previous_of, start_snapshot_writer,
 };
 use ganglion::field::state::{Live, State};
 use std::path::{Path, PathBuf};
@@ -208,10 +208,14 @@ fn to_hand_a_brain_over_takes_no_memory() {
     let (board, folder) = (small(), Folder::new("quiet"));
     let mut engine = engine::build(&board.field);
     let given = Arc::new(engine.learned());
-    let line =
-        snapshot_line(folder.file(), ExistingSnapshot::Sound, &board, given, Beside::default(), |live| {
-            engine.save(live)
-        });
+    let line = start_snapshot_writer(
+        folder.file(),
+        ExistingSnapshot::Sound,
+        &board,
+        given,
+        Beside::default(),
+        |live| engine.save(live),
+    );
     let (mut desk, writer) = line.expect("a thread");
     for cycle in 0..30 {
         let input = FieldInput {

@@ -121,7 +121,7 @@ impl Odometer {
     }
 
     /// Where it is.
-    pub fn standing(&self) -> OdometryPose {
+    pub fn pose(&self) -> OdometryPose {
         self.standing
     }
 
@@ -193,13 +193,13 @@ mod tests {
     fn full_circle_ends_where_it_began() {
         let mut odometer = Odometer::new(motion(0.0));
         drive(&mut odometer, 0, 101, [1.0, 1.0, 0.0]);
-        let OdometryPose { at: [x, y], heading } = odometer.standing();
+        let OdometryPose { at: [x, y], heading } = odometer.pose();
         assert!((x - 0.5).abs() < 1e-9 && y.abs() < 1e-9 && heading.abs() < 1e-9, "{x} {y} {heading}");
         // To the right at 30 degrees: a circle of radius 0.1 / tan 30 degrees.
         let radius = 0.1 / (30.0_f64).to_radians().tan();
         let slots = (std::f64::consts::TAU * radius / 0.5 / 0.01).round() as u64;
         drive(&mut odometer, 101, slots, [1.0, 1.0, 1.0]);
-        let OdometryPose { at: [x, y], heading } = odometer.standing();
+        let OdometryPose { at: [x, y], heading } = odometer.pose();
         assert!((heading + std::f64::consts::TAU).abs() < 0.05, "a turn to the right: {heading}");
         assert!((x - 0.5).abs() < 0.01 && y.abs() < 0.01, "{x} {y}");
     }
@@ -208,10 +208,10 @@ mod tests {
     fn lag_delays_motion_and_a_loop_stall_counts_little() {
         let mut odometer = Odometer::new(motion(0.1));
         drive(&mut odometer, 0, 201, [1.0, 1.0, 0.0]);
-        let [x, _] = odometer.standing().at;
+        let [x, _] = odometer.pose().at;
         assert!((x - (2.0 - 0.1) * 0.5).abs() < 0.003, "{x}");
-        let before = odometer.standing().at[0];
+        let before = odometer.pose().at[0];
         drive(&mut odometer, 10_000, 1, [1.0, 1.0, 0.0]);
-        assert!(odometer.standing().at[0] - before <= 0.2 * 0.5 + 1e-9);
+        assert!(odometer.pose().at[0] - before <= 0.2 * 0.5 + 1e-9);
     }
 }

@@ -1,13 +1,14 @@
-//! Arbitrate, clamp, limit the slew: mode, reflex and field result into one command. Pure; no clock or bus.
+//! Combines mode, reflex verdict and field result into one command: arbitrates, clamps, limits the slew rate.
+//! Pure: no clock, no bus.
 //!
-//! Strongest first: stop and disarm, then reflex, then a fresh field result, then an aged one (its drive
-//! fades linearly), then stop. Motors that drive and motors that aim differ: for the first, a stop is zero;
-//! for the second it means "stay where you are". Only drive fades.
+//! Priority, highest first: stop and disarm, then the reflexes, then a fresh field result, then an aged one
+//! (its drive fades linearly), then stop. To a drive motor, a stop is zero; to a motor that aims, it means
+//! "stay where you are". Only drive fades.
 //!
-//! Speed of change. A drive motor never gains speed faster than its slew limit. It loses speed at once when a
-//! restraint tightens, when the field's request fades, and when the request is to stop. Only between two
-//! requests of a fresh field (a change of rung or of decision) is it limited both ways. Between forwards and
-//! backwards it passes exactly zero. A motor that aims always keeps its limit.
+//! Slew rate. A drive motor never gains speed faster than its slew limit. It loses speed at once when a
+//! restraint tightens, when the field's request fades, and when the request is to stop. Between two requests
+//! of a fresh field (the quality level changes, or the decision does) the limit holds both ways. A reversal
+//! passes exactly zero. A motor that aims always keeps its limit.
 
 mod reverse;
 
@@ -21,14 +22,14 @@ use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 use reverse::Reverse;
 
 /// A drive request below this share of full scale counts as a stop. No motor turns that slowly, and a driver
-/// that raises every request to the smallest duty that does turn it would make the robot creep. Half of it is
-/// still read-out noise; twice would be real speed on a good motor.
-const STANDING: f32 = 0.01;
+/// that raises every request to the smallest duty that turns the motor would make the robot creep. Read-out
+/// noise reaches half of this share; twice this share is real speed on a good motor.
+const STOP_BELOW: f32 = 0.01;
 
 /// One motor's limits and its last command.
 #[derive(Clone, Copy, Debug)]
 struct Motor {
-    /// A reflex may forbid it; otherwise it aims.
+    /// It drives, so a reflex may stop it; otherwise it aims.
     drives: bool,
     /// Its sign is a direction of travel.
     travels: bool,
@@ -50,12 +51,12 @@ impl Motor {
         }
     }
 
-    /// Its value after a stop.
+    /// Its command for a stop.
     fn rest(&self) -> f32 {
         if self.drives { 0.0 } else { self.last }
     }
 
-    /// As much of `x` as its own limit and `limits` allow.
+    /// `x`, cut to its own limit and to `limits`.
     fn limited(&self, x: f32, limits: &Limits) -> f32 {
         let (back, forth) = if self.drives { (limits.backward, limits.forward) } else { (1.0, 1.0) };
         x.clamp(-within(back, self.limit), within(forth, self.limit))
@@ -69,11 +70,11 @@ impl Motor {
         if !self.drives {
             return slewed;
         }
-        if target.abs() < STANDING {
+        if target.abs() < STOP_BELOW {
             return 0.0;
         }
         if (self.last > 0.0 && target < 0.0) || (self.last < 0.0 && target > 0.0) {
-            // Towards the other direction: down to zero, no further in this slot.
+            // A reversal: down to zero, no further in this slot.
             let slower = (from.abs() - self.step).max(0.0);
             return if brake { 0.0 } else { slower.copysign(self.last) };
         }
@@ -91,14 +92,14 @@ fn within(x: f32, most: f32) -> f32 {
 pub struct ActCounters {
     /// Commands made while the field's answer held something that is not a number.
     pub not_finite: u64,
-    /// Commands in which driving backwards any longer was refused.
+    /// Commands whose backward part was removed, because the robot had driven backwards for too long.
     pub reverse_refused: u64,
 }
 
 /// What the field wants, made safe to compute with.
 struct Request<'a> {
     motors: &'a [f32; MAX_MOTORS],
-    /// How far to obey it, above 0, at most 1.
+    /// What share of its drive to use, above 0, at most 1.
     share: f32,
 }
 
@@ -128,7 +129,7 @@ impl Arbiter {
         }
     }
 
-    /// The command of the slot until which the last one was `executed`, decided at `now`. `field` is the
+    /// Decides, at `now`, the command of the slot up to which the last command was `executed`. `field` is the
     /// newest answer, with the slot of the frame it was computed from. [`Command::seq`] stays 0: the motor
     /// link counts.
     pub fn decide(
@@ -145,7 +146,7 @@ impl Arbiter {
         let (backwards, longest) = (executed.travel < 0.0, self.safety.reverse_max);
         self.reverse.note(backwards, executed.elapsed(), self.period, longest);
         let (source, motors) = match mode.obeys_since() {
-            None => (standing(mode), self.still()),
+            None => (stop_source(mode), self.stopped()),
             Some(since) => {
                 let request = field.and_then(|(response, taken)| self.request(response, taken, since, now));
                 self.obey(request, &verdict.limits)
@@ -161,7 +162,8 @@ impl Arbiter {
         self.counters
     }
 
-    /// A field result, if it may be obeyed: from a frame taken since arming, young enough, all numbers.
+    /// The field result, if it may be used: computed from a frame taken since arming, young enough, all
+    /// values finite.
     fn request<'a>(
         &mut self,
         response: &'a FieldOutput,
@@ -182,7 +184,7 @@ impl Arbiter {
     }
 
     /// All motors stopped.
-    fn still(&self) -> [f32; MAX_MOTORS] {
+    fn stopped(&self) -> [f32; MAX_MOTORS] {
         let mut motors = [0.0; MAX_MOTORS];
         for (command, motor) in motors.iter_mut().zip(&self.motors) {
             *command = motor.rest();
@@ -190,15 +192,15 @@ impl Arbiter {
         motors
     }
 
-    /// As much of `request` as `limits` and the motors allow.
+    /// The part of `request` that `limits` and the motors allow.
     fn obey(&mut self, request: Option<Request<'_>>, limits: &Limits) -> (Source, [f32; MAX_MOTORS]) {
         if !limits.allow_motion() && !limits.steer {
-            return (Source::Reflex, self.still());
+            return (Source::Reflex, self.stopped());
         }
-        let Some(request) = request else { return (Source::Still, self.still()) };
+        let Some(request) = request else { return (Source::Still, self.stopped()) };
         let fresh = request.share >= 1.0;
         let mut limited = false;
-        let mut motors = self.still();
+        let mut motors = self.stopped();
         for (index, motor) in self.motors.iter().enumerate() {
             let wanted = request.motors[index] * if motor.drives { request.share } else { 1.0 };
             let own = motor.limited(wanted, &Limits::FREE);
@@ -237,7 +239,7 @@ impl Arbiter {
 }
 
 /// Which source decided that the robot stops.
-fn standing(mode: Mode) -> Source {
+fn stop_source(mode: Mode) -> Source {
     match mode {
         Mode::Boot | Mode::SelfTest { .. } => Source::Still,
         _ => Source::Stop,
@@ -274,14 +276,14 @@ mod tests {
         FieldOutput { cycle: 0, scores, motors: all, confidence: 0.0, skill: 0.0, novelty: 0.0 }
     }
 
-    /// What `command` has done until `until`, as the motor link says it.
+    /// What `command` has done until `until`, as the motor link reports it.
     fn executed(motors: &[MotorPlan], command: Command, until: Instant) -> Executed {
         let travels = motors.iter().zip(command.used()).filter(|(motor, _)| motor.kind.travels());
         let travel = travels.map(|(_, command)| f64::from(*command)).sum();
         Executed { command, until, unconfirmed: Some(ms(5)), travel }
     }
 
-    /// A car of one driven axle and a steering servo, armed at 0, one slot after the other.
+    /// A car with one driven axle and a steering servo, armed at 0. Decides one slot after the other.
     struct Car {
         arbiter: Arbiter,
         last: Command,
@@ -317,7 +319,7 @@ mod tests {
             self.slot(Limits::FREE, request, Span::ZERO)
         }
 
-        /// A car that has come to `request`.
+        /// A car whose command has reached `request`.
         fn going(request: [f32; 2]) -> Car {
             let mut car = Car::new();
             car.now = at(10_000);
@@ -341,7 +343,7 @@ mod tests {
             close(&command, [(0.2 * step as f32).min(1.0), -0.1 * step as f32]);
             assert_eq!(command.source, Source::Field);
         }
-        // A change of rung that shifts the request shows as a ramp too, down as well as up.
+        // If a change of quality level shifts the request, the command ramps too, down as well as up.
         let mut car = Car::going([0.9, 0.0]);
         close(&car.free([0.3, 0.0]), [0.7, 0.0]);
         close(&car.free([0.3, 0.0]), [0.5, 0.0]);
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_to_stand_is_obeyed_at_once() {
+    fn stop_request_is_obeyed_at_once() {
         close(&Car::going([0.9, 0.5]).free([0.0, 0.5]), [0.0, 0.5]);
         close(&Car::going([-0.9, 0.5]).free([0.0, 0.0]), [0.0, 0.4]);
     }
@@ -365,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn reversal_passes_zero_also_the_other_way() {
+    fn reversal_from_backwards_passes_zero() {
         let mut car = Car::going([-0.3, 0.0]);
         for drive in [-0.1, 0.0, 0.2, 0.4, 0.5, 0.5] {
             close(&car.free([0.5, 0.0]), [drive, 0.0]);
@@ -373,20 +375,20 @@ mod tests {
     }
 
     #[test]
-    fn the_slightest_request_that_is_no_stillness_is_obeyed() {
-        close(&Car::going([0.0, 0.0]).free([STANDING, 0.0]), [STANDING, 0.0]);
-        close(&Car::going([0.0, 0.0]).free([0.99 * STANDING, 0.0]), [0.0, 0.0]);
+    fn smallest_request_above_the_stop_threshold_is_obeyed() {
+        close(&Car::going([0.0, 0.0]).free([STOP_BELOW, 0.0]), [STOP_BELOW, 0.0]);
+        close(&Car::going([0.0, 0.0]).free([0.99 * STOP_BELOW, 0.0]), [0.0, 0.0]);
     }
 
     #[test]
-    fn a_tightening_restraint_counts_in_its_own_slot() {
+    fn tighter_restraint_takes_effect_in_the_same_slot() {
         let slow = Limits { forward: 0.2, backward: 0.2, steer: true };
         let no_forward = Limits { forward: 0.0, ..Limits::FREE };
         for (limits, request, expected) in [
             (Limits::STILL, [0.9, -1.0], [0.0, 0.5]), // steering stays where it is
             (slow, [0.9, 0.5], [0.2, 0.5]),
             (no_forward, [0.9, 0.5], [0.0, 0.5]),
-            (no_forward, [-0.9, 0.6], [0.0, 0.6]), // it stops for a slot before it turns back
+            (no_forward, [-0.9, 0.6], [0.0, 0.6]), // one slot at zero before it reverses
         ] {
             let command = Car::going([0.9, 0.5]).slot(limits, request, Span::ZERO);
             close(&command, expected);
@@ -397,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reflex_decides_also_where_the_field_wants_nothing() {
+    fn reflex_is_the_source_also_without_a_field_request() {
         let mut car = Car::going([0.9, 0.5]);
         let command = car.decide(Mode::Armed { since: at(0) }, Limits::STILL, None);
         assert_eq!(command.source, Source::Reflex);
@@ -405,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn getting_free_again_is_a_ramp() {
+    fn command_ramps_up_after_a_restraint_ends() {
         let mut car = Car::going([0.9, 0.0]);
         car.slot(Limits::STILL, [0.9, 0.0], Span::ZERO);
         close(&car.free([0.9, 0.0]), [0.2, 0.0]);
@@ -429,21 +431,21 @@ mod tests {
     }
 
     #[test]
-    fn nothing_taken_before_arming_is_obeyed() {
+    fn answer_from_before_arming_is_ignored() {
         let mut arbiter = Arbiter::new(&[wheel(), servo()], safety(), PERIOD);
         let armed = Mode::Armed { since: at(50) };
         let response = response(&[1.0, 1.0]);
-        let stood = executed(&[], Command::still(2), at(60));
+        let was_stopped = executed(&[], Command::still(2), at(60));
         let mut decide = |taken| {
             let field = Some((&response, at(taken)));
-            arbiter.decide(armed, &FREE, field, &stood, at(60)).source
+            arbiter.decide(armed, &FREE, field, &was_stopped, at(60)).source
         };
         assert_eq!(decide(49), Source::Still);
         assert_eq!(decide(50), Source::Field);
     }
 
     #[test]
-    fn a_robot_that_is_not_armed_stands() {
+    fn unarmed_robot_stays_stopped() {
         let modes = [
             (Mode::Boot, Source::Still),
             (Mode::SelfTest { missing: ArmRefusal::NONE }, Source::Still),
@@ -462,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_no_number_is_no_answer() {
+    fn answer_with_nan_is_ignored() {
         for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut car = Car::going([0.9, 0.5]);
             let command = car.free([0.9, poison]);
@@ -481,17 +483,17 @@ mod tests {
         let response = response(&[-1.0]);
         let armed = Mode::Armed { since: at(0) };
         let field = Some((&response, at(10)));
-        let stood = executed(&[], Command::still(1), at(10));
-        let command = arbiter.decide(armed, &FREE, field, &stood, at(12));
+        let was_stopped = executed(&[], Command::still(1), at(10));
+        let command = arbiter.decide(armed, &FREE, field, &was_stopped, at(12));
         assert_eq!((command.len, command.slot, command.valid_until), (1, at(10), at(40)));
-        assert_eq!(command.source, Source::Field, "a motor's own limit is no reflex");
+        assert_eq!(command.source, Source::Field, "a motor's own limit does not count as a reflex");
         assert!((command.motors[0] + 0.5).abs() < 1e-6);
     }
 
     #[test]
-    fn backwards_ends_after_its_time_and_is_paid_back_standing() {
+    fn reverse_ends_after_its_time_and_recovers_while_stopped() {
         let mut car = Car::new();
-        // 200 ms are 20 slots; refused for as long, then free again.
+        // 200 ms are 20 slots; refused for just as long, then allowed again.
         for slot in 0..100 {
             let command = car.free([-0.5, 0.0]);
             let refused = slot / 20 % 2 == 1;
@@ -502,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn short_breaks_do_not_buy_more_backwards() {
+    fn short_breaks_do_not_extend_reverse_time() {
         let mut car = Car::new();
         let mut longest = 0;
         let mut backwards_in_a_row = 0;
@@ -519,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn turning_on_the_spot_is_not_backwards() {
+    fn turn_on_the_spot_does_not_count_as_reverse() {
         let mut turning = Arbiter::new(&[wheel(), wheel()], safety(), PERIOD);
         let mut last = Command::still(2);
         let mut slot = |request: [f32; 2], now| {
@@ -529,7 +531,7 @@ mod tests {
             last = turning.decide(armed, &FREE, Some((&response, at(now))), &executed, at(now));
             last
         };
-        // Backwards until it is refused, and while it is: a turn on the spot goes nowhere.
+        // Backwards until it is refused and for some slots more: a turn on the spot stays allowed.
         for now in 1..=30 {
             slot([-0.2, -0.2], 10 * now);
         }
@@ -537,7 +539,7 @@ mod tests {
         for now in 32..=40 {
             let command = slot([0.5, -0.5], 10 * now);
             assert_eq!(command.source, Source::Field);
-            assert!(command.motors[1] < 0.0 || now < 33, "it is on its way within a slot");
+            assert!(command.motors[1] < 0.0 || now < 33, "it turns within a slot");
         }
     }
 
@@ -550,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn forwards_is_free_while_backwards_is_refused() {
+    fn forward_is_allowed_while_reverse_is_refused() {
         let mut car = Car::new();
         for _ in 0..21 {
             car.free([-0.2, 0.0]);

@@ -1,13 +1,14 @@
-//! Backing off, between the field's request and the arbiter. A robot that sees nothing behind itself goes
-//! back the way it came and no other: while the field wants backwards, the steering is that of the recorded
-//! way; where no way is left, backwards is forbidden like a reflex would. After it has backed off from an
-//! edge or an obstacle it turns away, from the ground sensor that was dark or else to the side it took last,
-//! so that it does not come back to the same place; after an edge it does not steer back for a while. What
-//! the sonar has lost may be beside the robot: it is not steered at (`beside`). Commands that change nothing
-//! in what the robot sees show that it is stuck, and it backs off (`stuck`).
+//! Backs off along the recorded path. Runs between the field's request and the arbiter. A robot that sees
+//! nothing behind itself only goes back the way it came: while the field wants to reverse, the steering is
+//! that of the recorded path; where no path is left, reversing is forbidden, as by a reflex. After it has
+//! backed off from an edge or an obstacle, it turns away from the ground sensor that was dark, or else to the
+//! side that it took last, so that it does not come back to the same place; after an edge it does not steer
+//! back for a while. An obstacle that the sonar has lost may be beside the robot, so the robot does not steer
+//! towards it (`beside`). If forward commands change nothing in what the robot sees, it is stuck and backs
+//! off (`stuck`).
 //!
-//! It only changes requests and tightens limits: reflexes and arbiter come after it and have the last word.
-//! Pure; all its memory is there from the start. A board without `[backing]` has none of it.
+//! It only changes requests and tightens limits, and the arbiter still applies every limit after it. Pure;
+//! all its memory is allocated at the start. A board without `[backing]` has none of this.
 
 mod beside;
 mod path;
@@ -31,71 +32,72 @@ use phase::{Phase, Scene};
 use std::cmp::Ordering;
 use stuck::Stuck;
 
-/// A request for less is none: the noise of a read-out does not ask to back off. The arbiter takes half of
-/// it for a stop.
+/// Smaller reverse requests are read-out noise. Half of this already counts as a stop in the arbiter.
 const LEAST_BACK: f32 = 0.02;
-/// Steering beyond this takes a side: a fifth of full lock is more than the noise of a read-out.
+/// Steering beyond this chooses a side: a fifth of full lock is more than read-out noise.
 const TURNS: f32 = 0.2;
-/// From an edge it turns by a right angle at least. By less it would go on towards it, at a slant, and a
-/// wheel would come over the edge's next corner beside the sensors.
+/// From an edge it turns by a right angle at least. With less it would go on towards the edge at a slant, and
+/// a wheel would pass over the edge's next corner beside the sensors.
 const ALONG_RAD: f32 = std::f32::consts::FRAC_PI_2;
-/// After a turn from an edge it does not steer back towards it for this much way forwards, metres: two
-/// lengths of the car and more. In a bend the front wheel cuts inside the track of its ground sensor, and
-/// clipped the corner of the edge that no sensor had seen.
+/// After a turn from an edge it does not steer back towards it for this distance forwards, metres: more than
+/// two lengths of the car. In a bend the front wheel cuts inside the track of its ground sensor; it went over
+/// a corner of the edge that no sensor had seen.
 const NOT_BACK_M: f64 = 0.4;
-/// After each turn that ended before the same edge or obstacle, it backs off further by this before the next,
-/// to the other side: otherwise the way back would undo the turn, and the next would end there again.
+/// After each turn that ended at the same edge or obstacle, it backs off this much further, metres, before it
+/// turns to the other side: otherwise the way back would undo the turn, and the next turn would end there
+/// again.
 const FURTHER_M: f64 = 0.1;
-/// At most this many times, because the way is less true the farther back it goes: with twice as many, cars
-/// backed into discs four times as often. From an edge it keeps its side for as long.
+/// At most this many times, because the path is less accurate the farther back it goes: with twice as many,
+/// cars backed into discs four times as often. At an edge it keeps its side for the same number of turns.
 const FURTHER_MOST: u32 = 2;
-/// It looks this far ahead for what it must not sweep over, metres: two lengths of the car, which its front
-/// goes in a second and a half.
+/// It checks this distance ahead for places that it must not sweep over, metres: two lengths of the car,
+/// which its front covers in a second and a half.
 const AHEAD_M: f64 = 0.3;
-/// In a turn that has begun, this far: twice what it takes to stop.
+/// In a turn that has begun, it checks this distance, metres: twice the stopping distance.
 const TURNING_M: f64 = 0.08;
-/// Steering to try where the requested one would sweep over something, as shares of full lock to the
+/// Steering to try where the requested steering would sweep over something, as shares of full lock to the
 /// requested side: the nearest first.
 const INSTEAD: [f32; 8] = [0.5, 0.25, 0.0, -0.25, -0.5, -0.75, -1.0, 1.0];
-/// It slows down while the wheels are not as they were when it came, and waits when they differ by this share
-/// of full lock: at a cusp of its way they swing, which takes more time than way.
+/// It slows down while the wheels are not steered as they were when it came, and waits when they differ by
+/// this share of full lock: at a cusp of its path the wheels have to swing over, which takes longer than the
+/// path allows.
 const WAITS: f32 = 0.2;
-/// Beside its way it heads towards it so as to be there after this much way, metres, and takes that heading
-/// within the second: a length of the car, and half of one.
+/// When it is beside its path, it heads so as to reach the path after the first distance, metres, and takes
+/// that heading within the second: a length of the car, and half of one.
 const TOWARDS_M: f64 = 0.2;
 const WITHIN_M: f64 = 0.1;
-/// But by no more than this: with more it would leave what it has swept. And by no less than the second, the
-/// reckoning's rounding.
+/// The largest and the smallest correction of its heading: with more it would leave the area that it has
+/// swept; less is the rounding of dead reckoning.
 const AT_MOST_RAD: f64 = 0.3;
 const EVEN_RAD: f64 = 1e-6;
-/// It backs at most this far for room to turn in, metres, for the same reason.
+/// It backs at most this far to get room for a turn, metres, to stay within the area that it has swept.
 const ROOM_M: f64 = 0.1;
-/// A way shorter than this is none: the robot would creep.
+/// A shorter path counts as none, metres: the robot would creep.
 const NO_WAY_M: f64 = 0.01;
 
 /// Counts, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BackingCounters {
-    /// Times that it began to back off.
+    /// How often it began to back off.
     pub times: u64,
-    /// How far it went backwards, by its commands, metres.
+    /// How far it went backwards, computed from its commands, metres.
     pub metres: f64,
     /// Turns away.
     pub turns: u64,
-    /// Times that it found itself stuck: it drove forwards and the picture before it stayed the same.
+    /// How often it was stuck: it drove forwards and what it saw ahead stayed the same.
     pub stuck: u64,
-    /// Slots with a request to go backwards and no way left.
+    /// Slots with a request to reverse and no path left.
     pub without_way: u64,
 }
 
-/// The stage; on a board without `[backing]`, the default, it changes nothing.
+/// The backtracking stage. On a board without `[backing]` it is the default, which changes nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Backtrack {
     backing: Option<Backing>,
 }
 
 impl Backtrack {
-    /// The stage of `board`, with no way behind it.
+    /// The stage of `board`, with no recorded path.
     pub fn new(board: &Board) -> Backtrack {
         Backtrack { backing: Backing::of(board) }
     }
@@ -105,15 +107,15 @@ impl Backtrack {
         self.backing.as_ref().map(|backing| backing.counters)
     }
 
-    /// Goes the way that the last command went, and takes backwards out of `verdict` where no way is left.
+    /// Records the motion of the last command, and forbids reversing in `verdict` where no path is left.
     pub fn restrain(&mut self, executed: &Executed, verdict: &mut Verdict) {
         let Some(backing) = &mut self.backing else { return };
         backing.record(executed);
         backing.limit(verdict);
     }
 
-    /// The field's answer as the arbiter gets it. `shown` is the frame as the field sees it. A call of its
-    /// own: it needs the mode, and the mode depends on the verdict that [`Backtrack::restrain`] makes.
+    /// The field's answer as the arbiter gets it. `shown` is the frame as the field sees it. A separate call:
+    /// it needs the mode, and the mode depends on the verdict of [`Backtrack::restrain`].
     pub fn guide(
         &mut self,
         field: Option<(&FieldOutput, Instant)>,
@@ -124,7 +126,7 @@ impl Backtrack {
     ) -> Option<(FieldOutput, Instant)> {
         let (mut response, taken) = field.map(|(response, taken)| (*response, taken))?;
         if let Some(backing) = &mut self.backing {
-            backing.heed(mode);
+            backing.observe(mode);
             backing.guide(&mut response.motors, verdict, shown, slot);
         }
         Some((response, taken))
@@ -144,13 +146,13 @@ struct Eye {
 struct Backing {
     plan: BackingPlan,
     odometer: Odometer,
-    /// The motor that steers, and its command for the right.
+    /// The motor that steers.
     steering: usize,
     right: f32,
     /// The steering command that went out last.
     wheels: f32,
     eyes: heapless::Vec<Eye, MAX_RULES>,
-    /// The channel that sees obstacles ahead, and from where on no rule of it holds any more, metres.
+    /// The channel that sees obstacles ahead, and the distance at which all its rules have cleared, metres.
     sonar: Option<(usize, f32)>,
     beside: Beside,
     stuck: Stuck,
@@ -158,17 +160,18 @@ struct Backing {
     phase: Phase,
     /// Steering command of the next turn.
     side: f32,
-    /// It turns from an edge.
+    /// It is turning away from an edge.
     from_edge: bool,
-    /// How far it does not steer back after a turn from an edge, metres, and the side to which it turned.
+    /// The distance for which it still must not steer back after a turn from an edge, metres, and the side to
+    /// which it turned.
     kept: (f64, f32),
-    /// It had no room to turn and turns all the same: there was no way left to look for more.
+    /// It had no room to turn and turns all the same: no path was left to back up further.
     tight: bool,
-    /// Turns in a row that ended before something.
+    /// Turns in a row that ended at an edge or obstacle.
     failed: u32,
     /// How far it has gone backwards since it last went forwards, metres.
     backed: f64,
-    /// Since when the robot has been armed; `None`: it is not.
+    /// Since when the robot has been armed; `None`: it is not armed.
     armed: Option<Instant>,
     counters: BackingCounters,
 }
@@ -226,7 +229,7 @@ impl Backing {
         self.stuck.went(way);
         self.kept.0 -= way;
         if way >= 0.0 {
-            self.path.forwards(way, motors[self.steering], self.odometer.standing());
+            self.path.forwards(way, motors[self.steering], self.odometer.pose());
             self.backed = if way > 0.0 { 0.0 } else { self.backed };
         } else {
             self.path.backwards(-way);
@@ -235,13 +238,13 @@ impl Backing {
         }
     }
 
-    /// A robot that is not armed may be carried elsewhere: its way begins when it is armed, with what the
-    /// person who arms it vouches for.
-    fn heed(&mut self, mode: Mode) {
+    /// A robot that is not armed may be carried elsewhere: its path begins when it is armed, with the stretch
+    /// behind it for which the person who arms it vouches.
+    fn observe(&mut self, mode: Mode) {
         let armed = mode.obeys_since();
         if armed.is_none() || armed != self.armed {
             self.armed = armed;
-            self.path.begin(self.plan.start_m.into(), self.odometer.standing());
+            self.path.begin(self.plan.start_m.into(), self.odometer.pose());
             self.phase = Phase::Following;
             (self.failed, self.from_edge) = (0, false);
             self.kept.0 = 0.0;
@@ -250,18 +253,18 @@ impl Backing {
         }
     }
 
-    /// The curvature with which it came to where it is, and where it was then.
+    /// The curvature with which it came to its present place, and the pose that it had there.
     fn came_from(&self) -> (f64, Option<OdometryPose>) {
         let curvature = self.odometer.motion().curvature(self.path.steering());
-        (curvature, self.path.standing(curvature))
+        (curvature, self.path.pose(curvature))
     }
 
-    /// Steering for the way back. Where it is beside its way by its own reckoning, it steers towards it:
-    /// first the heading to the place, then the curvature to the heading.
+    /// Steering for the way back. Where dead reckoning puts it beside its path, it steers towards the path:
+    /// first it chooses the heading that leads to the place, then the curvature that leads to the heading.
     fn way_back(&self) -> f32 {
         let (curvature, came_from) = self.came_from();
         let Some(came_from) = came_from else { return self.path.steering() };
-        let here = self.odometer.standing();
+        let here = self.odometer.pose();
         let to_left = here.sees(came_from.at)[1];
         let heading = came_from.heading - (to_left / TOWARDS_M).clamp(-AT_MOST_RAD, AT_MOST_RAD);
         let off = (heading - here.heading).clamp(-AT_MOST_RAD, AT_MOST_RAD);
@@ -271,7 +274,7 @@ impl Backing {
         self.odometer.motion().steering(curvature - off / WITHIN_M)
     }
 
-    /// Whether the way back is longer than what it takes to stop.
+    /// Whether the path back is longer than the stopping distance.
     fn has_way(&self) -> bool {
         let coast = -self.odometer.speed().min(0.0) * self.odometer.motion().lag_s;
         self.path.length() > NO_WAY_M + coast
@@ -293,8 +296,8 @@ impl Backing {
         if let Some(way) = not_gone {
             self.stuck = Stuck::default();
             self.path.backwards(way);
-            self.odometer.put(self.came_from().1.unwrap_or(self.odometer.standing()));
-            self.beside.touched(self.odometer.standing());
+            self.odometer.put(self.came_from().1.unwrap_or(self.odometer.pose()));
+            self.beside.touched(self.odometer.pose());
         }
         let edge = verdict.active & Cause::Cliff.bit() != 0;
         self.from_edge |= edge;
@@ -314,7 +317,7 @@ impl Backing {
             stuck: not_gone.is_some(),
             enough: self.backed >= asked && (can_turn || self.backed >= asked + ROOM_M) || !self.has_way(),
             turn_rad: if self.from_edge { self.plan.turn_rad.max(ALONG_RAD) } else { self.plan.turn_rad },
-            heading: self.odometer.standing().heading,
+            heading: self.odometer.pose().heading,
             slot,
         };
         let before = self.phase;
@@ -349,7 +352,7 @@ impl Backing {
         }
     }
 
-    /// A turn that ended before something: the next one goes to the other side, unless the edge is there.
+    /// If a turn ended at something, the next one goes to the other side, unless the edge is there.
     fn learn_from(&mut self, before: Phase, scene: &Scene) {
         match (before, self.phase) {
             (Phase::Backing { .. }, Phase::Turning { .. }) => self.tight = !scene.can_turn,
@@ -365,7 +368,7 @@ impl Backing {
                 }
                 (self.failed, self.from_edge) = (0, false);
             }
-            _ if scene.stuck => self.failed = self.failed.max(1), // it backs at least once as far
+            _ if scene.stuck => self.failed = self.failed.max(1), // it backs off further at least once
             _ => {}
         }
     }
@@ -379,24 +382,24 @@ impl Backing {
         self.counters.without_way += u64::from(scene.wants_back && !scene.has_way);
     }
 
-    /// Takes in the newest echo.
+    /// Evaluates the newest echo.
     fn look_ahead(&mut self, shown: &Frame) {
         let sample = self.sonar.map(|(channel, _)| shown.samples[channel]);
         let range =
             sample.filter(|sample| sample.health == Health::Good).map(|sample| f64::from(sample.value));
         self.stuck.look(range);
         if let Some(range) = range {
-            self.beside.look(range, self.odometer.standing());
+            self.beside.look(range, self.odometer.pose());
         }
     }
 
-    /// Whether the last echo is that of something near. The worst case of a sonar that says nothing comes
-    /// nearer with every slot: a reflex heeds it, but there is nothing to pass or to turn away from.
+    /// Whether the last echo came from something near. While a sonar is silent, its worst case comes nearer
+    /// in every slot: the reflexes act on that, but there is nothing to pass or to turn away from.
     fn sees_near(&self, shown: &Frame) -> bool {
         self.sonar.is_none_or(|(channel, clear)| shown.samples[channel].value <= clear)
     }
 
-    /// Steers straight on where the request is to steer back towards the edge that it has turned from.
+    /// Steers straight on if the request would steer back towards the edge that it has turned from.
     fn keep_off(&self, motors: &mut [f32; MAX_MOTORS]) {
         let (way, side) = self.kept;
         if way > 0.0 && motors[self.steering] * side < 0.0 {
@@ -413,13 +416,13 @@ impl Backing {
         motors[self.steering] = clear.unwrap_or(wanted);
     }
 
-    /// Whether nothing that is remembered is in the way for the next `way` metres with this steering.
+    /// Whether no remembered obstacle is in the way for the next `way` metres with this steering.
     fn is_clear(&self, steering: f32, way: f64) -> bool {
         let curvature = self.odometer.motion().curvature(steering);
-        self.beside.is_clear(self.odometer.standing(), curvature, way)
+        self.beside.is_clear(self.odometer.pose(), curvature, way)
     }
 
-    /// Whether it can turn to one side at least: to the one that it wants, or else to the other.
+    /// Whether it can turn to at least one side: to the one that it prefers, or else to the other.
     fn find_side(&mut self) -> bool {
         if !self.is_clear(self.side, AHEAD_M) && self.is_clear(-self.side, AHEAD_M) {
             self.side = -self.side;
@@ -427,7 +430,7 @@ impl Backing {
         self.is_clear(self.side, AHEAD_M)
     }
 
-    /// Keeps the side to which the field steers, if it steers clearly.
+    /// Remembers the side to which the field steers, if it steers clearly.
     fn keep_side(&mut self, steering: f32) {
         if steering.abs() > TURNS {
             self.side = steering.signum();
@@ -440,7 +443,7 @@ impl Backing {
         }
     }
 
-    /// Keeps the side away from the edge, if it is seen on one side only.
+    /// Remembers the side away from the edge, if the edge is seen on one side only.
     fn look(&mut self, shown: &Frame) {
         let is_dark = |eye: &&Eye| eye.trip.trips(shown.samples[eye.channel].value);
         let sides = self.eyes.iter().filter(is_dark);

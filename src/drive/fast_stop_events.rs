@@ -1,6 +1,6 @@
-//! How the tick learns of stops that did not wait for it. A thread that sees a reading cross into a rule
-//! raises [`Halt`] with the cause. The tick reads it here, even if the reading itself was lost on its way.
-//! Loads only; decides nothing.
+//! How the tick learns of stops that did not wait for it. A thread whose reading trips a rule raises [`Halt`]
+//! with the cause. The tick reads the cause here, even if the reading itself was lost on its way. Only loads
+//! atomics; decides nothing.
 
 use crate::base::plan::Cause;
 use crate::drive::io::Halt;
@@ -13,36 +13,36 @@ pub struct FastStopEvents {
     /// Causes for which the motors were stopped without waiting for the tick, one bit each (see
     /// [`Cause::bit`]).
     pub halts: u16,
-    /// Readings did not fit their ring: the one that stopped the motors may be among them.
+    /// Readings were lost because their ring was full; the one that stopped the motors may be among them.
     pub readings_lost: bool,
 }
 
-/// The tick's view of halts.
+/// The tick's end: which halts it has already seen.
 #[derive(Debug)]
 pub struct FastStopReceiver {
     halt: Arc<Halt>,
     dropped: Arc<AtomicU64>,
     /// How often each cause has stopped the motors, by `Cause as usize`.
-    heard: [u64; Cause::ALL.len()],
+    seen: [u64; Cause::ALL.len()],
     lost: u64,
 }
 
 impl FastStopReceiver {
     /// Reads the counts of `halt`, and the lost readings in `dropped`, both from zero.
     pub fn new(halt: Arc<Halt>, dropped: Arc<AtomicU64>) -> FastStopReceiver {
-        FastStopReceiver { halt, dropped, heard: [0; Cause::ALL.len()], lost: 0 }
+        FastStopReceiver { halt, dropped, seen: [0; Cause::ALL.len()], lost: 0 }
     }
 
-    /// What happened since the last call. Must be called before the readings are taken: a stop that is seen
-    /// here put its reading into a ring before.
+    /// What happened since the last call. Call it before taking the readings: a stop that shows here put its
+    /// reading into a ring earlier.
     pub fn take(&mut self) -> FastStopEvents {
         let mut halts = 0;
         for (cause, count) in self.halt.counts() {
-            let heard = &mut self.heard[cause as usize];
-            if count != *heard {
+            let seen = &mut self.seen[cause as usize];
+            if count != *seen {
                 halts |= cause.bit();
             }
-            *heard = count;
+            *seen = count;
         }
         let lost = self.dropped.load(Ordering::Relaxed);
         let readings_lost = lost != self.lost;
@@ -57,7 +57,7 @@ mod tests {
     use crate::decision::fixture::at;
 
     #[test]
-    fn a_stop_and_a_loss_are_heard_once() {
+    fn stop_and_loss_are_reported_once() {
         let (halt, dropped) = (Arc::new(Halt::new(Arc::default())), Arc::new(AtomicU64::new(0)));
         let mut alarm = FastStopReceiver::new(halt.clone(), dropped.clone());
         assert_eq!(alarm.take(), FastStopEvents::default());
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(
             late,
             FastStopEvents { halts, readings_lost: true },
-            "what came before the first slot counts"
+            "halts before the first slot count too"
         );
     }
 }

@@ -1,11 +1,11 @@
-//! The polling table at work: which device feeds which channel, how often, on which bus thread. This module
-//! polls devices and turns the results into readings; `admit.rs` decides whether to believe them.
+//! The threads that do I/O. They poll devices by a table (which device feeds which channel, how often, on
+//! which bus) and turn the results into readings; `admit.rs` decides whether to believe them.
 
 //!
 //! `i2c` is the thread of a bus, made of `polls` (the table), `motors` (commands), `retry`,
 //! `controller_timeout` and `ladder` (recovery). `edges`, `lines`, `slow` and `log` are the threads beside
 //! it; `cut` stops the motors by their line while their bus hangs. `fast_stop` finds urgent readings; `halt`
-//! and `data_ready` pass that on to a bus thread; `counters` is for reports.
+//! and `data_ready` pass stops and poll requests to a bus thread; `counters` is for reports.
 
 mod counters;
 mod cut;
@@ -30,7 +30,7 @@ pub use edges::EdgesWorker;
 pub use fast_stop::FastStops;
 pub use halt::{Halt, HaltWatch};
 pub use i2c::{BusParts, I2cWorker};
-pub use ladder::{DEAD_LOOK, Ladder, RecoveryStep};
+pub use ladder::{DEAD_RETRY, Ladder, RecoveryStep};
 pub use lines::{ButtonLine, LinesWorker, ReadyLine};
 pub use log::{LogRows, LogWorker};
 pub use motors::MotorEnd;
@@ -44,11 +44,11 @@ use rtrb::Producer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Readings that fit between two ticks on one bus, many times over: the fullest board polls about twenty a
-/// period. The ring overflows only if the tick has stopped; the loss is counted.
+/// Capacity of a worker's ring to the tick: many times what a period needs, because the fullest board polls
+/// about twenty a period. The ring overflows only if the tick has stopped; the loss is counted.
 pub const READING_RING: usize = 1024;
 
-/// Where a worker's readings leave for the tick.
+/// A worker's end of the ring to the tick.
 pub struct Outlet {
     ring: Producer<Reading>,
     staged: heapless::Vec<Reading, MAX_SENSORS>,
@@ -56,18 +56,18 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// An outlet into `ring`; what does not fit is counted in `dropped`.
+    /// An outlet into `ring`; it counts readings that do not fit in `dropped`.
     pub fn new(ring: Producer<Reading>, dropped: Arc<AtomicU64>) -> Outlet {
         Outlet { ring, staged: heapless::Vec::new(), dropped }
     }
-    /// Keeps `reading` for the next hand-over.
+    /// Stages `reading` for the next [`Outlet::publish`].
     pub fn stage(&mut self, reading: Reading) {
         if self.staged.push(reading).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
-    /// Hands over what was staged. A time that is read after this is not earlier than the moment at which the
-    /// tick could have the readings.
+    /// Hands over the staged readings. A clock that is read after this returns a time not earlier than the
+    /// moment at which the tick could take the readings.
     pub fn publish(&mut self) {
         if self.staged.is_empty() {
             return;
@@ -81,16 +81,16 @@ impl Outlet {
         // The processor may read the time before other cores see what it wrote earlier.
         fence(Ordering::SeqCst);
     }
-    /// Hands over what was staged. Takes the cause from `crossed`, if a reading crossed into a stop rule,
-    /// with a time: what the tick decided before it may not take those readings into account.
+    /// Hands over the staged readings. If one of them tripped a stop rule (`crossed`), returns the cause with
+    /// a time: the tick's decisions from before that time may not have known those readings.
     fn publish_with(&mut self, crossed: &mut Option<Cause>, clock: &dyn Clock) -> Option<(Cause, Instant)> {
         self.publish();
         crossed.take().map(|cause| (cause, clock.now()))
     }
 }
 
-/// An entry of the polling table: when a channel is due. Absolute times, so a late poll does not shift the
-/// ones after it; a poll more than a period late drops the missed ones.
+/// When a channel is due. Times are absolute, so a late poll does not shift the ones after it; a poll that is
+/// more than a period late skips the missed ones.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     period: Span,
@@ -132,14 +132,14 @@ mod tests {
     /// A clock that returns a new time on every call, and checks the ring before it does.
     struct Witness {
         ring: std::sync::Mutex<rtrb::Consumer<Reading>>,
-        /// For each time that was returned, in nanoseconds from 1, the readings that had left by then.
-        had_left: std::sync::Mutex<Vec<usize>>,
+        /// For each returned time, in nanoseconds from 1: how many readings had been published by then.
+        published: std::sync::Mutex<Vec<usize>>,
     }
     impl Clock for Witness {
         fn now(&self) -> Instant {
-            let mut had_left = self.had_left.lock().expect("one thread");
-            had_left.push(self.ring.lock().expect("one thread").slots());
-            Instant::from_nanos(had_left.len() as u64)
+            let mut published = self.published.lock().expect("one thread");
+            published.push(self.ring.lock().expect("one thread").slots());
+            Instant::from_nanos(published.len() as u64)
         }
         fn sleep_until(&self, _: Instant) {}
         fn is_real(&self) -> bool {
@@ -148,24 +148,24 @@ mod tests {
     }
 
     #[test]
-    fn a_halt_is_dated_to_when_its_reading_had_left() {
+    fn halt_time_is_not_before_its_reading_is_published() {
         let (producer, consumer) = rtrb::RingBuffer::new(2);
-        let clock = Witness { ring: consumer.into(), had_left: Vec::new().into() };
+        let clock = Witness { ring: consumer.into(), published: Vec::new().into() };
         let mut outlet = Outlet::new(producer, Arc::default());
         clock.now();
         outlet.stage(Reading { channel: 0, value: Ok(0.0), stamp: Instant::ZERO });
         let mut crossed = Some(Cause::EStop);
         let (cause, at) = outlet.publish_with(&mut crossed, &clock).expect("it crossed");
         assert_eq!((cause, crossed), (Cause::EStop, None));
-        // With an earlier date, a command decided in between would count as one that knew of it.
-        let had_left = clock.had_left.lock().expect("one thread");
-        assert_eq!(had_left[at.as_nanos() as usize - 1], 1, "{had_left:?}");
-        drop(had_left);
-        assert_eq!(outlet.publish_with(&mut crossed, &clock), None, "said once");
+        // With an earlier time, a command decided in between would count as one that knew of the reading.
+        let published = clock.published.lock().expect("one thread");
+        assert_eq!(published[at.as_nanos() as usize - 1], 1, "{published:?}");
+        drop(published);
+        assert_eq!(outlet.publish_with(&mut crossed, &clock), None, "reported once");
     }
 
     #[test]
-    fn a_poll_keeps_its_beat_and_gives_up_what_it_missed() {
+    fn poll_keeps_its_grid_and_skips_missed_times() {
         let mut due = Due::every(Span::from_nanos(10), Instant::ZERO);
         due.advance(Instant::from_nanos(3));
         assert_eq!(due.at, Instant::from_nanos(10));

@@ -1,5 +1,5 @@
-//! The tick's end of the link to the motors: commands out, confirmations in, and from both what the last
-//! command did. Never waits for a bus.
+//! The tick's end of the link to the motors: it sends commands, collects confirmations and computes from both
+//! what the last command did. Never waits for a bus.
 
 use crate::base::command::{Command, Executed, MAX_MOTORS, OnWire};
 use crate::base::plan::MotorPlan;
@@ -11,7 +11,7 @@ use crate::system::rt::triple_buffer::Writer;
 use rtrb::Consumer;
 use std::sync::Arc;
 
-/// No robot gets as many commands: at 10 kHz it would take millions of years.
+/// Limit of a restored command number; no robot sends as many: at 10 kHz it would take millions of years.
 const MOST_COMMANDS: u64 = 1 << 60;
 
 /// The tick's end.
@@ -68,7 +68,7 @@ impl MotorLink {
         &self.command
     }
 
-    /// What the newest command has done until `slot`, which is looked at `now`.
+    /// What the newest command has done up to `slot`, as known at `now`.
     pub fn executed(&self, slot: Instant, now: Instant) -> Executed {
         let sum: f64 = self.travels.iter().map(|&motor| f64::from(self.command.motors[motor])).sum();
         let travel = sum / self.travels.len().max(1) as f64;
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_not_every_motor_took_confirms_nothing() {
+    fn partly_accepted_command_confirms_nothing() {
         let (mut link, _taken, mut confirm, _bell) = link();
         assert_eq!((link.unconfirmed_for(at(9)), link.confirmed()), (None, 0));
         confirm.push(receipt(1, 10, true)).unwrap();
@@ -188,10 +188,10 @@ mod tests {
         );
         let backed = |left, right, slot, age| executed(left, right, slot, age).backed();
         assert_eq!(backed(-1.0, -0.5, 110, Some(5)), Span::from_micros(7_500));
-        assert_eq!(backed(-1.0, 1.0, 110, Some(5)), Span::ZERO, "it turns on the spot");
+        assert_eq!(backed(-1.0, 1.0, 110, Some(5)), Span::ZERO, "a turn on the spot");
         assert_eq!(backed(1.0, 1.0, 110, Some(5)), Span::ZERO);
-        assert_eq!(backed(-1.0, -1.0, 600, Some(5)), ms(30), "the command was over after 30 ms");
-        assert_eq!(executed(-1.0, -1.0, 600, Some(5)).elapsed(), ms(500), "though none came after it");
+        assert_eq!(backed(-1.0, -1.0, 600, Some(5)), ms(30), "the command expired after 30 ms");
+        assert_eq!(executed(-1.0, -1.0, 600, Some(5)).elapsed(), ms(500), "though no command followed");
         assert_eq!(backed(-1.0, -1.0, 110, Some(29)), ms(10));
         for unheard in [Some(30), None] {
             let unheard = executed(-1.0, -1.0, 110, unheard);

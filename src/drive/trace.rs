@@ -1,5 +1,5 @@
-//! What happened: one fixed-size record per slot, which the tick writes into a ring buffer and a slow thread
-//! reads. The tick never waits for a reader: a full ring loses records, and counts them.
+//! The trace: one fixed-size record per slot, which the tick writes into a ring buffer and a slow thread
+//! reads. The tick never waits for the reader: if the ring is full, records are lost and counted.
 
 mod checkpoints;
 mod inputs;
@@ -20,8 +20,8 @@ use crate::field::remote::LinkHealth;
 use crate::field::worker::FieldResult;
 use crate::field::{DeviceTimes, EngineState, FieldOutput};
 
-/// Receipts that one record can carry. A bus confirms a command at most once and a tick hands over
-/// one, so two or three arrive at most after a stall of the tick.
+/// Receipts that one record can carry. A bus confirms a command at most once and a tick sends one, so at most
+/// two or three arrive after a stall of the tick.
 pub const WIRES: usize = 8;
 
 /// Records between the tick and the recorder: four seconds at 1 kHz, so that a recorder that stalls
@@ -37,21 +37,21 @@ pub struct Record {
     pub slot: Instant,
     /// When its work began.
     pub began: Instant,
-    /// When its work ended, the trace itself excepted.
+    /// When its work ended, except for this trace.
     pub ended: Instant,
     /// Slots lost before this one.
     pub lost: u64,
     /// State of the robot at the end of it.
     pub mode: Mode,
-    /// Active causes of restraint, a bit each (`1 << Cause as u8`).
+    /// Active causes of restraint, one bit each (`1 << Cause as u8`).
     pub active: u16,
     /// Causes that became active in this slot.
     pub tripped: u16,
     /// Active causes that stay until the robot is disarmed and armed again.
     pub latched: u16,
-    /// What all active causes allowed together.
+    /// What the active causes together allowed.
     pub limits: Limits,
-    /// Rung that the budget chose.
+    /// Quality level that the budget chose.
     pub quality: QualityLevel,
     /// The frame.
     pub frame: Frame,
@@ -63,15 +63,15 @@ pub struct Record {
     pub hardware: heapless::Vec<OnWire, WIRES>,
     /// Heap allocations of the tick thread in this slot, where they are counted.
     pub allocations: Option<u64>,
-    /// What else the slot was decided from.
+    /// The other inputs of the slot's decision.
     pub inputs: Inputs,
 }
 
 impl FieldTrace {
-    /// The record of `outcome`, collected in `slot`.
-    pub fn of(outcome: &FieldResult, slot: Instant) -> FieldTrace {
-        let age = slot.since(outcome.slot);
-        let FieldResult { response, span, answer, quality, state, times, link, .. } = *outcome;
+    /// The record of `result`, collected in `slot`.
+    pub fn of(result: &FieldResult, slot: Instant) -> FieldTrace {
+        let age = slot.since(result.slot);
+        let FieldResult { response, span, answer, quality, state, times, link, .. } = *result;
         FieldTrace { response, span, answer, age, quality, state, times, link }
     }
 }
@@ -89,10 +89,10 @@ pub struct FieldTrace {
     pub age: Span,
     /// Quality it was computed at.
     pub quality: QualityLevel,
-    /// How the engine fared after it.
+    /// The engine's state after it.
     pub state: EngineState,
     /// Where the time went, if a device computed it; queue and wake on the loop's clock.
     pub times: Option<DeviceTimes>,
-    /// The link to a brain elsewhere, if the field needs one, and where the time went that it took.
+    /// The link to a brain on another computer, if the field uses one, and where its time went.
     pub link: Option<LinkHealth>,
 }

@@ -1,11 +1,13 @@
-//! Assembles what computes the field for a robot: an engine on the CPU, or one on a device with one on the
-//! CPU on standby. Holds what the worker needs to run and to rebuild it.
+//! Assembles the engine that computes a robot's field: one on the CPU, or one on a GPU with one on the CPU on
+//! standby. Holds what the worker needs to run and to rebuild it.
 
 use super::engine::{self, Around, Cycle, FieldEngine, Inspect};
 use super::failover::{Failover, Open};
 use super::remote::{RemoteEngine, Standby, Tether};
 use super::sensor_ring::SensorRing;
-use super::snapshot::{Beside, ExistingSnapshot, Snapshot, SnapshotSchedule, SnapshotWriter, snapshot_line};
+use super::snapshot::{
+    Beside, ExistingSnapshot, Snapshot, SnapshotSchedule, SnapshotWriter, start_snapshot_writer,
+};
 use super::state::{Learned, State, StateError};
 use super::{Failure, FieldInput, FieldOutput, Readout};
 use crate::base::command::MAX_MOTORS;
@@ -18,39 +20,40 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An engine with all that it takes to build it again.
+/// An engine with everything needed to rebuild it.
 pub struct Brain {
-    /// What computes.
+    /// The engine.
     pub engine: Box<dyn FieldEngine>,
     /// The plan of the engine on the CPU.
     pub plan: FieldPlan,
-    /// The part that came from outside.
+    /// The read-out and the library, which the engine does not change.
     pub learned: Arc<Learned>,
-    /// Where the tick puts its sensors.
+    /// Where the tick writes the sensors.
     pub sensors: SensorRing,
-    /// What the system refused the engine's own threads.
+    /// Rights that the system refused to the engine's own threads.
     pub refusals: Vec<Refusal>,
     requests: MotorRequests,
 }
 
-/// Turns the answer of a read-out into a request: into the motors of the label that it chose, or into the
-/// starting table's request with its correction.
+/// Turns the answer of a read-out into a request: the motors of the chosen label, or the starting table's
+/// request plus the read-out's correction.
 #[derive(Clone, Debug)]
 pub struct MotorRequests {
-    /// Motor vector of each label, where the read-out chooses among labels.
+    /// Motor vector of each label, if the read-out chooses among labels.
     decisions: Vec<[f32; MAX_MOTORS]>,
-    /// Has the starting table that the read-out corrects; `None`: its answer is the request.
+    /// The plan with the starting table that the read-out corrects; `None`: the read-out's answer is the
+    /// request.
     corrected: Option<FieldPlan>,
 }
 
 impl MotorRequests {
-    /// Of `board`, whose read-out corrects the starting table if there is one.
+    /// For `board`. The read-out corrects the board's starting table, if it has one.
     pub fn of(board: &Board) -> MotorRequests {
         let decisions = board.decisions.iter().map(motors).collect();
         MotorRequests { decisions, corrected: Some(board.field.clone()) }
     }
 
-    /// Replaces the motors of `response`, which answers `sensors`.
+    /// Replaces the motors of `response`, the answer to `sensors`.
     pub fn apply(&self, response: &mut FieldOutput, sensors: &[f32]) {
         if !self.decisions.is_empty() {
             response.motors = self.decisions[decide(&response.scores[..self.decisions.len()])];
@@ -60,35 +63,36 @@ impl MotorRequests {
     }
 }
 
-/// What wraps the engine on the CPU.
+/// What is put around the engine on the CPU.
 #[derive(Default)]
 pub struct Before {
-    /// Opens the device that computes in its place; the engine on the CPU is then on standby, with all its
+    /// Opens the GPU that computes in its place; the engine on the CPU is then on standby, with all its
     /// memory allocated and touched.
     pub device: Option<Open>,
-    /// A cycle around its own. What it answers is the request: no starting table is added to it.
+    /// A cycle that replaces the engine's own. Its answer is the request: no starting table is added.
     pub cycle: Option<Cycle<dyn Inspect>>,
-    /// The way to the brain that the board's tether leads to; without it the plan is computed here.
+    /// The connection to the brain at the other end of the board's tether; without it the field is computed
+    /// here.
     pub tether: Option<Tether>,
 }
 
-/// Why a cycle has no answer, as far as it matters to whoever runs the brain.
+/// Why a cycle has no answer, as far as the brain's caller needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAnswer {
-    /// The stimulus was out of range: it changed nothing.
+    /// The input was out of range; it changed nothing.
     Refused,
     /// This cycle is lost; the next one may be answered.
     Missed,
-    /// The engine holds numbers that are not sound: it has to be built again.
+    /// The engine's state is not valid any more: it must be rebuilt.
     Unsound,
 }
 
-/// Why there is no brain.
+/// Why a brain cannot be built.
 #[derive(Debug)]
 pub enum BrainError {
-    /// The state that it was to resume from does not fit.
+    /// The state to resume from does not fit.
     State(StateError),
-    /// The system starts no thread.
+    /// The system refused to start a thread.
     Thread(std::io::Error),
 }
 
@@ -104,8 +108,8 @@ impl fmt::Display for BrainError {
 impl std::error::Error for BrainError {}
 
 impl Brain {
-    /// The engine of `board`, at rest or where `resume` stopped, with `readout`, or else that of `resume`,
-    /// wrapped as `before` says. A failover reads the time from `clock`.
+    /// The brain of `board`, at rest or continuing from `resume`, with `readout` or else the read-out of
+    /// `resume`, wrapped as `before` says. A failover reads the time from `clock`.
     pub fn new(
         board: &Board,
         readout: Option<&Readout>,
@@ -115,7 +119,7 @@ impl Brain {
     ) -> Result<Brain, BrainError> {
         let mut plan = board.field.clone();
         if before.device.is_some() {
-            plan.engine = EngineKind::Cpu; // what stands by
+            plan.engine = EngineKind::Cpu; // the engine on standby
         }
         let mut here = engine::build(&plan);
         if let Some(state) = resume {
@@ -142,8 +146,9 @@ impl Brain {
         Ok(Brain { engine, plan, learned, sensors, refusals, requests })
     }
 
-    /// The brain of `board` as `snapshot` left it, at rest without one. Its read-out is `readout`, else that
-    /// of the snapshot unless it means something else on this board; without either the read-out is silent.
+    /// The brain of `board`, continuing from `snapshot`, or at rest without one. Its read-out is `readout`,
+    /// or else that of the snapshot unless it means something else on this board; without either, the
+    /// read-out's output is zero.
     pub fn resume(
         board: &Board,
         readout: Option<Readout>,
@@ -156,8 +161,8 @@ impl Brain {
         Brain::new(board, readout.as_ref(), snapshot.map(Snapshot::state), before, clock)
     }
 
-    /// The brain of `board`, elsewhere, at the end of `tether` as `plan` says. A field that stands by on this
-    /// machine has learned no correction: it drives by the starting table.
+    /// The brain of `board` on another computer, at the other end of `tether`, as `plan` says. A standby
+    /// field on this machine has learned no correction: it drives by the starting table.
     pub fn remote(board: &Board, plan: &TetherPlan, tether: Tether, clock: Arc<dyn Clock>) -> Brain {
         let Tether { hop, digest, words } = tether;
         let remote = RemoteEngine::new(&board.field, plan, digest, hop, words, clock.clone());
@@ -180,14 +185,15 @@ impl Brain {
         Brain { engine, plan: local, learned, sensors, refusals, requests }
     }
 
-    /// One cycle of the engine. A panic leaves the engine's state unknown; unless it survives that, it has to
-    /// be built again, so no cycle uses anything half-written.
+    /// One cycle of the engine. A panic leaves the engine's state unknown; unless the engine survives panics,
+    /// it must be rebuilt, so that no cycle uses half-written data.
     pub fn cycle(&mut self, input: &FieldInput, clock: &dyn Clock) -> Result<FieldOutput, NoAnswer> {
         let engine = &mut self.engine;
         match catch_unwind(AssertUnwindSafe(|| engine.cycle(input))) {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(Failure::Refused(_))) => Err(NoAnswer::Refused),
-            // The failover already handled the lost device. A brain that did not answer is asked again.
+            // The failover already handled the lost device. A brain on another computer that did not answer
+            // is asked again.
             Ok(Err(Failure::Lost(_) | Failure::Missed)) => Err(NoAnswer::Missed),
             Ok(Err(Failure::NotFinite)) => Err(NoAnswer::Unsound),
             Err(_) if engine.survives_panic(clock.now()) => Err(NoAnswer::Missed),
@@ -195,19 +201,19 @@ impl Brain {
         }
     }
 
-    /// Has the brain written to `path` every `every`, with what is `beside` it; `standing` is what is there
-    /// now. Takes all memory that this needs and starts the thread that writes.
+    /// Starts to write the brain to `path` every `every`, together with `beside`; `existing` describes the
+    /// file that is there now. Allocates all memory for this and starts the writer's thread.
     pub fn keep(
         &mut self,
         board: &Board,
         path: PathBuf,
-        standing: ExistingSnapshot,
+        existing: ExistingSnapshot,
         every: Span,
         beside: Beside,
     ) -> std::io::Result<(SnapshotSchedule, SnapshotWriter)> {
         let (learned, engine) = (self.learned.clone(), &mut self.engine);
-        let line = snapshot_line(path, standing, board, learned, beside, |live| engine.save(live));
-        line.map(|(sender, writer)| (SnapshotSchedule::new(sender, every), writer))
+        let started = start_snapshot_writer(path, existing, board, learned, beside, |live| engine.save(live));
+        started.map(|(sender, writer)| (SnapshotSchedule::new(sender, every), writer))
     }
 
     /// Turns the answer of the read-out to `sensors` into a request.

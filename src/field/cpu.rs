@@ -1,14 +1,14 @@
-//! The CPU engine: the maths of `docs/field.md` in f32, cycle by cycle the same as the reference within
-//! rounding, and some sixty times as fast.
+//! The CPU engine: the maths of `docs/field.md` in f32. It matches the reference engine within rounding and
+//! is about sixty times as fast.
 //!
-//! This file is the order of a cycle. What is as large as the field lies in eight `part`s of eight channels;
-//! a `parallel` has a `job` done for each of them, on the threads of `crate::system::cpu`'s pool. The hot
-//! loops have a file each (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of
-//! processor. The small parts (errors, learning, matches) are f64 and stay here. `state` is the engine as a
-//! robot sees it; `verbs` is what learning, tests and benchmarks read and write between cycles. All memory is
-//! allocated, and touched, in [`CpuEngine::new`], but for what is still to come: a slot of the library takes
-//! its memory when a pattern is stored there, the bank 82 kB for every 32nd experience of a shard. No result
-//! depends on the number of threads.
+//! This file has the order of a cycle's steps. Data as large as the field is split into eight `part`s of
+//! eight channels; `parallel` runs a `job` for each part, on the threads of `crate::system::cpu`'s pool. The
+//! hot loops have a file each (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of
+//! processor. The small steps (errors, learning, matches) are computed in f64, on the calling thread. `state`
+//! implements what a robot needs from an engine, `verbs` what learning, tests and benchmarks read and write
+//! between cycles. [`CpuEngine::new`] allocates and touches all memory, with two exceptions: a slot of the
+//! library allocates when a pattern is stored there, and the bank allocates 82 kB for every 32nd experience
+//! of a shard. No result depends on the number of threads.
 
 mod bank;
 mod cell;
@@ -79,12 +79,12 @@ impl CpuEngine {
     /// An engine at the start, on `plan.threads` threads.
     ///
     /// # Panics
-    /// If the plan's grid is none of 8, 16, 32, 64: the board check refuses others.
+    /// If the plan's grid is not 8, 16, 32 or 64; the board check refuses others.
     pub fn new(plan: &FieldPlan) -> CpuEngine {
         CpuEngine::at_level(plan, Level::best())
     }
 
-    /// The same, with instructions of one's choice.
+    /// The same, with the vector instructions of `level`.
     ///
     /// # Panics
     /// As [`CpuEngine::new`].
@@ -116,7 +116,7 @@ impl CpuEngine {
         }
     }
 
-    /// The steps of a cycle, in their order.
+    /// The steps of a cycle, in order.
     fn compute(&mut self, input: &FieldInput) -> Result<FieldOutput, RefusedInput> {
         let sensors = input.check(self.plan.shape.sensors)?;
         self.watch.begin();
@@ -143,7 +143,7 @@ impl CpuEngine {
         Ok(response)
     }
 
-    /// Goes to the whole or the half grid.
+    /// Switches to the full or the half grid.
     fn move_to(&mut self, half: bool) {
         if half != self.on_half {
             self.on_half = half;
@@ -152,10 +152,11 @@ impl CpuEngine {
         }
     }
 
-    /// Steps 2 to 4, in the parts: drive, evolve, reduce. Step 6, learning from the past, runs beside.
+    /// Steps 2 to 4, on the parts: drive, evolve, reduce. Learning from the last cycle (step 6) runs at the
+    /// same time.
     fn sweep(&mut self, cycle: u64, work: &Work) {
         let tasks = self.due(cycle, work);
-        self.parallel.order(self.predictor.felt(self.plan.params.eta), self.blend);
+        self.parallel.set_inputs(self.predictor.felt(self.plan.params.eta), self.blend);
         let CpuEngine { parallel, predictor, features, watch, plan, .. } = self;
         let learn = || {
             if plan.learn {
@@ -166,7 +167,7 @@ impl CpuEngine {
         parallel.run(&tasks, learn, |job| features.take(job.number, &job.reduced));
     }
 
-    /// Which parts step in this cycle, and how far.
+    /// Which parts are stepped in this cycle, and how far.
     fn due(&mut self, cycle: u64, work: &Work) -> Tasks {
         let (fast, slow) = (self.plan.params.t_fast, self.plan.params.t_slow);
         let half = work.half_resolution;
@@ -185,7 +186,7 @@ impl CpuEngine {
         })
     }
 
-    /// Step 5, library: decides the Q of the next cycle.
+    /// Step 5, library: determines the Q of the next cycle.
     fn recall(&mut self, cycle: u64, work: &Work) {
         self.since_blend += 1;
         if is_due(cycle, work.blend_every, self.since_blend) {
@@ -195,7 +196,7 @@ impl CpuEngine {
         }
     }
 
-    /// Step 5, bank: one part of a sweep, and what a whole one says.
+    /// Step 5, bank: one part of a sweep, and the result if the sweep is complete.
     fn compare_with_bank(&mut self, input: &FieldInput, work: &Work) {
         let number = input.cycle % work.bank_parts;
         let Some((from, to)) = self.bank_index.open(number, work.bank_parts) else { return };
@@ -214,7 +215,7 @@ impl CpuEngine {
         }
     }
 
-    /// Recognises or stores the moment that the bank was just compared with.
+    /// Recognises or stores the experience that the bank was just compared with.
     fn remember(&mut self, input: &FieldInput, has_direction: bool) {
         let reward = input.reward.abs();
         let reward = if reward > REWARD_FLOOR { f64::from(reward) } else { 0.0 };

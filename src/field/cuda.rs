@@ -1,9 +1,9 @@
-//! The CUDA engine: the maths of `docs/field.md` on a GPU, as `kernels/` computes it.
+//! The CUDA engine: the maths of `docs/field.md` on a GPU, with the kernels in `kernels/`.
 //!
-//! This file is the engine as others see it. A thread of its own (`line`) talks to the device; the `brains`
-//! live there: memory (`layout`, `start`), what is due (`schedule`), how it is launched (`launches`), access
-//! between cycles (`between`), whole states (`state`). It knows no CPU engine; `failover` decides
-//! which engine takes over when a device is lost.
+//! This file is the engine's outer interface. A separate thread (`line`) talks to the device and owns the
+//! `brains`: memory (`layout`, `start`), what is due (`schedule`), how it is launched (`launches`), access
+//! between cycles (`between`), whole states (`state`). This module knows nothing of the CPU engine;
+//! `failover` decides which engine takes over when a device is lost.
 
 mod bank;
 mod bank_copy;
@@ -36,7 +36,7 @@ use super::{Failure, FieldInput, FieldOutput, Loss, StageTimes};
 use crate::base::plan::FieldPlan;
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::system::gpu::{GpuInfo, Watch, probe};
-use line::{Line, NoAnswer, Turn};
+use line::{CycleTask, Line, NoAnswer};
 use start::Start;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -44,13 +44,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tables::Answer;
 use watch::Times;
 
-/// A cycle that takes this many periods has failed: no thread waits for its result any more.
-const PATIENCE_CYCLES: u64 = 4;
-/// No cycle is given up sooner: the first after a pause finds the device's clocks low.
-const LEAST_PATIENCE: Span = Span::from_millis(100);
+/// A cycle that takes this many periods has failed: no thread waits longer for its result.
+const TIMEOUT_CYCLES: u64 = 4;
+/// Shortest timeout of a cycle: after a pause, the device's clocks are low at first.
+const LEAST_TIMEOUT: Span = Span::from_millis(100);
 
-/// An emulated device gets this much for each cell, some four times what it needs; and never less than a
-/// second, which is what a busy machine may take to run its thread at all.
+/// An emulated device gets this much time for each cell, about four times what it needs, and at least a
+/// second, because a busy machine may take that long to schedule its thread.
 const EMULATED_CELL: Span = Span::from_micros(2);
 const LEAST_EMULATED: Span = Span::from_millis(1_000);
 
@@ -59,36 +59,36 @@ pub struct CudaEngine {
     plan: FieldPlan,
     robots: usize,
     found: GpuInfo,
-    /// Taken on the device: at the start, and for the library since.
+    /// Memory on the device, bytes: allocated at the start, and for the library since then.
     device_bytes: usize,
     line: Line,
     start: Start,
-    /// Where the memory of a turn rests between two cycles.
-    turn: Option<Box<Turn>>,
+    /// The buffers of a cycle, kept here between two cycles.
+    cycle_task: Option<Box<CycleTask>>,
     timeout: Span,
     /// Robot 0's last answer, and the parts that callers get by reference.
     answer: Answer,
     blend: (heapless::Vec<usize, BLEND_TOP>, heapless::Vec<f64, BLEND_TOP>),
     nearest: heapless::Vec<(usize, f64), BANK_TOP>,
-    /// Values that patterns were stored with.
+    /// The values of the stored patterns.
     values: Vec<Option<f32>>,
     times: Times,
     stages: StageTimes,
     watches_stages: bool,
-    /// Order given -> result seen, in the last cycle.
+    /// From the request to the result, in the last cycle.
     round: Span,
     lost: Cell<Option<Loss>>,
 }
 
 impl CudaEngine {
-    /// An engine of `robots` robots at the start, on the GPU of this machine; takes all its memory here. Or
-    /// why there is none.
+    /// An engine for `robots` robots at the start, on this machine's GPU; allocates all its memory here.
+    /// Otherwise returns why that is not possible.
     pub fn open(plan: &FieldPlan, robots: usize) -> Result<CudaEngine, Unfit> {
         CudaEngine::open_with(plan, robots, Arc::new(Watch::default()), None)
     }
 
-    /// The same with a watch that others hold too: they can inject faults. Sensors of a stimulus that names a
-    /// place in `sensors` are read there.
+    /// The same with a shared watch, through which others can inject faults. If an input names a place in
+    /// `sensors`, its sensors are read there.
     pub fn open_with(
         plan: &FieldPlan,
         robots: usize,
@@ -106,11 +106,11 @@ impl CudaEngine {
             device_bytes,
             line,
             start: Start::new(plan),
-            turn: Some(Box::new(Turn {
+            cycle_task: Some(Box::new(CycleTask {
                 inputs: vec![FieldInput::AT_REST; robots],
                 answers: vec![Answer::START; robots],
                 timeout: Span::ZERO,
-                outcome: Ok(Times::default()),
+                result: Ok(Times::default()),
             })),
             timeout: timeout(plan, &found),
             answer: Answer::START,
@@ -127,45 +127,45 @@ impl CudaEngine {
         })
     }
 
-    /// One cycle of every robot of the batch, each on its own stimulus; the first says number and rung for
-    /// all. A refused stimulus changes nothing for any of them.
+    /// One cycle of every robot of the batch, each with its own input; the first input determines number and
+    /// quality level for all. If one input is refused, nothing changes for any robot.
     ///
     /// # Panics
-    /// If there are not as many stimuli as robots.
+    /// If the number of inputs differs from the number of robots.
     pub fn cycle_each(&mut self, inputs: &[FieldInput]) -> Result<(), Failure> {
-        assert_eq!(inputs.len(), self.robots, "a stimulus a robot");
+        assert_eq!(inputs.len(), self.robots, "one input per robot");
         let sensors = self.plan.shape.sensors;
         inputs.iter().try_for_each(|input| input.check(sensors).map(drop))?;
-        self.turn(|turn| turn.copy_from_slice(inputs))
+        self.run_cycle(|buffer| buffer.copy_from_slice(inputs))
     }
 
-    /// What robot `robot` of the batch answered in the last cycle; `None`: there is no such robot, or no
-    /// cycle yet.
+    /// The answer of robot `robot` of the batch in the last cycle; `None`: there is no such robot, or no
+    /// cycle has run yet.
     pub fn response_of(&self, robot: usize) -> Option<FieldOutput> {
-        Some(self.turn.as_ref()?.answers.get(robot)?.response())
+        Some(self.cycle_task.as_ref()?.answers.get(robot)?.response())
     }
 
     /// One cycle on the device's thread.
-    fn turn(&mut self, fill: impl FnOnce(&mut [FieldInput])) -> Result<(), Failure> {
+    fn run_cycle(&mut self, fill: impl FnOnce(&mut [FieldInput])) -> Result<(), Failure> {
         if let Some(loss) = self.lost.get() {
             return Err(Failure::Lost(loss));
         }
         let begun = MonotonicClock.now();
-        let Some(mut turn) = self.turn.take() else { return Err(self.lose(Loss::Panicked)) };
-        fill(&mut turn.inputs);
-        turn.timeout = self.timeout;
-        let turn = self.line.turn(turn).map_err(|silence| self.silent(silence))?;
-        let outcome = turn.outcome;
-        self.answer = turn.answers[0];
-        self.turn = Some(turn);
-        self.times = outcome.map_err(|error| self.silent(NoAnswer::Failed(error)))?;
+        let Some(mut task) = self.cycle_task.take() else { return Err(self.lose(Loss::Panicked)) };
+        fill(&mut task.inputs);
+        task.timeout = self.timeout;
+        let task = self.line.run_cycle(task).map_err(|silence| self.silent(silence))?;
+        let result = task.result;
+        self.answer = task.answers[0];
+        self.cycle_task = Some(task);
+        self.times = result.map_err(|error| self.silent(NoAnswer::Failed(error)))?;
         self.round = MonotonicClock.now().since(begun);
-        self.show();
+        self.update_answer();
         Ok(())
     }
 
-    /// The parts of the answer that callers get by reference.
-    fn show(&mut self) {
+    /// Updates the parts of the answer that callers get by reference.
+    fn update_answer(&mut self) {
         let answer = &self.answer;
         let blended = answer.blended as usize;
         self.blend.0.clear();
@@ -186,7 +186,7 @@ impl CudaEngine {
         Failure::Lost(loss)
     }
 
-    /// Has something done between two cycles; a device that is lost shows in the next one.
+    /// Runs a request between two cycles; if the device is lost meanwhile, the next cycle reports it.
     fn ask<T: Send + 'static>(
         &self,
         what: impl FnOnce(&mut brains::Brains) -> Result<T, crate::system::gpu::GpuError> + Send + 'static,
@@ -197,28 +197,29 @@ impl CudaEngine {
         self.line.ask(what).map_err(|silence| self.silent(silence)).ok()
     }
 
-    /// The longest wait for a cycle, where the plan's period does not decide it: under a tool that checks
-    /// every access of the device, a cycle takes a hundred times as long.
-    pub fn set_patience(&mut self, timeout: Span) {
+    /// Replaces the timeout of a cycle, which otherwise follows from the plan's period: under a tool that
+    /// checks every memory access of the device, a cycle takes a hundred times as long.
+    pub fn set_timeout(&mut self, timeout: Span) {
         self.timeout = timeout;
     }
 
-    /// Says whether the device's thread has ended: only then can the device be opened again.
+    /// Returns a function that tells whether the device's thread has ended: only then can the device be
+    /// opened again.
     pub fn ended(&self) -> impl Fn() -> bool + Send + 'static {
         let ended: Arc<AtomicBool> = self.line.ended();
         move || ended.load(Ordering::Acquire)
     }
 }
 
-/// How long to wait for a cycle.
+/// The timeout of a cycle.
 fn timeout(plan: &FieldPlan, found: &GpuInfo) -> Span {
     if is_emulated(found) {
         return EMULATED_CELL.times(plan.shape.volume() as u64).max(LEAST_EMULATED);
     }
-    plan.dt.times(PATIENCE_CYCLES).max(LEAST_PATIENCE)
+    plan.dt.times(TIMEOUT_CYCLES).max(LEAST_TIMEOUT)
 }
 
-/// Whether it is the stand-in of `kernels/emulator`, an emulated GPU: its figures are meaningless.
+/// Whether it is the stand-in of `kernels/emulator`, an emulated GPU, whose timings are meaningless.
 pub fn is_emulated(found: &GpuInfo) -> bool {
     found.name.contains("stand-in")
 }

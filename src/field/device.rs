@@ -1,5 +1,5 @@
-//! Chooses and reports the device at the start: the GPU that the plan asks for, or the best available one, or
-//! why there is none. Builds engines only on a GPU.
+//! Chooses the GPU at the start and reports it: the one that the plan names, or the best available one, or
+//! why there is none. Builds only engines on a GPU.
 
 use super::cuda::{CudaEngine, is_emulated};
 use super::failover::Open;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 pub enum NoDevice {
     /// The plan names another engine.
     NotAsked,
-    /// There is none that could be used.
+    /// There is no usable GPU.
     Absent(Absence),
-    /// It is the stand-in for a driver, which is used only when requested by name.
+    /// It is the emulated stand-in for a driver, which is used only when requested by name.
     Emulated {
         /// Its own name.
         name: String,
@@ -38,9 +38,9 @@ impl fmt::Display for NoDevice {
 
 impl std::error::Error for NoDevice {}
 
-/// How to open the GPU for `plan`, again and again; or why there is none to open. With `Auto` one that is
-/// emulated does not count. Every engine that it opens shares `watch`: removing a fault there also frees the
-/// abandoned engines.
+/// Returns a function that opens the GPU for `plan`, as often as needed; or why there is none. With `Auto`,
+/// an emulated GPU does not count. All engines that it opens share `watch`: removing an injected fault there
+/// also releases the engines that were given up.
 pub fn find(plan: &FieldPlan, watch: Arc<Watch>) -> Result<Open, NoDevice> {
     if !matches!(plan.engine, EngineKind::Auto | EngineKind::Cuda) {
         return Err(NoDevice::NotAsked);
@@ -52,7 +52,7 @@ pub fn find(plan: &FieldPlan, watch: Arc<Watch>) -> Result<Open, NoDevice> {
     Ok(Box::new(opener(watch)))
 }
 
-/// Why this machine has no GPU that an engine would be put on by itself, in words.
+/// Why `Auto` would choose no GPU on this machine, in words.
 pub fn why_none() -> String {
     match probe() {
         Err(absence) => absence.to_string(),
@@ -61,9 +61,9 @@ pub fn why_none() -> String {
     }
 }
 
-/// Opens the GPU at each call, the first time after a trial. The caller has dropped the earlier engine; where
-/// its thread is still in a call of the driver its memory is not free, and opening fails. Each engine has a
-/// context of its own, so that an error that spoiled one does not meet the next.
+/// Opens the GPU at each call; the first call runs a trial before. The caller has dropped the earlier engine;
+/// while that engine's thread is still in a driver call, its memory is not free and opening fails. Each
+/// engine has its own context, so that an error that spoiled one context does not affect the next.
 fn opener(
     watch: Arc<Watch>,
 ) -> impl FnMut(&FieldPlan, &SensorRing) -> Result<Box<dyn FieldEngine>, Loss> + Send {
@@ -74,7 +74,7 @@ fn opener(
             if !ended() {
                 return Err(Loss::Timeout { call: "the lost device's last call" });
             }
-            // Its context is gone with it. Whether its error spoiled more than that, opening another tells.
+            // Its context is gone. Whether the error spoiled more than that shows when another one is opened.
             if let Some(error) = watch.last_failure() {
                 log::warn!("opening the GPU again, after {error}");
             }

@@ -1,8 +1,9 @@
-//! What an engine of the field is: [`FieldEngine`] is all that a robot asks of one, [`Inspect`] what
-//! learning, tests and benchmarks ask as well. The engines are `reference`, `cpu` and `cuda`. A wrapper of
-//! an engine is an engine too: `failover`, and an [`Around`], which changes its cycles.
+//! The interface of field engines: [`FieldEngine`] is all that a robot needs from one, [`Inspect`] is what
+//! learning, tests and benchmarks need in addition. The engines are `reference`, `cpu`, `cuda` and `remote`.
+//! A wrapper of an engine is an engine too: `failover`, and [`Around`], which replaces its cycles.
 //!
-//! Calls are virtual: one a cycle, and one more behind a failover. A cycle takes hundreds of microseconds.
+//! Calls are virtual: one per cycle, and one more with a failover, which is little: a cycle takes hundreds of
+//! microseconds.
 
 use super::cpu::CpuEngine;
 use super::failover::DeviceCounters;
@@ -16,79 +17,79 @@ use crate::base::time::Instant;
 use crate::system::cpu::Level;
 use crate::system::rt::Refusal;
 
-/// What a robot asks of whatever computes its field. Between two cycles it may move to another thread.
+/// An engine as a robot uses it. Between two cycles it may move to another thread.
 pub trait FieldEngine: Send {
-    /// Which engine this is, with what, and why.
+    /// Describes the engine: which one, on what, and why it was chosen.
     fn name(&self) -> String;
 
-    /// What people call the device that it computes on, if there is one and it is open.
+    /// The name of the GPU that it computes on, if there is one and it is open.
     fn device_name(&self) -> Option<String> {
         None
     }
 
-    /// One cycle. A refused stimulus changes nothing; a lost engine answers nothing any more, and the caller
-    /// must not use one any more whose answer or prediction is no finite number.
+    /// One cycle. A refused input changes nothing. A lost engine never answers again. After
+    /// [`Failure::NotFinite`] the caller must not use the engine any more.
     fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure>;
 
-    /// Saves everything that it has lived through into `live`, which allocates if nothing was saved into it
-    /// before. False: not now, and the contents of `live` are of no use.
+    /// Saves its whole state, except for read-out and library, into `live`; allocates if nothing was saved
+    /// into `live` before. False: it cannot save now, and the contents of `live` are not valid.
     fn save(&mut self, live: &mut Live) -> bool;
 
-    /// The same for a caller that is in no hurry: an engine that would have to wait for its device begins to
-    /// save and says false, and the same `live`, given again after a later cycle, gets the state in which it
-    /// began.
+    /// The same for a caller that can wait: an engine that would have to wait for its GPU starts to save and
+    /// returns false. If the caller passes the same `live` again after a later cycle, it gets the state from
+    /// when the save started.
     fn save_soon(&mut self, live: &mut Live) -> bool {
         self.save(live)
     }
 
-    /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes
+    /// Continues from `live`, with its present read-out and library. A state that does not fit changes
     /// nothing.
     fn restore(&mut self, live: &Live) -> Result<(), StateError>;
 
-    /// Takes a read-out and a library in the place of its own. What does not fit changes nothing.
+    /// Replaces its read-out and library. If they do not fit, nothing changes.
     fn load(&mut self, learned: &Learned) -> Result<(), StateError>;
 
-    /// Back to the start: field at rest, nothing predicted, learned or experienced. The read-out and the
-    /// library stay, as they came from outside.
+    /// Resets it to the start: field at rest, nothing predicted, learned or experienced. The read-out and the
+    /// library stay, because they came from outside.
     fn rest(&mut self);
 
-    /// Begins anew at rest with `learned`, after a panic that may have left anything half-written.
+    /// Starts again at rest with `learned`, after a panic that may have left data half-written.
     fn rebuild(&mut self, learned: &Learned) {
         self.rest();
         let loaded = self.load(learned);
-        debug_assert!(loaded.is_ok(), "it came from an engine of this plan");
+        debug_assert!(loaded.is_ok(), "`learned` came from an engine of this plan");
     }
 
-    /// Whether it goes on all the same after one of its cycles has panicked; else it must be rebuilt.
+    /// Whether it can continue after one of its cycles has panicked; otherwise it must be rebuilt.
     fn survives_panic(&mut self, _now: Instant) -> bool {
         false
     }
 
-    /// What takes longer than a cycle may: called between two cycles, after the answer is out.
+    /// Work that may take longer than a cycle; called between two cycles, after the answer is out.
     fn maintain(&mut self, _now: Instant) {}
 
-    /// How it fares.
+    /// Its condition.
     fn condition(&self, _now: Instant) -> Condition {
         Condition::default()
     }
 }
 
-/// How an engine fares.
+/// The condition of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Condition {
-    /// Whether it computes, and where.
+    /// Whether and where it computes.
     pub state: EngineState,
-    /// The history of its device.
+    /// The history of its GPU.
     pub device: DeviceCounters,
-    /// Where the time of the last cycle went, if a device computed it.
+    /// Where the time of the last cycle went, if a GPU computed it.
     pub times: Option<DeviceTimes>,
-    /// The link to a brain elsewhere, if the plan asks for one.
+    /// The link to a brain on another computer, if the plan uses one.
     pub link: Option<LinkHealth>,
 }
 
-/// What learning, tests and benchmarks ask of an engine beside its cycles.
+/// What learning, tests and benchmarks need from an engine besides its cycles.
 pub trait Inspect: FieldEngine {
-    /// Which engine this is, in a word: `reference`, `cpu`, `cuda`.
+    /// The kind of engine: `reference`, `cpu` or `cuda`.
     fn kind(&self) -> &'static str;
 
     /// Worker threads, from 1, that were not granted their core.
@@ -99,8 +100,8 @@ pub trait Inspect: FieldEngine {
     /// Read-out and library, copied.
     fn learned(&self) -> Learned;
 
-    /// Copies the features of the last cycle, all 0 before the first; as many as `out` holds, in the order of
-    /// `FEATURES`.
+    /// Copies the features of the last cycle (all 0 before the first) in the order of `FEATURES`, as many as
+    /// `out` holds.
     fn copy_features(&self, out: &mut [f32]);
 
     /// Copies the cells of channel `c`, x fastest, on the grid in use: as many as there are and as `out`
@@ -110,13 +111,13 @@ pub trait Inspect: FieldEngine {
     /// What the next sensors are expected to be, -1..=1.
     fn prediction(&self) -> &[f64];
 
-    /// Puts in the motor read-out: motors x `READOUT_COLUMNS` for the whole grid and as many for the half
-    /// one; without the second the first serves both. Refuses (false) a wrong size and weights that are not
-    /// finite or beyond `READOUT_MOST`.
+    /// Sets the motor read-out: motors x `READOUT_COLUMNS` weights for the full grid, then as many for the
+    /// half grid; without the second part, the first is used for both. Refuses (false) a wrong size and
+    /// weights that are not finite or beyond `READOUT_MOST`.
     fn set_readout(&mut self, weights: &[f32]) -> bool;
 
-    /// Stores a volume (16 x N^3, within 1 - beta; kept to 1.5e-5 but by the reference) that is recalled by a
-    /// context (as in the features). Refuses (false) what does not fit.
+    /// Stores a volume (16 x N^3, within 1 - beta; all engines but the reference round it to 1.5e-5), to be
+    /// recalled by a context (as in the features). Refuses (false) what does not fit.
     fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT], value: f32) -> bool;
 
     /// Empties a slot of the library.
@@ -128,8 +129,8 @@ pub trait Inspect: FieldEngine {
     /// Slots and weights of the last match of the library, best first.
     fn blend(&self) -> (&[usize], &[f64]);
 
-    /// Stores an experience as if the last cycle had made it: a descriptor about rest, and its worth, 0 to
-    /// `WORTH_MOST`. Refuses (false) numbers that are not finite.
+    /// Stores an experience as if the last cycle had made it: a descriptor relative to the resting state, and
+    /// its worth, 0 to `WORTH_MOST`. Refuses (false) numbers that are not finite.
     fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool;
 
     /// Experiences in the bank.
@@ -147,12 +148,12 @@ pub trait Inspect: FieldEngine {
     /// What it was built from.
     fn plan(&self) -> &FieldPlan;
 
-    /// Threads that share the work of a cycle, the caller's included.
+    /// Threads that share the work of a cycle, including the caller's.
     fn threads(&self) -> usize {
         1
     }
 
-    /// How the cells are kept: `f64`, `f32` or `f16`.
+    /// How the cells are stored: `f64`, `f32` or `f16`.
     fn storage(&self) -> &'static str {
         self.plan().storage.name()
     }
@@ -161,24 +162,24 @@ pub trait Inspect: FieldEngine {
     fn simd(&self) -> &'static str;
 
     /// Bytes that a cycle at `quality` has to read and write if every number is touched once: the field, the
-    /// blended patterns, the bank as far as it is filled.
+    /// blended patterns, the filled part of the bank.
     fn bytes_per_cycle(&self, quality: QualityLevel) -> usize;
 
     /// Time of each of the `STAGES` in the last cycle.
     fn stage_times(&self) -> &StageTimes;
 
-    /// Jobs that the calling thread did again because a worker was late, since the start.
+    /// Jobs that the calling thread redid because a worker was late, since the start.
     fn stand_ins(&self) -> u64 {
         0
     }
 
-    /// Memory taken so far, bytes: field, library, bank, read-out and learning.
+    /// Memory allocated so far, bytes: field, library, bank, read-out and learning.
     fn memory_bytes(&self) -> usize;
 }
 
-/// Builds the engine that the plan names, of those that need nothing but a processor: where it names a GPU or
-/// a brain elsewhere, the CPU engine. It takes all its memory here, and starts its worker threads with the
-/// priority of the calling thread.
+/// Builds the engine that the plan names, if it needs only a CPU; for a GPU or a brain on another computer,
+/// the CPU engine. The engine allocates all its memory here, and starts its worker threads with the priority
+/// of the calling thread.
 pub fn build(plan: &FieldPlan) -> Box<dyn Inspect> {
     match plan.engine {
         EngineKind::Reference => Box::new(ReferenceEngine::new(plan)),
@@ -188,8 +189,8 @@ pub fn build(plan: &FieldPlan) -> Box<dyn Inspect> {
     }
 }
 
-/// The CPU engine with the instructions of that name; `None` where this machine lacks them or the plan names
-/// an engine that has none to choose.
+/// The CPU engine with the vector instructions of that name; `None` if this machine lacks them or the plan
+/// names another engine.
 pub fn build_with(plan: &FieldPlan, simd: &str) -> Option<Box<dyn Inspect>> {
     let level = Level::named(simd)?;
     match plan.engine {
@@ -198,18 +199,18 @@ pub fn build_with(plan: &FieldPlan, simd: &str) -> Option<Box<dyn Inspect>> {
     }
 }
 
-/// A cycle that stands in the place of an engine's own, and may ask that one.
+/// A cycle that replaces an engine's own, and may call it.
 pub type Cycle<E> = Box<dyn FnMut(&mut E, &FieldInput) -> Result<FieldOutput, Failure> + Send>;
 
-/// An engine with another cycle around its own; all else is the engine's. Faults are injected this way, and
-/// a robot in a simulation is taught; no robot at work has one.
+/// An engine whose cycle is replaced; everything else is the engine's. Used to inject faults and to teach a
+/// robot in a simulation, never on a real robot.
 pub struct Around<E: ?Sized> {
     engine: Box<E>,
     cycle: Cycle<E>,
 }
 
 impl<E: ?Sized> Around<E> {
-    /// `cycle` in the place of `engine`'s own.
+    /// `engine` with `cycle` in place of its own.
     pub fn new(engine: Box<E>, cycle: Cycle<E>) -> Around<E> {
         Around { engine, cycle }
     }
@@ -251,8 +252,7 @@ impl<E: FieldEngine + ?Sized> FieldEngine for Around<E> {
     }
 }
 
-/// `response`, if all that an engine returns is a number: its answer, and its prediction of the next sensors,
-/// which drives the next cycle.
+/// `response`, if it and the prediction of the next sensors, which drives the next cycle, are finite.
 pub fn finite(response: FieldOutput, prediction: &[f64]) -> Result<FieldOutput, Failure> {
     let rows = response.scores.iter().chain(&response.motors);
     let mut answer = rows.chain([&response.confidence, &response.skill, &response.novelty]);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_that_is_none_spoils_an_answer() {
+    fn one_nan_or_infinity_spoils_an_answer() {
         let sound = build(&plan(EngineKind::Cpu))
             .cycle(&FieldInput {
                 cycle: 0,
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_built_says_its_name_and_knows_all_verbs() {
+    fn every_engine_kind_has_a_name_and_all_operations() {
         let mut names = Vec::new();
         for kind in [EngineKind::Auto, EngineKind::Reference, EngineKind::Cpu] {
             let mut engine = build(&plan(kind));
@@ -347,7 +347,7 @@ mod tests {
             engine.rest();
             assert!(engine.experiences() == 0 && engine.pattern_value(1).is_none());
         }
-        assert!(names[0].contains("chosen: ") && names[0].len() > 40, "and why: {}", names[0]);
+        assert!(names[0].contains("chosen: ") && names[0].len() > 40, "it also says why: {}", names[0]);
         assert!(names[1].contains("reference") && names[2].contains("cpu"));
     }
 }

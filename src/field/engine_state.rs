@@ -1,37 +1,37 @@
-//! The state of an engine, as the tick, the record and people see it.
+//! The state of an engine, for the tick, the record and reports.
 
 use super::Loss;
 use super::remote::NoLink;
 use crate::base::time::Span;
 use std::fmt;
 
-/// How the engine fares.
+/// What the engine is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineState {
-    /// Computes.
+    /// It computes.
     #[default]
     Running,
-    /// Panicked; is built again after a pause.
+    /// It panicked, and is rebuilt after a pause.
     Rebuilding {
-        /// Which attempt in a row this is, from 1.
+        /// Number of this attempt in a row, from 1.
         attempt: u32,
     },
-    /// Panicked too often: no further result will come.
+    /// It panicked too often: no further result will come.
     Retired,
-    /// Computes on the CPU, as the GPU is lost; it is opened again after a pause.
+    /// The CPU computes because the GPU is lost; the GPU is reopened after a pause.
     StandIn {
-        /// Why the GPU is lost, or could not be opened again.
+        /// Why the GPU was lost, or could not be reopened.
         loss: Loss,
-        /// Which attempt in a row comes next, from 1.
+        /// Number of the next attempt in a row, from 1.
         attempt: u32,
-        /// Until then; nothing while it is being opened.
+        /// Time left until the attempt; zero while the GPU is being opened.
         left: Span,
     },
-    /// The brain elsewhere does not answer.
+    /// The brain on the other computer does not answer.
     NoLink {
         /// Why.
         why: NoLink,
-        /// A smaller field on this machine computes in its place.
+        /// Whether a smaller field on this machine computes in its place.
         stood_in: bool,
     },
 }
@@ -44,7 +44,7 @@ impl fmt::Display for EngineState {
             EngineState::Retired => f.write_str("retired"),
             EngineState::NoLink { why, stood_in: false } => write!(f, "no link: {why}"),
             EngineState::NoLink { why, stood_in: true } => {
-                write!(f, "a smaller field here computes: {why}")
+                write!(f, "a smaller local field computes: {why}")
             }
             EngineState::StandIn { loss, attempt, left: Span::ZERO } => {
                 write!(f, "on the CPU: GPU lost ({loss}), attempt {attempt} under way")

@@ -1,6 +1,7 @@
-//! The engine on a device, and failover when it is lost: this keeps the last good state, the standby CPU
-//! engine continues from it, and another thread reopens the device with growing backoff, so that a driver
-//! that hangs while opening blocks only that thread. Knows no GPU: only that an engine can be lost.
+//! Runs the engine on a GPU and fails over when the GPU is lost: it keeps the last good state, the standby
+//! CPU engine continues from it, and another thread reopens the GPU with growing backoff, so that a driver
+//! that hangs while opening blocks only that thread. Knows nothing about GPUs except that such an engine can
+//! be lost; calls it "the device".
 //!
 //! ```text
 //!            cycle: Lost                       opened, and it took the CPU's state
@@ -26,46 +27,47 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Opens the device and builds the engine on it, which reads sensors in that ring. Called on a thread of its
-/// own, again and again.
+/// Opens the device and builds the engine on it, which reads the sensors from that ring. Called repeatedly,
+/// on a separate thread.
 pub type Open = Box<dyn FnMut(&FieldPlan, &SensorRing) -> Result<Box<dyn FieldEngine>, Loss> + Send>;
 
 /// The pause before the first retry; it doubles with each.
 const FIRST_PAUSE: Span = Span::from_millis(500);
-/// The longest: an attempt once a minute is no burden.
+/// The longest pause: an attempt once a minute costs little.
 const LONGEST_PAUSE: Span = Span::from_millis(60_000);
-/// A device that has computed for this long since it was opened has earned its short pauses back.
+/// After a device has computed for this long since it was opened, the pauses start from the shortest again.
 const FORGIVEN: Span = Span::from_millis(60_000);
-/// Time between two saves of the last good state: what the field learned since is lost with the device.
+/// Time between two saves of the last good state: if the device is lost, so is what the field learned since
+/// the save.
 const SAVE_EVERY: Span = Span::from_millis(1000);
 /// How long the start waits for the device: a driver may have to compile the kernels first.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The device's history, for people.
+/// The device's history, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
-    /// Times it was lost.
+    /// How often it was lost.
     pub losses: u64,
-    /// Times the CPU went on in its place.
+    /// How often the CPU took over.
     pub takeovers: u64,
-    /// Times it was opened again, or tried to be.
+    /// How often reopening it was tried.
     pub retries: u64,
 }
 
-/// A request to the opener: to open the device, and first to drop the lost engine, where that may hang.
+/// A request to the opener: drop the lost engine, which may hang, then open the device.
 type Request = Option<Box<dyn FieldEngine>>;
 
-/// The engine on the device while there is one, and all that it takes to do without it.
+/// The engine on the device while there is one, and everything needed to do without it.
 pub struct Failover {
-    /// On standby, or computes.
+    /// The CPU engine: on standby, or computing.
     here: Box<dyn FieldEngine>,
     remote: Option<Box<dyn FieldEngine>>,
     lost: Option<Box<dyn FieldEngine>>,
     ask: Sender<Request>,
     answers: Receiver<Result<Box<dyn FieldEngine>, Loss>>,
-    /// Whether the opener has a request and has not answered.
+    /// Whether the opener has a request that it has not answered yet.
     opening: bool,
-    /// The last state that was good, and room for the next.
+    /// The last good state.
     good: Box<Live>,
     spare: Box<Live>,
     dt: Span,
@@ -80,7 +82,7 @@ pub struct Failover {
 }
 
 impl Failover {
-    /// Opens the device for the first time and waits for it. `here` is on standby: both begin with its state.
+    /// Opens the device for the first time and waits for it. `here` is on standby: both start with its state.
     pub fn new(
         plan: &FieldPlan,
         learned: Arc<Learned>,
@@ -118,7 +120,7 @@ impl Failover {
         };
         failover.spare.reserve(plan, false);
         let _ = failover.ask.send(None);
-        match failover.answers.recv_timeout(START_PATIENCE) {
+        match failover.answers.recv_timeout(START_TIMEOUT) {
             Ok(answer) => {
                 failover.opening = false;
                 failover.take(answer, Instant::ZERO);
@@ -128,7 +130,7 @@ impl Failover {
         Ok(failover)
     }
 
-    /// Takes the device as lost; `here` resumes from the last good state.
+    /// Gives the device up; `here` continues from the last good state.
     fn lose(&mut self, loss: Loss, now: Instant) {
         self.counters.losses += 1;
         self.counters.takeovers += 1;
@@ -136,27 +138,27 @@ impl Failover {
             self.attempt = 0;
         }
         self.lost = self.remote.take();
-        self.put_off(loss, now);
+        self.schedule_retry(loss, now);
         if self.here.restore(&self.good).is_err() {
-            self.here.rest(); // it is built alike, so it takes what was saved; and if not, the start is sound too
+            self.here.rest(); // cannot happen with the same plan; a start at rest is safe too
         }
     }
 
-    fn put_off(&mut self, loss: Loss, now: Instant) {
+    fn schedule_retry(&mut self, loss: Loss, now: Instant) {
         let pause = FIRST_PAUSE.times(1 << self.attempt.min(16)).min(LONGEST_PAUSE);
         self.attempt = self.attempt.saturating_add(1);
         (self.loss, self.retry_at) = (loss, now + pause);
     }
 
-    /// Gives the device the state of `here`, if it was opened and takes it.
+    /// Handles the opener's answer: if the device was opened, gives it the state of `here`.
     fn take(&mut self, opened: Result<Box<dyn FieldEngine>, Loss>, now: Instant) {
         let mut remote = match opened {
             Ok(remote) => remote,
-            Err(loss) => return self.put_off(loss, now),
+            Err(loss) => return self.schedule_retry(loss, now),
         };
         if !self.here.save(&mut self.spare) || remote.restore(&self.spare).is_err() {
             self.lost = Some(remote);
-            return self.put_off(Loss::State, now);
+            return self.schedule_retry(Loss::State, now);
         }
         std::mem::swap(&mut self.good, &mut self.spare);
         (self.remote, self.cycles_since_save, self.opened_at) = (Some(remote), 0, now);
@@ -175,8 +177,8 @@ impl FieldEngine for Failover {
         self.remote.as_ref().and_then(|remote| remote.device_name())
     }
 
-    /// One cycle, on the device or else `here`. Where the device is lost in it, `here` resumes from the last
-    /// good state, with this very order if it is not older than a cycle.
+    /// One cycle, on the device or else on `here`. If the device is lost in this cycle, `here` continues from
+    /// the last good state, and computes the same input if less than a cycle's time has passed.
     fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
         let Some(remote) = &mut self.remote else { return self.here.cycle(input) };
         let start = self.clock.now();
@@ -188,7 +190,7 @@ impl FieldEngine for Failover {
             Err(Failure::NotFinite) => Loss::NotFinite,
         };
         self.lose(loss, self.clock.now());
-        // To take the state over may itself take a cycle's time, with a full bank.
+        // With a full bank, restoring the state may itself take a cycle's time.
         if self.clock.now().since(start) < self.dt { self.here.cycle(input) } else { Err(loss.into()) }
     }
 
@@ -209,12 +211,12 @@ impl FieldEngine for Failover {
         self.remote.as_mut().unwrap_or(&mut self.here).rest();
     }
 
-    /// Only the standby engine: a device that panicked is lost, and opened again.
+    /// Rebuilds only the standby engine: a device that panicked counts as lost, and is reopened.
     fn rebuild(&mut self, learned: &Learned) {
         self.here.rebuild(learned);
     }
 
-    /// A device that panics is lost, and `here` goes on.
+    /// A device that panics is lost, and `here` continues.
     fn survives_panic(&mut self, now: Instant) -> bool {
         let was_there = self.remote.is_some();
         if was_there {
@@ -223,7 +225,7 @@ impl FieldEngine for Failover {
         was_there
     }
 
-    /// Saves the state of the device, opens a lost one again, gives one that was opened the state of `here`.
+    /// Saves the device's state, reopens a lost device, and gives a reopened one the state of `here`.
     fn maintain(&mut self, now: Instant) {
         if let Some(remote) = &mut self.remote {
             if self.cycles_since_save >= self.cycles_per_save && remote.save_soon(&mut self.spare) {
@@ -241,7 +243,7 @@ impl FieldEngine for Failover {
             self.counters.retries += 1;
             self.opening = self.ask.try_send(self.lost.take()).is_ok();
             if !self.opening {
-                self.put_off(Loss::Error { call: "opening" }, now); // the opener is gone
+                self.schedule_retry(Loss::Error { call: "opening" }, now); // the opener is gone
             }
         }
     }
@@ -258,7 +260,8 @@ impl FieldEngine for Failover {
     }
 }
 
-/// The opener's life: shuts down lost engines, opens requested ones. It ends with the brain, or hangs.
+/// The opener's loop: drops lost engines and opens the device on request. It ends with the brain, unless the
+/// driver hangs.
 fn keep_opening(
     plan: &FieldPlan,
     learned: &Learned,
@@ -268,7 +271,7 @@ fn keep_opening(
     answer: &Sender<Result<Box<dyn FieldEngine>, Loss>>,
 ) {
     for lost in asked {
-        // A driver that panics here is one more way not to be opened; nothing of it is used afterwards.
+        // A panic here counts as a failed opening; nothing from it is used afterwards.
         let opened = catch_unwind(AssertUnwindSafe(|| {
             drop(lost);
             let mut remote = open(plan, sensors)?;

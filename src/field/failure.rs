@@ -6,46 +6,46 @@ use std::fmt;
 /// Why an engine gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Failure {
-    /// The stimulus is invalid: the field stays untouched, and takes the next one.
+    /// The input is invalid. The field is unchanged and accepts the next input.
     Refused(RefusedInput),
-    /// The engine is lost with all that it held. Only an engine on a device can be.
+    /// The engine is lost with all its state. Only an engine on a GPU can be lost.
     Lost(Loss),
-    /// Its answer or prediction is no finite number: nothing that it holds is sound any more.
+    /// Its answer or prediction is not finite: nothing in its state can be trusted any more.
     NotFinite,
-    /// A brain elsewhere did not answer in time. The engine asks again in the next cycle.
+    /// A brain on another computer did not answer in time. The engine asks again in the next cycle.
     Missed,
 }
 
-/// What an engine on a device was lost for, and in which call of its driver.
+/// Why an engine on a GPU was lost, and in which driver call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Nothing came back in time.
+    /// A call did not return in time.
     Timeout {
-        /// The object of the wait.
+        /// The call.
         call: &'static str,
     },
     /// A call failed.
     Error {
-        /// Which.
+        /// The call.
         call: &'static str,
     },
     /// The context is gone: every further call fails.
     ContextLost {
-        /// The call that said so.
+        /// The call that reported it.
         call: &'static str,
     },
     /// There is not enough memory on the device.
     Memory {
-        /// The call that requested it.
+        /// The call that needed it.
         call: &'static str,
     },
-    /// The program's own code around the device panicked.
+    /// This program's code for the GPU panicked.
     Panicked,
-    /// The state to resume from does not fit it.
+    /// The state to resume from does not fit.
     State,
-    /// Its answer or prediction was no finite number.
+    /// Its answer or prediction was not finite.
     NotFinite,
-    /// In its trial it computed something else than the CPU.
+    /// In its trial, its results differed from the CPU's.
     Wrong,
 }
 
@@ -62,7 +62,7 @@ impl From<Loss> for Failure {
 }
 
 impl Failure {
-    /// The refused value, if that is why.
+    /// The refused value, if this is [`Failure::Refused`].
     pub fn refused(self) -> Option<RefusedInput> {
         match self {
             Failure::Refused(refused) => Some(refused),

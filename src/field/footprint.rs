@@ -1,37 +1,38 @@
-//! Computes how much memory a field takes, before anything is built.
+//! Computes how much memory a field will need, before anything is built.
 
 use crate::base::plan::{EngineKind, FieldPlan, Storage};
 use crate::field::shape::{BANK_BLOCK, CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, PATTERN, regressors};
 
-/// Most bytes that the field's engine takes, by arithmetic: with a full library and a full bank, and a little
-/// more than it says of itself. A GPU takes about as much again on the device, and the processor's engine is
-/// on standby. What is refused for lack of memory is judged by this, so that none is lacking later.
+/// Maximum number of bytes that the field's engine will take, computed for a full library and a full bank,
+/// and slightly more than the engine itself reports. A GPU engine takes about as much again on the device,
+/// besides the CPU engine on standby. Boards are refused for lack of memory by this figure, so that memory
+/// does not run out later.
 pub fn field_bytes(plan: &FieldPlan) -> u64 {
     bytes_with(plan, plan.shape.patterns, plan.shape.bank)
 }
 
-/// Bytes that it takes at its start, with both empty.
+/// Bytes that it takes at its start, with an empty library and bank.
 pub fn start_bytes(plan: &FieldPlan) -> u64 {
     match plan.engine {
-        // It takes all at once.
+        // It allocates everything at once.
         EngineKind::Reference => field_bytes(plan),
         _ => bytes_with(plan, 0, plan.shape.bank.min(GROUPS * BANK_BLOCK)),
     }
 }
 
-/// With so many patterns stored, and memory for so many experiences.
+/// Bytes with this many patterns stored, and memory for this many experiences.
 fn bytes_with(plan: &FieldPlan, patterns: usize, experiences: usize) -> u64 {
     let shape = &plan.shape;
     let volume = PATTERN * shape.cells();
     let (field, pattern, row) = match plan.engine {
-        // All in f64 but the patterns, and what is blended beside the field.
+        // Everything in f64 except the patterns; the blend is kept beside the field.
         EngineKind::Reference => {
             (8 * both((CHANNELS + PATTERN + 2) * shape.cells()), 4 * volume, 8 * DESCRIPTOR)
         }
-        // Rows of the bank lie there in f32 and in bytes.
+        // Rows of the bank are kept in f32 and in bytes.
         _ => (cells_and_copies(plan), 2 * both(volume), 5 * DESCRIPTOR),
     };
-    // What a slot is found by, and where its volumes lie.
+    // A slot's context, and the headers of its volumes.
     let slot = (CONTEXT + 1) * size_of::<f64>() + 2 * PATTERN / GROUP * size_of::<Vec<i16>>();
     let memories = patterns * pattern + shape.patterns * slot + experiences * row + shape.bank * 32;
     let regressors = regressors(shape.sensors);
@@ -40,14 +41,14 @@ fn bytes_with(plan: &FieldPlan, patterns: usize, experiences: usize) -> u64 {
     (field + memories + prediction + motor + SMALL) as u64
 }
 
-/// `cells`, and as many on the grid with half as many along each axis.
+/// `cells`, plus those of the grid with half as many cells along each axis.
 const fn both(cells: usize) -> usize {
     cells + cells / 8
 }
 
-/// Bytes of the field in single precision or less, of what a step writes it into, and of the room of each
-/// job. With more than one thread every group of channels has a copy, and each worker has spare ones for the
-/// time that it is late.
+/// Bytes of the field in single precision or less, of the copies into which a step writes it, and of the work
+/// space of each job. With more than one thread, every group of channels has a copy, and each worker has
+/// spare copies for when it is late.
 fn cells_and_copies(plan: &FieldPlan) -> usize {
     let (cells, grid) = (plan.shape.cells(), plan.shape.grid);
     let spares = 2 * (plan.threads.clamp(1, GROUPS) - 1);
@@ -64,7 +65,7 @@ fn cells_and_copies(plan: &FieldPlan) -> usize {
     groups * both(GROUP * cells) + jobs * room
 }
 
-/// Vectors, rings and planes that no number of a board makes longer.
+/// Vectors, rings and planes of fixed size.
 const SMALL: usize = 1 << 20;
 
 #[cfg(test)]
@@ -73,15 +74,15 @@ mod tests {
     use crate::base::plan::Shape;
     use crate::field::engine;
 
-    fn agree(when: &str, plan: &FieldPlan, said: u64, taken: usize) {
+    fn agree(when: &str, plan: &FieldPlan, estimate: u64, taken: usize) {
         let (shape, threads, taken) = (plan.shape, plan.threads, taken as u64);
-        let words = format!("{when}: {shape:?}, {threads}: {taken} bytes, {said} by arithmetic");
-        assert!(taken <= said && said <= taken + taken / 3 + (2 << 20), "{words}");
+        let words = format!("{when}: {shape:?}, {threads}: {taken} bytes, {estimate} computed");
+        assert!(taken <= estimate && estimate <= taken + taken / 3 + (2 << 20), "{words}");
     }
 
-    /// 100 patterns and 10,000 experiences in the field of a robot, none of them there yet.
+    /// A robot's field with room for 100 patterns and 10,000 experiences, none of which exist yet.
     #[test]
-    fn memory_for_what_is_empty_is_not_taken() {
+    fn empty_library_and_bank_take_no_memory() {
         let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let shape = Shape { grid: 32, patterns: 100, bank: 10_000, ..board.field.shape };
         let plan = FieldPlan { shape, engine: EngineKind::Cpu, threads: 1, ..board.field.clone() };
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_is_what_an_engine_takes_and_a_little_more() {
+    fn estimate_is_slightly_above_what_an_engine_takes() {
         let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         for (grid, patterns, bank, storage, engine, threads) in [
             (8, 1, 1, Storage::F32, EngineKind::Cpu, 1),

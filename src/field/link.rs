@@ -1,5 +1,5 @@
-//! The tick's end of the line to the engine: launches a cycle, collects a finished one and knows its
-//! age. Never waits: an unfinished cycle is collected later or counted as missing.
+//! The tick's end of the link to the engine: launches cycles, collects finished ones and knows the age of the
+//! newest. Never waits: an unfinished cycle is collected later or counted as missing.
 
 use super::FieldOutput;
 use super::failover::DeviceCounters;
@@ -14,35 +14,35 @@ use crate::system::executor::Waker;
 use crate::system::rt::triple_buffer::{Reader, Writer};
 use std::sync::Arc;
 
-/// Counts of the line, for people.
+/// Counts for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct FieldCounters {
     /// Cycles launched.
     pub launched: u64,
-    /// Cycles that came due while the one before was still being computed.
+    /// Cycles that came due while the previous one was still being computed.
     pub skipped: u64,
-    /// Lost or refused samples that cycles were fed as they had last been good (`admit::HELD`).
+    /// Lost or refused samples for which cycles got the last good value (`admit::HELD`).
     pub held: u64,
-    /// Cycles that came back without an answer (stimulus refused, engine failed).
+    /// Cycles that came back without an answer (input refused, engine failed).
     pub unanswered: u64,
-    /// Times that an engine on a device was lost.
+    /// How often the engine on the GPU was lost.
     pub losses: u64,
-    /// Times that the CPU engine went on in its place.
+    /// How often the CPU engine took over.
     pub takeovers: u64,
-    /// Times that the device was opened again, or tried to be.
+    /// How often reopening the GPU was tried.
     pub retries: u64,
-    /// What happened on the link to a brain elsewhere, if the field needs one.
+    /// What happened on the link to a brain on another computer, if the field uses one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkCounters>,
 }
 
-/// The silence of a brain that was never heard: longer than any limit.
+/// The silence of a brain that never answered: longer than any limit.
 const NEVER_HEARD: Span = Span::from_nanos(u64::MAX);
 
 /// The tick's end.
 pub struct FieldLink {
-    orders: Writer<FieldRequest>,
-    outcomes: Reader<FieldResult>,
+    requests: Writer<FieldRequest>,
+    results: Reader<FieldResult>,
     sensors: SensorWriter,
     waker: Arc<Waker>,
     /// Slots from one launch to the next.
@@ -56,18 +56,18 @@ pub struct FieldLink {
 }
 
 impl FieldLink {
-    /// A line on which nothing has been launched.
+    /// A link on which nothing has been launched.
     pub fn new(
-        orders: Writer<FieldRequest>,
-        outcomes: Reader<FieldResult>,
+        requests: Writer<FieldRequest>,
+        results: Reader<FieldResult>,
         sensors: SensorWriter,
         waker: Arc<Waker>,
         every: u32,
     ) -> FieldLink {
         FieldLink {
-            orders,
+            requests,
             sensors,
-            outcomes,
+            results,
             waker,
             every: u64::from(every.max(1)),
             cycle: 0,
@@ -79,24 +79,24 @@ impl FieldLink {
         }
     }
 
-    /// The cycle after `last`, where the engine resumes from an earlier run.
+    /// Continues with the cycle after `last`, if the engine resumes from an earlier run.
     pub fn continue_after(&mut self, last: u64) {
         self.cycle = last.wrapping_add(1);
     }
 
-    /// The outcome that has arrived since the last call, if one has.
+    /// The result that has arrived since the last call, if any.
     pub fn collect(&mut self) -> Option<FieldResult> {
-        let outcome = self.outcomes.take()?;
+        let result = self.results.take()?;
         self.launched_at = None;
-        (self.state, self.link) = (outcome.state, outcome.link);
-        let DeviceCounters { losses, takeovers, retries } = outcome.device;
-        let link = outcome.link.map(|link| link.counters);
+        (self.state, self.link) = (result.state, result.link);
+        let DeviceCounters { losses, takeovers, retries } = result.device;
+        let link = result.link.map(|link| link.counters);
         self.counters = FieldCounters { losses, takeovers, retries, link, ..self.counters };
-        match outcome.response {
-            Some(response) => self.newest = Some((response, outcome.slot)),
+        match result.response {
+            Some(response) => self.newest = Some((response, result.slot)),
             None => self.counters.unanswered += 1,
         }
-        Some(outcome)
+        Some(result)
     }
 
     /// The newest result, however old, and the slot of the frame behind it.
@@ -109,12 +109,12 @@ impl FieldLink {
         self.newest.as_ref().map(|(_, slot)| now.since(*slot))
     }
 
-    /// How long the cycle that is being computed has been at it.
+    /// For how long the current cycle has been running.
     pub fn running_for(&self, now: Instant) -> Option<Span> {
         self.launched_at.map(|at| now.since(at))
     }
 
-    /// How long the brain elsewhere on which the field relies has not been heard; `None`: it relies on none.
+    /// For how long the brain on another computer has not answered; `None`: the field does not depend on one.
     pub fn silence(&self, now: Instant) -> Option<Span> {
         let link = self.link.filter(|link| !link.stood_in)?;
         Some(link.heard.map_or(NEVER_HEARD, |heard| now.since(heard)))
@@ -125,8 +125,8 @@ impl FieldLink {
         self.state
     }
 
-    /// Launches a cycle if slot number `index` is one for it and the engine is free. `inputs` then puts its
-    /// sensors in, and says how many of them are held.
+    /// Launches a cycle if one is due in slot number `index` and the engine is free. `inputs` then writes the
+    /// sensors, and returns how many of them are held values.
     pub fn launch(
         &mut self,
         index: u64,
@@ -142,7 +142,7 @@ impl FieldLink {
             return;
         }
         let (place, held) = self.sensors.write(inputs);
-        self.orders.put(FieldRequest { cycle: self.cycle, place, quality, slot });
+        self.requests.put(FieldRequest { cycle: self.cycle, place, quality, slot });
         self.waker.wake();
         self.cycle += 1;
         self.launched_at = Some(slot);
@@ -160,12 +160,12 @@ impl Remembers for FieldLink {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
         archive.part("field link");
         let FieldLink {
-            orders: _,
-            outcomes: _,
+            requests: _,
+            results: _,
             sensors: _,
             waker: _,
             every: _,
-            cycle: _, // numbers the orders: no decision depends on it
+            cycle: _, // numbers the requests: no decision depends on it
             launched_at,
             newest,
             state: _,

@@ -1,5 +1,5 @@
-//! The prediction of the next sensor values: the error of the last one, how much it is worth, and the least
-//! squares that improve it. Steps 1 and 6 of `docs/field.md`, in f64 and the same in every engine.
+//! The prediction of the next sensor values: its last error, its confidence and skill, and the recursive
+//! least squares that improve it. Steps 1 and 6 of `docs/field.md`, in f64 and the same in every engine.
 
 mod state;
 
@@ -7,12 +7,12 @@ use crate::field::shape::{
     CONFIDENCE_CYCLES, CONFIDENCE_SLOPE, ERROR_RING, RIDGE, SKILL_FLOOR, SKILL_HORIZON_S,
 };
 
-/// The newest mean absolute errors.
+/// A ring of the newest mean absolute errors.
 pub struct ErrorRing {
     errors: [f64; ERROR_RING],
     /// Where the next one goes.
     head: usize,
-    /// How many there are.
+    /// How many errors there are.
     filled: usize,
 }
 
@@ -20,30 +20,31 @@ impl ErrorRing {
     /// No errors yet.
     pub const EMPTY: ErrorRing = ErrorRing { errors: [0.0; ERROR_RING], head: 0, filled: 0 };
 
-    /// Takes the newest error; the oldest goes.
+    /// Adds the newest error; drops the oldest if the ring is full.
     pub fn push(&mut self, error: f64) {
         self.errors[self.head] = error;
         self.head = (self.head + 1) % ERROR_RING;
         self.filled = (self.filled + 1).min(ERROR_RING);
     }
 
-    /// Mean of the newest `CONFIDENCE_CYCLES`, or of what there is; 0 of nothing.
+    /// Mean of the newest `CONFIDENCE_CYCLES` errors, or of all if there are fewer; 0 without errors.
     fn recent_mean(&self) -> f64 {
         let count = self.filled.min(CONFIDENCE_CYCLES);
         let newest = (1..=count).map(|back| self.errors[(self.head + ERROR_RING - back) % ERROR_RING]);
         newest.sum::<f64>() / count.max(1) as f64
     }
 
-    /// 0..=1: 1 without errors.
+    /// The confidence, 0..=1; 1 without errors.
     pub fn confidence(&self) -> f64 {
         (1.0 - CONFIDENCE_SLOPE * self.recent_mean()).clamp(0.0, 1.0)
     }
 }
 
-/// Averages behind the skill: the prediction against same-as-before and against the running mean.
+/// The averages for the skill: errors of the prediction, of the forecast "same as before" and of the running
+/// mean.
 pub struct Skill {
     count: u64,
-    /// Weight of the newest once the averages are long: dt / horizon.
+    /// Weight of the newest value once the averages are full: dt / horizon.
     weight: f64,
     mean: Vec<f64>,
     predicted: Vec<f64>,
@@ -52,7 +53,7 @@ pub struct Skill {
 }
 
 impl Skill {
-    /// Nothing known about `sensors` sensors that come every `dt` seconds.
+    /// No averages yet, for `sensors` sensors sampled every `dt` seconds.
     pub fn new(sensors: usize, dt: f64) -> Skill {
         let zeros = vec![0.0; sensors];
         let weight = (dt / SKILL_HORIZON_S).min(1.0);
@@ -60,18 +61,18 @@ impl Skill {
         Skill { count: 0, weight, mean, predicted, persistent, climatic: zeros }
     }
 
-    /// Back to nothing known.
+    /// Forgets all averages.
     pub fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// Takes one cycle: sensors, those of the cycle before, and the prediction's errors.
+    /// Adds one cycle: the sensors now and before, and the prediction's errors.
     pub fn observe(&mut self, now: &[f64], before: &[f64], errors: &[f64]) {
         self.count += 1;
         let weight = self.weight.max(1.0 / self.count as f64);
         let average = |average: &mut f64, value: f64| *average += weight * (value - *average);
         for i in 0..now.len() {
-            // Before the first sample the last value is the only mean there is.
+            // Before the first sample, the previous value is the only available mean.
             let mean = if self.count == 1 { before[i] } else { self.mean[i] };
             average(&mut self.predicted[i], errors[i] * errors[i]);
             average(&mut self.persistent[i], (now[i] - before[i]) * (now[i] - before[i]));
@@ -80,7 +81,7 @@ impl Skill {
         }
     }
 
-    /// 1 - error / error of the better simple forecast, -1..=1; 0 before anything is known.
+    /// 1 - error / error of the better simple forecast, -1..=1; 0 before the first cycle.
     pub fn value(&self) -> f64 {
         if self.count == 0 {
             return 0.0;
@@ -91,7 +92,8 @@ impl Skill {
     }
 }
 
-/// How far the learned change of each sensor may be believed: the factor that would have served best so far.
+/// How far the learned change of each sensor can be trusted: the factor that would have predicted best so
+/// far.
 pub struct Trust {
     count: u64,
     weight: f64,
@@ -101,20 +103,20 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// None yet, for `sensors` sensors that come every `dt` seconds.
+    /// No trust yet, for `sensors` sensors sampled every `dt` seconds.
     pub fn new(sensors: usize, dt: f64) -> Trust {
         let weight = (dt / SKILL_HORIZON_S).min(1.0);
         Trust { count: 0, weight, agreement: vec![0.0; sensors], power: vec![0.0; sensors] }
     }
 
-    /// Back to none.
+    /// Forgets everything.
     pub fn clear(&mut self) {
         self.count = 0;
         self.agreement.fill(0.0);
         self.power.fill(0.0);
     }
 
-    /// Takes one cycle: how the sensors changed, and the change that had been learned.
+    /// Adds one cycle: the real and the learned change of the sensors.
     pub fn observe(&mut self, change: &[f64], learned: &[f64]) {
         self.count += 1;
         let weight = self.weight.max(1.0 / self.count as f64);
@@ -124,19 +126,20 @@ impl Trust {
         }
     }
 
-    /// 0..=1 for sensor `i`; 0 before anything was learned.
+    /// The trust in sensor `i`, 0..=1; 0 before anything was learned.
     pub fn of(&self, i: usize) -> f64 {
         (self.agreement[i] / (self.power[i] + SKILL_FLOOR)).clamp(0.0, 1.0)
     }
 }
 
-/// Recursive least squares with forgetting and a ridge that forgetting does not wear away.
+/// Recursive least squares with forgetting, and a ridge that is renewed so that forgetting does not remove
+/// it.
 pub struct Learner {
     /// W: [sensor][regressor].
     pub weights: Vec<f64>,
     covariance: Vec<f64>,
     regressors: usize,
-    /// Regressor whose weight is next seen as 0.
+    /// The regressor whose weight is pulled to 0 next.
     turn: usize,
     gain: Vec<f64>,
 }
@@ -155,7 +158,7 @@ impl Learner {
         learner
     }
 
-    /// Back to nothing learned.
+    /// Forgets everything learned.
     pub fn forget_all(&mut self) {
         self.weights.fill(0.0);
         self.turn = 0;
@@ -172,7 +175,8 @@ impl Learner {
         dot(&self.weights[i * self.regressors..][..self.regressors], x)
     }
 
-    /// One observation: `wanted` followed `x`; older ones count `keep` (0..1) times as much as before.
+    /// Learns from one observation: `wanted` followed `x`. Older observations count `keep` (0..1) times as
+    /// much as before.
     pub fn observe(&mut self, x: &[f64], wanted: &[f64], keep: f64) {
         let n = self.regressors;
         let older = 1.0 / keep;
@@ -192,7 +196,7 @@ impl Learner {
         self.observe_ridge(keep);
     }
 
-    /// The made-up observation that one weight, each in turn, is 0.
+    /// Renews the ridge: an artificial observation that a weight is 0, for one weight at a time.
     fn observe_ridge(&mut self, keep: f64) {
         let (n, j) = (self.regressors, self.turn);
         self.turn = (j + 1) % n;
@@ -260,9 +264,9 @@ mod tests {
             });
             skill.value()
         };
-        assert!(run(&|_, now| now) > 0.999, "an oracle");
-        assert!(run(&|_, _| 0.0).abs() < 0.02, "the mean is a simple forecast: worth nothing");
-        assert!(run(&|before, _| before) < -0.8, "of noise, same as before is twice as wrong");
+        assert!(run(&|_, now| now) > 0.999, "a perfect forecast");
+        assert!(run(&|_, _| 0.0).abs() < 0.02, "no better than the mean: no skill");
+        assert!(run(&|before, _| before) < -0.8, "for noise, same-as-before has twice the error");
         assert!(run(&|_, _| 9.0) >= -1.0);
     }
 
@@ -277,8 +281,8 @@ mod tests {
         for (w, expected) in learner.weights.iter().zip([0.5, 0.0, -0.25, 0.1]) {
             assert!((w - expected).abs() < 0.01, "{:?}", learner.weights);
         }
-        // The same input for ever: the direction of (1, 1, 0, 1) is known better and better, the
-        // others are known no better than the ridge says.
+        // With a constant input, the direction of (1, 1, 0, 1) is known better and better, the others only as
+        // well as the ridge says.
         for _ in 0..200_000 {
             learner.observe(&[1.0, 1.0, 0.0, 1.0], &[0.2], 0.9995);
         }

@@ -1,5 +1,5 @@
-//! What the seed fixes permanently: receptive fields, channel weights and biases. In f64; engines
-//! convert once at start. Nothing here depends on an engine.
+//! What the seed determines for good: receptive fields, channel weights and biases. In f64; engines convert
+//! once at the start. Nothing here depends on an engine.
 
 use super::shape::{CHANNELS, CONTENT, PATTERN_FIRST, SLOW, SLOW_FIRST};
 use crate::base::plan::{FieldPlan, Params};
@@ -8,11 +8,11 @@ use crate::base::seed::{Stream, normal, uniform};
 /// Content channels that one sensor drives.
 pub const FAN_OUT: usize = 8;
 
-/// Profiles below this are cut to 0: beside a bias they vanish in f32, and the product of three would be
-/// a subnormal number, which some processors take a hundred times as long for.
+/// Profiles below this are cut to 0: added to a bias they vanish in f32, and the product of three would be a
+/// subnormal number, with which some processors compute a hundred times as slowly.
 const LEAST_PHI: f64 = 1e-9;
 
-/// A profile's value as engines in f32 take it.
+/// A profile's value for engines in f32.
 pub fn cut(phi: &f64) -> f32 {
     if *phi < LEAST_PHI { 0.0 } else { *phi as f32 }
 }
@@ -51,8 +51,8 @@ impl Projections {
         }
     }
 
-    /// The same projections on half the grid: each profile's cells averaged in pairs, so that a bump on
-    /// the half grid is exactly the block mean of the bump on the whole one.
+    /// The same projections on half the grid: each profile's cells are averaged in pairs, so that a bump on
+    /// the half grid is exactly the block mean of the bump on the full grid.
     pub fn halved(&self) -> Projections {
         let halve = |cells: &Vec<f64>| cells.chunks_exact(2).map(|two| 0.5 * (two[0] + two[1])).collect();
         let profile = self.profile.iter().map(|axes| std::array::from_fn(|axis| halve(&axes[axis])));
@@ -69,7 +69,7 @@ fn resting_value(params: &Params, channel: usize, bias: f64) -> f64 {
     (0..500).fold(0.0, |u, _| step(u))
 }
 
-/// FAN_OUT different content channels, by a partial Fisher-Yates shuffle.
+/// `FAN_OUT` different content channels, by a partial Fisher-Yates shuffle.
 fn content_channels(seed: u64, sensor: usize) -> [usize; FAN_OUT] {
     let mut deck: [usize; CONTENT] = std::array::from_fn(|c| c);
     for rank in 0..FAN_OUT {

@@ -1,19 +1,19 @@
-//! Quality levels: one row per rung, best first. A rung changes what a cycle computes,
-//! never what is sensed, guarded or limited; changing it allocates nothing.
+//! Quality levels: one row per level, best first. A level changes what a cycle computes, never what is
+//! sensed, guarded or limited; changing it allocates nothing.
 
 use crate::base::plan::{QUALITY_LEVELS, QualityLevel};
 
 impl QualityLevel {
-    /// What this rung computes.
+    /// What this level computes.
     pub const fn work(self) -> &'static Work {
         &TABLE[self.index()]
     }
 }
 
-/// What one rung computes. "Every k" counts cycles by their number (see `shape::is_due`).
+/// What one level computes. "Every k" counts cycles by their number (see `shape::is_due`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// The bank is scanned in this many parts, one a cycle.
+    /// The bank is scanned in this many parts, one per cycle.
     pub bank_parts: u64,
     /// Cycles from one match and blend of the library to the next.
     pub blend_every: u64,
@@ -27,7 +27,7 @@ pub struct Work {
     pub half_resolution: bool,
 }
 
-/// The rungs of `docs/field.md`, in order.
+/// The levels of `docs/field.md`, in order.
 pub const TABLE: [Work; QUALITY_LEVELS] = {
     let full = Work {
         bank_parts: 1,

@@ -1,4 +1,4 @@
-//! A learned read-out as it is saved: weights, what their rows mean, the field they were made for and
+//! A learned read-out in a file: its weights, what their rows mean, the field that they were made for and
 //! where they come from. `learn` fits it, the engine computes with it.
 
 use super::shape::{READOUT_COLUMNS, READOUT_GRIDS, READOUT_MOST};
@@ -24,7 +24,8 @@ pub enum RowNames {
 }
 
 impl RowNames {
-    /// What a read-out of `board` must have: a label each where it has decisions, else a motor each.
+    /// What a read-out of `board` must have: one row per label if the board has decisions, otherwise one per
+    /// motor.
     pub fn of(board: &Board) -> RowNames {
         if board.decisions.is_empty() {
             RowNames::Motors(board.motors.iter().map(|motor| motor.name.clone()).collect())
@@ -50,7 +51,7 @@ impl fmt::Display for RowNames {
     }
 }
 
-/// Where the weights come from, and how good they were on what they had not seen.
+/// Where the weights come from, and how good they were on data that they were not fitted to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Origin {
     /// Fitted to the decisions in a log.
@@ -59,7 +60,7 @@ pub enum Origin {
         heading: String,
         /// BLAKE3 of the log.
         digest: [u8; 32],
-        /// Rows of the log that were learned from.
+        /// Rows of the log that it learned from.
         rows: u64,
         /// Ridge that the cross-validation chose.
         lambda: f64,
@@ -72,40 +73,40 @@ pub enum Origin {
     Taught {
         /// [`correction_digest`] of the board.
         table: [u8; 32],
-        /// What the trial at the best and at the lowest rung came to.
+        /// Results of the trials at the best and at the lowest quality level.
         trials: [Trial; 2],
-        /// What the table by itself came to in the same rooms.
+        /// Result of the table alone in the same rooms.
         standard: Trial,
     },
 }
 
-/// What a robot came to in some simulated rooms.
+/// The result of a robot in some simulated rooms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Rooms.
     pub rooms: u64,
-    /// Contacts of any kind, falls among them.
+    /// Contacts of any kind, including falls.
     pub contacts: u64,
     /// Falls.
     pub falls: u64,
-    /// Mean number of cells of 0.25 m that the robot was in.
+    /// Mean number of 0.25 m cells that the robot visited.
     pub cells: f64,
     /// Mean share of the time driven backwards, 0..=1.
     pub backward_share: f64,
-    /// Mean share of the time in which the robot stood, 0..=1.
+    /// Mean share of the time in which the robot stood still, 0..=1.
     pub still_share: f64,
 }
 
 /// Largest share of the time that may be driven backwards in a trial.
 const BACKWARD_MOST: f64 = 0.10;
-/// A correction that makes the robot touch less sees at least this share of what the table sees.
+/// A correction that causes fewer contacts must cover at least this share of what the table covers.
 const COVERAGE_LEAST: f64 = 0.9;
-/// One that touches as little sees at least this many times as much: over twenty rooms of ten minutes the
-/// mean differs by a few hundredths with anything that changes the way.
+/// One that causes as many contacts must cover at least this many times as much: over twenty rooms of ten
+/// minutes, any change of the path alone changes the mean by a few hundredths.
 const COVERAGE_MORE: f64 = 1.1;
 
 impl Trial {
-    /// Both together.
+    /// Both trials combined.
     pub fn and(&self, other: &Trial) -> Trial {
         let rooms = self.rooms + other.rooms;
         let mean = |of: fn(&Trial) -> f64| {
@@ -121,8 +122,8 @@ impl Trial {
         }
     }
 
-    /// Whether the corrected table may drive: it is better than the table by itself (`standard`) in the same
-    /// rooms. Falls come first, then contacts, then what it sees of the rooms.
+    /// Whether the corrected table may drive: whether it did better than the table alone (`standard`) in the
+    /// same rooms. Falls count first, then contacts, then how much of the rooms it covered.
     pub fn passes(&self, standard: &Trial) -> bool {
         let harm = (self.falls, self.contacts);
         let least = if harm < (standard.falls, standard.contacts) { COVERAGE_LEAST } else { COVERAGE_MORE };
@@ -137,9 +138,9 @@ impl Trial {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Readout {
     rows: RowNames,
-    /// By grid, the whole one first, and row: a weight for each feature, then the constant.
+    /// For each grid, the full one first, and each row: a weight for each feature, then the constant.
     weights: Vec<f32>,
-    /// What decides the meaning of a feature: name and value, in a fixed order.
+    /// Everything that decides what a feature means: name and value, in a fixed order.
     made_for: Vec<(String, String)>,
     origin: Origin,
 }
@@ -149,11 +150,11 @@ pub struct Readout {
 pub enum ReadoutError {
     /// The file cannot be read or written.
     File(FileError),
-    /// The file is whole, and its content is no read-out.
+    /// The file is complete, but its content is not a valid read-out.
     Malformed,
     /// It did not pass its trial.
     Failed,
-    /// It drives by itself, and the board has a starting table, which takes corrections.
+    /// It is made to drive alone, but the board has a starting table, which needs a correction.
     Whole,
     /// It was made for another field or board.
     Mismatch {
@@ -172,7 +173,7 @@ impl fmt::Display for ReadoutError {
             ReadoutError::File(error) => error.fmt(f),
             ReadoutError::Malformed => write!(
                 f,
-                "the read-out's rows and weights do not fit each other, or a weight is none that can be learned"
+                "the read-out's rows and weights do not fit each other, or a weight is out of range"
             ),
             ReadoutError::Failed => write!(f, "the read-out did not pass its trial in the simulator"),
             ReadoutError::Whole => write!(
@@ -197,15 +198,15 @@ impl From<FileError> for ReadoutError {
 }
 
 impl Readout {
-    /// A read-out for `board`, of weights for both grids or for one that serves both. Refuses weights of a
-    /// wrong number, and ones that are not finite or beyond `READOUT_MOST`.
+    /// A read-out for `board`, with weights for both grids, or for one that are used for both. Refuses a
+    /// wrong number of weights, and weights that are not finite or beyond `READOUT_MOST`.
     pub fn new(board: &Board, weights: Vec<f32>, origin: Origin) -> Result<Readout, ReadoutError> {
         let rows = RowNames::of(board);
         let weights = on_both_grids(&rows, weights);
         Readout { rows, weights, made_for: meaning(board), origin }.sound()
     }
 
-    /// A read-out that says nothing: no motion, or the starting table of `board` as it is.
+    /// A read-out with zero weights: no motion, or the starting table of `board` without a correction.
     pub fn silent(board: &Board) -> Readout {
         let rows = RowNames::of(board);
         let weights = vec![0.0; weights_of(&rows)];
@@ -216,17 +217,17 @@ impl Readout {
         if fit(&self.rows, &self.weights) { Ok(self) } else { Err(ReadoutError::Malformed) }
     }
 
-    /// Writes the file, whole or not at all.
+    /// Writes the file atomically.
     pub fn save(&self, path: &Path) -> Result<(), ReadoutError> {
         Ok(codec::save(path, KIND, self)?)
     }
 
-    /// Reads a file; whether it fits a board is for [`Readout::check`].
+    /// Reads a file; [`Readout::check`] decides whether it fits a board.
     pub fn load(path: &Path) -> Result<Readout, ReadoutError> {
         codec::load_within::<Readout>(path, KIND, LONGEST)?.sound()
     }
 
-    /// Of the bytes of a file.
+    /// Decodes the bytes of a file.
     pub fn from_bytes(bytes: &[u8]) -> Option<Readout> {
         codec::decode::<Readout>(KIND, bytes).ok()?.sound().ok()
     }
@@ -236,8 +237,9 @@ impl Readout {
         codec::encode(KIND, self)
     }
 
-    /// Whether the read-out means the same on `board` as on the board of its making; the first difference if
-    /// not. The engine's kind and threads do not matter, nor does anything behind the motors.
+    /// Checks that the read-out means the same on `board` as on the board for which it was made; otherwise
+    /// returns the first difference. The engine's kind and threads do not matter, nor does anything after the
+    /// motors.
     pub fn check(&self, board: &Board) -> Result<(), ReadoutError> {
         let rows = RowNames::of(board);
         if rows != self.rows {
@@ -257,7 +259,7 @@ impl Readout {
     pub fn rows(&self) -> &RowNames {
         &self.rows
     }
-    /// Grids x rows x [`READOUT_COLUMNS`], as engines take them.
+    /// The weights, grids x rows x [`READOUT_COLUMNS`], as engines take them.
     pub fn weights(&self) -> &[f32] {
         &self.weights
     }
@@ -265,7 +267,7 @@ impl Readout {
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
-    /// Heading of the column that it was learned from.
+    /// Heading of the log's column that it learned from.
     pub fn heading(&self) -> Option<&str> {
         match &self.origin {
             Origin::Log { heading, .. } => Some(heading),
@@ -273,7 +275,7 @@ impl Readout {
         }
     }
 
-    /// Whether it was tried and did not pass.
+    /// Whether it failed its trial.
     pub fn has_failed(&self) -> bool {
         match &self.origin {
             Origin::Taught { trials, standard, .. } => !trials.iter().all(|trial| trial.passes(standard)),
@@ -282,16 +284,16 @@ impl Readout {
     }
 }
 
-/// The starting table that a read-out is made for, among its meaning.
+/// The name under which [`meaning`] lists the starting table that a read-out corrects.
 const CORRECTS: &str = "corrected starting table";
 
-/// Distinguishes what a read-out of `board` corrects, and within which bound, from anything else. `None`: the
-/// board has no starting table, so that the read-out has the whole say.
+/// Digest of what a read-out of `board` corrects, and within which bound. `None`: the board has no starting
+/// table, so the read-out drives alone.
 pub fn correction_digest(board: &Board) -> Option<[u8; 32]> {
     if board.field.start.is_empty() {
         return None;
     }
-    // Files of older versions hold the digest of the curves alone, for read-outs that drove by themselves.
+    // Files of older versions hold the digest of the curves only, for read-outs that drove alone.
     let mut hasher = blake3::Hasher::new_derive_key("ganglion correction of a starting table");
     hasher.update(&board.field.correction.to_bits().to_le_bytes());
     for curve in &board.field.start {
@@ -305,7 +307,7 @@ pub fn correction_digest(board: &Board) -> Option<[u8; 32]> {
     Some(*hasher.finalize().as_bytes())
 }
 
-/// What decides the meaning of a read-out: the field's identity, and what is corrected.
+/// Everything that decides the meaning of a read-out: the field's identity, and what is corrected.
 fn meaning(board: &Board) -> Vec<(String, String)> {
     let mut list = identity(board);
     if let Some(digest) = correction_digest(board) {
@@ -320,7 +322,7 @@ fn weights_of(rows: &RowNames) -> usize {
     READOUT_GRIDS * rows.names().len() * READOUT_COLUMNS
 }
 
-/// `weights`, or twice as many where they are those of one grid.
+/// `weights`, repeated if they are for one grid only.
 fn on_both_grids(rows: &RowNames, weights: Vec<f32>) -> Vec<f32> {
     if READOUT_GRIDS * weights.len() == weights_of(rows) { weights.repeat(READOUT_GRIDS) } else { weights }
 }
@@ -329,7 +331,7 @@ fn fit(rows: &RowNames, weights: &[f32]) -> bool {
     weights.len() == weights_of(rows) && weights.iter().all(|weight| weight.abs() <= READOUT_MOST)
 }
 
-/// What differs first between two lists of names and values, and its value in each.
+/// The first difference between two lists of names and values: the name, and its value in each.
 pub(super) fn first_difference(mine: &[(String, String)], its: &[(String, String)]) -> Option<[String; 3]> {
     let absent = || "nothing".to_string();
     let at = (0..mine.len().max(its.len())).find(|at| mine.get(*at) != its.get(*at))?;
@@ -343,7 +345,8 @@ pub(super) fn first_difference(mine: &[(String, String)], its: &[(String, String
     Some([what.clone(), value(mine), value(its)])
 }
 
-/// All that decides what a feature means, written out; floats so that they read back as themselves.
+/// Everything that decides what a feature means, as text; floats are written so that they can be read back
+/// exactly.
 pub(super) fn identity(board: &Board) -> Vec<(String, String)> {
     let plan = &board.field;
     let p = plan.params;
@@ -380,7 +383,7 @@ fn written(scale: Scale) -> String {
     format!("{:?} to {:?} {curve}", scale.low, scale.high)
 }
 
-/// The row with the highest score; of equal ones the first.
+/// The row with the highest score; the first of equal ones.
 pub fn decide(scores: &[f32]) -> usize {
     let mut best = 0;
     for (row, score) in scores.iter().enumerate() {
@@ -403,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_score_decides_and_of_equal_ones_the_first() {
+    fn highest_score_decides_and_ties_go_to_the_first() {
         assert_eq!(decide(&[0.1, 0.7, 0.7, -1.0]), 1);
         assert_eq!(decide(&[0.0, 0.0]), 0);
         assert_eq!(decide(&[-3.0, -2.0]), 1);
@@ -461,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_no_engine_takes_make_no_readout() {
+    fn weights_out_of_range_are_refused() {
         let board = board(8);
         let make = |weights| Readout::new(&board, weights, Origin::Given);
         assert!(matches!(make(vec![0.0; READOUT_COLUMNS]), Err(ReadoutError::Malformed)));

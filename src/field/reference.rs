@@ -1,8 +1,8 @@
-//! The plain f64 engine: `docs/field.md`, line by line, to be read beside it; the standard for
-//! the other engines. Slow on purpose; no code here may be too clever to be obvious.
+//! The plain f64 engine: it implements `docs/field.md` line by line and is meant to be read beside it. The
+//! other engines are compared with it. Slow on purpose: the code is kept as simple as possible.
 //!
-//! `grid` holds the field (drive, evolve, features), `memory` the library and the bank; errors and
-//! learning are `super::predict`; this file puts them in order and carries out the rungs.
+//! `grid` holds the field (drive, evolve, features), `memory` the library and the bank; errors and learning
+//! are in `super::predict`; this file calls them in order and applies the quality levels.
 
 mod grid;
 mod memory;
@@ -71,7 +71,7 @@ pub struct ReferenceEngine {
 }
 
 impl ReferenceEngine {
-    /// An engine at the start; takes all its memory here.
+    /// An engine at the start; allocates all its memory here.
     pub fn new(plan: &FieldPlan) -> ReferenceEngine {
         let shape = plan.shape;
         let dt = plan.dt.as_secs_f64();
@@ -117,7 +117,7 @@ impl ReferenceEngine {
         }
     }
 
-    /// The steps of a cycle, in their order.
+    /// The steps of a cycle, in order.
     fn compute(&mut self, input: &FieldInput) -> Result<FieldOutput, RefusedInput> {
         self.admit(input)?;
         self.watch.begin();
@@ -149,7 +149,7 @@ impl ReferenceEngine {
         Ok(response)
     }
 
-    /// Step 0: takes the sensors, or names the one that is no sensor value.
+    /// Step 0: takes the sensors, or refuses the input and names the invalid value.
     fn admit(&mut self, input: &FieldInput) -> Result<(), RefusedInput> {
         let sensors = input.check(self.sensors.len())?;
         self.last_sensors.copy_from_slice(&self.sensors);
@@ -157,7 +157,7 @@ impl ReferenceEngine {
         Ok(())
     }
 
-    /// Goes to the whole or the half grid; true if that is another one than before.
+    /// Switches to the full or the half grid; true if the grid changed.
     fn move_to(&mut self, half: bool) -> bool {
         if half == self.on_half {
             return false;
@@ -229,10 +229,10 @@ impl ReferenceEngine {
         self.felt = felt;
     }
 
-    /// Step 6, first half: what followed the regressors of the last cycle.
+    /// Step 6, first half: learns from what followed the regressors of the last cycle.
     fn learn(&mut self, cycle: u64, work: &Work) {
         if self.age == 0 {
-            return; // nothing came before
+            return; // there is no earlier cycle
         }
         self.since_learn += 1;
         if is_due(cycle, work.learn_every, self.since_learn) {
@@ -242,7 +242,7 @@ impl ReferenceEngine {
         }
     }
 
-    /// Step 4, and the vectors about rest.
+    /// Step 4, and the vectors relative to rest.
     fn read_features(&mut self) {
         let mut features = std::mem::take(&mut self.features);
         self.grid().features(&mut features);
@@ -256,7 +256,7 @@ impl ReferenceEngine {
         }
     }
 
-    /// Step 5, library: decides the Q of the next cycle.
+    /// Step 5, library: determines the Q of the next cycle.
     fn recall(&mut self, cycle: u64, work: &Work) {
         self.since_blend += 1;
         if is_due(cycle, work.blend_every, self.since_blend) {
@@ -403,7 +403,7 @@ impl Inspect for ReferenceEngine {
     fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT], value: f32) -> bool {
         let about_rest = std::array::from_fn(|i| f64::from(context[i]) - self.rest_context[i]);
         let stored = self.library.store(slot, volume, about_rest, value, 1.0 - self.plan.params.beta);
-        // Q is the blend of what is stored: a pattern that is blended is replaced at once.
+        // Q is the blend of the stored patterns: if a blended pattern is replaced, Q changes at once.
         self.library.fill_blend(&mut self.whole.blend);
         self.fill_half_blend();
         stored
@@ -469,7 +469,7 @@ impl ReferenceEngine {
         &grid.u[grid.span(c)]
     }
 
-    /// The same, to start from another field than the resting one; values stay within 1 - beta.
+    /// The same, mutable, to start from another field than the resting one; values must stay within 1 - beta.
     pub fn channel_mut(&mut self, c: usize) -> &mut [f64] {
         let grid = self.grid();
         let span = grid.span(c);

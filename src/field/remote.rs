@@ -1,6 +1,6 @@
-//! A field that is computed at the other end of a cable. [`engine`] is the engine as the robot sees it: it
-//! sends a [`message`] over the [`local`] hop and waits for the answer. [`standby`] has a smaller field of
-//! this machine beside it. `runtime::tether` carries the messages, and `runtime::brain` answers them.
+//! A field that another computer computes. [`engine`] is the engine as the robot sees it: it sends a
+//! [`message`] over the [`local`] hop and waits for the answer. [`standby`] adds a smaller field on this
+//! machine. `runtime::tether` carries the messages, and `runtime::brain` answers them.
 
 pub mod engine;
 pub mod health;
@@ -17,12 +17,12 @@ pub use standby::Standby;
 use local::DIGEST_BYTES;
 use std::sync::Arc;
 
-/// What a run adds to the tether of a board.
+/// What a run adds to a board's tether plan.
 pub struct Tether {
-    /// The way to the tether's process.
+    /// The connection to the tether's process.
     pub hop: Box<dyn Hop>,
     /// Digest of the board, which the brain compares with its own.
     pub digest: [u8; DIGEST_BYTES],
-    /// Where words about the link are left for people.
+    /// Where the newest text about the link is left for reports.
     pub words: Arc<LinkWords>,
 }

@@ -1,17 +1,17 @@
-//! The sensors of the next cycles, on the field's scale, in memory that a device can read in place. The tick
-//! writes a whole vector into a free place and then names it in its order; the engine reads it there. On a
-//! device that memory is registered, so that the first kernel reads what the tick wrote.
+//! The sensors of the next cycles, on the field's scale, in memory that a GPU can read in place. The tick
+//! writes a whole vector into a free place and names that place in its request; the engine reads it there.
+//! For a GPU the memory is registered, so that the first kernel reads what the tick wrote.
 
 use crate::base::frame::MAX_SENSORS;
 use crate::system::rt::words::Words;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Places. One is being computed and the tick writes another; a device that was given up may still read an
-/// older one, so that it is not the next.
+/// Number of places. The engine reads one while the tick writes another; a GPU that was given up may still
+/// read an older one, so that place must not be reused next.
 const PLACES: u8 = 4;
 
-/// The ring. Clones are the same memory.
+/// The ring. Clones share the same memory.
 #[derive(Clone)]
 pub struct SensorRing(Arc<Words>);
 
@@ -22,18 +22,18 @@ pub struct SensorWriter {
 }
 
 impl SensorRing {
-    /// All sensors 0. Takes a page.
-    #[allow(clippy::new_without_default)] // it takes locked memory: made once, knowingly
+    /// A ring with all sensors 0. Allocates a page.
+    #[allow(clippy::new_without_default)] // it locks memory, so it must be explicit
     pub fn new() -> SensorRing {
         SensorRing(Arc::new(Words::new(usize::from(PLACES) * MAX_SENSORS)))
     }
 
-    /// Its memory, for a device.
+    /// Its memory, for a GPU.
     pub fn words(&self) -> &Arc<Words> {
         &self.0
     }
 
-    /// The first word of a place, for a device.
+    /// The first word of a place, for a GPU.
     pub fn word(place: u8) -> usize {
         usize::from(place % PLACES) * MAX_SENSORS
     }
@@ -42,7 +42,8 @@ impl SensorRing {
         &self.0[SensorRing::word(place)..][..MAX_SENSORS]
     }
 
-    /// The vector in a place. Whole, if the order that named the place came by a hand-over.
+    /// The vector in a place. Complete, if the request that names the place was received through a
+    /// synchronising channel.
     pub fn read(&self, place: u8) -> [f32; MAX_SENSORS] {
         let words = self.place(place);
         std::array::from_fn(|sensor| f32::from_bits(words[sensor].load(Ordering::Relaxed)))
@@ -50,13 +51,13 @@ impl SensorRing {
 }
 
 impl SensorWriter {
-    /// The only one of a ring.
+    /// The writer of `ring`; a ring may have only one.
     pub fn new(ring: SensorRing) -> SensorWriter {
         SensorWriter { ring, next: 0 }
     }
 
-    /// Writes a vector into the next place, sensor by sensor as `fill` says, and returns the place and what
-    /// `fill` returned. Those that it leaves out are 0.
+    /// Writes a vector into the next place, sensor by sensor as `fill` says; sensors that it leaves out are
+    /// 0. Returns the place and the result of `fill`.
     pub fn write<T>(&mut self, fill: impl FnOnce(&mut dyn FnMut(usize, f32)) -> T) -> (u8, T) {
         let place = self.next;
         self.next = (place + 1) % PLACES;
@@ -72,14 +73,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vector_is_read_where_it_was_written_and_others_stay() {
+    fn vector_is_read_where_written_and_others_stay() {
         let ring = SensorRing::new();
         let mut writer = SensorWriter::new(ring.clone());
         let (first, given) = writer.write(|put| {
             (0..MAX_SENSORS).for_each(|sensor| put(sensor, sensor as f32));
-            "what it says"
+            "its result"
         });
-        assert_eq!(given, "what it says");
+        assert_eq!(given, "its result");
         let (second, ()) = writer.write(|put| put(3, -0.5));
         assert_ne!(first, second);
         assert_eq!(ring.read(first)[MAX_SENSORS - 1], (MAX_SENSORS - 1) as f32);
@@ -88,6 +89,10 @@ mod tests {
         assert!(!later.contains(&first), "{later:?}: a device that was given up may still read {first}");
         let (again, ()) = writer.write(|put| put(0, 1.0));
         assert_eq!(again, first);
-        assert_eq!((ring.read(again)[0], ring.read(again)[1]), (1.0, 0.0), "nothing of the old vector");
+        assert_eq!(
+            (ring.read(again)[0], ring.read(again)[1]),
+            (1.0, 0.0),
+            "nothing of the old vector is left"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Sizes, constants and free numbers of the field, each with its reason, and the relations between
-//! them proven before the program runs.
+//! Sizes, constants and free parameters of the field, each with its reason. The relations between them are
+//! checked at compile time.
 
 use crate::base::plan::{FieldPlan, Params, Shape, Storage};
 
@@ -36,44 +36,45 @@ pub const GRADIENT: usize = CONTENT_GROUPS * 3 * 2 * BLOCK_COUNT;
 pub const FEATURES: usize = CONTEXT + DESCRIPTOR + GRADIENT;
 /// Columns of a read-out: features and a constant 1.
 pub const READOUT_COLUMNS: usize = FEATURES + 1;
-/// Grids that a read-out has weights for: the whole one and the half one of the lowest rung. The same scene
-/// has other features on each.
+/// Grids for which a read-out has weights: the full one and the half one of the lowest quality level. The
+/// same scene has different features on each.
 pub const READOUT_GRIDS: usize = 2;
-/// Largest weight of a read-out: with it the rounding of a feature, in single precision, is a whole swing of
-/// a motor. A larger one reads nothing but rounding.
+/// Largest weight of a read-out: with it, the rounding error of a feature in single precision already swings
+/// a motor over its whole range. A larger weight would read only rounding.
 pub const READOUT_MOST: f32 = 1.0 / f32::EPSILON;
 /// What an experience can be worth: a reward or a mean error of numbers within -1..=1.
 pub const WORTH_MOST: f64 = 2.0;
 /// Recent prediction errors kept for confidence.
 pub const ERROR_RING: usize = 1000;
-/// Rows of one of the bank's eight shards whose memory an engine on the CPU takes at once: 82 kB.
+/// Rows of one of the bank's eight shards that an engine on the CPU allocates at a time: 82 kB.
 pub const BANK_BLOCK: usize = 32;
 /// Best matches of the bank in a report.
 pub const BANK_TOP: usize = 5;
-/// Most patterns in a blend.
+/// Maximum number of patterns in a blend.
 pub const BLEND_TOP: usize = 3;
 /// Cycles from one set of metrics to the next.
 pub const METRICS_EVERY: u64 = 100;
-/// Errors that the confidence is the mean of: the newest of the ring.
+/// The confidence uses the mean of this many newest errors of the ring.
 pub const CONFIDENCE_CYCLES: usize = 100;
-/// Confidence is 1 less this times their mean: errors of two thirds of the half-scale are no confidence.
+/// Confidence is 1 minus this times their mean: a mean error of two thirds of the half-scale gives no
+/// confidence.
 pub const CONFIDENCE_SLOPE: f64 = 1.5;
-/// Horizon of the averages behind the skill, seconds: long against the noise of one error, short
-/// against a change of behaviour.
+/// Horizon of the averages for the skill, seconds: long enough to average the noise of single errors, short
+/// compared to a change of behaviour.
 pub const SKILL_HORIZON_S: f64 = 10.0;
 /// Mean square error that is ignored: an error of 3e-5 is below what a 12-bit converter
 /// resolves. Keeps the skill at 0 where sensors do not change and both errors vanish.
 pub const SKILL_FLOOR: f64 = 1e-9;
-/// Rewards up to this are nothing.
+/// Rewards up to this are ignored.
 pub const REWARD_FLOOR: f32 = 0.1;
-/// A vector shorter than this, taken about the resting state, has no direction: below it lies the
+/// A vector shorter than this, relative to the resting state, has no direction: shorter ones may be the
 /// rounding of an f32 field at rest.
 pub const NORM_FLOOR: f64 = 1e-3;
-/// Age at which an experience counts half, seconds since it was last recognised.
+/// An experience counts half when it was last recognised this many seconds ago.
 pub const RECENCY_S: f64 = 60.0;
-/// Time constant with which the motor scores leave their old course after a change of resolution, seconds.
+/// Time constant of the transition of the motor scores after a change of resolution, seconds.
 pub const BRIDGE_S: f64 = 0.2;
-/// Regressors of the prediction: context about rest, sensors, their last change, a constant 1.
+/// Regressors of the prediction: context relative to rest, sensors, their last change, a constant 1.
 pub const fn regressors(sensors: usize) -> usize {
     CONTEXT + 2 * sensors + 1
 }
@@ -83,8 +84,9 @@ pub const CONTEXT_SCALE: f64 = 16.0;
 /// The last change is multiplied by this among the regressors: a sine of 0.4 Hz at 20 Hz changes by
 /// an eighth of its amplitude a cycle, so that sensors and changes weigh alike under the ridge.
 pub const CHANGE_SCALE: f64 = 8.0;
-/// Ridge of the prediction's least squares, in squared units of the regressors: the weight of one
-/// observation of unit size. Ten times less learns noise for its first 20 s, ten times more is slow.
+/// Ridge of the prediction's least squares, in squared units of the regressors: the weight of one observation
+/// of unit size. With a tenth of it, the prediction learns noise for its first 20 s; with ten times as much,
+/// it learns slowly.
 pub const RIDGE: f64 = 1.0;
 
 const _: () = assert!(PATTERN_FIRST == CONTENT && SLOW_FIRST == PATTERN_FIRST + PATTERN);
@@ -96,13 +98,14 @@ impl Shape {
     pub const fn cells(&self) -> usize {
         self.grid * self.grid * self.grid
     }
-    /// Weights of a read-out: [`READOUT_GRIDS`] x motors x [`READOUT_COLUMNS`], the whole grid's first.
+    /// Number of weights of a read-out: [`READOUT_GRIDS`] x motors x [`READOUT_COLUMNS`], those of the full
+    /// grid first.
     pub const fn weights(&self) -> usize {
         READOUT_GRIDS * self.motors * READOUT_COLUMNS
     }
-    /// Copies the weights of a read-out `into` those for both grids; they are for both, or for one and serve
-    /// both. False: a wrong number of them, or one that is not finite or beyond [`READOUT_MOST`]; nothing is
-    /// copied.
+    /// Copies a read-out's weights into `into`, which holds those of both grids; weights for one grid only
+    /// are used for both. Returns false and copies nothing if their number is wrong, or one is not finite or
+    /// beyond [`READOUT_MOST`].
     pub fn copy_weights(&self, weights: &[f32], into: &mut [f32]) -> bool {
         let one = self.motors * READOUT_COLUMNS;
         let fits = [one, self.weights()].contains(&weights.len()) && into.len() == self.weights();
@@ -112,7 +115,7 @@ impl Shape {
         }
         sound
     }
-    /// Where the weights for the whole (`on_half`: the half) grid are in a read-out.
+    /// Where in a read-out the weights for the full grid are (`on_half`: for the half grid).
     pub const fn weights_on(&self, on_half: bool) -> std::ops::Range<usize> {
         let one = self.motors * READOUT_COLUMNS;
         if on_half { one..2 * one } else { 0..one }
@@ -131,31 +134,31 @@ impl Params {
     }
 }
 
-/// How a step of `dt` seconds is taken with time constant `t`: equal sub-steps and the share
-/// k <= 1 that each moves towards F.
+/// How a step of `dt` seconds with time constant `t` is divided: the number of equal sub-steps, and the share
+/// k <= 1 by which each moves towards F.
 pub fn sub_steps(dt: f64, t: f64) -> (usize, f64) {
-    // A quotient that is a whole number but for rounding must not cost one sub-step more.
+    // A quotient that is whole except for rounding must not cost an extra sub-step.
     let count = (dt / t - 1e-9).ceil().max(1.0);
     (count as usize, dt / (t * count))
 }
 
-/// When a group beyond the content is stepped, where that is not every cycle: at cycle numbers that
-/// are due when this is added. One pattern group and one slow group at a time, so that no cycle
-/// costs more than another; on two threads, which take every second group each, likewise.
+/// Offset of each group beyond the content channels, for quality levels that do not step it in every cycle:
+/// it is stepped when the cycle number plus this offset is due. One pattern group and one slow group at a
+/// time, so that all cycles cost the same, also on two threads that take every second group each.
 pub const TURN: [u64; GROUPS] = [0, 0, 0, 0, 0, 1, 1, 0];
 
-/// Whether work of every `every` cycles is due: by the cycle's number, or because numbers were
-/// left out and it has not run for that long.
+/// Whether work that runs every `every` cycles is due: by the cycle's number, or because cycle numbers were
+/// skipped and it has not run for that long.
 pub fn is_due(cycle: u64, every: u64, since: u64) -> bool {
     cycle.is_multiple_of(every) || since >= every
 }
 
-/// Smallest share of a step that may be kept in half precision: below it the steps of a slow
-/// channel vanish in the rounding to 11 bits, and the channel stands still short of its goal.
+/// Smallest share of a step for which cells may be kept in half precision: below it, the steps of a slow
+/// channel vanish in the rounding to 11 bits, and the channel stops short of its target.
 pub const HALF_SHARE: f64 = 0.1;
 
 impl FieldPlan {
-    /// How the cells of a group of eight channels are kept: see [`HALF_SHARE`].
+    /// How the cells of a group of eight channels are stored: see [`HALF_SHARE`].
     pub fn storage_of(&self, group: usize) -> Storage {
         let t = if group * GROUP < SLOW_FIRST { self.params.t_fast } else { self.params.t_slow };
         let (_, share) = sub_steps(self.dt.as_secs_f64(), t);
@@ -171,7 +174,7 @@ impl Storage {
                 let nearest = limit as f32;
                 if f64::from(nearest) > limit { nearest.next_down() } else { nearest }
             }
-            // Cutting bits off a normal half rounds it towards 0.
+            // Cutting bits off a normal number rounds it towards 0.
             Storage::F16 => f32::from_bits((limit as f32).next_down().to_bits() & !0x1fff),
         }
     }

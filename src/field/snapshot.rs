@@ -1,6 +1,7 @@
-//! A whole brain in a file, and the field it was made for. Written whole and valid or not at all, read whole
-//! or refused with the reason. The previous file stays beside it, as `NAME.previous`, for a start that cannot
-//! use the newest. `schedule` says when, `writer` has the thread that writes, `places` the map of the robot.
+//! A whole brain in a file, with a description of the field for which it was made. The file is written
+//! atomically and only if valid, and read completely or refused with the reason. The previous file stays
+//! beside it, as `NAME.previous`, for a start that cannot use the newest. `schedule` decides when to write,
+//! `writer` has the thread that writes, `places` the robot's map.
 
 mod places;
 mod schedule;
@@ -9,7 +10,7 @@ mod writer;
 pub use places::{Places, PlacesPage, PlacesThing};
 pub use schedule::SnapshotSchedule;
 pub use writer::{
-    Beside, CopyMap, ExistingSnapshot, SnapshotCounts, SnapshotSender, SnapshotWriter, snapshot_line,
+    Beside, CopyMap, ExistingSnapshot, SnapshotCounts, SnapshotSender, SnapshotWriter, start_snapshot_writer,
 };
 
 use super::readout::{RowNames, correction_digest, first_difference, identity};
@@ -25,23 +26,23 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const KIND: Kind = Kind { tag: *b"BRAN", name: "snapshot", version: 3 };
-/// The format before the map was in it; still read.
+/// The format before it had a map; can still be read.
 const WITHOUT_MAP: Kind = Kind { version: 2, ..KIND };
 
-/// A brain and the field it was made for.
+/// A brain and the field for which it was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// What decides what its numbers mean: name and value, in a fixed order.
+    /// Everything that decides what its numbers mean: name and value, in a fixed order.
     made_for: Vec<(String, String)>,
     state: State,
-    /// The digest of what the read-out corrects; `None`: nothing, it has the whole say. Older versions wrote
-    /// other digests for read-outs that imitated a table.
+    /// The digest of what the read-out corrects; `None`: it drives alone. Older versions wrote other digests
+    /// for read-outs that imitated a table.
     table: Option<[u8; 32]>,
-    /// The map, where the robot has one.
+    /// The map, if the robot has one.
     map: Option<Places>,
 }
 
-/// The same, borrowed; serde writes both alike.
+/// The same, borrowed; serde writes both in the same way.
 #[derive(Serialize)]
 struct SnapshotRef<'a> {
     made_for: &'a [(String, String)],
@@ -50,7 +51,7 @@ struct SnapshotRef<'a> {
     map: Option<&'a Places>,
 }
 
-/// A file of the format before the map.
+/// A file of the format without a map.
 #[derive(Deserialize)]
 struct MaplessSnapshot {
     made_for: Vec<(String, String)>,
@@ -68,7 +69,7 @@ struct StateRef<'a> {
 pub enum SnapshotError {
     /// The file cannot be read or written, or is damaged.
     File(FileError),
-    /// It is whole, and of another field or board.
+    /// The file is complete, but for another field or board.
     Mismatch {
         /// What differs.
         what: String,
@@ -77,7 +78,7 @@ pub enum SnapshotError {
         /// Its value on the board.
         board: String,
     },
-    /// It is of this field, and does not fit its engine.
+    /// It is for this field, but does not fit its engine.
     State(StateError),
 }
 
@@ -97,8 +98,8 @@ impl fmt::Display for SnapshotError {
 impl std::error::Error for SnapshotError {}
 
 impl SnapshotError {
-    /// Whether the file is one of ours that has gone bad. One of another program, version or field is not
-    /// ours to replace.
+    /// Whether the file is a damaged snapshot of ours. A file of another program, version or field must not
+    /// be replaced.
     fn is_damage(&self) -> bool {
         match self {
             SnapshotError::File(FileError::Codec { error, .. }) => !matches!(
@@ -117,7 +118,7 @@ impl From<FileError> for SnapshotError {
     }
 }
 
-/// What must be the same where a run resumes from a snapshot: the rows of the read-out, and all that decides
+/// What must match when a run resumes from a snapshot: the rows of the read-out, and everything that decides
 /// what a feature means.
 fn made_for(board: &Board) -> Vec<(String, String)> {
     let rows = ("rows".to_string(), RowNames::of(board).to_string());
@@ -125,18 +126,18 @@ fn made_for(board: &Board) -> Vec<(String, String)> {
 }
 
 impl Snapshot {
-    /// `state` of a field of `board`.
+    /// A snapshot of `state`, for the field of `board`.
     pub fn new(board: &Board, state: State) -> Snapshot {
         Snapshot { made_for: made_for(board), state, table: correction_digest(board), map: None }
     }
 
-    /// The same with the map of the robot.
+    /// The same with the robot's map.
     pub fn with_map(self, map: Places) -> Snapshot {
         Snapshot { map: Some(map), ..self }
     }
 
-    /// Writes the file, whole or not at all; the one before it stays beside it. Whether it is sound is for
-    /// [`Snapshot::check`].
+    /// Writes the file atomically; the previous one stays beside it. [`Snapshot::check`] decides whether the
+    /// content is valid.
     pub fn save(&self, path: &Path) -> Result<(), SnapshotError> {
         let state = StateRef { learned: &self.state.learned, live: &self.state.live };
         let map = self.map.as_ref();
@@ -144,8 +145,8 @@ impl Snapshot {
         Ok(codec::save_by(path, KIND, &written, &mut Vec::new(), Some(&previous_name(path)))?)
     }
 
-    /// What the robot of `board` resumes from: the brain at `path`, or the previous one if it is damaged.
-    /// `None`: there is no file at `path`.
+    /// The snapshot from which the robot of `board` resumes: the one at `path`, or the previous one if that
+    /// is damaged. `None`: there is no file at `path`.
     pub fn find(path: &Path, board: &Board) -> Result<Option<UsableSnapshot>, SnapshotError> {
         let fitting = |path: &Path| {
             let snapshot = Snapshot::load(path)?;
@@ -164,7 +165,7 @@ impl Snapshot {
         }
     }
 
-    /// Reads a file; whether it fits a board is for [`Snapshot::check`].
+    /// Reads a file; [`Snapshot::check`] decides whether it fits a board.
     pub fn load(path: &Path) -> Result<Snapshot, SnapshotError> {
         match codec::load(path, KIND) {
             Err(FileError::Codec { error: CodecError::OtherVersion { found, .. }, .. })
@@ -177,8 +178,8 @@ impl Snapshot {
         }
     }
 
-    /// Whether the field of `board` can resume from it; the first difference if not. Which engine computes,
-    /// on how many threads and how it keeps its cells does not matter.
+    /// Checks that the field of `board` can resume from it; otherwise returns the first difference. The
+    /// engine's kind, its number of threads and its storage of cells do not matter.
     pub fn check(&self, board: &Board) -> Result<(), SnapshotError> {
         if let Some([what, snapshot, board]) = first_difference(&self.made_for, &made_for(board)) {
             return Err(SnapshotError::Mismatch { what, snapshot, board });
@@ -197,39 +198,39 @@ impl Snapshot {
         sound(&board.field, &self.state.learned, &self.state.live, self.map.as_ref())
     }
 
-    /// The map, where it has one.
+    /// The map, if it has one.
     pub fn map(&self) -> Option<&Places> {
         self.map.as_ref()
     }
 
-    /// Whether `board` has a map and the snapshot none: that of the robot begins empty.
+    /// Whether `board` has a map but the snapshot has none: the robot's map then starts empty.
     pub fn lacks_map(&self, board: &Board) -> bool {
         self.map.is_none() && remembered(board).is_some()
     }
 
-    /// Whether its read-out means something else on `board`, which therefore does not use it: it drove by
-    /// itself and the board has a starting table, or it corrects another table or within another bound.
+    /// Whether its read-out means something else on `board`, which therefore does not use it: it drove alone
+    /// but the board has a starting table, or it corrects another table or within another bound.
     pub fn has_other_readout(&self, board: &Board) -> bool {
         self.table != correction_digest(board)
             && self.state.learned.readout.iter().any(|weight| *weight != 0.0)
     }
 
-    /// What it holds.
+    /// Its content.
     pub fn state(&self) -> &State {
         &self.state
     }
 }
 
-/// A brain that fits, and why it is not the newest.
+/// A snapshot that fits, and why it is not the newest, if it is not.
 #[derive(Debug)]
 pub struct UsableSnapshot {
-    /// The brain.
+    /// The snapshot.
     pub snapshot: Snapshot,
-    /// What is wrong with the newer file that it replaces.
+    /// What is wrong with the newer file.
     pub in_place_of: Option<SnapshotError>,
 }
 
-/// The file of the brain that was at `path` before the newest.
+/// The path of the previous snapshot of `path`.
 pub fn previous_of(path: &Path) -> PathBuf {
     path.with_file_name(previous_name(path))
 }
@@ -251,12 +252,12 @@ fn sound(
     map.map_or(Ok(()), Places::check).map_err(SnapshotError::State)
 }
 
-/// Bytes of the largest file that there can be of a field whose live part has at most `live` bytes of
-/// numbers, with a map that is as large as this one.
+/// Size in bytes of the largest possible file of a field whose live part has at most `live` bytes of numbers,
+/// with a map as large as `map`.
 fn most(made_for: &[(String, String)], learned: &Learned, live: usize, map: Option<&Places>) -> usize {
     let state = StateRef { learned, live: &Live::default() };
     let nothing = SnapshotRef { made_for, state, table: Some([0; 32]), map };
-    // A thing that is met for the first time gets a place.
+    // A thing that is met for the first time adds a place.
     let places = map.map_or(0, |map| map.things.len() * size_of::<[f64; 2]>());
     codec::encode(KIND, &nothing).map_or(0, |bytes| bytes.len() + size_of::<Live>() + live + places)
 }
@@ -300,6 +301,6 @@ mod tests {
         let length = codec::encode(KIND, &snapshot).unwrap().len();
         let most = most(&made_for, &learned, room, None);
         assert!(length <= most, "{length} bytes into {most}");
-        assert!(length > most * 9 / 10, "and not more room than it takes: {length} of {most}");
+        assert!(length > most * 9 / 10, "and the room is not much larger: {length} of {most}");
     }
 }

@@ -1,22 +1,22 @@
-//! Where the time of a cycle goes. An engine reads the monotonic clock once per stage (some 25 ns);
-//! none of its results depends on the clock.
+//! Measures where the time of a cycle goes. An engine reads the monotonic clock once per stage (about 25 ns);
+//! its results do not depend on the clock.
 
 use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 
 /// A stage of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The error of the last prediction, and what is learned from it.
+    /// The error of the last prediction, and learning from it.
     Learn,
-    /// The field's step, with the sums that fall out of it.
+    /// The field's step, and the sums computed along with it.
     Evolve,
-    /// Features put together from these sums.
+    /// Features computed from these sums.
     Features,
     /// The match with the pattern library.
     Library,
     /// The match with the experience bank.
     Bank,
-    /// The next prediction, the read-out, and metrics where due.
+    /// The next prediction, the read-out, and metrics if due.
     Motor,
 }
 
@@ -40,14 +40,14 @@ impl StageWatch {
     pub fn begin(&mut self) {
         *self = StageWatch { last: MonotonicClock.now(), ..StageWatch::NEW };
     }
-    /// The work since the last call, or since the beginning, was `stage`.
+    /// The work since the last call, or since the start of the cycle, was `stage`.
     pub fn end(&mut self, stage: Stage) {
         let now = MonotonicClock.now();
         let time = &mut self.times[stage as usize];
         *time = *time + now.since(self.last);
         self.last = now;
     }
-    /// Of the cycle that was last begun.
+    /// The times of the current or last cycle.
     pub fn times(&self) -> &StageTimes {
         &self.times
     }
@@ -67,7 +67,7 @@ mod tests {
         MonotonicClock.sleep_until(MonotonicClock.now() + Span::from_millis(2));
         watch.end(Stage::Bank);
         let bank = watch.times()[Stage::Bank as usize];
-        assert!(bank >= Span::from_millis(4), "{bank:?}: both spells count");
+        assert!(bank >= Span::from_millis(4), "{bank:?}: both periods count");
         assert_eq!(watch.times()[Stage::Motor as usize], Span::ZERO);
         assert_eq!(STAGES[Stage::Bank as usize], "bank");
         watch.begin();

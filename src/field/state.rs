@@ -1,9 +1,9 @@
-//! All that an engine knows between two cycles, in terms that every engine shares: what a snapshot file
-//! holds, and what one engine takes over from another.
+//! The whole state of an engine between two cycles, in a form that all engines share: the content of a
+//! snapshot file, and what one engine takes over from another.
 //!
-//! An engine that resumes from its own state continues bit for bit as if nothing had happened; another
-//! engine continues within its rounding. Features are not part of it: they follow from the cells, except
-//! for the means that `Reduced` keeps. What an engine knows in more than f32 is in `fine`, beside what
+//! An engine that resumes from its own state continues bit for bit; another engine continues within its
+//! rounding. Features are not part of the state: they follow from the cells, except for the means that
+//! `Reduced` keeps. Values that an engine keeps in more than f32 are in `fine`, beside the f32 values that
 //! every engine understands.
 //!
 //! `check` decides whether a state fits an engine, `bounds` how large a number can become; each engine saves
@@ -27,16 +27,16 @@ use serde::{Deserialize, Serialize};
 pub struct State {
     /// The part that came from outside.
     pub learned: Learned,
-    /// What it has lived through.
+    /// The part that changes while it runs.
     pub live: Live,
 }
 
 /// The part that came from outside; it stays when an engine goes back to rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
-    /// [`Shape::weights`](crate::base::plan::Shape::weights) of them.
+    /// The weights; [`Shape::weights`](crate::base::plan::Shape::weights) is their number.
     pub readout: Vec<f32>,
-    /// A line a slot of the library.
+    /// One entry per slot of the library.
     pub patterns: Vec<Option<Pattern>>,
 }
 
@@ -45,11 +45,11 @@ pub struct Learned {
 pub struct Pattern {
     /// 16 x N^3, x fastest, in steps of (1 - beta) / 32767.
     pub volume: Vec<i16>,
-    /// 64, about rest, divided by its length (at least `NORM_FLOOR`).
+    /// 64 numbers relative to rest, divided by the vector's length (at least `NORM_FLOOR`).
     pub context: Vec<f64>,
     /// The value stored with it.
     pub value: f32,
-    /// The original, of an engine that keeps it.
+    /// The original, if the engine keeps it.
     pub fine: Option<FinePattern>,
 }
 
@@ -58,7 +58,7 @@ pub struct Pattern {
 pub struct FinePattern {
     /// 16 x N^3, x fastest, within 1 - beta.
     pub volume: Vec<f32>,
-    /// 64, about rest, of any length.
+    /// 64 numbers relative to rest, of any length.
     pub context: Vec<f64>,
 }
 
@@ -71,19 +71,19 @@ pub struct Live {
     pub age: u64,
     /// Whether the half grid is in use.
     pub on_half: bool,
-    /// Cells of the whole grid, 64 x N^3, x fastest.
+    /// Cells of the full grid, 64 x N^3, x fastest.
     pub whole: Vec<f32>,
     /// Cells of the half grid, 64 x (N/2)^3; empty unless it is in use.
     pub half: Vec<f32>,
-    /// What features are made of where the cells do not say it any more.
+    /// The means that the features are made of, which the cells alone do not determine.
     pub reduced: Reduced,
-    /// Cycles since each group was stepped, the library matched, a step of learning taken.
+    /// Cycles since each group was stepped, since the library was matched, since the last step of learning.
     pub since_step: [u64; GROUPS],
     /// See `since_step`.
     pub since_blend: u64,
     /// See `since_step`.
     pub since_learn: u64,
-    /// Steps 1 and 6.
+    /// The prediction: steps 1 and 6.
     pub senses: Senses,
     /// Slots and weights of the blend, best first, at most `BLEND_TOP`.
     pub blend: Vec<(u32, f64)>,
@@ -91,7 +91,7 @@ pub struct Live {
     pub bank: Experiences,
     /// Motor scores of the last cycle, bridge included.
     pub scores: [f64; MAX_MOTORS],
-    /// The rest of the bridge.
+    /// What is left of the bridge.
     pub bridge: [f64; MAX_MOTORS],
     /// The newest of the regular metrics.
     pub metrics: Option<Metrics>,
@@ -99,8 +99,8 @@ pub struct Live {
     pub fine: Fine,
 }
 
-/// Means of the last cycle. A group that stands still at rung 4 keeps them, and where its cells are halves
-/// they were taken before the cells were rounded. Empty: to be taken again from the cells.
+/// Means of the last cycle. A group that is not stepped at quality level 4 keeps them, and where cells are in
+/// half precision, they were taken before the cells were rounded. Empty: to be computed from the cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reduced {
     /// Mean of each channel.
@@ -120,12 +120,12 @@ pub struct Fine {
     pub rows: Vec<f64>,
 }
 
-/// The engine's knowledge of the sensors. Vectors are one entry a sensor unless said otherwise.
+/// What the engine has learned about the sensors. Vectors have one entry per sensor unless stated otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Senses {
     /// Last values.
     pub sensors: Vec<f64>,
-    /// Their change against the cycle before.
+    /// Their change since the cycle before.
     pub change: Vec<f64>,
     /// The prediction of the next values.
     pub prediction: Vec<f64>,
@@ -137,21 +137,21 @@ pub struct Senses {
     pub weights: Vec<f64>,
     /// P, n x n.
     pub covariance: Vec<f64>,
-    /// Regressor that is next seen as 0.
+    /// Regressor whose weight is pulled to 0 next.
     pub turn: u64,
     /// Mean absolute errors, oldest first, at most `ERROR_RING`.
     pub errors: Vec<f64>,
-    /// Cycles behind the averages that follow.
+    /// Cycles that the following averages cover.
     pub observed: u64,
     /// Running mean of the sensors.
     pub mean: Vec<f64>,
-    /// Mean squares of the errors of the prediction, of "as before", of the running mean.
+    /// Mean squared errors of the prediction, of "same as before", of the running mean.
     pub predicted: Vec<f64>,
     /// See `predicted`.
     pub persistent: Vec<f64>,
     /// See `predicted`.
     pub climatic: Vec<f64>,
-    /// Mean of d l, the change times what was learned.
+    /// Mean of d l, the change times the learned change.
     pub agreement: Vec<f64>,
     /// Mean of l^2.
     pub power: Vec<f64>,
@@ -160,13 +160,13 @@ pub struct Senses {
 /// The bank and its sweep.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Experiences {
-    /// Unit descriptors about rest, rows in use x `DESCRIPTOR`.
+    /// Unit descriptors relative to rest, rows in use x `DESCRIPTOR`.
     pub rows: Vec<f32>,
-    /// A number a row.
+    /// The value of each row.
     pub value: Vec<f64>,
-    /// Number of the cycle of its last use, a row.
+    /// The cycle in which each row was last used.
     pub last_use: Vec<u64>,
-    /// Part of the sweep that is needed next; `None`: a sweep has to begin.
+    /// The next part of the sweep; `None`: a new sweep begins.
     pub next_part: Option<u64>,
     /// Rows and cosines found in the parts so far, best first.
     pub running: Vec<(u32, f64)>,
@@ -177,15 +177,15 @@ pub struct Experiences {
     pub held: Held,
 }
 
-/// What one step of a stored volume is worth.
+/// The value of one step of a stored volume.
 pub fn volume_step(beta: f64) -> f32 {
     (1.0 - beta) as f32 / f32::from(i16::MAX)
 }
 
 impl Live {
-    /// Makes room for everything that an engine of `plan` may ever have to say, so that saving into it takes
-    /// no memory; what it holds stays. `fine`: also for an engine that computes in f64. How many bytes all of
-    /// it is at most.
+    /// Reserves room for everything that an engine of `plan` can ever save, so that saving allocates nothing;
+    /// the content stays. `fine`: also for an engine that computes in f64. Returns the largest total size in
+    /// bytes.
     pub fn reserve(&mut self, plan: &FieldPlan, fine: bool) -> usize {
         let (shape, n) = (plan.shape, regressors(plan.shape.sensors));
         let (whole, half) = (CHANNELS * shape.cells(), CHANNELS * (shape.grid / 2).pow(3));
@@ -215,8 +215,8 @@ impl Live {
         bytes
     }
 
-    /// Empties the parts that not every engine fills, so that nothing of an older state stays in them, and
-    /// forgets where the rows of the bank came from.
+    /// Empties the parts that not every engine fills, so that no older state stays in them, and forgets where
+    /// the rows of the bank came from.
     pub fn clear_extras(&mut self) {
         self.half.clear();
         self.reduced.context.clear();
@@ -245,19 +245,19 @@ impl Senses {
     }
 }
 
-/// Makes room for `most` of them; how many bytes they are.
+/// Reserves room for `most` elements; returns their size in bytes.
 fn room<T>(vector: &mut Vec<T>, most: usize) -> usize {
     vector.reserve_exact(most.saturating_sub(vector.len()));
     most * size_of::<T>()
 }
 
-/// Replaces what `to` holds; takes no memory where there is room.
+/// Replaces the content of `to`; allocates nothing if there is room.
 pub fn refill<T: Clone>(to: &mut Vec<T>, from: &[T]) {
     to.clear();
     to.extend_from_slice(from);
 }
 
-/// Numbers of rows or slots as files have them.
+/// Converts numbers of rows or slots to the form in files.
 pub fn refill_list(to: &mut Vec<(u32, f64)>, from: impl Iterator<Item = (usize, f64)>) {
     to.clear();
     to.extend(from.map(|(number, x)| (number as u32, x)));

@@ -1,6 +1,6 @@
-//! The trial of a device before it is trusted: a few cycles beside the CPU engine, on the grid, the rates and
-//! the storage of the plan. It catches a driver, a compiler or a chip that computes wrong results before they
-//! reach the motors. It does not measure speed.
+//! The trial of a GPU before it is trusted: it computes a few cycles beside the CPU engine, with the grid,
+//! the rates and the storage of the plan. The trial catches a driver, a compiler or a chip that computes
+//! wrong results before these reach the motors. It does not measure speed.
 
 use super::cpu::CpuEngine;
 use super::cuda::CudaEngine;
@@ -10,16 +10,17 @@ use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::{FieldPlan, QualityLevel, Shape, Storage};
 use crate::base::seed::{Stream, uniform};
 
-/// Cycles at these rungs: whole and half grid, both ways between them, groups that stand still.
+/// The quality levels of its cycles: full and half grid, both switches between them, and groups that are not
+/// stepped.
 const QUALITY_LEVELS: [u8; 8] = [0, 0, 4, 4, 5, 5, 0, 0];
-/// Patterns and rows in the memories of the trial: enough for a blend and for a sweep in two parts.
+/// Patterns and bank rows in the trial: enough for a blend and for a sweep in two parts.
 const MEMORIES: usize = 4;
 /// Largest difference of a feature or a score. Engines in f32 differ by 2e-5.
 const TOLERANCE: f32 = 1e-4;
-/// The same where cells are halves: now and then one of the cells behind a mean is rounded the other way.
+/// The same for cells in half precision: now and then, one of the cells in a mean is rounded the other way.
 const HALF_TOLERANCE: f32 = 5e-4;
 
-/// Lets the engine that `open` gives compute beside the CPU's. `Loss::Wrong` if they disagree.
+/// Runs the engine that `open` returns beside the CPU's. `Loss::Wrong` if their results differ.
 pub fn run(plan: &FieldPlan, open: impl FnOnce(&FieldPlan) -> Result<CudaEngine, Loss>) -> Result<(), Loss> {
     let plan = small(plan);
     let tolerance = if plan.storage == Storage::F16 { HALF_TOLERANCE } else { TOLERANCE };
@@ -39,7 +40,7 @@ pub fn run(plan: &FieldPlan, open: impl FnOnce(&FieldPlan) -> Result<CudaEngine,
         let scores = answer.scores.iter().zip(&expected.scores);
         let features = device.features();
         let all = scores.chain(features.iter().zip(host.features()));
-        // NaN is never near.
+        // NaN always counts as different.
         let mut near = all.map(|(a, b)| (a - b).abs() <= tolerance);
         if features.len() != FEATURES || !near.all(|near| near) {
             return Err(Loss::Wrong);
@@ -54,20 +55,20 @@ fn small(plan: &FieldPlan) -> FieldPlan {
     FieldPlan { shape, threads: 1, cpus: Vec::new(), ..plan.clone() }
 }
 
-/// A read-out whose scores are means of many features: differences do not grow in it.
+/// Loads a read-out whose scores are means of many features, which does not amplify differences.
 fn load(plan: &FieldPlan, mut put_in: impl FnMut(&[f32]) -> bool) {
     let weight = |i: usize| draw(i as u64) / 64.0;
     let weights: Vec<f32> = (0..plan.shape.weights()).map(weight).collect();
     let taken = put_in(&weights);
-    debug_assert!(taken, "of the plan's own size");
+    debug_assert!(taken, "it has the plan's size");
 }
 
-/// -1..1, the same every time.
+/// A fixed pseudo-random number in -1..1.
 fn draw(i: u64) -> f32 {
     (2.0 * uniform(0, Stream::Patterns, i) - 1.0) as f32
 }
 
-/// Sensors that wander, and a reward, so that something is learned and stored.
+/// Sensors that change, and a reward, so that something is learned and stored.
 fn input(cycle: u64, quality: QualityLevel) -> FieldInput {
     let mut sensors = [0.0; MAX_SENSORS];
     for (i, sensor) in sensors.iter_mut().enumerate() {

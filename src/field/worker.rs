@@ -1,7 +1,6 @@
-//! The engine on its own thread: takes the newest stimulus, returns a result, and shields the tick from
-//! engine failures (a panic, a hang, a slow run): the tick only ever sees
-//! that a result is missing. Work that takes longer than a cycle (saving, reopening a device) happens
-//! between two cycles, after the result is out.
+//! The engine on its own thread: takes the newest request, returns a result, and shields the tick from engine
+//! failures (a panic, a hang, a slow run), of which the tick only sees that a result is missing. Work that
+//! takes longer than a cycle (saving, reopening a GPU) happens between two cycles, after the result is out.
 
 use super::brain::{Brain, NoAnswer};
 use super::failover::DeviceCounters;
@@ -14,23 +13,23 @@ use crate::system::executor::Worker;
 use crate::system::rt::triple_buffer::{Reader, Writer};
 use std::time::Duration;
 
-/// An order on its way to the engine.
+/// A request to the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldRequest {
     /// Number of the cycle.
     pub cycle: u64,
-    /// Where its sensors lie in the robot's ring.
+    /// The place of its sensors in the robot's ring.
     pub place: u8,
-    /// Its quality.
+    /// Its quality level.
     pub quality: QualityLevel,
     /// The slot whose frame it was made from: the age of a result counts from here.
     pub slot: Instant,
 }
 
-/// The engine's outcome.
+/// The engine's result.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldResult {
-    /// The engine's answer; `None`: the stimulus was refused or the engine failed.
+    /// The engine's answer; `None`: the input was refused or the engine failed.
     pub response: Option<FieldOutput>,
     /// [`FieldRequest::slot`].
     pub slot: Instant,
@@ -40,24 +39,24 @@ pub struct FieldResult {
     pub span: Span,
     /// From the slot whose tick requested it to the end of the cycle.
     pub answer: Span,
-    /// How the engine fares after it.
+    /// The engine's state after it.
     pub state: EngineState,
-    /// The history of its device.
+    /// The history of its GPU.
     pub device: DeviceCounters,
-    /// Where the time of the cycle went, if a device computed it.
+    /// Where the time of the cycle went, if a GPU computed it.
     pub times: Option<DeviceTimes>,
-    /// The link to a brain elsewhere, if the field needs one.
+    /// The link to a brain on another computer, if the field uses one.
     pub link: Option<LinkHealth>,
 }
 
 impl FieldRequest {
-    /// Fills a slot before the first order; never taken.
+    /// The initial content of a buffer; never read.
     pub const EMPTY: FieldRequest =
         FieldRequest { cycle: 0, place: 0, quality: QualityLevel::BEST, slot: Instant::ZERO };
 }
 
 impl FieldResult {
-    /// Fills a slot before the first outcome; never taken.
+    /// The initial content of a buffer; never read.
     pub const EMPTY: FieldResult = FieldResult {
         response: None,
         slot: Instant::ZERO,
@@ -71,18 +70,18 @@ impl FieldResult {
     };
 }
 
-/// Rebuilding an engine: at most this often in a row, the pause doubling each time. A fault in the
-/// code or the hardware that comes back three times in a few seconds will come back again.
+/// An engine is rebuilt at most this often in a row, with a pause that doubles each time. A fault that comes
+/// back three times in a few seconds will come back again.
 const REBUILDS: u32 = 3;
 const FIRST_PAUSE: Span = Span::from_millis(500);
-/// An engine that has run this long since its last failure has earned its rebuilds back.
-const FORGIVEN: Span = Span::from_millis(60_000);
+/// After an engine has run for this long since its last failure, the count of rebuilds starts again.
+const RESET_AFTER: Span = Span::from_millis(60_000);
 
 /// Runs an engine.
 pub struct FieldWorker {
     brain: Brain,
-    orders: Reader<FieldRequest>,
-    outcomes: Writer<FieldResult>,
+    requests: Reader<FieldRequest>,
+    results: Writer<FieldResult>,
     ready: Option<FieldResult>,
     state: EngineState,
     /// Failures in a row, and when the last one was.
@@ -91,16 +90,17 @@ pub struct FieldWorker {
     snapshots: Option<SnapshotSchedule>,
 }
 
-/// How long the end waits for room for the last snapshot: within the patience with which workers are ended.
+/// How long the end waits for a free buffer for the last snapshot: less than the time in which workers must
+/// end.
 const LAST_SNAPSHOT: Duration = Duration::from_millis(300);
 
 impl FieldWorker {
     /// A worker around `brain`.
-    pub fn new(brain: Brain, orders: Reader<FieldRequest>, outcomes: Writer<FieldResult>) -> FieldWorker {
+    pub fn new(brain: Brain, requests: Reader<FieldRequest>, results: Writer<FieldResult>) -> FieldWorker {
         FieldWorker {
             brain,
-            orders,
-            outcomes,
+            requests,
+            results,
             ready: None,
             state: EngineState::Running,
             failures: 0,
@@ -115,9 +115,9 @@ impl FieldWorker {
         self
     }
 
-    fn compute(&mut self, order: &FieldRequest, clock: &dyn Clock) {
+    fn compute(&mut self, request: &FieldRequest, clock: &dyn Clock) {
         let start = clock.now();
-        let FieldRequest { cycle, place, quality, .. } = *order;
+        let FieldRequest { cycle, place, quality, .. } = *request;
         let sensors = self.brain.sensors.read(place);
         let input = FieldInput { cycle, sensors, reward: 0.0, quality, place: Some(place) };
         let response = match self.brain.cycle(&input, clock) {
@@ -134,11 +134,11 @@ impl FieldWorker {
         let now = clock.now();
         let times = self.brain.engine.condition(now).times.filter(|_| response.is_some());
         let span = now.since(start);
-        self.ready = Some(FieldResult { response, span, times, ..self.without_answer(order, now) });
+        self.ready = Some(FieldResult { response, span, times, ..self.without_answer(request, now) });
     }
 
     fn failed(&mut self, now: Instant) {
-        if now.since(self.failed_at) > FORGIVEN {
+        if now.since(self.failed_at) > RESET_AFTER {
             self.failures = 0;
         }
         self.failures += 1;
@@ -150,8 +150,8 @@ impl FieldWorker {
         };
     }
 
-    /// Whether the engine may compute now; builds it again when its pause is over (which allocates:
-    /// this is not a steady state).
+    /// Whether the engine may compute now. Rebuilds it when its pause is over, which allocates; that happens
+    /// only after a failure.
     fn usable(&mut self, now: Instant) -> bool {
         match self.state {
             EngineState::Running | EngineState::StandIn { .. } | EngineState::NoLink { .. } => true,
@@ -168,18 +168,18 @@ impl FieldWorker {
         }
     }
 
-    /// How the engine fares.
-    pub fn fares(&self, now: Instant) -> EngineState {
+    /// The engine's state.
+    pub fn engine_state(&self, now: Instant) -> EngineState {
         match self.state {
             EngineState::Running => self.brain.engine.condition(now).state,
             state => state,
         }
     }
 
-    /// The answer to an order that was not computed.
-    fn without_answer(&self, order: &FieldRequest, now: Instant) -> FieldResult {
-        let state = self.fares(now);
-        let (slot, quality) = (order.slot, order.quality);
+    /// The result of a request that was not computed.
+    fn without_answer(&self, request: &FieldRequest, now: Instant) -> FieldResult {
+        let state = self.engine_state(now);
+        let (slot, quality) = (request.slot, request.quality);
         let Condition { device, link, .. } = self.brain.engine.condition(now);
         let answer = now.since(slot);
         FieldResult {
@@ -195,10 +195,10 @@ impl FieldWorker {
         }
     }
 
-    /// What can wait until the result has been handed over.
-    fn do_chores(&mut self, now: Instant) {
+    /// Work that can wait until the result has been handed over.
+    fn maintain(&mut self, now: Instant) {
         if self.state != EngineState::Running {
-            return; // what there is to save or to hand over is not sound
+            return; // the engine's state is not valid, so it must not be saved
         }
         self.brain.engine.maintain(now);
         if let Some(snapshots) = &mut self.snapshots {
@@ -217,26 +217,26 @@ impl Worker for FieldWorker {
     }
 
     fn step(&mut self, clock: &dyn Clock) -> Instant {
-        let Some(order) = self.orders.take() else {
-            self.do_chores(clock.now());
+        let Some(request) = self.requests.take() else {
+            self.maintain(clock.now());
             return Instant::NEVER;
         };
         if !self.usable(clock.now()) {
-            self.ready = Some(self.without_answer(&order, clock.now()));
+            self.ready = Some(self.without_answer(&request, clock.now()));
             return Instant::NEVER;
         }
-        self.compute(&order, clock);
-        clock.now() // once more when the result is handed over, for the chores
+        self.compute(&request, clock);
+        clock.now() // step again for maintenance, once the result is handed over
     }
 
     fn publish(&mut self, _clock: &dyn Clock) {
-        if let Some(outcome) = self.ready.take() {
-            self.outcomes.put(outcome);
+        if let Some(result) = self.ready.take() {
+            self.results.put(result);
         }
     }
 
     fn finish(&mut self, _clock: &dyn Clock) -> bool {
-        // A state that a panic has left behind is not written over a good one.
+        // A state left behind by a panic must not overwrite a good one.
         if self.state == EngineState::Running
             && let Some(snapshots) = &mut self.snapshots
         {

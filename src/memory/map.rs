@@ -1,10 +1,11 @@
-//! The robot's map of what was where. Outside the tick it receives a record of every slot (sensor values, and
-//! what the field and the reflexes did with them), estimates where the robot is, remembers where it met the
-//! things that its board names, and computes how similar the present place is: one more sensor, and so an
-//! input of the field.
+//! The robot's map of where it met things. Outside the tick, it receives a record of every slot (the command
+//! and the sensor values), estimates where the robot is, remembers where it met the things that its board
+//! names, and computes how similar the present place is to those places. That similarity is one more sensor,
+//! and so an input of the field.
 //!
-//! A thing is met when a sensor falls below a threshold, and again only after the sensor has left it and the
-//! robot has moved on by `APART_M`. `worker` runs it on a thread of its own; no thread waits for it.
+//! A thing is met when a sensor falls below a threshold, and again only after the sensor has risen above it
+//! and the robot has moved on by `APART_M`. `worker` runs the map on its own thread; no other thread waits
+//! for it.
 
 mod worker;
 
@@ -23,56 +24,57 @@ use crate::field::snapshot::{Places, PlacesThing};
 use crate::field::state::StateError;
 use serde::{Deserialize, Serialize};
 
-/// Numbers in a vector: eight meetings a page.
+/// Numbers in a vector: enough for eight meetings per page.
 const NUMBERS: usize = 512;
-/// Two places this far apart have nothing in common: about two lengths of a small car, and so the distance
-/// from which on the field senses that it comes near.
+/// Two places this far apart have dissimilar vectors: about two lengths of a small car, and so the distance
+/// at which the field begins to sense that it comes near.
 const SCALE_M: f64 = 0.5;
-/// Half a side of the recorded square about the start: a room. Meetings beyond are counted, not kept.
+/// Half the side of the recorded square around the start: a room. Meetings outside are counted, not kept.
 const REACH_M: f64 = 5.0;
-/// Pages of eight: what lies further back is forgotten.
+/// Pages of eight meetings each; older meetings are forgotten.
 const PAGES: usize = 16;
 /// A thing that is met again within this distance is the same meeting.
 const APART_M: f64 = 0.5;
-/// A sensor has left a threshold when it is above it by this share: noise does not make meetings.
+/// A sensor has left its threshold when it is above this multiple of it: noise must not count as new
+/// meetings.
 const CLEAR: f32 = 1.2;
-/// Family of the vectors of things and waves: fixed, so that a board has the same map in every run.
+/// Seed of the vectors of things and waves: fixed, so that a board has the same map in every run.
 const SEED: u64 = 0x6d61_7073;
-/// Memory that a map may take: the grid of its decoder is 4.3 MB of it.
+/// Memory that a map may take, bytes; the grid of its decoder takes 4.3 MB.
 const LIMIT: usize = 64 << 20;
-/// Most things of a board.
+/// Maximum number of things of a board.
 pub const MOST_THINGS: usize = 16;
 
-/// Something that a board wants to be remembered.
+/// Something that the board wants the robot to remember.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thing {
-    /// As the board calls it.
+    /// Its name on the board.
     pub name: String,
-    /// Channel on which the map says how much this place is like where the thing was.
+    /// Channel on which the map reports how similar the present place is to where the thing was.
     pub channel: u8,
-    /// Channel by which it is met.
+    /// Channel of the sensor that detects it.
     pub by: usize,
     /// It is met below this value.
     pub below: f32,
-    /// How far ahead of the rear axle it is then, metres.
+    /// How far ahead of the rear axle the thing is then, metres.
     pub ahead_m: f64,
-    /// The value is metres and adds to that.
+    /// The sensor's value is in metres and is added to `ahead_m`.
     pub in_metres: bool,
 }
 
 /// One slot as the map sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene {
-    /// When.
+    /// The slot.
     pub slot: Instant,
     /// The command.
     pub motors: [f32; MAX_MOTORS],
-    /// What each thing is met by, if it may be believed.
+    /// The value of each thing's sensor, if it can be trusted.
     pub values: [Option<f32>; MOST_THINGS],
 }
 
 impl Scene {
-    /// Of a slot.
+    /// The scene of a slot; `by`: the channel of each thing.
     pub fn of(slot: Instant, motors: &[f32; MAX_MOTORS], samples: &[Sample], by: &[usize]) -> Scene {
         let mut values = [None; MOST_THINGS];
         for (value, channel) in values.iter_mut().zip(by) {
@@ -88,7 +90,7 @@ impl Scene {
 struct Known {
     thing: Thing,
     met: u64,
-    /// The sensor has not left the threshold since.
+    /// The sensor has not left the threshold since the last meeting.
     here: bool,
     last: Option<[f64; 2]>,
 }
@@ -102,17 +104,17 @@ pub struct Map {
     beyond: u64,
 }
 
-/// A map, for people and programs.
+/// A summary of a map, for people and programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MapStatus {
-    /// How its places came about: `computed`, from the robot's commands.
+    /// Where its places come from: `computed`, from the robot's commands.
     #[serde(default)]
     pub source: String,
     /// Where the robot thinks it is, metres from where it started.
     pub at: [f64; 2],
     /// Degrees from x towards y (to the left).
     pub heading_deg: f64,
-    /// Meetings that are held.
+    /// Meetings that are kept.
     pub meetings: usize,
     /// Meetings that were forgotten for newer ones.
     pub forgotten: u64,
@@ -121,37 +123,37 @@ pub struct MapStatus {
     /// Slots that the map missed, because it was late.
     pub dropped: u64,
     /// Each thing of the board.
-    pub things: Vec<ThingAccount>,
+    pub things: Vec<ThingStatus>,
     /// The place that `near` is about.
     pub asked: [f64; 2],
     /// Things that were met near there, the most certain first.
-    pub near: Vec<NearAccount>,
+    pub near: Vec<NearbyThing>,
 }
 
 /// A thing on the map.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ThingAccount {
-    /// As the board calls it.
+pub struct ThingStatus {
+    /// Its name on the board.
     pub name: String,
-    /// Times that it was met.
+    /// How often it was met.
     pub met: u64,
-    /// Where it was, if that can be believed.
+    /// Where it was, if the map is certain enough.
     pub was_at: Option<[f64; 2]>,
-    /// Cosine behind that; 0 without a place.
+    /// Cosine similarity of that place; 0 without a place.
     pub likeness: f64,
 }
 
 /// A thing near a place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NearAccount {
-    /// As the board calls it.
+pub struct NearbyThing {
+    /// Its name on the board.
     pub name: String,
-    /// Cosine: falls with the distance.
+    /// Cosine similarity: falls with the distance.
     pub likeness: f64,
 }
 
 impl Map {
-    /// An empty map; takes all its memory.
+    /// An empty map; allocates all its memory.
     pub fn new(motion: MotionModel, things: Vec<Thing>) -> Result<Map, Fault> {
         if !(1..=MOST_THINGS).contains(&things.len()) {
             return Err(Fault::Range { what: "things", found: things.len(), least: 1, most: MOST_THINGS });
@@ -170,19 +172,19 @@ impl Map {
     }
 
     /// Where the robot thinks it is.
-    pub fn standing(&self) -> OdometryPose {
-        self.odometer.standing()
+    pub fn pose(&self) -> OdometryPose {
+        self.odometer.pose()
     }
 
-    /// Times that a thing was met, and where last.
+    /// How often a thing was met, and where last.
     pub fn met(&self, thing: usize) -> Option<(u64, Option<[f64; 2]>)> {
         self.known.get(thing).map(|known| (known.met, known.last))
     }
 
-    /// Takes in a slot.
+    /// Processes a slot.
     pub fn take(&mut self, scene: &Scene) -> Result<(), Fault> {
         self.odometer.advance(scene.slot, &scene.motors);
-        let here = self.odometer.standing();
+        let here = self.odometer.pose();
         for (number, (known, value)) in self.known.iter_mut().zip(scene.values).enumerate() {
             let Some(value) = value else { continue };
             let Thing { below, ahead_m, in_metres, .. } = known.thing;
@@ -207,9 +209,9 @@ impl Map {
         Ok(())
     }
 
-    /// Copies all that it has lived through; `places` keeps its memory from one copy to the next.
+    /// Copies everything that it has recorded into `places`, whose allocations are reused from copy to copy.
     pub fn save(&self, places: &mut Places) {
-        let OdometryPose { at, heading } = self.odometer.standing();
+        let OdometryPose { at, heading } = self.odometer.pose();
         (places.at, places.heading) = (at, heading);
         self.episodes.save(&mut places.pages);
         (places.open, places.forgotten) = (self.episodes.open_page() as u32, self.episodes.forgotten());
@@ -221,8 +223,8 @@ impl Map {
         }
     }
 
-    /// Resumes from a copy of a map of the same things: the robot is taken to stand where it stood then. What
-    /// does not fit changes nothing.
+    /// Resumes from a copy of a map of the same things; assumes that the robot is where it was then. A copy
+    /// that does not fit changes nothing.
     pub fn restore(&mut self, places: &Places) -> Result<(), StateError> {
         let (found, wanted) = (places.things.len(), self.known.len());
         if found != wanted {
@@ -237,13 +239,13 @@ impl Map {
         Ok(())
     }
 
-    /// How much the robot's place is like where a thing was met, 0..=1.
+    /// How similar the robot's place is to the places where a thing was met, 0..=1.
     pub fn likeness_here(&mut self, thing: usize) -> Result<f32, Fault> {
-        let at = self.odometer.standing().at;
+        let at = self.odometer.pose().at;
         self.episodes.likeness(thing, at)
     }
 
-    /// Where a thing was met, if that can be believed.
+    /// Where a thing was met, if the map is certain enough.
     pub fn where_was(&mut self, thing: usize) -> Result<Option<DecodedPlace>, Fault> {
         self.episodes.where_was(thing)
     }
@@ -253,14 +255,14 @@ impl Map {
         self.episodes.what_is_near(place, best)
     }
 
-    /// The current state, with what is near a place; near the robot if none is named.
+    /// A summary of the map, with the things near `place`, or near the robot if `None`.
     pub fn status(&mut self, place: Option<[f64; 2]>) -> Result<MapStatus, Fault> {
-        let OdometryPose { at, heading } = self.odometer.standing();
+        let OdometryPose { at, heading } = self.odometer.pose();
         let mut things = Vec::new();
         for number in 0..self.known.len() {
             let found = self.episodes.where_was(number)?;
             let Known { thing, met, .. } = &self.known[number];
-            things.push(ThingAccount {
+            things.push(ThingStatus {
                 name: thing.name.clone(),
                 met: *met,
                 was_at: found.map(|place| place.at),
@@ -270,7 +272,7 @@ impl Map {
         let asked = place.unwrap_or(at);
         let mut best = Best::of(MOST_THINGS);
         self.episodes.what_is_near(asked, &mut best)?;
-        let near = best.list().iter().map(|found| NearAccount {
+        let near = best.list().iter().map(|found| NearbyThing {
             name: self.known[found.row as usize].thing.name.clone(),
             likeness: f64::from(found.cosine),
         });
@@ -308,7 +310,8 @@ mod tests {
         Map::new(motion, vec![thing("wall", 0), thing("ramp", 1)]).expect("a map")
     }
 
-    /// One metre forward, a hundredth at a time, from slot `from` on; `values` by the hundredth.
+    /// Drives one metre forward, in steps of a hundredth, from slot `from` on; `values` gives the sensors at
+    /// each step.
     fn a_metre(map: &mut Map, from: u64, values: impl Fn(u64) -> [Option<f32>; 2]) {
         for step in 0..100 {
             let mut scene = Scene {
@@ -324,7 +327,7 @@ mod tests {
     #[test]
     fn thing_is_observed_once_despite_noise_and_found_again() {
         let mut map = map();
-        // Around the threshold from 0.4 m on; nothing believable in between.
+        // Noise around the threshold from 0.4 m on, with some samples that cannot be trusted.
         a_metre(&mut map, 0, |step| match step {
             0..40 => [Some(0.9), Some(1.0)],
             _ => [[Some(0.49), Some(0.55), None][step as usize % 3], Some(1.0)],
@@ -332,16 +335,16 @@ mod tests {
         assert_eq!(map.met(0).map(|(times, _)| times), Some(1));
         assert_eq!(map.met(1), Some((0, None)));
         let wall = map.where_was(0).expect("known").expect("believed");
-        let meant = [0.39 + 0.1 + 0.49, 0.0];
-        let off = (wall.at[0] - meant[0]).hypot(wall.at[1] - meant[1]);
+        let expected = [0.39 + 0.1 + 0.49, 0.0];
+        let off = (wall.at[0] - expected[0]).hypot(wall.at[1] - expected[1]);
         assert!(off < 0.03 * SCALE_M + 0.03, "{:?}", wall);
         assert_eq!(map.where_was(1).expect("known"), None);
-        // Here (1 m) is near where the wall was, and not where it was not.
+        // The robot's place (1 m) is near where the wall was.
         assert!(map.likeness_here(0).expect("known") > 0.5);
         assert!(map.likeness_here(1).expect("known") < 0.1);
-        let status = map.status(Some([-2.0, 2.0])).expect("an account");
+        let status = map.status(Some([-2.0, 2.0])).expect("a status");
         assert_eq!((status.meetings, status.near.len()), (1, 0));
-        assert_eq!(map.status(Some(meant)).expect("an account").near[0].name, "wall");
+        assert_eq!(map.status(Some(expected)).expect("a status").near[0].name, "wall");
     }
 
     #[test]

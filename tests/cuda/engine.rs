@@ -61,7 +61,7 @@ fn open(plan: &FieldPlan, robots: usize) -> CudaEngine {
 fn open_with(plan: &FieldPlan, robots: usize, watch: Arc<Watch>) -> CudaEngine {
     let mut engine = CudaEngine::open_with(plan, robots, watch, None).unwrap_or_else(|why| panic!("{why}"));
     if let Some(seconds) = std::env::var("GANGLION_PATIENCE_S").ok().and_then(|text| text.parse().ok()) {
-        engine.set_patience(Span::from_secs_f64(seconds));
+        engine.set_timeout(Span::from_secs_f64(seconds));
     }
     engine
 }
@@ -206,7 +206,7 @@ fn a_cycle_is_one_call_of_the_driver_and_allocates_nothing() {
         let Some(_device) = device() else { return };
         quiet_once("20 cycles on a device: allocations", || {
             let mut engine = open(&plan(8), 1);
-            engine.set_patience(Span::from_millis(400_000)); // never late
+            engine.set_timeout(Span::from_millis(400_000)); // never late
             let mut turns = |cycles: std::ops::Range<u64>| {
                 for cycle in cycles {
                     assert!(engine.cycle(&input(9, cycle, 0)).is_ok());
@@ -237,7 +237,7 @@ fn put(writer: &mut SensorWriter, input: FieldInput) -> FieldInput {
 /// An engine that knows `ring`, if any, loaded like every other.
 fn open_on(ring: Option<&SensorRing>) -> CudaEngine {
     let mut engine = CudaEngine::open_with(&plan(8), 1, Arc::default(), ring).expect("it opens");
-    engine.set_patience(Span::from_millis(400_000));
+    engine.set_timeout(Span::from_millis(400_000));
     assert!(engine.set_readout(&readout(plan(8).shape.motors)));
     engine
 }

@@ -175,7 +175,7 @@ const SPOILS: [Spoil; 42] = [
     ("values of experiences", |live| live.bank.value[0] = 1.7e308),
     ("last uses of experiences", |live| live.bank.last_use[0] = live.cycle + 1),
     ("cycles behind the averages", |live| live.senses.observed = live.age + 1),
-    ("cycles lived through", |live| live.age = u64::MAX),
+    ("cycles since the start", |live| live.age = u64::MAX),
 ];
 
 fn named(error: StateError) -> &'static str {

@@ -1,10 +1,11 @@
-//! How long the robot may drive in the direction in which it has no sensors. Counts time; knows no motor.
+//! Limits how long the robot drives in the direction in which it has no sensors. Counts time only; knows
+//! nothing of motors.
 
 use crate::base::time::Span;
 
-/// How long the robot has been driving backwards, blind. Backwards time adds up and any other time subtracts
-/// as much, so short breaks do not restart the count. Once it is used up, backwards is refused until all of
-/// it has been paid back, stopped or driving forwards.
+/// How long the robot has been driving backwards, blind. Time backwards adds up and any other time is
+/// subtracted, so short breaks do not restart the count. Once the allowed time is used up, driving backwards
+/// is refused until the count is back at zero, with the robot stopped or driving forwards.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Reverse {
     spent: Span,

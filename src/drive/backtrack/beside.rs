@@ -1,32 +1,33 @@
-//! Obstacles that a sonar has lost from sight and the robot has not yet passed. An obstacle enters and leaves
-//! the cone at its rim: the echo leaps, and that is where the obstacle stands. A robot that steers sharply
-//! moves its front to where its sonar does not look, so it must not sweep over these places.
+//! Obstacles that the sonar no longer sees and the robot has not yet passed. An obstacle enters and leaves
+//! the sonar's cone at its rim; the echo then leaps, which shows where the obstacle is. A robot that steers
+//! sharply moves its front to where its sonar does not look, so it must not sweep over these places.
 //!
-//! It remembers a few places for a few metres, by the robot's own commands. It is no map.
+//! It remembers a few places for a few metres, by dead reckoning from the robot's own commands. It is not a
+//! map.
 
 use crate::decision::motion::OdometryPose;
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
-/// The echo leaps by more than this when the obstacle enters or leaves the cone: five times what a robot
-/// comes nearer to something between two echoes, at half a metre a second and ten echoes a second.
+/// The echo leaps by more than this when an obstacle enters or leaves the cone, metres: five times what a
+/// robot approaches between two echoes, at half a metre a second and ten echoes a second.
 const LEAP_M: f64 = 0.25;
-/// The rim of the cone, radians from its axis: 15 degrees, of an HC-SR04.
+/// The rim of the cone, radians from its axis: 15 degrees for an HC-SR04.
 const RIM_RAD: f64 = 0.26;
-/// Up to this far from the axis, radians, and up to this much nearer than the echo, metres, nothing stands:
-/// less than the rim and more than the noise.
+/// Within this angle of the axis, radians, and nearer than the echo by at least this much, metres, there is
+/// no obstacle: the angle is less than the rim's, the distance more than the noise.
 const SURE_RAD: f64 = 0.17;
 const SURE_M: f64 = 0.07;
-/// A turn of at least this much since the last echo of an obstacle shows at which side it left: the hundredth
-/// part of a full turn, a tenth of a second of a gentle bend. With less it may be at either side.
+/// A turn of at least this much since the last echo of an obstacle shows on which side it left the cone,
+/// radians: a tenth of a second of a gentle bend. After a smaller turn it may be on either side.
 const TURNED_RAD: f64 = 0.02;
-/// The robot forgets a place after this much way: a tenth of it, the error of a reckoning by commands, is the
-/// width of a robot.
+/// The robot forgets a place after this distance, metres: a tenth of it, the error of dead reckoning from
+/// commands, is the width of a robot.
 const KEPT_M: f64 = 1.5;
 /// Clearance between the body and a place, metres: a fifth of the width of the robot.
 const AIR_M: f64 = 0.025;
-/// Most places that it remembers.
+/// Maximum number of places that it remembers.
 const PLACES: usize = 24;
-/// Below this curvature, 1/m, a way is straight.
+/// Below this curvature, 1/m, a path counts as straight.
 const STRAIGHT: f64 = 0.05;
 
 /// The body of the robot.
@@ -42,7 +43,7 @@ pub struct Body {
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct SeenObstacle {
     at: [f64; 2],
-    /// Way since the sonar saw it there, metres.
+    /// Distance driven since the sonar saw it there, metres.
     age: f64,
 }
 
@@ -56,7 +57,7 @@ struct Echo {
 /// What may be beside the robot.
 #[derive(Clone, Debug)]
 pub struct Beside {
-    /// Echoes from farther away than this are of no interest, metres.
+    /// Echoes from farther away than this are ignored, metres.
     within: f64,
     body: Body,
     last: Option<Echo>,
@@ -64,12 +65,13 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Nothing so far. `within`: how near an obstacle must have been to be remembered, metres; 0: none is.
+    /// Nothing remembered so far. `within`: how near an obstacle must have been to be remembered, metres;
+    /// with 0, none is.
     pub fn new(within: f64, body: Body) -> Beside {
         Beside { within, body, last: None, places: heapless::Deque::new() }
     }
 
-    /// The robot has gone `way` metres, either way.
+    /// The robot has driven `way` metres, forwards or backwards.
     pub fn went(&mut self, way: f64) {
         self.places.iter_mut().for_each(|place| place.age += way.abs());
         while self.places.front().is_some_and(|place| place.age > KEPT_M) {
@@ -83,32 +85,32 @@ impl Beside {
         self.places.clear();
     }
 
-    /// The robot at `standing` is stuck: something is at its front, and where it is by its commands is wrong.
-    pub fn touched(&mut self, standing: OdometryPose) {
+    /// The robot at `pose` is stuck: something is at its front, and its dead reckoning is wrong.
+    pub fn touched(&mut self, pose: OdometryPose) {
         self.forget();
         let Body { front, half } = self.body;
         for left in [half, -half] {
-            self.keep(standing.place(front, left));
+            self.keep(pose.place(front, left));
         }
     }
 
-    /// The newest echo, from `standing`.
-    pub fn look(&mut self, range: f64, standing: OdometryPose) {
-        self.clear_sight(range, standing);
-        if let Some(last) = self.last.replace(Echo { range, from: standing }) {
-            let turned = standing.heading - last.from.heading;
+    /// The newest echo, taken at `pose`.
+    pub fn look(&mut self, range: f64, pose: OdometryPose) {
+        self.clear_sight(range, pose);
+        if let Some(last) = self.last.replace(Echo { range, from: pose }) {
+            let turned = pose.heading - last.from.heading;
             if range > last.range + LEAP_M && last.range < self.within {
-                self.keep_at_rim(last, -turned); // it went out of sight where the cone turned away from
+                self.keep_at_rim(last, -turned); // it left on the side from which the cone turned away
             } else if range < last.range - LEAP_M && range < self.within {
-                self.keep_at_rim(Echo { range, from: standing }, turned); // it came into sight
+                self.keep_at_rim(Echo { range, from: pose }, turned); // it came into sight
             }
         }
     }
 
-    /// Whether nothing that is remembered stands on the robot's way: the next `way` metres at `curvature`
-    /// (1/m, positive to the left) from `standing`.
-    pub fn is_clear(&self, standing: OdometryPose, curvature: f64, way: f64) -> bool {
-        !self.places.iter().any(|place| self.sweeps(standing.sees(place.at), curvature, way))
+    /// Whether no remembered obstacle is in the robot's way: on the next `way` metres at `curvature` (1/m,
+    /// positive to the left) from `pose`.
+    pub fn is_clear(&self, pose: OdometryPose, curvature: f64, way: f64) -> bool {
+        !self.places.iter().any(|place| self.sweeps(pose.sees(place.at), curvature, way))
     }
 
     /// Whether the body sweeps over `place` (ahead, left of the rear axle).
@@ -117,31 +119,33 @@ impl Beside {
         if curvature.abs() < STRAIGHT {
             return y.abs() < half && x > 0.0 && x < front + way;
         }
-        // Mirrored, so that the middle of the circle is at the left.
+        // Mirrored, so that the circle's centre is on the left.
         let (radius, y) = (1.0 / curvature.abs(), y * curvature.signum());
         let (from_middle, inner) = (x.hypot(radius - y), (radius - half).max(0.0));
         let outer = front.hypot(radius + half);
-        // How far round the circle it is, and how far round the front reaches at that distance.
+        // The angle of the place on the circle, and the angle that the front reaches at that distance from
+        // the centre.
         let round = libm::atan2(x, radius - y);
         let reach = libm::asin((front / from_middle.max(front)).min(1.0));
         from_middle > inner && from_middle < outer && round > 0.0 && round < reach + way / radius
     }
 
-    /// What stands nearer than `range` in the middle of the cone would have been seen.
-    fn clear_sight(&mut self, range: f64, standing: OdometryPose) {
+    /// Forgets places in the middle of the cone nearer than `range`: the sonar would have seen an obstacle
+    /// there.
+    fn clear_sight(&mut self, range: f64, pose: OdometryPose) {
         for _ in 0..self.places.len() {
             let Some(place) = self.places.pop_front() else { return };
-            let [x, y] = standing.sees(place.at);
+            let [x, y] = pose.sees(place.at);
             let (x, distance) = (x - self.body.front, (x - self.body.front).hypot(y));
             let free = x > 0.0 && libm::atan2(y, x).abs() < SURE_RAD && distance < range - SURE_M;
             if !free {
-                let _ = self.places.push_back(place); // it was in there before
+                let _ = self.places.push_back(place); // there is room: it was just taken out
             }
         }
     }
 
-    /// Something is at the rim of the cone: at the left for `left` > 0, else at the right, or perhaps at
-    /// both.
+    /// Remembers an obstacle at the rim of the cone: on the left for `left` > 0, on the right for `left` < 0,
+    /// and on both sides if the turn was too small to tell.
     fn keep_at_rim(&mut self, echo: Echo, left: f64) {
         for side in [1.0, -1.0] {
             if left * side > -TURNED_RAD {
@@ -188,19 +192,19 @@ mod tests {
 
     #[test]
     fn obstacle_out_of_the_cone_is_avoided_until_passed_or_expired() {
-        // It turned to the right: what it lost is at the left, 0.6 m ahead and 0.15 m beside.
+        // It turned to the right, so the lost obstacle is on the left: 0.6 m ahead and 0.15 m to the side.
         let mut beside = after(&[[0.65, -0.05, 0.1], [0.6, 0.0, 0.05], [1.5, 0.0, 0.0]]);
-        assert!(beside.is_clear(at(0.0, 0.0), 0.0, 1.0), "straight on it passes");
-        assert!(beside.is_clear(at(0.0, 0.0), -1.0, 1.0), "and to the right");
-        assert!(!beside.is_clear(at(0.0, 0.0), 0.5, 0.6), "to the left it does not");
-        assert!(beside.is_clear(at(0.0, 0.0), 0.5, 0.2), "but for so short a way");
-        assert!(!beside.is_clear(at(0.55, 0.0), LOCK, 0.2), "its front comes over it");
+        assert!(beside.is_clear(at(0.0, 0.0), 0.0, 1.0), "straight on is clear");
+        assert!(beside.is_clear(at(0.0, 0.0), -1.0, 1.0), "so is the right");
+        assert!(!beside.is_clear(at(0.0, 0.0), 0.5, 0.6), "the left is not");
+        assert!(beside.is_clear(at(0.0, 0.0), 0.5, 0.2), "unless for a short distance");
+        assert!(!beside.is_clear(at(0.55, 0.0), LOCK, 0.2), "its front sweeps over it");
         assert!(beside.is_clear(at(0.55, 0.0), -LOCK, 0.2));
         assert!(beside.is_clear(at(0.85, 0.0), LOCK, 0.2), "it is behind the rear axle");
         beside.went(1.0);
         assert!(!beside.is_clear(at(0.55, 0.0), LOCK, 0.2));
         beside.went(-0.6);
-        assert!(beside.is_clear(at(0.55, 0.0), LOCK, 0.2), "its place is too uncertain");
+        assert!(beside.is_clear(at(0.55, 0.0), LOCK, 0.2), "it is forgotten: its place is too uncertain");
     }
 
     #[test]
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn far_and_slow_changes_are_no_obstacles_but_a_touch_is() {
+    fn touch_is_remembered_but_far_and_slow_changes_are_not() {
         let free = |beside: &Beside| beside.is_clear(at(0.6, 0.0), LOCK, 0.3);
         assert!(free(&after(&[[0.9, -0.05, 0.1], [1.5, 0.0, 0.0]])), "far");
         assert!(free(&after(&[[0.5, 0.0, 0.1], [0.7, 0.0, 0.05], [0.9, 0.0, 0.0]])), "along a wall");

@@ -1,60 +1,60 @@
-//! The way that the robot came: steering over distance, as a stack. Driving forwards puts way on it, driving
-//! backwards takes way off. Of fixed size: the oldest way is forgotten.
+//! The recorded path: steering over distance, as a stack. Driving forwards pushes pieces, driving backwards
+//! pops them. Its size is fixed: the oldest pieces are forgotten.
 
 use crate::decision::motion::OdometryPose;
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
-/// One piece of the way, metres: two control periods of a PiCar-X at full speed. Its steering changes by a
-/// twentieth of its range on it; shorter pieces cost memory and show nothing.
+/// Length of a piece, metres: two control periods of a PiCar-X at full speed. The steering changes by a
+/// twentieth of its range over a piece; shorter pieces would cost memory and add nothing.
 const PIECE_M: f64 = 0.01;
-/// Rounding may leave this much of a piece: it is no piece.
+/// Rounding may leave a rest of this length, metres; it does not count as a piece.
 const LEAST_M: f64 = 1e-9;
-/// Most pieces: no retreat is longer than the 4 m that they make.
+/// Maximum number of pieces: together 4 m, and no retreat is longer.
 const PIECES: usize = 400;
-/// The longest way that it can record, metres.
+/// The longest path that it can record, metres.
 pub const LONGEST_M: f64 = PIECE_M * PIECES as f64;
 
-/// A piece of the way: the steering command on it, and where the robot was at its end.
+/// A piece of the path: the steering command on it, and the robot's pose at its end.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Piece {
     steering: f32,
     end: OdometryPose,
 }
 
-/// The recorded way.
+/// The recorded path.
 #[derive(Clone, Debug)]
 pub struct Path {
     /// The whole pieces, the oldest first.
     pieces: heapless::Deque<Piece, PIECES>,
-    /// How far the robot is on the next piece, metres, and the steering there.
+    /// The length of the next, unfinished piece, metres, and the steering on it.
     open: f64,
     steering: f32,
-    /// Most pieces of this robot.
+    /// Maximum number of pieces of this robot.
     most: usize,
 }
 
 impl Path {
-    /// No way yet. Keeps the last `longest_m` metres of the way to come, at most [`LONGEST_M`].
+    /// An empty path. It will keep the last `longest_m` metres, at most [`LONGEST_M`].
     pub fn new(longest_m: f64) -> Path {
-        // The small part makes up for a decimal that is a hair too short.
+        // 1e-6: a decimal value may be slightly too small in binary.
         let most = ((longest_m / PIECE_M + 1e-6) as usize).clamp(1, PIECES);
         Path { pieces: heapless::Deque::new(), open: 0.0, steering: 0.0, most }
     }
 
-    /// Forgets the way: the robot, at `standing`, may be elsewhere. Takes the `straight` metres behind it for
-    /// a way.
-    pub fn begin(&mut self, straight: f64, standing: OdometryPose) {
+    /// Forgets the path: the robot, now at `pose`, may have been moved. Takes the `straight` metres behind it
+    /// as the new path.
+    pub fn begin(&mut self, straight: f64, pose: OdometryPose) {
         self.pieces.clear();
         (self.open, self.steering) = (0.0, 0.0);
         let pieces = (straight / PIECE_M + 1e-6) as usize;
         for piece in (0..pieces).rev() {
-            let end = standing.ahead(-PIECE_M * piece as f64, 0.0);
+            let end = pose.ahead(-PIECE_M * piece as f64, 0.0);
             self.forwards(PIECE_M, 0.0, end);
         }
     }
 
-    /// The robot went this far forwards, metres, with this steering, and is at `standing`.
-    pub fn forwards(&mut self, way: f64, steering: f32, standing: OdometryPose) {
+    /// The robot went `way` metres forwards with this steering, and is now at `pose`.
+    pub fn forwards(&mut self, way: f64, steering: f32, pose: OdometryPose) {
         self.steering = steering;
         self.open += way.clamp(0.0, LONGEST_M);
         while self.open >= PIECE_M - LEAST_M {
@@ -63,11 +63,11 @@ impl Path {
                 self.pieces.pop_front();
             }
             // There is room: the oldest has gone.
-            let _ = self.pieces.push_back(Piece { steering, end: standing.ahead(-self.open, 0.0) });
+            let _ = self.pieces.push_back(Piece { steering, end: pose.ahead(-self.open, 0.0) });
         }
     }
 
-    /// The robot went this far backwards, metres.
+    /// The robot went `way` metres backwards.
     pub fn backwards(&mut self, way: f64) {
         self.open -= way.clamp(0.0, 2.0 * LONGEST_M);
         while self.open < 0.0 {
@@ -84,7 +84,7 @@ impl Path {
         self.pieces.len() as f64 * PIECE_M + self.open
     }
 
-    /// The steering with which the robot came to where it is.
+    /// The steering with which the robot came to its present place.
     pub fn steering(&self) -> f32 {
         match self.pieces.back() {
             Some(before) if self.open <= 0.0 => before.steering,
@@ -92,9 +92,9 @@ impl Path {
         }
     }
 
-    /// Where the robot was when it had come this far, if its steering meant this `curvature` (1/m, positive
-    /// to the left); `None`: there is no way.
-    pub fn standing(&self, curvature: f64) -> Option<OdometryPose> {
+    /// The pose that the robot had at this point of the path, if its steering meant this `curvature` (1/m,
+    /// positive to the left); `None`: the path is empty.
+    pub fn pose(&self, curvature: f64) -> Option<OdometryPose> {
         self.pieces.back().map(|before| before.end.ahead(self.open, curvature))
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     const HERE: OdometryPose = OdometryPose { at: [0.0; 2], heading: 0.0 };
 
     #[test]
-    fn the_way_back_has_the_steering_of_the_way_there_in_reverse() {
+    fn path_back_has_the_recorded_steering_in_reverse() {
         let mut path = Path::new(1.0);
         path.begin(0.0, HERE);
         assert!(path.length().abs() < 1e-12);
@@ -131,9 +131,9 @@ mod tests {
             assert!((found - steering).abs() < 1e-6, "{found} for {steering}, {} m left", path.length());
         }
         path.backwards(1.0);
-        assert!(path.length().abs() < 1e-12, "more than there was");
+        assert!(path.length().abs() < 1e-12, "it went back further than the path");
         path.forwards(0.03, 0.5, HERE);
-        assert!((path.length() - 0.03).abs() < 1e-9, "and no debt");
+        assert!((path.length() - 0.03).abs() < 1e-9, "and the rest does not count as debt");
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         let length = path.length();
         assert!((0.3 - 1e-9..0.3 + PIECE_M + 1e-9).contains(&length), "{length}");
         path.backwards(0.25);
-        assert!((path.steering() + 1.0).abs() < 1e-6, "the newest goes first");
+        assert!((path.steering() + 1.0).abs() < 1e-6, "the newest piece goes first");
         let mut most = Path::new(1e9);
         most.forwards(1e9, 0.0, HERE);
         most.forwards(LONGEST_M, 0.0, HERE);
@@ -162,7 +162,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
         #[test]
-        fn its_length_is_what_was_driven_less_what_was_driven_back(
+        fn length_is_distance_forwards_minus_distance_back(
             ways in prop::collection::vec((-0.3_f64..0.3, -1.0_f32..1.0), 1..60),
         ) {
             let mut path = Path::new(LONGEST_M);
@@ -175,7 +175,7 @@ mod tests {
                     path.backwards(-way);
                 }
                 length = (length + way).max(0.0);
-                // Beyond the longest the oldest goes, a piece at a time.
+                // Beyond the maximum length the oldest pieces go, one at a time.
                 length = length.min(LONGEST_M + PIECE_M);
                 prop_assert!((path.length() - length).abs() < PIECE_M + 1e-9, "{} {length}", path.length());
             }

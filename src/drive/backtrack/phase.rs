@@ -1,10 +1,10 @@
-//! What the robot is at: it follows the field, passes something near, backs off, or turns away. Each
-//! transition has a name; the numbers are the board's.
+//! The phases of backing off: the robot follows the field, passes something near, backs off, or turns away.
+//! Each transition has a name; the distances and angles are the board's.
 
 use crate::base::plan::BackingPlan;
 use crate::base::time::Instant;
 
-/// What the robot is at.
+/// What the robot is doing.
 ///
 /// ```text
 ///   Following -- 1 near --> Passing -- 2 past --> Turning (a little)
@@ -12,26 +12,26 @@ use crate::base::time::Instant;
 ///   Passing, Backing: 5 go on --> Following       (nothing was near, or it is gone)
 ///   Turning:          6 end   --> Following       (turned enough, or tried for long enough)
 ///                     7 wait  --> Backing         (a reflex forbids forwards again)
-///   any but Turning:  8 go round --> Turning      (the field wants backwards, nothing leads back)
+///   any but Turning:  8 go round --> Turning      (the field wants to reverse, no path leads back)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Phase {
-    /// It does as the field requests.
+    /// It does what the field requests.
     Following,
-    /// The same, with an obstacle near ahead. Once that is out of sight, it may be beside the robot.
+    /// The same, with an obstacle near ahead. Once the obstacle is out of sight, it may be beside the robot.
     Passing,
-    /// It backs off, or waits before what it backed off from.
+    /// It backs off, or waits at the edge or obstacle.
     Backing {
-        /// An edge or an obstacle was active meanwhile: a turn follows.
+        /// An edge or an obstacle was active in this phase: a turn follows.
         due: bool,
     },
     /// It turns to one side, forwards.
     Turning {
-        /// Its heading when that began, radians.
+        /// Its heading at the start of the turn, radians.
         from: f64,
-        /// When that began.
+        /// When the turn began.
         since: Instant,
-        /// By how much, radians.
+        /// The angle of the turn, radians.
         by: f32,
     },
 }
@@ -39,21 +39,21 @@ pub enum Phase {
 /// What decides the next phase.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene {
-    /// The field requests to drive backwards.
+    /// The field requests reverse.
     pub wants_back: bool,
-    /// There is a way back.
+    /// There is a path back.
     pub has_way: bool,
     /// The reflexes allow driving forwards.
     pub forward: bool,
-    /// Nothing that is remembered is where it turns to.
+    /// No remembered obstacle is in the way of the turn.
     pub can_turn: bool,
-    /// An obstacle is active.
+    /// An obstacle rule is active.
     pub near: bool,
-    /// An edge is active.
+    /// An edge rule is active.
     pub edge: bool,
-    /// Something holds it: it drives forwards and what it sees stays the same.
+    /// It is stuck: it drives forwards and what it sees stays the same.
     pub stuck: bool,
-    /// It has backed as far as this time requires, or as far as it can.
+    /// It has backed off as far as needed this time, or as far as it can.
     pub enough: bool,
     /// By how much it turns away, radians.
     pub turn_rad: f32,
@@ -85,14 +85,14 @@ impl Phase {
         }
     }
 
-    /// 3: the field wants backwards, an edge is active, or it is stuck. What it backs off from is remembered
-    /// until it has turned away.
+    /// 3: the field wants to reverse, an edge is active, or the robot is stuck. It remembers that it has to
+    /// turn away until it has done so.
     fn back(self, scene: &Scene) -> Phase {
         let before = !matches!(self, Phase::Following | Phase::Backing { due: false });
         Phase::Backing { due: before || scene.near || scene.edge || scene.stuck }
     }
 
-    /// It begins to turn.
+    /// The start of a turn.
     fn turn(scene: &Scene, by: f32) -> Phase {
         Phase::Turning { from: scene.heading, since: scene.slot, by }
     }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_gets_no_longer_than_its_time_and_stops_for_a_reflex() {
+    fn turn_ends_after_its_time_or_for_a_reflex() {
         let back = Scene { wants_back: true, edge: true, ..FREE };
         let at_ms = |ms| Scene { slot: at(ms), ..FREE };
         let found = phases(&[back, at_ms(10), at_ms(4_009), at_ms(4_010)]);
@@ -177,7 +177,7 @@ mod tests {
         let stopped = Scene { forward: false, ..at_ms(20) };
         let again = Scene { heading: 0.5, ..at_ms(30) };
         let found = phases(&[back, at_ms(10), stopped, again]);
-        assert_eq!(found[2..], [Phase::Backing { due: true }, turning(0.5, 30)], "it begins anew");
+        assert_eq!(found[2..], [Phase::Backing { due: true }, turning(0.5, 30)], "it starts again");
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_leads_back_it_turns_if_it_may_and_waits_if_not() {
+    fn without_a_path_back_it_turns_if_allowed_or_waits() {
         let lost = Scene { wants_back: true, has_way: false, edge: true, ..FREE };
         let stuck = Scene { forward: false, ..lost };
         let late = Scene { slot: at(5_000), ..lost };
@@ -208,7 +208,7 @@ mod tests {
         let edge = Scene { forward: false, edge: true, ..FREE };
         assert_eq!(phases(&[near, edge])[1], Phase::Backing { due: true }, "an edge is nearer");
         let waits = Scene { forward: false, ..FREE };
-        assert_eq!(phases(&[near, waits])[1], Phase::Following, "something else forbids it to go on");
+        assert_eq!(phases(&[near, waits])[1], Phase::Following, "something else forbids driving on");
         let back = Scene { wants_back: true, ..FREE };
         assert_eq!(phases(&[near, back]), [Phase::Passing, Phase::Backing { due: true }]);
     }

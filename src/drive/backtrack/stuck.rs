@@ -1,17 +1,19 @@
-//! Whether the robot is stuck: it commands itself forwards and the sonar's picture does not change. A robot
-//! that drives along a wall sees the wall at the rim of its cone, always as far; so only a long way without
-//! a change shows it.
+//! Detects a stuck robot: it commands its motors forwards and the sonar's echo does not change. A robot that
+//! drives along a wall sees the wall at the rim of its cone at a constant distance, so only a long distance
+//! without a change counts.
 
-/// Echoes of one scene differ by less than this: three times a sonar's noise and the size of its steps.
+/// Echoes of one scene differ by less than this, metres: three times a sonar's noise, and the size of its
+/// steps.
 const SAME_M: f64 = 0.01;
-/// This much way forwards by its commands without a change, metres: with half a metre, every robot that
-/// followed a wall of a room of 4 m by 3 m backed off from nothing, again and again. Twelve seconds at a
-/// PiCar-X's pace.
+/// The robot is stuck after this distance forwards, by its commands, without a change, metres: twelve seconds
+/// at a PiCar-X's pace. With half a metre, every robot that followed a wall of a room of 4 m by 3 m backed
+/// off from nothing, again and again.
 const WAY_M: f64 = 2.5;
-/// Farther echoes say nothing: of a large room's far end, or of nothing at all, there may be no change.
+/// Farther echoes are not used, metres: the far end of a large room, or nothing at all, may give an echo that
+/// does not change.
 const FAR_M: f64 = 2.0;
 
-/// How long the picture has been the same.
+/// The distance driven while the echo has stayed the same.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Stuck {
     range: f64,
@@ -19,12 +21,12 @@ pub struct Stuck {
 }
 
 impl Stuck {
-    /// The robot has commanded itself `way` metres forwards (negative: backwards, which begins anew).
+    /// The commands moved the robot `way` metres forwards (negative: backwards, which restarts the count).
     pub fn went(&mut self, way: f64) {
         self.way = if way < 0.0 { 0.0 } else { self.way + way };
     }
 
-    /// The newest echo, metres; `None`: there is none to trust.
+    /// The newest echo, metres; `None`: no echo that can be trusted.
     pub fn look(&mut self, range: Option<f64>) {
         match range.filter(|range| *range <= FAR_M) {
             Some(range) if (range - self.range).abs() <= SAME_M => {}
@@ -32,7 +34,7 @@ impl Stuck {
         }
     }
 
-    /// The way that it has not gone, metres, if it is stuck.
+    /// The distance that was commanded but not driven, metres, if it is stuck.
     pub fn not_gone(&self) -> Option<f64> {
         (self.way > WAY_M).then_some(self.way)
     }
@@ -53,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn way_without_a_change_of_the_picture_is_none() {
+    fn distance_without_a_changing_echo_means_stuck() {
         let noise = |step: u32| 0.94 + 0.004 * f64::from(step % 3);
         assert!(stuck_after((0..60).map(|step| (0.05, Some(noise(step))))));
         assert!(!stuck_after((0..48).map(|step| (0.05, Some(noise(step))))), "not yet");
@@ -61,10 +63,10 @@ mod tests {
             !stuck_after((0..60).map(|step| (0.05, Some(1.9 - 0.03 * f64::from(step))))),
             "it comes nearer"
         );
-        assert!(!stuck_after((0..60).map(|_| (0.05, Some(3.0)))), "too far to show it");
-        assert!(!stuck_after((0..60).map(|_| (0.05, None))), "no echo to be trusted");
+        assert!(!stuck_after((0..60).map(|_| (0.05, Some(3.0)))), "too far to show a change");
+        assert!(!stuck_after((0..60).map(|_| (0.05, None))), "no echo that can be trusted");
         let back = |step| if step == 30 { -0.01 } else { 0.05 };
-        assert!(!stuck_after((0..60).map(|step| (back(step), Some(1.0)))), "it backed");
+        assert!(!stuck_after((0..60).map(|step| (back(step), Some(1.0)))), "it drove back in between");
         assert!(!stuck_after((0..500).map(|_| (0.0, Some(1.0)))), "it stands");
     }
 }

@@ -1,4 +1,4 @@
-//! The stage on the desk robot's plan, without a tick: what it makes of requests.
+//! The stage on the desk robot's plan, without a tick: how it changes requests.
 
 use super::*;
 use crate::base::command::Command;
@@ -20,7 +20,7 @@ fn desk() -> Board {
 /// The stage, given a command each slot.
 struct Rig {
     board: Board,
-    trail: Backtrack,
+    backtrack: Backtrack,
     slot: u64,
     shown: Frame,
 }
@@ -33,7 +33,7 @@ impl Rig {
         for sample in &mut shown.samples {
             *sample = Sample { value: 1400.0, worst: 1400.0, stamp: at(0), health: Health::Good };
         }
-        Rig { trail: Backtrack::new(&board), board, slot: 0, shown }
+        Rig { backtrack: Backtrack::new(&board), board, slot: 0, shown }
     }
 
     /// Gives the motors `command` for `slots`.
@@ -45,20 +45,20 @@ impl Rig {
             let mut given = Command { slot, valid_until, ..Command::still(self.board.motors.len()) };
             given.motors[..3].copy_from_slice(&command);
             let executed = Executed { command: given, until, unconfirmed, travel: 0.0 };
-            self.trail.restrain(&executed, &mut { FREE });
+            self.backtrack.restrain(&executed, &mut { FREE });
         }
     }
 
-    /// The request and the limits that the stage makes of `wanted` under `verdict`.
+    /// The request and the limits to which the stage changes `wanted` and `verdict`.
     fn ask(&mut self, wanted: [f32; 3], mode: Mode, verdict: Verdict) -> ([f32; 3], Limits) {
         let mut verdict = verdict;
-        self.trail.backing.iter().for_each(|backing| backing.limit(&mut verdict));
+        self.backtrack.backing.iter().for_each(|backing| backing.limit(&mut verdict));
         let mut motors = [0.0; MAX_MOTORS];
         motors[..3].copy_from_slice(&wanted);
         let scores = [0.0; MAX_MOTORS];
         let response = FieldOutput { cycle: 0, scores, motors, confidence: 0.0, skill: 0.0, novelty: 0.0 };
         let slot = at(10 * self.slot);
-        let guided = self.trail.guide(Some((&response, slot)), mode, &verdict, &self.shown, slot);
+        let guided = self.backtrack.guide(Some((&response, slot)), mode, &verdict, &self.shown, slot);
         let (guided, _) = guided.expect("there is an answer");
         ([0, 1, 2].map(|motor| guided.motors[motor]), verdict.limits)
     }
@@ -102,15 +102,15 @@ fn reverse_request_gets_the_paths_steering_and_keeps_its_drive() {
     assert!(back[STEERING] < -0.2, "{back:?}");
     assert!(back[LEFT] > -0.4, "it waits for its wheels: {back:?}");
     assert!(near(rig.ask([0.3, 0.3, 0.9], ARMED, FREE).0, [0.3, 0.3, 0.9]), "forwards is the field's");
-    let counters = rig.trail.counters().expect("it counts");
+    let counters = rig.backtrack.counters().expect("it counts");
     assert_eq!((counters.times, counters.turns), (1, 0));
     assert!((0.15..0.2).contains(&counters.metres), "{counters:?}");
 }
 
-/// A servo takes its time, so at a cusp of the way the wheels are not yet as they were; in a pocket between
-/// obstacles, cusp after cusp, the headings added up until the car backed into a wall.
+/// A servo takes time, so at a cusp of the path the wheels are not yet steered as they were. In a pocket
+/// between obstacles, cusp after cusp, the heading errors added up until the car backed into a wall.
 #[test]
-fn over_the_cusps_of_a_way_it_comes_back_to_where_it_was() {
+fn robot_returns_to_its_start_over_the_cusps_of_its_path() {
     let mut rig = Rig::new(0.0);
     rig.armed();
     let mut wheels = 0.0_f32;
@@ -119,19 +119,19 @@ fn over_the_cusps_of_a_way_it_comes_back_to_where_it_was() {
         wheels += (steering - wheels).clamp(-0.025, 0.025);
         rig.drive(1, [left, right, wheels], CONFIRMED);
     };
-    let standing = |rig: &Rig| rig.trail.backing.as_ref().expect("it backs").odometer.standing();
+    let pose = |rig: &Rig| rig.backtrack.backing.as_ref().expect("it backs").odometer.pose();
     let mut left_at = Vec::new();
     for lock in [0.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0] {
         (0..100).for_each(|_| go(&mut rig, [0.4, 0.4, lock]));
-        left_at.push((rig.trail.backing.as_ref().expect("it backs").path.length(), standing(&rig)));
+        left_at.push((rig.backtrack.backing.as_ref().expect("it backs").path.length(), pose(&rig)));
         let back_to = left_at[0].0 - 0.02 * left_at.len() as f64;
-        while rig.trail.backing.as_ref().is_some_and(|own| own.path.length() > back_to) {
+        while rig.backtrack.backing.as_ref().is_some_and(|own| own.path.length() > back_to) {
             let back = rig.ask([-0.4, -0.4, 0.0], ARMED, FREE).0;
             go(&mut rig, back);
         }
     }
     // The first stretch was straight along x.
-    let OdometryPose { at, heading } = standing(&rig);
+    let OdometryPose { at, heading } = pose(&rig);
     assert!(at[1].abs() < 0.01 && heading.abs() < 0.05, "{at:?} {heading}");
     assert!((0.03..0.08).contains(&at[0]), "{at:?}");
 }
@@ -147,26 +147,30 @@ fn reverse_needs_a_path_of_confirmed_commands() {
     rig.drive(100, [0.5, 0.5, 0.0], CONFIRMED);
     assert_eq!(rig.ask(BACK, ARMED, FREE).1, Limits::FREE);
     rig.drive(100, [-0.5, -0.5, 0.0], CONFIRMED);
-    assert!(rig.ask(BACK, ARMED, FREE).1.backward.abs() < 1e-6, "it is used up");
-    // Before an edge that is no motion at all, which disarms; where forwards is free it turns there.
+    assert!(rig.ask(BACK, ARMED, FREE).1.backward.abs() < 1e-6, "the path is used up");
+    // At an edge no motion is left at all, which disarms; where forwards is allowed, it turns instead.
     assert!(!rig.ask(BACK, ARMED, held(Cause::Cliff)).1.allow_motion());
     let (request, limits) = rig.ask(BACK, ARMED, FREE);
     assert!(near(request, [0.35, 0.35, -1.0]) && limits.forward > 0.0, "{request:?}");
-    assert!(rig.trail.counters().is_some_and(|counters| counters.without_way >= 3));
+    assert!(rig.backtrack.counters().is_some_and(|counters| counters.without_way >= 3));
 }
 
 #[test]
 fn arming_vouches_for_a_short_path_and_disarm_forgets_the_rest() {
     let mut rig = Rig::new(0.15);
     rig.armed();
-    assert_eq!(rig.ask(BACK, ARMED, held(Cause::Cliff)).1, held(Cause::Cliff).limits, "an edge at the start");
+    assert_eq!(
+        rig.ask(BACK, ARMED, held(Cause::Cliff)).1,
+        held(Cause::Cliff).limits,
+        "an edge right at the start"
+    );
     rig.drive(100, [0.5, 0.5, 0.0], CONFIRMED);
-    rig.ask(BACK, Mode::Disarmed, FREE); // it may be carried elsewhere now
+    rig.ask(BACK, Mode::Disarmed, FREE); // a person may now carry it elsewhere
     rig.drive(20, [0.0; 3], CONFIRMED);
     rig.ask(BACK, Mode::Armed { since: at(10 * rig.slot) }, FREE);
     rig.drive(50, [-0.5, -0.5, 0.0], CONFIRMED); // 0.125 m less what it takes to gain speed
     let again = Mode::Armed { since: at(1_200) };
-    assert!(rig.ask(BACK, again, FREE).1.backward > 0.0, "all of it");
+    assert!(rig.ask(BACK, again, FREE).1.backward > 0.0, "the whole path is allowed");
 }
 
 #[test]
@@ -178,10 +182,7 @@ fn it_turns_away_from_the_dark_side_or_to_the_side_it_kept() {
         rig.ask(BACK, ARMED, held(Cause::Cliff));
         rig.darken(dark, false);
         let (waits, _) = rig.ask([0.1, 0.1, 0.2], ARMED, held(Cause::Cliff));
-        assert!(
-            near(waits, [-0.35, -0.35, 0.0]),
-            "{dark}: it goes on back by itself, whatever the field wants"
-        );
+        assert!(near(waits, [-0.35, -0.35, 0.0]), "{dark}: it keeps backing off, whatever the field wants");
         let (turns, _) = rig.ask([0.1, 0.1, 0.2], ARMED, FREE);
         assert!(near(turns, [0.35, 0.35, side]), "{dark}: {turns:?}");
         let (faster, _) = rig.ask([0.6, 0.5, 0.2], ARMED, FREE);
@@ -195,7 +196,7 @@ fn it_turns_away_from_the_dark_side_or_to_the_side_it_kept() {
 
 #[test]
 fn turn_blocked_by_an_obstacle_backs_further_and_turns_opposite() {
-    // From an edge not to the other side: that is where the edge is. Not before nothing else helps.
+    // At an edge it keeps its side, because the edge is on the other side, until nothing else helps.
     for (cause, sides) in [(Cause::Obstacle, [1.0, -1.0, 1.0, -1.0]), (Cause::Cliff, [1.0, 1.0, 1.0, -1.0])] {
         let mut rig = Rig::new(0.0);
         rig.show("range", 0.1);
@@ -205,7 +206,7 @@ fn turn_blocked_by_an_obstacle_backs_further_and_turns_opposite() {
         let wanted = [0.1, 0.1, 0.2];
         for (failed, side) in sides.into_iter().enumerate() {
             let asked = 0.1 * failed.min(2) as f64;
-            let way = |rig: &Rig| rig.trail.counters().expect("it counts").metres;
+            let way = |rig: &Rig| rig.backtrack.counters().expect("it counts").metres;
             let began = way(&rig);
             let mut request = rig.ask(wanted, ARMED, FREE).0;
             while request[0] <= 0.0 {
@@ -216,7 +217,7 @@ fn turn_blocked_by_an_obstacle_backs_further_and_turns_opposite() {
             assert!((asked..asked + 0.01).contains(&backed), "{cause:?}, turn {failed}: {backed} m back");
             assert!(near(request, [0.35, 0.35, side]), "{cause:?}, turn {failed}: {request:?}");
             rig.drive(30, request, CONFIRMED);
-            rig.ask(wanted, ARMED, held(Cause::Obstacle)); // the turn ends before something
+            rig.ask(wanted, ARMED, held(Cause::Obstacle)); // the turn ends at an obstacle
         }
     }
 }
@@ -230,7 +231,7 @@ fn edge_makes_it_back_and_turn_by_90_degrees() {
     rig.darken("ground-left", true);
     assert!(near(rig.ask(ahead, ARMED, held(Cause::Cliff)).0, [-0.35, -0.35, 0.0]));
     rig.darken("ground-left", false);
-    let heading = |rig: &Rig| rig.trail.backing.as_ref().expect("it backs").odometer.standing().heading;
+    let heading = |rig: &Rig| rig.backtrack.backing.as_ref().expect("it backs").odometer.pose().heading;
     let began = heading(&rig);
     let mut request = rig.ask(ahead, ARMED, FREE).0;
     while near(request, [0.5, 0.5, 1.0]) {
@@ -241,11 +242,11 @@ fn edge_makes_it_back_and_turn_by_90_degrees() {
     let turned = began - heading(&rig);
     assert!((f64::from(ALONG_RAD)..1.8).contains(&turned), "by {turned} to the right");
 
-    // At the edge's corner a bend to the left would take the front wheel over it, inside the sensor's track.
-    let way = |rig: &Rig| rig.trail.backing.as_ref().expect("it backs").path.length();
+    // At the edge's corner, a left bend would take the front wheel over the edge, inside the sensor's track.
+    let way = |rig: &Rig| rig.backtrack.backing.as_ref().expect("it backs").path.length();
     let (back, began) = ([0.5, 0.5, -0.3], way(&rig));
     let right = rig.ask([0.5, 0.5, 0.3], ARMED, FREE).0;
-    assert!(near(right, [0.5, 0.5, 0.3]), "further away is free: {right:?}");
+    assert!(near(right, [0.5, 0.5, 0.3]), "steering further away is allowed: {right:?}");
     let mut request = rig.ask(back, ARMED, FREE).0;
     while near(request, ahead) {
         rig.drive(1, request, CONFIRMED);
@@ -257,12 +258,12 @@ fn edge_makes_it_back_and_turn_by_90_degrees() {
 }
 
 #[test]
-fn a_sonar_that_says_nothing_holds_it_and_starts_no_turn() {
+fn silent_sonar_stops_the_robot_without_a_turn() {
     let mut rig = Rig::new(0.0);
     rig.armed();
     rig.drive(100, [0.5, 0.5, 0.0], CONFIRMED);
     let ahead = [0.5, 0.5, 0.0];
-    // Its last echo is far away; the worst that may be there by now trips the reflex.
+    // Its last echo is far away; the worst case of a silent sonar trips the reflex.
     rig.show("range", 1.5);
     assert_eq!(rig.ask(ahead, ARMED, held(Cause::Obstacle)).1, Restraint::NoForward.limits());
     assert!(near(rig.ask(ahead, ARMED, FREE).0, ahead), "there was nothing to pass");
@@ -272,7 +273,10 @@ fn a_sonar_that_says_nothing_holds_it_and_starts_no_turn() {
     rig.show("range", 0.3);
     rig.ask(ahead, ARMED, held(Cause::Obstacle));
     rig.show("range", 1.5);
-    assert!(near(rig.ask(ahead, ARMED, FREE).0, [0.5, 0.5, 1.0]), "what an echo showed is passed");
+    assert!(
+        near(rig.ask(ahead, ARMED, FREE).0, [0.5, 0.5, 1.0]),
+        "it passes an obstacle that an echo showed"
+    );
 }
 
 #[test]
@@ -285,15 +289,15 @@ fn unchanging_picture_sends_it_back_away_from_an_obstacle() {
     while near(rig.ask(ahead, ARMED, FREE).0, ahead) {
         rig.drive(1, ahead, CONFIRMED);
         slots += 1;
-        assert!(slots < 2_000, "it pushes for ever");
+        assert!(slots < 2_000, "it never noticed that it is stuck");
     }
     assert!(slots > 900, "after 2.5 m at 0.25 m/s, not {slots} slots");
-    assert_eq!(rig.trail.counters().map(|counters| counters.stuck), Some(1));
+    assert_eq!(rig.backtrack.counters().map(|counters| counters.stuck), Some(1));
 
     let mut rig = Rig::new(0.0);
     rig.show("range", 0.5);
     rig.armed();
-    rig.drive(10, [0.5, 0.5, 1.0], CONFIRMED); // it turns to the right and loses the obstacle at its left
+    rig.drive(10, [0.5, 0.5, 1.0], CONFIRMED); // it turns right; the obstacle leaves the cone on the left
     rig.ask(ahead, ARMED, FREE);
     rig.drive(5, [0.5, 0.5, 1.0], CONFIRMED);
     rig.show("range", 1.5);
@@ -310,11 +314,11 @@ fn without_backing_and_for_nan_the_answer_passes_unchanged() {
     rig.armed();
     assert!(rig.ask([f32::NAN, -1.0, 0.5], ARMED, FREE).0[LEFT].is_nan());
     rig.board.backing = None;
-    rig.trail = Backtrack::new(&rig.board);
+    rig.backtrack = Backtrack::new(&rig.board);
     rig.drive(10, [-1.0, -1.0, 0.0], CONFIRMED);
     assert!(near(rig.ask(BACK, ARMED, held(Cause::Cliff)).0, BACK));
     assert_eq!(rig.ask(BACK, ARMED, FREE).1, Limits::FREE);
-    assert_eq!(rig.trail.counters(), None);
+    assert_eq!(rig.backtrack.counters(), None);
 }
 
 proptest! {
@@ -344,7 +348,7 @@ proptest! {
                 stands += motion.advance(at(10 * rig.slot), &motors);
                 // It stops within its last centimetre.
                 prop_assert!(stands > -0.005, "{stands} m");
-                prop_assert!(rig.trail.backing.as_ref().is_some_and(|own| own.steering == STEERING));
+                prop_assert!(rig.backtrack.backing.as_ref().is_some_and(|own| own.steering == STEERING));
             }
         }
     }

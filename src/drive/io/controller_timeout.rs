@@ -1,11 +1,11 @@
-//! How long the motors' controller has not answered. Measured in time, because how often it is called depends
-//! on how the robot drives. A robot that drives straight on writes a register now and then; an unlucky one
-//! fails three times within a spark. Pure; `i2c.rs` decides what silence leads to.
+//! Measures how long the motors' controller has not answered. It measures time instead of counting calls,
+//! because the number of calls depends on how the robot drives: one that drives straight on writes a register
+//! now and then; another fails three times within one spark. Pure; `i2c.rs` decides what a timeout leads to.
 
 use crate::base::time::{Instant, Span};
 use crate::hardware::device::DeviceFault;
 
-/// Failed calls needed: one may coincide with the end of a spark and last as long as its retries.
+/// Failed calls needed: a single one may coincide with the end of a spark and last as long as its retries.
 const CALLS: u32 = 2;
 
 /// Failed calls of the controller, with no successful one in between.
@@ -14,23 +14,23 @@ pub(super) struct ControllerTimeout {
     timeout: Span,
     calls: u32,
     since: Instant,
-    /// The last failure was on its bus, not on a line or a channel of the computer's own.
+    /// The last failure was on its bus, not on one of the computer's own GPIO lines or PWM channels.
     on_bus: bool,
 }
 
 impl ControllerTimeout {
-    /// A controller that may be silent for `timeout`, while the motors continue with their last command.
+    /// A controller that may fail to answer for `timeout`, while the motors continue with their last command.
     pub fn new(timeout: Span) -> ControllerTimeout {
         ControllerTimeout { timeout, calls: 0, since: Instant::ZERO, on_bus: false }
     }
 
-    /// It was reset; counting starts again.
-    pub fn begin_anew(&mut self) {
+    /// Starts the measurement again, after a reset.
+    pub fn restart(&mut self) {
         self.calls = 0;
     }
 
     /// A call succeeded, with this many answered transfers. After a bus failure, a call without transfers
-    /// proves nothing: motors that continue as before are not written again.
+    /// proves nothing: a command that changes nothing is not written.
     pub fn worked(&mut self, answered: u32) {
         if answered > 0 || !self.on_bus {
             self.calls = 0;
@@ -58,36 +58,36 @@ mod tests {
     const PULSE: DeviceFault = DeviceFault::Pulse { channel: 1, fault: BusFault::Io };
 
     #[test]
-    fn patience_is_a_time_and_not_a_number_of_calls() {
-        let mut silence = ControllerTimeout::new(ms(10));
-        let nine = (100..109).all(|begun| !silence.failed(NACK, at(begun), at(begun + 1)));
+    fn timeout_is_a_time_and_not_a_number_of_calls() {
+        let mut timeout = ControllerTimeout::new(ms(10));
+        let nine = (100..109).all(|begun| !timeout.failed(NACK, at(begun), at(begun + 1)));
         assert!(nine, "nine calls in nine milliseconds");
-        assert!(silence.failed(NACK, at(109), at(110)), "from the first call's beginning");
-        silence.begin_anew();
-        assert!(!silence.failed(NACK, at(200), at(215)), "one call, however long it took");
-        assert!(silence.failed(NACK, at(216), at(217)));
+        assert!(timeout.failed(NACK, at(109), at(110)), "counted from the start of the first call");
+        timeout.restart();
+        assert!(!timeout.failed(NACK, at(200), at(215)), "one call, however long it took");
+        assert!(timeout.failed(NACK, at(216), at(217)));
     }
 
     #[test]
-    fn an_answer_ends_it_and_a_call_without_a_transfer_is_none() {
-        let mut silence = ControllerTimeout::new(ms(10));
+    fn only_an_answered_transfer_ends_the_timeout() {
+        let mut timeout = ControllerTimeout::new(ms(10));
         for begun in (0..1_000).step_by(9) {
-            assert!(!silence.failed(NACK, at(begun), at(begun + 1)));
-            silence.worked(0);
-            assert!(!silence.failed(NACK, at(begun + 2), at(begun + 3)));
-            silence.worked(1);
+            assert!(!timeout.failed(NACK, at(begun), at(begun + 1)));
+            timeout.worked(0);
+            assert!(!timeout.failed(NACK, at(begun + 2), at(begun + 3)));
+            timeout.worked(1);
         }
-        assert!(!silence.failed(NACK, at(2_000), at(2_001)));
-        silence.worked(0);
-        assert!(silence.failed(NACK, at(2_010), at(2_011)), "nothing was asked in between");
+        assert!(!timeout.failed(NACK, at(2_000), at(2_001)));
+        timeout.worked(0);
+        assert!(timeout.failed(NACK, at(2_010), at(2_011)), "no transfer in between");
     }
 
     #[test]
     fn motors_without_a_bus_answer_by_not_failing() {
-        let mut silence = ControllerTimeout::new(ms(10));
-        assert!(!silence.failed(PULSE, at(0), at(0)));
-        silence.worked(0);
-        assert!(!silence.failed(PULSE, at(20), at(20)));
-        assert!(silence.failed(PULSE, at(30), at(30)));
+        let mut timeout = ControllerTimeout::new(ms(10));
+        assert!(!timeout.failed(PULSE, at(0), at(0)));
+        timeout.worked(0);
+        assert!(!timeout.failed(PULSE, at(20), at(20)));
+        assert!(timeout.failed(PULSE, at(30), at(30)));
     }
 }

@@ -1,5 +1,5 @@
-//! What the sensors and buses have been through, for reports: the workers count, reports read. No decision
-//! depends on these figures.
+//! Counters of sensors and buses for reports: the workers count, reports read. No decision depends on these
+//! figures.
 
 use super::ladder::RecoveryStep;
 use crate::base::time::Span;
@@ -38,9 +38,9 @@ pub struct DeviceCounters {
     pub set_ups: AtomicU64,
     /// Polls that began at least a whole period late.
     pub late: AtomicU64,
-    /// Timed polls of a device whose line should have asked for them: its edges are lost.
+    /// Timed polls of a device whose line should have requested them: edges of the line were lost.
     pub unprompted: AtomicU64,
-    /// How often it was lost: it did not answer, could not be set up, or kept giving senseless answers.
+    /// How often it was lost: it did not answer, could not be set up, or kept returning invalid values.
     pub losses: AtomicU64,
     lost: AtomicBool,
     longest_ns: AtomicU64,
@@ -92,16 +92,16 @@ pub struct BusCounters {
     pub reachable: [AtomicBool; RecoveryStep::ALL.len()],
     /// Commands that every motor accepted.
     pub written: AtomicU64,
-    /// Commands that expired before they could be written, or ran out afterwards.
+    /// Commands that expired before they could be written, or on the wire without a successor.
     pub expired: AtomicU64,
-    /// Commands made before the reason of a halt could be known, and not obeyed.
+    /// Commands that were dropped because they were made before the tick could know the reason of a halt.
     pub withheld: AtomicU64,
     /// How often the motors were stopped without waiting for the tick.
     pub halts: AtomicU64,
     /// How often the motors' lines were switched off while the bus hung in a transfer.
     pub cuts: AtomicU64,
-    /// How often the motors were stopped again because they were not known to have stopped: the previous stop
-    /// had failed, or the bus had.
+    /// How often the motors were stopped again because they were not known to have stopped: the previous
+    /// stop, or the bus, had failed.
     pub stops_again: AtomicU64,
     /// Its devices, in polling-table order.
     pub devices: Vec<DeviceCounters>,
@@ -114,7 +114,7 @@ impl BusCounters {
         let devices = devices.into_iter().map(DeviceCounters::new).collect();
         BusCounters { name: name.into(), devices, ..BusCounters::default() }
     }
-    /// Notes whether `measure` can be taken here, and returns that.
+    /// Records and returns whether `measure` can be taken here.
     pub(super) fn reaches(&self, measure: Measure, can: bool) -> bool {
         for (step, reachable) in RecoveryStep::ALL.into_iter().zip(&self.reachable) {
             if step.measure() == Some(measure) {
@@ -123,12 +123,12 @@ impl BusCounters {
         }
         can
     }
-    /// The measures that can be taken here, beside a reset.
+    /// The measures that can be taken here, besides a reset.
     pub fn measures(&self) -> impl Iterator<Item = RecoveryStep> {
         let reachable = |(_, reachable): &(RecoveryStep, &AtomicBool)| reachable.load(Ordering::Relaxed);
         RecoveryStep::ALL.into_iter().zip(&self.reachable).filter(reachable).map(|(step, _)| step)
     }
-    /// Motors that may have moved received nothing for this long.
+    /// Records that motors which may have moved received nothing for this long.
     pub(super) fn count_write_gap(&self, span: Span) {
         self.longest_write_gap_ns.fetch_max(span.as_nanos(), Ordering::Relaxed);
     }

@@ -1,11 +1,11 @@
 //! Stops the motors by their line while their bus hangs. A transfer cannot be interrupted: an adapter with a
-//! timeout of 20 ms may take 160 (`plan::OwnTime`) or stretch a clock for ever. Meanwhile a halt waits, and a
-//! command that ran out goes on.
+//! timeout of 20 ms may take 160 (`plan::OwnTime`) or stretch a clock for ever. Meanwhile a halt waits, and
+//! the motors keep obeying an expired command.
 //!
-//! The bus thread notes each transfer and until when the motors obey; the thread of [`Cutter`] looks at these
-//! notes while the motors may move, and drives their lines to off once a stop is overdue. The lines belong to
-//! both, one at a time: the bus thread never holds them during a transfer. After a cut the bus thread sets
-//! everything up again, which is what switches the lines on.
+//! The bus thread records each transfer and until when the motors obey. The [`Cutter`] thread checks these
+//! records while the motors may move, and switches their lines off once a stop is overdue. Both threads share
+//! the lines under a lock, which the bus thread never holds during a transfer. After a cut the bus thread
+//! sets everything up again, which switches the lines on.
 
 use super::counters::{BusCounters, count};
 use super::halt::Halt;
@@ -17,27 +17,28 @@ use crate::system::executor::{Waker, Worker};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A transfer that takes longer than this and its bits hangs: the kernel's unit for a timeout.
+/// A transfer that takes longer than this plus the time of its bits hangs: the kernel counts its timeouts in
+/// this unit.
 const HANGS: Span = Span::from_millis(10);
-/// Bits of the longest transfer: that of an inertial sensor has 17 bytes of nine, doubled for a slow chip.
+/// Bits of the longest transfer: an inertial sensor's has 17 bytes of nine bits, doubled for a slow chip.
 const LONGEST_BITS: u64 = 300;
-/// Between two looks while a stop waits.
-const LOOK: Span = Span::from_millis(5);
-/// The motors' thread may still stop them in its last call for this long; then its own end is not waited for
-/// (`executor::END_PATIENCE`, less a look).
-const LAST_LOOKS: u32 = 80;
+/// Interval between checks while a stop waits.
+const CHECK_EVERY: Span = Span::from_millis(5);
+/// Checks after the run's end, while the motors' thread may still hang in its last call: after
+/// `executor::END_PATIENCE`, less one check, nobody waits for that thread any longer.
+const LAST_CHECKS: u32 = 80;
 
 /// What the bus thread notes for the cutter. One per robot.
 #[derive(Debug)]
 pub struct InFlight {
-    /// Knows the transfer in progress.
+    /// Holds the start of the transfer in progress.
     halt: Arc<Halt>,
     /// From when on the motors must not move; [`Instant::NEVER`]: they are known to be stopped.
     stop_due: AtomicU64,
-    /// How often the lines were cut, and when the last time, nanoseconds.
+    /// How often the lines were cut, and when last, nanoseconds.
     cuts: AtomicU64,
     cut_at: AtomicU64,
-    /// How long a transfer takes that hangs.
+    /// A transfer that takes longer than this hangs.
     hangs: Span,
     waker: Arc<Waker>,
 }
@@ -55,7 +56,7 @@ impl InFlight {
     pub(super) fn begin(&self, now: Instant) {
         self.halt.transfer(Some(now));
     }
-    /// It has ended.
+    /// The transfer has ended.
     pub(super) fn end(&self) {
         self.halt.transfer(None);
     }
@@ -66,7 +67,8 @@ impl InFlight {
             self.waker.wake();
         }
     }
-    /// How often the lines were cut so far, and when the last time. What a cut did is seen with its number.
+    /// How often the lines were cut so far, and when last. Who sees the count also sees the effect of the
+    /// cut.
     pub(super) fn cuts(&self) -> (u64, Instant) {
         let cuts = self.cuts.load(Ordering::Acquire);
         (cuts, Instant::from_nanos(self.cut_at.load(Ordering::Relaxed)))
@@ -75,7 +77,7 @@ impl InFlight {
     fn stop_due(&self) -> Instant {
         Instant::from_nanos(self.stop_due.load(Ordering::Relaxed))
     }
-    fn motors_stand(&self) -> bool {
+    fn motors_stopped(&self) -> bool {
         self.stop_due() == Instant::NEVER
     }
     /// Whether the transfer in progress hangs.
@@ -94,16 +96,16 @@ pub struct SharedLines {
 }
 
 impl SharedLines {
-    /// `stop` has the lines `stops`, `rest` all others.
+    /// `stop` drives the lines `stops`, `rest` all others.
     pub fn new(stop: Box<dyn Gpio>, stops: &[StopLine], rest: Box<dyn Gpio>) -> SharedLines {
         let stops = stops.iter().map(|stop| stop.line).collect();
         SharedLines { stop: Arc::new(Mutex::new(stop)), stops, rest }
     }
 
-    fn on<R>(&mut self, line: Line, deed: impl FnOnce(&mut dyn Gpio) -> R) -> R {
+    fn on<R>(&mut self, line: Line, action: impl FnOnce(&mut dyn Gpio) -> R) -> R {
         match self.stops.contains(&line) {
-            true => deed(self.stop.lock().unwrap_or_else(PoisonError::into_inner).as_mut()),
-            false => deed(self.rest.as_mut()),
+            true => action(self.stop.lock().unwrap_or_else(PoisonError::into_inner).as_mut()),
+            false => action(self.rest.as_mut()),
         }
     }
 }
@@ -140,21 +142,21 @@ impl Cutter {
     }
 
     /// Whether the motors may move and should not.
-    fn stop_waits(&self, now: Instant) -> bool {
-        !self.in_flight.motors_stand()
+    fn stop_overdue(&self, now: Instant) -> bool {
+        !self.in_flight.motors_stopped()
             && (self.in_flight.halt.is_pending() || self.in_flight.stop_due() <= now)
     }
 
-    /// Cuts if a stop waits for a transfer that hangs. A line that does not obey is tried again at the next
-    /// look.
-    fn look(&self, now: Instant) {
-        if !self.stop_waits(now) || !self.in_flight.hangs(now) {
+    /// Cuts if a stop waits for a transfer that hangs. A line that cannot be set is tried again at the next
+    /// check.
+    fn check(&self, now: Instant) {
+        if !self.stop_overdue(now) || !self.in_flight.hangs(now) {
             return;
         }
         let mut gpio = self.gpio.lock().unwrap_or_else(PoisonError::into_inner);
         let mut any = false;
         for stop in &self.stops {
-            any |= gpio.set(stop.line, stop.off_high).is_ok(); // each of them; either stops the motors
+            any |= gpio.set(stop.line, stop.off_high).is_ok(); // try every line: any of them stops the motors
         }
         if any {
             self.in_flight.cut_at.store(now.as_nanos(), Ordering::Relaxed);
@@ -172,20 +174,20 @@ impl Worker for Cutter {
 
     fn step(&mut self, clock: &dyn Clock) -> Instant {
         let now = clock.now();
-        self.look(now);
-        if self.stop_waits(now) { now + LOOK } else { self.in_flight.stop_due() }
+        self.check(now);
+        if self.stop_overdue(now) { now + CHECK_EVERY } else { self.in_flight.stop_due() }
     }
 
     fn publish(&mut self, _clock: &dyn Clock) {}
 
-    /// The motors' thread is at its last call too, and its bus may hang in it.
+    /// The motors' thread makes its last call at the same time, and its bus may hang in it.
     fn finish(&mut self, clock: &dyn Clock) -> bool {
-        for _ in 0..LAST_LOOKS {
-            if self.in_flight.motors_stand() {
+        for _ in 0..LAST_CHECKS {
+            if self.in_flight.motors_stopped() {
                 break;
             }
-            self.look(clock.now());
-            clock.sleep_until(clock.now() + LOOK);
+            self.check(clock.now());
+            clock.sleep_until(clock.now() + CHECK_EVERY);
         }
         true
     }

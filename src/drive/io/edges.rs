@@ -1,6 +1,7 @@
 //! The thread of the edge-timed sensors: one ping after another, each measured by kernel (or simulated) edge
 //! stamps. A lost echo costs this thread its timeout and delays no other thread. A module that is still busy
-//! with its last ping gives no reading, so that the last one ages; its line is looked at until it falls.
+//! with its last ping gives no reading, so the previous reading ages; the thread checks the module's line
+//! until it falls.
 
 use super::fast_stop::FastStops;
 use super::halt::Halt;
@@ -14,9 +15,9 @@ use crate::hardware::device::hc_sr04::HcSr04;
 use crate::system::executor::Worker;
 use std::sync::Arc;
 
-/// The thread looks again this soon at a line that is still high: a twelfth of a ping's time, so that the
-/// wait for the end of a pulse adds little to the age of the last reading. A look is one call of the kernel.
-const LOOK_AGAIN: Span = Span::from_millis(5);
+/// Interval between checks of a line that is still high: a twelfth of a ping's time, so that the wait for the
+/// end of a pulse adds little to the age of the last reading. A check is one system call.
+const CHECK_AGAIN: Span = Span::from_millis(5);
 
 struct Sonar {
     channel: u8,
@@ -67,10 +68,10 @@ impl Worker for EdgesWorker {
         if let Some(sonar) = most_overdue
             && sonar.due.at <= now
         {
-            // Stamped with the ping: the obstacle was at that distance slightly later than this.
+            // Stamped with the time of the ping: the obstacle was at that distance slightly later.
             let value = sonar.device.measure(self.gpio.as_mut(), clock).map(|range| range.0);
             if let Err(DeviceFault::Busy { .. }) = value {
-                sonar.due.at = clock.now() + LOOK_AGAIN;
+                sonar.due.at = clock.now() + CHECK_AGAIN;
             } else {
                 if let Ok(range) = value {
                     self.crossed = self.fast_stops.look(sonar.channel, range);
@@ -134,20 +135,24 @@ mod tests {
         stepper.run_until(us(1_043));
         assert_eq!((halt.counts().collect::<Vec<_>>(), sensed.slots()), (vec![(Cause::Obstacle, 1)], 1));
         let stamp = sensed.pop().map(|reading| reading.stamp);
-        assert_eq!(stamp, Ok(Instant::ZERO), "of the ping: what it met was there no later than its echo");
+        assert_eq!(
+            stamp,
+            Ok(Instant::ZERO),
+            "stamped with the ping: the obstacle was there no later than its echo"
+        );
         stepper.run_until(us(130_000));
         assert_eq!(halt.counts().collect::<Vec<_>>(), [(Cause::Obstacle, 1)], "it is the same obstacle");
         assert!(std::iter::from_fn(|| sensed.pop().ok()).all(|reading| reading.value.is_ok()));
     }
 
-    /// Readings (when, and what of) of a module that holds its line for 200 ms, and then for ever.
+    /// A module that holds its line for 200 ms, and later for ever.
     #[test]
     fn held_line_gives_no_reading_until_it_falls() {
         let clock = Arc::new(SimClock::new());
         let us = |us| Instant::ZERO + Span::from_micros(us);
         let gpio = FakeGpio::new(clock.clone());
         let gpio = gpio.edge(Line(22), true, us(450)).edge(Line(22), false, us(200_450));
-        let gpio = gpio.edge(Line(22), true, us(206_000)); // and no end
+        let gpio = gpio.edge(Line(22), true, us(206_000)); // and it never falls
         let (readings, mut sensed) = rtrb::RingBuffer::new(64);
         let worker = EdgesWorker::new(
             Box::new(gpio),

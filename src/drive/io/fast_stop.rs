@@ -1,6 +1,6 @@
-//! Readings that cannot wait for the tick: a value that crosses into a rule against driving on. The rules are
-//! the board's own; `reflex/` decides whether they hold, latch or clear. This only detects the crossing,
-//! once.
+//! Detects readings that cannot wait for the tick: values that trip a rule which forbids driving on. The
+//! rules are the board's reflex rules; `reflex/` decides whether they hold, latch or clear. This module
+//! reports each crossing of a limit once.
 
 use crate::base::plan::{Cause, Restraint, Rule, SensorPlan};
 
@@ -40,7 +40,7 @@ impl FastStops {
         FastStops { crossings }
     }
 
-    /// The worst cause of the rules whose limit this reading crosses first; an impossible value crosses none.
+    /// The worst cause among the rules that this reading newly trips; an impossible value trips none.
     pub fn look(&mut self, channel: u8, value: f32) -> Option<Cause> {
         let of_channel = self.crossings.iter_mut().filter(|crossing| crossing.channel == channel);
         of_channel.filter_map(|crossing| crossing.look(value).then_some(crossing.rule.cause)).max()
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stop_a_crossing_and_none_for_what_cannot_be_true() {
+    fn each_crossing_stops_once_and_impossible_values_never() {
         let near = rule(Cause::Obstacle, Trip::Below(0.5), 0.6, Restraint::NoForward);
         let mut fast_stops = FastStops::of(&[near], &[range()], [0]);
         let script = [
@@ -108,7 +108,7 @@ mod tests {
         let far = rule(Cause::Cliff, Trip::Above(1.5), 1.4, Restraint::NoForward);
         let mut fast_stops = FastStops::of(&[slow, still, far], &[range()], [0]);
         assert_eq!(fast_stops.look(0, 1.0), Some(Cause::EStop));
-        assert_eq!(fast_stops.look(0, 3.0), Some(Cause::Cliff), "each rule crosses for itself");
+        assert_eq!(fast_stops.look(0, 3.0), Some(Cause::Cliff), "each rule counts its own crossings");
         assert_eq!(fast_stops.look(1, 3.0), None);
         assert_eq!(FastStops::of(&[still], &[range()], [3]).look(0, 1.0), None);
         let both = [still, rule(Cause::Cliff, Trip::Above(1.0), 0.5, Restraint::Still)];

@@ -1,15 +1,15 @@
-//! Stop before everything: a request that any thread may raise and that the motors' bus thread reads before
-//! it does anything else. Not a decision: the tick reads the same sensor reading a moment later and decides
-//! what happens from then on.
+//! The halt: a stop request that any thread may raise and that the motors' bus thread checks before anything
+//! else. It only bridges the time to the next tick, which takes the same sensor reading and decides what
+//! happens from then on.
 
 use crate::base::plan::Cause;
 use crate::base::time::{Instant, Span};
 use crate::system::executor::Waker;
 use crate::system::rt::sync::{Arc, AtomicU64, OnceLock, Ordering};
 
-/// A halt wakes the cutter if the transfer in progress has taken this long: most are over by then, and a
-/// second wake-up would make every stop on a sound bus later (12 us of 60 on the virtual bench). Otherwise
-/// the cutter comes when the command on the wire runs out.
+/// A halt wakes the cutter only if the transfer in progress has taken this long. Most are over by then, and a
+/// second wake-up would delay every stop on a sound bus (by 12 us of 60 on the virtual bench). Otherwise the
+/// cutter wakes when the command on the wire expires.
 const LONG: Span = Span::from_millis(2);
 
 /// The halt request. Raising it never blocks, locks or allocates.
@@ -19,11 +19,11 @@ pub struct Halt {
     raised: AtomicU64,
     /// When it was last raised, nanoseconds.
     at: AtomicU64,
-    /// How many of them the motors' bus thread has taken.
-    heard: AtomicU64,
+    /// How many halts the motors' bus thread has taken.
+    taken: AtomicU64,
     by_cause: [AtomicU64; Cause::ALL.len()],
     waker: Arc<Waker>,
-    /// When the transfer on the motors' bus began, nanoseconds; 0: there is none.
+    /// When the transfer on the motors' bus began, nanoseconds; 0: none in progress.
     transfer: AtomicU64,
     /// What wakes the thread that cuts the motors' lines while a transfer hangs, if there is one.
     cutter: OnceLock<Arc<Waker>>,
@@ -35,12 +35,12 @@ impl Halt {
         Halt { waker, ..Halt::default() }
     }
 
-    /// Wakes the cutter behind `waker` as well, if a transfer takes long when a halt is raised.
+    /// A halt also wakes the cutter behind `waker` if the transfer in progress takes long.
     pub fn also_wake(&self, waker: Arc<Waker>) {
         let _ = self.cutter.set(waker); // set once, when the robot is put together
     }
 
-    /// A transfer on the motors' bus begins at `now`; or the one in progress has ended.
+    /// A transfer on the motors' bus begins at `now`; `None`: the one in progress has ended.
     pub(super) fn transfer(&self, now: Option<Instant>) {
         self.transfer.store(now.map_or(0, |now| now.as_nanos().max(1)), Ordering::Relaxed);
     }
@@ -67,7 +67,7 @@ impl Halt {
 
     /// Whether the motors' bus thread has not taken the last one yet.
     pub(super) fn is_pending(&self) -> bool {
-        self.raised.load(Ordering::Relaxed) != self.heard.load(Ordering::Relaxed)
+        self.raised.load(Ordering::Relaxed) != self.taken.load(Ordering::Relaxed)
     }
 
     /// Counts a stop that the bus thread made itself.
@@ -75,7 +75,8 @@ impl Halt {
         self.by_cause[cause as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often each cause stopped the motors without waiting for the tick; others are left out.
+    /// How often each cause stopped the motors without waiting for the tick. Causes that never did are left
+    /// out.
     pub fn counts(&self) -> impl Iterator<Item = (Cause, u64)> {
         let count = |cause: Cause| self.by_cause[cause as usize].load(Ordering::Relaxed);
         Cause::ALL.into_iter().map(move |cause| (cause, count(cause))).filter(|(_, count)| *count > 0)
@@ -86,27 +87,27 @@ impl Halt {
 #[derive(Debug)]
 pub struct HaltWatch {
     halt: Arc<Halt>,
-    heard: u64,
+    taken: u64,
 }
 
 impl HaltWatch {
     /// Receives what is raised from now on.
     pub fn new(halt: Arc<Halt>) -> HaltWatch {
-        let heard = halt.raised.load(Ordering::Relaxed); // a count without further data; in `is_raised` too
-        HaltWatch { halt, heard }
+        let taken = halt.raised.load(Ordering::Relaxed); // relaxed, as in `is_raised`: only the count is read
+        HaltWatch { halt, taken }
     }
     /// Whether a halt was raised that has not been taken.
     pub fn is_raised(&self) -> bool {
-        self.halt.raised.load(Ordering::Relaxed) != self.heard
+        self.halt.raised.load(Ordering::Relaxed) != self.taken
     }
     /// Until when commands are discarded, if a halt was raised since the last call.
     pub fn take(&mut self) -> Option<Instant> {
         let raised = self.halt.raised.load(Ordering::Acquire);
-        if raised == self.heard {
+        if raised == self.taken {
             return None;
         }
-        self.heard = raised;
-        self.halt.heard.store(raised, Ordering::Relaxed);
+        self.taken = raised;
+        self.halt.taken.store(raised, Ordering::Relaxed);
         Some(Instant::from_nanos(self.halt.at.load(Ordering::Relaxed)))
     }
 }
@@ -124,7 +125,7 @@ mod tests {
         assert!(!watch.is_raised());
         halt.raise(Cause::EStop, at(7));
         halt.raise(Cause::Cliff, at(5));
-        assert!(watch.is_raised() && watch.is_raised(), "looking is not hearing");
+        assert!(watch.is_raised() && watch.is_raised(), "checking does not take the halt");
         assert_eq!(watch.take(), Some(at(7)), "an earlier one does not shorten a later one");
         assert!(!watch.is_raised());
         assert_eq!(watch.take(), None);

@@ -1,9 +1,10 @@
-//! The thread of an I2C bus: one piece of work per step, in this order: halt, the pending command, a command
-//! that runs out, polls that a line asks for, polls that are due. No transfer is interrupted, but between any
-//! two transfers a halt goes first; work that it overtakes starts again. A device is set up one transfer at a
-//! time, with all of this in between. A failing bus climbs the recovery ladder; until it is back, readings
-//! carry the fault and the tick sees unconfirmed commands. Between the ladder's rungs, motors that are not
-//! known to have stopped are stopped. A held value is never reported as new.
+//! The thread of an I2C bus. Each step does one piece of work, in this order of priority: halt, the pending
+//! command, the stop after an expired command, polls that a line requests, polls that are due. No transfer is
+//! interrupted, but between any two transfers a halt goes first; the work that it overtakes starts again. A
+//! device is set up one transfer at a time, and all of the above may come in between. A failing bus goes
+//! through the recovery ladder; until it is back, readings carry the fault and the tick sees unconfirmed
+//! commands. Between recovery steps, motors that are not known to have stopped are stopped. An old value is
+//! never reported as new.
 
 use super::Outlet;
 use super::controller_timeout::ControllerTimeout;
@@ -35,28 +36,30 @@ pub struct BusParts {
     pub gpio: Box<dyn Gpio>,
     /// Recovery measures for it.
     pub repair: Box<dyn Repair>,
-    /// How long the devices' supply has to be off, if it can be switched.
+    /// How long the devices' supply stays off in a power cycle, if it can be switched.
     pub rail_off: Span,
     /// Address of the controller that takes writes in frames, if it is on this bus.
     pub fragile: Option<u8>,
-    /// How long the motors' controller may be silent before it is reset: a control period. A shorter time
-    /// would make every brush spark a reset; with a longer one the motors would run on without control.
+    /// How long the motors' controller may fail to answer before it is reset: a control period. With a
+    /// shorter time every brush spark would cause a reset; with a longer one the motors would run on without
+    /// control.
     pub timeout: Span,
     /// The motors, if they are on this bus.
     pub motors: Option<MotorEnd>,
-    /// Notes for the thread that cuts the motors' lines, if they have any and this bus is real.
+    /// Records for the thread that cuts the motors' lines, if the motors have such lines and this bus is
+    /// real.
     pub in_flight: Option<Arc<InFlight>>,
     /// Its devices.
     pub polls: Vec<PollPlan>,
     /// Rules that stop the motors at once.
     pub fast_stops: FastStops,
-    /// Devices whose lines ask for polls.
+    /// Devices whose lines request polls.
     pub data_ready: Arc<DataReady>,
     /// Where a reading raises a halt.
     pub halt: Arc<Halt>,
     /// Where readings go.
     pub outlet: Outlet,
-    /// One of its `devices` for each of `polls`.
+    /// Counters of the bus, with a device for each of `polls`.
     pub counters: Arc<BusCounters>,
 }
 
@@ -72,16 +75,16 @@ pub struct I2cWorker {
     demanded: u64,
     halt: Arc<Halt>,
     crossed: Option<Cause>,
-    /// The pending command was overtaken once, and is not overtaken a second time.
+    /// The pending command was overtaken once; it is not overtaken a second time.
     overtaken: bool,
-    /// Cuts that were noticed.
+    /// Cuts that this thread has handled.
     cuts: u64,
-    silence: ControllerTimeout,
+    controller_timeout: ControllerTimeout,
     outlet: Outlet,
     counters: Arc<BusCounters>,
 }
 
-/// The wires themselves: transfers with their retries.
+/// The bus and the lines: transfers with their retries.
 struct Wire {
     i2c: Box<dyn I2c>,
     gpio: Box<dyn Gpio>,
@@ -89,7 +92,7 @@ struct Wire {
     in_flight: Option<Arc<InFlight>>,
     /// Receives halts, if the motors are on this bus.
     watch: Option<HaltWatch>,
-    /// Transfers of the last call that succeeded.
+    /// Successful transfers of the last call.
     answered: u32,
     counters: Arc<BusCounters>,
 }
@@ -100,8 +103,8 @@ impl Wire {
         self.through(&OvertakenClock { clock, watch: None, data_ready: None, crossed: None }, call)
     }
 
-    /// A call that yields, between any two transfers, to a halt, to `data_ready`, and to a crossing that it
-    /// finds itself (`crossed`).
+    /// A call that yields, between any two transfers, to a halt, to `data_ready`, and to a reading of its own
+    /// that trips a stop rule (`crossed`).
     fn yielding<R>(
         &mut self,
         clock: &dyn Clock,
@@ -110,19 +113,19 @@ impl Wire {
         call: impl FnOnce(&mut Ports<'_>) -> R,
     ) -> R {
         let watch = self.watch.take(); // lent for the length of the call
-        let outcome =
+        let result =
             self.through(&OvertakenClock { clock, watch: watch.as_ref(), data_ready, crossed }, call);
         self.watch = watch;
-        outcome
+        result
     }
 
     fn through<R>(&mut self, clock: &OvertakenClock<'_>, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
         let (counters, fragile) = (self.counters.as_ref(), self.fragile);
         let in_flight = self.in_flight.as_deref();
         let mut i2c = Retrying { i2c: self.i2c.as_mut(), clock, counters, fragile, answered: 0, in_flight };
-        let outcome = call(&mut Ports { i2c: &mut i2c, gpio: self.gpio.as_mut(), clock });
+        let result = call(&mut Ports { i2c: &mut i2c, gpio: self.gpio.as_mut(), clock });
         self.answered = i2c.answered;
-        outcome
+        result
     }
 }
 
@@ -149,7 +152,7 @@ impl I2cWorker {
             crossed: None,
             overtaken: false,
             cuts: 0,
-            silence: ControllerTimeout::new(parts.timeout),
+            controller_timeout: ControllerTimeout::new(parts.timeout),
             outlet: parts.outlet,
             counters,
         }
@@ -167,7 +170,7 @@ impl I2cWorker {
             motors.recv(&self.counters);
         }
         if !self.ladder.is_up() {
-            self.demanded = 0; // a device that asked is set up again before it is read
+            self.demanded = 0; // a requesting device is set up again before it is read
             self.recover(clock);
         } else if self.motors.as_ref().is_some_and(Motors::has_pending) {
             self.write_command(clock);
@@ -180,9 +183,9 @@ impl I2cWorker {
         }
     }
 
-    /// The motors' lines may have been cut during a transfer that hung, however it ended; only a set-up
-    /// switches them on again. A cut that comes after its transfer's end, even after the set-up, is noticed
-    /// in the next step: its number is written after the lines were.
+    /// Handles a cut of the motors' lines during a transfer that hung, however it ended: only a set-up
+    /// switches the lines on again. A cut may come after the transfer has ended, even after the set-up. The
+    /// next step notices it, because the cutter counts the cut after it has switched the lines.
     fn notice_cut(&mut self, now: Instant) {
         let cuts = self.wire.in_flight.as_ref().map_or(0, |in_flight| in_flight.cuts().0);
         if cuts == self.cuts {
@@ -209,38 +212,41 @@ impl I2cWorker {
         true
     }
 
-    /// When the motors are to be stopped without a request.
+    /// When the motors must be stopped without a request.
     fn stop_due(&self) -> Instant {
         self.motors.as_ref().map_or(Instant::NEVER, Motors::stop_due)
     }
 
-    /// Lets the motors do `deed`, which stops them and gets whether the bus is down; records the outcome.
+    /// Performs `action` on the motors, which stops them; it is told whether the bus is down. Records the
+    /// result.
     fn with_motors(
         &mut self,
         clock: &dyn Clock,
-        deed: impl FnOnce(&mut Motors, bool, &mut Ports<'_>, &BusCounters) -> Result<(), DeviceFault>,
+        action: impl FnOnce(&mut Motors, bool, &mut Ports<'_>, &BusCounters) -> Result<(), DeviceFault>,
     ) {
         let Some(motors) = &mut self.motors else { return };
         let (counters, began, down) = (self.counters.as_ref(), clock.now(), !self.ladder.is_up());
-        let outcome = self.wire.call(clock, |ports| deed(motors, down, ports, counters));
+        let result = self.wire.call(clock, |ports| action(motors, down, ports, counters));
         motors.record_write_gap(false, clock.now(), counters);
-        self.account(outcome, true, began, clock.now());
+        self.account(result, true, began, clock.now());
     }
 
-    /// A halt: also while the bus is down, because some motors can be stopped without it.
+    /// A halt. It is carried out also while the bus is down, because some motors can be stopped without the
+    /// bus.
     fn stop_at_once(&mut self, clock: &dyn Clock) {
         self.with_motors(clock, Motors::stop);
     }
 
-    /// The pending command, frame by frame. A halt drops the rest; an asking device may go first once.
+    /// Writes the pending command, frame by frame. A halt drops the rest; a device that requests a poll may
+    /// go first once.
     fn write_command(&mut self, clock: &dyn Clock) {
         let Some(motors) = &mut self.motors else { return };
         let (counters, began) = (self.counters.as_ref(), clock.now());
         let data_ready = (!self.overtaken).then_some(self.data_ready.as_ref());
-        let outcome = self.wire.yielding(clock, data_ready, None, |ports| motors.write(ports, counters));
-        motors.record_write_gap(outcome.is_ok(), clock.now(), counters);
-        self.overtaken = outcome.is_err_and(DeviceFault::gave_way);
-        self.account(outcome, true, began, clock.now());
+        let result = self.wire.yielding(clock, data_ready, None, |ports| motors.write(ports, counters));
+        motors.record_write_gap(result.is_ok(), clock.now(), counters);
+        self.overtaken = result.is_err_and(DeviceFault::gave_way);
+        self.account(result, true, began, clock.now());
         if !self.obey_halt(clock) && self.overtaken {
             self.demanded |= self.data_ready.take();
             if let Some(place) = self.take_demanded() {
@@ -249,7 +255,7 @@ impl I2cWorker {
         }
     }
 
-    /// The next of the devices that asked.
+    /// The next device that requested a poll.
     fn take_demanded(&mut self) -> Option<usize> {
         while self.demanded != 0 {
             let place = self.demanded.trailing_zeros() as usize;
@@ -267,27 +273,28 @@ impl I2cWorker {
         let data_ready = (!asked && polls.yields(place)).then_some(self.data_ready.as_ref());
         let crossing = AtomicBool::new(false);
         let stop = self.motors.is_some().then_some(&crossing);
-        let outcome = self.wire.yielding(clock, data_ready, stop, |ports| {
+        let result = self.wire.yielding(clock, data_ready, stop, |ports| {
             polls.call(place, asked, ports, outlet, devices, stop)
         });
-        let BusOutcome { transfer, controller, crossed } = outcome;
+        let BusOutcome { transfer, controller, crossed } = result;
         self.account(transfer, controller, began, clock.now());
         if asked && transfer.is_err_and(DeviceFault::gave_way) {
-            self.demanded |= 1 << place; // it still is
+            self.demanded |= 1 << place; // it still needs its poll
         }
         if crossed.is_some() {
             self.crossed = self.crossed.max(crossed);
-            self.stop_at_once(clock); // on a bus without motors nothing happens here: the halt is raised with the reading
+            // Without motors on this bus this does nothing: the halt is raised with the reading.
+            self.stop_at_once(clock);
         }
         self.obey_halt(clock);
     }
 
     /// Handles the result of a call that began at `began`. A wire failure takes the bus down, and so does a
-    /// motors' controller that stays silent. A device that fails alone does not.
-    fn account(&mut self, outcome: Result<(), DeviceFault>, controller: bool, began: Instant, now: Instant) {
-        let Err(fault) = outcome else {
+    /// motors' controller that does not answer for too long. Another device that fails alone does not.
+    fn account(&mut self, result: Result<(), DeviceFault>, controller: bool, began: Instant, now: Instant) {
+        let Err(fault) = result else {
             if controller {
-                self.silence.worked(self.wire.answered);
+                self.controller_timeout.worked(self.wire.answered);
             }
             self.ladder.worked();
             return;
@@ -299,12 +306,13 @@ impl I2cWorker {
             return; // recovery is in progress, and failed stops have a counter of their own
         }
         count(&self.counters.failures);
-        let silent = controller && self.silence.failed(fault, began, now);
+        let silent = controller && self.controller_timeout.failed(fault, began, now);
         if !controller {
             self.polls.ask_controller(now);
         }
         let gone = matches!(fault, DeviceFault::Bus { fault: BusFault::Absent, .. });
-        let forgot = controller && fault.needs_set_up(); // it still accepts a stop, so failures do not add up
+        // A controller that lost its set-up still accepts stops, so its failures would never add up.
+        let forgot = controller && fault.needs_set_up();
         if fault.needs_reset() || gone || forgot || silent {
             self.go_down(fault, controller, now);
         }
@@ -317,19 +325,19 @@ impl I2cWorker {
         }
         let deaths = self.ladder.deaths();
         self.ladder.failed(now);
-        self.note_death(deaths);
-        self.silence.begin_anew();
-        self.polls.say_lost(fault.into(), now, &mut self.outlet);
+        self.log_if_given_up(deaths);
+        self.controller_timeout.restart();
+        self.polls.report_lost(fault.into(), now, &mut self.outlet);
     }
 
-    fn note_death(&self, before: u64) {
+    fn log_if_given_up(&self, before: u64) {
         if self.ladder.deaths() > before {
             count(&self.counters.steps_taken[RecoveryStep::Dead as usize]);
         }
     }
 
     /// While the bus is down: stops motors that are not known to have stopped, before anything that may take
-    /// longer. A reset begins with that.
+    /// longer. (A reset itself begins with a stop.)
     fn recover(&mut self, clock: &dyn Clock) {
         let now = clock.now();
         match self.ladder.next(now) {
@@ -340,9 +348,9 @@ impl I2cWorker {
         }
     }
 
-    /// Takes `step`.
+    /// Performs recovery step `step`.
     fn climb(&mut self, step: RecoveryStep, clock: &dyn Clock) {
-        let outcome = match step.measure() {
+        let result = match step.measure() {
             None => self.set_up(clock),
             Some(measure) => self.repair.take(measure).and_then(|()| match step {
                 RecoveryStep::Rebind => self.wire.i2c.reopen(),
@@ -352,16 +360,16 @@ impl I2cWorker {
         let now = clock.now();
         count(&self.counters.steps_taken[step as usize]);
         let deaths = self.ladder.deaths();
-        self.ladder.taken(outcome.is_ok(), now);
-        self.note_death(deaths);
-        match outcome {
-            Ok(()) if self.ladder.is_up() => self.polls.begin_anew(),
+        self.ladder.taken(result.is_ok(), now);
+        self.log_if_given_up(deaths);
+        match result {
+            Ok(()) if self.ladder.is_up() => self.polls.restart(),
             Ok(()) => {}
-            Err(fault) => self.polls.say_lost(ReadingFault::Bus(fault), now, &mut self.outlet),
+            Err(fault) => self.polls.report_lost(ReadingFault::Bus(fault), now, &mut self.outlet),
         }
     }
 
-    /// Sets the motors up. A bus without motors has nothing to poll; its devices show its state.
+    /// Sets the motors up. On a bus without motors this does nothing; its devices show whether it works.
     fn set_up(&mut self, clock: &dyn Clock) -> Result<(), BusFault> {
         count(&self.counters.set_ups);
         let (Some(motors), counters) = (&mut self.motors, self.counters.as_ref()) else { return Ok(()) };
@@ -371,12 +379,12 @@ impl I2cWorker {
             count(&self.counters.failures);
             match fault {
                 DeviceFault::Bus { fault, .. } | DeviceFault::Line { fault, .. } => fault,
-                _ => BusFault::Io, // it answered, but the answer made no sense
+                _ => BusFault::Io, // it answered with invalid data
             }
         })
     }
 
-    /// When to be called next.
+    /// When the next step is due.
     fn next(&self) -> Instant {
         if !self.ladder.is_up() {
             return self.ladder.due().min(self.stop_due());
@@ -403,7 +411,7 @@ impl Worker for I2cWorker {
     }
 
     fn publish(&mut self, clock: &dyn Clock) {
-        // Only now can the tick know the reason: its earlier decisions are void.
+        // Only from now on can the tick know the reason: its earlier decisions are void.
         if let Some((cause, at)) = self.outlet.publish_with(&mut self.crossed, clock) {
             match &mut self.motors {
                 Some(motors) => {

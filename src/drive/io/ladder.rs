@@ -1,17 +1,17 @@
-//! The recovery ladder of a bus that does not answer: what is done next, and when. Pure: `i2c.rs` takes the
-//! rungs that this file names and reports the results.
+//! The recovery ladder of a bus that does not answer: which step is next, and when. Pure: `i2c.rs` performs
+//! the steps that this file names and reports the results.
 //!
 //! ```text
 //!  up --failure--> reset -> reset -> clear, reset -> rebind, reset -> rail off, rail on, reset -> reset x 5 -> dead
-//!   ^                |                     (rungs that the board does not permit are left out)                |
+//!   ^                |                     (steps that the board does not permit are left out)                |
 //!   |             worked                                                                                      |
-//!   +-- 16 good -- trial --failure--> the next rung                                       one reset every 5 s +
+//!   +-- 16 good -- trial --failure--> the next step                                       one reset every 5 s +
 //! ```
 //!
-//! A reset sets everything up from scratch, stopping the motors first. It counts as successful after a number
-//! of good transfers. A failure before that moves on to the next rung, so a bus that only seems to come back
-//! is not reset for ever. Pauses between rungs grow and shrink only after a calm time, so rungs stay rare
-//! whatever the bus does. Motors that may be running do not wait for a rung: `motors.rs` stops them.
+//! A reset stops the motors and then sets everything up from scratch. It counts as successful after a number
+//! of good transfers. A failure before that moves on to the next step, so a bus that only seems to come back
+//! is not reset for ever. Pauses between steps grow, and shrink only after a calm time, so steps stay rare
+//! whatever the bus does. Motors that may be running do not wait for a recovery step: `motors.rs` stops them.
 
 use crate::base::time::{Instant, Span};
 use crate::hardware::bus::Measure;
@@ -22,7 +22,7 @@ use crate::hardware::bus::Measure;
 pub enum RecoveryStep {
     /// Pull the device reset line, if there is one, and set everything up again with the motors stopped.
     Reset,
-    /// Nine clocks by hand.
+    /// Clear the bus with nine clock pulses.
     Clear,
     /// Unbind and rebind the driver, then reopen the adapter.
     Rebind,
@@ -35,7 +35,7 @@ pub enum RecoveryStep {
 }
 
 impl RecoveryStep {
-    /// Every rung, from the bottom.
+    /// Every step, in order.
     pub const ALL: [RecoveryStep; 6] = [
         RecoveryStep::Reset,
         RecoveryStep::Clear,
@@ -72,17 +72,17 @@ impl RecoveryStep {
 /// Number of resets before anything stronger, and after everything stronger.
 const RESETS_FIRST: usize = 2;
 const RESETS_LAST: usize = 5;
-/// Pause between rungs, doubled each time up to the longest: a controller that browns out needs its supply
+/// Pause between steps, doubled each time up to the longest: a controller that browns out needs its supply
 /// back first, and retrying a dead one must not take up the processor.
 const FIRST_PAUSE: Span = Span::from_millis(50);
 const LONGEST_PAUSE: Span = Span::from_millis(2_000);
-/// Good transfers after which a bus is up again: some hundred milliseconds of a working robot.
+/// Good transfers after which a bus is up again: a few hundred milliseconds on a working robot.
 const PROOF: u32 = 16;
 /// Pauses start from the shortest again once the bus has worked for this long.
 const CALM: Span = Span::from_millis(5_000);
-/// Retry interval of a dead bus: people put plugs back.
-pub const DEAD_LOOK: Span = Span::from_millis(5_000);
-/// From the return of the supply to the first transfer: the slowest chip in use boots within 50 ms.
+/// Retry interval of a dead bus: a person may plug the cable back in.
+pub const DEAD_RETRY: Span = Span::from_millis(5_000);
+/// Wait after the supply returns, before the first transfer: the slowest chip in use boots within 50 ms.
 const RAIL_SETTLE: Span = Span::from_millis(100);
 /// Steps of the longest ladder: every measure, with a reset after it.
 const STEPS: usize = RESETS_FIRST + 7 + RESETS_LAST;
@@ -131,7 +131,7 @@ impl Ladder {
         if permits(Measure::RailOff) && permits(Measure::RailOn) {
             steps.extend([RecoveryStep::RailOff, RecoveryStep::RailOn, Reset]);
         }
-        steps.extend([Reset; RESETS_LAST]); // as many places as `STEPS` counts
+        steps.extend([Reset; RESETS_LAST]); // fits: `STEPS` counts all of them
         Ladder {
             steps,
             rail_off,
@@ -156,7 +156,7 @@ impl Ladder {
         self.deaths
     }
 
-    /// When there is something to do.
+    /// When the next step is due.
     pub fn due(&self) -> Instant {
         match self.state {
             State::Up | State::Trial { .. } => Instant::NEVER,
@@ -164,7 +164,7 @@ impl Ladder {
         }
     }
 
-    /// The rung to take now, if one is due; report the result with [`Ladder::taken`].
+    /// The step to take now, if one is due; report the result with [`Ladder::taken`].
     pub fn next(&self, now: Instant) -> Option<RecoveryStep> {
         match self.state {
             State::Climbing { step, at } if now >= at => self.steps.get(step).copied(),
@@ -173,13 +173,13 @@ impl Ladder {
         }
     }
 
-    /// The rung that [`Ladder::next`] named was taken; `worked`: whether it succeeded.
+    /// Reports that the step named by [`Ladder::next`] was taken; `worked`: whether it succeeded.
     pub fn taken(&mut self, worked: bool, now: Instant) {
         match self.state {
             State::Dead { .. } if worked => {
                 self.state = State::Trial { step: self.steps.len(), good: 0 };
             }
-            State::Dead { .. } => self.state = State::Dead { at: now + DEAD_LOOK },
+            State::Dead { .. } => self.state = State::Dead { at: now + DEAD_RETRY },
             State::Climbing { step, .. } => match self.steps.get(step) {
                 Some(RecoveryStep::Reset) if worked => self.state = State::Trial { step, good: 0 },
                 Some(RecoveryStep::RailOff) if worked => self.climb(step, now + self.rail_off),
@@ -222,12 +222,12 @@ impl Ladder {
         }
     }
 
-    /// From `step` to the one above, to be taken at `at`.
+    /// Moves from `step` to the next one, due at `at`.
     fn climb(&mut self, step: usize, at: Instant) {
         if step + 1 < self.steps.len() {
             self.state = State::Climbing { step: step + 1, at };
         } else {
-            self.state = State::Dead { at: at + DEAD_LOOK };
+            self.state = State::Dead { at: at + DEAD_RETRY };
             self.deaths += 1;
         }
     }
@@ -252,7 +252,8 @@ mod tests {
         Ladder::new(|_| false, Span::ZERO)
     }
 
-    /// Takes rungs as they fall due, none of which works, until it is dead: rung and time.
+    /// Takes steps as they fall due until the bus is dead; `works` says which succeed. Returns each step with
+    /// its time.
     fn climb_to_death(
         ladder: &mut Ladder,
         mut now: Instant,
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn rungs_come_in_order_with_growing_pauses_and_end() {
+    fn steps_come_in_order_with_growing_pauses_and_end() {
         use RecoveryStep::{Clear, RailOff, RailOn, Rebind, Reset};
         let mut ladder = full();
         let taken = climb_to_death(&mut ladder, Instant::ZERO, |step| step != Reset);
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn rungs_that_the_board_does_not_permit_are_left_out() {
+    fn steps_that_the_board_does_not_permit_are_left_out() {
         let steps_taken: Vec<RecoveryStep> =
             climb_to_death(&mut bare(), Instant::ZERO, |_| false).into_iter().map(|(step, _)| step).collect();
         assert_eq!(steps_taken, [RecoveryStep::Reset; 7]);
@@ -324,7 +325,7 @@ mod tests {
         let steps_taken = climb_to_death(&mut only_clear, Instant::ZERO, |_| false);
         assert_eq!(steps_taken.iter().filter(|(step, _)| *step == RecoveryStep::Clear).count(), 1);
         assert_eq!(steps_taken.len(), 9);
-        // A supply that can be switched off and not on again is not switched off.
+        // A supply that cannot be switched on again is not switched off.
         let mut half = Ladder::new(|measure| measure == Measure::RailOff, Span::ZERO);
         assert!(
             climb_to_death(&mut half, Instant::ZERO, |_| false)
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bus_that_only_seems_to_come_back_is_led_upwards() {
+    fn bus_that_only_seems_to_come_back_moves_up_the_ladder() {
         let mut ladder = full();
         let mut now = at(0);
         let mut steps_taken = Vec::new();
@@ -353,19 +354,19 @@ mod tests {
             steps_taken.push(step);
             ladder.taken(true, now);
             if ladder.is_up() {
-                ladder.worked(); // one transfer, and then it hangs again
+                ladder.worked(); // one good transfer, then it hangs again
                 ladder.failed(now);
             }
         }
-        assert_eq!(steps_taken.len(), STEPS, "each rung once: {steps_taken:?}");
-        // A look that finds it working is not believed either.
-        set_up(&mut ladder, now + DEAD_LOOK + LONGEST_PAUSE);
-        ladder.failed(now + DEAD_LOOK + LONGEST_PAUSE);
+        assert_eq!(steps_taken.len(), STEPS, "each step once: {steps_taken:?}");
+        // A successful retry of a dead bus is not trusted either.
+        set_up(&mut ladder, now + DEAD_RETRY + LONGEST_PAUSE);
+        ladder.failed(now + DEAD_RETRY + LONGEST_PAUSE);
         assert!(ladder.is_dead());
     }
 
     #[test]
-    fn a_first_failure_is_answered_at_once_and_a_relapse_waits() {
+    fn first_failure_resets_at_once_and_a_relapse_waits() {
         let mut ladder = bare();
         set_up(&mut ladder, at(0));
         prove(&mut ladder);
@@ -381,40 +382,41 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_bus_is_looked_at_rarely_and_comes_back_by_a_set_up() {
+    fn dead_bus_is_retried_rarely_and_returns_by_a_set_up() {
         let mut ladder = bare();
         climb_to_death(&mut ladder, at(0), |_| false);
         let look = ladder.due();
         assert_eq!(ladder.next(look - Span::from_nanos(1)), None);
         assert_eq!(ladder.next(look), Some(RecoveryStep::Reset));
         ladder.taken(false, look);
-        assert_eq!(ladder.due(), look + DEAD_LOOK);
-        set_up(&mut ladder, look + DEAD_LOOK);
+        assert_eq!(ladder.due(), look + DEAD_RETRY);
+        set_up(&mut ladder, look + DEAD_RETRY);
         prove(&mut ladder);
         assert_eq!(ladder.due(), Instant::NEVER);
         assert_eq!(ladder.deaths(), 1);
     }
 
-    /// A bus that fails as `fails` says, one call a millisecond; the time of every move.
+    /// Runs a bus that fails as `fails` says, one call per millisecond. Returns the time of every recovery
+    /// step.
     fn live(ladder: &mut Ladder, from: u64, fails: &mut dyn FnMut() -> bool, length: u64) -> Vec<u64> {
-        let mut moves = Vec::new();
+        let mut times = Vec::new();
         for step in from..from + length {
             let now = at(step);
             while ladder.next(now).is_some() {
-                moves.push(step);
+                times.push(step);
                 ladder.taken(!fails(), now);
             }
             if ladder.is_up() {
                 if fails() { ladder.failed(now) } else { ladder.worked() }
             }
         }
-        moves
+        times
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
         #[test]
-        fn whatever_fails_moves_are_few_and_it_ends_up_or_dead(
+        fn steps_are_few_and_the_bus_ends_up_or_dead(
             seed in any::<u64>(),
             odds in prop::sample::select(vec![1_u64, 2, 5, 20, 100, 400]),
             permitted in 0_u8..16,
@@ -428,20 +430,20 @@ mod tests {
                 state ^= state << 17;
                 state.is_multiple_of(odds)
             };
-            let moves = live(&mut ladder, 0, &mut fails, 30_000);
-            // Two moves without a pause between them, a measure and its reset: twenty a second is more than
-            // pauses of 50, 100, 200, 400 ms leave room for.
-            for (first, time) in moves.iter().enumerate() {
-                let within = moves[first..].iter().take_while(|later| **later < time + 1_000).count();
-                prop_assert!(within <= 20, "{within} moves within a second from {time} ms");
+            let times = live(&mut ladder, 0, &mut fails, 30_000);
+            // Two steps, a measure and its reset, may come without a pause in between; with pauses of 50,
+            // 100, 200 and 400 ms, a second cannot hold more than twenty.
+            for (first, time) in times.iter().enumerate() {
+                let within = times[first..].iter().take_while(|later| **later < time + 1_000).count();
+                prop_assert!(within <= 20, "{within} steps within a second from {time} ms");
             }
-            // When faults end it is up within a look, its pause and a ladder's few waits.
-            let most = (DEAD_LOOK + LONGEST_PAUSE + LONGEST_PAUSE).as_nanos() / 1_000_000;
+            // When the faults end, the bus is up within a retry interval and two of the longest pauses.
+            let most = (DEAD_RETRY + LONGEST_PAUSE + LONGEST_PAUSE).as_nanos() / 1_000_000;
             live(&mut ladder, 30_000, &mut || false, most);
             prop_assert!(matches!(ladder.state, State::Up), "{:?}", ladder.state);
             let quiet = live(&mut ladder, 30_000 + most, &mut || false, 1_000);
             prop_assert!(quiet.is_empty());
-            // And when everything fails for good it is given up.
+            // If everything fails for good, the bus is given up.
             live(&mut ladder, 50_000, &mut || true, 30_000);
             prop_assert!(ladder.is_dead(), "{:?}", ladder.state);
         }

@@ -1,12 +1,12 @@
-//! The thread of the lines that signal by themselves: buttons, and chip outputs that say a sample is ready.
-//! It handles an edge at once. It also polls levels now and then, so that a lost edge is noticed and counted.
+//! The thread of the input lines: buttons, and chip outputs that signal a ready sample. It handles an edge at
+//! once. It also polls levels now and then, so that a lost edge is noticed and counted.
 //!
-//! A late thread loses no press: pending edges are handled before a level is polled, and an edge that arrives
-//! after a later poll is still reported. What can be lost is a press without a delivered edge that ends
-//! before the next poll. The kernel keeps a number of edges per handle and drops the oldest, which happens
-//! during an edge storm ([`STORM`]) or when the handle fails. Then only levels remain, and a press shorter
-//! than its button's polling period may fall between two polls. Storms are counted, and so are levels that
-//! changed without an edge.
+//! A late thread loses no press: it handles pending edges before it polls a level, and it still reports an
+//! edge that arrives after a poll newer than the edge. A press can be lost only if no edge of it is delivered
+//! and it ends before the next poll. The kernel keeps a limited number of edges per handle and drops the
+//! oldest during an edge storm ([`STORM`]); edges also stop when the handle fails. Then only levels remain,
+//! and a press shorter than its button's polling period may fall between two polls. Storms are counted, and
+//! so are levels that changed without an edge.
 
 use super::counters::{SenseCounters, count};
 use super::data_ready::DataReady;
@@ -22,7 +22,7 @@ use crate::hardware::device::button::Button;
 use crate::system::executor::Worker;
 use std::sync::Arc;
 
-/// Longest wait for an edge: a thread that has to end does so within this.
+/// Longest wait for an edge: a thread that has to end reacts within this time.
 const LONGEST_WAIT: Span = Span::from_millis(50);
 /// Edges within [`LONGEST_WAIT`] that are still handled. A pressed button bounces a dozen times; the output
 /// of a chip with a thousand samples a second rises fifty times. More is a floating line, and it must not
@@ -35,7 +35,7 @@ pub struct ButtonLine {
     pub channel: u8,
     /// The line.
     pub line: Line,
-    /// Pressed pulls it low.
+    /// A press pulls the line low.
     pub active_low: bool,
     /// Polling period of its level.
     pub period: Span,
@@ -45,9 +45,9 @@ pub struct ButtonLine {
 pub struct ReadyLine {
     /// The line.
     pub line: Line,
-    /// The devices of its bus.
+    /// The poll requests of its bus.
     pub data_ready: Arc<DataReady>,
-    /// The device's place among them.
+    /// The device's place in the polling table.
     pub place: usize,
 }
 
@@ -57,10 +57,10 @@ struct Watched {
     button: Button,
     due: Due,
     /// The last reported value, and its time.
-    said: Option<(f32, Instant)>,
+    reported: Option<(f32, Instant)>,
 }
 
-/// Minimum distance between two readings, so that the second is newer than the first.
+/// Smallest difference between the stamps of two readings, so that the second is newer than the first.
 const NEXT: Span = Span::from_nanos(1);
 
 /// Owns the lines of all buttons, and those that signal a sample.
@@ -69,17 +69,17 @@ pub struct LinesWorker {
     outlet: Outlet,
     buttons: Vec<Watched>,
     readies: Vec<ReadyLine>,
-    /// By place in `readies`: asked for in this step.
+    /// The ready lines that requested a poll in this step, one bit each, by place in `readies`.
     asked: u64,
     fast_stops: FastStops,
     halt: Arc<Halt>,
     crossed: Option<Cause>,
-    /// Edges since a moment.
+    /// How many edges came since when.
     edges: (u32, Instant),
     /// Until when edges are ignored.
-    deaf_until: Instant,
+    ignore_edges_until: Instant,
     /// Edges have been ignored since the last poll of every level.
-    was_deaf: bool,
+    ignored_edges: bool,
     counters: Arc<SenseCounters>,
 }
 
@@ -99,10 +99,10 @@ impl LinesWorker {
             line: plan.line,
             button: Button::new(plan.line, plan.active_low),
             due: Due::every(plan.period, Instant::ZERO),
-            said: None,
+            reported: None,
         };
         let buttons = buttons.into_iter().map(watched).collect();
-        let (crossed, deaf_until) = (None, Instant::ZERO);
+        let (crossed, ignore_edges_until) = (None, Instant::ZERO);
         LinesWorker {
             gpio,
             outlet,
@@ -113,13 +113,13 @@ impl LinesWorker {
             halt,
             crossed,
             edges: (0, Instant::ZERO),
-            deaf_until,
-            was_deaf: false,
+            ignore_edges_until,
+            ignored_edges: false,
             counters,
         }
     }
 
-    fn next_look(&self) -> Instant {
+    fn next_poll(&self) -> Instant {
         self.buttons.iter().map(|button| button.due.at).min().unwrap_or(Instant::NEVER)
     }
 
@@ -129,11 +129,11 @@ impl LinesWorker {
             button.due.advance(now);
             let value = button.button.read(self.gpio.as_mut());
             if let Ok(pressed) = value {
-                let differs = |(said, _): (f32, Instant)| (said - pressed).abs() > 0.5;
-                if button.said.is_some_and(differs) {
+                let differs = |(reported, _): (f32, Instant)| (reported - pressed).abs() > 0.5;
+                if button.reported.is_some_and(differs) {
                     count(&self.counters.edges_lost);
                 }
-                button.said = Some((pressed, now));
+                button.reported = Some((pressed, now));
                 self.crossed = self.crossed.max(self.fast_stops.look(button.channel, pressed));
             }
             let value = value.map_err(DeviceFault::into);
@@ -142,36 +142,36 @@ impl LinesWorker {
     }
 
     /// Waits for one edge; returns whether there was one.
-    fn listen(&mut self, wait: Span, clock: &dyn Clock) -> bool {
-        let heard = self.gpio.next_edge(wait);
+    fn wait_for_edge(&mut self, wait: Span, clock: &dyn Clock) -> bool {
+        let edge = self.gpio.next_edge(wait);
         let now = clock.now();
-        match heard {
+        match edge {
             Ok(Some(edge)) => {
                 self.recv(edge);
-                self.weather(now);
+                self.count_edge(now);
                 true
             }
             Ok(None) => false,
             Err(_) => {
-                self.go_deaf(now); // levels report what can be reported
+                self.ignore_edges(now); // only levels remain
                 false
             }
         }
     }
 
-    /// Ignores edges for a while. Polls levels now, and again when it is over.
-    fn go_deaf(&mut self, now: Instant) {
-        self.deaf_until = now + LONGEST_WAIT;
-        self.was_deaf = true;
-        self.look_at_all(now);
+    /// Ignores edges for a while. Polls the levels now and again at the end of that time.
+    fn ignore_edges(&mut self, now: Instant) {
+        self.ignore_edges_until = now + LONGEST_WAIT;
+        self.ignored_edges = true;
+        self.poll_all_now(now);
     }
 
-    fn look_at_all(&mut self, now: Instant) {
+    fn poll_all_now(&mut self, now: Instant) {
         self.buttons.iter_mut().for_each(|button| button.due.at = button.due.at.min(now));
     }
 
     /// Counts an edge, and ignores edges for a while if they come too fast.
-    fn weather(&mut self, now: Instant) {
+    fn count_edge(&mut self, now: Instant) {
         let (edges, since) = &mut self.edges;
         if now.since(*since) >= LONGEST_WAIT {
             (*edges, *since) = (0, now);
@@ -179,7 +179,7 @@ impl LinesWorker {
         *edges += 1;
         if *edges > STORM {
             count(&self.counters.edge_storms);
-            self.go_deaf(now);
+            self.ignore_edges(now);
         }
     }
 
@@ -191,7 +191,7 @@ impl LinesWorker {
         }
         for button in self.buttons.iter_mut().filter(|button| button.line == edge.line) {
             let pressed = button.button.value(edge.high);
-            match button.said {
+            match button.reported {
                 // Older than a poll that saw the other level: a change came and went before that poll. It is
                 // reported with a later stamp, because a reading older than the newest known one is ignored.
                 Some((seen, at)) if edge.stamp <= at => {
@@ -216,7 +216,7 @@ impl LinesWorker {
 }
 
 impl Watched {
-    /// Reports a level; returns the worst cause of the rules into which it crosses.
+    /// Reports a level; returns the worst cause of the rules that it trips.
     fn send(
         &mut self,
         value: f32,
@@ -224,7 +224,7 @@ impl Watched {
         fast_stops: &mut FastStops,
         outlet: &mut Outlet,
     ) -> Option<Cause> {
-        self.said = Some((value, stamp));
+        self.reported = Some((value, stamp));
         outlet.stage(Reading { channel: self.channel, value: Ok(value), stamp });
         fast_stops.look(self.channel, value)
     }
@@ -235,24 +235,24 @@ impl Worker for LinesWorker {
         "lines"
     }
 
-    /// Either polls or waits, never both: in virtual time other workers act while this one waits. Pending
-    /// edges go before a poll.
+    /// A step either polls or waits, never both: in virtual time other workers act while this one waits.
+    /// Pending edges are handled before a poll.
     fn step(&mut self, clock: &dyn Clock) -> Instant {
         let now = clock.now();
-        let deaf = now < self.deaf_until;
-        if self.was_deaf && !deaf {
-            self.was_deaf = false;
-            self.look_at_all(now);
+        let deaf = now < self.ignore_edges_until;
+        if self.ignored_edges && !deaf {
+            self.ignored_edges = false;
+            self.poll_all_now(now);
         }
-        let look = self.next_look();
+        let look = self.next_poll();
         if look <= now {
-            if deaf || !self.listen(Span::ZERO, clock) {
+            if deaf || !self.wait_for_edge(Span::ZERO, clock) {
                 self.look(clock.now());
             }
         } else if deaf {
-            return self.deaf_until.min(look);
+            return self.ignore_edges_until.min(look);
         } else {
-            self.listen(look.since(now).min(LONGEST_WAIT), clock);
+            self.wait_for_edge(look.since(now).min(LONGEST_WAIT), clock);
         }
         Instant::ZERO // at once
     }
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(rig.halts(), 0);
         rig.stepper.run_until(us(13_370));
         assert_eq!(rig.halts(), 1);
-        assert_eq!(rig.pressed(), [us(13_370)], "stamped where it happened");
+        assert_eq!(rig.pressed(), [us(13_370)], "stamped with the time of the edge");
         rig.stepper.run_until(at(513));
         assert_eq!(rig.halts(), 1);
         rig.stepper.run_until(at(600));
@@ -415,7 +415,7 @@ mod tests {
         rig.stepper.run_until(us(2_000));
         assert_eq!(rig.data_ready.take(), 1 << 3);
         rig.stepper.run_until(us(9_000));
-        assert_eq!(rig.data_ready.take(), 0, "the falling edge says nothing");
+        assert_eq!(rig.data_ready.take(), 0, "the falling edge requests nothing");
     }
 
     #[test]
@@ -426,10 +426,11 @@ mod tests {
         rig.stepper.run_until(at(40));
         assert_eq!(rig.counters.edge_storms.load(Ordering::Relaxed), 1);
         let looks = std::iter::from_fn(|| rig.readings.pop().ok()).count();
-        assert_eq!(looks, 5, "the button's level at 0, when it storms, and every 10 ms from then on");
+        assert_eq!(looks, 5, "the button's level at 0, at the storm, and every 10 ms from then on");
     }
 
-    /// Lines whose edges come only after this many polls: an interrupt that is stamped, not delivered yet.
+    /// Lines whose edges are delivered only after this many calls: the interrupt is stamped but not delivered
+    /// yet.
     struct Late(FakeGpio, u32);
 
     impl Gpio for Late {
@@ -448,37 +449,42 @@ mod tests {
         }
     }
 
-    /// A press of 1 ms that is over before a late thread polls; the edges come after this many polls.
-    fn late_press(questions: u32) -> (Rig, Vec<Reading>) {
+    /// A press of 1 ms that is over before a late thread polls; its edges are delivered only after
+    /// `calls` calls.
+    fn late_press(calls: u32) -> (Rig, Vec<Reading>) {
         let clock = Arc::new(SimClock::new());
         let gpio = FakeGpio::new(clock.clone()).level(BUTTON, true);
         let gpio = gpio.edge(BUTTON, false, us(8_500)).edge(BUTTON, true, us(9_500));
-        let (mut worker, mut rig) = rig_of(10, clock.clone(), Box::new(Late(gpio, questions)));
+        let (mut worker, mut rig) = rig_of(10, clock.clone(), Box::new(Late(gpio, calls)));
         for late in [0, 12_000, 12_100, 12_200, 12_300] {
-            clock.set(us(late)); // the first look is at 0, the second was due at 10 ms
+            clock.set(us(late)); // the first poll is at 0, the second was due at 10 ms
             worker.step(clock.as_ref());
             worker.publish(clock.as_ref());
         }
-        let said = std::iter::from_fn(|| rig.readings.pop().ok()).collect();
-        (rig, said)
+        let reported = std::iter::from_fn(|| rig.readings.pop().ok()).collect();
+        (rig, reported)
     }
 
     #[test]
-    fn a_press_that_is_over_before_a_late_look_is_said_and_halts() {
-        for questions in 0..3 {
-            let (rig, said) = late_press(questions);
-            assert_eq!(rig.halts(), 1, "edges {questions} questions late: {said:?}");
-            let values: Vec<_> = said.iter().map(|reading| reading.value.unwrap()).collect();
+    fn press_that_ends_before_a_late_poll_is_reported_and_halts() {
+        for calls in 0..3 {
+            let (rig, reported) = late_press(calls);
+            assert_eq!(rig.halts(), 1, "edges {calls} calls late: {reported:?}");
+            let values: Vec<_> = reported.iter().map(|reading| reading.value.unwrap()).collect();
             assert_eq!(values.iter().filter(|value| **value == 1.0).count(), 1, "{values:?}");
-            assert_eq!(values.last(), Some(&0.0), "it is let go");
+            assert_eq!(values.last(), Some(&0.0), "the button is released");
             assert!(
-                said.windows(2).all(|pair| pair[0].stamp < pair[1].stamp),
-                "what is older than what is known is dropped: {said:?}"
+                reported.windows(2).all(|pair| pair[0].stamp < pair[1].stamp),
+                "the tick would drop an older reading: {reported:?}"
             );
         }
-        let (_, said) = late_press(0);
-        let pressed = said.iter().find(|reading| reading.value == Ok(1.0));
-        assert_eq!(pressed.map(|reading| reading.stamp), Some(us(8_500)), "stamped where it happened");
+        let (_, reported) = late_press(0);
+        let pressed = reported.iter().find(|reading| reading.value == Ok(1.0));
+        assert_eq!(
+            pressed.map(|reading| reading.stamp),
+            Some(us(8_500)),
+            "stamped with the time of the edge"
+        );
     }
 
     #[test]

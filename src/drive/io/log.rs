@@ -1,5 +1,5 @@
-//! A log in place of the buses: one row per control period, in order, then silence; motor commands are
-//! accepted and confirmed, and go nowhere.
+//! Plays a log in place of the buses: one row per control period, in order, then nothing more. Motor commands
+//! are accepted and confirmed, but go nowhere.
 
 use super::Outlet;
 use crate::base::command::{Command, OnWire};
@@ -10,10 +10,10 @@ use crate::system::executor::Worker;
 use crate::system::rt::triple_buffer::Reader;
 use rtrb::Producer;
 
-/// The rows of a log as the frame takes them: channel, and value or fault.
+/// The rows of a log: channel, and value or fault.
 pub type LogRows = Vec<Vec<(u8, Result<f32, ReadingFault>)>>;
 
-/// Plays rows into the frame.
+/// The worker that plays the rows.
 pub struct LogWorker {
     outlet: Outlet,
     rows: LogRows,

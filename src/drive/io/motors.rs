@@ -1,12 +1,12 @@
-//! The motors' side of a bus thread: takes commands, obeys them while they are valid, stops the motors when
-//! no new command arrives or a halt is raised, and reports to the tick what was on the wire. Talks to the
-//! motors only through [`Actuators`]; `i2c.rs` decides what a failure means for the bus.
+//! The motors' side of a bus thread: takes commands and writes them while they are valid, stops the motors
+//! when no new command arrives or a halt is raised, and reports to the tick what was on the wire. Talks to
+//! the motors only through [`Actuators`]; `i2c.rs` decides what a failure means for the bus.
 //!
 //! Motors that are not known to have stopped are stopped again every few milliseconds, whatever else happens
-//! on the bus. The stop is a bus write while writes may get through. To a controller that takes its writes in
-//! frames, a write after a torn frame would be a different one and could drive a motor. In that case, and
-//! whenever the bus is down, a line stops the motors, if there is one that obeys. Where none does, the stop
-//! is written so that it arrives behind a torn frame too.
+//! on the bus. While writes may get through, the stop is a bus write. A controller that takes its writes in
+//! frames would misread a write after a torn frame and could drive a motor. In that case, and whenever the
+//! bus is down, a line stops the motors, if there is one that works. Without one, the stop is written so that
+//! it also takes effect after a torn frame.
 
 use super::counters::{BusCounters, count};
 use super::cut::InFlight;
@@ -20,14 +20,14 @@ use crate::system::rt::triple_buffer::Reader;
 use rtrb::Producer;
 use std::sync::Arc;
 
-/// Times that the stop command is written at the end before everything is set up again: brush noise spoils
-/// one write, hardly four.
+/// At the end, the stop command is written up to this many times before everything is set up again: brush
+/// noise may spoil one write, hardly four.
 const LAST_TRIES: u32 = 4;
 
-/// Delay before retrying a failed stop: the spark is over, and other devices can use the bus.
+/// Delay before retrying a failed stop: by then the spark is over, and other devices could use the bus.
 const STOP_AGAIN: Span = Span::from_millis(1);
 /// The same on a bus that is down, until the bus is back or a person comes. Motors run on for no longer than
-/// this plus the attempt in progress. Attempts that no device acknowledges (0.8 ms with their retries) take
+/// this plus the attempt in progress. Attempts that no device acknowledges take 0.8 ms with their retries,
 /// less than a sixth of the thread's time.
 const STOP_AGAIN_DOWN: Span = Span::from_millis(5);
 
@@ -48,11 +48,11 @@ pub struct MotorEnd {
 enum MotorState {
     /// Stopped: a stop or a set-up was acknowledged, and nothing was written since.
     Still,
-    /// A line holds them stopped, whatever is on the bus, until they are set up.
+    /// A line keeps them stopped, whatever is on the bus, until they are set up.
     Held,
-    /// They obey a command until then.
+    /// They obey a command until this time.
     Obeying(Instant),
-    /// Unknown; they must be stopped.
+    /// Unknown; they must be stopped at this time.
     Unknown(Instant),
 }
 
@@ -64,19 +64,20 @@ pub(super) struct Motors {
     receipt: Option<OnWire>,
     pending: Option<Command>,
     motion: MotorState,
-    /// When the last write reached motors that have not been known to be stopped since.
+    /// When the last write reached the motors, if they have not been known to be stopped since.
     written_at: Option<Instant>,
     /// The controller takes writes in frames, which a broken transfer tears.
     framed: bool,
     /// This fault tore a frame: nothing may be written until everything is set up again.
     torn: Option<DeviceFault>,
-    /// There is no line, or it did not obey the last time: waiting for one that is a guard's takes long.
-    disobeyed: bool,
-    /// Cuts of their line that `written_at` knows of.
+    /// There is no line, or it failed the last time: waiting for a guard's line takes long.
+    line_failed: bool,
+    /// Cuts of their line that `written_at` already accounts for.
     cuts: u64,
-    /// Where it is noted until when they may move, for the thread that cuts their line.
+    /// Tells the thread that cuts their line until when they may move.
     in_flight: Option<Arc<InFlight>>,
-    /// Commands for slots up to here were made without knowing why the motors were stopped.
+    /// Commands for slots up to this one are dropped: they were made without knowing why the motors were
+    /// stopped.
     withheld_to: Option<Instant>,
 }
 
@@ -95,7 +96,7 @@ impl Motors {
             written_at: None,
             framed,
             torn: None,
-            disobeyed: false,
+            line_failed: false,
             cuts: 0,
             in_flight,
             withheld_to: None,
@@ -111,7 +112,7 @@ impl Motors {
         self.withhold_overtaken(counters);
     }
 
-    /// A command that a halt overtook is not kept.
+    /// Drops the pending command if a halt overtook it.
     fn withhold_overtaken(&mut self, counters: &BusCounters) {
         let Some(to) = self.withheld_to else { return };
         if let Some(command) = self.pending.take_if(|command| command.slot <= to) {
@@ -124,7 +125,7 @@ impl Motors {
     pub fn has_pending(&self) -> bool {
         self.pending.is_some()
     }
-    /// When to stop them without a request: the command on the wire runs out, or a stop is due again.
+    /// When to stop them without a request: the command on the wire expires, or a stop is due again.
     pub fn stop_due(&self) -> Instant {
         match self.motion {
             MotorState::Still | MotorState::Held => Instant::NEVER,
@@ -132,12 +133,12 @@ impl Motors {
             MotorState::Unknown(at) => at,
         }
     }
-    /// What they do from now on.
+    /// Sets what they do from now on.
     fn go(&mut self, motion: MotorState) {
         self.motion = motion;
         self.note(self.stop_due());
     }
-    /// They must not move from `at` on; [`Instant::NEVER`]: they do not.
+    /// Tells the cutter that they must not move from `at` on; [`Instant::NEVER`]: they are stopped.
     fn note(&self, at: Instant) {
         if let Some(in_flight) = &self.in_flight {
             in_flight.stop_at(at);
@@ -151,22 +152,23 @@ impl Motors {
     pub fn stopped(&self) -> bool {
         matches!(self.motion, MotorState::Still | MotorState::Held)
     }
-    /// The bus failed at `now`, in a transfer with the controller by `fault`: obeying motors are stopped at
-    /// once.
+    /// The bus failed at `now`, with `fault` if that was in a transfer with the controller. Motors that may
+    /// be moving must be stopped at once.
     pub fn lose_bus(&mut self, fault: Option<DeviceFault>, now: Instant) {
         self.torn = fault.and_then(|fault| self.tears(fault)).or(self.torn);
         if !self.stopped() {
             self.go(MotorState::Unknown(now));
         }
     }
-    /// Commands for slots up to `to` are no longer obeyed.
+    /// Drops commands for slots up to `to`, now and later.
     pub fn withhold(&mut self, to: Instant) {
         self.withheld_to = self.withheld_to.max(Some(to));
     }
 
-    /// Counts how long motors that may have moved received nothing until `at`; `said`: one got through now.
-    pub fn record_write_gap(&mut self, said: bool, at: Instant, counters: &BusCounters) {
-        // A line that was cut reached them when it was, not when the transfer returned.
+    /// Counts how long motors that may have moved received nothing until `at`; `wrote`: a write got through
+    /// now.
+    pub fn record_write_gap(&mut self, wrote: bool, at: Instant, counters: &BusCounters) {
+        // A cut reached them when the line was switched, not when the transfer returned.
         if let Some((cuts, cut)) = self.in_flight.as_ref().map(|in_flight| in_flight.cuts())
             && cuts != self.cuts
         {
@@ -175,7 +177,7 @@ impl Motors {
                 counters.count_write_gap(cut.since(since));
             }
         }
-        if !said && !self.stopped() {
+        if !wrote && !self.stopped() {
             return;
         }
         if let Some(since) = self.written_at {
@@ -184,19 +186,19 @@ impl Motors {
         self.written_at = (!self.stopped()).then_some(at);
     }
 
-    /// Sets everything up, stopped. It begins by stopping them, whatever they did before; if a line can, they
-    /// are known to be stopped from then on, not only from the end of the set-up.
+    /// Sets everything up, with the motors stopped. It stops them first; if a line can do that, they are
+    /// known to be stopped from then on, not only from the end of the set-up.
     pub fn set_up(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> Result<(), DeviceFault> {
-        if !self.stopped() && !self.disobeyed && self.hold(ports) {
+        if !self.stopped() && !self.line_failed && self.hold(ports) {
             self.record_write_gap(false, ports.clock.now(), counters);
         }
         let set_up = self.actuators.initialise(ports);
         match set_up {
             Ok(()) => {
                 self.go(MotorState::Still);
-                (self.torn, self.disobeyed) = (None, false);
+                (self.torn, self.line_failed) = (None, false);
             }
-            // How far it got is unknown, and so is whether a line that held them still does.
+            // How far the set-up got is unknown, and so is whether a line still holds the motors.
             Err(fault) => {
                 self.torn = self.tears(fault).or(self.torn);
                 self.go(MotorState::Unknown(ports.clock.now()));
@@ -229,7 +231,8 @@ impl Motors {
         };
         let at = ports.clock.now();
         if written.is_err_and(DeviceFault::gave_way) {
-            // What is already written is not written again; a halt in the middle withholds the rest.
+            // The driver does not write again what it has already written; a halt in the middle drops the
+            // rest.
             self.pending = Some(command);
             self.go(MotorState::Unknown(at));
             return written;
@@ -240,13 +243,13 @@ impl Motors {
             Ok(()) if fresh => count(&counters.written),
             Ok(()) => {}
             Err(_) if !fresh => {}
-            // The motors' state is now unknown: the stop command is due until a command gets through.
+            // The motors' state is now unknown: the stop is due until a command gets through.
             Err(_) => self.go(MotorState::Unknown(at)),
         }
         written
     }
 
-    /// A stop without a request: the last command ran out, or they are not known to be stopped.
+    /// A stop without a request: the last command expired, or they are not known to be stopped.
     pub fn stop_by_itself(
         &mut self,
         down: bool,
@@ -258,14 +261,14 @@ impl Motors {
         self.stop_now(down, ports)
     }
 
-    /// Stops them in whatever way is left, and records whether they stopped. On a bus that is `down`, by a
-    /// line first, unless it did not obey the last time; otherwise, or if no line obeys, by a write.
+    /// Stops them in any way that is left, and records whether they stopped. If the bus is `down`, it uses a
+    /// line first, unless the line failed the last time; otherwise, or if no line works, a write.
     fn stop_now(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        let line_first = down && !self.disobeyed;
+        let line_first = down && !self.line_failed;
         if self.motion == MotorState::Held || (line_first && self.hold(ports)) {
             return Ok(());
         }
-        self.note(ports.clock.now()); // this very write may hang
+        self.note(ports.clock.now()); // this write itself may hang
         let Err(fault) = self.write_stop(down, ports) else {
             self.go(MotorState::Still);
             return Ok(());
@@ -279,8 +282,8 @@ impl Motors {
         Err(fault)
     }
 
-    /// Writes the stop. After a torn frame the call fails on a bus that is up, which takes it down; there it
-    /// is a write that arrives at any place of a frame.
+    /// Writes the stop. After a torn frame, the call fails on a bus that is up, which takes the bus down; on
+    /// a bus that is `down`, it writes a stop that takes effect at any position in a frame.
     fn write_stop(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         match self.torn {
             Some(fault) if !down => Err(fault),
@@ -292,7 +295,7 @@ impl Motors {
     /// Whether a line holds them now.
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
         let held = self.actuators.hold(ports);
-        self.disobeyed = !held;
+        self.line_failed = !held;
         if held {
             self.go(MotorState::Held);
         }
@@ -312,14 +315,15 @@ impl Motors {
         }
     }
 
-    /// The last call: stop by a write, a few times, then by a line, then by setting everything up again, then
-    /// by a write behind whatever broke off. Returns whether they are known to be stopped.
+    /// The last call: tries to stop them by a write, a few times, then by a line, then by setting everything
+    /// up again, then by a write that also works after a torn frame. Returns whether they are known to be
+    /// stopped.
     pub fn finish(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> bool {
         let mut by_word = false;
         for _ in 0..LAST_TRIES {
             match self.stop_now(false, ports) {
                 Ok(()) => by_word = true,
-                // A transfer that hangs is no spark: the next would hang as long, a line does not.
+                // A transfer that hangs is not a spark: the next one would hang as long; a line does not.
                 Err(DeviceFault::Bus { fault: BusFault::TimedOut, .. }) => {}
                 Err(_) => continue,
             }

@@ -1,6 +1,6 @@
 //! The polling table of one thread: which device feeds which channels, how often, how long a poll took, and
-//! whether the device must be set up first. This table handles a device that fails alone; the ladder handles
-//! a bus that fails.
+//! whether the device must be set up first. It handles a device that fails alone; the ladder handles a bus
+//! that fails.
 
 use super::counters::{DeviceCounters, count};
 use super::fast_stop::FastStops;
@@ -12,20 +12,21 @@ use crate::base::time::{Instant, Span};
 use crate::hardware::device::{DeviceFault, Journal, Polled, Ports, SetUp};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Longest pause between retries of a silent device: once plugged in, it is back within this.
+/// Longest pause between retries of a device that does not answer: once plugged in, it is back within this
+/// time.
 const LONGEST_PAUSE: Span = Span::from_millis(2_000);
-/// A device that does not answer gets at most one part in this many of its thread's time.
+/// A device that does not answer gets at most 1/`SHARE` of its thread's time.
 const SHARE: u64 = 8;
-/// Consecutive senseless answers after which a device is lost and is set up again: it may have reset itself.
-const SENSELESS: u32 = 10;
-/// Delay between two such set-ups, doubled up to the longest while they do not help.
+/// Consecutive invalid readings after which a device is lost and is set up again: it may have reset itself.
+const INVALID_LIMIT: u32 = 10;
+/// Delay after such a set-up before the next one; it doubles, up to the longest, while set-ups do not help.
 const FIRST_REVIVAL: Span = Span::from_millis(1_000);
 const LONGEST_REVIVAL: Span = Span::from_millis(30_000);
-/// The motors' controller is polled again this soon after it did not answer: whether it is there must be
-/// known within a control period, and a spark is over by then.
+/// Delay of the next poll of the motors' controller after it did not answer: within a control period it must
+/// be known whether the controller is there, and a spark is over by then.
 const CONTROLLER_AGAIN: Span = Span::from_millis(2);
 
-/// A device and what its thread has to know about it.
+/// A device and what its thread needs to know about it.
 pub struct PollPlan {
     /// The device.
     pub device: Box<dyn Polled>,
@@ -35,7 +36,7 @@ pub struct PollPlan {
     pub period: Span,
     /// It is part of the motors' controller: when it fails, so do the motors.
     pub controller: bool,
-    /// A line asks for its polls; it is polled on a timer only while the line stays silent.
+    /// A line requests its polls; it is polled on a timer only while the line is silent.
     pub prompted: bool,
 }
 
@@ -44,7 +45,7 @@ struct Poll {
     plan: PollPlan,
     due: Due,
     /// It must be set up before its readings count.
-    fresh: bool,
+    needs_set_up: bool,
     /// Progress of its set-up.
     journal: Journal,
     /// How long its set-up has held the bus.
@@ -53,7 +54,7 @@ struct Poll {
     overtaken: bool,
     /// Pause after its next failure.
     pause: Span,
-    senseless: u32,
+    invalid: u32,
     revive_at: Instant,
     revival: Span,
 }
@@ -64,7 +65,7 @@ pub(super) struct BusOutcome {
     pub transfer: Result<(), DeviceFault>,
     /// Whether the device is part of the motors' controller.
     pub controller: bool,
-    /// A reading crossed into a rule that stops.
+    /// A reading tripped this stop rule.
     pub crossed: Option<Cause>,
 }
 
@@ -79,12 +80,12 @@ impl Polls {
     pub fn new(plans: Vec<PollPlan>, fast_stops: FastStops) -> Polls {
         let poll = |plan: PollPlan| Poll {
             due: Due::every(plan.period, Instant::ZERO),
-            fresh: true,
+            needs_set_up: true,
             journal: Journal::new(),
             held: Span::ZERO,
             overtaken: false,
             pause: plan.period,
-            senseless: 0,
+            invalid: 0,
             revive_at: Instant::ZERO,
             revival: FIRST_REVIVAL,
             plan,
@@ -103,42 +104,42 @@ impl Polls {
     }
     /// Whether the device at `place` may be polled out of turn.
     pub fn answers(&self, place: usize) -> bool {
-        self.polls.get(place).is_some_and(|poll| !poll.fresh)
+        self.polls.get(place).is_some_and(|poll| !poll.needs_set_up)
     }
 
-    /// Whether a poll of the device at `place` lets one that asks go first. Not twice in a row: a chip with a
-    /// thousand samples a second would leave no time for it.
+    /// Whether a poll of the device at `place` lets a requested poll go first. Not twice in a row: a chip
+    /// with a thousand samples a second would leave no time for this device.
     pub fn yields(&self, place: usize) -> bool {
-        self.polls.get(place).is_some_and(|poll| !poll.fresh && !poll.overtaken)
+        self.polls.get(place).is_some_and(|poll| !poll.needs_set_up && !poll.overtaken)
     }
 
-    /// Another device did not answer: the motors' controller is polled next, to see whether it did too.
+    /// Another device did not answer: polls the motors' controller next, to see whether it fails too.
     pub fn ask_controller(&mut self, now: Instant) {
         if let Some(poll) = self.polls.iter_mut().find(|poll| poll.plan.controller) {
             poll.due.at = poll.due.at.min(now);
         }
     }
 
-    /// Every device has to be set up again, from the start: the bus was restarted. Devices in a retry pause
-    /// stay in it: one of them may be what hangs the bus.
-    pub fn begin_anew(&mut self) {
+    /// The bus was restarted: every device must be set up again, from the start. Devices in a retry pause
+    /// stay in it: one of them may be the one that hangs the bus.
+    pub fn restart(&mut self) {
         for poll in &mut self.polls {
-            poll.fresh = true;
+            poll.needs_set_up = true;
             poll.journal.clear();
             poll.held = Span::ZERO;
         }
     }
 
-    /// Reports on every channel that there is no reading, and why.
-    pub fn say_lost(&self, fault: ReadingFault, now: Instant, outlet: &mut Outlet) {
+    /// Reports `fault` on every channel.
+    pub fn report_lost(&self, fault: ReadingFault, now: Instant, outlet: &mut Outlet) {
         for channel in self.polls.iter().flat_map(|poll| &poll.plan.channels) {
             outlet.stage(Reading { channel: *channel, value: Err(fault), stamp: now });
         }
     }
 
     /// Calls the device at `place`: takes the next step of its set-up if it needs one, otherwise polls it.
-    /// `asked`: its line asked for it. `stop` is set as soon as a reading crosses into a rule that stops, if
-    /// motors wait for it: the rest of the poll can wait.
+    /// `asked`: its line requested the poll. `stop`, given if this bus has the motors, is set as soon as a
+    /// reading trips a stop rule: the rest of the poll can wait.
     pub fn call(
         &mut self,
         place: usize,
@@ -151,7 +152,7 @@ impl Polls {
         let poll = &mut self.polls[place];
         let counts = &counts[place];
         let controller = poll.plan.controller;
-        if poll.fresh {
+        if poll.needs_set_up {
             return BusOutcome { transfer: poll.set_up(ports, outlet, counts), controller, crossed: None };
         }
         let (transfer, crossed) = poll.read(asked, ports, outlet, &mut self.fast_stops, counts, stop);
@@ -178,14 +179,14 @@ impl Poll {
                 return Ok(());
             }
             Err(fault) if fault.gave_way() => return Err(fault), // the step is repeated
-            Ok(SetUp::Done) => (self.fresh, self.due.at) = (false, ended),
+            Ok(SetUp::Done) => (self.needs_set_up, self.due.at) = (false, ended),
             Err(fault) => {
                 count(&counts.failures);
                 counts.lose();
                 for &channel in &self.plan.channels {
                     outlet.stage(Reading { channel, value: Err(fault.into()), stamp: began });
                 }
-                self.rest(ended, self.held);
+                self.back_off(ended, self.held);
             }
         }
         count(&counts.set_ups);
@@ -204,15 +205,15 @@ impl Poll {
         stop: Option<&AtomicBool>,
     ) -> (Result<(), DeviceFault>, Option<Cause>) {
         let stamp = ports.clock.now();
-        let (mut crossed, mut sense) = (None, false);
+        let (mut crossed, mut valid) = (None, false);
         let channels = &self.plan.channels;
         let transfer = self.plan.device.poll(ports, &mut |output, value| {
             let Some(&channel) = channels.get(output) else { return };
             if value.is_err_and(DeviceFault::gave_way) {
-                return; // its last reading is as good as it was
+                return; // its last reading stays valid
             }
             if let Ok(value) = value {
-                sense |= value.is_finite();
+                valid |= value.is_finite();
                 crossed = crossed.max(fast_stops.look(channel, value));
                 if let (Some(stop), Some(_)) = (stop, crossed) {
                     stop.store(true, Ordering::Relaxed);
@@ -232,23 +233,23 @@ impl Poll {
         counts.took(ended.since(stamp));
         self.schedule(asked, ended, counts);
         match transfer {
-            Ok(()) => self.judge(sense, ended, counts),
+            Ok(()) => self.judge(valid, ended, counts),
             Err(_) => {
                 count(&counts.failures);
                 counts.lose();
                 if self.plan.controller {
                     self.due.at = self.due.at.min(ended + CONTROLLER_AGAIN);
                 } else {
-                    self.fresh = true; // it may have lost its supply, and its registers with it
-                    self.rest(ended, ended.since(stamp));
+                    self.needs_set_up = true; // it may have lost its supply, and so its register contents
+                    self.back_off(ended, ended.since(stamp));
                 }
             }
         }
         (transfer, crossed)
     }
 
-    /// When it is due again. A device whose line asks is polled on a timer once its line has been silent for
-    /// a period and a half, and then at its period until the line signals again.
+    /// Sets when it is due again. A device with a line is polled on a timer once its line has been silent for
+    /// a period and a half, and then once per period until the line signals again.
     fn schedule(&mut self, asked: bool, now: Instant, counts: &DeviceCounters) {
         if asked {
             let period = self.plan.period;
@@ -261,29 +262,29 @@ impl Poll {
         self.due.advance(now);
     }
 
-    /// A device that returns nonsense for long is lost until it makes sense, and is set up again at
-    /// intervals.
-    fn judge(&mut self, sense: bool, now: Instant, counts: &DeviceCounters) {
+    /// Judges a reading. A device that keeps returning invalid readings is lost until it returns a valid one,
+    /// and is set up again at intervals.
+    fn judge(&mut self, valid: bool, now: Instant, counts: &DeviceCounters) {
         self.pause = self.plan.period;
-        if sense {
+        if valid {
             counts.find();
-            (self.senseless, self.revival) = (0, FIRST_REVIVAL);
+            (self.invalid, self.revival) = (0, FIRST_REVIVAL);
             return;
         }
-        self.senseless = self.senseless.saturating_add(1);
-        if self.senseless >= SENSELESS {
+        self.invalid = self.invalid.saturating_add(1);
+        if self.invalid >= INVALID_LIMIT {
             counts.lose();
         }
-        if self.senseless >= SENSELESS && now >= self.revive_at && !self.plan.controller {
-            self.fresh = true;
-            self.senseless = 0;
+        if self.invalid >= INVALID_LIMIT && now >= self.revive_at && !self.plan.controller {
+            self.needs_set_up = true;
+            self.invalid = 0;
             self.revive_at = now + self.revival;
             self.revival = self.revival.times(2).min(LONGEST_REVIVAL);
         }
     }
 
-    /// Backs off: longer each time, and long enough for the others.
-    fn rest(&mut self, now: Instant, cost: Span) {
+    /// Pauses after a failure: longer each time, and long enough to leave time for the other devices.
+    fn back_off(&mut self, now: Instant, cost: Span) {
         self.due.at = now + self.pause.max(cost.times(SHARE));
         self.pause = self.pause.times(2).min(LONGEST_PAUSE.max(self.plan.period));
     }

@@ -1,7 +1,7 @@
-//! The lowest rung: a transfer that failed on the wire is retried, a little later, as often as its fault
-//! makes sense. After that the ladder takes over. This is also where a motor stop overtakes any other work,
-//! and a device that asks overtakes a poll that is only due: no transfer begins, and no wait continues, after
-//! that.
+//! Retries of single transfers: a transfer that failed on the wire is retried a little later, as often as
+//! makes sense for its fault. After that the recovery ladder takes over. This is also where a motor stop
+//! overtakes any other work, and where a requested poll overtakes one that is only due: the overtaken work
+//! begins no further transfer and ends its wait.
 
 use super::counters::{BusCounters, count};
 use super::cut::InFlight;
@@ -12,8 +12,8 @@ use crate::base::time::{Clock, Instant, Span};
 use crate::hardware::bus::{I2c, Op};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Pauses before the first and the second retry: a device that is busy for a moment, a brush spark.
-/// Two retries with their pauses take less time than a poll of the slowest chip.
+/// Pauses before the first and the second retry: for a device that is busy for a moment, and for a brush
+/// spark. Two retries with their pauses take less time than a poll of the slowest chip.
 const PAUSES: [Span; 2] = [Span::from_micros(100), Span::from_micros(300)];
 /// A wait is divided into pieces of this, each followed by a halt check: a frame of three bytes at 400 kHz.
 const PIECE: Span = Span::from_micros(100);
@@ -21,10 +21,10 @@ const PIECE: Span = Span::from_micros(100);
 /// Number of retries for `fault`. If `fragile`, the chip loses its place in its frames when a transfer breaks
 /// off, and later writes go astray. Then only a transfer that no device acknowledged is retried.
 ///
-/// A lost arbitration is such a break. The loser releases the wire in the middle of whatever bit it was at
-/// (UM10204, 3.1.8), unknown to the adapter. In the address byte, no device took anything; in one of the
-/// three bytes after it, the chip keeps the complete ones. Three quarters of a frame's bits follow the
-/// address. A Robot HAT has one master: something else pulled the wire low.
+/// A lost arbitration breaks a transfer off in this way. The loser releases the wire in the middle of a bit
+/// (UM10204, 3.1.8), and the adapter does not say at which. In the address byte, no device took anything; in
+/// one of the three bytes after it, the chip keeps the complete ones. Three quarters of a frame's bits follow
+/// the address. A Robot HAT has only one master, so something else pulled the wire low.
 fn retries(fault: BusFault, fragile: bool) -> usize {
     match fault {
         BusFault::Nack => 2,
@@ -38,14 +38,14 @@ fn retries(fault: BusFault, fragile: bool) -> usize {
 /// An adapter that retries its transfers.
 pub(super) struct Retrying<'a> {
     pub i2c: &'a mut dyn I2c,
-    /// Its waits end at a halt as well.
+    /// Its waits also end at a halt.
     pub clock: &'a OvertakenClock<'a>,
     pub counters: &'a BusCounters,
     /// Address of the chip that takes writes in frames, if there is one.
     pub fragile: Option<u8>,
     /// Transfers that succeeded.
     pub answered: u32,
-    /// Where each is noted, if the motors are on this bus and have a line that can be cut.
+    /// Where each transfer is recorded, if the motors are on this bus and have a line that can be cut.
     pub in_flight: Option<&'a InFlight>,
 }
 
@@ -53,9 +53,9 @@ impl Retrying<'_> {
     fn once(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
         let Some(in_flight) = self.in_flight else { return self.i2c.transfer(address, ops) };
         in_flight.begin(self.clock.now());
-        let outcome = self.i2c.transfer(address, ops);
+        let result = self.i2c.transfer(address, ops);
         in_flight.end();
-        outcome
+        result
     }
 }
 
@@ -91,14 +91,14 @@ pub(super) struct OvertakenClock<'a> {
     pub clock: &'a dyn Clock,
     /// `None`: nothing overtakes this call, because it is the stop itself or the motors are stopped.
     pub watch: Option<&'a HaltWatch>,
-    /// `None`: nor does a device that asks.
+    /// `None`: requested polls do not overtake this call.
     pub data_ready: Option<&'a DataReady>,
-    /// Set when a reading of this very call requires the motors to stop.
+    /// Set when a reading of this same call requires the motors to stop.
     pub crossed: Option<&'a AtomicBool>,
 }
 
 impl OvertakenClock<'_> {
-    /// Whether a halt is pending, a reading has just required one, or a device asks that may go first.
+    /// Whether a halt is pending, a reading has just required one, or a requested poll may go first.
     pub fn is_overtaken(&self) -> bool {
         self.watch.is_some_and(HaltWatch::is_raised)
             || self.crossed.is_some_and(|crossed| crossed.load(Ordering::Relaxed))
@@ -140,7 +140,7 @@ mod tests {
     const HAT: u8 = 0x14;
     const IMU: u8 = 0x68;
 
-    /// The outcome of one write after `faults` in a row, the retries made and the time that they took in
+    /// The result of one write after `faults` in a row, the number of retries and the time that they took in
     /// microseconds.
     fn write(address: u8, faults: &[BusFault], works: bool) -> (Result<(), BusFault>, u64, u64) {
         let mut i2c = faults.iter().fold(FakeI2c::new(), |i2c, fault| i2c.fault(address, *fault));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_does_not_answer_is_asked_three_times() {
+    fn unanswering_device_gets_three_tries() {
         use BusFault::Nack;
         assert_eq!(write(HAT, &[Nack, Nack], true), (Ok(()), 2, 400));
         assert_eq!(write(IMU, &[Nack, Nack, Nack], false), (Err(Nack), 2, 400));
@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Virtual time in which a halt is raised at a set time, even during a sleep.
+    /// A virtual clock that raises a halt at a set time, even during a sleep.
     struct HaltAt {
         clock: SimClock,
         halt: Arc<Halt>,
@@ -232,7 +232,7 @@ mod tests {
         };
         assert_eq!(bus.write(IMU, &[1]), Err(BusFault::Preempted));
         assert_eq!(bus.read(HAT, &mut [0]), Err(BusFault::Preempted));
-        assert_eq!(clock.now(), after(300), "within a piece of the wait");
+        assert_eq!(clock.now(), after(300), "within one piece of the wait");
         // The stop itself is not overtaken, and neither are its waits.
         let mut i2c = FakeI2c::new().fault(HAT, BusFault::Nack).write(HAT, &[1]);
         let through = OvertakenClock { clock: &clock, watch: None, data_ready: None, crossed: None };

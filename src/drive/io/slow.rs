@@ -1,5 +1,5 @@
-//! Values without a bus: kernel files with temperatures, voltages, loads. Reading one may take a while, so
-//! they have a thread of their own, without real-time priority.
+//! The thread of values without a bus: kernel files with temperatures, voltages, loads. Reading one may take
+//! a while, so this thread has no real-time priority.
 
 use super::Outlet;
 use super::counters::{BusCounters, count};
@@ -46,11 +46,11 @@ impl Worker for SlowWorker {
             let (mut i2c, mut gpio) = (Absent, Absent);
             let mut ports = Ports { i2c: &mut i2c, gpio: &mut gpio, clock };
             let devices = &self.counters.devices;
-            let outcome = self.polls.call(place, false, &mut ports, &mut self.outlet, devices, None);
-            if outcome.transfer.is_err() {
+            let result = self.polls.call(place, false, &mut ports, &mut self.outlet, devices, None);
+            if result.transfer.is_err() {
                 count(&self.counters.failures);
             }
-            self.crossed = self.crossed.max(outcome.crossed);
+            self.crossed = self.crossed.max(result.crossed);
         }
         self.polls.next()
     }

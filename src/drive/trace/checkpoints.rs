@@ -1,26 +1,27 @@
-//! The line on which checkpoints of the tick go to a recording. Its buffers exist before the run and go
-//! round: empty to the tick, full to the recording, which gives them back. A tick that finds none leaves a
-//! checkpoint out, and counts it.
+//! The channel on which checkpoints of the tick go to a recording. Its buffers are allocated before the run
+//! and circulate: empty ones go to the tick, full ones to the recording, which returns them. If the tick
+//! finds no empty buffer, it leaves the checkpoint out and counts it.
 
 use crate::base::time::Span;
 use crate::system::checkpoint::{Archive, ROOM, Remembers};
 
-/// From one checkpoint to the next. Replay can begin at each, and goes on at the next one after a loss. With
-/// half of it, checkpoints would be a tenth of a recording; with twice, a loss of one slot costs replay ten
-/// seconds.
+/// From one checkpoint to the next. A replay can begin at any checkpoint, and after a loss it goes on at the
+/// next one. At half this interval, checkpoints would be a tenth of a recording; at twice, the loss of one
+/// slot would cost a replay ten seconds.
 pub const CHECKPOINT_EVERY: Span = Span::from_millis(5_000);
-/// Buffers: the slow thread empties one within some 20 ms, and the next comes after seconds.
+/// Number of buffers: the slow thread empties one within about 20 ms, and the next checkpoint comes after
+/// seconds.
 const BUFFERS: usize = 3;
 
-/// What the tick remembered before slot number `index`.
+/// The tick's memory before slot number `index`.
 pub struct Checkpoint {
-    /// Number of the slot that goes on from it.
+    /// Number of the slot that continues from it.
     pub index: u64,
     room: Box<[u8]>,
     used: usize,
 }
 
-/// The tick's end; by default, nobody listens.
+/// The tick's end; by default, nothing is recorded.
 #[derive(Default)]
 pub struct CheckpointTap {
     line: Option<(rtrb::Consumer<Box<[u8]>>, rtrb::Producer<Checkpoint>)>,
@@ -33,17 +34,17 @@ pub struct CheckpointTap {
 pub struct Checkpoints {
     spare: rtrb::Producer<Box<[u8]>>,
     full: rtrb::Consumer<Checkpoint>,
-    /// The next one, of a slot that has not come yet.
+    /// The next checkpoint, if its slot has not come yet.
     next: Option<Checkpoint>,
 }
 
-/// A line for checkpoints.
+/// A channel for checkpoints.
 pub fn checkpoint_tap() -> (CheckpointTap, Checkpoints) {
     let (mut spare, empty) = rtrb::RingBuffer::new(BUFFERS);
     let (filled, full) = rtrb::RingBuffer::new(BUFFERS);
     for _ in 0..BUFFERS {
-        // Not zero, so that the memory is there before the tick writes into it.
-        let _ = spare.push(vec![1; ROOM].into_boxed_slice()); // there is room for all of them
+        // Not zero, so that the kernel maps the memory before the tick writes into it.
+        let _ = spare.push(vec![1; ROOM].into_boxed_slice()); // the ring has room for all of them
     }
     let tap = CheckpointTap { line: Some((empty, filled)), ..CheckpointTap::default() };
     (tap, Checkpoints { spare, full, next: None })
@@ -55,7 +56,8 @@ impl CheckpointTap {
         self.line.is_some() && index >= self.due
     }
 
-    /// Takes `what` as it is before slot number `index`; the next is due [`CHECKPOINT_EVERY`] later.
+    /// Saves `what` as it is before slot number `index`; the next checkpoint is due [`CHECKPOINT_EVERY`]
+    /// later.
     pub fn take(&mut self, index: u64, period: Span, what: &mut impl Remembers) {
         let Some((empty, full)) = &mut self.line else { return };
         self.due = index.saturating_add(CHECKPOINT_EVERY.as_nanos() / period.as_nanos().max(1));
@@ -65,10 +67,10 @@ impl CheckpointTap {
         };
         let mut archive = Archive::writer(&mut room);
         let walked = what.walk(&mut archive);
-        // One that does not fit goes back empty: only the recording may put it among the spare ones.
+        // A checkpoint that does not fit is sent with length 0: only the recording can return the buffer.
         let used = if walked.is_ok() { archive.at() } else { 0 };
         self.left_out += u64::from(walked.is_err());
-        let _ = full.push(Checkpoint { index, room, used }); // there is room for all buffers
+        let _ = full.push(Checkpoint { index, room, used }); // the ring has room for all buffers
     }
 
     /// Checkpoints that were due and are missing.
@@ -90,7 +92,7 @@ impl Checkpoints {
             if of == index && used > 0 {
                 found = Some(room[..used].to_vec());
             }
-            let _ = self.spare.push(room); // there is room for all buffers
+            let _ = self.spare.push(room); // the ring has room for all buffers
         }
         found
     }
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_go_round_and_one_that_is_missing_is_counted() {
+    fn buffers_circulate_and_a_missing_one_is_counted() {
         let (mut tap, mut taken) = checkpoint_tap();
         let second = Span::from_millis(1_000);
         for index in (0..20).filter(|index| index % 5 == 0) {
@@ -120,11 +122,11 @@ mod tests {
             tap.take(index, second, &mut Counter(index + 1));
             assert!(!tap.is_due(index + 4) && tap.is_due(index + 5));
         }
-        assert_eq!(tap.left_out(), 1, "three buffers, and nobody took them");
+        assert_eq!(tap.left_out(), 1, "three buffers, and none was returned");
         assert_eq!((taken.before(4), taken.before(5)), (None, Some(vec![6])));
         assert_eq!((taken.before(9), taken.before(10)), (None, Some(vec![11])));
         tap.take(20, second, &mut Counter(21));
         assert_eq!((taken.before(20), tap.left_out()), (Some(vec![21]), 1));
-        assert!(!CheckpointTap::default().is_due(0), "nobody listens");
+        assert!(!CheckpointTap::default().is_due(0), "nothing is recorded");
     }
 }

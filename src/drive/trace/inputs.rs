@@ -1,12 +1,12 @@
-//! What a slot was decided from, beside what its record says already: requests, signals, and the readings
-//! that it took, in their order. With them the slot can be decided again.
+//! The inputs of a slot that its record does not hold already: requests, signals, and the readings that it
+//! took, in order. With them, replay can decide the slot again.
 
 use crate::base::frame::Reading;
 use crate::decision::mode::Asked;
 use crate::decision::reflex::Signals;
 
-/// Readings between the tick and the recording: a board with 64 channels at 1 kHz fills it in a quarter of a
-/// second, a PiCar-X in half a minute; the slow thread empties it every 20 ms.
+/// Capacity of the ring of readings from the tick to the recording: a board with 64 channels at 1 kHz fills
+/// it in a quarter of a second, a PiCar-X in half a minute; the slow thread empties it every 20 ms.
 pub const READING_TAP: usize = 16_384;
 
 /// Inputs of a slot.
@@ -18,7 +18,7 @@ pub struct Inputs {
     pub signals: Signals,
     /// Readings that the slot took.
     pub readings: u32,
-    /// Those of them that did not fit the line to the recording.
+    /// How many of them were lost because the ring to the recording was full.
     pub untold: u32,
 }
 
@@ -31,7 +31,7 @@ pub struct Taken {
     pub reading: Reading,
 }
 
-/// The tick's end of the line on which a recording gets its readings; by default, nobody listens.
+/// The tick's end of the channel on which a recording gets its readings; by default, nothing is recorded.
 #[derive(Default)]
 pub struct ReadingTap {
     line: Option<rtrb::Producer<Taken>>,
@@ -40,7 +40,7 @@ pub struct ReadingTap {
     untold: u32,
 }
 
-/// A line for readings: the tick's end, and the recording's.
+/// A channel for readings: the tick's end and the recording's.
 pub fn reading_tap() -> (ReadingTap, rtrb::Consumer<Taken>) {
     let (line, taken) = rtrb::RingBuffer::new(READING_TAP);
     (ReadingTap { line: Some(line), ..ReadingTap::default() }, taken)
@@ -60,7 +60,7 @@ impl ReadingTap {
         }
     }
 
-    /// How many readings the slot took, and how many of them were lost on the line.
+    /// How many readings the slot took, and how many of them were lost because the ring was full.
     pub fn counts(&self) -> (u32, u32) {
         (self.readings, self.untold)
     }

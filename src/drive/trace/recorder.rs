@@ -1,4 +1,4 @@
-//! Turns records into a summary and a digest. Runs on a slow thread; allocates as it likes.
+//! Turns records into a summary and a digest. Runs on a slow thread, so it may allocate.
 
 use super::{Record, StepDown, Summary};
 use crate::base::command::{MAX_MOTORS, Source};
@@ -32,9 +32,9 @@ pub struct Recorder {
     pub field: Histogram<u64>,
     /// From the slot that requested a cycle to its answer.
     pub answer: Histogram<u64>,
-    /// The parts of it, in the order of `DeviceTimes::PARTS`, where a device computed.
+    /// The parts of a cycle that a GPU computed, in the order of `DeviceTimes::PARTS`.
     pub device: [Histogram<u64>; DeviceTimes::PARTS.len()],
-    /// The parts of it, in the order of `LinkTimes::PARTS`, where a brain elsewhere computed.
+    /// The parts of a cycle that a brain on another computer computed, in the order of `LinkTimes::PARTS`.
     pub link: [Histogram<u64>; LinkTimes::PARTS.len()],
     /// How smooth each motor's commands were while the robot was obeying the field.
     pub smoothness: heapless::Vec<Smoothness, MAX_MOTORS>,
@@ -51,7 +51,7 @@ pub fn note(histogram: &mut Histogram<u64>, span: Span) {
 }
 
 impl Recorder {
-    /// A recorder of `motors` motors that are commanded every `period`, which has seen nothing.
+    /// An empty recorder for `motors` motors that are commanded every `period`.
     pub fn new(period: Span, motors: usize) -> Recorder {
         Recorder {
             smoothness: (0..motors.min(MAX_MOTORS)).map(|_| Smoothness::new(period)).collect(),
@@ -67,7 +67,7 @@ impl Recorder {
         }
     }
 
-    /// Takes one record in.
+    /// Adds one record.
     pub fn absorb(&mut self, record: &Record) {
         self.count(record);
         note(&mut self.release_late, record.began.since(record.slot));
@@ -75,7 +75,7 @@ impl Recorder {
         for wire in record.hardware.iter().filter(|wire| wire.complete) {
             note(&mut self.end_late, wire.at.since(wire.slot));
         }
-        // A cycle that was not computed took no time that could be measured.
+        // A cycle without an answer has no compute time.
         if let Some(field) = record.field.as_ref().filter(|field| field.response.is_some()) {
             note(&mut self.field, field.span);
             note(&mut self.answer, field.answer);
@@ -121,13 +121,14 @@ impl Recorder {
         summary.last = Some(record.clone());
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn summary(&self) -> &Summary {
         &self.summary
     }
 
-    /// Digest over every record so far: what was sensed, decided and commanded in each slot, by value. Times
-    /// are left out, so a run in virtual time and its repetition agree, and so do one and two threads.
+    /// Digest of every record so far: the values that were sensed, decided and commanded in each slot. Times
+    /// are left out, so a run in virtual time and its repetition give the same digest, and so do one and two
+    /// threads.
     pub fn digest(&self) -> String {
         self.digest.finalize().to_hex().to_string()
     }
@@ -153,7 +154,7 @@ fn digest_record(digest: &mut Hasher, record: &Record) {
     }
 }
 
-/// One byte a health, fixed for the digest's sake.
+/// One byte for each health. The codes are fixed: digests depend on them.
 fn health_code(health: Health) -> u8 {
     match health {
         Health::Never => 0,

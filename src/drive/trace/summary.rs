@@ -1,4 +1,4 @@
-//! The figures of a run, as counted; `cli` makes the words and JSON.
+//! The figures of a run; `cli` turns them into text and JSON.
 
 use super::Record;
 use crate::base::plan::{Cause, QUALITY_LEVELS, QualityLevel};
@@ -16,7 +16,7 @@ pub struct Summary {
     pub slots_run: u64,
     /// Slots that came due and were not run.
     pub slots_skipped: u64,
-    /// Slots spent at each rung.
+    /// Slots spent at each quality level.
     pub slots_at_level: [u64; QUALITY_LEVELS],
     /// How often each cause became active, by `Cause as usize`.
     pub trips: [u64; Cause::ALL.len()],
@@ -30,7 +30,7 @@ pub struct Summary {
     pub last: Option<Record>,
     /// State of the engine after the newest result; `None` before the first.
     pub engine: Option<EngineState>,
-    /// How the link to a brain elsewhere fared in the last record of a result.
+    /// State of the link to a brain on another computer, from the newest result.
     pub link: Option<LinkHealth>,
     /// The newest answer of the field, and the slot that requested it.
     pub answer: Option<(FieldOutput, Instant)>,
@@ -45,7 +45,7 @@ pub struct StepDown {
     pub slot: Instant,
     /// The level that was too slow.
     pub from: QualityLevel,
-    /// How long its cycle took; `None`: it had not ended when the target was over.
+    /// How long its cycle took; `None`: it had not ended when the target time was up.
     pub took: Option<Span>,
 }
 

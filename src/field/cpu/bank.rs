@@ -1,10 +1,10 @@
-//! The experience bank's rows: 512 numbers each, and the exact five nearest to a query. Rows lie in
-//! shards (row r in shard r mod 8), so that threads have equal work however full the bank is. The `ledger`
-//! decides what rows are worth, and which is replaced.
+//! The experience bank's rows of 512 numbers, and the search for the exact five nearest to a query. Rows are
+//! spread over shards (row r is in shard r mod 8), so that threads have equal work however full the bank is.
+//! `bank_index` decides what rows are worth, and which one is replaced.
 //!
-//! An empty bank takes little: rows come in blocks, and a block takes its memory when its first row is
-//! stored. The field's thread, which is not a real-time thread, then meets 20 new pages, once in 32 rows of a
-//! shard, and never again once the bank is full.
+//! An empty bank takes little memory: rows are in blocks, and a block is allocated when its first row is
+//! stored. The field's thread, which is not a real-time thread, then touches 20 new pages, once in 32 rows of
+//! a shard, and never again once the bank is full.
 
 use super::cells::touched;
 use super::dot::dot;
@@ -16,61 +16,61 @@ use std::ops::Range;
 /// Shards of the bank: one for each part of the field.
 pub const SHARDS: usize = GROUPS;
 
-/// Steps from 0 to the largest number of a coarse row, and of a coarse query: 512 products of both,
-/// 127 x 32767 each, still fit in 31 bits.
+/// Quantisation steps from 0 to the largest number of a coarse row, and of a coarse query: the sum of 512
+/// products of 127 x 32767 still fits in 31 bits.
 const ROW_STEPS: f32 = 127.0;
 const QUERY_STEPS: f32 = 32767.0;
 const _: () = assert!((DESCRIPTOR as i64) * 127 * 32767 < i32::MAX as i64);
 
-/// More than the rounding of a cosine in f32 can come to: 36 roundings of half a unit each on the
-/// longest way through the sum, of terms that add up to 1 at most, and those of the coarse one.
+/// More than the rounding error of a cosine in f32: 36 roundings of half a unit each on the longest path
+/// through the sum, of terms that add up to at most 1, and those of the coarse cosine.
 const ROUNDING: f32 = 4e-6;
 
-/// Every eighth row of the bank, block by block.
+/// One shard: every eighth row of the bank, block by block.
 pub struct Rows {
     number: usize,
     capacity: usize,
-    /// As far as rows have come; the first one is there from the beginning.
+    /// The allocated blocks; the first one exists from the start.
     blocks: Vec<Block>,
 }
 
-/// Consecutive rows of a shard: unit vectors as they are, and in eight bits a number beside them.
+/// Consecutive rows of a shard: the exact unit vectors, and coarse copies of eight bits per number.
 struct Block {
     exact: Vec<f32>,
     coarse: Vec<i8>,
-    /// What a step of a coarse row is worth.
+    /// The size of a quantisation step, for each coarse row.
     steps: Vec<f32>,
-    /// Length of what a coarse row leaves out.
-    blurs: Vec<f32>,
+    /// The length of the difference between the exact and the coarse row, for each row.
+    errors: Vec<f32>,
 }
 
-/// What rows are compared with: unit length, or shorter where it has no direction.
+/// The vector that rows are compared with: of unit length, or shorter if it has no direction.
 #[derive(Clone)]
 pub struct Query {
     exact: [f32; DESCRIPTOR],
     coarse: [i16; DESCRIPTOR],
     step: f32,
-    blur: f32,
+    error: f32,
 }
 
 impl Query {
-    /// Nothing: every cosine with it is 0.
+    /// The empty query: every cosine with it is 0.
     pub const NOTHING: Query =
-        Query { exact: [0.0; DESCRIPTOR], coarse: [0; DESCRIPTOR], step: 0.0, blur: 0.0 };
+        Query { exact: [0.0; DESCRIPTOR], coarse: [0; DESCRIPTOR], step: 0.0, error: 0.0 };
 
-    /// Takes a vector of at most unit length.
+    /// Sets it to a vector of at most unit length.
     pub fn set(&mut self, vector: &[f64]) {
         self.exact.iter_mut().zip(vector).for_each(|(to, from)| *to = *from as f32);
         self.coarsen();
     }
 
-    /// Takes a row as it was stored.
+    /// Sets it to a stored row.
     pub fn set_row(&mut self, row: &[f32]) {
         self.exact.copy_from_slice(row);
         self.coarsen();
     }
 
-    /// The query as it was set, in full precision.
+    /// The query in full precision.
     pub fn exact(&self) -> &[f32] {
         &self.exact
     }
@@ -83,11 +83,11 @@ impl Query {
             *to = steps as i16;
             left_out += squared(x - steps * self.step);
         }
-        self.blur = length(left_out);
+        self.error = length(left_out);
     }
 }
 
-/// The size of a step that takes the largest number of `vector` to `steps`; 0 for nothing.
+/// The size of a step with which the largest number of `vector` becomes `steps`; 0 for a zero vector.
 fn step_of(vector: &[f32], steps: f32) -> f32 {
     vector.iter().fold(0.0_f32, |most, x| most.max(x.abs())) / steps
 }
@@ -97,43 +97,44 @@ fn in_steps(x: f32, step: f32) -> f32 {
 fn squared(x: f32) -> f64 {
     f64::from(x) * f64::from(x)
 }
-/// Rounded up.
+/// The square root, rounded up.
 fn length(square: f64) -> f32 {
     (square.sqrt() as f32).next_up()
 }
 
 impl Block {
-    /// Of `rows` rows, every page written.
+    /// A block of `rows` rows; writes every page.
     fn new(rows: usize) -> Block {
         Block {
             exact: touched(rows * DESCRIPTOR, 0.0, 1.0),
             coarse: touched(rows * DESCRIPTOR, 0, 1),
             steps: touched(rows, 0.0, 1.0),
-            blurs: touched(rows, 0.0, 1.0),
+            errors: touched(rows, 0.0, 1.0),
         }
     }
     fn bytes(&self) -> usize {
-        let exact = size_of_val(&*self.exact) + size_of_val(&*self.steps) + size_of_val(&*self.blurs);
+        let exact = size_of_val(&*self.exact) + size_of_val(&*self.steps) + size_of_val(&*self.errors);
         exact + size_of_val(&*self.coarse)
     }
 }
 
 impl Rows {
-    /// Shard `number` of a bank of `capacity` rows; takes the memory of its first rows.
+    /// Shard `number` of a bank of `capacity` rows; allocates its first block.
     pub fn new(number: usize, capacity: usize) -> Rows {
         let capacity = (capacity + SHARDS - 1 - number) / SHARDS;
         let mut rows = Rows { number, capacity, blocks: Vec::with_capacity(capacity.div_ceil(BLOCK)) };
         rows.reach(0);
         rows
     }
-    /// Takes the memory of all rows up to one, as far as it is not taken yet.
+    /// Allocates the blocks up to `place` that do not exist yet.
     fn reach(&mut self, place: usize) {
         while self.blocks.len() * BLOCK <= place.min(self.capacity.saturating_sub(1)) && self.capacity > 0 {
             let rows = (self.capacity - self.blocks.len() * BLOCK).min(BLOCK);
             self.blocks.push(Block::new(rows));
         }
     }
-    /// Puts a query into a row of the bank that lies here. The first row of a block takes its memory.
+    /// Stores a query in a row of the bank that is in this shard. The first row of a block allocates the
+    /// block.
     pub fn store(&mut self, row: usize, query: &Query) {
         self.reach(row / SHARDS);
         let (block, place) = (&mut self.blocks[row / SHARDS / BLOCK], row / SHARDS % BLOCK);
@@ -145,22 +146,22 @@ impl Rows {
             *to = steps as i8;
             left_out += squared(x - steps * step);
         }
-        (block.steps[place], block.blurs[place]) = (step, length(left_out));
+        (block.steps[place], block.errors[place]) = (step, length(left_out));
     }
-    /// A row of the bank that lies here; `None`: its memory is not taken yet.
+    /// A row of the bank that is in this shard; `None`: it is not allocated yet.
     pub fn row(&self, row: usize) -> Option<&[f32]> {
         let (block, place) = (self.blocks.get(row / SHARDS / BLOCK)?, row / SHARDS % BLOCK);
         Some(&block.exact[place * DESCRIPTOR..][..DESCRIPTOR])
     }
-    /// Memory of the rows that is taken.
+    /// Allocated memory of the rows, bytes.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(Block::bytes).sum()
     }
-    /// Where the first row of the bank from `row` on lies here.
+    /// The place in this shard of the first of its rows from bank row `row` on.
     fn place(&self, row: usize) -> usize {
         (row + SHARDS - 1 - self.number) / SHARDS
     }
-    /// The blocks that have places `from..to`: each with its first place and its own of those.
+    /// The blocks with places in `from..to`: each with its first place and its part of the range.
     #[inline(always)]
     fn pieces(&self, from: usize, to: usize) -> impl Iterator<Item = (&Block, usize, Range<usize>)> {
         let all = self.blocks.iter().zip((0..).step_by(BLOCK));
@@ -169,53 +170,54 @@ impl Rows {
     }
 }
 
-/// Compares a query with those of the bank's rows `from..to` that lie in a shard. The five nearest are
-/// exact: every row is first compared in whole numbers, with a bound on what that leaves out; a row is
-/// compared again in f32 unless five others are surely nearer.
+/// Compares a query with those of the bank's rows `from..to` that are in a shard. The five nearest are exact:
+/// every row is first compared in integers, with a bound on the error of that; a row is compared again in f32
+/// unless five others are certainly nearer.
 pub struct Scan<'a> {
     /// The shard.
     pub rows: &'a Rows,
-    /// What it is compared with.
+    /// The query.
     pub query: &'a Query,
-    /// First row of the bank.
+    /// First row of the range, as numbered in the bank.
     pub from: usize,
     /// One past the last.
     pub to: usize,
-    /// Room for a number for each row of the shard.
-    pub ceilings: &'a mut [f32],
-    /// The best of the sweep so far.
+    /// Work space: an upper bound of the cosine for each row of the shard.
+    pub upper_bounds: &'a mut [f32],
+    /// The best rows of the sweep so far.
     pub nearest: Nearest,
 }
 
 impl Kernel for Scan<'_> {
-    /// The best of the sweep, and how many rows were compared again.
+    /// The best rows of the sweep, and how many rows were compared again.
     type Output = (Nearest, usize);
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) -> (Nearest, usize) {
-        let Scan { rows, query, from, to, ceilings, mut nearest } = self;
+        let Scan { rows, query, from, to, upper_bounds, mut nearest } = self;
         let (from, to) = (rows.place(from), rows.place(to));
-        let mut floors = Floors::of(&nearest);
+        let mut lower_bounds = LowerBounds::of(&nearest);
         for (block, first, places) in rows.pieces(from, to) {
             let own = places.start - first..places.end - first;
             let coarse = &block.coarse.as_chunks::<DESCRIPTOR>().0[own.clone()];
-            let known = block.steps[own.clone()].iter().zip(&block.blurs[own]);
-            for ((row, (step, blur)), ceiling) in coarse.iter().zip(known).zip(&mut ceilings[places]) {
+            let known = block.steps[own.clone()].iter().zip(&block.errors[own]);
+            for ((row, (step, error)), upper_bound) in coarse.iter().zip(known).zip(&mut upper_bounds[places])
+            {
                 let mut sum = 0;
                 for i in 0..DESCRIPTOR {
                     sum += i32::from(row[i]) * i32::from(query.coarse[i]);
                 }
                 let cosine = sum as f32 * (step * query.step);
                 // |r.q - c.d| <= |r - c| |q| + |c| |q - d|, with |q| <= 1 and |c| <= 1 + |r - c|.
-                let off = blur + (1.0 + blur) * query.blur + ROUNDING;
-                *ceiling = cosine + off;
-                floors.raise(cosine - off);
+                let off = error + (1.0 + error) * query.error + ROUNDING;
+                *upper_bound = cosine + off;
+                lower_bounds.raise(cosine - off);
             }
         }
         let mut again = 0;
         for (block, first, places) in rows.pieces(from, to) {
-            for (place, ceiling) in places.clone().zip(&ceilings[places]) {
-                if *ceiling >= floors.fifth() {
+            for (place, upper_bound) in places.clone().zip(&upper_bounds[places]) {
+                if *upper_bound >= lower_bounds.fifth() {
                     let row = &block.exact[(place - first) * DESCRIPTOR..][..DESCRIPTOR];
                     nearest.offer(place * SHARDS + rows.number, dot(row, &query.exact));
                     again += 1;
@@ -226,20 +228,24 @@ impl Kernel for Scan<'_> {
     }
 }
 
-/// The largest five of the numbers that cosines are surely not below.
-struct Floors([f32; BANK_TOP]);
+/// The five largest lower bounds of the cosines.
+struct LowerBounds([f32; BANK_TOP]);
 
-impl Floors {
+impl LowerBounds {
     #[inline(always)]
-    fn of(nearest: &Nearest) -> Floors {
-        let mut floors = Floors([f32::NEG_INFINITY; BANK_TOP]);
-        nearest.list().iter().zip(&mut floors.0).for_each(|((_, cosine), floor)| *floor = *cosine);
-        floors
+    fn of(nearest: &Nearest) -> LowerBounds {
+        let mut lower_bounds = LowerBounds([f32::NEG_INFINITY; BANK_TOP]);
+        nearest
+            .list()
+            .iter()
+            .zip(&mut lower_bounds.0)
+            .for_each(|((_, cosine), lower_bound)| *lower_bound = *cosine);
+        lower_bounds
     }
     #[inline(always)]
-    fn raise(&mut self, floor: f32) {
-        if floor > self.fifth() {
-            self.0[BANK_TOP - 1] = floor;
+    fn raise(&mut self, lower_bound: f32) {
+        if lower_bound > self.fifth() {
+            self.0[BANK_TOP - 1] = lower_bound;
             for place in (1..BANK_TOP).rev() {
                 if self.0[place] > self.0[place - 1] {
                     self.0.swap(place, place - 1);
@@ -270,7 +276,7 @@ mod tests {
         query
     }
 
-    /// A bank of `capacity` rows in its shards, row r pointing along axis r.
+    /// A bank of `capacity` rows in its shards; row r points along axis r.
     fn filled(capacity: usize) -> (BankIndex, Vec<Rows>) {
         let mut bank_index = BankIndex::new(capacity);
         let mut shards: Vec<Rows> = (0..SHARDS).map(|number| Rows::new(number, capacity)).collect();
@@ -281,7 +287,8 @@ mod tests {
         (bank_index, shards)
     }
 
-    /// What a scan of rows `from..to` of one shard adds to `nearest`, and how many were compared again.
+    /// Scans rows `from..to` of one shard. Returns `nearest` with the result, and how many rows were compared
+    /// again.
     fn scan(
         level: Level,
         rows: &Rows,
@@ -289,8 +296,8 @@ mod tests {
         span: (usize, usize),
         nearest: Nearest,
     ) -> (Nearest, usize) {
-        let mut ceilings = vec![0.0; rows.capacity];
-        level.run(Scan { rows, query, from: span.0, to: span.1, ceilings: &mut ceilings, nearest })
+        let mut upper_bounds = vec![0.0; rows.capacity];
+        level.run(Scan { rows, query, from: span.0, to: span.1, upper_bounds: &mut upper_bounds, nearest })
     }
 
     fn sweep(bank_index: &mut BankIndex, shards: &[Rows], axis: usize, parts: u64) {
@@ -305,14 +312,14 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_found_in_whichever_shard_and_half_it_lies() {
+    fn every_row_is_found_in_any_shard_and_half() {
         for capacity in [1, 7, 8, 9, 21] {
             let (mut bank_index, shards) = filled(capacity);
             for parts in [1, 2] {
                 for row in 0..capacity {
                     sweep(&mut bank_index, &shards, row, parts);
                     assert_eq!(bank_index.nearest()[0], (row, 1.0));
-                    // The others are all equally far: the lowest rows come next, each once.
+                    // The others are all at the same distance: the lowest rows come next, each once.
                     let others = (0..capacity).filter(|other| *other != row).take(BANK_TOP - 1);
                     let found: Vec<usize> = bank_index.nearest()[1..].iter().map(|(row, _)| *row).collect();
                     assert_eq!(found, others.collect::<Vec<_>>());
@@ -323,17 +330,17 @@ mod tests {
     }
 
     #[test]
-    fn a_second_half_without_the_first_is_no_sweep() {
+    fn second_half_without_the_first_is_not_a_sweep() {
         let (mut bank_index, shards) = filled(9);
         assert_eq!(bank_index.open(1, 2), None);
         sweep(&mut bank_index, &shards, 3, 1);
-        assert_eq!(bank_index.open(1, 2), None, "a whole sweep leaves nothing to go on with");
+        assert_eq!(bank_index.open(1, 2), None, "after a whole sweep the next one starts at part 0");
         assert_eq!(bank_index.open(0, 2), Some((0, 4)));
         assert_eq!(bank_index.open(1, 2), Some((4, 9)));
         assert_eq!(bank_index.open(1, 2), None);
     }
 
-    /// `capacity` rows of one kind, and a query of the same.
+    /// `capacity` rows and a query, all made by `vector`.
     fn bank_of(capacity: usize, vector: impl Fn(usize) -> Vec<f64>) -> (Vec<Rows>, Query) {
         let mut shards: Vec<Rows> = (0..SHARDS).map(|number| Rows::new(number, capacity)).collect();
         let mut query = Query::NOTHING;
@@ -348,8 +355,8 @@ mod tests {
         (shards, query)
     }
 
-    /// The five nearest by the definition: every row in f64, sorted.
-    fn judged(shards: &[Rows], query: &Query, capacity: usize) -> Vec<(usize, f64)> {
+    /// The five nearest by definition: all rows in f64, sorted.
+    fn expected_nearest(shards: &[Rows], query: &Query, capacity: usize) -> Vec<(usize, f64)> {
         let cosine = |row: usize| {
             let exact = shards[row % SHARDS].row(row).expect("it was stored");
             exact.iter().zip(&query.exact).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>()
@@ -364,7 +371,7 @@ mod tests {
         (0..DESCRIPTOR).map(|i| normal(2, Stream::Patterns, (row * DESCRIPTOR + i) as u64)).collect()
     }
 
-    /// Rows that resemble one another as scenes do: a common part, and one number that sticks out.
+    /// Rows that resemble one another like real scenes: a common part, and one number that differs.
     fn scene(row: usize) -> Vec<f64> {
         let mut vector: Vec<f64> = (0..DESCRIPTOR).map(|i| normal(3, Stream::Patterns, i as u64)).collect();
         vector.iter_mut().zip(normal_row(row)).for_each(|(v, own)| *v += 0.2 * own);
@@ -377,9 +384,9 @@ mod tests {
         let capacity = if cfg!(miri) { 40 } else { 10_000 };
         for (name, kind) in [("normal", normal_row as fn(usize) -> Vec<f64>), ("scenes", scene)] {
             let (shards, query) = bank_of(capacity, kind);
-            let judged = judged(&shards, &query, capacity);
+            let expected_nearest = expected_nearest(&shards, &query, capacity);
             let apart = |two: &[(usize, f64)]| two[0].1 - two[1].1 > 1e-6;
-            assert!(judged.windows(2).all(apart), "no two too near to tell apart");
+            assert!(expected_nearest.windows(2).all(apart), "no two are too close to distinguish");
             for level in Level::all() {
                 let (mut best, mut again) = (Nearest::NONE, 0);
                 for rows in &shards {
@@ -387,7 +394,7 @@ mod tests {
                     nearest.list().iter().for_each(|(row, cosine)| best.offer(*row, *cosine));
                     again += compared;
                 }
-                for ((row, cosine), (expected, exact)) in best.list().iter().zip(&judged) {
+                for ((row, cosine), (expected, exact)) in best.list().iter().zip(&expected_nearest) {
                     assert_eq!(row, expected, "{name}, {}", level.name());
                     assert!((f64::from(*cosine) - exact).abs() < 1e-6);
                 }
@@ -397,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bank_takes_memory_block_by_block_as_rows_come() {
+    fn bank_allocates_block_by_block_as_rows_are_stored() {
         let (mut rows, row) = (Rows::new(3, 10_000), |place: usize| place * SHARDS + 3);
         let block = BLOCK * (5 * DESCRIPTOR + 8);
         assert_eq!((rows.bytes(), rows.row(row(BLOCK))), (block, None));
@@ -406,7 +413,7 @@ mod tests {
         rows.store(row(BLOCK), &along(2));
         assert_eq!(rows.bytes(), 2 * block);
         rows.store(row(1249), &along(3));
-        assert_eq!(rows.bytes(), 1250 * (5 * DESCRIPTOR + 8), "the last block is as long as it has to be");
+        assert_eq!(rows.bytes(), 1250 * (5 * DESCRIPTOR + 8), "the last block is only as long as needed");
         assert_eq!(rows.row(row(BLOCK)).map(|row| row[2].to_bits()), Some(1.0_f32.to_bits()));
         assert_eq!(Rows::new(0, 0).bytes(), 0);
     }
@@ -425,9 +432,9 @@ mod tests {
     }
 
     proptest! {
-        /// No cosine is outside what the coarse comparison promises.
+        /// The exact cosine is always within the bounds of the coarse comparison.
         #[test]
-        fn a_coarse_cosine_is_never_further_off_than_it_says(
+        fn coarse_cosine_is_always_within_its_error_bound(
             row in prop::collection::vec(-1.0..1.0_f64, DESCRIPTOR),
             query in prop::collection::vec(-1.0..1.0_f64, DESCRIPTOR),
             spike in 0.0..100.0_f64,
@@ -438,16 +445,21 @@ mod tests {
             let mut vector = query;
             unit(&mut vector);
             asked.set(&vector);
-            let mut ceilings = [f32::NAN];
+            let mut upper_bounds = [f32::NAN];
             let scan = Scan {
-                rows: &shards[0], query: &asked, from: 0, to: 1, ceilings: &mut ceilings, nearest: Nearest::NONE,
+                rows: &shards[0],
+                query: &asked,
+                from: 0,
+                to: 1,
+                upper_bounds: &mut upper_bounds,
+                nearest: Nearest::NONE,
             };
             let (nearest, _) = Level::best().run(scan);
-            let (blur, exact) = (shards[0].blocks[0].blurs[0], nearest.list()[0].1);
-            let off = blur + (1.0 + blur) * asked.blur + ROUNDING;
-            prop_assert!(exact <= ceilings[0] && exact >= ceilings[0] - 2.0 * off);
-            // Half a step of 1/127 in each of 512 numbers is the most that can be left out.
-            prop_assert!(off < 0.1, "and that is not much: {off}");
+            let (error, exact) = (shards[0].blocks[0].errors[0], nearest.list()[0].1);
+            let off = error + (1.0 + error) * asked.error + ROUNDING;
+            prop_assert!(exact <= upper_bounds[0] && exact >= upper_bounds[0] - 2.0 * off);
+            // The largest possible error is half a step of 1/127 in each of 512 numbers.
+            prop_assert!(off < 0.1, "the bound is too loose: {off}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Facts about the bank's rows: which are in use, their worth, the progress of the current sweep
-//! and the result of the last one. The rows themselves are in `bank`.
+//! The index of the bank's rows: which are in use, what they are worth, the progress of the current sweep and
+//! the result of the last one. The rows themselves are in `bank`.
 
 use super::nearest::Nearest;
 use crate::field::shape::{BANK_TOP, RECENCY_S};
@@ -11,13 +11,13 @@ struct Experience {
     last_use: u64,
 }
 
-/// Which rows are in use, what they are worth, and how far the sweep has come.
+/// The index.
 pub struct BankIndex {
     capacity: usize,
     experiences: Vec<Experience>,
-    /// Part that the sweep under way needs next; `None` while there is none.
+    /// The next part of the current sweep; `None`: no sweep is in progress.
     next_part: Option<u64>,
-    /// Of the last whole sweep, best first.
+    /// The best rows of the last whole sweep, best first.
     matches: heapless::Vec<(usize, f64), BANK_TOP>,
 }
 
@@ -37,8 +37,8 @@ impl BankIndex {
     pub fn len(&self) -> usize {
         self.experiences.len()
     }
-    /// Rows to be compared in part `part` of `parts`; `None` where an earlier part is missing. The
-    /// first part opens a sweep: shards are to forget what they found.
+    /// The rows to compare in part `part` of `parts`; `None`: an earlier part is missing. The first part
+    /// starts a new sweep; the caller then clears what the shards have found.
     pub fn open(&mut self, part: u64, parts: u64) -> Option<(usize, usize)> {
         if part != 0 && self.next_part != Some(part) {
             self.next_part = None;
@@ -48,7 +48,7 @@ impl BankIndex {
         let bound = |part: u64| self.len() * part as usize / parts as usize;
         Some((bound(part), bound(part + 1)))
     }
-    /// Closes a sweep with what the shards have found.
+    /// Ends a sweep with the results of the shards.
     pub fn close<'a>(&mut self, found: impl Iterator<Item = &'a Nearest>) {
         let mut best = Nearest::NONE;
         found.flat_map(Nearest::list).for_each(|(row, cosine)| best.offer(*row, *cosine));
@@ -59,7 +59,7 @@ impl BankIndex {
     pub fn nearest(&self) -> &[(usize, f64)] {
         &self.matches
     }
-    /// 1 - best cosine, 0..=1; 1 while there is nothing to compare with.
+    /// 1 - best cosine, 0..=1; 1 while the bank is empty.
     pub fn novelty(&self) -> f64 {
         self.nearest().first().map_or(1.0, |(_, cosine)| (1.0 - cosine).clamp(0.0, 1.0))
     }
@@ -67,8 +67,8 @@ impl BankIndex {
     pub fn touch(&mut self, row: usize, cycle: u64) {
         self.experiences[row].last_use = cycle;
     }
-    /// Enters an experience; answers the row to store it in: the first free one, else the one of
-    /// lowest value x recency. `None`: a bank without rows.
+    /// Enters an experience; returns the row in which to store it: the first free one, else the one with the
+    /// lowest value x recency. `None`: the bank has no rows.
     pub fn enter(&mut self, value: f64, cycle: u64, dt: f64) -> Option<usize> {
         let entry = Experience { value, last_use: cycle };
         if self.len() < self.capacity {
@@ -90,7 +90,7 @@ impl BankIndex {
         }
         least.map(|(row, _)| row)
     }
-    /// What is known of the rows, how far the sweep has come and what the last one found.
+    /// Saves the entries, the progress of the sweep and the result of the last one.
     pub fn save(&self, bank: &mut Experiences) {
         bank.value.clear();
         bank.value.extend(self.experiences.iter().map(|entry| entry.value));
@@ -99,7 +99,7 @@ impl BankIndex {
         bank.next_part = self.next_part;
         refill_list(&mut bank.nearest, self.matches.iter().copied());
     }
-    /// The same back; it has been checked.
+    /// Restores them; the state has been checked.
     pub fn restore(&mut self, bank: &Experiences) {
         self.experiences.clear();
         let entries = bank.value.iter().zip(&bank.last_use);
@@ -109,7 +109,7 @@ impl BankIndex {
         self.matches.clear();
         self.matches.extend(bank.nearest.iter().map(|(row, cosine)| (*row as usize, *cosine)));
     }
-    /// Memory of the entries.
+    /// Memory of the entries, bytes.
     pub fn bytes(&self) -> usize {
         self.experiences.capacity() * size_of::<Experience>()
     }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_bank_loses_the_least_valuable_of_the_stale() {
+    fn full_bank_replaces_the_least_valuable_stale_row() {
         let mut bank_index = BankIndex::new(3);
         assert_eq!(bank_index.enter(0.9, 0, 0.05), Some(0)); // valuable, stale
         assert_eq!(bank_index.enter(0.3, 0, 0.05), Some(1)); // cheap, stale

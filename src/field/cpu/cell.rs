@@ -1,22 +1,22 @@
-//! How a cell is kept: as f32, or as a half. Loops are written against [`Cell`], so that both are the
-//! same code.
+//! How a cell is stored: as f32 or in half precision. Loops are written against [`Cell`], so that both share
+//! the same code.
 
 use crate::system::cpu::simd::{Half, Simd};
 
-/// A number of the field at rest between two cycles.
+/// The stored value of a cell between two cycles.
 pub trait Cell: Copy + Default + Send + Sync + 'static {
     /// Whether planes have to be unpacked before they can be read as f32.
     const PACKED: bool;
 
-    /// `LANES` cells.
+    /// Loads `LANES` cells.
     fn load<S: Simd>(simd: S, from: &[Self]) -> S::V;
-    /// Keeps `LANES` values.
+    /// Stores `LANES` values.
     fn store<S: Simd>(simd: S, v: S::V, to: &mut [Self]);
-    /// The cells themselves, where they are f32.
+    /// The cells themselves, if they are f32.
     fn plain(cells: &[Self]) -> Option<&[f32]>;
     /// The value.
     fn get(self) -> f32;
-    /// The nearest cell to a value within +-1.
+    /// The cell nearest to a value within +-1.
     fn of(value: f32) -> Self;
 }
 

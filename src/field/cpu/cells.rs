@@ -15,12 +15,12 @@ pub enum Cells {
 }
 
 impl Cells {
-    /// Room for eight channels of `grid`^3 cells. Every page is written, so that none is missing later.
+    /// Memory for eight channels of `grid`^3 cells. Writes every page, so that there is no page fault later.
     pub fn new(storage: Storage, grid: usize) -> Cells {
         Cells::of(storage, GROUP * grid.pow(3))
     }
 
-    /// Room for `count` cells.
+    /// Memory for `count` cells.
     pub fn of(storage: Storage, count: usize) -> Cells {
         match storage {
             Storage::F32 => Cells::Full(touched(count, 0.0, 1.0)),
@@ -28,7 +28,7 @@ impl Cells {
         }
     }
 
-    /// Memory taken.
+    /// Memory, bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Cells::Full(cells) => size_of_val(&**cells),
@@ -36,7 +36,8 @@ impl Cells {
         }
     }
 
-    /// Every cell of channel `c` becomes `value`, as near as the storage and `bound`, a number of it, allow.
+    /// Sets every cell of channel `c` to `value`, rounded to the storage and cut to `bound`, a number of the
+    /// storage.
     pub fn fill(&mut self, c: usize, value: f32, bound: f32) {
         let value = value.clamp(-bound, bound);
         match self {
@@ -55,7 +56,7 @@ impl Cells {
         }
     }
 
-    /// Replaces channel `c`, as near as the storage and `bound` allow.
+    /// Replaces channel `c`; values are rounded to the storage and cut to `bound`.
     pub fn write(&mut self, c: usize, from: &[f32], bound: f32) {
         let from = from.iter().map(|value| value.clamp(-bound, bound));
         match self {
@@ -68,7 +69,7 @@ impl Cells {
         }
     }
 
-    /// Hands out all cells as f32, `RUN` at a time; their number is a multiple of that.
+    /// Passes all cells to `take` as f32, `RUN` at a time; their number is a multiple of that.
     pub fn each_run(&self, level: Level, mut take: impl FnMut(&[f32; RUN])) {
         match self {
             Cells::Full(cells) => cells.as_chunks().0.iter().for_each(take),
@@ -83,10 +84,10 @@ impl Cells {
     }
 }
 
-/// Cells that are handed out together.
+/// Number of cells that are passed together.
 pub const RUN: usize = 512;
 
-/// A vector whose pages are all there: a page of zeros from the system is none before it is written.
+/// A vector whose pages are all mapped: the system maps a page of zeros only when it is first written.
 pub fn touched<T: Copy>(count: usize, value: T, other: T) -> Vec<T> {
     let mut cells = vec![other; count];
     std::hint::black_box(&mut cells).fill(value);
@@ -104,11 +105,11 @@ fn channel_mut<C>(cells: &mut [C], c: usize) -> &mut [C] {
     &mut cells[c * count..][..count]
 }
 
-/// Cells as f32.
+/// Converts cells to f32.
 pub struct Unpack<'a, C> {
-    /// As they are kept; a multiple of the level's lanes.
+    /// The stored cells; a multiple of the level's lanes.
     pub from: &'a [C],
-    /// As many.
+    /// The same number of f32 values.
     pub to: &'a mut [f32],
 }
 
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_in_either_storage() {
+    fn written_cells_are_read_back_in_both_storages() {
         for (storage, error) in [(Storage::F32, 0.0), (Storage::F16, 2.5e-4)] {
             let mut cells = Cells::new(storage, 8);
             let value = |i: usize| ((i * 7919) % 1901) as f32 / 1000.0 - 0.95;

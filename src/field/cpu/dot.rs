@@ -1,10 +1,10 @@
-//! Sums of products in a fixed order: sixteen lanes, then a fixed tree. The lanes are what vector
-//! registers of any width can share without changing a bit of the result.
+//! Sums of products in a fixed order: sixteen lanes, then a fixed tree. Vector registers of any width can
+//! share the lanes without changing a bit of the result.
 
 /// Lanes of a sum.
 const LANES: usize = 16;
 
-/// a . b; the length is a multiple of 16 (what is over is left out, so that no check is in the loop).
+/// a . b; the length must be a multiple of 16 (a remainder is ignored, so that the loop needs no check).
 #[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     debug_assert!(a.len() == b.len() && a.len().is_multiple_of(LANES));
@@ -24,7 +24,7 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     lanes[0]
 }
 
-/// a . b summed in f64, for read-outs: their weights may be large and cancel. Length as above.
+/// a . b summed in f64, for read-outs, whose weights may be large and cancel. Length as for [`dot`].
 pub fn dot_wide(a: &[f32], b: &[f32]) -> f64 {
     debug_assert!(a.len() == b.len() && a.len().is_multiple_of(LANES));
     let mut lanes = [0.0; LANES];
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_the_sums() {
+    fn sums_are_exact_within_rounding() {
         let a: Vec<f32> = (0..512).map(|i| ((i * 37) % 101) as f32 / 101.0 - 0.5).collect();
         let b: Vec<f32> = (0..512).map(|i| ((i * 53) % 97) as f32 / 97.0 - 0.5).collect();
         let exact: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();

@@ -1,6 +1,6 @@
-//! One channel through one step, and the sums computed on the way: the hot loop. Every cell of the old field
-//! is read once and every cell of the new one written once; nothing in between is as large as a channel. The
-//! old field stays as it was, so a step can be done again. No threads, no gradients.
+//! The hot loop: takes one channel through one step, and computes sums on the way. Every cell of the old
+//! field is read once and every cell of the new one written once; no intermediate result is as large as a
+//! channel. The old field is not changed, so a step can be repeated. No threads, no gradients.
 
 mod plane;
 
@@ -9,18 +9,18 @@ use crate::field::shape::{BLEND_TOP, BLOCK_COUNT, BLOCKS};
 use crate::system::cpu::simd::{Kernel, Simd};
 use plane::{Lanes, Plane, Window};
 
-/// What drives a channel: 2 log2(e) times the drive of the field's formula, as [`Swing`] wants it.
+/// What drives a channel: 2 log2(e) times the drive of the field's formula, as the exponential needs it.
 #[derive(Clone, Copy)]
 pub struct Drive<'a> {
-    /// Of every cell.
+    /// Drive of every cell.
     pub bias: f32,
     /// Amplitude of each receptive field that reaches the channel.
     pub amplitudes: &'a [f32],
-    /// Their profiles along x, y and z, a row of `N` cells each.
+    /// Their profiles along x, y and z, one row of `N` cells each.
     pub profiles: &'a [f32],
 }
 
-/// Numbers of one step that all cells of a channel share.
+/// The coefficients of a step that all cells of a channel share.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// Weight of the cell itself in the argument of the exponential.
@@ -29,35 +29,35 @@ pub struct Step {
     pub side: f32,
     /// Share of the old value in the new one.
     pub keep: f32,
-    /// Share of the step's value times its bound.
+    /// Share of the step's value in the new one, times its bound.
     pub reach: f32,
     /// |u| stays within this.
     pub bound: f32,
 }
 
-/// Patterns that are blended into a channel: their cells, in steps, and what a step counts.
+/// Patterns that are blended into a channel: their cells, in quantisation steps, and the value of a step.
 pub type Blended<'a> = heapless::Vec<(&'a [i16], f32), BLEND_TOP>;
 
-/// What one sweep over a channel works with and leaves behind.
+/// Inputs and outputs of one sweep over a channel.
 pub struct Sweep<'a, C, const N: usize> {
     /// The old field.
     pub front: &'a [C],
     /// The new one.
     pub back: &'a mut [C],
-    /// Three planes of room for cells that have to be unpacked.
+    /// Work space of three planes, for cells that must be unpacked.
     pub planes: &'a mut [f32],
-    /// One row of room for each receptive field.
+    /// Work space of one row for each receptive field.
     pub heights: &'a mut [f32],
     /// What drives it.
     pub drive: Drive<'a>,
-    /// Shared numbers.
+    /// Coefficients.
     pub step: Step,
-    /// What is blended in.
+    /// Patterns to blend in.
     pub blended: &'a Blended<'a>,
-    /// Sum of the channels of a group up to this one, where its gradients are wanted.
+    /// Sum of the channels of a group up to this one, if its gradients are needed.
     pub sum: Option<&'a mut [f32]>,
-    /// A plane of room, for channels without a sum.
-    pub room: &'a mut [f32],
+    /// Work space of a plane, for channels without a sum.
+    pub scratch: &'a mut [f32],
     /// Whether this channel is the first of that sum.
     pub first: bool,
 }
@@ -68,7 +68,7 @@ impl<C: Cell, const N: usize> Kernel for Sweep<'_, C, N> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> [f32; BLOCK_COUNT] {
-        // Patterns and sums are known when compiled, so that no cell has to ask for them.
+        // Patterns and sums are compile-time constants, so that no cell needs a branch.
         match (self.blended.len(), self.sum.is_some()) {
             (0, false) => self.sweep::<S, 0, false>(simd),
             (0, true) => self.sweep::<S, 0, true>(simd),
@@ -94,7 +94,7 @@ impl<C: Cell, const N: usize> Sweep<'_, C, N> {
         blocks
     }
 
-    /// Makes plane 0 of the old field readable as f32; each plane then unpacks the one above it on the way.
+    /// Unpacks plane 0 of the old field to f32; each plane then unpacks the one above it.
     #[inline(always)]
     fn unpack_first<S: Simd>(&mut self, simd: S) {
         if C::PACKED {
@@ -141,7 +141,7 @@ impl<C: Cell, const N: usize> Sweep<'_, C, N> {
             new: square_mut(&mut self.back[from..]),
             sum: square_mut(match &mut self.sum {
                 Some(sum) if SUMMED => &mut sum[from..],
-                _ => self.room,
+                _ => self.scratch,
             }),
             first: self.first,
         };
@@ -155,29 +155,29 @@ impl<C: Cell, const N: usize> Sweep<'_, C, N> {
     }
 }
 
-/// The plane of cells that `cells` begins with, as rows.
+/// The first plane of `cells`, as rows.
 #[inline(always)]
 pub fn square<T, const N: usize>(cells: &[T]) -> &[[T; N]; N] {
     cells.as_chunks::<N>().0.first_chunk::<N>().expect("a plane of N rows")
 }
-/// The same, to write.
+/// The same, mutable.
 #[inline(always)]
 fn square_mut<T, const N: usize>(cells: &mut [T]) -> &mut [[T; N]; N] {
     cells.as_chunks_mut::<N>().0.first_chunk_mut::<N>().expect("a plane of N rows")
 }
 
-/// The sums of a channel that stands still.
+/// Computes the sums of a channel that is not stepped.
 pub struct Gather<'a, C, const N: usize> {
     /// The field.
     pub front: &'a [C],
-    /// Sum of the channels of a group up to this one, where its gradients are wanted.
+    /// Sum of the channels of a group up to this one, if its gradients are needed.
     pub sum: Option<&'a mut [f32]>,
     /// Whether this channel is the first of that sum.
     pub first: bool,
 }
 
 impl<C: Cell, const N: usize> Kernel for Gather<'_, C, N> {
-    /// As of a [`Sweep`].
+    /// As for a [`Sweep`].
     type Output = [f32; BLOCK_COUNT];
 
     #[inline(always)]

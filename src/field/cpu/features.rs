@@ -5,7 +5,7 @@ use super::parallel::Parallel;
 use crate::field::shape::{BLOCK_COUNT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GRADIENT, GROUP};
 use crate::field::state::{self, refill};
 
-/// The features, and what is compared about rest.
+/// The features, and the vectors relative to rest that are compared with the memories.
 pub struct Features {
     /// In the order of `FEATURES`.
     pub all: Vec<f32>,
@@ -14,14 +14,14 @@ pub struct Features {
     /// Context at rest.
     pub rest_context: [f64; CONTEXT],
     rest_descriptor: Vec<f64>,
-    /// About rest.
+    /// Relative to rest.
     pub context: [f64; CONTEXT],
-    /// About rest.
+    /// Relative to rest.
     pub descriptor: Vec<f64>,
 }
 
 impl Features {
-    /// Nothing yet.
+    /// All zero.
     pub fn new(parallel: &Parallel) -> Features {
         let resting = |c: usize| parallel.parts()[c / GROUP].fixed().rest_mean[c % GROUP];
         let group_mean = |g: usize| (0..GROUP).map(|c| resting(g * GROUP + c)).sum::<f64>() / GROUP as f64;
@@ -36,7 +36,7 @@ impl Features {
         }
     }
 
-    /// Takes what fell out of the sweep of a part.
+    /// Takes the results of the sweep of a part.
     pub fn take(&mut self, number: usize, reduced: &Reduced) {
         self.means[number * GROUP..][..GROUP].copy_from_slice(&reduced.context);
         self.blocks[number * BLOCK_COUNT..][..BLOCK_COUNT].copy_from_slice(&reduced.descriptor);
@@ -51,13 +51,13 @@ impl Features {
         }
     }
 
-    /// The means, in f64.
+    /// Saves the means, in f64.
     pub fn save(&self, reduced: &mut state::Reduced) {
         refill(&mut reduced.context, &self.means);
         refill(&mut reduced.descriptor, &self.blocks);
     }
 
-    /// The same back; gradients are those of the next cycle.
+    /// Restores the means; the next cycle computes the gradients.
     pub fn restore(&mut self, reduced: &state::Reduced) {
         self.means.copy_from_slice(&reduced.context);
         self.blocks.copy_from_slice(&reduced.descriptor);
@@ -65,7 +65,7 @@ impl Features {
         self.all.iter_mut().zip(means).for_each(|(to, mean)| *to = *mean as f32);
     }
 
-    /// What is compared with the memories: the new context and descriptor less those at rest.
+    /// Computes what is compared with the memories: the new context and descriptor minus those at rest.
     pub fn take_about_rest(&mut self) {
         let about = |to: &mut [f64], from: &[f64], rest: &[f64]| {
             to.iter_mut().zip(from).zip(rest).for_each(|((to, from), rest)| *to = from - rest);

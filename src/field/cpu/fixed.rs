@@ -1,5 +1,5 @@
-//! What never changes about eight channels: projections in the engine's format, storage, the numbers of
-//! a step. Shared by all threads that compute them; knows no cells.
+//! The constants of eight channels: projections in the engine's format, storage, the coefficients of a step.
+//! Shared by all threads that compute these channels; holds no cells.
 
 use super::evolve::Step;
 use crate::base::frame::MAX_SENSORS;
@@ -8,18 +8,17 @@ use crate::field::projections::{Projections, cut};
 use crate::field::shape::{GROUP, PATTERN_FIRST, SLOW_FIRST, sub_steps};
 use crate::system::cpu::simd::Half;
 
-/// 2 log2(e): tanh(x) = 1 - 2 / (1 + 2^(2 log2(e) x)), so that all that goes into x is multiplied by this
-/// once.
+/// 2 log2(e): tanh(x) = 1 - 2 / (1 + 2^(2 log2(e) x)), so all terms of x are multiplied by this in advance.
 const EXPONENT: f64 = 2.0 * std::f64::consts::LOG2_E;
 
-/// Largest number of a drive, far beyond where the tanh has reached its bound: keeps sums of drives finite.
+/// Largest term of a drive, far beyond the point where the tanh saturates: keeps sums of drives finite.
 const MOST_DRIVE: f64 = 1e6;
 
 /// The sensors that reach one channel.
 pub struct Taps {
-    /// Sensor, and gain x weight.
+    /// Each sensor, and its gain x weight.
     weights: Vec<(usize, f64)>,
-    /// For each of them three rows of cells, the profile along x, y, z; on the whole grid and the half one.
+    /// Three rows of cells for each of them, the profiles along x, y, z; for the full grid and the half grid.
     profiles: [Vec<f32>; 2],
 }
 
@@ -27,15 +26,15 @@ pub struct Taps {
 pub struct Fixed {
     /// First channel.
     pub first: usize,
-    /// How the cells are kept.
+    /// How the cells are stored.
     pub storage: Storage,
-    /// Cells per axis of the whole grid.
+    /// Cells per axis of the full grid.
     pub grid: usize,
     /// |u| stays within this.
     pub bound: f32,
     /// Value of each channel's cells at rest.
     pub rest: [f32; GROUP],
-    /// Its mean as the features have it: the value before it is rounded to the storage.
+    /// Its mean in the features: the value before it is rounded to the storage.
     pub rest_mean: [f64; GROUP],
     params: Params,
     bias: [f32; GROUP],
@@ -43,7 +42,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Of group `number`.
+    /// The constants of group `number`.
     pub fn new(number: usize, plan: &FieldPlan, projections: &Projections) -> Fixed {
         let (first, params) = (number * GROUP, plan.params);
         let storage = plan.storage_of(number);
@@ -82,8 +81,8 @@ impl Fixed {
         self.bias[c]
     }
 
-    /// Amplitudes of the receptive fields that reach channel `c`, into `to`; answers how many, and their
-    /// profiles.
+    /// Writes the amplitudes of the receptive fields that reach channel `c` into `to`; returns their number
+    /// and their profiles.
     pub fn aim(&self, c: usize, half: bool, felt: &[f64], to: &mut [f32; MAX_SENSORS]) -> (usize, &[f32]) {
         let taps = &self.taps[c];
         for ((sensor, weight), to) in taps.weights.iter().zip(to) {
@@ -97,7 +96,7 @@ impl Fixed {
         if self.has_patterns() { 1.0 - self.params.pattern_share } else { 1.0 }
     }
 
-    /// The numbers of a sub-step of share `share`.
+    /// The coefficients of a sub-step of share `share`.
     pub fn step(&self, half: bool, share: f64) -> Step {
         let width = if half { 2.0 } else { 1.0 };
         let (lambda, gamma) = (self.params.lambda / (width * width), self.params.gamma);
@@ -111,12 +110,12 @@ impl Fixed {
         }
     }
 
-    /// What a step of a pattern's volume, blended with `weight`, adds to a cell.
+    /// What a quantisation step of a pattern's volume, blended with `weight`, adds to a cell.
     pub fn pattern_step(&self, share: f64, weight: f64, step: f32) -> f32 {
         (share * self.params.pattern_share * weight * f64::from(step)) as f32
     }
 
-    /// Memory taken.
+    /// Memory, bytes.
     pub fn bytes(&self) -> usize {
         let taps = self.taps.iter().map(|taps| {
             let profiles: usize = taps.profiles.iter().map(|p| size_of_val(&**p)).sum();
@@ -126,8 +125,8 @@ impl Fixed {
     }
 }
 
-/// Where a step takes a cell that lies at the half nearest to its resting value: not further than half a
-/// step of the storage, so that it is rounded back.
+/// The result of a step for a cell whose value is the half-precision number nearest to rest. It is at most
+/// half a rounding step of the storage away, so that it is rounded back.
 fn step_at_rest(plan: &FieldPlan, first: usize, bias: f64, rest: f64, bound: f32) -> f64 {
     let params = &plan.params;
     let t = if first < SLOW_FIRST { params.t_fast } else { params.t_slow };
@@ -138,8 +137,8 @@ fn step_at_rest(plan: &FieldPlan, first: usize, bias: f64, rest: f64, bound: f32
     (1.0 - share) * u + share * value
 }
 
-/// The largest f32 at or just below `wanted` with which neither `keep bound + reach` nor its mirror image
-/// passes the bound, whether products and sums are rounded once or twice: every cell is between the two.
+/// The largest f32 not above `wanted` with which neither `keep bound + reach` nor its negative exceeds the
+/// bound, whether products and sums are rounded once or twice. Every cell is between these two.
 fn reach(wanted: f64, keep: f32, bound: f32) -> f32 {
     let mut reach = wanted as f32;
     let within = |reach: f32| {
@@ -153,7 +152,7 @@ fn reach(wanted: f64, keep: f32, bound: f32) -> f32 {
     reach
 }
 
-/// A part of the drive, as the exponential wants it.
+/// A term of the drive, scaled for the exponential.
 fn drive(value: f64) -> f32 {
     (EXPONENT * value.clamp(-MOST_DRIVE, MOST_DRIVE)) as f32
 }
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_a_number_of_the_storage_and_none_larger_is() {
+    fn bound_is_the_largest_number_of_the_storage() {
         for limit in [0.95, 0.5, 0.001, 0.999] {
             for storage in [Storage::F32, Storage::F16] {
                 let bound = storage.bound(limit);
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reach_is_at_most_a_few_steps_below_what_was_wanted() {
+    fn reach_is_at_most_a_few_steps_below_the_wanted() {
         for i in 1..=1000 {
             let share = f64::from(i) / 1000.0;
             let (keep, bound) = ((1.0 - share) as f32, Storage::F32.bound(0.95));

@@ -1,5 +1,5 @@
-//! 3D Sobel gradients of a group's mean, reduced to blocks on the way: no gradient volume exists. The
-//! operator is separable: one plane at a time, along z, then x, then y.
+//! 3D Sobel gradients of a group's mean, reduced to blocks on the way, without a gradient volume. The
+//! operator is separable and is applied one plane at a time, along z, then x, then y.
 
 use super::evolve::{fold, square};
 use crate::field::shape::{BLOCK_COUNT, BLOCKS};
@@ -8,8 +8,8 @@ use crate::system::cpu::simd::{Kernel, Simd};
 /// Signed mean and mean magnitude of each block, by axis x, y, z.
 pub type Gradient = [[[f32; BLOCK_COUNT]; 2]; 3];
 
-/// The gradients of `volume` (`N` planes of `N` rows), each cell's times `scale`, reduced into `out`. Outside
-/// the edge is the edge itself, as in the evolution.
+/// The gradients of `volume` (`N` planes of `N` rows), multiplied by `scale` and reduced into `out`. Outside
+/// the edge, the edge's own value counts, as in the evolution.
 pub struct Slopes<'a, const N: usize> {
     /// N^3 cells.
     pub volume: &'a [f32],
@@ -26,7 +26,7 @@ impl<const N: usize> Kernel for Slopes<'_, N> {
     fn run<S: Simd>(self, simd: S) {
         let side = N / BLOCKS;
         let plane = |z: usize| square::<f32, N>(&self.volume[z * N * N..]);
-        // Rows of (1 2 1) and (-1 0 1) along z, then those of both along x.
+        // Rows of (1 2 1) and (-1 0 1) along z; then both along x.
         let (mut smooth, mut slope) = ([[0.0; N]; N], [[0.0; N]; N]);
         let mut along = [[[0.0; N]; N]; 3];
         let mut columns = [[[[0.0; N]; BLOCKS]; 2]; 3];
@@ -70,8 +70,8 @@ fn across_planes<S: Simd, const N: usize>(
     }
 }
 
-/// What the derivatives along x, y and z have in each row: (-1 0 1) of the smooth one, (1 2 1) of it, (1 2 1)
-/// of the slope.
+/// The inputs of the derivatives along x, y and z in each row: (-1 0 1) of the smoothed row, (1 2 1) of the
+/// smoothed row, (1 2 1) of the slope.
 #[inline(always)]
 fn along_rows<S: Simd, const N: usize>(
     simd: S,
@@ -91,7 +91,7 @@ fn along_rows<S: Simd, const N: usize>(
     }
 }
 
-/// The cells from `j` on, between their neighbours to the west and to the east.
+/// The cells from `j` on, with their neighbours to the west and to the east.
 #[inline(always)]
 fn beside<S: Simd, const N: usize>(simd: S, row: &[f32; N], j: usize) -> [S::V; 3] {
     let v = simd.load(&row[j..j + S::LANES]);
@@ -101,7 +101,7 @@ fn beside<S: Simd, const N: usize>(simd: S, row: &[f32; N], j: usize) -> [S::V; 
     [simd.west(before, v), v, simd.east(v, after)]
 }
 
-/// The derivatives, and their sums and those of their magnitudes over the rows of each block.
+/// The derivatives, summed over the rows of each block, and the sums of their magnitudes.
 #[inline(always)]
 fn across_rows<S: Simd, const N: usize>(
     simd: S,
@@ -154,7 +154,7 @@ mod tests {
                 for (other, [signed, magnitude]) in out.iter().enumerate() {
                     for block in 0..BLOCK_COUNT {
                         let place = [block % 4, block / 4 % 4, block / 16][axis];
-                        // At a face half the difference is missing in one of the block's four layers.
+                        // At a face, half the difference is missing in one of the block's layers.
                         let edge = if place == 0 || place == 3 { 0.5 / side as f32 } else { 0.0 };
                         let expected = if other == axis { 1.0 - edge } else { 0.0 };
                         assert!(
@@ -164,7 +164,7 @@ mod tests {
                         assert!((magnitude[block] - expected).abs() < 1e-6);
                     }
                 }
-                // Up and down by one: no slope on the whole, but one everywhere off the crest.
+                // Alternately up and down by one: no mean slope, but a slope everywhere except at the crests.
                 let hat: Vec<f32> = (0..N * N * N).map(|i| 1.0 - (along(i) % 4.0 - 1.5).abs()).collect();
                 level.run(Slopes::<N> { volume: &hat, scale: 1.0 / 32.0, out: &mut out });
                 let inside = 21; // block (1, 1, 1)

@@ -1,10 +1,11 @@
-//! Between the whole grid and the half one: means of 2x2x2 cells on the way in; on the way out
-//! every cell moves by as much as its mean has moved, so that means are right and detail is kept.
+//! Converts between the full grid and the half grid. Towards the half grid it takes means of 2x2x2 cells; on
+//! the way back every cell moves by as much as its mean has moved, so that means are right and detail is
+//! kept.
 
 use super::cell::Cell;
 use crate::system::cpu::simd::{Kernel, Simd};
 
-/// Most cells along an axis.
+/// Maximum number of cells along an axis.
 const MOST: usize = 64;
 
 /// Makes each cell of `half` the mean of the 2x2x2 cells of `whole` that it represents.
@@ -13,7 +14,7 @@ pub struct Halve<'a, C> {
     pub whole: &'a [C],
     /// n: 8, 16, 32 or 64.
     pub n: usize,
-    /// As many channels of (n/2)^3.
+    /// The same number of channels of (n/2)^3 cells.
     pub half: &'a mut [C],
 }
 
@@ -21,7 +22,7 @@ pub struct Halve<'a, C> {
 pub struct Unhalve<'a, C> {
     /// Channels of (n/2)^3 cells.
     pub half: &'a [C],
-    /// As many channels of n^3 cells.
+    /// The same number of channels of n^3 cells.
     pub whole: &'a [C],
     /// n: 8, 16, 32 or 64.
     pub n: usize,
@@ -89,7 +90,7 @@ fn pack<S: Simd, C: Cell>(simd: S, from: &[f32], to: &mut [C]) {
     }
 }
 
-/// Where the four rows of `n` cells begin that row `index` of the half grid stands for.
+/// Where the four rows of `n` cells begin that row `index` of the half grid represents.
 #[inline(always)]
 fn four_rows(index: usize, n: usize) -> [usize; 4] {
     let (z, y) = (index / (n / 2) * 2, index % (n / 2) * 2);
@@ -123,11 +124,11 @@ mod tests {
         assert!(moved.iter().zip(&start).all(|(a, b)| (a.get() - b.get() - 0.1).abs() <= 2.0 * error));
         half.fill(C::of(1.0));
         level.run(Unhalve { half: &half, whole: &start, n, moved: &mut moved, bound: BOUND });
-        assert!(moved.iter().all(|u| u.get() <= BOUND), "the bound stands above the mean");
+        assert!(moved.iter().all(|u| u.get() <= BOUND), "the bound takes precedence over the mean");
     }
 
     #[test]
-    fn in_either_storage_at_every_level() {
+    fn means_and_detail_are_kept_in_both_storages() {
         for level in Level::all() {
             let level = level.within(8);
             means_are_those_of_the_cells_and_detail_survives::<f32>(level, 1e-6);

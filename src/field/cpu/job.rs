@@ -1,6 +1,6 @@
-//! One piece of a cycle: eight channels through a step, or a shard of the bank through a comparison.
-//! A job shares what it reads and owns what it writes, with all its working memory, so that any
-//! thread can do it, and a second thread can do it again.
+//! A job is one piece of a cycle: a step of eight channels, or the comparison of a shard of the bank. It
+//! shares its inputs and owns its outputs and work space, so that any thread can run it, and a second thread
+//! can run it again.
 
 use super::bank::{Query, Rows, Scan};
 use super::cell::Cell;
@@ -21,20 +21,20 @@ use std::sync::Arc;
 /// The work of a job.
 #[derive(Clone, Copy, Debug)]
 pub enum Task {
-    /// The half grid from the whole one.
+    /// Compute the half grid from the full one.
     Halve,
-    /// The whole grid from both.
+    /// Compute the full grid from both.
     Unhalve,
     /// Evolve the channels by `count` sub-steps of share `share` and reduce the features.
     Sweep {
         /// Whether on the half grid.
         half: bool,
-        /// Sub-steps; 0: stand still, only reduce.
+        /// Sub-steps; 0: do not step, only reduce.
         count: usize,
         /// Share of the step's value in a sub-step's result.
         share: f64,
     },
-    /// Compare the query with those of the bank's rows `from..to` that lie in the shard.
+    /// Compare the query with those of the bank's rows `from..to` that are in the shard.
     Scan {
         /// First row of the bank.
         from: usize,
@@ -44,7 +44,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// Cells per axis of the grid that is written, `whole` being those of the whole one; `None`: nothing is.
+    /// Cells per axis of the grid that is written, if the full grid has `whole`; `None`: none is written.
     pub fn grid(self, whole: usize) -> Option<usize> {
         match self {
             Task::Halve | Task::Sweep { half: true, count: 1.., .. } => Some(whole / 2),
@@ -54,23 +54,23 @@ impl Task {
     }
 }
 
-/// What all jobs of one cycle receive.
+/// Inputs that all jobs of a cycle share.
 #[derive(Clone, Copy)]
-pub struct Orders {
+pub struct JobInputs {
     /// Felt sensors s + eta e.
     pub felt: [f64; MAX_SENSORS],
-    /// What is blended in; pattern channels only.
+    /// Patterns to blend in; pattern channels only.
     pub blend: Blend,
 }
 
-/// What a job reads, shared with its other readers.
+/// Data that a job reads, shared with other readers.
 #[derive(Clone)]
 pub struct Sources {
     /// Constants.
     pub fixed: Arc<Fixed>,
-    /// A part of the library; none outside the pattern channels.
+    /// A part of the library; `None` outside the pattern channels.
     pub volumes: Option<Arc<Volumes>>,
-    /// Cells of the whole grid.
+    /// Cells of the full grid.
     pub whole: Arc<Cells>,
     /// Cells of the half grid.
     pub half: Arc<Cells>,
@@ -78,7 +78,7 @@ pub struct Sources {
     pub rows: Arc<Rows>,
 }
 
-/// What falls out of a sweep.
+/// Results of a sweep.
 pub struct Reduced {
     /// Mean of each channel.
     pub context: [f64; GROUP],
@@ -88,49 +88,49 @@ pub struct Reduced {
     pub gradient: Gradient,
 }
 
-/// A sheet of orders, room and results.
+/// A job: its task, inputs, work space and results.
 pub struct Job {
-    /// Which eight channels, and which shard.
+    /// Number of the eight channels, and of the shard.
     pub number: usize,
-    /// What to do.
+    /// The task.
     pub task: Task,
-    /// What to read.
+    /// The data to read.
     pub sources: Option<Sources>,
-    /// Where new cells go; nothing else holds it. `None` for a scan.
+    /// Where new cells go; nothing else holds a reference. `None` for a scan.
     pub target: Option<Arc<Cells>>,
-    /// This cycle's.
-    pub orders: Orders,
-    /// What a scan compares with.
+    /// Inputs of this cycle.
+    pub inputs: JobInputs,
+    /// The query of a scan.
     pub query: Query,
-    /// What the last sweep gave.
+    /// Results of the last sweep.
     pub reduced: Reduced,
-    /// The best rows of the sweep of the bank under way.
+    /// The best rows of the current sweep of the bank.
     pub nearest: Nearest,
     /// Rows that the last scan compared again.
     pub again: usize,
     level: Level,
-    room: Room,
+    scratch: Scratch,
 }
 
-/// Memory that a job needs while it is done.
-struct Room {
+/// Work space of a job.
+struct Scratch {
     /// Three planes of unpacked cells.
     planes: Vec<f32>,
     /// A row for each receptive field.
     heights: Vec<f32>,
     /// Sum of the channels of a group.
     sum: Vec<f32>,
-    /// A plane that is written and never read.
+    /// A plane that is written but never read.
     plane: Vec<f32>,
     /// A channel between two sub-steps, in either storage.
     full: Vec<f32>,
     packed: Vec<Half>,
-    /// A number for each row of a shard.
-    ceilings: Vec<f32>,
+    /// An upper bound for each row of a shard.
+    upper_bounds: Vec<f32>,
 }
 
 impl Job {
-    /// A blank one; takes all its memory here.
+    /// An idle job; allocates all its memory here.
     pub fn new(plan: &FieldPlan, level: Level) -> Job {
         let (grid, cells) = (plan.shape.grid, plan.shape.cells());
         let packed = if plan.storage == Storage::F16 { cells } else { 0 };
@@ -139,30 +139,37 @@ impl Job {
             task: Task::Scan { from: 0, to: 0 },
             sources: None,
             target: None,
-            orders: Orders { felt: [0.0; MAX_SENSORS], blend: Blend::NONE },
+            inputs: JobInputs { felt: [0.0; MAX_SENSORS], blend: Blend::NONE },
             query: Query::NOTHING,
             reduced: Reduced::NOTHING,
             nearest: Nearest::NONE,
             again: 0,
             level,
-            room: Room {
+            scratch: Scratch {
                 planes: touched(3 * grid * grid, 0.0, 1.0),
                 heights: touched(plan.shape.sensors * grid, 0.0, 1.0),
                 sum: touched(cells, 0.0, 1.0),
                 plane: touched(grid * grid, 0.0, 1.0),
                 full: touched(cells, 0.0, 1.0),
                 packed: touched(packed, Half(0), Half(1)),
-                ceilings: touched(plan.shape.bank.div_ceil(GROUPS), 0.0, 1.0),
+                upper_bounds: touched(plan.shape.bank.div_ceil(GROUPS), 0.0, 1.0),
             },
         }
     }
 
-    /// Memory taken, without what is shared or held for a while.
+    /// Memory, bytes, without shared or borrowed data.
     pub fn bytes(&self) -> usize {
-        let room = &self.room;
-        let floats = [&room.planes, &room.heights, &room.sum, &room.plane, &room.full, &room.ceilings];
-        let floats: usize = floats.iter().map(|room| size_of_val(&***room)).sum();
-        size_of::<Job>() + floats + size_of_val(&*room.packed)
+        let scratch = &self.scratch;
+        let floats = [
+            &scratch.planes,
+            &scratch.heights,
+            &scratch.sum,
+            &scratch.plane,
+            &scratch.full,
+            &scratch.upper_bounds,
+        ];
+        let floats: usize = floats.iter().map(|scratch| size_of_val(&***scratch)).sum();
+        size_of::<Job>() + floats + size_of_val(&*scratch.packed)
     }
 
     fn halve(&mut self, sources: &Sources) {
@@ -193,7 +200,7 @@ impl Job {
         let grid = if half { sources.fixed.grid / 2 } else { sources.fixed.grid };
         let front = if half { &sources.half } else { &sources.whole };
         let stride = Stride { half, count, share };
-        // A target that stands still is not written, and need not be there.
+        // Without sub-steps the target is not written and may be absent.
         let mut target = self.target.take();
         let back = target.as_mut().and_then(Arc::get_mut);
         match (&**front, back) {
@@ -243,7 +250,7 @@ impl Job {
         for c in 0..GROUP {
             let front = &front[c * cells..][..cells];
             let blocks = if stride.count == 0 {
-                let sum = summed.then_some(&mut self.room.sum[..cells]);
+                let sum = summed.then_some(&mut self.scratch.sum[..cells]);
                 level.run(Gather::<C, N> { front, sum, first: c == 0 })
             } else {
                 self.sweep_channel::<C, N>(sources, c, front, &mut back[c * cells..][..cells], stride)
@@ -252,9 +259,9 @@ impl Job {
         }
         if summed {
             let width = if stride.half { 2.0 } else { 1.0 };
-            // Per whole cell, of the mean of the channels, with Sobel's 1/32.
+            // Per cell of the full grid, for the mean of the channels, with Sobel's 1/32.
             let scale = 1.0 / (32.0 * GROUP as f32 * width);
-            let volume = &self.room.sum[..cells];
+            let volume = &self.scratch.sum[..cells];
             level.run(Slopes::<N> { volume, scale, out: &mut self.reduced.gradient });
         }
     }
@@ -269,15 +276,15 @@ impl Job {
     ) -> [f32; BLOCK_COUNT] {
         let (fixed, cells, level) = (&*sources.fixed, N * N * N, self.level.within(N));
         let mut amplitudes = [0.0; MAX_SENSORS];
-        let (reached, profiles) = fixed.aim(c, stride.half, &self.orders.felt, &mut amplitudes);
+        let (reached, profiles) = fixed.aim(c, stride.half, &self.inputs.felt, &mut amplitudes);
         let drive = Drive { bias: fixed.bias(c), amplitudes: &amplitudes[..reached], profiles };
         let step = fixed.step(stride.half, stride.share);
-        let blended = blended(sources, &self.orders.blend, c, stride);
-        let between = &mut C::between(&mut self.room.full, &mut self.room.packed)[..cells];
+        let blended = blended(sources, &self.inputs.blend, c, stride);
+        let between = &mut C::between(&mut self.scratch.full, &mut self.scratch.packed)[..cells];
         let mut blocks = [0.0; BLOCK_COUNT];
         for sub_step in 1..=stride.count {
             let last = sub_step == stride.count;
-            // To and fro between the two, so that the last one ends in `back`.
+            // Alternate between the two buffers so that the last sub-step ends in `back`.
             let to_back = (stride.count - sub_step).is_multiple_of(2);
             let (from, to): (&[C], &mut [C]) = match (sub_step, to_back) {
                 (1, true) => (front, &mut *back),
@@ -289,13 +296,13 @@ impl Job {
             blocks = level.run(Sweep::<C, N> {
                 front: from,
                 back: to,
-                planes: &mut self.room.planes,
-                heights: &mut self.room.heights,
+                planes: &mut self.scratch.planes,
+                heights: &mut self.scratch.heights,
                 drive,
                 step,
                 blended: &blended,
-                sum: summed.then_some(&mut self.room.sum[..cells]),
-                room: &mut self.room.plane,
+                sum: summed.then_some(&mut self.scratch.sum[..cells]),
+                scratch: &mut self.scratch.plane,
                 first: c == 0,
             });
         }
@@ -310,7 +317,7 @@ struct Stride {
     share: f64,
 }
 
-/// What is blended into channel `c`.
+/// The patterns to blend into channel `c`.
 fn blended<'a>(sources: &'a Sources, blend: &Blend, c: usize, stride: &Stride) -> Blended<'a> {
     let Some(volumes) = &sources.volumes else { return Blended::new() };
     let found = blend.slots().iter().zip(blend.weights());
@@ -322,7 +329,7 @@ fn blended<'a>(sources: &'a Sources, blend: &Blend, c: usize, stride: &Stride) -
         .collect()
 }
 
-/// A cell with room for a channel between two sub-steps.
+/// A cell type with work space for a channel between two sub-steps.
 trait Kept: Cell {
     fn between<'a>(full: &'a mut [f32], packed: &'a mut [Half]) -> &'a mut [Self];
 }
@@ -350,7 +357,7 @@ impl PoolJob for Job {
                     query: &self.query,
                     from,
                     to,
-                    ceilings: &mut self.room.ceilings,
+                    upper_bounds: &mut self.scratch.upper_bounds,
                     nearest: self.nearest,
                 });
             }
@@ -359,7 +366,7 @@ impl PoolJob for Job {
 }
 
 impl Reduced {
-    /// Of nothing.
+    /// Empty results.
     pub const NOTHING: Reduced = Reduced {
         context: [0.0; GROUP],
         descriptor: [0.0; BLOCK_COUNT],

@@ -1,8 +1,9 @@
-//! The pattern library: contexts to find a pattern by, volumes to blend. The index of contexts is
-//! small and f64; the volumes are the largest memory of the engine and are held in 16 bits.
+//! The pattern library: contexts by which patterns are found, and volumes to blend. The index of contexts is
+//! small and in f64; the volumes are the engine's largest memory and are stored in 16 bits.
 //!
-//! A stored value is a whole number of steps of bound / 32767: |v| <= bound needs no exponent, so a
-//! fixed point is 16 times as exact as a half float of the same size, at most 1.5e-5 off.
+//! A stored value is a whole number of steps of bound / 32767. |v| <= bound needs no exponent, so this
+//! fixed-point format is 16 times as precise as half precision in the same 16 bits; its error is at most
+//! 1.5e-5.
 
 use super::cells::touched;
 use crate::field::shape::{BLEND_TOP, CONTEXT, GROUP, NORM_FLOOR};
@@ -10,7 +11,7 @@ use crate::field::shape::{BLEND_TOP, CONTEXT, GROUP, NORM_FLOOR};
 /// Steps from 0 to the bound.
 const STEPS: f32 = 32767.0;
 
-/// What is blended into the pattern channels: slots and weights, best first.
+/// The patterns to blend into the pattern channels: slots and weights, best first.
 #[derive(Clone, Copy, Debug)]
 pub struct Blend {
     slots: [usize; BLEND_TOP],
@@ -19,7 +20,7 @@ pub struct Blend {
 }
 
 impl Blend {
-    /// Nothing.
+    /// No patterns.
     pub const NONE: Blend = Blend { slots: [0; BLEND_TOP], weights: [0.0; BLEND_TOP], len: 0 };
 
     /// Slots, best first.
@@ -30,7 +31,7 @@ impl Blend {
     pub fn weights(&self) -> &[f64] {
         &self.weights[..self.len]
     }
-    /// A blend that was found before, best first; at most `BLEND_TOP` of it.
+    /// A saved blend, best first; at most `BLEND_TOP` patterns of it.
     pub fn of(found: &[(u32, f64)]) -> Blend {
         let mut blend = Blend { len: found.len().min(BLEND_TOP), ..Blend::NONE };
         for (i, (slot, weight)) in found.iter().take(BLEND_TOP).enumerate() {
@@ -40,9 +41,9 @@ impl Blend {
     }
 }
 
-/// The index: what each slot is found by.
+/// The index: the context by which each slot is found.
 pub struct Index {
-    /// Unit contexts about rest; zero in an empty slot.
+    /// Unit contexts relative to rest; zero in an empty slot.
     contexts: Vec<[f64; CONTEXT]>,
     values: Vec<Option<f32>>,
 }
@@ -52,22 +53,22 @@ impl Index {
     pub fn new(slots: usize) -> Index {
         Index { contexts: vec![[0.0; CONTEXT]; slots], values: vec![None; slots] }
     }
-    /// Whether there is such a slot.
+    /// Whether the slot exists.
     pub fn has(&self, slot: usize) -> bool {
         slot < self.values.len()
     }
-    /// Enters a context about rest. The slot exists.
+    /// Enters a context relative to rest. The slot must exist.
     pub fn enter(&mut self, slot: usize, context: &[f64; CONTEXT], value: f32) {
         self.contexts[slot] = *context;
         unit(&mut self.contexts[slot]);
         self.values[slot] = Some(value);
     }
-    /// Enters a context that has unit length already. The slot exists.
+    /// Enters a context that already has unit length. The slot must exist.
     pub fn enter_unit(&mut self, slot: usize, context: &[f64], value: f32) {
         self.contexts[slot].copy_from_slice(context);
         self.values[slot] = Some(value);
     }
-    /// What a slot is found by, of unit length, and its value; `None` for an empty one.
+    /// The unit context of a slot, and its value; `None` for an empty slot.
     pub fn entry(&self, slot: usize) -> Option<(&[f64; CONTEXT], f32)> {
         Some((self.contexts.get(slot)?, self.value(slot)?))
     }
@@ -81,7 +82,7 @@ impl Index {
     pub fn value(&self, slot: usize) -> Option<f32> {
         self.values.get(slot).copied().flatten()
     }
-    /// The `top` slots nearest to a context about rest, equal ones by lower slot; weights are a
+    /// The `top` slots nearest to a context relative to rest, the lower slot first on ties; weights are a
     /// softmax of the cosines.
     pub fn recall(&self, context: &[f64; CONTEXT], top: usize, temperature: f64) -> Blend {
         let mut query = *context;
@@ -101,13 +102,13 @@ impl Index {
         soften(&mut blend.weights[..blend.len], temperature);
         blend
     }
-    /// Memory of the index.
+    /// Memory of the index, bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.contexts) + size_of_val(&*self.values)
     }
 }
 
-/// Cosines, best first, to weights that sum to 1.
+/// Turns cosines, best first, into weights that sum to 1.
 fn soften(weights: &mut [f64], temperature: f64) {
     let best = weights.first().copied().unwrap_or(0.0);
     weights.iter_mut().for_each(|w| *w = libm::exp((*w - best) / temperature));
@@ -115,21 +116,21 @@ fn soften(weights: &mut [f64], temperature: f64) {
     weights.iter_mut().for_each(|w| *w /= sum);
 }
 
-/// To unit length; what is shorter than the floor stays shorter: it has no direction.
+/// Scales to unit length. A vector shorter than `NORM_FLOOR` stays shorter than 1: it has no direction.
 pub fn unit(vector: &mut [f64]) {
     let length = vector.iter().map(|v| v * v).sum::<f64>().sqrt().max(NORM_FLOOR);
     vector.iter_mut().for_each(|v| *v /= length);
 }
 
-/// Eight channels of every pattern. A slot takes its memory when it is stored in for the first time, between
-/// cycles, and keeps it.
+/// Eight channels of every pattern. A slot is allocated when a pattern is first stored there, between cycles,
+/// and keeps its memory.
 pub struct Volumes {
     grid: usize,
     step: f32,
     slots: Vec<Volume>,
 }
 
-/// Eight channels of a pattern, on the whole grid and on the half one; nothing in a slot that was never used.
+/// Eight channels of a pattern, on the full grid and on the half grid; empty in a slot that was never used.
 #[derive(Clone, Default)]
 struct Volume {
     whole: Vec<i16>,
@@ -141,7 +142,7 @@ impl Volumes {
     pub fn new(slots: usize, grid: usize, bound: f32) -> Volumes {
         Volumes { grid, step: bound / STEPS, slots: vec![Volume::default(); slots] }
     }
-    /// The memory of a slot, taken now if it is not yet.
+    /// The memory of a slot; allocates it if needed.
     fn reach(&mut self, slot: usize) -> &mut Volume {
         let volume = &mut self.slots[slot];
         if volume.whole.is_empty() {
@@ -157,17 +158,17 @@ impl Volumes {
         whole.iter_mut().zip(volume).for_each(|(to, from)| *to = (from / step).round() as i16);
         self.halve(slot);
     }
-    /// Stores eight channels that are in steps already.
+    /// Stores eight channels that are already in steps.
     pub fn store_steps(&mut self, slot: usize, volume: &[i16]) {
         self.reach(slot).whole.copy_from_slice(volume);
         self.halve(slot);
     }
-    /// A half cell is the rounded mean of the eight that are stored, not of what they were rounded from: so
-    /// it follows from them wherever they are taken.
+    /// A cell of the half grid is the rounded mean of the eight stored cells, not of their values before
+    /// rounding: so it is the same after the stored cells are saved and restored.
     fn halve(&mut self, slot: usize) {
         let (n, m) = (self.grid, self.grid / 2);
         let Volume { whole, half } = &mut self.slots[slot];
-        // Channels lie behind one another, so their planes do too.
+        // Channels are contiguous, so their planes are too.
         for (place, plane) in half.chunks_exact_mut(m * m).enumerate() {
             for (y, row) in plane.chunks_exact_mut(m).enumerate() {
                 for (x, cell) in row.iter_mut().enumerate() {
@@ -180,21 +181,21 @@ impl Volumes {
             }
         }
     }
-    /// Eight channels of a slot, in steps; nothing if it was never stored in.
+    /// Eight channels of a slot, in steps; empty if nothing was ever stored there.
     pub fn steps(&self, slot: usize) -> &[i16] {
         &self.slots[slot].whole
     }
-    /// One channel of a slot that was stored in, in steps.
+    /// One channel of a used slot, in steps.
     pub fn channel(&self, slot: usize, channel: usize, half: bool) -> &[i16] {
         let volume = &self.slots[slot];
         let (eight, grid) = if half { (&volume.half, self.grid / 2) } else { (&volume.whole, self.grid) };
         &eight[channel * grid.pow(3)..][..grid.pow(3)]
     }
-    /// What one step is worth.
+    /// The value of one step.
     pub fn step(&self) -> f32 {
         self.step
     }
-    /// Memory of the volumes that is taken.
+    /// Allocated memory of the volumes, bytes.
     pub fn bytes(&self) -> usize {
         let taken = |volume: &Volume| size_of_val(&*volume.whole) + size_of_val(&*volume.half);
         self.slots.iter().map(|volume| size_of_val(volume) + taken(volume)).sum()
@@ -208,7 +209,7 @@ mod tests {
     use crate::system::cpu::simd::Level;
 
     #[test]
-    fn the_nearest_come_first_and_weights_sum_to_one() {
+    fn nearest_come_first_and_weights_sum_to_one() {
         let mut index = Index::new(6);
         let context = |angle: f64| {
             let mut context = [0.0; CONTEXT];
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_comes_back_within_half_a_step() {
+    fn volume_is_restored_within_half_a_step() {
         let mut volumes = Volumes::new(2, 8, 0.95);
         let volume: Vec<f32> =
             (0..GROUP * 512).map(|i| 0.95 * (((i * 7919) % 2001) as f32 / 1000.0 - 1.0)).collect();
@@ -244,15 +245,15 @@ mod tests {
             let mut mean = vec![0.0; 64];
             let whole = &volume[channel * 512..][..512];
             Level::best().within(8).run(Halve { whole, n: 8, half: &mut mean });
-            // Half a step of the stored ones' mean, and half a step of its own.
+            // Half a step for the mean of the stored cells, and half a step for its own rounding.
             for (stored, learned) in volumes.channel(1, channel, true).iter().zip(&mean) {
                 assert!((f32::from(*stored) * volumes.step() - learned).abs() <= 3e-5);
             }
         }
-        assert!(volumes.steps(0).is_empty(), "a slot that was never used takes nothing");
+        assert!(volumes.steps(0).is_empty(), "an unused slot takes no memory");
         let taken = volumes.bytes();
         volumes.store(1, &volume);
-        assert_eq!(volumes.bytes(), taken, "a slot takes its memory once");
+        assert_eq!(volumes.bytes(), taken, "a slot is allocated once");
         let mut again = Volumes::new(2, 8, 0.95);
         again.store_steps(1, volumes.steps(1));
         assert!((0..GROUP).all(|c| again.channel(1, c, true) == volumes.channel(1, c, true)));

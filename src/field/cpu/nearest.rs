@@ -1,11 +1,11 @@
-//! The best few of many candidates, exact ties included.
+//! Keeps the best few of many candidates, with a fixed order for exact ties.
 
 use crate::field::shape::BANK_TOP;
 
 /// A row and its cosine.
 type Match = (usize, f32);
 
-/// The best few of what was offered, best first, equal ones by lower row, in whatever order they came.
+/// The best few candidates, best first, the lower row first on ties, whatever the order of the offers.
 #[derive(Clone, Copy, Debug)]
 pub struct Nearest {
     kept: [Match; BANK_TOP],
@@ -13,10 +13,10 @@ pub struct Nearest {
 }
 
 impl Nearest {
-    /// Nothing offered yet.
+    /// No candidates yet.
     pub const NONE: Nearest = Nearest { kept: [(0, 0.0); BANK_TOP], len: 0 };
 
-    /// One more candidate.
+    /// Offers a candidate.
     #[inline]
     pub fn offer(&mut self, row: usize, cosine: f32) {
         let behind = |kept: Match| kept.1 < cosine || (kept.1 <= cosine && kept.0 > row);
@@ -30,7 +30,7 @@ impl Nearest {
             self.kept[place] = (row, cosine);
         }
     }
-    /// Best first.
+    /// The candidates kept, best first.
     pub fn list(&self) -> &[Match] {
         &self.kept[..self.len]
     }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn best_is_what_sorting_would_give_in_any_order_of_offers() {
-        // 40 different cosines among 500 rows: many ties, which the lower row wins.
+        // 40 different cosines among 500 rows give many ties, which the lower row wins.
         let cosine = |row: usize| (bits(1, Stream::Patterns, row as u64) % 40) as f32 / 40.0;
         let mut sorted: Vec<usize> = (0..500).collect();
         sorted.sort_by(|a, b| cosine(*b).total_cmp(&cosine(*a)).then(a.cmp(b)));

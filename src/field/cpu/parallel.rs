@@ -1,14 +1,14 @@
-//! The parts of the field and the threads that work on them. A run hands a job to each part that has
-//! something to do, takes its new cells in, and shows its results; it does not know what they mean.
+//! The parts of the field and the threads that work on them. A run performs a job for each part that has a
+//! task, takes over its new cells and passes on its results, whatever they mean.
 //!
-//! With one thread the parts come one after the other and share one job and one set of spare cells. With
-//! more, every part has its own, and there are spares for each worker: a late worker keeps the cells that it
-//! reads and those that it writes until it comes back, while the field goes on with the cells that a stand-in
-//! computed.
+//! With one thread, the parts take turns and share one job and one set of spare cells. With more threads,
+//! every part has its own, and there are spares for each worker: a late worker keeps the cells that it reads
+//! and those that it writes until it finishes, while the field continues with the cells that the calling
+//! thread computed instead.
 
 use super::bank::Query;
 use super::cells::Cells;
-use super::job::{Job, Orders, Task};
+use super::job::{Job, JobInputs, Task};
 use super::library::Blend;
 use super::nearest::Nearest;
 use super::part::{Part, SpareCells};
@@ -21,75 +21,76 @@ use crate::system::cpu::simd::Level;
 use crate::system::rt::Refusal;
 use std::sync::Arc;
 
-/// What each part is to do; `None`: nothing.
+/// The task of each part; `None`: nothing to do.
 pub type Tasks = [Option<Task>; GROUPS];
 
 /// The order in which parts are handed out. Each thread gets an equal share of this list, its most expensive
-/// parts first (content with its gradients, then patterns, then slow channels), so that the waits at the end
-/// are short.
+/// parts first (content channels with their gradients, then patterns, then slow channels), so that the waits
+/// at the end are short.
 const ORDER: [usize; GROUPS] = [0, 1, 4, 6, 2, 3, 5, 7];
 
-/// Parts, threads, and all that goes between them.
+/// Parts, threads, and the jobs between them.
 pub struct Parallel {
     pool: Pool<Job>,
     stock: Stock,
-    /// Jobs of the run under way.
+    /// Jobs of the current run.
     out: Vec<Box<Job>>,
-    /// The query is to be stored in this row of the bank, as soon as no job reads its shard.
+    /// The row of the bank in which the query will be stored as soon as no job reads its shard.
     pending: Option<usize>,
 }
 
-/// What jobs are made from and return to.
+/// Everything that jobs are made from and returned to.
 struct Stock {
     parts: Vec<Part>,
     spares: SpareCells,
-    /// Jobs without orders.
-    blanks: Vec<Box<Job>>,
-    orders: Orders,
-    /// What the bank is compared with.
+    /// Idle jobs.
+    idle: Vec<Box<Job>>,
+    inputs: JobInputs,
+    /// The query that the bank is compared with.
     query: Box<Query>,
-    /// The best rows of each shard in the sweep of the bank under way.
+    /// The best rows of each shard in the current sweep of the bank.
     nearest: [Nearest; GROUPS],
 }
 
 impl Parallel {
-    /// The parts of `plan`, at rest, and as many threads as it asks for and the system grants.
+    /// The parts of `plan`, at rest, with as many threads as the plan asks for and the system grants.
     pub fn new(plan: &FieldPlan, projections: &Projections, level: Level) -> Parallel {
         let parts: Vec<Part> = (0..GROUPS).map(|number| Part::new(number, plan, projections)).collect();
         let pool: Pool<Job> = Pool::new(plan.threads, &plan.cpus, GROUPS);
         let spares = pool.spares();
         let jobs = if spares > 0 { GROUPS + spares } else { 1 };
-        let mut blanks = Vec::with_capacity(jobs);
-        blanks.extend((0..jobs).map(|_| Box::new(Job::new(plan, level))));
-        // For each late job the cells that its stand-in writes and those that it holds itself.
+        let mut idle = Vec::with_capacity(jobs);
+        idle.extend((0..jobs).map(|_| Box::new(Job::new(plan, level))));
+        // For each late job: the cells that it holds, and those that its repetition writes.
         let spares = SpareCells::new(plan, &parts, 2 * spares, spares > 0);
-        let orders = Orders { felt: [0.0; MAX_SENSORS], blend: Blend::NONE };
+        let inputs = JobInputs { felt: [0.0; MAX_SENSORS], blend: Blend::NONE };
         let (query, nearest) = (Box::new(Query::NOTHING), [Nearest::NONE; GROUPS]);
-        let stock = Stock { parts, spares, blanks, orders, query, nearest };
+        let stock = Stock { parts, spares, idle, inputs, query, nearest };
         Parallel { pool, stock, out: Vec::with_capacity(GROUPS), pending: None }
     }
 
-    /// Performs every task, and `own` on the caller's thread meanwhile; then shows each job.
+    /// Performs every task, and `own` on the caller's thread at the same time; then passes each job to
+    /// `show`.
     pub fn run(&mut self, tasks: &Tasks, own: impl FnOnce(), mut show: impl FnMut(&Job)) {
         let Parallel { pool, stock, out, .. } = self;
-        pool.strays(|job| stock.put_away(job));
+        pool.strays(|job| stock.recycle(job));
         let mut due: heapless::Vec<(usize, Task), GROUPS> = heapless::Vec::new();
         due.extend(ORDER.into_iter().filter_map(|number| Some((number, tasks[number]?))));
         if pool.threads() == 1 {
             own();
             for (number, task) in due {
-                let mut job = stock.make_out(number, task).expect("the last job has come back");
+                let mut job = stock.prepare(number, task).expect("the last job has been returned");
                 job.perform();
                 show(&job);
                 stock.take_in(job);
             }
             return;
         }
-        out.extend(due.iter().filter_map(|(number, task)| stock.make_out(*number, *task)));
+        out.extend(due.iter().filter_map(|(number, task)| stock.prepare(*number, *task)));
         assert!(out.len() == due.len(), "there is a job for each part, and cells for each job");
         pool.run(out, own, |place| {
             let (number, task) = due[place];
-            stock.make_out(number, task)
+            stock.prepare(number, task)
         });
         for job in out.drain(..) {
             show(&job);
@@ -97,13 +98,13 @@ impl Parallel {
         }
     }
 
-    /// What the next jobs receive.
-    pub fn order(&mut self, felt: impl Iterator<Item = f64>, blend: Blend) {
-        self.stock.orders.felt.iter_mut().zip(felt).for_each(|(to, felt)| *to = felt);
-        self.stock.orders.blend = blend;
+    /// Sets the inputs of the next jobs.
+    pub fn set_inputs(&mut self, felt: impl Iterator<Item = f64>, blend: Blend) {
+        self.stock.inputs.felt.iter_mut().zip(felt).for_each(|(to, felt)| *to = felt);
+        self.stock.inputs.blend = blend;
     }
 
-    /// What the bank is compared with next, a vector of at most unit length; `opens` a new sweep.
+    /// Sets the next query of the bank, a vector of at most unit length; `opens`: a new sweep starts.
     pub fn ask(&mut self, vector: &[f64], opens: bool) {
         self.store_pending(true);
         self.stock.query.set(vector);
@@ -112,12 +113,12 @@ impl Parallel {
         }
     }
 
-    /// What each shard has found in the sweep so far.
+    /// The best rows that each shard has found in the sweep so far.
     pub fn nearest(&self) -> &[Nearest; GROUPS] {
         &self.stock.nearest
     }
 
-    /// What the shards found in a sweep that was under way elsewhere.
+    /// Restores what the shards had found in a sweep that was in progress when the state was saved.
     pub fn resume(&mut self, found: &[(u32, f64)]) {
         self.stock.nearest = [Nearest::NONE; GROUPS];
         for (row, cosine) in found {
@@ -125,7 +126,7 @@ impl Parallel {
         }
     }
 
-    /// A row of the bank as it is, or as it will be before the next comparison; `None`: no row there yet.
+    /// A row of the bank, or the pending row that will be stored there; `None`: no row there yet.
     pub fn row(&self, row: usize) -> Option<&[f32]> {
         if self.pending == Some(row) {
             Some(self.stock.query.exact())
@@ -136,22 +137,23 @@ impl Parallel {
 
     /// Replaces the first rows of the bank; waits for late workers.
     pub fn set_rows(&mut self, rows: &[f32]) {
-        self.settle();
+        self.wait_for_jobs();
         self.pending = None;
         for (row, exact) in rows.chunks_exact(DESCRIPTOR).enumerate() {
             let same = |(held, new): (&f32, &f32)| held.to_bits() == new.to_bits();
-            // To make a coarse row of an exact one takes most of the time of taking over a state.
+            // Making a coarse row from an exact one takes most of the time of restoring a state, so skip
+            // unchanged rows.
             if self.row(row).is_some_and(|held| held.iter().zip(exact).all(same)) {
                 continue;
             }
             self.stock.query.set_row(exact);
             let stored = self.stock.parts[row % GROUPS].store_row(row, &self.stock.query);
-            assert!(stored, "no job is out");
+            assert!(stored, "no job is running");
         }
     }
 
-    /// Makes the query a row of the bank: now, or before the next comparison if a late worker still reads the
-    /// shard.
+    /// Stores the query in a row of the bank: now, or before the next comparison if a late worker still reads
+    /// the shard.
     pub fn store_row(&mut self, row: usize) {
         self.pending = Some(row);
         self.store_pending(false);
@@ -164,34 +166,35 @@ impl Parallel {
             if !wait {
                 return;
             }
-            // A worker has been late since the last comparison, and a row must not change while it reads.
-            self.settle();
-            assert!(self.stock.parts[part].store_row(row, &self.stock.query), "no job is out");
+            // A worker has been late since the last comparison, and a row must not change while the worker
+            // reads it.
+            self.wait_for_jobs();
+            assert!(self.stock.parts[part].store_row(row, &self.stock.query), "no job is running");
         }
         self.pending = None;
     }
 
-    /// Waits until no job is out, to change what jobs read. Takes too long for a cycle.
-    fn settle(&mut self) {
+    /// Waits until no job is running, so that their inputs can be changed. Takes too long for use in a cycle.
+    fn wait_for_jobs(&mut self) {
         self.pool.settle();
         let stock = &mut self.stock;
-        self.pool.strays(|job| stock.put_away(job));
+        self.pool.strays(|job| stock.recycle(job));
     }
 
-    /// The parts, to look at.
+    /// The parts.
     pub fn parts(&self) -> &[Part] {
         &self.stock.parts
     }
-    /// The parts, to change; waits for late workers.
+    /// The parts, mutable; waits for late workers.
     pub fn parts_mut(&mut self) -> &mut [Part] {
-        self.settle();
+        self.wait_for_jobs();
         &mut self.stock.parts
     }
-    /// Threads that share the work, the caller included.
+    /// Threads that share the work, including the caller.
     pub fn threads(&self) -> usize {
         self.pool.threads()
     }
-    /// Jobs that the caller did again because a worker was late.
+    /// Jobs that the caller redid because a worker was late.
     pub fn stand_ins(&self) -> u64 {
         self.pool.stand_ins()
     }
@@ -199,23 +202,23 @@ impl Parallel {
     pub fn refusals(&self) -> &[(usize, Refusal)] {
         self.pool.refusals()
     }
-    /// Memory taken.
+    /// Memory, bytes.
     pub fn bytes(&self) -> usize {
         let parts: usize = self.stock.parts.iter().map(Part::bytes).sum();
-        let jobs: usize = self.stock.blanks.iter().map(|job| job.bytes()).sum();
+        let jobs: usize = self.stock.idle.iter().map(|job| job.bytes()).sum();
         parts + jobs + self.stock.spares.bytes()
     }
 }
 
 impl Stock {
-    /// A job for part `number`; `None` while too many are out.
-    fn make_out(&mut self, number: usize, task: Task) -> Option<Box<Job>> {
+    /// Prepares a job for part `number`; `None`: too many jobs are running.
+    fn prepare(&mut self, number: usize, task: Task) -> Option<Box<Job>> {
         let part = &self.parts[number];
         let target = match task.grid(part.fixed().grid) {
             Some(grid) => Some(self.spares.take(part.fixed().storage, grid)?),
             None => None,
         };
-        let Some(mut job) = self.blanks.pop() else {
+        let Some(mut job) = self.idle.pop() else {
             self.store(number, task, target);
             return None;
         };
@@ -224,12 +227,12 @@ impl Stock {
             job.nearest = self.nearest[number];
             job.query.clone_from(&self.query);
         } else {
-            job.orders = self.orders;
+            job.inputs = self.inputs;
         }
         Some(job)
     }
 
-    /// Takes the results of a job.
+    /// Takes over the results of a job.
     fn take_in(&mut self, mut job: Box<Job>) {
         let part = &mut self.parts[job.number];
         let is_half = matches!(job.task, Task::Halve | Task::Sweep { half: true, .. });
@@ -239,14 +242,14 @@ impl Stock {
             Task::Halve | Task::Unhalve => part.fresh = false,
         }
         job.target = job.target.take().map(|new| part.take(is_half, new));
-        self.put_away(job);
+        self.recycle(job);
     }
 
-    /// Takes a job whose results are not needed.
-    fn put_away(&mut self, mut job: Box<Job>) {
+    /// Takes back a job whose results are not needed.
+    fn recycle(&mut self, mut job: Box<Job>) {
         let cells = job.target.take();
         self.store(job.number, job.task, cells);
-        self.blanks.push(job);
+        self.idle.push(job);
     }
 
     fn store(&mut self, number: usize, task: Task, cells: Option<Arc<Cells>>) {

@@ -1,5 +1,5 @@
-//! Eight channels of the engine between two jobs: their cells on both grids, their share of the library,
-//! a shard of the bank. A part hands its sources out and takes new cells in; it computes nothing.
+//! Eight channels of the engine between two jobs: their cells on both grids, their share of the library, and
+//! a shard of the bank. A part gives its data to jobs and takes new cells from them; it computes nothing.
 
 use super::bank::{Query, Rows};
 use super::cells::Cells;
@@ -14,12 +14,12 @@ use std::sync::Arc;
 /// Eight channels.
 pub struct Part {
     sources: Sources,
-    /// Whether the features are those of the cells as they are.
+    /// Whether the features are up to date with the cells.
     pub fresh: bool,
 }
 
 impl Part {
-    /// Part `number` at rest; takes its memory here, but for patterns and experiences that are still to come.
+    /// Part `number` at rest; allocates its memory here, except for future patterns and experiences.
     pub fn new(number: usize, plan: &FieldPlan, projections: &Projections) -> Part {
         let fixed = Fixed::new(number, plan, projections);
         let grid = plan.shape.grid;
@@ -38,7 +38,7 @@ impl Part {
         part
     }
 
-    /// What a job reads.
+    /// The data that a job reads.
     pub fn sources(&self) -> Sources {
         self.sources.clone()
     }
@@ -48,7 +48,7 @@ impl Part {
         &self.sources.fixed
     }
 
-    /// Every channel at its resting value on the whole grid. No job is out.
+    /// Sets every channel to its resting value on the full grid. No job may be running.
     pub fn rest(&mut self) {
         let fixed = self.sources.fixed.clone();
         let cells = sole(&mut self.sources.whole);
@@ -56,12 +56,12 @@ impl Part {
         self.fresh = false;
     }
 
-    /// Cells on the whole or the half grid.
+    /// Cells on the full or the half grid.
     pub fn cells(&self, half: bool) -> &Cells {
         if half { &self.sources.half } else { &self.sources.whole }
     }
 
-    /// Replaces one channel. No job is out.
+    /// Replaces one channel. No job may be running.
     pub fn write(&mut self, half: bool, c: usize, from: &[f32]) {
         let bound = self.sources.fixed.bound;
         let cells = if half { &mut self.sources.half } else { &mut self.sources.whole };
@@ -69,48 +69,48 @@ impl Part {
         self.fresh = false;
     }
 
-    /// Replaces all eight. No job is out.
+    /// Replaces all eight. No job may be running.
     pub fn write_all(&mut self, half: bool, from: &[f32]) {
         let channels = from.chunks_exact(from.len() / GROUP).enumerate();
         channels.for_each(|(c, cells)| self.write(half, c, cells));
     }
 
-    /// Takes new cells of one of the grids; gives the old ones back.
+    /// Takes new cells of one of the grids; returns the old ones.
     pub fn take(&mut self, half: bool, new: Arc<Cells>) -> Arc<Cells> {
         std::mem::replace(if half { &mut self.sources.half } else { &mut self.sources.whole }, new)
     }
 
-    /// Stores eight channels of a pattern, where these are pattern channels. No job is out.
+    /// Stores eight channels of a pattern, if these are pattern channels. No job may be running.
     pub fn store_pattern(&mut self, slot: usize, volume: &[f32]) {
         if let Some(volumes) = &mut self.sources.volumes {
             sole(volumes).store(slot, volume);
         }
     }
 
-    /// The same in steps. No job is out.
+    /// The same in steps. No job may be running.
     pub fn store_steps(&mut self, slot: usize, volume: &[i16]) {
         if let Some(volumes) = &mut self.sources.volumes {
             sole(volumes).store_steps(slot, volume);
         }
     }
 
-    /// Eight channels of a pattern in steps; none where these are no pattern channels, or nothing was stored.
+    /// Eight channels of a pattern in steps; empty if these are not pattern channels, or nothing was stored.
     pub fn steps(&self, slot: usize) -> &[i16] {
         self.sources.volumes.as_ref().map_or(&[], |volumes| volumes.steps(slot))
     }
 
-    /// A row of the bank that lies here; `None`: nothing has come as far.
+    /// A row of the bank that is in this shard; `None`: it is not allocated yet.
     pub fn row(&self, row: usize) -> Option<&[f32]> {
         self.sources.rows.row(row)
     }
 
-    /// Puts a query into a row of the bank that lies here; false while a job still reads the shard.
+    /// Stores a query in a row of the bank that is in this shard; false while a job still reads the shard.
     pub fn store_row(&mut self, row: usize, query: &Query) -> bool {
         let rows = Arc::get_mut(&mut self.sources.rows);
         rows.map(|rows| rows.store(row, query)).is_some()
     }
 
-    /// Memory taken.
+    /// Memory, bytes.
     pub fn bytes(&self) -> usize {
         let sources = &self.sources;
         let cells = sources.whole.bytes() + sources.half.bytes();
@@ -119,19 +119,19 @@ impl Part {
     }
 }
 
-/// What nothing else holds.
+/// The only reference to `shared`.
 fn sole<T>(shared: &mut Arc<T>) -> &mut T {
-    Arc::get_mut(shared).expect("no job is out: the engine has waited for all")
+    Arc::get_mut(shared).expect("no job is running: the engine has waited for all")
 }
 
-/// Cells that hold no field: targets of jobs to come.
+/// Spare cells: targets of future jobs.
 pub struct SpareCells {
     free: Vec<(Storage, usize, Arc<Cells>)>,
 }
 
 impl SpareCells {
-    /// Of each storage in use and on both grids: one for each part and `extra` more if threads work on the
-    /// parts `at_once`, one if the parts take turns.
+    /// Spares for each storage in use and for both grids: one for each part plus `extra` if threads work on
+    /// the parts `at_once`, or one if the parts take turns.
     pub fn new(plan: &FieldPlan, parts: &[Part], extra: usize, at_once: bool) -> SpareCells {
         let mut free = Vec::new();
         for storage in [Storage::F32, Storage::F16] {
@@ -148,7 +148,7 @@ impl SpareCells {
         SpareCells { free }
     }
 
-    /// Cells of that kind that nothing else holds; `None`: late threads hold them all.
+    /// Spare cells of that kind; `None`: late threads hold all of them.
     pub fn take(&mut self, storage: Storage, grid: usize) -> Option<Arc<Cells>> {
         let fits = |(kind, size, cells): &mut (Storage, usize, Arc<Cells>)| {
             *kind == storage && *size == grid && Arc::get_mut(cells).is_some()
@@ -162,7 +162,7 @@ impl SpareCells {
         self.free.push((storage, grid, cells));
     }
 
-    /// Memory taken.
+    /// Memory, bytes.
     pub fn bytes(&self) -> usize {
         self.free.iter().map(|(_, _, cells)| cells.bytes()).sum()
     }

@@ -1,12 +1,12 @@
-//! Steps 1 and 6: the error of the last prediction, what follows from it, and the next one. Small
-//! and f64, with the same parts as the reference: `docs/field.md` asks that of every engine.
+//! Steps 1 and 6: the error of the last prediction, what is learned from it, and the next prediction. Small
+//! and in f64, with the same code as the reference, as `docs/field.md` requires of every engine.
 
 use crate::base::plan::Params;
 use crate::field::predict::{ErrorRing, Learner, Skill, Trust};
 use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, regressors};
 use crate::field::state::{Live, refill};
 
-/// Sensors as they come, their prediction, and what the engine learns from the difference.
+/// The sensors, their prediction, and what the engine learns from the difference.
 pub struct Predictor {
     sensors: Vec<f64>,
     last_sensors: Vec<f64>,
@@ -27,7 +27,7 @@ pub struct Predictor {
 }
 
 impl Predictor {
-    /// Nothing known about `sensors` sensors that come every `dt` seconds.
+    /// Nothing learned yet, for `sensors` sensors sampled every `dt` seconds.
     pub fn new(sensors: usize, dt: f64, params: &Params) -> Predictor {
         let zeros = vec![0.0; sensors];
         Predictor {
@@ -49,7 +49,7 @@ impl Predictor {
         }
     }
 
-    /// Back to nothing known.
+    /// Forgets everything learned.
     pub fn forget_all(&mut self) {
         self.sensors.fill(0.0);
         self.prediction.fill(0.0);
@@ -75,11 +75,11 @@ impl Predictor {
         }
     }
 
-    /// Learns, where `due` says so for the cycles since it last did, from what followed the
-    /// regressors of the last cycle.
+    /// Learns from what followed the regressors of the last cycle, if `due` returns true for the number of
+    /// cycles since the last learning.
     pub fn learn(&mut self, due: impl FnOnce(u64) -> bool) {
         if self.age == 0 {
-            return; // nothing came before
+            return; // there is no earlier cycle
         }
         self.since_learn += 1;
         if due(self.since_learn) {
@@ -89,7 +89,7 @@ impl Predictor {
         }
     }
 
-    /// Expects the next sensors, from the context about rest and those of this cycle.
+    /// Predicts the next sensors from the context relative to rest and the sensors of this cycle.
     pub fn predict(&mut self, context: &[f64; CONTEXT]) {
         let sensors = self.sensors.len();
         let (from_context, rest) = self.regressors.split_at_mut(CONTEXT);
@@ -114,7 +114,7 @@ impl Predictor {
     pub fn mean_error(&self) -> f64 {
         self.errors.iter().map(|e| e.abs()).sum::<f64>() / self.errors.len() as f64
     }
-    /// What the next sensors are expected to be.
+    /// The prediction of the next sensors.
     pub fn prediction(&self) -> &[f64] {
         &self.prediction
     }
@@ -122,7 +122,7 @@ impl Predictor {
     pub fn confidence(&self) -> f64 {
         self.ring.confidence()
     }
-    /// -1..=1: what the prediction is worth beside simple forecasts.
+    /// -1..=1: how much better the prediction is than simple forecasts.
     pub fn skill(&self) -> f64 {
         self.skill.value()
     }
@@ -130,7 +130,7 @@ impl Predictor {
     pub fn is_new(&self) -> bool {
         self.age == 0
     }
-    /// All that is known.
+    /// Saves everything learned.
     pub fn save(&self, live: &mut Live) {
         (live.age, live.since_learn) = (self.age, self.since_learn);
         let to = &mut live.senses;
@@ -144,7 +144,7 @@ impl Predictor {
         self.trust.save(to);
         self.learner.save(to);
     }
-    /// The same back; it has been checked.
+    /// Restores it; the state has been checked.
     pub fn restore(&mut self, live: &Live) {
         (self.age, self.since_learn) = (live.age, live.since_learn);
         let from = &live.senses;
@@ -158,7 +158,7 @@ impl Predictor {
         self.trust.restore(from);
         self.learner.restore(from);
     }
-    /// Memory of what is learned.
+    /// Memory, bytes.
     pub fn bytes(&self) -> usize {
         let columns = self.regressors.len();
         size_of::<ErrorRing>() + (columns + self.sensors.len()) * columns * size_of::<f64>()

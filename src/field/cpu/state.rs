@@ -1,4 +1,4 @@
-//! The engine as a robot sees it: its cycle, and its whole state.
+//! What a robot needs from the engine: its cycle, and its whole state.
 
 use super::CpuEngine;
 use super::library::Blend;
@@ -50,7 +50,7 @@ impl FieldEngine for CpuEngine {
         rows.for_each(|row| live.bank.rows.extend_from_slice(row));
         let mut running = Nearest::NONE;
         if live.bank.next_part.is_some() {
-            // Of each shard's five only those that are among the five of all can still come first.
+            // Of each shard's five best, only those among the five best of all can still matter.
             let found = self.parallel.nearest().iter().flat_map(Nearest::list);
             found.for_each(|(row, cosine)| running.offer(*row, *cosine));
         }
@@ -114,7 +114,7 @@ impl FieldEngine for CpuEngine {
     fn rebuild(&mut self, learned: &Learned) {
         *self = CpuEngine::at_level(&self.plan, self.level);
         let loaded = self.load(learned);
-        debug_assert!(loaded.is_ok(), "it came from an engine of this plan");
+        debug_assert!(loaded.is_ok(), "`learned` came from an engine of this plan");
     }
 }
 

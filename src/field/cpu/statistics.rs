@@ -1,11 +1,11 @@
-//! Mean, spread and largest magnitude of many cells, for the metrics.
+//! Mean, standard deviation and largest magnitude of many cells, for the metrics.
 
-/// Lanes of a sum, so that it becomes vector code; and cells that are summed in f32 before they
-/// go to f64: few enough to lose nothing that shows.
+/// Lanes of a sum, so that it is vectorised; and the number of cells that are summed in f32 before they are
+/// added in f64: few enough that the rounding does not show.
 const LANES: usize = 16;
 const RUN: usize = 512;
 
-/// What has been summed so far.
+/// The sums so far.
 #[derive(Default)]
 pub struct Statistics {
     count: usize,

@@ -1,27 +1,27 @@
-//! Rows of the bank that come from the host: coarse bytes, their step size, and their error,
-//! as `kernels/bank.cu` makes them. However coarse they are, the five best matches are exact, as long as
-//! the error is not understated.
+//! Coarse copies of bank rows that come from the host: bytes, step size and error, in the same form as
+//! `kernels/bank.cu` makes them. However coarse they are, the five best matches are exact as long as the
+//! error is not understated.
 
 use crate::field::shape::DESCRIPTOR;
 
-/// Steps from 0 to the largest number of a row.
+/// Quantisation steps from 0 to the largest number of a row.
 const STEPS: f32 = 127.0;
-/// An error is rounded up by this: more than a square root and a conversion round.
+/// Factor by which an error is rounded up: more than the rounding of a square root and a conversion.
 const UP: f32 = 1.000_001;
 
-/// Rows as they are scanned.
+/// Coarse rows, as the scan reads them.
 #[derive(Default)]
 pub struct Coarse {
-    /// A signed byte a number.
+    /// A signed byte for each number.
     pub bytes: Vec<u8>,
-    /// What a step is worth, a number a row.
+    /// The size of a step, for each row.
     pub scale: Vec<f32>,
-    /// Length of (exact - coarse), rounded up, a number a row.
+    /// Length of (exact - coarse), rounded up, for each row.
     pub error: Vec<f32>,
 }
 
 impl Coarse {
-    /// Of exact rows, one after another.
+    /// Makes coarse rows from consecutive exact rows.
     pub fn new(rows: &[f32]) -> Coarse {
         let mut coarse = Coarse::default();
         rows.chunks_exact(DESCRIPTOR).for_each(|row| coarse.push(row));
@@ -48,7 +48,7 @@ mod tests {
     use crate::base::seed::{Stream, normal};
 
     #[test]
-    fn a_row_is_never_further_off_than_it_says() {
+    fn error_of_a_coarse_row_is_never_understated() {
         let mut rows: Vec<f32> =
             (0..3 * DESCRIPTOR).map(|i| normal(1, Stream::InitialField, i as u64) as f32).collect();
         rows[2 * DESCRIPTOR..].fill(0.0);

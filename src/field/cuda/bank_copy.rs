@@ -1,27 +1,28 @@
 //! The host's copy of the bank. The device reports each row that a cycle changes, so that saving the brain
-//! copies no row off the device, and into a state that was saved before only the rows that changed since.
+//! copies no rows from the device; into a state that was saved before, it copies only the rows that changed
+//! since.
 
 use super::desk::Touched;
 use crate::field::shape::DESCRIPTOR;
 use crate::field::state::{Experiences, Held, refill};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Banks so far in this process: each start, and each state that an engine resumed from, is another one.
+/// Number of banks so far in this process: each start and each restored state makes a new one.
 static BANKS: AtomicU64 = AtomicU64::new(0);
 
-/// The rows in use, and when each changed.
+/// The rows in use, and when each one changed.
 pub struct BankCopy {
     rows: Vec<f32>,
     value: Vec<f64>,
     last_use: Vec<u64>,
-    /// Revision in which each row changed last.
+    /// Revision in which each row last changed.
     changed: Vec<u64>,
     revision: u64,
     bank: u64,
 }
 
 impl BankCopy {
-    /// Of an empty bank with room for `capacity` rows.
+    /// A copy of an empty bank with room for `capacity` rows.
     pub fn new(capacity: usize) -> BankCopy {
         BankCopy {
             rows: Vec::with_capacity(capacity * DESCRIPTOR),
@@ -29,18 +30,18 @@ impl BankCopy {
             last_use: Vec::with_capacity(capacity),
             changed: Vec::with_capacity(capacity),
             revision: 0,
-            bank: another(),
+            bank: next_bank(),
         }
     }
 
-    /// Takes over another bank.
+    /// Replaces its content with another bank.
     pub fn replace(&mut self, bank: &Experiences) {
         refill(&mut self.rows, &bank.rows);
         refill(&mut self.value, &bank.value);
         refill(&mut self.last_use, &bank.last_use);
         self.changed.clear();
         self.changed.resize(bank.value.len(), 0);
-        (self.revision, self.bank) = (0, another());
+        (self.revision, self.bank) = (0, next_bank());
     }
 
     /// Empties it.
@@ -48,10 +49,10 @@ impl BankCopy {
         self.replace(&Experiences::default());
     }
 
-    /// A row was stored, replaced or recognised. Takes no memory.
+    /// Records that a row was stored, replaced or recognised. Allocates nothing.
     pub fn touch(&mut self, touched: &Touched, exact: &[f32; DESCRIPTOR]) {
         let row = touched.row as usize;
-        debug_assert!(row <= self.value.len(), "rows are filled in their order");
+        debug_assert!(row <= self.value.len(), "rows are filled in order");
         self.revision += 1;
         if row < self.value.len() {
             self.rows[row * DESCRIPTOR..][..DESCRIPTOR].copy_from_slice(exact);
@@ -65,7 +66,7 @@ impl BankCopy {
         }
     }
 
-    /// Brings the rows in `to` up to date; how many rows that took.
+    /// Brings the rows in `to` up to date; returns how many rows it copied.
     pub fn save(&self, to: &mut Experiences) -> usize {
         let held = to.held;
         refill(&mut to.value, &self.value);
@@ -88,8 +89,8 @@ impl BankCopy {
     }
 }
 
-/// From 1: 0 is no bank.
-fn another() -> u64 {
+/// A new bank number, from 1; 0 means no bank.
+fn next_bank() -> u64 {
     BANKS.fetch_add(1, Ordering::Relaxed) + 1
 }
 
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_save_copies_the_rows_that_changed_since_the_last() {
+    fn save_copies_only_rows_changed_since_the_last() {
         let mut bank = BankCopy::new(4);
         (0..3).for_each(|row| bank.touch(&touched(row, 1), &[row as f32; DESCRIPTOR]));
         let (mut one, mut two) = (Experiences::default(), Experiences::default());
@@ -117,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn a_state_of_another_bank_is_written_anew() {
+    fn state_of_another_bank_is_written_completely() {
         let (mut bank, mut other) = (BankCopy::new(4), BankCopy::new(4));
         let mut live = Experiences::default();
         bank.touch(&touched(0, 1), &[1.0; DESCRIPTOR]);
         other.touch(&touched(0, 1), &[2.0; DESCRIPTOR]);
         assert_eq!((bank.save(&mut live), other.save(&mut live), bank.save(&mut live)), (1, 1, 1));
         bank.replace(&live.clone());
-        assert_eq!((bank.save(&mut live), live.rows[0]), (1, 1.0), "a restored bank is another one");
+        assert_eq!((bank.save(&mut live), live.rows[0]), (1, 1.0), "a restored bank counts as a new one");
         bank.clear();
         assert_eq!((bank.save(&mut live), live.rows.len(), live.value.len()), (0, 0, 0));
     }

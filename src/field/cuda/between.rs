@@ -1,5 +1,5 @@
-//! Reads from and writes to the brains between two cycles. None of it is fast: it waits for each copy,
-//! in pieces through a pinned buffer.
+//! Reads from and writes to the brains between two cycles. None of this is fast: data is copied in pieces
+//! through a pinned buffer, and each copy is waited for.
 
 use super::brains::Brains;
 use super::desk::Touched;
@@ -13,7 +13,7 @@ use crate::field::shape::{DESCRIPTOR, FEATURES, GROUP, METRICS_EVERY};
 use crate::system::cpu::Half;
 use crate::system::gpu::GpuError;
 
-/// Bytes of the metrics ring and of the number of lines that were ever written, which follows it.
+/// Bytes of the metrics ring and of the number of lines ever written, which follows the ring.
 pub(super) const RING: usize = METRIC_RING * METRIC + size_of::<u64>();
 
 impl Brains {
@@ -23,7 +23,7 @@ impl Brains {
         self.put_at(self.address(place) + at as u64, bytes)
     }
 
-    /// The same to an address.
+    /// The same, to an address.
     pub(super) fn put_at(&mut self, mut to: u64, bytes: &[u8]) -> Result<(), GpuError> {
         let piece = self.staging.len();
         for bytes in bytes.chunks(piece) {
@@ -35,7 +35,7 @@ impl Brains {
         Ok(())
     }
 
-    /// Copies from the device, and waits for it, piece by piece: `take` gets each, and where it begins.
+    /// Copies from the device piece by piece, waiting for each; `take` gets every piece and its offset.
     fn each_piece(
         &mut self,
         place: BufferRange,
@@ -47,7 +47,7 @@ impl Brains {
         self.each_piece_at(self.address(place) + at as u64, bytes, take)
     }
 
-    /// The same from an address.
+    /// The same, from an address.
     pub(super) fn each_piece_at(
         &mut self,
         from: u64,
@@ -79,7 +79,7 @@ impl Brains {
         })
     }
 
-    /// Cells that are kept as halves.
+    /// Copies cells that are stored in half precision.
     fn get_halves(&mut self, place: BufferRange, to: &mut [f32]) -> Result<(), GpuError> {
         const WIDTH: usize = size_of::<u16>();
         self.each_piece(place, 0, to.len() * WIDTH, |begin, piece| {
@@ -94,12 +94,12 @@ impl Brains {
         if place.bytes == 0 { Ok(()) } else { self.main.fill(self.address(place), 0, place.bytes) }
     }
 
-    /// Everything that is fixed before the first cycle.
+    /// Writes everything that must be there before the first cycle.
     pub(super) fn write_start(&mut self) -> Result<(), GpuError> {
         let (robots, base) = (self.robots(), self.pool.address());
         let brain = |robot| self.layout.brain(robot, base, self.desk.addresses(robot));
         let brains: Vec<u8> = (0..robots).flat_map(brain).collect();
-        // One robot's bank may be written; what robots share may not.
+        // The bank of a single robot may be written; a bank that robots share may not.
         let rule = self.start.rule(self.plan.learn && robots == 1);
         let (taps, bias, profiles) = (self.start.taps(), self.start.bias(), self.start.profiles());
         let shared = &self.layout.shared;
@@ -115,7 +115,7 @@ impl Brains {
         self.rest()
     }
 
-    /// Back to the start; read-out and library stay.
+    /// Resets the field to the start; read-out and library stay.
     pub fn rest(&mut self) -> Result<(), GpuError> {
         let (about, covariance, answer) = (self.start.about(), self.start.covariance(), self.start.answer());
         for robot in 0..self.robots() {
@@ -133,27 +133,27 @@ impl Brains {
         self.bank_copy.clear();
         self.drain.forget();
         self.schedule.set_state(ScheduleState::default());
-        self.stand_cycle()
+        self.write_cycle_table()
     }
 
-    /// Names the buffers that hold the field to the device, for what reads it before the next cycle.
-    pub(super) fn stand_cycle(&mut self) -> Result<(), GpuError> {
-        let standing = self.schedule.standing();
-        let on_half = standing.on_half;
-        let orders = Cycle { on_half, front: standing.front[usize::from(on_half)], ..Cycle::default() };
-        let table = orders.table(0, 0.0, 0); // no kernel between two cycles looks at a sensor
+    /// Tells the device which buffers hold the field, for readers before the next cycle.
+    pub(super) fn write_cycle_table(&mut self) -> Result<(), GpuError> {
+        let state = self.schedule.state();
+        let on_half = state.on_half;
+        let orders = Cycle { on_half, front: state.front[usize::from(on_half)], ..Cycle::default() };
+        let table = orders.table(0, 0.0, 0); // no kernel reads a sensor between two cycles
         for robot in 0..self.robots() {
             self.put(self.layout.shared.cycles, robot * CYCLE_PITCH, &table)?;
         }
         self.settle()
     }
 
-    /// Puts in a read-out of the right size.
+    /// Writes a read-out of the right size.
     pub fn set_readout(&mut self, weights: &[f32]) -> Result<(), GpuError> {
         self.put(self.layout.shared.readout, 0, &bytes_of_f32(weights.iter().copied()))
     }
 
-    /// Stores a pattern in a slot that there is.
+    /// Stores a pattern in a slot, which must exist.
     pub fn store_pattern(&mut self, slot: usize, pattern: &Pattern) -> Result<(), GpuError> {
         let (contexts, stored) = (self.layout.shared.contexts, self.layout.shared.stored);
         let [whole, half, context] = pattern.bytes();
@@ -162,12 +162,12 @@ impl Brains {
         self.put(stored, slot * size_of::<u32>(), &1_u32.to_le_bytes())
     }
 
-    /// Empties a slot that there is.
+    /// Empties a slot, which must exist.
     pub fn clear_pattern(&mut self, slot: usize) -> Result<(), GpuError> {
         self.put(self.layout.shared.stored, slot * size_of::<u32>(), &0_u32.to_le_bytes())
     }
 
-    /// Stores an experience as if lived through in the last cycle; answers how many there are then.
+    /// Stores an experience as if it came from the last cycle; returns how many there are now.
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> Result<u32, GpuError> {
         let learned = bytes_of_f32(descriptor.iter().copied().chain([value]));
         self.put(self.layout.shared.given, 0, &learned)?;
@@ -214,7 +214,7 @@ impl Brains {
         Ok(features)
     }
 
-    /// Cells of a group on the whole grid or the half one: 8 channels.
+    /// Cells of a group (8 channels) on the full or the half grid.
     pub(super) fn group(
         &mut self,
         robot: usize,
@@ -222,7 +222,7 @@ impl Brains {
         group: usize,
         to: &mut [f32],
     ) -> Result<(), GpuError> {
-        let front = self.schedule.standing().front[usize::from(on_half)][group] as usize;
+        let front = self.schedule.state().front[usize::from(on_half)][group] as usize;
         let place = self.layout.robots[robot].cells[usize::from(on_half)][front][group];
         match self.plan.storage_of(group) {
             Storage::F32 => self.get_f32s(place, to),
@@ -237,16 +237,17 @@ impl Brains {
 
     /// Cells of a channel on the grid in use.
     pub fn channel(&mut self, robot: usize, channel: usize) -> Result<Vec<f32>, GpuError> {
-        let on_half = self.schedule.standing().on_half;
+        let on_half = self.schedule.state().on_half;
         let mut group = vec![0.0; self.group_cells(on_half)];
         self.group(robot, on_half, channel / GROUP, &mut group)?;
         let cells = group.len() / GROUP;
         Ok(group[channel % GROUP * cells..][..cells].to_vec())
     }
 
-    /// Replaces the cells of a channel on the grid in use; held within 1 - beta, rounded to the storage.
+    /// Replaces the cells of a channel on the grid in use; values are cut to 1 - beta and rounded to the
+    /// storage.
     pub fn set_channel(&mut self, robot: usize, channel: usize, cells: &[f32]) -> Result<(), GpuError> {
-        let on_half = self.schedule.standing().on_half;
+        let on_half = self.schedule.state().on_half;
         let group = channel / GROUP;
         let mut all = vec![0.0; self.group_cells(on_half)];
         self.group(robot, on_half, group, &mut all)?;
@@ -265,13 +266,13 @@ impl Brains {
         group: usize,
         cells: &[f32],
     ) -> Result<(), GpuError> {
-        let front = self.schedule.standing().front[usize::from(on_half)][group] as usize;
+        let front = self.schedule.state().front[usize::from(on_half)][group] as usize;
         let place = self.layout.robots[robot].cells[usize::from(on_half)][front][group];
         let bytes = self.start.kept(group, cells);
         self.put(place, 0, &bytes)
     }
 
-    /// The field in its current state, measured now.
+    /// Measures the field in its current state.
     pub fn measure_now(&mut self, robot: usize) -> Result<Metrics, GpuError> {
         self.launch(self.kernels.metrics(true))?;
         self.settle()?;
@@ -283,7 +284,7 @@ impl Brains {
         Ok(newest_metrics(&self.metric_ring(robot)?))
     }
 
-    /// The metrics ring, and how many lines were ever written.
+    /// The metrics ring, and the number of lines ever written.
     fn metric_ring(&mut self, robot: usize) -> Result<[u8; RING], GpuError> {
         let mut bytes = [0; RING];
         self.get(self.layout.robots[robot].metrics, METRICS_BEFORE, &mut bytes)?;
@@ -303,7 +304,7 @@ fn metric_lines(ring: &[u8]) -> impl Iterator<Item = Metrics> {
     newest_first.map(|line| metrics(&ring[line % METRIC_RING * METRIC..]))
 }
 
-/// One line of the ring.
+/// Reads one line of the ring.
 fn metrics(line: &[u8]) -> Metrics {
     let mut eye = Eye::new(line);
     let cycle = eye.u64();

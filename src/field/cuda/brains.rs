@@ -1,5 +1,5 @@
-//! The robots' brains on one device: memory, streams and graphs, and one cycle of all of them. Lives on the
-//! device's own thread (`line`); `between` has reads and writes between cycles, `state` whole states.
+//! The robots' brains on one device: memory, streams and graphs, and one cycle of all of them. Runs on the
+//! device's own thread (`line`); `between` reads and writes between cycles, `state` copies whole states.
 
 use super::bank_copy::BankCopy;
 use super::desk::Desk;
@@ -21,20 +21,20 @@ use crate::system::gpu::{
 };
 use std::sync::Arc;
 
-/// Pinned memory that large copies between cycles go through, a piece at a time: a few pieces make a field,
-/// and a piece takes less than a millisecond on the slowest bus that is promised.
+/// Size of the pinned buffer for large copies between cycles, bytes, which are done in pieces: a field needs
+/// a few pieces, and a piece takes less than a millisecond on the slowest supported bus.
 const STAGING: usize = 4 << 20;
 
-/// How long the first cycle may take: on some devices the kernels are loaded in it.
+/// Timeout of the first cycle: some devices load the kernels during it.
 const FIRST: Span = Span::from_millis(4_000);
 
-/// Robots in one launch at most: z of every grid.
+/// Maximum number of robots in one launch: they are the z dimension of every grid.
 pub const MOST_ROBOTS: usize = 64;
 
-/// Brains on a device. Fields are dropped in their order: the context's own objects before the context.
+/// Brains on a device. Fields are dropped in order: the context's objects before the context.
 pub struct Brains {
     graphs: Graphs,
-    /// The same work in one line with a mark after each stage; made when stages are first watched.
+    /// The same work without branches, with a mark after each stage; recorded when stages are first watched.
     watched: Option<Graphs>,
     pub(super) marks: Marks,
     pub(super) main: Stream,
@@ -47,7 +47,7 @@ pub struct Brains {
     pub(super) library: Library,
     pub(super) desk: Desk,
     pub(super) bank_copy: BankCopy,
-    /// What a cycle takes on the device.
+    /// How long a cycle usually takes on the device.
     usual: Span,
     pub(super) layout: Layout,
     pub(super) start: Start,
@@ -58,8 +58,8 @@ pub struct Brains {
 }
 
 impl Brains {
-    /// Brains of `robots` robots at the start, on the device that was found. Takes all memory here, of the
-    /// host and of the device, and runs every kernel once, so that nothing is loaded or found out in a cycle.
+    /// Brains of `robots` robots at the start, on the device `found`. Allocates all memory of host and device
+    /// here, and runs every kernel once, so that nothing is loaded or initialised during a cycle.
     pub fn open(
         plan: &FieldPlan,
         robots: usize,
@@ -73,7 +73,7 @@ impl Brains {
         let image = Image::load(&gpu, &image_files())?;
         let kernels = Kernels::new(&image, plan, cut)?;
         let start = Start::new(plan);
-        let layout = Layout::new(plan, start.hardware(), robots, cut.scan_blocks);
+        let layout = Layout::new(plan, start.connections(), robots, cut.scan_blocks);
         let mut brains = Brains {
             graphs: Graphs::default(),
             watched: None,
@@ -102,7 +102,7 @@ impl Brains {
         Ok(brains)
     }
 
-    /// Robots.
+    /// Number of robots.
     pub fn robots(&self) -> usize {
         self.layout.robots.len()
     }
@@ -118,13 +118,14 @@ impl Brains {
         (device, self.staging.len() + self.drain.bytes() + self.desk.bytes())
     }
 
-    /// Where a buffer lies.
+    /// The address of a buffer.
     pub(super) fn address(&self, place: BufferRange) -> u64 {
         self.pool.address() + place.at as u64
     }
 
-    /// One cycle of all robots: a stimulus and an answer each. The first stimulus says number and rung for
-    /// all. One call of the driver, unless the answer is late: the caller waits for `timeout`.
+    /// One cycle of all robots, with an input and an answer for each. The first input determines number and
+    /// quality level for all. Makes one driver call, unless the answer is late; the caller waits for
+    /// `timeout`.
     pub fn cycle(
         &mut self,
         inputs: &[FieldInput],
@@ -134,8 +135,8 @@ impl Brains {
         let Some(first) = inputs.first() else { return Ok(Times::default()) };
         let clock = MonotonicClock;
         let begun = clock.now();
-        let was_on_half = self.schedule.standing().on_half;
-        let orders = self.schedule.order(first);
+        let was_on_half = self.schedule.state().on_half;
+        let orders = self.schedule.schedule(first);
         let launches = Launches {
             on_half: orders.on_half,
             moves: was_on_half != orders.on_half,
@@ -158,7 +159,7 @@ impl Brains {
         self.follow_bank();
         self.schedule.settle();
         let kernels = self.gpu.as_reported(lasted);
-        // By the device's clock: how long it took does not depend on when this thread looked.
+        // By the device's clock, which does not depend on when this thread polled.
         self.usual = kernels;
         Ok(Times { submit: submitted.since(begun), kernels, whole: seen.since(begun) })
     }
@@ -181,7 +182,7 @@ impl Brains {
         self.address(self.layout.shared.brains)
     }
 
-    /// A graph for each kind of work: that decides which launches a cycle needs.
+    /// Records a graph for each combination of launches that a cycle may need.
     fn record_graphs(&self, watched: bool) -> Result<Graphs, GpuError> {
         let most = Schedule::most_sub_steps(&self.plan);
         let record = |on_half: bool, moves: bool| -> Result<Vec<Graph>, GpuError> {
@@ -195,8 +196,8 @@ impl Brains {
         Ok(Graphs([both(false)?, both(true)?]))
     }
 
-    /// The launches of a cycle: learning beside the field, then the bank beside all else that needs the
-    /// features. The metrics come after the answer, which does not need them.
+    /// The launches of a cycle: learning in parallel with the field, then the bank in parallel with
+    /// everything else that needs the features. The metrics come after the answer, which does not need them.
     fn branched(&self, launches: Launches) -> Result<(), GpuError> {
         let (main, side, brains, robots) = (&self.main, &self.side, self.brains(), self.robots());
         let on = |stream: &Stream, step: Step| launch(stream, step, brains, robots);
@@ -228,7 +229,7 @@ impl Brains {
         on(main, self.kernels.metrics(false))
     }
 
-    /// The same one after another, with a mark at the end of each stage.
+    /// The same launches one after another, with a mark at the end of each stage.
     fn in_line(&self, launches: Launches) -> Result<(), GpuError> {
         let on = |step: Step| self.launch(step);
         let mark = |stage: usize| self.main.record(&self.marks.stages[stage]);
@@ -249,10 +250,10 @@ impl Brains {
         self.kernels.answer().into_iter().try_for_each(on)?;
         on(self.kernels.metrics(false))?;
         mark(5)?;
-        on(self.kernels.deliver()) // last: the marks are passed once the host sees the answer
+        on(self.kernels.deliver()) // last: once the host sees the answer, all marks have been passed
     }
 
-    /// Whether stages are timed: they then run one after another, which takes longer.
+    /// Switches the timing of stages on or off. Timed stages run one after another, which takes longer.
     pub fn watch_stages(&mut self, on: bool) -> Result<(), GpuError> {
         self.watched = if on { Some(self.record_graphs(true)?) } else { None };
         Ok(())
@@ -263,7 +264,7 @@ impl Brains {
         self.watched.as_ref().map(|_| self.marks.stage_times()).transpose()
     }
 
-    /// Runs every graph and every kernel once, on a field that is put back to rest afterwards.
+    /// Runs every graph and every kernel once, and then resets the field.
     fn rehearse(&mut self) -> Result<(), GpuError> {
         let rehearsal = FieldInput::AT_REST;
         let inputs = vec![rehearsal; self.robots()];
@@ -277,7 +278,7 @@ impl Brains {
         self.rest()
     }
 
-    /// Waits until the stream is done with everything.
+    /// Waits until the stream has finished all its work.
     pub(super) fn settle(&self) -> Result<(), GpuError> {
         self.main.record(&self.marks.settled)?;
         self.waiting.until(&self.marks.settled)
@@ -289,13 +290,14 @@ impl Brains {
 struct Launches {
     /// The grid in use.
     on_half: bool,
-    /// The cycle before was on the other one.
+    /// The previous cycle was on the other grid.
     moves: bool,
-    /// The most sub-steps that a group takes.
+    /// The largest number of sub-steps of a group.
     steps: u32,
 }
 
-/// A graph for each kind of work: by grid, by whether the field moves there, by sub-steps less one.
+/// A graph for each combination: by grid, by whether the field moves to it, by the number of sub-steps minus
+/// one.
 #[derive(Default)]
 struct Graphs([[Vec<Graph>; 2]; 2]);
 

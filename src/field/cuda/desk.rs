@@ -1,5 +1,5 @@
-//! What host and device pass to each other in a cycle, in memory of the host that the kernels use in place:
-//! orders and sensors of each robot, which the first kernel reads, and the report, which the last one writes.
+//! The data that host and device exchange in a cycle, in host memory that the kernels access in place: orders
+//! and sensors of each robot, which the first kernel reads, and the report, which the last one writes.
 
 use super::tables::{CYCLE, Cycle, NO_ROW, REPORT, Report, TIMED_ANSWER};
 use crate::base::frame::MAX_SENSORS;
@@ -13,21 +13,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes of a word.
 const WORD: usize = size_of::<u32>();
-/// Words of each part of a robot's place. All begin at a multiple of 16 bytes.
+/// Words of each part of a robot's area. All parts start at a multiple of 16 bytes.
 const ORDERS: usize = (CYCLE / WORD).next_multiple_of(4);
 const SENSORS: usize = MAX_SENSORS;
 const REPORTS: usize = REPORT / WORD;
-/// Words of a robot's place.
+/// Words of a robot's area.
 const PLACE: usize = ORDERS + SENSORS + REPORTS;
-/// Words in a report: of the row that the cycle changed (value, last use, numbers), which follows the answer
-/// and two times; of the ticket; of the row's number.
+/// Offsets in a report, in words: of the row that the cycle changed (value, last use, numbers), which follows
+/// the answer and two times; of the ticket; of the row's number.
 const ROW: usize = TIMED_ANSWER / WORD;
 const TICKET: usize = ROW + 4 + DESCRIPTOR;
 const TOUCHED: usize = TICKET + 1;
 const _: () = assert!(CYCLE.is_multiple_of(WORD) && REPORT.is_multiple_of(16) && SENSORS.is_multiple_of(4));
 const _: () = assert!(TICKET + 4 == REPORTS);
 
-/// The row of the bank that a cycle changed, beside its numbers.
+/// The row of the bank that a cycle changed, without its numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Touched {
     pub row: u32,
@@ -36,18 +36,18 @@ pub struct Touched {
     pub last_use: u64,
 }
 
-/// Places of all robots, side by side.
+/// The areas of all robots, side by side.
 pub struct Desk {
     mapped: Mapped,
-    /// The robot's own ring, where a stimulus may have its sensors already.
+    /// The robot's sensor ring, which may already hold the sensors of an input.
     ring: Option<Mapped>,
     robots: usize,
-    /// Of the last cycle that was ordered; 0: none yet.
+    /// The ticket of the last cycle that was requested; 0: none yet.
     ticket: u32,
 }
 
 impl Desk {
-    /// For `robots` robots, whose sensors may come by `ring`.
+    /// A desk for `robots` robots, whose sensors may come through `ring`.
     pub fn new(gpu: &Gpu, robots: usize, ring: Option<&SensorRing>) -> Result<Desk, GpuError> {
         let mapped = Mapped::new(gpu, Arc::new(Words::new(robots * PLACE)))?;
         let ring = ring.map(|ring| Mapped::new(gpu, ring.words().clone())).transpose()?;
@@ -65,8 +65,8 @@ impl Desk {
         self.mapped.words().bytes() + self.ring.as_ref().map_or(0, |ring| ring.words().bytes())
     }
 
-    /// Lays out the orders of the next cycle, a stimulus for each robot. The device must be done with the
-    /// last.
+    /// Writes the orders of the next cycle, with an input for each robot. The device must have finished the
+    /// last cycle.
     pub fn lay(&mut self, orders: &Cycle, inputs: &[FieldInput]) {
         self.ticket = self.ticket.wrapping_add(1).max(1);
         for (robot, input) in inputs.iter().enumerate() {
@@ -75,8 +75,8 @@ impl Desk {
         }
     }
 
-    /// Where the kernels find the sensors of a stimulus: where the tick put them, or else in the robot's
-    /// place. Teaching and tests change the sensors of a stimulus on its way: then they are no longer in the
+    /// The address of an input's sensors for the kernels: where the tick wrote them, or else in the robot's
+    /// area. Teaching and tests change the sensors of an input on the way; then they differ from those in the
     /// ring.
     fn sensors(&self, robot: usize, input: &FieldInput) -> u64 {
         if let (Some(ring), Some(place)) = (&self.ring, input.place) {
@@ -93,7 +93,7 @@ impl Desk {
         self.mapped.address(first)
     }
 
-    /// Whether every robot's report of the last cycle is there.
+    /// Whether every robot's report of the last cycle has arrived.
     pub fn is_reported(&self) -> bool {
         let ticket = |robot: usize| robot * PLACE + ORDERS + SENSORS + TICKET;
         (0..self.robots).all(|robot| self.mapped.is_written(ticket(robot), self.ticket))
@@ -124,19 +124,19 @@ impl Desk {
     }
 }
 
-/// Whether `words` begin with these numbers, bit by bit.
+/// Whether `words` begin with exactly these numbers, bit for bit.
 fn is_same(words: &[AtomicU32], numbers: &[f32]) -> bool {
     words.iter().zip(numbers).all(|(word, number)| word.load(Ordering::Relaxed) == number.to_bits())
 }
 
-/// Bytes into words, little-endian as the device is.
+/// Stores bytes as words, little-endian like the device.
 fn store(words: &[AtomicU32], bytes: &[u8]) {
     for (word, bytes) in words.iter().zip(bytes.as_chunks::<WORD>().0) {
         word.store(u32::from_le_bytes(*bytes), Ordering::Relaxed);
     }
 }
 
-/// Words into bytes.
+/// Loads words as bytes.
 fn load(words: &[AtomicU32], bytes: &mut [u8]) {
     for (word, bytes) in words.iter().zip(bytes.as_chunks_mut::<WORD>().0) {
         *bytes = word.load(Ordering::Relaxed).to_le_bytes();

@@ -1,4 +1,4 @@
-//! Baselines for the engine's figures on the device itself: a copy in its memory, and an empty graph.
+//! Baselines for the engine's timings, measured on the device: a copy in its memory, and an empty graph.
 
 use super::brains::Brains;
 use super::watch::between;
@@ -6,8 +6,8 @@ use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::system::gpu::{GpuError, Pool};
 
 impl Brains {
-    /// Times one copy of `bytes` from one part of the device's memory to another, on its clock. Memory for
-    /// both is taken for the while; `None` where there is not as much.
+    /// Times one copy of `bytes` within the device's memory, on its clock. Allocates memory for both buffers
+    /// temporarily; `None` if there is not enough.
     pub fn time_copy(&mut self, bytes: usize) -> Result<Option<Span>, GpuError> {
         let there = match Pool::take(&self.gpu, 2 * bytes) {
             Ok(pool) => pool,
@@ -24,7 +24,8 @@ impl Brains {
         between(&self.marks.begin, &self.marks.settled).map(Some)
     }
 
-    /// Times a graph of one mark and nothing else: launch -> seen, on the host's clock.
+    /// Times a graph that contains only a mark, from its launch until the host sees the mark, on the host's
+    /// clock.
     pub fn time_nothing(&mut self) -> Result<Span, GpuError> {
         let clock = MonotonicClock;
         let nothing = self.main.capture(|| self.main.record(&self.marks.sensed))?;

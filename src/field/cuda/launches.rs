@@ -1,31 +1,32 @@
-//! How each kernel is launched: names, geometry and order, as `kernels/README.md` states them. Knows the
-//! shape of a plan and the size of a device; launches nothing itself.
+//! How each kernel is launched: names, geometry and order, as described in `kernels/README.md`. Needs only
+//! the shape of a plan and the size of a device; launches nothing itself.
 
 use crate::base::plan::FieldPlan;
 use crate::field::shape::{CHANNELS, GROUP, GROUPS, regressors};
 use crate::system::gpu::{GpuError, Image, Kernel};
 
-/// Threads of the kernels that have no other number.
+/// Threads per block, for kernels without a special number.
 const BLOCK: u32 = 256;
-/// Warps of such a block: a row each.
+/// Warps of such a block; each takes a row.
 const WARPS: usize = 8;
-/// Most blocks of a scan: each leaves a list to be merged.
+/// Maximum number of blocks of a scan: each leaves a list that must be merged.
 const MOST_SCAN_BLOCKS: usize = 64;
-/// Blocks a multiprocessor can be given at the least, so that one waits for memory while another computes.
+/// Each multiprocessor should get at least this many blocks, so that one computes while another waits for
+/// memory.
 const BLOCKS_EACH: usize = 2;
 
-/// How the work is cut for one device.
+/// How the work is divided for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Planes of a slab of `evolve`, on the whole grid: a divisor of a quarter of it.
+    /// Planes of a slab of `evolve` on the full grid: a divisor of a quarter of the grid.
     pub planes: usize,
     /// Blocks of a scan of the bank.
     pub scan_blocks: usize,
 }
 
 impl Cut {
-    /// The thickest slabs (each reads two planes more than it writes) that still give every multiprocessor
-    /// work.
+    /// Chooses the thickest slabs that still give every multiprocessor work: each slab reads two planes more
+    /// than it writes.
     pub fn of(grid: usize, robots: usize, multiprocessors: u32) -> Cut {
         let wanted = BLOCKS_EACH * multiprocessors.max(1) as usize;
         let mut planes = grid / 4;
@@ -36,7 +37,7 @@ impl Cut {
     }
 }
 
-/// A launch without its table: what a graph is made of.
+/// A launch without its table; graphs are made of these.
 #[derive(Clone, Copy)]
 pub struct Step {
     /// The kernel.
@@ -72,7 +73,7 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Finds them in an image.
+    /// Looks the kernels up in an image.
     pub fn new(image: &Image, plan: &FieldPlan, cut: Cut) -> Result<Kernels, GpuError> {
         let grid = plan.shape.grid;
         let evolve = |grid: usize| image.kernel(&format!("evolve_{grid}"));
@@ -98,7 +99,7 @@ impl Kernels {
         })
     }
 
-    /// Names of all that a cycle may launch.
+    /// Names of all kernels that a cycle may launch.
     pub fn names(plan: &FieldPlan) -> Vec<String> {
         let grid = plan.shape.grid;
         let evolve = [grid, grid / 2].map(|grid| format!("evolve_{grid}"));
@@ -135,7 +136,7 @@ impl Kernels {
         Step { kernel, grid: grid.map(|size| size as u32), block, words: words.map(|word| word as u32) }
     }
 
-    /// The move to the other grid, `to_half` or back.
+    /// The move to the other grid, to the half grid if `to_half`.
     pub fn movement(&self, to_half: bool) -> Step {
         let blocks = (self.plan.shape.cells() / 8).div_ceil(BLOCK as usize);
         let kernel = if to_half { self.enter_half } else { self.leave_half };
@@ -147,7 +148,7 @@ impl Kernels {
         Kernels::step(self.sense, [1, 1], 64, [0, 0])
     }
 
-    /// The learning that looks back.
+    /// The learning from the last cycle.
     pub fn learning(&self) -> [Step; 2] {
         let (columns, sensors) = (regressors(self.plan.shape.sensors), self.plan.shape.sensors);
         let warps = |rows: usize| [rows.div_ceil(WARPS), 1];
@@ -160,14 +161,14 @@ impl Kernels {
     /// One sub-step of the field.
     pub fn evolve(&self, on_half: bool, sub_step: u32) -> Step {
         let (n, planes) = (self.n(on_half), self.planes(on_half));
-        // A thread has four cells of a plane; small planes share a block.
+        // A thread computes four cells of a plane; small planes share a block.
         let team = (n * n / 4).min(BLOCK as usize);
         let block = (team * (BLOCK as usize / team).min(GROUP)) as u32;
         let kernel = self.evolve[usize::from(on_half)];
         Kernels::step(kernel, [n / planes, GROUPS], block, [sub_step as usize, planes])
     }
 
-    /// Sums to features.
+    /// Turns sums into features.
     pub fn features(&self, on_half: bool) -> Step {
         let side = self.n(on_half) / 4;
         let block = (side * side * side).clamp(32, 128) as u32;
@@ -198,12 +199,12 @@ impl Kernels {
         ]
     }
 
-    /// The metrics; `now`: though they are not due.
+    /// The metrics; `now`: even if they are not due.
     pub fn metrics(&self, now: bool) -> Step {
         Kernels::step(self.metrics, [CHANNELS, 1], BLOCK, [usize::from(now), 0])
     }
 
-    /// The answer to the host.
+    /// Delivers the answer to the host.
     pub fn deliver(&self) -> Step {
         Kernels::step(self.deliver, [1, 1], 96, [0, 0])
     }
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slabs_are_as_thick_as_the_device_is_small() {
+    fn smaller_devices_get_thicker_slabs() {
         let orin_nano = Cut::of(32, 1, 8);
         assert_eq!(orin_nano, Cut { planes: 8, scan_blocks: 16 });
         assert_eq!(Cut::of(32, 1, 132), Cut { planes: 1, scan_blocks: 64 }, "one robot on a large card");

@@ -1,5 +1,6 @@
-//! Where everything lies in the one allocation on the device: what robots share, then each robot's own. Knows
-//! sizes only; `start` defines the initial contents, `kernels/README.md` which kernel writes what.
+//! The layout of the single allocation on the device: first the data that robots share, then each robot's
+//! own. Knows sizes only; `start` defines the initial contents, `kernels/README.md` describes which kernel
+//! writes what.
 
 use super::library::volume_bytes;
 use super::save::room_for;
@@ -10,11 +11,11 @@ use crate::field::shape::{
     BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, regressors,
 };
 
-/// Buffers begin at multiples of this: what a device's own allocator gives, and more than any load of the
-/// kernels needs.
+/// Buffers are aligned to this many bytes: as much as a device's own allocator gives, and more than any load
+/// in the kernels needs.
 const ALIGNED: usize = 256;
 
-/// Distance between two robots' tables of orders: the size of one, at a multiple of 16.
+/// Distance between two robots' tables of orders: the size of one, rounded up to a multiple of 16.
 pub const CYCLE_PITCH: usize = CYCLE.next_multiple_of(16);
 const _: () = assert!(ANSWER.is_multiple_of(16));
 
@@ -25,7 +26,7 @@ pub struct BufferRange {
     pub bytes: usize,
 }
 
-/// Marks out buffers one after another.
+/// Allocates buffers one after another.
 #[derive(Default)]
 struct Ruler {
     next: usize,
@@ -39,22 +40,22 @@ impl Ruler {
     }
 }
 
-/// What robots share.
+/// Buffers that all robots share.
 #[derive(Debug)]
 pub struct Shared {
     pub brains: BufferRange,
     pub cycles: BufferRange,
     pub answers: BufferRange,
     pub rule: BufferRange,
-    /// Whole grid, half grid.
+    /// Full grid, half grid.
     pub profiles: [BufferRange; 2],
     pub first_tap: BufferRange,
     pub tap_sensor: BufferRange,
     pub tap_weight: BufferRange,
     pub bias: BufferRange,
-    /// Whole grid, half grid: addresses, which `library` gives.
+    /// Full grid, half grid: addresses, which `library` sets.
     pub volumes: [BufferRange; 2],
-    /// Zeros, where slots without memory point to.
+    /// Zeros, to which slots without memory point.
     pub no_volume: [BufferRange; 2],
     pub contexts: BufferRange,
     pub stored: BufferRange,
@@ -68,7 +69,7 @@ pub struct Shared {
     pub readout: BufferRange,
 }
 
-/// What each robot has for itself.
+/// The buffers of each robot.
 #[derive(Debug)]
 pub struct Own {
     /// By grid, buffer, group.
@@ -94,14 +95,15 @@ pub struct Own {
 pub struct Layout {
     pub shared: Shared,
     pub robots: Vec<Own>,
-    /// Where a state of robot 0 lies on its way to the host (`save`).
+    /// A saved state of robot 0 on its way to the host (`save`).
     pub saved: BufferRange,
     /// Length of the allocation.
     pub bytes: usize,
 }
 
 impl Layout {
-    /// Of `robots` robots of a plan with `taps` wires, whose bank is scanned by `blocks` blocks.
+    /// The layout for `robots` robots of a plan with `taps` connections from sensors to channels, whose bank
+    /// is scanned by `blocks` blocks.
     pub fn new(plan: &FieldPlan, taps: usize, robots: usize, blocks: usize) -> Layout {
         let mut ruler = Ruler::default();
         let shared = shared(plan, taps, robots, &mut ruler);
@@ -110,8 +112,8 @@ impl Layout {
         Layout { shared, robots, saved, bytes: ruler.next }
     }
 
-    /// The table of addresses of one robot, for an allocation that begins at `base`; its orders and its
-    /// report lie at `host`, in memory of the host.
+    /// The table of addresses of one robot, for an allocation that starts at `base`; its orders and its
+    /// report are at `host`, in host memory.
     pub fn brain(&self, robot: usize, base: u64, host: [u64; 2]) -> Vec<u8> {
         let (shared, own) = (&self.shared, &self.robots[robot]);
         let at = |place: &BufferRange, further: usize| base + (place.at + further) as u64;
@@ -155,13 +157,13 @@ impl Layout {
             &own.metrics,
         ];
         addresses.extend(rest.map(|place| at(place, 0)));
-        assert_eq!(addresses.len() * size_of::<u64>(), BRAIN, "the table is as kernels/brain.cuh has it");
+        assert_eq!(addresses.len() * size_of::<u64>(), BRAIN, "the table matches kernels/brain.cuh");
         addresses.iter().flat_map(|address| address.to_le_bytes()).collect()
     }
 }
 
 impl Own {
-    /// Room for all that is saved of a robot.
+    /// Bytes of everything that is saved of a robot.
     fn saved_bytes(&self) -> usize {
         let tables = [self.senses, self.weights, self.covariance, self.sweep, self.scores, self.metrics];
         let cells = self.cells.iter().flat_map(|buffers| buffers[0]);
@@ -259,12 +261,12 @@ mod tests {
         assert!(at + bytes <= layout.bytes);
     }
 
-    /// The largest field that a board of today asks for: 100 patterns and 10,000 experiences, none there yet.
+    /// The largest field of a current board: 100 patterns and 10,000 experiences, none of which exist yet.
     #[test]
     fn a_robot_with_an_empty_library_takes_less_than_64_mb() {
         let shape = Shape { grid: 32, sensors: 16, motors: 5, patterns: 100, bank: 10_000 };
         let plan = FieldPlan { shape, ..plan(32) };
-        let taps = Start::new(&plan).hardware();
+        let taps = Start::new(&plan).connections();
         let taken = |plan: &FieldPlan, robots: usize| Layout::new(plan, taps, robots, 64).bytes;
         let (one, slot) =
             (taken(&plan, 1), [32, 16].map(|n: usize| volume_bytes(n.pow(3))).iter().sum::<usize>());
@@ -272,12 +274,12 @@ mod tests {
         let half = FieldPlan { storage: Storage::F16, ..plan.clone() };
         assert!(taken(&half, 1) < one - 8_000_000, "{} bytes in halves", taken(&half, 1));
         assert_eq!(slot, 1_179_648, "what each stored pattern adds");
-        // Two robots share the bank, the library and the place of a state on its way to the host.
+        // Two robots share the bank, the library and the buffer for a saved state.
         assert!(taken(&plan, 2) < one + 21_000_000, "{} bytes", taken(&plan, 2));
     }
 
     #[test]
-    fn robots_share_what_is_given_and_have_their_own_field() {
+    fn robots_share_inputs_and_have_their_own_field() {
         let layout = Layout::new(&plan(8), 40, 2, 4);
         let [one, two] =
             [0, 1].map(|robot| layout.brain(robot, 1 << 40, [8 + robot as u64, 16 + robot as u64]));
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_take_half_the_room() {
+    fn half_precision_takes_half_the_memory() {
         let mut plan = plan(16);
         let whole = Layout::new(&plan, 40, 1, 4);
         plan.storage = Storage::F16;

@@ -1,13 +1,13 @@
-//! Memory of the library on the device: slots are taken when patterns are stored, a few at a time, so that an
-//! empty library costs next to nothing. Never in a cycle.
+//! Memory of the library on the device. Slots are allocated when patterns are stored, a few at a time and
+//! never during a cycle, so that an empty library takes almost no memory.
 
 use super::brains::Brains;
 use crate::base::plan::FieldPlan;
 use crate::field::shape::PATTERN;
 use crate::system::gpu::{GpuError, Pool};
 
-/// Slots of one allocation: a driver gives memory in pieces of 2 MB, and a slot alone (1.2 MB on the usual
-/// grid) would waste much of one.
+/// Slots per allocation: a driver allocates in pieces of 2 MB, and a single slot (1.2 MB on the usual grid)
+/// would waste much of a piece.
 const SLOTS: usize = 8;
 
 /// Which slots have memory, and where.
@@ -15,14 +15,14 @@ pub struct Library {
     pools: Vec<Pool>,
     /// Slots that have memory.
     taken: usize,
-    /// Address of each slot's volumes, on the whole grid and the half one.
+    /// Addresses of each slot's volumes, for the full grid and the half grid.
     places: Vec<Option<[u64; 2]>>,
-    /// Bytes of these.
+    /// Bytes of a volume on each grid.
     bytes: [usize; 2],
 }
 
 impl Library {
-    /// An empty one.
+    /// An empty library.
     pub fn new(plan: &FieldPlan) -> Library {
         let cells = plan.shape.cells();
         let bytes = [cells, cells / 8].map(volume_bytes);
@@ -34,7 +34,7 @@ impl Library {
         self.pools.iter().map(Pool::bytes).sum()
     }
 
-    /// Where a slot lies that has memory.
+    /// The addresses of a slot, if it has memory.
     pub fn place(&self, slot: usize) -> Option<[u64; 2]> {
         self.places.get(slot).copied().flatten()
     }
@@ -46,7 +46,7 @@ pub fn volume_bytes(cells: usize) -> usize {
 }
 
 impl Brains {
-    /// Memory for a slot that there is; of a slot that has some, the same. The kernels find it there.
+    /// The memory of a slot, which must exist; allocates it if needed, and tells the kernels its address.
     pub(super) fn slot(&mut self, slot: usize) -> Result<[u64; 2], GpuError> {
         if let Some(place) = self.library.place(slot) {
             return Ok(place);
@@ -73,8 +73,7 @@ impl Brains {
         place.into_iter().zip(volumes).try_for_each(|(address, bytes)| self.put_at(address, bytes))
     }
 
-    /// Lets every slot lie where there is no pattern, until it has memory: a blend may still name a slot that
-    /// was cleared.
+    /// Points every slot without memory to zeros, because a blend may still name a slot that was cleared.
     pub(super) fn empty_library(&mut self) -> Result<(), GpuError> {
         let shared = &self.layout.shared;
         for (table, nothing) in shared.volumes.into_iter().zip(shared.no_volume) {

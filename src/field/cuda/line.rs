@@ -1,7 +1,7 @@
-//! The line to the device's own thread, the only one that talks to the driver. A caller waits for a
-//! bounded time: a driver call that hangs costs that thread, not the caller.
+//! The line to the device's own thread, the only one that talks to the driver. A caller waits for a bounded
+//! time: a driver call that hangs blocks only the device's thread.
 //!
-//! An abandoned thread ends by itself when its call returns; until then it holds the device.
+//! An abandoned thread ends by itself when its call returns; until then it keeps the device.
 
 use super::brains::Brains;
 use super::tables::Answer;
@@ -18,16 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long opening may take: a driver that compiles the kernels on a small robot needs some seconds.
+/// Timeout of opening: a driver that compiles the kernels on a small robot needs several seconds.
 const OPENING: Span = Span::from_millis(60_000);
-/// How long a request between cycles may take: a whole state of the largest field on the slowest bus.
+/// Timeout of a request between cycles: enough to copy a whole state of the largest field on the slowest bus.
 const REQUEST: Span = Span::from_millis(10_000);
 
-/// How long closing may take, in naps: giving back a few hundred megabytes takes some milliseconds.
+/// Timeout of closing, in naps: freeing a few hundred megabytes takes a few milliseconds.
 const CLOSING_NAPS: u32 = 2_000;
 const NAP: Duration = Duration::from_millis(1);
 
-/// Why nothing came back.
+/// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NoAnswer {
     /// The driver refused a call.
@@ -38,38 +38,39 @@ pub enum NoAnswer {
     Gone,
 }
 
-/// A cycle's way there and back. Its memory goes round, so that a cycle allocates nothing.
-pub struct Turn {
-    /// A stimulus a robot.
+/// A cycle's inputs and results. The buffers go to the thread and come back, so that a cycle allocates
+/// nothing.
+pub struct CycleTask {
+    /// An input for each robot.
     pub inputs: Vec<FieldInput>,
-    /// An answer a robot.
+    /// An answer for each robot.
     pub answers: Vec<Answer>,
     /// How long the caller waits.
     pub timeout: Span,
-    /// How it went.
-    pub outcome: Result<Times, GpuError>,
+    /// The result: the times, or the failure.
+    pub result: Result<Times, GpuError>,
 }
 
 type Request = Box<dyn FnOnce(&mut Brains) + Send>;
 
 enum GpuTask {
-    Turn(Box<Turn>),
+    Cycle(Box<CycleTask>),
     Request(Request),
 }
 
-/// This end.
+/// The caller's end of the line.
 pub struct Line {
-    /// `None`: no further orders.
-    orders: Option<Sender<GpuTask>>,
-    turns: Receiver<Box<Turn>>,
+    /// `None`: closing.
+    tasks: Option<Sender<GpuTask>>,
+    cycles: Receiver<Box<CycleTask>>,
     watch: Arc<Watch>,
     abandoned: Arc<AtomicBool>,
     ended: Arc<AtomicBool>,
-    /// Whether the thread came back every time that a caller waited for it.
+    /// Whether the thread has answered in time every time so far.
     answers: Cell<bool>,
 }
 
-/// Sets a flag when it is dropped, however that comes about.
+/// Sets a flag when it is dropped, also by a panic.
 struct Ended(Arc<AtomicBool>);
 
 impl Drop for Ended {
@@ -79,7 +80,7 @@ impl Drop for Ended {
 }
 
 impl Line {
-    /// Starts the thread, which takes the priority of the calling one, and opens the device there.
+    /// Starts the thread, with the priority of the calling one, and opens the device on it.
     pub fn open(
         plan: &FieldPlan,
         robots: usize,
@@ -87,13 +88,13 @@ impl Line {
         watch: Arc<Watch>,
         sensors: Option<&SensorRing>,
     ) -> Result<Line, NoAnswer> {
-        let (orders, taken) = bounded(1);
-        let (done, turns) = bounded(1);
+        let (tasks, taken) = bounded(1);
+        let (done, cycles) = bounded(1);
         let (opened, opening) = bounded(1);
         let (abandoned, ended) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let line = Line {
-            orders: Some(orders),
-            turns,
+            tasks: Some(tasks),
+            cycles,
             watch: watch.clone(),
             abandoned: abandoned.clone(),
             ended: ended.clone(),
@@ -102,10 +103,10 @@ impl Line {
         let (plan, found, sensors) = (plan.clone(), found.clone(), sensors.cloned());
         let thread = std::thread::Builder::new().name("field-gpu".to_string()).spawn(move || {
             let _ended = Ended(ended);
-            keep_time(&plan);
+            set_timer_and_core(&plan);
             match Brains::open(&plan, robots, &found, watch, Waiting::new(abandoned), sensors.as_ref()) {
                 Ok(brains) => {
-                    wait_in_vain(&taken);
+                    warm_up(&taken);
                     if opened.send(Ok(())).is_ok() {
                         serve(brains, &taken, &done);
                     }
@@ -117,18 +118,18 @@ impl Line {
         });
         thread.map_err(|_| NoAnswer::Gone)?;
         line.receive(&opening, OPENING)?.map_err(NoAnswer::Failed)?;
-        wait_in_vain(&line.turns);
+        warm_up(&line.cycles);
         Ok(line)
     }
 
-    /// One cycle, within its patience. A line that was silent once is of no further use.
-    pub fn turn(&self, turn: Box<Turn>) -> Result<Box<Turn>, NoAnswer> {
-        let timeout = turn.timeout;
-        self.send(GpuTask::Turn(turn))?;
-        self.receive(&self.turns, timeout)
+    /// Runs one cycle within its timeout. After one timeout the line must not be used any more.
+    pub fn run_cycle(&self, task: Box<CycleTask>) -> Result<Box<CycleTask>, NoAnswer> {
+        let timeout = task.timeout;
+        self.send(GpuTask::Cycle(task))?;
+        self.receive(&self.cycles, timeout)
     }
 
-    /// Has something done between two cycles.
+    /// Runs a request between two cycles.
     pub fn ask<T: Send + 'static>(
         &self,
         what: impl FnOnce(&mut Brains) -> Result<T, GpuError> + Send + 'static,
@@ -142,9 +143,9 @@ impl Line {
         self.receive(&answered, REQUEST)?.map_err(NoAnswer::Failed)
     }
 
-    fn send(&self, order: GpuTask) -> Result<(), NoAnswer> {
-        let orders = self.orders.as_ref().ok_or(NoAnswer::Gone)?;
-        orders.try_send(order).map_err(|_| NoAnswer::Gone)
+    fn send(&self, task: GpuTask) -> Result<(), NoAnswer> {
+        let tasks = self.tasks.as_ref().ok_or(NoAnswer::Gone)?;
+        tasks.try_send(task).map_err(|_| NoAnswer::Gone)
     }
 
     fn receive<T>(&self, from: &Receiver<T>, timeout: Span) -> Result<T, NoAnswer> {
@@ -156,7 +157,7 @@ impl Line {
         })
     }
 
-    /// Calls of the driver, and the fault that is injected into them.
+    /// The driver calls, and the fault that is injected into them.
     pub fn watch(&self) -> &Watch {
         &self.watch
     }
@@ -168,10 +169,10 @@ impl Line {
 }
 
 impl Drop for Line {
-    /// Lets the thread give the device back, and waits for that, if it has always come back before.
+    /// Lets the thread release the device; waits for that only if the thread has always answered so far.
     fn drop(&mut self) {
         self.abandoned.store(true, Ordering::Relaxed);
-        self.orders = None;
+        self.tasks = None;
         let mut naps = if self.answers.get() { CLOSING_NAPS } else { 0 };
         while naps > 0 && !self.ended.load(Ordering::Acquire) {
             std::thread::sleep(NAP);
@@ -180,26 +181,28 @@ impl Drop for Line {
     }
 }
 
-/// The thread wakes on time, on the core of the field's thread, which waits while this one works.
-fn keep_time(plan: &FieldPlan) {
+/// Sets the thread's timer and core: it wakes on time, on the core of the field's thread, which waits while
+/// this one works.
+fn set_timer_and_core(plan: &FieldPlan) {
     let placed = plan.cpus.first().map_or(Ok(()), |core| stay_on(*core));
     for refusal in [wake_on_time(), placed].into_iter().filter_map(Result::err) {
         log::warn!("the GPU's thread: {refusal}");
     }
 }
 
-/// A channel allocates for its waiting threads when one first has to wait: here, and not in a cycle.
-fn wait_in_vain<T>(channel: &Receiver<T>) {
+/// A channel allocates when a thread first has to wait on it; this makes it happen now instead of during a
+/// cycle.
+fn warm_up<T>(channel: &Receiver<T>) {
     let _ = channel.recv_timeout(NAP);
 }
 
-/// The thread's life: orders until there are no more.
-fn serve(mut brains: Brains, orders: &Receiver<GpuTask>, done: &Sender<Box<Turn>>) {
-    while let Ok(order) = orders.recv() {
-        match order {
-            GpuTask::Turn(mut turn) => {
-                turn.outcome = brains.cycle(&turn.inputs, &mut turn.answers, turn.timeout);
-                if done.send(turn).is_err() {
+/// The thread's loop: performs tasks until the line is closed.
+fn serve(mut brains: Brains, tasks: &Receiver<GpuTask>, done: &Sender<Box<CycleTask>>) {
+    while let Ok(task) = tasks.recv() {
+        match task {
+            GpuTask::Cycle(mut cycle) => {
+                cycle.result = brains.cycle(&cycle.inputs, &mut cycle.answers, cycle.timeout);
+                if done.send(cycle).is_err() {
                     return;
                 }
             }

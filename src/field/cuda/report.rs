@@ -1,4 +1,5 @@
-//! What the engine reports about itself and its device: which, how large, how fast, and why there is none.
+//! What the engine reports about itself and its device: which device, how large, how fast, or why there is
+//! none.
 
 use super::CudaEngine;
 use super::brains::MOST_ROBOTS;
@@ -9,15 +10,15 @@ use crate::field::Loss;
 use crate::system::gpu::{Absence, Call, Counts, GpuInfo};
 use std::fmt;
 
-/// The object of a wait, where the device's thread is in no call.
+/// What was waited for, if the device's thread is not in a driver call.
 const A_CYCLE: &str = "the result of a cycle";
 
 /// Why there is no CUDA engine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unfit {
-    /// There is no GPU that could be used.
+    /// There is no usable GPU.
     Absent(Absence),
-    /// There is one, and it could not be opened.
+    /// There is a GPU, but it could not be opened.
     Silent(NoAnswer),
     /// More robots than a launch can hold, or none.
     Robots {
@@ -41,7 +42,7 @@ impl fmt::Display for Unfit {
 impl std::error::Error for Unfit {}
 
 impl Unfit {
-    /// The same in the words of an engine that was lost.
+    /// The same as a [`Loss`].
     pub fn loss(&self) -> Loss {
         match self {
             Unfit::Silent(silence) => loss(*silence, None),
@@ -50,32 +51,32 @@ impl Unfit {
     }
 }
 
-/// What a silence means to the caller. `under_way`: the call that the device's thread is in.
-pub fn loss(silence: NoAnswer, under_way: Option<Call>) -> Loss {
+/// Translates a missing answer into a [`Loss`]. `current`: the call that the device's thread is in.
+pub fn loss(silence: NoAnswer, current: Option<Call>) -> Loss {
     match silence {
         NoAnswer::Failed(error) if error.is_lost() => Loss::ContextLost { call: error.call.name() },
         NoAnswer::Failed(error) if error.is_memory() => Loss::Memory { call: error.call.name() },
         NoAnswer::Failed(error) => Loss::Error { call: error.call.name() },
-        NoAnswer::Late => Loss::Timeout { call: under_way.map_or(A_CYCLE, Call::name) },
-        // Its thread ends before its stop request only by a panic.
+        NoAnswer::Late => Loss::Timeout { call: current.map_or(A_CYCLE, Call::name) },
+        // Before it is asked to end, the thread ends only by a panic.
         NoAnswer::Gone => Loss::Panicked,
     }
 }
 
-/// A kernel as the image has it.
+/// Facts about a kernel in the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelFacts {
     /// Its name.
     pub name: String,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Bytes of a thread that did not fit into registers.
+    /// Bytes per thread that did not fit into registers.
     pub spilled_bytes: u32,
-    /// Bytes of a block's shared memory.
+    /// Bytes of shared memory per block.
     pub shared_bytes: u32,
 }
 
-/// The engine on its device.
+/// Facts about the engine on its device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceFacts {
     /// The GPU.
@@ -97,28 +98,28 @@ pub struct DeviceFacts {
 /// Where the time of a cycle went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DeviceTimes {
-    /// From the order until the driver has all of it, on the host's clock.
+    /// From the request until the driver has all of it, on the host's clock.
     pub queue: Span,
     /// From the first kernel to the answer, on the device's clock.
     pub kernels: Span,
-    /// The rest of the whole: the device's start, and the caller's wake-up.
+    /// The rest of the total: the device's start, and the caller's wake-up.
     pub wake: Span,
 }
 
 impl DeviceTimes {
-    /// Names of the parts, in their order.
+    /// Names of the parts, in order.
     pub const PARTS: [&str; 3] = ["queue", "kernels", "wake"];
-    /// The place of `kernels` among the parts.
+    /// Index of `kernels` among the parts.
     pub const KERNELS: usize = 1;
 
-    /// The parts, in their order.
+    /// The parts, in order.
     pub fn parts(&self) -> [Span; DeviceTimes::PARTS.len()] {
         [self.queue, self.kernels, self.wake]
     }
 }
 
 impl CudaEngine {
-    /// Its device.
+    /// Facts about its device.
     pub fn device_facts(&self) -> Option<DeviceFacts> {
         let (plan, found) = (self.plan.clone(), self.found.clone());
         self.ask(move |brains| {
@@ -154,17 +155,17 @@ impl CudaEngine {
         DeviceTimes { queue, kernels: times.kernels, wake: self.round.less(queue + times.kernels) }
     }
 
-    /// Calls of the driver since the start.
+    /// Driver calls since the start.
     pub fn device_counts(&self) -> Counts {
         self.line.watch().counts()
     }
 
-    /// Times one copy of `bytes` from one part of the device's memory to another, on its clock.
+    /// Times one copy of `bytes` within the device's memory, on its clock.
     pub fn device_copy(&self, bytes: usize) -> Option<Span> {
         self.ask(move |brains| brains.time_copy(bytes)).flatten()
     }
 
-    /// Times a graph of nothing: launch -> seen, on the host's clock.
+    /// Times an empty graph, from its launch until the host sees its end, on the host's clock.
     pub fn device_round_trip(&self) -> Option<Span> {
         self.ask(|brains| brains.time_nothing())
     }

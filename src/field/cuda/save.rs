@@ -1,7 +1,7 @@
-//! Saves robot 0's state in two steps, so that no cycle waits for a slow bus. Between two cycles the device
-//! copies what changes in every cycle to a place of its own, which takes as long as the device's memory does;
-//! from there a stream of low priority drains it to the host beside the next cycles. The bank is not copied:
-//! the host has it (`bank_copy`).
+//! Saves robot 0's state in two steps, so that no cycle waits for a slow bus. Between two cycles, the device
+//! copies everything that changes in each cycle to a buffer in its own memory, at that memory's speed; from
+//! there, a low-priority stream copies it to the host during the next cycles. The bank is not copied: the
+//! host has a copy (`bank_copy`).
 
 use super::between::{RING, newest_metrics};
 use super::brains::Brains;
@@ -16,44 +16,44 @@ use crate::field::state::{Experiences, Held, Live, Senses};
 use crate::system::cpu::Half;
 use crate::system::gpu::{Event, Gpu, GpuError, Pinned, Priority, Stream};
 
-/// Regressors that the senses table has room for.
+/// Number of regressors for which the senses table has room.
 pub const HELD: usize = 200;
 const _: () = assert!(HELD >= regressors(MAX_SENSORS));
 
-/// The tables that are saved beside the cells, in the order in which they lie side by side.
+/// Number of tables that are saved besides the cells.
 const TABLES: usize = 7;
-/// With the groups of the whole grid and of the half one.
+/// Number of pieces: the tables, and the groups of the full and of the half grid.
 const PIECES: usize = TABLES + 2 * GROUPS;
-/// Pieces begin at multiples of this, so that the device copies whole words.
+/// Pieces start at multiples of this, so that the device copies whole words.
 const ALIGNED: usize = 16;
 
-/// What drains a saved state to the host.
+/// Copies a saved state to the host.
 pub struct Drain {
     stream: Stream,
-    /// The state lies in its own place.
+    /// The state has been copied to its buffer on the device.
     copied: Event,
-    /// All of it is on the host.
+    /// All of it has arrived on the host.
     drained: Event,
     pinned: Pinned,
-    under_way: Option<UnderWay>,
+    pending: Option<Pending>,
 }
 
 /// A state between the two steps.
-struct UnderWay {
-    standing: ScheduleState,
-    /// Of the state whose bank is of the same cycle.
+struct Pending {
+    state: ScheduleState,
+    /// Identifies the state that already holds the bank of the same cycle.
     held: Held,
 }
 
 impl Drain {
-    /// For states of `bytes` bytes.
+    /// A drain for states of `bytes` bytes.
     pub fn new(gpu: &Gpu, bytes: usize) -> Result<Drain, GpuError> {
         Ok(Drain {
             stream: Stream::new(gpu, Priority::Low)?,
             copied: Event::new(gpu)?,
             drained: Event::new(gpu)?,
             pinned: Pinned::take(gpu, bytes)?,
-            under_way: None,
+            pending: None,
         })
     }
 
@@ -62,18 +62,18 @@ impl Drain {
         self.pinned.len()
     }
 
-    /// A state that is under way is of no use any more.
+    /// Discards a pending state.
     pub fn forget(&mut self) {
-        self.under_way = None;
+        self.pending = None;
     }
 }
 
-/// Room for pieces of these sizes, side by side.
+/// Total size of pieces of these sizes, side by side.
 pub fn room_for(bytes: impl IntoIterator<Item = usize>) -> usize {
     bytes.into_iter().map(|bytes| bytes.next_multiple_of(ALIGNED)).sum()
 }
 
-/// A range on the device, and where it begins in a saved state.
+/// A range on the device, and its offset in a saved state.
 #[derive(Clone, Copy, Default)]
 struct Piece {
     from: BufferRange,
@@ -81,17 +81,17 @@ struct Piece {
 }
 
 impl Brains {
-    /// Copies what robot 0 has lived through into `live`, whose memory is used again. Waits for it.
+    /// Copies the state of robot 0 into `live`, whose memory is reused. Waits until the copy is complete.
     pub fn save(&mut self, live: &mut Live) -> Result<(), GpuError> {
         self.begin_save(live)?;
         self.waiting.until(&self.drain.drained)?;
         self.finish_save(live)
     }
 
-    /// The same without a wait. False: it began, or is not there yet; the same `live` comes again after the
-    /// next cycle, and then gets the state of the cycle in which it began.
+    /// The same without waiting. False: the copy has started, or is not complete yet. The caller passes the
+    /// same `live` again after the next cycle; it then gets the state of the cycle in which the copy started.
     pub fn save_soon(&mut self, live: &mut Live) -> Result<bool, GpuError> {
-        match &self.drain.under_way {
+        match &self.drain.pending {
             Some(state) if state.held.is_same(live.bank.held) => {
                 let is_drained = self.drain.drained.is_done()?;
                 if is_drained {
@@ -104,15 +104,15 @@ impl Brains {
     }
 
     fn begin_save(&mut self, live: &mut Live) -> Result<(), GpuError> {
-        // The last one may still be on its way out of the place that this one goes to.
-        self.drain.under_way = None;
+        // The last state may still be on its way from the buffer that this one will overwrite.
+        self.drain.pending = None;
         self.waiting.until(&self.drain.drained)?;
         let held = live.bank.held;
         live.clear_extras();
         live.bank.held = held;
         self.bank_copy.save(&mut live.bank);
-        let standing = self.schedule.standing().clone();
-        let (pieces, bytes) = self.saved_pieces(&standing);
+        let state = self.schedule.state().clone();
+        let (pieces, bytes) = self.saved_pieces(&state);
         let place = self.address(self.layout.saved);
         for piece in pieces.iter().filter(|piece| piece.from.bytes > 0) {
             self.main.copy_within(self.address(piece.from), place + piece.to as u64, piece.from.bytes)?;
@@ -122,23 +122,23 @@ impl Brains {
         drain.stream.wait(&drain.copied)?;
         drain.stream.copy_out(place, &drain.pinned, 0..bytes)?;
         drain.stream.record(&drain.drained)?;
-        self.drain.under_way = Some(UnderWay { standing, held: live.bank.held });
+        self.drain.pending = Some(Pending { state, held: live.bank.held });
         Ok(())
     }
 
-    /// What is saved of robot 0, and how many bytes it takes side by side. The half grid is saved only where
-    /// it is in use: its pieces are the last, and empty otherwise.
-    fn saved_pieces(&self, standing: &ScheduleState) -> ([Piece; PIECES], usize) {
+    /// The pieces of robot 0's state, and their total size in bytes. The half grid is saved only while it is
+    /// in use: its pieces are the last, and empty otherwise.
+    fn saved_pieces(&self, state: &ScheduleState) -> ([Piece; PIECES], usize) {
         let (shared, own) = (&self.layout.shared, &self.layout.robots[0]);
         let ring = BufferRange { at: own.metrics.at + METRICS_BEFORE, bytes: RING };
         let answer = BufferRange { at: shared.answers.at, bytes: ANSWER };
         let tables = [answer, own.senses, own.weights, own.covariance, own.sweep, own.scores, ring];
         let group = |grid: usize| {
             move |group: usize| {
-                if grid == 1 && !standing.on_half {
+                if grid == 1 && !state.on_half {
                     return BufferRange::default();
                 }
-                own.cells[grid][standing.front[grid][group] as usize][group]
+                own.cells[grid][state.front[grid][group] as usize][group]
             }
         };
         let cells = (0..GROUPS).map(group(0)).chain((0..GROUPS).map(group(1)));
@@ -151,14 +151,14 @@ impl Brains {
     }
 
     fn finish_save(&mut self, live: &mut Live) -> Result<(), GpuError> {
-        let Some(UnderWay { standing, .. }) = self.drain.under_way.take() else { return Ok(()) };
-        let (pieces, bytes) = self.saved_pieces(&standing);
+        let Some(Pending { state, .. }) = self.drain.pending.take() else { return Ok(()) };
+        let (pieces, bytes) = self.saved_pieces(&state);
         let drained = self.drain.pinned.part(0..bytes)?;
         let piece = |at: usize| &drained[pieces[at].to..][..pieces[at].from.bytes];
         let answer = Answer::read(piece(0));
-        (live.cycle, live.age, live.on_half) = (answer.cycle, standing.age, standing.on_half);
-        (live.since_step, live.since_blend) = (standing.since_step, standing.since_blend);
-        live.since_learn = standing.since_learn;
+        (live.cycle, live.age, live.on_half) = (answer.cycle, state.age, state.on_half);
+        (live.since_step, live.since_blend) = (state.since_step, state.since_blend);
+        live.since_learn = state.since_learn;
         read_senses(piece(1), self.plan.shape.sensors, &mut live.senses);
         live.senses.prediction.clear();
         live.senses.prediction.extend_from_slice(&answer.prediction[..self.plan.shape.sensors]);
@@ -173,7 +173,7 @@ impl Brains {
         live.blend.clear();
         live.blend.extend(answer.slot.into_iter().zip(answer.weight).take(answer.blended as usize));
         let grids = [&mut live.whole, &mut live.half];
-        for (grid, cells) in grids.into_iter().enumerate().take(1 + usize::from(standing.on_half)) {
+        for (grid, cells) in grids.into_iter().enumerate().take(1 + usize::from(state.on_half)) {
             let each = self.group_cells(grid == 1);
             cells.resize(GROUPS * each, 0.0);
             for (group, to) in cells.chunks_exact_mut(each).enumerate() {
@@ -218,7 +218,7 @@ fn read_senses(table: &[u8], sensors: usize, senses: &mut Senses) {
         take(&mut eye, vector, sensors, MAX_SENSORS);
     }
     take(&mut eye, &mut senses.regressors, regressors(sensors), HELD);
-    eye.skip(2 * HELD * size_of::<f64>()); // gain and column: of a step of learning under way
+    eye.skip(2 * HELD * size_of::<f64>()); // gain and column: work space of a step of learning
     let mut ring = [0.0; ERROR_RING];
     eye.read_f64s(&mut ring).skip(size_of::<f64>());
     senses.observed = eye.u64();
@@ -243,13 +243,13 @@ fn read_sweep(table: &[u8], answer: &Answer, bank: &mut Experiences) {
     let next = eye.u32();
     bank.next_part = (next != 0).then_some(u64::from(next));
     if next == 0 {
-        bank.running.clear(); // of a sweep that is over
+        bank.running.clear(); // they belong to a finished sweep
     }
     bank.nearest.clear();
     bank.nearest.extend(answer.row.into_iter().zip(answer.cosine).take(answer.nearest as usize));
 }
 
-/// The first `count` of `held` doubles.
+/// Reads the first `count` of `held` doubles and skips the rest.
 fn take(eye: &mut Eye, to: &mut Vec<f64>, count: usize, held: usize) {
     to.resize(count, 0.0);
     eye.read_f64s(to).skip((held - count) * size_of::<f64>());

@@ -1,5 +1,5 @@
-//! The device's memory before the first cycle: rule and projections, which stay, and the field at rest.
-//! Bytes only; copies nothing.
+//! The contents of the device's memory before the first cycle: rule and projections, which stay, and the
+//! field at rest. Makes bytes only; copies nothing.
 
 use super::tables::{
     ABOUT, ANSWER, Answer, STEPS, bytes_of_f32, bytes_of_f64, bytes_of_i16, bytes_of_u32, reach, rule,
@@ -18,7 +18,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// Of a plan.
+    /// The start of a plan.
     pub fn new(plan: &FieldPlan) -> Start {
         let projections = Projections::new(plan, plan.shape.grid);
         let reached =
@@ -27,24 +27,24 @@ impl Start {
         Start { plan: plan.clone(), projections, taps }
     }
 
-    /// Wires between sensors and channels.
-    pub fn hardware(&self) -> usize {
+    /// Number of connections between sensors and channels.
+    pub fn connections(&self) -> usize {
         self.taps.iter().map(Vec::len).sum()
     }
 
-    /// The table of the rule. `stores`: whether the bank may be written.
+    /// The table of the run's constants. `stores`: whether the bank may be written.
     pub fn rule(&self, stores: bool) -> Vec<u8> {
         rule(&self.plan, stores).to_vec()
     }
 
-    /// Receptive fields on the whole grid and on the half one.
+    /// Receptive fields on the full and on the half grid.
     pub fn profiles(&self) -> [Vec<u8>; 2] {
         let profile =
             |projections: &Projections| bytes_of_f32(projections.profile.iter().flatten().flatten().map(cut));
         [profile(&self.projections), profile(&self.projections.halved())]
     }
 
-    /// First tap of each channel, and one more; sensor of each tap; its weight.
+    /// First tap of each channel, plus the end; sensor of each tap; weight of each tap.
     pub fn taps(&self) -> [Vec<u8>; 3] {
         let first = (0..=CHANNELS).map(|c| self.taps[..c].iter().map(Vec::len).sum::<usize>() as u32);
         let sensors = self.taps.iter().flatten().map(|sensor| *sensor as u32);
@@ -60,7 +60,7 @@ impl Start {
         bytes_of_f32(self.projections.bias.iter().map(|h| (self.plan.params.gain * h) as f32))
     }
 
-    /// Cells of group `group` on the whole grid, at rest.
+    /// Cells of group `group` on the full grid, at rest.
     pub fn cells(&self, group: usize) -> Vec<u8> {
         let cells = self.plan.shape.cells();
         let channels = self.projections.rest[group * GROUP..][..GROUP].iter();
@@ -68,7 +68,7 @@ impl Start {
         self.kept(group, &values)
     }
 
-    /// Values as cells of a group are kept.
+    /// Values in the storage format of a group.
     pub fn kept(&self, group: usize, values: &[f32]) -> Vec<u8> {
         match self.plan.storage_of(group) {
             Storage::F32 => bytes_of_f32(values.iter().copied()),
@@ -80,7 +80,8 @@ impl Start {
         }
     }
 
-    /// Context and descriptor about rest (0), where rest is, and a query that the first cycle makes (0).
+    /// Context and descriptor relative to rest (0), the resting values, and the query, which the first cycle
+    /// makes (0).
     pub fn about(&self) -> Vec<u8> {
         let zeros = [0.0; CONTEXT + DESCRIPTOR];
         let mut table = bytes_of_f64(
@@ -95,7 +96,7 @@ impl Start {
         (0..DESCRIPTOR).map(move |i| group(i).sum::<f64>() / GROUP as f64)
     }
 
-    /// The covariance: I / ridge, the ridge being 1.
+    /// The covariance: I / ridge, with ridge 1.
     pub fn covariance(&self) -> Vec<u8> {
         let n = regressors(self.plan.shape.sensors);
         bytes_of_f64((0..n * n).map(|i| if i % (n + 1) == 0 { 1.0 } else { 0.0 }))
@@ -108,7 +109,8 @@ impl Start {
         table
     }
 
-    /// A pattern as the device has it: its volume on both grids, in steps, and its unit context about rest.
+    /// A pattern in the device's format: its volume on both grids, in steps, and its unit context relative to
+    /// rest.
     pub fn pattern(&self, volume: &[f32], context: &[f32; CONTEXT]) -> Pattern {
         let step = reach(&self.plan, Storage::F32) / STEPS;
         let whole: Vec<i16> = volume.iter().map(|v| (v / step).round() as i16).collect();
@@ -118,7 +120,7 @@ impl Start {
         Pattern { half: self.halved(&whole), whole, context: about.iter().map(|c| c / length).collect() }
     }
 
-    /// Means of 2x2x2 cells of 16 channels. Of the steps that are kept, so that a pattern that comes out of a
+    /// Means of 2x2x2 cells of 16 channels. They are computed from the stored steps, so that a pattern from a
     /// snapshot is the same on both grids.
     pub fn halved(&self, volume: &[i16]) -> Vec<i16> {
         let n = self.plan.shape.grid;
@@ -131,13 +133,13 @@ impl Start {
     }
 }
 
-/// A pattern on its way to the device.
+/// A pattern to be copied to the device.
 pub struct Pattern {
     /// 16 x N^3 in steps of the bound / 32767.
     pub whole: Vec<i16>,
     /// 16 x (N/2)^3.
     pub half: Vec<i16>,
-    /// 64, about rest, of unit length (divided by at least `NORM_FLOOR`).
+    /// 64 numbers relative to rest, of unit length (divided by at least `NORM_FLOOR`).
     pub context: Vec<f64>,
 }
 
@@ -155,12 +157,12 @@ mod tests {
     use crate::field::cuda::fixture::plan;
 
     #[test]
-    fn what_is_written_has_the_length_of_its_buffer() {
+    fn contents_have_the_length_of_their_buffers() {
         use crate::field::cuda::layout::Layout;
         for storage in [Storage::F32, Storage::F16] {
             let plan = FieldPlan { storage, ..plan(8) };
             let start = Start::new(&plan);
-            let layout = Layout::new(&plan, start.hardware(), 1, 2);
+            let layout = Layout::new(&plan, start.connections(), 1, 2);
             let (shared, own) = (&layout.shared, &layout.robots[0]);
             assert_eq!(start.profiles().map(|p| p.len()), shared.profiles.map(|place| place.bytes));
             let taps = [shared.first_tap, shared.tap_sensor, shared.tap_weight].map(|place| place.bytes);
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_rounded_to_its_steps_on_both_grids() {
+    fn pattern_is_rounded_to_its_steps_on_both_grids() {
         let plan = plan(8);
         let start = Start::new(&plan);
         let volume: Vec<f32> = (0..PATTERN * 512).map(|i| 0.95 * ((i as f32) * 0.37).sin()).collect();

@@ -1,5 +1,5 @@
-//! Copies a whole state to the device, in the terms that all engines share, and what came from outside there
-//! and back. `save` is the other way.
+//! Copies a whole state, in the form that all engines share, to the device, and read-out and library in both
+//! directions. `save` copies the state from the device.
 
 use super::bank::Coarse;
 use super::brains::Brains;
@@ -28,7 +28,7 @@ impl Brains {
             ..ScheduleState::default()
         });
         for (on_half, cells) in [(false, &live.whole), (true, &live.half)] {
-            // No half cells where the half grid is not in use.
+            // There are no half cells if the half grid is not in use.
             for (group, cells) in cells.chunks_exact((cells.len() / GROUPS).max(1)).enumerate() {
                 self.set_group(0, on_half, group, cells)?;
             }
@@ -48,7 +48,7 @@ impl Brains {
             self.put(metrics, METRICS_BEFORE, &line)?;
             self.put(metrics, METRICS_BEFORE + METRIC_RING * METRIC, &1_u64.to_le_bytes())?;
         }
-        self.stand_cycle()
+        self.write_cycle_table()
     }
 
     fn restore_senses(&mut self, senses: &Senses) -> Result<(), GpuError> {
@@ -128,7 +128,7 @@ impl Brains {
         self.put(self.layout.shared.answers, 0, &table)
     }
 
-    /// The part that came from outside.
+    /// Reads the part that came from outside: read-out and library.
     pub fn learned(&mut self) -> Result<Learned, GpuError> {
         let (shape, shared) = (self.plan.shape, &self.layout.shared);
         let (readout, stored) = (shared.readout, shared.stored);
@@ -162,7 +162,7 @@ impl Brains {
         Ok(Pattern { volume, context, value: 0.0, fine: None })
     }
 
-    /// Takes over the part that another engine got from outside.
+    /// Writes the part that came from outside: read-out and library.
     pub fn load(&mut self, learned: &Learned) -> Result<(), GpuError> {
         self.set_readout(&learned.readout)?;
         let shared = &self.layout.shared;
@@ -181,7 +181,7 @@ impl Brains {
     }
 }
 
-/// Doubles, and zeros up to `held` of them.
+/// Writes doubles, and zeros up to a total of `held`.
 fn put(pen: &mut Pen, numbers: &[f64], held: usize) {
     pen.f64s(numbers);
     (numbers.len()..held).for_each(|_| {

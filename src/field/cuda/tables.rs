@@ -34,19 +34,19 @@ pub const METRICS: usize = 3_856;
 pub const BRAIN: usize = 552;
 /// Lines of the metrics ring.
 pub const METRIC_RING: usize = 64;
-/// Bytes of the metrics table before the ring: the sums on the way to it.
+/// Bytes of the metrics table before the ring, for intermediate sums.
 pub const METRICS_BEFORE: usize = 1024;
 /// Steps from 0 to the bound in a stored volume.
 pub const STEPS: f32 = 32_767.0;
 /// No row.
 pub const NO_ROW: u32 = u32::MAX;
 
-/// Writes numbers one after another into a table.
+/// Writes numbers one after another to a table.
 pub struct Pen<'a> {
     to: &'a mut [u8],
 }
 
-/// Reads numbers one after another out of a table.
+/// Reads numbers one after another from a table.
 pub struct Eye<'a> {
     from: &'a [u8],
 }
@@ -112,7 +112,7 @@ impl<'a> Eye<'a> {
     pub fn new(from: &'a [u8]) -> Eye<'a> {
         Eye { from }
     }
-    /// Leaves bytes out.
+    /// Skips bytes.
     pub fn skip(&mut self, bytes: usize) -> &mut Self {
         self.from = &self.from[bytes..];
         self
@@ -135,7 +135,7 @@ impl<'a> Eye<'a> {
 macro_rules! bytes_of {
     ($($name:ident $number:ty),*) => {
         $(
-            /// These numbers as the device has them.
+            /// These numbers in the device's format.
             pub fn $name(numbers: impl IntoIterator<Item = $number>) -> Vec<u8> {
                 numbers.into_iter().flat_map(|number| number.to_le_bytes()).collect()
             }
@@ -145,12 +145,12 @@ macro_rules! bytes_of {
 
 bytes_of!(bytes_of_u32 u32, bytes_of_f32 f32, bytes_of_f64 f64, bytes_of_i16 i16);
 
-/// The bound of cells that are kept so.
+/// The bound of cells in this storage.
 pub fn reach(plan: &FieldPlan, storage: Storage) -> f32 {
     storage.bound(1.0 - plan.params.beta)
 }
 
-/// What is fixed for the whole run. `stores`: whether the bank may be written.
+/// The constants of the whole run. `stores`: whether the bank may be written.
 pub fn rule(plan: &FieldPlan, stores: bool) -> [u8; RULE] {
     let (p, dt, shape) = (plan.params, plan.dt.as_secs_f64(), plan.shape);
     let is_half = |group: &usize| plan.storage_of(*group) == Storage::F16;
@@ -191,7 +191,7 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    /// The orders for one robot, whose sensors lie at address `sensors`.
+    /// The orders for one robot, whose sensors are at address `sensors`.
     pub fn table(&self, sensors: u64, reward: f32, ticket: u32) -> [u8; CYCLE] {
         let mut table = [0; CYCLE];
         let mut pen = Pen::new(&mut table);
@@ -209,7 +209,7 @@ impl Cycle {
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
     pub answer: Answer,
-    /// From the first kernel, which has the orders, to the last, which has the answer.
+    /// Time from the first kernel, which reads the orders, to the last, which writes the answer.
     pub lasted: Span,
 }
 
@@ -242,7 +242,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Before the first cycle.
+    /// The answer before the first cycle.
     pub const START: Answer = Answer {
         cycle: 0,
         prediction: [0.0; MAX_SENSORS],
@@ -277,13 +277,13 @@ impl Answer {
         answer
     }
 
-    /// As every engine answers.
+    /// As the output type of all engines.
     pub fn response(&self) -> FieldOutput {
         let Answer { cycle, scores, motors, confidence, skill, novelty, .. } = *self;
         FieldOutput { cycle, scores, motors, confidence, skill, novelty }
     }
 
-    /// Writes a robot's table: the start, or a state that is taken over.
+    /// Writes a robot's table: at the start, or for a restored state.
     pub fn write(&self, to: &mut [u8]) {
         let mut pen = Pen::new(to);
         pen.u64s(&[self.cycle]).f64s(&self.prediction).f64s(&self.weight).f64s(&self.cosine);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_comes_back_as_it_was_written() {
+    fn answer_survives_a_round_trip() {
         let answer = Answer {
             cycle: 7,
             novelty: 0.25,

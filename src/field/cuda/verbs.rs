@@ -1,5 +1,5 @@
-//! What callers can read from and write to the engine between cycles. If the device is lost in between, the
-//! next cycle reports it; until then answers are those of the start.
+//! What callers can read from and write to the engine between cycles. If the device is lost between two
+//! cycles, the next cycle reports it; until then, reads return the values of the start.
 
 use super::CudaEngine;
 use crate::base::plan::{FieldPlan, QualityLevel, Storage};
@@ -21,10 +21,10 @@ impl FieldEngine for CudaEngine {
         Some(self.found.name.clone())
     }
 
-    /// One cycle of robot 0; others of a batch get the same stimulus.
+    /// One cycle of robot 0; the others of a batch get the same input.
     fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
         input.check(self.plan.shape.sensors)?;
-        self.turn(|inputs| inputs.fill(*input))?;
+        self.run_cycle(|inputs| inputs.fill(*input))?;
         finite(self.answer.response(), self.prediction())
     }
 
@@ -52,7 +52,7 @@ impl FieldEngine for CudaEngine {
             brains.answer(0)
         });
         self.answer = answer.unwrap_or(self.answer);
-        self.show();
+        self.update_answer();
         Ok(())
     }
 
@@ -70,7 +70,7 @@ impl FieldEngine for CudaEngine {
     fn rest(&mut self) {
         self.ask(|brains| brains.rest());
         self.answer = super::Answer::START;
-        self.show();
+        self.update_answer();
     }
 
     fn condition(&self, _now: Instant) -> Condition {
@@ -211,20 +211,20 @@ impl CudaEngine {
         self.ask(|brains| brains.features(0)).unwrap_or_else(|| vec![0.0; FEATURES])
     }
 
-    /// Replaces them; held within 1 - beta and rounded to the storage.
+    /// Replaces the cells of a channel; values are cut to 1 - beta and rounded to the storage.
     pub fn set_channel(&mut self, c: usize, cells: &[f32]) {
         let cells = cells.to_vec();
         self.ask(move |brains| brains.set_channel(0, c, &cells));
     }
 
-    /// Times stages from now on. They then run one after another, which takes longer than a cycle does
-    /// otherwise.
+    /// Switches the timing of stages on or off. Timed stages run one after another, which takes longer than a
+    /// usual cycle.
     pub fn watch_stages(&mut self, on: bool) {
         self.watches_stages = on;
         self.ask(move |brains| brains.watch_stages(on));
     }
 
-    /// Asks for the times of the stages of the last cycle.
+    /// Reads the times of the stages of the last cycle from the device.
     pub fn read_stages(&mut self) {
         if self.watches_stages {
             let times = self.ask(|brains| brains.stage_times()).flatten();

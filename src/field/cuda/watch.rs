@@ -1,5 +1,6 @@
-//! How the device's thread waits for a cycle: it polls the host's own memory, sleeping in between, and never
-//! waits inside the driver, so that it can always give up. The events of what is not a usual cycle.
+//! How the device's thread waits for a cycle: it polls host memory, sleeping in between, and never waits
+//! inside the driver, so that it can always give up. Also the events for everything that is not a usual
+//! cycle.
 
 use super::desk::Desk;
 use crate::base::time::{Clock, Instant, MonotonicClock, Span};
@@ -8,37 +9,38 @@ use crate::system::gpu::{Call, Event, Gpu, GpuError, Stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// It polls this long without a nap, around the moment at which the answer usually comes: a hundredth of the
-/// shortest period at which a field is of use (10 ms), so that it costs a core at most that share.
+/// It polls without sleeping for this long, around the time at which the answer usually comes: a hundredth of
+/// the shortest useful period of a field (10 ms), so that it costs at most a hundredth of a core.
 const AWAKE: Span = Span::from_micros(100);
-/// A nap: the thread sees the end of a longer cycle that much late, and by what a sleeper's wake-up takes.
+/// Length of a nap: the thread notices the end of a longer cycle later by at most this plus its wake-up time.
 const NAP: Span = Span::from_micros(50);
 
-/// A cycle that has taken this share of what its caller waits is late. Only then is the driver asked, and
-/// again after each such time, whether the device has failed.
+/// A cycle is late after one fourth of its caller's timeout. Only then, and again after each further fourth,
+/// the thread asks the driver whether the device has failed.
 const LATE: u64 = 4;
 
-/// An event's answer before the stream passes it (CUDA_ERROR_NOT_READY): the result of a wait that ran out.
+/// An event's status before the stream has passed it (CUDA_ERROR_NOT_READY); also the result of a wait that
+/// was given up.
 const NOT_READY: i32 = 600;
-/// CUDA_ERROR_UNKNOWN: the stream is done, and the answer is not there.
+/// CUDA_ERROR_UNKNOWN: reported if the stream has finished without an answer.
 const UNKNOWN: i32 = 999;
 
 /// Where the time of a cycle went.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    /// From the thread's begin until the driver has everything.
+    /// From the thread's start until the driver has everything.
     pub submit: Span,
     /// From the first kernel to the answer, on the device's clock.
     pub kernels: Span,
-    /// From the thread's begin until it sees the answer.
+    /// From the thread's start until it sees the answer.
     pub whole: Span,
 }
 
 /// The events.
 pub struct Marks {
-    /// Before what is to be timed.
+    /// Before the work that is timed.
     pub begin: Event,
-    /// Behind everything so far.
+    /// After all work so far.
     pub settled: Event,
     /// Forks and joins inside a graph.
     pub sensed: Event,
@@ -51,7 +53,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// None of them reached.
+    /// Marks that have not been reached.
     pub fn new(gpu: &Gpu) -> Result<Marks, GpuError> {
         let event = || Event::new(gpu);
         Ok(Marks {
@@ -64,7 +66,7 @@ impl Marks {
         })
     }
 
-    /// Time of each stage of a watched cycle that is over.
+    /// Time of each stage of a finished watched cycle.
     pub fn stage_times(&self) -> Result<StageTimes, GpuError> {
         let mut times = [Span::ZERO; STAGES.len()];
         let mut before = &self.begin;
@@ -89,7 +91,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Until `abandoned` is set.
+    /// Waits end when `abandoned` is set.
     pub fn new(abandoned: Arc<AtomicBool>) -> Waiting {
         Waiting { abandoned }
     }
@@ -99,8 +101,8 @@ impl Waiting {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Until the report of the last cycle is there, whose work is on `stream`; it usually comes after
-    /// `usual`, and the caller waits for `timeout`. Bounded as `until` is.
+    /// Waits until the report of the last cycle has arrived, whose work is on `stream`; it usually comes
+    /// after `usual`, and the caller waits for `timeout`. Bounded like `until`.
     pub fn until_reported(
         &self,
         desk: &Desk,
@@ -123,14 +125,14 @@ impl Waiting {
         })
     }
 
-    /// Until an event is reached, polling with sleeps in between. Bounded by the caller that waits for this
-    /// thread: it abandons it, and the wait ends.
+    /// Waits until an event is reached, polling with sleeps in between. The wait is bounded because the
+    /// waiting caller abandons this thread after its timeout.
     pub fn until(&self, event: &Event) -> Result<(), GpuError> {
         self.poll(Call::EventQuery, MonotonicClock.now(), |_| event.is_done())
     }
 
-    /// Polls until `is_there` says yes: sleeps until `awake`, polls without a nap for [`AWAKE`], then between
-    /// naps. Fails, as `call`, once this thread is abandoned.
+    /// Polls until `is_there` returns true: sleeps until `awake`, polls without sleeping for [`AWAKE`], then
+    /// sleeps between polls. Fails, as `call`, once this thread is abandoned.
     fn poll(
         &self,
         call: Call,

@@ -1,4 +1,4 @@
-//! A device that is lost on cue: the brain's state before and after, the pauses, what is passed on.
+//! A device that is lost on cue: the brain's state before and after, the pauses, what is reported.
 
 use super::super::brain::{Before, Brain};
 use super::*;
@@ -16,30 +16,29 @@ use crate::system::executor::Worker;
 use crate::system::rt::triple_buffer::{Reader, Writer, triple_buffer};
 use std::sync::Mutex;
 
-/// What a scripted device is to do, and what it has been through.
+/// What a scripted device should do, and what happened to it.
 #[derive(Default)]
 struct Script {
     /// The next cycle loses it.
     strike: Option<Loss>,
     /// The next cycle panics.
     panics: bool,
-    /// What opening answers, where it does not succeed.
+    /// The error of opening it; `None`: opening succeeds.
     shut: Option<Loss>,
-    /// Saving is not possible just now.
+    /// It cannot save at the moment.
     busy: bool,
     opened: u32,
     cycles: u32,
     saves: u32,
-    /// Where it says that the time of a cycle went.
+    /// Where it reports that the time of a cycle went.
     times: Option<DeviceTimes>,
-    /// The numbers of the cycles that it was given a state of.
+    /// The cycle numbers of the states that it was given.
     restored: Vec<u64>,
 }
 
 type Shared = Arc<Mutex<Script>>;
 
-/// The f32 engine in the place of a GPU's: within a cycle it is the same, so results can be compared bit for
-/// bit.
+/// The CPU engine in place of a GPU's: it computes the same cycles, so results can be compared bit for bit.
 struct Scripted {
     engine: Box<dyn Inspect>,
     script: Shared,
@@ -55,7 +54,7 @@ impl FieldEngine for Scripted {
             script.cycles += 1;
             (script.strike.take(), std::mem::take(&mut script.panics))
         };
-        assert!(!panics, "as the script has it");
+        assert!(!panics, "scripted");
         match strike {
             Some(loss) => Err(loss.into()),
             None => self.engine.cycle(input),
@@ -64,7 +63,7 @@ impl FieldEngine for Scripted {
     fn save(&mut self, live: &mut Live) -> bool {
         let mut script = self.script.lock().unwrap();
         if script.busy {
-            live.whole.fill(f32::NAN); // what is in it is of no use
+            live.whole.fill(f32::NAN); // its contents must not be used
             return false;
         }
         script.saves += 1;
@@ -88,11 +87,11 @@ impl FieldEngine for Scripted {
 fn opener(script: &Shared) -> Open {
     let script = script.clone();
     Box::new(move |plan, _| {
-        let mut told = script.lock().unwrap();
-        if let Some(loss) = told.shut {
+        let mut scripted = script.lock().unwrap();
+        if let Some(loss) = scripted.shut {
             return Err(loss);
         }
-        told.opened += 1;
+        scripted.opened += 1;
         Ok(Box::new(Scripted { engine: engine::build(&on_cpu(plan)), script: script.clone() }))
     })
 }
@@ -110,7 +109,7 @@ struct Rig {
     worker: FieldWorker,
     orders: Writer<FieldRequest>,
     sensors: SensorWriter,
-    outcomes: Reader<FieldResult>,
+    results: Reader<FieldResult>,
     clock: Arc<SimClock>,
     script: Shared,
     cycle: u64,
@@ -130,14 +129,14 @@ impl Rig {
         let clock = Arc::new(SimClock::new());
         let brain = brain(&small_board(8), open, clock.clone());
         let (orders, taken) = triple_buffer(FieldRequest::EMPTY);
-        let (put, outcomes) = triple_buffer(FieldResult::EMPTY);
+        let (put, results) = triple_buffer(FieldResult::EMPTY);
         let sensors = SensorWriter::new(brain.sensors.clone());
         let worker = FieldWorker::new(brain, taken, put);
-        Rig { worker, orders, sensors, outcomes, clock, script, cycle: 0 }
+        Rig { worker, orders, sensors, results, clock, script, cycle: 0 }
     }
 
-    /// One cycle at its time, and what is done after it.
-    fn turn(&mut self) -> FieldResult {
+    /// Runs one cycle at its time, and the maintenance after it.
+    fn run_cycle(&mut self) -> FieldResult {
         let now = Instant::ZERO + Span::from_millis(50).times(self.cycle);
         self.clock.set(now);
         let FieldInput { cycle, sensors, quality, .. } = input(self.cycle);
@@ -149,26 +148,26 @@ impl Rig {
         self.worker.step(self.clock.as_ref());
         self.worker.publish(self.clock.as_ref());
         self.worker.step(self.clock.as_ref());
-        self.outcomes.take().expect("each order is answered")
+        self.results.take().expect("each request is answered")
     }
 
-    fn turns(&mut self, count: u64) -> FieldResult {
-        (0..count).map(|_| self.turn()).last().expect("some")
+    fn run_cycles(&mut self, count: u64) -> FieldResult {
+        (0..count).map(|_| self.run_cycle()).last().expect("some")
     }
 
     fn script(&self) -> std::sync::MutexGuard<'_, Script> {
         self.script.lock().unwrap()
     }
 
-    /// Looks after the device until the opener, which is a real thread, has answered.
+    /// Calls `maintain` until the opener, which is a real thread, has answered.
     fn await_opener(&mut self) {
         let until = std::time::Instant::now() + Duration::from_secs(60);
         let under_way = |rig: &mut Rig| {
             rig.worker.step(rig.clock.as_ref());
-            matches!(rig.worker.fares(rig.clock.now()), EngineState::StandIn { left: Span::ZERO, .. })
+            matches!(rig.worker.engine_state(rig.clock.now()), EngineState::StandIn { left: Span::ZERO, .. })
         };
         while under_way(self) {
-            assert!(std::time::Instant::now() < until, "the opener never answers");
+            assert!(std::time::Instant::now() < until, "the opener did not answer");
             thread::yield_now();
         }
     }
@@ -188,12 +187,12 @@ fn brain(board: &Board, open: Open, clock: Arc<SimClock>) -> Brain {
     Brain::new(board, Some(&readout(board)), None, before, clock).expect("it can be built")
 }
 
-/// An engine that nothing happens to.
-fn judge() -> Box<dyn Inspect> {
+/// An undisturbed engine to compare with.
+fn expected_engine() -> Box<dyn Inspect> {
     let board = small_board(8);
-    let mut judge = engine::build(&on_cpu(&board.field));
-    assert!(judge.set_readout(readout(&board).weights()));
-    judge
+    let mut expected_engine = engine::build(&on_cpu(&board.field));
+    assert!(expected_engine.set_readout(readout(&board).weights()));
+    expected_engine
 }
 
 #[test]
@@ -204,9 +203,9 @@ fn device_name_and_times_are_reported_while_it_computes() {
     let named = brain(&small_board(8), opener(&script), Arc::default()).engine.name();
     assert!(named.starts_with("scripted; ") && named.ends_with(" on standby"), "{named}");
     let mut rig = Rig::with(script);
-    assert_eq!(rig.turn().times, Some(times));
+    assert_eq!(rig.run_cycle().times, Some(times));
     rig.script().strike = Some(LOST);
-    assert_eq!(rig.turn().times, None, "the processor computed that one");
+    assert_eq!(rig.run_cycle().times, None, "the CPU computed that one");
 }
 
 const LOST: Loss = Loss::ContextLost { call: "launch" };
@@ -214,163 +213,164 @@ const LOST: Loss = Loss::ContextLost { call: "launch" };
 #[test]
 fn cpu_continues_from_the_last_good_state_with_the_same_request() {
     let mut rig = Rig::new();
-    rig.turns(45);
+    rig.run_cycles(45);
     assert_eq!(rig.script().saves, 2, "after 20 cycles and after 40");
     rig.script().strike = Some(LOST);
-    let outcome = rig.turn();
+    let result = rig.run_cycle();
     let left = Span::from_millis(500);
-    assert_eq!(outcome.state, EngineState::StandIn { loss: LOST, attempt: 1, left });
-    assert_eq!(outcome.device, DeviceCounters { losses: 1, takeovers: 1, retries: 0 });
-    // What an engine says that was at cycle 40 and then was given this order.
-    let mut judge = judge();
-    (0..40).for_each(|cycle| assert!(judge.cycle(&input(cycle)).is_ok()));
-    let expected = judge.cycle(&input(45)).expect("in range");
-    let response = outcome.response.expect("the order was computed");
+    assert_eq!(result.state, EngineState::StandIn { loss: LOST, attempt: 1, left });
+    assert_eq!(result.device, DeviceCounters { losses: 1, takeovers: 1, retries: 0 });
+    // The answer of an engine that was at cycle 40 and then got this input.
+    let mut expected_engine = expected_engine();
+    (0..40).for_each(|cycle| assert!(expected_engine.cycle(&input(cycle)).is_ok()));
+    let expected = expected_engine.cycle(&input(45)).expect("in range");
+    let response = result.response.expect("the input was computed");
     assert_eq!((response.cycle, response.skill, response.novelty), (45, expected.skill, expected.novelty));
     assert_eq!(response.scores, expected.scores);
-    let mut next = rig.turn().response.expect("and so are the next");
-    let expected = judge.cycle(&input(46)).expect("in range");
-    next.motors = expected.motors; // decided by label here
+    let mut next = rig.run_cycle().response.expect("and so is the next");
+    let expected = expected_engine.cycle(&input(46)).expect("in range");
+    next.motors = expected.motors; // the label decides the motors here
     assert_eq!(format!("{next:?}"), format!("{expected:?}"));
-    assert_eq!(rig.script().cycles, 46, "the lost one is not asked again");
+    assert_eq!(rig.script().cycles, 46, "the lost device is not called again");
 }
 
 #[test]
-fn a_device_that_comes_back_takes_the_cpus_state() {
+fn reopened_device_gets_the_cpus_state() {
     let mut rig = Rig::new();
-    rig.turns(5);
+    rig.run_cycles(5);
     rig.script().strike = Some(LOST);
-    rig.turns(10);
+    rig.run_cycles(10);
     assert_eq!(rig.script().opened, 1, "the pause is half a second");
-    rig.turn();
+    rig.run_cycle();
     rig.await_opener();
     assert_eq!(rig.script().opened, 2);
     let last = rig.cycle - 1;
-    assert_eq!(rig.script().restored.last(), Some(&last), "with all that the CPU has lived through since");
-    let outcome = rig.turn();
-    assert_eq!(outcome.state, EngineState::Running);
-    assert_eq!(outcome.device, DeviceCounters { losses: 1, takeovers: 1, retries: 1 });
-    // No cycle was left out by either: the same as one engine that lost the five before the first save.
-    let mut judge = judge();
-    (5..=last).for_each(|cycle| assert!(judge.cycle(&input(cycle)).is_ok()));
-    let expected = judge.cycle(&input(rig.cycle - 1)).expect("in range");
-    let response = outcome.response.expect("computed");
+    assert_eq!(rig.script().restored.last(), Some(&last), "with everything since the loss");
+    let result = rig.run_cycle();
+    assert_eq!(result.state, EngineState::Running);
+    assert_eq!(result.device, DeviceCounters { losses: 1, takeovers: 1, retries: 1 });
+    // Neither skipped a cycle: the result equals that of one engine that missed only the five cycles after
+    // the save.
+    let mut expected_engine = expected_engine();
+    (5..=last).for_each(|cycle| assert!(expected_engine.cycle(&input(cycle)).is_ok()));
+    let expected = expected_engine.cycle(&input(rig.cycle - 1)).expect("in range");
+    let response = result.response.expect("computed");
     assert_eq!((response.scores, response.skill), (expected.scores, expected.skill));
 }
 
 #[test]
-fn pauses_double_to_a_minute_and_a_minute_of_work_is_forgiven() {
+fn pauses_double_to_60_s_and_reset_after_60_s_of_work() {
     let mut rig = Rig::new();
-    rig.turns(3);
+    rig.run_cycles(3);
     rig.script().shut = Some(Loss::Memory { call: "open" });
     rig.script().strike = Some(LOST);
     let mut pauses = Vec::new();
     while pauses.len() < 9 {
-        let EngineState::StandIn { left, attempt, .. } = rig.turn().state else { panic!("it is lost") };
+        let EngineState::StandIn { left, attempt, .. } = rig.run_cycle().state else { panic!("it is lost") };
         assert_eq!(attempt as usize, pauses.len() + 1);
         pauses.push(left.as_nanos() / 1_000_000);
         // The next attempt begins when the pause is over.
         rig.cycle += left.as_nanos() / 50_000_000;
-        rig.turn();
+        rig.run_cycle();
         rig.await_opener();
     }
-    // From the moment of the failure; it is looked at in the cycle after, 50 ms later, but for the first.
+    // Pauses count from the failure; all but the first are read a cycle (50 ms) later.
     assert_eq!(pauses, [500, 950, 1950, 3950, 7950, 15_950, 31_950, 59_950, 59_950]);
     rig.script().shut = None;
-    let EngineState::StandIn { left, loss, .. } = rig.turn().state else { panic!("it is lost") };
+    let EngineState::StandIn { left, loss, .. } = rig.run_cycle().state else { panic!("it is lost") };
     assert_eq!(loss, Loss::Memory { call: "open" });
     rig.cycle += left.as_nanos() / 50_000_000 + 1;
-    rig.turn();
+    rig.run_cycle();
     rig.await_opener();
-    assert_eq!(rig.turn().state, EngineState::Running);
+    assert_eq!(rig.run_cycle().state, EngineState::Running);
     rig.script().strike = Some(LOST);
-    let EngineState::StandIn { left, .. } = rig.turn().state else { panic!("it is lost") };
-    assert_eq!(left, Span::from_millis(60_000), "too soon to be forgiven");
+    let EngineState::StandIn { left, .. } = rig.run_cycle().state else { panic!("it is lost") };
+    assert_eq!(left, Span::from_millis(60_000), "too soon to reset the pauses");
     rig.cycle += 1200;
-    rig.turn();
+    rig.run_cycle();
     rig.await_opener();
-    rig.cycle += 1199; // a minute after it was opened, and no more
+    rig.cycle += 1199; // exactly a minute after it was opened
     rig.script().strike = Some(LOST);
-    let EngineState::StandIn { left, .. } = rig.turn().state else { panic!("it is lost") };
-    assert_eq!(left, Span::from_millis(60_000), "not forgiven yet");
+    let EngineState::StandIn { left, .. } = rig.run_cycle().state else { panic!("it is lost") };
+    assert_eq!(left, Span::from_millis(60_000), "not reset yet");
     rig.cycle += 1200;
-    rig.turn();
+    rig.run_cycle();
     rig.await_opener();
-    rig.cycle += 1200; // a cycle more
+    rig.cycle += 1200; // one cycle more
     rig.script().strike = Some(LOST);
-    let EngineState::StandIn { left, attempt, .. } = rig.turn().state else { panic!("it is lost") };
+    let EngineState::StandIn { left, attempt, .. } = rig.run_cycle().state else { panic!("it is lost") };
     assert_eq!((left, attempt), (Span::from_millis(500), 1), "forgiven");
 }
 
 #[test]
-fn a_start_without_the_device_is_a_stand_in_that_tries_again() {
+fn start_without_the_device_uses_the_cpu_and_retries() {
     let script = Shared::default();
     script.lock().unwrap().shut = Some(Loss::Memory { call: "open" });
     let mut rig = Rig::with(script);
-    let outcome = rig.turn();
-    assert!(outcome.response.is_some());
-    assert!(matches!(outcome.state, EngineState::StandIn { loss: Loss::Memory { .. }, .. }));
-    assert_eq!(outcome.device, DeviceCounters::default(), "what never was there is not lost");
+    let result = rig.run_cycle();
+    assert!(result.response.is_some());
+    assert!(matches!(result.state, EngineState::StandIn { loss: Loss::Memory { .. }, .. }));
+    assert_eq!(result.device, DeviceCounters::default(), "a device that was never open is not lost");
     rig.script().shut = None;
-    rig.turns(12);
+    rig.run_cycles(12);
     rig.await_opener();
-    assert_eq!(rig.turn().state, EngineState::Running);
+    assert_eq!(rig.run_cycle().state, EngineState::Running);
 }
 
 #[test]
-fn an_opening_that_hangs_hangs_no_other_thread() {
+fn hanging_open_blocks_no_other_thread() {
     let (release, hung) = bounded::<()>(0);
     let script = Shared::default();
-    let (first, told) = (Mutex::new(true), script.clone());
+    let (first, openers) = (Mutex::new(true), script.clone());
     let open: Open = Box::new(move |plan, sensors| {
         if !std::mem::take(&mut *first.lock().unwrap()) {
             let _ = hung.recv();
         }
-        opener(&told)(plan, sensors)
+        opener(&openers)(plan, sensors)
     });
     let mut rig = Rig::opened(script, open);
-    rig.turns(3);
+    rig.run_cycles(3);
     rig.script().strike = Some(LOST);
     for _ in 0..400 {
-        assert!(rig.turn().response.is_some(), "the CPU computes meanwhile");
+        assert!(rig.run_cycle().response.is_some(), "the CPU computes meanwhile");
     }
-    let outcome = rig.turn();
-    assert_eq!(outcome.state, EngineState::StandIn { loss: LOST, attempt: 1, left: Span::ZERO });
-    assert_eq!(outcome.device.retries, 1, "no second opener follows it");
+    let result = rig.run_cycle();
+    assert_eq!(result.state, EngineState::StandIn { loss: LOST, attempt: 1, left: Span::ZERO });
+    assert_eq!(result.device.retries, 1, "no second attempt starts");
     drop(release);
     rig.await_opener();
-    assert_eq!(rig.turn().state, EngineState::Running);
+    assert_eq!(rig.run_cycle().state, EngineState::Running);
 }
 
 #[test]
 fn device_panic_is_a_loss_and_uses_no_rebuild() {
     let mut rig = Rig::new();
-    rig.turns(3);
+    rig.run_cycles(3);
     rig.script().panics = true;
-    // A lock that a panic has poisoned would fail the test elsewhere: the script lets go of it first.
-    let outcome = rig.turn();
-    assert!(outcome.response.is_none());
-    assert!(matches!(outcome.state, EngineState::StandIn { loss: Loss::Panicked, attempt: 1, .. }));
-    assert!(rig.turn().response.is_some());
+    // A lock poisoned by the panic would fail the test elsewhere, so the script releases it first.
+    let result = rig.run_cycle();
+    assert!(result.response.is_none());
+    assert!(matches!(result.state, EngineState::StandIn { loss: Loss::Panicked, attempt: 1, .. }));
+    assert!(rig.run_cycle().response.is_some());
 }
 
 #[test]
 fn deferred_save_is_requested_again() {
     let mut rig = Rig::new();
-    rig.turns(22);
+    rig.run_cycles(22);
     rig.script().busy = true;
-    rig.turns(30);
+    rig.run_cycles(30);
     assert_eq!(rig.script().saves, 1);
     rig.script().strike = Some(LOST);
-    let response = rig.turn().response.expect("from the save after 20 cycles");
-    let mut judge = judge();
-    (0..20).for_each(|cycle| assert!(judge.cycle(&input(cycle)).is_ok()));
-    assert_eq!(response.scores, judge.cycle(&input(52)).expect("in range").scores);
+    let response = rig.run_cycle().response.expect("from the save after 20 cycles");
+    let mut expected_engine = expected_engine();
+    (0..20).for_each(|cycle| assert!(expected_engine.cycle(&input(cycle)).is_ok()));
+    assert_eq!(response.scores, expected_engine.cycle(&input(52)).expect("in range").scores);
 }
 
 #[test]
-fn an_order_that_is_too_old_by_then_is_not_computed() {
-    /// A cycle of it takes a period.
+fn input_that_is_too_old_by_then_is_not_computed() {
+    /// An engine whose cycle takes a whole period.
     struct Late(Failure, Arc<SimClock>, Span);
     impl FieldEngine for Late {
         fn name(&self) -> String {
@@ -392,7 +392,7 @@ fn an_order_that_is_too_old_by_then_is_not_computed() {
         fn rest(&mut self) {}
     }
     let late = Loss::Timeout { call: "wait" };
-    // An answer that is no number is no better than none.
+    // A NaN answer counts as a loss too.
     for (failure, loss) in [(late.into(), late), (Failure::NotFinite, Loss::NotFinite)] {
         let (board, clock) = (small_board(8), Arc::new(SimClock::new()));
         let (time, dt) = (clock.clone(), board.field.dt);

@@ -1,19 +1,19 @@
-//! Saves the parts of the prediction to a state, and loads them. Their sizes must match: the caller
-//! has checked that.
+//! Saves the parts of the prediction to a state, and restores them. The sizes match: the caller has checked
+//! them.
 
 use super::{ErrorRing, Learner, Skill, Trust};
 use crate::field::shape::ERROR_RING;
 use crate::field::state::{Senses, refill};
 
 impl ErrorRing {
-    /// Oldest first.
+    /// Saves the errors, oldest first.
     pub fn save(&self, to: &mut Senses) {
         to.errors.clear();
         let oldest = self.head + ERROR_RING - self.filled;
         to.errors.extend((oldest..oldest + self.filled).map(|at| self.errors[at % ERROR_RING]));
     }
 
-    /// The errors of `from`, at most as many as there is room for.
+    /// Restores the errors of `from`, at most as many as fit.
     pub fn restore(&mut self, from: &Senses) {
         *self = ErrorRing::EMPTY;
         from.errors.iter().for_each(|error| self.push(*error));
@@ -21,7 +21,7 @@ impl ErrorRing {
 }
 
 impl Skill {
-    /// Averages, and how many cycles they cover.
+    /// Saves the averages and how many cycles they cover.
     pub fn save(&self, to: &mut Senses) {
         to.observed = self.count;
         refill(&mut to.mean, &self.mean);
@@ -30,7 +30,7 @@ impl Skill {
         refill(&mut to.climatic, &self.climatic);
     }
 
-    /// The same back.
+    /// Restores what [`save`](Self::save) saved.
     pub fn restore(&mut self, from: &Senses) {
         self.count = from.observed;
         self.mean.copy_from_slice(&from.mean);
@@ -41,13 +41,13 @@ impl Skill {
 }
 
 impl Trust {
-    /// Averages; the cycles behind them are those of the skill.
+    /// Saves the averages; they cover as many cycles as those of the skill.
     pub fn save(&self, to: &mut Senses) {
         refill(&mut to.agreement, &self.agreement);
         refill(&mut to.power, &self.power);
     }
 
-    /// The same back.
+    /// Restores what [`save`](Self::save) saved.
     pub fn restore(&mut self, from: &Senses) {
         self.count = from.observed;
         self.agreement.copy_from_slice(&from.agreement);
@@ -56,14 +56,14 @@ impl Trust {
 }
 
 impl Learner {
-    /// W, P and whose turn it is.
+    /// Saves W, P and the regressor whose turn it is.
     pub fn save(&self, to: &mut Senses) {
         to.turn = self.turn as u64;
         refill(&mut to.weights, &self.weights);
         refill(&mut to.covariance, &self.covariance);
     }
 
-    /// The same back.
+    /// Restores what [`save`](Self::save) saved.
     pub fn restore(&mut self, from: &Senses) {
         self.turn = from.turn as usize;
         self.weights.copy_from_slice(&from.weights);

@@ -1,5 +1,5 @@
-//! The field on one grid: drive, evolve, and the features reduced from it. Steps 2 to 4 of
-//! `docs/field.md`, loop by loop. Knows no memory, no learning and no rungs.
+//! The field on one grid: drive, evolve, and the features reduced from it. Steps 2 to 4 of `docs/field.md`,
+//! loop by loop. Knows nothing of memories, learning and quality levels.
 
 use crate::base::plan::Params;
 use crate::field::projections::Projections;
@@ -9,7 +9,7 @@ use crate::field::shape::{
 };
 use std::ops::Range;
 
-/// 64 channels on n^3 cells, x fastest, with what is needed to step them.
+/// 64 channels on n^3 cells, x fastest, with everything needed to step them.
 pub struct Grid {
     /// Cells per axis.
     pub n: usize,
@@ -19,14 +19,14 @@ pub struct Grid {
     pub blend: Vec<f64>,
     projections: Projections,
     params: Params,
-    /// Whole cells that one cell of this grid is long: 1, or 2 on the half grid.
+    /// Length of a cell of this grid, in cells of the full grid: 1, or 2 on the half grid.
     width: f64,
     drive: Vec<f64>,
     next: Vec<f64>,
 }
 
 impl Grid {
-    /// A field at rest. `width` is 1, or 2 where a cell stands for 2x2x2.
+    /// A field at rest. `width` is 1, or 2 if a cell represents 2x2x2 cells.
     pub fn new(n: usize, width: usize, projections: Projections, params: Params) -> Grid {
         let cells = n * n * n;
         let mut grid = Grid {
@@ -43,7 +43,7 @@ impl Grid {
         grid
     }
 
-    /// Every channel at its resting value, nothing blended.
+    /// Sets every channel to its resting value, with nothing blended.
     pub fn rest(&mut self) {
         let cells = self.cells();
         for (channel, value) in self.u.chunks_exact_mut(cells).zip(&self.projections.rest) {
@@ -57,12 +57,12 @@ impl Grid {
         self.n * self.n * self.n
     }
 
-    /// Memory of the field and of what it is stepped with.
+    /// Memory of the field and of its work space, bytes.
     pub fn bytes(&self) -> usize {
         [&self.u, &self.blend, &self.drive, &self.next].map(|cells| size_of_val(&**cells)).iter().sum()
     }
 
-    /// Where channel `c` lies in `u`.
+    /// Where channel `c` is in `u`.
     pub fn span(&self, c: usize) -> Range<usize> {
         c * self.cells()..(c + 1) * self.cells()
     }
@@ -100,7 +100,7 @@ impl Grid {
     /// u' = (1 - k) u + k F.
     fn step(&mut self, c: usize, k: f64) {
         let Params { lambda, gamma, beta, pattern_share, .. } = self.params;
-        // Diffusion goes with 1 / (cell length)^2.
+        // Diffusion is proportional to 1 / (cell length)^2.
         let lambda = lambda / (self.width * self.width);
         let (n, cells, span) = (self.n, self.cells(), self.span(c));
         let u = &mut self.u[span];
@@ -162,7 +162,7 @@ impl Grid {
         }
     }
 
-    /// Carries what channel `c` of this half grid has moved back into the whole one.
+    /// Transfers the changes of channel `c` of this half grid to the full grid.
     pub fn unhalve_channel(&mut self, c: usize, whole: &mut [f64], n: usize, bound: f64) {
         let span = self.span(c);
         unhalve(&self.u[span], n, whole, &mut self.next, bound);
@@ -179,7 +179,7 @@ impl Grid {
     }
 }
 
-/// Sum over the six neighbours of (neighbour - u); one outside the grid is the cell itself.
+/// Sum over the six neighbours of (neighbour - u); a neighbour outside the grid counts as the cell itself.
 fn laplacian(u: &[f64], n: usize, x: usize, y: usize, z: usize) -> f64 {
     let at = |x, y, z| u[(z * n + y) * n + x];
     let (down, up) = (|i: usize| i.saturating_sub(1), |i: usize| (i + 1).min(n - 1));
@@ -192,7 +192,8 @@ fn laplacian(u: &[f64], n: usize, x: usize, y: usize, z: usize) -> f64 {
         - 6.0 * at(x, y, z)
 }
 
-/// Difference along `axis`, [1 2 1] across both others, over 32; a cell outside is the nearest inside.
+/// Difference along `axis`, [1 2 1] across both others, divided by 32; a cell outside counts as the nearest
+/// one inside.
 fn sobel(g: &[f64], n: usize, cell: [usize; 3], axis: usize) -> f64 {
     const ALONG: [f64; 3] = [-1.0, 0.0, 1.0];
     const ACROSS: [f64; 3] = [1.0, 2.0, 1.0];
@@ -225,7 +226,7 @@ fn block_means(volume: &[f64], n: usize, means: &mut [f64]) {
     means.iter_mut().for_each(|sum| *sum /= (side * side * side) as f64);
 }
 
-/// Mean of the 2x2x2 whole cells of each half cell; `n` cells per axis of the whole volume.
+/// Sets each cell of `half` to the mean of its 2x2x2 cells in `whole`, which has `n` cells per axis.
 pub fn halve(whole: &[f64], n: usize, half: &mut [f64]) {
     let m = n / 2;
     half.fill(0.0);
@@ -238,8 +239,8 @@ pub fn halve(whole: &[f64], n: usize, half: &mut [f64]) {
     }
 }
 
-/// Moves every whole cell by as much as the mean of its 2x2x2 cells has to move to become `half`.
-/// `scratch` has the half volume's size; |u| stays within `bound`.
+/// Moves every cell of `whole` by as much as the mean of its 2x2x2 cells has to move to become `half`.
+/// `scratch` has the size of `half`; |u| stays within `bound`.
 fn unhalve(half: &[f64], n: usize, whole: &mut [f64], scratch: &mut [f64], bound: f64) {
     let m = n / 2;
     halve(whole, n, scratch);
@@ -308,7 +309,7 @@ mod tests {
                 let expected = if other == axis { 1.0 } else { 0.0 };
                 assert!((sobel(&g, 8, [3, 4, 2], other) - expected).abs() < 1e-12);
             }
-            // At a face one of the two cells is missing: half the difference.
+            // At a face, one of the two cells is missing, so the difference is half.
             let mut face = [3, 3, 3];
             face[axis] = 0;
             assert!((sobel(&g, 8, face, axis) - 0.5).abs() < 1e-12);

@@ -1,12 +1,12 @@
-//! Pattern library and experience bank: cosines about rest, exact best matches, insertion and
-//! eviction. Step 5 of `docs/field.md`.
+//! Pattern library and experience bank: cosines of vectors relative to rest, exact best matches, insertion
+//! and eviction. Step 5 of `docs/field.md`.
 
 mod state;
 
 use crate::field::predict::dot;
 use crate::field::shape::{BANK_TOP, BLEND_TOP, CONTEXT, DESCRIPTOR, NORM_FLOOR, PATTERN, RECENCY_S};
 
-/// The best few of what was offered, best first; of equal scores the one offered first.
+/// The best few candidates, best first; on ties the one that was offered first.
 #[derive(Clone, Copy, Debug)]
 pub struct Best {
     kept: [(usize, f64); BANK_TOP],
@@ -15,12 +15,12 @@ pub struct Best {
 }
 
 impl Best {
-    /// Nothing offered yet; at most `most` are kept.
+    /// No candidates yet; keeps at most `most`.
     pub fn of(most: usize) -> Best {
         Best { kept: [(0, 0.0); BANK_TOP], len: 0, most: most.min(BANK_TOP) }
     }
 
-    /// One more candidate.
+    /// Offers a candidate.
     pub fn offer(&mut self, index: usize, score: f64) {
         let mut place = self.len;
         while place > 0 && self.kept[place - 1].1 < score {
@@ -39,7 +39,7 @@ impl Best {
     }
 }
 
-/// Cosine of two vectors taken about rest; shorter than the floor they have no direction.
+/// Cosine of two vectors relative to rest. Vectors shorter than `NORM_FLOOR` have no direction.
 fn cosine(a: &[f64], b: &[f64]) -> f64 {
     let length = |v: &[f64]| dot(v, v).sqrt().max(NORM_FLOOR);
     dot(a, b) / (length(a) * length(b))
@@ -70,7 +70,7 @@ impl Library {
         }
     }
 
-    /// Puts a volume into a slot, over what was there. Refuses (and stores nothing) a slot that does not
+    /// Stores a volume in a slot, replacing its content. Refuses (and stores nothing) a slot that does not
     /// exist, a volume of the wrong size, and values that are not finite or beyond `bound`.
     pub fn store(
         &mut self,
@@ -101,7 +101,7 @@ impl Library {
         }
     }
 
-    /// Forgets the last match, not what is stored.
+    /// Forgets the last match, but not the stored patterns.
     pub fn unmatch(&mut self) {
         self.matched = 0;
     }
@@ -111,7 +111,7 @@ impl Library {
         self.values.get(slot).copied().flatten()
     }
 
-    /// Memory of volumes and contexts.
+    /// Memory of volumes and contexts, bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.volumes) + size_of_val(&*self.contexts) + size_of_val(&*self.values)
     }
@@ -121,7 +121,8 @@ impl Library {
         (&self.indices[..self.matched], &self.weights[..self.matched])
     }
 
-    /// Finds the `top` slots nearest to a context about rest; their weights are a softmax of the cosines.
+    /// Finds the `top` slots nearest to a context relative to rest; their weights are a softmax of the
+    /// cosines.
     pub fn recall(&mut self, context: &[f64], top: usize, temperature: f64) {
         let mut best = Best::of(top.min(BLEND_TOP));
         for (slot, stored) in self.contexts.iter().enumerate() {
@@ -139,7 +140,7 @@ impl Library {
         }
     }
 
-    /// Q: the weighted sum of the matched volumes, 0 where nothing matched.
+    /// Q: the weighted sum of the matched volumes, 0 if nothing matched.
     pub fn fill_blend(&self, blend: &mut [f64]) {
         blend.fill(0.0);
         let (indices, weights) = self.blend();
@@ -150,18 +151,18 @@ impl Library {
     }
 }
 
-/// One remembered moment.
+/// A remembered experience.
 struct Experience {
     value: f64,
     last_use: u64,
 }
 
-/// Descriptors of moments that mattered.
+/// Descriptors of experiences.
 pub struct Bank {
     capacity: usize,
     rows: Vec<f64>,
     experiences: Vec<Experience>,
-    /// The sweep under way, and the part that it needs next.
+    /// The current sweep, and its next part.
     running: Best,
     next_part: Option<u64>,
     /// The last whole sweep.
@@ -169,7 +170,7 @@ pub struct Bank {
 }
 
 impl Bank {
-    /// An empty bank for `capacity` experiences, all its memory taken now.
+    /// An empty bank for `capacity` experiences; allocates all its memory now.
     pub fn new(capacity: usize) -> Bank {
         Bank {
             capacity,
@@ -188,7 +189,7 @@ impl Bank {
         self.matches = Best::of(BANK_TOP);
     }
 
-    /// Memory of rows and what they are worth.
+    /// Memory of the rows and their values, bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.rows) + self.experiences.capacity() * size_of::<Experience>()
     }
@@ -203,12 +204,12 @@ impl Bank {
         self.matches.list()
     }
 
-    /// 1 - best cosine, 0..=1; 1 while there is nothing to compare with.
+    /// 1 - best cosine, 0..=1; 1 while the bank is empty.
     pub fn novelty(&self) -> f64 {
         self.nearest().first().map_or(1.0, |(_, cosine)| (1.0 - cosine).clamp(0.0, 1.0))
     }
 
-    /// Compares with part `part` of `parts` of the rows; true when that made a sweep whole.
+    /// Compares with part `part` of `parts` of the rows; true if that completed a sweep.
     pub fn sweep(&mut self, descriptor: &[f64], part: u64, parts: u64) -> bool {
         if part == 0 {
             self.running = Best::of(BANK_TOP);
@@ -222,7 +223,8 @@ impl Bank {
             self.running.offer(row, cosine(descriptor, &self.rows[row * DESCRIPTOR..][..DESCRIPTOR]));
         }
         let whole = part + 1 == parts;
-        // A whole sweep leaves nothing to go on with, also where the next cycle counts in halves.
+        // After a whole sweep a new one must start at part 0, even if the next cycle's part is the second
+        // half.
         self.next_part = (!whole).then_some(part + 1);
         if whole {
             self.matches = self.running;
@@ -230,12 +232,12 @@ impl Bank {
         whole
     }
 
-    /// Says that a row was recognised in this cycle.
+    /// Records that a row was recognised in this cycle.
     pub fn touch(&mut self, row: usize, cycle: u64) {
         self.experiences[row].last_use = cycle;
     }
 
-    /// Stores an experience in the first free row, or over the one that is worth least.
+    /// Stores an experience in the first free row, or replaces the one that is worth least.
     pub fn insert(&mut self, descriptor: &[f64], value: f64, cycle: u64, dt: f64) {
         let experience = Experience { value, last_use: cycle };
         let row = if self.len() < self.capacity {
@@ -249,7 +251,7 @@ impl Bank {
         self.rows[row * DESCRIPTOR..][..DESCRIPTOR].copy_from_slice(descriptor);
     }
 
-    /// The row of lowest value x recency, the first of equal ones.
+    /// The row with the lowest value x recency, the first on ties.
     fn least(&self, cycle: u64, dt: f64) -> Option<usize> {
         let mut worst = Best::of(1);
         for (row, experience) in self.experiences.iter().enumerate() {
@@ -265,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_equal_scores_the_lower_index_comes_first() {
+    fn lower_index_comes_first_on_ties() {
         let mut best = Best::of(3);
         for (index, score) in [(0, 0.1), (1, 0.5), (2, 0.5), (3, 0.9), (4, 0.5), (5, 0.9)] {
             best.offer(index, score);
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_bank_loses_the_least_valuable_of_the_stale() {
+    fn full_bank_replaces_the_least_valuable_stale_row() {
         let mut bank = Bank::new(3);
         bank.insert(&unit(0), 0.9, 0, 0.05); // valuable, stale
         bank.insert(&unit(1), 0.3, 0, 0.05); // cheap, stale
@@ -301,18 +303,18 @@ mod tests {
         assert_eq!(bank.nearest()[0], (1, 1.0), "0.3 / 3 was the least");
         bank.insert(&unit(4), 0.5, 2400, 0.05);
         bank.sweep(&unit(4), 0, 1);
-        // 0.9 / 3 and 0.3 are equal but for rounding at best: the first of the equal ones.
+        // 0.9 / 3 and 0.3 are equal, at best except for rounding: the first row is replaced.
         assert_eq!(bank.nearest()[0].0, 0);
         assert_eq!(bank.len(), 3);
     }
 
     #[test]
-    fn halves_make_a_whole_and_a_missing_half_does_not() {
+    fn both_halves_are_needed_for_a_sweep() {
         let mut bank = Bank::new(8);
         (0..8).for_each(|i| bank.insert(&unit(i), 0.5, 0, 0.05));
         assert!(!bank.sweep(&unit(6), 1, 2), "the first half is missing");
         assert!(!bank.sweep(&unit(6), 0, 2));
-        assert!(bank.nearest().is_empty(), "half a sweep says nothing");
+        assert!(bank.nearest().is_empty(), "half a sweep gives no result");
         assert!(bank.sweep(&unit(6), 1, 2));
         assert_eq!(bank.nearest()[0], (6, 1.0));
         assert_eq!(bank.nearest().len(), BANK_TOP);
@@ -324,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_refuses_what_would_break_the_bound() {
+    fn library_refuses_values_beyond_the_bound() {
         let mut library = Library::new(2, 1);
         let context = [0.1; CONTEXT];
         assert!(!library.store(0, &[0.96; 16], context, 0.0, 0.95));

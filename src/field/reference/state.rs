@@ -1,4 +1,4 @@
-//! The engine as a robot sees it: its cycle, and its whole state.
+//! What a robot needs from the engine: its cycle, and its whole state.
 
 use super::{ErrorRing, GROUPS, ReferenceEngine};
 use crate::field::engine::{FieldEngine, finite};
@@ -61,7 +61,7 @@ impl FieldEngine for ReferenceEngine {
         self.bank.restore(&live.bank, &live.fine.rows);
         (self.scores, self.bridge, self.metrics) = (live.scores, live.bridge, live.metrics);
         self.features.fill(0.0);
-        self.blend_anew();
+        self.recompute_blend();
         Ok(())
     }
 
@@ -77,7 +77,7 @@ impl FieldEngine for ReferenceEngine {
                 None => self.library.clear(slot),
             }
         }
-        self.blend_anew();
+        self.recompute_blend();
         Ok(())
     }
 
@@ -102,13 +102,13 @@ impl FieldEngine for ReferenceEngine {
     fn rebuild(&mut self, learned: &Learned) {
         *self = ReferenceEngine::new(&self.plan);
         let loaded = self.load(learned);
-        debug_assert!(loaded.is_ok(), "it came from an engine of this plan");
+        debug_assert!(loaded.is_ok(), "`learned` came from an engine of this plan");
     }
 }
 
 impl ReferenceEngine {
-    /// Q is the blend of what is stored.
-    fn blend_anew(&mut self) {
+    /// Q is the blend of the stored patterns, so it is computed again.
+    fn recompute_blend(&mut self) {
         self.library.fill_blend(&mut self.whole.blend);
         self.fill_half_blend();
     }

@@ -1,10 +1,10 @@
-//! The engine whose field a brain elsewhere computes. A cycle sends a request over the local hop and waits
-//! for its answer, until shortly before the next cycle at most. Without one the cycle has no answer, and the
-//! next one asks again.
+//! The engine whose field a brain on another computer computes. A cycle sends a request over the local hop
+//! and waits for its answer, at most until shortly before the next cycle. If none comes, the cycle has no
+//! answer, and the next cycle sends a new request.
 //!
-//! The state of the field lives with the brain: it takes the snapshots, holds the read-out and resumes from
-//! them. So there is nothing to save here, and nothing to restore, load or bring to rest; these calls leave
-//! the brain alone. What comes over the link is an answer, counted words about the link, or refused.
+//! The brain keeps the field's state: it takes the snapshots, holds the read-out and resumes from them. So
+//! there is nothing to save, restore, load or reset here; these calls do not affect the brain. Every message
+//! that arrives is an answer or a report about the link, or is refused and counted.
 
 use super::health::{LinkCounters, LinkHealth, LinkTimes, LinkWords, NoLink};
 use super::hop::Hop;
@@ -17,37 +17,36 @@ use crate::field::{Condition, EngineState, Failure, FieldEngine, FieldInput, Fie
 use crate::system::seqpacket::Received;
 use std::sync::Arc;
 
-/// Between two attempts to connect. A tether that its service manager starts again is back within a second,
-/// and an attempt takes some microseconds.
+/// Time between two attempts to connect. A tether that its service manager restarts is back within a second,
+/// and an attempt takes a few microseconds.
 const CONNECT_EVERY: Span = Span::from_millis(100);
-/// An answer is waited for until this share of the field's period has passed: what is left is for handing the
-/// outcome over before the slot of the next cycle, which would otherwise be skipped.
-const PATIENCE_EIGHTHS: u64 = 7;
-/// A brain sends one answer a cycle. More messages than this in one are no conversation; the rest is read in
-/// the next cycle.
+/// The wait for an answer ends after this many eighths of the field's period: the rest is for handing the
+/// result over before the slot of the next cycle, which would otherwise be skipped.
+const TIMEOUT_EIGHTHS: u64 = 7;
+/// Maximum number of messages read in one cycle. A brain sends one answer per cycle, so more than this is
+/// abnormal; the rest is read in the next cycle.
 const MOST_MESSAGES: usize = 64;
-/// An answer older than this many periods is no longer noted as missing: a joined brain may be silent for two
-/// before the state says so.
+/// A joined brain may be silent for this many periods before the state reports it.
 const PERIODS_UNNOTICED: u64 = 2;
 
-/// How far the connection has come.
+/// The stage of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     NoTether,
     Unwanted(Unwanted),
-    /// Connected; the tether has said nothing yet, or is joining.
+    /// Connected; the tether has reported nothing yet, or is joining.
     Joining,
     Joined,
     Refused,
 }
 
-/// What became of a cycle's request so far.
+/// What a message means for the current request.
 enum RequestStatus {
-    /// Nothing of it.
+    /// Nothing.
     Other,
     /// The brain's answer.
     Answer(FieldOutput),
-    /// Words of the brain that there will be none.
+    /// The brain reports that there will be no answer.
     Unserved,
 }
 
@@ -63,13 +62,13 @@ pub struct RemoteEngine {
     dt: Span,
     /// Longest wait for an answer.
     timeout: Span,
-    /// An answer to a request that is older says nothing about the link any more.
+    /// Answers to requests older than this are ignored.
     silence: Span,
     stage: Stage,
     connect_at: Instant,
     heard: Option<Instant>,
     began: Option<Instant>,
-    /// Answers that the tether had in time.
+    /// Answers that reached the tether in time.
     prompt: u64,
     /// The newest request.
     asked: Option<CycleRequest>,
@@ -78,8 +77,8 @@ pub struct RemoteEngine {
 }
 
 impl RemoteEngine {
-    /// The engine of a robot with the field `plan`, whose tether is behind `hop`. `digest` is that of its
-    /// board. Words about the link are left in `words`.
+    /// The engine of a robot with the field `plan`, whose tether is behind `hop`. `digest` is the board's
+    /// digest. Text about the link goes to `words`.
     pub fn new(
         plan: &FieldPlan,
         tether: &TetherPlan,
@@ -88,7 +87,7 @@ impl RemoteEngine {
         words: Arc<LinkWords>,
         clock: Arc<dyn Clock>,
     ) -> RemoteEngine {
-        let timeout = Span::from_nanos(plan.dt.as_nanos() / 8 * PATIENCE_EIGHTHS).min(tether.silence);
+        let timeout = Span::from_nanos(plan.dt.as_nanos() / 8 * TIMEOUT_EIGHTHS).min(tether.silence);
         RemoteEngine {
             hop,
             clock,
@@ -113,7 +112,7 @@ impl RemoteEngine {
 
     /// Sends the request of a cycle, if there is a brain to send it to. Never waits.
     pub(super) fn ask(&mut self, input: &FieldInput) -> Result<(), Failure> {
-        input.check(self.sensors)?; // the brain would refuse it as well, a round trip later
+        input.check(self.sensors)?; // the brain would refuse it too, a round trip later
         let now = self.clock.now();
         (self.times, self.asked) = (None, None);
         self.began.get_or_insert(now);
@@ -131,7 +130,7 @@ impl RemoteEngine {
         Ok(())
     }
 
-    /// The answer to the last request, for which it waits until `until` at most.
+    /// The answer to the last request; waits for it until `until` at most.
     pub(super) fn answer(&mut self, until: Instant) -> Result<FieldOutput, Failure> {
         match self.read(until) {
             RequestStatus::Answer(response) => Ok(response),
@@ -149,12 +148,12 @@ impl RemoteEngine {
         &mut self.counters
     }
 
-    /// Whether answers of a brain may come.
+    /// Whether a brain has been joined, so that answers may come.
     pub(super) fn has_joined(&self) -> bool {
         self.stage == Stage::Joined
     }
 
-    /// Answers so far that the tether had in time, also those that nobody waited for.
+    /// Answers so far that reached the tether in time, including those that nobody waited for.
     pub(super) fn prompt(&self) -> u64 {
         self.prompt
     }
@@ -182,7 +181,7 @@ impl RemoteEngine {
         self.stage = stage;
     }
 
-    /// Reads messages until the answer to the newest request is there, or nothing more comes until `until`.
+    /// Reads messages until the answer to the newest request has arrived, or until `until`.
     fn read(&mut self, until: Instant) -> RequestStatus {
         let mut buffer = [0; LOCAL_MOST + 1];
         for _ in 0..MOST_MESSAGES {
@@ -228,7 +227,7 @@ impl RemoteEngine {
             self.counters.late += 1;
             return RequestStatus::Other;
         }
-        // An earlier one may have waited for this call: it counts from its arrival at the tether.
+        // An earlier answer may have waited for this call, so its time is that of its arrival at the tether.
         self.heard = self.heard.max(Some((answer.sent + round_trip).min(now)));
         self.prompt += u64::from(answer.response().is_some() && round_trip <= self.timeout);
         let is_newest = |request: &CycleRequest| (request.cycle, request.sent) == (answer.cycle, answer.sent);
@@ -294,7 +293,7 @@ impl FieldEngine for RemoteEngine {
         Ok(())
     }
 
-    /// The brain decides when its field starts anew.
+    /// The brain decides when its field restarts.
     fn rest(&mut self) {}
 
     fn condition(&self, now: Instant) -> Condition {
@@ -308,7 +307,8 @@ impl FieldEngine for RemoteEngine {
     }
 }
 
-/// Where the time went. The tether and the brain measured their parts; no part is more than what is left.
+/// Splits the time of a cycle. The tether and the brain measured their parts; each part is cut to what the
+/// others leave.
 fn split(whole: Span, round_trip: Span, answer: &CycleAnswer) -> LinkTimes {
     let round_trip = round_trip.min(whole);
     let waited = answer.waited.min(round_trip);

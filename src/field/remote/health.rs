@@ -1,16 +1,16 @@
-//! How the link to a brain elsewhere fares: what the tick, the record and people see of it.
+//! The health of the link to a brain on another computer, for the tick, the record and reports.
 
 use super::local::{LinkPhase, Text, Unwanted};
 use crate::base::time::{Instant, Span};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-/// How the link fares after a cycle.
+/// The health of the link after a cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct LinkHealth {
-    /// When the brain was last heard; `None`: never.
+    /// When the brain last answered; `None`: never.
     pub heard: Option<Instant>,
-    /// Whether a field on this machine computes in the brain's place: then nothing stops for the link.
+    /// Whether a field on this machine computes in the brain's place: a bad link then stops nothing.
     pub stood_in: bool,
     /// Counts so far.
     pub counters: LinkCounters,
@@ -25,17 +25,17 @@ pub struct LinkCounters {
     pub asked: u64,
     /// Cycles without the brain's answer in time.
     pub missed: u64,
-    /// Answers to earlier cycles, which are dropped.
+    /// Answers to earlier cycles; they are dropped.
     pub late: u64,
     /// Messages that were refused as a whole.
     pub refused: u64,
-    /// Requests that the brain refused, failed at or came to too late.
+    /// Requests that the brain refused, failed on or reached too late.
     pub unserved: u64,
     /// Connections to the tether's process.
     pub connections: u64,
-    /// Times that the field on this machine took over.
+    /// How often the field on this machine took over.
     pub takeovers: u64,
-    /// Times that it gave back.
+    /// How often the brain took over again.
     pub returns: u64,
 }
 
@@ -46,17 +46,17 @@ pub struct LinkTimes {
     pub hop: Span,
     /// On the network, both ways.
     pub network: Span,
-    /// At the brain, before it was computed.
+    /// At the brain, before computing.
     pub waited: Span,
     /// Computing.
     pub computed: Span,
 }
 
 impl LinkTimes {
-    /// Names of the parts, in their order.
+    /// Names of the parts, in order.
     pub const PARTS: [&str; 4] = ["hop", "network", "waited", "computed"];
 
-    /// The parts, in their order.
+    /// The parts, in order.
     pub fn parts(&self) -> [Span; LinkTimes::PARTS.len()] {
         [self.hop, self.network, self.waited, self.computed]
     }
@@ -71,40 +71,42 @@ pub enum NoLink {
     Unwanted(Unwanted),
     /// The tether has not joined a brain yet.
     Joining,
-    /// The brain refuses the robot; the log has its words.
+    /// The brain refuses the robot; the log has its reason.
     Refused,
-    /// It has joined, and no answer came for this long.
+    /// The tether has joined, but no answer came for this long.
     Silent(Span),
-    /// It answers again, and has to for this much longer before it is relied on.
+    /// It answers again, and must do so for this much longer before it takes over.
     Proving(Span),
 }
 
 impl fmt::Display for NoLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoLink::NoTether => f.write_str("the tether's process does not run"),
+            NoLink::NoTether => f.write_str("the tether's process is not running"),
             NoLink::Unwanted(why) => why.fmt(f),
             NoLink::Joining => f.write_str("the tether is joining the brain"),
             NoLink::Refused => f.write_str("the brain refuses this robot"),
-            NoLink::Silent(span) => write!(f, "the brain is silent for {:.0} ms", span.as_secs_f64() * 1e3),
+            NoLink::Silent(span) => {
+                write!(f, "the brain has not answered for {:.0} ms", span.as_secs_f64() * 1e3)
+            }
             NoLink::Proving(left) => {
-                write!(f, "the brain answers again, relied on in {:.1} s", left.as_secs_f64())
+                write!(f, "the brain answers again and takes over in {:.1} s", left.as_secs_f64())
             }
         }
     }
 }
 
-/// The newest words about the link, from the field's thread to people.
+/// The newest text about the link, passed from the field's thread to reports.
 #[derive(Debug, Default)]
 pub struct LinkWords(Mutex<Option<(LinkPhase, Text)>>);
 
 impl LinkWords {
-    /// Leaves words. Not in a steady state: the link has changed.
+    /// Leaves a text. Called only when the link has changed.
     pub(super) fn leave(&self, phase: LinkPhase, text: Text) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((phase, text));
     }
 
-    /// The words that were left since the last call.
+    /// The text that was left since the last call.
     pub fn take(&self) -> Option<(LinkPhase, Text)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

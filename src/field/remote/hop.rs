@@ -1,14 +1,14 @@
-//! The way of messages to the tether's process and back: a local socket, or a script in a test. None of its
-//! calls waits longer than it is told.
+//! Carries messages to the tether's process and back: a local socket, or a script in a test. No call waits
+//! longer than it is told to.
 
 use crate::base::time::{Clock, Instant};
 use crate::system::seqpacket::{self, Received};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// The way to the tether's process.
+/// A connection to the tether's process.
 pub trait Hop: Send {
-    /// Connects anew; at once, or not at all.
+    /// Reconnects; fails instead of waiting.
     fn connect(&mut self) -> bool;
 
     /// Drops the connection.
@@ -17,7 +17,7 @@ pub trait Hop: Send {
     /// Sends one message; `false`: the queue is full or the other side is gone.
     fn send(&mut self, message: &[u8]) -> bool;
 
-    /// The next message, for which it waits until `until` at most.
+    /// The next message; waits for it until `until` at most.
     fn receive(&mut self, into: &mut [u8], until: Instant) -> Received;
 }
 
@@ -29,7 +29,7 @@ pub struct SocketHop<C> {
 }
 
 impl<C: Clock> SocketHop<C> {
-    /// To the socket at `path`; `clock` measures the waits, which are real.
+    /// A hop to the socket at `path`; `clock` measures the waits, which are in real time.
     pub fn new(path: PathBuf, clock: C) -> SocketHop<C> {
         SocketHop { path, connection: None, clock }
     }

@@ -1,5 +1,5 @@
-//! The local hop: what the runtime and the tether's process say to each other over a socket of the kind
-//! SOCK_SEQPACKET, which keeps the borders of messages. Nothing here arms, relaxes a limit or sets a reflex.
+//! The local hop: the messages between the runtime and the tether's process, over a SOCK_SEQPACKET socket,
+//! which keeps message boundaries. No message arms the robot, relaxes a limit or sets a reflex.
 //!
 //! ```text
 //! runtime -> tether
@@ -11,18 +11,18 @@
 //!  19 link      phase (1), text (0..=200, UTF-8 in one line)
 //! ```
 //!
-//! Numbers are little endian. The receiver refuses a message as a whole: a kind, a length or a byte that
-//! means nothing.
+//! Numbers are little endian. The receiver refuses a whole message if its kind, its length or any byte is
+//! invalid.
 
 use super::message::{ANSWER_BYTES, CycleRequest, MESSAGE_VERSION, REQUEST_BYTES};
 use crate::base::time::Span;
 use std::fmt;
 
-/// Where the tether listens, unless it is told otherwise.
+/// The tether's default socket.
 pub const TETHER_SOCKET: &str = "/run/ganglion-tether/tether.sock";
-/// Longest text of a link's state: both values of a refusal, in words.
+/// Longest text about the link, bytes: enough for both values of a refusal.
 pub const TEXT_MOST: usize = 200;
-/// No message is longer: a buffer of one byte more tells a message that is too long.
+/// Length of the longest message: a buffer of one byte more detects messages that are too long.
 pub const LOCAL_MOST: usize = 1 + REQUEST_BYTES;
 /// Bytes of a digest of a board.
 pub const DIGEST_BYTES: usize = 32;
@@ -35,7 +35,7 @@ const LINK: u8 = 19;
 const HELLO_BYTES: usize = 2 + DIGEST_BYTES;
 const ANSWER_AT: usize = 1 + 8;
 
-/// What the runtime says to the tether.
+/// Messages from the runtime to the tether.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FromRuntime<'a> {
     /// The first message of a connection.
@@ -49,11 +49,11 @@ pub enum FromRuntime<'a> {
 pub struct Hello {
     /// [`MESSAGE_VERSION`] of the runtime.
     pub version: u8,
-    /// Digest of the board's effective values, which the tether and the brain compare with theirs.
+    /// Digest of the board's effective values; the tether and the brain compare it with theirs.
     pub digest: [u8; DIGEST_BYTES],
 }
 
-/// What the tether says to the runtime.
+/// Messages from the tether to the runtime.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FromTether<'a> {
     /// It does not serve this runtime, and closes the connection.
@@ -79,23 +79,23 @@ pub enum Unwanted {
     Board = 2,
     /// Another runtime is connected.
     Occupied = 3,
-    /// The caller is another user than the runtime's.
+    /// The caller does not run as the runtime's user.
     User = 4,
 }
 
-/// How far the tether is with its brain.
+/// The state of the tether's link to its brain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LinkPhase {
-    /// It asks to join, or waits for an answer to that.
+    /// It asks to join, or waits for the reply.
     Joining = 1,
-    /// A session stands; the text names the brain's engine.
+    /// A session is established; the text names the brain's engine.
     Joined = 2,
     /// The brain refused the robot; the text says why, with both values.
     Refused = 3,
 }
 
-/// A line of at most [`TEXT_MOST`] bytes without control characters, fit for a terminal and a log.
+/// A line of at most [`TEXT_MOST`] bytes without control characters, safe for a terminal and a log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Text {
     length: u8,
@@ -105,16 +105,16 @@ pub struct Text {
 /// Why a message of the local hop is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalError {
-    /// It is empty, or of no kind that this side expects.
+    /// It is empty, or of a kind that this side does not expect.
     Kind(Option<u8>),
-    /// A message of its kind has another length.
+    /// Its length is not valid for its kind.
     Length {
         /// Its length in bytes.
         found: usize,
         /// The longest valid one.
         most: usize,
     },
-    /// A code that means nothing.
+    /// An unknown code.
     Code(u8),
     /// Its text is not UTF-8, or has control characters.
     Text,
@@ -124,9 +124,9 @@ impl fmt::Display for LocalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LocalError::Kind(None) => f.write_str("an empty message"),
-            LocalError::Kind(Some(kind)) => write!(f, "a message of kind {kind}, which does not exist"),
+            LocalError::Kind(Some(kind)) => write!(f, "a message of unexpected kind {kind}"),
             LocalError::Length { found, most } => write!(f, "{found} bytes, not {most}"),
-            LocalError::Code(code) => write!(f, "code {code}, which means nothing"),
+            LocalError::Code(code) => write!(f, "unknown code {code}"),
             LocalError::Text => f.write_str("a text that is not one line of UTF-8"),
         }
     }
@@ -137,7 +137,7 @@ impl std::error::Error for LocalError {}
 impl fmt::Display for Unwanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unwanted::Version => "the tether is of another version of ganglion",
+            Unwanted::Version => "the tether runs another version of ganglion",
             Unwanted::Board => "the tether was started for another board",
             Unwanted::Occupied => "another runtime uses the tether",
             Unwanted::User => "the tether serves another user's runtime",
@@ -146,10 +146,10 @@ impl fmt::Display for Unwanted {
 }
 
 impl Text {
-    /// No words.
+    /// An empty text.
     pub const EMPTY: Text = Text { length: 0, bytes: [0; TEXT_MOST] };
 
-    /// `words`, cut off at [`TEXT_MOST`] bytes; control characters become spaces.
+    /// `words`, cut to [`TEXT_MOST`] bytes; control characters become spaces.
     pub fn of(words: &str) -> Text {
         let mut text = Text::EMPTY;
         for c in words.chars() {
@@ -169,7 +169,7 @@ impl Text {
         (bytes.len() <= TEXT_MOST && !words.chars().any(char::is_control)).then(|| Text::of(words))
     }
 
-    /// The words.
+    /// The text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default() // it is always UTF-8
     }
@@ -217,7 +217,7 @@ impl Hello {
         Hello { version: MESSAGE_VERSION, digest }
     }
 
-    /// As a message.
+    /// Encodes as a message.
     pub fn encode(&self) -> LocalMessage {
         LocalMessage::of(HELLO, &[&[self.version], &self.digest])
     }
@@ -229,7 +229,7 @@ pub fn encode_request(request: &CycleRequest) -> LocalMessage {
 }
 
 impl<'a> FromRuntime<'a> {
-    /// From bytes.
+    /// Decodes bytes.
     pub fn decode(bytes: &'a [u8]) -> Result<FromRuntime<'a>, LocalError> {
         match bytes.first() {
             Some(&HELLO) => {
@@ -247,7 +247,7 @@ impl<'a> FromRuntime<'a> {
 }
 
 impl<'a> FromTether<'a> {
-    /// As a message.
+    /// Encodes as a message.
     pub fn encode(&self) -> LocalMessage {
         match self {
             FromTether::Refused(why) => LocalMessage::of(REFUSED, &[&[*why as u8]]),
@@ -260,8 +260,8 @@ impl<'a> FromTether<'a> {
         }
     }
 
-    /// From bytes. What an answer contains is looked at by
-    /// [`CycleAnswer::decode`](super::message::CycleAnswer::decode).
+    /// Decodes bytes. [`CycleAnswer::decode`](super::message::CycleAnswer::decode) checks the content of an
+    /// answer.
     pub fn decode(bytes: &'a [u8]) -> Result<FromTether<'a>, LocalError> {
         match bytes.first() {
             Some(&REFUSED) => Ok(FromTether::Refused(unwanted(exactly::<2>(bytes)?[1])?)),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_comes_back_as_it_went() {
+    fn every_message_survives_a_round_trip() {
         let hello = Hello::new([7; DIGEST_BYTES]);
         assert_eq!(FromRuntime::decode(hello.encode().as_bytes()), Ok(FromRuntime::Hello(hello)));
         let bytes = request().encode();
@@ -338,22 +338,30 @@ mod tests {
     }
 
     #[test]
-    fn a_text_keeps_to_its_length_and_to_one_line() {
+    fn text_is_cut_to_its_length_and_one_line() {
         let long = Text::of(&format!("a{}", "é".repeat(TEXT_MOST)));
         assert_eq!((long.as_str().len(), long.as_str().chars().count()), (199, 100), "no half character");
         assert_eq!(Text::of("one\nt\u{1b}wo").as_str(), "one t wo");
         let link = |text: &[u8]| FromTether::decode(&[&[LINK, 1], text].concat()).err();
         assert_eq!(link(b"fine"), None);
-        assert_eq!(link(b"\x1b[2J"), Some(LocalError::Text), "not to a terminal");
+        assert_eq!(link(b"\x1b[2J"), Some(LocalError::Text), "no escape sequence reaches a terminal");
         assert_eq!(link(b"\xff"), Some(LocalError::Text));
         assert_eq!(link(&[b'x'; TEXT_MOST + 1]), Some(LocalError::Length { found: 203, most: 202 }));
     }
 
     #[test]
-    fn what_means_nothing_is_refused_with_what_it_was() {
+    fn invalid_messages_are_refused_with_their_content() {
         assert_eq!(FromRuntime::decode(&[]), Err(LocalError::Kind(None)));
-        assert_eq!(FromRuntime::decode(&[ANSWER]), Err(LocalError::Kind(Some(ANSWER))), "not from here");
-        assert_eq!(FromTether::decode(&[REQUEST]), Err(LocalError::Kind(Some(REQUEST))), "nor from there");
+        assert_eq!(
+            FromRuntime::decode(&[ANSWER]),
+            Err(LocalError::Kind(Some(ANSWER))),
+            "the runtime does not send it"
+        );
+        assert_eq!(
+            FromTether::decode(&[REQUEST]),
+            Err(LocalError::Kind(Some(REQUEST))),
+            "the tether does not send it"
+        );
         assert_eq!(FromTether::decode(&[REFUSED, 9]), Err(LocalError::Code(9)));
         assert_eq!(FromTether::decode(&[LINK, 0]), Err(LocalError::Code(0)));
         assert_eq!(FromTether::decode(&[LINK]), Err(LocalError::Length { found: 1, most: 202 }));
@@ -363,7 +371,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_decodes_encodes_to_the_same_bytes(
+        fn decoded_messages_encode_to_the_same_bytes(
             kind in prop_oneof![Just(HELLO), Just(REQUEST), Just(REFUSED), Just(ANSWER), Just(LINK), any::<u8>()],
             rest in prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..=LOCAL_MOST),

@@ -11,9 +11,9 @@
 //!           48 scores: 16 x f32            112 motors: 16 x f32
 //! ```
 //!
-//! `sent` is the robot's own CLOCK_MONOTONIC; the brain returns it unread. An answer's age therefore needs no
-//! clock that both share. The receiver refuses any other layout as a whole: a length, a version, a number
-//! that is not finite or beyond its range.
+//! `sent` is the robot's own CLOCK_MONOTONIC; the brain returns it unread, so an answer's age needs no shared
+//! clock. The receiver refuses a whole message if its length or version is wrong, or if a number is not
+//! finite or out of range.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
@@ -26,31 +26,31 @@ use std::fmt;
 pub const REQUEST_BYTES: usize = 48 + 4 * MAX_SENSORS;
 /// Bytes of an answer.
 pub const ANSWER_BYTES: usize = 48 + 2 * 4 * MAX_MOTORS;
-/// Incremented when a message changes its meaning.
+/// Incremented whenever the meaning of a message changes.
 pub const MESSAGE_VERSION: u8 = 1;
-/// Beyond this no score of a read-out is sound: its weights and features are bounded.
+/// Largest valid score of a read-out: its weights and features are bounded.
 pub const SCORE_MOST: f32 = 1.0e6;
 
-/// What a robot asks of its brain in one cycle.
+/// A robot's request to its brain for one cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CycleRequest {
     /// Number of the cycle.
     pub cycle: u64,
     /// When it was sent, on the robot's clock.
     pub sent: Instant,
-    /// How long after that an answer is of no use any more.
+    /// How long after `sent` an answer becomes useless.
     pub deadline: Span,
     /// Quality level.
     pub quality: QualityLevel,
     /// Reward, -1..=1.
     pub reward: f32,
-    /// How many sensors count.
+    /// How many sensors are used.
     pub count: u8,
     /// Sensors on the field's scale, -1..=1; 0 from `count` on.
     pub sensors: [f32; MAX_SENSORS],
 }
 
-/// What a brain made of a request.
+/// How a brain dealt with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Verdict {
@@ -58,7 +58,7 @@ pub enum Verdict {
     Answered = 0,
     /// The request was refused: a sensor or the reward is out of range.
     Refused = 1,
-    /// The engine failed, and starts again from its last snapshot.
+    /// The engine failed, and restarts from its last snapshot.
     Failed = 2,
     /// The brain did not get to it before its deadline.
     Late = 3,
@@ -71,17 +71,17 @@ pub struct CycleAnswer {
     pub cycle: u64,
     /// [`CycleRequest::sent`], returned unread.
     pub sent: Instant,
-    /// What became of the request.
+    /// How the brain dealt with the request.
     pub verdict: Verdict,
     /// Time that the brain computed.
     pub computed: Span,
     /// Time that the request waited at the brain before that.
     pub waited: Span,
-    /// How many motors count.
+    /// How many motors are used.
     pub count: u8,
-    /// Scores of the read-out; 0 from `count` on, and unless answered.
+    /// Scores of the read-out; 0 from `count` on, and all 0 unless answered.
     pub scores: [f32; MAX_MOTORS],
-    /// Motors, -1..=1; 0 from `count` on, and unless answered.
+    /// Motors, -1..=1; 0 from `count` on, and all 0 unless answered.
     pub motors: [f32; MAX_MOTORS],
     /// Confidence, 0..=1.
     pub confidence: f32,
@@ -103,7 +103,7 @@ pub enum MessageError {
     },
     /// It is of another version.
     Version(u8),
-    /// A byte that must be 0 or name something has another value.
+    /// A byte has an invalid value.
     Byte {
         /// Where.
         at: usize,
@@ -116,7 +116,7 @@ pub enum MessageError {
         at: usize,
         /// Its value.
         value: f32,
-        /// Its range is from minus this to this.
+        /// Its range is -`most`..=`most`.
         most: f32,
     },
 }
@@ -128,7 +128,7 @@ impl fmt::Display for MessageError {
             MessageError::Version(found) => {
                 write!(f, "message version {found}; this program speaks version {MESSAGE_VERSION}")
             }
-            MessageError::Byte { at, value } => write!(f, "byte {at} is {value}, which means nothing"),
+            MessageError::Byte { at, value } => write!(f, "byte {at} is {value}, which is not valid"),
             MessageError::Number { at, value, most } => {
                 write!(f, "the number at byte {at} is {value}, not -{most}..={most}")
             }
@@ -139,7 +139,7 @@ impl fmt::Display for MessageError {
 impl std::error::Error for MessageError {}
 
 impl CycleRequest {
-    /// The request for `input`, of which `count` sensors count.
+    /// The request for `input`, of which the first `count` sensors are used.
     pub fn of(input: &FieldInput, count: usize, sent: Instant, deadline: Span) -> CycleRequest {
         let count = count.min(MAX_SENSORS);
         let mut sensors = [0.0; MAX_SENSORS];
@@ -148,13 +148,13 @@ impl CycleRequest {
         CycleRequest { cycle, sent, deadline, quality, reward, count: count as u8, sensors }
     }
 
-    /// What the brain's engine is asked.
+    /// The input for the brain's engine.
     pub fn input(&self) -> FieldInput {
         let CycleRequest { cycle, sensors, reward, quality, .. } = *self;
         FieldInput { cycle, sensors, reward, quality, place: None }
     }
 
-    /// As bytes.
+    /// Encodes as bytes.
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
         bytes[..3].copy_from_slice(&[MESSAGE_VERSION, self.quality.index() as u8, self.count]);
@@ -166,7 +166,7 @@ impl CycleRequest {
         bytes
     }
 
-    /// From bytes.
+    /// Decodes bytes.
     pub fn decode(bytes: &[u8]) -> Result<CycleRequest, MessageError> {
         let bytes = checked::<REQUEST_BYTES>(bytes)?;
         let quality = QualityLevel::new(bytes[1]).ok_or(MessageError::Byte { at: 1, value: bytes[1] })?;
@@ -187,7 +187,7 @@ impl CycleRequest {
 }
 
 impl CycleAnswer {
-    /// The answer `response`, of which `count` motors count, to `request`.
+    /// The answer `response` to `request`, of which the first `count` motors are used.
     pub fn answered(request: &CycleRequest, response: &FieldOutput, count: usize) -> CycleAnswer {
         let count = count.min(MAX_MOTORS);
         let mut answer = CycleAnswer::without(request, Verdict::Answered);
@@ -216,8 +216,8 @@ impl CycleAnswer {
         }
     }
 
-    /// The answer to a request that cannot be decoded, if at least its cycle is known: it has the length and
-    /// the version of a request, and a number or a byte of it is out of range.
+    /// The answer to a request that cannot be decoded, if at least its cycle is known: its length and version
+    /// are right, but a number or a byte is out of range.
     pub fn refusing(request: &[u8]) -> Option<CycleAnswer> {
         let bytes = checked::<REQUEST_BYTES>(request).ok()?;
         let input = FieldInput { cycle: take_u64(bytes, 8), ..FieldInput::AT_REST };
@@ -226,7 +226,7 @@ impl CycleAnswer {
         Some(CycleAnswer::without(&request, Verdict::Refused))
     }
 
-    /// What the field answered; `None` unless it did.
+    /// The field's answer; `None` unless the verdict is [`Verdict::Answered`].
     pub fn response(&self) -> Option<FieldOutput> {
         (self.verdict == Verdict::Answered).then_some(FieldOutput {
             cycle: self.cycle,
@@ -238,7 +238,7 @@ impl CycleAnswer {
         })
     }
 
-    /// As bytes.
+    /// Encodes as bytes.
     pub fn encode(&self) -> [u8; ANSWER_BYTES] {
         let mut bytes = [0; ANSWER_BYTES];
         bytes[..3].copy_from_slice(&[MESSAGE_VERSION, self.verdict as u8, self.count]);
@@ -252,7 +252,7 @@ impl CycleAnswer {
         bytes
     }
 
-    /// From bytes.
+    /// Decodes bytes.
     pub fn decode(bytes: &[u8]) -> Result<CycleAnswer, MessageError> {
         let bytes = checked::<ANSWER_BYTES>(bytes)?;
         let verdict = match bytes[1] {
@@ -284,9 +284,9 @@ impl CycleAnswer {
     }
 }
 
-/// Where the scores of an answer begin.
+/// Offset of the scores in an answer.
 const SCORES: usize = 48;
-/// Where its motors begin.
+/// Offset of the motors in an answer.
 const MOTORS: usize = SCORES + 4 * MAX_MOTORS;
 
 fn checked<const N: usize>(bytes: &[u8]) -> Result<&[u8; N], MessageError> {
@@ -312,7 +312,7 @@ fn put_f32(bytes: &mut [u8], at: usize, value: f32) {
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-/// In whole microseconds; more than fits is the most that does, over an hour.
+/// Writes whole microseconds; longer times are cut to the largest value, over an hour.
 fn put_micros(bytes: &mut [u8], at: usize, span: Span) {
     let micros = u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX);
     bytes[at..at + 4].copy_from_slice(&micros.to_le_bytes());
@@ -338,11 +338,11 @@ fn take_micros(bytes: &[u8], at: usize) -> Span {
 
 fn take_f32(bytes: &[u8], at: usize, most: f32) -> Result<f32, MessageError> {
     let value = f32::from_le_bytes(word(bytes, at));
-    // Not a number is in no range.
+    // Also refuses NaN, which is in no range.
     if (-most..=most).contains(&value) { Ok(value) } else { Err(MessageError::Number { at, value, most }) }
 }
 
-/// Takes `count` numbers; those after them have to be 0.
+/// Takes `count` numbers; the rest must be 0.
 fn take_row(bytes: &[u8], at: usize, count: u8, most: f32, out: &mut [f32]) -> Result<(), MessageError> {
     let (count, all) = (usize::from(count), out.len());
     for (index, value) in out.iter_mut().enumerate().take(count) {

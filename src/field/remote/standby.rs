@@ -1,10 +1,10 @@
-//! A brain elsewhere with a smaller field of this machine on standby. Both get every stimulus: while the
-//! answer travels, the field here computes, so it is as warm as the brain's when it has to take over.
+//! A brain on another computer with a smaller field on this machine on standby. Both get every input: while
+//! the answer travels, the local field computes too, so its state is up to date when it has to take over.
 //!
-//! It takes over in the very cycle in which the link is known to be bad: nothing is joined, or the second
-//! request in a row has no answer. A single missed answer changes nothing: the one before it is still fresh.
-//! It gives back when the brain has answered for a while. Either way the arbiter limits how fast commands
-//! change.
+//! The local field takes over in the same cycle in which the link is found to be bad: no brain is joined, or
+//! the second request in a row has no answer. A single missed answer changes nothing, because the one before
+//! it is still fresh. The brain takes over again after it has answered for a while. The arbiter limits how
+//! fast commands change at either switch.
 
 use super::engine::RemoteEngine;
 use super::health::{LinkHealth, NoLink};
@@ -13,10 +13,11 @@ use crate::field::state::{Learned, Live, StateError};
 use crate::field::{Condition, EngineState, Failure, FieldEngine, FieldInput, FieldOutput};
 use std::sync::Arc;
 
-/// The brain has to answer for this long before it is relied on again: longer than a switch or an access
-/// point takes to settle after a cable is back, and a cable that is plugged in bounces for less.
+/// The brain must answer for this long before it is used again: longer than a network switch or an access
+/// point takes to settle after a cable is plugged in, and longer than the plug's contacts bounce.
 const PROOF: Span = Span::from_millis(3_000);
-/// Requests in a row without an answer that make a link bad. One datagram in a hundred may be lost.
+/// A link is bad after this many requests in a row without an answer: a single one may be lost, as one
+/// datagram in a hundred may be.
 const MISSES: u32 = 2;
 
 /// The engine.
@@ -26,11 +27,11 @@ pub struct Standby {
     clock: Arc<dyn Clock>,
     /// Requests in a row without an answer in time.
     misses: u32,
-    /// Since when the brain has answered again; `None`: it computes, or does not answer.
+    /// Since when the brain has answered again; `None`: the brain is in use, or does not answer.
     good_since: Option<Instant>,
-    /// The field here computes.
+    /// The local field computes.
     stood_in: bool,
-    /// Prompt answers before the last request.
+    /// Number of prompt answers before the last request.
     prompt: u64,
 }
 
@@ -40,8 +41,8 @@ impl Standby {
         Standby { remote, here, clock, misses: 0, good_since: None, stood_in: false, prompt: 0 }
     }
 
-    /// A cycle that the brain is relied on for; its answer is waited for.
-    fn rely(
+    /// A cycle for which the brain is used: waits for its answer.
+    fn use_brain(
         &mut self,
         asked: Result<(), Failure>,
         own: Result<FieldOutput, Failure>,
@@ -62,8 +63,8 @@ impl Standby {
         own
     }
 
-    /// A cycle that the field here computes, while the link is watched. Answers come in the next cycle at the
-    /// latest: nothing waits for them.
+    /// A cycle that the local field computes while the link is watched. Nothing waits for the brain's
+    /// answers: they are read in the next cycle at the latest.
     fn stand_in(&mut self, own: Result<FieldOutput, Failure>) -> Result<FieldOutput, Failure> {
         let now = self.clock.now();
         let before = std::mem::replace(&mut self.prompt, self.remote.prompt());
@@ -93,13 +94,14 @@ impl FieldEngine for Standby {
             return self.stand_in(own);
         }
         if let Err(Failure::NotFinite) = own {
-            self.here.rest(); // nobody obeys it now, so it may start anew
+            self.here.rest(); // its output is not used now, so it may restart
         }
         self.prompt = self.remote.prompt();
-        self.rely(asked, own)
+        self.use_brain(asked, own)
     }
 
-    /// Never: the brain keeps its state, and the field here has seen the last seconds before it is needed.
+    /// Never saves: the brain keeps its own state, and the local field has seen the last seconds before it is
+    /// needed.
     fn save(&mut self, _live: &mut Live) -> bool {
         false
     }

@@ -1,12 +1,12 @@
-//! The robot's map as a snapshot holds it: plain numbers. `memory::map` fills them in and resumes from them;
-//! here is what they must satisfy in any case, and for which things of a board they were noted.
+//! The robot's map in a snapshot, as plain numbers. `memory::map` fills them in and resumes from them; this
+//! file checks their ranges, and for which things of a board they were recorded.
 
 use crate::base::plan::{Board, ComputedSensor, SensorKind};
 use crate::field::state::StateError;
 use serde::{Deserialize, Serialize};
 
-/// Farthest that a robot is taken to be from its start, metres, and most radians that it has turned: more
-/// than any drives, and far from where f64 loses a millimetre.
+/// Largest valid distance from the start, metres, and largest valid heading, radians: more than any robot
+/// drives or turns, and small enough for f64 to resolve a millimetre.
 const FARTHEST: f64 = 1e6;
 /// Rounding of the sums on a page.
 const ROUNDING: f32 = 1e-3;
@@ -14,7 +14,7 @@ const ROUNDING: f32 = 1e-3;
 /// A map.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Places {
-    /// Where the robot stood, metres from where it first started, and its heading in radians.
+    /// Where the robot was, metres from where it first started, and its heading in radians.
     pub at: [f64; 2],
     /// See `at`.
     pub heading: f64,
@@ -30,30 +30,30 @@ pub struct Places {
     pub things: Vec<PlacesThing>,
 }
 
-/// Meetings laid over each other.
+/// Meetings superposed in one vector.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlacesPage {
-    /// How many.
+    /// The number of meetings.
     pub meetings: u32,
-    /// Their sum.
+    /// The sum of their vectors.
     pub trace: Vec<f32>,
 }
 
 /// A thing on the map.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlacesThing {
-    /// As the board calls it.
+    /// Its name on the board.
     pub name: String,
-    /// Times that it was met.
+    /// How often it was met.
     pub met: u64,
-    /// Its sensor has not left the threshold since.
+    /// Its sensor has not left the threshold since the last meeting.
     pub here: bool,
     /// Where it was met last, metres.
     pub last: Option<[f64; 2]>,
 }
 
 impl Places {
-    /// Whether some map can have these numbers. How many pages of which length the map has is for the map.
+    /// Whether a map could have these numbers. The map itself checks the number and the length of its pages.
     pub(super) fn check(&self) -> Result<(), StateError> {
         let place = |field, at: &[f64]| match at.iter().position(|x| x.is_nan() || x.abs() > FARTHEST) {
             Some(nth) => {
@@ -70,7 +70,7 @@ impl Places {
             return Err(StateError::TooMany { field: "map pages", found, most });
         }
         for page in &self.pages {
-            // Each meeting is a vector of length 1.
+            // Each meeting adds a vector of length 1.
             let most = page.meetings as f32 + ROUNDING;
             if let Some(at) = page.trace.iter().position(|x| x.is_nan() || x.abs() > most) {
                 let (field, found) = ("map trace", page.trace[at].into());
@@ -81,13 +81,13 @@ impl Places {
         Ok(())
     }
 
-    /// The things that it was made for, in words.
+    /// The things for which it was made, as text.
     pub(super) fn made_for(&self) -> String {
         listed(self.things.iter().map(|thing| thing.name.as_str()))
     }
 }
 
-/// The things that `board` wants to be remembered, in words; `None`: it has no map.
+/// The things that `board` wants the robot to remember, as text; `None`: it has no map.
 pub(super) fn remembered(board: &Board) -> Option<String> {
     let recalls = board
         .sensors
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_no_map_comes_to_are_refused() {
+    fn numbers_that_no_map_can_have_are_refused() {
         let page = PlacesPage { meetings: 2, trace: vec![0.5, -2.0] };
         let thing = PlacesThing { name: "wall".into(), met: 2, here: false, last: Some([1.0, -1.0]) };
         let good = Places { pages: vec![page], things: vec![thing], ..Places::default() };

@@ -1,11 +1,11 @@
-//! When a brain is handed over to be written.
+//! Decides when a brain is handed to the snapshot writer.
 
 use super::SnapshotSender;
 use crate::base::time::{Instant, Span};
 use crate::field::FieldEngine;
 use std::time::Duration;
 
-/// Hands a brain over at intervals, and at the end. The first interval begins with the first call.
+/// Hands a brain to the writer at intervals, and at the end. The first interval begins with the first call.
 pub struct SnapshotSchedule {
     sender: SnapshotSender,
     every: Span,
@@ -18,8 +18,8 @@ impl SnapshotSchedule {
         SnapshotSchedule { sender, every, due: None }
     }
 
-    /// Hands the state of `engine` over if that is due. An engine that cannot save now is asked again at the
-    /// next call.
+    /// Hands over the state of `engine` if that is due. If the engine cannot save now, the next call tries
+    /// again.
     pub fn maintain(&mut self, engine: &mut dyn FieldEngine, now: Instant) {
         let due = *self.due.get_or_insert(now + self.every);
         if now >= due && self.sender.hand_over(|live| engine.save(live)) {
@@ -27,7 +27,7 @@ impl SnapshotSchedule {
         }
     }
 
-    /// Hands the last state over, after waiting for room for at most `timeout`.
+    /// Hands over the last state; waits for a free buffer for at most `timeout`.
     pub fn finish(&mut self, engine: &mut dyn FieldEngine, timeout: Duration) {
         self.sender.hand_over_last(timeout, |live| engine.save(live));
     }

@@ -1,7 +1,7 @@
 //! The path from the field to the disk: the field fills a buffer between two cycles and hands it over; a
 //! separate thread writes it, however long the disk takes. There are two buffers; if the writer has both, the
-//! snapshot is skipped and counted. A brain that no engine could resume is not written: the last good one
-//! remains.
+//! snapshot is skipped and counted. A brain that no engine could resume from is not written: the last good
+//! file remains.
 
 use super::{KIND, Places, SnapshotError, SnapshotRef, StateRef, made_for, most, previous_name, sound};
 use crate::base::plan::Board;
@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One that is being filled and one that is being written.
+/// Number of buffers: one is filled while the other is written.
 const BUFFERS: usize = 2;
-/// How often the end looks whether the writer is done.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How often [`SnapshotWriter::end`] checks whether the writer is done.
+const CHECK_EVERY: Duration = Duration::from_millis(2);
 
 /// Counts of snapshots.
 #[derive(Debug, Default)]
@@ -32,29 +32,29 @@ struct Progress {
     trouble: Mutex<Option<String>>,
 }
 
-/// Counts of snapshots, for people.
+/// Counts of snapshots, for reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct SnapshotCounts {
-    /// Whole in the file, one after the other.
+    /// Written completely.
     pub written: u64,
-    /// Came due while the writer was still busy.
+    /// Skipped because the writer was still busy.
     pub skipped: u64,
-    /// Could not be written.
+    /// Failed.
     pub failed: u64,
-    /// Of these: no engine could have resumed from them.
+    /// Of these: failed because no engine could have resumed from them.
     pub unsound: u64,
-    /// Why the last one could not.
+    /// Why the last one failed.
     pub trouble: Option<String>,
-    /// Whether the writer had done with all when it was last asked.
+    /// Whether the writer had finished all of them when it was last checked.
     pub finished: bool,
 }
 
-/// What is at the path of the snapshots before the first is written.
+/// What is at the snapshots' path before the first is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExistingSnapshot {
-    /// Nothing, or what the robot resumes from.
+    /// Nothing, or the snapshot from which the robot resumes.
     Sound,
-    /// What was refused: it must not take the place of the good one before it.
+    /// A file that was refused: it must not replace the good previous one.
     Refused,
 }
 
@@ -74,19 +74,19 @@ pub struct SnapshotWriter {
 /// Copies the robot's map.
 pub type CopyMap = Box<dyn FnMut(&mut Places) + Send>;
 
-/// What a snapshot holds beside the brain.
+/// What a snapshot holds besides the brain.
 #[derive(Default)]
 pub struct Beside {
-    /// The robot's map. The writer calls it: it may wait for others who use the map.
+    /// Copies the robot's map. The writer's thread calls it, so it may wait for other users of the map.
     pub map: Option<CopyMap>,
 }
 
-/// Starts the writer of `path` for a brain of `board` that was given `learned`, with what is `beside` it. All
-/// memory that the field fills and the writer writes is taken here; the thread has the priority of the
-/// caller, an ordinary one if it is called at the start.
-pub fn snapshot_line(
+/// Starts the writer of `path` for a brain of `board` with the read-out and library `learned`, together with
+/// `beside`. `existing` describes the file that is there now. All buffers are allocated here. The thread has
+/// the caller's priority, which is an ordinary one at the start of a run.
+pub fn start_snapshot_writer(
     path: PathBuf,
-    standing: ExistingSnapshot,
+    existing: ExistingSnapshot,
     board: &Board,
     learned: Arc<Learned>,
     beside: Beside,
@@ -100,7 +100,7 @@ pub fn snapshot_line(
     let (made_for, table, plan) = (made_for(board), correction_digest(board), board.field.clone());
     let previous = previous_name(&path);
     let besides = most(&made_for, &learned, 0, map.as_ref());
-    let mut keeps = standing == ExistingSnapshot::Sound;
+    let mut keeps = existing == ExistingSnapshot::Sound;
     let write = move |live: &Live, bytes: &mut Vec<u8>| {
         if let (Some(copy), Some(map)) = (&mut copy_map, &mut map) {
             copy(map);
@@ -110,39 +110,39 @@ pub fn snapshot_line(
         let kept = keeps.then_some(previous.as_os_str());
         let whole = SnapshotRef { made_for: &made_for, state, table, map: map.as_ref() };
         codec::save_by(&path, KIND, &whole, bytes, kept)?;
-        keeps = true; // what stands there now is good
+        keeps = true; // the file that is there now is good
         Ok(())
     };
-    line(board, besides, fill, write)
+    start(board, besides, fill, write)
 }
 
-/// The same with whatever `write` does with a brain, by way of a buffer with room for all its numbers and
+/// The same, with `write` to write a brain; it gets a byte buffer with room for all the brain's numbers plus
 /// `besides`.
-fn line(
+fn start(
     board: &Board,
     besides: usize,
     mut fill: impl FnMut(&mut Live) -> bool,
     mut write: impl FnMut(&Live, &mut Vec<u8>) -> Result<(), SnapshotError> + Send + 'static,
 ) -> std::io::Result<(SnapshotSender, SnapshotWriter)> {
     let (put_back, empty) = bounded(BUFFERS);
-    let (full, orders) = bounded::<Box<Live>>(BUFFERS);
+    let (full, to_write) = bounded::<Box<Live>>(BUFFERS);
     let mut largest = 0;
     for _ in 0..BUFFERS {
         let mut live = Box::<Live>::default();
         largest = live.reserve(&board.field, false);
-        fill(&mut live); // so that its pages are there
+        fill(&mut live); // so that its pages are mapped
         let _ = put_back.send(live);
     }
     let progress: Arc<Progress> = Arc::default();
-    let told = progress.clone();
-    // Room for the largest file, once: a buffer that grows with the bank would make the process grow on its
-    // way.
+    let counts = progress.clone();
+    // Room for the largest file from the start: a buffer that grows with the bank would make the process grow
+    // during the run.
     let mut bytes = Vec::with_capacity(besides + largest);
     thread::Builder::new().name("snapshot".into()).spawn(move || {
-        for live in orders {
+        for live in to_write {
             match write(&live, &mut bytes) {
-                Ok(()) => told.written.fetch_add(1, Ordering::Release),
-                Err(error) => told.fail(&error),
+                Ok(()) => counts.written.fetch_add(1, Ordering::Release),
+                Err(error) => counts.fail(&error),
             };
             let _ = put_back.send(live);
         }
@@ -152,11 +152,13 @@ fn line(
 }
 
 impl Progress {
-    /// Said once and counted: what is wrong with one is likely wrong with the next.
+    /// Counts a failure and logs the first: the next ones probably have the same reason.
     fn fail(&self, error: &SnapshotError) -> u64 {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if trouble.is_none() {
-            log::warn!("no snapshot: {error}; the last good one remains; further failures are counted");
+            log::warn!(
+                "snapshot not written: {error}; the last good one remains; further failures are only counted"
+            );
         }
         *trouble = Some(error.to_string());
         let is_unsound = matches!(error, SnapshotError::State(_));
@@ -166,8 +168,8 @@ impl Progress {
 }
 
 impl SnapshotSender {
-    /// Has `fill` fill a buffer and hands it to the writer. False: `fill` could not do it now; to be asked
-    /// again soon. Never waits; with both buffers at the writer the snapshot is skipped.
+    /// Lets `fill` fill a buffer and hands it to the writer. False: `fill` cannot do it now; the caller
+    /// should try again soon. Never waits: if the writer has both buffers, the snapshot is skipped.
     pub fn hand_over(&mut self, fill: impl FnOnce(&mut Live) -> bool) -> bool {
         self.held = self.held.take().or_else(|| self.empty.try_recv().ok());
         self.give(fill)
@@ -189,7 +191,8 @@ impl SnapshotSender {
             return false;
         }
         self.progress.handed_over.fetch_add(1, Ordering::Release);
-        // There is room for every buffer; without a writer it is gone, and every later one is skipped.
+        // The channel has room for every buffer. If the writer is gone, the buffer is lost, and later
+        // snapshots are skipped.
         let _ = self.full.try_send(live);
         true
     }
@@ -210,12 +213,12 @@ impl SnapshotWriter {
         }
     }
 
-    /// Waits until everything that was handed over is written, for at most `timeout`: a disk that hangs must
-    /// not keep a program from ending. The field hands over no more.
+    /// Waits until everything that was handed over is written, at most for `timeout`: a hanging disk must not
+    /// keep the program from ending. The field must hand over nothing after this.
     pub fn end(&self, timeout: Duration) -> SnapshotCounts {
         let until = Instant::now() + timeout;
         while !self.counts().finished && Instant::now() < until {
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(CHECK_EVERY);
         }
         self.counts()
     }

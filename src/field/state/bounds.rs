@@ -1,14 +1,14 @@
-//! How large learned numbers can become: bounds that follow from the laws in `docs/field.md`, for checking
-//! numbers from a file. A number within them can result from some run; a number beyond them cannot.
+//! How large learned numbers can become: bounds that follow from the equations in `docs/field.md`, for
+//! checking numbers from a file. No run can produce a number beyond them.
 //!
-//! Sensors and predictions are within -1..=1 (step 0, step 6), so an error or a change of them is within 2,
-//! the mean of their squares within 4. The rest is about the least squares of step 6, n regressors x that are
-//! learned from in every cycle or, on the lower rungs, in every few:
+//! Sensors and predictions are within -1..=1 (step 0, step 6), so their errors and changes are within 2, and
+//! the means of the squares within 4. The rest concerns the least squares of step 6, with n regressors x,
+//! which learn in every cycle or, at lower quality levels, in every few cycles:
 //!
-//! - W is what makes C = sum of mu^age (d - W x)^2 + c_j W_j^2 least. It costs no more than W = 0 does, which
-//!   is at most 4 an observation, and of these no more count than there were, or 1 / (1 - mu).
-//! - c_j is what the ridge says of weight j: 1 / P_jj where nothing else is known, less otherwise no more. It
-//!   starts as the ridge, is forgotten for n observations and then strengthened by ridge n (1 - mu). So it
+//! - W minimises C = sum of mu^age (d - W x)^2 + c_j W_j^2. Its cost is at most that of W = 0, which
+//!   is at most 4 per observation, for at most as many as there were, or 1 / (1 - mu).
+//! - c_j is the ridge on weight j: 1 / P_jj if nothing else is known about it, at most that otherwise. It
+//!   starts as the ridge, decays for n observations and is then renewed by ridge n (1 - mu). So it
 //!   never falls below `least_ridge`, P never exceeds 1 / c, and |W_i|^2 is at most C / c.
 
 use crate::base::plan::FieldPlan;
@@ -19,17 +19,17 @@ use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, RIDGE, regressor
 pub(super) const CHANGE_MOST: f64 = 2.0;
 /// Largest square of one, and so the largest mean of squares.
 pub(super) const SQUARE_MOST: f64 = CHANGE_MOST * CHANGE_MOST;
-/// Contexts and descriptors may be stored by a caller, in single precision and of any length. Below this
-/// their squares can be summed in double precision, which is all that is done with them.
+/// Callers may store contexts and descriptors in single precision and of any length. Below this bound, their
+/// squares can be summed in double precision, which is all that is done with them.
 pub(super) const STORED_MOST: f64 = 2.0 * f32::MAX as f64;
-/// More cycles than any robot lives through, 10^5 years at 1 kHz; up to here whole numbers are exact in f64.
+/// More cycles than any robot runs: 10^5 years at 1 kHz. Up to here, whole numbers are exact in f64.
 pub(super) const CYCLES_MOST: u64 = 1 << 53;
 
-/// Room for what the laws leave out: the rounding of 10^9 steps, and a covariance that was set back to the
-/// ridge, after which weights are held to where they were instead of to 0.
+/// Margin for what the equations leave out: the rounding of 10^9 steps, and a covariance that was reset to
+/// the ridge, after which weights are pulled to their values at that time instead of to 0.
 const ROOM: f64 = 4.0;
 
-/// Bounds on what the least squares know.
+/// Bounds on the numbers of the least squares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LearnerBounds {
     /// Length of a row of W.
@@ -45,7 +45,7 @@ impl LearnerBounds {
     pub fn of(plan: &FieldPlan, age: u64) -> LearnerBounds {
         let (often, seldom) = (kept(plan, 1), kept(plan, learnt_every()));
         let ridge = least_ridge(regressors(plan.shape.sensors), often, seldom);
-        // With forgetting of nothing 1 / 0 is more than any age.
+        // Without forgetting, 1 / 0 is infinite and the age decides.
         let observations = (1.0 / (1.0 - often)).min(age as f64);
         let weights = ROOM * (SQUARE_MOST * observations / ridge).sqrt();
         let weights = weights.min(f64::MAX);
@@ -57,28 +57,27 @@ impl LearnerBounds {
     }
 }
 
-/// Share of what was known that is kept over `cycles`: mu.
+/// mu: the share of older knowledge that is kept over `cycles`.
 fn kept(plan: &FieldPlan, cycles: u64) -> f64 {
     libm::pow(plan.params.forget_per_s, plan.dt.as_secs_f64() * cycles as f64)
 }
 
-/// Cycles between two steps of learning on the rung that takes the fewest.
+/// Cycles between two steps of learning at the quality level that learns most rarely.
 fn learnt_every() -> u64 {
     TABLE.iter().map(|work| work.learn_every).max().unwrap_or(1)
 }
 
-/// What the ridge says of a weight at least, if each observation keeps between `seldom` and `often` of what
-/// came before.
+/// The smallest ridge on a weight, if each observation keeps between `seldom` and `often` of what came
+/// before.
 fn least_ridge(n: usize, often: f64, seldom: f64) -> f64 {
     let n = n as f64;
     let kept = libm::pow(seldom, n);
-    // c <- c kept + ridge n (1 - mu): it does not fall below where both are equal.
+    // c <- c kept + ridge n (1 - mu): it does not fall below its fixed point.
     let balance = if kept < 1.0 { n * (1.0 - often) / (1.0 - kept) } else { 1.0 };
     RIDGE * balance.min(1.0) * kept
 }
 
-/// How large each regressor can be, in order: of the context about rest, of the sensors, of their changes,
-/// the constant.
+/// How large each regressor can be, in order: context relative to rest, sensors, their changes, the constant.
 pub(super) fn regressor_most(plan: &FieldPlan, at: usize) -> f64 {
     let sensors = plan.shape.sensors;
     let about_rest = CHANGE_MOST * (1.0 - plan.params.beta);
@@ -113,10 +112,10 @@ mod tests {
         plan
     }
 
-    /// The worst that we know how to do: full swings, one direction for long, then another, now on this rung,
-    /// now on that.
+    /// The worst known input: full swings, in one direction for long, then in another, at alternating quality
+    /// levels.
     #[test]
-    fn no_life_leads_beyond_them() {
+    fn worst_case_learning_stays_within_the_bounds() {
         for forget_per_s in [0.5, 0.9, 0.99, 1.0] {
             let plan = plan(forget_per_s);
             let n = regressors(SENSORS);
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_finite_for_every_field_and_small_for_the_usual_one() {
+    fn bounds_are_always_finite_and_usually_small() {
         let usual = LearnerBounds::of(&plan(0.99), 1_000_000);
         assert!(usual.weights < 1e4 && usual.covariance < 1e3 && usual.output < 1e7, "{usual:?}");
         for forget_per_s in [0.001, 0.5, 1.0] {

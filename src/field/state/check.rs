@@ -1,5 +1,6 @@
-//! Checks whether a state fits an engine: sizes, and numbers that some run can produce. It runs before any
-//! change, so that a refused state leaves no trace, and before a save, so that none is refused later.
+//! Checks whether a state fits an engine: its sizes, and whether some run could have produced its numbers. It
+//! runs before any change, so that a refused state changes nothing, and before a save, so that a saved state
+//! is not refused later.
 
 use super::bounds::{self, CHANGE_MOST, CYCLES_MOST, LearnerBounds, SQUARE_MOST, STORED_MOST};
 use super::{Learned, Live, Reduced, Senses};
@@ -11,16 +12,16 @@ use crate::field::shape::{
 };
 use std::fmt;
 
-/// How far a cell may be beyond 1 - beta, and a unit vector longer than 1: the rounding of f32 in the engine
-/// that gave it.
+/// How far a cell may exceed 1 - beta, and a unit vector the length 1: the f32 rounding of the engine that
+/// saved it.
 const ROUNDING: f64 = 1e-5;
 
 /// Why an engine does not take a state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StateError {
-    /// There is another number of them than the engine has.
+    /// Their number differs from the engine's.
     Count {
-        /// Of what.
+        /// Which numbers.
         field: &'static str,
         /// How many there are.
         found: usize,
@@ -29,16 +30,16 @@ pub enum StateError {
     },
     /// There are more of them than the engine has room for.
     TooMany {
-        /// Of what.
+        /// Which numbers.
         field: &'static str,
         /// How many there are.
         found: usize,
         /// How many there may be.
         most: usize,
     },
-    /// A number is none that an engine could have come to.
+    /// A value that no engine could produce.
     Value {
-        /// Of what.
+        /// Which numbers.
         field: &'static str,
         /// Which of them, from 0.
         at: usize,
@@ -99,23 +100,23 @@ fn within<T: Copy + Into<f64>>(field: &'static str, list: &[T], bound: f64) -> C
     each(field, list, "must be within 1 - beta", |x| x.abs() <= bound + ROUNDING)
 }
 
-/// What no life of a field leads beyond; the bounds follow from its laws. False for NaN too.
-fn lawful<T: Copy + Into<f64>>(field: &'static str, list: &[T], bounds: [f64; 2]) -> Checked {
+/// Checks `bounds`, which no run of a field can exceed. False for NaN too.
+fn bounded<T: Copy + Into<f64>>(field: &'static str, list: &[T], bounds: [f64; 2]) -> Checked {
     let [least, most] = [bounds[0] - ROUNDING, bounds[1] + ROUNDING];
-    each(field, list, "no life of this field leads there", |x| (least..=most).contains(&x))
+    each(field, list, "no run of this field can produce it", |x| (least..=most).contains(&x))
 }
 
-/// Both ways from 0.
+/// The range -`most`..=`most`.
 fn about_0(most: f64) -> [f64; 2] {
     [-most, most]
 }
 
-fn counted(field: &'static str, cycles: u64, most: u64) -> Checked {
-    let (found, wanted) = (cycles as f64, "is more cycles than there were");
+fn cycles_at_most(field: &'static str, cycles: u64, most: u64) -> Checked {
+    let (found, wanted) = (cycles as f64, "must not exceed the cycles that were run");
     if cycles <= most { Ok(()) } else { Err(StateError::Value { field, at: 0, found, wanted }) }
 }
 
-/// Rows of `DESCRIPTOR` numbers; one without direction is shorter than a unit, none is longer.
+/// Rows of `of` numbers, none longer than a unit vector; a row without direction may be shorter.
 fn units<T: Copy + Into<f64>>(field: &'static str, list: &[T], of: usize) -> Checked {
     finite(field, list)?;
     for (at, row) in list.chunks_exact(of).enumerate() {
@@ -127,7 +128,7 @@ fn units<T: Copy + Into<f64>>(field: &'static str, list: &[T], of: usize) -> Che
     Ok(())
 }
 
-/// An f64 value is absent, or the f32 value before rounding.
+/// The f64 values are absent, or round to the f32 values.
 fn beside(field: &'static str, fine: &[f64], coarse: &[f32]) -> Checked {
     if fine.is_empty() {
         return Ok(());
@@ -160,45 +161,45 @@ fn ranked(field: &'static str, list: &[(u32, f64)], most: usize, bound: usize) -
     Ok(())
 }
 
-fn waited(field: &'static str, since: &[u64], most: Option<u64>) -> Checked {
+fn skipped_at_most(field: &'static str, since: &[u64], most: Option<u64>) -> Checked {
     let longest = most.unwrap_or(1);
     match since.iter().position(|since| *since > longest) {
         None => Ok(()),
         Some(at) => {
-            let (found, wanted) = (since[at] as f64, "must not be more than a rung leaves out");
+            let (found, wanted) = (since[at] as f64, "must not exceed what a quality level skips");
             Err(StateError::Value { field, at, found, wanted })
         }
     }
 }
 
-/// W and P: rows of W no longer, and P no larger and as symmetric, as least squares keep them.
+/// W and P: rows of W and numbers of P within what least squares can produce, and P symmetric.
 fn check_learner(senses: &Senses, sensors: usize, n: usize, learned: &LearnerBounds) -> Checked {
     count("weights of the prediction", &senses.weights, sensors * n)?;
     count("covariance", &senses.covariance, n * n)?;
-    lawful("weights of the prediction", &senses.weights, about_0(learned.weights))?;
+    bounded("weights of the prediction", &senses.weights, about_0(learned.weights))?;
     for (at, row) in senses.weights.chunks_exact(n).enumerate() {
         let found = row.iter().map(|w| w * w).sum::<f64>().sqrt();
         if found > learned.weights + ROUNDING {
-            let wanted = "no life of this field leads there";
+            let wanted = "no run of this field can produce it";
             return Err(StateError::Value { field: "length of a row of the prediction", at, found, wanted });
         }
     }
-    lawful("covariance", &senses.covariance, about_0(learned.covariance))?;
+    bounded("covariance", &senses.covariance, about_0(learned.covariance))?;
     let p = |i: usize, j: usize| senses.covariance[i * n + j];
     let lopsided = (0..n).find_map(|i| (0..i).find(|j| p(i, *j) != p(*j, i)).map(|j| i * n + j));
     match lopsided {
         None => Ok(()),
         Some(at) => {
-            let (found, wanted) = (senses.covariance[at], "must be as above the diagonal");
+            let (found, wanted) = (senses.covariance[at], "must equal the value above the diagonal");
             Err(StateError::Value { field: "covariance", at, found, wanted })
         }
     }
 }
 
-/// The largest score that is shown if the read-out says at most `raw`. In the first cycle on another grid the
-/// bridge makes up for the difference to the score before; it then fades with `BRIDGE_S`, and may be put up
-/// again in the cycle after.
-fn shown_most(raw: f64, plan: &FieldPlan) -> f64 {
+/// The largest score that is reported if the read-out's own is at most `raw`. In the first cycle on another
+/// grid, the bridge makes up the difference to the score before; it then fades with `BRIDGE_S`, and may be
+/// set again in the next cycle.
+fn reported_most(raw: f64, plan: &FieldPlan) -> f64 {
     let fades = libm::exp(-plan.dt.as_secs_f64() / BRIDGE_S);
     2.0 * raw / (1.0 - fades)
 }
@@ -208,7 +209,7 @@ impl Learned {
     pub fn check(&self, plan: &FieldPlan) -> Checked {
         let shape = plan.shape;
         count("weights of the read-out", &self.readout, shape.weights())?;
-        lawful("weights of the read-out", &self.readout, about_0(f64::from(READOUT_MOST)))?;
+        bounded("weights of the read-out", &self.readout, about_0(f64::from(READOUT_MOST)))?;
         count("slots of the library", &self.patterns, shape.patterns)?;
         let (cells, bound) = (PATTERN * shape.cells(), 1.0 - plan.params.beta);
         for pattern in self.patterns.iter().flatten() {
@@ -217,12 +218,12 @@ impl Learned {
             each("cells of a pattern", &pattern.volume, steps, |x| x.abs() <= f64::from(i16::MAX))?;
             count("numbers of a pattern's context", &pattern.context, CONTEXT)?;
             units("length of a pattern's context", &pattern.context, CONTEXT)?;
-            finite("value of a pattern", &[pattern.value])?; // nothing is computed from it
+            finite("value of a pattern", &[pattern.value])?; // it is only returned, never computed with
             if let Some(fine) = &pattern.fine {
                 count("cells of a pattern", &fine.volume, cells)?;
                 within("cells of a pattern", &fine.volume, bound)?;
                 count("numbers of a pattern's context", &fine.context, CONTEXT)?;
-                lawful("numbers of a pattern's context", &fine.context, about_0(STORED_MOST))?;
+                bounded("numbers of a pattern's context", &fine.context, about_0(STORED_MOST))?;
             }
         }
         Ok(())
@@ -232,15 +233,23 @@ impl Learned {
 impl Live {
     /// Whether an engine of `plan` can resume from it.
     pub fn check(&self, plan: &FieldPlan) -> Checked {
-        counted("cycles lived through", self.age, CYCLES_MOST)?;
-        counted("number of the last cycle", self.cycle, CYCLES_MOST)?;
+        cycles_at_most("cycles since the start", self.age, CYCLES_MOST)?;
+        cycles_at_most("number of the last cycle", self.cycle, CYCLES_MOST)?;
         self.check_cells(plan)?;
         self.check_senses(plan)?;
         self.check_bank(plan)?;
         let most = |every: fn(&crate::field::Work) -> u64| TABLE.iter().map(every).max();
-        waited("cycles since a group was stepped", &self.since_step, most(|work| work.slow_every))?;
-        waited("cycles since the library was matched", &[self.since_blend], most(|work| work.blend_every))?;
-        waited("cycles since a step of learning", &[self.since_learn], most(|work| work.learn_every))?;
+        skipped_at_most("cycles since a group was stepped", &self.since_step, most(|work| work.slow_every))?;
+        skipped_at_most(
+            "cycles since the library was matched",
+            &[self.since_blend],
+            most(|work| work.blend_every),
+        )?;
+        skipped_at_most(
+            "cycles since a step of learning",
+            &[self.since_learn],
+            most(|work| work.learn_every),
+        )?;
         ranked("slots of the blend", &self.blend, BLEND_TOP, plan.shape.patterns)?;
         each(
             "weights of the blend",
@@ -248,15 +257,15 @@ impl Live {
             "must be 0..=1",
             |w| w >= 0.0,
         )?;
-        let most = shown_most(f64::from(READOUT_MOST) * READOUT_COLUMNS as f64, plan);
-        lawful("scores", &self.scores, about_0(most))?;
-        lawful("bridge", &self.bridge, about_0(2.0 * most))?;
+        let most = reported_most(f64::from(READOUT_MOST) * READOUT_COLUMNS as f64, plan);
+        bounded("scores", &self.scores, about_0(most))?;
+        bounded("bridge", &self.bridge, about_0(2.0 * most))?;
         if let Some(m) = &self.metrics {
             let cell = 1.0 - plan.params.beta;
-            lawful("metrics", &[m.mean], about_0(cell))?;
-            lawful("metrics", &[m.std, m.max, m.energy], [0.0, cell])?;
-            lawful("metrics", &[m.novelty, m.confidence], [0.0, 1.0])?;
-            lawful("metrics", &[m.skill], about_0(1.0))?;
+            bounded("metrics", &[m.mean], about_0(cell))?;
+            bounded("metrics", &[m.std, m.max, m.energy], [0.0, cell])?;
+            bounded("metrics", &[m.novelty, m.confidence], [0.0, 1.0])?;
+            bounded("metrics", &[m.skill], about_0(1.0))?;
         }
         Ok(())
     }
@@ -297,18 +306,18 @@ impl Live {
         ];
         for (field, list, bounds) in of_a_sensor {
             count(field, list, sensors)?;
-            lawful(field, list, bounds)?;
+            bounded(field, list, bounds)?;
         }
         at_most("errors", senses.errors.len(), ERROR_RING)?;
-        lawful("errors", &senses.errors, [0.0, CHANGE_MOST])?;
-        counted("cycles behind the averages", senses.observed, self.age)?;
+        bounded("errors", &senses.errors, [0.0, CHANGE_MOST])?;
+        cycles_at_most("cycles behind the averages", senses.observed, self.age)?;
         count("regressors", &senses.regressors, n)?;
         for (at, x) in senses.regressors.iter().enumerate() {
-            lawful("regressors", &[*x], about_0(bounds::regressor_most(plan, at)))?;
+            bounded("regressors", &[*x], about_0(bounds::regressor_most(plan, at)))?;
         }
         check_learner(senses, sensors, n, &learned)?;
         if senses.turn >= n as u64 {
-            let (found, wanted) = (senses.turn as f64, "must be a regressor");
+            let (found, wanted) = (senses.turn as f64, "must be the number of a regressor");
             return Err(StateError::Value { field: "turn of the ridge", at: 0, found, wanted });
         }
         Ok(())
@@ -320,20 +329,22 @@ impl Live {
         count("numbers of the bank", &bank.rows, rows * DESCRIPTOR)?;
         count("last uses of experiences", &bank.last_use, rows)?;
         units("length of an experience", &bank.rows, DESCRIPTOR)?;
-        lawful("values of experiences", &bank.value, [0.0, WORTH_MOST])?;
-        bank.last_use.iter().try_for_each(|last| counted("last uses of experiences", *last, self.cycle))?;
+        bounded("values of experiences", &bank.value, [0.0, WORTH_MOST])?;
+        bank.last_use
+            .iter()
+            .try_for_each(|last| cycles_at_most("last uses of experiences", *last, self.cycle))?;
         if !self.fine.rows.is_empty() {
             count("fine numbers of the bank", &self.fine.rows, rows * DESCRIPTOR)?;
-            lawful("fine numbers of the bank", &self.fine.rows, about_0(STORED_MOST))?;
+            bounded("fine numbers of the bank", &self.fine.rows, about_0(STORED_MOST))?;
         }
         let parts = TABLE.iter().map(|work| work.bank_parts).max().unwrap_or(1);
         if let Some(next) = bank.next_part
             && !(1..parts).contains(&next)
         {
-            let wanted = "must be a part that something came before";
+            let wanted = "must be a part after the first";
             return Err(StateError::Value { field: "part of the sweep", at: 0, found: next as f64, wanted });
         }
-        ranked("rows of the sweep under way", &bank.running, BANK_TOP, rows)?;
+        ranked("rows of the current sweep", &bank.running, BANK_TOP, rows)?;
         ranked("rows of the last sweep", &bank.nearest, BANK_TOP, rows)
     }
 }

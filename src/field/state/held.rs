@@ -1,18 +1,18 @@
 //! Where the rows of a saved bank came from.
 
-/// Which bank an engine copied these rows from, and at which of its revisions: it then brings them up to date
-/// by the rows that changed since. Whoever else writes rows clears it ([`super::Live::clear_extras`]). It is
-/// no part of the state: two states are equal whatever it says, and no file has it.
+/// From which bank an engine copied these rows, and at which revision: the engine then only copies the rows
+/// that changed since. Any other code that writes rows clears it ([`super::Live::clear_extras`]). It is not
+/// part of the state: it does not affect equality, and no file holds it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Held {
-    /// A number of its own for each bank of this process; 0: none.
+    /// A unique number for each bank of this process; 0: none.
     pub bank: u64,
-    /// The changes that the rows have seen.
+    /// The revision of the bank that the rows match.
     pub revision: u64,
 }
 
 impl Held {
-    /// Whether rows of both are the same.
+    /// Whether both describe the same rows.
     pub fn is_same(self, other: Held) -> bool {
         (self.bank, self.revision) == (other.bank, other.revision)
     }

@@ -1,4 +1,4 @@
-//! An engine that panics on cue: how often and after what pauses it is rebuilt; a cycle's virtual duration.
+//! An engine that panics on cue: how often and after which pauses it is rebuilt; a cycle's virtual duration.
 
 use super::*;
 use crate::base::plan::{Board, EngineKind};
@@ -10,20 +10,20 @@ use crate::field::engine::{Around, Cycle, FieldEngine};
 use crate::field::readout::Origin;
 use crate::field::sample::board as small_board;
 use crate::field::shape::READOUT_COLUMNS;
-use crate::field::snapshot::{Beside, ExistingSnapshot, previous_of, snapshot_line};
+use crate::field::snapshot::{Beside, ExistingSnapshot, previous_of, start_snapshot_writer};
 use crate::system::rt::triple_buffer::triple_buffer;
 use std::sync::Arc;
 
-/// A worker on the processor in virtual time.
+/// A worker with a CPU engine in virtual time.
 struct Rig {
     worker: FieldWorker,
-    orders: Writer<FieldRequest>,
-    outcomes: Reader<FieldResult>,
+    requests: Writer<FieldRequest>,
+    results: Reader<FieldResult>,
     clock: Arc<SimClock>,
 }
 
 impl Rig {
-    /// Its engine panics in each of `panics`, from and until in milliseconds.
+    /// Its engine panics during each of `panics`: from and until, in milliseconds.
     fn new(panics: &'static [(u64, u64)]) -> Rig {
         let mut board = small_board(8);
         (board.field.engine, board.field.cpus) = (EngineKind::Cpu, vec![3]);
@@ -38,27 +38,27 @@ impl Rig {
             engine.cycle(input)
         });
         brain.engine = Box::new(Around::new(brain.engine, cycle));
-        let (orders, taken) = triple_buffer(FieldRequest::EMPTY);
-        let (put, outcomes) = triple_buffer(FieldResult::EMPTY);
+        let (requests, taken) = triple_buffer(FieldRequest::EMPTY);
+        let (put, results) = triple_buffer(FieldResult::EMPTY);
         let worker = FieldWorker::new(brain, taken, put);
-        Rig { worker, orders, outcomes, clock }
+        Rig { worker, requests, results, clock }
     }
 
-    fn order(&mut self, quality: QualityLevel, now: Instant) -> FieldResult {
+    fn request(&mut self, quality: QualityLevel, now: Instant) -> FieldResult {
         self.clock.set(now);
-        self.orders.put(FieldRequest { quality, slot: now, ..FieldRequest::EMPTY });
+        self.requests.put(FieldRequest { quality, slot: now, ..FieldRequest::EMPTY });
         self.worker.step(self.clock.as_ref());
         self.worker.publish(self.clock.as_ref());
-        self.outcomes.take().expect("each order is answered")
+        self.results.take().expect("each request is answered")
     }
 
-    /// An order every 100 ms up to `until`: when the state changed, and to what.
+    /// Sends a request every 100 ms up to `until`. Returns when the state changed, and to what.
     fn changes(&mut self, from: u64, until: u64) -> Vec<(u64, EngineState)> {
         let mut changes = Vec::new();
         for now in (from..until).step_by(100) {
-            let outcome = self.order(QualityLevel::WORST, at(now));
-            let state = outcome.state;
-            assert_eq!(outcome.response.is_some(), state == EngineState::Running, "at {now} ms");
+            let result = self.request(QualityLevel::WORST, at(now));
+            let state = result.state;
+            assert_eq!(result.response.is_some(), state == EngineState::Running, "at {now} ms");
             if changes.last().is_none_or(|(_, last)| *last != state) {
                 changes.push((now, state));
             }
@@ -91,7 +91,7 @@ fn panicking_engine_is_rebuilt_3_times_with_doubling_pauses() {
 
 #[test]
 fn rebuild_budget_resets_after_60_s() {
-    // The third panic is a minute after the second, the fourth later than that after the third.
+    // The third panic is a minute after the second; the fourth is more than a minute after the third.
     let mut rig = Rig::new(&[(1_000, 1_050), (3_000, 3_050), (63_000, 63_050), (123_100, 123_150)]);
     let changes = rig.changes(0, 125_000);
     let expected = [
@@ -114,14 +114,20 @@ fn one_snapshot_is_handed_over_per_interval_and_one_at_the_end() {
     let path = std::env::temp_dir().join(format!("ganglion-worker-{}", std::process::id()));
     let board = small_board(8);
     let learned = rig.worker.brain.learned.clone();
-    let (sender, writer) =
-        snapshot_line(path.clone(), ExistingSnapshot::Sound, &board, learned, Beside::default(), |_| true)
-            .expect("a thread");
+    let (sender, writer) = start_snapshot_writer(
+        path.clone(),
+        ExistingSnapshot::Sound,
+        &board,
+        learned,
+        Beside::default(),
+        |_| true,
+    )
+    .expect("a thread");
     rig.worker = rig.worker.with_snapshots(SnapshotSchedule::new(sender, ms(1_000)));
     for now in (0..3_500).step_by(100) {
         rig.clock.set(at(now));
-        rig.orders.put(FieldRequest { slot: at(now), ..FieldRequest::EMPTY });
-        assert_eq!(rig.worker.step(rig.clock.as_ref()), at(now), "once more, when the result is out");
+        rig.requests.put(FieldRequest { slot: at(now), ..FieldRequest::EMPTY });
+        assert_eq!(rig.worker.step(rig.clock.as_ref()), at(now), "one more step after the result is out");
         rig.worker.publish(rig.clock.as_ref());
         assert_eq!(rig.worker.step(rig.clock.as_ref()), Instant::NEVER);
     }
@@ -129,7 +135,7 @@ fn one_snapshot_is_handed_over_per_interval_and_one_at_the_end() {
     let counts = writer.end(Duration::from_secs(60));
     let _ = std::fs::remove_file(&path);
     let _ = std::fs::remove_file(previous_of(&path));
-    // After 1, 2 and 3 s and at the end; a disk that is slow may skip one.
+    // After 1, 2 and 3 s and at the end; with a slow disk one may be skipped.
     assert_eq!((counts.written + counts.skipped, counts.failed), (4, 0), "{counts:?}");
 }
 
@@ -139,20 +145,20 @@ fn engine_that_computes_nan_is_stopped_and_rebuilt() {
         let mut rig = Rig::new(&[]);
         let mut board = small_board(8);
         board.field.engine = engine;
-        board.field.params.explore = f64::NAN; // what is tried out is no number, and so are the motors
+        board.field.params.explore = f64::NAN; // makes the motors NaN
         rig.worker.brain = brain(&board, None);
-        let outcome = rig.order(QualityLevel::BEST, at(0));
-        assert!(outcome.response.is_none(), "{engine:?}: {:?}", outcome.response);
-        assert_eq!(outcome.state, rebuilding(1), "{engine:?}");
-        assert_eq!(rig.order(QualityLevel::BEST, at(600)).state, rebuilding(2), "{engine:?}");
+        let result = rig.request(QualityLevel::BEST, at(0));
+        assert!(result.response.is_none(), "{engine:?}: {:?}", result.response);
+        assert_eq!(result.state, rebuilding(1), "{engine:?}");
+        assert_eq!(rig.request(QualityLevel::BEST, at(600)).state, rebuilding(2), "{engine:?}");
     }
 }
 
 #[test]
-fn it_is_called_field_stands_on_the_boards_core_and_ends() {
+fn worker_has_its_name_and_core_and_ends() {
     let mut rig = Rig::new(&[]);
     assert_eq!((rig.worker.name(), rig.worker.core()), ("field", Some(3)));
     assert!(!rig.worker.has_motors());
     let clock = SimClock::new();
-    assert!(rig.worker.finish(&clock), "it has no motors that could be unheard");
+    assert!(rig.worker.finish(&clock), "it has no motors that could fail to stop");
 }

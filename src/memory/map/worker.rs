@@ -1,5 +1,5 @@
-//! The map on a thread of its own: the thread that reads the trace feeds it, the control server queries it.
-//! The tick waits for none of them: it gets a reading like any other sensor's, when there is one.
+//! The map on its own thread: the thread that reads the trace feeds it, and the control server queries it.
+//! The tick waits for none of them: the map's readings reach it like those of any other sensor.
 
 use super::{MOST_THINGS, Map, MapStatus, Scene};
 use crate::base::frame::Reading;
@@ -11,10 +11,11 @@ use crate::system::executor::Worker;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Slots between the trace and the map: ten seconds at 100 Hz. What does not fit is counted.
+/// Capacity of the ring from the trace to the map, in slots: ten seconds at 100 Hz. Slots that do not fit are
+/// counted.
 const RING: usize = 1024;
 
-/// The trace's end of the line to the map.
+/// The trace's end of the ring to the map.
 pub struct Feed {
     ring: rtrb::Producer<Scene>,
     by: heapless::Vec<usize, MOST_THINGS>,
@@ -22,7 +23,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Sends a slot to the map, or counts that it could not.
+    /// Sends a slot to the map; counts it as dropped if the ring is full.
     pub fn send(&mut self, record: &Record) {
         let scene = Scene::of(record.slot, &record.command.motors, record.frame.used(), &self.by);
         if self.ring.push(scene).is_err() {
@@ -39,29 +40,30 @@ pub struct Recollection {
 }
 
 impl Recollection {
-    /// The current state, with what is near a place (the robot's, if none is named).
+    /// A summary of the map, with the things near `near`, or near the robot if `None`.
     pub fn status(&self, near: Option<[f64; 2]>) -> Result<MapStatus, Fault> {
         let status = self.with(|map| map.status(near))?;
         Ok(MapStatus { dropped: self.dropped.load(Ordering::Relaxed), ..status })
     }
 
-    /// Has something done with the map. The map's own thread may wait for it; the tick does not.
+    /// Runs `what` on the map. The map's own thread may wait for it; the tick does not.
     pub fn with<T>(&self, what: impl FnOnce(&mut Map) -> T) -> T {
         what(&mut self.map.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Feeds the map what came in, once a period, and says how much the present place is like each thing's.
+/// Feeds new slots to the map, once a period, and publishes how similar the present place is to where each
+/// thing was.
 pub struct MapWorker {
     scenes: rtrb::Consumer<Scene>,
     recollection: Recollection,
     outlet: Outlet,
     period: Span,
-    /// What went wrong last; said once.
+    /// The last failure, so that it is logged once.
     fault: Option<Fault>,
 }
 
-/// A map's three ends: its worker, the trace's, the askers'.
+/// Splits a map into its worker, the trace's end and the handle for queries.
 pub fn feed(map: Map, outlet: Outlet, period: Span) -> (MapWorker, Feed, Recollection) {
     let (ring, scenes) = rtrb::RingBuffer::new(RING);
     let dropped = Arc::new(AtomicU64::new(0));
@@ -78,7 +80,7 @@ impl MapWorker {
             map.take(&scene)?;
             newest = Some(scene.slot);
         }
-        // Nothing new: no reading, and what the tick has grows old.
+        // No new slot: no new reading, so the tick's last one ages.
         let Some(stamp) = newest else { return Ok(()) };
         for thing in 0..map.things().count() {
             let value = Ok(map.likeness_here(thing)?);

@@ -36,10 +36,10 @@ enum Seen {
     Line(bool),
 }
 
-/// The adapter: transfers work at once, but those with `hang` wait until they are let go, however long.
+/// The adapter: transfers work at once, but those with the address `hang` wait until the test releases them.
 struct Adapter {
     hang: Arc<AtomicU64>,
-    let_go: Receiver<Result<(), BusFault>>,
+    release: Receiver<Result<(), BusFault>>,
     seen: Sender<Seen>,
 }
 
@@ -49,10 +49,10 @@ impl I2c for Adapter {
             return Ok(());
         }
         let _ = self.seen.send(Seen::Hangs(address));
-        let outcome = self.let_go.recv_timeout(LONG).unwrap_or(Err(BusFault::TimedOut));
+        let result = self.release.recv_timeout(LONG).unwrap_or(Err(BusFault::TimedOut));
         self.hang.store(0, Ordering::SeqCst);
         let _ = self.seen.send(Seen::Returned);
-        outcome
+        result
     }
 }
 
@@ -108,7 +108,7 @@ impl Polled for Sensor {
 struct Rig {
     threads: Threads,
     hang: Arc<AtomicU64>,
-    let_go: Sender<Result<(), BusFault>>,
+    release: Sender<Result<(), BusFault>>,
     seen: Receiver<Seen>,
     commands: Writer<Command>,
     receipts: rtrb::Consumer<OnWire>,
@@ -122,7 +122,7 @@ struct Rig {
 impl Rig {
     fn new() -> Rig {
         let (saw, seen) = crossbeam_channel::unbounded();
-        let (let_go, gone) = crossbeam_channel::unbounded();
+        let (release, gone) = crossbeam_channel::unbounded();
         let (hang, waker): (Arc<AtomicU64>, Arc<Waker>) = (Arc::default(), Arc::default());
         let halt = Arc::new(Halt::new(waker.clone()));
         let counters = Arc::new(BusCounters::new("motors", ["range".to_string()]));
@@ -143,7 +143,7 @@ impl Rig {
         };
         let worker = I2cWorker::new(BusParts {
             name: "i2c",
-            i2c: Box::new(Adapter { hang: hang.clone(), let_go: gone, seen: saw.clone() }),
+            i2c: Box::new(Adapter { hang: hang.clone(), release: gone, seen: saw.clone() }),
             gpio: Box::new(shared),
             repair: Box::new(NoRepair),
             rail_off: Span::ZERO,
@@ -171,7 +171,7 @@ impl Rig {
         let mut rig = Rig {
             threads,
             hang,
-            let_go,
+            release,
             seen,
             commands,
             receipts,
@@ -205,15 +205,18 @@ impl Rig {
     fn cuts(&self) -> u64 {
         self.counters.cuts.load(Ordering::Relaxed)
     }
-    /// The hung transfer returns so, and everything is set up again: the line goes off and on.
-    fn comes_back(&mut self, outcome: Result<(), BusFault>) {
-        self.let_go.send(outcome).unwrap();
+    /// The hung transfer returns `result`, and everything is set up again: the line goes off and on.
+    fn comes_back(&mut self, result: Result<(), BusFault>) {
+        self.release.send(result).unwrap();
         assert_eq!(self.next(), Seen::Returned);
         let mut offs = 0;
         while self.next() == Seen::Line(false) {
             offs += 1;
         }
-        assert!((1..=2).contains(&offs), "{outcome:?}: off for the set-up, and once more for a halt: {offs}");
+        assert!(
+            (1..=2).contains(&offs),
+            "{result:?}: off for the set-up, and perhaps once more for a halt: {offs}"
+        );
         assert_eq!(self.cuts(), 1);
     }
     fn end(self) {
@@ -224,21 +227,21 @@ impl Rig {
 
 #[test]
 fn halt_cuts_the_line_while_another_devices_transfer_hangs() {
-    for outcome in [Err(BusFault::TimedOut), Ok(())] {
+    for result in [Err(BusFault::TimedOut), Ok(())] {
         let mut rig = Rig::new();
         rig.command(Span::from_secs_f64(3600.0));
         rig.hang(SENSOR);
-        std::thread::sleep(Duration::from_millis(5)); // longer than a sound transfer
+        std::thread::sleep(Duration::from_millis(5)); // longer than a transfer on a sound bus
         rig.halt.raise(Cause::EStop, MonotonicClock.now());
         assert_eq!(rig.next(), Seen::Line(false), "the transfer has not returned");
-        rig.comes_back(outcome); // also one that was only slow: nothing else would switch the line on
+        rig.comes_back(result); // also one that was only slow: nothing else would switch the line on
         rig.command(Span::from_secs_f64(3600.0));
         rig.end();
     }
 }
 
 #[test]
-fn a_command_that_runs_out_while_the_bus_hangs_is_cut_off() {
+fn expired_command_on_a_hung_bus_is_cut_off() {
     let mut rig = Rig::new();
     let begin = MonotonicClock.now();
     rig.command(ms(50));
@@ -251,30 +254,30 @@ fn a_command_that_runs_out_while_the_bus_hangs_is_cut_off() {
     assert_eq!(receipts, 1);
     let counters = rig.counters.clone();
     rig.end();
-    assert!(counters.longest_write_gap() <= cut_by, "the line reached them when it was cut");
+    assert!(counters.longest_write_gap() <= cut_by, "the cut counts when the line was switched");
 }
 
 #[test]
-fn a_stop_that_itself_hangs_is_made_by_the_line() {
+fn stop_that_hangs_is_done_by_the_line() {
     let mut rig = Rig::new();
-    rig.command(ms(200)); // by the end of which the line is off
-    rig.hang.store(u64::from(MOTORS), Ordering::SeqCst); // no command follows: the stop is the next
+    rig.command(ms(200)); // the line is off by the end of its validity
+    rig.hang.store(u64::from(MOTORS), Ordering::SeqCst); // no command follows: the next transfer is the stop
     rig.halt.raise(Cause::EStop, MonotonicClock.now());
     assert_eq!([rig.next(), rig.next()], [Seen::Hangs(MOTORS), Seen::Line(false)]);
-    rig.let_go.send(Err(BusFault::TimedOut)).unwrap();
+    rig.release.send(Err(BusFault::TimedOut)).unwrap();
     while rig.next() != Seen::Line(true) {}
     assert_eq!(rig.cuts(), 1);
     rig.end();
 }
 
-/// As long as no stop waits, a hung transfer is the adapter's affair, and a halt on a sound bus is written.
+/// While no stop waits, a hung transfer is left to the adapter; on a sound bus a halt is written.
 #[test]
 fn nothing_is_cut_while_the_motors_may_move_or_the_bus_works() {
     let mut rig = Rig::new();
     rig.command(Span::from_secs_f64(3600.0));
     rig.hang(SENSOR);
     std::thread::sleep(Duration::from_millis(60)); // six times what makes a transfer hang
-    rig.let_go.send(Ok(())).unwrap();
+    rig.release.send(Ok(())).unwrap();
     assert_eq!(rig.next(), Seen::Returned);
     for _ in 0..20 {
         rig.halt.raise(Cause::Cliff, MonotonicClock.now());
@@ -284,17 +287,17 @@ fn nothing_is_cut_while_the_motors_may_move_or_the_bus_works() {
     rig.end();
 }
 
-/// A program that ends while its bus hangs: the line goes off in the last call too.
+/// If the program ends while its bus hangs, the line still goes off in the last call.
 #[test]
 fn the_line_goes_off_at_the_end_of_a_run_whose_bus_hangs() {
     let mut rig = Rig::new();
     rig.command(Span::from_secs_f64(3600.0));
     rig.hang.store(u64::from(MOTORS), Ordering::SeqCst);
-    let Rig { threads, seen, let_go, counters, .. } = rig;
+    let Rig { threads, seen, release, counters, .. } = rig;
     let end = std::thread::spawn(move || threads.end(Duration::from_secs(20)));
     let next = || seen.recv_timeout(LONG).unwrap();
     assert_eq!([next(), next()], [Seen::Hangs(MOTORS), Seen::Line(false)]);
-    let_go.send(Err(BusFault::TimedOut)).unwrap();
+    release.send(Err(BusFault::TimedOut)).unwrap();
     let ended = end.join().unwrap();
     assert_eq!((ended.rest, counters.cuts.load(Ordering::Relaxed)), (Rest::Heard, 1));
 }

@@ -1,5 +1,5 @@
-//! The bus thread at work on a bus that fails on request: order of a step, halts, devices that fail
-//! alone, rungs in order. Virtual time.
+//! The bus thread on a bus that fails on request: the order of work in a step, halts, devices that fail
+//! alone, the order of the recovery steps. Virtual time.
 
 use crate::base::command::{Command, OnWire};
 use crate::base::fault::{BusFault, ReadingFault};
@@ -70,7 +70,7 @@ impl Polled for Byte {
     }
 }
 
-/// Takes every measure and notes it.
+/// Accepts every measure and records it.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Measure>>>);
 
@@ -98,8 +98,8 @@ struct Rig {
     measures: Notes,
 }
 
-/// A robot with the devices at `addresses`, on channels in that order, each polled every 10 ms. Channel 0
-/// must not be below 50.
+/// A robot with the devices at `addresses`, on channels in that order, each polled every 10 ms. A value below
+/// 50 on channel 0 trips a stop rule.
 fn rig(addresses: &[u8]) -> Rig {
     rig_of(&addresses.iter().map(|&address| (address, 10)).collect::<Vec<_>>())
 }
@@ -129,7 +129,7 @@ fn rig_of_motors(actuators: Box<dyn Actuators>, polls: Vec<PollPlan>) -> Rig {
     rig_on(clock, bus.clone(), Box::new(bus), Box::new(Absent), Some(HAT), actuators, polls)
 }
 
-/// The same with these wires; `bus` is what is behind `i2c`. `fragile` as in [`BusParts`].
+/// The same with these wires; `bus` is the fake behind `i2c`. `fragile` as in [`BusParts`].
 fn rig_on(
     clock: Arc<SimClock>,
     bus: LooseI2c,
@@ -182,7 +182,7 @@ fn rig_on(
 }
 
 impl Rig {
-    /// Runs up to `until` ms and forgets what it did.
+    /// Runs up to `until` ms and discards what it recorded.
     fn settle(&mut self, until: u64) {
         self.stepper.run_until(at(until));
         self.bus.take_seen();
@@ -199,10 +199,10 @@ impl Rig {
         self.waker.wake();
     }
     /// First bytes of what was written, and addresses of what was read, in order.
-    fn order(&self) -> Vec<u8> {
+    fn wire_log(&self) -> Vec<u8> {
         self.bus.take_seen().iter().map(|seen| seen.wrote.unwrap_or(seen.address)).collect()
     }
-    fn said(&mut self) -> Vec<(u8, Result<f32, ReadingFault>)> {
+    fn readings(&mut self) -> Vec<(u8, Result<f32, ReadingFault>)> {
         std::iter::from_fn(|| self.readings.pop().ok())
             .map(|reading| (reading.channel, reading.value))
             .collect()
@@ -213,38 +213,38 @@ impl Rig {
 }
 
 #[test]
-fn what_can_be_done_to_a_bus_that_hangs_is_reported() {
+fn possible_recovery_measures_are_reported() {
     let rig = rig(&[0x60]);
     let names: Vec<&str> = rig.counters.measures().map(|step| step.name()).collect();
     assert_eq!(names, ["clear", "rebind", "rail-off", "rail-on"]);
-    assert_eq!(BusCounters::new("motors", []).measures().count(), 0, "no bus thread has asked");
+    assert_eq!(BusCounters::new("motors", []).measures().count(), 0, "no bus thread has reported any");
 }
 
 #[test]
 fn everything_is_set_up_before_it_is_read() {
     let mut rig = rig(&[0x40, 0x41]);
     rig.stepper.run_until(at(5));
-    assert_eq!(rig.order(), [INIT, DEVICE, DEVICE, 0x40, 0x41]);
-    assert_eq!(rig.said(), [(0, Ok(100.0)), (1, Ok(100.0))]);
+    assert_eq!(rig.wire_log(), [INIT, DEVICE, DEVICE, 0x40, 0x41]);
+    assert_eq!(rig.readings(), [(0, Ok(100.0)), (1, Ok(100.0))]);
 }
 
 #[test]
 fn halt_goes_before_pending_command_and_due_polls() {
     let mut rig = rig(&[0x40, 0x41]);
     rig.settle(9);
-    // All at once, while both polls fall due.
+    // A command and a halt at the same time as both polls fall due.
     rig.clock.set(at(10));
     rig.command(7, 10);
     rig.data_ready.raise(1);
     rig.halt.raise(Cause::EStop, at(10));
     rig.stepper.run_until(at(12));
-    assert_eq!(rig.order()[..2], [STOP, 0x41], "the command knew nothing of the halt's reason");
+    assert_eq!(rig.wire_log()[..2], [STOP, 0x41], "the command was made without knowing of the halt");
     assert_eq!((rig.count(|c| &c.halts), rig.count(|c| &c.withheld)), (1, 1));
     assert!(rig.receipts.pop().is_ok_and(|receipt| receipt.seq == 7 && !receipt.complete));
     rig.settle(19);
     rig.command(8, 20);
     rig.stepper.run_until(at(20));
-    assert_eq!(rig.order()[0], WRITE, "the next one does");
+    assert_eq!(rig.wire_log()[0], WRITE, "the next one does");
     assert!(rig.receipts.pop().is_ok_and(|receipt| receipt.seq == 8 && receipt.complete));
 }
 
@@ -256,20 +256,20 @@ fn commands_go_before_requested_polls_and_those_before_due_ones() {
     rig.command(1, 20);
     rig.data_ready.raise(2);
     rig.stepper.run_until(at(22));
-    assert_eq!(rig.order()[..3], [WRITE, 0x42, 0x40]);
+    assert_eq!(rig.wire_log()[..3], [WRITE, 0x42, 0x40]);
 }
 
 #[test]
-fn a_poll_is_not_broken_off_and_the_stop_follows_it_at_once() {
+fn stop_follows_a_poll_in_progress_at_once() {
     let mut rig = rig(&[0x40, 0x41]);
     rig.settle(9);
-    let begun = at(10) + Span::from_micros(200); // behind the set-up of both, ten milliseconds earlier
+    let begun = at(10) + Span::from_micros(200); // the polls began after both set-ups, 10 ms earlier
     rig.stepper.run_until(begun);
     rig.halt.raise(Cause::EStop, begun);
     rig.stepper.run_until(at(12));
     let seen = rig.bus.take_seen();
     let stop = seen.iter().position(|seen| seen.wrote == Some(STOP)).expect("it stopped");
-    assert_eq!(stop, 1, "behind one poll, before the other: {seen:?}");
+    assert_eq!(stop, 1, "after one poll, before the other: {seen:?}");
     assert_eq!(seen[1].at.since(seen[0].at), Span::from_micros(100));
 }
 
@@ -279,25 +279,25 @@ fn reading_past_a_limit_stops_the_motors_at_once_and_once() {
     rig.settle(8);
     rig.bus.answer(40);
     rig.stepper.run_until(at(40));
-    let order = rig.order();
-    let stop = order.iter().position(|&byte| byte == STOP).expect("it stopped");
-    assert_eq!(order[stop - 1], 0x40);
-    assert_eq!(order.iter().filter(|&&byte| byte == STOP).count(), 1, "{order:02x?}");
+    let log = rig.wire_log();
+    let stop = log.iter().position(|&byte| byte == STOP).expect("it stopped");
+    assert_eq!(log[stop - 1], 0x40);
+    assert_eq!(log.iter().filter(|&&byte| byte == STOP).count(), 1, "{log:02x?}");
     assert_eq!(rig.halt.counts().collect::<Vec<_>>(), [(Cause::Cliff, 1)]);
-    // What was decided before the tick could know is not obeyed.
+    // A command that the tick decided before it could know of the halt is not obeyed.
     let stopped = rig.clock.now();
     rig.bus.answer(100);
     rig.settle(55);
     rig.bus.answer(40);
     rig.stepper.run_until(at(75));
     assert!(rig.clock.now() > stopped);
-    rig.order();
+    rig.wire_log();
     rig.command(1, 55);
     rig.stepper.run_until(at(76));
-    assert!(!rig.order().contains(&WRITE));
+    assert!(!rig.wire_log().contains(&WRITE));
     rig.command(2, 76);
     rig.stepper.run_until(at(77));
-    assert!(rig.order().contains(&WRITE));
+    assert!(rig.wire_log().contains(&WRITE));
 }
 
 #[test]
@@ -311,42 +311,50 @@ fn failing_device_is_set_up_again_alone() {
     }
     let seen = rig.bus.take_seen();
     assert_eq!(seen.iter().filter(|seen| seen.wrote == Some(WRITE) && seen.worked).count(), 100);
-    assert_eq!(seen.iter().filter(|seen| seen.address == 0x40).count(), 100, "the other one keeps its beat");
+    assert_eq!(
+        seen.iter().filter(|seen| seen.address == 0x40).count(),
+        100,
+        "the other one keeps its period"
+    );
     let asked = seen.iter().filter(|seen| seen.address == 0x41).count();
     assert!(
         (12..40).contains(&asked),
-        "asked {asked} times: each try is three transfers, and they grow rarer"
+        "polled {asked} times: each attempt is three transfers, and attempts grow rarer"
     );
     assert!(!seen.iter().any(|seen| seen.wrote == Some(INIT)), "the motors were not reset");
-    let said = rig.said();
-    assert!(said.iter().filter(|(channel, _)| *channel == 1).all(|(_, value)| value.is_err()));
+    let readings = rig.readings();
+    assert!(readings.iter().filter(|(channel, _)| *channel == 1).all(|(_, value)| value.is_err()));
     assert_eq!(rig.counters.taken(RecoveryStep::Reset), 1, "the first set-up");
     rig.bus.fail(0x41, None);
     rig.stepper.run_until(at(4_000));
     let back: Vec<_> = rig.bus.take_seen().into_iter().filter(|seen| seen.address == 0x41).collect();
-    assert_eq!(back[0].wrote, Some(DEVICE), "its registers may be gone: {:?}", &back[..2]);
+    assert_eq!(back[0].wrote, Some(DEVICE), "its registers may be lost: {:?}", &back[..2]);
     assert_eq!(back[1].wrote, None);
     assert!(back.len() > 50, "it is polled as before");
 }
 
 #[test]
-fn device_answering_nonsense_is_set_up_again_ever_more_rarely() {
+fn device_with_invalid_values_is_set_up_ever_more_rarely() {
     let mut rig = rig(&[0x40]);
     rig.settle(100);
     rig.bus.answer(0xFF);
     rig.stepper.run_until(at(10_100));
-    let set_ups = rig.order().iter().filter(|&&byte| byte == DEVICE).count();
+    let set_ups = rig.wire_log().iter().filter(|&&byte| byte == DEVICE).count();
     assert!((3..=5).contains(&set_ups), "{set_ups} times in ten seconds: after 0.1, 1, 3 and 7");
     assert_eq!(rig.count(|c| &c.failures), 0, "the bus has no fault");
     let device = &rig.counters.devices[0];
-    assert_eq!((device.is_lost(), device.losses.load(Ordering::Relaxed)), (true, 1), "lost once, for good");
+    assert_eq!(
+        (device.is_lost(), device.losses.load(Ordering::Relaxed)),
+        (true, 1),
+        "lost once and still lost"
+    );
     rig.bus.answer(100);
     rig.stepper.run_until(at(10_200));
-    assert!(!rig.counters.devices[0].is_lost(), "and found with its first value");
+    assert!(!rig.counters.devices[0].is_lost(), "back with its first value");
 }
 
 #[test]
-fn a_hung_bus_goes_up_the_ladder_in_order_and_is_declared_dead() {
+fn hung_bus_takes_every_recovery_step_and_is_given_up() {
     use Measure::{Clear, RailOff, RailOn, Rebind};
     let mut rig = rig(&[0x40]);
     rig.settle(6_000);
@@ -354,29 +362,32 @@ fn a_hung_bus_goes_up_the_ladder_in_order_and_is_declared_dead() {
     rig.stepper.run_until(at(6_030));
     let seen = rig.bus.take_seen();
     assert_eq!((seen[0].address, seen[1].wrote), (0x40, Some(INIT)), "reset at once: {seen:?}");
-    assert_eq!(seen.len(), 2 + usize::from(seen.len() > 2), "a transfer that timed out is not tried again");
+    assert_eq!(seen.len(), 2 + usize::from(seen.len() > 2), "a transfer that timed out is not retried");
     rig.stepper.run_until(at(16_000));
     assert_eq!(*rig.measures.0.lock().unwrap(), [Clear, Rebind, RailOff, RailOn]);
     let taken = RecoveryStep::ALL.map(|step| rig.counters.taken(step));
     assert_eq!(taken, [1 + 10, 1, 1, 1, 1, 1], "the first set-up, ten resets, each measure once, then dead");
-    let said = rig.said();
+    let readings = rig.readings();
     assert!(
-        said.len() > 5 && said.iter().all(|(_, v)| *v == Err(ReadingFault::Bus(BusFault::TimedOut))),
-        "{said:?}"
+        readings.len() > 5 && readings.iter().all(|(_, v)| *v == Err(ReadingFault::Bus(BusFault::TimedOut))),
+        "{readings:?}"
     );
-    // A dead bus is left alone but for a look every five seconds, and stops: no line holds these motors.
+    // A bus that was given up gets one attempt every five seconds, and stops: no line holds these motors.
     rig.settle(16_000);
     rig.stepper.run_until(at(36_000));
-    let looks: Vec<u8> = rig.order().into_iter().filter(|byte| *byte != STOP).collect();
-    assert!((3..=4).contains(&looks.len()) && looks.iter().all(|&byte| byte == INIT), "{looks:02x?}");
+    let attempts: Vec<u8> = rig.wire_log().into_iter().filter(|byte| *byte != STOP).collect();
+    assert!(
+        (3..=4).contains(&attempts.len()) && attempts.iter().all(|&byte| byte == INIT),
+        "{attempts:02x?}"
+    );
     rig.bus.hang(false);
-    rig.stepper.run_until(at(36_000) + DEAD_LOOK + ms(100));
-    let order: Vec<u8> = rig.order().into_iter().filter(|byte| *byte != STOP).collect();
-    assert_eq!(order[..3], [INIT, DEVICE, 0x40], "by a full set-up");
+    rig.stepper.run_until(at(36_000) + DEAD_RETRY + ms(100));
+    let log: Vec<u8> = rig.wire_log().into_iter().filter(|byte| *byte != STOP).collect();
+    assert_eq!(log[..3], [INIT, DEVICE, 0x40], "it comes back with a full set-up");
 }
 
 #[test]
-fn a_controller_that_fails_alone_takes_the_bus_through_a_reset() {
+fn failing_controller_alone_causes_a_bus_reset() {
     let mut rig = rig(&[0x40]);
     rig.settle(6_000);
     rig.bus.fail(HAT, Some(BusFault::Nack));
@@ -387,13 +398,13 @@ fn a_controller_that_fails_alone_takes_the_bus_through_a_reset() {
     let (first, reset) = outage(&rig.bus.take_seen());
     assert!(
         (ms(10)..ms(13)).contains(&reset.since(first)),
-        "a control period and the last try: {first:?} {reset:?}"
+        "a control period and the last attempt: {first:?} {reset:?}"
     );
     rig.bus.fail(HAT, None);
     rig.settle(12_000);
     rig.command(1, 12_000);
     rig.stepper.run_until(at(12_001));
-    assert!(rig.order().contains(&WRITE));
+    assert!(rig.wire_log().contains(&WRITE));
     assert_eq!(rig.counters.taken(RecoveryStep::Dead), 0);
 }
 
@@ -413,7 +424,7 @@ fn rig_with_converter() -> Rig {
 
 #[test]
 fn silent_controller_is_noticed_within_a_control_period() {
-    // Motors that go on as before are not written: of two failures, the second would come with the next poll.
+    // An unchanged command writes nothing, so the second failure would come only with the next poll.
     for phase in 0..20 {
         let mut rig = rig_with_converter();
         let from = 6_000 + phase;
@@ -441,7 +452,7 @@ fn controller_is_probed_at_once_when_no_device_answers() {
 }
 
 #[test]
-fn a_spark_of_some_milliseconds_is_ridden_out() {
+fn spark_of_a_few_milliseconds_causes_no_reset() {
     for length in 1..=8 {
         let mut rig = rig_with_converter();
         rig.settle(6_000);
@@ -459,7 +470,7 @@ fn a_spark_of_some_milliseconds_is_ridden_out() {
 }
 
 #[test]
-fn lost_arbitration_at_the_controller_starts_it_anew() {
+fn lost_arbitration_at_the_controller_resets_it() {
     let mut rig = rig_with_converter();
     rig.settle(6_000);
     rig.bus.fail_once(0x41, BusFault::ArbitrationLost);
@@ -469,7 +480,7 @@ fn lost_arbitration_at_the_controller_starts_it_anew() {
     rig.stepper.run_until(at(6_060));
     let seen = rig.bus.take_seen();
     let lost = seen.iter().rposition(|seen| !seen.worked).unwrap();
-    assert_eq!(seen[lost + 1].wrote, Some(INIT), "how much of a frame it holds is unknown: {:?}", seen[lost]);
+    assert_eq!(seen[lost + 1].wrote, Some(INIT), "it may hold part of a frame: {:?}", seen[lost]);
 }
 
 #[test]
@@ -482,34 +493,34 @@ fn device_is_polled_at_its_period_after_its_line_falls_silent() {
     rig.settle(96);
     rig.stepper.run_until(at(1_105));
     let polls: Vec<Instant> = rig.bus.take_seen().iter().map(|seen| seen.at).collect();
-    assert_eq!(polls[0].since(at(95)).as_nanos() / 1_000_000, 15, "the line is given half a period");
-    assert_eq!(polls.len(), 100, "then one a period");
-    assert_eq!(rig.count(|c| &c.devices[0].unprompted), 1 + 100, "the first of all, and these");
+    assert_eq!(polls[0].since(at(95)).as_nanos() / 1_000_000, 15, "the line gets half a period more");
+    assert_eq!(polls.len(), 100, "then once a period");
+    assert_eq!(rig.count(|c| &c.devices[0].unprompted), 1 + 100, "the first poll, and these");
     rig.data_ready.raise(0);
     rig.settle(1_106);
     rig.stepper.run_until(at(1_119));
-    assert_eq!(rig.order(), [0_u8; 0], "it speaks again, and is waited for again");
+    assert_eq!(rig.wire_log(), [0_u8; 0], "its line signals again, so no timed polls");
 }
 
 #[test]
-fn a_command_that_is_not_renewed_ends_by_itself() {
+fn command_that_is_not_renewed_expires() {
     let mut rig = rig(&[0x40]);
     rig.settle(9);
     rig.command(1, 10);
     rig.stepper.run_until(at(1_009));
-    assert!(!rig.order().contains(&STOP));
+    assert!(!rig.wire_log().contains(&STOP));
     rig.stepper.run_until(at(1_015));
-    assert_eq!(rig.order().iter().filter(|&&byte| byte == STOP).count(), 1);
+    assert_eq!(rig.wire_log().iter().filter(|&&byte| byte == STOP).count(), 1);
     assert_eq!(rig.count(|c| &c.expired), 1);
 }
 
 #[test]
-fn late_command_stops_the_motors_and_counts_as_none() {
+fn late_command_stops_the_motors_and_is_not_confirmed() {
     let mut rig = rig(&[]);
     rig.settle(29);
     rig.command_for(5, 1, 10);
     rig.stepper.run_until(at(40));
-    assert_eq!(rig.order(), [STOP]);
+    assert_eq!(rig.wire_log(), [STOP]);
     assert!(rig.receipts.pop().is_ok_and(|receipt| receipt.seq == 1 && !receipt.complete));
     assert_eq!((rig.count(|c| &c.written), rig.count(|c| &c.expired)), (0, 1));
 }
@@ -518,17 +529,17 @@ fn late_command_stops_the_motors_and_counts_as_none() {
 fn longest_write_gap_counts_only_motors_that_may_move() {
     let mut rig = rig(&[]);
     rig.settle(100);
-    let unled_us = |rig: &Rig| rig.counters.longest_write_gap().as_nanos() / 1_000;
-    assert_eq!(unled_us(&rig), 0, "they were set up, and stood");
+    let write_gap_us = |rig: &Rig| rig.counters.longest_write_gap().as_nanos() / 1_000;
+    assert_eq!(write_gap_us(&rig), 0, "set up, and not moving");
     for (seq, slot) in [(1, 100), (2, 110), (3, 120)] {
         rig.command_for(30, seq, slot);
         rig.settle(slot + 10);
     }
-    assert_eq!(unled_us(&rig), 10_000, "from slot to slot");
+    assert_eq!(write_gap_us(&rig), 10_000, "from slot to slot");
     rig.settle(400);
-    let ran_out = unled_us(&rig);
-    assert!((30_000..31_000).contains(&ran_out), "the last command was good for 30 ms: {ran_out}");
+    let expired = write_gap_us(&rig);
+    assert!((30_000..31_000).contains(&expired), "the last command was good for 30 ms: {expired}");
     rig.command(4, 1_000);
     rig.settle(1_010);
-    assert_eq!(unled_us(&rig), ran_out, "they stood in between");
+    assert_eq!(write_gap_us(&rig), expired, "they were stopped in between");
 }

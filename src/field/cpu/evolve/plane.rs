@@ -1,4 +1,4 @@
-//! One plane of a sweep: the cells' arithmetic, a few rows at a time so that what rows share stays in
+//! One plane of a sweep: the cells' arithmetic, for a few rows at a time so that shared values stay in
 //! registers.
 
 use super::super::cell::Cell;
@@ -6,10 +6,11 @@ use super::{Step, square};
 use crate::field::shape::BLOCKS;
 use crate::system::cpu::simd::Simd;
 
-/// Rows that are computed together, so that a receptive field's profile is loaded once for all.
+/// Number of rows that are computed together, so that a receptive field's profile is loaded once for all of
+/// them.
 const TOGETHER: usize = 4;
 
-/// Vectors of as many rows; those beyond the number in use are never stored.
+/// A vector of each of these rows; those beyond the number in use are never stored.
 type Rows<S> = [<S as Simd>::V; TOGETHER];
 
 /// A plane on its way from the old field to the new one.
@@ -18,7 +19,7 @@ pub struct Plane<'a, S: Simd, C, const N: usize, const PATTERNS: usize, const SU
     pub simd: S,
     /// The old field around it.
     pub window: Window<'a, C, N>,
-    /// Whether it is the topmost.
+    /// Whether it is the topmost plane.
     pub top: bool,
     /// Drive of every cell.
     pub bias: S::V,
@@ -26,15 +27,15 @@ pub struct Plane<'a, S: Simd, C, const N: usize, const PATTERNS: usize, const SU
     pub heights: &'a [[f32; N]],
     /// Their profiles along x, y, z.
     pub profiles: &'a [[[f32; N]; 3]],
-    /// Shared numbers.
+    /// Coefficients.
     pub step: Lanes<S::V>,
     /// Blended patterns, in steps.
     pub patterns: [&'a [[i16; N]; N]; PATTERNS],
-    /// What a step of each counts.
+    /// The value of a quantisation step of each pattern.
     pub shares: [S::V; PATTERNS],
     /// The new plane.
     pub new: &'a mut [[C; N]; N],
-    /// Sum of the group's channels so far, where `SUMMED`.
+    /// Sum of the group's channels so far, if `SUMMED`.
     pub sum: &'a mut [[f32; N]; N],
     /// Whether this is the first channel of that sum.
     pub first: bool,
@@ -45,10 +46,10 @@ impl<S: Simd, C: Cell, const N: usize, const PATTERNS: usize, const SUMMED: bool
 {
     /// Rows of a block.
     const SIDE: usize = N / BLOCKS;
-    /// Rows at a time: a block holds a whole number of them.
+    /// Number of rows at a time; a block's number of rows is a multiple of it.
     const ROWS: usize = if Self::SIDE < TOGETHER { Self::SIDE } else { TOGETHER };
 
-    /// The cells from `j` on in the rows of block `block`; returns `gathered` and their sum.
+    /// Computes the cells from `j` on in the rows of block `block`; returns `gathered` plus their sum.
     #[inline(always)]
     pub fn block(&mut self, j: usize, block: usize, mut gathered: S::V) -> S::V {
         for y in (block * Self::SIDE..(block + 1) * Self::SIDE).step_by(Self::ROWS) {
@@ -74,8 +75,8 @@ impl<S: Simd, C: Cell, const N: usize, const PATTERNS: usize, const SUMMED: bool
         drive
     }
 
-    /// The old cells, and the argument of the exponential: the drive and what the cells and their neighbours
-    /// add.
+    /// The old cells, and the argument of the exponential: the drive plus the contributions of the cells and
+    /// their neighbours.
     #[inline(always)]
     fn spread(&mut self, j: usize, y: usize, mut argument: Rows<S>) -> (Rows<S>, Rows<S>) {
         let (simd, span) = (self.simd, j..j + S::LANES);
@@ -99,7 +100,7 @@ impl<S: Simd, C: Cell, const N: usize, const PATTERNS: usize, const SUMMED: bool
         (old, argument)
     }
 
-    /// Blends the patterns in and puts the new cells where they belong.
+    /// Blends the patterns in and stores the new cells.
     #[inline(always)]
     fn keep(&mut self, j: usize, y: usize, values: Rows<S>, mut gathered: S::V) -> S::V {
         let (simd, span) = (self.simd, j..j + S::LANES);
@@ -132,21 +133,21 @@ fn across<S: Simd, const N: usize>(simd: S, row: &[f32; N], j: usize, u: S::V) -
     simd.add(simd.west(before, u), simd.east(u, after))
 }
 
-/// Three planes of the old field. Those that are kept packed are unpacked once: below and here already,
-/// above on the way.
+/// Three planes of the old field. Packed planes are unpacked once: `below` and `here` already are, `above` is
+/// unpacked on the way.
 pub struct Window<'a, C, const N: usize> {
     /// Plane z - 1, or z at the bottom.
     pub below: &'a [[f32; N]; N],
     /// Plane z.
     pub here: &'a [[f32; N]; N],
-    /// Plane z + 1 as it is kept, or z at the top.
+    /// Plane z + 1 as stored, or z at the top.
     pub above: &'a [[C; N]; N],
-    /// Where the plane above goes, unpacked.
+    /// Where the plane above is unpacked to.
     pub unpacked: &'a mut [[f32; N]; N],
 }
 
 impl<'a, C: Cell, const N: usize> Window<'a, C, N> {
-    /// Around plane `z`. `planes` has room for three, each at its number modulo three.
+    /// The window around plane `z`. `planes` holds three planes, each at its number modulo three.
     #[inline(always)]
     pub fn at(z: usize, front: &'a [C], planes: &'a mut [f32]) -> Window<'a, C, N> {
         let (low, high) = (z.saturating_sub(1), (z + 1).min(N - 1));
@@ -180,7 +181,7 @@ pub struct Lanes<V> {
 }
 
 impl<V: Copy> Lanes<V> {
-    /// Every number in every lane.
+    /// Each coefficient in all lanes.
     #[inline(always)]
     pub fn new<S: Simd<V = V>>(simd: S, step: &Step) -> Lanes<V> {
         Lanes {
@@ -195,8 +196,8 @@ impl<V: Copy> Lanes<V> {
     }
 }
 
-/// 2^f on -0.5..=0.5 is 1 + f (P0 + f (P1 + ...)): minimax fits of the relative error, 1.1e-7 for cells kept
-/// in f32 and 1.0e-4 for halves, whose own steps are 2.4e-4 of the value or more.
+/// 2^f on -0.5..=0.5 is 1 + f (P0 + f (P1 + ...)). Minimax fits of the relative error: 1.1e-7 for f32 cells,
+/// and 1.0e-4 for cells in half precision, whose own rounding steps are at least 2.4e-4 of the value.
 #[allow(clippy::approx_constant)] // fitted with the others: not ln 2
 const FINE: [f32; 5] = [0.693_147, 0.240_222_42, 0.055_507_336, 0.009_671_513, 0.001_326_472_7];
 const COARSE: [f32; 3] = [0.693_282_9, 0.242_210_95, 0.055_008_933];
@@ -209,7 +210,7 @@ fn swing<S: Simd, C: Cell>(simd: S, step: &Lanes<S::V>, u: Rows<S>, y: Rows<S>, 
         q[i] = simd.add(power::<S, C>(simd, y[i]), one);
     }
     if C::PACKED && count.is_multiple_of(2) {
-        // 1/a = b / (a b): one division for two, whose further roundings a half does not show.
+        // 1/a = b / (a b): one division instead of two; half precision hides the additional roundings.
         for i in (0..count).step_by(2) {
             let both = simd.div(one, simd.mul(q[i], q[i + 1]));
             (q[i], q[i + 1]) = (simd.mul(both, q[i + 1]), simd.mul(both, q[i]));
@@ -222,7 +223,7 @@ fn swing<S: Simd, C: Cell>(simd: S, step: &Lanes<S::V>, u: Rows<S>, y: Rows<S>, 
     std::array::from_fn(|i| simd.fma(step.twice, q[i], simd.fma(step.keep, u[i], step.reach)))
 }
 
-/// 2^y, y held within +-60.
+/// 2^y, with y cut to +-60.
 #[inline(always)]
 fn power<S: Simd, C: Cell>(simd: S, y: S::V) -> S::V {
     let (f, n) = simd.split(y);

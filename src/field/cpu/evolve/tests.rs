@@ -1,5 +1,5 @@
-//! A sweep against the formula in f64, in both storages, at every level, on all grids; its bound, its sums,
-//! and the error of its tanh.
+//! A sweep compared with the formula in f64, in both storages, at every level, on all grids; its bound, its
+//! sums, and the error of its tanh.
 
 use super::super::fixed::Fixed;
 use super::super::fixture::plan;
@@ -11,14 +11,14 @@ use crate::field::shape::GROUP;
 use crate::system::cpu::simd::{Half, Level};
 use std::f64::consts::LOG2_E;
 
-/// Most receptive fields in these tests.
+/// Maximum number of receptive fields in these tests.
 const TAPS: usize = 4;
 
 fn draw(seed: u64, i: usize) -> f32 {
     (2.0 * uniform(seed, Stream::Stimulus, i as u64) - 1.0) as f32
 }
 
-/// Half a unit in the last place of what the storage keeps, for magnitudes from 0.5 to 1.
+/// Half a unit in the last place of the storage, for magnitudes from 0.5 to 1.
 fn rounding(storage: Storage) -> f64 {
     match storage {
         Storage::F32 => 2.0_f64.powi(-25),
@@ -26,7 +26,7 @@ fn rounding(storage: Storage) -> f64 {
     }
 }
 
-/// One channel with all that drives it.
+/// One channel with everything that drives it.
 struct Scene<C, const N: usize> {
     front: Vec<C>,
     bias: f32,
@@ -56,9 +56,9 @@ impl<C: Cell, const N: usize> Scene<C, N> {
 
     /// New cells and their block sums; adds to `sum` if there is one.
     fn swept(&self, level: Level, sum: Option<(&mut [f32], bool)>) -> (Vec<C>, [f32; BLOCK_COUNT]) {
-        // What is not written would be seen: no cell is 9 away from 0.
+        // 9 marks cells that were not written: no cell can have this value.
         let mut back = vec![C::of(9.0); N * N * N];
-        let (mut planes, mut room) = (vec![f32::NAN; 3 * N * N], vec![f32::NAN; N * N]);
+        let (mut planes, mut scratch) = (vec![f32::NAN; 3 * N * N], vec![f32::NAN; N * N]);
         let mut heights = vec![f32::NAN; TAPS * N];
         let blended: Blended = self.patterns.iter().map(|(volume, share)| (&volume[..], *share)).collect();
         let (sum, first) = sum.map_or((None, false), |(sum, first)| (Some(sum), first));
@@ -71,14 +71,14 @@ impl<C: Cell, const N: usize> Scene<C, N> {
             step: self.step,
             blended: &blended,
             sum,
-            room: &mut room,
+            scratch: &mut scratch,
             first,
         });
         (back, blocks)
     }
 
-    /// The formula, cell by cell; outside the edge is the edge itself.
-    fn judged(&self) -> Vec<f64> {
+    /// The formula, cell by cell; outside the edge, the edge's own value counts.
+    fn by_formula(&self) -> Vec<f64> {
         let u = |x: usize, y: usize, z: usize| f64::from(self.front[(z * N + y) * N + x].get());
         let low = |i: usize| i.saturating_sub(1);
         let high = |i: usize| (i + 1).min(N - 1);
@@ -105,24 +105,24 @@ impl<C: Cell, const N: usize> Scene<C, N> {
     }
 }
 
-/// Content channels at 100 Hz, about: all terms count. The bound is a number of both storages.
+/// Roughly content channels at 100 Hz, where all terms matter. The bound is a number of both storages.
 fn usual_step() -> Step {
     let (exponent, bound) = (2.0 * std::f32::consts::LOG2_E, 1945.0 / 2048.0);
     Step { centre: exponent * 0.9 * 0.4, side: exponent * 0.09, keep: 0.8, reach: 0.19, bound }
 }
 
-/// Everything that a sweep leaves behind, for one kind of cell on one grid.
+/// Checks all outputs of a sweep, for one kind of cell on one grid.
 fn sweeps_are_the_formula<C: Cell, const N: usize>(storage: Storage) {
-    // Roundings of a sum of a dozen terms of size 1 to 4, through a slope below 1; and the tanh, which halves
-    // have to 5.1e-5 (`COARSE`) of a reach of 0.19.
+    // Roundings of a sum of a dozen terms of size 1 to 4, through a slope below 1; and the error of the tanh,
+    // which for half precision is 5.1e-5 (`COARSE`) times a reach of 0.19.
     let near = if C::PACKED { 1.1e-5 } else { 1e-6 };
     let kinds = [(1, 0), (0, 2), (0, 0), (TAPS, 0), (2, 1), (3, 3)];
     for (taps, patterns) in kinds.into_iter().take(if cfg!(miri) { 2 } else { kinds.len() }) {
         let scene = Scene::<C, N>::random(20 * N as u64, taps, patterns, usual_step());
-        let judged = scene.judged();
+        let by_formula = scene.by_formula();
         let side = N / BLOCKS;
         let mut sums = [0.0; BLOCK_COUNT];
-        for (i, u) in judged.iter().enumerate() {
+        for (i, u) in by_formula.iter().enumerate() {
             let [x, y, z] = [i % N / side, i / N % N / side, i / N / N / side];
             sums[(z * BLOCKS + y) * BLOCKS + x] += u;
         }
@@ -130,7 +130,7 @@ fn sweeps_are_the_formula<C: Cell, const N: usize>(storage: Storage) {
         for level in Level::all() {
             let what = format!("{N}, {taps} taps, {patterns} patterns, {}", level.name());
             let (back, blocks) = scene.swept(level, None);
-            for (i, (cell, expected)) in back.iter().zip(&judged).enumerate() {
+            for (i, (cell, expected)) in back.iter().zip(&by_formula).enumerate() {
                 let off = (f64::from(cell.get()) - expected).abs();
                 assert!(off <= near + rounding(storage), "{what}, cell {i}: {} for {expected}", cell.get());
             }
@@ -140,7 +140,7 @@ fn sweeps_are_the_formula<C: Cell, const N: usize>(storage: Storage) {
             }
             let shown: Vec<u32> = back.iter().map(|cell| cell.get().to_bits()).collect();
             let all: Vec<u32> = shown.into_iter().chain(blocks.map(f32::to_bits)).collect();
-            // On grids narrower than a level's registers it is another level that runs.
+            // On grids narrower than a level's registers, another level runs.
             if level.within(N).name() != "portable" {
                 assert!(fused.get_or_insert_with(|| all.clone()) == &all, "{what}: fused levels differ");
             }
@@ -150,18 +150,20 @@ fn sweeps_are_the_formula<C: Cell, const N: usize>(storage: Storage) {
                 assert!(one.iter().zip(&back).all(|(a, b)| a.get().to_bits() == b.get().to_bits()), "{what}");
                 assert_eq!(blocks.map(f32::to_bits), same.map(f32::to_bits), "{what}");
                 scene.swept(level, Some((&mut total, false)));
-                let twice =
-                    total.iter().zip(&judged).all(|(sum, u)| (f64::from(*sum) - 2.0 * u).abs() <= 3.0 * near);
-                assert!(twice, "{what}: the sum of a channel with itself");
-                stands_still_as_it_was_swept::<C, N>(level, &back, &blocks, storage);
+                let twice = total
+                    .iter()
+                    .zip(&by_formula)
+                    .all(|(sum, u)| (f64::from(*sum) - 2.0 * u).abs() <= 3.0 * near);
+                assert!(twice, "{what}: adding a channel to itself doubles the sum");
+                gathers_the_sums_of_the_sweep::<C, N>(level, &back, &blocks, storage);
             }
         }
     }
 }
 
-/// The sums of cells that are not stepped are those that the sweep gave which made them, but for what
-/// the storage has rounded off since.
-fn stands_still_as_it_was_swept<C: Cell, const N: usize>(
+/// The sums of cells that are not stepped equal those of the sweep that made them, except for the rounding of
+/// the storage.
+fn gathers_the_sums_of_the_sweep<C: Cell, const N: usize>(
     level: Level,
     cells: &[C],
     blocks: &[f32; BLOCK_COUNT],
@@ -187,7 +189,7 @@ fn stands_still_as_it_was_swept<C: Cell, const N: usize>(
 fn cell_uses_old_values_of_its_six_neighbours_on_every_grid() {
     sweeps_are_the_formula::<f32, 8>(Storage::F32);
     if cfg!(miri) {
-        return; // half a minute for the smallest that fills a register
+        return; // takes half a minute on the smallest grid that fills a register
     }
     sweeps_are_the_formula::<f32, 4>(Storage::F32);
     sweeps_are_the_formula::<f32, 16>(Storage::F32);
@@ -204,7 +206,7 @@ fn so_does_a_cell_in_half_precision() {
     sweeps_are_the_formula::<Half, 64>(Storage::F16);
 }
 
-/// Fields at the bound, drives that push beyond it, patterns at their ends, every share of a step.
+/// Fields at the bound, drives that push beyond it, extreme patterns, every share of a step.
 fn nothing_passes_the_bound<C: Cell, const N: usize>(storage: Storage) {
     let count = 250;
     for beta in [0.05, 0.001] {
@@ -217,7 +219,7 @@ fn nothing_passes_the_bound<C: Cell, const N: usize>(storage: Storage) {
                 let share = f64::from(i) / f64::from(count);
                 let step = fixed.step(false, share);
                 let mut scene = Scene::<C, N>::random(i as u64, 2, patterns, step);
-                // Each corner of the sign of cells, drive and patterns, and a mixture.
+                // All combinations of the signs of cells, drive and patterns, and a mixture.
                 let signs = [1.0, -1.0, if i % 2 == 0 { 1.0 } else { -1.0 }];
                 scene.bias = (3e6 * signs[i as usize % 3]) as f32;
                 scene.amplitudes.fill(3e6 * draw(7, i as usize));
@@ -250,18 +252,18 @@ fn nothing_passes_the_bound<C: Cell, const N: usize>(storage: Storage) {
 }
 
 #[test]
-fn the_bound_holds_exactly_whatever_rounds() {
+fn bound_holds_exactly_despite_rounding() {
     nothing_passes_the_bound::<f32, 8>(Storage::F32);
     nothing_passes_the_bound::<Half, 8>(Storage::F16);
     nothing_passes_the_bound::<f32, 16>(Storage::F32);
     nothing_passes_the_bound::<Half, 16>(Storage::F16);
 }
 
-/// The largest error of the tanh. Found by the sweep below: 1.88e-7 at the portable level, which rounds most,
-/// and 1.86e-7 at those that fuse, where the result is near -0.8: three units of 2^-24.
+/// The largest error of the tanh. The sweep below found 1.88e-7 at the portable level, which rounds most, and
+/// 1.86e-7 at the levels with fused operations, where the result is near -0.8: three units of 2^-24.
 const TANH_ERROR: f64 = 1.9e-7;
 
-/// A step that keeps nothing, reaches for 1 and feels only the cell itself shows its tanh.
+/// A step with `keep` 0 and `reach` 1 that depends only on the cell itself returns its tanh.
 fn tanh_of<const N: usize>(level: Level, arguments: Vec<f32>) -> Vec<f32> {
     let step = Step { centre: 1.0, side: 0.0, keep: 0.0, reach: 1.0, bound: 1.0 };
     let mut scene = Scene::<f32, N>::random(1, 0, 0, step);
@@ -270,12 +272,12 @@ fn tanh_of<const N: usize>(level: Level, arguments: Vec<f32>) -> Vec<f32> {
 }
 
 #[test]
-fn the_tanh_is_as_exact_as_it_is_said_to_be_bounded_and_rises() {
+fn tanh_is_within_its_error_bounded_and_monotonic() {
     const N: usize = if cfg!(miri) { 8 } else { 64 };
     let count = N * N * N;
     for level in Level::all() {
         let (mut worst, mut worst_at) = (0.0_f64, 0.0);
-        // Dense where it bends, then as far as it changes at all.
+        // Dense where it bends, then over the whole range in which it changes.
         for (from, to) in [(-1.0, 1.0), (-4.0, -1.0), (1.0, 4.0), (-30.0, 30.0), (-1e-3, 1e-3)] {
             let at = |i: usize| (from + (to - from) * i as f64 / count as f64) as f32;
             let found = tanh_of::<N>(level, (0..count).map(at).collect());
@@ -291,7 +293,7 @@ fn the_tanh_is_as_exact_as_it_is_said_to_be_bounded_and_rises() {
             }
         }
         assert!(worst <= TANH_ERROR, "{}: {worst:e} at {worst_at}", level.name());
-        assert!(cfg!(miri) || worst >= 0.8 * TANH_ERROR, "{}: {worst:e}: say so", level.name());
+        assert!(cfg!(miri) || worst >= 0.8 * TANH_ERROR, "{}: {worst:e}: update TANH_ERROR", level.name());
         let ends = [0.0, -0.0, 126.0, -126.0, 127.0, -127.0, 8.7e6, -8.7e6, 1e30, -1e30];
         let found = tanh_of::<8>(level, (0..512).map(|i| ends[i % ends.len()]).collect());
         for (i, tanh) in found.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! Saves the library and the bank to a state, and loads them from a checked one.
+//! Saves the library and the bank to a state, and restores them from a checked one.
 
 use super::{Bank, Best, Experience, Library};
 use crate::field::shape::{BANK_TOP, DESCRIPTOR, NORM_FLOOR, PATTERN};
 use crate::field::state::{Experiences, FinePattern, Live, Pattern, refill_list};
 
 impl Library {
-    /// The pattern in a slot, in steps of `step` and as it was given.
+    /// The pattern in a slot, both in steps of `step` and in its original precision.
     pub fn pattern(&self, slot: usize, step: f32) -> Option<Pattern> {
         let value = self.value(slot)?;
         let len = PATTERN * self.cells;
@@ -19,7 +19,7 @@ impl Library {
         })
     }
 
-    /// Puts it back; without what was given, the steps do, and no value is beyond `bound`.
+    /// Restores a pattern. If the state lacks the original, it uses the steps, with values cut to `bound`.
     pub fn put(&mut self, slot: usize, pattern: &Pattern, step: f32, bound: f32) {
         let len = PATTERN * self.cells;
         let (volume, context) = (&mut self.volumes[slot * len..][..len], &mut self.contexts[slot]);
@@ -35,13 +35,13 @@ impl Library {
         self.values[slot] = Some(pattern.value);
     }
 
-    /// What is blended.
+    /// Saves the blend.
     pub fn save(&self, live: &mut Live) {
         let (slots, weights) = self.blend();
         refill_list(&mut live.blend, slots.iter().copied().zip(weights.iter().copied()));
     }
 
-    /// The same back.
+    /// Restores the blend.
     pub fn restore(&mut self, live: &Live) {
         self.matched = live.blend.len();
         for (i, (slot, weight)) in live.blend.iter().enumerate() {
@@ -50,15 +50,15 @@ impl Library {
     }
 }
 
-/// Here a vector is divided by its length when it is compared, in a state that has been done: one of unit
-/// length, or shorter where it had no direction. At a thousandth of that every length is at most the floor,
-/// which divides it again.
+/// This engine divides a vector by its length, or by `NORM_FLOOR` if it is shorter, when it compares it; in a
+/// saved state, that division has already been done. Scaled by `NORM_FLOOR`, a restored vector is at most as
+/// long as the floor, so the comparison divides it by exactly the floor and gets the saved vector back.
 fn no_longer_than_the_floor(vector: &mut [f64]) {
     vector.iter_mut().for_each(|x| *x *= NORM_FLOOR);
 }
 
 impl Bank {
-    /// Rows in single precision, of unit length, and as they are.
+    /// Saves the rows, both in single precision with unit length, and as they are.
     pub fn save(&self, bank: &mut Experiences, fine: &mut Vec<f64>) {
         bank.rows.clear();
         fine.clear();
@@ -77,7 +77,7 @@ impl Bank {
         refill_list(&mut bank.nearest, self.matches.list().iter().copied());
     }
 
-    /// The same back, from what there is of rows.
+    /// Restores them, from the original rows if the state has them.
     pub fn restore(&mut self, bank: &Experiences, fine: &[f64]) {
         let held = &mut self.rows[..bank.rows.len()];
         if fine.is_empty() {
@@ -96,7 +96,7 @@ impl Bank {
     }
 }
 
-/// A list that is in order already.
+/// From a list that is already sorted.
 fn best(list: &[(u32, f64)]) -> Best {
     let mut best = Best { len: list.len(), ..Best::of(BANK_TOP) };
     for (to, (row, cosine)) in best.kept.iter_mut().zip(list) {

@@ -9,7 +9,7 @@ use crate::field::state::State;
 use crate::field::{FieldInput, engine};
 use std::path::Path;
 
-fn lived(plan: &FieldPlan, cycles: u64) -> State {
+fn run_for(plan: &FieldPlan, cycles: u64) -> State {
     let mut engine = engine::build(plan);
     for cycle in 0..cycles {
         let sensors = [(cycle as f32 * 0.3).sin(); MAX_SENSORS];
@@ -29,13 +29,13 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 #[test]
 fn a_writer_that_is_busy_costs_a_snapshot_and_no_time() {
     let board = small_board(8);
-    let state = lived(&board.field, 5);
+    let state = run_for(&board.field, 5);
     let fill = |live: &mut Live| {
         live.clone_from(&state.live);
         true
     };
-    // A disk that stalls until it is let go; its first order fails.
-    let (let_go, stalls) = bounded::<()>(0);
+    // A disk that stalls until the test releases it; its first write fails.
+    let (release, stalls) = bounded::<()>(0);
     let (wrote, written) = bounded(8);
     let write = move |live: &Live, _: &mut Vec<u8>| {
         let first = stalls.recv().is_ok();
@@ -45,32 +45,32 @@ fn a_writer_that_is_busy_costs_a_snapshot_and_no_time() {
         }
         Ok(())
     };
-    let (mut sender, writer) = line(&board, 0, fill, write).expect("a thread");
+    let (mut sender, writer) = start(&board, 0, fill, write).expect("a thread");
     for _ in 0..5 {
         assert!(sender.hand_over(fill));
     }
     let counts = writer.counts();
-    assert_eq!((counts.written, counts.skipped, counts.finished), (0, 3, false), "two buffers");
-    let_go.send(()).expect("it waits");
-    drop(let_go);
+    assert_eq!((counts.written, counts.skipped, counts.finished), (0, 3, false), "only two buffers");
+    release.send(()).expect("the writer waits");
+    drop(release);
     let counts = writer.end(TIMEOUT);
     assert_eq!((counts.failed, counts.unsound, counts.written, counts.finished), (1, 0, 1, true));
     assert!(counts.trouble.is_some_and(|trouble| trouble.contains("disk")));
     assert!(written.try_iter().all(|live| live == state.live));
-    assert!(!sender.hand_over(|_| false), "not now: to be asked again");
+    assert!(!sender.hand_over(|_| false), "not now: try again later");
     assert_eq!(writer.counts().skipped, 3);
 }
 
-/// A path of its own, and the one beside it.
+/// A temporary snapshot path, and that of the previous file beside it.
 struct Spot(PathBuf);
 
 impl Spot {
     fn new(name: &str) -> Spot {
         Spot(std::env::temp_dir().join(format!("ganglion-writer-{name}-{}", std::process::id())))
     }
-    fn line(&self, standing: ExistingSnapshot, state: &State) -> (SnapshotSender, SnapshotWriter) {
+    fn line(&self, existing: ExistingSnapshot, state: &State) -> (SnapshotSender, SnapshotWriter) {
         let learned = Arc::new(state.learned.clone());
-        snapshot_line(self.0.clone(), standing, &small_board(8), learned, Beside::default(), |_| true)
+        start_snapshot_writer(self.0.clone(), existing, &small_board(8), learned, Beside::default(), |_| true)
             .expect("a thread")
     }
 }
@@ -97,7 +97,7 @@ fn age(path: &Path) -> u64 {
 #[test]
 fn unusable_brain_is_not_written_and_is_counted() {
     let (board, spot) = (small_board(8), Spot::new("unsound"));
-    let state = lived(&board.field, 5);
+    let state = run_for(&board.field, 5);
     let (mut sender, writer) = spot.line(ExistingSnapshot::Sound, &state);
     assert_eq!(hand_over(&mut sender, &writer, &state.live).written, 1);
     for nonsense in [1.7e308, f64::NAN, -1e200] {
@@ -109,14 +109,14 @@ fn unusable_brain_is_not_written_and_is_counted() {
     let counts = writer.counts();
     assert_eq!((counts.written, counts.failed, counts.unsound), (1, 3, 3));
     assert!(counts.trouble.is_some_and(|trouble| trouble.contains("weights of the prediction")));
-    assert_eq!(hand_over(&mut sender, &writer, &lived(&board.field, 6).live).written, 2);
+    assert_eq!(hand_over(&mut sender, &writer, &run_for(&board.field, 6).live).written, 2);
     assert_eq!((age(&spot.0), age(&previous_of(&spot.0))), (6, 5));
 }
 
 #[test]
 fn snapshot_refused_at_start_does_not_replace_the_previous_one() {
     let (board, spot) = (small_board(8), Spot::new("refused"));
-    let states = [5, 6, 7].map(|cycles| lived(&board.field, cycles));
+    let states = [5, 6, 7].map(|cycles| run_for(&board.field, cycles));
     Snapshot::new(&board, states[0].clone()).save(&previous_of(&spot.0)).expect("it can be written");
     std::fs::write(&spot.0, "damaged").expect("it can be written");
     let (mut sender, writer) = spot.line(ExistingSnapshot::Refused, &states[0]);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Two bytes by two transfers each, so that a stop can come in between.
+/// Two bytes, read in two transfers, so that a stop can come in between.
 struct Pair(u8);
 
 impl Polled for Pair {
@@ -22,19 +22,19 @@ fn stop_interrupts_a_poll_which_is_then_repeated() {
     let mut rig = rig_with(vec![plan(Box::new(Pair(0x40)), 0, 10)]);
     rig.settle(9);
     for prompted in [false, true] {
-        // In the middle of the first of the two transfers.
+        // During the first of the two transfers.
         rig.bus.during(1, halting(&rig.halt));
         if prompted {
             rig.data_ready.raise(0);
         }
         rig.stepper.run_until(rig.clock.now() + ms(2));
-        assert_eq!(rig.order(), [0x40, STOP, 0x40, 0x40], "prompted: {prompted}");
-        assert_eq!(rig.said(), [(0, Ok(100.0))], "and it is said once");
+        assert_eq!(rig.wire_log(), [0x40, STOP, 0x40, 0x40], "prompted: {prompted}");
+        assert_eq!(rig.readings(), [(0, Ok(100.0))], "and reported once");
         rig.settle(if prompted { 29 } else { 15 });
     }
     assert_eq!(rig.count(|c| &c.failures), 0);
     assert_eq!(rig.count(|c| &c.devices[0].failures), 0);
-    assert_eq!(rig.count(|c| &c.set_ups), 1, "the first");
+    assert_eq!(rig.count(|c| &c.set_ups), 1, "only the first");
 }
 
 #[test]
@@ -44,38 +44,38 @@ fn requested_poll_interrupts_a_due_poll_once() {
         PollPlan { prompted: true, ..plan(Box::new(Byte(0x41)), 1, 100) },
     ]);
     rig.settle(9);
-    // During the first transfer, and again during the first of the second try: a sample a transfer.
+    // The line signals during the first transfer, and again during the first transfer of the repeated poll.
     let (bus, data_ready) = (rig.bus.clone(), rig.data_ready.clone());
     rig.bus.during(1, move |_| {
         data_ready.raise(1);
         bus.during(2, move |_| data_ready.raise(1));
     });
     rig.stepper.run_until(at(12));
-    let order = rig.order();
-    assert_eq!(order[..2], [0x40, 0x41], "its sample waits for one transfer");
-    assert_eq!(order[2..], [0x40, 0x40, 0x41], "and the other device has its turn");
+    let log = rig.wire_log();
+    assert_eq!(log[..2], [0x40, 0x41], "the requested poll waits for one transfer");
+    assert_eq!(log[2..], [0x40, 0x40, 0x41], "then the other device gets its turn");
     assert_eq!(rig.count(|c| &c.failures), 0);
 }
 
 #[test]
-fn a_stop_overtakes_the_rest_of_a_command() {
+fn stop_overtakes_the_rest_of_a_command() {
     let mut rig = rig(&[0x40]);
     rig.settle(14);
     rig.bus.during(1, halting(&rig.halt));
     rig.command(1, 14);
     rig.stepper.run_until(at(16));
-    assert_eq!(rig.order(), [WRITE, STOP], "one frame of it was under way");
+    assert_eq!(rig.wire_log(), [WRITE, STOP], "one frame was already on the wire");
     rig.bus.fail_once(HAT, BusFault::Nack);
     rig.bus.during(1, halting(&rig.halt));
     rig.command(2, 16);
     rig.stepper.run_until(at(18));
-    assert_eq!(rig.order(), [WRITE, STOP], "a retry is not begun");
+    assert_eq!(rig.wire_log(), [WRITE, STOP], "no retry starts");
     assert_eq!(rig.count(|c| &c.failures), 0);
     let receipts: Vec<_> = std::iter::from_fn(|| rig.receipts.pop().ok()).collect();
     assert_eq!(receipts.iter().map(|r| (r.seq, r.complete)).collect::<Vec<_>>(), [(1, true), (2, false)]);
 }
 
-/// Motors of two frames each command.
+/// Motors with two frames per command.
 struct TwoFrames(u32);
 
 impl Actuators for TwoFrames {
@@ -104,13 +104,13 @@ fn sample_goes_between_two_frames_of_a_command() {
     rig.bus.during(1, move |_| data_ready.raise(0));
     rig.command(1, 9);
     rig.stepper.run_until(at(12));
-    assert_eq!(rig.order(), [WRITE, 0x41, WRITE]);
+    assert_eq!(rig.wire_log(), [WRITE, 0x41, WRITE]);
     assert!(rig.receipts.pop().is_ok_and(|receipt| receipt.seq == 1 && receipt.complete));
     assert!(rig.receipts.pop().is_err());
     assert_eq!((rig.count(|c| &c.written), rig.count(|c| &c.failures)), (1, 0));
 }
 
-/// Says halt.
+/// Raises a halt.
 fn halting(halt: &Arc<Halt>) -> impl FnOnce(Instant) + Send + 'static {
     let halt = halt.clone();
     move |now| halt.raise(Cause::EStop, now)
@@ -135,7 +135,7 @@ fn poll_stops_the_motors_before_its_remaining_reads() {
     rig.settle(8);
     rig.bus.answer(40);
     rig.stepper.run_until(at(19));
-    assert_eq!(rig.order(), [0x40, STOP, 0x40, 0x40], "and then it is read from its beginning");
+    assert_eq!(rig.wire_log(), [0x40, STOP, 0x40, 0x40], "then the poll starts again");
     assert_eq!(rig.halt.counts().collect::<Vec<_>>(), [(Cause::Cliff, 1)]);
     assert_eq!(rig.count(|c| &c.failures), 0);
 }

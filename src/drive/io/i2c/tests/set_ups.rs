@@ -1,4 +1,4 @@
-//! Devices that are set up while the motors drive: the motors' bus is never away for longer than a transfer.
+//! Devices that are set up while the motors drive: the motors' bus is never busy for longer than a transfer.
 
 use super::*;
 use crate::base::plan::{Axis, ImuQuantity};
@@ -13,13 +13,13 @@ const IMU: u8 = 0x68;
 /// For how long a command is valid, ms: three slots.
 const VALID: u64 = 30;
 
-/// A bus on which one device now and then does not acknowledge, for several transfers in a row.
+/// A bus on which one device sometimes does not acknowledge, for several transfers in a row.
 struct Nacks {
     clock: Arc<SimClock>,
     inner: Box<dyn I2c>,
     device: u8,
     from: Instant,
-    /// One transfer in this many begins a row.
+    /// One transfer in this many starts such a row.
     odds: u64,
     seed: u64,
     nth: u64,
@@ -35,7 +35,7 @@ impl I2c for Nacks {
         self.nth += 1;
         let draw = bits(self.seed, Stream::Fault, self.nth);
         if self.left == 0 && draw.is_multiple_of(self.odds) {
-            self.left = 1 + (draw >> 32) % 8; // with its retries a transfer fails after three
+            self.left = 1 + (draw >> 32) % 8; // a transfer fails after three tries
         }
         if self.left == 0 {
             return self.inner.transfer(address, ops);
@@ -46,7 +46,7 @@ impl I2c for Nacks {
     }
 }
 
-/// A ranger beside everything else.
+/// A range finder beside everything else.
 struct WithRanger(LooseI2c, Ranger);
 
 impl I2c for WithRanger {
@@ -60,11 +60,11 @@ fn imu() -> Box<dyn Polled> {
     Box::new(Mpu6050::new(IMU, outputs.into(), None))
 }
 
-/// Motors, a byte, and `device` at `address` which does not always answer from the first second on.
+/// Motors, a byte device, and `device` at `address`, which does not always answer from the first second on.
 fn troubled(device: Box<dyn Polled>, address: u8, odds: u64, seed: u64) -> Rig {
     let clock = Arc::new(SimClock::new());
     let bus = LooseI2c::new(clock.clone());
-    bus.answer(IMU); // which is also a reading of no note
+    bus.answer(IMU); // also a harmless reading
     let inner = Box::new(WithRanger(bus.clone(), Ranger::new(clock.clone())));
     let from = at(1_000);
     let i2c =
@@ -74,9 +74,9 @@ fn troubled(device: Box<dyn Polled>, address: u8, odds: u64, seed: u64) -> Rig {
     rig_on(clock, bus, i2c, Box::new(Absent), Some(HAT), Box::new(TwoWheels), polls)
 }
 
-/// Drives for `seconds` with a command a slot; the longest time from one word to the motors to the next,
+/// Drives for `seconds` with one command per slot. Returns the longest gap between two writes to the motors,
 /// microseconds.
-fn longest_silence(rig: &mut Rig, seconds: u64) -> f64 {
+fn longest_gap(rig: &mut Rig, seconds: u64) -> f64 {
     rig.settle(1_000);
     for slot in (1_000..1_000 * (1 + seconds)).step_by(10) {
         rig.command_for(VALID, slot, slot);
@@ -87,18 +87,19 @@ fn longest_silence(rig: &mut Rig, seconds: u64) -> f64 {
     words.windows(2).map(|pair| pair[1].since(pair[0]).as_micros_f64()).fold(0.0, f64::max)
 }
 
-/// A slot, and one call of a device: three tries with their pauses, or two transfers.
+/// The largest allowed gap: a slot, and one call of a device (three tries with their pauses, or two
+/// transfers).
 const MOST_US: f64 = 10_000.0 + 1_600.0;
 
-fn is_never_away(device: Box<dyn Polled>, address: u8, odds: u64, seed: u64) {
+fn keeps_the_motors_bus_free(device: Box<dyn Polled>, address: u8, odds: u64, seed: u64) {
     let mut rig = troubled(device, address, odds, seed);
-    let silence = longest_silence(&mut rig, 6);
+    let gap = longest_gap(&mut rig, 6);
     let set_ups = rig.count(|c| &c.devices[1].set_ups);
-    assert!(silence <= MOST_US, "{silence} us without a word, {set_ups} set-ups");
-    assert_eq!(rig.count(|c| &c.expired), 0, "no command ran out");
-    assert_eq!(rig.counters.taken(RecoveryStep::Reset), 1, "one device that fails takes no other with it");
+    assert!(gap <= MOST_US, "{gap} us without a write, {set_ups} set-ups");
+    assert_eq!(rig.count(|c| &c.expired), 0, "no command expired");
+    assert_eq!(rig.counters.taken(RecoveryStep::Reset), 1, "a failing device affects no other");
     let others = rig.count(|c| &c.devices[0].polls);
-    assert!((698..=701).contains(&others), "{others} of 700: the other one keeps its beat");
+    assert!((698..=701).contains(&others), "{others} of 700: the other device keeps its period");
 }
 
 #[test]
@@ -109,16 +110,16 @@ fn one_missed_imu_acknowledge_does_not_delay_the_motors() {
     rig.bus.fail(IMU, Some(BusFault::Nack));
     rig.stepper.run_until(at(1_005));
     rig.bus.fail(IMU, None);
-    let silence = longest_silence(&mut rig, 2);
-    assert!(silence <= MOST_US, "{silence} us without a word");
-    assert_eq!(rig.count(|c| &c.devices[1].set_ups), 2, "set up once more, and counted once");
+    let gap = longest_gap(&mut rig, 2);
+    assert!(gap <= MOST_US, "{gap} us without a write");
+    assert_eq!(rig.count(|c| &c.devices[1].set_ups), 2, "one more set-up, counted once");
     assert_eq!(rig.count(|c| &c.expired), 0);
-    let said = rig.said();
-    assert!(said.iter().rev().any(|(channel, value)| *channel == 1 && value.is_ok()), "and it is back");
+    let readings = rig.readings();
+    assert!(readings.iter().rev().any(|(channel, value)| *channel == 1 && value.is_ok()), "it is back");
 }
 
 #[test]
-fn a_halt_in_a_set_up_is_obeyed_at_once_and_the_set_up_goes_on() {
+fn halt_during_a_set_up_stops_at_once_and_set_up_continues() {
     let mut rig = troubled(imu(), IMU, u64::MAX, 0);
     rig.stepper.run_until(at(100)); // it waits for its reset
     rig.command_for(VALID, 1, 100);
@@ -126,17 +127,17 @@ fn a_halt_in_a_set_up_is_obeyed_at_once_and_the_set_up_goes_on() {
     rig.bus.take_seen();
     rig.halt.raise(Cause::EStop, at(101));
     rig.stepper.run_until(at(102));
-    assert_eq!(rig.order()[0], STOP);
+    assert_eq!(rig.wire_log()[0], STOP);
     rig.stepper.run_until(at(260));
     assert_eq!(rig.count(|c| &c.devices[1].set_ups), 1);
     let asked = rig.bus.take_seen();
-    assert!(!asked.iter().any(|seen| seen.wrote == Some(0x75)), "it was identified before, and is not again");
-    let said = rig.said();
-    assert!(said.iter().any(|(channel, value)| *channel == 1 && value.is_ok()));
+    assert!(!asked.iter().any(|seen| seen.wrote == Some(0x75)), "its identity is not read again");
+    let readings = rig.readings();
+    assert!(readings.iter().any(|(channel, value)| *channel == 1 && value.is_ok()));
 }
 
 #[test]
-fn a_bus_that_is_begun_anew_begins_its_set_ups_anew() {
+fn reset_bus_restarts_its_set_ups() {
     let mut rig = troubled(imu(), IMU, u64::MAX, 0);
     rig.stepper.run_until(at(100));
     rig.bus.take_seen();
@@ -145,7 +146,7 @@ fn a_bus_that_is_begun_anew_begins_its_set_ups_anew() {
     rig.stepper.run_until(at(500));
     let asked: Vec<_> =
         rig.bus.take_seen().iter().filter(|seen| seen.address == IMU).map(|s| s.wrote).collect();
-    assert_eq!(asked[0], Some(0x75), "from its beginning: {asked:02x?}");
+    assert_eq!(asked[0], Some(0x75), "from the start: {asked:02x?}");
 }
 
 proptest! {
@@ -155,7 +156,7 @@ proptest! {
         seed in any::<u64>(),
         odds in prop::sample::select(vec![2_u64, 7, 30, 200, 900]),
     ) {
-        is_never_away(imu(), IMU, odds, seed);
-        is_never_away(Box::new(Vl53l0x::new(FIRST_ADDRESS, None)), FIRST_ADDRESS, odds, seed);
+        keeps_the_motors_bus_free(imu(), IMU, odds, seed);
+        keeps_the_motors_bus_free(Box::new(Vl53l0x::new(FIRST_ADDRESS, None)), FIRST_ADDRESS, odds, seed);
     }
 }

@@ -1,5 +1,5 @@
-//! A robot that drives on as before, on the chips' own drivers: a command then changes nothing, and the bus
-//! may die behind it all the same.
+//! A robot that keeps driving the same way, on the chips' own drivers. Its commands change nothing, so they
+//! need no transfer; a bus that dies must be noticed all the same.
 
 use super::*;
 use crate::base::plan::{Line, McuPlan, MotorKind, MotorPlan};
@@ -9,24 +9,24 @@ use crate::hardware::device::actuators::{HatActuators, Motors};
 use crate::hardware::device::pca9685::Pca9685;
 
 const SLOT: u64 = 10;
-/// A chip is left alone for no longer, ms: less than the 30 ms for which a command is good.
+/// The longest time without a transfer to the chip, ms: less than the 30 ms for which a command is valid.
 const SILENT: u64 = 25;
-/// From when on the robot drives: set up long since.
+/// When the robot starts to drive, ms: long after the set-up.
 const STEADY: u64 = 1_000;
 
-/// Acknowledges everything until it dies, and reads as a PCA9685 that runs at 50 Hz.
+/// Acknowledges everything until it dies; its registers read like those of a PCA9685 at 50 Hz.
 #[derive(Clone)]
 struct Chip {
     clock: Arc<SimClock>,
     dies: Instant,
-    /// When it was spoken to.
-    words: Arc<Mutex<Vec<Instant>>>,
+    /// Times of its transfers.
+    transfers: Arc<Mutex<Vec<Instant>>>,
 }
 
 impl I2c for Chip {
     fn transfer(&mut self, _: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
         let now = self.clock.now();
-        self.words.lock().unwrap().push(now);
+        self.transfers.lock().unwrap().push(now);
         self.clock.sleep_until(now + Span::from_micros(400));
         if now >= self.dies {
             return Err(BusFault::Nack);
@@ -58,17 +58,17 @@ fn pca9685() -> Box<dyn Actuators> {
 
 /// What such a robot did.
 struct Drive {
-    /// When its chip was spoken to.
-    words: Vec<Instant>,
-    /// When a command last counted as taken.
+    /// Times of the transfers to its chip.
+    transfers: Vec<Instant>,
+    /// When a command was last confirmed.
     confirmed: Instant,
 }
 
-/// A robot drives the same way in every slot until 300 ms behind the death of its bus at `dies`.
+/// A robot that drives the same way in every slot until 300 ms after its bus dies at `dies`.
 fn drive(actuators: Box<dyn Actuators>, fragile: Option<u8>, dies: Instant) -> Drive {
     let clock = Arc::new(SimClock::new());
-    let chip = Chip { clock: clock.clone(), dies, words: Arc::default() };
-    let (bus, words) = (LooseI2c::new(clock.clone()), chip.words.clone());
+    let chip = Chip { clock: clock.clone(), dies, transfers: Arc::default() };
+    let (bus, transfers) = (LooseI2c::new(clock.clone()), chip.transfers.clone());
     let gpio = Box::new(FakeGpio::new(clock.clone()));
     let mut rig = rig_on(clock, bus, Box::new(chip), gpio, fragile, actuators, vec![]);
     let (end, mut confirmed) = (dies + ms(300), Instant::ZERO);
@@ -84,8 +84,8 @@ fn drive(actuators: Box<dyn Actuators>, fragile: Option<u8>, dies: Instant) -> D
             confirmed = if receipt.complete { receipt.at } else { confirmed };
         }
     }
-    let words = words.lock().unwrap().clone();
-    Drive { words, confirmed }
+    let transfers = transfers.lock().unwrap().clone();
+    Drive { transfers, confirmed }
 }
 
 #[test]
@@ -94,21 +94,25 @@ fn dead_bus_of_a_steady_robot_is_noticed_before_commands_expire() {
     for (chips, fragile) in [(robot_hat as Chips, Some(HAT)), (pca9685, None)] {
         for phase in 0..80 {
             let dies = at(STEADY + 500) + Span::from_micros(500 * phase);
-            let Drive { words, confirmed } = drive(chips(), fragile, dies);
-            let noticed = words.iter().find(|at| **at >= dies).expect("it is spoken to");
+            let Drive { transfers, confirmed } = drive(chips(), fragile, dies);
+            let noticed = transfers.iter().find(|at| **at >= dies).expect("a transfer after the death");
             let late = noticed.since(dies);
             assert!(late <= ms(SILENT + SLOT), "phase {phase}: {late:?}");
-            assert!(confirmed < dies + ms(SILENT), "phase {phase}: taken {:?} later", confirmed.since(dies));
+            assert!(
+                confirmed < dies + ms(SILENT),
+                "phase {phase}: confirmed {:?} later",
+                confirmed.since(dies)
+            );
         }
     }
 }
 
 #[test]
-fn a_steady_robot_keeps_its_bus_free_all_the_same() {
+fn steady_robot_still_keeps_its_bus_free() {
     for (chips, fragile) in [(robot_hat(), Some(HAT)), (pca9685(), None)] {
-        let words = drive(chips, fragile, at(STEADY + 10_000)).words;
+        let transfers = drive(chips, fragile, at(STEADY + 10_000)).transfers;
         let from = at(STEADY + 1_000);
-        let steady = words.iter().filter(|at| (from..from + ms(5_000)).contains(at)).count();
+        let steady = transfers.iter().filter(|at| (from..from + ms(5_000)).contains(at)).count();
         assert!((5_000 / 35..=5_000 / 20).contains(&steady), "{steady} transfers in five seconds");
     }
 }

@@ -1,6 +1,6 @@
-//! Motors that are not known to have stopped are stopped whatever else happens on the bus: chips that run on
-//! with the last write, with frames that tear and without, with a line that stops them, one that does not
-//! obey, and none.
+//! Motors that are not known to have stopped are stopped, whatever else happens on the bus. The chips
+//! continue with the last write; some take frames that can be torn, some do not; they have a stop line, a
+//! line that fails, or no line.
 
 use super::*;
 use crate::base::plan::{Line, McuPlan};
@@ -10,21 +10,22 @@ use crate::hardware::device::robot_hat::RobotHat;
 use proptest::prelude::*;
 
 const RESET: Line = Line(5);
-/// Nothing is behind this register.
+/// A register without effect.
 const NOTHING: u8 = 0;
-/// A stop behind a frame that broke off before its last byte completes it first: nine frames on the wire.
+/// A stop that follows a frame without its last byte completes that frame first; allowed for nine frames on
+/// the wire.
 const COMPLETED: Span = Span::from_millis(1);
 
-/// What makes the motors' pulses.
+/// The kind of chip that makes the motors' pulses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     /// Frames of three bytes and a reset line.
     Framed,
-    /// The same, whose line does not obey for some time.
+    /// The same, but the line fails for some time.
     Disobedient,
     /// Whole transfers and no line at all.
     Bare,
-    /// Whole transfers and an output-enable.
+    /// Whole transfers and an output-enable line.
     OutputEnable,
 }
 
@@ -34,17 +35,17 @@ struct Chip {
     frame: Vec<u8>,
     held: bool,
     runs: bool,
-    /// When it began and ceased to run, in turn.
+    /// When it started and stopped running, alternating.
     changes: Vec<Instant>,
-    /// When it was spoken to, whether or not that got through.
-    words: Vec<Instant>,
+    /// Times of its transfers, successful or not.
+    transfers: Vec<Instant>,
 }
 
 impl Chip {
     fn framed(&self) -> bool {
         matches!(self.kind, Kind::Framed | Kind::Disobedient)
     }
-    /// It receives `bytes` of a transfer, all of them or those that came before it broke off.
+    /// It receives `bytes` of a transfer, all of them or those before the transfer broke off.
     fn take(&mut self, bytes: &[u8], now: Instant) {
         if !self.framed() {
             self.obey(bytes[0], bytes.get(1).copied().unwrap_or(1), now);
@@ -76,7 +77,7 @@ impl Chip {
         let before = self.moves();
         self.held = held;
         if held && self.framed() {
-            self.runs = false; // a reset forgets
+            self.runs = false; // a reset clears its registers
             self.frame.clear();
         }
         self.note(before, now);
@@ -89,27 +90,27 @@ impl Chip {
             self.changes.push(now);
         }
     }
-    /// The last moment at which it began to move for longer than [`COMPLETED`].
+    /// The last time at which it started to run for longer than [`COMPLETED`].
     fn began_last(&self) -> Option<Instant> {
         let is_short = |stop: &[Instant]| stop.len() == 2 && stop[1].since(stop[0]) <= COMPLETED;
         self.changes.chunks(2).filter(|stop| !is_short(stop)).map(|stop| stop[0]).next_back()
     }
-    /// The last moment up to `end` at which it moved.
+    /// The last time, up to `end`, at which it ran.
     fn moved_last(&self, end: Instant) -> Instant {
         if self.moves() { end } else { self.changes.last().copied().unwrap_or(Instant::ZERO) }
     }
 }
 
-/// A fault of the wire: from, until, how.
+/// A fault of the wire: from, until, which fault.
 type Trouble = (Instant, Instant, BusFault);
 
-/// The wires to it.
+/// The wires to the chip.
 #[derive(Clone)]
 struct Wires {
     clock: Arc<SimClock>,
     chip: Arc<Mutex<Chip>>,
     troubles: Arc<Vec<Trouble>>,
-    /// From the sixth second on the line does not obey before this.
+    /// From the sixth second until this time, the line fails.
     obeys_from: Instant,
     seed: u64,
     nth: u64,
@@ -125,7 +126,7 @@ impl I2c for Wires {
         let deaf = address == HAT && chip.framed() && chip.held;
         let fault = trouble.map(|trouble| trouble.2).or(deaf.then_some(BusFault::Nack));
         if address == HAT {
-            chip.words.push(now);
+            chip.transfers.push(now);
         }
         for op in ops {
             match op {
@@ -133,7 +134,7 @@ impl I2c for Wires {
                 Op::Write(bytes) if address == HAT => match fault {
                     None => chip.take(bytes, now),
                     Some(BusFault::Nack) => {}
-                    // It broke off behind some of its bytes.
+                    // The transfer broke off after some of its bytes.
                     Some(_) => {
                         let whole = draw as usize % bytes.len();
                         if whole > 0 && !deaf {
@@ -152,13 +153,13 @@ impl I2c for Wires {
 }
 
 impl Gpio for Wires {
-    /// Low holds, for both kinds of lines.
+    /// Low stops the motors, for both kinds of lines.
     fn set(&mut self, _: Line, high: bool) -> Result<(), BusFault> {
         let now = self.clock.now();
         let mut chip = self.chip.lock().unwrap();
         if chip.kind == Kind::Disobedient && (at(6_000)..self.obeys_from).contains(&now) {
             drop(chip);
-            self.clock.sleep_until(now + ms(100)); // as a guard that does not answer
+            self.clock.sleep_until(now + ms(100)); // like a guard that does not answer
             return Err(BusFault::TimedOut);
         }
         chip.hold(!high, now);
@@ -214,7 +215,7 @@ impl Actuators for Wheels {
     }
 }
 
-/// A converter in the motors' controller: a frame that selects, and a byte.
+/// A converter in the motors' controller: a frame that selects the channel, then a byte.
 struct Converter;
 const SELECT: u8 = 0x17;
 
@@ -240,7 +241,7 @@ struct Scene {
 impl Scene {
     fn new(kind: Kind, troubles: &[Trouble], obeys_from: Instant, commands_end: u64, seed: u64) -> Scene {
         let clock = Arc::new(SimClock::new());
-        let chip = Chip { kind, frame: vec![], held: false, runs: false, changes: vec![], words: vec![] };
+        let chip = Chip { kind, frame: vec![], held: false, runs: false, changes: vec![], transfers: vec![] };
         let framed = chip.framed();
         let chip = Arc::new(Mutex::new(chip));
         let troubles = Arc::new(troubles.to_vec());
@@ -276,9 +277,9 @@ impl Scene {
     }
 }
 
-/// From when a write or a line gets through again until the motors have stopped: the call in progress ends (a
-/// transfer that hangs takes 20 ms, a line that does not obey 100 ms, and either may come twice in one
-/// set-up), a pause, and the stop.
+/// The longest time from when a write or a line gets through again until the motors have stopped: the end of
+/// the call in progress (a transfer that hangs takes 20 ms, a line that fails 100 ms, and either may come
+/// twice in one set-up), a pause, and the stop.
 fn within(kind: Kind) -> Span {
     if kind == Kind::Disobedient { ms(250) } else { ms(50) }
 }
@@ -293,28 +294,28 @@ fn motors_without_a_line_stop_as_soon_as_their_bus_is_back() {
         assert!(last >= at(6_203), "it drove into the fault");
         assert!(last <= back + within(Kind::Bare), "{length} ms: moved until {last:?}, back at {back:?}");
         let again = scene.rig.count(|c| &c.stops_again);
-        assert!(length < 60 || again > 0, "people can see it");
+        assert!(length < 60 || again > 0, "the repeated stops are counted");
         assert!(again <= 2 + length / 5, "{again} stops in {length} ms");
     }
 }
 
 #[test]
-fn a_bus_that_hangs_leaves_it_to_the_line_at_once() {
+fn line_stops_the_motors_at_once_while_the_bus_hangs() {
     for kind in [Kind::Framed, Kind::OutputEnable] {
-        // The second time the bus is not believed yet, and the ladder waits.
+        // At the second fault the bus is still on trial, so the ladder waits before the next step.
         let hangs = |from, until| (at(from), at(until), BusFault::TimedOut);
         let troubles = [hangs(6_203, 6_225), hangs(6_503, 7_100)];
         let mut scene = Scene::new(kind, &troubles, Instant::ZERO, 6_500, 1);
-        scene.valid = 1_000; // nothing that runs out stops them, and it is a poll that meets the fault
+        scene.valid = 1_000; // no command expires; a poll meets the fault first
         scene.run(6_800, &[]);
         let chip = scene.chip.lock().unwrap();
-        // The first transfer into the fault is the next poll's, and hangs for 20 ms.
+        // The first transfer during the fault is that of the next poll, and hangs for 20 ms.
         let last = chip.moved_last(at(6_800));
         assert!(at(6_503) < last && last <= at(6_532), "{kind:?}: {last:?}");
-        // One write begun before the bus was known to be down, and those of set-ups, whose rungs are 50 ms
-        // apart and more.
-        let words = chip.words.iter().filter(|word| **word > at(6_503)).count();
-        assert!(words <= 5, "{kind:?}: {words} words");
+        // One write that began before the bus was known to be down, and those of set-ups, which are at least
+        // 50 ms apart.
+        let transfers = chip.transfers.iter().filter(|word| **word > at(6_503)).count();
+        assert!(transfers <= 5, "{kind:?}: {transfers} transfers");
     }
 }
 
@@ -332,7 +333,7 @@ fn set_up_is_no_write_gap_where_a_line_holds_the_motors() {
 
 #[test]
 fn stop_arrives_after_a_torn_frame_without_a_line() {
-    // A bus that breaks transfers off, a line that does not obey for long, and halts all the while.
+    // A bus that breaks transfers off, a line that fails for a long time, and halts all the time.
     for seed in 0..60 {
         let broken = (at(6_203), at(6_330), BusFault::Io);
         let mut scene = Scene::new(Kind::Disobedient, &[broken], at(9_000), 6_250, seed);
@@ -340,14 +341,14 @@ fn stop_arrives_after_a_torn_frame_without_a_line() {
         scene.run(12_000, &halts);
         let chip = scene.chip.lock().unwrap();
         let began = chip.began_last().expect("it drove");
-        assert!(began <= at(6_280), "seed {seed}: a word drove the motors at {began:?}");
+        assert!(began <= at(6_280), "seed {seed}: a stray write drove the motors at {began:?}");
         let last = chip.moved_last(at(12_000));
         assert!(last <= at(6_330) + within(Kind::Disobedient), "seed {seed}: moved until {last:?}");
     }
 }
 
 #[test]
-fn the_end_finds_a_way_or_says_that_there_was_none() {
+fn finish_stops_the_motors_or_reports_that_it_could_not() {
     for (kind, obeys, stands) in [
         (Kind::Framed, true, true),
         (Kind::Disobedient, false, false),
@@ -356,7 +357,7 @@ fn the_end_finds_a_way_or_says_that_there_was_none() {
     ] {
         let hangs = (at(6_203), at(60_000), BusFault::TimedOut);
         let clock = Arc::new(SimClock::new());
-        let chip = Chip { kind, frame: vec![], held: false, runs: true, changes: vec![], words: vec![] };
+        let chip = Chip { kind, frame: vec![], held: false, runs: true, changes: vec![], transfers: vec![] };
         let chip = Arc::new(Mutex::new(chip));
         let obeys_from = if obeys { Instant::ZERO } else { Instant::NEVER };
         let (troubles, seed) = (Arc::new(vec![hangs]), 3);
@@ -370,10 +371,10 @@ fn the_end_finds_a_way_or_says_that_there_was_none() {
         let (mut motors, _) = motors::Motors::new(end, framed, None);
         clock.set(at(7_000));
         let counters = BusCounters::new("test", []);
-        let stood =
+        let stopped =
             motors.finish(&mut Ports { i2c: &mut i2c, gpio: &mut gpio, clock: clock.as_ref() }, &counters);
-        assert_eq!(stood, stands, "{kind:?}");
-        assert!(!stood || !chip.lock().unwrap().moves(), "{kind:?}: it says what is so");
+        assert_eq!(stopped, stands, "{kind:?}");
+        assert!(!stopped || !chip.lock().unwrap().moves(), "{kind:?}: the report is true");
     }
 }
 
@@ -388,7 +389,7 @@ fn troubles() -> impl Strategy<Value = Vec<Trouble>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
     #[test]
-    fn whatever_fails_motors_stand_as_soon_as_anything_gets_through(
+    fn motors_stop_as_soon_as_any_write_or_line_gets_through(
         kind in prop::sample::select(vec![
             Kind::Framed, Kind::Disobedient, Kind::Bare, Kind::OutputEnable,
         ]),
@@ -400,17 +401,18 @@ proptest! {
     ) {
         let back = troubles.iter().map(|trouble| trouble.1).max().unwrap();
         let obeys_from = if kind == Kind::Disobedient { at(6_000 + disobeys) } else { Instant::ZERO };
-        let ordered = at(commands_end + 30);
-        // A line that obeys needs no bus.
+        let commands_over = at(commands_end + 30);
+        // A line that works needs no bus.
         let free = match kind {
-            Kind::Framed | Kind::OutputEnable => ordered,
-            // Nor is a line needed behind a frame that broke off.
-            Kind::Disobedient | Kind::Bare => ordered.max(back),
+            Kind::Framed | Kind::OutputEnable => commands_over,
+            // Without a working line, the stop also gets through after a torn frame, as soon as the bus is
+            // back.
+            Kind::Disobedient | Kind::Bare => commands_over.max(back),
         };
         let mut scene = Scene::new(kind, &troubles, obeys_from, commands_end, seed);
         scene.run(30_000, &halts);
         let began = scene.chip.lock().unwrap().began_last();
-        prop_assert!(began.is_none_or(|began| began <= ordered), "driven at {began:?} by no command");
+        prop_assert!(began.is_none_or(|began| began <= commands_over), "driven at {began:?}, no command");
         let last = scene.moved_last();
         prop_assert!(last <= free + within(kind), "moved until {last:?}, free since {free:?}");
     }
