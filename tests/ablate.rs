@@ -1,5 +1,5 @@
-//! The ablation: the same figures with one thread and with two, a part without effect shows none, and a part
-//! that matters shows that it does.
+//! The ablation gives the same figures with one thread and with two; a part without effect shows none, and a
+//! part that matters shows its effect.
 
 use crate::cli::ganglion;
 use ganglion::base::plan::{Board, QualityLevel, Shape};
@@ -19,7 +19,7 @@ fn small() -> Board {
     board
 }
 
-/// Taught in a lesson or two, in rooms that are left soon.
+/// Taught in one or two lessons, in rooms that are left after a short time.
 fn study(arms: &[Arm], fields: usize, threads: usize) -> Study {
     let rooms = Rooms { first: 1 << 41, count: 2, seconds: 4 };
     Study {
@@ -33,7 +33,7 @@ fn study(arms: &[Arm], fields: usize, threads: usize) -> Study {
 }
 
 fn done(study: &Study) -> Findings {
-    let findings = ablate(&small(), study, &AtomicBool::new(false), |_| ()).expect("it is built");
+    let findings = ablate(&small(), study, &AtomicBool::new(false), |_| ()).expect("the study runs");
     findings.expect("not interrupted")
 }
 
@@ -55,7 +55,7 @@ fn one_thread_and_two_agree_and_null_effects_show_none() {
         );
     }
     let whole = runs(&both, Arm::Whole);
-    assert_ne!(whole[0], whole[1], "another field seed drives another way");
+    assert_ne!(whole[0], whole[1], "another field seed drives differently");
     let table = runs(&both, Arm::Table);
     assert!(table[0] == table[1] && table[0] != whole[0], "a table has no field");
 
@@ -76,7 +76,7 @@ fn sensor_faults_hit_every_driver_alike_and_interrupt_is_clean() {
         assert_ne!(runs(&calm, arm), runs(&noisy, arm), "{}", arm.name());
     }
     let interrupted = AtomicBool::new(true);
-    assert!(ablate(&small(), &troubled, &interrupted, |_| ()).expect("it is built").is_none());
+    assert!(ablate(&small(), &troubled, &interrupted, |_| ()).expect("the study runs").is_none());
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The bench of `ganglion hil` over the simulated robot: two loops of "wire" around it, the real runtime
-//! between them, in real time. Counts answers; how long they took is not asserted here.
+//! between them, in real time. Counts answers; does not assert how long they took.
 
 use ganglion::base::fault::BusFault;
 use ganglion::base::plan::{Board, Line};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const LINES: Loop = Loop { stimulus: Line(200), sensor: Line(201), active_low: false, response: Line(202) };
 
-/// A line that something drives and somebody watches.
+/// A line that is driven on one side and watched on the other.
 #[derive(Default)]
 struct Wire {
     state: Mutex<(bool, VecDeque<Edge>)>,
@@ -136,7 +136,7 @@ fn measure(first_in_place: bool, second_in_place: bool) -> Result<Figures, HilEr
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let interrupted = Arc::new(AtomicBool::new(false));
     let figures = hil::measure(&board, &hardware, LINES, 20, &clock, &interrupted, |_| {});
-    // Whoever asks afterwards whether somebody has interrupted it must not be told so by the bench's own end.
+    // A later check for an interrupt must not be misled by the bench's own end.
     assert!(!interrupted.load(Ordering::Relaxed));
     figures
 }

@@ -91,7 +91,7 @@ fn led(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mut RowResult)
     };
     let allowed = (bench.board().safety.command_valid + bus_time(bench.board())).as_micros_f64();
     outcome.figure("longest_unled_us", gap);
-    outcome.note(format!("without a command for {gap:.0} at most"));
+    outcome.note(format!("at most {gap:.0} us without a command"));
     outcome.demand(gap <= allowed, || {
         format!("the motors were without a command for {gap:.0} virtual us, {allowed:.0} allowed")
     });
@@ -250,7 +250,7 @@ fn causes(end: End, report: &Value, outcome: &mut RowResult) {
         }
         End::RidesOut(none) => {
             let named: Vec<&str> = none.iter().filter(tripped).copied().collect();
-            outcome.demand(named.is_empty(), || format!("no reason to stop, and yet {}", said()));
+            outcome.demand(named.is_empty(), || format!("no reason to stop, but {}", said()));
         }
     }
 }

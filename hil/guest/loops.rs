@@ -28,9 +28,9 @@ const OVER_DEG: f64 = 45.0;
 const LATEST: Span = Span::from_millis(500);
 /// Motors have been running for this long when a loop begins.
 const RUNNING: Span = Span::from_millis(15);
-/// From the choice of an edge's time to the earliest such time; the load works for the last part of it.
+/// From the choice of an edge's time to the earliest such time; the load runs during the last part of it.
 const LEAD: Span = Span::from_millis(12);
-/// The load works for this long before the edge, so that all of its processes have run.
+/// The load runs for this long before the edge, so that all of its processes have run.
 const LOADED: Span = Span::from_millis(10);
 /// A robot that is held for five seconds with only short releases is disarmed (`disarm_after_ms`), so from
 /// time to time it is left alone for longer than the 200 ms that this board requires for settling.
@@ -75,7 +75,7 @@ pub fn close(
     }
     drop(load);
     outcome.demand(begins.len() == TIMES, || {
-        format!("{} loops closed in {attempts} attempts, {TIMES} wanted", begins.len())
+        format!("{} loops closed in {attempts} attempts, {TIMES} needed", begins.len())
     });
     judge(name, closed, Latency::of(begins), baseline, &mut outcome);
     outcome.latency(&format!("{name}.stop_on_wire"), Latency::of(ends));
@@ -166,8 +166,8 @@ fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Res
 }
 
 /// The first moment from `soonest` on that lies at the phase of loop `nth`. All loops take their phases from
-/// one clock. If each counted from its own start, phases would be random, and the 99th percentile, two loops
-/// of two hundred, would differ in each run.
+/// one clock. If each counted from its own start, phases would be random, and the 99th percentile, the second
+/// largest of two hundred values, would differ in each run.
 fn moment(soonest: Instant, nth: u64) -> Instant {
     let round = PHASES.as_nanos();
     let phase = round / 1000 * (nth * GOLDEN % 1000);

@@ -124,8 +124,8 @@ impl Options {
         (self.only.is_empty() || named(&self.only)) && !named(&self.without)
     }
 
-    /// Whether this guest carries out the row: of the guests that share a folder, the first one that asks
-    /// does.
+    /// Whether this guest carries out the row: among guests that share a folder, the first one that asks for
+    /// a row gets it.
     fn takes(&self, row: &Row) -> io::Result<bool> {
         let Some(claims) = &self.claims else { return Ok(true) };
         match std::fs::create_dir(claims.join(row.name)) {
@@ -272,7 +272,7 @@ mod tests {
         let row = ROWS.iter().find(|row| first.wants(row)).unwrap();
         assert_eq!([first.takes(row).unwrap(), second.takes(row).unwrap()], [true, false]);
         std::fs::remove_dir_all(&claims).unwrap();
-        assert!(first.takes(row).is_err(), "without a folder there can be no claim");
+        assert!(first.takes(row).is_err(), "without a folder no row can be claimed");
         assert!(Options::read(&[]).unwrap().takes(row).unwrap());
         assert!(Options::read(&["--claims"]).is_none());
     }

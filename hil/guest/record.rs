@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(record.still_since(at(25)), None);
         record.take(&event(Happening::Floats(false), 11, 60, &[]));
         assert!(!record.is_moving(), "the owner of the enable line died");
-        assert_eq!(record.still_since(at(25)), Some(at(60)), "it moved again after the first time");
+        assert_eq!(record.still_since(at(25)), Some(at(60)), "it moved again after the first stop");
         assert_eq!(record.still_since(at(70)), Some(at(70)));
         assert_eq!(record.still_from(at(25)), Some(at(30)));
         assert_eq!(record.still_from(at(35)), Some(at(35)));

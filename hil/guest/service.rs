@@ -24,7 +24,7 @@ const GUARD: &str = "ganglion-guard.service";
 const REBINDER: &str = "ganglion-rebind.service";
 /// Path where the units expect the board.
 const BOARD: &str = "/etc/ganglion/board.toml";
-/// The brain that the unit itself keeps: every row begins without it.
+/// The unit's own snapshot: every row starts without it.
 const KEPT: &str = "/var/lib/ganglion/brain-3.bin";
 /// The bus that the service's user may open.
 const I2C: &str = "/dev/i2c-1";

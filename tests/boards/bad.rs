@@ -1,5 +1,5 @@
-//! One slip each in a board that is sound: the message names the line of the slip, its key, and
-//! what would be right; and there is one message, not a shower of followers.
+//! One mistake each in an otherwise valid board: the message names the line, the key, and what would be
+//! right; and there is one message, without follow-up errors.
 
 use super::{faults, text_of};
 use ganglion::deploy::board::{self, BoardError};
@@ -7,7 +7,8 @@ use std::path::Path;
 
 const V4: &str = "picarx-v4";
 
-/// Puts `new` in place of the first `old` of board `base`; wants one fault, at that line, that holds `words`.
+/// Replaces the first `old` of board `base` with `new`; expects one fault, at that line, that contains
+/// `words`.
 #[track_caller]
 fn slip(base: &str, old: &str, new: &str, words: &str) {
     elsewhere(base, old, new, old, words);
@@ -439,17 +440,17 @@ fn wires_and_logs_do_not_mix() {
         no_mcu.iter().all(|line| line.contains("needs the microcontroller: an [mcu] table")),
         "{no_mcu:#?}"
     );
-    // Five motors, the ground sensors (one place for all three) and the battery.
+    // Five motors, the ground sensors (reported once for all three) and the battery.
     assert_eq!(no_mcu.len(), 7, "{no_mcu:#?}");
     let log = faults("inherits = \"sim\"\nbus = { kind = \"log\" }\nsim = { remove = true }\n");
     assert!(log.iter().all(|line| line.contains("needs wires; the bus kind \"log\" has none")), "{log:#?}");
-    // As before, and the range, the button and the lean.
+    // As before, plus the range, the button and the lean.
     assert_eq!(log.len(), 10, "{log:#?}");
     let wanted = "\"log-column\" needs the bus kind \"log\"";
     let sim_bus = "[bus]\nkind = \"sim\"\n\n[sim]\nroom = [4, 3]\nwheelbase = 0.1\ntrack = 0.1\n\
                    body = [0.2, 0.1]\nfull_speed = 0.5\nbattery_v = 7.8\n";
     let wired = faults(&text_of("scitos-g5").replacen("[bus]\nkind = \"log\"\n", sim_bus, 1));
-    assert_eq!(wired.len(), 1, "the 23 that are like the first say nothing new: {wired:#?}");
+    assert_eq!(wired.len(), 1, "the 23 that copy the first add no faults: {wired:#?}");
     assert!(wired[0].contains("sensor.S1.kind") && wired[0].contains(wanted), "{}", wired[0]);
 }
 
@@ -538,7 +539,7 @@ fn a_file_that_cannot_be_read_says_what_boards_there_are() {
 #[test]
 fn bare_name_is_a_built_in_board_and_unknown_ones_say_how() {
     assert_eq!(board::load(Path::new("picarx-v5")).unwrap().board.name, "picarx-v5");
-    // `src` is a folder here: no board is asked for by the name of what lies about.
+    // `src` is a folder here: a bare name never means a file or folder of the current directory.
     for (name, words) in [
         (
             "picar-v5",

@@ -1,14 +1,14 @@
-//! Slips in what a board says of its buses, chips, lines, motors' sources of pulses, and guard.
+//! Mistakes in what a board says about its buses, chips, lines, pulse sources, and guard.
 
 use super::{faults, text_of};
 use ganglion::deploy::board;
 
-/// A board of the generic kind with `extra` at its end, and what is wrong with it.
+/// A generic board with `extra` at its end, and its faults.
 fn generic(extra: &str) -> Vec<String> {
     faults(&format!("inherits = \"generic-linux\"\n{extra}\n"))
 }
 
-/// Expects one fault with these words in the report on the generic board with `extra`.
+/// Expects one fault with these words on the generic board with `extra`.
 #[track_caller]
 fn one(extra: &str, words: &str) {
     let faults = generic(extra);
@@ -84,7 +84,7 @@ fn further_buses_have_names_of_their_own_and_something_on_them() {
     assert!(log.len() == 1 && log[0].contains("the bus kind \"log\" has no wires"), "{log:#?}");
 }
 
-/// The warnings, but for the line that the template leaves to the builder of the robot.
+/// The warnings, except the one about the line that the template leaves to the robot's builder.
 fn warnings_of(text: &str) -> Vec<String> {
     let warnings = board::from_text("odd", text).unwrap().warnings;
     let warnings = warnings.iter().map(|warning| warning.to_string());
@@ -105,7 +105,10 @@ fn motors_that_no_line_can_stop_are_warned_of() {
     let gpio = "bus = { gpio_labels = [\"gpio1\"] }\n";
     assert_eq!(warned(&format!("{gpio}pca9685 = {{ output_enable = 7 }}")), [""; 0]);
     assert_eq!(warned(&format!("{gpio}enable = {{ line = 7, on_high = false }}")), [""; 0]);
-    assert!(board::from_text("hat", text_of("picarx-v4")).unwrap().warnings.is_empty(), "it has its reset");
+    assert!(
+        board::from_text("hat", text_of("picarx-v4")).unwrap().warnings.is_empty(),
+        "it has its reset line"
+    );
 }
 
 #[test]
@@ -113,7 +116,7 @@ fn each_bus_carries_its_own_load() {
     let slow = "[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\nspeed_hz = 10000\n\
                 [[sensor]]\nname = \"roll\"\nbus = \"side\"\n[[sensor]]\nname = \"pitch\"\nbus = \"side\"\n\
                 [[sensor]]\nname = \"turning\"\nbus = \"side\"\n";
-    // One sample of 186 bits at most, a hundred times a second, brings all three values: 18,600 of 10,000
+    // One sample of at most 186 bits, a hundred times a second, contains all three values: 18,600 of 10,000
     // bits.
     one(slow, "i2c.side.speed_hz: polling and commands need 186 % of the I2C bus's time");
 }
@@ -132,8 +135,8 @@ fn reserved_addresses_are_refused() {
     one("reserved_i2c = { codec = \"side:0x40\" }", "no I2C bus is named `side`; known names: motors");
     one("reserved_i2c = { codec = \"0x40\" }", "allowed: an I2C address, 8 to 119, or \"BUS:0x40\"");
     let side = "reserved_i2c = { codec = \"side:0x40\" }\n[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\n";
-    assert_eq!(generic(side), [""; 0], "on another bus it is in no device's way");
-    // Wakes at 0x29 before it is given its own address.
+    assert_eq!(generic(side), [""; 0], "on another bus it is not in the way of any device");
+    // It wakes at 0x29, before it gets its own address.
     let moved = "reserved_i2c = { codec = 0x29 }\n[[sensor]]\nname = \"range\"\naddress = 0x30\n";
     one(
         moved,
@@ -221,7 +224,7 @@ fn motors_have_one_source_of_pulses() {
     one(&format!("{LABEL}{mcu}"), "pca9685: a second source of PWM besides [mcu]; expected: only one");
     one("[pwm]\ndevice = \"1f00098000.pwm\"\nhz = 1000\n", "pwm: a second source of PWM besides [pca9685]");
     let none = generic("pca9685 = { remove = true }");
-    // Once a motor; nothing is said of channels of nothing.
+    // Once per motor; channels without a source cause no further fault.
     let sources = none.iter().filter(|fault| fault.contains("or another source of PWM: [pca9685] or [pwm]"));
     assert_eq!((sources.count(), none.len()), (2, 2), "{none:#?}");
     let own = "pca9685 = { remove = true }\n[pwm]\ndevice = \"1f00098000.pwm\"\nhz = 1000\n";
@@ -320,13 +323,13 @@ fn budgets_that_a_drivers_own_time_outlasts_are_refused() {
     assert_eq!(both.len(), 2, "{both:#?}");
     assert!(both.iter().zip(words).all(|(fault, words)| fault.contains(words)), "{both:#?}");
     one("bus = { driver = \"tegra\" }", &["did you mean `tegra-i2c`?"]);
-    // Without a line to stop the motors, what a command may go on for is no less than a hung transfer.
+    // Without a line to stop the motors, a command's validity must be at least as long as a hung transfer.
     let lineless = "guard = { remove = true }\nenable = { remove = true }\n";
     let valid =
         ["safety.command_valid_ms: found 30 ms; allowed: 160 to", "without a line nothing stops the motors"];
     one(lineless, &valid);
     assert_eq!(jetson(&format!("{lineless}safety = {{ command_valid_ms = 160 }}")), [""; 0]);
-    // An adapter that keeps its timeout has none of this.
+    // An adapter with a working timeout has none of these faults.
     let other = "[bus]\ndriver = { remove = true }\ntimeout_ms = 20\n[guard]\npatience_ms = 50\n";
     assert_eq!(jetson(other), [""; 0]);
 }
@@ -350,7 +353,7 @@ fn a_controller_has_one_address_or_a_list_of_them() {
         let faults = mcu(address);
         assert!(faults.len() == 1 && faults[0].contains(words), "{address}: {faults:#?}");
     }
-    // Each of them is taken.
+    // Both addresses are already taken.
     let faults = faults("inherits = \"picarx-v4\"\n[reserved_i2c]\nother = 0x15\n");
     let words = "reserved_i2c.other: I2C address 0x15 is already taken by mcu.address";
     assert!(faults.len() == 1 && faults[0].contains(words), "{faults:#?}");

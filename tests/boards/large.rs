@@ -1,4 +1,4 @@
-//! Files that are far larger than any board: refused soon, in few words, whatever they are full of.
+//! Files far larger than any board are refused quickly and with few messages, whatever they contain.
 
 use ganglion::deploy::board;
 use std::fmt::Write;
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 /// Longest file that is read.
 const FULL: usize = 1_000_000;
-/// A machine with much else to do takes no longer, and a person would wait for it.
+/// A busy machine takes no longer, and a person would still wait for it.
 const SOON: Duration = Duration::from_secs(30);
 
-/// As many of `line` as fit, numbered.
+/// As many numbered copies of `line` as fit.
 fn many(line: impl Fn(usize) -> String) -> String {
     let mut text = String::from("inherits = \"sim\"\n");
     for nth in 0.. {

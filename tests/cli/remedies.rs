@@ -1,11 +1,11 @@
-//! Every command that help texts, errors and documents name: its verb, its options and its units exist.
+//! Every command that help texts, errors and documents name exists, with its verb, options and units.
 
 use super::{out, output};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files that say to a person what to do.
+/// The files that tell a person what to do.
 fn texts() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
@@ -27,7 +27,7 @@ fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// What stands between quotes and begins with `program`, in one line of `text`.
+/// Quoted texts in one line of `text` that begin with `program`.
 fn quoted<'t>(text: &'t str, program: &str) -> Vec<&'t str> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -39,7 +39,7 @@ fn quoted<'t>(text: &'t str, program: &str) -> Vec<&'t str> {
     found
 }
 
-/// The words of a command up to where another begins or a remark.
+/// The words of a command up to the next command or a remark.
 fn words(command: &str) -> impl Iterator<Item = &str> {
     command.split_whitespace().take_while(|word| !["|", "&&", ";", "#", ">", "or", "and"].contains(word))
 }

@@ -1,4 +1,4 @@
-//! `ganglion setup` as a person types it, on made-up machines: what is shown, what is changed, how it ends.
+//! `ganglion setup` as a person types it, on simulated machines: what is shown, what is changed, how it ends.
 
 use super::{err, ganglion, out};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-/// A machine in a folder, and programs that only write down that they were called.
+/// A machine in a folder, and programs that only record that they were called.
 struct Machine(PathBuf);
 
 impl Machine {

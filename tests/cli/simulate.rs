@@ -1,4 +1,4 @@
-//! `--simulate` from outside: what is said cannot be taken for a real run, and no robot is touched.
+//! `--simulate` from outside: its output cannot be mistaken for a real run, and no robot is touched.
 
 use super::{Running, err, out, output};
 use serde_json::Value;
@@ -45,7 +45,7 @@ fn a_simulated_runtime_is_told_from_the_real_robots() {
     let status = object(&out(&status));
     assert_eq!(status["simulated"], true);
     let real = object(&out(&output(&["check", "generic-linux", "--json"])));
-    assert_ne!(status["board_digest"], real["digest"], "no guard and no safe-stop takes it for the robot");
+    assert_ne!(status["board_digest"], real["digest"], "neither guard nor safe-stop takes it for the robot");
     assert!(page.contains("(simulated)") && page.contains("; simulated"), "{page}");
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
 }

@@ -1,5 +1,5 @@
-//! Every figure that was not measured is labelled where it is printed, in text and in JSON; what was measured
-//! is not.
+//! Every figure that was not measured is labelled where it is printed, in text and in JSON; measured ones are
+//! not.
 
 use super::{err, out, output};
 use serde_json::Value;
@@ -12,7 +12,7 @@ fn said(arguments: &[&str]) -> (String, Value) {
     (text.to_string(), serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {last}")))
 }
 
-/// Each line with `part` is labelled, and there is one.
+/// Checks that at least one line has `part`, and that each such line is labelled.
 fn is_labelled(text: &str, part: &str, label: &str) {
     let lines: Vec<&str> = text.lines().filter(|line| line.contains(part)).collect();
     assert!(!lines.is_empty(), "no line with '{part}': {text}");
@@ -52,7 +52,7 @@ fn a_run_in_real_time_measures_all_but_the_simulated_wires() {
     TIMES.iter().for_each(|key| assert_eq!(report["sources"].get(key), None, "{key} was measured"));
     has_sources(&report, &WIRES, "simulated");
     is_labelled(&text, "  on wire ", "us (simulated)");
-    let field = text.lines().find(|line| line.starts_with("  field ")).expect("it is there");
+    let field = text.lines().find(|line| line.starts_with("  field ")).expect("it exists");
     assert!(field.contains(" us (n "), "{field}");
 }
 

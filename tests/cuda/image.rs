@@ -1,9 +1,9 @@
-//! The compiled image in the repository: made from these very sources, for the oldest chip and driver that
-//! are promised, with every kernel in it. Needs no compiler.
+//! The compiled image in the repository: made from these sources, for the oldest supported chip and driver,
+//! with every kernel in it. Needs no compiler.
 
 use std::fs;
 
-/// Name and text of every source, in the order of names.
+/// Name and text of every source, ordered by name.
 fn kernel_sources() -> Vec<(String, String)> {
     let entries = fs::read_dir("kernels").expect("the tests run in the root of the repository");
     let mut names: Vec<String> =
@@ -14,7 +14,7 @@ fn kernel_sources() -> Vec<(String, String)> {
     names.iter().map(|name| (name.clone(), text(name))).collect()
 }
 
-/// Digest of all sources: name, a zero byte, text, a zero byte, in the order of names.
+/// Digest of all sources: name, a zero byte, text, a zero byte, ordered by name.
 fn digest() -> String {
     let mut hasher = blake3::Hasher::new();
     for (name, text) in kernel_sources() {
@@ -58,7 +58,7 @@ fn the_image_holds_every_kernel_and_no_other() {
             wanted.extend(rest.split_once('(').map(|(name, _)| name.to_string()));
         }
     }
-    wanted.retain(|name| !name.contains('#')); // the macros that make entries by size
+    wanted.retain(|name| !name.contains('#')); // the macros that generate kernels by size
     wanted.sort();
     let entries = image();
     let mut found: Vec<String> = entries

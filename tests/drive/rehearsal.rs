@@ -1,5 +1,5 @@
 //! Boards of real robots in the simulator: every shipped one drives with its own chips and lines, faults end
-//! with still motors, a user's own file keeps what it states, and what has no model is named.
+//! with stopped motors, a user's own file keeps what it states, and chips without a model are named.
 
 use super::{Run, run_with};
 use crate::long::or_in_full;
@@ -26,14 +26,14 @@ fn drive(board: &Board, seed: u64, seconds: u64, faults: &[&str]) -> Run {
     run_with(board, Options { seed, faults, ..Options::default() }, seconds)
 }
 
-/// In daily use with the smallest field: these tests are about wires and rules, and a larger field takes most
-/// of their time.
+/// In daily use with the smallest field: these tests are about hardware and rules, and a larger field takes
+/// most of their time.
 fn of_daily_size(mut board: Board) -> Board {
     board.field.shape.grid = or_in_full(8, board.field.shape.grid);
     board
 }
 
-/// Shipped boards with motors on wires.
+/// Shipped boards with motors on real hardware.
 fn with_wires() -> impl Iterator<Item = Board> {
     board::names().map(built_in).filter(|board| board.bus != BusPlan::Log)
 }
@@ -46,13 +46,13 @@ fn every_shipped_board_with_motors_drives_in_the_simulator() {
         assert!(made.without.is_empty(), "{}: {:?}", board.name, made.without);
         assert_eq!((made.board.bus.clone(), made.board.guard), (BusPlan::Sim, None), "{}", board.name);
         let simulated = of_daily_size(made.board);
-        // Of six rooms, jetson-agx-orin meets a disc head-on in the fifth: docs/limitations.md.
+        // Of six rooms, jetson-agx-orin hits a disc head-on in the fifth: docs/limitations.md.
         for seed in 1..=or_in_full(1, 2) {
             let run = drive(&simulated, seed, 30, &[]);
             let (name, report) = (&board.name, &run.report);
             assert!(run.ending.identity_holds, "{name}, seed {seed}");
             let summary = run.ending.recorder.summary();
-            // 3000 slots of 10 ms, and the ten in which stillness gets out.
+            // 3000 slots of 10 ms, and the slots in which the stop is sent.
             assert_eq!((summary.slots_run, summary.slots_skipped), (3011, 0), "{name}, seed {seed}");
             assert!(report.distance_m > 2.0, "{name}, seed {seed}: {report:?}");
             assert_eq!(
@@ -123,7 +123,8 @@ fn an_own_file_keeps_its_names_and_its_limits() {
     assert!(fast.hardest(|_| true) > 0.4 && slow.report.distance_m < fast.report.distance_m);
 }
 
-/// A ranger at an address of its own behind its shut-down line, and another monitor: set up on their wires.
+/// A range finder with its own address behind its shut-down line, and another power monitor: set up on their
+/// buses.
 #[test]
 fn chips_with_lines_and_addresses_of_their_own_are_set_up() {
     let text = "inherits = \"generic-linux\"\n[bus]\ngpio_labels = [\"gpio1\"]\n[[sensor]]\nname = \"range\"\naddress = 0x30\nshutdown = 7\n\

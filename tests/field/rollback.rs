@@ -1,4 +1,4 @@
-//! `scripts/rollback`: back to the version before, whatever became of the installed one.
+//! `scripts/rollback`: back to the previous version, whatever state the installed one is in.
 
 use super::scene::Scene;
 use crate::cli::{err, out};
@@ -26,7 +26,7 @@ fn one_word_returns_a_robot_to_the_version_before() {
 
 #[test]
 fn the_proven_copy_does_it_where_the_program_is_broken() {
-    // It does not start at all; it answers, but dies of a rollback.
+    // The program does not start at all; or it answers, but dies during a rollback.
     for (file, text) in [
         ("answers/broken", ""),
         (

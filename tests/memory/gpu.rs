@@ -1,5 +1,5 @@
-//! The memory on a GPU: the bits of the processor, whatever the batch and the order of the GPU's threads.
-//! On the stand-in for the driver; without a C++ compiler they say that they are skipped.
+//! The memory on a GPU: the same bits as on the CPU, whatever the batch and the order of the GPU's threads.
+//! On the stand-in for the driver; skipped without a C++ compiler.
 
 use super::{bits, dim, rows, store_of, unitary_rows};
 use crate::allocation::allocations_in;
@@ -14,7 +14,7 @@ fn gpu(d: usize, rows: usize, queries: usize, store: usize) -> GpuWorkspace {
     GpuWorkspace::open(dim(d), Room { rows, queries, store }).expect("the stand-in is a GPU")
 }
 
-/// Both verbs, results as they come and of length 1.
+/// Both operations, results unscaled and of length 1.
 const WAYS: [(Verb, Length); 4] = [
     (Verb::Bind, Length::AsIs),
     (Verb::Unbind, Length::Unit),
@@ -33,7 +33,7 @@ fn on_processor(d: usize, (verb, length): (Verb, Length), a: &[f32], b: &[f32]) 
     out
 }
 
-/// Which place of which row differs first; for the message.
+/// Fails with the row and position of the first difference.
 fn same(d: usize, gpu: &[f32], processor: &[f32], what: &str) {
     let first = gpu.iter().zip(processor).position(|(x, y)| x.to_bits() != y.to_bits());
     if let Some(at) = first {
@@ -76,7 +76,7 @@ fn binding_gives_the_processors_bits_in_every_batch() {
             gpu.convolve(verb, a, b, length, &mut out).expect("done");
             let expected = on_processor(d, (verb, length), a, b);
             same(d, &out, &expected, &format!("d {d}, {count} rows, {verb:?}, {length:?}"));
-            // What lies on the GPU gives the same.
+            // Data that is already on the GPU gives the same.
             gpu.put(Area::First, a).and(gpu.put(Area::Second, b)).expect("put");
             gpu.convolve_held(verb, count, length).expect("done");
             let mut held = vec![0.0; count * d];
@@ -142,7 +142,7 @@ fn clean_up_finds_the_same_rows_with_the_same_bits() {
     {
         alone.order(if turn % 2 == 0 { "order=backwards" } else { "fresh" });
         let mut many = rows(9, 0, count, d);
-        // Ties: the first row once more in the middle and at the end.
+        // Ties: the first row again in the middle and at the end.
         let first = many[..d].to_vec();
         for row in [count / 2, count - 1] {
             many[row * d..][..d].copy_from_slice(&first);
@@ -235,7 +235,7 @@ fn a_copy_on_the_gpu_leaves_the_rows_and_counts_its_bytes() {
     assert_eq!((now.copies_within - before.copies_within, now.kernels - before.kernels), (2, 0));
     let mut out = vec![0.0; count * d];
     gpu.fetch(&mut out).expect("fetched");
-    // The second copy, of half an area, went over the first one.
+    // The second copy, of half an area, overwrote the first one.
     assert_eq!(bits(&out), bits(&[&b[..count * d / 2], &a[count * d / 2..]].concat()));
     let asked = gpu.copy_held(5 * size_of_val(&a[..]));
     let preference = Fault::Range { what: "bytes of a copy", found: 5 * 2048, least: 0, most: 4 * 2048 };

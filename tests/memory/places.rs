@@ -1,4 +1,5 @@
-//! Pointers to places: binding adds places, cosines fall as the closed form says, and places are found again.
+//! Pointers to places: binding adds positions, cosines fall as the closed form says, and places are found
+//! again.
 
 use super::{dim, rows};
 use ganglion::memory::spatial::{Area, Decoder, Plane, Waves};

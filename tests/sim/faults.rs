@@ -1,4 +1,4 @@
-//! Each fault of the script shows at its wire in its time, and not before or after.
+//! Each fault of the script shows on its bus or line during its time, and not before or after.
 
 use super::{Rig, ms};
 use ganglion::base::fault::BusFault;
@@ -26,7 +26,7 @@ fn nack_means_that_no_device_answers() {
     assert_eq!(rig.adc(0), Err(DeviceFault::Bus { register: 0x17, fault: BusFault::Nack }));
     assert_eq!(lean(&mut rig), Err(DeviceFault::Bus { register: 0, fault: BusFault::Nack }));
     rig.wait_until(ms(3000));
-    assert!(rig.adc(0).is_ok() && lean(&mut rig).is_ok(), "and leaves nothing behind");
+    assert!(rig.adc(0).is_ok() && lean(&mut rig).is_ok(), "and leaves no effect");
     assert_eq!(rig.report().failed_transfers, before + 2);
 }
 
@@ -119,8 +119,8 @@ fn a_brown_out_takes_the_controller_while_a_motor_runs() {
     let mut rig = Rig::ready(1, &["brown-out@1+2"]);
     let resets = rig.report().mcu_resets;
     rig.wait_until(ms(1500));
-    assert_eq!(rig.report().mcu_resets, resets, "nothing runs, nothing happens");
-    let _ = rig.command(0.3, 0.0); // its first write may be the last that is taken
+    assert_eq!(rig.report().mcu_resets, resets, "nothing runs, so nothing happens");
+    let _ = rig.command(0.3, 0.0); // its first write may be the last that is received
     rig.sleep(ms(2));
     assert_eq!((rig.report().mcu_resets, rig.report().brown_outs), (resets + 1, 1));
     assert!(rig.plant.motors_still());

@@ -1,5 +1,5 @@
-//! The inertial sensor's driver against the chip's model: what the car does is what it says, and a supply
-//! that was lost is noticed.
+//! The inertial sensor's driver against the chip's model: readings match the car's motion, and a power loss
+//! is noticed.
 
 use super::{Rig, ms, shipped};
 use ganglion::base::plan::ImuQuantity::{Acceleration, Pitch, Roll, Rotation, Temperature};
@@ -84,10 +84,10 @@ fn lost_supply_is_noticed_and_a_set_up_recovers() {
     assert_eq!(poll(&mut rig, device.as_mut()), asleep);
     set_up(&mut rig, device.as_mut()).unwrap();
     let [.., up, _] = poll(&mut rig, device.as_mut()).unwrap();
-    assert!(near(up, 9.81, 0.2), "{up}: in the scale that was set");
+    assert!(near(up, 9.81, 0.2), "{up}: in the set scale");
 }
 
-/// Its line pulses for each sample once the driver asks for that, as the Jetson's is wired.
+/// Its line pulses for each sample once the driver enables that, as it is wired on the Jetson.
 #[test]
 fn the_data_ready_line_rises_with_every_sample_and_not_before() {
     let board = ganglion::sim::rehearsal(&shipped("jetson-orin-nano")).expect("it drives here").board;

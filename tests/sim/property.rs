@@ -1,4 +1,4 @@
-//! Whatever a program does to the wires, the world stays whole.
+//! Whatever a program does to the bus, the world stays valid.
 
 use super::{Rig, ms};
 use ganglion::base::fault::BusFault;
@@ -33,7 +33,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What comes of it does not matter here, only that something does.
+/// The result does not matter here, only that something happens.
 fn perform(rig: &mut Rig, act: &Act) -> Result<(), BusFault> {
     let mut back = [0; 4];
     match act {

@@ -1,4 +1,4 @@
-//! The chips on their wires: times, framing, resets, echoes, converters.
+//! The chips on their buses: times, framing, resets, echoes, converters.
 
 use super::{Rig, ms, shipped};
 use ganglion::base::fault::BusFault;
@@ -63,8 +63,8 @@ fn a_write_that_is_broken_off_shifts_everything_until_a_reset() {
     assert!(rig.report().speed > 0.1);
 }
 
-/// A module without an end was lost in open space. As soon as something is near enough to answer the trigger
-/// that it is sent all the same, its line falls and the next ping measures.
+/// A module with an endless pulse counted as lost in open space. As soon as something is near enough to
+/// answer the next trigger, its line falls and the next ping measures.
 #[test]
 fn endless_pulse_is_ended_by_the_echo_of_another_trigger() {
     let mut board = shipped("sim");
@@ -84,7 +84,7 @@ fn endless_pulse_is_ended_by_the_echo_of_another_trigger() {
                 _ => {}
             }
             if turn % 2 == 0 {
-                let _ = rig.command(0.6, 0.6); // round and round, and nearer to a wall
+                let _ = rig.command(0.6, 0.6); // in circles, and nearer to a wall
             }
             rig.clock.sleep_until(begin + ms(60));
         }
@@ -122,7 +122,7 @@ fn the_sonar_sees_what_stands_in_its_cone() {
             .min(4.0);
         let start = rig.clock.now();
         let range = f64::from(rig.range().unwrap());
-        assert!((range - nearest).abs() < 0.0035, "seed {seed}: {range} m, {nearest} m in truth");
+        assert!((range - nearest).abs() < 0.0035, "seed {seed}: {range} m, really {nearest} m");
         let flight = Span::from_secs_f64(2.0 * range / 343.3);
         let took = rig.clock.now().since(start);
         assert!(took < flight + Span::from_micros(500), "seed {seed}: {took:?}");
@@ -143,7 +143,7 @@ fn a_room_without_walls_in_reach_is_far_and_not_a_fault() {
         far += u32::from(range == 4.0);
         assert!(rig.clock.now().since(rig.plant.zero()) < ms(40));
     }
-    assert!(far >= 5, "{far} of 10 looked into the open");
+    assert!(far >= 5, "{far} of 10 saw no wall");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn the_same_wires_stand_on_real_time() {
     let plant = Plant::new(&board, 9, &[], clock.clone());
     let mut sonar = HcSr04::new(Line(27), Line(22));
     let real = sonar.measure(plant.gpio().as_mut(), clock.as_ref()).map(|range| range.0);
-    // Stamps are made where the edge happens: a late thread does not change the range.
+    // Stamps are made when the edge happens: a late thread does not change the range.
     assert_eq!(real, Rig::new(board, 9, &[]).range());
     let counts = HatAdc::new(0x14, 0, 1.0).read(plant.i2c().as_mut());
     assert_eq!(counts, Rig::new(shipped("sim"), 9, &[]).adc(0));

@@ -173,7 +173,7 @@ fn an_echo_of_a_late_process_keeps_its_length() {
         fall.since(rise).as_nanos()
     };
     let (punctual, late) = (trigger(&mut wires, 50), trigger(&mut wires, 3000));
-    assert!(punctual.abs_diff(late) < 60_000, "{punctual} {late}: a noise of 1 cm is 58 us");
+    assert!(punctual.abs_diff(late) < 60_000, "{punctual} {late}: noise of 1 cm is 58 us");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Host memory that a device copies: nobody looks at it meanwhile.
+//! Host memory that a device copies: nobody accesses it in the meantime.
 
 use super::{BYTES, Desk, alone, desk, until};
 use ganglion::system::gpu::{Event, GpuError, Pinned};
 
-/// Still under way, or in use.
+/// Pending, or in use.
 const NOT_READY: i32 = 600;
 
 fn code<T>(said: Result<T, GpuError>) -> Result<(), i32> {
@@ -49,7 +49,7 @@ fn nothing_is_copied_to_where_somebody_looks() {
     assert_eq!(code(pinned.part(0..1)), Err(NOT_READY), "a replay copies as well");
     until(|| stream.is_done()).expect("no error");
     assert!(pinned.part(0..1).is_ok());
-    // What is written is not read by the device either, where only a replay can try.
+    // Memory being written is not read by the device either; only a replay can try.
     let mut own = Pinned::take(gpu, 64).expect("pinned");
     let graph = stream.capture(|| stream.copy_in(at, &own, 0..64)).expect("captured");
     let written = own.bytes_mut().expect("free");
