@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_sound_and_its_examples_are_accepted() {
+    fn the_command_line_is_consistent_and_its_examples_parse() {
         let mut command = command();
         command.build();
         let mut found = Vec::new();

@@ -42,7 +42,7 @@ fn runs(findings: &Findings, arm: Arm) -> &[Vec<Run>] {
 }
 
 #[test]
-fn one_thread_and_two_agree_and_null_effects_show_none() {
+fn thread_count_does_not_matter_and_null_effects_stay_null() {
     let alone = done(&study(&[Arm::Bank, Arm::Recurrence, Arm::Table, Arm::Recall], 1, 1));
     let both = done(&study(&[Arm::Bank, Arm::Table], 2, 2));
     let order: Vec<Arm> = alone.arms.iter().map(|finding| finding.arm).collect();
@@ -80,7 +80,7 @@ fn sensor_faults_hit_every_driver_alike_and_interrupt_is_clean() {
 }
 
 #[test]
-fn the_verb_refuses_what_it_cannot_compare() {
+fn ablate_refuses_incomparable_requests() {
     let refused = |arguments: &[&str]| ganglion(arguments).output().expect("it starts").status.code();
     assert_eq!(refused(&["ablate", "--board", "picarx-v4"]), Some(78), "not a simulated board");
     assert_eq!(refused(&["ablate", "--board", "sim", "--arm", "whole"]), Some(64));

@@ -52,7 +52,7 @@ pub fn run_alone(test: &str) {
 }
 
 #[test]
-fn what_is_allocated_is_counted() {
+fn allocations_are_counted() {
     let mut kept = Vec::new();
     assert_eq!(allocations_in(|| kept = vec![1_u8; 100]), 1);
     assert_eq!(allocations_in(|| kept.resize(10_000, 0)), 1);
@@ -61,8 +61,8 @@ fn what_is_allocated_is_counted() {
 }
 
 #[test]
-fn other_threads_are_seen_by_the_process_only() {
-    alone("allocation::other_threads_are_seen_by_the_process_only", || {
+fn other_threads_count_only_in_the_process_total() {
+    alone("allocation::other_threads_count_only_in_the_process_total", || {
         let (go, wait) = std::sync::mpsc::sync_channel::<()>(1);
         let (tell, done) = std::sync::mpsc::sync_channel::<usize>(1);
         let thread = std::thread::spawn(move || {

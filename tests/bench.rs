@@ -84,7 +84,7 @@ fn the_fields_object_has_every_figure_and_they_agree() {
 }
 
 #[test]
-fn a_cheaper_rung_has_fewer_bytes_to_move() {
+fn a_cheaper_level_moves_fewer_bytes() {
     let bytes: Vec<f64> = ["0", "1", "2", "5"]
         .iter()
         .map(|quality| number(&object(&field(&["--json", "--rung", quality])), "bytes_per_cycle"))
@@ -93,7 +93,7 @@ fn a_cheaper_rung_has_fewer_bytes_to_move() {
 }
 
 #[test]
-fn what_no_field_can_be_is_64_and_what_this_machine_lacks_is_69() {
+fn impossible_fields_exit_64_and_missing_hardware_exits_69() {
     for more in [
         &["--grid", "12"][..],
         &["--rung", "6"],
@@ -126,7 +126,7 @@ fn what_no_field_can_be_is_64_and_what_this_machine_lacks_is_69() {
 }
 
 #[test]
-fn more_threads_than_cores_are_warned_of() {
+fn more_threads_than_cores_cause_a_warning() {
     let warned = field(&["--threads", "64"]);
     assert_eq!(warned.status.code(), Some(0), "{}", err(&warned));
     let cores = std::thread::available_parallelism().map_or(64, usize::from);
@@ -134,7 +134,7 @@ fn more_threads_than_cores_are_warned_of() {
 }
 
 #[test]
-fn what_is_cut_short_gives_no_figures() {
+fn an_interrupted_bench_prints_no_figures() {
     for arguments in [
         &["bench", "field", "--grid", "8", "--bank", "200", "--seconds", "600", "--json"][..],
         &["bench", "all", "--seconds", "600", "--json"],
@@ -186,7 +186,7 @@ fn row<'a>(object: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn a_board_whose_targets_are_met_ends_with_0() {
+fn met_targets_exit_0() {
     let board = File::new("met", &format!("inherits = \"sim\"\n{LENIENT}memory_mb = 1000\n"));
     let ended = board.bench();
     assert_eq!(ended.status.code(), Some(0), "{}{}", out(&ended), err(&ended));
@@ -217,7 +217,7 @@ fn a_board_whose_targets_are_met_ends_with_0() {
 }
 
 #[test]
-fn a_target_that_is_missed_ends_with_75_and_is_named() {
+fn a_missed_target_exits_75_and_is_named() {
     let strict = File::new(
         "strict",
         &format!("inherits = \"picarx-v5\"\ncompatible = []\n{LENIENT}memory_mb = 0.1\n"),
@@ -243,7 +243,7 @@ fn a_target_that_is_missed_ends_with_75_and_is_named() {
 }
 
 #[test]
-fn another_machine_is_not_judged_by_a_boards_targets() {
+fn other_machines_are_not_judged_by_a_boards_targets() {
     let lenient =
         format!("inherits = \"jetson-orin-nano\"\ncompatible = [\"none-such\"]\n{LENIENT}memory_mb = 1000\n");
     let board = File::new("elsewhere", &lenient);
@@ -268,7 +268,7 @@ fn another_machine_is_not_judged_by_a_boards_targets() {
 }
 
 #[test]
-fn a_board_without_targets_passes_nothing() {
+fn a_board_without_targets_never_counts_as_passed() {
     let board = File::new("none", "inherits = \"sim\"\n[field]\ngrid = 8\n[targets]\nremove = true\n");
     let ended = board.bench();
     assert_eq!(ended.status.code(), Some(69), "{}", err(&ended));
@@ -278,14 +278,14 @@ fn a_board_without_targets_passes_nothing() {
 }
 
 #[test]
-fn a_board_that_is_wrong_is_78_before_anything_is_measured() {
+fn an_invalid_board_exits_78_before_measuring() {
     let wrong = File::new("wrong", "inherits = \"sim\"\n[targets]\nwake_ratio = 0\n");
     let refused = wrong.bench();
     assert_eq!((refused.status.code(), out(&refused)), (Some(78), String::new()), "{}", err(&refused));
 }
 
 #[test]
-fn a_bench_is_furnished_as_a_robot_that_has_lived() {
+fn the_bench_field_is_filled_like_a_used_robots() {
     for engine in [EngineKind::Cpu, EngineKind::Reference] {
         let plan = FieldPlan {
             engine,

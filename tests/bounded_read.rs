@@ -125,7 +125,7 @@ fn tame(words: &str) {
 }
 
 #[test]
-fn what_a_file_says_is_shown_and_not_obeyed() {
+fn file_text_is_shown_with_control_characters_escaped() {
     let folder = Folder::new("obeyed");
     let written = "\\u001b]0;owned\\u0007\\u001b[2K\\u009b2J";
     for (name, text) in [
@@ -167,7 +167,7 @@ fn peer(path: &Path, reply: String) -> std::thread::JoinHandle<()> {
 }
 
 #[test]
-fn what_a_peer_says_is_shown_and_not_obeyed() {
+fn peer_text_is_shown_with_control_characters_escaped() {
     let folder = Folder::new("peer");
     let said = format!("{OBEYED}\n  motors     stand");
     let account = serde_json::json!({

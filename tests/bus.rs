@@ -120,7 +120,7 @@ fn button_stops_the_motors_before_the_tick_reads_it() {
 }
 
 #[test]
-fn robots_with_several_buses_are_the_same_every_time() {
+fn robots_with_several_buses_are_deterministic() {
     let board = two_buses();
     let digest = || {
         let clock = Arc::new(SimClock::new());
@@ -160,7 +160,7 @@ impl Worker for Weighed {
 }
 
 #[test]
-fn no_bus_thread_allocates_in_good_times_or_bad() {
+fn no_bus_thread_allocates_with_or_without_faults() {
     let board = two_buses();
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
@@ -193,7 +193,7 @@ fn no_bus_thread_allocates_in_good_times_or_bad() {
 }
 
 #[test]
-fn handle_gets_only_edges_of_the_lines_it_watches() {
+fn a_handle_gets_only_the_edges_of_its_lines() {
     let clock = Arc::new(SimClock::new());
     let board = two_buses();
     let plant = Plant::new(&board, 1, &[Fault::parse("estop@0.001+1").unwrap()], clock.clone());
@@ -222,7 +222,7 @@ fn handle_gets_only_edges_of_the_lines_it_watches() {
 }
 
 #[test]
-fn missing_wires_are_named_and_a_real_board_needs_some() {
+fn missing_hardware_is_named_and_real_boards_need_some() {
     let clock = Arc::new(SimClock::new());
     let board = two_buses();
     let plant = Plant::new(&board, 1, &[], clock.clone());
@@ -260,7 +260,7 @@ fn missing_wires_are_named_and_a_real_board_needs_some() {
 }
 
 #[test]
-fn a_ready_line_is_asked_for_its_rises_and_a_button_for_both() {
+fn ready_lines_watch_rising_edges_and_buttons_both() {
     #[derive(Default)]
     struct Noted(Mutex<Vec<(&'static str, LineUse)>>);
     impl Hardware for Noted {
@@ -291,7 +291,7 @@ fn a_ready_line_is_asked_for_its_rises_and_a_button_for_both() {
 }
 
 #[test]
-fn buses_that_have_too_many_names_are_refused() {
+fn overlong_bus_names_are_refused() {
     let mut board = two_buses();
     let spare = board.i2c[1].clone();
     board.i2c.resize(20, spare);
@@ -300,7 +300,7 @@ fn buses_that_have_too_many_names_are_refused() {
 }
 
 #[test]
-fn two_chips_with_one_address_on_two_buses_are_two_chips() {
+fn equal_addresses_on_two_buses_are_two_chips() {
     let mut board = two_buses();
     let lean = board.sensors.iter().position(|sensor| sensor.bus == 1).expect("the lean");
     let twin = SensorPlan { name: "twin".into(), bus: 0, required: false, ..board.sensors[lean].clone() };
@@ -314,7 +314,7 @@ fn two_chips_with_one_address_on_two_buses_are_two_chips() {
 }
 
 #[test]
-fn a_word_from_outside_halts() {
+fn an_external_halt_stops_the_motors() {
     // What a control socket or a guard may do: a halt without a reading.
     let mut rig = Rig::new(&two_buses(), &[]);
     rig.drive(Instant::ZERO + ms(6_000), |_, _| ());
@@ -412,7 +412,7 @@ fn sensor_set_up_again_does_not_delay_motors_on_its_bus() {
 }
 
 #[test]
-fn a_near_echo_halts_before_the_tick_on_a_robot_as_it_is_wired() {
+fn a_near_echo_halts_the_robot_before_the_tick() {
     let mut board = two_buses();
     let mut rules = 0;
     for rule in board.reflexes.iter_mut().filter(|rule| rule.cause == Cause::Obstacle) {

@@ -51,7 +51,7 @@ fn reported(found: &hunt::BrokenPromise) -> String {
 }
 
 #[test]
-fn no_motor_moves_that_a_promise_forbids_to() {
+fn no_promise_is_broken_on_random_boards() {
     let mut tally = Tally::default();
     let seeds = or_in_full(SEEDS.0, SEEDS.1);
     for seed in 1..=seeds {
@@ -74,7 +74,7 @@ fn no_motor_moves_that_a_promise_forbids_to() {
 }
 
 #[test]
-fn a_seed_is_the_same_board_the_same_script_and_the_same_run() {
+fn a_seed_reproduces_its_board_script_and_run() {
     for seed in [3, 40] {
         let [a, b] = [(), ()].map(|()| Case::of_seed(seed));
         assert_eq!((&a.site.text, &a.script.lines), (&b.site.text, &b.script.lines));
@@ -96,7 +96,7 @@ fn a_script_reads_back_as_it_was_written() {
 }
 
 #[test]
-fn promises_are_found_by_their_names() {
+fn promise_names_are_parsed() {
     let all: Vec<&str> = judge::promise::ALL.iter().map(|(_, name, _)| *name).collect();
     assert_eq!(Watched::of_names(&all.join(",")), Ok(Watched::ALL));
     for (place, (promise, name, _)) in judge::promise::ALL.iter().enumerate() {
@@ -187,7 +187,7 @@ impl Hearing {
 }
 
 #[test]
-fn a_robot_that_is_armed_and_well_may_drive() {
+fn an_armed_healthy_robot_may_drive() {
     let mut hearing = Hearing::new("");
     hearing.well_until(5_000, &[]);
     assert_eq!(hearing.verdict(5_000), None);
@@ -206,7 +206,7 @@ fn motion_before_an_arming_or_after_a_disarm_is_a_breach() {
 }
 
 #[test]
-fn a_machine_that_slept_stands_until_a_caller_arms() {
+fn after_a_suspend_motors_stand_until_a_caller_arms() {
     let mut hearing = Hearing::new("");
     hearing.well_until(3_000, &[]);
     hearing.judge.tell(at(1_990), Happening::Asked(Ask::Arm)); // before the suspend: no permission
@@ -229,7 +229,7 @@ fn a_machine_that_slept_stands_until_a_caller_arms() {
 }
 
 #[test]
-fn a_guard_that_is_lost_and_a_runtime_that_is_stopped_bind() {
+fn motion_after_guard_loss_or_a_stopped_runtime_is_a_breach() {
     for trouble in ["guard-dies", "guard-hangs"] {
         let mut lost = Hearing::guarded(&format!("{trouble}@2+0.5"));
         lost.well_until(2_600, &[]);
@@ -252,7 +252,7 @@ fn a_guard_that_is_lost_and_a_runtime_that_is_stopped_bind() {
 }
 
 #[test]
-fn a_safe_stop_is_remembered_until_a_caller_arms() {
+fn motion_after_a_safe_stop_is_a_breach_until_a_caller_arms() {
     let asked_at = |mut hearing: Hearing, ms| {
         hearing.well_until(6_000, &[]);
         hearing.judge.tell(at(ms), Happening::SafeStop);
@@ -302,7 +302,7 @@ fn a_press_holds_until_it_is_released_disarmed_and_armed() {
 }
 
 #[test]
-fn required_sensors_rules_and_sensors_that_were_never_read_bind() {
+fn motion_with_lost_sensors_or_tripped_rules_is_a_breach() {
     let mut stale = Hearing::new("");
     stale.well_until(3_000, &["lean"]);
     assert_eq!(stale.verdict(1_100), None);
@@ -329,7 +329,7 @@ fn required_sensors_rules_and_sensors_that_were_never_read_bind() {
 }
 
 #[test]
-fn commands_run_out_buses_die_and_backwards_ends() {
+fn expired_commands_dead_buses_and_long_backing_are_breaches() {
     let mut silent = Hearing::new("");
     silent.well_until(1_500, &[]);
     assert_eq!(silent.verdict(1_525), None);
@@ -347,7 +347,7 @@ fn commands_run_out_buses_die_and_backwards_ends() {
 }
 
 #[test]
-fn forced_stillness_disarms_and_the_end_is_the_end() {
+fn motion_after_a_forced_disarm_or_the_end_is_a_breach() {
     let mut hearing = Hearing::new("");
     hearing.drive(1_050, 0.0);
     hearing.well_until(9_000, &["lean"]);

@@ -38,7 +38,7 @@ pub fn err(output: &Output) -> String {
 }
 
 #[test]
-fn inside_a_service_a_board_in_a_home_is_said_to_be_hidden() {
+fn in_a_service_a_board_in_a_home_is_reported_as_hidden() {
     let path = "/home/nobody-here/robot.toml";
     for verb in [&["run", "--board", path][..], &["guard", "--board", path], &["check", path]] {
         let by_hand =
@@ -63,7 +63,7 @@ fn listed(help: &str) -> Vec<String> {
 }
 
 #[test]
-fn version_is_the_packages_own() {
+fn the_version_is_the_packages() {
     let version = output(&["--version"]);
     assert_eq!(version.status.code(), Some(0));
     assert_eq!(out(&version), format!("ganglion {}\n", env!("CARGO_PKG_VERSION")));
@@ -111,7 +111,7 @@ fn has_examples(verb: &[&str]) {
 }
 
 #[test]
-fn a_wrong_command_line_is_64_with_one_line_on_standard_error() {
+fn a_wrong_command_line_exits_64_with_one_line_on_stderr() {
     for arguments in [&["fly"][..], &["doctor", "--jsn"], &["check"], &["doctor", "--json=perhaps"]] {
         let refused = output(arguments);
         assert_eq!(refused.status.code(), Some(64), "{arguments:?}");
@@ -171,7 +171,7 @@ fn simulated_run_reports_its_drive_and_keeps_a_held_level() {
 }
 
 #[test]
-fn what_calibrate_keeps_can_be_named_and_calibrated_again() {
+fn a_saved_calibration_can_be_loaded_and_calibrated_again() {
     let folder = std::env::temp_dir().join(format!("ganglion-keep-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let here = |words: &[&str]| ganglion(words).current_dir(&folder).output().expect("the program starts");
@@ -192,7 +192,7 @@ fn what_calibrate_keeps_can_be_named_and_calibrated_again() {
 }
 
 #[test]
-fn a_wrong_board_is_78_and_says_where_in_one_line() {
+fn an_invalid_board_exits_78_and_names_its_line() {
     let path = std::env::temp_dir().join(format!("ganglion-cli-{}.toml", std::process::id()));
     std::fs::write(&path, "inherits = \"sim\"\nperiod_ms = -3\n").expect("a board file");
     let file = path.to_str().expect("UTF-8");
@@ -229,7 +229,7 @@ fn a_board_that_requests_rppal_does_not_start_elsewhere() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_panic() {
+fn a_closed_output_pipe_causes_no_panic() {
     for arguments in [&["check", "sim"][..], &["--help"], &["doctor"]] {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
@@ -241,7 +241,7 @@ fn a_reader_that_goes_away_is_no_panic() {
 }
 
 #[test]
-fn a_full_disk_is_a_failure_and_not_a_success() {
+fn a_full_disk_is_reported_as_a_failure() {
     let full = File::options().write(true).open("/dev/full").expect("Linux has /dev/full");
     let ended = ganglion(&["check", "sim"]).stdout(full).stderr(Stdio::piped()).output().expect("it starts");
     assert_eq!(ended.status.code(), Some(69));
@@ -249,7 +249,7 @@ fn a_full_disk_is_a_failure_and_not_a_success() {
 }
 
 #[test]
-fn the_journal_gets_priorities_and_nobody_else_does() {
+fn only_the_journal_gets_priorities() {
     let path = std::env::temp_dir().join(format!("ganglion-journal-{}", std::process::id()));
     let written_as = |stream: &str| {
         let file = File::create(&path).expect("a file");
@@ -271,7 +271,7 @@ fn the_journal_gets_priorities_and_nobody_else_does() {
 }
 
 #[test]
-fn doctor_ends_with_one_object_that_agrees_with_its_exit() {
+fn doctors_json_object_agrees_with_its_exit_code() {
     for board in [None, Some("sim"), Some("picarx-v4")] {
         let mut arguments = vec!["doctor", "--json"];
         arguments.extend(board.iter().flat_map(|board| ["--board", board]));
@@ -445,7 +445,7 @@ fn signals_arriving_together_stop_the_motors_once() {
 }
 
 #[test]
-fn no_terminal_stops_a_run() {
+fn terminal_signals_do_not_stop_a_run() {
     let run = a_long_run();
     is_not_stopped_by_a_terminal(&run);
     run.send(&[Signal::TERM]);
@@ -453,7 +453,7 @@ fn no_terminal_stops_a_run() {
 }
 
 #[test]
-fn manual_motor_commands_end_by_every_signal_and_keep_nothing() {
+fn every_signal_ends_manual_motor_commands_and_saves_nothing() {
     let path = std::env::temp_dir().join(format!("ganglion-trim-{}.toml", std::process::id()));
     let file = path.to_str().expect("UTF-8");
     for signal in ENDING {

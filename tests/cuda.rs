@@ -229,7 +229,7 @@ fn every_level(cycles: u64) -> Vec<usize> {
 }
 
 #[test]
-fn kernels_agree_with_the_reference_on_every_rung() {
+fn kernels_agree_with_the_reference_at_every_level() {
     let _ = assert_agreement(&plan(8), SPREAD, 5, &every_level(36))
         && assert_agreement(&plan(16), PACKED, 5, &every_level(18));
 }
@@ -270,7 +270,7 @@ fn kernels_agree_with_the_reference_at_the_edges_of_the_shape() {
 }
 
 #[test]
-fn a_pattern_can_be_replaced_while_it_is_blended() {
+fn a_pattern_can_be_replaced_during_its_blend() {
     let Some(mut pair) = Pair::new(&plan(8), SPREAD, 1) else { return };
     // At level 2 the library is matched in even cycles only: cycle 1 keeps the match of cycle 0.
     for cycle in 0..4 {
@@ -296,7 +296,7 @@ fn memory(row: usize, centre: &[f64]) -> [f32; DESCRIPTOR] {
 }
 
 #[test]
-fn the_bank_gives_the_exact_five_and_evicts_the_same_row() {
+fn the_bank_finds_the_exact_five_and_evicts_the_same_row() {
     // 350 rows overfill the bank; they are more than the threads, and many have the same value; whole sweeps,
     // then halves.
     let shape = Shape { bank: 300, ..plan(8).shape };
@@ -340,7 +340,7 @@ fn half_tolerance(plan: &FieldPlan, share: f64) -> f64 {
 }
 
 #[test]
-fn half_storage_stays_in_bounds_and_slow_channels_are_full() {
+fn half_storage_stays_in_bounds_and_slow_channels_stay_f32() {
     // At 20 Hz the slow channels move by a twentieth per cycle; at 5 Hz by a fifth, so they may be binary16
     // too.
     for (ms, halves) in [(50, 6), (200, 8)] {
@@ -374,7 +374,7 @@ fn half_storage_stays_in_bounds_and_slow_channels_are_full() {
 }
 
 #[test]
-fn halves_stay_within_the_bound_with_everything_switched_on() {
+fn half_storage_stays_in_bounds_with_all_parts_enabled() {
     let plan = FieldPlan { storage: Storage::F16, ..plan(16) };
     let Some(mut pair) = Pair::new(&plan, SPREAD, 5) else { return };
     for (cycle, quality) in every_level(12).into_iter().enumerate() {
@@ -387,7 +387,7 @@ fn halves_stay_within_the_bound_with_everything_switched_on() {
 }
 
 #[test]
-fn robots_of_a_batch_do_not_feel_each_other() {
+fn robots_of_a_batch_do_not_affect_each_other() {
     let plan = plan(8);
     let loaded = |robots: usize| {
         let mut rig = Rig::new(&plan, SPREAD, robots)?;
@@ -409,7 +409,7 @@ fn robots_of_a_batch_do_not_feel_each_other() {
 }
 
 #[test]
-fn a_cycle_has_as_many_launches_as_the_notes_say() {
+fn a_cycle_has_the_documented_number_of_launches() {
     let Some(mut rig) = Rig::new(&plan(8), SPREAD, 1) else { return };
     rig.cycle(&[input(9, 0, 0)]);
     let before = rig.launches();

@@ -77,7 +77,7 @@ fn run(seed: u64, seconds: u64, faults: &[&str]) -> Run {
 }
 
 #[test]
-fn each_seed_drives_5_m_and_hits_nothing_it_could_see() {
+fn each_seed_drives_5_m_and_hits_nothing_visible() {
     let mut beside = 0;
     for seed in 1..=or_in_full(4, 10) {
         let run = run(seed, 60, &[]);
@@ -91,7 +91,7 @@ fn each_seed_drives_5_m_and_hits_nothing_it_could_see() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_digest_and_another_seed_another() {
+fn the_digest_depends_on_the_seed_only() {
     let digests: Vec<String> = [3, 3, 4].map(|seed| run(seed, 8, &[]).ending.recorder.digest()).into();
     assert_eq!(digests[0], digests[1]);
     assert_ne!(digests[0], digests[2]);
@@ -108,7 +108,7 @@ fn one_and_two_engine_threads_give_the_same_digest() {
 }
 
 #[test]
-fn slots_run_and_skipped_add_up_to_the_time_that_passed() {
+fn run_and_skipped_slots_add_up_to_the_elapsed_time() {
     let run = run(1, 5, &[]);
     assert!(run.ending.identity_holds);
     let summary = run.ending.recorder.summary();
@@ -121,7 +121,7 @@ fn slots_run_and_skipped_add_up_to_the_time_that_passed() {
 }
 
 #[test]
-fn every_run_ends_with_its_motors_still() {
+fn every_run_ends_with_stopped_motors() {
     let run = run(2, 3, &[]);
     assert!(run.plant.motors_still());
     assert!(run.hardest(|record| record.command.source != Source::Stop) > 0.1, "it drove before");
@@ -187,7 +187,7 @@ fn gpu_faults_are_reported_as_idle_without_a_gpu() {
 }
 
 #[test]
-fn a_tick_that_dies_leaves_motors_that_stop_by_themselves() {
+fn motors_stop_by_themselves_when_the_tick_dies() {
     // The tick no longer runs; the bus thread continues, as it would if the tick's thread hung.
     let board = sim_board();
     let clock = Arc::new(SimClock::new());
@@ -213,7 +213,7 @@ fn a_tick_that_dies_leaves_motors_that_stop_by_themselves() {
 }
 
 #[test]
-fn a_slow_engine_goes_down_the_rungs_and_comes_back() {
+fn a_slow_engine_lowers_the_quality_level_and_recovers() {
     let run = run(1, 20, &["field-slow@4+4"]);
     let levels = run.ending.recorder.summary().slots_at_level;
     let in_worse: u64 = levels[1..].iter().sum();
@@ -233,7 +233,7 @@ fn a_slow_engine_goes_down_the_rungs_and_comes_back() {
 }
 
 #[test]
-fn slow_engine_explores_as_much_and_rarely_backs() {
+fn a_slow_engine_explores_as_much_and_rarely_backs() {
     // A minute in each of many rooms must meet the target. In ten minutes the robot backs 5 to 27 % of the
     // time, 15 % in the mean of ten rooms, which is more than the target: docs/measurements.md.
     let minutes = or_in_full((3..=3, 60, 0.10), (1..=20, 60, 0.10));

@@ -219,7 +219,7 @@ fn panic_in_the_last_call_does_not_prevent_the_motor_stop() {
 }
 
 #[test]
-fn a_panic_of_the_tick_is_named_and_the_motors_stand() {
+fn a_tick_panic_is_named_and_the_motors_stop() {
     let mine = Mine::of(1);
     let rig = rig(Arc::new(Stumbles(mine.clone())), |plant| Arc::new(plant));
     let (ending, plant) = rig.run(|| mine.light());
@@ -367,7 +367,7 @@ fn silent_bus_at_the_end_exits_69_unless_a_line_holds_motors() {
 
 /// If panics waited for a reader of standard error, the panicking thread would hang, and its motors with it.
 #[test]
-fn a_panic_does_not_wait_for_a_reader_of_its_words() {
+fn a_panic_does_not_wait_for_its_message_to_be_read() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).expect("flags");
     while rustix::io::write(&writer, &[b'.'; 4096]).is_ok() {}

@@ -114,7 +114,7 @@ fn fingerprint(engine: &dyn Inspect, response: &FieldOutput) -> Vec<u32> {
 }
 
 #[test]
-fn what_is_refused_leaves_no_trace() {
+fn refused_inputs_change_nothing() {
     for kind in [EngineKind::Cpu, EngineKind::Reference] {
         let plan = FieldPlan { engine: kind, ..plan(8) };
         let (mut tried, mut spared) = (build(&plan), build(&plan));
@@ -146,7 +146,7 @@ fn what_is_refused_leaves_no_trace() {
 }
 
 #[test]
-fn rest_is_the_start_again_with_library_and_readout() {
+fn reset_restarts_the_field_and_keeps_library_and_readout() {
     let plan = plan(8);
     let (mut used, mut new) = (build(&plan), build(&plan));
     (0..33).for_each(|cycle| assert!(used.cycle(&input(cycle, level_at(cycle))).is_ok()));
@@ -180,7 +180,7 @@ fn motors_do_not_jump_when_the_resolution_changes() {
 }
 
 #[test]
-fn a_pattern_can_be_replaced_while_it_is_blended() {
+fn a_pattern_can_be_replaced_during_its_blend() {
     let mut engines = [EngineKind::Cpu, EngineKind::Reference]
         .map(|kind| engine::build(&FieldPlan { engine: kind, ..plan(8) }));
     let mut means = [[0.0_f32; 2]; 2];
@@ -203,7 +203,7 @@ fn a_pattern_can_be_replaced_while_it_is_blended() {
 }
 
 #[test]
-fn an_engine_moves_between_threads() {
+fn engines_can_move_between_threads() {
     let mut engine = build(&FieldPlan { threads: 2, ..plan(8) });
     let mut stay = build(&FieldPlan { threads: 2, ..plan(8) });
     for cycle in 0..6 {
@@ -221,7 +221,7 @@ fn an_engine_moves_between_threads() {
 }
 
 #[test]
-fn both_engines_are_built_alike() {
+fn both_engines_are_built_the_same_way() {
     let plan = plan(8);
     let (cpu, reference) = (CpuEngine::new(&plan), ReferenceEngine::new(&plan));
     for c in 0..CHANNELS {

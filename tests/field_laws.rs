@@ -373,30 +373,30 @@ macro_rules! laws {
         mod $name {
             use super::*;
             laws! { @ [] $engine:
-                dynamics::refuses_what_is_no_sensor_value_and_stays_untouched,
-                dynamics::one_cycle_from_rest_is_the_formula,
+                dynamics::refuses_invalid_sensor_values_without_side_effects,
+                dynamics::one_cycle_from_rest_matches_the_formula,
                 dynamics::a_cosine_mode_fades_by_its_own_factor,
                 dynamics::fields_converge_at_least_as_fast_as_the_gain_allows,
-                response::features_are_the_reductions_they_are_said_to_be,
-                response::metrics_are_those_of_every_hundredth_cycle,
+                response::features_match_their_definitions,
+                response::metrics_are_taken_every_hundredth_cycle,
                 memory::a_stored_pattern_is_found_at_10_db,
-                memory::the_blend_is_in_the_field_that_is_returned,
+                memory::the_blend_shows_in_the_returned_field,
                 quality::half_resolution_keeps_means_on_the_way_in_and_out,
             }
             laws! { @ [$(#[$long])?] $engine:
                 dynamics::stays_bounded,
-                dynamics::without_bias_the_half_lives_are_those_stated,
-                dynamics::after_an_input_the_field_returns_to_rest,
-                dynamics::the_rate_of_the_loop_is_no_part_of_the_behaviour,
+                dynamics::without_bias_half_lives_match_the_documented_ones,
+                dynamics::the_field_returns_to_rest_after_an_input,
+                dynamics::behaviour_does_not_depend_on_the_loop_rate,
                 response::stimuli_are_decodable_from_features_and_motors,
                 response::same_seed_and_input_give_the_same_bits,
                 memory::a_scene_recalls_its_own_pattern,
                 memory::the_bank_keeps_what_is_new_and_matters,
-                prediction::lawful_sensors_are_predicted,
-                prediction::noise_is_not,
-                prediction::standing_sensors_for_ever_break_nothing,
-                quality::no_change_of_rung_makes_the_motors_jump,
-                quality::half_lives_do_not_depend_on_the_rung,
+                prediction::regular_sensors_are_predicted,
+                prediction::noise_is_not_predicted,
+                prediction::constant_sensors_for_ever_break_nothing,
+                quality::no_change_of_level_makes_the_motors_jump,
+                quality::half_lives_do_not_depend_on_the_level,
                 $(dynamics::$also,)?
             }
         }

@@ -152,7 +152,7 @@ fn every_stimulus_stops_the_motors_and_they_run_again() {
 }
 
 #[test]
-fn a_wire_that_is_not_there_is_named() {
+fn a_missing_wire_is_named() {
     let cases = [(false, true, LoopFault::NoEcho), (true, false, LoopFault::NeverRan)];
     parallel::map(2, &cases, |&(first, second, expected)| match measure(first, second) {
         Err(HilError::Loop(fault)) => assert_eq!(fault, expected),

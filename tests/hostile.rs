@@ -14,7 +14,7 @@ use ways::{Form, WAYS_IN, WayIn, payload_of, signed};
 const MUTANTS: u64 = 1000;
 
 #[test]
-fn what_is_in_order_is_taken() {
+fn valid_inputs_are_accepted() {
     for way in &WAYS_IN {
         let seeds = (way.seeds)();
         assert!(!seeds.is_empty(), "{}", way.name);
@@ -25,7 +25,7 @@ fn what_is_in_order_is_taken() {
 }
 
 #[test]
-fn nothing_that_once_broke_the_program_does_so_again() {
+fn inputs_that_once_broke_the_program_no_longer_do() {
     for way in &WAYS_IN {
         let folder = Path::new("tests/hostile/found").join(way.name);
         for entry in std::fs::read_dir(&folder).into_iter().flatten() {
@@ -42,7 +42,7 @@ fn nothing_that_once_broke_the_program_does_so_again() {
 }
 
 #[test]
-fn changed_inputs_are_taken_or_refused_and_no_more() {
+fn mutated_inputs_are_accepted_or_refused_without_a_crash() {
     for way in &WAYS_IN {
         let seeds = (way.seeds)();
         let taken = (0..MUTANTS).filter(|number| (way.take)(&mutant(way, &seeds, *number))).count();

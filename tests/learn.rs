@@ -115,7 +115,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn a_rule_is_learned_comes_back_from_its_file_and_decides() {
+fn a_rule_is_learned_saved_loaded_and_decides() {
     let board = board();
     let log = parse(&board, &made_up_log(1500));
     let mut heard = Vec::new();
@@ -154,7 +154,7 @@ fn a_rule_is_learned_comes_back_from_its_file_and_decides() {
 }
 
 #[test]
-fn decisions_of_other_rows_cannot_be_learned() {
+fn shuffled_decisions_cannot_be_learned() {
     let board = board();
     let text = made_up_log(1500);
     let mut lines: Vec<&str> = text.lines().skip(1).collect();
@@ -237,7 +237,7 @@ fn ganglion(arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn the_verb_saves_on_two_threads_what_one_learns_and_reports() {
+fn learn_saves_the_same_file_on_one_thread_and_two() {
     let folder = Folder::new("verb");
     let (board, log) = (folder.file("b.toml", BOARD), folder.file("l.csv", &made_up_log(1100)));
     let out = folder.0.join("out");
@@ -368,7 +368,7 @@ fn unseen_laps(board: &str, seed: u64) -> Vec<f64> {
 }
 
 #[test]
-fn the_real_log_is_read_whole() {
+fn the_real_log_is_read_completely() {
     let board = ganglion::deploy::board::built_in("scitos-g5").unwrap().unwrap().board;
     let log = Log::read(Path::new(REAL_LOG), &board, Some("OUTPUT")).unwrap();
     assert_eq!((log.rows(), log.defects()), (4092, 0));
@@ -387,7 +387,7 @@ const LEAST_OF_RING: f64 = 0.93;
 
 #[test]
 #[ignore = "long: scripts/long-tests"]
-fn on_a_real_robots_log_each_lap_is_decided_from_the_two_others() {
+fn each_lap_of_a_real_log_is_predicted_from_the_two_others() {
     let boards = [("scitos-g5-ring", LEAST_OF_RING), ("scitos-g5", LEAST_WITH_ARCS)];
     for seed in 1..=5 {
         for (board, least) in boards {
@@ -400,7 +400,7 @@ fn on_a_real_robots_log_each_lap_is_decided_from_the_two_others() {
 
 #[test]
 #[ignore = "long: scripts/long-tests"]
-fn last_quarter_of_a_real_log_is_predicted_from_the_first_three() {
+fn the_last_quarter_of_a_real_log_is_predicted_from_the_rest() {
     let board = ganglion::deploy::board::built_in("scitos-g5").unwrap().unwrap().board;
     let log = Log::read(Path::new(REAL_LOG), &board, Some("OUTPUT")).unwrap().sound().unwrap();
     assert_eq!(log.rows(), 4092);

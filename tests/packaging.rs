@@ -72,7 +72,7 @@ fn destination(path: &str) -> Option<String> {
 }
 
 #[test]
-fn each_file_of_a_robot_is_in_the_package_at_its_place() {
+fn every_file_is_in_the_package_at_its_path() {
     let mut units = Vec::new();
     for path in files(Path::new("systemd")).into_iter().chain(["packaging/ganglion.tmpfiles".into()]) {
         let path = path.to_string_lossy().into_owned();
@@ -114,7 +114,7 @@ fn each_file_of_a_robot_is_in_the_package_at_its_place() {
 }
 
 #[test]
-fn the_script_makes_what_the_assets_take_from_made() {
+fn the_package_script_makes_all_generated_assets() {
     let script = text("scripts/package");
     let made = assets().into_iter().filter_map(|(source, _)| Some(source.strip_prefix("made/")?.to_string()));
     let folders: BTreeSet<String> =
@@ -190,7 +190,7 @@ fn package(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_wrong_request_for_a_package_is_one_sentence() {
+fn a_wrong_package_request_gets_a_one_sentence_error() {
     let folder = Folder::new("wrong");
     let out = folder.0.join("out").display().to_string();
     for (wrong, exit, said) in [

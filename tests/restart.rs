@@ -106,7 +106,7 @@ fn auto_arm_needs_a_clean_end_and_reports_why_not() {
 }
 
 #[test]
-fn the_hold_of_an_update_lasts_until_a_person_has_armed() {
+fn an_update_hold_lasts_until_a_person_arms() {
     let mut place = RobotFolder::new("hold");
     let hold = place.folder.join("hold");
     std::fs::write(&hold, "").unwrap();

@@ -311,7 +311,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn every_command_keeps_its_promises(
+    fn every_command_obeys_mode_limits_and_motor_ranges(
         begin_armed: bool,
         stretches in prop::collection::vec(stretch(), 1..16),
     ) {
@@ -338,7 +338,7 @@ proptest! {
     }
 
     #[test]
-    fn a_required_sensor_that_is_old_or_silent_leaves_no_motion(
+    fn a_stale_or_silent_required_sensor_stops_the_robot(
         samples in prop::collection::vec((anything(), anything(), 0u64..2_000, health()), CHANNELS),
         signals in signals(),
         history in prop::collection::vec(signals(), 0..5),
@@ -419,7 +419,7 @@ proptest! {
     }
 
     #[test]
-    fn ageing_only_makes_things_worse(
+    fn aging_only_tightens_restraints(
         value in 0.02f32..4.0,
         rate in prop_oneof![-5.0f32..0.0, 0.0f32..5.0],
         mut ages in prop::collection::vec(0u64..20_000, 2..20),
@@ -444,7 +444,7 @@ proptest! {
     }
 
     #[test]
-    fn the_field_is_fed_numbers_within_its_scale(
+    fn field_inputs_are_always_within_their_scale(
         readings in prop::collection::vec((0u8..3, any::<f32>(), 0u64..5_000), 0..40),
         low in -10.0f32..10.0,
         high in -10.0f32..10.0,

@@ -45,7 +45,7 @@ pub fn summary(notes: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 #[test]
-fn skipped_tests_are_counted_once_and_named() {
+fn skipped_tests_are_named_and_counted_once() {
     let notes = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("skips-{}", std::process::id()));
     for (test, why) in [("b", "no compiler"), ("a::b", "no data"), ("b", "no compiler")] {
         note(&notes, test, why).expect("a note can be written");

@@ -67,7 +67,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn a_brain_comes_back_as_it_was_and_only_where_it_was_made_for() {
+fn a_brain_is_restored_exactly_and_only_on_its_own_board() {
     let (board, folder) = (small(), Folder::new("back"));
     let snapshot = Snapshot::new(&board, lived(&board, 30));
     snapshot.save(&folder.file()).expect("the file can be written");
@@ -92,7 +92,7 @@ fn a_brain_comes_back_as_it_was_and_only_where_it_was_made_for() {
 }
 
 #[test]
-fn no_part_and_no_flipped_bit_passes_for_a_brain() {
+fn truncated_and_corrupted_brains_are_refused() {
     let (board, folder) = (small(), Folder::new("damage"));
     Snapshot::new(&board, lived(&board, 3)).save(&folder.file()).expect("the file can be written");
     let bytes = std::fs::read(folder.file()).expect("it exists");
@@ -164,7 +164,7 @@ fn spoilt(path: &Path, board: &Board, spoil: impl FnOnce(&mut Live)) {
 }
 
 #[test]
-fn finite_nonsense_is_refused_and_the_previous_brain_taken() {
+fn implausible_values_fall_back_to_the_previous_brain() {
     let (board, folder) = (small(), Folder::new("nonsense"));
     let good = Snapshot::new(&board, lived(&board, 30));
     type Spoil = fn(&mut Live);
@@ -191,7 +191,7 @@ fn finite_nonsense_is_refused_and_the_previous_brain_taken() {
 }
 
 #[test]
-fn what_is_not_ours_is_not_taken_for_damage() {
+fn a_brain_of_another_field_is_not_treated_as_damaged() {
     let (board, folder) = (small(), Folder::new("foreign"));
     let good = Snapshot::new(&board, lived(&board, 3));
     good.save(&previous_of(&folder.file())).expect("the file can be written");
@@ -205,7 +205,7 @@ fn what_is_not_ours_is_not_taken_for_damage() {
 }
 
 #[test]
-fn to_hand_a_brain_over_takes_no_memory() {
+fn handing_over_a_brain_allocates_nothing() {
     let (board, folder) = (small(), Folder::new("quiet"));
     let mut engine = engine::build(&board.field);
     let given = Arc::new(engine.learned());
@@ -240,7 +240,7 @@ fn report(arguments: &[&str]) -> serde_json::Value {
 }
 
 #[test]
-fn a_robot_keeps_its_brain_and_goes_on_with_it() {
+fn a_restarted_robot_continues_with_its_brain() {
     let folder = Folder::new("robot");
     let file = folder.file().to_string_lossy().to_string();
     let run =

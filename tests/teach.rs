@@ -37,7 +37,7 @@ fn short(threads: usize) -> Syllabus {
 }
 
 #[test]
-fn one_thread_and_two_teach_the_same_bytes() {
+fn teaching_gives_the_same_bytes_on_one_thread_and_two() {
     let taught = |threads| {
         let mut rounds = 0;
         let taught = teach(&small(), short(threads), &AtomicBool::new(false), |_| rounds += 1);
@@ -62,7 +62,7 @@ fn tried(board: &Board, contacts: u64) -> Readout {
 }
 
 #[test]
-fn read_out_failing_on_a_grid_is_refused_unless_requested() {
+fn a_readout_that_fails_on_a_grid_needs_the_force_option() {
     let board = small();
     let build = |contacts, untried| {
         let readout = Some(tried(&board, contacts));
@@ -74,7 +74,7 @@ fn read_out_failing_on_a_grid_is_refused_unless_requested() {
 }
 
 #[test]
-fn falls_rank_before_contacts_and_a_tie_with_the_table_loses() {
+fn falls_count_before_contacts_and_a_tie_keeps_the_table() {
     let of = |falls, contacts, cells| Trial { rooms: 1, falls, contacts, cells, ..Trial::default() };
     let table = of(1, 3, 50.0);
     assert!(!table.passes(&table), "the table alone is as good");
@@ -102,7 +102,7 @@ fn without_a_correction_the_robot_follows_its_table_exactly() {
 }
 
 #[test]
-fn a_correction_moves_a_motor_by_no_more_than_the_board_lets_it() {
+fn a_correction_stays_within_the_boards_limit() {
     let mut plan = small().field;
     let sensors = [0.0; MAX_SENSORS];
     let table: Vec<f32> = (0..3).map(|motor| plan.start_wants(motor, &sensors).clamp(-1.0, 1.0)).collect();
@@ -122,7 +122,7 @@ fn a_correction_moves_a_motor_by_no_more_than_the_board_lets_it() {
 }
 
 #[test]
-fn read_out_for_the_whole_or_another_table_is_refused() {
+fn a_readout_for_another_table_or_the_whole_is_refused() {
     let board = small();
     let mut without = board.clone();
     without.field.start.clear();

@@ -123,7 +123,7 @@ fn each_cycle_gets_its_own_answer_or_none() {
 }
 
 #[test]
-fn a_tether_that_dies_is_called_again_without_a_wait() {
+fn a_dead_tether_is_reconnected_without_waiting() {
     let mut rig = Rig::new(|clock| {
         let fate = |request: &CycleRequest| match request.cycle {
             2 => Fate::Dies,
@@ -146,7 +146,7 @@ fn a_tether_that_dies_is_called_again_without_a_wait() {
 }
 
 #[test]
-fn a_tether_that_does_not_serve_says_why() {
+fn a_tether_that_refuses_service_says_why() {
     struct Unwilling;
     impl Hop for Unwilling {
         fn connect(&mut self) -> bool {
@@ -307,7 +307,7 @@ fn pull(board: &Board, times: u64, silence: Span) -> (u64, u64, Run) {
 }
 
 #[test]
-fn a_thousand_pulled_cables_each_stop_the_motors_in_time() {
+fn a_thousand_unplugged_cables_all_stop_the_motors_in_time() {
     let board = tethered();
     let silence = board.tether.as_ref().unwrap().silence;
     let (drove, late, run) = pull(&board, 1_000, silence);
@@ -316,7 +316,7 @@ fn a_thousand_pulled_cables_each_stop_the_motors_in_time() {
 }
 
 #[test]
-fn without_the_rule_of_the_link_the_motors_run_on_for_longer() {
+fn without_the_link_rule_the_motors_run_on_longer() {
     let mut board = tethered();
     let silence = board.tether.as_ref().unwrap().silence;
     board.tether.as_mut().unwrap().silence = ms(600_000); // practically without the rule
@@ -351,7 +351,7 @@ fn ten_minutes_at_1_percent_loss_cause_no_false_stop() {
 }
 
 #[test]
-fn a_field_on_standby_takes_over_and_gives_back_without_a_jump() {
+fn a_standby_field_takes_over_and_hands_back_smoothly() {
     // The standby field has learned nothing: the starting table drives, which the brain corrects.
     let start = board::built_in("picarx-v4-tethered").unwrap().unwrap().board.field.start;
     let mut board = tethered();

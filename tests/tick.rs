@@ -35,7 +35,7 @@ fn run_real(board: &Board, length: Span, plan: RtPlan) -> (Result<Ending, Runner
 }
 
 #[test]
-fn real_time_slots_add_up_and_the_tick_allocates_nothing() {
+fn real_time_slot_counts_add_up_and_the_tick_never_allocates() {
     let board = sim_board();
     let length = Span::from_millis(2_500);
     let (ending, plant) = run_real(&board, length, MODEST);
@@ -56,7 +56,7 @@ fn real_time_slots_add_up_and_the_tick_allocates_nothing() {
 }
 
 #[test]
-fn a_strict_board_that_is_refused_does_not_move() {
+fn a_strict_board_without_its_grants_does_not_move() {
     // No machine has a core with this number, so the request for it is refused everywhere.
     let plan = RtPlan { strict: true, cpu: Some(4_000), ..MODEST };
     let (ending, plant) = run_real(&sim_board(), Span::from_millis(500), plan);
@@ -66,7 +66,7 @@ fn a_strict_board_that_is_refused_does_not_move() {
 }
 
 #[test]
-fn an_interrupt_ends_a_run_early_with_motors_still() {
+fn an_interrupt_ends_a_run_early_with_stopped_motors() {
     let board = sim_board();
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let mut robot = Robot::build(&board, clock.clone(), Instant::ZERO, Options::default()).unwrap();
@@ -113,7 +113,7 @@ impl Clock for Between {
 }
 
 #[test]
-fn no_command_older_than_a_reading_passes_its_halt() {
+fn no_command_older_than_its_reading_passes_a_halt() {
     let mut board = sim_board();
     board.field.start.clear(); // nothing should drive
     let between = Arc::new(Between(Mutex::new(None)));

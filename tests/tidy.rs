@@ -76,7 +76,7 @@ fn at(source: &Source, line: usize) -> String {
 }
 
 #[test]
-fn files_are_short_and_open_with_their_duty() {
+fn files_are_short_and_start_with_their_purpose() {
     let mut faults = Vec::new();
     for source in sources(&["src", "tests", "hil"]) {
         let length = source.text.lines().count();
@@ -137,7 +137,7 @@ fn comments_and_documents_keep_within_their_columns() {
 }
 
 #[test]
-fn unsafe_stands_in_its_rooms_with_its_reason() {
+fn unsafe_is_only_in_allowed_modules_with_a_safety_comment() {
     let mut faults = Vec::new();
     for source in sources(&["src", "tests", "hil"]) {
         let lines: Vec<&str> = source.text.lines().collect();
@@ -171,7 +171,7 @@ fn has_reason(lines: &[&str], number: usize) -> bool {
 }
 
 #[test]
-fn names_say_what_a_thing_is() {
+fn names_avoid_vague_words() {
     // "Does things" is not a purpose. Old versions belong in the history: new code replaces them.
     const EMPTY: [&str; 4] = ["manager", "handler", "helper", "util"];
     let mut faults = Vec::new();
@@ -202,7 +202,7 @@ fn has_version(name: &str) -> bool {
 }
 
 #[test]
-fn nothing_is_left_for_later_and_no_test_is_switched_off() {
+fn no_todo_is_left_and_no_test_is_ignored() {
     // Put together here, so that this file does not find itself.
     let marks = ["TO\u{44}O", "FIX\u{4d}E", "XX\u{58}", "todo\u{21}(", "unimplemented\u{21}("];
     let mut faults = found_in_texts(&marks, "finish it or say in the docs that it is absent");
@@ -215,7 +215,7 @@ fn nothing_is_left_for_later_and_no_test_is_switched_off() {
 }
 
 #[test]
-fn no_path_of_one_machine_is_in_the_tree() {
+fn no_machine_specific_path_is_committed() {
     let marks = ["/wo\u{72}k/", "/ro\u{6f}t/", "shared/re\u{66}erence", "shared/de\u{73}ign"];
     none(found_in_texts(&marks, "it does not exist on other machines"));
 }
@@ -264,7 +264,7 @@ fn room_of(rooms: &[String], path: &str) -> Option<usize> {
 }
 
 #[test]
-fn a_room_names_only_rooms_declared_above_it() {
+fn modules_use_only_modules_declared_above_them() {
     let rooms = rooms();
     let last = |room: usize| rooms[room].rsplit("::").next().unwrap_or_default();
     let mut faults = Vec::new();
@@ -305,7 +305,7 @@ fn a_room_names_only_rooms_declared_above_it() {
 }
 
 #[test]
-fn a_crate_that_may_be_replaced_lives_in_one_room() {
+fn replaceable_crates_are_used_in_one_module_only() {
     let mut faults = Vec::new();
     for source in sources(&["src"]) {
         for (name, room, why) in CRATES.iter().filter(|(_, room, _)| !source.is_in(room)) {
@@ -318,7 +318,7 @@ fn a_crate_that_may_be_replaced_lives_in_one_room() {
 }
 
 #[test]
-fn the_package_is_named_alike_everywhere() {
+fn the_package_name_is_the_same_everywhere() {
     // In the public registry, `ganglion` is another project.
     let package = env!("CARGO_PKG_NAME");
     assert_eq!(package, "ganglion-robot");
@@ -340,7 +340,7 @@ const WRITERS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn files_are_written_in_one_way() {
+fn files_are_written_through_one_module() {
     // Each follows an existing link, or writes into an existing file.
     const OTHERWISE: [&str; 4] = ["File::create(", "fs::write(", "fs::rename(", ".create(true)"];
     let mut faults = Vec::new();
@@ -366,7 +366,7 @@ fn names_crate(line: &str, name: &str) -> bool {
 }
 
 #[test]
-fn only_the_command_line_speaks() {
+fn only_the_command_line_prints() {
     // `println!` panics when its reader has gone, and a library has no output of its own.
     let mut faults = Vec::new();
     for source in sources(&["src"]) {
@@ -387,7 +387,7 @@ fn only_the_command_line_speaks() {
 }
 
 #[test]
-fn every_test_file_is_run_and_says_what_it_shows() {
+fn every_test_file_is_listed_with_its_purpose() {
     let list = std::fs::read_to_string("tests/main.rs").expect("tests/main.rs");
     let mut faults = Vec::new();
     for source in sources(&["tests"]) {
@@ -410,7 +410,7 @@ fn every_test_file_is_run_and_says_what_it_shows() {
 }
 
 #[test]
-fn tests_with_a_long_form_are_run_in_full_by_the_script() {
+fn long_tests_are_all_run_by_the_script() {
     let script = std::fs::read_to_string("scripts/long-tests").expect("scripts/long-tests");
     let chosen =
         script.lines().find_map(|line| line.trim().strip_prefix("set -- ")).expect("a list of tests");
@@ -435,7 +435,7 @@ fn tests_with_a_long_form_are_run_in_full_by_the_script() {
 }
 
 #[test]
-fn the_stated_compiler_is_the_newest_that_a_dependency_asks_for() {
+fn the_stated_rust_version_is_what_dependencies_need() {
     let output = std::process::Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--offline"])
         // This machine's target only: crates of other targets may never have been fetched.
@@ -463,7 +463,7 @@ fn the_stated_compiler_is_the_newest_that_a_dependency_asks_for() {
 }
 
 #[test]
-fn rows_of_requirements_and_mutants_name_tests_that_exist() {
+fn requirements_and_mutants_name_existing_tests() {
     let mut named = Vec::new();
     for source in sources(&["src", "tests", "hil"]) {
         let stem = source.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs").to_string();

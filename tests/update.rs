@@ -25,7 +25,7 @@ fn changes(robot: &Robot) -> Vec<String> {
 }
 
 #[test]
-fn a_good_version_is_committed_and_has_a_way_back() {
+fn a_good_version_is_committed_and_can_be_rolled_back() {
     let robot = Robot::new("good");
     let (code, end) = robot.flash(&robot.package("0.2.0", ""));
     assert_eq!((code, end["outcome"].as_str()), (Some(0), Some("committed")), "{end}");
@@ -60,7 +60,7 @@ fn a_good_version_is_committed_and_has_a_way_back() {
 }
 
 #[test]
-fn what_is_wrong_with_a_package_is_refused() {
+fn faulty_packages_are_refused() {
     let robot = Robot::new("refused");
     let refused = |package: &std::path::Path, code, words: &str| {
         robot.forget_calls();
@@ -103,7 +103,7 @@ fn what_is_wrong_with_a_package_is_refused() {
 }
 
 #[test]
-fn an_older_version_is_taken_if_asked_for() {
+fn an_older_version_is_installed_on_request() {
     let robot = Robot::new("older");
     let package = robot.package("0.0.9", "");
     let staged = robot.update(&["stage", package.to_str().unwrap(), "--allow-downgrade"]);
@@ -113,7 +113,7 @@ fn an_older_version_is_taken_if_asked_for() {
 }
 
 #[test]
-fn a_trial_that_may_not_begin_changes_nothing() {
+fn a_trial_that_may_not_start_changes_nothing() {
     let robot = Robot::new("not-now");
     let refused = |code, words: &str| {
         robot.forget_calls();
@@ -145,7 +145,7 @@ fn a_trial_that_may_not_begin_changes_nothing() {
 }
 
 #[test]
-fn a_bad_version_is_left_again_with_the_reason() {
+fn a_bad_version_is_rolled_back_with_the_reason() {
     for (changes, words) in [
         ("starts=never\n", "did not become ready (exit-code)"),
         ("after=dies\n", "died during the trial"),
@@ -258,7 +258,7 @@ fn number_of(call: &str) -> usize {
 }
 
 #[test]
-fn a_cut_in_the_repairing_boot_is_repeated_five_times_at_most() {
+fn an_interrupted_repair_is_repeated_at_most_five_times() {
     let robot = Robot::new("repair");
     robot.stage(&robot.package("0.2.0", ""));
     robot.forget_calls();
@@ -284,7 +284,7 @@ fn a_cut_in_the_repairing_boot_is_repeated_five_times_at_most() {
 }
 
 #[test]
-fn an_updater_that_is_killed_is_followed_by_its_return() {
+fn a_killed_updater_is_recovered() {
     let robot = Robot::new("killed");
     robot.stage(&robot.package("0.2.0", ""));
     robot.forget_calls();
@@ -314,7 +314,7 @@ fn two_updates_at_once_are_refused() {
 }
 
 #[test]
-fn a_committed_version_that_keeps_dying_is_left() {
+fn a_committed_version_that_keeps_dying_is_rolled_back() {
     let robot = Robot::new("loop");
     for _ in 0..9 {
         robot.service_ends("exit-code");

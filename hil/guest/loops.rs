@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_are_begun_at_phases_of_one_clock_spread_evenly() {
+    fn loops_start_at_evenly_spread_phases_of_the_clock() {
         let round = PHASES.as_nanos();
         let mut phases: Vec<u64> = (1..=200)
             .map(|nth| {
@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_counts_from_the_edge_before_it() {
+    fn stop_latency_counts_from_the_edge_before_it() {
         let closed = answer(&stopped(5200, 5320), us(5000));
         assert_eq!(closed, Some(Some([200, 200, 320].map(Span::from_micros))));
         assert_eq!(answer(&stopped(5200, 5320), us(6000)), Some(None), "they had already stopped");
     }
 
     #[test]
-    fn an_edge_between_the_two_frames_of_a_stop_has_not_caused_it() {
+    fn an_edge_between_the_frames_of_a_stop_is_not_its_cause() {
         let mut record = stopped(5000, 5120);
         // The next zero comes from the tick, a period later; it would look like an answer after 10 ms.
         record.take(&event(Happening::Write, 0x14, 15_000_000, &[0x2D, 0, 0]));

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_guests_that_share_a_folder_one_takes_a_row() {
+    fn only_one_of_two_guests_takes_a_row_from_a_shared_folder() {
         let claims = std::env::temp_dir().join(format!("hil-claims-{}", std::process::id()));
         std::fs::create_dir_all(&claims).unwrap();
         let folder = claims.display().to_string();

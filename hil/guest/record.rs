@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn motion_is_pulse_and_enable_and_no_reset() {
+    fn motion_needs_pulses_the_enable_line_and_no_reset() {
         let mut record = record();
         record.take(&event(Happening::Write, 0x14, 10, &[0x2D, 8, 0]));
         assert!(!record.is_moving(), "no line enables the current");
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn backing_off_is_motion_and_not_ahead() {
+    fn backing_off_counts_as_motion_but_not_as_driving_ahead() {
         let mut record = record();
         record.take(&event(Happening::Out(true), 11, 1, &[]));
         record.take(&event(Happening::Out(false), 23, 2, &[])); // left, forward
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_frame_moves_nothing_and_shifted_one_is_a_stray() {
+    fn a_failed_frame_moves_nothing_and_a_shifted_one_is_reported() {
         let mut record = record();
         record.take(&event(Happening::Out(true), 11, 1, &[]));
         let mut nack = event(Happening::Write, 0x14, 2, &[0x2D, 8, 0]);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_echo_is_known_after_everything_else_was_forgotten() {
+    fn the_last_echo_survives_when_older_events_are_dropped() {
         let mut record = record();
         assert_eq!(record.echo_before(Instant::NEVER), None);
         for (ns, line, high) in [(10, 22, true), (20, 22, false), (30, 25, false)] {
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_is_the_first_frame_without_counts_after_its_cause() {
+    fn a_stop_is_the_first_zero_frame_after_its_cause() {
         let mut record = record();
         record.take(&event(Happening::Write, 0x14, 5, &[0x2D, 0, 0]));
         record.take(&event(Happening::Write, 0x14, 20, &[0x2D, 8, 0]));

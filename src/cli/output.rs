@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_line() {
+    fn output_never_breaks_a_line() {
         let mut to = Vec::new();
         write_line(&mut to, format_args!("{} of {}", 1, 2)).unwrap();
         assert_eq!(to, b"1 of 2\n");

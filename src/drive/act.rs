@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_the_request_is_a_ramp_of_the_command() {
+    fn a_step_in_the_request_becomes_a_ramp_in_the_command() {
         let mut car = Car::new();
         for step in 1..=6 {
             let command = car.free([1.0, -1.0]);
@@ -349,13 +349,13 @@ mod tests {
     }
 
     #[test]
-    fn a_request_to_stand_is_obeyed_at_once() {
+    fn a_request_to_stop_is_obeyed_at_once() {
         close(&Car::going([0.9, 0.5]).free([0.0, 0.5]), [0.0, 0.5]);
         close(&Car::going([-0.9, 0.5]).free([0.0, 0.0]), [0.0, 0.4]);
     }
 
     #[test]
-    fn reversal_passes_zero() {
+    fn reversing_from_forwards_passes_through_zero() {
         let mut car = Car::going([0.3, 0.0]);
         for drive in [0.1, 0.0, -0.2, -0.4, -0.5, -0.5] {
             let command = car.free([-0.5, 0.0]);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn reversal_passes_zero_also_the_other_way() {
+    fn reversing_from_backwards_passes_through_zero() {
         let mut car = Car::going([-0.3, 0.0]);
         for drive in [-0.1, 0.0, 0.2, 0.4, 0.5, 0.5] {
             close(&car.free([0.5, 0.0]), [drive, 0.0]);
@@ -373,13 +373,13 @@ mod tests {
     }
 
     #[test]
-    fn the_slightest_request_that_is_no_stillness_is_obeyed() {
+    fn the_smallest_request_above_standstill_is_obeyed() {
         close(&Car::going([0.0, 0.0]).free([STANDING, 0.0]), [STANDING, 0.0]);
         close(&Car::going([0.0, 0.0]).free([0.99 * STANDING, 0.0]), [0.0, 0.0]);
     }
 
     #[test]
-    fn a_tightening_restraint_counts_in_its_own_slot() {
+    fn a_stricter_restraint_applies_in_its_own_slot() {
         let slow = Limits { forward: 0.2, backward: 0.2, steer: true };
         let no_forward = Limits { forward: 0.0, ..Limits::FREE };
         for (limits, request, expected) in [
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reflex_decides_also_where_the_field_wants_nothing() {
+    fn a_reflex_decides_without_a_field_request() {
         let mut car = Car::going([0.9, 0.5]);
         let command = car.decide(Mode::Armed { since: at(0) }, Limits::STILL, None);
         assert_eq!(command.source, Source::Reflex);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn getting_free_again_is_a_ramp() {
+    fn the_command_ramps_up_after_a_stop() {
         let mut car = Car::going([0.9, 0.0]);
         car.slot(Limits::STILL, [0.9, 0.0], Span::ZERO);
         close(&car.free([0.9, 0.0]), [0.2, 0.0]);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aged_request_fades_in_drive_and_not_in_steering() {
+    fn an_old_request_loses_drive_but_keeps_its_steering() {
         let mut car = Car::going([0.8, 0.5]);
         let script = [
             (100, 0.8, Source::Field),
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_taken_before_arming_is_obeyed() {
+    fn answers_from_before_arming_are_not_obeyed() {
         let mut arbiter = Arbiter::new(&[wheel(), servo()], safety(), PERIOD);
         let armed = Mode::Armed { since: at(50) };
         let response = response(&[1.0, 1.0]);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_robot_that_is_not_armed_stands() {
+    fn a_disarmed_robot_stands_still() {
         let modes = [
             (Mode::Boot, Source::Still),
             (Mode::SelfTest { missing: ArmRefusal::NONE }, Source::Still),
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_no_number_is_no_answer() {
+    fn a_nan_answer_is_ignored() {
         for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut car = Car::going([0.9, 0.5]);
             let command = car.free([0.9, poison]);
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_motors_hold() {
+    fn motor_limits_are_applied() {
         let mut arbiter =
             Arbiter::new(&[MotorPlan { limit: 0.5, slew_per_s: 1_000.0, ..wheel() }], safety(), PERIOD);
         let response = response(&[-1.0]);
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn backwards_ends_after_its_time_and_is_paid_back_standing() {
+    fn backing_ends_after_its_time_and_needs_a_pause() {
         let mut car = Car::new();
         // 200 ms are 20 slots; refused for as long, then free again.
         for slot in 0..100 {
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn short_breaks_do_not_buy_more_backwards() {
+    fn short_pauses_do_not_extend_the_backing_time() {
         let mut car = Car::new();
         let mut longest = 0;
         let mut backwards_in_a_row = 0;
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn turning_on_the_spot_is_not_backwards() {
+    fn turning_in_place_is_not_backing() {
         let mut turning = Arbiter::new(&[wheel(), wheel()], safety(), PERIOD);
         let mut last = Command::still(2);
         let mut slot = |request: [f32; 2], now| {
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_only_steers_and_drive_only_drives() {
+    fn steering_and_drive_motors_do_only_their_own_part() {
         let steer = Limits { steer: true, ..Limits::STILL };
         close(&Car::going([0.9, 0.0]).slot(steer, [0.9, 1.0], Span::ZERO), [0.0, 0.1]);
         let drive = Limits { steer: false, ..Limits::FREE };
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn forwards_is_free_while_backwards_is_refused() {
+    fn driving_forwards_is_allowed_while_backing_is_refused() {
         let mut car = Car::new();
         for _ in 0..21 {
             car.free([-0.2, 0.0]);

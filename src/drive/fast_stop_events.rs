@@ -57,7 +57,7 @@ mod tests {
     use crate::decision::fixture::at;
 
     #[test]
-    fn a_stop_and_a_loss_are_heard_once() {
+    fn stops_and_losses_are_received_once() {
         let (halt, dropped) = (Arc::new(Halt::new(Arc::default())), Arc::new(AtomicU64::new(0)));
         let mut alarm = FastStopReceiver::new(halt.clone(), dropped.clone());
         assert_eq!(alarm.take(), FastStopEvents::default());

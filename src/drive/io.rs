@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outlet_that_overflows_counts_every_loss() {
+    fn an_overflowing_queue_counts_every_loss() {
         let (producer, mut consumer) = rtrb::RingBuffer::new(2);
         let dropped = Arc::new(AtomicU64::new(0));
         let mut outlet = Outlet::new(producer, dropped.clone());
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_halt_is_dated_to_when_its_reading_had_left() {
+    fn a_halt_is_stamped_when_its_reading_was_sent() {
         let (producer, consumer) = rtrb::RingBuffer::new(2);
         let clock = Witness { ring: consumer.into(), had_left: Vec::new().into() };
         let mut outlet = Outlet::new(producer, Arc::default());
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_keeps_its_beat_and_gives_up_what_it_missed() {
+    fn a_poll_keeps_its_period_and_drops_missed_ones() {
         let mut due = Due::every(Span::from_nanos(10), Instant::ZERO);
         due.advance(Instant::from_nanos(3));
         assert_eq!(due.at, Instant::from_nanos(10));

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_that_is_none_spoils_an_answer() {
+    fn a_single_nan_makes_an_answer_unusable() {
         let sound = build(&plan(EngineKind::Cpu))
             .cycle(&FieldInput {
                 cycle: 0,
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_built_says_its_name_and_knows_all_verbs() {
+    fn every_engine_kind_is_built_named_and_complete() {
         let mut names = Vec::new();
         for kind in [EngineKind::Auto, EngineKind::Reference, EngineKind::Cpu] {
             let mut engine = build(&plan(kind));

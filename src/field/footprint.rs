@@ -81,7 +81,7 @@ mod tests {
 
     /// 100 patterns and 10,000 experiences in the field of a robot, none of them there yet.
     #[test]
-    fn memory_for_what_is_empty_is_not_taken() {
+    fn empty_parts_take_no_memory() {
         let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let shape = Shape { grid: 32, patterns: 100, bank: 10_000, ..board.field.shape };
         let plan = FieldPlan { shape, engine: EngineKind::Cpu, threads: 1, ..board.field.clone() };
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_is_what_an_engine_takes_and_a_little_more() {
+    fn the_estimate_is_slightly_above_the_real_use() {
         let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         for (grid, patterns, bank, storage, engine, threads) in [
             (8, 1, 1, Storage::F32, EngineKind::Cpu, 1),

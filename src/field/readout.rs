@@ -403,14 +403,14 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_score_decides_and_of_equal_ones_the_first() {
+    fn the_highest_score_decides_and_the_first_of_equal_ones() {
         assert_eq!(decide(&[0.1, 0.7, 0.7, -1.0]), 1);
         assert_eq!(decide(&[0.0, 0.0]), 0);
         assert_eq!(decide(&[-3.0, -2.0]), 1);
     }
 
     #[test]
-    fn a_file_gives_back_what_was_saved() {
+    fn a_saved_readout_survives_the_round_trip() {
         let folder = std::env::temp_dir().join(format!("ganglion-readout-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("r");
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_a_feature_does_not_matter() {
+    fn settings_that_change_no_feature_do_not_matter() {
         let here = board(8);
         let mut there = here.clone();
         there.name = "other".to_string();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_no_engine_takes_make_no_readout() {
+    fn weights_beyond_the_engines_bounds_are_refused() {
         let board = board(8);
         let make = |weights| Readout::new(&board, weights, Origin::Given);
         assert!(matches!(make(vec![0.0; READOUT_COLUMNS]), Err(ReadoutError::Malformed)));

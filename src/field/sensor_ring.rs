@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vector_is_read_where_it_was_written_and_others_stay() {
+    fn reading_a_vector_leaves_the_others_alone() {
         let ring = SensorRing::new();
         let mut writer = SensorWriter::new(ring.clone());
         let (first, given) = writer.write(|put| {

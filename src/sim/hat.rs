@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_v4_has_no_timer_behind_the_upper_channels() {
+    fn a_v4_has_no_timer_for_the_upper_channels() {
         for (timers, expected) in [(4, 0.0), (7, 1.0)] {
             let mut hat = hat(timers);
             write(&mut hat, &[0x50, 0, 9, 0x54, 0x0F, 0xFF, 0x31, 0x0F, 0xFF]);

@@ -113,7 +113,7 @@ fn emulated_gpu_json_has_every_figure_marked_as_not_measured() {
 }
 
 #[test]
-fn without_a_driver_it_is_69_and_no_figure() {
+fn without_a_driver_the_bench_exits_69_without_figures() {
     // Hides a real GPU as well, if there is one.
     let ended = ganglion(&SMALL)
         .env_remove("LD_LIBRARY_PATH")
@@ -129,7 +129,7 @@ fn without_a_driver_it_is_69_and_no_figure() {
 }
 
 #[test]
-fn options_of_the_other_kind_of_engine_are_64() {
+fn options_of_another_engine_exit_64() {
     for more in [&["--threads", "2"][..], &["--cpus", "0"], &["--simd", "portable"], &["--batch", "65"]] {
         let refused = ganglion(&[&SMALL[..], more].concat()).output().expect("the program starts");
         assert_eq!((refused.status.code(), out(&refused)), (Some(64), String::new()), "{more:?}");
@@ -162,7 +162,7 @@ fn gpu_targets_are_skipped_on_an_emulating_processor() {
 }
 
 #[test]
-fn a_target_of_a_gpu_that_is_out_of_range_is_78_with_its_place() {
+fn an_out_of_range_gpu_target_exits_78_with_its_line() {
     for (line, wanted) in [
         ("cycle_us = 0", "targets.gpu.cycle_us"),
         ("copy_share = -1", "targets.gpu.copy_share"),
@@ -179,7 +179,7 @@ fn a_target_of_a_gpu_that_is_out_of_range_is_78_with_its_place() {
 }
 
 #[test]
-fn the_predictions_are_of_the_engines_own_bytes() {
+fn predictions_use_the_engines_own_byte_counts() {
     let said = Command::new("scripts/predict-gpu").arg("--json").output();
     let Some(said) = said.ok().filter(|said| said.status.success()) else {
         return skip("scripts/predict-gpu does not run here: install Python 3");

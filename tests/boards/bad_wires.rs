@@ -37,7 +37,7 @@ fn buses_are_found_by_path_or_device() {
 }
 
 #[test]
-fn rppal_is_for_linux_and_for_boards_without_a_guard() {
+fn rppal_is_refused_off_linux_and_with_a_guard() {
     assert_eq!(generic("bus = { access = \"character-devices\" }"), [""; 0]);
     assert_eq!(generic("bus = { access = \"rppal\" }"), [""; 0]);
     one("bus = { access = \"rpal\" }", "no interface of the wires is named `rpal`; did you mean `rppal`?");
@@ -54,7 +54,7 @@ fn rppal_is_for_linux_and_for_boards_without_a_guard() {
 }
 
 #[test]
-fn what_requests_an_interface_is_another_board() {
+fn requesting_an_interface_changes_the_digest() {
     let digest = |extra: &str| {
         board::from_text("odd", &format!("inherits = \"generic-linux\"\n{extra}")).unwrap().digest
     };
@@ -62,7 +62,7 @@ fn what_requests_an_interface_is_another_board() {
 }
 
 #[test]
-fn further_buses_have_names_of_their_own_and_something_on_them() {
+fn extra_buses_need_unique_names_and_devices() {
     let side = "[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\n";
     one(&side.replace("side", "motors"), "i2c.motors.name: \"motors\" is the bus that [bus] describes");
     one("[[i2c]]\nname = \"side\"\n", "i2c.side.i2c: missing");
@@ -94,7 +94,7 @@ fn warnings_of(text: &str) -> Vec<String> {
 const NO_LINE: &str = "no line can stop the motors";
 
 #[test]
-fn motors_that_no_line_can_stop_are_warned_of() {
+fn motors_without_a_stop_line_cause_a_warning() {
     let warned = |extra: &str| {
         let warnings = board::from_text("odd", &format!("inherits = \"generic-linux\"\n{extra}\n")).unwrap();
         let warnings = warnings.warnings.iter().map(|warning| warning.to_string());
@@ -112,7 +112,7 @@ fn motors_that_no_line_can_stop_are_warned_of() {
 }
 
 #[test]
-fn each_bus_carries_its_own_load() {
+fn each_bus_is_checked_for_its_own_load() {
     let slow = "[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\nspeed_hz = 10000\n\
                 [[sensor]]\nname = \"roll\"\nbus = \"side\"\n[[sensor]]\nname = \"pitch\"\nbus = \"side\"\n\
                 [[sensor]]\nname = \"turning\"\nbus = \"side\"\n";
@@ -170,7 +170,7 @@ fn lines_have_numbers_or_names() {
 }
 
 #[test]
-fn values_of_one_chip_describe_it_alike() {
+fn values_of_one_chip_must_agree_on_its_settings() {
     let roll = "[[sensor]]\nname = \"roll\"\nready = 4\n";
     let rest = "[[sensor]]\nname = \"pitch\"\nready = 4\n[[sensor]]\nname = \"turning\"\nready = 4\n";
     assert_eq!(generic(&format!("{LABEL}{roll}{rest}")), [""; 0], "one line, three values");
@@ -209,7 +209,7 @@ fn values_of_one_chip_describe_it_alike() {
 }
 
 #[test]
-fn several_rangers_need_their_shut_down_lines() {
+fn several_range_finders_need_shut_down_lines() {
     let second = "[[sensor]]\nname = \"rear\"\nlike = \"range\"\naddress = 0x30\nrequired = false\n";
     let faults = generic(second);
     assert_eq!(faults.len(), 2, "{faults:#?}");
@@ -219,7 +219,7 @@ fn several_rangers_need_their_shut_down_lines() {
 }
 
 #[test]
-fn motors_have_one_source_of_pulses() {
+fn all_motors_share_one_pulse_source() {
     let mcu = "[mcu]\naddress = 0x14\nclock_hz = 72000000\ntimers = 4\nreset = 5\n";
     one(&format!("{LABEL}{mcu}"), "pca9685: a second source of PWM besides [mcu]; expected: only one");
     one("[pwm]\ndevice = \"1f00098000.pwm\"\nhz = 1000\n", "pwm: a second source of PWM besides [pca9685]");
@@ -246,7 +246,7 @@ fn motors_have_one_source_of_pulses() {
 }
 
 #[test]
-fn a_guard_holds_what_is_there() {
+fn a_guard_can_only_hold_an_existing_line() {
     let guard =
         |holds: &str, timeout: u32| format!("[guard]\nholds = \"{holds}\"\npatience_ms = {timeout}\n");
     one(
@@ -286,7 +286,7 @@ fn a_bus_clear_has_two_lines() {
 }
 
 #[test]
-fn what_reads_the_machine_needs_one() {
+fn machine_sensors_need_a_real_machine() {
     let thermal = "[[sensor]]\nname = \"cpu\"\nkind = \"thermal\"\nunit = \"degC\"\nzone = \"cpu-thermal\"\n\
                    period_ms = 1000\nvalid = [0, 100]\n";
     assert_eq!(generic(thermal), [""; 0]);
@@ -300,7 +300,7 @@ fn what_reads_the_machine_needs_one() {
 /// A Jetson's adapter waits 160 ms for a hung transfer, whatever timeout is set: the check refuses each
 /// budget that counts on less, and says what it may be.
 #[test]
-fn budgets_that_a_drivers_own_time_outlasts_are_refused() {
+fn budgets_below_the_drivers_own_timeout_are_refused() {
     let jetson = |extra: &str| faults(&format!("inherits = \"jetson-orin-nano\"\n{extra}\n"));
     let one = |extra: &str, words: &[&str]| {
         let faults = jetson(extra);

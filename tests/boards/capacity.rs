@@ -253,7 +253,7 @@ fn counts() -> impl Strategy<Value = Counts> {
 }
 
 #[test]
-fn what_the_check_passes_is_built_and_runs() {
+fn every_board_that_passes_the_check_runs() {
     // Boards far from any capacity show nothing here, and each takes a fraction of a second.
     let config = Config { failure_persistence: None, ..Config::with_cases(or_in_full(8, 48)) };
     proptest!(config, |(counts in counts())| {

@@ -197,14 +197,14 @@ sensor cpu: zone cpu-thermal 2000 ms degC, optional
 ";
 
 #[test]
-fn picarx_v4_is_the_vendors_car() {
+fn picarx_v4_matches_the_vendors_car() {
     assert_eq!(facts(&shipped("picarx-v4").board), PICARX_V4);
 }
 
 /// The controller of a Pi 5 can hang in ways that only a rebind of its driver ends (raspberrypi/linux, issues
 /// 5784 and 6043); the bench shows what the runtime does without that.
 #[test]
-fn the_cars_permit_a_rebind_and_the_bench_does_not() {
+fn the_cars_permit_a_rebind_but_the_bench_does_not() {
     for (name, expected) in [("picarx-v4", true), ("picarx-v5", true), ("virtual-bench", false)] {
         assert_eq!(shipped(name).board.i2c[0].recovery.rebind, expected, "{name}");
     }
@@ -322,7 +322,7 @@ field 16^3 6 -> 2 every 20 ms
 ";
 
 #[test]
-fn generic_linux_is_four_chips_on_one_bus() {
+fn generic_linux_has_four_chips_on_one_bus() {
     let board = shipped("generic-linux").board;
     assert_eq!(facts(&board), GENERIC);
     assert!(board.compatible.is_empty() && board.line_names.is_empty());
@@ -349,7 +349,7 @@ fn the_jetsons_differ_in_module_and_lines_only() {
 }
 
 #[test]
-fn scitos_is_a_ring_of_24_and_four_labels() {
+fn scitos_has_24_ranges_and_four_labels() {
     let scitos = shipped("scitos-g5").board;
     let columns: Vec<String> = (1..=24).map(|n| format!("column S{n}")).collect();
     let found: Vec<String> = scitos.sensors[..24].iter().map(|plan| sensor(&scitos, &plan.kind)).collect();
@@ -374,7 +374,7 @@ fn scitos_is_a_ring_of_24_and_four_labels() {
 }
 
 #[test]
-fn the_bare_ring_is_every_range_on_two_scales_and_no_arc() {
+fn the_bare_ring_has_each_range_on_two_scales_without_arcs() {
     let ring = shipped("scitos-g5-ring").board;
     let columns: Vec<String> = (1..=24).chain(1..=24).map(|n| format!("column S{n}")).collect();
     let found: Vec<String> = ring.sensors.iter().map(|plan| sensor(&ring, &plan.kind)).collect();
@@ -389,7 +389,7 @@ fn the_bare_ring_is_every_range_on_two_scales_and_no_arc() {
 }
 
 #[test]
-fn every_shipped_board_is_sound() {
+fn every_shipped_board_passes_the_check() {
     let names = [
         "sim",
         "picarx-v4",
@@ -428,7 +428,7 @@ fn every_shipped_board_is_sound() {
 }
 
 #[test]
-fn a_kind_is_called_as_board_files_call_it() {
+fn kinds_are_printed_as_board_files_write_them() {
     let others = "inherits = \"picarx-v4\"\n\
         [[sensor]]\nname = \"a\"\nkind = \"ina226\"\naddress = 0x44\nshunt_ohms = 0.1\nquantity = \"volts\"\n\
         unit = \"V\"\nperiod_ms = 50\nvalid = [0, 4]\n\
@@ -466,7 +466,7 @@ fn files_and_built_in_boards_are_the_same() {
 }
 
 #[test]
-fn the_effective_text_loads_to_the_same_board() {
+fn the_effective_text_loads_as_the_same_board() {
     for name in board::names() {
         let loaded = shipped(name);
         let again = board::from_text(name, &loaded.effective().join("\n")).unwrap();
@@ -475,7 +475,7 @@ fn the_effective_text_loads_to_the_same_board() {
 }
 
 #[test]
-fn the_digest_is_of_the_meaning_not_of_the_writing() {
+fn the_digest_depends_on_values_not_on_formatting() {
     let plain = shipped("picarx-v4").digest;
     let other_words =
         text_of("picarx-v4").replace("period_ms = 60.0", "period_ms = 6e1 # sixty").replace('#', "#  ");
@@ -486,7 +486,7 @@ fn the_digest_is_of_the_meaning_not_of_the_writing() {
 
 /// An earlier brain for this car stopped on bright ground and listened for echoes on the motors' lines.
 #[test]
-fn the_car_goes_back_the_way_it_came_and_the_others_have_no_way() {
+fn only_the_car_drives_back_along_its_path() {
     for (name, backs) in [
         ("picarx-v4", true),
         ("picarx-v5", true),
@@ -506,7 +506,7 @@ fn the_car_goes_back_the_way_it_came_and_the_others_have_no_way() {
 }
 
 #[test]
-fn the_ground_ends_where_it_is_dark() {
+fn dark_ground_counts_as_an_edge() {
     for name in ["picarx-v4", "picarx-v5", "sim"] {
         let board = shipped(name).board;
         let cliffs: Vec<_> = board.reflexes.iter().filter(|rule| rule.cause == Cause::Cliff).collect();
@@ -541,7 +541,7 @@ fn real_boards_wait_to_be_armed() {
 /// A chip that keeps its last pulses when the program dies needs another process that holds its enable or
 /// reset line.
 #[test]
-fn motors_that_go_on_by_themselves_have_a_guard() {
+fn motors_that_run_on_by_themselves_have_a_guard() {
     for name in board::names() {
         let board = shipped(name).board;
         let real = matches!(board.bus, BusPlan::Linux { .. });
@@ -553,7 +553,7 @@ fn motors_that_go_on_by_themselves_have_a_guard() {
 }
 
 #[test]
-fn late_commands_die_within_a_few_periods() {
+fn commands_expire_within_a_few_periods() {
     for name in board::names() {
         let board = shipped(name).board;
         let safety = board.safety;
@@ -566,7 +566,7 @@ fn late_commands_die_within_a_few_periods() {
 
 /// Sources: the requirements for an Orin and for a GPU of the RTX 4090 class.
 #[test]
-fn gpu_boards_state_what_their_gpu_is_held_to() {
+fn gpu_boards_state_targets_for_their_gpu() {
     for name in ["jetson-orin-nano", "jetson-orin-nx", "jetson-agx-orin"] {
         let targets = shipped(name).board.targets;
         assert_eq!((targets.gpu.cycle_us, targets.gpu.memory_mb), (Some(5_000.0), Some(128.0)), "{name}");
@@ -583,7 +583,7 @@ fn gpu_boards_state_what_their_gpu_is_held_to() {
 
 /// Tethered cars differ in where the field is computed only. Silence: five periods at 50 Hz.
 #[test]
-fn tethered_cars_stop_for_a_brain_that_is_not_heard() {
+fn tethered_cars_stop_when_the_brain_computer_is_silent() {
     for (name, untethered) in [("picarx-v4-tethered", "picarx-v4"), ("picarx-v5-tethered", "picarx-v5")] {
         let board = shipped(name).board;
         let tether = board.tether.clone().expect("it has a guard");

@@ -172,7 +172,7 @@ proptest! {
     #![proptest_config(Config { cases: 1000, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn any_text_is_a_sound_board_or_a_list_of_faults(
+    fn any_text_gives_a_valid_board_or_a_list_of_faults(
         name in prop::sample::select(board::names().collect::<Vec<_>>()),
         slips in prop::collection::vec(slip(), 1..4),
     ) {

@@ -41,12 +41,12 @@ fn origin(loaded: &Loaded, key: &str) -> String {
 }
 
 #[test]
-fn a_child_of_nothing_but_its_parent_means_the_same() {
+fn a_child_that_changes_nothing_equals_its_parent() {
     assert_eq!(child("").digest, shipped("picarx-v4").digest);
 }
 
 #[test]
-fn one_key_changes_and_says_so() {
+fn a_changed_key_shows_its_origin() {
     let loaded = child("\n[[sensor]]\nname = \"range\"\nmax_age_ms = 150\n");
     let parent = shipped("picarx-v4");
     assert_eq!(loaded.board.sensors[0].max_age.as_micros_f64(), 150_000.0);
@@ -83,7 +83,7 @@ fn field_storage_and_cores_are_shown_with_their_origin() {
 }
 
 #[test]
-fn targets_are_inherited_one_by_one_and_go_as_a_whole() {
+fn targets_are_inherited_singly_and_removed_together() {
     let parent = shipped("picarx-v4").board.targets;
     let own = child("[targets]\nmemory_mb = 48\n");
     assert_eq!(own.board.targets, Targets { memory_mb: Some(48.0), ..parent });
@@ -96,7 +96,7 @@ fn targets_are_inherited_one_by_one_and_go_as_a_whole() {
 }
 
 #[test]
-fn another_kind_starts_afresh() {
+fn changing_the_kind_drops_inherited_keys() {
     let pair = "[[motor]]\nname = \"left\"\nkind = \"dc-pair\"\nforward = \"P13\"\nbackward = \"P11\"\nslew_per_s = 4\n";
     let loaded = child(pair);
     assert_eq!(loaded.board.motors[0].kind, MotorKind::DcPair { forward: 13, backward: 11, min_duty: 0.0 });
@@ -117,7 +117,7 @@ fn entries_and_tables_are_removed() {
 }
 
 #[test]
-fn what_is_not_there_cannot_be_removed() {
+fn removing_a_missing_entry_is_a_fault() {
     let told = faults("inherits = \"sim\"\n[[sensor]]\nname = \"radar\"\nremove = true\n");
     assert_eq!(told.len(), 1, "{told:#?}");
     assert!(
@@ -127,14 +127,14 @@ fn what_is_not_there_cannot_be_removed() {
 }
 
 #[test]
-fn a_removed_sensor_is_missed_by_its_reflex() {
+fn removing_a_sensor_faults_its_reflex() {
     let told = faults("inherits = \"sim\"\n[[sensor]]\nname = \"lean\"\nremove = true\n");
     assert_eq!(told.len(), 2, "{told:#?}");
     assert!(told.iter().all(|line| line.contains("no sensor is named `lean`")), "{told:#?}");
 }
 
 #[test]
-fn a_name_is_written_once_in_a_file() {
+fn a_name_may_appear_once_in_a_file() {
     let twice =
         "[[sensor]]\nname = \"range\"\nmax_age_ms = 100\n[[sensor]]\nname = \"range\"\nmax_age_ms = 120\n";
     let told = faults(&format!("inherits = \"sim\"\n{twice}"));
@@ -149,7 +149,7 @@ fn a_name_is_written_once_in_a_file() {
 }
 
 #[test]
-fn like_copies_what_an_entry_does_not_state() {
+fn like_copies_unstated_keys() {
     let loaded = child(
         "[[sensor]]\nname = \"floor\"\nlike = \"ground-left\"\nchannel = \"A3\"\ninput = { high = 3000 }\n",
     );
@@ -195,7 +195,7 @@ fn sibling_file_is_inherited_by_full_name_and_shadows_nothing() {
 }
 
 #[test]
-fn chains_end() {
+fn inheritance_cycles_are_refused() {
     let folder = Folder::new(
         "chains",
         &[
@@ -223,14 +223,14 @@ fn chains_end() {
 }
 
 #[test]
-fn a_board_without_a_folder_is_found_beside_where_one_stands() {
+fn a_path_without_a_folder_means_the_current_folder() {
     // The parent of a path without a folder is the empty path; its neighbours are searched there.
     let error = board::load(Path::new("Cargo.toml")).unwrap_err().to_string();
     assert!(error.contains("package: unknown key"), "{error}");
 }
 
 #[test]
-fn a_single_key_is_removed_too() {
+fn a_single_key_can_be_removed() {
     let gone = board::from_text(
         "x",
         "inherits = \"picarx-v4\"\n[[sensor]]\nname = \"range\"\nworst_per_s = { remove = true }\n",

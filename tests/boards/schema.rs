@@ -17,7 +17,7 @@ fn refused(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_committed_schema_is_what_the_program_makes() {
+fn the_committed_schema_is_up_to_date() {
     let committed = std::fs::read_to_string("boards/board.schema.json").expect("the schema");
     let made = format!("{:#}\n", board::schema());
     assert!(committed == made, "run: ganglion check --schema > boards/board.schema.json");
@@ -109,7 +109,7 @@ fn properties(schema: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_schema_has_every_key_of_the_checks_and_no_other() {
+fn the_schema_has_exactly_the_keys_of_the_checks() {
     let mut found = BTreeSet::new();
     properties(&board::schema(), &mut found);
     // Inheritance removes these before the checks.
@@ -164,7 +164,7 @@ fn with_a_slip(board: &Value, path: &str, all: &mut Vec<(String, Value)>, put: &
 }
 
 #[test]
-fn the_schema_refuses_every_slip_at_every_place() {
+fn the_schema_refuses_every_mistake_everywhere() {
     let schema = board::schema();
     for name in ["picarx-v4", "generic-linux", "sim", "jetson-orin-nano"] {
         let mut slips = Vec::new();
@@ -177,7 +177,7 @@ fn the_schema_refuses_every_slip_at_every_place() {
 }
 
 #[test]
-fn ranges_and_kinds_are_those_of_the_checks() {
+fn the_schemas_ranges_and_kinds_match_the_checks() {
     for (text, fits) in [
         ("period_ms = 0.5", true),
         ("period_ms = 0.4", false),

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_converter_is_heard_when_both_bytes_were_read() {
+    fn an_adc_reading_counts_once_both_bytes_were_read() {
         let mut tape = tape();
         let at = Instant::from_nanos(5);
         tape.transfer(0, 0x14, true, &[Op::Write(&[0x16, 0, 0])], at);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn line_going_off_while_a_bus_is_ahead_is_off_from_then_on() {
+    fn a_line_that_goes_off_while_a_bus_is_ahead_stays_off() {
         let (mut tape, mut events) = (tape(), Vec::new());
         let (on, off): (heapless::Vec<f32, MAX_MOTORS>, _) =
             ([0.5].into_iter().collect(), [0.0].into_iter().collect());
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn echoes_are_metres_and_a_fall_without_a_rise_is_nothing() {
+    fn echoes_become_metres_and_unmatched_edges_are_ignored() {
         let mut tape = tape();
         let rise = Instant::from_nanos(1_000);
         let edge = |high, stamp| Edge { line: Line(22), high, stamp };

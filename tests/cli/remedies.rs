@@ -45,7 +45,7 @@ fn words(command: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn every_command_of_ours_that_is_named_can_be_typed() {
+fn every_ganglion_command_in_messages_parses() {
     let mut helps: BTreeMap<String, Option<String>> = BTreeMap::new();
     let mut help_of = |path: &[&str]| {
         let key = path.join(" ");
@@ -93,7 +93,7 @@ fn every_command_of_ours_that_is_named_can_be_typed() {
 }
 
 #[test]
-fn every_unit_that_a_person_is_to_start_or_stop_is_shipped() {
+fn every_systemd_unit_named_in_messages_is_shipped() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut seen = 0;
     for (file, text) in texts() {
@@ -114,7 +114,7 @@ fn every_unit_that_a_person_is_to_start_or_stop_is_shipped() {
 
 /// Cgroup v2 has no file for real-time shares: advice to set one cannot be followed.
 #[test]
-fn no_remedy_is_a_file_that_cgroup_v2_does_not_have() {
+fn advice_names_no_file_that_cgroup_v2_lacks() {
     for (file, text) in texts() {
         assert!(!text.contains("cpu.rt_runtime_us"), "{}", file.display());
     }

@@ -84,7 +84,7 @@ fn file(machine: &Machine, path: &str) -> Option<String> {
 }
 
 #[test]
-fn without_yes_and_a_terminal_setup_shows_its_plan_only() {
+fn without_yes_or_a_terminal_setup_only_shows_its_plan() {
     let pi = pi("plan");
     let shown = pi.setup(&["--board", "picarx-v4"]);
     assert_eq!(shown.status.code(), Some(0), "{}", err(&shown));
@@ -108,7 +108,7 @@ fn without_yes_and_a_terminal_setup_shows_its_plan_only() {
 }
 
 #[test]
-fn setup_announces_its_reboot_and_is_taken_back() {
+fn setup_announces_its_reboot_and_can_be_undone() {
     let pi = pi("apply");
     let done = pi.setup(&["--board", "picarx-v4", "--yes", "--json"]);
     assert_eq!(done.status.code(), Some(0), "{}", err(&done));
@@ -132,7 +132,7 @@ fn setup_announces_its_reboot_and_is_taken_back() {
 }
 
 #[test]
-fn a_machine_that_setup_does_not_know_is_78_and_stays() {
+fn setup_exits_78_on_an_unknown_machine_without_changes() {
     let pc = Machine::new("pc", &[("sys/class/dmi/id/product_name", "Desk 3000\n")]);
     let refused = pc.setup(&["--yes", "--json"]);
     assert_eq!((refused.status.code(), err(&refused).lines().count()), (Some(78), 1), "{}", err(&refused));

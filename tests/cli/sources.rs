@@ -32,7 +32,7 @@ const TIMES: [&str; 4] = ["field_us", "answer_us", "exec_us", "release_late_us"]
 const WIRES: [&str; 2] = ["end_late_us", "buses.longest_us"];
 
 #[test]
-fn a_run_in_virtual_time_prints_no_time_without_its_label() {
+fn every_time_of_a_virtual_run_is_labelled() {
     let (text, report) = said(&["run", "--clock", "sim", "--for", "2s", "--json"]);
     is_labelled(&text, "  field      ", "virtual us (modelled)");
     is_labelled(&text, "  answer     ", "virtual us (modelled)");
@@ -46,7 +46,7 @@ fn a_run_in_virtual_time_prints_no_time_without_its_label() {
 }
 
 #[test]
-fn a_run_in_real_time_measures_all_but_the_simulated_wires() {
+fn only_wire_times_are_simulated_in_a_real_time_run() {
     let (text, report) = said(&["run", "--for", "1s", "--json"]);
     assert!(!text.contains("(modelled)"), "{text}");
     TIMES.iter().for_each(|key| assert_eq!(report["sources"].get(key), None, "{key} was measured"));
@@ -57,7 +57,7 @@ fn a_run_in_real_time_measures_all_but_the_simulated_wires() {
 }
 
 #[test]
-fn what_follows_from_sizes_is_labelled_as_computed() {
+fn computed_figures_are_labelled_as_computed() {
     let text = out(&output(&["check", "picarx-v4"]));
     let report = out(&output(&["check", "picarx-v4", "--json"]));
     let report: Value = serde_json::from_str(report.trim()).expect("one object");

@@ -135,7 +135,7 @@ fn refused_bundle_leaves_no_file() {
 }
 
 #[test]
-fn a_bundle_tells_of_updates_and_tests_only_an_idle_robot() {
+fn a_bundle_lists_updates_and_tests_only_an_idle_robot() {
     let scene = Scene::new("update");
     let program = |status: &str| {
         let does = format!(
@@ -165,7 +165,7 @@ fn a_bundle_tells_of_updates_and_tests_only_an_idle_robot() {
 }
 
 #[test]
-fn the_list_names_every_part_and_calls_no_robot() {
+fn list_names_every_part_and_contacts_no_robot() {
     let scene = Scene::new("list");
     let listed = scene.run(&["--list"]);
     assert_eq!(listed.status.code(), Some(0), "{}", super::err(&listed));

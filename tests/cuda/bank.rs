@@ -125,7 +125,7 @@ fn check(what: &str, swept: &Swept) {
 }
 
 #[test]
-fn no_row_lies_outside_its_bounds_and_the_five_are_exact() {
+fn coarse_bounds_hold_and_the_nearest_five_are_exact() {
     for bytes in [false, true] {
         let Some(rig) = rig(bytes) else { return };
         let rig = RefCell::new(rig);
@@ -147,7 +147,7 @@ fn no_row_lies_outside_its_bounds_and_the_five_are_exact() {
 }
 
 #[test]
-fn the_query_is_the_descriptor_at_unit_length_as_f64_has_it() {
+fn the_query_is_the_unit_descriptor_of_the_f64_reference() {
     let Some(mut rig) = rig(true) else { return };
     let (mut numbers, mut neighbours) = (0, 0);
     for seed in 0..24 {
@@ -170,7 +170,7 @@ fn the_query_is_the_descriptor_at_unit_length_as_f64_has_it() {
 }
 
 #[test]
-fn a_full_bank_loses_the_same_rows_as_the_reference() {
+fn a_full_bank_evicts_the_same_rows_as_the_reference() {
     // More rows than the threads of a block, so that two of the three blocks have some.
     let rows = 300;
     let params = Params { novelty_threshold: 0.01, ..Params::default() };

@@ -67,7 +67,7 @@ fn beyond(found: &Counts, budget: &Counts) -> Vec<String> {
 }
 
 #[test]
-fn no_kernel_outgrows_its_budget() {
+fn no_kernel_exceeds_its_budget() {
     let image =
         fs::read_to_string("kernels/ganglion.ptx").expect("kernels/ganglion.ptx: run scripts/build-ptx");
     let agreed = fs::read_to_string("kernels/budget.txt").expect("kernels/budget.txt");

@@ -129,7 +129,7 @@ impl Pair {
 }
 
 #[test]
-fn the_engine_agrees_with_the_reference_on_every_rung() {
+fn the_engine_agrees_with_the_reference_at_every_level() {
     let Some(_device) = device() else { return };
     for (grid, cycles) in [(8, 36), (16, 6)] {
         let mut pair = Pair::new(&plan(grid), 5);
@@ -165,7 +165,7 @@ fn the_engine_agrees_at_other_rates_shapes_and_with_noise() {
 }
 
 #[test]
-fn what_is_put_in_between_cycles_is_there_in_the_next() {
+fn changes_between_cycles_apply_in_the_next() {
     let Some(_device) = device() else { return };
     let mut pair = Pair::new(&plan(8), 1);
     for cycle in 0..6 {
@@ -244,7 +244,7 @@ fn open_on(ring: Option<&SensorRing>) -> CudaEngine {
 }
 
 #[test]
-fn sensors_by_the_ring_and_beside_it_give_the_same_bits() {
+fn sensors_give_the_same_bits_with_and_without_the_ring() {
     let Some(_device) = device() else { return };
     let ring = SensorRing::new();
     let mut writer = SensorWriter::new(ring.clone());
@@ -266,7 +266,7 @@ fn sensors_by_the_ring_and_beside_it_give_the_same_bits() {
 }
 
 #[test]
-fn the_kernels_read_the_sensors_where_the_tick_put_them() {
+fn kernels_read_the_sensors_in_place() {
     let Some(Device::StandIn(alone)) = device() else { return }; // no other device can be paused
     let ring = SensorRing::new();
     let mut writer = SensorWriter::new(ring.clone());
@@ -288,7 +288,7 @@ fn the_kernels_read_the_sensors_where_the_tick_put_them() {
 }
 
 #[test]
-fn robots_of_a_batch_are_what_one_robot_is() {
+fn robots_of_a_batch_match_a_single_robot() {
     let Some(_device) = device() else { return };
     // The bank of a batch is shared and read only: nothing is stored in it.
     let plan = FieldPlan { shape: Shape { bank: 0, ..plan(8).shape }, ..plan(8) };
@@ -316,7 +316,7 @@ fn robots_of_a_batch_are_what_one_robot_is() {
 }
 
 #[test]
-fn the_order_in_which_a_device_works_cannot_be_seen() {
+fn the_devices_order_of_work_does_not_change_results() {
     let Some(device) = device() else { return };
     let plan = FieldPlan { storage: Storage::F16, ..plan(8) };
     // Threads, blocks, and independent parts of a graph, in both orders.
@@ -336,7 +336,7 @@ fn the_order_in_which_a_device_works_cannot_be_seen() {
 }
 
 #[test]
-fn stages_are_timed_when_asked_and_the_answers_stay() {
+fn timing_stages_does_not_change_answers() {
     let Some(_device) = device() else { return };
     let (mut plain, mut watched) = (open(&plan(8), 1), open(&plan(8), 1));
     watched.watch_stages(true);
@@ -353,7 +353,7 @@ fn stages_are_timed_when_asked_and_the_answers_stay() {
 }
 
 #[test]
-fn a_state_goes_out_and_back_without_losing_a_bit() {
+fn a_saved_state_is_restored_bit_for_bit() {
     let Some(_device) = device() else { return };
     for storage in [Storage::F32, Storage::F16] {
         let plan = FieldPlan { storage, ..plan(8) };
@@ -423,7 +423,7 @@ fn the_cpu_engine_takes_over_from_the_device_and_back() {
 }
 
 #[test]
-fn a_device_that_computes_something_else_is_found_in_its_trial() {
+fn a_device_with_wrong_results_fails_its_trial() {
     let Some(_device) = device() else { return };
     let open = |plan: &FieldPlan| Ok(CudaEngine::open(plan, 1).unwrap_or_else(|why| panic!("{why}")));
     for storage in [Storage::F32, Storage::F16] {
@@ -444,7 +444,7 @@ fn a_device_that_computes_something_else_is_found_in_its_trial() {
 }
 
 #[test]
-fn a_lost_device_says_how_and_can_be_opened_again() {
+fn a_lost_device_gives_its_reason_and_can_be_reopened() {
     let Some(_device) = device() else { return };
     for fault in [GpuFault::Error, GpuFault::Hang, GpuFault::Stuck, GpuFault::Lost] {
         let watch = Arc::new(Watch::new());

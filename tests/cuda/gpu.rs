@@ -95,7 +95,7 @@ fn confidence(answer: &[u8]) -> f32 {
 }
 
 #[test]
-fn the_stand_in_is_found_as_what_it_says_it_is() {
+fn the_stand_in_driver_is_identified() {
     let Some(_alone) = alone() else { return };
     let found = probe().expect("the stand-in is a GPU");
     assert!(found.name.contains("stand-in"), "{}", found.name);
@@ -104,7 +104,7 @@ fn the_stand_in_is_found_as_what_it_says_it_is() {
 }
 
 #[test]
-fn bytes_come_back_as_they_were_sent() {
+fn bytes_survive_the_copy_to_the_device_and_back() {
     let Some(alone) = alone() else { return };
     let mut desk = desk();
     assert_eq!((desk.pool.address() % 256, desk.pool.bytes()), (0, BYTES));
@@ -170,7 +170,7 @@ fn out_of_bounds_ranges_are_refused_before_the_driver() {
 }
 
 #[test]
-fn a_kernel_runs_and_says_what_it_is_made_of() {
+fn a_kernel_runs_and_reports_its_attributes() {
     let Some(_alone) = alone() else { return };
     let mut desk = desk();
     let (image, (table, answer)) = (desk.image(), desk.empty_brain());
@@ -191,7 +191,7 @@ fn a_kernel_runs_and_says_what_it_is_made_of() {
 }
 
 #[test]
-fn what_belongs_to_another_context_is_refused() {
+fn objects_of_another_context_are_refused() {
     let Some(_alone) = alone() else { return };
     let (mine, mut other) = (desk(), desk());
     let (image, event) = (other.image(), Event::new(&other.gpu).expect("an event"));
@@ -283,7 +283,7 @@ fn a_graph_keeps_its_host_memory_and_events_alive() {
 }
 
 #[test]
-fn a_capture_that_fails_leaves_the_stream_as_it_was() {
+fn a_failed_capture_leaves_the_stream_usable() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     let (stream, at) = (&desk.stream, desk.pool.address());
@@ -367,7 +367,7 @@ fn steady_calls_allocate_nothing_on_the_host() {
 }
 
 #[test]
-fn everything_gives_itself_back_in_any_order() {
+fn everything_can_be_dropped_in_any_order() {
     let Some(alone) = alone() else { return };
     let Desk { watch, gpu, stream, pool, pinned, .. } = desk();
     let (image, event) = (

@@ -27,7 +27,7 @@ fn load(fatbin: PathBuf) -> (Source, Counts) {
 }
 
 #[test]
-fn the_release_image_is_taken_whole_or_not_at_all() {
+fn the_release_fatbin_is_complete_or_refused() {
     let fatbin = std::env::var_os("GANGLION_IMAGE").map_or_else(|| FATBIN.into(), PathBuf::from);
     let Ok(whole) = fs::read(&fatbin) else {
         return skip("no compiled kernels: scripts/build-fatbin makes them");

@@ -45,7 +45,7 @@ fn a_robot_drives_with_the_field_on_a_device() {
 }
 
 #[test]
-fn robot_survives_every_device_loss_and_takes_it_back() {
+fn a_robot_survives_every_device_loss_and_recovers() {
     let Some(alone) = alone() else { return };
     // Two at a time: each takes nearly half a core.
     let faults = ["gpu-error@1+0.2", "gpu-hang@1+0.5", "gpu-stuck@1+0.5", "gpu-lost@1+0.3"];
@@ -64,7 +64,7 @@ fn takes_it_back(alone: &Alone, fault: &str) {
 }
 
 #[test]
-fn a_device_that_does_not_come_back_leaves_the_field_on_the_cpu() {
+fn without_a_returning_device_the_field_stays_on_the_cpu() {
     let Some(alone) = alone() else { return };
     let report = report(&alone, &["gpu-lost@1+9", "gpu-memory@1+9"], "4s");
     assert_safe(&report, "the device is lost for good");

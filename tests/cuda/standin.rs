@@ -241,7 +241,7 @@ fn cudarc_uses_the_library_loaded_under_the_drivers_name() {
 }
 
 #[test]
-fn a_library_can_lack_a_function() {
+fn a_driver_library_may_lack_a_function() {
     let (Some(alone), Some(lacking)) = (alone(), without("cuGraphUpload")) else { return };
     let (whole, lacking) = (open(alone.folder()), open(&lacking));
     assert!(find(whole, c"cuGraphUpload").is_some() && find(lacking, c"cuGraphUpload").is_none());
@@ -249,14 +249,14 @@ fn a_library_can_lack_a_function() {
 }
 
 #[test]
-fn process_finds_the_stand_in_by_library_path() {
+fn a_process_finds_the_stand_in_on_its_library_path() {
     if std::env::var_os("GANGLION_STAND_IN").is_some() {
         // The child: nothing was loaded before cudarc searches.
         assert_eq!(raw::cu!(cuInit(0)), 34);
         return;
     }
     let Some(alone) = alone() else { return };
-    let test = "cuda::standin::process_finds_the_stand_in_by_library_path";
+    let test = "cuda::standin::a_process_finds_the_stand_in_on_its_library_path";
     let child = Command::new(std::env::current_exe().expect("this binary"))
         .args(["--exact", test])
         .env("LD_LIBRARY_PATH", alone.folder())

@@ -63,7 +63,7 @@ fn always_reversing_field_falls_only_where_the_board_allows_it() {
 }
 
 #[test]
-fn car_without_a_way_back_at_an_edge_is_disarmed() {
+fn a_car_at_an_edge_without_a_way_back_is_disarmed() {
     // An edge all around the start, and no person has checked the space behind it.
     let mut board = table();
     let sim = board.sim.as_mut().expect("it is simulated");
@@ -84,7 +84,7 @@ fn car_without_a_way_back_at_an_edge_is_disarmed() {
 }
 
 #[test]
-fn way_back_keeps_cars_from_hitting_discs_behind_them() {
+fn backtracking_keeps_cars_from_hitting_discs_behind_them() {
     // Results of longer drives in more rooms: docs/measurements.md, "A simulated drive".
     for seed in 1..=or_in_full(1, 6) {
         let run = run_board(&sim_board(), seed, or_in_full(60, 300), &[]);

@@ -27,7 +27,7 @@ fn seconds(at: Instant) -> f64 {
 }
 
 #[test]
-fn lost_sonar_is_held_for_the_field_and_stops_as_soon_as_before() {
+fn holding_a_lost_sonar_for_the_field_delays_no_stop() {
     let board = lean(&sim_board());
     let (place, _) = sonar(&board);
     let seen: Arc<Mutex<Vec<(f64, f32)>>> = Arc::default();

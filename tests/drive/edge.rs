@@ -70,7 +70,7 @@ fn forgotten(board: &Board, blindly: &[u64], by_table: &[u64]) -> [u64; 2] {
 }
 
 #[test]
-fn no_car_falls_where_it_stopped_but_many_without_retreat() {
+fn cars_fall_at_edges_only_without_the_retreat_rule() {
     // Of 400 blind seeds, seven fell at a corner without the retreat; here are some of them, and others,
     // besides ones with the table.
     let (blindly, taughtly) = ([49, 263, 372, 1, 2, 3, 4], [9, 15, 16, 1]);
@@ -83,7 +83,7 @@ fn no_car_falls_where_it_stopped_but_many_without_retreat() {
 /// Over an edge, and over a black floor, the real converter shows 0 without any noise. That is an edge and
 /// not a dead sensor: the car backs off and drives on.
 #[test]
-fn an_edge_that_reads_nought_without_noise_is_backed_off_from() {
+fn a_noise_free_zero_counts_as_an_edge_not_a_dead_sensor() {
     for backs_by_itself in [true, false] {
         let mut board = Board { backing: sim_board().backing.filter(|_| backs_by_itself), ..stairwells() };
         board.sim.as_mut().unwrap().edge_counts = -100.0;
@@ -107,7 +107,7 @@ fn shows_nought(record: &ganglion::drive::trace::Record) -> bool {
 }
 
 #[test]
-fn the_field_goes_on_seeing_the_edge_and_backs_away_from_it() {
+fn the_field_keeps_seeing_the_edge_and_backs_away() {
     // If the field wanted forwards as soon as its sensors see floor, the car would stand before each edge for
     // ever.
     let run = run_board(&stairwells(), 1, 30, &[]);

@@ -23,7 +23,7 @@ fn hall(module: SonarModule) -> Board {
 }
 
 #[test]
-fn self_ending_pulse_never_stops_the_robot_in_open_space() {
+fn a_self_ending_echo_never_stops_the_robot_in_open_space() {
     for module in [SonarModule::Ms38, SonarModule::Ms200] {
         let run = run_board(&hall(module), SEED, 20, &[]);
         assert!(run.report.distance_m > 3.0, "{module:?}: {:?}", run.report);
@@ -38,7 +38,7 @@ fn self_ending_pulse_never_stops_the_robot_in_open_space() {
 
 /// A module that never ends its pulse looks like a stuck line: the robot stops.
 #[test]
-fn a_module_without_an_end_is_lost_in_open_space() {
+fn an_endless_echo_counts_as_lost_in_open_space() {
     let run = run_board(&hall(SonarModule::Endless), SEED, 10, &[]);
     let last = run.records.last().expect("a record a slot");
     assert!(last.active & Cause::SensorLost.bit() != 0, "{:#x}", last.active);
@@ -47,7 +47,7 @@ fn a_module_without_an_end_is_lost_in_open_space() {
 
 /// In a room there is always an echo, and the robot drives with the same module.
 #[test]
-fn a_module_without_an_end_drives_in_a_room() {
+fn a_module_with_endless_echoes_works_in_a_room() {
     let mut board = sim_board();
     board.sim.as_mut().expect("the sim board has a world").sonar = SonarModule::Endless;
     let run = run_board(&board, 1, 20, &[]);

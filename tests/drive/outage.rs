@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 /// A cable is unplugged for half a minute. When it is back, nothing moves until a person arms; and the robot
 /// says why.
 #[test]
-fn replugged_device_does_not_start_the_wheels() {
+fn replugging_a_device_does_not_start_the_wheels() {
     let cables = [
         ("i2c-nack@4+30", Cause::BusLost),
         ("sonar-silent@4+30", Cause::SensorLost),
@@ -62,7 +62,7 @@ fn a_short_outage_is_ridden_out() {
 
 /// The lid is closed in the middle of a drive and opened ten minutes later, somewhere else.
 #[test]
-fn a_machine_that_slept_stands_until_it_is_armed() {
+fn after_a_suspend_the_robot_stands_until_armed() {
     let mut stage = Stage::new(&sim_board(), 1, &[]);
     let before = stage.until(5.0);
     assert!(before.command.motors[0] > 0.05, "it does not even drive");

@@ -74,7 +74,7 @@ fn every_shipped_board_with_motors_drives_in_the_simulator() {
 }
 
 #[test]
-fn whatever_fault_strikes_a_rehearsal_its_motors_end_still() {
+fn every_fault_in_a_rehearsal_ends_with_stopped_motors() {
     let boards = or_in_full(vec!["jetson-orin-nano"], vec!["picarx-v4", "generic-linux", "jetson-agx-orin"]);
     for name in boards {
         let board = of_daily_size(simulated(&built_in(name)).board);
@@ -87,7 +87,7 @@ fn whatever_fault_strikes_a_rehearsal_its_motors_end_still() {
 }
 
 #[test]
-fn a_jetson_stops_for_what_is_lost_on_its_own_chips_and_lines() {
+fn a_jetson_stops_when_its_own_chips_or_lines_fail() {
     let board = of_daily_size(simulated(&built_in("jetson-orin-nano")).board);
     for (fault, cause) in [
         ("estop@4+60", Cause::EStop),
@@ -105,7 +105,7 @@ fn a_jetson_stops_for_what_is_lost_on_its_own_chips_and_lines() {
 }
 
 #[test]
-fn an_own_file_keeps_its_names_and_its_limits() {
+fn a_users_board_keeps_its_names_and_limits() {
     let text = "inherits = \"jetson-orin-nano\"\n[[motor]]\nname = \"left\"\nlimit = 0.3\n[[motor]]\nname = \"right\"\nlimit = 0.3\n\
                 [[sensor]]\nname = \"die\"\nlike = \"roll\"\nunit = \"degC\"\nquantity = \"temperature\"\nvalid = [-20.0, 85.0]\n\
                 frozen_after = 0\nrequired = false\ninput = { low = 0.0, high = 60.0 }\n";
@@ -126,7 +126,7 @@ fn an_own_file_keeps_its_names_and_its_limits() {
 /// A range finder with its own address behind its shut-down line, and another power monitor: set up on their
 /// buses.
 #[test]
-fn chips_with_lines_and_addresses_of_their_own_are_set_up() {
+fn chips_with_their_own_lines_and_addresses_are_set_up() {
     let text = "inherits = \"generic-linux\"\n[bus]\ngpio_labels = [\"gpio1\"]\n[[sensor]]\nname = \"range\"\naddress = 0x30\nshutdown = 7\n\
                 [[sensor]]\nname = \"battery\"\nkind = \"ina226\"\nunit = \"V\"\naddress = 0x44\nshunt_ohms = 0.02\nquantity = \"volts\"\n\
                 period_ms = 200.0\nmax_age_ms = 2000.0\nvalid = [9.0, 13.0]\nrequired = true\ninput = { low = 9.6, high = 12.6 }\n\
@@ -155,7 +155,7 @@ fn a_chip_without_a_model_is_named_and_silent() {
 }
 
 #[test]
-fn a_board_that_needs_a_chip_without_a_model_is_refused_by_name() {
+fn a_required_chip_without_a_model_is_refused_by_name() {
     let rule = "[[reflex]]\nname = \"empty\"\ncause = \"battery\"\nsensor = \"tank\"\nbelow = 1.0\nclear = 2.0\nrestraint = \"slow\"\nshare = 0.5\n";
     let second = "[[sensor]]\nname = \"range-back\"\nlike = \"range\"\ntrig = 16\necho = 17\n";
     for (from, more, sensor) in [
@@ -177,7 +177,7 @@ fn a_board_that_needs_a_chip_without_a_model_is_refused_by_name() {
 }
 
 #[test]
-fn rehearsal_reports_its_changes_and_keeps_simulated_boards() {
+fn a_rehearsal_lists_its_changes_and_keeps_simulated_boards() {
     let changes = |name: &str| simulated(&built_in(name)).changes;
     assert_eq!(changes("picarx-v4"), [Change::NoGuard, Change::ArmsItself]);
     assert_eq!(changes("virtual-bench"), [Change::NoGuard, Change::NotStrict, Change::UsualBody]);

@@ -55,7 +55,7 @@ fn a_press_while_the_tick_is_held_up_is_latched() {
 /// Stalled for so long that the ring of the button's readings overflows and the press is lost: the button's
 /// own thread saw it, so the robot stops anyway.
 #[test]
-fn a_press_that_was_lost_with_its_reading_is_latched() {
+fn a_press_whose_reading_was_lost_is_latched() {
     let mut stage = Stage::new(&sim_board(), 1, &["estop@17+0.5"]);
     let before = stage.until(5.0);
     assert!(before.command.motors[0] > 0.05, "it does not even drive");

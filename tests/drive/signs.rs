@@ -8,7 +8,7 @@ use ganglion::decision::mode::{ArmRefusal, Disarm, Mode};
 use std::sync::atomic::Ordering;
 
 #[test]
-fn the_signs_of_a_slot_are_those_of_its_record() {
+fn the_loop_status_matches_the_record_of_its_slot() {
     let mut board = sim_board();
     board.safety.auto_arm = false;
     let mut stage = Stage::new(&board, 1, &["estop@3+0.2"]);
@@ -46,7 +46,7 @@ fn the_signs_of_a_slot_are_those_of_its_record() {
 }
 
 #[test]
-fn a_robot_that_was_refused_real_time_does_not_arm_and_says_so() {
+fn a_robot_refused_real_time_does_not_arm_and_says_so() {
     let mut stage = Stage::new(&sim_board(), 1, &[]);
     stage.tick.refuse_real_time();
     stage.until(2.0);
@@ -59,7 +59,7 @@ fn a_robot_that_was_refused_real_time_does_not_arm_and_says_so() {
 }
 
 #[test]
-fn a_cycle_that_does_not_end_costs_quality_before_it_is_over() {
+fn a_hanging_cycle_lowers_quality_before_it_ends() {
     let mut stage = Stage::new(&sim_board(), 1, &["field-hang@4+1"]);
     assert_eq!(stage.until(3.9).quality.index(), 0);
     let mut answered = 0;

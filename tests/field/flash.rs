@@ -37,7 +37,7 @@ fn a_robot_gets_the_package_whole_and_commits_it() {
 }
 
 #[test]
-fn a_cut_copy_goes_on_where_it_stopped() {
+fn an_interrupted_copy_resumes_where_it_stopped() {
     let scene = Scene::new("resume", &[ROBOT]);
     // 100 000 bytes arrive, then the connection breaks; the rest is counted.
     scene.write(ROBOT, "on/copy.1", "head -c 100000 | pass; exit 255");
@@ -51,7 +51,7 @@ fn a_cut_copy_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn a_rest_of_something_else_is_not_continued() {
+fn a_partial_copy_of_another_package_is_not_resumed() {
     let scene = Scene::new("prefix", &[ROBOT]);
     scene.write(ROBOT, "on/copy.1", "head -c 100000 | pass; exit 255");
     // The partial file has the right length, but other content.
@@ -66,7 +66,7 @@ fn a_rest_of_something_else_is_not_continued() {
 }
 
 #[test]
-fn what_arrives_changed_is_copied_again_then_given_up() {
+fn a_corrupted_copy_is_repeated_then_given_up() {
     let scene = Scene::new("mismatch", &[ROBOT]);
     scene.write(ROBOT, "on/copy", "tr 'a' 'b' | pass");
     let said = ended(&scene.flash(&TARGET), 69);
@@ -106,7 +106,7 @@ const REFUSALS: &[(&str, &str, i32, &[&str])] = &[
 ];
 
 #[test]
-fn each_refusal_has_its_code_and_changes_nothing() {
+fn each_refusal_has_its_exit_code_and_changes_nothing() {
     // The good robot beside it is not touched either.
     for (file, text, code, says) in REFUSALS {
         let scene = Scene::new("refusal", &[ROBOT, "good"]);
@@ -145,7 +145,7 @@ fn a_held_lock_is_an_update_in_progress() {
 }
 
 #[test]
-fn two_laptops_do_not_copy_into_one_file() {
+fn two_laptops_never_copy_into_the_same_file() {
     let scene = Scene::new("two", &[ROBOT]);
     // Another copy holds the robot's lock during the first attempt, and has finished before the second one.
     let other = "exec 8>> \"$robot/home/.cache/ganglion-flash/lock\"; flock 8; pass";
@@ -165,7 +165,7 @@ fn a_downgrade_needs_its_flag_and_tells_the_robot() {
 }
 
 #[test]
-fn an_old_driver_is_no_reason_where_no_gpu_is_used() {
+fn an_old_gpu_driver_is_accepted_if_no_gpu_is_used() {
     let scene = Scene::new("driver", &[ROBOT]);
     scene.write(ROBOT, "driver", "470.42.01");
     scene.write(
@@ -177,7 +177,7 @@ fn an_old_driver_is_no_reason_where_no_gpu_is_used() {
 }
 
 #[test]
-fn without_a_terminal_only_yes_is_an_answer() {
+fn without_a_terminal_only_the_yes_option_confirms() {
     let scene = Scene::new("terminal", &[ROBOT]);
     let deb = scene.deb().display().to_string();
     assert!(ended(&scene.run("flash", &[&deb, "--target", ROBOT]), 64).contains("--yes"));
@@ -187,7 +187,7 @@ fn without_a_terminal_only_yes_is_an_answer() {
 }
 
 #[test]
-fn a_package_that_is_not_whole_calls_no_robot() {
+fn a_damaged_package_contacts_no_robot() {
     let scene = Scene::new("package", &[ROBOT]);
     let refused = |path: &str, code: i32, says: &str| {
         let said = ended(&scene.run("flash", &[path, "--yes", "--target", ROBOT]), code);
@@ -223,7 +223,7 @@ fn a_package_that_is_not_whole_calls_no_robot() {
 }
 
 #[test]
-fn a_package_may_have_spaces_in_its_name() {
+fn package_names_may_contain_spaces() {
     let scene = Scene::new("spaces", &[ROBOT]);
     let deb = scene.package("a build of today.deb", "0.2.0").display().to_string();
     ended(&scene.run("flash", &[&deb, "--yes", "--target", ROBOT]), 0);
@@ -261,7 +261,7 @@ fn arguments_are_checked_before_anything_else() {
 }
 
 #[test]
-fn waves_begin_with_one_and_stop_at_the_first_failure() {
+fn waves_start_with_one_robot_and_stop_at_the_first_failure() {
     let robots = ["one", "two", "three", "four"];
     let scene = Scene::new("waves", &robots);
     let fleet = scene.0.join("fleet");
@@ -280,7 +280,7 @@ fn waves_begin_with_one_and_stop_at_the_first_failure() {
 }
 
 #[test]
-fn a_trial_goes_on_when_ssh_drops_and_its_end_is_read() {
+fn a_trial_survives_an_ssh_drop_and_its_result_is_read() {
     for (phase, code, word) in [("committed", 0, "committed"), ("rolled-back", 75, "rolled back: no beat")] {
         let scene = Scene::new("dropped", &[ROBOT]);
         // ssh is gone at once; the robot is still busy for two more checks.
@@ -303,7 +303,7 @@ fn a_trial_goes_on_when_ssh_drops_and_its_end_is_read() {
 }
 
 #[test]
-fn a_robot_that_stays_away_is_given_up_after_ten_tries() {
+fn an_unreachable_robot_is_given_up_after_ten_tries() {
     let scene = Scene::new("away", &[ROBOT]);
     scene.write(ROBOT, "on/trial", "pass; exit 255");
     scene.write(ROBOT, "on/status.1", "pass");
@@ -318,7 +318,7 @@ fn a_robot_that_stays_away_is_given_up_after_ten_tries() {
 }
 
 #[test]
-fn a_connection_lost_before_the_trial_is_no_commit() {
+fn a_connection_lost_before_the_trial_is_not_a_commit() {
     let scene = Scene::new("before", &[ROBOT]);
     // An older update to the same version that was rolled back: it is not the answer to this one.
     let older = r#"{"schema":1,"installed":"0.1.0","unfinished":null,"history":["set up"],
@@ -330,7 +330,7 @@ fn a_connection_lost_before_the_trial_is_no_commit() {
 }
 
 #[test]
-fn what_the_robot_refuses_is_passed_on_with_its_code() {
+fn the_robots_refusal_is_passed_on_with_its_code() {
     for (verb, code) in
         [("update-stage", 65), ("update-stage", 75), ("update-trial", 75), ("update-stage", 77)]
     {
@@ -343,7 +343,7 @@ fn what_the_robot_refuses_is_passed_on_with_its_code() {
 }
 
 #[test]
-fn what_a_hostile_robot_says_is_neither_run_nor_obeyed() {
+fn a_hostile_robots_text_is_neither_run_nor_obeyed() {
     let scene = Scene::new("hostile", &[ROBOT]);
     let trap = scene.0.join("sprung").display().to_string();
     let evil =
@@ -393,7 +393,7 @@ fn what_a_hostile_robot_says_is_neither_run_nor_obeyed() {
 }
 
 #[test]
-fn json_is_one_object_a_line_and_the_last_one_sums_up() {
+fn json_has_one_object_per_line_and_a_final_summary() {
     let scene = Scene::new("json", &["one", "two"]);
     scene.write(
         "two",

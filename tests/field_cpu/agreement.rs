@@ -256,7 +256,7 @@ fn packed(plan: FieldPlan) -> FieldPlan {
 }
 
 #[test]
-fn agrees_with_the_reference_on_every_rung() {
+fn agrees_with_the_reference_at_every_level() {
     assert_agreement(&plan(8), 180, level_at);
     assert_agreement(&plan(16), 60, level_at);
     assert_agreement(&packed(plan(8)), 180, level_at);

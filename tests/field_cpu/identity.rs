@@ -15,7 +15,7 @@ pub fn shown(engine: &mut dyn Inspect, input: &FieldInput) -> Shown {
 }
 
 #[test]
-fn the_number_of_threads_cannot_be_seen() {
+fn the_number_of_threads_does_not_change_results() {
     for (grid, cycles) in [(8, 60), (16, 60)] {
         for storage in STORAGES {
             for level in Level::all() {
@@ -37,7 +37,7 @@ fn the_number_of_threads_cannot_be_seen() {
 }
 
 #[test]
-fn levels_that_fuse_products_give_the_same_bits() {
+fn simd_levels_with_fused_products_give_the_same_bits() {
     for storage in STORAGES {
         let plan = FieldPlan { storage, ..plan(16) };
         let fusing = Level::all().into_iter().filter(|level| level.name() != "portable");
@@ -85,7 +85,7 @@ impl Drop for Hogs {
 
 /// The caller repeats the job of a late thread and drops that thread's result: neither may change a bit.
 #[test]
-fn a_busy_second_core_cannot_be_seen() {
+fn a_busy_second_core_does_not_change_results() {
     for storage in STORAGES {
         // Anywhere; each on its own core; both on one, where the worker gets what the caller leaves.
         for cpus in [vec![], vec![0, 1], vec![0, 0]] {

@@ -28,7 +28,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_shape_at_any_rate_is_the_reference(asked in asked()) {
+    fn any_shape_at_any_rate_matches_the_reference(asked in asked()) {
         for storage in STORAGES {
             // In halves, rounding would decide what is learned and stored.
             let learn = storage == Storage::F32;
@@ -40,7 +40,7 @@ proptest! {
     }
 
     #[test]
-    fn threads_cannot_be_seen_in_any_shape(asked in asked()) {
+    fn threads_do_not_change_results_in_any_shape(asked in asked()) {
         for storage in STORAGES {
             let (dt, seed) = (Span::from_millis(asked.ms), asked.seed);
             let one = FieldPlan { shape: asked.shape, storage, dt, seed, ..plan(8) };

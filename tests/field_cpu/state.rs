@@ -32,7 +32,7 @@ fn successor(engine: &mut dyn Inspect, plan: &FieldPlan) -> Box<dyn Inspect> {
 }
 
 #[test]
-fn the_cpu_engine_goes_on_bit_for_bit() {
+fn the_restored_cpu_engine_continues_bit_for_bit() {
     for storage in STORAGES {
         for threads in [1, 2] {
             let plan = FieldPlan { storage, threads, ..plan(8) };
@@ -53,7 +53,7 @@ fn the_cpu_engine_goes_on_bit_for_bit() {
 }
 
 #[test]
-fn the_reference_goes_on_bit_for_bit() {
+fn the_restored_reference_continues_bit_for_bit() {
     let plan = FieldPlan { engine: EngineKind::Reference, ..plan(8) };
     for moment in MOMENTS {
         let mut first = build(&plan);
@@ -72,7 +72,7 @@ fn the_reference_goes_on_bit_for_bit() {
 }
 
 #[test]
-fn one_engine_goes_on_where_another_stopped() {
+fn one_engine_continues_where_another_stopped() {
     let cpu = FieldPlan { learn: false, ..plan(8) };
     let reference = FieldPlan { engine: EngineKind::Reference, ..cpu.clone() };
     let bound = Bounds::of(&cpu).cell;
@@ -112,7 +112,7 @@ fn one_engine_goes_on_where_another_stopped() {
 }
 
 #[test]
-fn to_save_again_takes_no_memory_whatever_has_come_since() {
+fn saving_again_allocates_nothing() {
     for kind in [EngineKind::Cpu, EngineKind::Reference] {
         for storage in STORAGES {
             let plan = FieldPlan { engine: kind, storage, ..plan(8) };
@@ -231,7 +231,7 @@ fn unfitting_state_is_refused_by_name_and_changes_nothing() {
 }
 
 #[test]
-fn what_is_f64_in_both_engines_comes_over_as_it_is() {
+fn f64_state_is_handed_over_exactly_between_engines() {
     let reference = FieldPlan { engine: EngineKind::Reference, ..plan(8) };
     for [from, to] in [[&plan(8), &reference], [&reference, &plan(8)]] {
         let mut first = build(from);

@@ -17,7 +17,7 @@ fn holds_halves(engine: &dyn Inspect, c: usize) -> bool {
 }
 
 #[test]
-fn channels_that_move_too_little_for_a_half_stay_in_full() {
+fn channels_too_slow_for_half_precision_stay_f32() {
     // At 20 Hz a slow channel moves by a twentieth of the way, at 250 Hz every channel by less than a tenth,
     // at 5 Hz all by more.
     for (ms, first_full) in [(50, SLOW_FIRST), (4, 0), (200, CHANNELS)] {
@@ -34,7 +34,7 @@ fn channels_that_move_too_little_for_a_half_stay_in_full() {
 }
 
 #[test]
-fn halves_take_less_memory_and_fewer_bytes_a_cycle() {
+fn half_storage_takes_less_memory_and_fewer_bytes_per_cycle() {
     for grid in [8, 32] {
         let (full, packed) = in_halves(grid);
         let cells = plan(grid).shape.cells();
@@ -55,7 +55,7 @@ fn halves_take_less_memory_and_fewer_bytes_a_cycle() {
 }
 
 #[test]
-fn no_rung_touches_more_bytes_than_the_one_above() {
+fn no_level_touches_more_bytes_than_the_better_one() {
     for storage in STORAGES {
         let mut engine = build(&FieldPlan { storage, ..plan(16) });
         for experiences in [0, 20] {

@@ -75,7 +75,7 @@ pub fn stays_bounded<E: Judged>() {
 
 /// NaN, infinities and values out of range are named, and the engine continues as if they had never been
 /// sent.
-pub fn refuses_what_is_no_sensor_value_and_stays_untouched<E: Judged>() {
+pub fn refuses_invalid_sensor_values_without_side_effects<E: Judged>() {
     let mut plan = plan(4);
     plan.learn = true;
     let (mut asked, mut spared) = (E::new(&plan), E::new(&plan));
@@ -104,7 +104,7 @@ pub fn refuses_what_is_no_sensor_value_and_stays_untouched<E: Judged>() {
 }
 
 /// From a uniform field, one cycle is a closed formula of drive and resting value, in every cell.
-pub fn one_cycle_from_rest_is_the_formula<E: Judged>() {
+pub fn one_cycle_from_rest_matches_the_formula<E: Judged>() {
     let plan = plan(3);
     let projections = Projections::new(&plan, 8);
     let mut engine = E::new(&plan);
@@ -208,7 +208,7 @@ fn half_life<E: Judged>(engine: &mut E, c: usize, rest: f64, size: f64, cycles: 
 
 /// ln 2 / -ln G cycles for content at the reference period, and correspondingly for the other groups, within
 /// 10 %.
-pub fn without_bias_the_half_lives_are_those_stated<E: Judged>() {
+pub fn without_bias_half_lives_match_the_documented_ones<E: Judged>() {
     for (ms, content, pattern, slow) in [(50, 4.42, 2.65, 95.3), (10, 23.5, 14.7, 477.7)] {
         let mut plan = plan(1);
         plan.params.gain = 0.0;
@@ -255,7 +255,7 @@ pub fn with_bias_each_channel_fades_by_its_own_slope<E: Judged>() {
 }
 
 /// However hard it was driven: after silence the field returns to its initial state.
-pub fn after_an_input_the_field_returns_to_rest<E: Judged>() {
+pub fn the_field_returns_to_rest_after_an_input<E: Judged>() {
     let mut engine = E::new(&plan(4));
     let start: Vec<Vec<f64>> = ALL.map(|c| engine.channel(c)).collect();
     let away = |engine: &E, channels: std::ops::Range<usize>| {
@@ -276,7 +276,7 @@ pub fn after_an_input_the_field_returns_to_rest<E: Judged>() {
 /// The same signal in seconds, 20 and 100 times a second. A step of 50 ms is taken at once where five of 10
 /// ms take it gradually: what differs is a delay of about 40 ms, which moves the context by under a fifth of
 /// its swing at 0.4 Hz; without the delay a twelfth is left.
-pub fn the_rate_of_the_loop_is_no_part_of_the_behaviour<E: Judged>() {
+pub fn behaviour_does_not_depend_on_the_loop_rate<E: Judged>() {
     let end = 200; // slow cycles: 10 s
     let contexts = |ms: u64| -> Vec<Vec<f64>> {
         let mut plan = plan(4);

@@ -92,7 +92,7 @@ pub fn a_scene_recalls_its_own_pattern<E: Judged>() {
 
 /// With one pattern Q is that pattern: one cycle later the pattern channels differ by k 0.1 Q from those of
 /// an engine without it, and no other channel differs. An emptied library blends nothing.
-pub fn the_blend_is_in_the_field_that_is_returned<E: Judged>() {
+pub fn the_blend_shows_in_the_returned_field<E: Judged>() {
     let mut plan = plan(3);
     plan.dt = Span::from_millis(20);
     let (mut with, mut without) = (E::new(&plan), E::new(&plan));

@@ -43,7 +43,7 @@ impl Resonance {
 }
 
 /// At least 0.8 where 0.2 is required: sine, chirp, AR(2), each seed.
-pub fn lawful_sensors_are_predicted<E: Judged>() {
+pub fn regular_sensors_are_predicted<E: Judged>() {
     for &seed in E::seeds() {
         let phase = |i: usize| TAU * draw(seed, 0, i);
         let rate = |i: usize| 0.6 + 0.3 * draw(seed, 1, i); // 0.3..0.9 Hz
@@ -65,7 +65,7 @@ pub fn lawful_sensors_are_predicted<E: Judged>() {
 
 /// White noise and white changes are not predictable: skill is about 0, and no rule is learned from noise and
 /// acted on.
-pub fn noise_is_not<E: Judged>() {
+pub fn noise_is_not_predicted<E: Judged>() {
     for &seed in E::seeds() {
         let white = skill_on::<E>(seed, |cycle, i| 0.3 * noise(seed, cycle, i));
         assert!(white.0.abs() < 0.1 && white.1 > -0.35, "white noise, seed {seed}: {white:?}");
@@ -82,7 +82,7 @@ pub fn noise_is_not<E: Judged>() {
 
 /// Sensors that never move, for ever: forgetting finds nothing new and must not diverge; when they finally
 /// move a little, the prediction does not jump.
-pub fn standing_sensors_for_ever_break_nothing<E: Judged>() {
+pub fn constant_sensors_for_ever_break_nothing<E: Judged>() {
     let mut plan = plan(SENSORS);
     plan.learn = true;
     // A memory of a second: what takes days with the usual hundred seconds happens here in minutes.

@@ -12,7 +12,7 @@ fn quality(number: usize) -> QualityLevel {
 /// that has something to blend. In the cycle that changes the grid the scores stay the same; any other change
 /// moves the motors by at most half as much again as the sensors move them anyway (a held group catches up
 /// with two cycles), and later cycles by at most three times that.
-pub fn no_change_of_rung_makes_the_motors_jump<E: Judged>() {
+pub fn no_change_of_level_makes_the_motors_jump<E: Judged>() {
     let sensors = 6;
     let mut plan = plan(sensors);
     plan.learn = true;
@@ -68,7 +68,7 @@ pub fn no_change_of_rung_makes_the_motors_jump<E: Judged>() {
 }
 
 /// Level 4 steps slow channels half as often, by twice the time: their memory is the same.
-pub fn half_lives_do_not_depend_on_the_rung<E: Judged>() {
+pub fn half_lives_do_not_depend_on_the_level<E: Judged>() {
     for (ms, c, cycles) in [(50, 60, 100), (10, 60, 200), (50, 35, 4), (10, 35, 20), (50, 5, 8), (10, 5, 20)]
     {
         let mut plan = plan(1);

@@ -5,7 +5,7 @@ use ganglion::field::shape::{BLOCK_COUNT, CHANNELS, DESCRIPTOR, FEATURES, GROUP}
 use nalgebra::DMatrix;
 
 /// Context, descriptor and gradients, recomputed from the field that the engine shows.
-pub fn features_are_the_reductions_they_are_said_to_be<E: Judged>() {
+pub fn features_match_their_definitions<E: Judged>() {
     let mut engine = E::new(&plan(4));
     feed(&mut engine, 0..5, |cycle| vec![0.9, -0.7, 0.4, draw(1, cycle, 0)]);
     let features = engine.features();
@@ -160,7 +160,7 @@ pub fn same_seed_and_input_give_the_same_bits<E: Judged>() {
 }
 
 /// Measured at multiples of 100 and not in between; `measure_now` measures now.
-pub fn metrics_are_those_of_every_hundredth_cycle<E: Judged>() {
+pub fn metrics_are_taken_every_hundredth_cycle<E: Judged>() {
     let mut engine = E::new(&plan(2));
     assert_eq!(engine.metrics(), None);
     let mut taken = None;

@@ -63,7 +63,7 @@ fn more_descriptors() {
 }
 
 #[test]
-fn silent_and_slow_callers_delay_neither_disarm_nor_the_end() {
+fn silent_and_slow_callers_delay_neither_disarm_nor_shutdown() {
     more_descriptors();
     let mut place = TestSite::unguarded();
     let runtime = place.runtime(&[]);
@@ -96,7 +96,7 @@ fn silent_and_slow_callers_delay_neither_disarm_nor_the_end() {
 }
 
 #[test]
-fn an_arming_that_was_reported_as_failed_does_not_happen_later() {
+fn a_failed_arm_request_does_not_take_effect_later() {
     let mut place = TestSite::unguarded();
     let runtime = place.runtime(&[]);
     let could_arm = |place: &TestSite| {

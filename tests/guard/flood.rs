@@ -41,7 +41,7 @@ fn guard_logs_refused_requests_only_a_few_times() {
 }
 
 #[test]
-fn a_robot_that_is_asked_what_it_cannot_say_warns_a_few_times() {
+fn unanswerable_map_queries_cause_only_a_few_warnings() {
     let board = "inherits = \"sim\"\n[safety]\nauto_arm = false\n[field]\ngrid = 8\npatterns = 1\nbank = 64\n\
                  [motion]\nfull_speed = 0.5\nwheelbase = 0.0872\nlag_ms = 80.0\n\
                  [[sensor]]\nname = \"wall\"\nkind = \"recall\"\nunit = \"1\"\nby = \"range\"\nbelow = 3.0\n\

@@ -11,7 +11,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-const NAME: &str = "guard::killed::a_killed_process_is_seen_before_its_memory_is_free";
+const NAME: &str = "guard::killed::a_killed_process_is_noticed_before_its_memory_is_freed";
 /// In the environment of the process that is killed: the socket to connect to.
 const SOCKET: &str = "GANGLION_TEST_KILLED_SOCKET";
 /// In the environment of the process that is killed: whether its thread has its own table.
@@ -81,7 +81,7 @@ fn thread_ends_first(round: usize, own: bool) -> bool {
 }
 
 #[test]
-fn a_killed_process_is_seen_before_its_memory_is_free() {
+fn a_killed_process_is_noticed_before_its_memory_is_freed() {
     if let Some(socket) = std::env::var_os(SOCKET) {
         let own = std::env::var(OWN).is_ok_and(|own| own == "true");
         return wait_to_be_killed(&socket.to_string_lossy(), own);

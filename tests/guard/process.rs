@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_killed_runtime_is_seen_at_once_whatever_the_patience() {
+fn a_killed_runtime_is_noticed_at_once_whatever_the_timeout() {
     let mut place = TestSite::new(1_000);
     place.guard();
     let runtime = place.runtime(&[]);
@@ -94,7 +94,7 @@ fn external_requests_are_done_or_refused_with_reasons() {
 }
 
 #[test]
-fn systemd_hears_ready_life_and_the_end() {
+fn systemd_is_told_ready_watchdog_and_stopping() {
     let mut place = TestSite::new(1_000);
     let manager = UnixDatagram::bind(place.folder.join("notify")).unwrap();
     // Like systemd: the runtime may be silent for as long as it has requested, which it does before it builds
@@ -145,7 +145,7 @@ fn systemd_hears_ready_life_and_the_end() {
 }
 
 #[test]
-fn every_ending_signal_cuts_the_line_and_terminal_ones_do_not() {
+fn ending_signals_cut_the_line_and_terminal_ones_do_not() {
     for signal in ENDING {
         let mut place = TestSite::new(1_000);
         let guard = place.guard();
@@ -159,7 +159,7 @@ fn every_ending_signal_cuts_the_line_and_terminal_ones_do_not() {
 }
 
 #[test]
-fn lost_session_ends_with_motors_stopped_and_the_line_off() {
+fn a_lost_terminal_session_ends_with_motors_and_line_off() {
     let mut place = TestSite::new(1_000);
     let guard = place.guard();
     let runtime = place.runtime(&[]);
@@ -191,7 +191,7 @@ fn a_second_runtime_and_a_second_guard_are_refused_by_name() {
 }
 
 #[test]
-fn a_guard_is_refused_what_it_cannot_guard() {
+fn a_guard_refuses_boards_it_cannot_guard() {
     let place = TestSite::new(300);
     let socket = place.path("guard");
     for (arguments, code, words) in [

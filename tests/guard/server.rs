@@ -152,7 +152,7 @@ impl Talk {
 }
 
 #[test]
-fn line_is_off_at_start_on_while_trusted_and_off_at_the_end() {
+fn the_line_is_on_only_while_the_runtime_is_trusted() {
     let mut stand = Stand::begin(LONG);
     assert_eq!(stand.levels(), [false]);
     let mut talk = Talk::with(&stand);
@@ -192,7 +192,7 @@ fn silence_or_stale_heartbeats_cut_the_line() {
 }
 
 #[test]
-fn what_is_no_runtime_of_ours_is_sent_away_and_changes_nothing() {
+fn foreign_runtimes_are_rejected_and_change_nothing() {
     let stand = Stand::begin(LONG);
     let mut talk = Talk::with(&stand);
     talk.drive();
@@ -231,7 +231,7 @@ fn any_caller_may_cut_the_line_and_only_the_runtime_restores_it() {
 }
 
 #[test]
-fn stop_lasts_until_some_runtime_has_disarmed() {
+fn a_stop_lasts_until_a_runtime_has_disarmed() {
     let stand = Stand::begin(TIMEOUT);
     let mut talk = Talk::with(&stand);
     talk.drive();
@@ -310,7 +310,7 @@ impl Side {
 }
 
 #[test]
-fn driver_moves_the_guards_line_only_through_the_guard() {
+fn the_driver_switches_the_line_only_through_the_guard() {
     let stand = Stand::begin(LONG);
     let side = Side::of(&stand);
     let others = Levels::default();
@@ -335,7 +335,7 @@ fn driver_moves_the_guards_line_only_through_the_guard() {
 }
 
 #[test]
-fn heartbeats_of_a_runtime_whose_loop_stands_keep_no_line_on() {
+fn heartbeats_of_a_stopped_loop_do_not_keep_the_line_on() {
     let stand = Stand::begin(TIMEOUT);
     let side = Side::of(&stand);
     let hardware = GuardedHardware::new(
@@ -358,7 +358,7 @@ fn heartbeats_of_a_runtime_whose_loop_stands_keep_no_line_on() {
 }
 
 #[test]
-fn a_runtime_sees_its_guard_go_and_come_back_and_ends_cleanly() {
+fn a_runtime_survives_its_guards_restart_and_ends_cleanly() {
     let mut stand = Stand::begin(TIMEOUT);
     let mut side = Side::of(&stand);
     let health = GuardHealth::new(side.link.clone(), TIMEOUT);
@@ -376,7 +376,7 @@ fn a_runtime_sees_its_guard_go_and_come_back_and_ends_cleanly() {
 }
 
 #[test]
-fn a_robot_whose_guard_was_tripped_by_hand_is_disarmed() {
+fn tripping_the_guard_by_hand_disarms_the_robot() {
     let stand = Stand::begin(LONG);
     let side = Side::of(&stand);
     soon("trusted", || side.link.is_trusted());

@@ -89,7 +89,7 @@ fn only_a_runtime_of_this_board_is_disarmed() {
 }
 
 #[test]
-fn runtime_that_does_not_answer_is_no_success() {
+fn a_silent_runtime_is_not_reported_as_stopped() {
     let place = TestSite::unguarded();
     let listens = UnixListener::bind(place.path("control")).unwrap();
     let began = Instant::now();
@@ -103,7 +103,7 @@ fn runtime_that_does_not_answer_is_no_success() {
 }
 
 #[test]
-fn live_holder_of_the_motor_wires_is_named_and_excludes_others() {
+fn the_holder_of_the_motor_hardware_is_named_and_exclusive() {
     let place = TestSite::with("");
     let node = place.path("i2c-7");
     std::fs::write(&node, "").unwrap();

@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn a_unitary_key_keeps_lengths_and_gives_back_what_it_bound(d in any_dim(), seed in any::<u64>()) {
+    fn unitary_keys_keep_lengths_and_unbind_exactly(d in any_dim(), seed in any::<u64>()) {
         let a = rows(seed, 0, 1, d);
         let projected = vector::unitary(&rows(seed, 1, 1, d)).expect("finite");
         for key in [projected, vector::random_unitary(seed, 2, dim(d))] {
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn an_exact_inverse_is_one_or_is_refused(d in any_dim(), seed in any::<u64>()) {
+    fn an_exact_inverse_works_or_is_refused(d in any_dim(), seed in any::<u64>()) {
         let a = rows(seed, 0, 1, d);
         match vector::inverse(&a) {
             // Rounding is magnified by one over the smallest spectral share.
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn powers_add_up(d in any_dim(), seed in any::<u64>(), p in -3.0..3.0_f64, q in -3.0..3.0_f64) {
+    fn the_exponents_of_powers_add_up(d in any_dim(), seed in any::<u64>(), p in -3.0..3.0_f64, q in -3.0..3.0_f64) {
         let base = vector::random_unitary(seed, 0, dim(d));
         let power = |exponent| vector::power(&base, exponent).expect("unitary, positive where real");
         prop_assert!(largest_gap(&bind(d, &power(p), &power(q)), &power(p + q)) < 1e-5);
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn a_permutation_goes_round_and_keeps_what_is_compared(d in any_dim(), seed in any::<u64>(), by in -9000_isize..9000) {
+    fn permutations_are_cyclic_and_preserve_similarity(d in any_dim(), seed in any::<u64>(), by in -9000_isize..9000) {
         let (a, b) = (rows(seed, 0, 1, d), rows(seed, 1, 1, d));
         let workspace = Workspace::new(dim(d));
         let turned = |row: &[f32], by: isize| {
@@ -201,7 +201,7 @@ fn wrong_shapes_name_both_shapes_and_write_nothing() {
 }
 
 #[test]
-fn what_has_no_length_becomes_zeros_and_not_nan() {
+fn zero_length_vectors_become_zeros_not_nan() {
     let d = 100;
     let mut workspace = Workspace::new(dim(d));
     let (zero, a, mut out) = (vec![0.0; d], rows(1, 0, 1, d), vec![1.0; d]);
@@ -211,7 +211,7 @@ fn what_has_no_length_becomes_zeros_and_not_nan() {
 }
 
 #[test]
-fn a_thousand_steps_of_path_integration_end_where_they_should() {
+fn a_thousand_path_integration_steps_end_at_the_right_place() {
     // Binding with a unitary step a thousand times equals binding with its thousandth power.
     let d = 512;
     let mut workspace = Workspace::new(dim(d));

@@ -5,7 +5,7 @@ use crate::cuda::standin::alone;
 use serde_json::Value;
 
 #[test]
-fn every_operation_is_measured_beside_its_floor() {
+fn every_operation_is_measured_beside_its_baseline() {
     let ended =
         output(&["bench", "hrr", "--dims", "64,100", "--batches", "1,100", "--seconds", "0.001", "--json"]);
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
@@ -33,7 +33,7 @@ fn every_operation_is_measured_beside_its_floor() {
 }
 
 #[test]
-fn what_takes_too_much_memory_is_left_out_and_said() {
+fn oversized_measurements_are_skipped_and_reported() {
     let ended = output(&[
         "bench",
         "hrr",
@@ -121,7 +121,7 @@ fn assert_compared(object: &Value) {
 }
 
 #[test]
-fn targets_of_a_board_are_judged_on_a_real_gpu_only() {
+fn board_targets_are_judged_only_on_a_real_gpu() {
     let Some(alone) = alone() else { return };
     let cache = std::env::temp_dir().join(format!("ganglion-hrr-judged-{}", std::process::id()));
     let plain = ["bench", "hrr", "--dims", "512", "--batches", "1,100", "--seconds", "0.001"];
@@ -164,7 +164,7 @@ fn targets_of_a_board_are_judged_on_a_real_gpu_only() {
 }
 
 #[test]
-fn rows_beyond_80_percent_of_the_gpu_are_refused_and_said() {
+fn rows_beyond_80_percent_of_gpu_memory_are_refused() {
     let Some(alone) = alone() else { return };
     let ended =
         ganglion(&["bench", "hrr", "--dims", "1024", "--batches", "5000", "--seconds", "0.001", "--json"])
@@ -185,7 +185,7 @@ fn rows_beyond_80_percent_of_the_gpu_are_refused_and_said() {
 }
 
 #[test]
-fn gpu_is_measured_too_and_the_choice_is_reported_and_kept() {
+fn the_gpu_is_measured_and_the_choice_is_reported_and_kept() {
     let Some(alone) = alone() else { return };
     let cache = std::env::temp_dir().join(format!("ganglion-hrr-cache-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&cache);

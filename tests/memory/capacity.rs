@@ -63,7 +63,7 @@ fn pairs(store: &Store, roles: &[f32], k: usize, runs: u64) -> f64 {
 }
 
 #[test]
-fn as_many_vectors_and_pairs_fit_as_were_published() {
+fn capacity_matches_the_published_figures() {
     // Numbers in a vector, superposed vectors, published means: of the vectors, of the pairs. Both sides are
     // means of ten draws; mid-curve that causes an error of 0.02 on either.
     const PUBLISHED: [(usize, usize, f64, f64); 11] = [
@@ -92,7 +92,7 @@ fn as_many_vectors_and_pairs_fit_as_were_published() {
 }
 
 #[test]
-fn unitary_roles_hold_what_the_closed_form_says() {
+fn unitary_role_capacity_matches_the_closed_form() {
     // p = integral of phi(h - s) Phi(h)^(M - 1) dh with s = sqrt(d / k): by Simpson's rule, from 8 below to 8
     // above.
     let expected = |d: usize, k: usize| {
@@ -120,7 +120,7 @@ fn unitary_roles_hold_what_the_closed_form_says() {
 }
 
 #[test]
-fn one_round_with_a_random_key_leaves_half_the_square() {
+fn each_round_with_a_random_key_halves_the_squared_cosine() {
     // Unbinding by the involution of a random key: the cosine is 1/sqrt(2) after one round, 1/2 after two.
     let d = 4096;
     let mut workspace = Workspace::new(dim(d));

@@ -87,7 +87,7 @@ fn on_gpu(dispatcher: &mut Dispatcher, alone: &Alone, count: usize) -> [bool; 4]
 }
 
 #[test]
-fn a_batch_goes_where_the_measured_crossing_says() {
+fn batches_are_placed_by_the_measured_crossover() {
     let Some(alone) = alone() else { return };
     let mut dispatcher = measured(Some(4), Some(8), Some(6));
     assert_eq!(on_gpu(&mut dispatcher, &alone, 3), [false; 4]);
@@ -101,7 +101,7 @@ fn a_batch_goes_where_the_measured_crossing_says() {
 }
 
 #[test]
-fn what_a_user_prefers_goes_before_the_measurement() {
+fn a_users_preference_overrides_the_measurement() {
     let Some(alone) = alone() else { return };
     let mut from = preferring(Preference::From(5), Arc::default());
     assert_eq!(on_gpu(&mut from, &alone, 4), [false; 4]);
@@ -119,7 +119,7 @@ fn what_a_user_prefers_goes_before_the_measurement() {
 }
 
 #[test]
-fn what_does_not_fit_the_room_is_the_processors() {
+fn batches_beyond_gpu_memory_run_on_the_cpu() {
     let Some(alone) = alone() else { return };
     let mut dispatcher = preferring(Preference::From(1), Arc::default());
     let (a, mut out) = (rows(1, 0, 17, D), vec![0.0; 17 * D]);
@@ -145,7 +145,7 @@ fn what_does_not_fit_the_room_is_the_processors() {
 }
 
 #[test]
-fn the_processor_answers_a_batch_on_which_the_gpu_is_lost() {
+fn the_cpu_answers_a_batch_when_the_gpu_is_lost() {
     let Some(alone) = alone() else { return };
     // The context is lost (700) in the first kernel, in a copy, and in the middle of a search.
     for (order, at) in [("fail=kernel:1:700", 0), ("fail=copy:3:700", 0), ("fail=kernel:5:700", 3)] {
@@ -174,7 +174,7 @@ fn the_processor_answers_a_batch_on_which_the_gpu_is_lost() {
 }
 
 #[test]
-fn a_store_that_has_changed_is_copied_again_and_only_then() {
+fn a_store_is_copied_again_only_after_a_change() {
     let Some(alone) = alone() else { return };
     let mut dispatcher = preferring(Preference::From(1), Arc::default());
     let many = rows(5, 0, 8, D);
@@ -200,7 +200,7 @@ fn a_store_that_has_changed_is_copied_again_and_only_then() {
 }
 
 #[test]
-fn no_batch_takes_memory_wherever_it_goes() {
+fn no_batch_allocates_on_either_processor() {
     let Some(_alone) = alone() else { return };
     let mut dispatcher = preferring(Preference::From(3), Arc::default());
     let (a, mut out, mut best) = (rows(1, 0, 4, D), vec![0.0; 4 * D], [Best::of(3)]);
@@ -219,7 +219,7 @@ fn no_batch_takes_memory_wherever_it_goes() {
 }
 
 #[test]
-fn without_a_gpu_the_processor_answers_and_says_why() {
+fn without_a_gpu_the_cpu_answers_and_says_why() {
     let unfit = Unfit::Length { d: 5000, needed: 16_384 };
     let mut dispatcher = Dispatcher::on_processor(dim(D), Choice::without(unfit.clone()));
     let (a, mut out) = (rows(1, 0, 4, D), vec![0.0; 4 * D]);

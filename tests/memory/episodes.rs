@@ -29,7 +29,7 @@ fn apart(a: [f64; 2], b: [f64; 2]) -> f64 {
 }
 
 #[test]
-fn each_landmark_seen_once_is_found_again_and_no_other() {
+fn each_landmark_seen_once_is_recognised_and_no_other() {
     let mut memory = episodes(1024, 40, 2);
     assert_eq!(memory.where_was(3), Ok(None), "nothing has been met");
     for thing in 0..16 {

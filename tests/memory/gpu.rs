@@ -42,7 +42,7 @@ fn same(d: usize, gpu: &[f32], processor: &[f32], what: &str) {
 }
 
 #[test]
-fn binding_gives_the_processors_bits_at_every_length() {
+fn gpu_binding_matches_the_cpu_bits_at_every_length() {
     let Some(alone) = alone() else { return };
     for (turn, d) in
         [64, 65, 100, 128, 243, 256, 512, 1000, 1024, 2048, 3000, 4096, 8192].into_iter().enumerate()
@@ -63,7 +63,7 @@ fn binding_gives_the_processors_bits_at_every_length() {
 }
 
 #[test]
-fn binding_gives_the_processors_bits_in_every_batch() {
+fn gpu_binding_matches_the_cpu_bits_in_every_batch() {
     let Some(_alone) = alone() else { return };
     for d in [64, 512, 1024] {
         let most = 1000;
@@ -87,7 +87,7 @@ fn binding_gives_the_processors_bits_in_every_batch() {
 }
 
 #[test]
-fn numbers_at_the_edge_of_f32_keep_their_bits() {
+fn extreme_f32_values_keep_their_bits_on_the_gpu() {
     let Some(_alone) = alone() else { return };
     for d in [100, 256] {
         let mut gpu = gpu(d, 4, 0, 0);
@@ -108,7 +108,7 @@ fn numbers_at_the_edge_of_f32_keep_their_bits() {
 }
 
 #[test]
-fn laying_over_each_other_gives_the_processors_bits() {
+fn gpu_superposition_matches_the_cpu_bits() {
     let Some(alone) = alone() else { return };
     for (turn, d) in [64, 100, 512, 1024].into_iter().enumerate() {
         alone.order(if turn % 2 == 0 { "order=backwards" } else { "fresh" });
@@ -135,7 +135,7 @@ fn laying_over_each_other_gives_the_processors_bits() {
 }
 
 #[test]
-fn clean_up_finds_the_same_rows_with_the_same_bits() {
+fn gpu_clean_up_matches_the_cpu_rows_and_bits() {
     let Some(alone) = alone() else { return };
     for (turn, (d, count)) in
         [(64, 1000), (100, 7), (512, 100), (512, 1), (1000, 333)].into_iter().enumerate()
@@ -169,7 +169,7 @@ fn clean_up_finds_the_same_rows_with_the_same_bits() {
 }
 
 #[test]
-fn misfits_are_refused_as_on_the_cpu_and_write_nothing() {
+fn wrong_shapes_are_refused_as_on_the_cpu_and_write_nothing() {
     let Some(_alone) = alone() else { return };
     let d = 128;
     let mut gpu = gpu(d, 2, 1, 2);
@@ -201,7 +201,7 @@ fn misfits_are_refused_as_on_the_cpu_and_write_nothing() {
 }
 
 #[test]
-fn rows_get_at_most_80_percent_of_a_gpu_and_what_is_free() {
+fn rows_get_at_most_80_percent_of_free_gpu_memory() {
     let Some(alone) = alone() else { return };
     alone.order("memory=64M");
     let d = 1024;
@@ -222,7 +222,7 @@ fn rows_get_at_most_80_percent_of_a_gpu_and_what_is_free() {
 }
 
 #[test]
-fn a_copy_on_the_gpu_leaves_the_rows_and_counts_its_bytes() {
+fn copying_to_the_gpu_keeps_the_rows_and_counts_bytes() {
     let Some(alone) = alone() else { return };
     let (d, count) = (128, 4);
     let mut gpu = gpu(d, count, 0, 0);
@@ -245,7 +245,7 @@ fn a_copy_on_the_gpu_leaves_the_rows_and_counts_its_bytes() {
 }
 
 #[test]
-fn a_call_that_fails_is_named_and_the_next_one_works() {
+fn a_failed_call_is_named_and_the_next_one_works() {
     let Some(_alone) = alone() else { return };
     let (d, watch) = (128, Arc::new(Watch::new()));
     let mut gpu = GpuWorkspace::open_with(dim(d), Room { rows: 1, queries: 1, store: 1 }, watch.clone())
@@ -261,7 +261,7 @@ fn a_call_that_fails_is_named_and_the_next_one_works() {
 }
 
 #[test]
-fn no_operation_on_a_card_takes_memory() {
+fn gpu_operations_do_not_allocate() {
     let Some(_alone) = alone() else { return };
     let d = 128;
     let mut gpu = gpu(d, 4, 1, 4);

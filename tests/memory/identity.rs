@@ -52,7 +52,7 @@ fn batches_and_levels_give_the_same_bits() {
 }
 
 #[test]
-fn one_key_for_all_is_a_key_for_each() {
+fn one_shared_key_equals_a_copy_per_row() {
     let (d, count) = (256, 9);
     let (a, key) = (rows(1, 0, count, d), rows(2, 0, 1, d));
     let keys: Vec<f32> = key.iter().copied().cycle().take(count * d).collect();
@@ -96,7 +96,7 @@ fn sums_and_comparisons_are_the_same_bits_at_every_level() {
 }
 
 #[test]
-fn no_operation_takes_memory() {
+fn cpu_operations_do_not_allocate() {
     for d in [512, 300] {
         let (a, b) = (rows(1, 0, 20, d), rows(2, 0, 20, d));
         let mut workspace = Workspace::new(dim(d));

@@ -67,7 +67,7 @@ fn drive(file: &Path) -> (MapStatus, f32) {
 }
 
 #[test]
-fn a_robot_that_was_restarted_recalls_what_it_had_met() {
+fn a_restarted_robot_recalls_what_it_had_met() {
     let folder = Folder::new("restart");
     let before = drive(&folder.file());
     assert!(before.0.meetings >= 1 && before.0.things[0].was_at.is_some(), "it learned: {:?}", before.0);
@@ -144,7 +144,7 @@ fn a_damaged_map_and_one_of_other_things_are_refused() {
 }
 
 #[test]
-fn a_file_of_the_format_without_a_map_is_read_and_said_so() {
+fn an_older_format_without_a_map_is_read_and_reported() {
     let (folder, (mapped, _)) = (Folder::new("old"), at_start("old-start"));
     let untabled = Board { field: FieldPlan { start: Vec::new(), ..board().field }, ..board() };
     let plain = Snapshot::new(&untabled, mapped.state().clone());
@@ -175,7 +175,7 @@ fn a_file_of_the_format_without_a_map_is_read_and_said_so() {
 
 /// The read-outs of older versions drove by themselves: added to the table they would drive anywhere.
 #[test]
-fn a_read_out_that_corrects_something_else_is_not_used() {
+fn a_readout_for_another_starting_table_is_not_used() {
     let folder = Folder::new("table");
     let path = |name: &str| folder.0.join(name).display().to_string();
     let run = |board: &str| {

@@ -118,7 +118,7 @@ fn a_landmark_seen_once_is_found_again() {
 }
 
 #[test]
-fn the_map_knows_where_the_robot_is_as_far_as_its_commands_tell() {
+fn the_map_position_matches_dead_reckoning() {
     let drive = drive_for(2, Span::from_millis(1500), 40);
     let real = from_start(&drive.start, [drive.end.x, drive.end.y]);
     let way = apart(real, [0.0, 0.0]);
@@ -130,7 +130,7 @@ fn the_map_knows_where_the_robot_is_as_far_as_its_commands_tell() {
 }
 
 #[test]
-fn its_likeness_is_a_sensor_and_the_tick_pays_nothing() {
+fn recall_is_a_sensor_and_costs_the_tick_nothing() {
     let drive = drive_for(3, Span::from_millis(1000), 40);
     assert!(drive.met.is_some());
     let good: Vec<f32> =
@@ -146,7 +146,7 @@ fn its_likeness_is_a_sensor_and_the_tick_pays_nothing() {
 }
 
 #[test]
-fn it_is_the_same_every_time() {
+fn the_map_is_deterministic() {
     let [one, other] = [0, 1].map(|_| drive_for(1, Span::from_millis(500), 20));
     assert_eq!(one.status, other.status);
     let bits = |drive: &Drive| drive.seen.iter().map(|(value, _)| value.to_bits()).collect::<Vec<_>>();
@@ -154,7 +154,7 @@ fn it_is_the_same_every_time() {
 }
 
 #[test]
-fn a_board_that_leaves_out_how_it_moves_is_warned_of() {
+fn a_recall_sensor_without_motion_causes_a_warning() {
     // The desk robot itself states how it moves, and its backing uses that.
     let text = WITH_MAP
         .replace("[motion]", "[backing]\nremove = true\n[motion]\nremove = true\n")
@@ -176,7 +176,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_caller_of_the_running_robot_gets_what_was_where() {
+fn the_control_socket_answers_map_queries() {
     let folder = std::env::temp_dir().join(format!("ganglion-map-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = |name: &str| folder.join(name).display().to_string();

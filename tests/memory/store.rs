@@ -30,7 +30,7 @@ fn filled(d: usize, count: usize, capacity: usize) -> Store {
 }
 
 #[test]
-fn the_best_are_those_of_an_exact_search() {
+fn search_matches_an_exact_search() {
     for d in [64, 100, 512] {
         let store = filled(d, 300, 300);
         let queries = rows(2, 0, 3, d);
@@ -54,7 +54,7 @@ fn the_best_are_those_of_an_exact_search() {
 }
 
 #[test]
-fn rows_are_replaced_and_taken_out() {
+fn rows_are_replaced_and_removed() {
     let d = 64;
     let mut store = filled(d, 4, 5);
     let other = rows(9, 0, 1, d);
@@ -93,7 +93,7 @@ fn limits_are_reported_and_a_refused_vector_leaves_no_trace() {
 }
 
 #[test]
-fn a_file_gives_back_the_same_store() {
+fn a_store_survives_saving_and_loading() {
     let folder = Folder::new("round");
     let path = folder.0.join("words");
     for (d, count) in [(64, 0), (100, 3), (512, 20)] {
@@ -108,7 +108,7 @@ fn a_file_gives_back_the_same_store() {
 }
 
 #[test]
-fn bad_store_files_are_refused_and_the_old_one_stays() {
+fn bad_store_files_are_refused_and_the_old_store_stays() {
     let folder = Folder::new("tamper");
     let path = folder.0.join("words");
     let store = filled(64, 2, 3);
@@ -147,7 +147,7 @@ fn bad_store_files_are_refused_and_the_old_one_stays() {
 }
 
 #[test]
-fn the_best_are_the_first_of_all_cosines_in_order() {
+fn search_matches_a_full_sort_of_cosines() {
     for (d, count) in [(64, 700), (100, 500), (512, 400)] {
         // Clusters, equal rows, rows of any length, one of almost zero length.
         let centres = rows(21, 0, 20, d);

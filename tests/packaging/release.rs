@@ -115,7 +115,7 @@ fn no_python() -> bool {
 }
 
 #[test]
-fn a_wrong_request_for_a_release_is_one_sentence() {
+fn a_wrong_release_request_gets_a_one_sentence_error() {
     let tree = Tree::new("wrong");
     tree.write("other/ganglion_0.1.0_arm64.deb", "");
     tree.write("moved/ganglion_0.2.0_arm64.manifest.json", "{\"commit\":\"another\"}");
@@ -160,7 +160,7 @@ fn a_wrong_request_for_a_release_is_one_sentence() {
 }
 
 #[test]
-fn a_release_has_each_file_once_and_the_sums_of_all() {
+fn a_release_has_each_file_once_with_its_checksum() {
     if no_python() {
         return;
     }
@@ -215,7 +215,7 @@ fn a_release_has_each_file_once_and_the_sums_of_all() {
 }
 
 #[test]
-fn the_check_names_the_file_that_differs_and_keeps_nothing() {
+fn the_check_names_a_differing_file_and_keeps_nothing() {
     if no_python() {
         return;
     }
@@ -241,7 +241,7 @@ fn the_check_names_the_file_that_differs_and_keeps_nothing() {
 }
 
 #[test]
-fn the_workflow_runs_what_a_person_runs() {
+fn the_workflow_runs_the_documented_commands() {
     let workflow = text(".github/workflows/ci.yml");
     let runs: Vec<&str> =
         workflow.lines().filter_map(|line| line.trim_start().strip_prefix("- run: ")).collect();
@@ -265,7 +265,7 @@ fn the_workflow_runs_what_a_person_runs() {
 }
 
 #[test]
-fn the_container_names_only_what_the_package_brings() {
+fn the_container_uses_only_files_of_the_package() {
     let file = text("packaging/Containerfile");
     let lines: Vec<&str> = file.lines().filter(|line| !line.starts_with('#')).collect();
     let of = |word: &str| lines.iter().find_map(|line| line.strip_prefix(word)).unwrap_or_default();

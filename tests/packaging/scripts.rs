@@ -100,7 +100,7 @@ fn an_upgrade_touches_no_running_unit() {
 }
 
 #[test]
-fn a_failed_reload_fails_and_lost_rules_do_not() {
+fn a_failed_reload_is_an_error_but_missing_udev_is_not() {
     let machine = Machine::new("fails");
     machine.tool("udevadm", "exit 1");
     assert_eq!(machine.run("postinst", &["configure", ""], "").0, 0);
@@ -129,7 +129,7 @@ fn a_removal_stops_the_robot_first_and_disables_it() {
 }
 
 #[test]
-fn an_image_that_is_being_built_has_no_systemd_to_ask() {
+fn installation_into_an_image_needs_no_systemd() {
     let machine = Machine::new("image");
     fs::remove_dir_all(machine.path("root/run")).expect("no systemd");
     let set_up = ["systemd-sysusers ganglion.conf", "systemd-tmpfiles --create ganglion.conf"];
@@ -161,7 +161,7 @@ fn made_on_a_robot() -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn removal_keeps_the_robots_own_data_and_a_purge_nothing() {
+fn removal_keeps_the_robots_data_and_a_purge_deletes_it() {
     let machine = Machine::new("purge");
     let (kept, run) = made_on_a_robot();
     for folder in kept.iter().chain(&run) {
@@ -197,7 +197,7 @@ fn removal_keeps_the_robots_own_data_and_a_purge_nothing() {
 }
 
 #[test]
-fn an_unknown_request_of_dpkg_is_an_error() {
+fn an_unknown_dpkg_request_is_an_error() {
     let machine = Machine::new("unknown");
     for script in ["postinst", "prerm", "postrm"] {
         assert_eq!(machine.run(script, &["explode"], ""), (1, Vec::new()), "{script}");

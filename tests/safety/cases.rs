@@ -32,7 +32,7 @@ fn stands(robot: &Robot, case: &str) {
 /// A change of quality level that shifts the field's answer, a late result, and the change back: the wheels
 /// never gain more than a slew step per slot.
 #[test]
-fn quality_may_jump_but_the_wheels_do_not() {
+fn a_quality_change_does_not_jerk_the_wheels() {
     let mut robot = Robot::armed();
     let script = [
         ([0.9, 0.5, 0.4], 10, 60),
@@ -57,7 +57,7 @@ fn quality_may_jump_but_the_wheels_do_not() {
 
 /// This test would show nothing if it never let the robot move.
 #[test]
-fn a_well_robot_drives_and_stops_in_the_slot_of_the_stop() {
+fn a_healthy_robot_stops_in_the_slot_of_the_stop_request() {
     type Stop = (&'static str, fn(&mut Slot));
     let stops: [Stop; 7] = [
         ("pressed", |slot| slot.e_stop = true),
@@ -79,7 +79,7 @@ fn a_well_robot_drives_and_stops_in_the_slot_of_the_stop() {
 
 /// Work that takes three periods too long: the next slot notices it, and three punctual ones are required.
 #[test]
-fn a_loop_that_lost_its_slots_stands_until_it_is_punctual_again() {
+fn a_late_loop_stops_the_robot_until_it_is_punctual_again() {
     let mut robot = driving();
     robot.step(&Slot { overrun: 2, ..well(0) });
     robot.step(&well(1));
@@ -96,7 +96,7 @@ fn a_loop_that_lost_its_slots_stands_until_it_is_punctual_again() {
 
 /// A receipt of a command that not every motor accepted confirms nothing.
 #[test]
-fn commands_that_no_motor_takes_are_a_lost_bus() {
+fn commands_not_taken_by_every_motor_count_as_a_lost_bus() {
     let mut robot = driving();
     let confirmed = robot.loop_status.look().confirmed;
     for step in 0..12 {
@@ -111,7 +111,7 @@ fn commands_that_no_motor_takes_are_a_lost_bus() {
 
 /// An empty battery stops the robot until a person disarms it, not until the voltage recovers.
 #[test]
-fn a_latched_reflex_wants_disarm_then_arm() {
+fn a_latched_reflex_needs_disarm_then_arm() {
     let mut robot = Robot::armed();
     let mut drives = |slots: u64, battery: f32, asked: Asked| {
         let mut mode = Mode::Boot;
@@ -133,7 +133,7 @@ fn a_latched_reflex_wants_disarm_then_arm() {
 
 /// One of many readings in a slot, whether it comes last, late or early.
 #[test]
-fn what_trips_a_latch_for_less_than_a_slot_latches_it() {
+fn a_trip_shorter_than_a_slot_still_latches() {
     let empty = [
         ("not the last", vec![(2, Ok(6.1), -4), (2, Ok(7.7), -2)]),
         ("out of order", vec![(2, Ok(7.7), -2), (2, Ok(6.1), -4)]),
@@ -162,7 +162,7 @@ fn what_trips_a_latch_for_less_than_a_slot_latches_it() {
 /// A cable that is plugged in again: for a while the robot continues where it was; after a longer outage it
 /// does not.
 #[test]
-fn a_robot_that_was_held_for_long_does_not_start_by_itself() {
+fn a_robot_held_for_long_does_not_restart_by_itself() {
     for (slots, starts) in [(20, true), (60, false), (6_000, false)] {
         let mut robot = driving();
         for step in 0..slots {
@@ -192,7 +192,7 @@ fn a_robot_that_was_held_for_long_does_not_start_by_itself() {
 /// The machine sleeps in the middle of a drive: nothing starts when it wakes, and nothing that was read
 /// before counts, however recent it looks on a clock that had stopped.
 #[test]
-fn a_machine_that_wakes_up_stands_and_knows_nothing() {
+fn after_a_suspend_the_robot_stands_and_drops_old_data() {
     let lasted = Span::from_millis(600_000);
     let mut robot = driving();
     let before = [(0, Ok(2.0), -3), (1, Ok(1_500.0), -2), (2, Ok(7.6), -1)];

@@ -50,7 +50,7 @@ fn near(value: f32, expected: f32, within: f32) -> bool {
 }
 
 #[test]
-fn standing_driving_in_a_curve_and_leaning_are_told_apart() {
+fn standing_turning_and_leaning_are_distinguished() {
     let (mut rig, mut device) = rig(&["tilt-over@4+1"]);
     set_up(&mut rig, device.as_mut()).unwrap();
     let [roll, pitch, turn, up, die] = poll(&mut rig, device.as_mut()).unwrap();
@@ -72,7 +72,7 @@ fn standing_driving_in_a_curve_and_leaning_are_told_apart() {
 }
 
 #[test]
-fn lost_supply_is_noticed_and_a_set_up_recovers() {
+fn a_power_loss_is_noticed_and_a_set_up_recovers() {
     let (mut rig, mut device) = rig(&["brown-out@2+0.5"]);
     let asleep = Err(DeviceFault::Asleep { register: 0x6B });
     assert_eq!(poll(&mut rig, device.as_mut()), asleep, "never set up");
@@ -89,7 +89,7 @@ fn lost_supply_is_noticed_and_a_set_up_recovers() {
 
 /// Its line pulses for each sample once the driver enables that, as it is wired on the Jetson.
 #[test]
-fn the_data_ready_line_rises_with_every_sample_and_not_before() {
+fn the_data_ready_line_rises_once_per_sample() {
     let board = ganglion::sim::rehearsal(&shipped("jetson-orin-nano")).expect("it drives here").board;
     let roll = board.sensors.iter().find(|sensor| sensor.name == "roll").expect("an inertial sensor");
     let line = roll.kind.line(LineRole::Ready).expect("a data-ready line");

@@ -13,7 +13,7 @@ fn way(rig: &Rig) -> (f64, f64) {
 }
 
 #[test]
-fn both_revisions_of_the_hat_drive_ahead_back_right_and_left() {
+fn both_hat_revisions_drive_forwards_back_right_and_left() {
     for name in ["sim", "picarx-v4", "picarx-v5"] {
         for (drive, steering) in [(0.6, 0.0), (-0.6, 0.0), (0.6, 1.0), (0.6, -1.0), (-0.6, 1.0)] {
             let mut rig = Rig::new(shipped(name), 7, &[]);
@@ -34,7 +34,7 @@ fn both_revisions_of_the_hat_drive_ahead_back_right_and_left() {
 }
 
 #[test]
-fn a_command_sets_speed_and_wheels_to_what_it_says() {
+fn a_command_sets_speed_and_steering() {
     let mut rig = Rig::ready(3, &[]);
     rig.command(0.4, 1.0).unwrap();
     rig.sleep(ms(1000));
@@ -58,7 +58,7 @@ fn nothing_moves_before_timers_run() {
 }
 
 #[test]
-fn pulses_continue_without_the_computer_until_the_reset_line() {
+fn pulses_continue_until_the_reset_line_ends_them() {
     let mut rig = Rig::ready(2, &[]);
     rig.command(0.2, 0.5).unwrap();
     rig.sleep(ms(1000));

@@ -55,7 +55,7 @@ fn perform(rig: &mut Rig, act: &Act) -> Result<(), BusFault> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn the_world_is_never_nan_and_the_car_never_in_a_wall(
+    fn the_car_state_is_finite_and_outside_walls(
         seed in 0_u64..500,
         faults in prop::sample::subsequence(
             vec!["i2c-nack@3", "i2c-stuck@2+1", "i2c-wrong-bytes@4", "brown-out@1+9", "adc-frozen@1",

@@ -62,7 +62,7 @@ fn wander(seed: u64, slots: u64) -> Rig {
 }
 
 #[test]
-fn a_few_reflexes_keep_the_car_off_everything() {
+fn simple_reflexes_prevent_all_contacts() {
     for seed in 1..=10 {
         let report = wander(seed, 3000).report();
         assert_eq!(report.contacts.all(), 0, "seed {seed}: {report:?}");

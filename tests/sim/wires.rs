@@ -12,7 +12,7 @@ use ganglion::sim::Plant;
 use std::sync::Arc;
 
 #[test]
-fn transfers_take_the_time_of_the_wire() {
+fn transfers_take_their_time_on_the_wire() {
     let mut rig = Rig::ready(1, &[]);
     let start = rig.clock.now();
     rig.i2c.write(0x14, &[0x2D, 0, 0]).unwrap();
@@ -26,7 +26,7 @@ fn transfers_take_the_time_of_the_wire() {
 }
 
 #[test]
-fn the_controller_needs_its_time_after_a_reset() {
+fn the_controller_needs_boot_time_after_a_reset() {
     let mut rig = Rig::ready(1, &[]);
     let hat = RobotHat::new(rig.board.mcu.as_ref().unwrap());
     assert_eq!(hat.firmware(rig.i2c.as_mut()), Ok([1, 1, 4]));
@@ -44,7 +44,7 @@ fn the_controller_needs_its_time_after_a_reset() {
 }
 
 #[test]
-fn a_write_that_is_broken_off_shifts_everything_until_a_reset() {
+fn an_interrupted_write_shifts_all_frames_until_a_reset() {
     let mut rig = Rig::ready(4, &[]);
     rig.command(0.3, 0.0).unwrap();
     rig.sleep(ms(300));
@@ -66,7 +66,7 @@ fn a_write_that_is_broken_off_shifts_everything_until_a_reset() {
 /// A module with an endless pulse counted as lost in open space. As soon as something is near enough to
 /// answer the next trigger, its line falls and the next ping measures.
 #[test]
-fn endless_pulse_is_ended_by_the_echo_of_another_trigger() {
+fn an_endless_pulse_ends_with_the_next_triggers_echo() {
     let mut board = shipped("sim");
     let sim = board.sim.as_mut().unwrap();
     (sim.room, sim.discs, sim.cliffs, sim.sonar) = ([8.0, 8.0], 0, Vec::new(), SonarModule::Endless);
@@ -94,7 +94,7 @@ fn endless_pulse_is_ended_by_the_echo_of_another_trigger() {
 }
 
 #[test]
-fn self_reset_controller_is_rewritten_within_half_a_second() {
+fn a_self_reset_controller_is_rewritten_within_half_a_second() {
     let mut rig = Rig::ready(4, &["brown-out@2+0.001"]);
     let mut driving_again = None;
     for slot in 0..200 {
@@ -111,7 +111,7 @@ fn self_reset_controller_is_rewritten_within_half_a_second() {
 }
 
 #[test]
-fn the_sonar_sees_what_stands_in_its_cone() {
+fn the_sonar_sees_obstacles_in_its_cone() {
     for seed in 0..40 {
         let mut rig = Rig::ready(seed, &[]);
         let world = rig.plant.world();
@@ -132,7 +132,7 @@ fn the_sonar_sees_what_stands_in_its_cone() {
 }
 
 #[test]
-fn a_room_without_walls_in_reach_is_far_and_not_a_fault() {
+fn an_empty_room_reads_far_and_is_not_a_fault() {
     let mut board = shipped("sim");
     let sim = board.sim.as_mut().unwrap();
     (sim.room, sim.discs, sim.cliffs) = ([60.0, 60.0], 0, vec![]);
@@ -147,7 +147,7 @@ fn a_room_without_walls_in_reach_is_far_and_not_a_fault() {
 }
 
 #[test]
-fn converters_show_ground_and_battery() {
+fn adcs_show_ground_and_battery() {
     let mut rig = Rig::ready(3, &[]);
     for channel in 0..3 {
         let counts = rig.adc(channel).unwrap();
@@ -163,7 +163,7 @@ fn converters_show_ground_and_battery() {
 }
 
 #[test]
-fn lines_not_on_the_board_are_absent_and_inputs_undriven() {
+fn unlisted_lines_are_absent_and_inputs_undriven() {
     let mut rig = Rig::ready(1, &[]);
     assert_eq!(rig.gpio.set(Line(99), true), Err(BusFault::Absent));
     assert_eq!(rig.gpio.get(Line(99)), Err(BusFault::Absent));
@@ -173,7 +173,7 @@ fn lines_not_on_the_board_are_absent_and_inputs_undriven() {
 }
 
 #[test]
-fn the_same_wires_stand_on_real_time() {
+fn the_simulated_hardware_also_works_in_real_time() {
     let board = shipped("sim");
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let plant = Plant::new(&board, 9, &[], clock.clone());

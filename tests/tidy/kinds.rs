@@ -70,7 +70,7 @@ fn patterns(code: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_match_over_kinds_names_them_all() {
+fn matches_over_kinds_have_no_wildcard() {
     let mut faults = Vec::new();
     for source in sources(&["src"]) {
         let Source { code, .. } = &source;
@@ -83,7 +83,7 @@ fn a_match_over_kinds_names_them_all() {
 }
 
 #[test]
-fn an_arm_for_all_others_is_seen() {
+fn wildcard_arms_are_detected() {
     let open = "match kind { SensorKind::A { x } => f(x), _ => 1 }";
     let nested = "match *kind { MotorKind::A => { match y { _ => 2 } } MotorKind::B { .. } => 3, }";
     let other = "match y { Some(1) if z => 1, _ => 2 } rematch SensorKind::A";

@@ -201,7 +201,7 @@ fn names_of_code_in_documents_exist() {
 }
 
 #[test]
-fn a_name_that_is_gone_is_found_and_one_that_is_there_is_not() {
+fn missing_names_are_found_and_existing_ones_pass() {
     let tree = Tree::read();
     let text = "`guard::Server`, `Server::serve`, `src/runtime/guard.rs`, `guard/server.rs`, `scripts/hil --row soak`, \
         `tidy::names::a_name_that_*`, `memory::`, `libm::fmaf`, `a word`, `1 / n`, `I2C/SMBus`, `/dev/i2c-1`";

@@ -184,7 +184,7 @@ fn expand(prefix: &str, text: &str, into: &mut Vec<String>) -> usize {
 }
 
 #[test]
-fn comments_and_strings_are_no_code() {
+fn comments_and_strings_are_not_code() {
     let text = "a // unsafe\nb /* x /* y */ \n z */ c \"un\\\"safe\" r#\"q\"q\"# 'x' '\\'' &'a d";
     let code = code_only(text);
     assert_eq!(code.split_whitespace().collect::<Vec<_>>(), ["a", "b", "c", "&'a", "d"]);
@@ -200,14 +200,14 @@ fn a_use_group_names_each_of_its_members() {
 }
 
 #[test]
-fn the_root_may_be_named_by_climbing() {
+fn paths_to_the_root_through_super_are_resolved() {
     let deep = "use super::super::{io::Outlet, trace}; use super::own; super::super::act::Act";
     assert_eq!(paths_of_the_root(deep, "plan/bus"), ["io::Outlet", "trace", "act::Act"]);
     assert_eq!(paths_of_the_root("use super::tick::Tick;", "plan/mod"), ["tick::Tick"]);
 }
 
 #[test]
-fn a_room_is_a_file_and_a_folder() {
+fn a_module_is_a_file_and_its_folder() {
     let of = |path: &str| Source { path: path.into(), text: String::new(), code: String::new() };
     assert!(
         of("src/decision/reflex.rs").is_in("src/decision/reflex")

@@ -35,7 +35,7 @@ fn pair() -> (Session, Session) {
 }
 
 #[test]
-fn carrying_a_cycle_costs_no_allocation() {
+fn a_tethered_cycle_allocates_nothing() {
     let board = board::built_in("sim").expect("a built-in board").expect("and sound").board;
     let keys = super::stage::keys();
     let key = keys.keys().next().expect("one key");
@@ -62,7 +62,7 @@ fn carrying_a_cycle_costs_no_allocation() {
 }
 
 #[test]
-fn no_datagram_costs_an_allocation() {
+fn datagrams_cost_no_allocation() {
     let (mut robot, mut brain) = pair();
     let (mut up, mut down) = ([0; UP_BYTES], [0; UP_BYTES]);
     let (mut request, mut answer) = ([0; PAYLOAD_MOST], [0; PAYLOAD_MOST]);

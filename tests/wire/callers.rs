@@ -8,7 +8,7 @@ use ganglion::system::seqpacket::{connect_to, send_to};
 const LONG: Span = Span::from_millis(60_000);
 
 #[test]
-fn one_runtime_of_the_board_is_served_and_then_the_next() {
+fn runtimes_of_a_board_are_served_one_after_another() {
     let stage = Stage::new("callers", 11);
     assert_eq!(stage.status()["link"], "idle", "without a runtime the brain is not contacted");
     assert_eq!(Runtime::with(&stage, [1; 32]).recv(LONG), Some(TetherMessage::Refused), "another board");
@@ -28,7 +28,7 @@ fn one_runtime_of_the_board_is_served_and_then_the_next() {
 }
 
 #[test]
-fn a_caller_that_says_nothing_or_nonsense_keeps_nobody_out() {
+fn silent_and_nonsense_callers_block_nobody() {
     let stage = Stage::new("nonsense", 12);
     let silent: Vec<_> = (0..8).map_while(|_| connect_to(&stage.path).ok()).collect();
     assert!(silent.len() >= 3);

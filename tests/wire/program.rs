@@ -43,7 +43,7 @@ fn code(output: &Output) -> Option<i32> {
 }
 
 #[test]
-fn a_key_is_made_once_and_changed_through_two_valid_ones() {
+fn a_key_is_made_once_and_rotated_with_both_valid() {
     let folder = Folder::new("key");
     let path = folder.0.join("rover-7.key");
     assert_eq!(code(&key(&path, "rover-7", &["--second"])), Some(69), "there is none yet");
@@ -73,7 +73,7 @@ fn a_key_is_made_once_and_changed_through_two_valid_ones() {
 }
 
 #[test]
-fn the_program_joins_carries_says_its_status_and_ends_cleanly() {
+fn the_tether_joins_relays_reports_and_ends_cleanly() {
     let folder = Folder::new("program");
     let (key_path, socket) = (folder.0.join("key"), folder.0.join("tether.sock"));
     fs::write(&key_path, keys().text()).expect("the file can be written");

@@ -10,7 +10,7 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 #[test]
-fn on_a_bad_network_only_what_the_brain_said_arrives_and_once() {
+fn on_a_bad_network_answers_arrive_unchanged_and_once() {
     let stage = Stage::new("bad", 7);
     let runtime = Runtime::connect(&stage);
     let mut cycle = runtime.until(LinkPhase::Joined, 1);
@@ -67,7 +67,7 @@ fn a_pulled_cable_is_noticed_and_the_link_comes_back() {
 }
 
 #[test]
-fn a_brain_that_starts_again_is_joined_again() {
+fn a_restarted_brain_computer_is_joined_again() {
     let mut stage = Stage::new("again", 9);
     let runtime = Runtime::connect(&stage);
     let cycle = runtime.until(LinkPhase::Joined, 1);
@@ -87,7 +87,7 @@ const ATTACKS: u64 = 100_000;
 const BATCH: u64 = 64;
 
 #[test]
-fn of_a_hundred_thousand_forged_and_replayed_ones_none_passes() {
+fn none_of_100_000_forged_or_replayed_datagrams_passes() {
     let stage = Stage::new("attack", 10);
     let runtime = Runtime::connect(&stage);
     let mut cycle = runtime.until(LinkPhase::Joined, 1);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn far_and_slow_changes_are_no_obstacles_but_a_touch_is() {
+    fn far_and_slow_changes_are_ignored_but_a_touch_counts() {
         let free = |beside: &Beside| beside.is_clear(at(0.6, 0.0), LOCK, 0.3);
         assert!(free(&after(&[[0.9, -0.05, 0.1], [1.5, 0.0, 0.0]])), "far");
         assert!(free(&after(&[[0.5, 0.0, 0.1], [0.7, 0.0, 0.05], [0.9, 0.0, 0.0]])), "along a wall");

@@ -115,7 +115,7 @@ mod tests {
     const HERE: OdometryPose = OdometryPose { at: [0.0; 2], heading: 0.0 };
 
     #[test]
-    fn the_way_back_has_the_steering_of_the_way_there_in_reverse() {
+    fn the_way_back_replays_the_steering_in_reverse() {
         let mut path = Path::new(1.0);
         path.begin(0.0, HERE);
         assert!(path.length().abs() < 1e-12);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn restart_forgets_the_path_except_the_vouched_part() {
+    fn a_restart_drops_the_path_except_its_trusted_part() {
         let mut path = Path::new(1.0);
         path.forwards(0.5, 0.7, HERE);
         path.begin(0.15, HERE);
@@ -162,7 +162,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
         #[test]
-        fn its_length_is_what_was_driven_less_what_was_driven_back(
+        fn path_length_is_forward_minus_backward_distance(
             ways in prop::collection::vec((-0.3_f64..0.3, -1.0_f32..1.0), 1..60),
         ) {
             let mut path = Path::new(LONGEST_M);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_gets_no_longer_than_its_time_and_stops_for_a_reflex() {
+    fn a_turn_ends_at_its_time_limit_or_for_a_reflex() {
         let back = Scene { wants_back: true, edge: true, ..FREE };
         let at_ms = |ms| Scene { slot: at(ms), ..FREE };
         let found = phases(&[back, at_ms(10), at_ms(4_009), at_ms(4_010)]);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_leads_back_it_turns_if_it_may_and_waits_if_not() {
+    fn without_a_way_back_it_turns_if_allowed_or_waits() {
         let lost = Scene { wants_back: true, has_way: false, edge: true, ..FREE };
         let stuck = Scene { forward: false, ..lost };
         let late = Scene { slot: at(5_000), ..lost };

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn way_without_a_change_of_the_picture_is_none() {
+    fn driving_without_a_change_of_the_echo_counts_as_stuck() {
         let noise = |step: u32| 0.94 + 0.004 * f64::from(step % 3);
         assert!(stuck_after((0..60).map(|step| (0.05, Some(noise(step))))));
         assert!(!stuck_after((0..48).map(|step| (0.05, Some(noise(step))))), "not yet");

@@ -110,7 +110,7 @@ fn reverse_request_gets_the_paths_steering_and_keeps_its_drive() {
 /// A servo takes its time, so at a cusp of the way the wheels are not yet as they were; in a pocket between
 /// obstacles, cusp after cusp, the headings added up until the car backed into a wall.
 #[test]
-fn over_the_cusps_of_a_way_it_comes_back_to_where_it_was() {
+fn backtracking_over_cusps_returns_to_the_start() {
     let mut rig = Rig::new(0.0);
     rig.armed();
     let mut wheels = 0.0_f32;
@@ -156,7 +156,7 @@ fn reverse_needs_a_path_of_confirmed_commands() {
 }
 
 #[test]
-fn arming_vouches_for_a_short_path_and_disarm_forgets_the_rest() {
+fn arming_trusts_a_short_path_and_disarming_drops_the_rest() {
     let mut rig = Rig::new(0.15);
     rig.armed();
     assert_eq!(rig.ask(BACK, ARMED, held(Cause::Cliff)).1, held(Cause::Cliff).limits, "an edge at the start");
@@ -170,7 +170,7 @@ fn arming_vouches_for_a_short_path_and_disarm_forgets_the_rest() {
 }
 
 #[test]
-fn it_turns_away_from_the_dark_side_or_to_the_side_it_kept() {
+fn it_turns_away_from_the_dark_side_or_to_its_kept_side() {
     let mut rig = Rig::new(0.15);
     rig.armed();
     for (dark, side) in [("ground-left", 1.0), ("ground-right", -1.0), ("ground-middle", -1.0)] {
@@ -257,7 +257,7 @@ fn edge_makes_it_back_and_turn_by_90_degrees() {
 }
 
 #[test]
-fn a_sonar_that_says_nothing_holds_it_and_starts_no_turn() {
+fn a_silent_sonar_holds_the_robot_and_starts_no_turn() {
     let mut rig = Rig::new(0.0);
     rig.armed();
     rig.drive(100, [0.5, 0.5, 0.0], CONFIRMED);
@@ -276,7 +276,7 @@ fn a_sonar_that_says_nothing_holds_it_and_starts_no_turn() {
 }
 
 #[test]
-fn unchanging_picture_sends_it_back_away_from_an_obstacle() {
+fn an_unchanging_echo_makes_the_robot_back_off() {
     let mut rig = Rig::new(0.0);
     rig.show("range", 1.5);
     rig.armed();

@@ -58,7 +58,7 @@ mod tests {
     const PULSE: DeviceFault = DeviceFault::Pulse { channel: 1, fault: BusFault::Io };
 
     #[test]
-    fn patience_is_a_time_and_not_a_number_of_calls() {
+    fn the_controller_timeout_is_a_time_not_a_count() {
         let mut silence = ControllerTimeout::new(ms(10));
         let nine = (100..109).all(|begun| !silence.failed(NACK, at(begun), at(begun + 1)));
         assert!(nine, "nine calls in nine milliseconds");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_it_and_a_call_without_a_transfer_is_none() {
+    fn only_an_answered_transfer_ends_the_timeout() {
         let mut silence = ControllerTimeout::new(ms(10));
         for begun in (0..1_000).step_by(9) {
             assert!(!silence.failed(NACK, at(begun), at(begun + 1)));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn motors_without_a_bus_answer_by_not_failing() {
+    fn motors_without_a_bus_answer_by_success() {
         let mut silence = ControllerTimeout::new(ms(10));
         assert!(!silence.failed(PULSE, at(0), at(0)));
         silence.worked(0);

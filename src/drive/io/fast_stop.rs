@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stop_a_crossing_and_none_for_what_cannot_be_true() {
+    fn each_crossing_stops_once_and_implausible_values_never() {
         let near = rule(Cause::Obstacle, Trip::Below(0.5), 0.6, Restraint::NoForward);
         let mut fast_stops = FastStops::of(&[near], &[range()], [0]);
         let script = [

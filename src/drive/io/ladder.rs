@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn rungs_come_in_order_with_growing_pauses_and_end() {
+    fn recovery_steps_come_in_order_with_growing_pauses() {
         use RecoveryStep::{Clear, RailOff, RailOn, Rebind, Reset};
         let mut ladder = full();
         let taken = climb_to_death(&mut ladder, Instant::ZERO, |step| step != Reset);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measure_that_fails_costs_the_next_pause() {
+    fn a_failed_recovery_step_costs_the_next_pause() {
         use RecoveryStep::{Clear, RailOff, RailOn, Rebind, Reset};
         let taken = climb_to_death(&mut full(), Instant::ZERO, |_| false);
         let expected = [
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn rungs_that_the_board_does_not_permit_are_left_out() {
+    fn recovery_steps_the_board_forbids_are_left_out() {
         let steps_taken: Vec<RecoveryStep> =
             climb_to_death(&mut bare(), Instant::ZERO, |_| false).into_iter().map(|(step, _)| step).collect();
         assert_eq!(steps_taken, [RecoveryStep::Reset; 7]);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bus_that_only_seems_to_come_back_is_led_upwards() {
+    fn a_bus_that_keeps_relapsing_gets_stronger_recovery_steps() {
         let mut ladder = full();
         let mut now = at(0);
         let mut steps_taken = Vec::new();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_failure_is_answered_at_once_and_a_relapse_waits() {
+    fn a_first_failure_is_handled_at_once_and_a_relapse_waits() {
         let mut ladder = bare();
         set_up(&mut ladder, at(0));
         prove(&mut ladder);
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_bus_is_looked_at_rarely_and_comes_back_by_a_set_up() {
+    fn a_dead_bus_is_retried_rarely_and_returns_after_a_set_up() {
         let mut ladder = bare();
         climb_to_death(&mut ladder, at(0), |_| false);
         let look = ladder.due();
@@ -414,7 +414,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
         #[test]
-        fn whatever_fails_moves_are_few_and_it_ends_up_or_dead(
+        fn recovery_ends_working_or_dead_after_few_steps(
             seed in any::<u64>(),
             odds in prop::sample::select(vec![1_u64, 2, 5, 20, 100, 400]),
             permitted in 0_u8..16,

@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn line_with_an_edge_storm_is_read_by_level_for_a_while() {
+    fn an_edge_storm_switches_the_line_to_level_reads() {
         let mut rig = rig(|gpio| {
             (0..2_000).fold(gpio, |gpio, nth| gpio.edge(READY, nth % 2 == 0, us(1_000 + 10 * nth)))
         });
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_press_that_is_over_before_a_late_look_is_said_and_halts() {
+    fn a_short_press_before_a_late_look_is_reported_and_halts() {
         for questions in 0..3 {
             let (rig, said) = late_press(questions);
             assert_eq!(rig.halts(), 1, "edges {questions} questions late: {said:?}");

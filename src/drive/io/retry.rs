@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_does_not_answer_is_asked_three_times() {
+    fn a_silent_device_is_asked_three_times() {
         use BusFault::Nack;
         assert_eq!(write(HAT, &[Nack, Nack], true), (Ok(()), 2, 400));
         assert_eq!(write(IMU, &[Nack, Nack, Nack], false), (Err(Nack), 2, 400));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_broke_off_is_not_written_again() {
+    fn a_broken_frame_is_not_written_again() {
         for fault in [BusFault::Io, BusFault::ArbitrationLost] {
             assert_eq!(write(HAT, &[fault], false), (Err(fault), 0, 0));
         }
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_without_a_halt_is_as_long_as_it_was_asked_for() {
+    fn a_wait_without_a_halt_has_its_full_length() {
         let halt = Arc::new(Halt::new(Arc::default()));
         let watch = HaltWatch::new(halt.clone());
         let clock = HaltAt { clock: SimClock::new(), halt, at: Instant::NEVER, sleeps: AtomicU64::new(0) };

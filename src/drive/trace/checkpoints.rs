@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_go_round_and_one_that_is_missing_is_counted() {
+    fn buffers_are_reused_and_a_missing_one_is_counted() {
         let (mut tap, mut taken) = checkpoint_tap();
         let second = Span::from_millis(1_000);
         for index in (0..20).filter(|index| index % 5 == 0) {

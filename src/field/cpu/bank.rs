@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_found_in_whichever_shard_and_half_it_lies() {
+    fn every_row_is_found_in_any_shard_and_half() {
         for capacity in [1, 7, 8, 9, 21] {
             let (mut bank_index, shards) = filled(capacity);
             for parts in [1, 2] {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_half_without_the_first_is_no_sweep() {
+    fn a_second_half_without_the_first_is_not_a_sweep() {
         let (mut bank_index, shards) = filled(9);
         assert_eq!(bank_index.open(1, 2), None);
         sweep(&mut bank_index, &shards, 3, 1);
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bank_takes_memory_block_by_block_as_rows_come() {
+    fn a_bank_grows_block_by_block() {
         let (mut rows, row) = (Rows::new(3, 10_000), |place: usize| place * SHARDS + 3);
         let block = BLOCK * (5 * DESCRIPTOR + 8);
         assert_eq!((rows.bytes(), rows.row(row(BLOCK))), (block, None));
@@ -427,7 +427,7 @@ mod tests {
     proptest! {
         /// No cosine is outside what the coarse comparison promises.
         #[test]
-        fn a_coarse_cosine_is_never_further_off_than_it_says(
+        fn a_coarse_cosine_keeps_its_error_bound(
             row in prop::collection::vec(-1.0..1.0_f64, DESCRIPTOR),
             query in prop::collection::vec(-1.0..1.0_f64, DESCRIPTOR),
             spike in 0.0..100.0_f64,

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_bank_loses_the_least_valuable_of_the_stale() {
+    fn a_full_bank_evicts_the_least_valuable_stale_row() {
         let mut bank_index = BankIndex::new(3);
         assert_eq!(bank_index.enter(0.9, 0, 0.05), Some(0)); // valuable, stale
         assert_eq!(bank_index.enter(0.3, 0, 0.05), Some(1)); // cheap, stale

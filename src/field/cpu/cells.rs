@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_in_either_storage() {
+    fn cells_round_trip_in_either_storage() {
         for (storage, error) in [(Storage::F32, 0.0), (Storage::F16, 2.5e-4)] {
             let mut cells = Cells::new(storage, 8);
             let value = |i: usize| ((i * 7919) % 1901) as f32 / 1000.0 - 0.95;

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_the_sums() {
+    fn dot_products_match_plain_sums() {
         let a: Vec<f32> = (0..512).map(|i| ((i * 37) % 101) as f32 / 101.0 - 0.5).collect();
         let b: Vec<f32> = (0..512).map(|i| ((i * 53) % 97) as f32 / 97.0 - 0.5).collect();
         let exact: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();

@@ -168,7 +168,7 @@ mod tests {
     use crate::field::cpu::fixture::plan;
 
     #[test]
-    fn no_product_of_a_drive_is_subnormal() {
+    fn no_drive_product_is_subnormal() {
         let plan = plan(16);
         let fixed = Fixed::new(0, &plan, &Projections::new(&plan, 16));
         for profile in fixed.taps.iter().flat_map(|taps| &taps.profiles) {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_a_number_of_the_storage_and_none_larger_is() {
+    fn the_bound_is_the_largest_storable_number_within_the_limit() {
         for limit in [0.95, 0.5, 0.001, 0.999] {
             for storage in [Storage::F32, Storage::F16] {
                 let bound = storage.bound(limit);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reach_is_at_most_a_few_steps_below_what_was_wanted() {
+    fn the_reach_is_at_most_a_few_steps_below_the_wanted_one() {
         for i in 1..=1000 {
             let share = f64::from(i) / 1000.0;
             let (keep, bound) = ((1.0 - share) as f32, Storage::F32.bound(0.95));

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn in_either_storage_at_every_level() {
+    fn conversions_agree_at_every_level() {
         for level in Level::all() {
             let level = level.within(8);
             means_are_those_of_the_cells_and_detail_survives::<f32>(level, 1e-6);

@@ -42,7 +42,7 @@ mod tests {
     use crate::base::seed::{Stream, bits};
 
     #[test]
-    fn best_is_what_sorting_would_give_in_any_order_of_offers() {
+    fn the_best_are_those_of_a_full_sort_in_any_order() {
         // 40 different cosines among 500 rows: many ties, which the lower row wins.
         let cosine = |row: usize| (bits(1, Stream::Patterns, row as u64) % 40) as f32 / 40.0;
         let mut sorted: Vec<usize> = (0..500).collect();

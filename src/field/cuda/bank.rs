@@ -48,7 +48,7 @@ mod tests {
     use crate::base::seed::{Stream, normal};
 
     #[test]
-    fn a_row_is_never_further_off_than_it_says() {
+    fn a_coarse_row_keeps_its_error_bound() {
         let mut rows: Vec<f32> =
             (0..3 * DESCRIPTOR).map(|i| normal(1, Stream::InitialField, i as u64) as f32).collect();
         rows[2 * DESCRIPTOR..].fill(0.0);

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slabs_are_as_thick_as_the_device_is_small() {
+    fn smaller_devices_get_thicker_slabs() {
         let orin_nano = Cut::of(32, 1, 8);
         assert_eq!(orin_nano, Cut { planes: 8, scan_blocks: 16 });
         assert_eq!(Cut::of(32, 1, 132), Cut { planes: 1, scan_blocks: 64 }, "one robot on a large card");

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn robots_share_what_is_given_and_have_their_own_field() {
+    fn robots_share_the_inputs_but_not_the_field() {
         let layout = Layout::new(&plan(8), 40, 2, 4);
         let [one, two] =
             [0, 1].map(|robot| layout.brain(robot, 1 << 40, [8 + robot as u64, 16 + robot as u64]));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_take_half_the_room() {
+    fn halves_take_half_the_memory() {
         let mut plan = plan(16);
         let whole = Layout::new(&plan, 40, 1, 4);
         plan.storage = Storage::F16;

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_stands_still_after_a_move_is_reduced_once() {
+    fn a_group_is_reduced_once_after_its_last_change() {
         let mut schedule = Schedule::new(&plan(8));
         let orders = schedule.order(&input(1, 4)).clone();
         assert_eq!(orders.count, [1, 1, 1, 1, 0, 1, 1, 0]);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn fronts_follow_the_sub_steps_of_each_grid() {
+    fn the_front_buffer_follows_the_sub_steps_of_each_grid() {
         let mut schedule = Schedule::new(&plan(8));
         for (cycle, quality) in [(0, 0), (1, 0), (2, 0), (3, 5), (4, 5)] {
             schedule.order(&input(cycle, quality));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn learning_looks_back_by_as_many_cycles_as_were_left_out() {
+    fn learning_looks_back_over_skipped_cycles() {
         let plan = FieldPlan { learn: true, ..plan(8) };
         let mut schedule = Schedule::new(&plan);
         let due: Vec<(bool, u64)> = (0..9)

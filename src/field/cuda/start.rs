@@ -155,7 +155,7 @@ mod tests {
     use crate::field::cuda::fixture::plan;
 
     #[test]
-    fn what_is_written_has_the_length_of_its_buffer() {
+    fn written_data_has_the_length_of_its_buffer() {
         use crate::field::cuda::layout::Layout;
         for storage in [Storage::F32, Storage::F16] {
             let plan = FieldPlan { storage, ..plan(8) };

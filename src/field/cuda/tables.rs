@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_comes_back_as_it_was_written() {
+    fn an_answer_survives_the_round_trip() {
         let answer = Answer {
             cycle: 7,
             novelty: 0.25,

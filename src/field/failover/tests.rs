@@ -259,7 +259,7 @@ fn a_device_that_comes_back_takes_the_cpus_state() {
 }
 
 #[test]
-fn pauses_double_to_a_minute_and_a_minute_of_work_is_forgiven() {
+fn pauses_double_to_a_minute_and_reset_after_a_good_minute() {
     let mut rig = Rig::new();
     rig.turns(3);
     rig.script().shut = Some(Loss::Memory { call: "open" });
@@ -303,7 +303,7 @@ fn pauses_double_to_a_minute_and_a_minute_of_work_is_forgiven() {
 }
 
 #[test]
-fn a_start_without_the_device_is_a_stand_in_that_tries_again() {
+fn without_the_device_the_cpu_starts_and_keeps_retrying() {
     let script = Shared::default();
     script.lock().unwrap().shut = Some(Loss::Memory { call: "open" });
     let mut rig = Rig::with(script);
@@ -318,7 +318,7 @@ fn a_start_without_the_device_is_a_stand_in_that_tries_again() {
 }
 
 #[test]
-fn an_opening_that_hangs_hangs_no_other_thread() {
+fn a_hanging_open_blocks_no_other_thread() {
     let (release, hung) = bounded::<()>(0);
     let script = Shared::default();
     let (first, told) = (Mutex::new(true), script.clone());
@@ -369,7 +369,7 @@ fn deferred_save_is_requested_again() {
 }
 
 #[test]
-fn an_order_that_is_too_old_by_then_is_not_computed() {
+fn a_request_that_is_too_old_by_then_is_not_computed() {
     /// A cycle of it takes a period.
     struct Late(Failure, Arc<SimClock>, Span);
     impl FieldEngine for Late {

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_equal_scores_the_lower_index_comes_first() {
+    fn equal_scores_are_ordered_by_index() {
         let mut best = Best::of(3);
         for (index, score) in [(0, 0.1), (1, 0.5), (2, 0.5), (3, 0.9), (4, 0.5), (5, 0.9)] {
             best.offer(index, score);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn best_is_what_sorting_would_give() {
+    fn the_best_are_those_of_a_full_sort() {
         let score = |i: usize| ((i * 7919) % 211) as f64;
         let mut best = Best::of(5);
         (0..1000).for_each(|i| best.offer(i, score(i)));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_bank_loses_the_least_valuable_of_the_stale() {
+    fn a_full_bank_evicts_the_least_valuable_stale_row() {
         let mut bank = Bank::new(3);
         bank.insert(&unit(0), 0.9, 0, 0.05); // valuable, stale
         bank.insert(&unit(1), 0.3, 0, 0.05); // cheap, stale
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_make_a_whole_and_a_missing_half_does_not() {
+    fn two_halves_make_a_sweep_and_one_does_not() {
         let mut bank = Bank::new(8);
         (0..8).for_each(|i| bank.insert(&unit(i), 0.5, 0, 0.05));
         assert!(!bank.sweep(&unit(6), 1, 2), "the first half is missing");

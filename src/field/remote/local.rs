@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_comes_back_as_it_went() {
+    fn every_message_survives_the_round_trip() {
         let hello = Hello::new([7; DIGEST_BYTES]);
         assert_eq!(FromRuntime::decode(hello.encode().as_bytes()), Ok(FromRuntime::Hello(hello)));
         let bytes = request().encode();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_keeps_to_its_length_and_to_one_line() {
+    fn texts_are_limited_to_their_length_and_one_line() {
         let long = Text::of(&format!("a{}", "é".repeat(TEXT_MOST)));
         assert_eq!((long.as_str().len(), long.as_str().chars().count()), (199, 100), "no half character");
         assert_eq!(Text::of("one\nt\u{1b}wo").as_str(), "one t wo");
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused_with_what_it_was() {
+    fn meaningless_messages_are_refused_with_the_reason() {
         assert_eq!(FromRuntime::decode(&[]), Err(LocalError::Kind(None)));
         assert_eq!(FromRuntime::decode(&[ANSWER]), Err(LocalError::Kind(Some(ANSWER))), "not from here");
         assert_eq!(FromTether::decode(&[REQUEST]), Err(LocalError::Kind(Some(REQUEST))), "nor from there");
@@ -363,7 +363,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_decodes_encodes_to_the_same_bytes(
+        fn decoded_messages_encode_to_the_same_bytes(
             kind in prop_oneof![Just(HELLO), Just(REQUEST), Just(REFUSED), Just(ANSWER), Just(LINK), any::<u8>()],
             rest in prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..=LOCAL_MOST),

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_no_map_comes_to_are_refused() {
+    fn map_values_beyond_their_bounds_are_refused() {
         let page = PlacesPage { meetings: 2, trace: vec![0.5, -2.0] };
         let thing = PlacesThing { name: "wall".into(), met: 2, here: false, last: Some([1.0, -1.0]) };
         let good = Places { pages: vec![page], things: vec![thing], ..Places::default() };

@@ -116,7 +116,7 @@ mod tests {
     /// The worst that we know how to do: full swings, one direction for long, then another, now on this rung,
     /// now on that.
     #[test]
-    fn no_life_leads_beyond_them() {
+    fn no_input_sequence_exceeds_the_bounds() {
         for forget_per_s in [0.5, 0.9, 0.99, 1.0] {
             let plan = plan(forget_per_s);
             let n = regressors(SENSORS);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_finite_for_every_field_and_small_for_the_usual_one() {
+    fn bounds_are_always_finite_and_usually_small() {
         let usual = LearnerBounds::of(&plan(0.99), 1_000_000);
         assert!(usual.weights < 1e4 && usual.covariance < 1e3 && usual.output < 1e7, "{usual:?}");
         for forget_per_s in [0.001, 0.5, 1.0] {

@@ -149,7 +149,7 @@ fn engine_that_computes_nan_is_stopped_and_rebuilt() {
 }
 
 #[test]
-fn it_is_called_field_stands_on_the_boards_core_and_ends() {
+fn the_worker_has_the_boards_core_no_motors_and_ends() {
     let mut rig = Rig::new(&[]);
     assert_eq!((rig.worker.name(), rig.worker.core()), ("field", Some(3)));
     assert!(!rig.worker.has_motors());

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused_before_its_end_is_waited_for() {
+    fn invalid_frames_are_refused_before_they_are_complete() {
         let fault = |bytes: &[u8]| {
             let mut reader = FrameReader::default();
             reader.push(bytes);

@@ -9,7 +9,7 @@ use ganglion::field::state::Live;
 use ganglion::field::{FieldEngine, Inspect};
 
 #[test]
-fn an_empty_library_takes_no_memory_of_the_device() {
+fn an_empty_library_takes_no_device_memory() {
     let Some(_device) = device() else { return };
     let plan = FieldPlan { shape: Shape { patterns: 20, ..plan(8).shape }, ..plan(8) };
     let slot = PATTERN * (plan.shape.cells() + plan.shape.cells() / 8) * size_of::<i16>();
@@ -42,7 +42,7 @@ fn an_empty_library_takes_no_memory_of_the_device() {
 }
 
 #[test]
-fn a_blend_of_a_slot_that_was_never_stored_is_of_zeros() {
+fn blending_an_empty_slot_uses_zeros() {
     let Some(_device) = device() else { return };
     let (mut first, mut second) = (open(&plan(8), 1), open(&plan(8), 1));
     assert!(first.store_pattern(2, &volume(2, 8), &context(2), 1.0));
@@ -62,7 +62,7 @@ fn bytes_of_save(engine: &mut CudaEngine, live: &mut Live) -> u64 {
 }
 
 #[test]
-fn a_save_copies_no_row_of_the_bank_off_the_device() {
+fn saving_copies_no_bank_rows_off_the_device() {
     let Some(_device) = device() else { return };
     let plan = FieldPlan { shape: Shape { bank: 200, ..plan(8).shape }, ..plan(8) };
     let mut engine = open(&plan, 1);
@@ -84,7 +84,7 @@ fn a_save_copies_no_row_of_the_bank_off_the_device() {
 }
 
 #[test]
-fn the_saved_bank_is_the_one_that_the_device_has() {
+fn the_saved_bank_equals_the_devices() {
     let Some(_device) = device() else { return };
     // Twelve rows: stored, recognised and replaced; and some come from outside.
     let mut pair = Pair::new(&plan(8), 3);
@@ -113,7 +113,7 @@ fn the_saved_bank_is_the_one_that_the_device_has() {
 }
 
 #[test]
-fn a_save_without_a_wait_gives_the_state_in_which_it_began() {
+fn an_asynchronous_save_gives_the_state_at_its_start() {
     let Some(device) = device() else { return };
     let mut engine = open(&plan(8), 1);
     let (mut at_once, mut soon, mut other) = (Live::default(), Live::default(), Live::default());

@@ -37,7 +37,7 @@ fn doctor_shows_the_gpu() {
 }
 
 #[test]
-fn doctor_says_why_there_is_none() {
+fn doctor_says_why_there_is_no_gpu() {
     let Some(stand_in) = stand_in() else { return };
     let cases = [
         ("init=100", "sees no GPU"),
@@ -62,7 +62,7 @@ fn doctor_says_why_there_is_none() {
 }
 
 #[test]
-fn a_driver_without_one_of_its_functions_is_no_panic() {
+fn a_driver_without_a_function_causes_no_panic() {
     // The first one that is looked up, one in the middle, one that only replays need, and the one for error
     // texts.
     parallel::map(4, &["cuInit", "cuMemHostAlloc", "cuGraphUpload", "cuGetErrorName"], |symbol| {
@@ -73,7 +73,7 @@ fn a_driver_without_one_of_its_functions_is_no_panic() {
 }
 
 #[test]
-fn a_library_that_is_no_driver_is_no_panic() {
+fn a_library_that_is_not_a_driver_causes_no_panic() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("no-driver-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("libcuda.so"), "this is not a library").expect("written");

@@ -17,7 +17,7 @@ fn touch(desk: &Desk) -> Result<(), GpuError> {
 }
 
 #[test]
-fn an_error_strikes_one_call() {
+fn an_injected_error_fails_one_call() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     for round in 1..3 {
@@ -35,7 +35,7 @@ fn an_error_strikes_one_call() {
 }
 
 #[test]
-fn a_stuck_call_is_seen_by_others_and_goes_on_when_it_may() {
+fn a_stuck_call_is_visible_and_can_be_released() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     desk.watch.inject(Some(GpuFault::Stuck));
@@ -59,7 +59,7 @@ fn a_stuck_call_is_seen_by_others_and_goes_on_when_it_may() {
 }
 
 #[test]
-fn a_hang_is_never_done_until_it_is_taken_back() {
+fn a_hang_lasts_until_it_is_withdrawn() {
     let Some(alone) = alone() else { return };
     let (desk, watch) = (desk(), Arc::new(Watch::new()));
     let event = Event::new(&desk.gpu).expect("an event");
@@ -77,7 +77,7 @@ fn a_hang_is_never_done_until_it_is_taken_back() {
 }
 
 #[test]
-fn what_is_slow_is_done_after_ten_times_its_time() {
+fn a_slowed_call_takes_ten_times_as_long() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     desk.watch.inject(Some(GpuFault::Slow));
@@ -98,7 +98,7 @@ fn what_is_slow_is_done_after_ten_times_its_time() {
 }
 
 #[test]
-fn memory_fails_where_it_is_taken_and_nowhere_else() {
+fn memory_faults_hit_allocations_only() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     desk.watch.inject(Some(GpuFault::Memory));
@@ -133,7 +133,7 @@ fn injected_loss_lasts_until_withdrawn_and_reopened() {
 }
 
 #[test]
-fn a_context_that_the_driver_loses_takes_no_other_with_it() {
+fn a_lost_context_does_not_affect_others() {
     let Some(alone) = alone() else { return };
     let (mut desk, other) = (desk(), desk());
     let (image, (table, _)) = (desk.image(), desk.empty_brain());
@@ -159,7 +159,7 @@ fn a_context_that_the_driver_loses_takes_no_other_with_it() {
 }
 
 #[test]
-fn an_error_that_spoils_the_process_lets_no_context_be_opened() {
+fn a_process_wide_error_prevents_new_contexts() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     alone.order("sticky=process,fail=cuMemsetD8Async:1:719");
@@ -169,7 +169,7 @@ fn an_error_that_spoils_the_process_lets_no_context_be_opened() {
 }
 
 #[test]
-fn a_thread_that_was_stuck_goes_on_in_its_own_context() {
+fn a_released_thread_continues_in_its_own_context() {
     let Some(alone) = alone() else { return };
     let watch = Arc::new(Watch::new());
     let (tell, told) = std::sync::mpsc::channel();
@@ -195,7 +195,7 @@ fn a_thread_that_was_stuck_goes_on_in_its_own_context() {
 }
 
 #[test]
-fn any_call_may_fail_and_nothing_is_left_behind() {
+fn no_failing_call_leaks_anything() {
     let Some(alone) = alone() else { return };
     let mut unseen = Vec::new();
     for call in Call::ALL {

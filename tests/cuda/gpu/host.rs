@@ -11,7 +11,7 @@ fn code<T>(said: Result<T, GpuError>) -> Result<(), i32> {
 }
 
 #[test]
-fn what_is_copied_is_not_looked_at_until_it_is_known_to_be_done() {
+fn copied_memory_is_read_only_after_the_copy_has_finished() {
     let Some(alone) = alone() else { return };
     let mut desk = desk();
     let (at, after) = (desk.pool.address(), Event::new(&desk.gpu).expect("an event"));
@@ -35,7 +35,7 @@ fn what_is_copied_is_not_looked_at_until_it_is_known_to_be_done() {
 }
 
 #[test]
-fn nothing_is_copied_to_where_somebody_looks() {
+fn nothing_is_copied_to_memory_being_read() {
     let Some(_alone) = alone() else { return };
     let Desk { gpu, stream, pool, pinned, .. } = &desk();
     let at = pool.address();
@@ -60,7 +60,7 @@ fn nothing_is_copied_to_where_somebody_looks() {
 }
 
 #[test]
-fn event_inside_a_graph_does_not_cover_copies_before_it() {
+fn a_graphs_inner_event_does_not_cover_earlier_copies() {
     let Some(alone) = alone() else { return };
     let Desk { gpu, stream, pool, pinned, .. } = &desk();
     let (at, mark) = (pool.address(), Event::new(gpu).expect("an event"));

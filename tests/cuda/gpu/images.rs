@@ -40,7 +40,7 @@ fn fatbin() -> Vec<u8> {
 }
 
 #[test]
-fn a_fatbin_that_does_not_fit_gives_way_to_the_text() {
+fn ptx_is_used_if_the_fatbin_does_not_fit() {
     let Some(_alone) = alone() else { return };
     let (desk, folder) = (desk(), Folder::new("image-fatbin"));
     fs::create_dir_all(&folder.0).expect("a folder");
@@ -57,7 +57,7 @@ fn a_fatbin_that_does_not_fit_gives_way_to_the_text() {
 }
 
 #[test]
-fn a_fatbin_that_ended_a_process_is_not_shown_to_the_driver() {
+fn a_fatbin_that_killed_a_process_is_not_loaded() {
     let Some(_alone) = alone() else { return };
     let (desk, folder) = (desk(), Folder::new("image-marks"));
     fs::create_dir_all(&folder.0).expect("a folder");
@@ -84,7 +84,7 @@ fn a_fatbin_that_ended_a_process_is_not_shown_to_the_driver() {
 }
 
 #[test]
-fn text_that_is_no_ptx_is_the_drivers_error() {
+fn invalid_ptx_is_the_drivers_error() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     for (ptx, code) in

@@ -20,7 +20,7 @@ fn object() -> Option<Value> {
 }
 
 #[test]
-fn figures_are_judged_by_the_name_of_the_device() {
+fn figures_are_judged_by_device_name() {
     let Some(mut object) = object() else { return };
     // As if these figures came from a GPU.
     object["emulated"] = json!(false);
@@ -60,7 +60,7 @@ fn figures_are_judged_by_the_name_of_the_device() {
 }
 
 #[test]
-fn a_figure_that_is_absent_is_not_measured_and_no_zero() {
+fn an_absent_figure_is_not_measured_rather_than_zero() {
     let bench = r#"echo '{"engine":"cuda","device":"NVIDIA H200","cycle":{"p50_us":null},"memory_mb":true}'"#;
     let Some(kit) = Kit::new("absent", bench) else { return };
     let (said, report) = kit.check(&["--only", "bench/cuda/32"]);
@@ -141,7 +141,7 @@ fi
 echo "{\"engine\":\"cuda\",\"image\":\"$image\",\"image_ms\":$ms,\"cycle\":{\"p50_us\":7}}""#;
 
 #[test]
-fn jit_is_listed_beside_image_and_second_start_beside_first() {
+fn jit_and_image_and_both_starts_are_listed_side_by_side() {
     let Some(kit) = Kit::new("kernels", STARTS) else { return };
     let (_, report) = kit.check(&["--only", "start"]);
     assert_eq!(results(&report), ["skipped", "passed"], "without an image there is nothing to compare");
@@ -169,7 +169,7 @@ fn jit_is_listed_beside_image_and_second_start_beside_first() {
 }
 
 #[test]
-fn rehearsal_runs_the_real_program_and_judges_nothing() {
+fn a_rehearsal_runs_the_real_program_without_judging() {
     let Some(stand_in) = standin::stand_in() else { return };
     let Some(kit) = Kit::new("rehearsal", "exit 0") else { return };
     kit.link(Path::new(env!("CARGO_BIN_EXE_ganglion")), "target/gpu-check/ganglion");

@@ -17,7 +17,7 @@ fn answers(f32: &str, f16: &str) -> String {
 const FOUR: [&str; 8] = ["--only", "doctor", "--only", ROBOT_F32, "--only", ROBOT_F16, "--only", "tests"];
 
 #[test]
-fn what_a_part_prints_cannot_lose_the_others() {
+fn a_parts_output_cannot_hide_other_results() {
     // Not UTF-8 before a good last line; not UTF-8 in it; no object; nothing; a number that JSON does not
     // have.
     let object = r#"{"engine":"cuda","device":"X","cycle":{"p50_us":1}}"#;
@@ -59,7 +59,7 @@ fn what_a_part_prints_cannot_lose_the_others() {
 }
 
 #[test]
-fn a_part_that_hangs_is_killed_and_the_rest_is_not_begun() {
+fn a_hanging_part_is_killed_and_the_rest_skipped() {
     let Some(kit) = Kit::new("hang", &answers("sleep 600 & exec sleep 600", "exit 3")) else { return };
     let (said, report) = kit.check(&["--minutes", "0.05"]);
     assert_eq!(said.status.code(), Some(1));
@@ -143,7 +143,7 @@ fn a_signal_ends_the_parts_processes_and_writes_the_file() {
 }
 
 #[test]
-fn what_a_part_leaves_running_when_it_ends_is_ended() {
+fn processes_left_by_a_part_are_killed() {
     let Some(kit) = Kit::new("left", &answers("sleep 600 & echo $! >>started; exit 3", "exit 3")) else {
         return;
     };
@@ -167,7 +167,7 @@ fn killed_script_leaves_a_file_saying_what_was_done() {
 }
 
 #[test]
-fn nobody_reading_what_is_printed_loses_nothing() {
+fn a_closed_output_pipe_loses_no_results() {
     let Some(kit) = Kit::new("closed", &answers("exit 3", "exit 3")) else { return };
     let mut script =
         kit.command(&FOUR).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("python3");
@@ -177,7 +177,7 @@ fn nobody_reading_what_is_printed_loses_nothing() {
 }
 
 #[test]
-fn logs_of_an_earlier_run_are_not_taken_for_this_ones() {
+fn logs_of_an_earlier_run_are_not_reused() {
     let Some(kit) = Kit::new("logs", &answers("exit 3", "exit 3")) else { return };
     let logs = kit.path("target/gpu-check/report.logs");
     let names = || {

@@ -30,7 +30,7 @@ fn bytes_round_trip_and_fresh_memory_is_nan() {
 }
 
 #[test]
-fn a_kernel_of_ours_runs() {
+fn our_kernels_run() {
     let Some(alone) = alone() else { return };
     let mut bench = Bench::new(64 * 1024);
     let (table, answer) = empty_brain(&mut bench, 32 * 1024);
@@ -47,7 +47,7 @@ fn a_kernel_of_ours_runs() {
 }
 
 #[test]
-fn everything_given_back_is_gone() {
+fn freed_objects_are_gone() {
     let Some(alone) = alone() else { return };
     let bench = Bench::new(4096);
     let module = module();
@@ -70,7 +70,7 @@ fn everything_given_back_is_gone() {
 }
 
 #[test]
-fn images_are_taken_as_far_as_the_oldest_driver_would() {
+fn only_images_for_the_oldest_driver_are_accepted() {
     let Some(alone) = alone() else { return };
     let _bench = Bench::new(256);
     let text = image();
@@ -91,7 +91,7 @@ fn images_are_taken_as_far_as_the_oldest_driver_would() {
 }
 
 #[test]
-fn a_kernel_must_be_in_the_image_and_says_what_it_takes() {
+fn kernels_must_exist_and_report_their_attributes() {
     let Some(_alone) = alone() else { return };
     let bench = Bench::new(BRAIN);
     let (module, mut none) = (module(), null_mut());
@@ -106,7 +106,7 @@ fn a_kernel_must_be_in_the_image_and_says_what_it_takes() {
 }
 
 #[test]
-fn codes_have_the_drivers_names() {
+fn error_codes_have_the_drivers_names() {
     let Some(_alone) = alone() else { return };
     assert_eq!(name_of(sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS), "CUDA_ERROR_ILLEGAL_ADDRESS");
     assert_eq!(

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
-fn ranges_must_lie_in_memory_that_is_there() {
+fn ranges_must_lie_in_allocated_memory() {
     let Some(_alone) = alone() else { return };
     let bench = Bench::new(4096);
     let (there, here) = (bench.device, bench.at(0));
@@ -43,7 +43,7 @@ fn contexts_and_handles_must_be_alive() {
 }
 
 #[test]
-fn a_table_that_points_nowhere_loses_the_context_until_a_reset() {
+fn a_bad_pointer_table_loses_the_context_until_a_reset() {
     let Some(alone) = alone() else { return };
     let bench = Bench::new(4096);
     let sense = kernel(module(), c"sense");
@@ -81,7 +81,7 @@ fn kernel_access_out_of_bounds_is_an_error_not_a_crash() {
 }
 
 #[test]
-fn a_kernel_that_writes_beside_its_memory_is_found_out() {
+fn out_of_bounds_kernel_writes_are_detected() {
     let Some(_alone) = alone() else { return };
     let mut bench = Bench::new(64 * 1024);
     let sense = kernel(module(), c"sense");
@@ -165,7 +165,7 @@ fn a_call_blocks_until_it_is_released() {
 }
 
 #[test]
-fn what_cannot_be_used_says_so_at_the_start() {
+fn unusable_drivers_fail_at_initialisation() {
     let Some(alone) = alone() else { return };
     for (order, code) in [("init=34", 34), ("init=803", 803), ("devices=0", 100)] {
         alone.order(order);

@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 const THREAD_LOCAL: sys::CUstreamCaptureMode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 
 #[test]
-fn calls_return_before_the_work_and_events_tell_its_end() {
+fn calls_are_asynchronous_and_events_mark_completion() {
     let Some(alone) = alone() else { return };
     let bench = Bench::new(4096);
     let (before, after) = (event(), event());
@@ -84,7 +84,7 @@ fn forked(bench: &Bench, done: sys::CUevent) -> sys::CUgraphExec {
 }
 
 #[test]
-fn a_captured_graph_is_replayed_with_its_forks_in_either_order() {
+fn captured_forks_are_replayed_in_either_order() {
     let Some(alone) = alone() else { return };
     for order in ["order=forwards", "order=backwards", "order=forwards,events=late"] {
         alone.order(order);
@@ -106,7 +106,7 @@ fn a_captured_graph_is_replayed_with_its_forks_in_either_order() {
 }
 
 #[test]
-fn an_event_of_a_graph_is_recorded_again_by_each_replay() {
+fn each_replay_records_the_graphs_events_again() {
     let Some(alone) = alone() else { return };
     let bench = Bench::new(4096);
     let done = event();
@@ -134,7 +134,7 @@ fn during_capture(bench: &Bench, call: impl FnOnce() -> i32) -> (i32, i32) {
 }
 
 #[test]
-fn what_may_not_be_captured_breaks_the_capture() {
+fn forbidden_calls_invalidate_the_capture() {
     let Some(alone) = alone() else { return };
     let bench = Bench::new(4096);
     let (outside, inside, mut address) = (event(), event(), 0);
@@ -159,7 +159,7 @@ fn what_may_not_be_captured_breaks_the_capture() {
 }
 
 #[test]
-fn threads_of_other_captures_may_go_on() {
+fn captures_do_not_block_other_threads() {
     let Some(_alone) = alone() else { return };
     let bench = Bench::new(4096);
     let mut context = null_mut();

@@ -238,7 +238,7 @@ fn halt_cuts_the_line_while_another_devices_transfer_hangs() {
 }
 
 #[test]
-fn a_command_that_runs_out_while_the_bus_hangs_is_cut_off() {
+fn a_command_that_expires_on_a_hung_bus_is_cut_off() {
     let mut rig = Rig::new();
     let begin = MonotonicClock.now();
     rig.command(ms(50));
@@ -255,7 +255,7 @@ fn a_command_that_runs_out_while_the_bus_hangs_is_cut_off() {
 }
 
 #[test]
-fn a_stop_that_itself_hangs_is_made_by_the_line() {
+fn a_hanging_stop_is_completed_by_the_line() {
     let mut rig = Rig::new();
     rig.command(ms(200)); // by the end of which the line is off
     rig.hang.store(u64::from(MOTORS), Ordering::SeqCst); // no command follows: the stop is the next

@@ -330,7 +330,7 @@ fn failing_device_is_set_up_again_alone() {
 }
 
 #[test]
-fn device_answering_nonsense_is_set_up_again_ever_more_rarely() {
+fn a_device_answering_nonsense_is_set_up_ever_less_often() {
     let mut rig = rig(&[0x40]);
     rig.settle(100);
     rig.bus.answer(0xFF);
@@ -346,7 +346,7 @@ fn device_answering_nonsense_is_set_up_again_ever_more_rarely() {
 }
 
 #[test]
-fn a_hung_bus_goes_up_the_ladder_in_order_and_is_declared_dead() {
+fn a_hung_bus_takes_all_recovery_steps_and_is_declared_dead() {
     use Measure::{Clear, RailOff, RailOn, Rebind};
     let mut rig = rig(&[0x40]);
     rig.settle(6_000);
@@ -441,7 +441,7 @@ fn controller_is_probed_at_once_when_no_device_answers() {
 }
 
 #[test]
-fn a_spark_of_some_milliseconds_is_ridden_out() {
+fn a_fault_of_a_few_milliseconds_is_ridden_out() {
     for length in 1..=8 {
         let mut rig = rig_with_converter();
         rig.settle(6_000);
@@ -459,7 +459,7 @@ fn a_spark_of_some_milliseconds_is_ridden_out() {
 }
 
 #[test]
-fn lost_arbitration_at_the_controller_starts_it_anew() {
+fn lost_arbitration_at_the_controller_sets_it_up_again() {
     let mut rig = rig_with_converter();
     rig.settle(6_000);
     rig.bus.fail_once(0x41, BusFault::ArbitrationLost);
@@ -492,7 +492,7 @@ fn device_is_polled_at_its_period_after_its_line_falls_silent() {
 }
 
 #[test]
-fn a_command_that_is_not_renewed_ends_by_itself() {
+fn a_command_without_renewal_expires() {
     let mut rig = rig(&[0x40]);
     rig.settle(9);
     rig.command(1, 10);
@@ -504,7 +504,7 @@ fn a_command_that_is_not_renewed_ends_by_itself() {
 }
 
 #[test]
-fn late_command_stops_the_motors_and_counts_as_none() {
+fn a_late_command_stops_the_motors_and_is_not_written() {
     let mut rig = rig(&[]);
     rig.settle(29);
     rig.command_for(5, 1, 10);

@@ -196,7 +196,7 @@ fn cell_uses_old_values_of_its_six_neighbours_on_every_grid() {
 }
 
 #[test]
-fn so_does_a_cell_in_half_precision() {
+fn half_precision_cells_use_old_neighbour_values_too() {
     sweeps_are_the_formula::<Half, 4>(Storage::F16);
     sweeps_are_the_formula::<Half, 8>(Storage::F16);
     sweeps_are_the_formula::<Half, 16>(Storage::F16);
@@ -250,7 +250,7 @@ fn nothing_passes_the_bound<C: Cell, const N: usize>(storage: Storage) {
 }
 
 #[test]
-fn the_bound_holds_exactly_whatever_rounds() {
+fn the_bound_holds_exactly_under_any_rounding() {
     nothing_passes_the_bound::<f32, 8>(Storage::F32);
     nothing_passes_the_bound::<Half, 8>(Storage::F16);
     nothing_passes_the_bound::<f32, 16>(Storage::F32);
@@ -270,7 +270,7 @@ fn tanh_of<const N: usize>(level: Level, arguments: Vec<f32>) -> Vec<f32> {
 }
 
 #[test]
-fn the_tanh_is_as_exact_as_it_is_said_to_be_bounded_and_rises() {
+fn the_tanh_is_accurate_bounded_and_increasing() {
     const N: usize = if cfg!(miri) { 8 } else { 64 };
     let count = N * N * N;
     for level in Level::all() {

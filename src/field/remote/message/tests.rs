@@ -26,7 +26,7 @@ fn answer() -> CycleAnswer {
 }
 
 #[test]
-fn both_messages_come_back_as_they_went() {
+fn both_messages_survive_the_round_trip() {
     assert_eq!(CycleRequest::decode(&request().encode()), Ok(request()));
     assert_eq!(CycleAnswer::decode(&answer().encode()), Ok(answer()));
     assert_eq!(request().input().sensors[..3], [0.25, -1.0, 1.0]);
@@ -60,7 +60,7 @@ fn every_wrong_field_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_number_out_of_range_or_none_is_refused() {
+fn out_of_range_and_nan_values_are_refused() {
     for (at, most) in [(32, 1.0), (36, 1.0), (40, 2.0), (SCORES, SCORE_MOST), (MOTORS + 4, 1.0)] {
         for value in [most * 1.001, -most * 1.001, f32::INFINITY, f32::NAN] {
             let mut bytes = answer().encode();
@@ -74,7 +74,7 @@ fn a_number_out_of_range_or_none_is_refused() {
 
 proptest! {
     #[test]
-    fn what_decodes_encodes_to_the_same_bytes(
+    fn decoded_messages_encode_to_the_same_bytes(
         bytes in prop::collection::vec(prop_oneof![4 => Just(0), 1 => any::<u8>()], REQUEST_BYTES),
         version in prop_oneof![Just(MESSAGE_VERSION), any::<u8>()],
     ) {

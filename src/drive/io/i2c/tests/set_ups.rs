@@ -118,7 +118,7 @@ fn one_missed_imu_acknowledge_does_not_delay_the_motors() {
 }
 
 #[test]
-fn a_halt_in_a_set_up_is_obeyed_at_once_and_the_set_up_goes_on() {
+fn a_halt_interrupts_a_set_up_which_then_continues() {
     let mut rig = troubled(imu(), IMU, u64::MAX, 0);
     rig.stepper.run_until(at(100)); // it waits for its reset
     rig.command_for(VALID, 1, 100);
@@ -136,7 +136,7 @@ fn a_halt_in_a_set_up_is_obeyed_at_once_and_the_set_up_goes_on() {
 }
 
 #[test]
-fn a_bus_that_is_begun_anew_begins_its_set_ups_anew() {
+fn a_restarted_bus_restarts_its_set_ups() {
     let mut rig = troubled(imu(), IMU, u64::MAX, 0);
     rig.stepper.run_until(at(100));
     rig.bus.take_seen();

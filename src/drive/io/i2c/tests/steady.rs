@@ -104,7 +104,7 @@ fn dead_bus_of_a_steady_robot_is_noticed_before_commands_expire() {
 }
 
 #[test]
-fn a_steady_robot_keeps_its_bus_free_all_the_same() {
+fn a_standing_robot_keeps_recovering_its_bus() {
     for (chips, fragile) in [(robot_hat(), Some(HAT)), (pca9685(), None)] {
         let words = drive(chips, fragile, at(STEADY + 10_000)).words;
         let from = at(STEADY + 1_000);

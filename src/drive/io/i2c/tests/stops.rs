@@ -299,7 +299,7 @@ fn motors_without_a_line_stop_as_soon_as_their_bus_is_back() {
 }
 
 #[test]
-fn a_bus_that_hangs_leaves_it_to_the_line_at_once() {
+fn on_a_hung_bus_the_line_stops_the_motors_at_once() {
     for kind in [Kind::Framed, Kind::OutputEnable] {
         // The second time the bus is not believed yet, and the ladder waits.
         let hangs = |from, until| (at(from), at(until), BusFault::TimedOut);
@@ -347,7 +347,7 @@ fn stop_arrives_after_a_torn_frame_without_a_line() {
 }
 
 #[test]
-fn the_end_finds_a_way_or_says_that_there_was_none() {
+fn the_final_stop_works_or_is_reported_as_unconfirmed() {
     for (kind, obeys, stands) in [
         (Kind::Framed, true, true),
         (Kind::Disobedient, false, false),
@@ -388,7 +388,7 @@ fn troubles() -> impl Strategy<Value = Vec<Trouble>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
     #[test]
-    fn whatever_fails_motors_stand_as_soon_as_anything_gets_through(
+    fn motors_stop_with_the_first_transfer_that_gets_through(
         kind in prop::sample::select(vec![
             Kind::Framed, Kind::Disobedient, Kind::Bare, Kind::OutputEnable,
         ]),
