@@ -68,7 +68,7 @@ fn thread_count_does_not_matter_and_null_effects_stay_null() {
 }
 
 #[test]
-fn sensor_faults_hit_every_driver_alike_and_interrupt_is_clean() {
+fn every_driver_gets_the_same_faults_and_interrupts_are_clean() {
     let calm = study(&[Arm::Table], 1, 2);
     let troubled = Study { trouble: Trouble::Noise, ..calm.clone() };
     let (calm, noisy) = (done(&calm), done(&troubled));

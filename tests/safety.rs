@@ -370,7 +370,7 @@ proptest! {
     }
 
     #[test]
-    fn worse_news_never_loosens_a_restraint(
+    fn worse_readings_never_loosen_a_restraint(
         history in prop::collection::vec((prop::array::uniform4(0.0f32..1.0), signals()), 0..6),
         news in prop::array::uniform4((0.0f32..1.0, 0.0f32..1.0, any::<bool>())),
         calm in signals(),

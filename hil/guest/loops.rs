@@ -83,7 +83,7 @@ pub fn close(
     let said = scene.end(bench, &mut outcome)?;
     outcome.note(format!("{} slots skipped", said["slots_skipped"]));
     own_work(&said, &mut outcome);
-    scene::laws_of_a_long_way(bench, &mut outcome)?;
+    scene::check_long_drive_rules(bench, &mut outcome)?;
     Ok(outcome)
 }
 

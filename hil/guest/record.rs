@@ -245,14 +245,14 @@ impl Record {
     }
     /// When, for the first time from `from` on, no motor drove the car forward; `from` itself if none did
     /// then.
-    pub fn no_way_ahead_from(&self, from: Instant) -> Option<Instant> {
+    pub fn not_ahead_from(&self, from: Instant) -> Option<Instant> {
         if !was(&self.advances, from) {
             return Some(from);
         }
         self.advances.iter().find(|turn| turn.0 > from && !turn.1).map(|turn| turn.0)
     }
     /// Since when no motor has driven the car forward, at the earliest `from`. `None`: one does.
-    pub fn no_way_ahead_since(&self, from: Instant) -> Option<Instant> {
+    pub fn not_ahead_since(&self, from: Instant) -> Option<Instant> {
         since(&self.advances, from)
     }
     /// When a motor drove the car forward between the two times, if one did.
@@ -375,7 +375,7 @@ mod tests {
         record.take(&event(Happening::Out(true), 23, 25, &[]));
         record.take(&event(Happening::Write, 0x14, 30, &[0x2D, 8, 0]));
         assert!(record.is_moving());
-        assert_eq!(record.no_way_ahead_from(at(12)), Some(at(20)));
+        assert_eq!(record.not_ahead_from(at(12)), Some(at(20)));
         assert_eq!(record.ahead_between(at(20), at(99)), None);
         record.take(&event(Happening::Out(true), 24, 40, &[])); // right, forward: it is mirrored
         record.take(&event(Happening::Write, 0x14, 50, &[0x2C, 8, 0]));

@@ -116,7 +116,7 @@ pub enum Service {
     /// A process of its user attacks its guard.
     Hostile,
     /// Its bus hangs until the driver is rebound, which its user may not do.
-    Wedged,
+    HungBus,
 }
 
 #[cfg(test)]

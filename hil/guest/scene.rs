@@ -169,7 +169,7 @@ pub fn start_guard(bench: &Bench, board: &str, folder: &Path) -> io::Result<Proc
 }
 
 /// Rules that every row must obey: the car hit nothing, framing was never lost, and no event was missed.
-pub fn laws(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
+pub fn check_rules(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     outcome
         .demand(report.contacts.all() == 0, || format!("the car ran into something: {:?}", report.contacts));
@@ -180,7 +180,7 @@ pub fn laws(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
 /// The same rules for a car that drives for a long time. No sensor covers its sides or its back: among discs,
 /// its side may touch one, and its back may touch a wall when it backs off. It must not hit anything that its
 /// sonar sees, and must not fall over an edge that it has stopped for.
-pub fn laws_of_a_long_way(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
+pub fn check_long_drive_rules(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     let contacts = report.contacts;
     outcome.note(format!("{:.1} m driven, contacts {contacts:?}", report.distance_m));

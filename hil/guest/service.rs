@@ -57,7 +57,7 @@ pub fn carry_out(place: &mut RowContext<'_>, loaded: &Loaded, service: Service) 
     }
     let variant = match service {
         Service::BadBoard => Variant::Wrong,
-        Service::Wedged => Variant::Rebind,
+        Service::HungBus => Variant::Rebind,
         _ => Variant::Plain,
     };
     variant::write(Path::new(BOARD), loaded, variant)?;
@@ -70,7 +70,7 @@ pub fn carry_out(place: &mut RowContext<'_>, loaded: &Loaded, service: Service) 
         Service::Refused => locked_out(place.bench, &mut outcome),
         Service::Silent => silent(place.bench, &mut outcome),
         Service::Hostile => attacked(place.bench, &mut outcome),
-        Service::Wedged => freed(place.bench, &mut outcome),
+        Service::HungBus => freed(place.bench, &mut outcome),
     };
     run("systemctl", &["stop", RUNTIME, GUARD, REBINDER])?;
     outcome
@@ -81,7 +81,7 @@ pub fn carry_out(place: &mut RowContext<'_>, loaded: &Loaded, service: Service) 
     )?;
     outcome.said = scene::tail(&journal);
     done?;
-    scene::laws(place.bench, &mut outcome)?;
+    scene::check_rules(place.bench, &mut outcome)?;
     Ok(outcome)
 }
 

@@ -48,7 +48,7 @@ pub fn drive(place: &mut RowContext<'_>, seconds: u64) -> io::Result<RowResult> 
     adds_up(&report, seconds, &mut outcome);
     let world = bench.act(|far, now, _| far.report(now))?;
     outcome.demand(world.distance_m > 1.0, || "it hardly moved".into());
-    scene::laws_of_a_long_way(bench, &mut outcome)?;
+    scene::check_long_drive_rules(bench, &mut outcome)?;
     Ok(outcome)
 }
 

@@ -228,7 +228,7 @@ fn hog(priority: u8, time: Span) -> io::Result<()> {
 }
 
 /// The work of such a program: computes until its time is over.
-pub fn be_hog(ms: u64) {
+pub fn run_hog(ms: u64) {
     use ganglion::base::time::{Clock, MonotonicClock};
     let until = MonotonicClock.now() + Span::from_millis(ms);
     while MonotonicClock.now() < until {

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_is_no_failure_but_a_full_disk_is() {
+    fn a_full_disk_is_a_failure_but_a_closed_pipe_is_not() {
         assert!(write_line(&mut Refuses(ErrorKind::BrokenPipe), format_args!("x")).is_ok());
         assert!(write_line(&mut Refuses(ErrorKind::StorageFull), format_args!("x")).is_err());
     }

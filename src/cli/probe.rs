@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn buses_are_named_in_many_ways() {
+    fn a_bus_is_given_by_number_path_or_adapter() {
         for (word, wanted) in [
             ("1", I2cNode::Path("/dev/i2c-1".to_string())),
             ("/dev/i2c-7", I2cNode::Path("/dev/i2c-7".to_string())),

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn pulses_stay_without_a_write_and_go_with_the_supply() {
+    fn pulses_continue_without_writes_and_end_with_the_supply() {
         let mut hat = hat(4);
         write(&mut hat, &[0x43, 0, 9, 0x47, 0x0F, 0xFF, 0x2D, 0x0F, 0xFF]);
         assert_eq!(hat.duty(13), 1.0);

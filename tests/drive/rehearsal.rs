@@ -188,7 +188,7 @@ fn a_rehearsal_lists_its_changes_and_keeps_simulated_boards() {
 }
 
 #[test]
-fn one_and_two_engine_threads_rehearse_alike() {
+fn rehearsals_agree_on_one_and_two_engine_threads() {
     for name in ["picarx-v5", "jetson-orin-nano"] {
         let mut board = simulated(&built_in(name)).board;
         let digests = [1, 2].map(|threads| {

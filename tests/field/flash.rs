@@ -17,7 +17,7 @@ fn ended(output: &Output, code: i32) -> String {
 }
 
 #[test]
-fn a_robot_gets_the_package_whole_and_commits_it() {
+fn a_robot_receives_the_whole_package_and_commits_it() {
     let scene = Scene::new("commits", &[ROBOT]);
     let said = ended(&scene.flash(&TARGET), 0);
     let staged = format!("stage {} -----BEGIN SSH SIGNATURE----- ", digest(&scene.deb()));

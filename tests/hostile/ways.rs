@@ -167,7 +167,7 @@ fn take_recording(bytes: &[u8]) -> bool {
     let mut reader = Reader::new(bytes);
     loop {
         match reader.next_event() {
-            // A complete step is decided, whatever its values are.
+            // Replay decides every complete step, whatever its values.
             Ok(Some(Event::Step(step))) => drop(replay.step(&step, 0)),
             Ok(Some(_)) => {}
             Ok(None) => return true,

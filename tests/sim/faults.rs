@@ -120,7 +120,7 @@ fn a_brown_out_resets_the_controller_while_a_motor_runs() {
     let resets = rig.report().mcu_resets;
     rig.wait_until(ms(1500));
     assert_eq!(rig.report().mcu_resets, resets, "nothing runs, so nothing happens");
-    let _ = rig.command(0.3, 0.0); // its first write may be the last that is received
+    let _ = rig.command(0.3, 0.0); // only its first write may arrive
     rig.sleep(ms(2));
     assert_eq!((rig.report().mcu_resets, rig.report().brown_outs), (resets + 1, 1));
     assert!(rig.plant.motors_still());

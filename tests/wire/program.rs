@@ -108,7 +108,7 @@ fn the_tether_joins_relays_reports_and_ends_cleanly() {
 }
 
 #[test]
-fn readable_key_and_board_without_a_tether_are_refused() {
+fn readable_keys_and_boards_without_a_tether_are_refused() {
     let folder = Folder::new("refused");
     let path = folder.0.join("key");
     fs::write(&path, keys().text()).expect("the file can be written");

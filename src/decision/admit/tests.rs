@@ -98,7 +98,7 @@ fn the_worst_case_of_an_aging_value_may_be_higher() {
 }
 
 #[test]
-fn frozen_values_are_refused_only_where_the_board_says_so() {
+fn frozen_values_are_refused_only_if_the_board_says_so() {
     let mut patient = Rig::new(&[range()]);
     let mut strict = Rig::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
     for step in 0..10 {

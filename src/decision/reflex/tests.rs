@@ -297,7 +297,7 @@ fn the_worst_cause_is_reported_and_the_strictest_limit_applies() {
 }
 
 #[test]
-fn fading_is_a_straight_line_from_fresh_to_gone() {
+fn fading_is_linear_from_fresh_to_expired() {
     let shares = [(0, 1.0), (100, 1.0), (110, 0.9), (150, 0.5), (199, 0.01), (200, 0.0), (9_999, 0.0)];
     for (age, share) in shares {
         assert!((faded(ms(age), &safety()) - share).abs() < 1e-6, "{age} ms");

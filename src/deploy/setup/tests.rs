@@ -368,7 +368,7 @@ fn a_machine_without_the_package_gets_an_error() {
 }
 
 #[test]
-fn a_board_file_is_copied_whole_or_refused() {
+fn a_board_file_is_copied_completely_or_refused() {
     let (tree, files) = (pi4(), Tree::of(&[("one.toml", "inherits = \"picarx-v5\"\nperiod_ms = 20.0\n")]));
     files.put("two.toml", "inherits = \"one.toml\"\n");
     files.put("bad.toml", "inherits = \"picarx-v5\"\nperiod_ms = -1\n");

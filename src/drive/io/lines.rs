@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ready_line_asks_for_its_device_at_its_rising_edge() {
+    fn a_rising_ready_line_requests_a_poll_of_its_device() {
         let mut rig = rig(|gpio| gpio.edge(READY, true, us(2_000)).edge(READY, false, us(2_050)));
         rig.stepper.run_until(us(1_999));
         assert_eq!(rig.data_ready.take(), 0);

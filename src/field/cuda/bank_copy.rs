@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_of_another_bank_is_written_anew() {
+    fn a_state_of_another_bank_is_rewritten() {
         let (mut bank, mut other) = (BankCopy::new(4), BankCopy::new(4));
         let mut live = Experiences::default();
         bank.touch(&touched(0, 1), &[1.0; DESCRIPTOR]);

@@ -236,7 +236,7 @@ fn cpu_continues_from_the_last_good_state_with_the_same_request() {
 }
 
 #[test]
-fn a_device_that_comes_back_takes_the_cpus_state() {
+fn a_returning_device_takes_over_the_cpus_state() {
     let mut rig = Rig::new();
     rig.turns(5);
     rig.script().strike = Some(LOST);

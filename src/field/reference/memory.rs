@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_refuses_what_would_break_the_bound() {
+    fn a_library_refuses_patterns_beyond_the_bound() {
         let mut library = Library::new(2, 1);
         let context = [0.1; CONTEXT];
         assert!(!library.store(0, &[0.96; 16], context, 0.0, 0.95));

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bus_without_permitted_steps_has_no_repair() {
+    fn a_bus_without_permitted_steps_cannot_be_repaired() {
         let tree = i2c_tree();
         let mut board = jetson();
         board.i2c[0].recovery = RecoveryPlan::default();

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_4_mv_and_10_uv() {
+    fn one_count_is_4_mv_of_bus_and_10_uv_of_shunt_voltage() {
         // 11.98 V and 80 mV over 0.1 ohm: the worked example of the data sheet's shunt register (0x1F40 = 80
         // mV).
         let bus = (2995 << 3) | 0b10;

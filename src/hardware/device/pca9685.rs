@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn command_is_one_transfer_a_channel_and_stop_one_for_all() {
+    fn a_command_takes_a_transfer_per_channel_and_a_stop_only_one() {
         let (mut bench, mut motors) = ready();
         let mut i2c = FakeI2c::new()
             .write(0x41, &[0x1A, 0, 0, 0, 0x10]) // backward is off

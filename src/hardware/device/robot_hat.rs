@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn write_after_any_broken_frame_arrives_whole() {
+    fn a_write_after_any_broken_frame_arrives_completely() {
         let stops = [frame(0x2D, 0), frame(0x2C, 0)];
         for left_over in [&[][..], &[0x2E], &[0x2E, 0x0F]] {
             let mut i2c = FakeI2c::recording();

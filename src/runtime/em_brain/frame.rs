@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn both_framings_are_read_byte_by_byte_and_answered_alike() {
+    fn both_framings_parse_byte_by_byte_with_the_same_answers() {
         for (mark, framing) in [
             (&b""[..], Framing::Plain),
             (b"ROBO", Framing::Marked(0x524F_424F)),

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_has_a_name_of_its_own() {
+    fn every_call_has_its_own_name() {
         let names: std::collections::BTreeSet<&str> = Call::ALL.iter().map(|call| call.name()).collect();
         assert_eq!(names.len(), Call::ALL.len());
         for (number, call) in Call::ALL.iter().enumerate() {

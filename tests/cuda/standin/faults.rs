@@ -125,7 +125,7 @@ fn the_nth_call_fails_and_some_codes_lose_the_context() {
 }
 
 #[test]
-fn memory_has_a_limit() {
+fn device_memory_is_limited() {
     let Some(alone) = alone() else { return };
     alone.order("memory=1M");
     let bench = Bench::new(512 * 1024);

@@ -213,7 +213,7 @@ impl Rig {
 }
 
 #[test]
-fn what_can_be_done_to_a_bus_that_hangs_is_reported() {
+fn the_available_recovery_steps_of_a_bus_are_reported() {
     let rig = rig(&[0x60]);
     let names: Vec<&str> = rig.counters.measures().map(|step| step.name()).collect();
     assert_eq!(names, ["clear", "rebind", "rail-off", "rail-on"]);

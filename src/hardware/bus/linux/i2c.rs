@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_of_devices_are_free() {
+    fn only_unused_device_addresses_are_free() {
         let mut taken = Addresses::default();
         [0x50, 0x77, 0xFF].into_iter().for_each(|address| taken.add(address));
         let free: Vec<u8> = (0..=u8::MAX).filter(|address| taken.leave_free(*address)).collect();
