@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What .ci/run and scripts/full-check share: steps that run beside each other, what is skipped, and how tools are installed.
+# What .ci/run and scripts/full-check share: parallel steps, skipped steps, and how tools are installed.
 
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_NET_RETRY=5
 
@@ -22,19 +22,19 @@ step() {
     echo "   $((SECONDS - start)) s"
 }
 
-# skip WHAT WHY: something cannot be had here. Printed at once, and again in the last line.
+# skip WHAT WHY: something is unavailable here. Printed at once, and again in the last line.
 skip() {
     echo "-- $1: skipped: $2"
     echo "$1 ($2)" >> "$SKIPS"
 }
 skipped() { [ ! -s "$SKIPS" ] || sed -z 's/\n$//; s/\n/, /g; s/^/; skipped: /' "$SKIPS"; }
 
-# begin NAME COMMAND...: runs it beside the steps that follow. `begun NAME` waits for it and prints what it printed.
+# begin NAME COMMAND...: runs it beside the following steps. `begun NAME` waits for it and prints its output.
 declare -A BEGUN=()
 begin() {
     local name=$1
     shift
-    set -m # a process group of its own, so that everything it started can be ended
+    set -m # a process group of its own, so that everything it started can be killed
     (set -e; "$@") > "$LOGS/$name" 2>&1 < /dev/null &
     BEGUN[$name]=$!
     set +m
@@ -58,7 +58,7 @@ apt_install() {
         apt-get install -y -qq --no-install-recommends "$@" > /dev/null
 }
 
-# Everything that is installed for this run, before anything runs beside it: two apt-get at once refuse each other.
+# Installs everything for this run before any parallel step starts: apt-get refuses to run twice at once.
 install_tools() {
     have cargo || { echo "no cargo: install Rust (rustup.rs), then run this again" >&2; exit 69; }
     have cc || apt_install gcc libc6-dev

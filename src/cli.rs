@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_sound_and_its_examples_are_accepted() {
+    fn the_command_line_is_consistent_and_its_examples_parse() {
         let mut command = command();
         command.build();
         let mut found = Vec::new();
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     #[cfg(not(feature = "workshop"))]
-    fn a_program_for_robots_has_no_workshop_and_says_so() {
+    fn the_robot_build_lacks_the_workshop_and_says_so() {
         for verb in ["replay", "learn", "teach", "ablate"] {
             assert!(command().find_subcommand(verb).is_none(), "{verb}");
             let refused = invoke(["ganglion", verb].map(OsString::from)).map(|_| ());

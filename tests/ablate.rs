@@ -1,5 +1,5 @@
-//! The ablation: the same figures with one thread and with two, a part without effect shows none, and a part
-//! that matters shows that it does.
+//! The ablation gives the same figures with one thread and with two; a part without effect shows none, and a
+//! part that matters shows its effect.
 
 use crate::cli::ganglion;
 use ganglion::base::plan::{Board, QualityLevel, Shape};
@@ -19,7 +19,7 @@ fn small() -> Board {
     board
 }
 
-/// Taught in a lesson or two, in rooms that are left soon.
+/// Taught in one or two lessons, in rooms that are left after a short time.
 fn study(arms: &[Arm], fields: usize, threads: usize) -> Study {
     let rooms = Rooms { first: 1 << 41, count: 2, seconds: 4 };
     Study {
@@ -33,7 +33,7 @@ fn study(arms: &[Arm], fields: usize, threads: usize) -> Study {
 }
 
 fn done(study: &Study) -> Findings {
-    let findings = ablate(&small(), study, &AtomicBool::new(false), |_| ()).expect("it is built");
+    let findings = ablate(&small(), study, &AtomicBool::new(false), |_| ()).expect("the study runs");
     findings.expect("not interrupted")
 }
 
@@ -42,7 +42,7 @@ fn runs(findings: &Findings, arm: Arm) -> &[Vec<Run>] {
 }
 
 #[test]
-fn one_thread_and_two_agree_and_null_effects_show_none() {
+fn thread_count_does_not_matter_and_null_effects_stay_null() {
     let alone = done(&study(&[Arm::Bank, Arm::Recurrence, Arm::Table, Arm::Recall], 1, 1));
     let both = done(&study(&[Arm::Bank, Arm::Table], 2, 2));
     let order: Vec<Arm> = alone.arms.iter().map(|finding| finding.arm).collect();
@@ -55,7 +55,7 @@ fn one_thread_and_two_agree_and_null_effects_show_none() {
         );
     }
     let whole = runs(&both, Arm::Whole);
-    assert_ne!(whole[0], whole[1], "another field seed drives another way");
+    assert_ne!(whole[0], whole[1], "another field seed drives differently");
     let table = runs(&both, Arm::Table);
     assert!(table[0] == table[1] && table[0] != whole[0], "a table has no field");
 
@@ -68,7 +68,7 @@ fn one_thread_and_two_agree_and_null_effects_show_none() {
 }
 
 #[test]
-fn sensor_faults_hit_every_driver_alike_and_interrupt_is_clean() {
+fn every_driver_gets_the_same_faults_and_interrupts_are_clean() {
     let calm = study(&[Arm::Table], 1, 2);
     let troubled = Study { trouble: Trouble::Noise, ..calm.clone() };
     let (calm, noisy) = (done(&calm), done(&troubled));
@@ -76,11 +76,11 @@ fn sensor_faults_hit_every_driver_alike_and_interrupt_is_clean() {
         assert_ne!(runs(&calm, arm), runs(&noisy, arm), "{}", arm.name());
     }
     let interrupted = AtomicBool::new(true);
-    assert!(ablate(&small(), &troubled, &interrupted, |_| ()).expect("it is built").is_none());
+    assert!(ablate(&small(), &troubled, &interrupted, |_| ()).expect("the study runs").is_none());
 }
 
 #[test]
-fn the_verb_refuses_what_it_cannot_compare() {
+fn ablate_refuses_incomparable_requests() {
     let refused = |arguments: &[&str]| ganglion(arguments).output().expect("it starts").status.code();
     assert_eq!(refused(&["ablate", "--board", "picarx-v4"]), Some(78), "not a simulated board");
     assert_eq!(refused(&["ablate", "--board", "sim", "--arm", "whole"]), Some(64));

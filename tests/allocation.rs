@@ -1,5 +1,5 @@
-//! A counting allocator for the whole test binary, and the two questions that tests ask of it:
-//! what did this thread allocate meanwhile, and what did the whole process.
+//! A counting allocator for the whole test binary. It answers two questions: how much did this thread
+//! allocate during some work, and how much did the whole process.
 use std::process::Command;
 
 use ganglion::system::rt::heap::{CountingHeap, allocations_everywhere, allocations_here, allocations_since};
@@ -7,22 +7,22 @@ use ganglion::system::rt::heap::{CountingHeap, allocations_everywhere, allocatio
 #[global_allocator]
 static HEAP: CountingHeap = CountingHeap;
 
-/// Allocations of the calling thread during `work`, growing an allocation included.
+/// Allocations of the calling thread during `work`; growing an allocation counts.
 pub fn allocations_in(work: impl FnOnce()) -> u64 {
     let before = allocations_here();
     work();
     allocations_since(before).expect("the counter is installed")
 }
 
-/// Allocations of all threads of this process during `work`. Other tests run beside this one: only
-/// inside [`alone`] is the number about `work`.
+/// Allocations of all threads of this process during `work`. Other tests run at the same time: only inside
+/// [`alone`] does the number belong to `work` only.
 pub fn allocations_in_process(work: impl FnOnce()) -> u64 {
     let before = allocations_everywhere().expect("the counter is installed");
     work();
     allocations_everywhere().map_or(0, |after| after - before)
 }
 
-/// Set in a process that [`alone`] has started.
+/// Set in a process that was started by [`alone`].
 const MARK: &str = "GANGLION_TEST_ALONE";
 
 /// Whether this process runs one test only.
@@ -30,17 +30,17 @@ pub fn is_alone() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Runs `body` in a process of its own, in which the calling test (by its full name, as `cargo
-/// test -- --list` shows it) is the only one; fails if it fails there.
+/// Runs `body` in its own process, in which the calling test (by its full name, as `cargo test -- --list`
+/// shows it) is the only one; fails if it fails there.
 pub fn alone(test: &str, body: impl FnOnce()) {
     if is_alone() { body() } else { run_alone(test) }
 }
 
-/// Runs the test of this full name in a process of its own; fails if it fails there.
+/// Runs the test of this full name in its own process; fails if it fails there.
 pub fn run_alone(test: &str) {
-    let program = std::env::current_exe().expect("a test binary knows where it is");
+    let program = std::env::current_exe().expect("a test binary knows its path");
     let child = Command::new(program)
-        // One that is ignored runs because its caller was asked for.
+        // An ignored test also runs, because its caller was requested.
         .args(["--exact", test, "--include-ignored", "--test-threads=1", "--nocapture"])
         .env(MARK, "1")
         .output()
@@ -52,7 +52,7 @@ pub fn run_alone(test: &str) {
 }
 
 #[test]
-fn what_is_allocated_is_counted() {
+fn allocations_are_counted() {
     let mut kept = Vec::new();
     assert_eq!(allocations_in(|| kept = vec![1_u8; 100]), 1);
     assert_eq!(allocations_in(|| kept.resize(10_000, 0)), 1);
@@ -61,8 +61,8 @@ fn what_is_allocated_is_counted() {
 }
 
 #[test]
-fn other_threads_are_seen_by_the_process_only() {
-    alone("allocation::other_threads_are_seen_by_the_process_only", || {
+fn other_threads_count_only_in_the_process_total() {
+    alone("allocation::other_threads_count_only_in_the_process_total", || {
         let (go, wait) = std::sync::mpsc::sync_channel::<()>(1);
         let (tell, done) = std::sync::mpsc::sync_channel::<usize>(1);
         let thread = std::thread::spawn(move || {
@@ -74,7 +74,8 @@ fn other_threads_are_seen_by_the_process_only() {
             let _ = go.send(());
             assert_eq!(done.recv(), Ok(100));
         };
-        // A channel takes memory for a thread when that first has to wait at it, which is not in every round.
+        // A channel allocates for a thread the first time that it waits there, which does not happen in every
+        // round.
         let counts: Vec<(u64, u64)> = (0..20)
             .map(|_| {
                 let mut own = 0;
@@ -82,7 +83,10 @@ fn other_threads_are_seen_by_the_process_only() {
                 (own, all)
             })
             .collect();
-        assert!(counts.iter().all(|(own, all)| all > own), "the other thread's is always seen: {counts:?}");
+        assert!(
+            counts.iter().all(|(own, all)| all > own),
+            "the other thread's allocations are always counted: {counts:?}"
+        );
         assert!(counts.contains(&(0, 1)), "and it is the only one: {counts:?}");
         drop(go);
         thread.join().expect("the thread ends with its channel");

@@ -1,6 +1,6 @@
-//! `ganglion bench`: the objects have every figure and the figures agree with each other; wrong
-//! requests are refused; what is cut short gives no figures; a board's targets decide the exit code.
-//! How long anything takes is never asserted here.
+//! `ganglion bench`: its objects have every figure and the figures agree with each other; wrong requests are
+//! refused; an interrupted bench gives no figures; a board's targets decide the exit code. No test here
+//! asserts a duration.
 
 mod device;
 
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::sync::atomic::AtomicBool;
 
-/// A field that is built and cycled in no time.
+/// A field that is built and cycled quickly.
 const SMALL: [&str; 10] =
     ["bench", "field", "--grid", "8", "--patterns", "5", "--bank", "200", "--seconds", "0.2"];
 
@@ -25,7 +25,7 @@ fn field(more: &[&str]) -> Output {
 
 /// A core that this test may run on.
 fn a_core() -> String {
-    let set = rustix::thread::sched_getaffinity(None).expect("the system says");
+    let set = rustix::thread::sched_getaffinity(None).expect("the system reports it");
     (0..1024).find(|core| set.is_set(*core)).map_or(String::new(), |core| core.to_string())
 }
 
@@ -37,7 +37,7 @@ fn object(output: &Output) -> Value {
 }
 
 fn number(object: &Value, key: &str) -> f64 {
-    object[key].as_f64().unwrap_or_else(|| panic!("{key} is no number in {object}"))
+    object[key].as_f64().unwrap_or_else(|| panic!("{key} is not a number in {object}"))
 }
 
 fn near(a: f64, b: f64) -> bool {
@@ -79,12 +79,12 @@ fn the_fields_object_has_every_figure_and_they_agree() {
         assert!(number(&object, "memory_mb") * 1e6 > 64.0 * 512.0 * 2.0, "the field alone is more");
         assert_eq!(object["allocations_per_cycle"], 0.0, "{more:?}");
         assert!(number(&object, "page_faults_per_cycle") >= 0.0);
-        assert!(out(&ended).lines().count() > 10, "a table for people stands above the object");
+        assert!(out(&ended).lines().count() > 10, "a table for people is printed above the object");
     }
 }
 
 #[test]
-fn a_cheaper_rung_has_fewer_bytes_to_move() {
+fn a_cheaper_level_moves_fewer_bytes() {
     let bytes: Vec<f64> = ["0", "1", "2", "5"]
         .iter()
         .map(|quality| number(&object(&field(&["--json", "--rung", quality])), "bytes_per_cycle"))
@@ -93,7 +93,7 @@ fn a_cheaper_rung_has_fewer_bytes_to_move() {
 }
 
 #[test]
-fn what_no_field_can_be_is_64_and_what_this_machine_lacks_is_69() {
+fn impossible_fields_exit_64_and_missing_hardware_exits_69() {
     for more in [
         &["--grid", "12"][..],
         &["--rung", "6"],
@@ -120,13 +120,13 @@ fn what_no_field_can_be_is_64_and_what_this_machine_lacks_is_69() {
     {
         let refused = field(&[more, &["--json"]].concat());
         assert_eq!(refused.status.code(), Some(69), "{more:?}: {}", err(&refused));
-        assert_eq!(out(&refused), "", "{more:?}: no figure that was not asked for");
+        assert_eq!(out(&refused), "", "{more:?}: only the requested figures");
         assert!(err(&refused).contains(more[more.len() - 1]), "{more:?}: {}", err(&refused));
     }
 }
 
 #[test]
-fn more_threads_than_cores_are_warned_of() {
+fn more_threads_than_cores_cause_a_warning() {
     let warned = field(&["--threads", "64"]);
     assert_eq!(warned.status.code(), Some(0), "{}", err(&warned));
     let cores = std::thread::available_parallelism().map_or(64, usize::from);
@@ -134,7 +134,7 @@ fn more_threads_than_cores_are_warned_of() {
 }
 
 #[test]
-fn what_is_cut_short_gives_no_figures() {
+fn an_interrupted_bench_prints_no_figures() {
     for arguments in [
         &["bench", "field", "--grid", "8", "--bank", "200", "--seconds", "600", "--json"][..],
         &["bench", "all", "--seconds", "600", "--json"],
@@ -149,7 +149,7 @@ fn what_is_cut_short_gives_no_figures() {
     }
 }
 
-/// A board file that goes away with the test.
+/// A board file that is deleted after the test.
 struct File(PathBuf);
 
 impl File {
@@ -158,7 +158,7 @@ impl File {
         std::fs::write(&path, text).expect("a board file");
         File(path)
     }
-    /// `bench all` on it.
+    /// Runs `bench all` on it.
     fn bench(&self) -> Output {
         self.bench_with(&[])
     }
@@ -175,7 +175,7 @@ impl Drop for File {
     }
 }
 
-/// A field in no time, held to nothing that a busy machine could miss.
+/// A small field whose targets even a busy machine meets.
 const LENIENT: &str = "[field]\ngrid = 8\npatterns = 5\nbank = 200\nthreads = 2\n\
     [targets]\ntick_p99_us = 1e6\nwake_ratio = 1000\ncycle_p50_ms = 60000\ncycle_p99_ms = 60000\n\
     tail_ratio = 1000\nrung5_ratio = 0.1\nf16_ratio = 0.1\n";
@@ -186,7 +186,7 @@ fn row<'a>(object: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn a_board_whose_targets_are_met_ends_with_0() {
+fn met_targets_exit_0() {
     let board = File::new("met", &format!("inherits = \"sim\"\n{LENIENT}memory_mb = 1000\n"));
     let ended = board.bench();
     assert_eq!(ended.status.code(), Some(0), "{}{}", out(&ended), err(&ended));
@@ -217,7 +217,7 @@ fn a_board_whose_targets_are_met_ends_with_0() {
 }
 
 #[test]
-fn a_target_that_is_missed_ends_with_75_and_is_named() {
+fn a_missed_target_exits_75_and_is_named() {
     let strict = File::new(
         "strict",
         &format!("inherits = \"picarx-v5\"\ncompatible = []\n{LENIENT}memory_mb = 0.1\n"),
@@ -232,7 +232,8 @@ fn a_target_that_is_missed_ends_with_75_and_is_named() {
     let notes = missed["notes"].as_array().expect("a list");
     assert!(notes.iter().any(|note| note.as_str().is_some_and(|note| note.contains("simulated bus"))));
 
-    // A loop that reads a log cannot be measured in real time: no measurement says that it is fast enough.
+    // A loop that reads a log cannot be measured in real time, so no measurement can show that it is fast
+    // enough.
     let log = File::new("log", &format!("inherits = \"scitos-g5\"\n{LENIENT}"));
     let ended = log.bench();
     assert_eq!(ended.status.code(), Some(75), "{}", err(&ended));
@@ -242,7 +243,7 @@ fn a_target_that_is_missed_ends_with_75_and_is_named() {
 }
 
 #[test]
-fn another_machine_is_not_judged_by_a_boards_targets() {
+fn other_machines_are_not_judged_by_a_boards_targets() {
     let lenient =
         format!("inherits = \"jetson-orin-nano\"\ncompatible = [\"none-such\"]\n{LENIENT}memory_mb = 1000\n");
     let board = File::new("elsewhere", &lenient);
@@ -267,7 +268,7 @@ fn another_machine_is_not_judged_by_a_boards_targets() {
 }
 
 #[test]
-fn a_board_without_targets_passes_nothing() {
+fn a_board_without_targets_never_counts_as_passed() {
     let board = File::new("none", "inherits = \"sim\"\n[field]\ngrid = 8\n[targets]\nremove = true\n");
     let ended = board.bench();
     assert_eq!(ended.status.code(), Some(69), "{}", err(&ended));
@@ -277,14 +278,14 @@ fn a_board_without_targets_passes_nothing() {
 }
 
 #[test]
-fn a_board_that_is_wrong_is_78_before_anything_is_measured() {
+fn an_invalid_board_exits_78_before_measuring() {
     let wrong = File::new("wrong", "inherits = \"sim\"\n[targets]\nwake_ratio = 0\n");
     let refused = wrong.bench();
     assert_eq!((refused.status.code(), out(&refused)), (Some(78), String::new()), "{}", err(&refused));
 }
 
 #[test]
-fn a_bench_is_furnished_as_a_robot_that_has_lived() {
+fn the_bench_field_is_filled_like_a_used_robots() {
     for engine in [EngineKind::Cpu, EngineKind::Reference] {
         let plan = FieldPlan {
             engine,
@@ -300,16 +301,16 @@ fn a_bench_is_furnished_as_a_robot_that_has_lived() {
             start: Vec::new(),
             correction: 1.0,
         };
-        let mut bench = FieldBench::build(&plan, None).expect("any instructions will do");
+        let mut bench = FieldBench::build(&plan, None).expect("any SIMD level will do");
         let mut figures = FieldFigures::new();
         let never = AtomicBool::new(false);
         for quality in [QualityLevel::BEST, QualityLevel::WORST] {
             let before = figures.cycle.len();
             bench.measure(quality, Span::from_millis(1), &mut figures, &never, &mut |_| {});
-            assert!(figures.cycle.len() > before, "one cycle at least, however short the time");
+            assert!(figures.cycle.len() > before, "at least one cycle, however short the time");
             assert_eq!(figures.bytes_per_cycle, bench.engine().bytes_per_cycle(quality));
             let uneven = figures.bytes_per_cycle - figures.bytes_per_copy;
-            assert!(uneven < 2, "the copy is of the cycle's size, to the last even byte: {uneven}");
+            assert!(uneven < 2, "the copy has the cycle's size, to the last even byte: {uneven}");
             let copies = figures.copy.len();
             assert!(figures.stages.iter().all(|stage| stage.len() == figures.cycle.len()) && copies >= 6);
         }

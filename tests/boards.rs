@@ -1,5 +1,5 @@
-//! Boards as data: the shipped ones mean what their hardware is, one inherits from another by rules
-//! that hold, and whatever else is written is refused with file, line, key and what is allowed.
+//! Boards as data: the shipped ones match their hardware, boards inherit from each other by fixed rules, and
+//! anything else is refused with file, line, key and allowed values.
 
 mod bad;
 mod bad_wires;
@@ -13,7 +13,7 @@ mod schema_subset;
 
 use ganglion::deploy::board::{self, BoardError, Loaded};
 
-/// The shipped board of that name.
+/// The shipped board with this name.
 fn shipped(name: &str) -> Loaded {
     match board::built_in(name) {
         Some(Ok(loaded)) => loaded,
@@ -22,12 +22,12 @@ fn shipped(name: &str) -> Loaded {
     }
 }
 
-/// The text of the shipped board of that name.
+/// The text of the shipped board with this name.
 fn text_of(name: &str) -> &'static str {
     board::BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text).unwrap()
 }
 
-/// What is wrong with `text`, one line each.
+/// The faults of `text`, one line each.
 fn faults(text: &str) -> Vec<String> {
     match board::from_text("bad", text) {
         Ok(_) => Vec::new(),

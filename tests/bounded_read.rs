@@ -1,5 +1,5 @@
-//! Files and peers that mean harm, as the program meets them: no end, no process at the other end, bytes
-//! that a terminal obeys.
+//! Malicious files and peers: files without an end, pipes without a process at the other end, bytes that a
+//! terminal obeys.
 
 use crate::cli::{err, ganglion, out};
 use std::io::{BufRead, BufReader, Write};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than any refusal takes on a busy machine; a program that waits for a FIFO waits for ever.
+/// Longer than any refusal takes on a busy machine; a program that opens a FIFO would wait for ever.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Titles the window, clears the line, and does so in one character as well.
+/// Sets the window title and clears the line, the second time with a one-character control sequence.
 const OBEYED: &str = "\x1b]0;owned\x07\x1b[2K\u{9b}2J";
 
-/// A folder that goes away with the test.
+/// A folder that is deleted after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -37,7 +37,7 @@ impl Drop for Folder {
     }
 }
 
-/// The program's answer; it is killed where it has none.
+/// The program's answer; the program is killed if it gives none.
 fn answer(words: &[&str]) -> Output {
     let mut child = ganglion(words)
         .stdin(Stdio::null())
@@ -88,14 +88,15 @@ fn every_requested_file_is_regular_and_of_bounded_length() {
             assert!(err(&ended).contains(why), "{words:?}: {}", err(&ended));
         }
     }
-    // A site file that calibrate would change is read as well.
+    // calibrate also reads the site file that it would change.
     let words = ["calibrate", "servo", "steering", "--offset", "1", "--save", &fifo];
     assert!(err(&answer(&words)).contains("a FIFO, not a regular file"));
 }
 
 #[test]
 fn unfitting_field_is_refused_before_teaching() {
-    // 16 channels of 64^3 cells, 9.4 MB a pattern: a thousand of them do not fit into 3 GB of addresses.
+    // 16 channels of 64^3 cells, 9.4 MB per pattern: a thousand of them do not fit into 3 GB of address
+    // space.
     let folder = Folder::new("room");
     let field = "[field]\ngrid = 64\npatterns = 1000\nbank = 100000\n";
     let board = folder.file("large.toml", &format!("inherits = \"sim\"\n{field}"));
@@ -113,10 +114,10 @@ fn unfitting_field_is_refused_before_teaching() {
         assert_eq!(ended.status.code(), Some(69), "{verb:?}: {}", err(&ended));
         assert!(err(&ended).contains("not enough memory for the field: "), "{}", err(&ended));
     }
-    assert!(began.elapsed() < Duration::from_secs(20), "not after half a minute of teaching");
+    assert!(began.elapsed() < Duration::from_secs(20), "refused before half a minute of teaching");
 }
 
-/// Checks that a terminal would obey nothing of this.
+/// Checks that the text contains nothing that a terminal would obey.
 #[track_caller]
 fn tame(words: &str) {
     let odd = |character: &char| character.is_control() && *character != '\n';
@@ -124,7 +125,7 @@ fn tame(words: &str) {
 }
 
 #[test]
-fn what_a_file_says_is_shown_and_not_obeyed() {
+fn file_text_is_shown_with_control_characters_escaped() {
     let folder = Folder::new("obeyed");
     let written = "\\u001b]0;owned\\u0007\\u001b[2K\\u009b2J";
     for (name, text) in [
@@ -154,7 +155,7 @@ fn what_a_file_says_is_shown_and_not_obeyed() {
     }
 }
 
-/// Answers one question with `reply`.
+/// Answers one request with `reply`.
 fn peer(path: &Path, reply: String) -> std::thread::JoinHandle<()> {
     let listener = UnixListener::bind(path).expect("a socket");
     std::thread::spawn(move || {
@@ -166,7 +167,7 @@ fn peer(path: &Path, reply: String) -> std::thread::JoinHandle<()> {
 }
 
 #[test]
-fn what_a_peer_says_is_shown_and_not_obeyed() {
+fn peer_text_is_shown_with_control_characters_escaped() {
     let folder = Folder::new("peer");
     let said = format!("{OBEYED}\n  motors     stand");
     let account = serde_json::json!({

@@ -1,4 +1,4 @@
-//! Several buses, and a stop that goes before everything, on the simulated robot: whole robots as the
+//! Several buses, and stops that overtake everything else, on the simulated robot: whole robots as the
 //! builder makes them, in virtual time.
 
 use crate::allocation::allocations_in;
@@ -22,7 +22,7 @@ const fn ms(ms: u64) -> Span {
     Span::from_millis(ms)
 }
 
-/// The desk robot with its lean on a bus of its own.
+/// The desk robot with its tilt sensor on a second bus.
 fn two_buses() -> Board {
     let mut board = board::built_in("sim").expect("built in").expect("sound").board;
     board.i2c.push(I2cPlan { name: "second".into(), ..board.i2c[0].clone() });
@@ -39,7 +39,7 @@ fn options(faults: &[&str]) -> Options {
     Options { seed: 3, faults, ..Options::default() }
 }
 
-/// A robot in virtual time, stepped by hand.
+/// A robot in virtual time that the test steps.
 struct Rig {
     clock: Arc<SimClock>,
     robot: Robot,
@@ -51,7 +51,8 @@ impl Rig {
     fn new(board: &Board, faults: &[&str]) -> Rig {
         let clock = Arc::new(SimClock::new());
         let first = Instant::ZERO + board.period;
-        let mut robot = Robot::build(board, clock.clone(), first, options(faults)).expect("it can be built");
+        let mut robot =
+            Robot::build(board, clock.clone(), first, options(faults)).expect("the robot can be built");
         let mut stepper = Stepper::new(clock.clone());
         for started in robot.workers.drain(..) {
             stepper.add(started.worker, started.waker, Instant::ZERO);
@@ -60,7 +61,7 @@ impl Rig {
         Rig { clock, robot, stepper, plant }
     }
 
-    /// Runs slots up to `until`; between them `watch` looks.
+    /// Runs slots up to `until`; `watch` is called between them.
     fn drive(&mut self, until: Instant, mut watch: impl FnMut(&Plant, Instant)) {
         while self.robot.tick.slot() <= until {
             self.stepper.run_until(self.robot.tick.slot());
@@ -84,8 +85,8 @@ fn a_second_bus_that_hangs_stalls_only_itself() {
     let polled = buses[0].devices[0].polls.load(Ordering::Relaxed) - polls;
     assert!((495..=505).contains(&polled), "every 20 ms as before: {polled}");
     assert_eq!(buses[0].failures.load(Ordering::Relaxed), 0);
-    assert!(buses[1].taken(RecoveryStep::Dead) > 0, "the other one is given up");
-    assert!(buses[1].failures.load(Ordering::Relaxed) < 40, "and not hammered");
+    assert!(buses[1].taken(RecoveryStep::Dead) > 0, "the other bus is declared dead");
+    assert!(buses[1].failures.load(Ordering::Relaxed) < 40, "and is retried rarely");
     assert!(rig.plant.motors_still(), "the lean is required: without it the robot does not drive");
     assert_eq!(rig.plant.report(rig.clock.now()).contacts.all(), 0);
 }
@@ -108,7 +109,7 @@ fn button_stops_the_motors_before_the_tick_reads_it() {
     let pressed = rig.plant.zero() + Span::from_micros(6_004_300);
     let mut driving = false;
     rig.drive(Instant::ZERO + ms(6_000), |plant, _| driving = !plant.motors_still());
-    assert!(driving, "the seed is one that drives at that moment");
+    assert!(driving, "with this seed it drives at that moment");
     // A poll that is on the wire (0.8 ms), and two stop frames (0.8 ms) at 100 kHz.
     rig.stepper.run_until(pressed + Span::from_micros(1_700));
     assert!(rig.plant.motors_still());
@@ -119,13 +120,13 @@ fn button_stops_the_motors_before_the_tick_reads_it() {
 }
 
 #[test]
-fn robots_with_several_buses_are_the_same_every_time() {
+fn robots_with_several_buses_are_deterministic() {
     let board = two_buses();
     let digest = || {
         let clock = Arc::new(SimClock::new());
         let first = Instant::ZERO + board.period;
         let robot = Robot::build(&board, clock.clone(), first, options(&["estop@3+1", "i2c-1-stuck@1+1"]));
-        let robot = robot.expect("it can be built");
+        let robot = robot.expect("the robot can be built");
         let ending = runner::step(robot, &clock, first + ms(5_000), &AtomicBool::new(false), |_| ());
         ending.recorder.digest()
     };
@@ -159,13 +160,14 @@ impl Worker for Weighed {
 }
 
 #[test]
-fn no_bus_thread_allocates_in_good_times_or_bad() {
+fn no_bus_thread_allocates_with_or_without_faults() {
     let board = two_buses();
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
-    // Halts, lost devices, two ladders: whatever happens, it happens without taking memory.
+    // Halts, lost devices, recovery on two buses: none of it allocates.
     let faults = ["estop@3+0.5", "i2c-nack@4+1", "i2c-1-stuck@6+2", "i2c-stuck@9+2"];
-    let mut robot = Robot::build(&board, clock.clone(), first, options(&faults)).expect("it can be built");
+    let mut robot =
+        Robot::build(&board, clock.clone(), first, options(&faults)).expect("the robot can be built");
     let sum = Arc::default();
     let mut stepper = Stepper::new(clock.clone());
     let mut weighed = Vec::new();
@@ -187,11 +189,11 @@ fn no_bus_thread_allocates_in_good_times_or_bad() {
         while robot.records.pop().is_ok() {}
     }
     assert_eq!(sum.load(Ordering::Relaxed), 0);
-    assert!(robot.buses.iter().all(|bus| bus.taken(RecoveryStep::Reset) > 1), "it was bad enough");
+    assert!(robot.buses.iter().all(|bus| bus.taken(RecoveryStep::Reset) > 1), "there were enough faults");
 }
 
 #[test]
-fn handle_gets_only_edges_of_the_lines_it_watches() {
+fn a_handle_gets_only_the_edges_of_its_lines() {
     let clock = Arc::new(SimClock::new());
     let board = two_buses();
     let plant = Plant::new(&board, 1, &[Fault::parse("estop@0.001+1").unwrap()], clock.clone());
@@ -214,13 +216,13 @@ fn handle_gets_only_edges_of_the_lines_it_watches() {
     assert_eq!(edges(sonar.as_mut()), [(22, true), (22, false)]);
     clock.set(start);
     assert_eq!(button.next_edge(ms(60)).unwrap().map(|edge| (edge.line.0, edge.high)), Some((25, false)));
-    assert_eq!(clock.now(), plant.zero() + ms(1), "it comes when it happens");
+    assert_eq!(clock.now(), plant.zero() + ms(1), "the edge comes when it happens");
     clock.set(plant.zero() + ms(990));
-    assert_eq!(edges(button.as_mut()), [(25, true)], "let go a second later");
+    assert_eq!(edges(button.as_mut()), [(25, true)], "released a second later");
 }
 
 #[test]
-fn missing_wires_are_named_and_a_real_board_needs_some() {
+fn missing_hardware_is_named_and_real_boards_need_some() {
     let clock = Arc::new(SimClock::new());
     let board = two_buses();
     let plant = Plant::new(&board, 1, &[], clock.clone());
@@ -252,13 +254,13 @@ fn missing_wires_are_named_and_a_real_board_needs_some() {
     }
     let refused = build(Some(Arc::new(Nothing)));
     assert!(matches!(refused, Err(BuildError::Wires(OpenError { what, .. })) if what == "/dev/i2c-1"));
-    // The same board on wires that answer: the simulated car's own.
+    // The same board on hardware that answers: the simulated car's.
     let plant = Plant::new(&real, 1, &[], clock.clone());
     assert!(build(Some(Arc::new(plant))).is_ok());
 }
 
 #[test]
-fn a_ready_line_is_asked_for_its_rises_and_a_button_for_both() {
+fn ready_lines_watch_rising_edges_and_buttons_both() {
     #[derive(Default)]
     struct Noted(Mutex<Vec<(&'static str, LineUse)>>);
     impl Hardware for Noted {
@@ -281,7 +283,7 @@ fn a_ready_line_is_asked_for_its_rises_and_a_button_for_both() {
     assert_eq!(
         ready,
         Some(Usage::Rising { bias: Bias::AsIs }),
-        "half the interrupts, and no rise is reported as a fall"
+        "half the interrupts, and no rising edge is reported as falling"
     );
     let buttons = noted.iter().filter(|(owner, one)| *owner == "lines" && one.line != Line(10));
     assert!(buttons.clone().count() > 0);
@@ -289,7 +291,7 @@ fn a_ready_line_is_asked_for_its_rises_and_a_button_for_both() {
 }
 
 #[test]
-fn buses_that_have_too_many_names_are_refused() {
+fn overlong_bus_names_are_refused() {
     let mut board = two_buses();
     let spare = board.i2c[1].clone();
     board.i2c.resize(20, spare);
@@ -298,7 +300,7 @@ fn buses_that_have_too_many_names_are_refused() {
 }
 
 #[test]
-fn two_chips_with_one_address_on_two_buses_are_two_chips() {
+fn equal_addresses_on_two_buses_are_two_chips() {
     let mut board = two_buses();
     let lean = board.sensors.iter().position(|sensor| sensor.bus == 1).expect("the lean");
     let twin = SensorPlan { name: "twin".into(), bus: 0, required: false, ..board.sensors[lean].clone() };
@@ -312,8 +314,8 @@ fn two_chips_with_one_address_on_two_buses_are_two_chips() {
 }
 
 #[test]
-fn a_word_from_outside_halts() {
-    // What a control socket or a guard may do: no reading, only the word.
+fn an_external_halt_stops_the_motors() {
+    // What a control socket or a guard may do: a halt without a reading.
     let mut rig = Rig::new(&two_buses(), &[]);
     rig.drive(Instant::ZERO + ms(6_000), |_, _| ());
     assert!(!rig.plant.motors_still());
@@ -338,7 +340,7 @@ fn with_imu() -> Board {
     board
 }
 
-/// The simulated wires, on which the inertial sensor does not acknowledge a number of next transfers.
+/// The simulated hardware, on which the inertial sensor does not acknowledge some of the next transfers.
 struct Moody {
     plant: Plant,
     clock: Arc<SimClock>,
@@ -405,17 +407,17 @@ fn sensor_set_up_again_does_not_delay_motors_on_its_bus() {
     assert!(set_ups >= 8, "it was set up {set_ups} times");
     assert!(drove > 250, "and the robot drove in {drove} of 500 slots");
     assert!(longest <= board.safety.command_valid, "{longest:?} without a word");
-    assert_eq!(bus.expired.load(Ordering::Relaxed), 0, "no command ran out");
+    assert_eq!(bus.expired.load(Ordering::Relaxed), 0, "no command expired");
     assert_eq!(bus.taken(RecoveryStep::Reset), 1);
 }
 
 #[test]
-fn a_near_echo_halts_before_the_tick_on_a_robot_as_it_is_wired() {
+fn a_near_echo_halts_the_robot_before_the_tick() {
     let mut board = two_buses();
     let mut rules = 0;
     for rule in board.reflexes.iter_mut().filter(|rule| rule.cause == Cause::Obstacle) {
         if let (Restraint::NoForward, Trip::Below(_)) = (rule.restraint, rule.trip) {
-            (rule.trip, rule.clear) = (Trip::Below(3.9), 3.95); // whatever it sees is near
+            (rule.trip, rule.clear) = (Trip::Below(3.9), 3.95); // everything it sees is near
             rules += 1;
         }
     }

@@ -1,6 +1,6 @@
-//! Random boards under random faults, before a judge who knows only what is promised: a short campaign, the
+//! Random boards under random faults, checked by a judge that knows only the promises: a short campaign, the
 //! same every time. The long one is `scripts/campaign`; docs/campaign.md says what is drawn, what is judged
-//! and how to go on from a failure.
+//! and what to do after a failure.
 
 mod chance;
 mod course;
@@ -29,13 +29,14 @@ use ganglion::base::time::{Instant, Span};
 use judge::facts::Facts;
 use judge::{Happening, Judge};
 
-/// Seeds of the short campaign: the fewest, in round numbers, in which everything comes up often enough; and
-/// in full, what takes half a minute of one core.
+/// Seeds of the short campaign: the smallest round number in which everything occurs often enough; and the
+/// full form, which takes half a minute of one core.
 const SEEDS: (u64, u64) = (60, 180);
-/// Every promise and every fault must have come up this often, or nothing was shown.
+/// Every promise and every fault must have occurred this often; otherwise the campaign shows nothing about
+/// it.
 const LEAST: u64 = 3;
 
-/// The first breach, in words, with all that it takes to see it again.
+/// The first breach as text, with everything that is needed to reproduce it.
 fn reported(found: &hunt::BrokenPromise) -> String {
     let hunt::BrokenPromise { seed, breach, script, trace } = found;
     let script: Vec<String> = script.lines.iter().map(Line::to_string).collect();
@@ -50,7 +51,7 @@ fn reported(found: &hunt::BrokenPromise) -> String {
 }
 
 #[test]
-fn no_motor_moves_that_a_promise_forbids_to() {
+fn no_promise_is_broken_on_random_boards() {
     let mut tally = Tally::default();
     let seeds = or_in_full(SEEDS.0, SEEDS.1);
     for seed in 1..=seeds {
@@ -61,7 +62,7 @@ fn no_motor_moves_that_a_promise_forbids_to() {
             panic!("{}", reported(&hunt::shrunk(&case, breach, &View::default())));
         }
     }
-    // Seen with `--nocapture`, and where the counts are too low.
+    // Visible with `--nocapture`, or if the counts are too low.
     println!("{tally}");
     let seldom = tally.too_seldom(LEAST);
     assert!(seldom.is_empty(), "too seldom to show anything: {seldom:?}\n{tally}");
@@ -73,7 +74,7 @@ fn no_motor_moves_that_a_promise_forbids_to() {
 }
 
 #[test]
-fn a_seed_is_the_same_board_the_same_script_and_the_same_run() {
+fn a_seed_reproduces_its_board_script_and_run() {
     for seed in [3, 40] {
         let [a, b] = [(), ()].map(|()| Case::of_seed(seed));
         assert_eq!((&a.site.text, &a.script.lines), (&b.site.text, &b.script.lines));
@@ -95,7 +96,7 @@ fn a_script_reads_back_as_it_was_written() {
 }
 
 #[test]
-fn promises_are_found_by_their_names() {
+fn promise_names_are_parsed() {
     let all: Vec<&str> = judge::promise::ALL.iter().map(|(_, name, _)| *name).collect();
     assert_eq!(Watched::of_names(&all.join(",")), Ok(Watched::ALL));
     for (place, (promise, name, _)) in judge::promise::ALL.iter().enumerate() {
@@ -105,17 +106,18 @@ fn promises_are_found_by_their_names() {
     assert!(but.has(Promise::End) && !but.has(Promise::Press) && Watched::of_names("presses").is_err());
 }
 
-// ---- the judge, by itself ---------------------------------------------------------------------
+// ---- the judge alone --------------------------------------------------------------------------
 
 const P: u64 = 10;
 
 /// A PiCar-X that waits to be armed.
 const PICAR: &str =
     "inherits = \"sim\"\n[safety]\nauto_arm = false\n[field]\ngrid = 8\npatterns = 1\nbank = 1\n";
-/// A guard that it needs.
+/// A guard that it requires.
 const GUARD: &str = "[guard]\nholds = \"reset\"\npatience_ms = 50.0\n";
 
-/// A judge before whom motors turn from 1 s on, armed at 0.9 s, with every sensor well and every slot run.
+/// A judge of a robot whose motors turn from 1 s on, armed at 0.9 s, with all sensors healthy and every slot
+/// run.
 struct Hearing {
     judge: Judge,
     board: Board,
@@ -150,7 +152,7 @@ impl Hearing {
         self.judge.tell(at(ms), Happening::Seen(What::Currents(currents)));
     }
 
-    /// Slots run and sensors answer up to `ms`, but for those named.
+    /// Slots run and sensors answer up to `ms`, except those named.
     fn well_until(&mut self, ms: u64, but: &[&str]) {
         while self.now < at(ms) {
             self.now += Span::from_millis(P);
@@ -173,18 +175,19 @@ impl Hearing {
     }
 
     fn observe(&mut self, ms: u64, name: &str, value: f32) {
-        let sensor = self.board.sensors.iter().position(|plan| plan.name == name).expect("on the board");
+        let sensor =
+            self.board.sensors.iter().position(|plan| plan.name == name).expect("a sensor of the board");
         self.judge.tell(at(ms), Happening::Seen(What::Heard { sensor, value }));
     }
 
-    /// What the judge says at `ms`.
+    /// The judge's verdict at `ms`.
     fn verdict(&mut self, ms: u64) -> Option<Promise> {
         self.judge.look(at(ms)).map(|breach| breach.promise)
     }
 }
 
 #[test]
-fn a_robot_that_is_armed_and_well_may_drive() {
+fn an_armed_healthy_robot_may_drive() {
     let mut hearing = Hearing::new("");
     hearing.well_until(5_000, &[]);
     assert_eq!(hearing.verdict(5_000), None);
@@ -203,10 +206,10 @@ fn motion_before_an_arming_or_after_a_disarm_is_a_breach() {
 }
 
 #[test]
-fn a_machine_that_slept_stands_until_a_caller_arms() {
+fn after_a_suspend_motors_stand_until_a_caller_arms() {
     let mut hearing = Hearing::new("");
     hearing.well_until(3_000, &[]);
-    hearing.judge.tell(at(1_990), Happening::Asked(Ask::Arm)); // before the sleep: it says nothing of after it
+    hearing.judge.tell(at(1_990), Happening::Asked(Ask::Arm)); // before the suspend: no permission
     hearing.judge.tell(at(2_000), Happening::Woke);
     assert_eq!(hearing.verdict(2_010), None, "the next slot has not seen it yet");
     assert_eq!(hearing.verdict(2_100), Some(Promise::Slept));
@@ -217,7 +220,7 @@ fn a_machine_that_slept_stands_until_a_caller_arms() {
     hearing.judge.tell(at(2_500), Happening::Asked(Ask::Arm));
     hearing.drive(2_520, 0.5);
     assert_eq!(hearing.verdict(3_000), None);
-    // A loop that comes back late has a command under way that is valid a little longer, and no more.
+    // A loop that comes back late has a pending command that stays valid a little longer, and no more.
     let mut late = Hearing::new("late-tick@2+0.09");
     late.well_until(2_000, &[]);
     late.judge.tell(at(2_000), Happening::Woke);
@@ -226,18 +229,18 @@ fn a_machine_that_slept_stands_until_a_caller_arms() {
 }
 
 #[test]
-fn a_guard_that_is_lost_and_a_runtime_that_is_stopped_bind() {
+fn motion_after_guard_loss_or_a_stopped_runtime_is_a_breach() {
     for trouble in ["guard-dies", "guard-hangs"] {
         let mut lost = Hearing::guarded(&format!("{trouble}@2+0.5"));
         lost.well_until(2_600, &[]);
-        assert_eq!(lost.verdict(2_050), None, "its patience is not over");
+        assert_eq!(lost.verdict(2_050), None, "its timeout has not expired");
         assert_eq!(lost.verdict(2_100), Some(Promise::GuardLost));
         let mut short = Hearing::guarded(&format!("{trouble}@2+0.05"));
         short.well_until(2_600, &[]);
         assert_eq!(short.verdict(2_600), None);
         let mut without = Hearing::new(&format!("{trouble}@2+0.5"));
         without.well_until(2_600, &[]);
-        assert_eq!(without.verdict(2_600), None, "this board asks for none");
+        assert_eq!(without.verdict(2_600), None, "this board requires none");
     }
     let mut stopped = Hearing::guarded("late-all@2+0.2");
     stopped.well_until(2_000, &[]);
@@ -245,11 +248,11 @@ fn a_guard_that_is_lost_and_a_runtime_that_is_stopped_bind() {
     assert_eq!(stopped.verdict(2_060), Some(Promise::GuardTrips));
     let mut both = Hearing::guarded("late-all@2+0.2 guard-hangs@1.99+0.05");
     both.well_until(2_000, &[]);
-    assert_eq!(both.verdict(2_060), None, "no process is left that could");
+    assert_eq!(both.verdict(2_060), None, "no process is left to do it");
 }
 
 #[test]
-fn a_safe_stop_is_remembered_until_a_caller_arms() {
+fn motion_after_a_safe_stop_is_a_breach_until_a_caller_arms() {
     let asked_at = |mut hearing: Hearing, ms| {
         hearing.well_until(6_000, &[]);
         hearing.judge.tell(at(ms), Happening::SafeStop);
@@ -266,12 +269,11 @@ fn a_safe_stop_is_remembered_until_a_caller_arms() {
     armed.judge.tell(at(2_900), Happening::Asked(Ask::Arm));
     armed.drive(3_000, 0.5);
     assert_eq!(armed.verdict(5_000), None);
-    // A guard that dies before it could report it takes the stop with it; one that hangs has not read of
-    // it.
+    // A guard that dies before it could report the stop loses it; one that hangs has not received it.
     for script in ["guard-dies@2.001+0.01", "guard-hangs@1.99+0.03"] {
         assert_eq!(asked_at(Hearing::guarded(script), 2_000).verdict(5_000), None, "{script}");
     }
-    assert_eq!(asked_at(Hearing::new(""), 2_000).verdict(5_000), None, "no guard: no process was asked");
+    assert_eq!(asked_at(Hearing::new(""), 2_000).verdict(5_000), None, "no guard: no process received it");
 }
 
 #[test]
@@ -300,7 +302,7 @@ fn a_press_holds_until_it_is_released_disarmed_and_armed() {
 }
 
 #[test]
-fn required_sensors_rules_and_sensors_that_were_never_read_bind() {
+fn motion_with_lost_sensors_or_tripped_rules_is_a_breach() {
     let mut stale = Hearing::new("");
     stale.well_until(3_000, &["lean"]);
     assert_eq!(stale.verdict(1_100), None);
@@ -313,21 +315,21 @@ fn required_sensors_rules_and_sensors_that_were_never_read_bind() {
     assert_eq!(tilt.verdict(1_600), Some(Promise::Rule), "its hold is half a second");
 
     let mut blind = Hearing::new("");
-    blind.well_until(1_500, &["range"]); // required: the sooner of the two is named
+    blind.well_until(1_500, &["range"]); // required: the earlier of the two is named
     assert_eq!(blind.verdict(1_500), Some(Promise::Required));
 
     let mut near = Hearing::new("");
     near.well_until(1_400, &[]);
     near.well_until(1_500, &["range"]);
     near.observe(1_401, "range", 0.1);
-    near.drive(1_405, -0.6); // nearer than 0.35 m it is slow as well
+    near.drive(1_405, -0.6); // nearer than 0.35 m it is limited to slow driving as well
     near.drive(1_450, 0.6);
     assert_eq!(near.verdict(1_449), None, "backwards is allowed");
     assert_eq!(near.verdict(1_480), Some(Promise::Rule));
 }
 
 #[test]
-fn commands_run_out_buses_die_and_backwards_ends() {
+fn expired_commands_dead_buses_and_long_backing_are_breaches() {
     let mut silent = Hearing::new("");
     silent.well_until(1_500, &[]);
     assert_eq!(silent.verdict(1_525), None);
@@ -345,7 +347,7 @@ fn commands_run_out_buses_die_and_backwards_ends() {
 }
 
 #[test]
-fn forced_stillness_disarms_and_the_end_is_the_end() {
+fn motion_after_a_forced_disarm_or_the_end_is_a_breach() {
     let mut hearing = Hearing::new("");
     hearing.drive(1_050, 0.0);
     hearing.well_until(9_000, &["lean"]);

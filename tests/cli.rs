@@ -1,12 +1,12 @@
-//! The program as a shell or a service manager meets it.
+//! The program as a shell or a service manager sees it.
 
-mod brain; // many robots' fields: begin, status, end
+mod brain; // the fields of many robots: start, status, end
 mod alignment; // binaries for kernels with large pages
-mod remedies; // what help, errors and documents tell a person to type can be typed
-mod setup; // a machine made ready, on made-up machines: shown, done, taken back
-mod simulate; // any board in the simulator, never taken for a real run
-mod sources; // what was not measured is labelled where it is printed
-mod support; // what is sent to who mends a robot: whole, bounded, and without secrets
+mod remedies; // every command in help, errors and documents exists
+mod setup; // setup on simulated machines: shown, done, undone
+mod simulate; // any board in the simulator, never mistaken for a real run
+mod sources; // figures that were not measured are labelled
+mod support; // the support bundle: complete, bounded, and without secrets
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 pub fn ganglion(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ganglion"));
-    // What the person who runs the tests has set must not change what they see.
+    // The user's environment must not change what the tests see.
     command.args(arguments).env_remove("RUST_LOG").env_remove("JOURNAL_STREAM").env_remove("RUST_BACKTRACE");
     command
 }
@@ -38,7 +38,7 @@ pub fn err(output: &Output) -> String {
 }
 
 #[test]
-fn inside_a_service_a_board_in_a_home_is_said_to_be_hidden() {
+fn in_a_service_a_board_in_a_home_is_reported_as_hidden() {
     let path = "/home/nobody-here/robot.toml";
     for verb in [&["run", "--board", path][..], &["guard", "--board", path], &["check", path]] {
         let by_hand =
@@ -46,14 +46,14 @@ fn inside_a_service_a_board_in_a_home_is_said_to_be_hidden() {
         let by_systemd =
             ganglion(verb).env("INVOCATION_ID", "0123").env_remove("NOTIFY_SOCKET").output().unwrap();
         assert_eq!(by_hand.status.code(), Some(78), "{verb:?}: {}", err(&by_hand));
-        assert_eq!(by_systemd.status.code(), Some(78), "not started again for ever");
+        assert_eq!(by_systemd.status.code(), Some(78), "not restarted for ever");
         assert!(!err(&by_hand).contains("ProtectHome"), "{}", err(&by_hand));
         let said = err(&by_systemd);
         assert!(said.contains("ProtectHome=") && said.contains("/etc/ganglion/board.toml"), "{said}");
     }
 }
 
-/// Names that `help` lists below "Commands:".
+/// Names that `help` lists under "Commands:".
 fn listed(help: &str) -> Vec<String> {
     let from = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
     let lines = from.take_while(|line| !line.trim().is_empty());
@@ -63,14 +63,14 @@ fn listed(help: &str) -> Vec<String> {
 }
 
 #[test]
-fn version_is_the_packages_own() {
+fn the_version_is_the_packages() {
     let version = output(&["--version"]);
     assert_eq!(version.status.code(), Some(0));
     assert_eq!(out(&version), format!("ganglion {}\n", env!("CARGO_PKG_VERSION")));
 }
 
-/// A run whose robot never gets ready is an end with a reason, not a start that lasts for ever; one that was
-/// ready once goes on, whatever it loses later.
+/// A run whose robot never becomes ready ends with a reason instead of starting for ever; one that was ready
+/// once continues, whatever it loses later.
 #[test]
 fn robot_never_ready_exits_69_and_says_what_it_lacks() {
     let run = |fault: &str, length: &str| {
@@ -78,7 +78,7 @@ fn robot_never_ready_exits_69_and_says_what_it_lacks() {
     };
     let runs = [("sonar-silent@0+3600", "60s"), ("sonar-silent@4+3600", "5s")];
     let [never, once] = &parallel::map(2, &runs, |(fault, length)| run(fault, length))[..] else {
-        unreachable!("an answer each")
+        unreachable!("one answer each")
     };
     assert_eq!(never.status.code(), Some(69), "{}", err(never));
     let said = err(never);
@@ -111,7 +111,7 @@ fn has_examples(verb: &[&str]) {
 }
 
 #[test]
-fn a_wrong_command_line_is_64_with_one_line_on_standard_error() {
+fn a_wrong_command_line_exits_64_with_one_line_on_stderr() {
     for arguments in [&["fly"][..], &["doctor", "--jsn"], &["check"], &["doctor", "--json=perhaps"]] {
         let refused = output(arguments);
         assert_eq!(refused.status.code(), Some(64), "{arguments:?}");
@@ -121,7 +121,7 @@ fn a_wrong_command_line_is_64_with_one_line_on_standard_error() {
     }
     let nearest = err(&output(&["doctr"]));
     assert!(nearest.contains("doctor"), "{nearest}");
-    // No verb at all: the whole help, and still a wrong command line.
+    // Without a verb: the whole help, and still a wrong command line.
     let bare = output(&[]);
     assert_eq!(bare.status.code(), Some(64));
     assert!(err(&bare).contains("Commands:"));
@@ -138,7 +138,7 @@ fn current_directory_never_changes_what_a_bare_name_means() {
     let simulated = here(&["run", "--clock", "sim", "--for", "100ms"]);
     let (bare, file) = (here(&["check", "mine"]), here(&["check", "./mine"]));
     let _ = std::fs::remove_dir_all(&folder);
-    assert_eq!(out(&real), out(&output(&["check", "picarx-v4"])), "not what somebody left there");
+    assert_eq!(out(&real), out(&output(&["check", "picarx-v4"])), "not a file that happens to be there");
     assert_eq!(simulated.status.code(), Some(0), "{}", err(&simulated));
     assert_eq!(bare.status.code(), Some(78));
     assert!(err(&bare).contains("as in ./mine"), "{}", err(&bare));
@@ -155,15 +155,15 @@ fn simulated_run_reports_its_drive_and_keeps_a_held_level() {
     let [chosen, held] = [&[][..], &["--rung", "3"]].map(run);
     let number = |key: &str| chosen[key].as_f64().unwrap_or_else(|| panic!("{key} of {chosen}"));
     let (cells, metres) = (number("cells_visited"), number("distance_m"));
-    // A cell's diagonal is 0.35 m: a way of so many metres is over no more cells than four for each side of
-    // one.
+    // A cell's diagonal is 0.35 m: a path of that many metres crosses at most four cells for each cell side
+    // of its length.
     assert!(cells >= 4.0 && cells <= 2.0 + metres / 0.25 * 2.0, "{cells} cells in {metres} m");
     let (backward, still) = (number("backward_share"), number("still_share"));
     assert!(still > 0.0 && backward >= 0.0 && backward + still < 0.9, "{backward} backwards, {still} still");
     let in_rungs = |run: &Value| -> Vec<f64> {
         (0..6).map(|quality| run["rungs"][quality.to_string()].as_f64().expect("seconds")).collect()
     };
-    assert!(in_rungs(&chosen)[0] > 15.0, "there is time enough for the best: {:?}", in_rungs(&chosen));
+    assert!(in_rungs(&chosen)[0] > 15.0, "there is time enough for the best level: {:?}", in_rungs(&chosen));
     let all = in_rungs(&held);
     assert!(all[3] > 19.0 && all.iter().sum::<f64>() - all[3] < 0.5, "{all:?}");
     let refused = output(&["run", "--clock", "sim", "--rung", "6"]);
@@ -171,7 +171,7 @@ fn simulated_run_reports_its_drive_and_keeps_a_held_level() {
 }
 
 #[test]
-fn what_calibrate_keeps_can_be_named_and_calibrated_again() {
+fn a_saved_calibration_can_be_loaded_and_calibrated_again() {
     let folder = std::env::temp_dir().join(format!("ganglion-keep-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let here = |words: &[&str]| ganglion(words).current_dir(&folder).output().expect("the program starts");
@@ -187,12 +187,12 @@ fn what_calibrate_keeps_can_be_named_and_calibrated_again() {
     assert_eq!(second.status.code(), Some(0), "{}", err(&second));
     assert!(text.contains("inherits = \"one.toml\"\n"), "{text}");
     assert_eq!(checked.status.code(), Some(0), "{}", err(&checked));
-    assert_eq!(bare.status.code(), Some(64), "no board could be asked for by that name");
+    assert_eq!(bare.status.code(), Some(64), "no board has that name");
     assert!(err(&bare).contains("ends in '.toml'"), "{}", err(&bare));
 }
 
 #[test]
-fn a_wrong_board_is_78_and_says_where_in_one_line() {
+fn an_invalid_board_exits_78_and_names_its_line() {
     let path = std::env::temp_dir().join(format!("ganglion-cli-{}.toml", std::process::id()));
     std::fs::write(&path, "inherits = \"sim\"\nperiod_ms = -3\n").expect("a board file");
     let file = path.to_str().expect("UTF-8");
@@ -204,7 +204,7 @@ fn a_wrong_board_is_78_and_says_where_in_one_line() {
         assert!(words.contains(file) && words.contains("period_ms"), "{words}");
         assert!(!words.contains("backtrace"), "{words}");
     }
-    std::fs::remove_file(&path).expect("it was there");
+    std::fs::remove_file(&path).expect("it existed");
     assert_eq!(output(&["check", file]).status.code(), Some(78), "a missing board file");
 }
 
@@ -219,9 +219,9 @@ fn a_board_that_requests_rppal_does_not_start_elsewhere() {
     let text = "inherits = \"generic-linux\"\n[bus]\naccess = \"rppal\"\n";
     std::fs::write(&path, text).expect("a board file");
     let file = path.to_str().expect("UTF-8");
-    assert_eq!(output(&["check", file]).status.code(), Some(0), "the board itself is sound");
+    assert_eq!(output(&["check", file]).status.code(), Some(0), "the board itself is valid");
     let refused = output(&["run", "--board", file, "--for", "1s"]);
-    std::fs::remove_file(&path).expect("it was there");
+    std::fs::remove_file(&path).expect("it existed");
     assert_eq!(refused.status.code(), Some(69), "{}", err(&refused));
     let words = err(&refused);
     assert!(words.contains("rppal") && words.contains("no Raspberry Pi"), "{words}");
@@ -229,7 +229,7 @@ fn a_board_that_requests_rppal_does_not_start_elsewhere() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_panic() {
+fn a_closed_output_pipe_causes_no_panic() {
     for arguments in [&["check", "sim"][..], &["--help"], &["doctor"]] {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
@@ -241,7 +241,7 @@ fn a_reader_that_goes_away_is_no_panic() {
 }
 
 #[test]
-fn a_full_disk_is_a_failure_and_not_a_success() {
+fn a_full_disk_is_reported_as_a_failure() {
     let full = File::options().write(true).open("/dev/full").expect("Linux has /dev/full");
     let ended = ganglion(&["check", "sim"]).stdout(full).stderr(Stdio::piped()).output().expect("it starts");
     assert_eq!(ended.status.code(), Some(69));
@@ -249,7 +249,7 @@ fn a_full_disk_is_a_failure_and_not_a_success() {
 }
 
 #[test]
-fn the_journal_gets_priorities_and_nobody_else_does() {
+fn only_the_journal_gets_priorities() {
     let path = std::env::temp_dir().join(format!("ganglion-journal-{}", std::process::id()));
     let written_as = |stream: &str| {
         let file = File::create(&path).expect("a file");
@@ -267,11 +267,11 @@ fn the_journal_gets_priorities_and_nobody_else_does() {
     assert!(written_as("its own").starts_with("<3>ganglion: "));
     // Inherited from a parent whose standard error was the journal; ours is not.
     assert!(written_as("1:1").starts_with("ganglion: "));
-    std::fs::remove_file(&path).expect("it was there");
+    std::fs::remove_file(&path).expect("it existed");
 }
 
 #[test]
-fn doctor_ends_with_one_object_that_agrees_with_its_exit() {
+fn doctors_json_object_agrees_with_its_exit_code() {
     for board in [None, Some("sim"), Some("picarx-v4")] {
         let mut arguments = vec!["doctor", "--json"];
         arguments.extend(board.iter().flat_map(|board| ["--board", board]));
@@ -284,25 +284,30 @@ fn doctor_ends_with_one_object_that_agrees_with_its_exit() {
         let mut stopping = 0;
         for finding in findings {
             let verdict = finding["verdict"].as_str().expect("a verdict");
-            assert_eq!(verdict == "ok", finding["fix"].is_null(), "a fix for each that is not ok: {finding}");
+            assert_eq!(
+                verdict == "ok",
+                finding["fix"].is_null(),
+                "a fix for each finding that is not ok: {finding}"
+            );
             stopping += usize::from(verdict == "refused" && finding["required"] == true);
             let topic = finding["topic"].as_str().expect("a topic");
             let line = text.lines().find(|line| line.starts_with(verdict) && line.contains(topic));
             assert!(line.is_some(), "{topic} is not among the lines for people");
         }
         assert_eq!(told.status.code(), Some(if stopping == 0 { 0 } else { 69 }), "{}", err(&told));
-        // Something measured says how often.
+        // A measured figure states its number of samples.
         assert!(object["bare_timer"]["n"].as_u64().is_some_and(|n| n > 0));
         assert_eq!(object["granted"][0]["role"], "tick");
     }
 }
 
-/// The program at work on something long. Ends with this value, and where the system has `setpriv` also with
-/// the thread that started it, however that ends: a test that fails or is killed leaves no runtime behind.
+/// The program during long work. It ends when this value is dropped, and if the system has `setpriv` also
+/// with the thread that started it, however that ends: a test that fails or is killed leaves no runtime
+/// behind.
 pub struct Running(Option<Child>);
 
 impl Running {
-    /// Starts `arguments`. In a group of its own, so that a terminal's stop signals mean it and nobody else.
+    /// Starts `arguments` in its own process group, so that a terminal's stop signals reach only it.
     pub fn start(arguments: &[&str], change: impl FnOnce(&mut Command)) -> Running {
         let plain = ganglion(arguments);
         let leashed = ["setpriv", "--pdeathsig", "KILL"];
@@ -321,36 +326,36 @@ impl Running {
         Running(Some(command.spawn().expect("the program starts")))
     }
 
-    /// What is left of one that was waited for.
+    /// The empty value that replaces a process that was waited for.
     pub fn none() -> Running {
         Running(None)
     }
 
     fn child(&mut self) -> &mut Child {
-        self.0.as_mut().expect("it has not been taken")
+        self.0.as_mut().expect("the signal has not been received")
     }
 
     pub fn id(&self) -> u32 {
-        self.0.as_ref().expect("it has not been taken").id()
+        self.0.as_ref().expect("the signal has not been received").id()
     }
 
     pub fn is_running(&mut self) -> bool {
         self.child().try_wait().expect("a child").is_none()
     }
 
-    /// Waits for its end; its exit code.
+    /// Waits for its end and returns its exit code.
     pub fn ended(&mut self) -> Option<i32> {
         self.child().wait().expect("a child").code()
     }
 
-    /// Waits for its end; everything that it said.
+    /// Waits for its end and returns its output.
     pub fn finish(mut self) -> Output {
-        self.0.take().expect("it has not been taken").wait_with_output().expect("it ends")
+        self.0.take().expect("the signal has not been received").wait_with_output().expect("it ends")
     }
 
     pub fn send(&self, signals: &[Signal]) {
         let pid = Pid::from_raw(self.id() as i32).expect("a process");
-        signals.iter().for_each(|&signal| kill_process(pid, signal).expect("it is there"));
+        signals.iter().for_each(|&signal| kill_process(pid, signal).expect("the process exists"));
     }
 }
 
@@ -363,22 +368,22 @@ impl Drop for Running {
     }
 }
 
-/// Signals that ask a program to end.
+/// Signals that request a program to end.
 pub const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
-/// Signals with which a terminal stops one.
+/// Signals by which a terminal stops a program.
 pub const STOPPING: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
 
-/// A run that would go on for ten minutes, once it watches for signals.
+/// A run of ten minutes, once it watches for signals.
 fn a_long_run() -> Running {
     watching(&["run", "--for", "600s", "--json"])
 }
 
-/// The program at work on something long, once it watches for signals.
+/// The program during long work, once it watches for signals.
 pub fn watching(arguments: &[&str]) -> Running {
     watching_with(arguments, |_| ())
 }
 
-/// The same, started in a way of its own.
+/// The same, with changes to how it is started.
 pub fn watching_with(arguments: &[&str], change: impl FnOnce(&mut Command)) -> Running {
     let mut running = Running::start(arguments, change);
     let wanted: u64 = ENDING.iter().map(|signal| 1 << (signal.as_raw() - 1)).sum();
@@ -397,8 +402,8 @@ pub fn is_stopped(id: u32) -> bool {
     status.lines().any(|line| line.starts_with("State:") && line.contains("T (stopped"))
 }
 
-/// Sends every signal that would stop a process for a terminal's sake, and sees it go on: its processor time
-/// or its voluntary waits move.
+/// Sends every signal by which a terminal would stop a process, and checks that it continues: its processor
+/// time or its voluntary waits increase.
 pub fn is_not_stopped_by_a_terminal(running: &Running) {
     for signal in STOPPING {
         running.send(&[signal]);
@@ -409,7 +414,7 @@ pub fn is_not_stopped_by_a_terminal(running: &Running) {
     }
 }
 
-/// The signals that process `id` catches, as `/proc` has them.
+/// The signals that process `id` catches, from `/proc`.
 fn caught(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -431,7 +436,7 @@ fn one_signal_ends_a_run_with_still_motors_and_a_summary() {
 #[test]
 fn signals_arriving_together_stop_the_motors_once() {
     let run = a_long_run();
-    // Signals that wait while the process is stopped arrive together.
+    // Signals that are pending while the process is stopped arrive together.
     run.send(&[Signal::STOP, Signal::INT, Signal::HUP, Signal::TERM, Signal::QUIT, Signal::CONT]);
     let ended = run.finish();
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
@@ -440,7 +445,7 @@ fn signals_arriving_together_stop_the_motors_once() {
 }
 
 #[test]
-fn no_terminal_stops_a_run() {
+fn terminal_signals_do_not_stop_a_run() {
     let run = a_long_run();
     is_not_stopped_by_a_terminal(&run);
     run.send(&[Signal::TERM]);
@@ -448,12 +453,12 @@ fn no_terminal_stops_a_run() {
 }
 
 #[test]
-fn manual_motor_commands_end_by_every_signal_and_keep_nothing() {
+fn every_signal_ends_manual_motor_commands_and_saves_nothing() {
     let path = std::env::temp_dir().join(format!("ganglion-trim-{}.toml", std::process::id()));
     let file = path.to_str().expect("UTF-8");
     for signal in ENDING {
         for verb in [
-            // Waits for a person, who says nothing.
+            // Waits for a person who does not answer.
             &["calibrate", "servo", "steering", "--save", file][..],
             // Half an hour of samples.
             &["calibrate", "adc", "battery", "--reference", "7.8", "--samples", "100000", "--save", file],
@@ -473,12 +478,12 @@ fn manual_motor_commands_end_by_every_signal_and_keep_nothing() {
 #[test]
 fn strict_board_refused_a_grant_exits_77_without_figures() {
     let path = std::env::temp_dir().join(format!("ganglion-strict-{}.toml", std::process::id()));
-    let board = "inherits = \"sim\"\n[rt]\nstrict = true\ncpu = 1023\n"; // a core that no machine here has
+    let board = "inherits = \"sim\"\n[rt]\nstrict = true\ncpu = 1023\n"; // a core that no test machine has
     std::fs::write(&path, board).expect("a board file");
     let file = path.to_str().expect("UTF-8");
     let refused = output(&["run", "--board", file, "--for", "600s", "--json"]);
     let doctor = output(&["doctor", "--board", file]);
-    std::fs::remove_file(&path).expect("it was there");
+    std::fs::remove_file(&path).expect("it existed");
     assert_eq!(refused.status.code(), Some(77), "{}", err(&refused));
     assert_eq!(out(&refused), "");
     assert!(err(&refused).contains("core 1023") && err(&refused).contains("rt.cpu"), "{}", err(&refused));

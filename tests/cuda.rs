@@ -1,8 +1,8 @@
-//! The CUDA kernels without a GPU: the same source, run by the emulator (`kernels/emulator`), against
-//! the f64 reference, cycle by cycle, in two orders of threads with equal bits.
+//! The CUDA kernels without a GPU: the same source, run by the emulator (`kernels/emulator`), against the f64
+//! reference, cycle by cycle, in two orders of threads that must give equal bits.
 //!
-//! What this cannot show: what a GPU's compiler makes of the source, and how fast it is. Where there is
-//! no C++ compiler these tests say that they are skipped.
+//! This cannot show what a GPU's compiler makes of the source, or how fast it is. Without a C++ compiler
+//! these tests report that they are skipped.
 
 mod bank;
 mod budget;
@@ -30,7 +30,7 @@ use ganglion::field::{FieldEngine, FieldInput, FieldOutput, Inspect};
 use rig::{Launching, Rig};
 use tables::Answer;
 
-/// One robot on a large card: most blocks. Halves or bytes in the bank, by turns.
+/// One robot on a large GPU: most blocks. The bank uses binary16 or bytes in turn.
 const SPREAD: Launching = Launching { planes: 1, blocks: 2, bytes: false };
 /// Few blocks with more work each.
 const PACKED: Launching = Launching { planes: 2, blocks: 3, bytes: true };
@@ -52,7 +52,7 @@ fn plan(grid: usize) -> FieldPlan {
     }
 }
 
-/// Sensors that wander (so that learning finds something) with noise, a reward now and then.
+/// Sensors that drift (so that learning finds something) with noise, and a reward now and then.
 fn input(seed: u64, cycle: u64, quality: usize) -> FieldInput {
     let mut sensors = [0.0; MAX_SENSORS];
     for (i, sensor) in sensors.iter_mut().enumerate() {
@@ -65,12 +65,12 @@ fn input(seed: u64, cycle: u64, quality: usize) -> FieldInput {
         cycle,
         sensors,
         reward,
-        quality: QualityLevel::new(quality as u8).expect("one of the rungs"),
+        quality: QualityLevel::new(quality as u8).expect("a valid level"),
         place: None,
     }
 }
 
-/// Every rung, every change between neighbours, and both ends after each other; three cycles of each, so
+/// Every level, every change between neighbours, and both ends after each other; three cycles of each, so
 /// that each begins at even and at odd numbers.
 fn level_at(cycle: u64) -> usize {
     const ORDER: [usize; 12] = [0, 1, 2, 3, 4, 5, 0, 5, 4, 3, 0, 2];
@@ -93,7 +93,7 @@ fn readout(motors: usize) -> Vec<f32> {
         .collect()
 }
 
-/// The kernels and their judge, loaded alike.
+/// The kernels and the reference that judges them, loaded alike.
 struct Pair {
     rig: Rig,
     judge: ReferenceEngine,
@@ -123,7 +123,7 @@ impl Pair {
         (answer, self.judge.cycle(&input).expect("in range"))
     }
 
-    /// Cells and features within their tolerances: `cell` tells that of a channel.
+    /// Compares cells and features with their tolerances; `cell` gives that of a channel.
     fn compare_field(&mut self, when: &str, cell: impl Fn(usize) -> f64, feature: f64) {
         for c in 0..CHANNELS {
             let (mine, judged) = (self.rig.channel(0, c), self.judge.channel(c));
@@ -136,7 +136,7 @@ impl Pair {
         }
     }
 
-    /// Everything that can be seen of a cycle, in the f32 storage.
+    /// Compares everything that a cycle shows, in f32 storage.
     fn compare(&mut self, quality: usize, answer: &Answer, expected: &FieldOutput) {
         let when = format!("{}, cycle {}, rung {quality}", self.what, answer.cycle);
         assert_eq!(answer.cycle, expected.cycle, "{when}");
@@ -151,7 +151,7 @@ impl Pair {
         near("confidence", answer.confidence.into(), expected.confidence.into());
         // A quotient of errors that may both be small.
         assert!((answer.skill - expected.skill).abs() < 1e-3, "skill; {when}");
-        // A descriptor of one sensor is about a tenth long: its errors count so much more.
+        // A descriptor of one sensor has a length of about a tenth, so its errors count ten times as much.
         assert!((answer.novelty - expected.novelty).abs() <= 10.0 * SEEN as f32, "novelty; {when}");
         assert_eq!(answer.experiences, self.judge.experiences(), "{when}");
         let found = self.judge.nearest();
@@ -169,7 +169,7 @@ impl Pair {
         answer.weight.iter().zip(weights).for_each(|(a, b)| near("weight", *a, *b));
     }
 
-    /// The metrics as they are now, beside the judge's.
+    /// Compares the present metrics with the reference's.
     fn compare_metrics(&mut self) {
         let (before, ..) = self.rig.metric(0);
         self.rig.measure_now();
@@ -186,11 +186,11 @@ fn near(when: &str, what: &str, a: f64, b: f64, tolerance: f64) {
     assert!((a - b).abs() <= tolerance, "{what}: {a} for {b}; {when}");
 }
 
-/// Largest difference that an f32 cell may come to, in any run: the law of `tests/field_cpu.rs`.
+/// Largest possible difference of an f32 cell, in any run: the bound of `tests/field_cpu.rs`.
 ///
-/// One sub-step of share k errs by k d + m. d is what F errs by: the drive of T sensors, sizes of its terms
-/// adding up to A, by (T + 4) A eps; diffusion and slope by 12 eps; the tanh by 6e-7 (4e-7 and a quotient
-/// of two units in the last place); a stored pattern by a tenth of half its step. m, the mix, is 3
+/// One sub-step of share k errs by k d + m. d is the error of F: the drive of T sensors, whose terms have
+/// sizes that add up to A, by (T + 4) A eps; diffusion and slope by 12 eps; the tanh by 6e-7 (4e-7 and a
+/// quotient of two units in the last place); a stored pattern by a tenth of half its step. m, the mix, is 3
 /// roundings. Older errors shrink by 1 - k (1 - G) in a sub-step.
 fn tolerance(plan: &FieldPlan) -> f64 {
     let (params, eps) = (plan.params, f64::from(f32::EPSILON) / 2.0);
@@ -208,12 +208,13 @@ fn tolerance(plan: &FieldPlan) -> f64 {
     (share * value + 3.0 * eps) / (share * (1.0 - params.field_gain()))
 }
 
-/// What rounding errors really add up to, as they do not all line up; the same as of the CPU engine.
+/// How far rounding errors really add up, since they do not all have the same sign; as for the CPU engine.
 const SEEN: f64 = 1e-5;
 
-/// Kernels and judge through `cycles` cycles; everything agrees after each. False without a compiler.
+/// Runs kernels and reference through `cycles` cycles; everything agrees after each. False without a
+/// compiler.
 fn assert_agreement(plan: &FieldPlan, launching: Launching, patterns: usize, levels: &[usize]) -> bool {
-    assert!(tolerance(plan) > SEEN, "the law explains what is seen");
+    assert!(tolerance(plan) > SEEN, "the bound explains the observed error");
     let Some(mut pair) = Pair::new(plan, launching, patterns) else { return false };
     for (cycle, quality) in levels.iter().enumerate() {
         let (answer, expected) = pair.cycle(cycle as u64, *quality);
@@ -228,7 +229,7 @@ fn every_level(cycles: u64) -> Vec<usize> {
 }
 
 #[test]
-fn kernels_agree_with_the_reference_on_every_rung() {
+fn kernels_agree_with_the_reference_at_every_level() {
     let _ = assert_agreement(&plan(8), SPREAD, 5, &every_level(36))
         && assert_agreement(&plan(16), PACKED, 5, &every_level(18));
 }
@@ -248,7 +249,7 @@ fn kernels_agree_with_the_reference_on_the_largest_grid() {
 
 #[test]
 fn kernels_match_the_reference_at_other_rates_and_with_noise() {
-    // Shares below 1, three sub-steps of a long period (five where a group was held), motors that explore.
+    // Shares below 1, three sub-steps of a long period (five if a group was held), motors that explore.
     for (ms, launching) in [(10, SPREAD), (125, PACKED)] {
         let params = Params { explore: 0.3, ..Params::default() };
         let plan = FieldPlan { params, dt: Span::from_millis(ms), ..plan(8) };
@@ -263,15 +264,15 @@ fn kernels_agree_with_the_reference_at_the_edges_of_the_shape() {
     let most = Shape { grid: 8, sensors: 64, motors: 16, patterns: 3, bank: 5 };
     for (shape, patterns) in [(none, 0), (least, 1), (most, 0), (most, 3)] {
         let plan = FieldPlan { shape, ..plan(8) };
-        // From the first cycle on a rung that holds groups back; the sweep begins in the middle.
+        // Starts at a level that holds groups back; the sweep begins in the middle.
         assert_agreement(&plan, PACKED, patterns, &[4, 4, 5, 5, 5, 1, 1, 1, 0, 0, 2, 3, 3, 3, 3, 3]);
     }
 }
 
 #[test]
-fn a_pattern_can_be_replaced_while_it_is_blended() {
+fn a_pattern_can_be_replaced_during_its_blend() {
     let Some(mut pair) = Pair::new(&plan(8), SPREAD, 1) else { return };
-    // At rung 2 the library is matched at even numbers only: cycle 1 keeps the match of cycle 0.
+    // At level 2 the library is matched in even cycles only: cycle 1 keeps the match of cycle 0.
     for cycle in 0..4 {
         let (answer, expected) = pair.cycle(cycle, 2);
         pair.compare(2, &answer, &expected);
@@ -283,9 +284,9 @@ fn a_pattern_can_be_replaced_while_it_is_blended() {
     }
 }
 
-/// Descriptors about rest so close around `centre` that coarse rows come in a wrong order: they differ by
-/// 3e-5 to 1e-3 in their cosines, and a row of bytes errs by about 3e-4. Every fifth is the same as the one
-/// before it.
+/// Descriptors relative to rest, so close around `centre` that coarse rows are in a wrong order: their
+/// cosines differ by 3e-5 to 1e-3, and a row of bytes errs by about 3e-4. Every fifth equals the one before
+/// it.
 fn memory(row: usize, centre: &[f64]) -> [f32; DESCRIPTOR] {
     let row = if row % 5 == 4 { row - 1 } else { row };
     let length = centre.iter().map(|c| c * c).sum::<f64>().sqrt();
@@ -295,9 +296,9 @@ fn memory(row: usize, centre: &[f64]) -> [f32; DESCRIPTOR] {
 }
 
 #[test]
-fn the_bank_gives_the_exact_five_and_evicts_the_same_row() {
-    // 350 rows fill the bank and run over, more than there are threads, and many worth the same; whole
-    // sweeps, then halves.
+fn the_bank_finds_the_exact_five_and_evicts_the_same_row() {
+    // 350 rows overfill the bank; they are more than the threads, and many have the same value; whole sweeps,
+    // then halves.
     let shape = Shape { bank: 300, ..plan(8).shape };
     for bytes in [false, true] {
         let plan = FieldPlan { shape, learn: false, ..plan(8) };
@@ -322,16 +323,16 @@ fn the_bank_gives_the_exact_five_and_evicts_the_same_row() {
             let same = |two: &[f64]| (two[1] - two[0]).abs() < f64::EPSILON;
             ties += answer.cosine.windows(2).filter(|two| same(two)).count();
         }
-        assert!(ties > 0, "rows that are the same were among the nearest, the lower one first");
+        assert!(ties > 0, "equal rows were among the nearest, the lower index first");
     }
 }
 
-/// Largest difference that a binary16 cell may come to with learning off and at most one pattern, so that the
-/// drive and Q are the judge's own.
+/// Largest possible difference of a binary16 cell with learning off and at most one pattern, so that the
+/// drive and Q are the reference's own.
 ///
-/// A sub-step rounds to 11 bits: 2^-12 below 1. Where F passes the largest half that is not above 1 - beta
-/// the cell is held there, up to `reach - half_reach` short. Older errors shrink by 1 - k (1 - G). Coming
-/// from the half grid, a cell has its own error, that of its block's mean and that of the half cell.
+/// A sub-step rounds to 11 bits: 2^-12 below 1. If F exceeds the largest half that is not above 1 - beta the
+/// cell is clamped there, up to `reach - half_reach` short. Older errors shrink by 1 - k (1 - G). Coming from
+/// the half grid, a cell has its own error, that of its block's mean and that of the half cell.
 fn half_tolerance(plan: &FieldPlan, share: f64) -> f64 {
     let clamped = f64::from(tables::reach(plan)) - f64::from(tables::half_reach(plan));
     let once = clamped.max(1.0 / 4096.0) + SEEN;
@@ -339,8 +340,9 @@ fn half_tolerance(plan: &FieldPlan, share: f64) -> f64 {
 }
 
 #[test]
-fn half_storage_stays_in_bounds_and_slow_channels_are_full() {
-    // At 20 Hz the slow channels move by a twentieth a cycle; at 5 Hz by a fifth, and may be halves too.
+fn half_storage_stays_in_bounds_and_slow_channels_stay_f32() {
+    // At 20 Hz the slow channels move by a twentieth per cycle; at 5 Hz by a fifth, so they may be binary16
+    // too.
     for (ms, halves) in [(50, 6), (200, 8)] {
         let shape = Shape { patterns: 1, ..plan(8).shape };
         let plan =
@@ -363,7 +365,7 @@ fn half_storage_stays_in_bounds_and_slow_channels_are_full() {
             for motor in 0..plan.shape.motors {
                 let grid = &weights[plan.shape.weights_on(quality == 5)];
                 let row = &grid[motor * READOUT_COLUMNS..][..READOUT_COLUMNS];
-                // The bridge begins at an old score and ends at a new one: both may be off.
+                // The transition begins at an old score and ends at a new one: both may have errors.
                 let reach = 2.0 * worst * row.iter().map(|w| f64::from(w.abs())).sum::<f64>();
                 near(&when, "score", answer.scores[motor].into(), expected.scores[motor].into(), reach);
             }
@@ -372,7 +374,7 @@ fn half_storage_stays_in_bounds_and_slow_channels_are_full() {
 }
 
 #[test]
-fn halves_stay_within_the_bound_with_everything_switched_on() {
+fn half_storage_stays_in_bounds_with_all_parts_enabled() {
     let plan = FieldPlan { storage: Storage::F16, ..plan(16) };
     let Some(mut pair) = Pair::new(&plan, SPREAD, 5) else { return };
     for (cycle, quality) in every_level(12).into_iter().enumerate() {
@@ -385,7 +387,7 @@ fn halves_stay_within_the_bound_with_everything_switched_on() {
 }
 
 #[test]
-fn robots_of_a_batch_do_not_feel_each_other() {
+fn robots_of_a_batch_do_not_affect_each_other() {
     let plan = plan(8);
     let loaded = |robots: usize| {
         let mut rig = Rig::new(&plan, SPREAD, robots)?;
@@ -400,14 +402,14 @@ fn robots_of_a_batch_do_not_feel_each_other() {
         let answers = batch.cycle(&inputs);
         for (robot, (mine, rig)) in answers.iter().zip(&mut alone).enumerate() {
             let own = rig.cycle(&inputs[robot..=robot]).remove(0);
-            // Written out, floats differ where a bit does.
+            // Printed floats differ if a bit differs.
             assert_eq!(format!("{mine:?}"), format!("{own:?}"), "robot {robot}, cycle {cycle}");
         }
     }
 }
 
 #[test]
-fn a_cycle_has_as_many_launches_as_the_notes_say() {
+fn a_cycle_has_the_documented_number_of_launches() {
     let Some(mut rig) = Rig::new(&plan(8), SPREAD, 1) else { return };
     rig.cycle(&[input(9, 0, 0)]);
     let before = rig.launches();

@@ -1,5 +1,5 @@
-//! The whole robot on the simulator, in virtual time: it drives, it is safe, it is the same every
-//! time; and whatever breaks, its motors end up still.
+//! The whole robot on the simulator, in virtual time: it drives, it is safe, and it is deterministic;
+//! whatever breaks, its motors stop.
 
 use crate::long::or_in_full;
 use ganglion::base::command::Source;
@@ -13,15 +13,15 @@ use ganglion::sim::{Contacts, Fault, Plant, Report};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-mod backing; // it goes back the way it came, and turns away
-mod dropout; // a sensor that is lost for a moment does not mislead the field, nor keep a reflex waiting
-mod edge; // an edge that stopped the car is left behind, not forgotten
+mod backing; // backtracking, and turning away
+mod dropout; // a short loss of a sensor neither misleads the field nor delays a reflex
+mod edge; // an edge that stopped the car is not forgotten
 mod open; // open space is a reading, a dead sonar is a loss
 mod rehearsal; // boards of real robots drive here
-mod outage; // a robot that was held for long, slept, or never saw, does not start by itself
-mod signs; // what the tick says of itself, and what a cycle that does not end costs
-mod short; // presses that are over before the tick looks
-mod stage; // the simulated robot in steps
+mod outage; // after long holds, suspends or missing sensors it does not start by itself
+mod signs; // what the tick reports about itself, and what a hanging cycle costs
+mod short; // presses that end before the tick looks
+mod stage; // the simulated robot step by step
 
 fn sim_board() -> Board {
     board::built_in("sim").expect("the sim board is built in").expect("and sound").board
@@ -61,7 +61,7 @@ fn run_with(board: &Board, options: Options, seconds: u64) -> Run {
 
 fn run_on(clock: Arc<SimClock>, board: &Board, options: Options, seconds: u64) -> Run {
     let first = Instant::ZERO + board.period;
-    let robot = Robot::build(board, clock.clone(), first, options).expect("it can be built");
+    let robot = Robot::build(board, clock.clone(), first, options).expect("the robot can be built");
     let plant = robot.plant.clone().expect("the sim board has a world");
     let until = first + Span::from_millis(1000 * seconds);
     let mut records = Vec::new();
@@ -77,7 +77,7 @@ fn run(seed: u64, seconds: u64, faults: &[&str]) -> Run {
 }
 
 #[test]
-fn each_seed_drives_5_m_and_hits_nothing_it_could_see() {
+fn each_seed_drives_5_m_and_hits_nothing_visible() {
     let mut beside = 0;
     for seed in 1..=or_in_full(4, 10) {
         let run = run(seed, 60, &[]);
@@ -86,12 +86,12 @@ fn each_seed_drives_5_m_and_hits_nothing_it_could_see() {
         assert!(run.report.distance_m > 5.0, "seed {seed}: only {} m", run.report.distance_m);
         beside += run.report.contacts.all();
     }
-    // A corner of the car meets what stood beside the sonar's cone, in 3 rooms of 40 (docs/measurements.md).
+    // A corner of the car touches something beside the sonar's cone, in 3 rooms of 40 (docs/measurements.md).
     assert!(beside <= 1, "{beside} contacts");
 }
 
 #[test]
-fn the_same_seed_gives_the_same_digest_and_another_seed_another() {
+fn the_digest_depends_on_the_seed_only() {
     let digests: Vec<String> = [3, 3, 4].map(|seed| run(seed, 8, &[]).ending.recorder.digest()).into();
     assert_eq!(digests[0], digests[1]);
     assert_ne!(digests[0], digests[2]);
@@ -108,27 +108,27 @@ fn one_and_two_engine_threads_give_the_same_digest() {
 }
 
 #[test]
-fn slots_run_and_skipped_add_up_to_the_time_that_passed() {
+fn run_and_skipped_slots_add_up_to_the_elapsed_time() {
     let run = run(1, 5, &[]);
     assert!(run.ending.identity_holds);
     let summary = run.ending.recorder.summary();
     assert_eq!(summary.slots_run, run.ending.tick.grid().slots_run());
     assert_eq!(summary.slots_skipped, 0, "virtual time is never late");
-    // 500 slots of 10 ms, and the ten in which stillness gets out.
+    // 500 slots of 10 ms, and the slots in which the stop is sent.
     assert_eq!(summary.slots_run, 511);
     assert!(run.ending.recorder.end_late.len() > 450, "commands are confirmed on the wire");
     assert_eq!(summary.allocations_per_slot(), Some(0.0));
 }
 
 #[test]
-fn every_run_ends_with_its_motors_still() {
+fn every_run_ends_with_stopped_motors() {
     let run = run(2, 3, &[]);
     assert!(run.plant.motors_still());
-    assert!(run.hardest(|record| record.command.source != Source::Stop) > 0.1, "it did drive before");
+    assert!(run.hardest(|record| record.command.source != Source::Stop) > 0.1, "it drove before");
     assert!(run.records.last().is_some_and(|record| record.command.source == Source::Stop));
 }
 
-/// From its start on, each of these takes away something without which the robot may not drive.
+/// Each of these faults takes away something without which the robot may not drive.
 #[test]
 fn lost_or_wrong_sensor_or_bus_stops_the_motors_with_its_cause() {
     let cases = [
@@ -181,14 +181,14 @@ fn gpu_faults_are_reported_as_idle_without_a_gpu() {
     let (struck, spared) = (run(1, 4, &faults), run(1, 4, &[]));
     assert_eq!(struck.ending.recorder.digest(), spared.ending.recorder.digest());
     let clock = Arc::new(SimClock::new());
-    let robot =
-        Robot::build(&sim_board(), clock, Instant::ZERO, options(1, &faults)).expect("it can be built");
+    let robot = Robot::build(&sim_board(), clock, Instant::ZERO, options(1, &faults))
+        .expect("the robot can be built");
     assert_eq!(robot.idle_faults, names);
 }
 
 #[test]
-fn a_tick_that_dies_leaves_motors_that_stop_by_themselves() {
-    // The tick is not run any more; the bus thread goes on, as it would when the tick's thread hangs.
+fn motors_stop_by_themselves_when_the_tick_dies() {
+    // The tick no longer runs; the bus thread continues, as it would if the tick's thread hung.
     let board = sim_board();
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
@@ -206,21 +206,21 @@ fn a_tick_that_dies_leaves_motors_that_stop_by_themselves() {
         drove += u32::from(!plant.motors_still());
         assert!(clock.now() < Instant::ZERO + Span::from_millis(10_000), "it never began to drive");
     }
-    // One whole poll may be on the bus when the command runs out, then two stop frames follow.
+    // One whole poll may be on the bus when the command expires, then two stop frames follow.
     let bus_time = Span::from_millis(3);
     stepper.run_until(clock.now() + board.safety.command_valid + bus_time);
     assert!(plant.motors_still(), "the last command outlived its validity");
 }
 
 #[test]
-fn a_slow_engine_goes_down_the_rungs_and_comes_back() {
+fn a_slow_engine_lowers_the_quality_level_and_recovers() {
     let run = run(1, 20, &["field-slow@4+4"]);
     let levels = run.ending.recorder.summary().slots_at_level;
     let in_worse: u64 = levels[1..].iter().sum();
-    assert!(in_worse > 100, "never left rung 0: {levels:?}");
+    assert!(in_worse > 100, "never left level 0: {levels:?}");
     let last = run.records.last().unwrap();
-    assert_eq!(last.quality.index(), 0, "did not come back up: {levels:?}");
-    // The change of rung is not felt by the motors: no step beyond the slew limit.
+    assert_eq!(last.quality.index(), 0, "did not return to a better level: {levels:?}");
+    // The motors do not notice a change of quality level: no step beyond the slew limit.
     let board = sim_board();
     for pair in run.records.windows(2) {
         for (motor, plan) in board.motors.iter().enumerate() {
@@ -233,9 +233,9 @@ fn a_slow_engine_goes_down_the_rungs_and_comes_back() {
 }
 
 #[test]
-fn slow_engine_explores_as_much_and_rarely_backs() {
-    // A minute in each of many rooms is held to what is wanted. In ten minutes the robot backs 5 to 27 % of
-    // the time, 15 % in the mean of ten rooms, which is more than that: docs/measurements.md.
+fn a_slow_engine_explores_as_much_and_rarely_backs() {
+    // A minute in each of many rooms must meet the target. In ten minutes the robot backs 5 to 27 % of the
+    // time, 15 % in the mean of ten rooms, which is more than the target: docs/measurements.md.
     let minutes = or_in_full((3..=3, 60, 0.10), (1..=20, 60, 0.10));
     let long = or_in_full(None, Some((1..=6, 600, 0.20)));
     for (rooms, length, most_backwards) in std::iter::once(minutes).chain(long) {
@@ -246,7 +246,7 @@ fn slow_engine_explores_as_much_and_rarely_backs() {
             let levels = slow.ending.recorder.summary().slots_at_level;
             assert!(levels[5] > levels[..5].iter().sum::<u64>(), "the engine was not slow: {levels:?}");
             let (slow, quick) = (slow.report.coverage, quick.report.coverage);
-            // In a single minute what it sees is a matter of luck.
+            // How much it sees in a single minute is mostly chance.
             let seen = [slow, quick].map(|coverage| coverage.cells as f64);
             assert!(length == 60 || seen[0] >= 0.75 * seen[1], "room {room}: {slow:?}, beside {quick:?}");
             cells = [cells[0] + seen[0], cells[1] + seen[1]];

@@ -1,6 +1,6 @@
-//! Whatever ends a run, its motors stand: a panic of any thread, in whatever call, and a transfer that never
-//! returns. Real threads, the simulated robot. The run says who it was, and whether the motors were heard to
-//! stand.
+//! Whatever ends a run, its motors stop: a panic of any thread, in any call, and a transfer that never
+//! returns. Real threads, the simulated robot. The run reports the thread, and whether the motors confirmed
+//! the stop.
 
 use crate::cli;
 use ganglion::base::fault::BusFault;
@@ -18,11 +18,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// A plan that asks for nothing, so that a busy test machine is not starved by FIFO threads.
+/// A plan without real-time requests, so that FIFO threads do not starve a busy test machine.
 const MODEST: RtPlan = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
-/// Commands that stand for as long as the test: only a last call can stop the motors in its time.
+/// Commands that are valid for the whole test: only a last call can stop the motors in time.
 const FOR_LONG: Span = Span::from_millis(600_000);
-/// Longer than any robot here takes to begin to drive, on however busy a machine.
+/// Longer than any robot here takes to start driving, on however busy a machine.
 const AN_HOUR: Span = Span::from_millis(3_600_000);
 
 fn board() -> Board {
@@ -39,7 +39,7 @@ enum Call {
     Finish,
 }
 
-/// How often something fails yet, from the moment that it is lit.
+/// How many more times something fails, once it is armed.
 #[derive(Default)]
 struct Mine {
     left: AtomicU32,
@@ -58,7 +58,7 @@ impl Mine {
         if self.lit.load(Ordering::Acquire)
             && self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
         {
-            panic!("as the test wants it: {what}");
+            panic!("a panic caused by the test: {what}");
         }
     }
 }
@@ -99,7 +99,7 @@ impl Worker for Fails {
     }
 }
 
-/// The clock, which panics for the thread of the tick.
+/// A clock that panics in the tick's thread.
 struct Stumbles(Arc<Mine>);
 
 impl Clock for Stumbles {
@@ -117,7 +117,7 @@ impl Clock for Stumbles {
     }
 }
 
-/// A robot in its world, on whatever wires the test has around it.
+/// A robot in its world, on hardware that the test may wrap.
 struct Rig {
     robot: Robot,
     plant: Plant,
@@ -138,7 +138,7 @@ fn plain() -> Rig {
 }
 
 impl Rig {
-    /// Puts `mine` under `call` of the worker `name`.
+    /// Arms `mine` under `call` of the worker `name`.
     fn mined(mut self, name: &str, call: Call, mine: &Arc<Mine>) -> Rig {
         let place = self.robot.workers.iter().position(|started| started.worker.name() == name).expect(name);
         let mut started = self.robot.workers.remove(place);
@@ -162,7 +162,7 @@ impl Rig {
     }
 }
 
-/// They stand now, and go on standing: nobody is left who writes.
+/// The motors stand still, and stay so: nobody is left who writes.
 fn assert_stopped(plant: &Plant) {
     for _ in 0..10 {
         assert!(plant.motors_still());
@@ -189,7 +189,7 @@ fn panic_of_any_worker_ends_the_run_with_stopped_motors() {
     });
 }
 
-/// The bus panics in the middle of a transfer, then in those of the last call: it is made again.
+/// The bus panics in the middle of a transfer, then in those of the last call: the call is repeated.
 #[test]
 fn panic_in_the_last_call_does_not_prevent_the_motor_stop() {
     struct Mined(Plant, Arc<Mine>);
@@ -208,7 +208,7 @@ fn panic_in_the_last_call_does_not_prevent_the_motor_stop() {
             self.0.transfer(address, ops)
         }
     }
-    // The step's and two of the last calls'; then those of all three last calls.
+    // The panic of the step and two of the last calls; then those of all three last calls.
     for (panics, rest) in [(3, Rest::Heard), (4, Rest::Unheard)] {
         let mine = Mine::of(panics);
         let around = |plant| -> Arc<dyn Hardware> { Arc::new(Mined(plant, mine.clone())) };
@@ -219,13 +219,13 @@ fn panic_in_the_last_call_does_not_prevent_the_motor_stop() {
 }
 
 #[test]
-fn a_panic_of_the_tick_is_named_and_the_motors_stand() {
+fn a_tick_panic_is_named_and_the_motors_stop() {
     let mine = Mine::of(1);
     let rig = rig(Arc::new(Stumbles(mine.clone())), |plant| Arc::new(plant));
     let (ending, plant) = rig.run(|| mine.light());
     assert!(plant.motors_still());
     assert_eq!((ending.panicked, ending.rest), (vec!["tick"], Rest::Heard));
-    assert!(ending.tick.grid().slots_run() > 0, "its figures are there");
+    assert!(ending.tick.grid().slots_run() > 0, "its figures are in the report");
     assert_stopped(&plant);
 }
 
@@ -234,15 +234,16 @@ fn watching_threads_panic_resumes_after_motors_and_threads_stop() {
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let rig = rig(clock.clone(), |plant| Arc::new(plant));
     let plant = rig.plant.clone();
-    let panicked = catch_unwind(AssertUnwindSafe(|| rig.run(|| panic!("as the test wants it: the watcher"))));
+    let panicked =
+        catch_unwind(AssertUnwindSafe(|| rig.run(|| panic!("a panic caused by the test: the watcher"))));
     assert!(panicked.is_err());
     assert!(plant.motors_still());
-    // This one's and the world's: no thread holds another any more.
+    // This one and the world's: no thread holds another any more.
     assert_eq!(Arc::strong_count(&clock), 2);
     assert_stopped(&plant);
 }
 
-/// A transfer that never returns; those of the rest of the run are let through.
+/// A transfer that never returns; the other transfers of the run succeed.
 #[test]
 fn bus_hanging_forever_leaves_the_motor_stop_unconfirmed() {
     #[derive(Default)]
@@ -294,7 +295,7 @@ fn panic_in_virtual_time_resumes_after_the_workers_last_call() {
             runner::step(robot, &clock, until, &AtomicBool::new(false), |_| {
                 if !plant.motors_still() {
                     mine.light();
-                    assert!(by_worker, "as the test wants it: the watcher");
+                    assert!(by_worker, "a panic caused by the test: the watcher");
                 }
             })
         }));
@@ -303,7 +304,7 @@ fn panic_in_virtual_time_resumes_after_the_workers_last_call() {
     }
 }
 
-/// A board whose motors no line can stop: what the bus does not take, they do not hear.
+/// A board whose motors no line can stop: only the bus can.
 const NO_LINE: &str = r#"
 period_ms = 10.0
 [bus]
@@ -341,8 +342,8 @@ full_speed = 0.5
 battery_v = 7.8
 "#;
 
-/// How a run ends whose bus does not answer from its first second on, and whether its motors were heard to
-/// stand.
+/// How a run ends whose bus does not answer from its first second on, and whether the motors confirmed the
+/// stop.
 fn dead_at_its_end(board: &str) -> (Option<i32>, String, Value) {
     let arguments =
         ["run", "--board", board, "--for", "3s", "--clock", "sim", "--fault", "i2c-nack@1+60", "--json"];
@@ -364,9 +365,9 @@ fn silent_bus_at_the_end_exits_69_unless_a_line_holds_motors() {
     assert_eq!((code, &heard), (Some(0), &true.into()), "its reset line holds the controller: {said}");
 }
 
-/// Where panics wait for whoever reads standard error, the thread that panics hangs, its motors with it.
+/// If panics waited for a reader of standard error, the panicking thread would hang, and its motors with it.
 #[test]
-fn a_panic_does_not_wait_for_a_reader_of_its_words() {
+fn a_panic_does_not_wait_for_its_message_to_be_read() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).expect("flags");
     while rustix::io::write(&writer, &[b'.'; 4096]).is_ok() {}

@@ -1,5 +1,5 @@
-//! Robots in the field: what a person with a laptop does to them by script.
+//! What a person with a laptop does to robots by script.
 
-mod flash; // a package goes to robots, or is refused, and nothing is left in between
-mod rollback; // back to the version before, also without the installed program
-mod scene; // a laptop, and robots behind a made-up ssh
+mod flash; // a package is installed or refused, and nothing is left half done
+mod rollback; // back to the previous version, also without the installed program
+mod scene; // a laptop, and robots behind a simulated ssh

@@ -1,6 +1,6 @@
-//! The CPU engine against the f64 reference, at every level of instructions and in both storages; against
-//! itself on other numbers of threads; and against the rules of the hot path: refuse without a trace,
-//! allocate nothing, touch no page for the first time.
+//! The CPU engine against the f64 reference, at every SIMD level and in both storages; against itself with
+//! other numbers of threads; and against the rules of the hot path: a refusal changes nothing, and a cycle
+//! neither allocates nor touches a page for the first time.
 
 mod agreement;
 mod identity;
@@ -19,7 +19,7 @@ use ganglion::field::shape::{CHANNELS, CONTEXT, FEATURES, PATTERN, READOUT_COLUM
 use ganglion::field::{FieldEngine, FieldInput, FieldOutput, Inspect, engine};
 use ganglion::system::cpu::Level;
 
-/// Both ways to keep a cell.
+/// Both storages of a cell.
 const STORAGES: [Storage; 2] = [Storage::F32, Storage::F16];
 
 fn plan(grid: usize) -> FieldPlan {
@@ -39,7 +39,7 @@ fn plan(grid: usize) -> FieldPlan {
     }
 }
 
-/// Sensors that wander (so that learning finds something) with noise, a reward now and then.
+/// Sensors that drift (so that learning finds something) with noise, and a reward now and then.
 fn input(cycle: u64, quality: usize) -> FieldInput {
     let mut sensors = [0.0; MAX_SENSORS];
     for (i, sensor) in sensors.iter_mut().enumerate() {
@@ -52,12 +52,12 @@ fn input(cycle: u64, quality: usize) -> FieldInput {
         cycle,
         sensors,
         reward,
-        quality: QualityLevel::new(quality as u8).expect("one of the rungs"),
+        quality: QualityLevel::new(quality as u8).expect("a valid level"),
         place: None,
     }
 }
 
-/// The rungs in a row that visits each, and each change between neighbours and across all.
+/// Levels in a sequence that visits each, and each change between neighbours and across all.
 fn level_at(cycle: u64) -> usize {
     const ORDER: [usize; 12] = [0, 1, 2, 3, 4, 5, 0, 5, 4, 3, 0, 2];
     ORDER[(cycle / 5) as usize % ORDER.len()]
@@ -93,9 +93,9 @@ fn build(plan: &FieldPlan) -> Box<dyn Inspect> {
     engine
 }
 
-/// The same at one level of instructions.
+/// The same at one SIMD level.
 fn build_at(plan: &FieldPlan, level: Level) -> Box<dyn Inspect> {
-    let mut engine = engine::build_with(plan, level.name()).expect("a level that was found");
+    let mut engine = engine::build_with(plan, level.name()).expect("a supported SIMD level");
     assert_eq!(engine.simd(), level.name());
     load(engine.as_mut(), plan);
     engine
@@ -114,7 +114,7 @@ fn fingerprint(engine: &dyn Inspect, response: &FieldOutput) -> Vec<u32> {
 }
 
 #[test]
-fn what_is_refused_leaves_no_trace() {
+fn refused_inputs_change_nothing() {
     for kind in [EngineKind::Cpu, EngineKind::Reference] {
         let plan = FieldPlan { engine: kind, ..plan(8) };
         let (mut tried, mut spared) = (build(&plan), build(&plan));
@@ -133,7 +133,7 @@ fn what_is_refused_leaves_no_trace() {
                 let refused = refused.refused().expect("not lost");
                 assert_eq!(refused.sensor, None);
             }
-            // What lies behind the last sensor belongs to none.
+            // Entries after the last sensor are ignored.
             let mut unused = good;
             unused.sensors[16..].fill(f32::NAN);
             let (a, b) = (tried.cycle(&unused).expect("in range"), spared.cycle(&good).expect("in range"));
@@ -146,7 +146,7 @@ fn what_is_refused_leaves_no_trace() {
 }
 
 #[test]
-fn rest_is_the_start_again_with_library_and_readout() {
+fn reset_restarts_the_field_and_keeps_library_and_readout() {
     let plan = plan(8);
     let (mut used, mut new) = (build(&plan), build(&plan));
     (0..33).for_each(|cycle| assert!(used.cycle(&input(cycle, level_at(cycle))).is_ok()));
@@ -170,23 +170,23 @@ fn motors_do_not_jump_when_the_resolution_changes() {
         if cycle % 10 == 0 {
             assert_eq!(
                 response.scores, last.scores,
-                "cycle {cycle}: the bridge begins where the old grid ended"
+                "cycle {cycle}: the transition begins where the old grid ended"
             );
         } else {
-            assert_ne!(response.scores, last.scores, "cycle {cycle}: and the field goes on");
+            assert_ne!(response.scores, last.scores, "cycle {cycle}: and the field continues");
         }
         last = response;
     }
 }
 
 #[test]
-fn a_pattern_can_be_replaced_while_it_is_blended() {
+fn a_pattern_can_be_replaced_during_its_blend() {
     let mut engines = [EngineKind::Cpu, EngineKind::Reference]
         .map(|kind| engine::build(&FieldPlan { engine: kind, ..plan(8) }));
     let mut means = [[0.0_f32; 2]; 2];
     for (engine, means) in engines.iter_mut().zip(&mut means) {
         assert!(engine.store_pattern(0, &volume(0, 8), &context(0), 1.0));
-        // At rung 2 the library is matched at even numbers only: cycle 1 keeps the match of cycle 0.
+        // At level 2 the library is matched in even cycles only: cycle 1 keeps the match of cycle 0.
         assert!(engine.cycle(&input(0, 2)).is_ok());
         assert!(engine.store_pattern(0, &[0.95; PATTERN * 512], &context(0), 1.0));
         for (cycle, mean) in means.iter_mut().enumerate() {
@@ -203,7 +203,7 @@ fn a_pattern_can_be_replaced_while_it_is_blended() {
 }
 
 #[test]
-fn an_engine_moves_between_threads() {
+fn engines_can_move_between_threads() {
     let mut engine = build(&FieldPlan { threads: 2, ..plan(8) });
     let mut stay = build(&FieldPlan { threads: 2, ..plan(8) });
     for cycle in 0..6 {
@@ -221,7 +221,7 @@ fn an_engine_moves_between_threads() {
 }
 
 #[test]
-fn both_engines_are_built_alike() {
+fn both_engines_are_built_the_same_way() {
     let plan = plan(8);
     let (cpu, reference) = (CpuEngine::new(&plan), ReferenceEngine::new(&plan));
     for c in 0..CHANNELS {

@@ -1,6 +1,5 @@
-//! What every field engine must do, whatever it computes with: the laws of `docs/field.md`, put to each
-//! engine of the list at the end. A law speaks about behaviour that a noise generator or a stuck engine
-//! fails.
+//! What every field engine must do, whatever it computes with: the laws of `docs/field.md`, applied to each
+//! engine of the list at the end. A noise generator or a stuck engine would fail them.
 
 mod dynamics;
 mod memory;
@@ -21,29 +20,29 @@ use ganglion::field::shape::{CONTEXT, READOUT_COLUMNS};
 use ganglion::field::{Failure, FieldEngine, FieldInput, FieldOutput, Inspect, Metrics, RefusedInput};
 use std::any::Any;
 
-/// An engine before the laws: its verbs, in f64 whatever it computes with.
+/// An engine under test: its functions, in f64 whatever it computes with.
 pub trait Judged {
-    /// Relative rounding of one operation, with room for the few hundred that meet in one cell.
+    /// Relative rounding of one operation, with a margin for the few hundred that add up in one cell.
     const ROUNDING: f64;
-    /// Cycles that "for ever" may cost in a test of this engine, every day and in full.
+    /// Cycles of a test that stands for "for ever" with this engine, in daily use and in full.
     const FOR_EVER: (u64, u64);
-    /// Those that are asked for.
+    /// The requested number.
     fn for_ever() -> u64 {
         or_in_full(Self::FOR_EVER.0, Self::FOR_EVER.1)
     }
-    /// Seeds of the runs behind the laws of prediction, a minute of the field each.
+    /// Seeds of the runs behind the laws of prediction, each a minute of the field.
     const SEEDS: &'static [u64] = &[1, 2, 3];
-    /// Those that are asked for.
+    /// The requested seeds.
     fn seeds() -> &'static [u64] {
         Self::SEEDS
     }
-    /// How much of something a law asks of this engine: `whole`, but of the device, which is emulated and a
-    /// hundred times slower, `some` in daily use. Beside the laws it is compared with the reference cycle by
-    /// cycle (`cuda::engine`).
+    /// How much of something a law asks of this engine: `whole`, except for the device, which is emulated and
+    /// a hundred times slower: `some` in daily use. Besides the laws it is compared with the reference cycle
+    /// by cycle (`cuda::engine`).
     fn share(whole: u64, _some: u64) -> u64 {
         whole
     }
-    /// What has to be held while engines of this kind are used; `None` where there can be none.
+    /// What has to be held while engines of this kind are used; `None` if there can be none.
     fn ready() -> Option<Box<dyn Any>> {
         Some(Box::new(()))
     }
@@ -124,8 +123,8 @@ impl Judged for ReferenceEngine {
 
 impl Judged for CpuEngine {
     const ROUNDING: f64 = 1e-7;
-    // In full some fifteen seconds of one core; the bound itself is a clamp, tried at its ends beside the
-    // loop. Half of the short one is 1,200 s: what doubles each second leaves an f64 by then.
+    // In full some fifteen seconds of one core; the bound itself is a clamp, tested at its ends next to the
+    // loop. Half of the short one is 1,200 s: a value that doubles each second exceeds f64 by then.
     const FOR_EVER: (u64, u64) = (48_000, 100_000);
     fn new(plan: &FieldPlan) -> Self {
         CpuEngine::new(plan)
@@ -142,7 +141,7 @@ impl Judged for CpuEngine {
     fn channel(&self, c: usize) -> Vec<f64> {
         let mut cells = vec![f32::NAN; Inspect::plan(self).shape.cells()];
         self.copy_channel(c, &mut cells);
-        // On the half grid there are fewer.
+        // The half grid has fewer.
         cells.iter().take_while(|u| !u.is_nan()).map(|u| f64::from(*u)).collect()
     }
     fn set_channel(&mut self, c: usize, cells: &[f64]) {
@@ -183,8 +182,8 @@ impl Judged for CpuEngine {
 struct Packed(CpuEngine);
 
 impl Judged for Packed {
-    // Half a unit of eleven bits is 2.4e-4 for one cell, and two or three of them meet in it: the 64-fold of
-    // this is 6.4e-4.
+    // Half a unit of eleven bits is 2.4e-4 for one cell, and two or three of them add up in it: 64 times this
+    // constant is 6.4e-4.
     const ROUNDING: f64 = 1e-5;
     const FOR_EVER: (u64, u64) = (8_000, 20_000);
     fn new(plan: &FieldPlan) -> Self {
@@ -238,9 +237,10 @@ impl Judged for Packed {
 struct OnDevice(CudaEngine);
 
 impl Judged for OnDevice {
-    // Fused products and a quotient of two units in the last place, beside what the CPU engine rounds.
+    // Fused products and a quotient of two units in the last place, in addition to the CPU engine's
+    // roundings.
     const ROUNDING: f64 = 2e-7;
-    // Eight milliseconds each on the stand-in; the laws that ask for it are never run in short.
+    // Eight milliseconds each on the stand-in; the laws that need it are never run in short.
     const FOR_EVER: (u64, u64) = (300, 300);
     const SEEDS: &'static [u64] = &[1];
     fn share(whole: u64, some: u64) -> u64 {
@@ -328,9 +328,9 @@ fn input(cycle: u64, values: &[f64]) -> FieldInput {
     FieldInput { cycle, sensors, reward: 0.0, quality: QualityLevel::BEST, place: None }
 }
 
-/// One cycle that nothing is wrong with.
+/// One cycle with valid inputs.
 fn run<E: Judged>(engine: &mut E, input: &FieldInput) -> FieldOutput {
-    engine.cycle(input).expect("a stimulus in range is never refused")
+    engine.cycle(input).expect("an input in range is never refused")
 }
 
 /// Cycles at full quality, sensors by the cycle's number.
@@ -340,7 +340,7 @@ fn feed<E: Judged>(engine: &mut E, cycles: std::ops::Range<u64>, values: impl Fn
     }
 }
 
-/// Uniform in -1..1, a pure function of `seed` and the place.
+/// Uniform in -1..1, a pure function of its arguments.
 fn draw(seed: u64, cycle: u64, i: usize) -> f64 {
     2.0 * uniform(seed, Stream::Stimulus, cycle * MAX_SENSORS as u64 + i as u64) - 1.0
 }
@@ -350,7 +350,7 @@ fn noise(seed: u64, cycle: u64, i: usize) -> f64 {
     normal(seed, Stream::SensorNoise, cycle * MAX_SENSORS as u64 + i as u64)
 }
 
-/// Rows of random weights that say nothing at rest: what a read-out could be, before learning.
+/// Rows of random weights with zero output at rest: a possible read-out before learning.
 fn random_readout<E: Judged>(engine: &mut E, seed: u64, size: f64) -> Vec<f32> {
     let columns = READOUT_COLUMNS;
     run(engine, &input(0, &[]));
@@ -366,37 +366,37 @@ fn random_readout<E: Judged>(engine: &mut E, seed: u64, size: f64) -> Vec<f32> {
     (0..MOTORS).flat_map(row).collect()
 }
 
-/// Puts every law to one engine: those of many cycles with this attribute, if one is given; the last one,
-/// which asks for steps smaller than a half has, only if asked to.
+/// Tests one engine with every law: those of many cycles with this attribute, if one is given; the last one,
+/// which asks for steps smaller than a half has, only on request.
 macro_rules! laws {
     ($name:ident, $(#[$long:meta])? $engine:ty $(, $also:ident)?) => {
         mod $name {
             use super::*;
             laws! { @ [] $engine:
-                dynamics::refuses_what_is_no_sensor_value_and_stays_untouched,
-                dynamics::one_cycle_from_rest_is_the_formula,
+                dynamics::refuses_invalid_sensor_values_without_side_effects,
+                dynamics::one_cycle_from_rest_matches_the_formula,
                 dynamics::a_cosine_mode_fades_by_its_own_factor,
                 dynamics::fields_converge_at_least_as_fast_as_the_gain_allows,
-                response::features_are_the_reductions_they_are_said_to_be,
-                response::metrics_are_those_of_every_hundredth_cycle,
+                response::features_match_their_definitions,
+                response::metrics_are_taken_every_hundredth_cycle,
                 memory::a_stored_pattern_is_found_at_10_db,
-                memory::the_blend_is_in_the_field_that_is_returned,
+                memory::the_blend_shows_in_the_returned_field,
                 quality::half_resolution_keeps_means_on_the_way_in_and_out,
             }
             laws! { @ [$(#[$long])?] $engine:
                 dynamics::stays_bounded,
-                dynamics::without_bias_the_half_lives_are_those_stated,
-                dynamics::after_an_input_the_field_returns_to_rest,
-                dynamics::the_rate_of_the_loop_is_no_part_of_the_behaviour,
+                dynamics::without_bias_half_lives_match_the_documented_ones,
+                dynamics::the_field_returns_to_rest_after_an_input,
+                dynamics::behaviour_does_not_depend_on_the_loop_rate,
                 response::stimuli_are_decodable_from_features_and_motors,
                 response::same_seed_and_input_give_the_same_bits,
                 memory::a_scene_recalls_its_own_pattern,
                 memory::the_bank_keeps_what_is_new_and_matters,
-                prediction::lawful_sensors_are_predicted,
-                prediction::noise_is_not,
-                prediction::standing_sensors_for_ever_break_nothing,
-                quality::no_change_of_rung_makes_the_motors_jump,
-                quality::half_lives_do_not_depend_on_the_rung,
+                prediction::regular_sensors_are_predicted,
+                prediction::noise_is_not_predicted,
+                prediction::constant_sensors_for_ever_break_nothing,
+                quality::no_change_of_level_makes_the_motors_jump,
+                quality::half_lives_do_not_depend_on_the_level,
                 $(dynamics::$also,)?
             }
         }

@@ -1,5 +1,5 @@
-//! The guard, whole: a post on real sockets with a line that remembers, and the built program with
-//! the runtime beside it, killed, stopped and started again.
+//! The whole guard: a server on real sockets with a line that records its levels, and the built program with
+//! the runtime beside it, killed, paused and restarted.
 
 mod callers;
 mod flood;

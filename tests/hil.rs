@@ -1,5 +1,5 @@
 //! The bench of `ganglion hil` over the simulated robot: two loops of "wire" around it, the real runtime
-//! between them, in real time. Counts answers; how long they took is not asserted here.
+//! between them, in real time. Counts answers; does not assert how long they took.
 
 use ganglion::base::fault::BusFault;
 use ganglion::base::plan::{Board, Line};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const LINES: Loop = Loop { stimulus: Line(200), sensor: Line(201), active_low: false, response: Line(202) };
 
-/// A line that something drives and somebody watches.
+/// A line that is driven on one side and watched on the other.
 #[derive(Default)]
 struct Wire {
     state: Mutex<(bool, VecDeque<Edge>)>,
@@ -136,7 +136,7 @@ fn measure(first_in_place: bool, second_in_place: bool) -> Result<Figures, HilEr
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let interrupted = Arc::new(AtomicBool::new(false));
     let figures = hil::measure(&board, &hardware, LINES, 20, &clock, &interrupted, |_| {});
-    // Whoever asks afterwards whether somebody has interrupted it must not be told so by the bench's own end.
+    // A later check for an interrupt must not be misled by the bench's own end.
     assert!(!interrupted.load(Ordering::Relaxed));
     figures
 }
@@ -152,7 +152,7 @@ fn every_stimulus_stops_the_motors_and_they_run_again() {
 }
 
 #[test]
-fn a_wire_that_is_not_there_is_named() {
+fn a_missing_wire_is_named() {
     let cases = [(false, true, LoopFault::NoEcho), (true, false, LoopFault::NeverRan)];
     parallel::map(2, &cases, |&(first, second, expected)| match measure(first, second) {
         Err(HilError::Loop(fault)) => assert_eq!(fault, expected),

@@ -1,7 +1,8 @@
-//! Bytes from outside that mean harm, every way in: sound ones are accepted, broken ones are refused, and
-//! nothing that once broke the program does so again. The fuzzer (`scripts/fuzz`) looks for more.
+//! Malicious bytes from outside, for every way in: valid ones are accepted, broken ones are refused, and
+//! inputs that once broke the program no longer do. The fuzzer (`scripts/fuzz`) looks for more.
 //!
-//! An input that broke something lies in `tests/hostile/found/WAY-IN/`, under a name that says what it did.
+//! An input that broke something is kept in `tests/hostile/found/WAY-IN/`, under a name that says what it
+//! did.
 
 pub(crate) mod ways;
 
@@ -9,11 +10,11 @@ use ganglion::base::seed::{Stream, bits};
 use std::path::Path;
 use ways::{Form, WAYS_IN, WayIn, payload_of, signed};
 
-/// Changed inputs a way in, here; `scripts/full-check` does twenty times as many, guided by coverage.
+/// Mutated inputs per way in; `scripts/full-check` runs twenty times as many, guided by coverage.
 const MUTANTS: u64 = 1000;
 
 #[test]
-fn what_is_in_order_is_taken() {
+fn valid_inputs_are_accepted() {
     for way in &WAYS_IN {
         let seeds = (way.seeds)();
         assert!(!seeds.is_empty(), "{}", way.name);
@@ -24,7 +25,7 @@ fn what_is_in_order_is_taken() {
 }
 
 #[test]
-fn nothing_that_once_broke_the_program_does_so_again() {
+fn inputs_that_once_broke_the_program_no_longer_do() {
     for way in &WAYS_IN {
         let folder = Path::new("tests/hostile/found").join(way.name);
         for entry in std::fs::read_dir(&folder).into_iter().flatten() {
@@ -36,23 +37,23 @@ fn nothing_that_once_broke_the_program_does_so_again() {
     let strangers = std::fs::read_dir("tests/hostile/found").into_iter().flatten().flatten();
     for entry in strangers {
         let name = entry.file_name();
-        assert!(WAYS_IN.iter().any(|way| *way.name == *name), "{name:?} is no way in");
+        assert!(WAYS_IN.iter().any(|way| *way.name == *name), "{name:?} is not a way in");
     }
 }
 
 #[test]
-fn changed_inputs_are_taken_or_refused_and_no_more() {
+fn mutated_inputs_are_accepted_or_refused_without_a_crash() {
     for way in &WAYS_IN {
         let seeds = (way.seeds)();
         let taken = (0..MUTANTS).filter(|number| (way.take)(&mutant(way, &seeds, *number))).count();
-        // Most changes are noticed; were all of them, or none, the changes would not reach what looks at
-        // them.
+        // Most changes are detected; if all of them or none were, the changes would not reach the code under
+        // test.
         assert!((1..MUTANTS as usize).contains(&taken), "{}: {taken} of {MUTANTS} taken", way.name);
     }
 }
 
-/// One to eight bytes of a seed changed, left out or doubled; in a container those of its payload, signed
-/// anew.
+/// One to eight bytes of a seed changed, left out or doubled; in a container, bytes of its payload, with a
+/// new digest.
 fn mutant(way: &WayIn, seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
     let draw =
         |of: u64, below: usize| (bits(1, Stream::Stimulus, number * 64 + of) % below.max(1) as u64) as usize;

@@ -1,5 +1,5 @@
-//! Learning from logs: a rule is found and comes back from its file, another board refuses it, equal
-//! inputs give equal bytes, and on a real robot's log the decisions of time not seen are mostly right.
+//! Learning from logs: a rule is learned and survives its file, another board refuses it, equal inputs give
+//! equal bytes, and on a real robot's log most decisions of unseen time are right.
 
 use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::{Board, EngineKind, QualityLevel};
@@ -58,7 +58,7 @@ fn board() -> Board {
     ganglion::deploy::board::from_text("made-up", BOARD).unwrap_or_else(|error| panic!("{error}")).board
 }
 
-/// Ranges that wander, and a decision: wait when `near` is below 0.8 m.
+/// Ranges that drift, and a decision: wait when `near` is below 0.8 m.
 fn made_up_log(rows: u64) -> String {
     let mut text = "near,far,what\n".to_string();
     let mut state = [1.0, 1.0];
@@ -83,7 +83,7 @@ fn learned(board: &Board, log: &Log) -> (Readout, f64) {
     (readout, validation.best().total().accuracy().unwrap())
 }
 
-/// What one thread of the CPU engine learns from 1,100 rows: once for all tests.
+/// What the CPU engine learns on one thread from 1,100 rows: computed once for all tests.
 fn learned_once() -> &'static Readout {
     static LEARNED: OnceLock<Readout> = OnceLock::new();
     LEARNED.get_or_init(|| {
@@ -92,7 +92,7 @@ fn learned_once() -> &'static Readout {
     })
 }
 
-/// A folder of its own, gone at the end.
+/// A separate folder, deleted at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -115,7 +115,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn a_rule_is_learned_comes_back_from_its_file_and_decides() {
+fn a_rule_is_learned_saved_loaded_and_decides() {
     let board = board();
     let log = parse(&board, &made_up_log(1500));
     let mut heard = Vec::new();
@@ -137,7 +137,7 @@ fn a_rule_is_learned_comes_back_from_its_file_and_decides() {
     assert_eq!(loaded, readout);
     loaded.check(&board).unwrap();
 
-    // A fresh engine with the loaded weights, on rows of another seed's walk.
+    // A fresh engine with the loaded weights, on rows with another seed.
     let mut engine = engine::build(&board.field);
     assert!(engine.set_readout(loaded.weights()));
     let mut right = 0;
@@ -154,7 +154,7 @@ fn a_rule_is_learned_comes_back_from_its_file_and_decides() {
 }
 
 #[test]
-fn decisions_of_other_rows_cannot_be_learned() {
+fn shuffled_decisions_cannot_be_learned() {
     let board = board();
     let text = made_up_log(1500);
     let mut lines: Vec<&str> = text.lines().skip(1).collect();
@@ -169,7 +169,7 @@ fn decisions_of_other_rows_cannot_be_learned() {
     let log = parse(&board, &format!("near,far,what\n{}\n", lines.join("\n")));
     let (_, accuracy) = learned(&board, &log);
     let most = labels.iter().filter(|label| **label == "go").count().max(750) as f64 / 1500.0;
-    assert!(accuracy < most.max(1.0 - most) + 0.04, "{accuracy} of what is chance, majority {most}");
+    assert!(accuracy < most.max(1.0 - most) + 0.04, "{accuracy} with shuffled decisions, majority {most}");
 }
 
 #[test]
@@ -187,8 +187,8 @@ fn both_engines_learn_the_same_decisions() {
         let row = &readout.weights()[..FEATURES];
         row.iter().zip(features).map(|(w, f)| f64::from(*w) * f64::from(*f)).sum::<f64>()
     };
-    // Right decisions are fitted to 1, wrong ones to 0. Rounding of f32 is some 1e-6 of a feature, and
-    // the least squares amplify it by as much as the ridge lets them: without one, to tens.
+    // Right decisions are fitted to 1, wrong ones to 0. Rounding of f32 is some 1e-6 of a feature, and the
+    // least squares amplify it by as much as the ridge lets them: without one, to tens.
     for features in seen.features.chunks_exact(FEATURES) {
         let apart = score(of_cpu, features) - score(&of_reference, features);
         assert!(apart.abs() < 0.1, "scores are {apart} apart");
@@ -237,7 +237,7 @@ fn ganglion(arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn the_verb_saves_on_two_threads_what_one_learns_and_reports() {
+fn learn_saves_the_same_file_on_one_thread_and_two() {
     let folder = Folder::new("verb");
     let (board, log) = (folder.file("b.toml", BOARD), folder.file("l.csv", &made_up_log(1100)));
     let out = folder.0.join("out");
@@ -301,7 +301,7 @@ fn cross_validation_is_the_same_on_one_thread_and_two() {
         assert!(accuracy(method) > commonest + 0.05, "{method}: {laps}");
     }
     assert_eq!(judged.len(), 7);
-    // Comparing changes nothing of what is saved.
+    // A comparison does not change what is saved.
     let (plain, saved) = learn(&[]);
     assert!(plain["laps"].is_null() && plain["logs"].is_null());
     let (with_laps, same) = learn(&["--laps", "2", "--seeds", "2"]);
@@ -368,7 +368,7 @@ fn unseen_laps(board: &str, seed: u64) -> Vec<f64> {
 }
 
 #[test]
-fn the_real_log_is_read_whole() {
+fn the_real_log_is_read_completely() {
     let board = ganglion::deploy::board::built_in("scitos-g5").unwrap().unwrap().board;
     let log = Log::read(Path::new(REAL_LOG), &board, Some("OUTPUT")).unwrap();
     assert_eq!((log.rows(), log.defects()), (4092, 0));
@@ -381,13 +381,13 @@ fn the_real_log_is_read_whole() {
     assert_eq!(labels.map(count), [1651, 1569, 221, 651]);
 }
 
-/// What the mean of three laps may not fall below, whatever the seed: docs/measurements.md has what it is.
+/// The minimum of the mean of three laps, whatever the seed; docs/measurements.md has the measured values.
 const LEAST_WITH_ARCS: f64 = 0.96;
 const LEAST_OF_RING: f64 = 0.93;
 
 #[test]
 #[ignore = "long: scripts/long-tests"]
-fn on_a_real_robots_log_each_lap_is_decided_from_the_two_others() {
+fn each_lap_of_a_real_log_is_predicted_from_the_two_others() {
     let boards = [("scitos-g5-ring", LEAST_OF_RING), ("scitos-g5", LEAST_WITH_ARCS)];
     for seed in 1..=5 {
         for (board, least) in boards {
@@ -400,7 +400,7 @@ fn on_a_real_robots_log_each_lap_is_decided_from_the_two_others() {
 
 #[test]
 #[ignore = "long: scripts/long-tests"]
-fn last_quarter_of_a_real_log_is_predicted_from_the_first_three() {
+fn the_last_quarter_of_a_real_log_is_predicted_from_the_rest() {
     let board = ganglion::deploy::board::built_in("scitos-g5").unwrap().unwrap().board;
     let log = Log::read(Path::new(REAL_LOG), &board, Some("OUTPUT")).unwrap().sound().unwrap();
     assert_eq!(log.rows(), 4092);

@@ -1,7 +1,8 @@
-//! The Debian package without building one: what goes in, what its scripts do to a running robot, its pages.
+//! The Debian package without building one: its contents, what its scripts do to a running robot, its man
+//! pages.
 
-mod release; // scripts/release on a made-up tree, the workflow, the container
-mod scripts; // maintainer scripts on a made-up machine
+mod release; // scripts/release on a test tree, the workflow, the container
+mod scripts; // maintainer scripts on a simulated machine
 
 /// The generator itself, whose `main` is not called here.
 #[path = "../packaging/pages.rs"]
@@ -13,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder of a test's own, gone at the end.
+/// A test's own folder, deleted at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -34,7 +35,7 @@ fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.as_ref().display()))
 }
 
-/// The files of a folder and of those below it.
+/// The files of a folder and its subfolders.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -71,12 +72,12 @@ fn destination(path: &str) -> Option<String> {
 }
 
 #[test]
-fn each_file_of_a_robot_is_in_the_package_at_its_place() {
+fn every_file_is_in_the_package_at_its_path() {
     let mut units = Vec::new();
     for path in files(Path::new("systemd")).into_iter().chain(["packaging/ganglion.tmpfiles".into()]) {
         let path = path.to_string_lossy().into_owned();
         let to = destination(&path).unwrap_or_else(|| panic!("{path} is not in the package"));
-        // What a file says about its own place; a drop-in is put there by `setup`, if the robot wants it.
+        // What a file says about its own path; `setup` installs a drop-in, if the robot wants it.
         let content = text(&path);
         let said = content.split_once("Installed as /usr/").map(|(_, rest)| rest);
         if let Some(said) = said.and_then(|rest| rest.split([':', ' ', '\n']).next()) {
@@ -103,7 +104,7 @@ fn each_file_of_a_robot_is_in_the_package_at_its_place() {
         "ganglion",
     ];
     assert_eq!(units, expected.map(|unit| format!("/usr/lib/systemd/system/{unit}.service")));
-    // What is not made by the script is in the tree.
+    // What the script does not generate is in the tree.
     for (source, _) in assets().iter().filter(|(source, _)| !source.starts_with("made/")) {
         let folder = source.rsplit_once('/').map_or("", |(folder, _)| folder);
         let exists =
@@ -113,7 +114,7 @@ fn each_file_of_a_robot_is_in_the_package_at_its_place() {
 }
 
 #[test]
-fn the_script_makes_what_the_assets_take_from_made() {
+fn the_package_script_makes_all_generated_assets() {
     let script = text("scripts/package");
     let made = assets().into_iter().filter_map(|(source, _)| Some(source.strip_prefix("made/")?.to_string()));
     let folders: BTreeSet<String> =
@@ -128,7 +129,7 @@ fn the_script_makes_what_the_assets_take_from_made() {
             "made/{folder}"
         );
     }
-    // It takes the boards by their files, and the program has them by name.
+    // The package takes the boards by their files, and the program has them by name.
     let named: BTreeSet<String> = ganglion::deploy::board::names().map(str::to_string).collect();
     let on_disk = fs::read_dir("boards").expect("boards").map(|entry| entry.expect("an entry").path());
     let on_disk: BTreeSet<String> = on_disk
@@ -138,7 +139,7 @@ fn the_script_makes_what_the_assets_take_from_made() {
     assert_eq!(named, on_disk);
 }
 
-/// Each command with the names of those above it, as its page is called, and its help.
+/// Each command, named with its parents like its man page, and its help.
 fn commands(command: &clap::Command, above: &str, into: &mut Vec<(String, clap::Command)>) {
     let name =
         if above.is_empty() { command.get_name().into() } else { format!("{above}-{}", command.get_name()) };
@@ -171,7 +172,7 @@ fn every_command_has_a_man_page_and_completions() {
         assert!(page.contains(&format!(".TH {name} 1 2026-11-24")), "{name}");
         let about = command.get_about().expect("every command says what it does").to_string();
         assert!(page.contains(&about), "{name}: {about}");
-        // Examples stand as they were written, each on its line.
+        // Examples keep their form, each on its own line.
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         for line in help.lines().filter(|line| line.starts_with("  ")) {
             assert!(page.lines().any(|written| written == line), "{name}: {line}\n{page}");
@@ -189,7 +190,7 @@ fn package(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_wrong_request_for_a_package_is_one_sentence() {
+fn a_wrong_package_request_gets_a_one_sentence_error() {
     let folder = Folder::new("wrong");
     let out = folder.0.join("out").display().to_string();
     for (wrong, exit, said) in [

@@ -135,7 +135,7 @@ fn first_failure(steps: &[Step]) -> Option<Replayed> {
 }
 
 #[test]
-fn ten_clean_runs_are_decided_again_to_the_bit() {
+fn ten_clean_runs_replay_bit_for_bit() {
     for seed in 1..=10 {
         let steps = recorded(seed, &[], 12);
         assert_eq!(first_failure(&steps), None, "seed {seed}");
@@ -144,7 +144,7 @@ fn ten_clean_runs_are_decided_again_to_the_bit() {
 }
 
 #[test]
-fn ten_runs_with_faults_are_decided_again_to_the_bit() {
+fn ten_runs_with_faults_replay_bit_for_bit() {
     const FAULTS: [&[&str]; 10] = [
         &["sonar-frozen@4"],
         &["estop@5+1"],
@@ -167,7 +167,7 @@ fn ten_runs_with_faults_are_decided_again_to_the_bit() {
 }
 
 #[test]
-fn a_value_that_was_changed_is_found_and_named() {
+fn a_changed_value_is_found_and_named() {
     let steps = recorded(1, &[], 6);
     let place = 400;
     let changed = |change: &dyn Fn(&mut Slot)| {
@@ -197,7 +197,7 @@ fn a_value_that_was_changed_is_found_and_named() {
 }
 
 #[test]
-fn what_is_missing_is_named_and_not_guessed() {
+fn missing_data_is_named_not_guessed() {
     let steps = recorded(2, &[], 12);
     let mut gap = steps.clone();
     gap.drain(100..103);

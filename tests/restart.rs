@@ -1,5 +1,5 @@
-//! A robot that arms by itself, over restarts of its program: not again after it was disarmed, nor after its
-//! program died, nor under the hold of an update.
+//! A robot that arms by itself, over restarts of its program: not again after it was disarmed, after its
+//! program died, or during the hold of an update.
 
 use crate::cli::{self, Running, output};
 use rustix::process::Signal;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Longer than a simulated robot takes to be ready, on however busy a machine.
 const SOON: Duration = Duration::from_secs(120);
 
-/// A folder with the socket of one robot, started as often as the test wants.
+/// A folder with the socket of one robot, which the test starts any number of times.
 struct RobotFolder {
     folder: PathBuf,
     child: Running,
@@ -57,7 +57,7 @@ impl RobotFolder {
         let asked = output(&[verb, "--socket", &self.path("control")]);
         assert_eq!(asked.status.code(), Some(0), "{}", cli::err(&asked));
     }
-    /// Ends it by `signal`; what it said on standard error.
+    /// Ends it by `signal`; returns its standard error.
     fn end(&mut self, signal: Signal) -> String {
         let child = std::mem::replace(&mut self.child, Running::none());
         child.send(&[signal]);
@@ -67,7 +67,7 @@ impl RobotFolder {
 
 impl Drop for RobotFolder {
     fn drop(&mut self) {
-        self.child = Running::none(); // ends it, before its folder goes
+        self.child = Running::none(); // ends it before its folder is deleted
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -88,11 +88,11 @@ fn auto_arm_needs_a_clean_end_and_reports_why_not() {
     assert!(place.has_mark());
     place.end(Signal::KILL);
 
-    // Its program died: whatever comes, it stands until a person arms it.
+    // Its program died: it stays stopped until a person arms it.
     place.start();
     let refused = place.status();
     assert!(refused["remark"].as_str().is_some_and(|words| words.contains("ganglion arm")), "{refused}");
-    std::thread::sleep(Duration::from_millis(500)); // fifty slots in which it could
+    std::thread::sleep(Duration::from_millis(500)); // fifty slots in which it could arm
     assert!(!is_armed(&place.status()), "armed by itself after its program had died");
     place.ask("arm");
     assert!(place.end(Signal::TERM).contains("does not arm by itself"));
@@ -106,7 +106,7 @@ fn auto_arm_needs_a_clean_end_and_reports_why_not() {
 }
 
 #[test]
-fn the_hold_of_an_update_lasts_until_a_person_has_armed() {
+fn an_update_hold_lasts_until_a_person_arms() {
     let mut place = RobotFolder::new("hold");
     let hold = place.folder.join("hold");
     std::fs::write(&hold, "").unwrap();
@@ -115,10 +115,10 @@ fn the_hold_of_an_update_lasts_until_a_person_has_armed() {
         let refused = place.status();
         let remark = refused["remark"].as_str().unwrap_or_default().to_string();
         assert!(remark.contains("update") && remark.contains("ganglion arm"), "{refused}");
-        std::thread::sleep(Duration::from_millis(500)); // fifty slots in which it could
-        assert!(!is_armed(&place.status()), "armed by itself under a hold");
+        std::thread::sleep(Duration::from_millis(500)); // fifty slots in which it could arm
+        assert!(!is_armed(&place.status()), "armed by itself during a hold");
         place.end(Signal::KILL);
-        // A reboot takes the mark of the run that died. The hold stays.
+        // A reboot removes the mark of the run that died. The hold stays.
         std::fs::remove_file(place.folder.join("unfinished-run")).unwrap();
         assert!(hold.exists());
     }

@@ -1,9 +1,9 @@
-//! Whatever comes in, the command keeps its promises: the real tick, driven with arbitrary values, times,
-//! faults and requests. Each property is what a person standing in front of the robot relies on.
+//! Whatever the inputs are, the command keeps its promises: the real tick, driven with arbitrary values,
+//! times, faults and requests. Each property is something that a person in front of the robot relies on.
 
 mod cases; // what stops a driving robot, case by case
-mod judge; // what people may rely on, said without the runtime's own words
-mod rig; // the real tick between rings that a test fills and empties
+mod judge; // what people may rely on, judged without the runtime's code
+mod rig; // the real tick between queues that a test fills and empties
 
 use ganglion::base::command::{Command, Source};
 use ganglion::base::fault::{BusFault, ReadingFault};
@@ -101,7 +101,7 @@ fn motors() -> [MotorPlan; 3] {
     [motor(pwm(0), 1.0, 4.0), motor(pwm(2), 0.6, 7.0), motor(steer, 0.9, 10.0)]
 }
 
-/// Any float at all, and often one that means something.
+/// Any float at all, and often a meaningful one.
 fn anything() -> impl Strategy<Value = f32> {
     prop_oneof![
         30 => -1.5f32..1.5,
@@ -133,7 +133,7 @@ fn age(most_ms: u64) -> impl Strategy<Value = Option<Span>> {
     prop_oneof![1 => Just(None), 6 => (0..most_ms).prop_map(|ms| Some(Span::from_millis(ms)))]
 }
 
-/// A link that latches.
+/// A link whose loss latches.
 fn tether() -> TetherPlan {
     TetherPlan {
         address: "brain:1".to_string(),
@@ -155,20 +155,20 @@ fn signals() -> impl Strategy<Value = Signals> {
     )
 }
 
-/// What happens in one slot.
+/// The events of one slot.
 #[derive(Clone, Debug)]
 struct Slot {
-    /// Its work takes so long that it loses this many slots.
+    /// The slot's work takes so long that this many slots are lost.
     overrun: u64,
-    /// The machine slept for this long before it.
+    /// The machine was suspended for this long before it.
     slept: Span,
-    /// Channel, value, and when, from the slot on, ms.
+    /// Channel, value, and time relative to the slot, ms.
     readings: Vec<(u8, Result<f32, ReadingFault>, i64)>,
     /// The field's answer and its age, ms.
     request: Option<([f32; 3], u64)>,
-    /// A thread of the senses stops the motors: stop was pressed, and the reading of it was lost.
+    /// A sensor thread stops the motors: stop was pressed, and its reading was lost.
     e_stop: bool,
-    /// The bus says how long ago it wrote a command, and whether every motor took it.
+    /// The bus reports how long ago it wrote a command, and whether every motor accepted it.
     receipt: Option<(Span, bool)>,
     guard_lost: bool,
     asked: Asked,
@@ -204,7 +204,7 @@ fn slot() -> impl Strategy<Value = Slot> {
     )
 }
 
-/// What is missing for the length of an outage.
+/// What is missing for the duration of an outage.
 #[derive(Clone, Copy, Debug)]
 enum Missing {
     Senses,
@@ -213,8 +213,8 @@ enum Missing {
     Guard,
 }
 
-/// A stretch of slots. In a calm one nothing is wrong and one request lasts, or nothing would ever get as
-/// far as moving; in an outage one thing is missing for long; requests come in any.
+/// A stretch of slots. In a calm one nothing is wrong and one request lasts, otherwise nothing would ever
+/// start moving; in an outage one thing is missing for long; requests occur in all of them.
 #[derive(Clone, Debug)]
 enum Stretch {
     Calm { request: [f32; 3], asked: Asked, slots: u64 },
@@ -260,7 +260,7 @@ fn stretch() -> impl Strategy<Value = Stretch> {
     prop_oneof![3 => calm, 1 => outage, 2 => prop::collection::vec(slot(), 1..12).prop_map(Stretch::Wild)]
 }
 
-/// A slot in which nothing is wrong; `step` only keeps values from repeating bit for bit.
+/// A slot without faults; `step` only keeps values from repeating bit for bit.
 fn well(step: u64) -> Slot {
     let wobble = 1.0 + (step % 7) as f32 * 0.001;
     Slot {
@@ -275,7 +275,7 @@ fn well(step: u64) -> Slot {
     }
 }
 
-/// The way from the command `before` to that of `record` is one that its limits and the motors' allow.
+/// Checks that the step from the command `before` to that of `record` is within its limits and the motors'.
 fn check_command(before: &Command, record: &Record) -> Result<(), TestCaseError> {
     let zero = |x: f32| x.abs() <= 0.0;
     let (after, limits) = (&record.command, &record.limits);
@@ -289,7 +289,7 @@ fn check_command(before: &Command, record: &Record) -> Result<(), TestCaseError>
         prop_assert!(is.abs() <= plan.limit, "limit: {is}");
         if !plan.kind.drives() {
             prop_assert!((is - was).abs() <= step, "steering jumped from {was} to {is}");
-            prop_assert!(limits.steer || was.to_bits() == is.to_bits(), "steered while still");
+            prop_assert!(limits.steer || was.to_bits() == is.to_bits(), "steered while stopped");
             continue;
         }
         prop_assert!(is.abs() <= was.abs() + step, "gained speed from {was} to {is}");
@@ -299,7 +299,7 @@ fn check_command(before: &Command, record: &Record) -> Result<(), TestCaseError>
             prop_assert!(zero(is), "moved ({is}) in {:?} under {limits:?}", record.mode);
         }
         if after.source == Source::Field && before.source == Source::Field && !zero(is) {
-            // A restraint that tightens cuts what was commanded before, also below what is requested.
+            // A restraint that becomes stricter cuts the previous command, even below what is requested.
             let cut = was.clamp(-limits.backward, limits.forward);
             prop_assert!((is - cut).abs() <= step, "a fresh request jumped from {was} to {is}");
         }
@@ -311,7 +311,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn every_command_keeps_its_promises(
+    fn every_command_obeys_mode_limits_and_motor_ranges(
         begin_armed: bool,
         stretches in prop::collection::vec(stretch(), 1..16),
     ) {
@@ -338,7 +338,7 @@ proptest! {
     }
 
     #[test]
-    fn a_required_sensor_that_is_old_or_silent_leaves_no_motion(
+    fn a_stale_or_silent_required_sensor_stops_the_robot(
         samples in prop::collection::vec((anything(), anything(), 0u64..2_000, health()), CHANNELS),
         signals in signals(),
         history in prop::collection::vec(signals(), 0..5),
@@ -370,14 +370,14 @@ proptest! {
     }
 
     #[test]
-    fn worse_news_never_loosens_a_restraint(
+    fn worse_readings_never_loosen_a_restraint(
         history in prop::collection::vec((prop::array::uniform4(0.0f32..1.0), signals()), 0..6),
         news in prop::array::uniform4((0.0f32..1.0, 0.0f32..1.0, any::<bool>())),
         calm in signals(),
         older in (0u64..100, 0u64..100, 0u64..4, any::<bool>()),
     ) {
         let now = Instant::ZERO + Span::from_millis(500);
-        // 0..1 to a range that each channel's rules divide.
+        // Maps 0..1 to a range around each channel's limits.
         let value = |channel: usize, share: f32| match channel {
             RANGE => share,
             FLOOR => 1_000.0 * share,
@@ -419,7 +419,7 @@ proptest! {
     }
 
     #[test]
-    fn ageing_only_makes_things_worse(
+    fn aging_only_tightens_restraints(
         value in 0.02f32..4.0,
         rate in prop_oneof![-5.0f32..0.0, 0.0f32..5.0],
         mut ages in prop::collection::vec(0u64..20_000, 2..20),
@@ -436,7 +436,7 @@ proptest! {
             admission.update(&mut frame, [], false, &still, Instant::ZERO + Span::from_millis(age), |_, _, _| ());
             let sample = frame.samples[0];
             prop_assert!((0.02..=4.0).contains(&sample.worst));
-            prop_assert!((sample.worst - before.worst) * rate >= 0.0, "aged the wrong way");
+            prop_assert!((sample.worst - before.worst) * rate >= 0.0, "aged in the wrong direction");
             prop_assert_eq!(sample.value.to_bits(), value.to_bits());
             prop_assert!(before.health == Health::Good || sample.health == Health::Stale, "got younger");
             before = sample;
@@ -444,7 +444,7 @@ proptest! {
     }
 
     #[test]
-    fn the_field_is_fed_numbers_within_its_scale(
+    fn field_inputs_are_always_within_their_scale(
         readings in prop::collection::vec((0u8..3, any::<f32>(), 0u64..5_000), 0..40),
         low in -10.0f32..10.0,
         high in -10.0f32..10.0,

@@ -1,5 +1,5 @@
 //! Drivers and simulated robot together, over the bus traits only: what the drivers write moves the car as
-//! the board says, what the wires do wrong shows where it should, and the world is the same every time.
+//! the board says, faults of the hardware show where they should, and the world is deterministic.
 
 mod faults;
 mod imu;
@@ -41,7 +41,7 @@ struct Rig {
 impl Rig {
     fn new(board: Board, seed: u64, faults: &[&str]) -> Rig {
         let clock = Arc::new(SimClock::new());
-        clock.set(Instant::ZERO + ms(123_456)); // no part may count on a clock that starts at zero
+        clock.set(Instant::ZERO + ms(123_456)); // no code may assume that a clock starts at zero
         let faults: Vec<Fault> = faults.iter().map(|line| line.parse().expect("a fault")).collect();
         let plant = Plant::new(&board, seed, &faults, clock.clone());
         let actuators = HatActuators::new(&board.motors, board.mcu.as_ref().expect("a controller"));
@@ -91,7 +91,7 @@ impl Rig {
         self.clock.sleep_until(self.clock.now() + span);
     }
 
-    /// Waits until the robot's own time is `at`; if it is later already, it is too late to test that.
+    /// Waits until the robot's own time is `at`; fails if it is already later.
     fn wait_until(&self, at: Span) {
         let at = self.plant.zero() + at;
         assert!(self.clock.now() <= at, "the clock is past {at:?}");

@@ -1,4 +1,4 @@
-//! A test that lacks data or a tool says so here and ends. `tests/skipped`, which `cargo test` runs last,
+//! A test that lacks data or a tool reports it here and ends. `tests/skipped`, which `cargo test` runs last,
 //! counts and names those tests, so that none of them looks as if it had passed.
 
 use std::fs::{self, OpenOptions};
@@ -14,7 +14,7 @@ pub fn notes() -> PathBuf {
 /// Notes that the calling test is skipped, and why.
 ///
 /// # Panics
-/// If the note cannot be written: the test would pass without having looked at anything.
+/// If the note cannot be written: the test would pass without having checked anything.
 pub fn skip(why: &str) {
     let thread = std::thread::current();
     // The test program names a test's thread after the test.
@@ -23,13 +23,13 @@ pub fn skip(why: &str) {
     note(&notes(), test, why).expect("a note can be written");
 }
 
-/// One write in append mode: notes of other tests cannot come between.
+/// One write in append mode: notes of other tests cannot come in between.
 fn note(notes: &Path, test: &str, why: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(notes)?;
     file.write_all(format!("{test}: {why}\n").as_bytes())
 }
 
-/// Takes the notes away and puts them into words, each once, in order.
+/// Removes the notes and returns them as text, each once, in order.
 pub fn summary(notes: &Path) -> io::Result<String> {
     let text = match fs::read_to_string(notes) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok("0 tests skipped".into()),
@@ -45,7 +45,7 @@ pub fn summary(notes: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 #[test]
-fn skipped_tests_are_counted_once_and_named() {
+fn skipped_tests_are_named_and_counted_once() {
     let notes = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("skips-{}", std::process::id()));
     for (test, why) in [("b", "no compiler"), ("a::b", "no data"), ("b", "no compiler")] {
         note(&notes, test, why).expect("a note can be written");

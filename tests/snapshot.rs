@@ -1,5 +1,5 @@
-//! A brain in a file: it comes back as it was, or is refused with the reason; a process that is killed while
-//! it writes leaves a whole file; a robot goes on from one, and a disk that stalls delays only the writer.
+//! A brain in a file: it is restored exactly, or refused with the reason; a process that is killed while
+//! writing leaves a complete file; a robot continues from one, and a disk that stalls delays only the writer.
 
 use crate::allocation::allocations_in;
 use crate::cli::{err, ganglion, out, output};
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// The sim board with a small field: a file of 300 kB.
 fn small() -> Board {
-    let mut board = board::built_in("sim").expect("it is built in").expect("and sound").board;
+    let mut board = board::built_in("sim").expect("a built-in board").expect("and sound").board;
     board.field.shape.grid = 8;
     board.field.engine = EngineKind::Cpu;
     board
@@ -39,7 +39,7 @@ fn lived(board: &Board, cycles: u64) -> State {
     State { learned: engine.learned(), live }
 }
 
-/// A folder of its own that goes away with the test.
+/// A separate folder that is deleted after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -52,7 +52,7 @@ impl Folder {
         self.0.join("brain")
     }
     fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).expect("it is there").flatten();
+        let entries = std::fs::read_dir(&self.0).expect("it exists").flatten();
         let mut names: Vec<_> =
             entries.map(|entry| entry.file_name().to_string_lossy().to_string()).collect();
         names.sort();
@@ -67,10 +67,10 @@ impl Drop for Folder {
 }
 
 #[test]
-fn a_brain_comes_back_as_it_was_and_only_where_it_was_made_for() {
+fn a_brain_is_restored_exactly_and_only_on_its_own_board() {
     let (board, folder) = (small(), Folder::new("back"));
     let snapshot = Snapshot::new(&board, lived(&board, 30));
-    snapshot.save(&folder.file()).expect("it can be written");
+    snapshot.save(&folder.file()).expect("the file can be written");
     let loaded = Snapshot::load(&folder.file()).expect("it can be read");
     assert_eq!(loaded, snapshot);
     assert!(loaded.check(&board).is_ok());
@@ -88,16 +88,16 @@ fn a_brain_comes_back_as_it_was_and_only_where_it_was_made_for() {
     let mut other = board;
     other.field.threads += 1;
     other.field.engine = EngineKind::Reference;
-    assert!(loaded.check(&other).is_ok(), "what computes does not matter");
+    assert!(loaded.check(&other).is_ok(), "the kind of engine does not matter");
 }
 
 #[test]
-fn no_part_and_no_flipped_bit_passes_for_a_brain() {
+fn truncated_and_corrupted_brains_are_refused() {
     let (board, folder) = (small(), Folder::new("damage"));
-    Snapshot::new(&board, lived(&board, 3)).save(&folder.file()).expect("it can be written");
-    let bytes = std::fs::read(folder.file()).expect("it is there");
+    Snapshot::new(&board, lived(&board, 3)).save(&folder.file()).expect("the file can be written");
+    let bytes = std::fs::read(folder.file()).expect("it exists");
     let refused = |bytes: &[u8]| {
-        std::fs::write(folder.file(), bytes).expect("it can be written");
+        std::fs::write(folder.file(), bytes).expect("the file can be written");
         let error = Snapshot::load(&folder.file()).expect_err("damaged");
         assert!(matches!(error, SnapshotError::File(_)), "{error}");
     };
@@ -114,14 +114,14 @@ fn no_part_and_no_flipped_bit_passes_for_a_brain() {
 
 const WRITER: &str = "GANGLION_TEST_WRITES_SNAPSHOTS_TO";
 
-/// Writes two brains in turn for ever; what the test below kills. Does nothing by itself.
+/// Writes two brains alternately for ever; the test below kills it. Does nothing by itself.
 #[test]
 fn writes_brains_until_it_is_killed() {
     let Some(path) = std::env::var_os(WRITER) else { return };
     let board = small();
     let both = [1, 2].map(|cycles| Snapshot::new(&board, lived(&board, cycles)));
     loop {
-        both.iter().for_each(|snapshot| snapshot.save(Path::new(&path)).expect("it can be written"));
+        both.iter().for_each(|snapshot| snapshot.save(Path::new(&path)).expect("the file can be written"));
     }
 }
 
@@ -147,24 +147,24 @@ fn process_killed_while_writing_leaves_a_complete_brain() {
         let named = |name: &&String| !["brain", "brain.previous"].contains(&name.as_str());
         left_over += folder.names().iter().filter(named).count();
         for kept in [folder.file(), previous_of(&folder.file())].iter().filter(|path| path.exists()) {
-            let found = Snapshot::load(kept).expect("one of both, whole");
+            let found = Snapshot::load(kept).expect("one of both, complete");
             assert!(wanted.contains(&found), "round {round}");
         }
-        wanted[0].save(&folder.file()).expect("it can be written");
-        assert_eq!(folder.names(), ["brain", "brain.previous"], "what was left is swept away");
+        wanted[0].save(&folder.file()).expect("the file can be written");
+        assert_eq!(folder.names(), ["brain", "brain.previous"], "leftovers are removed");
     }
     println!("{left_over} of 12 were killed in the middle of a file");
 }
 
-/// A brain of the sim board's small field in which `spoil` has changed something, in a whole file.
+/// A brain of the sim board's small field, changed by `spoil`, in a complete file.
 fn spoilt(path: &Path, board: &Board, spoil: impl FnOnce(&mut Live)) {
     let mut state = lived(board, 30);
     spoil(&mut state.live);
-    Snapshot::new(board, state).save(path).expect("it can be written");
+    Snapshot::new(board, state).save(path).expect("the file can be written");
 }
 
 #[test]
-fn finite_nonsense_is_refused_and_the_previous_brain_taken() {
+fn implausible_values_fall_back_to_the_previous_brain() {
     let (board, folder) = (small(), Folder::new("nonsense"));
     let good = Snapshot::new(&board, lived(&board, 30));
     type Spoil = fn(&mut Live);
@@ -176,35 +176,36 @@ fn finite_nonsense_is_refused_and_the_previous_brain_taken() {
         |live| live.bank.value.iter_mut().for_each(|value| *value = 1.7e308),
     ];
     for (nth, spoil) in spoils.into_iter().enumerate() {
-        good.save(&folder.file()).expect("it can be written");
+        good.save(&folder.file()).expect("the file can be written");
         spoilt(&folder.file(), &board, spoil);
         let refused = Snapshot::load(&folder.file()).expect("whole").check(&board);
         assert!(matches!(refused, Err(SnapshotError::State(_))), "{nth}: {refused:?}");
-        let found = Snapshot::find(&folder.file(), &board).expect("the one before").expect("it is there");
+        let found =
+            Snapshot::find(&folder.file(), &board).expect("the previous snapshot").expect("it exists");
         assert!(found.snapshot == good && found.in_place_of.is_some(), "{nth}");
-        std::fs::remove_file(previous_of(&folder.file())).expect("it is there");
+        std::fs::remove_file(previous_of(&folder.file())).expect("it exists");
         assert!(matches!(Snapshot::find(&folder.file(), &board), Err(SnapshotError::State(_))), "{nth}");
-        std::fs::remove_file(folder.file()).expect("it is there");
-        assert!(Snapshot::find(&folder.file(), &board).expect("nothing is nothing wrong").is_none());
+        std::fs::remove_file(folder.file()).expect("it exists");
+        assert!(Snapshot::find(&folder.file(), &board).expect("a missing file is not an error").is_none());
     }
 }
 
 #[test]
-fn what_is_not_ours_is_not_taken_for_damage() {
+fn a_brain_of_another_field_is_not_treated_as_damaged() {
     let (board, folder) = (small(), Folder::new("foreign"));
     let good = Snapshot::new(&board, lived(&board, 3));
-    good.save(&previous_of(&folder.file())).expect("it can be written");
+    good.save(&previous_of(&folder.file())).expect("the file can be written");
     let mut other = board.clone();
     other.field.shape.grid = 16;
-    Snapshot::new(&other, lived(&other, 3)).save(&folder.file()).expect("it can be written");
-    good.save(&previous_of(&folder.file())).expect("it can be written");
+    Snapshot::new(&other, lived(&other, 3)).save(&folder.file()).expect("the file can be written");
+    good.save(&previous_of(&folder.file())).expect("the file can be written");
     assert!(matches!(Snapshot::find(&folder.file(), &board), Err(SnapshotError::Mismatch { .. })));
-    std::fs::write(folder.file(), "a letter").expect("it can be written");
+    std::fs::write(folder.file(), "a letter").expect("the file can be written");
     assert!(matches!(Snapshot::find(&folder.file(), &board), Err(SnapshotError::File(_))));
 }
 
 #[test]
-fn to_hand_a_brain_over_takes_no_memory() {
+fn handing_over_a_brain_allocates_nothing() {
     let (board, folder) = (small(), Folder::new("quiet"));
     let mut engine = engine::build(&board.field);
     let given = Arc::new(engine.learned());
@@ -243,7 +244,7 @@ fn report(arguments: &[&str]) -> serde_json::Value {
 }
 
 #[test]
-fn a_robot_keeps_its_brain_and_goes_on_with_it() {
+fn a_restarted_robot_continues_with_its_brain() {
     let folder = Folder::new("robot");
     let file = folder.file().to_string_lossy().to_string();
     let run =
@@ -255,13 +256,13 @@ fn a_robot_keeps_its_brain_and_goes_on_with_it() {
     let second = report(&run);
     assert_eq!(second["resumed_age"].as_u64(), Some(kept.state().live.age));
     let later = Snapshot::load(&folder.file()).expect("the one at the end");
-    assert_eq!(later.state().live.age, 2 * kept.state().live.age, "the same number of cycles once more");
+    assert_eq!(later.state().live.age, 2 * kept.state().live.age, "the same number of cycles again");
     assert_eq!(later.state().live.cycle, 2 * kept.state().live.cycle + 1, "numbered on");
     assert_eq!(later.state().learned, kept.state().learned, "and with the same read-out");
 
-    // Another robot's brain; the board is of any machine, so that only the brain is in the way.
+    // Another robot's brain; the board fits any machine, so only the brain is refused.
     let other = folder.file().with_file_name("other.toml");
-    std::fs::write(&other, "inherits = \"sim\"\n[field]\ngrid = 8\n").expect("it can be written");
+    std::fs::write(&other, "inherits = \"sim\"\n[field]\ngrid = 8\n").expect("the file can be written");
     let other = output(&["run", "--board", &other.to_string_lossy(), "--snapshot", &file]);
     assert_eq!(other.status.code(), Some(78), "{}", err(&other));
     assert!(
@@ -269,11 +270,11 @@ fn a_robot_keeps_its_brain_and_goes_on_with_it() {
         "{}",
         err(&other)
     );
-    let mut bytes = std::fs::read(&file).expect("it is there");
+    let mut bytes = std::fs::read(&file).expect("it exists");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 4;
-    std::fs::write(&file, bytes).expect("it can be written");
-    let before = Snapshot::load(&previous_of(&folder.file())).expect("the one before it");
+    std::fs::write(&file, bytes).expect("the file can be written");
+    let before = Snapshot::load(&previous_of(&folder.file())).expect("the previous one");
     let fallen_back = output(&run);
     assert_eq!(fallen_back.status.code(), Some(0), "{}", err(&fallen_back));
     let said = err(&fallen_back);
@@ -286,9 +287,9 @@ fn a_robot_keeps_its_brain_and_goes_on_with_it() {
         serde_json::from_str(said.lines().last().expect("a line")).expect("JSON");
     assert_eq!(fallen_back["resumed_age"].as_u64(), Some(before.state().live.age));
     for path in [folder.file(), previous_of(&folder.file())] {
-        let mut bytes = std::fs::read(&path).expect("it is there");
+        let mut bytes = std::fs::read(&path).expect("it exists");
         bytes[middle] ^= 4;
-        std::fs::write(&path, bytes).expect("it can be written");
+        std::fs::write(&path, bytes).expect("the file can be written");
     }
     let damaged = output(&["run", "--clock", "sim", "--snapshot", &file]);
     assert_eq!(damaged.status.code(), Some(65), "{}", err(&damaged));

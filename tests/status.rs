@@ -93,7 +93,7 @@ fn level(status: &Value) -> u64 {
 }
 
 #[test]
-fn the_status_has_every_figure_and_the_report_agrees() {
+fn the_status_has_every_figure_and_matches_the_report() {
     let robot = Robot::start("figures", WITH_HEAT, &[]);
     let status = robot.once("answers and a temperature", |status| {
         status["answer"].is_object()
@@ -154,7 +154,7 @@ fn a_slow_engine_shows_the_lower_level_and_why() {
 }
 
 #[test]
-fn a_held_level_says_that_it_is_held_and_no_sensor_no_heat() {
+fn a_held_level_is_labelled_and_without_a_sensor_no_heat_shown() {
     let robot = Robot::start("held", "inherits = \"sim\"\n", &["--rung", "3"]);
     let status = robot.once("a level", |status| status["quality"].is_object());
     assert_eq!(level(&status), 3);

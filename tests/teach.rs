@@ -1,5 +1,5 @@
-//! Corrections of a starting table: what there is without one, their bound, whose they are; teaching in
-//! closed loop gives the same bytes with any number of threads, and a verdict that a robot heeds.
+//! Corrections of a starting table: driving without one, their bound, which table they belong to; teaching in
+//! closed loop gives the same bytes with any number of threads, and a verdict that a robot obeys.
 
 use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::{Board, QualityLevel};
@@ -29,7 +29,7 @@ fn small() -> Board {
     board
 }
 
-/// A lesson or two, and a look.
+/// One or two lessons, and a short trial.
 fn short(threads: usize) -> Syllabus {
     let rooms = Rooms { first: 1 << 41, count: 2, seconds: 4 };
     let verdict = Rooms { first: 1 << 42, ..rooms };
@@ -37,7 +37,7 @@ fn short(threads: usize) -> Syllabus {
 }
 
 #[test]
-fn one_thread_and_two_teach_the_same_bytes() {
+fn teaching_gives_the_same_bytes_on_one_thread_and_two() {
     let taught = |threads| {
         let mut rounds = 0;
         let taught = teach(&small(), short(threads), &AtomicBool::new(false), |_| rounds += 1);
@@ -49,7 +49,7 @@ fn one_thread_and_two_teach_the_same_bytes() {
     assert!(teach(&small(), short(2), &AtomicBool::new(true), |_| ()).unwrap().is_none());
 }
 
-/// A read-out that says nothing, with this outcome of its trials.
+/// A read-out with zero output and this result of its trials.
 fn tried(board: &Board, contacts: u64) -> Readout {
     let trial = |contacts| Trial { rooms: 1, contacts, cells: 10.0, ..Trial::default() };
     let origin = Origin::Taught {
@@ -62,7 +62,7 @@ fn tried(board: &Board, contacts: u64) -> Readout {
 }
 
 #[test]
-fn read_out_failing_on_a_grid_is_refused_unless_requested() {
+fn a_readout_that_fails_on_a_grid_needs_the_force_option() {
     let board = small();
     let build = |contacts, untried| {
         let readout = Some(tried(&board, contacts));
@@ -74,10 +74,10 @@ fn read_out_failing_on_a_grid_is_refused_unless_requested() {
 }
 
 #[test]
-fn falls_rank_before_contacts_and_a_tie_with_the_table_loses() {
+fn falls_count_before_contacts_and_a_tie_keeps_the_table() {
     let of = |falls, contacts, cells| Trial { rooms: 1, falls, contacts, cells, ..Trial::default() };
     let table = of(1, 3, 50.0);
-    assert!(!table.passes(&table), "the table by itself is as good");
+    assert!(!table.passes(&table), "the table alone is as good");
     assert!(of(0, 3, 46.0).passes(&table) && of(1, 2, 46.0).passes(&table) && of(1, 3, 56.0).passes(&table));
     assert!(!of(2, 0, 90.0).passes(&table) && !of(0, 4, 90.0).passes(&table), "more harm");
     assert!(!of(0, 0, 40.0).passes(&table), "harmless because it does not drive");
@@ -96,13 +96,13 @@ fn without_a_correction_the_robot_follows_its_table_exactly() {
         let table = digest(&board, Some(around(Driver::Table, &board)), None);
         assert_eq!(digest(&board, None, None), table, "{name}");
         let silent = Readout::silent(&board);
-        assert_eq!(digest(&board, None, Some(silent)), table, "{name}: a correction of nothing");
+        assert_eq!(digest(&board, None, Some(silent)), table, "{name}: a correction of zero");
         assert_ne!(digest(&board, None, Some(pushing(&board, 0.0, 5.0))), table, "{name}: a correction");
     }
 }
 
 #[test]
-fn a_correction_moves_a_motor_by_no_more_than_the_board_lets_it() {
+fn a_correction_stays_within_the_boards_limit() {
     let mut plan = small().field;
     let sensors = [0.0; MAX_SENSORS];
     let table: Vec<f32> = (0..3).map(|motor| plan.start_wants(motor, &sensors).clamp(-1.0, 1.0)).collect();
@@ -122,7 +122,7 @@ fn a_correction_moves_a_motor_by_no_more_than_the_board_lets_it() {
 }
 
 #[test]
-fn read_out_for_the_whole_or_another_table_is_refused() {
+fn a_readout_for_another_table_or_the_whole_is_refused() {
     let board = small();
     let mut without = board.clone();
     without.field.start.clear();
@@ -137,7 +137,7 @@ fn read_out_for_the_whole_or_another_table_is_refused() {
     assert!(correction.check(&board).is_ok() && whole.check(&without).is_ok());
 }
 
-/// A correction that is the same in every moment: of the drives and of the steering, before the tanh.
+/// A constant correction of the drives and of the steering, before the tanh.
 fn pushing(board: &Board, drive: f32, steering: f32) -> Readout {
     let mut weights = vec![0.0; board.field.shape.motors * READOUT_COLUMNS];
     for (row, motor) in weights.chunks_exact_mut(READOUT_COLUMNS).zip(&board.motors) {
@@ -157,7 +157,7 @@ fn digest(board: &Board, around: Option<Cycle<dyn Inspect>>, readout: Option<Rea
     let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
     let options =
         Options { seed: 5, around, readout, quality: Some(QualityLevel::BEST), ..Options::default() };
-    let robot = Robot::build(board, clock.clone(), first, options).expect("it can be built");
+    let robot = Robot::build(board, clock.clone(), first, options).expect("the robot can be built");
     let mut commands = blake3::Hasher::new();
     runner::step(robot, &clock, first + Span::from_millis(10_000), &AtomicBool::new(false), |recorder| {
         let last = recorder.summary().last.as_ref();

@@ -1,6 +1,5 @@
-//! A field whose brain is elsewhere, seen from the robot: each cycle gets its own answer or none, a pulled
-//! cable stops the motors in time, a lost datagram does not, and a field on standby takes over without a
-//! jump.
+//! A field on a brain computer, seen from the robot: each cycle gets its own answer or none, a pulled cable
+//! stops the motors in time, a lost datagram does not, and a standby field takes over without a jump.
 
 use crate::allocation::allocations_in;
 use ganglion::base::plan::{Board, Cause, Limits, OnLoss};
@@ -19,10 +18,10 @@ use script::{Fate, Script, answer_to};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-mod script; // a tether and a brain that do what a script says, in virtual time
+mod script; // a tether and a brain that follow a script, in virtual time
 
 const DIGEST: [u8; 32] = [7; 32];
-/// Turns on the spot: it never meets anything.
+/// Turns in place: it never hits anything.
 const SPIN: [f32; 5] = [0.35, -0.35, 0.0, 0.0, 0.0];
 const TRIP: Span = Span::from_millis(2);
 
@@ -34,9 +33,9 @@ fn millis(at: Instant) -> u64 {
     at.as_nanos() / 1_000_000
 }
 
-/// Without its starting table, so that the motors do what the brain says and nothing else.
+/// Without its starting table, so that only the brain's answers move the motors.
 fn tethered() -> Board {
-    let loaded = board::built_in("picarx-v4-tethered").expect("it is built in").expect("and sound");
+    let loaded = board::built_in("picarx-v4-tethered").expect("a built-in board").expect("and sound");
     let mut board = rehearsal(&loaded.board).expect("it drives in the simulator").board;
     board.field.start.clear();
     board
@@ -79,7 +78,7 @@ impl Rig {
     }
 }
 
-/// The script: fates by number of the cycle, answers from the end of the list on.
+/// The script: fates by number of the cycle, answers after the end of the list.
 fn fated(fates: Vec<Fate>) -> impl FnOnce(Arc<SimClock>) -> Script {
     move |clock| {
         Script::new(clock, move |request| {
@@ -102,12 +101,12 @@ fn each_cycle_gets_its_own_answer_or_none() {
     let mut rig = Rig::new(fated(vec![
         Fate::Answer(TRIP, SPIN.to_vec()),
         Fate::Lost,
-        Fate::Answer(ms(19), SPIN.to_vec()), // not waited for, and read in the next cycle
+        Fate::Answer(ms(19), SPIN.to_vec()), // not waited for, but read in the next cycle
         Fate::Answer(TRIP, SPIN.to_vec()),
         wrong(|bytes| bytes[9 + 112..9 + 116].copy_from_slice(&f32::NAN.to_le_bytes())),
         wrong(|bytes| bytes.truncate(20)),
         wrong(|bytes| bytes[0] = 99),
-        wrong(|_| {}), // an answer to a request of long ago
+        wrong(|_| {}), // an answer to a much older request
         Fate::Without(Verdict::Late),
         Fate::Answer(TRIP, vec![0.1; 2]), // of another robot
     ]));
@@ -124,7 +123,7 @@ fn each_cycle_gets_its_own_answer_or_none() {
 }
 
 #[test]
-fn a_tether_that_dies_is_called_again_without_a_wait() {
+fn a_dead_tether_is_reconnected_without_waiting() {
     let mut rig = Rig::new(|clock| {
         let fate = |request: &CycleRequest| match request.cycle {
             2 => Fate::Dies,
@@ -147,7 +146,7 @@ fn a_tether_that_dies_is_called_again_without_a_wait() {
 }
 
 #[test]
-fn a_tether_that_does_not_serve_says_why() {
+fn a_tether_that_refuses_service_says_why() {
     struct Unwilling;
     impl Hop for Unwilling {
         fn connect(&mut self) -> bool {
@@ -169,7 +168,7 @@ fn a_tether_that_does_not_serve_says_why() {
     assert_eq!(state, "no link: the tether was started for another board");
 }
 
-/// A tether on a real socket in another thread, which answers until it is told to die.
+/// A tether on a real socket in another thread, which answers until it has to die.
 fn serve(path: &std::path::Path, rounds: usize) {
     let (place, listener) = seqpacket::listen_at(path).unwrap();
     let timeout = ms(60_000);
@@ -178,7 +177,7 @@ fn serve(path: &std::path::Path, rounds: usize) {
     let mut buffer = [0; 512];
     let mut answered = 0;
     while answered < rounds {
-        assert!(seqpacket::wait_for(&[&connection], timeout), "the runtime says nothing");
+        assert!(seqpacket::wait_for(&[&connection], timeout), "the runtime sends nothing");
         let Received::Message(length) = seqpacket::receive(&connection, &mut buffer) else { continue };
         let reply = match FromRuntime::decode(&buffer[..length]).unwrap() {
             FromRuntime::Hello(hello) => {
@@ -264,7 +263,7 @@ fn run(
     let clock = Arc::new(SimClock::new());
     let options = Options { tether: Some(tether(Script::new(clock.clone(), fate))), ..Options::default() };
     let first = Instant::ZERO + board.period;
-    let robot = Robot::build(board, clock.clone(), first, options).expect("it can be built");
+    let robot = Robot::build(board, clock.clone(), first, options).expect("the robot can be built");
     let mut records = Vec::new();
     let ending = runner::step(robot, &clock, first + length, &AtomicBool::new(false), |recorder| {
         records.extend(recorder.summary().last.clone().filter(&mut watch));
@@ -287,8 +286,8 @@ fn cable(request: &CycleRequest) -> Fate {
     if lost { Fate::Lost } else { Fate::Answer(TRIP, SPIN.to_vec()) }
 }
 
-/// Pulls the cable so many times: in how many the robot drove before, and in how many it still did after
-/// silence and a period.
+/// Pulls the cable this many times; returns how often the robot drove before, and how often it still did
+/// after silence and a period.
 fn pull(board: &Board, times: u64, silence: Span) -> (u64, u64, Run) {
     let limit = silence + board.period;
     let (mut drove, mut late) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
@@ -308,7 +307,7 @@ fn pull(board: &Board, times: u64, silence: Span) -> (u64, u64, Run) {
 }
 
 #[test]
-fn a_thousand_pulled_cables_each_stop_the_motors_in_time() {
+fn a_thousand_unplugged_cables_all_stop_the_motors_in_time() {
     let board = tethered();
     let silence = board.tether.as_ref().unwrap().silence;
     let (drove, late, run) = pull(&board, 1_000, silence);
@@ -317,16 +316,16 @@ fn a_thousand_pulled_cables_each_stop_the_motors_in_time() {
 }
 
 #[test]
-fn without_the_rule_of_the_link_the_motors_run_on_for_longer() {
+fn without_the_link_rule_the_motors_run_on_longer() {
     let mut board = tethered();
     let silence = board.tether.as_ref().unwrap().silence;
-    board.tether.as_mut().unwrap().silence = ms(600_000); // as if there were no rule
+    board.tether.as_mut().unwrap().silence = ms(600_000); // practically without the rule
     let (drove, late, run) = pull(&board, 100, silence);
     assert_eq!((drove, run.trips(Cause::LinkLost)), (100, 0));
     assert!(late >= 90, "{late} of 100: the age of the field's answer stops it only after 8 of its periods");
 }
 
-/// A share of requests, and as large a share of answers, is lost; the same ones every time.
+/// A share of requests, and the same share of answers, is lost; the same ones every time.
 fn lossy(percent: u64) -> impl FnMut(&CycleRequest) -> Fate + Send {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     move |_| {
@@ -352,8 +351,8 @@ fn ten_minutes_at_1_percent_loss_cause_no_false_stop() {
 }
 
 #[test]
-fn a_field_on_standby_takes_over_and_gives_back_without_a_jump() {
-    // The field on standby has learned nothing: the starting table drives, which the brain corrects.
+fn a_standby_field_takes_over_and_hands_back_smoothly() {
+    // The standby field has learned nothing: the starting table drives, which the brain corrects.
     let start = board::built_in("picarx-v4-tethered").unwrap().unwrap().board.field.start;
     let mut board = tethered();
     board.field.start = start;
@@ -381,7 +380,7 @@ fn a_field_on_standby_takes_over_and_gives_back_without_a_jump() {
             continue;
         }
         near += 1;
-        assert!(after.limits == Limits::FREE && moves(after), "no reflex is at work, and it drives");
+        assert!(after.limits == Limits::FREE && moves(after), "no reflex is active, and it drives");
         for (index, motor) in board.motors.iter().enumerate() {
             let step = motor.slew_per_s * board.period.as_secs_f64() as f32 + 1e-6;
             let [was, is] = [before, after].map(|record| record.command.motors[index]);

@@ -1,5 +1,5 @@
-//! The tick on real threads: every slot of the grid is run or counted as skipped on whatever machine this is,
-//! nothing is allocated, motors are still at the end; and what a strict board does when refused.
+//! The tick on real threads: every slot of the grid is run or counted as skipped on any machine, nothing is
+//! allocated, the motors are stopped at the end; and what a strict board does when it is refused.
 
 use ganglion::base::plan::{Board, Cause, RtPlan};
 use ganglion::base::time::{Clock, Instant, MonotonicClock, Span};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A plan that asks for nothing, so that a busy test machine is not starved by FIFO threads.
+/// A plan without real-time requests, so that FIFO threads do not starve a busy test machine.
 const MODEST: RtPlan = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
 
 fn sim_board() -> Board {
@@ -35,7 +35,7 @@ fn run_real(board: &Board, length: Span, plan: RtPlan) -> (Result<Ending, Runner
 }
 
 #[test]
-fn real_time_slots_add_up_and_the_tick_allocates_nothing() {
+fn real_time_slot_counts_add_up_and_the_tick_never_allocates() {
     let board = sim_board();
     let length = Span::from_millis(2_500);
     let (ending, plant) = run_real(&board, length, MODEST);
@@ -56,8 +56,8 @@ fn real_time_slots_add_up_and_the_tick_allocates_nothing() {
 }
 
 #[test]
-fn a_strict_board_that_is_refused_does_not_move() {
-    // No machine has a core of this number, so the request for it is refused everywhere.
+fn a_strict_board_without_its_grants_does_not_move() {
+    // No machine has a core with this number, so the request for it is refused everywhere.
     let plan = RtPlan { strict: true, cpu: Some(4_000), ..MODEST };
     let (ending, plant) = run_real(&sim_board(), Span::from_millis(500), plan);
     assert!(matches!(ending, Err(RunnerError::Refused { .. })));
@@ -66,7 +66,7 @@ fn a_strict_board_that_is_refused_does_not_move() {
 }
 
 #[test]
-fn an_interrupt_ends_a_run_early_with_motors_still() {
+fn an_interrupt_ends_a_run_early_with_stopped_motors() {
     let board = sim_board();
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let mut robot = Robot::build(&board, clock.clone(), Instant::ZERO, Options::default()).unwrap();
@@ -85,14 +85,14 @@ fn an_interrupt_ends_a_run_early_with_motors_still() {
     assert_eq!(ending.tick.mode().name(), "stopped");
 }
 
-/// The worst order of the two: whenever the thread of the buttons has taken the time, a whole tick of a later
-/// slot is run before it goes on.
+/// The worst interleaving: whenever the buttons' thread has read the time, a whole tick of a later slot runs
+/// before it continues.
 struct Between(Mutex<Option<Tick>>);
 
 impl Clock for Between {
     fn now(&self) -> Instant {
         let now = MonotonicClock.now();
-        // Not where the tick itself asks.
+        // Not when the tick itself reads the time.
         if thread::current().name() == Some("lines")
             && let Ok(mut tick) = self.0.try_lock()
             && let Some(tick) = tick.as_mut()
@@ -113,9 +113,9 @@ impl Clock for Between {
 }
 
 #[test]
-fn no_command_older_than_a_reading_passes_its_halt() {
+fn no_command_older_than_its_reading_passes_a_halt() {
     let mut board = sim_board();
-    board.field.start.clear(); // nothing is to be driven
+    board.field.start.clear(); // nothing should drive
     let between = Arc::new(Between(Mutex::new(None)));
     let clock: Arc<dyn Clock> = between.clone();
     let faults = vec![Fault::parse("estop@0.2+600").unwrap()];
@@ -129,10 +129,10 @@ fn no_command_older_than_a_reading_passes_its_halt() {
     threads.start(started.worker, started.waker, clock, Role::Lines, MODEST).unwrap();
     let began = std::time::Instant::now();
     while !watch.is_raised() {
-        assert!(began.elapsed() < Duration::from_secs(60), "the press was never heard");
+        assert!(began.elapsed() < Duration::from_secs(60), "the press was never received");
         thread::sleep(Duration::from_millis(1));
     }
-    thread::sleep(Duration::from_millis(50)); // some slots more
+    thread::sleep(Duration::from_millis(50)); // a few more slots
     threads.end(Duration::from_secs(60));
     between.0.lock().unwrap().take();
     let overtaken_to = watch.take().unwrap();
@@ -142,7 +142,7 @@ fn no_command_older_than_a_reading_passes_its_halt() {
         passed += 1;
         blind += u32::from(record.active & Cause::EStop.bit() == 0);
     }
-    assert!(passed > 0, "no tick was run after the halt");
+    assert!(passed > 0, "no tick ran after the halt");
     assert_eq!(
         blind, 0,
         "of {passed} commands that the halt lets pass were made without knowing of the press"

@@ -1,5 +1,5 @@
-//! Style as a test: sizes, names, reasons, and who may know whom. What is forbidden here is what has
-//! spoilt other projects of this kind; each rule says why where it stands.
+//! Style as a test: sizes, names, reasons, and which module may use which. Each rule forbids something that
+//! has spoilt other projects of this kind, and says why.
 
 mod kinds;
 mod names;
@@ -7,16 +7,16 @@ mod source;
 
 use source::{Source, sources, texts};
 
-/// Longest file. Beyond this a file has more than one duty.
+/// Longest file. A longer file has more than one purpose.
 const LONGEST: usize = 600;
 
-/// Longest name of a function, in characters. A test's name says the behaviour; its assertions explain it.
+/// Longest name of a function, in characters. A test's name states the behaviour; its assertions explain it.
 const LONGEST_NAME: usize = 60;
 
 /// Files that may be longer, each with its reason. Tables only.
 const LONGER: &[(&str, &str)] = &[];
 
-/// Where `unsafe` may stand.
+/// Where `unsafe` is allowed.
 const UNSAFE_ROOMS: &[&str] = &[
     "src/system/rt",
     "src/system/cpu/simd",
@@ -25,14 +25,10 @@ const UNSAFE_ROOMS: &[&str] = &[
     "tests/cuda/standin",
 ];
 
-/// Who must not know whom, beyond the order of `src/lib.rs`: a room, the rooms that it does not name, and
-/// why.
+/// Modules that must not use each other, beyond the order of `src/lib.rs`: a module, the modules that it must
+/// not name, and why.
 const ABSENCES: &[(&str, &[&str], &str)] = &[
-    (
-        "plan",
-        &["bounded_read", "sanitize", "codec"],
-        "what a checked board means is data, whatever it was read from",
-    ),
+    ("plan", &["bounded_read", "sanitize", "codec"], "a checked board is data, wherever it was read from"),
     (
         "reflex",
         &["rt", "codec", "sanitize", "bounded_read", "cpu", "gpu", "admit"],
@@ -43,33 +39,33 @@ const ABSENCES: &[(&str, &[&str], &str)] = &[
         &["frame", "reflex"],
         "a chip is registers and units; where its value goes is not its business",
     ),
-    ("bus", &["frame", "reflex", "mode"], "a wire carries bytes"),
+    ("bus", &["frame", "reflex", "mode"], "a bus carries bytes"),
     (
         "field",
         &["device", "bus", "admit", "reflex", "mode", "sim"],
         "the field sees stimuli and gives motor vectors; it touches no motor and injects no fault",
     ),
-    ("tick", &["device", "bus", "sim", "gpu"], "order, no arithmetic, no names of parts"),
+    ("tick", &["device", "bus", "sim", "gpu"], "ordering only: no arithmetic, no names of parts"),
 ];
 
-/// Crates that live in one room, and why.
+/// Crates that only one module may use, and why.
 const CRATES: &[(&str, &str, &str)] = &[
-    ("toml", "src/deploy/board", "one place knows how a board file is written"),
+    ("toml", "src/deploy/board", "one module knows how a board file is written"),
     ("clap", "src/cli", "words are made at the edge"),
     ("indicatif", "src/cli", "words are made at the edge"),
     ("cudarc", "src/system/gpu", "one place knows the driver; what it gives is checked there"),
-    ("gpiocdev", "src/hardware/bus/linux", "one place asks for lines, so that each has one owner"),
+    ("gpiocdev", "src/hardware/bus/linux", "one module requests lines, so that each has one owner"),
     ("rppal", "src/hardware/bus/linux", "a crate that has been retired stays replaceable"),
-    ("mcap", "src/drive/record", "one place writes and reads recordings, within its limits"),
+    ("mcap", "src/drive/record", "one module writes and reads recordings, within its limits"),
     (
         "snow",
         "src/runtime/tether",
         "one place seals and opens; what the crate leaves to its caller is done there",
     ),
-    ("bincode", "src/system/codec", "one place knows how bytes are laid out, so that it can be replaced"),
+    ("bincode", "src/system/codec", "one module knows how bytes are laid out, so that it can be replaced"),
 ];
 
-/// Fails with every fault at once: a person mends them in one go.
+/// Fails with all faults at once, so that a person can fix them in one go.
 fn none(faults: Vec<String>) {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
@@ -80,7 +76,7 @@ fn at(source: &Source, line: usize) -> String {
 }
 
 #[test]
-fn files_are_short_and_open_with_their_duty() {
+fn files_are_short_and_start_with_their_purpose() {
     let mut faults = Vec::new();
     for source in sources(&["src", "tests", "hil"]) {
         let length = source.text.lines().count();
@@ -99,7 +95,7 @@ fn files_are_short_and_open_with_their_duty() {
     for (path, reason) in LONGER {
         assert!(
             std::path::Path::new(path).exists() && !reason.is_empty(),
-            "{path} is not there to be excepted"
+            "{path} does not exist and needs no exception"
         );
     }
 }
@@ -117,7 +113,7 @@ fn comment_of(line: &str) -> Option<&str> {
 fn comments_and_documents_keep_within_their_columns() {
     let mut faults = Vec::new();
     let mut look = |path: &str, text: &str, is_prose: fn(&str) -> Option<&str>, columns: usize| {
-        let mut drawn = false; // in a fence, where a drawing or an example is as wide as it is
+        let mut drawn = false; // in a fence, drawings and examples may have any width
         for (number, line) in text.lines().enumerate() {
             let Some(prose) = is_prose(line) else { continue };
             drawn ^= prose.trim_start().starts_with("```");
@@ -141,7 +137,7 @@ fn comments_and_documents_keep_within_their_columns() {
 }
 
 #[test]
-fn unsafe_stands_in_its_rooms_with_its_reason() {
+fn unsafe_is_only_in_allowed_modules_with_a_safety_comment() {
     let mut faults = Vec::new();
     for source in sources(&["src", "tests", "hil"]) {
         let lines: Vec<&str> = source.text.lines().collect();
@@ -152,7 +148,7 @@ fn unsafe_stands_in_its_rooms_with_its_reason() {
             if !UNSAFE_ROOMS.iter().any(|room| source.is_in(room)) {
                 faults.push(format!("{}: unsafe outside {UNSAFE_ROOMS:?}", at(&source, number)));
             }
-            // A method that is unsafe because its trait says so has its reasons inside, at each block.
+            // A method that is unsafe because its trait declares it so has its reasons inside, at each block.
             let declares = code.contains("unsafe fn");
             if !declares && !has_reason(&lines, number) {
                 faults.push(format!("{}: unsafe without a `// SAFETY:` above", at(&source, number)));
@@ -168,21 +164,21 @@ fn has_reason(lines: &[&str], number: usize) -> bool {
     let mut comment = above.skip_while(|line| !line.trim_start().starts_with("//")).peekable();
     let distance =
         number - lines[..number].iter().rposition(|l| l.trim_start().starts_with("//")).unwrap_or(0);
-    // Attributes and a statement broken over lines may stand between; a screen may not.
+    // Attributes and a multi-line statement may stand between; a whole screen may not.
     distance <= 3
         && comment.peek().is_some()
         && comment.take_while(|line| line.trim_start().starts_with("//")).any(|line| line.contains("SAFETY:"))
 }
 
 #[test]
-fn names_say_what_a_thing_is() {
-    // "Does things" is not a duty. A second version is history's business: the new replaces the old.
+fn names_avoid_vague_words() {
+    // "Does things" is not a purpose. Old versions belong in the history: new code replaces them.
     const EMPTY: [&str; 4] = ["manager", "handler", "helper", "util"];
     let mut faults = Vec::new();
     for source in sources(&["src", "tests", "hil"]) {
         let file = source.path.rsplit('/').next().unwrap_or_default().to_lowercase();
         if EMPTY.iter().any(|word| file.contains(word)) || has_version(file.trim_end_matches(".rs")) {
-            faults.push(format!("{}: an empty name", source.path));
+            faults.push(format!("{}: a name without meaning", source.path));
         }
         for (number, line) in source.code.lines().enumerate() {
             let names: Vec<&str> = words(line).collect();
@@ -191,7 +187,7 @@ fn names_say_what_a_thing_is() {
                     ["struct", "enum", "trait", "type", "mod", "fn", "macro_rules"].contains(&pair[0]);
                 let name = pair[1].to_lowercase();
                 if declares && (EMPTY.iter().any(|word| name.contains(word)) || has_version(&name)) {
-                    faults.push(format!("{}: `{}` is an empty name", at(&source, number), pair[1]));
+                    faults.push(format!("{}: `{}` is a name without meaning", at(&source, number), pair[1]));
                 }
             }
         }
@@ -206,7 +202,7 @@ fn has_version(name: &str) -> bool {
 }
 
 #[test]
-fn nothing_is_left_for_later_and_no_test_is_switched_off() {
+fn no_todo_is_left_and_no_test_is_ignored() {
     // Put together here, so that this file does not find itself.
     let marks = ["TO\u{44}O", "FIX\u{4d}E", "XX\u{58}", "todo\u{21}(", "unimplemented\u{21}("];
     let mut faults = found_in_texts(&marks, "finish it or say in the docs that it is absent");
@@ -214,14 +210,14 @@ fn nothing_is_left_for_later_and_no_test_is_switched_off() {
     let mark = "#[ign\u{6f}re";
     let long = format!("{mark} = \"long: scripts/long-tests\"]");
     let texts = texts().into_iter().map(|(path, text)| (path, text.replace(&long, "")));
-    faults.extend(found_in(texts, &[mark], "a test that is run nowhere"));
+    faults.extend(found_in(texts, &[mark], "a test that never runs"));
     none(faults);
 }
 
 #[test]
-fn no_path_of_one_machine_is_in_the_tree() {
+fn no_machine_specific_path_is_committed() {
     let marks = ["/wo\u{72}k/", "/ro\u{6f}t/", "shared/re\u{66}erence", "shared/de\u{73}ign"];
-    none(found_in_texts(&marks, "it is on no other machine"));
+    none(found_in_texts(&marks, "it does not exist on other machines"));
 }
 
 fn found_in_texts(marks: &[&str], advice: &str) -> Vec<String> {
@@ -259,7 +255,7 @@ fn rooms() -> Vec<String> {
     rooms
 }
 
-/// Which of `rooms` the path `a::b::c` lies in.
+/// Which of `rooms` contains the path `a::b::c`.
 fn room_of(rooms: &[String], path: &str) -> Option<usize> {
     let is_in = |room: &String| {
         path == room || path.strip_prefix(room.as_str()).is_some_and(|rest| rest.starts_with("::"))
@@ -268,7 +264,7 @@ fn room_of(rooms: &[String], path: &str) -> Option<usize> {
 }
 
 #[test]
-fn a_room_names_only_rooms_declared_above_it() {
+fn modules_use_only_modules_declared_above_them() {
     let rooms = rooms();
     let last = |room: usize| rooms[room].rsplit("::").next().unwrap_or_default();
     let mut faults = Vec::new();
@@ -301,19 +297,20 @@ fn a_room_names_only_rooms_declared_above_it() {
     let groups: std::collections::BTreeSet<&str> =
         rooms.iter().filter_map(|room| room.split("::").next()).collect();
     assert!(groups.len() <= 12, "the map shows {groups:?}: more than a person takes in at once");
-    let known = |name: &str| assert!((0..rooms.len()).any(|room| last(room) == name), "{name} is no room");
+    let known =
+        |name: &str| assert!((0..rooms.len()).any(|room| last(room) == name), "{name} is not a module");
     ABSENCES
         .iter()
         .for_each(|(room, absent, _)| std::iter::once(room).chain(*absent).for_each(|name| known(name)));
 }
 
 #[test]
-fn a_crate_that_may_be_replaced_lives_in_one_room() {
+fn replaceable_crates_are_used_in_one_module_only() {
     let mut faults = Vec::new();
     for source in sources(&["src"]) {
         for (name, room, why) in CRATES.iter().filter(|(_, room, _)| !source.is_in(room)) {
             if source.without_tests().lines().any(|line| names_crate(line, name)) {
-                faults.push(format!("{}: the crate {name} lives in {room} ({why})", source.path));
+                faults.push(format!("{}: the crate {name} belongs in {room} ({why})", source.path));
             }
         }
     }
@@ -321,7 +318,7 @@ fn a_crate_that_may_be_replaced_lives_in_one_room() {
 }
 
 #[test]
-fn the_package_is_named_alike_everywhere() {
+fn the_package_name_is_the_same_everywhere() {
     // In the public registry, `ganglion` is another project.
     let package = env!("CARGO_PKG_NAME");
     assert_eq!(package, "ganglion-robot");
@@ -335,16 +332,16 @@ fn the_package_is_named_alike_everywhere() {
     }
 }
 
-/// Who may write files otherwise than by `codec::replace`, and why.
+/// Modules that may write files in other ways than `codec::replace`, and why.
 const WRITERS: &[(&str, &str)] = &[
-    ("src/hardware/bus/linux/pwm.rs", "attributes of the kernel, which are no files that could be replaced"),
-    ("src/hardware/bus/linux/fake.rs", "a made-up tree for tests"),
+    ("src/hardware/bus/linux/pwm.rs", "attributes of the kernel, which are not files that could be replaced"),
+    ("src/hardware/bus/linux/fake.rs", "a simulated tree for tests"),
     ("src/hardware/device/sysfs.rs", "the same"),
 ];
 
 #[test]
-fn files_are_written_in_one_way() {
-    // Each follows a link that somebody has laid, or takes a file over.
+fn files_are_written_through_one_module() {
+    // Each follows an existing link, or writes into an existing file.
     const OTHERWISE: [&str; 4] = ["File::create(", "fs::write(", "fs::rename(", ".create(true)"];
     let mut faults = Vec::new();
     for source in
@@ -369,15 +366,15 @@ fn names_crate(line: &str, name: &str) -> bool {
 }
 
 #[test]
-fn only_the_command_line_speaks() {
-    // `println!` panics when its reader has gone, and a library has nobody to speak to.
+fn only_the_command_line_prints() {
+    // `println!` panics when its reader has gone, and a library has no output of its own.
     let mut faults = Vec::new();
     for source in sources(&["src"]) {
         for (number, line) in source.code.lines().enumerate() {
             let speaks = ["println!", "print!", "eprintln!", "eprint!", "dbg!"]
                 .iter()
                 .any(|word| line.contains(word) && !line.contains(&format!("_{word}")));
-            // There a unit test's own words go to the test program, which keeps them unless it fails.
+            // Output of a unit test goes to the test program, which keeps it unless the test fails.
             if speaks && source.path != "src/cli/output.rs" {
                 faults.push(format!("{}: use say! (in cli/) or log", at(&source, number)));
             }
@@ -390,7 +387,7 @@ fn only_the_command_line_speaks() {
 }
 
 #[test]
-fn every_test_file_is_run_and_says_what_it_shows() {
+fn every_test_file_is_listed_with_its_purpose() {
     let list = std::fs::read_to_string("tests/main.rs").expect("tests/main.rs");
     let mut faults = Vec::new();
     for source in sources(&["tests"]) {
@@ -398,7 +395,7 @@ fn every_test_file_is_run_and_says_what_it_shows() {
             continue;
         };
         if name == "main" || name.contains('/') {
-            continue; // parts of a module are that module's
+            continue; // children belong to their module
         }
         let lines: Vec<&str> = list.lines().map(str::trim_start).collect();
         match lines.iter().position(|line| line.starts_with(&format!("mod {name};"))) {
@@ -413,7 +410,7 @@ fn every_test_file_is_run_and_says_what_it_shows() {
 }
 
 #[test]
-fn tests_with_a_long_form_are_run_in_full_by_the_script() {
+fn long_tests_are_all_run_by_the_script() {
     let script = std::fs::read_to_string("scripts/long-tests").expect("scripts/long-tests");
     let chosen =
         script.lines().find_map(|line| line.trim().strip_prefix("set -- ")).expect("a list of tests");
@@ -438,10 +435,10 @@ fn tests_with_a_long_form_are_run_in_full_by_the_script() {
 }
 
 #[test]
-fn the_stated_compiler_is_the_newest_that_a_dependency_asks_for() {
+fn the_stated_rust_version_is_what_dependencies_need() {
     let output = std::process::Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--offline"])
-        // This machine's own: the crates of others may never have been fetched.
+        // This machine's target only: crates of other targets may never have been fetched.
         .args(["--filter-platform", &format!("{}-unknown-linux-gnu", std::env::consts::ARCH)])
         .output()
         .expect("cargo");
@@ -466,7 +463,7 @@ fn the_stated_compiler_is_the_newest_that_a_dependency_asks_for() {
 }
 
 #[test]
-fn rows_of_requirements_and_mutants_name_tests_that_exist() {
+fn requirements_and_mutants_name_existing_tests() {
     let mut named = Vec::new();
     for source in sources(&["src", "tests", "hil"]) {
         let stem = source.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs").to_string();
@@ -484,7 +481,7 @@ fn rows_of_requirements_and_mutants_name_tests_that_exist() {
             let is_name = !name.is_empty()
                 && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
             if is_name && !named.iter().any(|one| one == name) {
-                faults.push(format!("{path}: `{quoted}` is no test, module or function"));
+                faults.push(format!("{path}: `{quoted}` is not a test, module or function"));
             }
         }
     }
@@ -506,7 +503,7 @@ fn each_step_of_ci_is_a_function_or_a_program() {
         run_by != "cargo" && !defines(&run, run_by) && !defines(&shared, run_by)
     });
     none(unknown.map(|line| format!(".ci/run: {line}: no such function")).collect());
-    // Two runs of one commit check the same things: no step asks how much time is left.
+    // Two runs of one commit check the same things: no step depends on the remaining time.
     let asks = |line: &&str| line.contains("SECONDS") && !line.starts_with("echo \"passed in");
     none(run.lines().filter(asks).map(|line| format!(".ci/run: {line}: depends on elapsed time")).collect());
 }

@@ -1,5 +1,5 @@
-//! `ganglion update` on a made-up machine: what is refused changes nothing, a bad version is left again, and
-//! a power cut at any call of another program ends with the version that must run.
+//! `ganglion update` on a simulated machine: a refusal changes nothing, a bad version is rolled back, and a
+//! power cut at any call of another program ends with the version that must run.
 
 mod robot;
 
@@ -25,7 +25,7 @@ fn changes(robot: &Robot) -> Vec<String> {
 }
 
 #[test]
-fn a_good_version_is_committed_and_has_a_way_back() {
+fn a_good_version_is_committed_and_can_be_rolled_back() {
     let robot = Robot::new("good");
     let (code, end) = robot.flash(&robot.package("0.2.0", ""));
     assert_eq!((code, end["outcome"].as_str()), (Some(0), Some("committed")), "{end}");
@@ -38,9 +38,9 @@ fn a_good_version_is_committed_and_has_a_way_back() {
     );
     assert!(robot.has("system/var/lib/ganglion/hold"), "nothing arms by itself");
     assert!(robot.has("guard-restarted") && robot.has("running"));
-    assert!(!robot.has("system/etc/systemd/system/ganglion-rollback.service"), "the net is gone");
+    assert!(!robot.has("system/etc/systemd/system/ganglion-rollback.service"), "the rollback units are gone");
 
-    // The motors stop before the first file changes, and the way back is there before that.
+    // The motors stop before the first file changes, and the rollback is prepared before that.
     let calls = changes(&robot);
     let place = |start: &str| {
         calls.iter().position(|call| call.starts_with(start)).unwrap_or_else(|| panic!("{start}: {calls:?}"))
@@ -52,7 +52,7 @@ fn a_good_version_is_committed_and_has_a_way_back() {
     let again = robot.stage(&robot.path("new 0.2.0.deb"));
     assert_eq!((again.status.code(), cli::out(&again).trim()), (Some(0), "0.2.0 is already active"));
 
-    // Back, and not to and fro.
+    // A single rollback, not back and forth.
     let back = robot.update(&["rollback"]);
     assert_eq!((back.status.code(), robot.installed().as_str()), (Some(0), "0.1.0"), "{}", cli::err(&back));
     assert_eq!(robot.update(&["rollback"]).status.code(), Some(69), "0.2.0 was left");
@@ -60,7 +60,7 @@ fn a_good_version_is_committed_and_has_a_way_back() {
 }
 
 #[test]
-fn what_is_wrong_with_a_package_is_refused() {
+fn faulty_packages_are_refused() {
     let robot = Robot::new("refused");
     let refused = |package: &std::path::Path, code, words: &str| {
         robot.forget_calls();
@@ -103,7 +103,7 @@ fn what_is_wrong_with_a_package_is_refused() {
 }
 
 #[test]
-fn an_older_version_is_taken_if_asked_for() {
+fn an_older_version_is_installed_on_request() {
     let robot = Robot::new("older");
     let package = robot.package("0.0.9", "");
     let staged = robot.update(&["stage", package.to_str().unwrap(), "--allow-downgrade"]);
@@ -113,7 +113,7 @@ fn an_older_version_is_taken_if_asked_for() {
 }
 
 #[test]
-fn a_trial_that_may_not_begin_changes_nothing() {
+fn a_trial_that_may_not_start_changes_nothing() {
     let robot = Robot::new("not-now");
     let refused = |code, words: &str| {
         robot.forget_calls();
@@ -145,7 +145,7 @@ fn a_trial_that_may_not_begin_changes_nothing() {
 }
 
 #[test]
-fn a_bad_version_is_left_again_with_the_reason() {
+fn a_bad_version_is_rolled_back_with_the_reason() {
     for (changes, words) in [
         ("starts=never\n", "did not become ready (exit-code)"),
         ("after=dies\n", "died during the trial"),
@@ -155,7 +155,7 @@ fn a_bad_version_is_left_again_with_the_reason() {
         ("cause=\"guard-lost\"\n", "it reports 'guard-lost'"),
         ("p99_us=10001\n", "targets.cycle_p99_ms is 10 ms, measured 10.0 ms"),
     ] {
-        // What never answers is given half a minute.
+        // A version that never answers gets half a minute.
         if changes.starts_with("answers") && !long::or_in_full(false, true) {
             continue;
         }
@@ -202,7 +202,7 @@ fn a_power_cut_at_any_call_ends_with_the_right_version() {
     };
     assert!(count > 20, "{count} calls");
     let mut ends = [0; 2];
-    // In daily use every fourth.
+    // In daily use every fourth call.
     let step = long::or_in_full(4, 1);
     for cut in (1..count).step_by(step).chain([count]) {
         for after in [false, true] {
@@ -238,7 +238,7 @@ fn a_power_cut_at_any_call_ends_with_the_right_version() {
                 .any(|line| line.as_str().unwrap().contains("installing"));
             assert!(robot.has("system/var/lib/ganglion/hold") || !changed, "{place}: the hold");
             ends[usize::from(committed)] += 1;
-            // And the robot can be updated again.
+            // The robot can then be updated again.
             if cut % 5 == 1 && !committed {
                 let (code, end) = robot.flash(&robot.package("0.2.0", ""));
                 assert_eq!(code, Some(0), "{place}: {end}");
@@ -248,7 +248,7 @@ fn a_power_cut_at_any_call_ends_with_the_right_version() {
     assert!(ends[0] > 0 && ends[1] > 0, "cuts before and after the commit: {ends:?}");
 }
 
-/// Which call of an undisturbed trial is the first that starts like this, from 1.
+/// The number, from 1, of the first call of an undisturbed trial that starts like this.
 fn number_of(call: &str) -> usize {
     let robot = Robot::new("number");
     robot.stage(&robot.package("0.2.0", ""));
@@ -258,7 +258,7 @@ fn number_of(call: &str) -> usize {
 }
 
 #[test]
-fn a_cut_in_the_repairing_boot_is_repeated_five_times_at_most() {
+fn an_interrupted_repair_is_repeated_at_most_five_times() {
     let robot = Robot::new("repair");
     robot.stage(&robot.package("0.2.0", ""));
     robot.forget_calls();
@@ -269,7 +269,7 @@ fn a_cut_in_the_repairing_boot_is_repeated_five_times_at_most() {
     for attempt in 1..=6 {
         fs::remove_file(robot.path("system/run/ganglion-update.lock")).unwrap();
         robot.forget_calls();
-        // What is installed, whether it is whole, and then it would be replaced.
+        // First it asks for the installed version and its integrity; the next call would replace it.
         robot.write("cut", "3");
         let told = robot.update(&["recover", "--boot"]);
         let _ = fs::remove_file(robot.path("cut"));
@@ -284,7 +284,7 @@ fn a_cut_in_the_repairing_boot_is_repeated_five_times_at_most() {
 }
 
 #[test]
-fn an_updater_that_is_killed_is_followed_by_its_return() {
+fn a_killed_updater_is_recovered() {
     let robot = Robot::new("killed");
     robot.stage(&robot.package("0.2.0", ""));
     robot.forget_calls();
@@ -314,7 +314,7 @@ fn two_updates_at_once_are_refused() {
 }
 
 #[test]
-fn a_committed_version_that_keeps_dying_is_left() {
+fn a_committed_version_that_keeps_dying_is_rolled_back() {
     let robot = Robot::new("loop");
     for _ in 0..9 {
         robot.service_ends("exit-code");

@@ -1,5 +1,5 @@
-//! The link between a robot and its brain, from outside: what it costs, and what passes it on a network that
-//! loses, doubles, delays, reorders, changes and forges datagrams.
+//! The link between a robot and its brain computer, from outside: its cost, and what gets through on a
+//! network that loses, duplicates, delays, reorders, changes and forges datagrams.
 
 mod allocation;
 mod callers;

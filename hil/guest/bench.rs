@@ -20,12 +20,12 @@ const FAR_PRIORITY: u8 = 40;
 const ROW_PRIORITY: u8 = 20;
 /// After this time, the kernel's side has reported everything stamped before: the thread that carried a
 /// transfer has run since.
-const GLANCE: Span = Span::from_millis(5);
+const REPORT_DELAY: Span = Span::from_millis(5);
 /// During a long wait, events are read this often, so that their queue (30 s of a busy robot) does not
 /// overflow.
-const PATROL: Span = Span::from_millis(1000);
+const DRAIN_INTERVAL: Span = Span::from_millis(1000);
 /// Polling interval of the caller while it waits for something.
-const LOOK: Span = Span::from_millis(5);
+const POLL_INTERVAL: Span = Span::from_millis(5);
 
 /// The far side, and its start: it ignores events of an earlier row.
 struct Behind {
@@ -76,7 +76,7 @@ impl Bench {
         };
         bench.renew(1)?; // the devices must exist before the far side refreshes them
         let (behind, port) = (bench.behind.clone(), Device::open()?);
-        thread::Builder::new().name("far-side".into()).spawn(move || be_far(&behind, port))?;
+        thread::Builder::new().name("far-side".into()).spawn(move || run_far_side(&behind, port))?;
         urgent(ROW_PRIORITY);
         Ok(bench)
     }
@@ -95,8 +95,8 @@ impl Bench {
     }
     /// Waits until `at`.
     pub fn wait_until(&self, at: Instant) {
-        while at.since(self.now()) > PATROL {
-            self.clock.sleep_until(self.now() + PATROL);
+        while at.since(self.now()) > DRAIN_INTERVAL {
+            self.clock.sleep_until(self.now() + DRAIN_INTERVAL);
             self.sight.borrow_mut().look();
         }
         self.clock.sleep_until(at);
@@ -146,7 +146,7 @@ impl Bench {
         let now = self.now();
         self.sight.borrow_mut().look();
         if self.sight.borrow().record.seen() < now {
-            self.clock.sleep_until(now + GLANCE);
+            self.clock.sleep_until(now + REPORT_DELAY);
             let mut sight = self.sight.borrow_mut();
             sight.look();
             sight.record.quiet_until(now);
@@ -166,13 +166,13 @@ impl Bench {
                 return Some(answer);
             }
             drop(sight);
-            self.wait(LOOK);
+            self.wait(POLL_INTERVAL);
         }
     }
 }
 
 /// The loop of the far side: handles every event at once, and refreshes when it is due.
-fn be_far(behind: &Mutex<Behind>, mut port: Device) {
+fn run_far_side(behind: &Mutex<Behind>, mut port: Device) {
     urgent(FAR_PRIORITY);
     let clock = MonotonicClock;
     let mut due = clock.now();

@@ -73,15 +73,15 @@ pub fn trouble(place: &mut RowContext<'_>, trouble: Trouble, ms: u64, end: End) 
     afterwards(bench, end, ended, &mut outcome)?;
     let report = scene.end(bench, &mut outcome)?;
     causes(end, &report, &mut outcome);
-    led(bench, trouble, &report, &mut outcome);
-    scene::laws(bench, &mut outcome)?;
+    check_write_gap(bench, trouble, &report, &mut outcome);
+    scene::check_rules(bench, &mut outcome)?;
     Ok(outcome)
 }
 
 /// Motors that may move never go without a command for longer than a command is valid plus the bus time,
 /// according to the runtime's own count. Skipped where the runtime is stopped or starved: there the guard and
 /// the motors' own thread are under test.
-fn led(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mut RowResult) {
+fn check_write_gap(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mut RowResult) {
     if matches!(trouble, Trouble::Signal(..) | Trouble::GuardDies(_) | Trouble::Hog(..)) {
         return;
     }
@@ -91,7 +91,7 @@ fn led(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mut RowResult)
     };
     let allowed = (bench.board().safety.command_valid + bus_time(bench.board())).as_micros_f64();
     outcome.figure("longest_unled_us", gap);
-    outcome.note(format!("without a command for {gap:.0} at most"));
+    outcome.note(format!("at most {gap:.0} us without a command"));
     outcome.demand(gap <= allowed, || {
         format!("the motors were without a command for {gap:.0} virtual us, {allowed:.0} allowed")
     });
@@ -120,9 +120,9 @@ fn stands(
     }
     // Watch it to its end, so that the report says how late a robot is.
     let stood = bench.until(over, |record| match backs_off {
-        true if may_go_on => record.no_way_ahead_since(cause),
+        true if may_go_on => record.not_ahead_since(cause),
         false if may_go_on => record.still_since(cause),
-        true => record.no_way_ahead_from(cause).filter(|from| record.ahead_between(*from, over).is_none()),
+        true => record.not_ahead_from(cause).filter(|from| record.ahead_between(*from, over).is_none()),
         false => record.still_from(cause).filter(|_| !record.is_moving()),
     });
     let us = |span: Span| span.as_micros_f64();
@@ -250,7 +250,7 @@ fn causes(end: End, report: &Value, outcome: &mut RowResult) {
         }
         End::RidesOut(none) => {
             let named: Vec<&str> = none.iter().filter(tripped).copied().collect();
-            outcome.demand(named.is_empty(), || format!("no reason to stop, and yet {}", said()));
+            outcome.demand(named.is_empty(), || format!("no reason to stop, but {}", said()));
         }
     }
 }
@@ -279,7 +279,7 @@ pub fn kills(place: &mut RowContext<'_>, times: usize, limit: Limit) -> io::Resu
         disabled.extend(bench.seen(|record| cut(record)).map(|at| at.since(killed)));
         stays_still(bench, killed, &mut outcome);
         end_guard(&mut scene.guard)?;
-        scene::laws(bench, &mut outcome)?;
+        scene::check_rules(bench, &mut outcome)?;
     }
     let stops = Latency::of(took);
     let allowed = limit.span(bench.board()).as_micros_f64();

@@ -61,7 +61,7 @@ impl Port for Device {
             let bytes: Vec<u8> = some.iter().flat_map(Command::encode).collect();
             let written = rustix::io::write(&self.file, &bytes)?;
             if written != some.len() * COMMAND_BYTES {
-                return Err(io::Error::other("the plant device took only a part of the commands"));
+                return Err(io::Error::other("the plant device accepted only some of the commands"));
             }
         }
         Ok(())

@@ -69,7 +69,7 @@ pub struct FarSide {
     imu_there: bool,
     lean: Option<f64>,
     echo: Echo,
-    /// The module ignores triggers until then: its pulse is still going on.
+    /// The module ignores triggers until then, because its pulse has not ended.
     open_until: Instant,
     /// Whether samples are signalled at the chip's own rate; off while a row makes the edges itself.
     announces: bool,
@@ -159,7 +159,7 @@ impl FarSide {
         }
     }
 
-    /// Commands that the kernel must get before any process looks at the bus.
+    /// Commands that the kernel must get before any process uses the bus.
     pub fn begin(&mut self, now: Instant, out: &mut Vec<Command>) {
         out.push(Command::ClearFaults);
         out.push(Command::Persist(true));

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sleeps_until_it_is_woken_and_forgets_with_a_reset() {
+    fn imu_sleeps_until_woken_and_a_reset_clears_its_settings() {
         let mut imu = Imu::new();
         assert_eq!((imu.sample(30.0), imu.ready_every()), ([0; SAMPLE_BYTES], None));
         assert!(!imu.take(&[POWER, 0x01]));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn lean_is_where_gravity_points() {
+    fn lean_follows_the_direction_of_gravity() {
         let mut imu = Imu::new();
         imu.take(&[POWER, 0]);
         for range in 0..4_u8 {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interrupt_has_the_sample_rate() {
+    fn the_interrupt_rate_is_the_sample_rate() {
         let mut imu = Imu::new();
         imu.take(&[POWER, 0]);
         imu.take(&[DIVIDER, 9, 3]); // and the low-pass filter right after it

@@ -70,7 +70,7 @@ mod tests {
     use ganglion::deploy::board;
 
     #[test]
-    fn limits_are_the_boards_own_figures() {
+    fn limits_come_from_the_board() {
         let board = board::built_in("picarx-v4").unwrap().unwrap().board;
         let ms = |limit: Limit| limit.span(&board).as_nanos() / 1_000_000;
         assert_eq!(ms(Limit::Period), 10 + 20 + 2);

@@ -28,9 +28,9 @@ const OVER_DEG: f64 = 45.0;
 const LATEST: Span = Span::from_millis(500);
 /// Motors have been running for this long when a loop begins.
 const RUNNING: Span = Span::from_millis(15);
-/// From the choice of an edge's time to the earliest such time; the load works for the last part of it.
+/// From the choice of an edge's time to the earliest such time; the load runs during the last part of it.
 const LEAD: Span = Span::from_millis(12);
-/// The load works for this long before the edge, so that all of its processes have run.
+/// The load runs for this long before the edge, so that all of its processes have run.
 const LOADED: Span = Span::from_millis(10);
 /// A robot that is held for five seconds with only short releases is disarmed (`disarm_after_ms`), so from
 /// time to time it is left alone for longer than the 200 ms that this board requires for settling.
@@ -75,7 +75,7 @@ pub fn close(
     }
     drop(load);
     outcome.demand(begins.len() == TIMES, || {
-        format!("{} loops closed in {attempts} attempts, {TIMES} wanted", begins.len())
+        format!("{} loops closed in {attempts} attempts, {TIMES} needed", begins.len())
     });
     judge(name, closed, Latency::of(begins), baseline, &mut outcome);
     outcome.latency(&format!("{name}.stop_on_wire"), Latency::of(ends));
@@ -83,7 +83,7 @@ pub fn close(
     let said = scene.end(bench, &mut outcome)?;
     outcome.note(format!("{} slots skipped", said["slots_skipped"]));
     own_work(&said, &mut outcome);
-    scene::laws_of_a_long_way(bench, &mut outcome)?;
+    scene::check_long_drive_rules(bench, &mut outcome)?;
     Ok(outcome)
 }
 
@@ -166,8 +166,8 @@ fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Res
 }
 
 /// The first moment from `soonest` on that lies at the phase of loop `nth`. All loops take their phases from
-/// one clock. If each counted from its own start, phases would be random, and the 99th percentile, two loops
-/// of two hundred, would differ in each run.
+/// one clock. If each counted from its own start, phases would be random, and the 99th percentile, the second
+/// largest of two hundred values, would differ in each run.
 fn moment(soonest: Instant, nth: u64) -> Instant {
     let round = PHASES.as_nanos();
     let phase = round / 1000 * (nth * GOLDEN % 1000);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_are_begun_at_phases_of_one_clock_spread_evenly() {
+    fn loops_start_at_evenly_spread_phases_of_the_clock() {
         let round = PHASES.as_nanos();
         let mut phases: Vec<u64> = (1..=200)
             .map(|nth| {
@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_counts_from_the_edge_before_it() {
+    fn stop_latency_counts_from_the_edge_before_it() {
         let closed = answer(&stopped(5200, 5320), us(5000));
         assert_eq!(closed, Some(Some([200, 200, 320].map(Span::from_micros))));
         assert_eq!(answer(&stopped(5200, 5320), us(6000)), Some(None), "they had already stopped");
     }
 
     #[test]
-    fn an_edge_between_the_two_frames_of_a_stop_has_not_caused_it() {
+    fn an_edge_between_the_frames_of_a_stop_is_not_its_cause() {
         let mut record = stopped(5000, 5120);
         // The next zero comes from the tick, a period later; it would look like an answer after 10 ms.
         record.take(&event(Happening::Write, 0x14, 15_000_000, &[0x2D, 0, 0]));

@@ -54,7 +54,7 @@ const USAGE: &str = "hil-guest: what runs on the virtual bench
   hil-guest hog MS                                            computes for so long";
 
 /// Folder of boards and of the processes' output.
-const WORDS: &str = "/run/hil";
+const RUN_FOLDER: &str = "/run/hil";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
             rows::table().iter().for_each(|line| println!("{line}"));
             Ok(true)
         }
-        ["hog", ms] => ms.parse().map(trouble::be_hog).map(|()| true).map_err(io::Error::other),
+        ["hog", ms] => ms.parse().map(trouble::run_hog).map(|()| true).map_err(io::Error::other),
         ["plant"] => plant(),
         ["bench", ref rest @ ..] => match Options::read(rest) {
             Some(requests) => carry_out(&requests),
@@ -124,8 +124,8 @@ impl Options {
         (self.only.is_empty() || named(&self.only)) && !named(&self.without)
     }
 
-    /// Whether this guest carries out the row: of the guests that share a folder, the first one that asks
-    /// does.
+    /// Whether this guest carries out the row: among guests that share a folder, the first one that asks for
+    /// a row gets it.
     fn takes(&self, row: &Row) -> io::Result<bool> {
         let Some(claims) = &self.claims else { return Ok(true) };
         match std::fs::create_dir(claims.join(row.name)) {
@@ -171,7 +171,7 @@ fn carry_out(requests: &Options) -> io::Result<bool> {
     // The far side uses the same board as the runtime: its text, loaded again.
     let plain =
         board::from_text("plain", &variant::text(&loaded, Variant::Plain)).map_err(io::Error::other)?;
-    let boards = Boards { loaded, folder: PathBuf::from(WORDS) };
+    let boards = Boards { loaded, folder: PathBuf::from(RUN_FOLDER) };
     let mut bench = Bench::start(&plain.board)?;
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     println!("hil-guest: kernel {}, all times are virtual: instructions, not hardware", kernel.trim());
@@ -196,7 +196,7 @@ fn carry_out(requests: &Options) -> io::Result<bool> {
         println!("{} [{took:.1} virtual s]", outcome.words(row.name));
         if !outcome.passed() {
             println!("       output: {}", outcome.said);
-            keep_words(row, &requests.out)?;
+            keep_output(row, &requests.out)?;
         }
         let result = outcome.json(row.name);
         verdict::append(&requests.out.join("rows.jsonl"), &result.to_string())?;
@@ -216,8 +216,8 @@ fn carry_out(requests: &Options) -> io::Result<bool> {
 }
 
 /// Copies the output of a failed row's processes to the results.
-fn keep_words(row: &Row, out: &Path) -> io::Result<()> {
-    let Ok(files) = std::fs::read_dir(Path::new(WORDS).join(row.name)) else { return Ok(()) };
+fn keep_output(row: &Row, out: &Path) -> io::Result<()> {
+    let Ok(files) = std::fs::read_dir(Path::new(RUN_FOLDER).join(row.name)) else { return Ok(()) };
     let kept = out.join("failed").join(row.name);
     std::fs::create_dir_all(&kept)?;
     for file in files.flatten() {
@@ -242,7 +242,7 @@ fn one(row: &Row, bench: &mut Bench, boards: &Boards, baseline: &Baseline) -> io
         _ => Variant::Plain,
     };
     let board = boards.path(variant)?;
-    let folder = Path::new(WORDS).join(row.name);
+    let folder = Path::new(RUN_FOLDER).join(row.name);
     let mut place = RowContext { bench, board: &board, folder: &folder };
     match row.course {
         Course::Trouble(trouble, ms, end) | Course::Reset(trouble, ms, end) => {
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_guests_that_share_a_folder_one_takes_a_row() {
+    fn only_one_of_two_guests_takes_a_row_from_a_shared_folder() {
         let claims = std::env::temp_dir().join(format!("hil-claims-{}", std::process::id()));
         std::fs::create_dir_all(&claims).unwrap();
         let folder = claims.display().to_string();
@@ -272,7 +272,7 @@ mod tests {
         let row = ROWS.iter().find(|row| first.wants(row)).unwrap();
         assert_eq!([first.takes(row).unwrap(), second.takes(row).unwrap()], [true, false]);
         std::fs::remove_dir_all(&claims).unwrap();
-        assert!(first.takes(row).is_err(), "without a folder there can be no claim");
+        assert!(first.takes(row).is_err(), "without a folder no row can be claimed");
         assert!(Options::read(&[]).unwrap().takes(row).unwrap());
         assert!(Options::read(&["--claims"]).is_none());
     }

@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 /// The program as it is installed.
 pub const PROGRAM: &str = "/usr/bin/ganglion";
 /// Interval between checks whether a process has ended.
-const LOOK: Span = Span::from_millis(10);
+const POLL_INTERVAL: Span = Span::from_millis(10);
 
 /// A process under test. Killed when it is dropped.
 pub struct Process {
@@ -64,7 +64,7 @@ impl Process {
         let clock = MonotonicClock;
         let until = clock.now() + timeout;
         while !self.has_ended()? && clock.now() < until {
-            clock.sleep_until(clock.now() + LOOK);
+            clock.sleep_until(clock.now() + POLL_INTERVAL);
         }
         Ok(self.ended)
     }

@@ -245,14 +245,14 @@ impl Record {
     }
     /// When, for the first time from `from` on, no motor drove the car forward; `from` itself if none did
     /// then.
-    pub fn no_way_ahead_from(&self, from: Instant) -> Option<Instant> {
+    pub fn not_ahead_from(&self, from: Instant) -> Option<Instant> {
         if !was(&self.advances, from) {
             return Some(from);
         }
         self.advances.iter().find(|turn| turn.0 > from && !turn.1).map(|turn| turn.0)
     }
     /// Since when no motor has driven the car forward, at the earliest `from`. `None`: one does.
-    pub fn no_way_ahead_since(&self, from: Instant) -> Option<Instant> {
+    pub fn not_ahead_since(&self, from: Instant) -> Option<Instant> {
         since(&self.advances, from)
     }
     /// When a motor drove the car forward between the two times, if one did.
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn motion_is_pulse_and_enable_and_no_reset() {
+    fn motion_needs_pulses_the_enable_line_and_no_reset() {
         let mut record = record();
         record.take(&event(Happening::Write, 0x14, 10, &[0x2D, 8, 0]));
         assert!(!record.is_moving(), "no line enables the current");
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(record.still_since(at(25)), None);
         record.take(&event(Happening::Floats(false), 11, 60, &[]));
         assert!(!record.is_moving(), "the owner of the enable line died");
-        assert_eq!(record.still_since(at(25)), Some(at(60)), "it moved again after the first time");
+        assert_eq!(record.still_since(at(25)), Some(at(60)), "it moved again after the first stop");
         assert_eq!(record.still_since(at(70)), Some(at(70)));
         assert_eq!(record.still_from(at(25)), Some(at(30)));
         assert_eq!(record.still_from(at(35)), Some(at(35)));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn backing_off_is_motion_and_not_ahead() {
+    fn backing_off_counts_as_motion_but_not_as_driving_ahead() {
         let mut record = record();
         record.take(&event(Happening::Out(true), 11, 1, &[]));
         record.take(&event(Happening::Out(false), 23, 2, &[])); // left, forward
@@ -375,7 +375,7 @@ mod tests {
         record.take(&event(Happening::Out(true), 23, 25, &[]));
         record.take(&event(Happening::Write, 0x14, 30, &[0x2D, 8, 0]));
         assert!(record.is_moving());
-        assert_eq!(record.no_way_ahead_from(at(12)), Some(at(20)));
+        assert_eq!(record.not_ahead_from(at(12)), Some(at(20)));
         assert_eq!(record.ahead_between(at(20), at(99)), None);
         record.take(&event(Happening::Out(true), 24, 40, &[])); // right, forward: it is mirrored
         record.take(&event(Happening::Write, 0x14, 50, &[0x2C, 8, 0]));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_frame_moves_nothing_and_shifted_one_is_a_stray() {
+    fn a_failed_frame_moves_nothing_and_a_shifted_one_is_reported() {
         let mut record = record();
         record.take(&event(Happening::Out(true), 11, 1, &[]));
         let mut nack = event(Happening::Write, 0x14, 2, &[0x2D, 8, 0]);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_echo_is_known_after_everything_else_was_forgotten() {
+    fn the_last_echo_survives_when_older_events_are_dropped() {
         let mut record = record();
         assert_eq!(record.echo_before(Instant::NEVER), None);
         for (ns, line, high) in [(10, 22, true), (20, 22, false), (30, 25, false)] {
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_is_the_first_frame_without_counts_after_its_cause() {
+    fn a_stop_is_the_first_zero_frame_after_its_cause() {
         let mut record = record();
         record.take(&event(Happening::Write, 0x14, 5, &[0x2D, 0, 0]));
         record.take(&event(Happening::Write, 0x14, 20, &[0x2D, 8, 0]));

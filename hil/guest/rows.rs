@@ -116,7 +116,7 @@ pub enum Service {
     /// A process of its user attacks its guard.
     Hostile,
     /// Its bus hangs until the driver is rebound, which its user may not do.
-    Wedged,
+    HungBus,
 }
 
 #[cfg(test)]
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documentation_has_this_table() {
+    fn the_documented_table_matches_the_rows() {
         let page = include_str!("../../docs/virtual-bench-rows.md");
         for line in table() {
             assert!(page.lines().any(|written| written == line), "run `hil-guest table`: {line}");

@@ -11,8 +11,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The snapshot of a row's runtime, in the folder of the row: every row begins without one, and a runtime
-/// that is started again resumes from it.
+/// The snapshot of a row's runtime, in the folder of the row. Every row starts without one; a runtime that is
+/// restarted within a row resumes from it.
 const BRAIN: &str = "brain";
 /// Folder of the runtime's and the guard's sockets, as with the services.
 const SOCKETS: &str = "/run/ganglion";
@@ -168,9 +168,8 @@ pub fn start_guard(bench: &Bench, board: &str, folder: &Path) -> io::Result<Proc
     Ok(guard)
 }
 
-/// Rules that every row keeps, whatever it did: the car hit nothing, framing was never lost, and no event was
-/// missed.
-pub fn laws(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
+/// Rules that every row must obey: the car hit nothing, framing was never lost, and no event was missed.
+pub fn check_rules(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     outcome
         .demand(report.contacts.all() == 0, || format!("the car ran into something: {:?}", report.contacts));
@@ -178,10 +177,10 @@ pub fn laws(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     Ok(())
 }
 
-/// The same for a car that drives for a long time. No sensor looks to its sides or behind it: among discs it
-/// may brush one with its side, or a wall with its back when it backs off. It must not hit anything that its
+/// The same rules for a car that drives for a long time. No sensor covers its sides or its back: among discs,
+/// its side may touch one, and its back may touch a wall when it backs off. It must not hit anything that its
 /// sonar sees, and must not fall over an edge that it has stopped for.
-pub fn laws_of_a_long_way(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
+pub fn check_long_drive_rules(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     let contacts = report.contacts;
     outcome.note(format!("{:.1} m driven, contacts {contacts:?}", report.distance_m));
@@ -190,7 +189,7 @@ pub fn laws_of_a_long_way(bench: &mut Bench, outcome: &mut RowResult) -> io::Res
     Ok(())
 }
 
-/// The rules that need no car.
+/// The rules that do not depend on the car.
 pub fn frames(bench: &Bench, outcome: &mut RowResult) {
     let (strays, lost) = bench.seen(|record| (record.strays().to_vec(), record.lost()));
     outcome.demand(strays.is_empty(), || {

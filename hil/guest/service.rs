@@ -24,7 +24,7 @@ const GUARD: &str = "ganglion-guard.service";
 const REBINDER: &str = "ganglion-rebind.service";
 /// Path where the units expect the board.
 const BOARD: &str = "/etc/ganglion/board.toml";
-/// The brain that the unit itself keeps: every row begins without it.
+/// The unit's own snapshot: every row starts without it.
 const KEPT: &str = "/var/lib/ganglion/brain-3.bin";
 /// The bus that the service's user may open.
 const I2C: &str = "/dev/i2c-1";
@@ -57,7 +57,7 @@ pub fn carry_out(place: &mut RowContext<'_>, loaded: &Loaded, service: Service) 
     }
     let variant = match service {
         Service::BadBoard => Variant::Wrong,
-        Service::Wedged => Variant::Rebind,
+        Service::HungBus => Variant::Rebind,
         _ => Variant::Plain,
     };
     variant::write(Path::new(BOARD), loaded, variant)?;
@@ -70,7 +70,7 @@ pub fn carry_out(place: &mut RowContext<'_>, loaded: &Loaded, service: Service) 
         Service::Refused => locked_out(place.bench, &mut outcome),
         Service::Silent => silent(place.bench, &mut outcome),
         Service::Hostile => attacked(place.bench, &mut outcome),
-        Service::Wedged => freed(place.bench, &mut outcome),
+        Service::HungBus => freed(place.bench, &mut outcome),
     };
     run("systemctl", &["stop", RUNTIME, GUARD, REBINDER])?;
     outcome
@@ -81,7 +81,7 @@ pub fn carry_out(place: &mut RowContext<'_>, loaded: &Loaded, service: Service) 
     )?;
     outcome.said = scene::tail(&journal);
     done?;
-    scene::laws(place.bench, &mut outcome)?;
+    scene::check_rules(place.bench, &mut outcome)?;
     Ok(outcome)
 }
 

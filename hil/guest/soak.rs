@@ -48,7 +48,7 @@ pub fn drive(place: &mut RowContext<'_>, seconds: u64) -> io::Result<RowResult> 
     adds_up(&report, seconds, &mut outcome);
     let world = bench.act(|far, now, _| far.report(now))?;
     outcome.demand(world.distance_m > 1.0, || "it hardly moved".into());
-    scene::laws_of_a_long_way(bench, &mut outcome)?;
+    scene::check_long_drive_rules(bench, &mut outcome)?;
     Ok(outcome)
 }
 
@@ -130,7 +130,7 @@ mod tests {
     use ganglion::deploy::board;
 
     #[test]
-    fn a_phase_is_found_on_both_sides_of_a_periods_end() {
+    fn a_phase_is_measured_across_the_end_of_a_period() {
         let board = board::built_in("picarx-v4").unwrap().unwrap().board;
         let mut record = Record::new(&board);
         for nth in 1..100_u64 {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn drift_wraps_around_and_is_a_fault() {
+    fn drift_wraps_around_and_counts_as_a_fault() {
         let judged = |early, late| {
             let mut outcome = RowResult::default();
             drifts(Some(early), Some(late), Span::from_millis(10), &mut outcome);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_do_not_add_up_are_a_fault() {
+    fn unbalanced_slot_counts_are_a_fault() {
         let judged = |run: u64| {
             let mut outcome = RowResult::default();
             let report = serde_json::json!({

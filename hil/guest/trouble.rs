@@ -213,7 +213,7 @@ fn errno(kind: Fault) -> Option<i32> {
     }
 }
 
-/// Starts a program that only computes, just below `priority`.
+/// Starts a program that only computes, with the priority just below `priority`.
 fn hog(priority: u8, time: Span) -> io::Result<()> {
     let myself = std::env::current_exe()?;
     let ms = (time.as_nanos() / 1_000_000).to_string();
@@ -228,7 +228,7 @@ fn hog(priority: u8, time: Span) -> io::Result<()> {
 }
 
 /// The work of such a program: computes until its time is over.
-pub fn be_hog(ms: u64) {
+pub fn run_hog(ms: u64) {
     use ganglion::base::time::{Clock, MonotonicClock};
     let until = MonotonicClock.now() + Span::from_millis(ms);
     while MonotonicClock.now() < until {

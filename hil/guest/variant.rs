@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variants_are_boards_and_the_wrong_one_is_none() {
+    fn every_variant_is_a_valid_board_and_unknown_ones_are_refused() {
         let loaded = load().unwrap();
         for variant in
             [Variant::Plain, Variant::Reset, Variant::Rebind, Variant::Brief, Variant::BriefOrdinary]

@@ -98,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_pass_without_answer_or_figures_is_a_fault() {
+    fn a_pass_without_an_answer_or_figures_is_a_fault() {
         let latency = json!({"n": 10, "p50": 400.0, "p99": 500.0, "p999": 500.0, "max": 500.0});
         let sound = json!({
             "passed": true, "unanswered": 0, "sensor_to_motor_us": latency, "gpio_echo_us": latency,

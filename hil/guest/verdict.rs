@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_samples_and_the_worst_is_kept() {
+    fn percentiles_are_real_samples_and_the_worst_is_kept() {
         let latency = latency((1..=200).rev());
         assert_eq!([50, 99, 100].map(|p| latency.percentile(p) as u64), [100, 198, 200]);
         assert_eq!(Latency::of(vec![]).max() as u64, 0);
     }
 
     #[test]
-    fn a_tenth_more_than_recorded_is_a_fault() {
+    fn ten_percent_above_the_baseline_is_a_fault() {
         let baseline = Baseline::of(r#"{"edge": {"p50": 100.0, "p99": 100.0}}"#).unwrap();
         assert_eq!(baseline.check("edge", &latency(vec![110; 1000])), Vec::<String>::new());
         assert_eq!(baseline.check("edge", &latency(vec![111; 1000])).len(), 2);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_fails_by_its_faults_and_says_them() {
+    fn a_row_with_faults_fails_and_lists_them() {
         let mut outcome = RowResult::default();
         outcome.demand(true, || unreachable!());
         assert!(outcome.passed());

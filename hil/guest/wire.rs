@@ -292,7 +292,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_command_is_laid_out_as_the_header_says() {
+    fn commands_have_the_layout_of_the_c_header() {
         let bytes = Command::LineAt(22, true, Instant::from_nanos(0x0102_0304)).encode();
         assert_eq!(bytes[..8], [7, 0, 22, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[8..24], [1, 0, 0, 0, 0, 0, 0, 0, 4, 3, 2, 1, 0, 0, 0, 0]);
@@ -306,7 +306,7 @@ pub mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_the_header() {
+    fn constants_match_the_c_header() {
         let header = include_str!("../kmod/hilplant.h");
         let number = |name: &str| -> i64 {
             let line = header.lines().find(|line| line.trim_start().starts_with(&format!("{name} =")));
@@ -361,7 +361,7 @@ pub mod tests {
     }
 
     #[test]
-    fn an_event_is_read_back_from_its_place() {
+    fn events_are_read_from_the_right_offsets() {
         let mut bytes = [0; EVENT_BYTES];
         bytes[0] = 9; // end
         bytes[8] = 5; // start

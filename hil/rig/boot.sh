@@ -30,7 +30,7 @@ apart() {
 # boot SHARE FOLDER LIMIT_S [QEMU OPTION...]: runs FOLDER/job, under SHARE, in the guest; its results are in FOLDER.
 # LIMIT_S: wall time. The console's output goes to $CONSOLE.
 # Virtual clock: one instruction is 2^SHIFT ns and idle time is skipped, so the host's load does not enter the guest's
-# time; that needs one processor (QEMU: "-icount"). Host clock: for looking, never for gates. Becomes QEMU: call it in its
+# time; that needs one processor (QEMU: "-icount"). Host clock: for experiments, never for limits. Becomes QEMU: call it in its
 # own process.
 boot() {
     local share=$1 folder=$2 limit=$3 clock=()
@@ -74,13 +74,13 @@ follow() {
     done
 }
 
-# The machines end with the run.
+# The machines end when the run ends.
 machines=()
 stop_machines() { [ ${#machines[@]} -eq 0 ] || kill "${machines[@]}" 2> /dev/null || true; }
 
 # run_guest FOLDER PLACE: runs the job of a folder of $SHARE, or of $SHARE itself, with the prefix that `apart` printed; its
-# lines go to standard error, so that standard output contains only the result. A machine that ended wrongly is named; it
-# counts through its missing results.
+# lines go to standard error, so that standard output contains only the result. A machine that failed is named; its missing
+# results count as failures.
 run_guest() {
     local folder=$1 PLACE=$2 code=0 process teller CONSOLE=$WORK/console.log log=$WORK/qemu.log
     [ "$folder" = . ] || { CONSOLE=$SHARE/$folder/console.log log=$SHARE/$folder/qemu.log; }

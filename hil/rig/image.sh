@@ -125,7 +125,7 @@ install_project() {
             'SUBSYSTEM=="gpio", KERNEL=="gpiochip*", GROUP="gpio", MODE="0660"' > usr/lib/udev/rules.d/60-hil.rules
     fi
     mkdir -p usr/bin
-    # The one manual step of a person who sets up a robot: to choose its board.
+    # The only manual step of setting up a robot: choosing its board.
     if [ -f "$ROOT/boards/virtual-bench.toml" ]; then
         install -D -m 644 "$ROOT/boards/virtual-bench.toml" etc/ganglion/board.toml
     fi

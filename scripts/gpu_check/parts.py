@@ -17,7 +17,7 @@ CACHE = KIT / "compute-cache"
 # Where a CUDA toolkit puts its programs, if they are not in the path.
 TOOLKIT = "/usr/local/cuda/bin"
 # With small fields, and covering all that is inserted between cycles: under the sanitizer it is many times slower.
-SMALL = "cuda::engine::what_is_put_in_between_cycles_is_there_in_the_next"
+SMALL = "cuda::engine::changes_between_cycles_apply_in_the_next"
 
 
 @dataclasses.dataclass

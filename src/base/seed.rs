@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_are_fixed_for_ever() {
+    fn random_draws_never_change() {
         // Golden values: a change here would silently change every saved read-out.
         let golden = (bits(1, Stream::Bias, 0), bits(1, Stream::Bias, 1), bits(2, Stream::Bias, 0));
         assert_eq!(golden, GOLDEN);
@@ -80,7 +80,7 @@ mod tests {
         (2_211_662_769_585_535_077, 1_746_450_565_877_553_186, 2_344_483_485_675_687_029);
 
     #[test]
-    fn normal_has_the_moments_of_a_normal() {
+    fn normal_draws_have_the_right_mean_and_variance() {
         let n = 100_000;
         let (mut sum, mut square) = (0.0, 0.0);
         for i in 0..n {

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_fails_when_a_slot_is_lost_without_a_count() {
+    fn the_slot_sum_fails_when_a_slot_is_lost_uncounted() {
         let mut grid = Grid::new(Instant::ZERO, Span::from_millis(10));
         grid.done(Instant::from_nanos(1));
         assert!(!grid.identity_holds(Instant::ZERO + Span::from_millis(45)));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_is_noticed_once_and_the_clock_stands_still_in_it() {
+    fn suspend_is_reported_once_and_the_clock_stops_during_it() {
         let clock = SimClock::new();
         clock.sleep_machine(Span::from_millis(3_000)); // before anything was watched
         let mut watch = SleepWatch::new(&clock);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_awake_did_not_sleep() {
+    fn an_awake_machine_reports_no_suspend() {
         let clock = MonotonicClock;
         let mut watch = SleepWatch::new(&clock);
         let seen: Vec<_> = (0..100_000).filter_map(|_| watch.take(&clock)).collect();

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_parsed_as_people_write_them() {
+    fn durations_are_parsed_with_their_usual_units() {
         assert_eq!(span("20s"), Ok(Span::from_millis(20_000)));
         assert_eq!(span("1500ms"), Ok(Span::from_millis(1_500)));
         assert_eq!(span("2min"), Ok(Span::from_millis(120_000)));

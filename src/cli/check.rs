@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_simulation_lacks_is_shown_only_on_request() {
+    fn what_the_simulator_lacks_is_shown_only_on_request() {
         let text = "inherits = \"picarx-v4\"\n[[sensor]]\nname = \"tank\"\nkind = \"ads1115\"\nunit = \"l\"\n\
                     address = 0x48\nchannel = 0\nfull_scale_v = 4.096\nper_volt = 1.0\nperiod_ms = 100.0\nvalid = [0.0, 9.0]\n";
         let loaded = board::from_text("own", text).unwrap();

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_wire_comes_first_among_failed_checks() {
+    fn an_inaccessible_bus_is_the_first_failed_check() {
         assert_eq!(
             [true, false].map(|denied| Failure::from(wire(denied)).exit()),
             [Exit::Permission, Exit::Unavailable]

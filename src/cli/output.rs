@@ -103,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_is_no_failure_but_a_full_disk_is() {
+    fn a_full_disk_is_a_failure_but_a_closed_pipe_is_not() {
         assert!(write_line(&mut Refuses(ErrorKind::BrokenPipe), format_args!("x")).is_ok());
         assert!(write_line(&mut Refuses(ErrorKind::StorageFull), format_args!("x")).is_err());
     }
 
     #[test]
-    fn a_line_is_a_line() {
+    fn output_never_breaks_a_line() {
         let mut to = Vec::new();
         write_line(&mut to, format_args!("{} of {}", 1, 2)).unwrap();
         assert_eq!(to, b"1 of 2\n");

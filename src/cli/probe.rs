@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_simulated_car_has_its_controller_and_its_lean() {
+    fn the_probe_finds_the_simulated_controller_and_tilt_sensor() {
         let (board, bus) = target(&args(None, Some("sim"))).unwrap();
         let found = probe(&board, bus).unwrap();
         assert_eq!(found.len(), 0x70);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn buses_are_named_in_many_ways() {
+    fn a_bus_is_given_by_number_path_or_adapter() {
         for (word, wanted) in [
             ("1", I2cNode::Path("/dev/i2c-1".to_string())),
             ("/dev/i2c-7", I2cNode::Path("/dev/i2c-7".to_string())),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_presence_has_its_words() {
+    fn every_probe_result_has_a_text() {
         let (board, _) = target(&args(None, Some("jetson-orin-nano"))).unwrap();
         let found = vec![
             (0x08, Presence::Silent),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stuck_bus_ends_the_probe() {
+    fn a_stuck_bus_ends_the_scan() {
         let mut asked = 0;
         let found = each(|_| {
             asked += 1;

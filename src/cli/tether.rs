@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_is_a_number_or_any() {
+    fn a_core_argument_is_a_number_or_any() {
         assert_eq!("3".parse(), Ok(Core::This(3)));
         assert_eq!("any".parse(), Ok(Core::Any));
         assert!("-1".parse::<Core>().is_err() && "all".parse::<Core>().is_err());

@@ -335,14 +335,14 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_machine_stays_at_the_best() {
+    fn an_idle_machine_stays_at_the_best_level() {
         let mut machine = Machine::new(plan());
         assert_eq!(machine.run(60, 1.0), 0);
         assert_eq!((machine.budget.changes(), machine.slow_cycles), (0, 0));
     }
 
     #[test]
-    fn one_accident_costs_one_rung_for_little_more_than_a_dwell() {
+    fn one_outlier_costs_one_level_for_little_more_than_a_dwell() {
         let mut machine = Machine::new(plan());
         machine.run(10, 1.0);
         assert_eq!(machine.cycle(6.0), 1);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_times_slower_is_met_by_the_second_cycle_that_knows() {
+    fn a_tenfold_slowdown_is_handled_by_the_second_slow_cycle() {
         let mut machine = Machine::new(plan());
         // Go through all rungs once, so that there are estimates; then recover.
         machine.run(2, 10.0);
@@ -365,14 +365,14 @@ mod tests {
     }
 
     #[test]
-    fn unknown_rungs_are_tried_one_by_one() {
+    fn unknown_levels_are_tried_one_by_one() {
         let mut machine = Machine::new(plan());
         let path: Vec<_> = (0..6).map(|_| machine.cycle(10.0)).collect();
         assert_eq!(path, [1, 2, 3, 4, 5, 5]);
     }
 
     #[test]
-    fn up_is_one_rung_a_dwell() {
+    fn quality_rises_one_level_per_dwell() {
         let mut machine = Machine::new(plan());
         machine.run(2, 10.0);
         assert_eq!(machine.budget.quality(), QualityLevel::WORST);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn level_that_does_not_fit_is_seldom_tried() {
+    fn a_level_that_does_not_fit_is_rarely_tried() {
         // (slowness, the best rung that takes less than the target)
         for (slowness, best) in [(1.9, 0), (2.05, 1), (2.2, 2), (2.4, 3), (3.0, 4), (4.0, 5), (10.0, 5)] {
             let mut machine = Machine::new(plan());
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_recovers_is_noticed_however_long_it_was_slow() {
+    fn recovery_is_noticed_however_long_the_machine_was_slow() {
         let mut machine = Machine::new(plan());
         machine.run(600, 4.0);
         let failures = machine.budget.failures;
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_kept_and_said_to_be_too_little() {
+    fn the_budget_stays_at_the_floor_and_reports_exhaustion() {
         let mut machine = Machine::new(BudgetPlan { floor: quality(2), ..plan() });
         assert_eq!(machine.run(5, 4.0), 2);
         assert!(machine.budget.exhausted());
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_steps_down_before_it_ends_and_counts_once() {
+    fn a_hang_lowers_quality_before_it_ends_and_counts_once() {
         let mut machine = Machine::new(plan());
         machine.run(2, 10.0); // through all rungs, so that there are estimates
         assert_eq!(machine.run(60, 1.0), 0);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_cycle_counts_at_once_and_a_quick_one_by_a_sixteenth() {
+    fn a_slow_cycle_counts_fully_and_a_fast_one_by_a_sixteenth() {
         let mut budget = Budget::new(plan());
         for (span_us, thought_us) in [(4_000, 4_000), (8_000, 8_000), (4_800, 7_800), (7_800, 7_800)] {
             budget.record(QualityLevel::BEST, Span::from_micros(span_us), at(50));
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_exactly_the_target_is_in_time() {
+    fn a_cycle_of_exactly_the_target_is_in_time() {
         let mut budget = Budget::new(plan());
         assert_eq!(budget.record(QualityLevel::BEST, ms(10), at(50)), QualityLevel::BEST);
         assert_eq!(budget.overdue(ms(10), at(60)), QualityLevel::BEST);
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_running_is_no_sign_of_speed() {
+    fn a_running_cycle_does_not_lower_the_estimate() {
         let mut machine = Machine::new(plan());
         machine.run(10, 1.0);
         let before = machine.budget.estimate(QualityLevel::BEST);
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_running_is_no_sign_that_an_accident_is_over() {
+    fn a_running_cycle_does_not_end_an_outlier() {
         let mut machine = Machine::new(plan());
         machine.cycle(8.0);
         let cost =
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_says_no_more_than_a_very_slow_cycle() {
+    fn a_hang_counts_as_no_more_than_ten_targets() {
         let mut machine = Machine::new(plan());
         machine.run(2, 10.0); // through all rungs
         machine.run(60, 1.0);
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn headroom_must_last_a_dwell_without_a_break() {
+    fn headroom_must_last_an_uninterrupted_dwell() {
         let mut machine = Machine::new(plan());
         machine.cycle(3.0);
         assert_eq!(machine.budget.quality(), quality(1));
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accident_at_the_very_step_up_does_not_bar_a_rung_for_ever() {
+    fn an_outlier_right_after_a_step_up_does_not_bar_the_level() {
         let mut machine = Machine::new(plan());
         machine.cycle(3.0);
         while machine.budget.quality() != QualityLevel::BEST {
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_oscillates_whatever_the_costs_do() {
+    fn quality_never_oscillates_whatever_the_costs() {
         for seed in 0..40 {
             let mut budget = Budget::new(plan());
             let mut ups: Vec<Instant> = Vec::new();
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_rung_is_never_left() {
+    fn a_held_level_is_never_left() {
         for quality in [QualityLevel::BEST, QualityLevel::WORST] {
             let mut budget = Budget::new(plan()).held_at(quality);
             assert_eq!(budget.quality(), quality);
@@ -585,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_without_end_and_without_length_do_no_harm() {
+    fn infinite_and_zero_durations_keep_estimates_finite() {
         let mut budget = Budget::new(plan());
         for (step, span) in [0, u64::MAX, 0, 0, u64::MAX, u64::MAX, 1].into_iter().enumerate() {
             budget.record(budget.quality(), Span::from_nanos(span), at(50 * step as u64));

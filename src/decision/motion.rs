@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_sees_of_a_place_is_where_the_place_is() {
+    fn place_and_sees_are_inverse_transforms() {
         let left = OdometryPose { at: [1.0, 2.0], heading: std::f64::consts::FRAC_PI_2 };
         let place = left.place(3.0, 0.5);
         assert!((place[0] - 0.5).abs() < 1e-12 && (place[1] - 5.0).abs() < 1e-12, "{place:?}");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn full_circle_ends_where_it_began() {
+    fn a_full_circle_ends_where_it_began() {
         let mut odometer = Odometer::new(motion(0.0));
         drive(&mut odometer, 0, 101, [1.0, 1.0, 0.0]);
         let OdometryPose { at: [x, y], heading } = odometer.pose();

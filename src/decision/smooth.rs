@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_command_shows() {
+    fn repeated_commands_lower_the_smoothness() {
         let held = measure((0..250).map(|step| minimum_jerk(if step % 20 == 7 { step - 1 } else { step })));
         assert!(held < -10.0, "{held}");
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_say_nothing_are_left_out() {
+    fn windows_without_motion_are_left_out() {
         let mut smooth = Smoothness::new(Span::from_millis(20));
         (0..250).for_each(|_| smooth.push(0.0));
         (0..250).for_each(|_| smooth.push(0.5));

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_safe_in_a_file_name() {
+    fn version_names_are_safe_as_file_names() {
         for sound in ["0.1.0", "1.0~rc1", "2.0+git20261124", "1.0-1"] {
             assert_eq!(version(sound), Ok(sound));
         }

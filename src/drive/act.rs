@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_the_request_is_a_ramp_of_the_command() {
+    fn a_step_in_the_request_becomes_a_ramp_in_the_command() {
         let mut car = Car::new();
         for step in 1..=6 {
             let command = car.free([1.0, -1.0]);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn reversal_passes_zero() {
+    fn reversing_from_forwards_passes_through_zero() {
         let mut car = Car::going([0.3, 0.0]);
         for drive in [0.1, 0.0, -0.2, -0.4, -0.5, -0.5] {
             let command = car.free([-0.5, 0.0]);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aged_request_fades_in_drive_and_not_in_steering() {
+    fn an_old_request_loses_drive_but_keeps_its_steering() {
         let mut car = Car::going([0.8, 0.5]);
         let script = [
             (100, 0.8, Source::Field),
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_motors_hold() {
+    fn motor_limits_are_applied() {
         let mut arbiter =
             Arbiter::new(&[MotorPlan { limit: 0.5, slew_per_s: 1_000.0, ..wheel() }], safety(), PERIOD);
         let response = response(&[-1.0]);
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn steer_only_steers_and_drive_only_drives() {
+    fn steering_and_drive_motors_do_only_their_own_part() {
         let steer = Limits { steer: true, ..Limits::STILL };
         close(&Car::going([0.9, 0.0]).slot(steer, [0.9, 1.0], Span::ZERO), [0.0, 0.1]);
         let drive = Limits { steer: false, ..Limits::FREE };

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outlet_that_overflows_counts_every_loss() {
+    fn an_overflowing_queue_counts_every_loss() {
         let (producer, mut consumer) = rtrb::RingBuffer::new(2);
         let dropped = Arc::new(AtomicU64::new(0));
         let mut outlet = Outlet::new(producer, dropped.clone());

@@ -240,7 +240,7 @@ mod tests {
     use crate::base::seed::{Stream, normal};
 
     #[test]
-    fn confidence_is_right_across_the_wrap_around() {
+    fn confidence_is_right_when_the_buffer_wraps() {
         let mut ring = ErrorRing::EMPTY;
         let mut all = Vec::new();
         for i in 0..2 * ERROR_RING + 150 {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn skill_of_known_forecasts() {
+    fn known_forecasts_have_the_expected_skill() {
         let draw = |i: u64| 0.3 * normal(1, Stream::Stimulus, i);
         let run = |forecast: &dyn Fn(f64, f64) -> f64| {
             let mut skill = Skill::new(1, 0.05);

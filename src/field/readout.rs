@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gives_back_what_was_saved() {
+    fn a_saved_readout_survives_the_round_trip() {
         let folder = std::env::temp_dir().join(format!("ganglion-readout-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("r");
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_a_feature_does_not_matter() {
+    fn settings_that_change_no_feature_do_not_matter() {
         let here = board(8);
         let mut there = here.clone();
         there.name = "other".to_string();

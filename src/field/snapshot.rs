@@ -272,14 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn the_unit_keeps_one_snapshot_per_format() {
+    fn the_service_unit_keeps_one_snapshot_per_format() {
         let unit = include_str!("../../systemd/ganglion.service");
         let name = format!("/brain-{}.bin ", KIND.version);
         assert!(unit.contains(&name), "after a rollback the old program finds its own snapshot: {name}");
     }
 
     #[test]
-    fn the_largest_file_fits_into_the_room_for_it() {
+    fn the_largest_snapshot_fits_its_size_limit() {
         let board = built_in("virtual-bench").unwrap().unwrap().board;
         let mut live = Live::default();
         let room = live.reserve(&board.field, false);

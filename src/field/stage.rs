@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_goes_to_the_stage_that_ends() {
+    fn elapsed_time_counts_for_the_stage_that_ends() {
         let mut watch = StageWatch::NEW;
         watch.begin();
         MonotonicClock.sleep_until(MonotonicClock.now() + Span::from_millis(2));

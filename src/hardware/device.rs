@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_numbered_by_the_plans() {
+    fn motor_outputs_are_numbered_in_plan_order() {
         let kinds =
             [ImuQuantity::Rotation(Axis::Z), ImuQuantity::Roll].map(|quantity| plan(imu(quantity, None)));
         let mut device = open(&[&kinds[0], &kinds[1]], &board(), Path::new("/nowhere")).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chip_is_a_kind_at_an_address_of_a_bus() {
+    fn chips_are_identified_by_kind_bus_and_address() {
         let one = plan(imu(ImuQuantity::Roll, None));
         assert!(same_chip(&one, &plan(imu(ImuQuantity::Pitch, Some(Line(3))))));
         assert!(!same_chip(&one, &SensorPlan { bus: 1, ..one.clone() }));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_are_those_of_the_bus() {
+    fn wire_bits_match_the_i2c_protocol() {
         // Nine bits per byte (eight and the acknowledge), one for each START, STOP, repeated START.
         let bits: Vec<u32> = each().iter().map(SensorKind::bits_per_poll).collect();
         let sample = (11 * 9 + 3) + (9 * 9 + 3);

@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn preference_is_a_word_or_number_and_no_gpu_is_explained() {
+    fn a_preference_is_a_word_or_number_and_a_missing_gpu_explained() {
         let preferences = ["measured", "never", "12"].map(|text| text.parse());
         assert_eq!(
             preferences,

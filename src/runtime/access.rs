@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_holder_of_an_open_node_is_found_by_name() {
+    fn the_process_holding_a_device_node_is_named() {
         let node = std::env::temp_dir().join(format!("ganglion-held-{}", std::process::id()));
         std::fs::write(&node, "").unwrap();
         assert_eq!(holder_of(&node), None, "closed again");

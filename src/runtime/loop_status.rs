@@ -110,7 +110,7 @@ mod tests {
     use crate::base::time::Span;
 
     #[test]
-    fn what_was_left_is_what_is_seen() {
+    fn the_loop_status_round_trips() {
         let loop_status = LoopStatusCell::default();
         let mut refusal = ArmRefusal::NONE;
         for bits in [0, 1, 16 + 2] {

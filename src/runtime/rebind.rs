@@ -88,7 +88,7 @@ mod tests {
 
     /// Two views of one machine: that of root, and that of the runtime's user, who cannot write those files.
     #[test]
-    fn runtime_without_the_right_gets_only_its_adapter_rebound() {
+    fn an_unprivileged_runtime_gets_only_its_own_adapter_rebound() {
         let (roots, users) = (machine("rebind-root", true), machine("rebind-user", false));
         let path = users.join(REBIND_SOCKET.trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn watchdog_ping_needs_loop_and_bus_twice_per_interval() {
+    fn watchdog_pings_come_twice_per_interval_if_loop_and_bus_run() {
         let (mut service, said) = service(Some(ms(2_000)));
         let mut status = WELL;
         let mut count = |from: u64, to: u64, slots: u64, bus: u64| {

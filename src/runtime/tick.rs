@@ -220,7 +220,7 @@ mod tests {
     use crate::decision::fixture::at;
 
     #[test]
-    fn a_request_to_arm_that_is_late_or_withdrawn_is_none() {
+    fn late_and_withdrawn_arm_requests_do_not_arm() {
         let requests = Requests::default();
         let arms = |now| requests.take(at(now)).arm;
         requests.ask_to_arm(at(1_500));

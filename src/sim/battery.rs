@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_sags_under_load_comes_back_and_runs_down() {
+    fn battery_sags_under_load_recovers_and_runs_down() {
         let mut battery = Battery::new(7.8);
         battery.step(0.0);
         let idle = battery.volts();

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn two_wheels_turn_it_by_their_difference_also_in_place() {
+    fn two_wheels_turn_the_car_by_their_difference() {
         let (plan, world) = hall();
         let mut car = Car::new(&plan, &world);
         let heading = car.pose().heading;
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn two_wheels_get_free_of_what_their_side_touches() {
+    fn a_car_frees_itself_from_a_side_contact() {
         let plan = SimPlan { discs: 0, cliffs: vec![], ..SimPlan::default() };
         let world = World::new(&plan, 1);
         let mut car = Car::new(&plan, &world);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn it_drives_the_circle_of_its_wheelbase_and_to_the_right() {
+    fn the_turning_circle_follows_from_the_wheelbase() {
         let (plan, world) = hall();
         for degrees in [30.0_f64, -20.0, 10.0] {
             let mut car = Car::new(&plan, &world);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servo_takes_its_time_and_the_linkage_ends() {
+    fn the_servo_has_a_speed_and_the_linkage_an_end_stop() {
         let (plan, world) = hall();
         let mut car = Car::new(&plan, &world);
         steps(&mut car, 50, 0.0, 30.0, &world);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wheel_over_the_edge_is_the_end_of_the_drive() {
+    fn a_wheel_over_the_edge_ends_the_drive() {
         // A gap along every wall, so that driving straight on always reaches one.
         let cliffs =
             vec![[0.0, 0.0, 4.0, 0.3], [0.0, 2.7, 4.0, 3.0], [0.0, 0.0, 0.3, 3.0], [3.7, 0.0, 4.0, 3.0]];

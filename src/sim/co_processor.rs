@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_follow_the_pointer() {
+    fn register_reads_follow_the_pointer() {
         let mut device = CoProcessor::new(0x60, 0x10);
         device.take(0x10);
         let bytes = [0; 5].map(|_: u8| device.give(-10.0));

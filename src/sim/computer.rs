@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_the_board_would_refuse_is_none() {
+    fn the_simulated_computer_gives_only_plausible_values() {
         assert_eq!(value(&hwmon("VDD_IN", "V", [4.5, 20.5])), Some(5.0));
         assert_eq!(value(&hwmon("VDD_3V3", "V", [3.0, 3.6])), None, "a different supply rail");
         assert_eq!(value(&hwmon("in0_lcrit_alarm", "1", [0.0, 1.0])), Some(0.0));

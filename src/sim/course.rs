@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_counts_once_and_nothing_counts_outside_of_the_room() {
+    fn cells_count_once_and_only_inside_the_room() {
         let mut course = Course::new([1.0, 0.6]); // four columns, three rows
         assert_eq!(course.coverage(), Coverage::default());
         for (x, y) in [(0.1, 0.1), (0.2, 0.2), (0.3, 0.1), (0.1, 0.1), (0.99, 0.59), (1.0, 0.1), (0.1, 0.8)] {

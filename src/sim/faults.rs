@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_when_and_how_long() {
+    fn a_fault_line_has_kind_start_and_length() {
         let (kind, start, length) = (FaultKind::I2cNack, S.times(10), Some(S.times(2)));
         let usual = Fault { kind, start, length, target: None };
         assert_eq!(Fault::parse("i2c-nack"), Ok(usual));
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_with_the_nearest() {
+    fn an_unknown_fault_is_named_with_the_nearest_one() {
         let unknown = Fault::parse("sonar-froze@5").unwrap_err();
         assert_eq!(unknown.to_string(), "unknown fault 'sonar-froze'; did you mean 'sonar-frozen'?");
         for text in ["estop@", "estop@-1", "estop@NaN", "estop@1+", "estop@1+x", "estop@1e9", "estop@inf"] {
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_on_from_its_start_to_before_its_end() {
+    fn a_fault_is_active_from_its_start_until_its_end() {
         let zero = Instant::from_nanos(77);
         let script = Script::new(&[Fault::parse("estop@2+1").unwrap()], zero);
         let on = |at: u64| script.is_on(FaultKind::EStop, zero + Span::from_millis(at));
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_found_once_and_only_where_something_changes() {
+    fn fault_changes_are_reported_once() {
         let zero = Instant::from_nanos(77);
         let lines = ["estop@2+1", "estop@2.5+1", "estop@9+1", "i2c-nack@4"];
         let script = Script::new(&lines.map(|line| Fault::parse(line).unwrap()), zero);

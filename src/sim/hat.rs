@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_v4_has_no_timer_behind_the_upper_channels() {
+    fn a_v4_has_no_timer_for_the_upper_channels() {
         for (timers, expected) in [(4, 0.0), (7, 1.0)] {
             let mut hat = hat(timers);
             write(&mut hat, &[0x50, 0, 9, 0x54, 0x0F, 0xFF, 0x31, 0x0F, 0xFF]);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn pulses_stay_without_a_write_and_go_with_the_supply() {
+    fn pulses_continue_without_writes_and_end_with_the_supply() {
         let mut hat = hat(4);
         write(&mut hat, &[0x43, 0, 9, 0x47, 0x0F, 0xFF, 0x2D, 0x0F, 0xFF]);
         assert_eq!(hat.duty(13), 1.0);

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn asleep_it_shows_zeros_and_knows_its_name() {
+    fn a_sleeping_imu_reads_zeros_and_its_identity() {
         let mut imu = imu();
         assert_eq!(burst(&mut imu), [0; 7]);
         let mut byte = [0];
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn its_line_pulses_at_the_rate_that_was_set_while_it_is_awake() {
+    fn the_data_ready_line_pulses_at_the_set_rate_while_awake() {
         let mut imu = imu();
         imu.write(&[0x19, 9]);
         imu.write(&[0x1A, 2]);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn gravity_follows_the_lean_and_turns_press_outwards_of_them() {
+    fn gravity_follows_lean_and_turns_push_outwards() {
         let mut imu = awake();
         imu.step(CarMotion { lean_deg: 30.0, ..CarMotion::default() });
         let [x, y, z, ..] = burst(&mut imu);

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn asleep_it_pulses_nothing_and_awake_what_was_written() {
+    fn the_pca9685_pulses_only_while_awake() {
         let mut chip = Pca9685::new(0x40);
         chip.write(&[0x06, 0]);
         chip.write(&[0x08, 0]);

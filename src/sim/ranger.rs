@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ranges_every_33_ms_and_each_range_is_taken_once() {
+    fn ranges_come_every_33_ms_and_are_read_once() {
         let mut chip = Ranger::new(Noise::new(1, 80));
         assert_eq!(result(&mut chip, 0, Condition::Sound, 0.5).0, 0, "idle");
         chip.write(&[START, 0x02], at(100));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn its_address_is_lost_with_its_supply_or_while_it_is_shut_down() {
+    fn the_address_is_lost_with_supply_or_shut_down() {
         let mut chip = Ranger::new(Noise::new(1, 80));
         for lose in [Ranger::lose_power, |chip: &mut Ranger| chip.set_up(false)] {
             chip.set_up(true);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn other_pages_do_not_start_it() {
+    fn writes_to_other_pages_do_not_start_ranging() {
         let mut chip = Ranger::new(Noise::new(1, 80));
         chip.write(&[PAGE, 1], at(0));
         chip.write(&[START, 0x02], at(0));

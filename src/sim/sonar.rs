@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn module_without_an_echo_holds_its_line_as_long_as_its_kind() {
+    fn without_an_echo_the_line_stays_high_as_the_model_does() {
         let far = f64::INFINITY;
         let at = |ms| Instant::ZERO + Span::from_millis(ms);
         let mut slow = of(SonarModule::Ms200);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_is_as_long_as_sound_takes() {
+    fn the_echo_lasts_as_long_as_sound_travels() {
         let mut sonar = sonar();
         let [rise, fall] = ping(&mut sonar, Instant::from_nanos(1000), Condition::Sound, 1.0).unwrap();
         assert_eq!((rise.line, rise.high, fall.line, fall.high), (Line(22), true, Line(22), false));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn frozen_repeats_to_the_bit_and_silent_says_nothing() {
+    fn a_frozen_sonar_repeats_bits_and_a_silent_one_has_no_echo() {
         let mut sonar = sonar();
         let mut at = Instant::ZERO;
         let mut flight = |sonar: &mut Sonar, condition, distance| {

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn rays_meet_walls_and_discs_where_they_stand() {
+    fn rays_hit_walls_and_discs_at_the_right_distance() {
         let world = bare(vec![Disc { at: [2.0, 1.0], radius: 0.2 }]);
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} is not {b}");
         near(world.ray([1.0, 1.0], 0.0), 0.8);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn ground_is_floor_line_or_nothing() {
+    fn ground_is_floor_line_or_void() {
         let world = bare(Vec::new());
         for (point, surface) in [
             ([1.0, 1.0], Surface::Floor),
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_touches_with_corners_and_sides() {
+    fn a_body_touches_at_corners_and_sides() {
         let world = bare(vec![Disc { at: [2.0, 1.0], radius: 0.1 }]);
         let outline = Outline::of(&plan());
         let at = |x, y, heading| world.touched(&outline, &Pose { x, y, heading });
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn layouts_are_seeded_and_leave_the_car_room() {
+    fn layouts_depend_on_the_seed_and_leave_space_for_the_car() {
         assert_eq!(World::new(&plan(), 5), World::new(&plan(), 5));
         assert_ne!(World::new(&plan(), 5), World::new(&plan(), 6));
         let outline = Outline::of(&plan());

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_or_no_process_at_the_other_is_not_opened() {
+    fn pipes_and_endless_files_are_not_opened() {
         let spot = Spot::new("fifo");
         rustix::fs::mknodat(
             rustix::fs::CWD,
@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sparse_file_is_refused_for_what_it_says_to_be() {
+    fn a_sparse_file_is_refused_for_its_stated_length() {
         let spot = Spot::new("sparse");
         File::create(&spot.0).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(bytes(&spot.0, 1 << 20).unwrap_err().kind(), ErrorKind::FileTooLarge);
     }
 
     #[test]
-    fn files_of_the_kernel_say_that_they_are_empty_and_are_read() {
+    fn kernel_files_with_stated_length_zero_are_read() {
         assert!(text(Path::new("/proc/self/status"), 1 << 20).unwrap().starts_with("Name:"));
     }
 }

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_what_does_not_fit_is_named() {
+    fn checkpoints_round_trip_and_misfits_are_named() {
         let (mut room, mut names) = ([0; 32], Vec::new());
         let mut archive = Archive::naming(&mut room, &mut names);
         Part { count: 7, share: Some(-0.0) }.walk(&mut archive).unwrap();

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_fixed_for_ever() {
+    fn the_file_format_never_changes() {
         let bytes = encode(THING, &thing()).unwrap();
         #[rustfmt::skip]
         let head = [
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flipped_bit_passes() {
+    fn every_flipped_bit_is_detected() {
         let bytes = encode(THING, &thing()).unwrap();
         for at in 0..bytes.len() {
             for bit in 0..8 {
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_passes_for_the_whole() {
+    fn truncated_files_are_refused() {
         let mut bytes = encode(THING, &thing()).unwrap();
         let whole = bytes.len() as u64;
         for length in 0..bytes.len() {
@@ -441,14 +441,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_the_payload_does_not_use_are_refused() {
+    fn unused_payload_bytes_are_refused() {
         // A valid container around one number too many: only `used == length` detects it.
         let bytes = encode(THING, &(thing(), 7u32)).unwrap();
         assert_eq!(again(&bytes), Err(CodecError::TrailingBytes { end: 54, extra: 4 }));
     }
 
     #[test]
-    fn a_payload_that_spells_something_else_is_refused() {
+    fn a_non_canonical_payload_is_refused() {
         let bytes = encode(THING, &(258u32, 9u32)).unwrap();
         let error = again(&bytes).expect_err("there is no tenth choice");
         assert!(matches!(error, CodecError::Content { .. }), "{error:?}");
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_whole_and_leaves_nothing_beside_it() {
+    fn files_are_replaced_atomically_without_leftovers() {
         let folder = std::env::temp_dir().join(format!("ganglion-codec-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("thing");

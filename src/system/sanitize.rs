@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearest_takes_slips_and_leaves_strangers() {
+    fn nearest_corrects_typos_and_ignores_unrelated_words() {
         let known = ["max_age_ms", "period_ms", "valid"];
         assert_eq!(nearest("max_age", known), Some("max_age_ms".to_string()));
         assert_eq!(nearest("Perid_ms", known), Some("period_ms".to_string()));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_obeys_is_written_out() {
+    fn terminal_control_characters_are_escaped() {
         assert_eq!(one_line("a\x1b]0;owned\x07b\x1b[2K\u{9b}2J"), "a\\x1b]0;owned\\x07b\\x1b[2K\\x9b2J");
         assert_eq!(one_line("one\r\ntwo\x7f\u{202e}"), "one\\x0d\\x0atwo\\x7f\\u{202e}");
         assert_eq!(lines("one\n\ttwo\r"), "one\n\ttwo\\x0d");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quotation_is_short() {
+    fn quotations_are_shortened() {
         assert_eq!(quoted("short"), "short");
         let long = quoted(&"\u{e9}".repeat(1_000_000));
         assert_eq!(long.chars().count(), MOST_QUOTED + 3);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_the_same() {
+    fn json_escapes_the_same_characters() {
         let value = serde_json::Value::from("a\u{9b}b\x7f\u{2028}\x1b");
         let text = json(value.to_string());
         assert!(!text.contains(acts), "{text}");

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_keep_their_borders_and_the_end_is_seen() {
+    fn message_boundaries_are_kept_and_the_end_is_seen() {
         let path = path("borders");
         let (place, listener) = listen_at(&path).unwrap();
         assert!(next_of(&listener).is_none());

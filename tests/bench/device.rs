@@ -1,5 +1,5 @@
-//! `ganglion bench` and a GPU: the object of an emulated one has every figure and they agree; without one it
-//! is said why; `bench all` judges neither. The driver is the stand-in, in a child's library path.
+//! `ganglion bench` with a GPU: the object of an emulated GPU has every figure and they agree; without a GPU
+//! the reason is given; `bench all` judges neither. The driver is the stand-in, in a child's library path.
 
 use super::{File, LENIENT, err, number, object, out, row};
 use crate::cli::ganglion;
@@ -27,7 +27,7 @@ const SMALL: [&str; 13] = [
     "--json",
 ];
 
-/// The program with that folder before all others in the search path of libraries.
+/// Runs the program with that folder first in the search path of libraries.
 fn with(libraries: &Path, arguments: &[&str]) -> Output {
     ganglion(arguments).env("LD_LIBRARY_PATH", libraries).output().expect("the program starts")
 }
@@ -37,10 +37,10 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 fn list<'a>(object: &'a Value, key: &str) -> &'a [Value] {
-    object[key].as_array().map(Vec::as_slice).unwrap_or_else(|| panic!("{key} is no list in {object}"))
+    object[key].as_array().map(Vec::as_slice).unwrap_or_else(|| panic!("{key} is not a list in {object}"))
 }
 
-/// Figures that follow from each other, and those that must be so on any device.
+/// Checks figures that follow from each other, and figures that hold on any device.
 fn check(object: &Value, robots: u64) {
     let cycle = &object["cycle"];
     let percentiles = ["p50_us", "p99_us", "p999_us", "max_us"].map(|key| number(cycle, key));
@@ -109,12 +109,12 @@ fn emulated_gpu_json_has_every_figure_marked_as_not_measured() {
         check(&object, robots);
         bytes.push(number(&object, "bytes_per_cycle"));
     }
-    assert!(bytes[1] < bytes[0], "halves are fewer bytes: {bytes:?}");
+    assert!(bytes[1] < bytes[0], "half precision takes fewer bytes: {bytes:?}");
 }
 
 #[test]
-fn without_a_driver_it_is_69_and_no_figure() {
-    // Hides a real GPU as well, should there be one.
+fn without_a_driver_the_bench_exits_69_without_figures() {
+    // Hides a real GPU as well, if there is one.
     let ended = ganglion(&SMALL)
         .env_remove("LD_LIBRARY_PATH")
         .env("CUDA_VISIBLE_DEVICES", "")
@@ -129,7 +129,7 @@ fn without_a_driver_it_is_69_and_no_figure() {
 }
 
 #[test]
-fn options_of_the_other_kind_of_engine_are_64() {
+fn options_of_another_engine_exit_64() {
     for more in [&["--threads", "2"][..], &["--cpus", "0"], &["--simd", "portable"], &["--batch", "65"]] {
         let refused = ganglion(&[&SMALL[..], more].concat()).output().expect("the program starts");
         assert_eq!((refused.status.code(), out(&refused)), (Some(64), String::new()), "{more:?}");
@@ -162,7 +162,7 @@ fn gpu_targets_are_skipped_on_an_emulating_processor() {
 }
 
 #[test]
-fn a_target_of_a_gpu_that_is_out_of_range_is_78_with_its_place() {
+fn an_out_of_range_gpu_target_exits_78_with_its_line() {
     for (line, wanted) in [
         ("cycle_us = 0", "targets.gpu.cycle_us"),
         ("copy_share = -1", "targets.gpu.copy_share"),
@@ -179,7 +179,7 @@ fn a_target_of_a_gpu_that_is_out_of_range_is_78_with_its_place() {
 }
 
 #[test]
-fn the_predictions_are_of_the_engines_own_bytes() {
+fn predictions_use_the_engines_own_byte_counts() {
     let said = Command::new("scripts/predict-gpu").arg("--json").output();
     let Some(said) = said.ok().filter(|said| said.status.success()) else {
         return skip("scripts/predict-gpu does not run here: install Python 3");
@@ -202,14 +202,15 @@ fn the_predictions_are_of_the_engines_own_bytes() {
     }
     let rows = list(&predicted, "rows");
     for row in rows {
-        // Nothing is predicted below a floor; a cache's floor stands in for the memory's.
+        // No prediction is below its floor; for cached data the cache's floor applies instead of the
+        // memory's.
         let cache = row["cache_floor_us"].as_f64();
         let floor = cache.unwrap_or(number(row, "memory_floor_us")).max(number(row, "issue_floor_us"));
         assert!(floor > 0.0 && number(row, "predicted_us") > floor + number(row, "f64_us"), "{row}");
         // A warp's f64 instruction takes 16 clocks on 2 f64 units, as most chips have, or half a clock on 64.
         let pays = number(row, "f64_us") / number(row, "robots");
         assert!(if row["device"] == "H200" { pays < 0.2 } else { pays > 0.2 }, "{row}");
-        // Robots share the bank of 10,000 x 512 bytes, and nothing else that is read in bulk.
+        // Robots share the bank of 10,000 x 512 bytes; all other bulk data is their own.
         let own = |row: &Value| number(row, "bytes_per_cycle") - 5_120_000.0;
         let alike = |other: &&Value| other["storage"] == row["storage"] && other["robots"] == 1;
         let one = rows.iter().find(alike).expect("one robot is predicted, too");

@@ -1,5 +1,5 @@
-//! One slip each in a board that is sound: the message names the line of the slip, its key, and
-//! what would be right; and there is one message, not a shower of followers.
+//! One mistake each in an otherwise valid board: the message names the line, the key, and what would be
+//! right; and there is one message, without follow-up errors.
 
 use super::{faults, text_of};
 use ganglion::deploy::board::{self, BoardError};
@@ -7,7 +7,8 @@ use std::path::Path;
 
 const V4: &str = "picarx-v4";
 
-/// Puts `new` in place of the first `old` of board `base`; wants one fault, at that line, that holds `words`.
+/// Replaces the first `old` of board `base` with `new`; expects one fault, at that line, that contains
+/// `words`.
 #[track_caller]
 fn slip(base: &str, old: &str, new: &str, words: &str) {
     elsewhere(base, old, new, old, words);
@@ -28,7 +29,7 @@ fn elsewhere(base: &str, old: &str, new: &str, at: &str, words: &str) {
 }
 
 #[test]
-fn backing_needs_what_it_computes_with_and_numbers_that_fit() {
+fn backing_needs_its_inputs_and_consistent_numbers() {
     slip(V4, "turn_rad = 0.9", "turn_rad = 4.0", "allowed: a number, 0 to 3.1");
     slip(V4, "trail_m = 3.0", "trail_m = 5.0", "allowed: a number, 0.05 to 4");
     slip(V4, "looks_at = [0.158, 0.02]", "looks_at = [0.158]", "looks_at");
@@ -60,7 +61,7 @@ fn unknown_keys_name_the_nearest() {
 }
 
 #[test]
-fn a_misspelt_key_that_is_needed_is_one_fault() {
+fn a_misspelt_required_key_is_one_fault() {
     slip(V4, "period_ms = 10.0", "perid_ms = 10.0", "perid_ms: unknown key; did you mean `period_ms`?");
     slip(V4, "slew_per_s = 4.0", "slew = 4.0", "motor.left.slew: unknown key; did you mean `slew_per_s`?");
 }
@@ -219,7 +220,7 @@ fn types_are_reported() {
 }
 
 #[test]
-fn what_is_missing_is_reported_at_the_table_that_lacks_it() {
+fn missing_keys_are_reported_at_their_table() {
     let slew = "motor.left.slew_per_s: missing; expected: a number, 0.1 to 1000";
     elsewhere(V4, "slew_per_s = 4.0", "", "[[motor]]", slew);
     elsewhere(V4, "grid = 16", "", "[field]", "field.grid: missing; expected: an integer, 8 to 64");
@@ -237,7 +238,7 @@ fn what_is_missing_is_reported_at_the_table_that_lacks_it() {
 }
 
 #[test]
-fn lines_are_taken_once() {
+fn each_gpio_line_is_used_once() {
     // The ultrasonic sensor is not on 23 and 24: those turn the motors.
     let wanted = "sensor.range.trig: GPIO line 23 is already taken by motor.left.dir (bad.toml:";
     slip(V4, "trig = 27", "trig = 23", wanted);
@@ -256,7 +257,7 @@ fn lines_are_taken_once() {
 }
 
 #[test]
-fn channels_and_addresses_are_taken_once() {
+fn channels_and_addresses_are_used_once() {
     let wanted = "motor.right.pwm: PWM channel P13 is already taken by motor.left.pwm";
     slip(V4, "pwm = \"P12\"", "pwm = \"P13\"", wanted);
     let wanted = "sensor.battery.channel: ADC channel A4 is already taken by sensor.ground-middle.channel";
@@ -287,7 +288,7 @@ fn a_timer_has_one_frequency() {
 }
 
 #[test]
-fn values_fit_each_other() {
+fn inconsistent_values_are_refused() {
     for (old, new, words) in [
         ("max_age_ms = 300.0", "max_age_ms = 50.0", "sensor.range.max_age_ms: must not be below period_ms"),
         (
@@ -357,7 +358,7 @@ fn values_fit_each_other() {
 }
 
 #[test]
-fn an_emergency_stop_is_still_and_latched() {
+fn an_emergency_stop_must_stop_and_latch() {
     let wanted = "reflex.stop-button.restraint: an e-stop must be \"still\" and latched = true";
     let stop = "clear = 0.4\nrestraint = \"still\"";
     elsewhere(
@@ -371,7 +372,7 @@ fn an_emergency_stop_is_still_and_latched() {
 }
 
 #[test]
-fn a_retreat_that_can_never_be_made_is_refused() {
+fn an_impossible_retreat_is_refused() {
     let rule = "retreat_ms = 250.0";
     let held = "reflex.cliff-left.retreat_ms: a stopped robot cannot back away; allowed with \"no-forward\" and \"slow\"";
     let text = text_of(V4).replacen("restraint = \"no-forward\"", "restraint = \"still\"", 1);
@@ -401,7 +402,7 @@ fn every_rule_that_a_sensor_breaks_is_reported() {
 }
 
 #[test]
-fn a_bus_must_carry_what_hangs_on_it() {
+fn an_overloaded_bus_is_refused() {
     let ten = text_of(V4).replacen("speed_hz = 100000", "speed_hz = 25000", 1);
     let faults_of_slow = faults(&ten);
     assert_eq!(faults_of_slow.len(), 1, "{faults_of_slow:#?}");
@@ -415,7 +416,7 @@ fn a_bus_must_carry_what_hangs_on_it() {
 }
 
 #[test]
-fn wires_and_logs_do_not_mix() {
+fn hardware_and_log_sensors_do_not_mix() {
     let simulated = faults(&text_of(V4).replacen("kind = \"linux\"", "kind = \"sim\"", 1));
     assert_eq!(simulated.len(), 4, "{simulated:#?}");
     assert!(
@@ -439,22 +440,22 @@ fn wires_and_logs_do_not_mix() {
         no_mcu.iter().all(|line| line.contains("needs the microcontroller: an [mcu] table")),
         "{no_mcu:#?}"
     );
-    // Five motors, the ground sensors (one place for all three) and the battery.
+    // Five motors, the ground sensors (reported once for all three) and the battery.
     assert_eq!(no_mcu.len(), 7, "{no_mcu:#?}");
     let log = faults("inherits = \"sim\"\nbus = { kind = \"log\" }\nsim = { remove = true }\n");
     assert!(log.iter().all(|line| line.contains("needs wires; the bus kind \"log\" has none")), "{log:#?}");
-    // As before, and the range, the button and the lean.
+    // As before, plus the range, the button and the lean.
     assert_eq!(log.len(), 10, "{log:#?}");
     let wanted = "\"log-column\" needs the bus kind \"log\"";
     let sim_bus = "[bus]\nkind = \"sim\"\n\n[sim]\nroom = [4, 3]\nwheelbase = 0.1\ntrack = 0.1\n\
                    body = [0.2, 0.1]\nfull_speed = 0.5\nbattery_v = 7.8\n";
     let wired = faults(&text_of("scitos-g5").replacen("[bus]\nkind = \"log\"\n", sim_bus, 1));
-    assert_eq!(wired.len(), 1, "the 23 that are like the first say nothing new: {wired:#?}");
+    assert_eq!(wired.len(), 1, "the 23 that copy the first add no faults: {wired:#?}");
     assert!(wired[0].contains("sensor.S1.kind") && wired[0].contains(wanted), "{}", wired[0]);
 }
 
 #[test]
-fn what_is_allowed_and_odd_is_a_warning() {
+fn legal_but_unusual_values_cause_warnings() {
     let covers = "reflex.obstacle.below: trips at 0.04 m; at 0.5 m/s the robot covers 0.05 m in the 103 ms";
     for (old, new, words) in [
         ("below = 0.15", "below = 0.04", covers),
@@ -479,7 +480,7 @@ fn what_is_allowed_and_odd_is_a_warning() {
 }
 
 #[test]
-fn the_field_is_warned_off_the_control_loops_core() {
+fn a_field_on_the_control_loops_core_causes_a_warning() {
     let text = "inherits = \"picarx-v4\"\n[rt]\ncpu = 3\n[field]\ncpus = [2, 3]\n";
     let warnings = board::from_text("odd", text).unwrap().warnings;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
@@ -500,7 +501,7 @@ fn all_faults_of_a_file_are_reported_in_the_order_of_its_lines() {
 }
 
 #[test]
-fn text_that_is_not_toml_is_reported_line_by_line() {
+fn invalid_toml_is_reported_line_by_line() {
     let faults = faults("a = = 1\nb = 1\nc = 'open\n");
     assert!(faults.len() >= 2, "{faults:#?}");
     assert!(faults[0].starts_with("bad.toml:1:5: not TOML:"), "{}", faults[0]);
@@ -516,7 +517,7 @@ fn a_fault_shows_its_line_with_a_caret() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_says_what_boards_there_are() {
+fn an_unreadable_file_error_lists_the_known_boards() {
     for (path, words) in [
         (
             "no-such-folder/picar-v4.toml",
@@ -536,9 +537,9 @@ fn a_file_that_cannot_be_read_says_what_boards_there_are() {
 }
 
 #[test]
-fn bare_name_is_a_built_in_board_and_unknown_ones_say_how() {
+fn a_bare_name_is_a_built_in_board_and_unknown_ones_get_help() {
     assert_eq!(board::load(Path::new("picarx-v5")).unwrap().board.name, "picarx-v5");
-    // `src` is a folder here: no board is asked for by the name of what lies about.
+    // `src` is a folder here: a bare name never means a file or folder of the current directory.
     for (name, words) in [
         (
             "picar-v5",
@@ -555,7 +556,7 @@ fn bare_name_is_a_built_in_board_and_unknown_ones_say_how() {
 }
 
 #[test]
-fn way_back_without_motion_or_steering_is_refused() {
+fn backing_without_motion_or_steering_is_refused() {
     let told = |old: &str, new: &str| faults(&text_of(V4).replacen(old, new, 1)).join("\n");
     let longer = told("trail_m = 3.0", "trail_m = 0.1");
     assert!(longer.contains("start_m") && longer.contains("more than trail_m"), "{longer}");

@@ -1,14 +1,14 @@
-//! Slips in what a board says of its buses, chips, lines, motors' sources of pulses, and guard.
+//! Mistakes in what a board says about its buses, chips, lines, pulse sources, and guard.
 
 use super::{faults, text_of};
 use ganglion::deploy::board;
 
-/// A board of the generic kind with `extra` at its end, and what is wrong with it.
+/// A generic board with `extra` at its end, and its faults.
 fn generic(extra: &str) -> Vec<String> {
     faults(&format!("inherits = \"generic-linux\"\n{extra}\n"))
 }
 
-/// Expects one fault with these words in the report on the generic board with `extra`.
+/// Expects one fault with these words on the generic board with `extra`.
 #[track_caller]
 fn one(extra: &str, words: &str) {
     let faults = generic(extra);
@@ -37,7 +37,7 @@ fn buses_are_found_by_path_or_device() {
 }
 
 #[test]
-fn rppal_is_for_linux_and_for_boards_without_a_guard() {
+fn rppal_is_refused_off_linux_and_with_a_guard() {
     assert_eq!(generic("bus = { access = \"character-devices\" }"), [""; 0]);
     assert_eq!(generic("bus = { access = \"rppal\" }"), [""; 0]);
     one("bus = { access = \"rpal\" }", "no interface of the wires is named `rpal`; did you mean `rppal`?");
@@ -54,7 +54,7 @@ fn rppal_is_for_linux_and_for_boards_without_a_guard() {
 }
 
 #[test]
-fn what_requests_an_interface_is_another_board() {
+fn requesting_an_interface_changes_the_digest() {
     let digest = |extra: &str| {
         board::from_text("odd", &format!("inherits = \"generic-linux\"\n{extra}")).unwrap().digest
     };
@@ -62,7 +62,7 @@ fn what_requests_an_interface_is_another_board() {
 }
 
 #[test]
-fn further_buses_have_names_of_their_own_and_something_on_them() {
+fn extra_buses_need_unique_names_and_devices() {
     let side = "[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\n";
     one(&side.replace("side", "motors"), "i2c.motors.name: \"motors\" is the bus that [bus] describes");
     one("[[i2c]]\nname = \"side\"\n", "i2c.side.i2c: missing");
@@ -84,7 +84,7 @@ fn further_buses_have_names_of_their_own_and_something_on_them() {
     assert!(log.len() == 1 && log[0].contains("the bus kind \"log\" has no wires"), "{log:#?}");
 }
 
-/// The warnings, but for the line that the template leaves to the builder of the robot.
+/// The warnings, except the one about the line that the template leaves to the robot's builder.
 fn warnings_of(text: &str) -> Vec<String> {
     let warnings = board::from_text("odd", text).unwrap().warnings;
     let warnings = warnings.iter().map(|warning| warning.to_string());
@@ -94,7 +94,7 @@ fn warnings_of(text: &str) -> Vec<String> {
 const NO_LINE: &str = "no line can stop the motors";
 
 #[test]
-fn motors_that_no_line_can_stop_are_warned_of() {
+fn motors_without_a_stop_line_cause_a_warning() {
     let warned = |extra: &str| {
         let warnings = board::from_text("odd", &format!("inherits = \"generic-linux\"\n{extra}\n")).unwrap();
         let warnings = warnings.warnings.iter().map(|warning| warning.to_string());
@@ -105,15 +105,18 @@ fn motors_that_no_line_can_stop_are_warned_of() {
     let gpio = "bus = { gpio_labels = [\"gpio1\"] }\n";
     assert_eq!(warned(&format!("{gpio}pca9685 = {{ output_enable = 7 }}")), [""; 0]);
     assert_eq!(warned(&format!("{gpio}enable = {{ line = 7, on_high = false }}")), [""; 0]);
-    assert!(board::from_text("hat", text_of("picarx-v4")).unwrap().warnings.is_empty(), "it has its reset");
+    assert!(
+        board::from_text("hat", text_of("picarx-v4")).unwrap().warnings.is_empty(),
+        "it has its reset line"
+    );
 }
 
 #[test]
-fn each_bus_carries_its_own_load() {
+fn each_bus_is_checked_for_its_own_load() {
     let slow = "[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\nspeed_hz = 10000\n\
                 [[sensor]]\nname = \"roll\"\nbus = \"side\"\n[[sensor]]\nname = \"pitch\"\nbus = \"side\"\n\
                 [[sensor]]\nname = \"turning\"\nbus = \"side\"\n";
-    // One sample of 186 bits at most, a hundred times a second, brings all three values: 18,600 of 10,000
+    // One sample of at most 186 bits, a hundred times a second, contains all three values: 18,600 of 10,000
     // bits.
     one(slow, "i2c.side.speed_hz: polling and commands need 186 % of the I2C bus's time");
 }
@@ -132,8 +135,8 @@ fn reserved_addresses_are_refused() {
     one("reserved_i2c = { codec = \"side:0x40\" }", "no I2C bus is named `side`; known names: motors");
     one("reserved_i2c = { codec = \"0x40\" }", "allowed: an I2C address, 8 to 119, or \"BUS:0x40\"");
     let side = "reserved_i2c = { codec = \"side:0x40\" }\n[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\n";
-    assert_eq!(generic(side), [""; 0], "on another bus it is in no device's way");
-    // Wakes at 0x29 before it is given its own address.
+    assert_eq!(generic(side), [""; 0], "on another bus it is not in the way of any device");
+    // It wakes at 0x29, before it gets its own address.
     let moved = "reserved_i2c = { codec = 0x29 }\n[[sensor]]\nname = \"range\"\naddress = 0x30\n";
     one(
         moved,
@@ -167,7 +170,7 @@ fn lines_have_numbers_or_names() {
 }
 
 #[test]
-fn values_of_one_chip_describe_it_alike() {
+fn values_of_one_chip_must_agree_on_its_settings() {
     let roll = "[[sensor]]\nname = \"roll\"\nready = 4\n";
     let rest = "[[sensor]]\nname = \"pitch\"\nready = 4\n[[sensor]]\nname = \"turning\"\nready = 4\n";
     assert_eq!(generic(&format!("{LABEL}{roll}{rest}")), [""; 0], "one line, three values");
@@ -206,7 +209,7 @@ fn values_of_one_chip_describe_it_alike() {
 }
 
 #[test]
-fn several_rangers_need_their_shut_down_lines() {
+fn several_range_finders_need_shut_down_lines() {
     let second = "[[sensor]]\nname = \"rear\"\nlike = \"range\"\naddress = 0x30\nrequired = false\n";
     let faults = generic(second);
     assert_eq!(faults.len(), 2, "{faults:#?}");
@@ -216,12 +219,12 @@ fn several_rangers_need_their_shut_down_lines() {
 }
 
 #[test]
-fn motors_have_one_source_of_pulses() {
+fn all_motors_share_one_pulse_source() {
     let mcu = "[mcu]\naddress = 0x14\nclock_hz = 72000000\ntimers = 4\nreset = 5\n";
     one(&format!("{LABEL}{mcu}"), "pca9685: a second source of PWM besides [mcu]; expected: only one");
     one("[pwm]\ndevice = \"1f00098000.pwm\"\nhz = 1000\n", "pwm: a second source of PWM besides [pca9685]");
     let none = generic("pca9685 = { remove = true }");
-    // Once a motor; nothing is said of channels of nothing.
+    // Once per motor; channels without a source cause no further fault.
     let sources = none.iter().filter(|fault| fault.contains("or another source of PWM: [pca9685] or [pwm]"));
     assert_eq!((sources.count(), none.len()), (2, 2), "{none:#?}");
     let own = "pca9685 = { remove = true }\n[pwm]\ndevice = \"1f00098000.pwm\"\nhz = 1000\n";
@@ -243,7 +246,7 @@ fn motors_have_one_source_of_pulses() {
 }
 
 #[test]
-fn a_guard_holds_what_is_there() {
+fn a_guard_can_only_hold_an_existing_line() {
     let guard =
         |holds: &str, timeout: u32| format!("[guard]\nholds = \"{holds}\"\npatience_ms = {timeout}\n");
     one(
@@ -283,7 +286,7 @@ fn a_bus_clear_has_two_lines() {
 }
 
 #[test]
-fn what_reads_the_machine_needs_one() {
+fn machine_sensors_need_a_real_machine() {
     let thermal = "[[sensor]]\nname = \"cpu\"\nkind = \"thermal\"\nunit = \"degC\"\nzone = \"cpu-thermal\"\n\
                    period_ms = 1000\nvalid = [0, 100]\n";
     assert_eq!(generic(thermal), [""; 0]);
@@ -297,7 +300,7 @@ fn what_reads_the_machine_needs_one() {
 /// A Jetson's adapter waits 160 ms for a hung transfer, whatever timeout is set: the check refuses each
 /// budget that counts on less, and says what it may be.
 #[test]
-fn budgets_that_a_drivers_own_time_outlasts_are_refused() {
+fn budgets_below_the_drivers_own_timeout_are_refused() {
     let jetson = |extra: &str| faults(&format!("inherits = \"jetson-orin-nano\"\n{extra}\n"));
     let one = |extra: &str, words: &[&str]| {
         let faults = jetson(extra);
@@ -320,13 +323,13 @@ fn budgets_that_a_drivers_own_time_outlasts_are_refused() {
     assert_eq!(both.len(), 2, "{both:#?}");
     assert!(both.iter().zip(words).all(|(fault, words)| fault.contains(words)), "{both:#?}");
     one("bus = { driver = \"tegra\" }", &["did you mean `tegra-i2c`?"]);
-    // Without a line to stop the motors, what a command may go on for is no less than a hung transfer.
+    // Without a line to stop the motors, a command's validity must be at least as long as a hung transfer.
     let lineless = "guard = { remove = true }\nenable = { remove = true }\n";
     let valid =
         ["safety.command_valid_ms: found 30 ms; allowed: 160 to", "without a line nothing stops the motors"];
     one(lineless, &valid);
     assert_eq!(jetson(&format!("{lineless}safety = {{ command_valid_ms = 160 }}")), [""; 0]);
-    // An adapter that keeps its timeout has none of this.
+    // An adapter with a working timeout has none of these faults.
     let other = "[bus]\ndriver = { remove = true }\ntimeout_ms = 20\n[guard]\npatience_ms = 50\n";
     assert_eq!(jetson(other), [""; 0]);
 }
@@ -350,7 +353,7 @@ fn a_controller_has_one_address_or_a_list_of_them() {
         let faults = mcu(address);
         assert!(faults.len() == 1 && faults[0].contains(words), "{address}: {faults:#?}");
     }
-    // Each of them is taken.
+    // Both addresses are already taken.
     let faults = faults("inherits = \"picarx-v4\"\n[reserved_i2c]\nother = 0x15\n");
     let words = "reserved_i2c.other: I2C address 0x15 is already taken by mcu.address";
     assert!(faults.len() == 1 && faults[0].contains(words), "{faults:#?}");

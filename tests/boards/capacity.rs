@@ -1,6 +1,6 @@
-//! What the check passes is built and runs; what is one beyond a capacity is refused, with the limit. Both
-//! answers are one: a board that is sound and whose robot panics would be started again and again by its
-//! service manager.
+//! Every board that passes the check is built and runs; one beyond a capacity is refused with the limit. Both
+//! matter: if a board passed the check but its robot panicked, the service manager would restart it again and
+//! again.
 
 use crate::long::or_in_full;
 use ganglion::base::command::MAX_MOTORS;
@@ -18,7 +18,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// How many there are of everything that has a capacity.
+/// Numbers of everything that has a capacity.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     servos: usize,
@@ -34,7 +34,7 @@ struct Counts {
     reserved: usize,
 }
 
-/// A board of nothing but what it cannot be without.
+/// A minimal board.
 const FEW: Counts = Counts {
     servos: 0,
     recorded: 1,
@@ -57,7 +57,7 @@ const WORLD: &str = "[sim]\nroom = [4.0, 3.0]\nwheelbase = 0.0872\ntrack = 0.116
     full_speed = 0.5\nbattery_v = 7.8\n";
 const COMMON: &str = "unit = \"1\"\nvalid = [0.0, 4.0]\n";
 
-/// The text of a board with as many.
+/// The text of a board with these counts.
 fn board_of(counts: &Counts) -> String {
     let mut text = HEAD.to_string();
     let cliff = "[3.4, 2.5, 4.0, 3.0]";
@@ -112,19 +112,19 @@ fn board_of(counts: &Counts) -> String {
     text
 }
 
-/// Builds the robot and runs it for a while of virtual time: long enough for every motor to be set up.
+/// Builds the robot and runs it in virtual time, long enough for every motor to be set up.
 fn runs(board: &Board) {
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + Span::from_millis(20);
     let robot = Robot::build(board, clock.clone() as Arc<dyn Clock>, first, Options::default())
-        .unwrap_or_else(|error| panic!("a sound board is refused: {error}"));
+        .unwrap_or_else(|error| panic!("a valid board is refused: {error}"));
     let never = AtomicBool::new(false);
     let ending = runner::step(robot, &clock, first + Span::from_millis(4_000), &never, |_| ());
     assert!(ending.panicked.is_empty(), "{:?}", ending.panicked);
     assert!(!ending.recorder.end_late.is_empty(), "no command ever reached the motors");
 }
 
-/// Every capacity: its name, the board at it, the board one beyond, and the words of the refusal.
+/// Every capacity: its name, the board at the limit, the board one beyond, and the words of the refusal.
 fn capacities() -> Vec<(&'static str, Counts, Counts, String)> {
     let one = |name, at: Counts, beyond: Counts, words: String| (name, at, beyond, words);
     let most_sonars = MAX_SENSORS;
@@ -184,8 +184,8 @@ fn capacities() -> Vec<(&'static str, Counts, Counts, String)> {
             "i2c: found 9 buses; allowed: at most 8".to_string(),
         ),
         one(
-            // Each bus, the sonars, the lines and the map send readings of their own; a simulated board has
-            // no files.
+            // Each bus, the sonars, the lines and the map send their own readings; a simulated board has no
+            // files.
             "sources of readings",
             Counts { buses: 8, chips: 8, sonars: 2, buttons: 2, recalls: 1, ..FEW },
             Counts { buses: 9, chips: 9, sonars: 2, buttons: 2, recalls: 1, ..FEW },
@@ -218,13 +218,13 @@ fn board_at_capacity_runs_and_one_beyond_is_refused() {
                 assert!(error.to_string().contains(&words), "{name}: {error}")
             }
             Err(error) => panic!("{name}: {error}"),
-            Ok(_) => panic!("{name}: one beyond is taken"),
+            Ok(_) => panic!("{name}: one beyond the limit is accepted"),
         }
     }
 }
 
 fn counts() -> impl Strategy<Value = Counts> {
-    // Half of the boards have nothing beyond a limit, most have something at one.
+    // Half of the boards exceed no limit, and most are exactly at one.
     let about = |most: usize| prop_oneof![4 => 0..=most, 3 => Just(most), 1 => Just(most + 1)];
     (
         (about(MAX_MOTORS - 1), 1..=2_usize, 1..=20_usize, about(20), about(20), about(MOST_THINGS)),
@@ -253,8 +253,8 @@ fn counts() -> impl Strategy<Value = Counts> {
 }
 
 #[test]
-fn what_the_check_passes_is_built_and_runs() {
-    // Boards far from any capacity say nothing here, and each takes a fraction of a second.
+fn every_board_that_passes_the_check_runs() {
+    // Boards far from any capacity show nothing here, and each takes a fraction of a second.
     let config = Config { failure_persistence: None, ..Config::with_cases(or_in_full(8, 48)) };
     proptest!(config, |(counts in counts())| {
         if let Ok(loaded) = board::from_text("drawn", &board_of(&counts)) {

@@ -1,5 +1,4 @@
-//! The meaning of every shipped board, as a few lines a person can compare with the hardware's
-//! documents. A change here is a change of what a robot does.
+//! The meaning of every shipped board, in lines that a person can compare with the hardware's documents.
 
 use super::{shipped, text_of};
 use ganglion::base::plan::{
@@ -77,11 +76,11 @@ fn sensor(board: &Board, kind: &SensorKind) -> String {
             format!("least of {}", names.join(" "))
         }
         SensorKind::LogColumn { column } => format!("column {column}"),
-        _ => format!("{kind:?}"), // all of it
+        _ => format!("{kind:?}"), // everything
     }
 }
 
-/// A line as the board file has it.
+/// A line as the board file writes it.
 fn line_of(board: &Board, line: Line) -> String {
     line.name().map_or(line.0.to_string(), |at| board.line_names[at].clone())
 }
@@ -191,21 +190,21 @@ EStop: button >= 0.5, clear 0.4: Still, latched
 field 16^3 8 -> 5 every 20 ms
 ";
 
-/// What the Pi has of its own.
+/// The Pi's own sensors.
 const COMPUTER: &str = "\
 sensor undervoltage: hwmon rpi_volt in0_lcrit_alarm x 1 1000 ms 1, optional
 sensor cpu: zone cpu-thermal 2000 ms degC, optional
 ";
 
 #[test]
-fn picarx_v4_is_the_vendors_car() {
+fn picarx_v4_matches_the_vendors_car() {
     assert_eq!(facts(&shipped("picarx-v4").board), PICARX_V4);
 }
 
-/// The controller of a Pi 5 has wedges that only its driver ends (raspberrypi/linux, issues 5784 and
-/// 6043); the bench shows what the runtime does without that.
+/// The controller of a Pi 5 can hang in ways that only a rebind of its driver ends (raspberrypi/linux, issues
+/// 5784 and 6043); the bench shows what the runtime does without that.
 #[test]
-fn the_cars_permit_a_rebind_and_the_bench_does_not() {
+fn the_cars_permit_a_rebind_but_the_bench_does_not() {
     for (name, expected) in [("picarx-v4", true), ("picarx-v5", true), ("virtual-bench", false)] {
         assert_eq!(shipped(name).board.i2c[0].recovery.rebind, expected, "{name}");
     }
@@ -323,7 +322,7 @@ field 16^3 6 -> 2 every 20 ms
 ";
 
 #[test]
-fn generic_linux_is_four_chips_on_one_bus() {
+fn generic_linux_has_four_chips_on_one_bus() {
     let board = shipped("generic-linux").board;
     assert_eq!(facts(&board), GENERIC);
     assert!(board.compatible.is_empty() && board.line_names.is_empty());
@@ -350,7 +349,7 @@ fn the_jetsons_differ_in_module_and_lines_only() {
 }
 
 #[test]
-fn scitos_is_a_ring_of_24_and_four_labels() {
+fn scitos_has_24_ranges_and_four_labels() {
     let scitos = shipped("scitos-g5").board;
     let columns: Vec<String> = (1..=24).map(|n| format!("column S{n}")).collect();
     let found: Vec<String> = scitos.sensors[..24].iter().map(|plan| sensor(&scitos, &plan.kind)).collect();
@@ -375,7 +374,7 @@ fn scitos_is_a_ring_of_24_and_four_labels() {
 }
 
 #[test]
-fn the_bare_ring_is_every_range_on_two_scales_and_no_arc() {
+fn the_bare_ring_has_each_range_on_two_scales_without_arcs() {
     let ring = shipped("scitos-g5-ring").board;
     let columns: Vec<String> = (1..=24).chain(1..=24).map(|n| format!("column S{n}")).collect();
     let found: Vec<String> = ring.sensors.iter().map(|plan| sensor(&ring, &plan.kind)).collect();
@@ -390,7 +389,7 @@ fn the_bare_ring_is_every_range_on_two_scales_and_no_arc() {
 }
 
 #[test]
-fn every_shipped_board_is_sound() {
+fn every_shipped_board_passes_the_check() {
     let names = [
         "sim",
         "picarx-v4",
@@ -412,12 +411,13 @@ fn every_shipped_board_is_sound() {
         assert_eq!(loaded.board.name, name);
         let warnings: Vec<String> = loaded.warnings.iter().map(|warning| warning.to_string()).collect();
         match name {
-            // True of a Robot HAT; the bench's model of one takes it, and its targets in time are at 400 kHz.
+            // A Robot HAT needs it, and the bench's model of one accepts it; the bench's latency targets
+            // assume 400 kHz.
             "virtual-bench" => {
                 assert_eq!(warnings.len(), 1, "{warnings:?}");
                 assert!(warnings[0].contains("documented for 100 kHz only"), "{warnings:?}");
             }
-            // A template: which line it is depends on the computer.
+            // It is a template: the line depends on the computer.
             "generic-linux" => {
                 assert_eq!(warnings.len(), 1, "{warnings:?}");
                 assert!(warnings[0].contains("no line can stop the motors"), "{warnings:?}");
@@ -428,7 +428,7 @@ fn every_shipped_board_is_sound() {
 }
 
 #[test]
-fn a_kind_is_called_as_board_files_call_it() {
+fn kinds_are_printed_as_board_files_write_them() {
     let others = "inherits = \"picarx-v4\"\n\
         [[sensor]]\nname = \"a\"\nkind = \"ina226\"\naddress = 0x44\nshunt_ohms = 0.1\nquantity = \"volts\"\n\
         unit = \"V\"\nperiod_ms = 50\nvalid = [0, 4]\n\
@@ -466,7 +466,7 @@ fn files_and_built_in_boards_are_the_same() {
 }
 
 #[test]
-fn the_effective_text_loads_to_the_same_board() {
+fn the_effective_text_loads_as_the_same_board() {
     for name in board::names() {
         let loaded = shipped(name);
         let again = board::from_text(name, &loaded.effective().join("\n")).unwrap();
@@ -475,7 +475,7 @@ fn the_effective_text_loads_to_the_same_board() {
 }
 
 #[test]
-fn the_digest_is_of_the_meaning_not_of_the_writing() {
+fn the_digest_depends_on_values_not_on_formatting() {
     let plain = shipped("picarx-v4").digest;
     let other_words =
         text_of("picarx-v4").replace("period_ms = 60.0", "period_ms = 6e1 # sixty").replace('#', "#  ");
@@ -484,10 +484,9 @@ fn the_digest_is_of_the_meaning_not_of_the_writing() {
     assert_ne!(board::from_text("x", &other_meaning).unwrap().digest, plain);
 }
 
-/// A brain for this car once stopped where the ground was bright and looked for echoes on the
-/// motors' direction lines; the boards must not.
+/// An earlier brain for this car stopped on bright ground and listened for echoes on the motors' lines.
 #[test]
-fn the_car_goes_back_the_way_it_came_and_the_others_have_no_way() {
+fn only_the_car_drives_back_along_its_path() {
     for (name, backs) in [
         ("picarx-v4", true),
         ("picarx-v5", true),
@@ -498,7 +497,7 @@ fn the_car_goes_back_the_way_it_came_and_the_others_have_no_way() {
     ] {
         let board = shipped(name).board;
         assert_eq!(board.backing.is_some(), backs, "{name}");
-        // A person who arms it before an edge vouches for as much way as the edge's retreat takes.
+        // A person who arms the robot at an edge confirms that the path behind it is free for the retreat.
         let (Some(backing), Some(motion)) = (board.backing, board.motion) else { continue };
         let retreats = board.reflexes.iter().map(|rule| rule.retreat.as_secs_f64());
         let longest = f64::from(motion.full_speed) * retreats.fold(0.0, f64::max);
@@ -507,7 +506,7 @@ fn the_car_goes_back_the_way_it_came_and_the_others_have_no_way() {
 }
 
 #[test]
-fn the_ground_ends_where_it_is_dark() {
+fn dark_ground_counts_as_an_edge() {
     for name in ["picarx-v4", "picarx-v5", "sim"] {
         let board = shipped(name).board;
         let cliffs: Vec<_> = board.reflexes.iter().filter(|rule| rule.cause == Cause::Cliff).collect();
@@ -539,13 +538,14 @@ fn real_boards_wait_to_be_armed() {
     }
 }
 
-/// A chip that keeps its last pulses when the program dies needs another process at its enable or reset line.
+/// A chip that keeps its last pulses when the program dies needs another process that holds its enable or
+/// reset line.
 #[test]
-fn motors_that_go_on_by_themselves_have_a_guard() {
+fn motors_that_run_on_by_themselves_have_a_guard() {
     for name in board::names() {
         let board = shipped(name).board;
         let real = matches!(board.bus, BusPlan::Linux { .. });
-        // The generic board has no lines; it says in its head how to add them.
+        // The generic board has no lines; its header says how to add them.
         if real && name != "generic-linux" {
             assert!(board.guard.is_some_and(|guard| guard.required), "{name}");
         }
@@ -553,7 +553,7 @@ fn motors_that_go_on_by_themselves_have_a_guard() {
 }
 
 #[test]
-fn late_commands_die_within_a_few_periods() {
+fn commands_expire_within_a_few_periods() {
     for name in board::names() {
         let board = shipped(name).board;
         let safety = board.safety;
@@ -564,14 +564,14 @@ fn late_commands_die_within_a_few_periods() {
     }
 }
 
-/// Sources: the requirements for an Orin and for a card of the class of an RTX 4090.
+/// Sources: the requirements for an Orin and for a GPU of the RTX 4090 class.
 #[test]
-fn gpu_boards_state_what_their_gpu_is_held_to() {
+fn gpu_boards_state_targets_for_their_gpu() {
     for name in ["jetson-orin-nano", "jetson-orin-nx", "jetson-agx-orin"] {
         let targets = shipped(name).board.targets;
         assert_eq!((targets.gpu.cycle_us, targets.gpu.memory_mb), (Some(5_000.0), Some(128.0)), "{name}");
         assert_eq!(targets.cycle_p50, Some(Span::from_millis(5)), "{name}");
-        assert_eq!(targets.tick_p99_us, Some(200.0), "{name}: as generic-linux");
+        assert_eq!(targets.tick_p99_us, Some(200.0), "{name}: the same as generic-linux");
     }
     let desktop = shipped("desktop-gpu").board;
     let gpu = desktop.targets.gpu;
@@ -581,12 +581,12 @@ fn gpu_boards_state_what_their_gpu_is_held_to() {
     assert_eq!((desktop.field.shape.grid, desktop.bus), (32, BusPlan::Sim));
 }
 
-/// Of the untethered cars, but for who computes: five periods of silence at 50 Hz.
+/// Tethered cars differ in where the field is computed only. Silence: five periods at 50 Hz.
 #[test]
-fn tethered_cars_stop_for_a_brain_that_is_not_heard() {
+fn tethered_cars_stop_when_the_brain_computer_is_silent() {
     for (name, untethered) in [("picarx-v4-tethered", "picarx-v4"), ("picarx-v5-tethered", "picarx-v5")] {
         let board = shipped(name).board;
-        let tether = board.tether.clone().expect("it has one");
+        let tether = board.tether.clone().expect("it has a guard");
         assert_eq!((tether.on_loss, tether.latched), (OnLoss::Stop, false), "{name}");
         assert_eq!(
             (tether.silence, board.field.dt.times(5)),

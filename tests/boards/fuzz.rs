@@ -1,4 +1,4 @@
-//! Whatever is written, the answer is a sound board or a list of faults, never a panic.
+//! Any text gives either a valid board or a list of faults, never a panic.
 
 use super::text_of;
 use ganglion::base::command::MAX_MOTORS;
@@ -10,7 +10,7 @@ use ganglion::deploy::board::{self, BoardError};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
-/// Values that are wrong somewhere, at the ends of ranges, or of a type that surprises.
+/// Values that are wrong in some place, at the ends of ranges, or of an unexpected type.
 const VALUES: [&str; 32] = [
     "0x40",
     "\"side:0x68\"",
@@ -46,7 +46,7 @@ const VALUES: [&str; 32] = [
     "[{ name = \"range\" }, { name = 1 }, 3]",
 ];
 
-/// One slip of a keyboard.
+/// One typing mistake.
 #[derive(Clone, Debug)]
 enum Slip {
     Value { line: usize, value: usize },
@@ -76,7 +76,7 @@ fn apply(text: &str, slip: &Slip) -> String {
         |at: usize| (0..=at % (text.len() + 1)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     match slip {
         Slip::Value { line, value } => {
-            // The next line that has a value, so that most of these slips do something.
+            // The next line that has a value, so that most of these mistakes have an effect.
             let order = (0..count).map(|step| (line + step) % count);
             let found = order.into_iter().find(|at| lines.get(*at).is_some_and(|line| line.contains('=')));
             if let Some(line) = found.and_then(|at| lines.get_mut(at)) {
@@ -100,7 +100,7 @@ fn apply(text: &str, slip: &Slip) -> String {
     lines.join("\n") + "\n"
 }
 
-/// What every part takes for granted about a checked board.
+/// What all code assumes about a checked board.
 fn assert_sound(board: &Board) {
     assert!(
         (1..=MAX_SENSORS).contains(&board.sensors.len()) && (1..=MAX_MOTORS).contains(&board.motors.len())
@@ -143,7 +143,7 @@ fn assert_sound(board: &Board) {
     assert!(board.budget.target <= board.field.dt && board.safety.command_valid >= board.period);
 }
 
-/// What every part takes for granted about the wires.
+/// What all code assumes about the hardware.
 fn assert_wires(board: &Board) {
     let known = |line: Line| line.name().map_or(line.0 <= 255, |at| at < board.line_names.len());
     assert!(lines(board).iter().all(|(line, _)| known(*line)));
@@ -158,7 +158,7 @@ fn assert_wires(board: &Board) {
     }
     assert!(board.sensors.iter().all(|sensor| sensor.bus < board.i2c.len().max(1)));
     assert!(board.reserved_addresses.iter().all(|reserved| reserved.bus < board.i2c.len()));
-    assert!(board.mcu.is_none() || board.pwm.is_none(), "one source of pulses");
+    assert!(board.mcu.is_none() || board.pwm.is_none(), "one pulse source");
     if let Some(guard) = board.guard {
         assert!(guard.timeout >= board.period.times(4));
         match guard.holds {
@@ -172,7 +172,7 @@ proptest! {
     #![proptest_config(Config { cases: 1000, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn any_text_is_a_sound_board_or_a_list_of_faults(
+    fn any_text_gives_a_valid_board_or_a_list_of_faults(
         name in prop::sample::select(board::names().collect::<Vec<_>>()),
         slips in prop::collection::vec(slip(), 1..4),
     ) {

@@ -1,11 +1,11 @@
-//! What one board takes over from another, and from where.
+//! What one board inherits from another, and from where.
 
 use super::{faults, shipped, text_of};
 use ganglion::base::plan::{MotorKind, Storage, Targets};
 use ganglion::deploy::board::{self, BoardError, Loaded};
 use std::path::{Path, PathBuf};
 
-/// A folder of board files that goes away with the test.
+/// A folder of board files that is deleted after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -33,7 +33,7 @@ fn child(text: &str) -> Loaded {
     board::from_text("child", &text).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
-/// Where the value of `key` is from, as `file:line` or `default`.
+/// Where the value of `key` comes from, as `file:line` or `default`.
 fn origin(loaded: &Loaded, key: &str) -> String {
     let setting =
         loaded.settings.iter().find(|setting| setting.key == key).unwrap_or_else(|| panic!("no {key}"));
@@ -41,17 +41,17 @@ fn origin(loaded: &Loaded, key: &str) -> String {
 }
 
 #[test]
-fn a_child_of_nothing_but_its_parent_means_the_same() {
+fn a_child_that_changes_nothing_equals_its_parent() {
     assert_eq!(child("").digest, shipped("picarx-v4").digest);
 }
 
 #[test]
-fn one_key_changes_and_says_so() {
+fn a_changed_key_shows_its_origin() {
     let loaded = child("\n[[sensor]]\nname = \"range\"\nmax_age_ms = 150\n");
     let parent = shipped("picarx-v4");
     assert_eq!(loaded.board.sensors[0].max_age.as_micros_f64(), 150_000.0);
     let names = |loaded: &Loaded| loaded.board.sensors.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
-    assert_eq!(names(&loaded), names(&parent), "the order is the parent's");
+    assert_eq!(names(&loaded), names(&parent), "the parent's order is kept");
     assert_eq!(origin(&loaded, "sensor.range.max_age_ms"), "child.toml:5");
     assert!(origin(&loaded, "sensor.range.trig").starts_with("built-in/picarx-v4.toml:"));
     assert_eq!(origin(&loaded, "motor.left.limit"), "default");
@@ -75,7 +75,7 @@ fn field_storage_and_cores_are_shown_with_their_origin() {
     assert_eq!(origin(&loaded, "field.cpus"), "child.toml:4");
     let text = loaded.effective().join("\n");
     assert!(text.contains("\ncpus = [3, 1, 2] ") && text.contains("\nstorage = \"f16\" "), "{text}");
-    // A board that says nothing of them has the defaults, and says so.
+    // A board that does not state them has the defaults, and shows that.
     let bare = text_of("picarx-v4").replace("storage = \"f32\"\n", "").replace("cpus = []", "");
     let bare = board::from_text("bare", &bare).unwrap();
     assert_eq!((bare.board.field.storage, bare.board.field.cpus.len()), (Storage::F32, 0));
@@ -83,24 +83,24 @@ fn field_storage_and_cores_are_shown_with_their_origin() {
 }
 
 #[test]
-fn targets_are_inherited_one_by_one_and_go_as_a_whole() {
+fn targets_are_inherited_singly_and_removed_together() {
     let parent = shipped("picarx-v4").board.targets;
     let own = child("[targets]\nmemory_mb = 48\n");
     assert_eq!(own.board.targets, Targets { memory_mb: Some(48.0), ..parent });
     assert_eq!(origin(&own, "targets.memory_mb"), "child.toml:3");
     assert!(origin(&own, "targets.wake_ratio").starts_with("built-in/picarx-v4.toml:"));
     assert_eq!(child("targets = { remove = true }\n").board.targets, Targets::default());
-    // What is not asked for is not there: no default is made up.
+    // Removed targets stay removed: no default replaces them.
     let none = child("targets = { remove = true }\n");
     assert!(!none.settings.iter().any(|setting| setting.key.starts_with("targets")));
 }
 
 #[test]
-fn another_kind_starts_afresh() {
+fn changing_the_kind_drops_inherited_keys() {
     let pair = "[[motor]]\nname = \"left\"\nkind = \"dc-pair\"\nforward = \"P13\"\nbackward = \"P11\"\nslew_per_s = 4\n";
     let loaded = child(pair);
     assert_eq!(loaded.board.motors[0].kind, MotorKind::DcPair { forward: 13, backward: 11, min_duty: 0.0 });
-    assert_eq!(origin(&loaded, "motor.left.min_duty"), "default", "not the parent's");
+    assert_eq!(origin(&loaded, "motor.left.min_duty"), "default", "not the parent's value");
     assert!(!loaded.settings.iter().any(|setting| setting.key == "motor.left.dir"));
 }
 
@@ -117,7 +117,7 @@ fn entries_and_tables_are_removed() {
 }
 
 #[test]
-fn what_is_not_there_cannot_be_removed() {
+fn removing_a_missing_entry_is_a_fault() {
     let told = faults("inherits = \"sim\"\n[[sensor]]\nname = \"radar\"\nremove = true\n");
     assert_eq!(told.len(), 1, "{told:#?}");
     assert!(
@@ -127,14 +127,14 @@ fn what_is_not_there_cannot_be_removed() {
 }
 
 #[test]
-fn a_removed_sensor_is_missed_by_its_reflex() {
+fn removing_a_sensor_faults_its_reflex() {
     let told = faults("inherits = \"sim\"\n[[sensor]]\nname = \"lean\"\nremove = true\n");
     assert_eq!(told.len(), 2, "{told:#?}");
     assert!(told.iter().all(|line| line.contains("no sensor is named `lean`")), "{told:#?}");
 }
 
 #[test]
-fn a_name_is_written_once_in_a_file() {
+fn a_name_may_appear_once_in_a_file() {
     let twice =
         "[[sensor]]\nname = \"range\"\nmax_age_ms = 100\n[[sensor]]\nname = \"range\"\nmax_age_ms = 120\n";
     let told = faults(&format!("inherits = \"sim\"\n{twice}"));
@@ -149,14 +149,14 @@ fn a_name_is_written_once_in_a_file() {
 }
 
 #[test]
-fn like_copies_what_an_entry_does_not_state() {
+fn like_copies_unstated_keys() {
     let loaded = child(
         "[[sensor]]\nname = \"floor\"\nlike = \"ground-left\"\nchannel = \"A3\"\ninput = { high = 3000 }\n",
     );
     let floor = loaded.board.sensors.last().unwrap();
     assert_eq!(floor.unit, "counts");
     let input = floor.input.unwrap();
-    assert_eq!((input.low, input.high), (0.0, 3000.0), "tables inside merge too");
+    assert_eq!((input.low, input.high), (0.0, 3000.0), "tables inside merge as well");
     assert_eq!(origin(&loaded, "sensor.floor.channel"), "child.toml:5");
     assert!(origin(&loaded, "sensor.floor.unit").starts_with("built-in/picarx-v4.toml:"));
 }
@@ -179,7 +179,7 @@ fn sibling_file_is_inherited_by_full_name_and_shadows_nothing() {
     assert_eq!(loaded.board.name, "mine");
     assert_eq!(loaded.board.sensors[0].max_age.as_micros_f64(), 180_000.0);
     assert!(origin(&loaded, "sensor.range.max_age_ms").contains(&*folder.0.to_string_lossy()));
-    // A built-in board inherits built-in boards, whatever lies about.
+    // A built-in board inherits built-in boards, whatever files are in the folder.
     assert_eq!(folder.load("other.toml").unwrap().digest, shipped("picarx-v5").digest);
     assert_eq!(folder.load("plain.toml").unwrap().digest, shipped("picarx-v4").digest);
     for (file, words) in [
@@ -195,7 +195,7 @@ fn sibling_file_is_inherited_by_full_name_and_shadows_nothing() {
 }
 
 #[test]
-fn chains_end() {
+fn inheritance_cycles_are_refused() {
     let folder = Folder::new(
         "chains",
         &[
@@ -223,14 +223,14 @@ fn chains_end() {
 }
 
 #[test]
-fn a_board_without_a_folder_is_found_beside_where_one_stands() {
-    // A path without a folder has the empty one for its parent; its neighbours are looked for there.
+fn a_path_without_a_folder_means_the_current_folder() {
+    // The parent of a path without a folder is the empty path; its neighbours are searched there.
     let error = board::load(Path::new("Cargo.toml")).unwrap_err().to_string();
     assert!(error.contains("package: unknown key"), "{error}");
 }
 
 #[test]
-fn a_single_key_is_removed_too() {
+fn a_single_key_can_be_removed() {
     let gone = board::from_text(
         "x",
         "inherits = \"picarx-v4\"\n[[sensor]]\nname = \"range\"\nworst_per_s = { remove = true }\n",

@@ -1,4 +1,4 @@
-//! Files that are far larger than any board: refused soon, in few words, whatever they are full of.
+//! Files far larger than any board are refused quickly and with few messages, whatever they contain.
 
 use ganglion::deploy::board;
 use std::fmt::Write;
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 /// Longest file that is read.
 const FULL: usize = 1_000_000;
-/// A machine with much else to do takes no longer, and a person would wait for it.
+/// A busy machine takes no longer, and a person would still wait for it.
 const SOON: Duration = Duration::from_secs(30);
 
-/// As many of `line` as fit, numbered.
+/// As many numbered copies of `line` as fit.
 fn many(line: impl Fn(usize) -> String) -> String {
     let mut text = String::from("inherits = \"sim\"\n");
     for nth in 0.. {
@@ -34,7 +34,7 @@ fn reported(text: &str, words: &str) -> String {
 }
 
 #[test]
-fn a_file_full_of_one_thing_is_refused_with_the_limit() {
+fn too_many_entries_of_a_kind_are_refused_with_the_limit() {
     reported(&many(|nth| format!("key_{nth} = {nth}\n")), " keys; allowed: at most 256");
     reported(&many(|nth| format!("[table-{nth}]\n")), " keys; allowed: at most 256");
     reported(&many(|nth| format!("[[sensor]]\nname = \"s{nth}\"\n")), "sensor: found ");
@@ -50,13 +50,13 @@ fn a_file_full_of_one_thing_is_refused_with_the_limit() {
 }
 
 #[test]
-fn text_that_is_not_toml_is_reported_a_hundred_times_at_most() {
+fn invalid_toml_is_reported_at_most_a_hundred_times() {
     let words = reported(&"= = =\n".repeat(FULL / 6), "more errors");
     assert_eq!(words.lines().filter(|line| line.starts_with("large.toml:")).count(), 100);
 }
 
 #[test]
-fn so_are_unknown_keys() {
+fn unknown_keys_are_reported_at_most_a_hundred_times() {
     let mut text = String::from("inherits = \"sim\"\n");
     for nth in 0..60 {
         let _ = writeln!(text, "[[sensor]]\nname = \"s{nth}\"\nkind = \"button\"");
@@ -69,7 +69,7 @@ fn so_are_unknown_keys() {
 }
 
 #[test]
-fn an_entry_that_others_are_like_is_no_larger_than_an_entry() {
+fn like_cannot_multiply_an_oversized_entry() {
     let blob = format!("blob = [{}]", vec![format!("[{}]", "1, ".repeat(200)); 200].join(", "));
     let mut text = format!("inherits = \"sim\"\n[[sensor]]\nname = \"first\"\n{blob}\n");
     for nth in 0..200 {

@@ -1,5 +1,5 @@
-//! The JSON Schema of board files is what the checks request: every key of theirs and no other. All shipped
-//! boards fit it, and slips do not.
+//! The JSON Schema of board files has exactly the keys that the checks request. All shipped boards fit it,
+//! and mistakes do not.
 
 use super::schema_subset::faults_of;
 use super::text_of;
@@ -11,13 +11,13 @@ fn board_of(text: &str) -> Value {
     toml::from_str(text).expect("TOML")
 }
 
-/// What the schema says of this text, one line each.
+/// The schema's faults of this text, one line each.
 fn refused(text: &str) -> Vec<String> {
     faults_of(&board_of(text), &board::schema())
 }
 
 #[test]
-fn the_committed_schema_is_what_the_program_makes() {
+fn the_committed_schema_is_up_to_date() {
     let committed = std::fs::read_to_string("boards/board.schema.json").expect("the schema");
     let made = format!("{:#}\n", board::schema());
     assert!(committed == made, "run: ganglion check --schema > boards/board.schema.json");
@@ -35,7 +35,7 @@ fn every_shipped_board_names_the_schema_and_fits_it() {
     }
 }
 
-/// Keys in the sources of the checks: literals that a section is asked for.
+/// Keys in the sources of the checks: literals that are requested from a section.
 fn keys_in_the_checks() -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     let folder = std::fs::read_dir("src/deploy/board/check").expect("the checks");
@@ -109,22 +109,22 @@ fn properties(schema: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_schema_has_every_key_of_the_checks_and_no_other() {
+fn the_schema_has_exactly_the_keys_of_the_checks() {
     let mut found = BTreeSet::new();
     properties(&board::schema(), &mut found);
-    // What inheritance uses up before the checks.
+    // Inheritance removes these before the checks.
     for key in ["inherits", "like", "remove"] {
         assert!(found.remove(key), "{key}");
     }
     let mut expected = keys_in_the_checks();
-    expected.insert("start".to_string()); // the one list without names
+    expected.insert("start".to_string()); // the only list without names
     let missing: Vec<_> = expected.difference(&found).collect();
     let extra: Vec<_> = found.difference(&expected).collect();
     assert!(missing.is_empty() && extra.is_empty(), "missing: {missing:?}; not in the checks: {extra:?}");
     assert!(expected.len() > 150, "{}", expected.len());
 }
 
-/// Adds `key` to every table of `board` in turn, but not to those whose keys are free names.
+/// Adds `key` to every table of `board` in turn, except to tables whose keys are free names.
 fn with_a_slip(board: &Value, path: &str, all: &mut Vec<(String, Value)>, put: &dyn Fn(Value) -> Value) {
     match board {
         Value::Object(members) => {
@@ -153,7 +153,7 @@ fn with_a_slip(board: &Value, path: &str, all: &mut Vec<(String, Value)>, put: &
                 with_a_slip(item, &format!("{path}/{nth}"), all, &inside);
             }
         }
-        // No key takes such a number; a word in its place is of another type.
+        // No key accepts such a number; a word in its place has the wrong type.
         Value::Number(_) => {
             all.push((path.to_string(), put(json!(-1e300))));
             all.push((path.to_string(), put(json!([["word"]]))));
@@ -164,20 +164,20 @@ fn with_a_slip(board: &Value, path: &str, all: &mut Vec<(String, Value)>, put: &
 }
 
 #[test]
-fn the_schema_refuses_every_slip_at_every_place() {
+fn the_schema_refuses_every_mistake_everywhere() {
     let schema = board::schema();
     for name in ["picarx-v4", "generic-linux", "sim", "jetson-orin-nano"] {
         let mut slips = Vec::new();
         with_a_slip(&board_of(text_of(name)), "", &mut slips, &|board| board);
         assert!(slips.len() > 10, "{name}: {}", slips.len());
         for (path, board) in slips {
-            assert!(!faults_of(&board, &schema).is_empty(), "{name}: a slip at {path} fits");
+            assert!(!faults_of(&board, &schema).is_empty(), "{name}: a mistake at {path} is accepted");
         }
     }
 }
 
 #[test]
-fn ranges_and_kinds_are_those_of_the_checks() {
+fn the_schemas_ranges_and_kinds_match_the_checks() {
     for (text, fits) in [
         ("period_ms = 0.5", true),
         ("period_ms = 0.4", false),

@@ -1,9 +1,9 @@
-//! As much of JSON Schema (draft 2020-12) as the schema of board files uses; any other word of a schema is a
-//! panic, so that nothing is taken for checked that is not.
+//! The part of JSON Schema (draft 2020-12) that the schema of board files uses. Any other keyword panics, so
+//! that nothing is silently left unchecked.
 
 use serde_json::Value;
 
-/// What of `schema` `value` breaks, one line each.
+/// What in `value` violates `schema`, one line each.
 pub fn faults_of(value: &Value, schema: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     Checker { whole: schema }.check(value, schema, "", &mut faults);
@@ -35,7 +35,7 @@ impl Checker<'_> {
                 "$ref" => {
                     let pointer =
                         limit.as_str().and_then(|text| text.strip_prefix('#')).expect("a local one");
-                    self.fits(value, self.whole.pointer(pointer).expect("it is there"))
+                    self.fits(value, self.whole.pointer(pointer).expect("it exists"))
                 }
                 "type" => is_of(value, limit.as_str().expect("one type")),
                 "enum" => limit.as_array().expect("a list").contains(value),
@@ -94,7 +94,7 @@ impl Checker<'_> {
                 "propertyNames" => value.as_object().is_none_or(|members| {
                     members.keys().all(|key| self.fits(&Value::String(key.clone()), limit))
                 }),
-                odd => panic!("the word {odd} is not known here"),
+                odd => panic!("the keyword {odd} is not supported here"),
             };
             if !sound {
                 faults.push(format!("{path}: {value} breaks {word}: {limit}"));
@@ -111,7 +111,7 @@ fn is_of(value: &Value, kind: &str) -> bool {
         "boolean" => value.is_boolean(),
         "number" => value.is_number(),
         "integer" => value.is_i64() || value.as_f64().is_some_and(|number| number.fract() == 0.0),
-        odd => panic!("the type {odd} is not known here"),
+        odd => panic!("the type {odd} is not supported here"),
     }
 }
 
@@ -142,6 +142,6 @@ fn matches(text: &str, pattern: &str) -> bool {
                 is_name(bus) && (hex || digits(address, 10))
             })
         }
-        odd => panic!("the pattern {odd} is not known here"),
+        odd => panic!("the pattern {odd} is not supported here"),
     }
 }

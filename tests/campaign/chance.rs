@@ -1,13 +1,13 @@
-//! What a seed makes happen on a board: the lines of its script, drawn one kind after another, each kind at a
-//! rate and for lengths of its own. Plays nothing and judges nothing.
+//! What a seed makes happen on a board: the lines of its script, drawn one kind after another, each kind with
+//! its own rate and lengths. Runs nothing and judges nothing.
 
 use super::draw::Draw;
 use super::script::{Line, Script};
 use ganglion::base::plan::{Board, ChipSensor, LineSensor, SensorKind};
 use ganglion::base::time::Span;
 
-/// The script of `seed` on `board` for `length`. `panics`: the field's engine may; not where another thread
-/// would then open it again at a time that no run can repeat.
+/// The script of `seed` on `board` for `length`. `panics`: whether the field's engine may panic; not if
+/// another thread would then reopen it at a time that no run can reproduce.
 pub fn script_of_seed(seed: u64, board: &Board, length: Span, panics: bool) -> Script {
     let mut writer = Writer { draw: Draw::new(seed, 1000), lines: Vec::new(), length: length.as_secs_f64() };
     writer.absent(board);
@@ -21,13 +21,14 @@ pub fn script_of_seed(seed: u64, board: &Board, length: Span, panics: bool) -> S
     if panics {
         writer.panic(Draw::new(seed, 1001));
     }
-    Script::parse(&writer.lines.join("\n")).expect("the generator writes what the reader reads")
+    Script::parse(&writer.lines.join("\n")).expect("the parser reads what the generator writes")
 }
 
 /// The field's engine panics.
 const PANIC: &str = "field-panic";
 
-/// The names of all faults that a script may have. A campaign in which one of them never struck says so.
+/// The names of all faults that a script may have. A campaign in which one of them never occurred reports
+/// that.
 pub const FAULTS: [&str; 15] = [
     "i2c-nack",
     "i2c-stuck",
@@ -46,8 +47,7 @@ pub const FAULTS: [&str; 15] = [
     "estop",
 ];
 
-/// Everything that a fault can strike: its name with the target, and the longest that it usually lasts,
-/// seconds.
+/// Everything that a fault can hit: its name with the target, and its usual longest duration, seconds.
 fn strikable(board: &Board) -> Vec<(String, f64)> {
     let mut all: Vec<(String, f64)> = [
         ("i2c-nack", 20.0),
@@ -112,7 +112,7 @@ impl Writer {
         }
     }
 
-    /// A sensor that is not there when the robot starts.
+    /// A sensor that is missing when the robot starts.
     fn absent(&mut self, board: &Board) {
         if !self.draw.chance(0.25) {
             return;
@@ -142,7 +142,7 @@ impl Writer {
     }
 
     /// A panic of the field's engine. Few boards allow one, so each of their scripts has one besides those
-    /// that `faults` draws, from numbers of its own: the rest of the script stays as it was.
+    /// that `faults` draws. It has its own random numbers, so the rest of the script does not change.
     fn panic(&mut self, mut draw: Draw) {
         let at = draw.between(0.0, self.length);
         self.event(PANIC, at, 0.1);
@@ -209,7 +209,7 @@ impl Writer {
         }
     }
 
-    /// What becomes of the guard, where the board has one.
+    /// Troubles of the guard, if the board has one.
     fn guard(&mut self, board: &Board) {
         let Some(plan) = board.guard else { return };
         let timeout = plan.timeout.as_secs_f64();
@@ -236,8 +236,8 @@ impl Writer {
         }
     }
 
-    /// Sleeps of the machine, in two seeds of three. Half of them in the middle of something else: a press, a
-    /// dead bus, a late thread. Threads come back one after another, and people arm.
+    /// Suspends of the machine, in two seeds of three. Half of them happen during something else: a press, a
+    /// dead bus, a late thread. Threads resume one after another, and people arm.
     fn sleeps(&mut self) {
         if self.draw.chance(0.33) {
             return;
@@ -274,7 +274,7 @@ impl Writer {
         }
     }
 
-    /// The process gets a signal to end, before the run is over.
+    /// The process gets a signal to end before the run is over.
     fn ends(&mut self) {
         if self.draw.chance(0.3) {
             let at = self.draw.between(0.0, self.length);

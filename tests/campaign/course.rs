@@ -1,5 +1,5 @@
-//! One run: a board, a script and a length of virtual time, under a judge. The robot is the real one, put
-//! together as ever and stepped in virtual time; only its threads' lateness and the judge are added.
+//! One run: a board, a script and a length of virtual time, under a judge. The robot is the real one, built
+//! as usual and stepped in virtual time; only late threads and the judge are added.
 
 use super::judge::facts::Facts;
 use super::judge::promise::Watched;
@@ -27,12 +27,12 @@ use std::sync::{Arc, Mutex};
 /// Slots between the request to stop and the end of the process, as in `drive.rs`.
 const STOP_SLOTS: u32 = 10;
 
-/// What to judge and to show of a run.
+/// What a run judges and shows.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// Which promises the judge looks at.
+    /// The promises that the judge checks.
     pub watched: Watched,
-    /// Write down what happened in this stretch of time.
+    /// Record the events in this stretch of time.
     pub trace: Option<(Instant, Instant)>,
 }
 
@@ -43,9 +43,9 @@ pub struct CourseOutcome {
     pub breach: Option<Breach>,
     /// Virtual time that was judged.
     pub judged: Span,
-    /// Way driven, metres.
+    /// Distance driven, metres.
     pub distance_m: f64,
-    /// Times that the motors began to turn.
+    /// How often the motors began to turn.
     pub starts: u64,
     /// How often the robot had to keep each promise.
     pub exercised: Vec<u64>,
@@ -81,11 +81,11 @@ impl Worker for Late {
     }
 }
 
-/// The clock of the loop. A machine that is to fall asleep in the middle of a slot does so behind the loop's
-/// back: right after it has looked for how long the machine has slept.
+/// The clock of the loop. A machine that is to fall asleep in the middle of a slot does so right after the
+/// loop has checked how long the machine slept, so that the loop does not notice.
 struct Drowsy {
     clock: Arc<SimClock>,
-    /// For this many nanoseconds at the next look; 0: not.
+    /// Sleep for this many nanoseconds at the next check; 0: do not.
     due: AtomicU64,
 }
 
@@ -115,7 +115,7 @@ pub fn run(site: &Site, script: &Script, seed: u64, length: Span, view: &View) -
     run.finish()
 }
 
-/// The guard's process and the runtime's end of the line to it.
+/// The guard's process and the runtime's end of the connection to it.
 struct Guarded {
     link: Arc<Link>,
     sentry: Arc<Mutex<Sentry>>,
@@ -123,12 +123,12 @@ struct Guarded {
 }
 
 impl Guarded {
-    /// Those of a board that asks for a guard.
+    /// The pair for a board that requires a guard.
     fn of(board: &Board, plant: &Plant, script: &Script) -> Option<Guarded> {
         let sentry = Sentry::of(board, plant, script)?;
         let timeout = board.guard?.timeout;
         let (hold, digest) = sentry.hold();
-        // As in `session` for real wires: the drivers ask for the line.
+        // As in `session` on real hardware: the drivers request the line.
         let (alone, socket) = (false, "no socket: stepped".into());
         let plan = HeartbeatPlan { socket, board: digest, hold, timeout, alone };
         let link = Link::new(alone).expect("two event descriptors");
@@ -144,7 +144,7 @@ impl Guarded {
         Some(GuardHealth::new(self.link.clone(), plan.timeout))
     }
 
-    /// Puts both beside the robot's own workers: the pulse is one of the runtime's threads, the guard is not.
+    /// Adds both to the robot's own workers: the heartbeat is one of the runtime's threads, the guard is not.
     fn join(
         self,
         stepper: &mut Stepper,
@@ -180,7 +180,7 @@ struct Run<'a> {
     next_sleep: usize,
     late: Vec<(Instant, Instant)>,
     until: Instant,
-    /// Since a request to stop.
+    /// Slots since a request to stop.
     stopping: Option<u32>,
     breach: Option<Breach>,
     events: Vec<Event>,
@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
         self.breach.is_some() || self.stopping.is_some_and(|slots| slots >= STOP_SLOTS)
     }
 
-    /// One slot, at its time or late.
+    /// One slot, on time or late.
     fn slot(&mut self) {
         let slot = self.robot.tick.slot();
         let late = self.late.iter().find(|(from, until)| *from <= slot && slot < *until);
@@ -286,7 +286,8 @@ impl<'a> Run<'a> {
         self.judge_up_to(wake);
     }
 
-    /// The machine sleeps where the script says so: between two steps of anything, or in the slot of `wake`.
+    /// The machine sleeps where the script says so: between two steps of any worker, or in the slot at
+    /// `wake`.
     fn sleep_up_to(&mut self, wake: Instant) {
         while let Some(&(at, sleep)) = self.sleeps.get(self.next_sleep).filter(|(at, _)| *at <= wake) {
             self.next_sleep += 1;
@@ -298,7 +299,7 @@ impl<'a> Run<'a> {
                 self.clock.sleep_machine(sleep.lasted);
             }
             self.judge.tell(at, Happening::Woke);
-            self.note(at, || format!("the machine has slept for {:.1} s", sleep.lasted.as_secs_f64()));
+            self.note(at, || format!("the machine was suspended for {:.1} s", sleep.lasted.as_secs_f64()));
         }
     }
 
@@ -326,7 +327,7 @@ impl<'a> Run<'a> {
         self.breach = self.judge.look(now).cloned();
     }
 
-    /// The process ends: every worker has its last call, then none touches a wire any more.
+    /// The process ends: every worker has its last call, and then none touches the hardware any more.
     fn finish(mut self) -> CourseOutcome {
         let mut at = self.clock.now();
         if self.breach.is_none() {
@@ -339,7 +340,7 @@ impl<'a> Run<'a> {
                 self.note(event.at, || format!("{:?}", event.what));
                 self.judge.tell(event.at, Happening::Seen(event.what));
             }
-            // From the last slot on the judge looks at the end alone: no process has the wires.
+            // From the last slot on the judge checks only the end: no process controls the hardware.
             self.breach = self.judge.end(at).cloned();
         }
         self.write_script();
@@ -359,7 +360,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What the script does in the stretch that is traced.
+    /// Records what the script does in the traced stretch.
     fn write_script(&mut self) {
         let Some((from, until)) = self.view.trace else { return };
         for line in &self.script.lines {

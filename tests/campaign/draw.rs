@@ -1,4 +1,4 @@
-//! Random numbers of a campaign: one stream a purpose, the same on every machine, whatever else is drawn.
+//! Random numbers of a campaign: one stream per purpose, the same on every machine, whatever else is drawn.
 //! Knows no board.
 
 /// SplitMix64's step and finaliser (Steele, Lea, Flood 2014).
@@ -38,11 +38,11 @@ impl Draw {
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
-    /// In [low, high), every decade as likely as another.
+    /// In [low, high), with every decade equally likely.
     pub fn decades(&mut self, low: f64, high: f64) -> f64 {
         (low.ln() + (high / low).ln() * self.unit()).exp()
     }
-    /// How long until the next of events that come `mean` apart.
+    /// Time until the next event, if events come `mean` apart on average.
     pub fn wait(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }
@@ -54,7 +54,7 @@ impl Draw {
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
-    /// Takes one of `pool` away.
+    /// Removes one of `pool` and returns it.
     pub fn take<T>(&mut self, pool: &mut Vec<T>) -> T {
         let place = self.below(pool.len());
         pool.swap_remove(place)

@@ -1,5 +1,5 @@
-//! Seeds in a row: what a seed means, the first that breaks a promise, and the shortest script that still
-//! does.
+//! Runs consecutive seeds: the case of each seed, the first broken promise, and the shortest script that
+//! still breaks it.
 
 use super::chance::script_of_seed;
 use super::course::{self, CourseOutcome, View};
@@ -10,20 +10,20 @@ use super::script::Script;
 use super::site::Site;
 use ganglion::base::time::{Instant, Span};
 
-/// Most runs to shorten a script: each takes as long as the first until its breach.
+/// Most runs to shorten a script: each takes as long as the first one did until its breach.
 const SHRINKS: usize = 200;
 /// Shown before and after a breach.
 const AROUND: Span = Span::from_millis(400);
 
-/// What a seed stands for.
+/// The case that a seed stands for.
 pub struct Case {
     /// The seed.
     pub seed: u64,
     /// Its board.
     pub site: Site,
-    /// What happens.
+    /// Its script.
     pub script: Script,
-    /// For how long.
+    /// Its length.
     pub length: Span,
 }
 
@@ -42,19 +42,19 @@ impl Case {
     }
 }
 
-/// A promise that was broken, and how to see it again.
+/// A broken promise, and how to reproduce it.
 pub struct BrokenPromise {
     /// The seed.
     pub seed: u64,
-    /// What.
+    /// The breach.
     pub breach: Breach,
-    /// The shortest script that was found to do it.
+    /// The shortest script that was found to cause it.
     pub script: Script,
-    /// What happened around it.
+    /// The events around it.
     pub trace: String,
 }
 
-/// The same breach of the same promise with as few lines as possible.
+/// Finds the same breach of the same promise with as few script lines as possible.
 pub fn shrunk(case: &Case, mut breach: Breach, view: &View) -> BrokenPromise {
     let mut script = case.script.clone();
     script.lines.retain(|line| Instant::ZERO + line.start <= breach.at);

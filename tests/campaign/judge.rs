@@ -1,10 +1,10 @@
-//! The judge: gets what was to be seen at the wires, what callers requested and when the loop ran, and says
-//! whether the motors turned while a promise forbade it. Written from docs/promises.md and
-//! boards/README.md; it uses no word of the runtime's decisions and asks the runtime nothing.
+//! The judge: gets what could be seen on the wires, what callers requested and when the loop ran, and says
+//! whether the motors turned while a promise forbade it. Written from docs/promises.md and boards/README.md;
+//! it uses no code of the runtime's decisions and asks the runtime nothing.
 //!
-//! `authority` (who let the robot move), `senses` (what it may not drive on), `wire` (commands, bus, ways),
-//! `guard` hold the promises; `facts` the times. A promise is checked over stretches of time in which the
-//! currents of the motors are constant: between two events.
+//! The promises are in `authority` (who allowed the robot to move), `senses` (which sensors forbid it),
+//! `wire` (commands, buses, backing) and `guard`; `facts` has the times. A promise is checked over stretches
+//! of time in which the currents of the motors are constant: between two events.
 
 pub mod authority;
 pub mod facts;
@@ -25,21 +25,21 @@ use promise::{COUNT, Promise, Watched};
 use senses::Senses;
 use wire::Wire;
 
-/// Something that a judge gets to know.
+/// Something that a judge is told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happening {
-    /// Seen at the wires.
+    /// Seen on the wires.
     Seen(What),
     /// A caller's request.
     Asked(Ask),
-    /// A stop button goes down, or up.
+    /// A stop button is pressed or released.
     Button {
-        /// Down.
+        /// Pressed.
         pressed: bool,
     },
     /// A person asks the guard for a safe-stop.
     SafeStop,
-    /// The machine wakes from a sleep, in which the clock stood still.
+    /// The machine wakes from a suspend, during which the clock stopped.
     Woke,
     /// The loop ran the slot that was due at this time.
     Slot(Instant),
@@ -48,24 +48,24 @@ pub enum Happening {
 /// A stretch of time with constant currents.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch<'a> {
-    /// From.
+    /// Start.
     pub from: Instant,
-    /// Until.
+    /// End.
     pub until: Instant,
-    /// Of each drive motor, -1..=1.
+    /// Per drive motor, -1..=1.
     pub currents: &'a [f32],
-    /// Since when some motor has had current without a break.
+    /// Since when some motor has had current without interruption.
     pub moving_since: Instant,
 }
 
-/// A promise that was broken.
+/// A broken promise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breach {
-    /// Which.
+    /// The promise.
     pub promise: Promise,
-    /// From when on.
+    /// When the breach began.
     pub at: Instant,
-    /// An event at the wires.
+    /// An event on the wires.
     pub what: String,
 }
 
@@ -84,14 +84,14 @@ pub struct Judge {
     moved_at: Option<Instant>,
     waiting: Vec<(Instant, Happening)>,
     breach: Option<Breach>,
-    /// How often motors that turned had to keep each promise.
+    /// How often each promise constrained turning motors.
     pub exercised: [u64; COUNT],
-    /// Times that the motors began to turn.
+    /// How often the motors began to turn.
     pub starts: u64,
 }
 
 impl Judge {
-    /// A judge who looks at these promises.
+    /// A judge of these promises.
     pub fn new(facts: Facts, watched: Watched) -> Judge {
         Judge {
             authority: Authority::new(&facts),
@@ -111,15 +111,15 @@ impl Judge {
         }
     }
 
-    /// Notes something; the judge looks at it when its time is complete.
+    /// Notes an event; the judge evaluates it when its time is complete.
     pub fn tell(&mut self, at: Instant, happening: Happening) {
         self.waiting.push((at, happening));
     }
 
-    /// Looks at all that happened up to `until`, before which no more will come. The first breach, if
+    /// Evaluates all events up to `until`; no earlier event may come afterwards. Returns the first breach, if
     /// there was one.
     pub fn look(&mut self, until: Instant) -> Option<&Breach> {
-        self.waiting.sort_by_key(|(at, _)| *at); // stable: what came first stays first
+        self.waiting.sort_by_key(|(at, _)| *at); // stable: equal times keep their order
         let due = self.waiting.partition_point(|(at, _)| *at <= until);
         let mut waiting = std::mem::take(&mut self.waiting);
         for (at, happening) in waiting.drain(..due) {
@@ -131,7 +131,7 @@ impl Judge {
         self.breach.as_ref()
     }
 
-    /// The process is over: motors that still turn will go on for ever.
+    /// The process has ended: motors that still turn will turn for ever.
     pub fn end(&mut self, at: Instant) -> Option<&Breach> {
         self.look(at);
         self.exercised[Promise::End as usize] += 1;
@@ -148,7 +148,7 @@ impl Judge {
         self.breach.as_ref()
     }
 
-    /// Time passes with the currents as they are.
+    /// Time passes with unchanged currents.
     fn pass(&mut self, until: Instant) {
         let from = self.at;
         if until <= from {
@@ -240,7 +240,7 @@ impl Judge {
                 }
             }
         }
-        // How long something has forced stillness, without a break.
+        // For how long something has forced a stop without interruption.
         let forced = self.senses.forces(at, &self.facts)
             || self.wire.forces(at, &self.facts)
             || Guarding::forces(&self.facts, at);

@@ -1,5 +1,5 @@
-//! The long campaign: seeds in a row until the time is over or a promise is broken, or one seed alone. What
-//! it does with a seed is what `tests/campaign.rs` does with it. See docs/campaign.md.
+//! The long campaign: consecutive seeds until the time is over or a promise is broken, or a single seed. It
+//! treats a seed as `tests/campaign.rs` does. See docs/campaign.md.
 
 mod chance;
 mod course;
@@ -25,7 +25,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tally::Tally;
 
-/// What came up less often than this has shown nothing.
+/// Promises and faults that occurred less often than this have shown nothing.
 const LEAST: u64 = 10;
 
 /// Drives random boards through random faults and asks an independent judge whether motors moved that should
@@ -44,22 +44,22 @@ struct Arguments {
     /// Threads.
     #[arg(long, default_value_t = 1)]
     threads: usize,
-    /// One seed alone, shown whole.
+    /// Run this seed alone and show everything.
     #[arg(long)]
     seed: Option<u64>,
-    /// In place of the seed's own script: `NAME[:TARGET]@START[+LENGTH] ...`
+    /// Instead of the seed's own script: `NAME[:TARGET]@START[+LENGTH] ...`
     #[arg(long)]
     script: Option<String>,
-    /// Show what happens from here to there, seconds: FROM-UNTIL.
+    /// Show the events of this stretch, seconds: FROM-UNTIL.
     #[arg(long)]
     trace: Option<String>,
-    /// Look at these promises only, with commas between.
+    /// Check only these promises, separated by commas.
     #[arg(long)]
     only: Option<String>,
-    /// Look at all promises but these.
+    /// Check all promises except these.
     #[arg(long)]
     without: Option<String>,
-    /// Go on after a breach and show the first of each promise.
+    /// Continue after a breach and show the first breach of each promise.
     #[arg(long)]
     all: bool,
 }
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
-    // The script lets engines panic: that is a fault like others, not news.
+    // The script makes engines panic: that is a fault like others, not worth a message.
     std::panic::set_hook(Box::new(|panic| {
         if !panic.to_string().contains("the script lets the field engine panic") {
             eprintln!("{panic}");
@@ -91,7 +91,7 @@ fn watched(arguments: &Arguments) -> Result<Watched, String> {
     Ok(without.map_or(only, |without| only.without(without)))
 }
 
-/// One seed, with its board and what happened.
+/// Runs one seed, and prints its board and what happened.
 fn one(seed: u64, arguments: &Arguments, watched: Watched) -> ExitCode {
     let mut case = Case::of_seed(seed);
     if let Some(text) = &arguments.script {
@@ -188,6 +188,6 @@ fn show(found: &BrokenPromise) {
         breach.promise.name()
     );
     println!("{:.4} s: {}", breach.at.as_nanos() as f64 / 1e9, breach.what);
-    println!("what is left of the script: {script}");
+    println!("the shortened script: {script}");
     println!("again: scripts/campaign --seed {seed} --script '{script}'\n{trace}\n");
 }

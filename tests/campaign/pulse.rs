@@ -1,5 +1,5 @@
 //! The runtime's heartbeat in virtual time: the same code as on its thread, stepped as a worker. A driver
-//! that waits for the guard makes it beat: no other worker runs during that driver's own step.
+//! that waits for the guard steps the heartbeat, because no other worker runs during that driver's own step.
 
 use ganglion::base::time::{Clock, Instant};
 use ganglion::runtime::guard::{Heart, HeartbeatPlan, Link, Transport};
@@ -8,7 +8,7 @@ use ganglion::runtime::requests::Requests;
 use ganglion::system::executor::Worker;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A heartbeat that is stepped.
+/// A stepped heartbeat.
 pub struct SteppedPulse {
     heart: Arc<Mutex<Heart>>,
 }

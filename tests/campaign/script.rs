@@ -1,18 +1,18 @@
-//! What happens to a robot: faults of its world, what people ask of it, threads that are late. A script is
-//! text, a line an event; it is drawn from a seed (`chance.rs`), written in a report, and read back.
+//! What happens to a robot: faults of its world, requests of people, late threads. A script is text with one
+//! event per line; it is drawn from a seed (`chance.rs`), printed in a report, and parsed again.
 
 use ganglion::base::time::{Instant, Span};
 use ganglion::sim::{Fault, FaultKind};
 use std::fmt;
 
-/// What people and signals ask for.
+/// Requests of people and signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Obey the field.
+    /// Follow the field.
     Arm,
-    /// Stand until armed again.
+    /// Stop until armed again.
     Disarm,
-    /// The process is to end.
+    /// End the process.
     Stop,
 }
 
@@ -27,29 +27,29 @@ pub enum Thread {
     Lines,
     /// Sonars.
     Edges,
-    /// Every thread of the runtime, its pulse with them: the process stands.
+    /// Every thread of the runtime, including its heartbeat: the process is paused.
     All,
 }
 
-/// A sleep of the machine: suspend, hibernate. The clock of the loop stands still in it.
+/// A suspend of the machine. The clock of the loop stops during it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sleep {
-    /// It begins in the middle of a slot, right after the loop has looked whether the machine slept.
+    /// It begins in the middle of a slot, right after the loop has checked whether the machine slept.
     pub in_tick: bool,
     /// How long it lasts.
     pub lasted: Span,
 }
 
-/// What becomes of the guard's process.
+/// Troubles of the guard's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It is killed, and started again at the end.
+    /// It is killed, and restarted at the end.
     Dies,
-    /// It stands still, as after SIGSTOP.
+    /// It is paused, as after SIGSTOP.
     Hangs,
 }
 
-/// What a line says.
+/// What a line does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Deed {
     /// A caller sends a request.
@@ -58,28 +58,28 @@ pub enum Deed {
     Late(Thread),
     /// The machine sleeps.
     Sleep(Sleep),
-    /// The guard's process is in trouble.
+    /// The guard's process has this trouble.
     Guard(Trouble),
     /// A caller asks the guard for a safe-stop.
     SafeStop,
-    /// The world does something.
+    /// A fault of the world.
     World(Fault),
 }
 
 /// One line of a script.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// As written.
+    /// Its text.
     pub text: String,
-    /// What.
+    /// What it does.
     pub deed: Deed,
-    /// From when, after the start.
+    /// Its start, counted from the start of the run.
     pub start: Span,
-    /// Until when; the start, where it takes no time.
+    /// Its end; the start, if it takes no time.
     pub end: Span,
 }
 
-/// All that is not the simulator's business, by name. The length of a sleep is the line's.
+/// Everything that the simulator does not do, by name. The line states the length of a sleep.
 const OWN: [(&str, Deed); 13] = [
     ("arm", Deed::Ask(Ask::Arm)),
     ("disarm", Deed::Ask(Ask::Disarm)),
@@ -96,17 +96,17 @@ const OWN: [(&str, Deed); 13] = [
     ("safe-stop", Deed::SafeStop),
 ];
 
-/// The names of what a script does beside the faults of the simulator.
+/// The names of what a script does besides the simulator's faults.
 pub fn own_names() -> impl Iterator<Item = &'static str> {
     OWN.iter().map(|(name, _)| *name)
 }
 
 impl Line {
-    /// Reads `NAME[:TARGET]@START[+LENGTH]`, times in seconds; without a length a fault has its usual one.
+    /// Parses `NAME[:TARGET]@START[+LENGTH]`, times in seconds; a fault without a length has its usual one.
     pub fn parse(text: &str) -> Result<Line, String> {
         let name = text.split(['@', ':']).next().unwrap_or_default();
         let own = OWN.iter().find(|(known, _)| *known == name).map(|(_, deed)| *deed);
-        // Times are read in one place: any fault will do for them.
+        // One parser reads all times: any fault's name works for it.
         let timed = own.map_or(text.to_string(), |_| text.replacen(name, "estop", 1));
         let fault = Fault::parse(&timed).map_err(|error| format!("{text}: {error}"))?;
         let length = fault.length.unwrap_or(Span::from_millis(86_400_000));
@@ -132,7 +132,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// A script, in the order of its starts.
+/// A script, ordered by start.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// Its lines.
@@ -140,14 +140,14 @@ pub struct Script {
 }
 
 impl Script {
-    /// Reads lines, with blanks or line breaks between.
+    /// Parses lines separated by spaces or line breaks.
     pub fn parse(text: &str) -> Result<Script, String> {
         let mut lines: Vec<Line> = text.split_whitespace().map(Line::parse).collect::<Result<_, _>>()?;
         lines.sort_by_key(|line| line.start);
         Ok(Script { lines })
     }
 
-    /// Faults for the simulator.
+    /// The faults for the simulator.
     pub fn faults(&self) -> Vec<Fault> {
         self.lines
             .iter()
@@ -155,7 +155,7 @@ impl Script {
             .collect()
     }
 
-    /// The requests, and when.
+    /// The requests and their times.
     pub fn asks(&self) -> impl Iterator<Item = (Instant, Ask)> {
         let ask = |line: &Line| match line.deed {
             Deed::Ask(ask) => Some((Instant::ZERO + line.start, ask)),
@@ -164,7 +164,7 @@ impl Script {
         self.lines.iter().filter_map(ask)
     }
 
-    /// The sleeps of the machine, and when each begins.
+    /// The suspends of the machine and their times.
     pub fn sleeps(&self) -> impl Iterator<Item = (Instant, Sleep)> {
         let sleep = |line: &Line| match line.deed {
             Deed::Sleep(sleep) => Some((Instant::ZERO + line.start, sleep)),
@@ -173,7 +173,7 @@ impl Script {
         self.lines.iter().filter_map(sleep)
     }
 
-    /// When the guard's process is in this trouble: from, until.
+    /// When the guard's process has this trouble: start, end.
     pub fn troubles(&self, kind: Trouble) -> Vec<(Instant, Instant)> {
         let lines = self.lines.iter().filter(|line| line.deed == Deed::Guard(kind));
         lines.map(|line| (Instant::ZERO + line.start, Instant::ZERO + line.end)).collect()
@@ -185,7 +185,7 @@ impl Script {
         lines.map(|line| Instant::ZERO + line.start)
     }
 
-    /// When this thread is late: from, until.
+    /// When this thread is late: start, end.
     pub fn late(&self, thread: Thread) -> Vec<(Instant, Instant)> {
         let late = |line: &&Line| matches!(line.deed, Deed::Late(who) if who == thread || who == Thread::All);
         self.lines
@@ -195,7 +195,7 @@ impl Script {
             .collect()
     }
 
-    /// When the world does something of these kinds to `target`: from, until.
+    /// When the world has faults of these kinds at `target`: start, end.
     pub fn spells(&self, kinds: &[FaultKind], target: Option<u8>) -> Vec<(Instant, Instant)> {
         let does = |line: &&Line| match line.deed {
             Deed::World(fault) => {

@@ -1,7 +1,7 @@
 //! The guard's process in virtual time: the library's own decisions (`guard::Guard`), its frames, and the
-//! line on the simulated board, driven in the order in which `guard::Server` does it. The script kills it,
-//! stops it for a while, and asks it for a safe-stop. Only the socket is missing: messages arrive at once, in
-//! order, and stay when the other end is gone.
+//! line on the simulated board, driven in the same order as `guard::Server` does it. The script kills it,
+//! pauses it, and asks it for a safe-stop. Only the socket is missing: messages arrive at once, in order, and
+//! stay when the other end is gone.
 
 use super::script::{Script, Trouble};
 use ganglion::base::plan::{Board, GuardHold};
@@ -16,16 +16,16 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-/// Messages that a socket keeps for a silent reader: as many of this size as the kernel's usual buffer has
-/// room for.
+/// Messages that a socket keeps for a reader that does not read: as many of this size as fit in the kernel's
+/// usual buffer.
 const QUEUE: usize = 256;
-/// The runtime's seat, and that of a caller of safe-stop.
+/// The connections of the runtime and of a safe-stop caller.
 const RUNTIME: usize = 0;
 const PERSON: usize = 1;
 
 type Spells = Vec<(Instant, Instant)>;
 
-/// A guard, its line, its socket and what becomes of it.
+/// A guard, its line, its socket and its troubles.
 pub struct Sentry {
     guard: Guard,
     hold: Hold,
@@ -37,7 +37,7 @@ pub struct Sentry {
     is_connected: bool,
     inbox: VecDeque<Bytes>,
     outbox: VecDeque<Bytes>,
-    /// Requests for a safe-stop to a process that does not run.
+    /// Requests for a safe-stop to a process that is not running.
     unread_stops: usize,
     dead: Spells,
     hung: Spells,
@@ -46,10 +46,10 @@ pub struct Sentry {
 }
 
 impl Sentry {
-    /// The guard that `board` asks for, at its post, with the line off. `None`: it asks for none.
+    /// The guard that `board` requires, started, with the line off. `None`: the board requires none.
     pub fn of(board: &Board, plant: &Plant, script: &Script) -> Option<Sentry> {
         let plan = board.guard?;
-        let hold = Hold::of(board, &plan).expect("the check of a board wants the line");
+        let hold = Hold::of(board, &plan).expect("the board's check requires the line");
         let off = Usage::Output { high: hold.level(false) };
         let gpio = Hardware::gpio(plant, "guard", &[LineUse { line: hold.line, usage: off }])
             .expect("a simulated line");
@@ -73,7 +73,7 @@ impl Sentry {
         })
     }
 
-    /// What the runtime has to know of it.
+    /// What the runtime needs to know about it.
     pub fn hold(&self) -> (Hold, BoardDigest) {
         (self.hold, self.digest)
     }
@@ -83,17 +83,17 @@ impl Sentry {
     }
 
     fn put(&mut self, high: bool) {
-        self.gpio.set(self.hold.line, high).expect("a simulated line follows");
+        self.gpio.set(self.hold.line, high).expect("a simulated line can be switched");
     }
 
-    /// Kernel and script: the process dies, is started again, stands still, goes on.
+    /// Kernel and script: the process dies, restarts, pauses, resumes.
     fn change(&mut self, now: Instant) {
         let is_dead = within(&self.dead, now);
         if is_dead && self.is_alive {
             (self.is_alive, self.is_connected, self.unread_stops) = (false, false, 0);
             self.inbox.clear();
-            // The kernel lets go of the line: its pull has it. A reset line is pulled up, an enable line
-            // towards off.
+            // The kernel releases the line, and its pull sets the level. A reset line is pulled up, an enable
+            // line towards off.
             self.put(match self.hold.kind {
                 GuardHold::Reset => true,
                 GuardHold::Enable => self.hold.level(false),
@@ -111,7 +111,7 @@ impl Sentry {
         }
     }
 
-    /// Handles every message to it, each with the line first and the answer second; then the time.
+    /// Handles every message to it, each with the line first and the answer second; then the deadlines.
     fn attend(&mut self, now: Instant) {
         while self.runs() && self.unread_stops > 0 {
             self.unread_stops -= 1;
@@ -122,7 +122,7 @@ impl Sentry {
         while self.runs()
             && let Some(bytes) = self.inbox.pop_front()
         {
-            let request = Request::decode(&bytes).expect("the runtime speaks the guard's language");
+            let request = Request::decode(&bytes).expect("the runtime sends valid frames");
             let refused = self.guard.recv(RUNTIME, true, &request, now).err();
             self.drive();
             let standing = self.guard.standing(true);
@@ -144,7 +144,7 @@ impl Sentry {
         }
     }
 
-    /// When something happens to it next by itself.
+    /// When it next acts by itself.
     fn next(&self, now: Instant) -> Instant {
         let edges = self.dead.iter().chain(&self.hung).flat_map(|(from, until)| [*from, *until]);
         let events = edges.chain(self.stops.iter().copied()).filter(|at| *at > now);
@@ -160,12 +160,12 @@ fn within(spells: &Spells, now: Instant) -> bool {
 /// The process as a worker.
 pub struct Sentinel {
     sentry: Arc<Mutex<Sentry>>,
-    /// Of the runtime's pulse: there is something to hear.
+    /// The waker of the runtime's heartbeat: there is something to receive.
     pulse: Arc<Waker>,
 }
 
 impl Sentinel {
-    /// Steps `sentry`; rings `pulse` when it has answered or is gone.
+    /// Steps `sentry`; wakes `pulse` when it has answered or is gone.
     pub fn new(sentry: Arc<Mutex<Sentry>>, pulse: Arc<Waker>) -> Sentinel {
         Sentinel { sentry, pulse }
     }
@@ -176,7 +176,7 @@ impl Worker for Sentinel {
         "guard"
     }
     fn step(&mut self, clock: &dyn Clock) -> Instant {
-        let (now, mut sentry) = (clock.now(), self.sentry.lock().expect("nothing panics with it"));
+        let (now, mut sentry) = (clock.now(), self.sentry.lock().expect("no panic while it was locked"));
         let before = (sentry.is_connected, sentry.outbox.len());
         sentry.change(now);
         sentry.attend(now);
@@ -192,13 +192,13 @@ impl Worker for Sentinel {
 pub struct Knock {
     sentry: Arc<Mutex<Sentry>>,
     clock: Arc<SimClock>,
-    /// Of the guard: it has a new deadline.
+    /// The guard's waker: it has a new deadline.
     bell: Arc<Waker>,
     is_connected: bool,
 }
 
 impl Knock {
-    /// A way to `sentry`, whose worker hears `bell`.
+    /// A connection to `sentry`, whose worker is woken by `bell`.
     pub fn new(sentry: Arc<Mutex<Sentry>>, clock: Arc<SimClock>, bell: Arc<Waker>) -> Knock {
         Knock { sentry, clock, bell, is_connected: false }
     }
@@ -206,8 +206,8 @@ impl Knock {
 
 impl Transport for Knock {
     fn connect(&mut self) -> bool {
-        let mut sentry = self.sentry.lock().expect("nothing panics with it");
-        // A connection to one that stands still succeeds all the same: the kernel lets its caller wait.
+        let mut sentry = self.sentry.lock().expect("no panic while it was locked");
+        // A connection to a paused guard succeeds as well: the kernel makes its caller wait.
         sentry.is_connected = sentry.is_alive;
         sentry.outbox.clear();
         self.is_connected = sentry.is_connected;
@@ -220,7 +220,7 @@ impl Transport for Knock {
         self.is_connected
     }
     fn send(&mut self, bytes: &[u8]) {
-        let mut sentry = self.sentry.lock().expect("nothing panics with it");
+        let mut sentry = self.sentry.lock().expect("no panic while it was locked");
         if sentry.is_connected && sentry.inbox.len() < QUEUE {
             sentry.inbox.push_back(bytes.try_into().expect("a whole frame"));
             sentry.attend(self.clock.now());
@@ -228,7 +228,7 @@ impl Transport for Knock {
         }
     }
     fn receive(&mut self, into: &mut [u8]) -> Received {
-        let mut sentry = self.sentry.lock().expect("nothing panics with it");
+        let mut sentry = self.sentry.lock().expect("no panic while it was locked");
         match sentry.outbox.pop_front() {
             Some(bytes) => {
                 into[..bytes.len()].copy_from_slice(&bytes);

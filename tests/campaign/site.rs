@@ -1,5 +1,5 @@
-//! A random board, as a person could have written it: a text, loaded through the board's own check. What the
-//! check refuses is drawn again. Decides nothing about what happens on it.
+//! A random board, as a person could have written it: a text, loaded through the board's own check. A board
+//! that the check refuses is drawn again. Does not decide what happens on it.
 
 use super::draw::Draw;
 use ganglion::base::plan::Board;
@@ -8,29 +8,29 @@ use ganglion::field::Readout;
 use ganglion::field::readout::Origin;
 use std::fmt::Write;
 
-/// Weights of a row of the read-out: one for each feature, then the constant.
+/// Weights of a row of the read-out: one per feature, then the constant.
 const READOUT_COLUMNS: usize = ganglion::field::shape::READOUT_COLUMNS;
-/// Draws until one passes the check. More than a few are a fault of this generator.
+/// Draws until a board passes the check. More than a few refused draws are a fault of this generator.
 const DRAWS: u64 = 50;
 
-/// Purpose of the numbers that retreats are drawn with.
+/// Purpose of the random numbers that retreats are drawn with.
 const RETREAT: u64 = 0x7265;
 const RETREAT_KEY: &str = "retreat_ms";
 
-/// Share of the seeds in which the CPU's engine computes the field.
+/// Share of the seeds in which the CPU engine computes the field.
 const OWN_ENGINE: f64 = 0.08;
 
-/// A board with all that goes with it.
+/// A board and everything that belongs to it.
 pub struct Site {
     /// The text that it was loaded from.
     pub text: String,
     /// The board.
     pub board: Board,
-    /// Every effective value by its key, for what the board does not hold under a name of its own.
+    /// Every effective value by its key, for values that `Board` does not hold under their own names.
     pub settings: Vec<(String, String)>,
-    /// What the CPU's engine wants: always something.
+    /// The read-out for the CPU engine: it always requests motion.
     pub readout: Readout,
-    /// Which way the engine likes to go that stands in its place, where one does.
+    /// The preferred direction of the substitute engine, if there is one.
     pub temper: Option<f64>,
 }
 
@@ -41,7 +41,7 @@ impl Site {
         for attempt in 0..DRAWS {
             let mut draw = Draw::new(seed, 1 + attempt);
             let (text, bent) = Text::of(&mut draw);
-            // The CPU's engine costs most of a run's time.
+            // The CPU engine costs most of a run's time.
             let temper = (!draw.chance(OWN_ENGINE)).then_some(bent);
             match Site::of_text(text, bent, temper) {
                 Ok(site) => return site,
@@ -51,13 +51,13 @@ impl Site {
         panic!("no board of seed {seed} passes the check; the last was refused: {refusals}");
     }
 
-    /// The board of `text`, whose field likes to go this way.
+    /// The board of `text`, whose field prefers this direction.
     pub fn of_text(text: String, bent: f64, temper: Option<f64>) -> Result<Site, String> {
         let Loaded { board, settings, .. } =
             board::from_text("campaign", &text).map_err(|error| format!("{error}"))?;
         let mut weights = vec![0.0; board.motors.len() * READOUT_COLUMNS];
         for (motor, row) in weights.chunks_exact_mut(READOUT_COLUMNS).enumerate() {
-            // The drive motors want the same, more or less; what aims wanders.
+            // All drive motors get about the same request; steering varies.
             row[READOUT_COLUMNS - 1] =
                 if board.motors[motor].kind.drives() { 2.0 * bent as f32 } else { 0.3 };
         }
@@ -72,15 +72,15 @@ impl Site {
     }
 }
 
-/// How a sensor is polled: how often, milliseconds; its `max_age_ms` in periods, from, to; how likely it is
-/// required.
+/// How a sensor is polled: its interval, milliseconds; the range of its `max_age_ms`, in periods; how likely
+/// it is required.
 struct Poll {
     period: f64,
     ages: [f64; 2],
     required: f64,
 }
 
-/// A text that grows.
+/// A text that is being written.
 struct Text {
     out: String,
     lines: Vec<u32>,
@@ -88,7 +88,7 @@ struct Text {
 }
 
 impl Text {
-    /// A whole board and the way that its field likes to go, -1..=1.
+    /// A whole board and its field's preferred direction, -1..=1.
     fn of(draw: &mut Draw) -> (String, f64) {
         let mut text = Text { out: String::new(), lines: (6..28).collect(), sonars: 0 };
         let period = draw.pick(&[5.0, 8.0, 10.0, 10.0, 12.5, 16.0, 20.0, 25.0, 40.0]);
@@ -121,7 +121,7 @@ impl Text {
         self.key(key, line);
     }
 
-    /// What everything else hangs on.
+    /// The parts that everything else depends on.
     fn frame(&mut self, draw: &mut Draw, period: f64, hat: bool, two_buses: bool) {
         self.key("compatible", "[]");
         self.key("period_ms", format!("{period:?}"));
@@ -152,7 +152,7 @@ impl Text {
         }
     }
 
-    /// A guard, on many boards that have a line for it to hold.
+    /// A guard, on many of the boards that have a line for it to hold.
     fn guard(&mut self, draw: &mut Draw, period: f64, hat: bool) {
         let enable = self.out.contains("[enable]");
         let holds: &[&str] = match (hat, enable) {
@@ -170,7 +170,7 @@ impl Text {
     }
 
     fn motors(&mut self, draw: &mut Draw, hat: bool) {
-        // A Robot HAT's first timer is left to servos: one timer, one frequency.
+        // A Robot HAT's first timer is left to servos: a timer has one frequency.
         let mut channels: Vec<u32> = if hat { (4..14).collect() } else { (1..16).collect() };
         let name = |number: u32| if hat { format!("\"P{number}\"") } else { number.to_string() };
         let slew = format!("{:.1}", draw.decades(0.5, 40.0));
@@ -354,14 +354,14 @@ impl Text {
         }
         self.key("hold_ms", draw.pick(&["0.0", "100.0", "500.0", "1500.0"]));
         self.key("latched", draw.chance(latched));
-        // A stream of its own: what is drawn after this stays as it is.
+        // It has its own stream, so that everything drawn afterwards stays the same.
         let mut apart = Draw::new(draw.clone().bits(), RETREAT);
         if restraint != "still" && apart.chance(0.6) {
             self.key(RETREAT_KEY, apart.pick(&["150.0", "250.0", "400.0"]));
         }
     }
 
-    /// Patience, field, world.
+    /// Timeouts, field, world.
     fn rest(&mut self, draw: &mut Draw, period: f64) {
         let every = draw.pick(&[1.0, 2.0, 2.0, 3.0, 4.0]);
         let field = every * period;
@@ -377,7 +377,7 @@ impl Text {
         self.key("reverse_max_ms", reverse);
         if reverse == "0.0" {
             let kept = self.out.lines().filter(|line| !line.starts_with(RETREAT_KEY));
-            self.out = kept.map(|line| format!("{line}\n")).collect(); // it could never be made
+            self.out = kept.map(|line| format!("{line}\n")).collect(); // such a retreat would be impossible
         }
         self.key("disarm_after_ms", draw.pick(&["1000.0", "2000.0", "5000.0", "5000.0"]));
         self.key("auto_arm", draw.chance(0.4));

@@ -1,5 +1,5 @@
-//! The result of a campaign: how much the robots drove, how often each promise counted and each fault struck.
-//! A campaign that asked nothing has shown nothing.
+//! The result of a campaign: how far the robots drove, how often each promise was tested and each fault
+//! occurred. A campaign that tested nothing has shown nothing.
 
 use super::chance::FAULTS;
 use super::course::CourseOutcome;
@@ -15,13 +15,13 @@ pub struct Tally {
     pub runs: u64,
     /// Virtual seconds that were judged.
     pub judged_s: f64,
-    /// Metres.
+    /// Distance, metres.
     pub distance_m: f64,
-    /// Times that motors began to turn.
+    /// How often motors began to turn.
     pub starts: u64,
-    /// How often the robots had to keep each promise.
+    /// How often each promise constrained turning motors.
     pub exercised: [u64; COUNT],
-    /// How often each line of a script was played, by its name.
+    /// How often each line of a script ran, by its name.
     pub played: BTreeMap<String, u64>,
 }
 
@@ -40,13 +40,14 @@ impl Tally {
         }
     }
 
-    /// Promises and faults that came up less than `least` times: such a campaign has shown nothing of them.
+    /// Promises and faults that occurred less than `least` times: such a campaign has shown nothing about
+    /// them.
     pub fn too_seldom(&self, least: u64) -> Vec<String> {
         let promises = ALL.iter().zip(&self.exercised).filter(|(_, times)| **times < least);
         let promises = promises.map(|((_, name, _), times)| format!("promise {name}: {times}"));
         let faults = self.played.iter().filter(|(_, times)| **times < least);
         let faults = faults.map(|(name, times)| format!("fault {name}: {times}"));
-        // What was never played is not among what was.
+        // Faults that never ran are not among the counted ones.
         let names = own_names().chain(FAULTS);
         let never = names.filter(|name| !self.played.contains_key(*name));
         promises.chain(faults).chain(never.map(|name| format!("fault {name}: never"))).collect()

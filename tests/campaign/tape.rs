@@ -1,9 +1,9 @@
-//! Records what happens on the wires, in the board's terms: currents in the motors, answers of the sensors,
+//! Records what happens on the wires, in the board's terms: currents in the motors, readings of the sensors,
 //! whether the motors' controller answered. For a judge that must not rely on the runtime. Judges nothing.
 //!
 //! Times are those of the accesses. Workers overlap, so events of one worker may come after later ones of
-//! another. The tape hands them out only up to a moment that all workers have reached: so far they are
-//! complete.
+//! another. The tape hands out only events up to a moment that all workers have reached: up to there the
+//! events are complete.
 
 use ganglion::base::command::MAX_MOTORS;
 use ganglion::base::plan::{Board, ChipSensor, ImuQuantity, Line, LineSensor, SensorKind, SensorPlan};
@@ -12,37 +12,37 @@ use ganglion::hardware::bus::{Edge, Op};
 use ganglion::sim::Witness;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Something that was to be seen.
+/// An event and its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// When.
+    /// Its time.
     pub at: Instant,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
-/// An event at the wires.
+/// An event on the wires.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// The currents of the drive motors from now on, in the board's order: share of the time, -1..=1,
-    /// forwards positive.
+    /// positive forwards.
     Currents(heapless::Vec<f32, MAX_MOTORS>),
-    /// A sensor's answer was whole on its wire. As it arrived, turned-over bits and all; NaN: bytes that mean
-    /// no value.
+    /// A sensor's reading was complete on its wire. As it arrived, including flipped bits; NaN: bytes that
+    /// mean no value.
     Heard {
-        /// Its place in the board's list.
+        /// Its index in the board's list.
         sensor: usize,
         /// In the board's unit.
         value: f32,
     },
-    /// A transfer to the chip that makes the motors' pulses ended; whether it was acknowledged.
+    /// A transfer to the motors' PWM chip ended; whether it was acknowledged.
     Controller {
-        /// It was.
+        /// Whether it was acknowledged.
         answered: bool,
     },
 }
 
-/// Where a sensor is found on the wires.
+/// Where a sensor is on the wires.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum SensorLocation {
     Converter { channel: u8, per_count: f32 },
@@ -52,7 +52,7 @@ enum SensorLocation {
     Button { line: Line, active_low: bool },
 }
 
-/// Speed of sound at which the board's metres are meant, and the farthest that a sonar says.
+/// The speed of sound that the board's metres are based on, and the farthest range that a sonar reports.
 const SOUND_M_PER_S: f64 = 343.3;
 const FARTHEST_M: f64 = 4.0;
 const NEAREST_M: f64 = 0.02;
@@ -61,11 +61,11 @@ const FULL_COUNT: u16 = 4095;
 /// First register of an MPU-6050's burst.
 const BURST: u8 = 0x3B;
 
-/// A fifth of gravity in the chip's second scale, counts: with less, and at an end of the scale, which way is
-/// up does not show.
+/// A fifth of gravity in the chip's second range, counts: with less, or at an end of the range, the direction
+/// of gravity is unknown.
 const LEAST_PULL: f64 = 0.2 * 8192.0;
 
-/// The tape: told by the plant, read by the judge.
+/// The tape: written by the plant, read by the judge.
 #[derive(Clone, Debug)]
 pub struct Tape(Arc<Mutex<Reel>>);
 
@@ -74,14 +74,14 @@ struct Reel {
     places: Vec<(usize, SensorLocation)>,
     events: Vec<Event>,
     currents: heapless::Vec<f32, MAX_MOTORS>,
-    /// The converter's channel that was selected last, and the high byte of its answer once that was read.
+    /// The converter channel that was selected last, and the high byte of its reading once that was read.
     selected: Option<(u8, Option<u8>)>,
-    /// Of each echo line, when it rose.
+    /// For each echo line, when it rose.
     rises: Vec<(Line, Instant)>,
 }
 
 impl Tape {
-    /// A tape of the robot of `board`.
+    /// A tape for the robot of `board`.
     pub fn new(board: &Board) -> Tape {
         let place = |(at, sensor): (usize, &SensorPlan)| {
             let bus = sensor.bus;
@@ -99,7 +99,7 @@ impl Tape {
                 SensorKind::Lines(LineSensor::Button { line, active_low }) => {
                     SensorLocation::Button { line, active_low }
                 }
-                // What is not seen to change on the wires of a robot that the campaign draws.
+                // Nothing on the wires of the campaign's robots shows a change of these.
                 _ => return None,
             };
             Some((at, place))
@@ -110,7 +110,7 @@ impl Tape {
         Tape(Arc::new(Mutex::new(reel)))
     }
 
-    /// Takes the events up to `until`. Those of a worker that is ahead of the others stay.
+    /// Takes the events up to `until`. Events of a worker that is ahead of the others stay.
     pub fn take(&self, until: Instant, into: &mut Vec<Event>) {
         into.extend(self.reel().events.extract_if(.., |event| event.at <= until));
     }
@@ -139,7 +139,7 @@ impl Witness for Tape {
 }
 
 impl Reel {
-    /// What a bus that is ahead was seen to do from `at` on came to nothing, or to this.
+    /// Corrects the recorded currents of a bus that is ahead: from `at` on they are these.
     fn currents(&mut self, now: heapless::Vec<f32, MAX_MOTORS>, at: Instant) {
         if self.currents != now {
             self.currents = now.clone();
@@ -191,7 +191,7 @@ impl Reel {
                 if (its_bus, its, first) == (bus, address, register) =>
             {
                 let bytes: [u8; 4] = back.try_into().ok()?;
-                let dead = bytes == [0; 4] || bytes == [0xFF; 4]; // a bus without a device answers so
+                let dead = bytes == [0; 4] || bytes == [0xFF; 4]; // a bus without a device gives these bytes
                 Some(if dead { f32::NAN } else { f32::from_le_bytes(bytes) })
             }
             SensorLocation::Roll { bus: its_bus, address: its }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_converter_is_heard_when_both_bytes_were_read() {
+    fn an_adc_reading_counts_once_both_bytes_were_read() {
         let mut tape = tape();
         let at = Instant::from_nanos(5);
         tape.transfer(0, 0x14, true, &[Op::Write(&[0x16, 0, 0])], at);
@@ -282,14 +282,14 @@ mod tests {
         let board = board::built_in("sim").unwrap().unwrap().board;
         assert_eq!((board.sensors[sensor].name.as_str(), counts.round()), ("ground-middle", 1296.0));
         tape.transfer(0, 0x14, true, &[Op::Write(&[0x16, 0, 0])], at);
-        tape.controller(false, at); // the transfer between failed
+        tape.controller(false, at); // the transfer in between failed
         tape.transfer(0, 0x14, true, &[Op::Read(&mut [0x05])], at);
         tape.transfer(0, 0x14, true, &[Op::Read(&mut [0x05])], at);
-        assert!(values(&mut tape).is_empty(), "two bytes of nothing that was asked");
+        assert!(values(&mut tape).is_empty(), "two bytes that nobody requested");
     }
 
     #[test]
-    fn line_going_off_while_a_bus_is_ahead_is_off_from_then_on() {
+    fn a_line_that_goes_off_while_a_bus_is_ahead_stays_off() {
         let (mut tape, mut events) = (tape(), Vec::new());
         let (on, off): (heapless::Vec<f32, MAX_MOTORS>, _) =
             ([0.5].into_iter().collect(), [0.0].into_iter().collect());
@@ -298,13 +298,17 @@ mod tests {
         tape.currents([0.7].into_iter().collect(), overtaken);
         tape.currents(off, line);
         tape.take(first, &mut events);
-        assert_eq!(events, [Event { at: first, what: What::Currents(on) }], "no more than is complete");
+        assert_eq!(
+            events,
+            [Event { at: first, what: What::Currents(on) }],
+            "nothing beyond the complete part"
+        );
         tape.take(Instant::NEVER, &mut events);
         assert_eq!(events.iter().map(|event| event.at).collect::<Vec<_>>(), [first, line]);
     }
 
     #[test]
-    fn echoes_are_metres_and_a_fall_without_a_rise_is_nothing() {
+    fn echoes_become_metres_and_unmatched_edges_are_ignored() {
         let mut tape = tape();
         let rise = Instant::from_nanos(1_000);
         let edge = |high, stamp| Edge { line: Line(22), high, stamp };
@@ -314,6 +318,6 @@ mod tests {
         tape.edge(&edge(false, rise + Span::from_micros(5_826)), rise + Span::from_millis(9));
         assert!((values(&mut tape)[0].1 - 1.0).abs() < 1e-3);
         tape.level(Line(25), false, rise);
-        assert_eq!(values(&mut tape)[0].1, 1.0, "pressed pulls it low");
+        assert_eq!(values(&mut tape)[0].1, 1.0, "a press pulls it low");
     }
 }

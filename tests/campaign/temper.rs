@@ -1,6 +1,6 @@
-//! A field engine that only wants: hard forwards, hard backwards, this way and that, sometimes what is no
-//! number. It stands where a GPU would, costs nothing, and leaves it to everything behind it that the robot
-//! moves as it may. The CPU's own engine is at work in a part of the seeds.
+//! A field engine that only makes requests: full forwards, full backwards, alternating, sometimes NaN. It
+//! takes the place of a GPU, costs nothing, and leaves it to everything behind it to keep the robot safe. In
+//! some of the seeds the CPU engine computes instead.
 
 use super::draw::Draw;
 use ganglion::base::command::MAX_MOTORS;
@@ -8,32 +8,32 @@ use ganglion::field::failover::Open;
 use ganglion::field::state::{Learned, Live, StateError};
 use ganglion::field::{Failure, FieldEngine, FieldInput, FieldOutput};
 
-/// How long one mood lasts, cycles, on the average.
+/// Mean duration of a mood, cycles.
 const MOOD: f64 = 60.0;
 
 #[derive(Clone, Copy, Debug)]
 enum Mood {
-    /// Always the same.
+    /// Constant.
     Steady(f64),
-    /// Another number each cycle.
+    /// A new random number each cycle.
     Restless,
-    /// Slowly to and fro, with this many cycles there and back.
+    /// A slow wave with a period of this many cycles.
     Waves(f64),
-    /// What is no number.
+    /// Not a number.
     Senseless(f32),
 }
 
-/// An engine with a temper.
+/// An engine with moods.
 pub struct Temper {
     draw: Draw,
     mood: Mood,
     left: f64,
-    /// How it likes to go: -1..=1.
+    /// Its preferred direction: -1..=1.
     bent: f64,
 }
 
 impl Temper {
-    /// How to open the engine of `seed`, which likes to go forwards (`bent` above 0) or backwards.
+    /// How to open the engine of `seed`, which prefers to go forwards (`bent` above 0) or backwards.
     pub fn open(seed: u64, bent: f64) -> Open {
         Box::new(move |_, _| {
             Ok(Box::new(Temper { draw: Draw::new(seed, 3000), mood: Mood::Steady(bent), left: MOOD, bent }))
@@ -81,7 +81,7 @@ impl FieldEngine for Temper {
         Ok(FieldOutput { cycle: input.cycle, scores: motors, motors, confidence, skill, novelty })
     }
     fn save(&mut self, _live: &mut Live) -> bool {
-        false // there is nothing to keep
+        false // it has no state to save
     }
     fn restore(&mut self, _live: &Live) -> Result<(), StateError> {
         Ok(())

@@ -1,29 +1,29 @@
-//! `scripts/segment-alignment`, with which `scripts/build-aarch64` looks at what it built: it passes what a
-//! kernel with larger pages loads, and nothing else.
+//! `scripts/segment-alignment`, with which `scripts/build-aarch64` checks its result: it accepts exactly the
+//! files that a kernel with larger pages can load.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The exit code and the words for `file`, on pages of `page` bytes.
+/// The exit code and the output for `file`, on pages of `page` bytes.
 fn alignment(page: &str, file: &Path) -> (Option<i32>, String) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/segment-alignment");
     let output = Command::new(script).arg(page).arg(file).output().expect("bash");
     (output.status.code(), super::err(&output))
 }
 
-/// An ELF file with a note and LOAD segments of (offset, address, alignment): headers alone.
+/// An ELF file with a note and LOAD segments of (offset, address, alignment): headers only.
 fn elf(name: &str, segments: &[(u64, u64, u64)]) -> PathBuf {
     let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
     bytes.resize(64, 0);
-    bytes[32..40].copy_from_slice(&64u64.to_le_bytes()); // where the program headers are
-    bytes[54..56].copy_from_slice(&56u16.to_le_bytes()); // bytes of each
+    bytes[32..40].copy_from_slice(&64u64.to_le_bytes()); // offset of the program headers
+    bytes[54..56].copy_from_slice(&56u16.to_le_bytes()); // size of each
     bytes[56..58].copy_from_slice(&(segments.len() as u16 + 1).to_le_bytes());
     let mut header = |kind: u32, offset: u64, address: u64, align: u64| {
         bytes.extend(kind.to_le_bytes());
         bytes.extend(4u32.to_le_bytes());
         [offset, address, address, 16, 16, align].iter().for_each(|field| bytes.extend(field.to_le_bytes()));
     };
-    header(4, 64, 64, 4); // PT_NOTE: aligned to its words
+    header(4, 64, 64, 4); // PT_NOTE: aligned to words
     segments.iter().for_each(|&(offset, address, align)| header(1, offset, address, align));
     let path = std::env::temp_dir().join(format!("ganglion-elf-{}-{name}", std::process::id()));
     std::fs::write(&path, bytes).unwrap();
@@ -49,7 +49,7 @@ fn binary_for_small_pages_is_refused() {
         }
         std::fs::remove_file(file).unwrap();
     }
-    // A real one: this test's own program, for a processor with pages of 4 KiB.
+    // A real one: the program under test, for a processor with pages of 4 KiB.
     let own = Path::new(env!("CARGO_BIN_EXE_ganglion"));
     let on_small = alignment("4096", own);
     assert_eq!(on_small.0, Some(0), "{}", on_small.1);

@@ -1,4 +1,4 @@
-//! `ganglion brain` as a person meets it: it begins, answers how it fares, and ends with a table.
+//! `ganglion brain` as a person sees it: it starts, answers status requests, and ends with a table.
 
 use super::{err, ganglion, out, output};
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,7 +16,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_brain_begins_says_how_it_fares_and_ends_with_a_table() {
+fn brain_starts_reports_status_and_ends_with_a_table() {
     let folder = folder("brain-verb");
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let (keys, socket, state) = (path("keys"), path("brain.sock"), path("state"));

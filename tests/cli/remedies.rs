@@ -1,11 +1,11 @@
-//! Every command that help texts, errors and documents name: its verb, its options and its units exist.
+//! Every command that help texts, errors and documents name exists, with its verb, options and units.
 
 use super::{out, output};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files that say to a person what to do.
+/// The files that tell a person what to do.
 fn texts() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
@@ -27,7 +27,7 @@ fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// What stands between quotes and begins with `program`, in one line of `text`.
+/// Quoted texts in one line of `text` that begin with `program`.
 fn quoted<'t>(text: &'t str, program: &str) -> Vec<&'t str> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -39,13 +39,13 @@ fn quoted<'t>(text: &'t str, program: &str) -> Vec<&'t str> {
     found
 }
 
-/// The words of a command up to where another begins or a remark.
+/// The words of a command up to the next command or a remark.
 fn words(command: &str) -> impl Iterator<Item = &str> {
     command.split_whitespace().take_while(|word| !["|", "&&", ";", "#", ">", "or", "and"].contains(word))
 }
 
 #[test]
-fn every_command_of_ours_that_is_named_can_be_typed() {
+fn every_ganglion_command_in_messages_parses() {
     let mut helps: BTreeMap<String, Option<String>> = BTreeMap::new();
     let mut help_of = |path: &[&str]| {
         let key = path.join(" ");
@@ -93,7 +93,7 @@ fn every_command_of_ours_that_is_named_can_be_typed() {
 }
 
 #[test]
-fn every_unit_that_a_person_is_to_start_or_stop_is_shipped() {
+fn every_systemd_unit_named_in_messages_is_shipped() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut seen = 0;
     for (file, text) in texts() {
@@ -114,7 +114,7 @@ fn every_unit_that_a_person_is_to_start_or_stop_is_shipped() {
 
 /// Cgroup v2 has no file for real-time shares: advice to set one cannot be followed.
 #[test]
-fn no_remedy_is_a_file_that_cgroup_v2_does_not_have() {
+fn advice_names_no_file_that_cgroup_v2_lacks() {
     for (file, text) in texts() {
         assert!(!text.contains("cpu.rt_runtime_us"), "{}", file.display());
     }

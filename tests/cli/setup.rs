@@ -1,4 +1,4 @@
-//! `ganglion setup` as a person types it, on made-up machines: what is shown, what is changed, how it ends.
+//! `ganglion setup` as a person types it, on simulated machines: what is shown, what is changed, how it ends.
 
 use super::{err, ganglion, out};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-/// A machine in a folder, and programs that only write down that they were called.
+/// A machine in a folder, and programs that only record that they were called.
 struct Machine(PathBuf);
 
 impl Machine {
@@ -84,7 +84,7 @@ fn file(machine: &Machine, path: &str) -> Option<String> {
 }
 
 #[test]
-fn without_yes_and_a_terminal_setup_shows_its_plan_only() {
+fn without_yes_or_a_terminal_setup_only_shows_its_plan() {
     let pi = pi("plan");
     let shown = pi.setup(&["--board", "picarx-v4"]);
     assert_eq!(shown.status.code(), Some(0), "{}", err(&shown));
@@ -108,7 +108,7 @@ fn without_yes_and_a_terminal_setup_shows_its_plan_only() {
 }
 
 #[test]
-fn setup_announces_its_reboot_and_is_taken_back() {
+fn setup_announces_its_reboot_and_can_be_undone() {
     let pi = pi("apply");
     let done = pi.setup(&["--board", "picarx-v4", "--yes", "--json"]);
     assert_eq!(done.status.code(), Some(0), "{}", err(&done));
@@ -132,7 +132,7 @@ fn setup_announces_its_reboot_and_is_taken_back() {
 }
 
 #[test]
-fn a_machine_that_setup_does_not_know_is_78_and_stays() {
+fn setup_exits_78_on_an_unknown_machine_without_changes() {
     let pc = Machine::new("pc", &[("sys/class/dmi/id/product_name", "Desk 3000\n")]);
     let refused = pc.setup(&["--yes", "--json"]);
     assert_eq!((refused.status.code(), err(&refused).lines().count()), (Some(78), 1), "{}", err(&refused));

@@ -1,4 +1,4 @@
-//! `--simulate` from outside: what is said cannot be taken for a real run, and no robot is touched.
+//! `--simulate` from outside: its output cannot be mistaken for a real run, and no robot is touched.
 
 use super::{Running, err, out, output};
 use serde_json::Value;
@@ -10,7 +10,7 @@ fn object(text: &str) -> Value {
 }
 
 #[test]
-fn a_jetsons_board_drives_and_says_that_it_is_simulated() {
+fn a_simulated_jetson_drives_and_is_labelled_simulated() {
     let virtually = ["run", "--board", "jetson-orin-nano", "--clock", "sim", "--for", "5s", "--json"];
     let refused = output(&virtually);
     assert_eq!(refused.status.code(), Some(69), "{}", err(&refused));
@@ -25,7 +25,7 @@ fn a_jetsons_board_drives_and_says_that_it_is_simulated() {
 }
 
 #[test]
-fn a_simulated_runtime_is_told_from_the_real_robots() {
+fn a_simulated_runtime_does_not_pass_for_the_real_robot() {
     let socket: PathBuf = std::env::temp_dir().join(format!("ganglion-simulated-{}", std::process::id()));
     let path = socket.to_str().expect("UTF-8");
     let arguments = ["run", "--board", "generic-linux", "--simulate", "--for", "60s", "--control", path];
@@ -45,13 +45,13 @@ fn a_simulated_runtime_is_told_from_the_real_robots() {
     let status = object(&out(&status));
     assert_eq!(status["simulated"], true);
     let real = object(&out(&output(&["check", "generic-linux", "--json"])));
-    assert_ne!(status["board_digest"], real["digest"], "no guard and no safe-stop takes it for the robot");
+    assert_ne!(status["board_digest"], real["digest"], "neither guard nor safe-stop takes it for the robot");
     assert!(page.contains("(simulated)") && page.contains("; simulated"), "{page}");
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
 }
 
 #[test]
-fn what_cannot_be_simulated_is_78_and_a_guard_is_64() {
+fn unsimulatable_boards_exit_78_and_a_guard_option_exits_64() {
     let log = output(&["run", "--board", "scitos-g5", "--simulate"]);
     assert_eq!(log.status.code(), Some(78), "{}", err(&log));
     assert!(err(&log).contains("columns of a log"), "{}", err(&log));

@@ -1,5 +1,5 @@
-//! Every figure that was not measured is labelled where it is printed, in text and in JSON; what was measured
-//! is not.
+//! Every figure that was not measured is labelled where it is printed, in text and in JSON; measured ones are
+//! not.
 
 use super::{err, out, output};
 use serde_json::Value;
@@ -12,7 +12,7 @@ fn said(arguments: &[&str]) -> (String, Value) {
     (text.to_string(), serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {last}")))
 }
 
-/// Each line with `part` is labelled, and there is one.
+/// Checks that at least one line has `part`, and that each such line is labelled.
 fn is_labelled(text: &str, part: &str, label: &str) {
     let lines: Vec<&str> = text.lines().filter(|line| line.contains(part)).collect();
     assert!(!lines.is_empty(), "no line with '{part}': {text}");
@@ -32,7 +32,7 @@ const TIMES: [&str; 4] = ["field_us", "answer_us", "exec_us", "release_late_us"]
 const WIRES: [&str; 2] = ["end_late_us", "buses.longest_us"];
 
 #[test]
-fn a_run_in_virtual_time_prints_no_time_without_its_label() {
+fn every_time_of_a_virtual_run_is_labelled() {
     let (text, report) = said(&["run", "--clock", "sim", "--for", "2s", "--json"]);
     is_labelled(&text, "  field      ", "virtual us (modelled)");
     is_labelled(&text, "  answer     ", "virtual us (modelled)");
@@ -46,18 +46,18 @@ fn a_run_in_virtual_time_prints_no_time_without_its_label() {
 }
 
 #[test]
-fn a_run_in_real_time_measures_all_but_the_simulated_wires() {
+fn only_wire_times_are_simulated_in_a_real_time_run() {
     let (text, report) = said(&["run", "--for", "1s", "--json"]);
     assert!(!text.contains("(modelled)"), "{text}");
     TIMES.iter().for_each(|key| assert_eq!(report["sources"].get(key), None, "{key} was measured"));
     has_sources(&report, &WIRES, "simulated");
     is_labelled(&text, "  on wire ", "us (simulated)");
-    let field = text.lines().find(|line| line.starts_with("  field ")).expect("it is there");
+    let field = text.lines().find(|line| line.starts_with("  field ")).expect("it exists");
     assert!(field.contains(" us (n "), "{field}");
 }
 
 #[test]
-fn what_follows_from_sizes_is_labelled_as_computed() {
+fn computed_figures_are_labelled_as_computed() {
     let text = out(&output(&["check", "picarx-v4"]));
     let report = out(&output(&["check", "picarx-v4", "--json"]));
     let report: Value = serde_json::from_str(report.trim()).expect("one object");

@@ -1,15 +1,15 @@
-//! `scripts/support-bundle` on a made-up robot: its tools are scripts that say what a robot's would, secrets
-//! among it, and `ssh` runs its command here.
+//! `scripts/support-bundle` on a simulated robot: its tools are scripts that answer as a robot's would, with
+//! secrets among the answers, and `ssh` runs its command locally.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A laptop and a robot in a folder of their own, gone at the end.
+/// A laptop and a robot in their own folder, which is deleted at the end.
 struct Scene(PathBuf);
 
-/// What no bundle may say.
+/// What no bundle may contain.
 const SECRETS: [&str; 7] =
     ["car-7", "alice", "hunter2", "AbCdKey", "192.168.4.20", "dc:a6:32:01:02:03", "fe80::dea6:32ff:fe01:203"];
 
@@ -26,7 +26,7 @@ impl Scene {
             "case $* in *--value*) echo A=1 GANGLION_BOARD=$BOARD ;; *) echo units ;; esac",
         );
         scene.tool("ganglion", "case $1 in status) echo '{\"board\":\"picarx-v4\"}' ;; guard) echo no guard >&2; exit 69 ;; *) echo fine ;; esac");
-        // Longer than its share, and what matters is at the end.
+        // Longer than its limit, and the important part is at the end.
         scene.tool(
             "journalctl",
             "yes 'car-7 says: a line of the journal' | head -c 5000000\n\
@@ -55,10 +55,10 @@ impl Scene {
     fn out(&self) -> String {
         self.0.join("out").display().to_string()
     }
-    /// The folder of the one bundle, unpacked.
+    /// The unpacked folder of the only bundle.
     fn unpacked(&self) -> PathBuf {
         let made: Vec<PathBuf> = list(&self.0.join("out"));
-        let [bundle] = &made[..] else { panic!("one bundle, not {made:?}") };
+        let [bundle] = &made[..] else { panic!("exactly one bundle, not {made:?}") };
         let name = bundle.file_name().expect("a name").to_string_lossy().into_owned();
         let folder = name.strip_suffix(".tar.gz").unwrap_or_else(|| panic!("{name}"));
         assert!(folder.starts_with("ganglion-support-picarx-v4-"), "{name}");
@@ -124,7 +124,7 @@ fn refused_bundle_leaves_no_file() {
     refused(&["a", "b"], 64, "one robot at a time");
     refused(&["pi@robot", "-o", &out, "--board", "x'; reboot; '"], 64, "--board");
     refused(&["pi@robot", "-o", "/nowhere"], 73, "/nowhere");
-    // A robot that answers with something else, and one whose bundle would leave its folder.
+    // A robot that answers with something else, and one whose bundle would write outside its folder.
     scene.tool("ssh", "echo no archive");
     refused(&["pi@robot", "-o", &out], 69, "no bundle");
     scene.tool(
@@ -135,7 +135,7 @@ fn refused_bundle_leaves_no_file() {
 }
 
 #[test]
-fn a_bundle_tells_of_updates_and_tests_only_an_idle_robot() {
+fn a_bundle_lists_updates_and_tests_only_an_idle_robot() {
     let scene = Scene::new("update");
     let program = |status: &str| {
         let does = format!(
@@ -154,7 +154,7 @@ fn a_bundle_tells_of_updates_and_tests_only_an_idle_robot() {
         };
         let (doctor, update) = (read("*/doctor.txt"), read("*/update.json"));
         assert!(update.contains("installed"), "{update}");
-        fs::remove_file(&bundle).expect("it was there");
+        fs::remove_file(&bundle).expect("it existed");
         doctor.contains("--test")
     };
     program("exit 69");
@@ -165,7 +165,7 @@ fn a_bundle_tells_of_updates_and_tests_only_an_idle_robot() {
 }
 
 #[test]
-fn the_list_names_every_part_and_calls_no_robot() {
+fn list_names_every_part_and_contacts_no_robot() {
     let scene = Scene::new("list");
     let listed = scene.run(&["--list"]);
     assert_eq!(listed.status.code(), Some(0), "{}", super::err(&listed));

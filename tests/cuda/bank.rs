@@ -1,6 +1,6 @@
-//! The bank's bounds and its answer: a search for a row whose cosine lies outside the bounds that the scan
-//! gives it, among rows that nearly tie and rows made to be as far off as a coarse row can be; and the answer
-//! must be, bit by bit, that of comparing all rows in f64.
+//! The bank's bounds and its answer: a search for rows whose cosine lies outside the bounds that the scan
+//! gives, among rows that nearly tie and rows whose coarse form is as inaccurate as possible; the answer must
+//! equal, bit by bit, that of comparing all rows in f64.
 
 use super::rig::{Launching, Rig, Swept};
 use super::{Pair, input, plan};
@@ -14,20 +14,20 @@ use std::cell::RefCell;
 
 const ROWS: usize = 24;
 const BLOCKS: u32 = 2;
-/// Rows that a block compares side by side, a warp each.
+/// Rows that a block compares at the same time, one per warp.
 const WARPS: usize = 8;
 
 type Descriptor = [f32; DESCRIPTOR];
 
-/// Which rows meet which query.
+/// The choice of rows and query.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Rows around the query, so close that coarse ones come in a wrong order.
+    /// Rows so close around the query that coarse ones are in a wrong order.
     Ties,
-    /// A query that lies along what the first row leaves out: as halves, exactly; as bytes, as far as a query
-    /// can that is exact in them.
+    /// A query along the rounding error of the first row: exactly for binary16; for bytes, as far as a query
+    /// can be that is exact in them.
     AlongARowsError,
-    /// Rows that are exact in bytes and lie along what the query leaves out.
+    /// Rows that are exact in bytes and lie along the rounding error of the query.
     AlongTheQuerysError,
 }
 
@@ -36,7 +36,7 @@ fn rig(bytes: bool) -> Option<Rig> {
     let shape = Shape { bank: ROWS, patterns: 0, ..plan(8).shape };
     let plan = FieldPlan { shape, learn: false, ..plan(8) };
     let mut rig = Rig::new(&plan, Launching { planes: 1, blocks: BLOCKS, bytes }, 1)?;
-    rig.cycle(&[input(9, 0, 0)]); // its orders stand for all sweeps
+    rig.cycle(&[input(9, 0, 0)]); // its orders apply to all sweeps
     Some(rig)
 }
 
@@ -44,7 +44,7 @@ fn draw(seed: u64, row: usize) -> Descriptor {
     std::array::from_fn(|i| normal(seed, Stream::Patterns, (row * DESCRIPTOR + i) as u64) as f32)
 }
 
-/// A unit vector whose numbers all have the same size: 127 steps each, nothing left out.
+/// A unit vector whose numbers all have the same size: 127 steps each, without rounding errors.
 fn signs(of: impl Fn(usize) -> f64) -> Descriptor {
     std::array::from_fn(|i| (if of(i) < 0.0 { -1.0 } else { 1.0 }) / (DESCRIPTOR as f32).sqrt())
 }
@@ -65,7 +65,7 @@ fn sweep(rig: &mut Rig, kind: Kind, seed: u64, apart: f32, wild: f32) -> Swept {
             (0..ROWS).for_each(|row| rig.store_experience(&draw(seed, row), 0.5));
             let before = rig.sweep(&centre);
             let left_out = |i: usize| f64::from(before.rows[0][i]) - before.coarse[0][i];
-            let longest = before.query_error == 0.0; // a query of numbers leaves nothing out
+            let longest = before.query_error == 0.0; // a query of f32 numbers has no rounding error
             rig.sweep(&if longest {
                 std::array::from_fn(|i| 1e4 * left_out(i) as f32)
             } else {
@@ -82,7 +82,7 @@ fn sweep(rig: &mut Rig, kind: Kind, seed: u64, apart: f32, wild: f32) -> Swept {
     }
 }
 
-/// As a warp adds it up: lanes with every 32nd number, then pairs of lanes.
+/// Adds in the order of a warp: lanes with every 32nd number, then pairs of lanes.
 fn cosine(row: &[f32], query: &[f32]) -> f64 {
     let product = |i: usize| f64::from(row[i]) * f64::from(query[i]);
     let lane = |lane: usize| (lane..DESCRIPTOR).step_by(32).fold(0.0, |sum, i| sum + product(i));
@@ -105,7 +105,7 @@ fn check(what: &str, swept: &Swept) {
     for (row, cosine) in cosines.iter().enumerate() {
         let (error, high) = (f64::from(swept.errors[row]), f64::from(swept.high[row]));
         let left_out = off(&swept.rows[row], &swept.coarse[row]);
-        assert!(left_out <= error, "{what}: row {row} leaves out {left_out}, not {error}");
+        assert!(left_out <= error, "{what}: row {row} has an error of {left_out}, not {error}");
         assert!(*cosine <= high, "{what}: row {row}: {cosine} is above {high}");
     }
     for (block, lows) in swept.low.chunks(BANK_TOP).enumerate() {
@@ -125,7 +125,7 @@ fn check(what: &str, swept: &Swept) {
 }
 
 #[test]
-fn no_row_lies_outside_its_bounds_and_the_five_are_exact() {
+fn coarse_bounds_hold_and_the_nearest_five_are_exact() {
     for bytes in [false, true] {
         let Some(rig) = rig(bytes) else { return };
         let rig = RefCell::new(rig);
@@ -147,36 +147,37 @@ fn no_row_lies_outside_its_bounds_and_the_five_are_exact() {
 }
 
 #[test]
-fn the_query_is_the_descriptor_at_unit_length_as_f64_has_it() {
+fn the_query_is_the_unit_descriptor_of_the_f64_reference() {
     let Some(mut rig) = rig(true) else { return };
     let (mut numbers, mut neighbours) = (0, 0);
     for seed in 0..24 {
-        // Descriptors below the floor of a length are divided by it.
+        // Descriptors shorter than the minimum length are divided by that minimum.
         let scale = [1e-6, 1e-3, 1.0, 30.0][seed as usize % 4];
         let descriptor = draw(seed, 0).map(|number| number * scale);
         let length = descriptor.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt();
         for (made, number) in rig.sweep(&descriptor).query.iter().zip(descriptor) {
             let exact = f64::from(number) / length.max(NORM_FLOOR);
             numbers += 1;
-            // A product of a float and 1000 is often the middle of two floats, which 1 / 0.001 is not.
+            // Short descriptors do not count: 1000 times a float is often halfway between two floats, and 1 / 0.001
+            // is not exactly 1000.
             let counts = length >= NORM_FLOOR;
             neighbours += usize::from(counts && made.to_bits() != (exact as f32).to_bits());
             let half_a_step = f64::from((exact as f32).abs().next_up() - (exact as f32).abs()) / 2.0;
             assert!((f64::from(*made) - exact).abs() <= half_a_step * 1.000_01, "{made} for {exact}");
         }
     }
-    // One in a million is near enough to the middle of two floats to become the other.
+    // One in a million is close enough to the middle of two floats to round the other way.
     assert!(numbers == 24 * DESCRIPTOR && neighbours <= 1, "{neighbours} of {numbers}");
 }
 
 #[test]
-fn a_full_bank_loses_the_same_rows_as_the_reference() {
+fn a_full_bank_evicts_the_same_rows_as_the_reference() {
     // More rows than the threads of a block, so that two of the three blocks have some.
     let rows = 300;
     let params = Params { novelty_threshold: 0.01, ..Params::default() };
     let plan = FieldPlan { shape: Shape { bank: rows, patterns: 0, ..plan(8).shape }, params, ..plan(8) };
     let Some(mut pair) = Pair::new(&plan, Launching { planes: 1, blocks: 3, bytes: true }, 0) else { return };
-    // Two rows each are worth the same, and the least are not all in one block's share.
+    // Two rows each have the same value, and the least valuable are not all in one block's share.
     let rank = |row: usize| row * 37 % rows / 2;
     for row in 0..rows {
         let value = 0.1 + rank(row) as f32 / 512.0;

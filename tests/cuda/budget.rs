@@ -1,6 +1,6 @@
-//! What each kernel may need, from the compiled image: instructions, and those that compute in f64, of which
-//! an Orin or a GeForce does one where it does 64 others. `kernels/budget.txt` holds what was agreed; a
-//! kernel may outgrow it by a twentieth. Needs no compiler; `scripts/build-fatbin` looks at the machine code.
+//! Limits of each kernel, checked in the compiled image: instructions, and f64 instructions, of which an Orin
+//! or a GeForce executes one in the time of 64 others. `kernels/budget.txt` holds the agreed numbers; a
+//! kernel may exceed them by a twentieth. Needs no compiler; `scripts/build-fatbin` checks the machine code.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ type Counts = BTreeMap<String, (u64, u64)>;
 const WITHOUT_F64: [&str; 7] =
     ["evolve_", "bank_scan_", "convolve_", "superpose_", "nearest_", "enter_half", "leave_half"];
 
-/// By kernel. `scripts/kernel_image.py` counts alike.
+/// Counts by kernel. `scripts/kernel_image.py` counts in the same way.
 fn counted(ptx: &str) -> Counts {
     let mut counts = Counts::new();
     let mut kernel = None;
@@ -48,7 +48,7 @@ fn budget(text: &str) -> Counts {
     text.lines().filter(|line| !line.starts_with('#')).map(row).collect()
 }
 
-/// What is beyond the budget, a sentence each with both figures.
+/// What exceeds the budget, one sentence each with both figures.
 fn beyond(found: &Counts, budget: &Counts) -> Vec<String> {
     let mut complaints = Vec::new();
     for (kernel, (every, f64s)) in found {
@@ -67,7 +67,7 @@ fn beyond(found: &Counts, budget: &Counts) -> Vec<String> {
 }
 
 #[test]
-fn no_kernel_outgrows_its_budget() {
+fn no_kernel_exceeds_its_budget() {
     let image =
         fs::read_to_string("kernels/ganglion.ptx").expect("kernels/ganglion.ptx: run scripts/build-ptx");
     let agreed = fs::read_to_string("kernels/budget.txt").expect("kernels/budget.txt");
@@ -78,7 +78,7 @@ fn no_kernel_outgrows_its_budget() {
         "{complaints:#?}; if it is worth it: scripts/build-ptx --budget, and say why in the commit"
     );
     assert_eq!(found.keys().collect::<Vec<_>>(), agreed.keys().collect::<Vec<_>>(), "a row a kernel");
-    assert!(found["learn_apply"].1 > 0, "least squares are f64: the count sees f64 instructions");
+    assert!(found["learn_apply"].1 > 0, "least squares are f64: the count finds f64 instructions");
     for kernel in found.keys().filter(|kernel| WITHOUT_F64.iter().any(|name| kernel.starts_with(name))) {
         assert_eq!((found[kernel].1, agreed[kernel].1), (0, 0), "{kernel} runs where f64 units are few");
     }

@@ -1,9 +1,9 @@
-//! The emulator as a child process: compiled with the system's C++ compiler where its sources have changed,
-//! spoken to over its standard input and output (`kernels/emulator/main.cpp` says how).
+//! The emulator as a child process: compiled with the system's C++ compiler if its sources have changed, and
+//! driven over its standard input and output (`kernels/emulator/main.cpp` describes the protocol).
 //!
-//! A [`Device`] is two of them that get the same orders; one runs lanes, warps and blocks backwards.
-//! Whatever is read must be the same in both, to the last bit: a kernel whose result depends on the
-//! order of its threads has a race.
+//! A [`Device`] is two of them that get the same orders; one runs lanes, warps and blocks backwards. Whatever
+//! is read must be the same in both, to the last bit: a kernel whose result depends on the order of its
+//! threads has a race.
 
 use super::standin::digest;
 use crate::skips::skip;
@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
-/// Compilers to be tried, after the one that `CXX` names.
+/// Compilers to be tried after the one named by `CXX`.
 const COMPILERS: [&str; 3] = ["c++", "g++", "clang++"];
 
-/// As the kernels are compiled for a GPU, but for one thing: a product and a sum stay two roundings.
+/// The same options as for a GPU, with one exception: a product and a sum stay two roundings.
 const FLAGS: [&str; 6] =
     ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-ffp-contract=off"];
 
@@ -39,7 +39,7 @@ fn compile() -> Option<PathBuf> {
     if program.exists() {
         return Some(program);
     }
-    // Finished before it has its name: another test run may be at it too.
+    // Compiled under a temporary name and then renamed: another test run may compile at the same time.
     let fresh = folder.join(format!("emulator-{}", std::process::id()));
     for compiler in named.iter().map(String::as_str).chain(COMPILERS) {
         let output = Command::new(compiler)
@@ -72,7 +72,7 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("what was just compiled starts");
+            .expect("the freshly compiled emulator starts");
         let orders = BufWriter::new(child.stdin.take().expect("piped"));
         let answers = BufReader::new(child.stdout.take().expect("piped"));
         Process { child, orders, answers, reversed }
@@ -85,17 +85,17 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Ended already, or about to: nothing is lost with it.
+        // It has ended already or is about to; nothing is lost.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A place in the device's memory.
+/// A buffer in the device's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer(u32);
 
-/// Blocks along x and y; robots are z.
+/// Blocks along x and y; z counts the robots.
 pub type Grid = [u32; 2];
 
 /// Two emulators with the same orders.
@@ -106,7 +106,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device with nothing on it; `None` where no compiler can make one.
+    /// An empty device; `None` without a compiler.
     pub fn open() -> Option<Device> {
         let program = program()?;
         let processes = [false, true].map(|reversed| Process::start(program, reversed));
@@ -124,7 +124,7 @@ impl Device {
         Buffer(self.buffers - 1)
     }
 
-    /// Memory that holds `data`.
+    /// Memory that contains `data`.
     pub fn hold(&mut self, data: &[u8]) -> Buffer {
         let buffer = self.allocate(data.len());
         self.write(buffer, 0, data);
@@ -137,7 +137,7 @@ impl Device {
         self.send(data);
     }
 
-    /// Writes into `buffer` where `to` begins, or a place in it.
+    /// Writes the address of `to`, plus an offset, into `buffer`.
     pub fn point(&mut self, buffer: Buffer, at: usize, to: Buffer, to_at: usize) {
         let head = [b"P".as_slice(), &buffer.0.to_le_bytes(), &(at as u64).to_le_bytes()].concat();
         self.send(&[head.as_slice(), &to.0.to_le_bytes(), &(to_at as u64).to_le_bytes()].concat());
@@ -159,7 +159,7 @@ impl Device {
             let numbers: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
             let length = (name.len() as u32).to_le_bytes();
             process.send(&[b"L".as_slice(), &length, name.as_bytes(), &numbers].concat());
-            // The two run side by side.
+            // Both run at the same time.
             process.orders.flush().expect("the emulator runs; what stopped it stands above");
         }
         self.launches += 1;

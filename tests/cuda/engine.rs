@@ -21,7 +21,7 @@ use ganglion::field::{Failure, FieldEngine, FieldOutput, Inspect, Loss, trial};
 use ganglion::system::gpu::{GpuFault, Watch};
 use std::sync::Arc;
 
-/// What rounding errors really add up to, as of the kernels: a GPU fuses products the emulator does not.
+/// How far rounding errors really add up, as for the kernels; a GPU fuses products and the emulator does not.
 const SEEN: f64 = 2e-5;
 
 fn plan(grid: usize) -> FieldPlan {
@@ -34,7 +34,8 @@ pub enum Device {
     StandIn(standin::Alone),
 }
 
-/// A GPU if the environment says so, else the stand-in; `None` (said aloud) where it cannot be compiled.
+/// A GPU if the environment requests it, otherwise the stand-in; `None` (with a message) if it cannot be
+/// compiled.
 pub fn device() -> Option<Device> {
     if std::env::var_os("GANGLION_GPU").is_some_and(|value| value == "1") {
         return Some(Device::Gpu);
@@ -43,7 +44,7 @@ pub fn device() -> Option<Device> {
 }
 
 impl Device {
-    /// Has the stand-in work in another order; a GPU has its own.
+    /// Makes the stand-in work in another order; a GPU has its own.
     fn order(&self, orders: &str) {
         if let Device::StandIn(alone) = self {
             alone.order(orders);
@@ -51,13 +52,13 @@ impl Device {
     }
 }
 
-/// An engine at the start. `GANGLION_PATIENCE_S` in the environment is for runs under a tool that checks
+/// An engine at its start. `GANGLION_PATIENCE_S` in the environment is for runs under a tool that checks
 /// every access, which slows a device down.
 fn open(plan: &FieldPlan, robots: usize) -> CudaEngine {
     open_with(plan, robots, Arc::default())
 }
 
-/// The same under a watch that a test injects faults with.
+/// The same under a watch through which a test injects faults.
 fn open_with(plan: &FieldPlan, robots: usize, watch: Arc<Watch>) -> CudaEngine {
     let mut engine = CudaEngine::open_with(plan, robots, watch, None).unwrap_or_else(|why| panic!("{why}"));
     if let Some(seconds) = std::env::var("GANGLION_PATIENCE_S").ok().and_then(|text| text.parse().ok()) {
@@ -66,7 +67,7 @@ fn open_with(plan: &FieldPlan, robots: usize, watch: Arc<Watch>) -> CudaEngine {
     engine
 }
 
-/// Engine and judge, loaded alike.
+/// Engine and reference, loaded alike.
 struct Pair {
     engine: CudaEngine,
     judge: ReferenceEngine,
@@ -86,7 +87,7 @@ impl Pair {
         Pair { engine, judge, plan: plan.clone() }
     }
 
-    /// A cycle of both; all that can be seen of it agrees.
+    /// Runs a cycle of both and compares everything that it shows.
     fn cycle(&mut self, cycle: u64, quality: usize) {
         let input = input(9, cycle, quality);
         let answer = self.engine.cycle(&input).expect("in range");
@@ -128,7 +129,7 @@ impl Pair {
 }
 
 #[test]
-fn the_engine_agrees_with_the_reference_on_every_rung() {
+fn the_engine_agrees_with_the_reference_at_every_level() {
     let Some(_device) = device() else { return };
     for (grid, cycles) in [(8, 36), (16, 6)] {
         let mut pair = Pair::new(&plan(grid), 5);
@@ -164,7 +165,7 @@ fn the_engine_agrees_at_other_rates_shapes_and_with_noise() {
 }
 
 #[test]
-fn what_is_put_in_between_cycles_is_there_in_the_next() {
+fn changes_between_cycles_apply_in_the_next() {
     let Some(_device) = device() else { return };
     let mut pair = Pair::new(&plan(8), 1);
     for cycle in 0..6 {
@@ -213,7 +214,7 @@ fn a_cycle_is_one_call_of_the_driver_and_allocates_nothing() {
                 }
                 engine.device_counts()
             };
-            // The first use of a thread-local or of a waker may take memory.
+            // The first use of a thread-local or of a waker may allocate.
             let a = turns(0..4);
             let mut b = a;
             let count = allocations_in_process(|| b = turns(4..24));
@@ -227,14 +228,14 @@ fn a_cycle_is_one_call_of_the_driver_and_allocates_nothing() {
     });
 }
 
-/// Writes the sensors of a stimulus into the ring, and names their place in it.
+/// Writes the sensors of an input into the ring and refers to their place there.
 fn put(writer: &mut SensorWriter, input: FieldInput) -> FieldInput {
     let all = input.sensors.iter().copied().enumerate();
     let (place, ()) = writer.write(|put| all.for_each(|(sensor, value)| put(sensor, value)));
     FieldInput { place: Some(place), ..input }
 }
 
-/// An engine that knows `ring`, if any, loaded like every other.
+/// An engine that uses `ring`, if given, otherwise set up like all others.
 fn open_on(ring: Option<&SensorRing>) -> CudaEngine {
     let mut engine = CudaEngine::open_with(&plan(8), 1, Arc::default(), ring).expect("it opens");
     engine.set_timeout(Span::from_millis(400_000));
@@ -243,7 +244,7 @@ fn open_on(ring: Option<&SensorRing>) -> CudaEngine {
 }
 
 #[test]
-fn sensors_by_the_ring_and_beside_it_give_the_same_bits() {
+fn sensors_give_the_same_bits_with_and_without_the_ring() {
     let Some(_device) = device() else { return };
     let ring = SensorRing::new();
     let mut writer = SensorWriter::new(ring.clone());
@@ -252,7 +253,7 @@ fn sensors_by_the_ring_and_beside_it_give_the_same_bits() {
         let given = input(9, cycle, level_at(cycle));
         let mut named = put(&mut writer, given);
         if cycle % 4 == 3 {
-            // As teaching does it: what the engine is given is what counts, whatever lies in the place.
+            // As teaching does it: the given values count, whatever the ring holds at that place.
             named = FieldInput { place: put(&mut writer, input(7, cycle, 0)).place, ..given };
         }
         let [a, b] = [plain.cycle(&given), in_place.cycle(&named)].map(|answer| answer.expect("in range"));
@@ -265,8 +266,8 @@ fn sensors_by_the_ring_and_beside_it_give_the_same_bits() {
 }
 
 #[test]
-fn the_kernels_read_the_sensors_where_the_tick_put_them() {
-    let Some(Device::StandIn(alone)) = device() else { return }; // no other device can be stopped
+fn kernels_read_the_sensors_in_place() {
+    let Some(Device::StandIn(alone)) = device() else { return }; // no other device can be paused
     let ring = SensorRing::new();
     let mut writer = SensorWriter::new(ring.clone());
     let (mut plain, mut in_place) = (open_on(None), open_on(Some(&ring)));
@@ -275,8 +276,8 @@ fn the_kernels_read_the_sensors_where_the_tick_put_them() {
     alone.order("stall=0");
     let answer = std::thread::scope(|scope| {
         let cycle = scope.spawn(|| in_place.cycle(&named).expect("in range"));
-        wait_for("the order is with the driver", || alone.counts().replays > before);
-        // Once round the ring: other numbers come into the place while the device stands still.
+        wait_for("the driver has the order", || alone.counts().replays > before);
+        // Once round the ring: the place gets other numbers while the device is paused.
         let later = [1, 2, 3, 4].map(|cycle| put(&mut writer, input(9, cycle, 0)));
         assert_eq!(later[3].place, named.place);
         alone.order("release");
@@ -287,7 +288,7 @@ fn the_kernels_read_the_sensors_where_the_tick_put_them() {
 }
 
 #[test]
-fn robots_of_a_batch_are_what_one_robot_is() {
+fn robots_of_a_batch_match_a_single_robot() {
     let Some(_device) = device() else { return };
     // The bank of a batch is shared and read only: nothing is stored in it.
     let plan = FieldPlan { shape: Shape { bank: 0, ..plan(8).shape }, ..plan(8) };
@@ -303,7 +304,7 @@ fn robots_of_a_batch_are_what_one_robot_is() {
         for (robot, (engine, input)) in alone.iter_mut().zip(&inputs).enumerate() {
             let (a, b) = (engine.cycle(input).expect("in range"), batch.response_of(robot).expect("there"));
             for (a, b) in a.scores.iter().zip(b.scores) {
-                // Slabs are thicker in a batch on a large device: sums round otherwise.
+                // Slabs are thicker in a batch on a large device, so sums round differently.
                 near(&format!("robot {robot}"), "score", f64::from(*a), f64::from(b), SEEN);
             }
         }
@@ -315,10 +316,10 @@ fn robots_of_a_batch_are_what_one_robot_is() {
 }
 
 #[test]
-fn the_order_in_which_a_device_works_cannot_be_seen() {
+fn the_devices_order_of_work_does_not_change_results() {
     let Some(device) = device() else { return };
     let plan = FieldPlan { storage: Storage::F16, ..plan(8) };
-    // Threads, blocks, and whatever of a graph is free to run, from either end.
+    // Threads, blocks, and independent parts of a graph, in both orders.
     let runs = ["order=forwards", "order=backwards,events=late"].map(|orders| {
         device.order(orders);
         let mut engine = open(&plan, 1);
@@ -335,7 +336,7 @@ fn the_order_in_which_a_device_works_cannot_be_seen() {
 }
 
 #[test]
-fn stages_are_timed_when_asked_and_the_answers_stay() {
+fn timing_stages_does_not_change_answers() {
     let Some(_device) = device() else { return };
     let (mut plain, mut watched) = (open(&plan(8), 1), open(&plan(8), 1));
     watched.watch_stages(true);
@@ -352,7 +353,7 @@ fn stages_are_timed_when_asked_and_the_answers_stay() {
 }
 
 #[test]
-fn a_state_goes_out_and_back_without_losing_a_bit() {
+fn a_saved_state_is_restored_bit_for_bit() {
     let Some(_device) = device() else { return };
     for storage in [Storage::F32, Storage::F16] {
         let plan = FieldPlan { storage, ..plan(8) };
@@ -398,7 +399,7 @@ fn the_cpu_engine_takes_over_from_the_device_and_back() {
         assert!(device.store_pattern(slot, &volume(slot, 8), &context(slot), 1.0));
         assert!(judge.store_pattern(slot, &volume(slot, 8), &context(slot), 1.0));
     }
-    host.load(&device.learned()).expect("of the same plan");
+    host.load(&device.learned()).expect("a state of the same plan");
     let mut live = Live::default();
     for cycle in 0..30 {
         let input = input(9, cycle, level_at(cycle));
@@ -407,10 +408,10 @@ fn the_cpu_engine_takes_over_from_the_device_and_back() {
         if cycle > 0 && cycle % 6 == 0 {
             if on_device {
                 host.save(&mut live);
-                device.restore(&live).expect("of the same plan");
+                device.restore(&live).expect("a state of the same plan");
             } else {
                 assert!(device.save(&mut live));
-                host.restore(&live).expect("of the same plan");
+                host.restore(&live).expect("a state of the same plan");
             }
         }
         let answer = if on_device { device.cycle(&input) } else { host.cycle(&input) };
@@ -422,13 +423,13 @@ fn the_cpu_engine_takes_over_from_the_device_and_back() {
 }
 
 #[test]
-fn a_device_that_computes_something_else_is_found_in_its_trial() {
+fn a_device_with_wrong_results_fails_its_trial() {
     let Some(_device) = device() else { return };
     let open = |plan: &FieldPlan| Ok(CudaEngine::open(plan, 1).unwrap_or_else(|why| panic!("{why}")));
     for storage in [Storage::F32, Storage::F16] {
         let plan = FieldPlan { storage, ..plan(16) };
         assert_eq!(trial::run(&plan, open), Ok(()), "{storage:?}");
-        // A tanh that is steeper by one part in fifty, a spread that is weaker by a fifth, another seed.
+        // A tanh that is steeper by a fiftieth, a spread that is weaker by a fifth, another seed.
         let steeper = Params { gamma: 0.918, ..plan.params };
         let stiller = Params { lambda: 0.08, ..plan.params };
         let wrong = |params, seed| move |plan: &FieldPlan| open(&FieldPlan { params, seed, ..plan.clone() });
@@ -443,12 +444,12 @@ fn a_device_that_computes_something_else_is_found_in_its_trial() {
 }
 
 #[test]
-fn a_lost_device_says_how_and_can_be_opened_again() {
+fn a_lost_device_gives_its_reason_and_can_be_reopened() {
     let Some(_device) = device() else { return };
     for fault in [GpuFault::Error, GpuFault::Hang, GpuFault::Stuck, GpuFault::Lost] {
         let watch = Arc::new(Watch::new());
         let mut engine = open_with(&plan(8), 1, watch.clone());
-        engine.cycle(&input(9, 0, 0)).map(|_| ()).expect("nothing is wrong yet");
+        engine.cycle(&input(9, 0, 0)).map(|_| ()).expect("no fault yet");
         watch.inject(Some(fault));
         let lost = engine.cycle(&input(9, 1, 0)).map(|_| ()).expect_err("the fault strikes");
         let Failure::Lost(loss) = lost else { panic!("{lost:?}") };
@@ -469,14 +470,14 @@ fn a_lost_device_says_how_and_can_be_opened_again() {
         wait_for("the thread ends", ended);
     }
     let mut engine = open(&plan(8), 1);
-    engine.cycle(&input(9, 0, 0)).map(|_| ()).expect("all is well again");
+    engine.cycle(&input(9, 0, 0)).map(|_| ()).expect("everything works again");
 }
 
 #[test]
 fn device_is_reopened_after_an_error_spoiled_its_context() {
     let Some(Device::StandIn(alone)) = device() else { return }; // no other device fails on demand
     let (plan, watch, ring) = (plan(8), Arc::new(Watch::new()), SensorRing::new());
-    let mut open = devices::find(&plan, watch.clone()).expect("the stand-in was asked for");
+    let mut open = devices::find(&plan, watch.clone()).expect("the stand-in was requested");
     for code in [700, 716, 719] {
         let mut engine = open(&plan, &ring).expect("it opens");
         assert!(engine.cycle(&input(9, 0, 0)).is_ok());
@@ -484,27 +485,27 @@ fn device_is_reopened_after_an_error_spoiled_its_context() {
         let lost = engine.cycle(&input(9, 1, 0)).map(|_| ()).expect_err("a kernel fails");
         assert!(matches!(lost, Failure::Lost(Loss::ContextLost { .. })), "{lost:?}");
         drop(engine);
-        assert_eq!(watch.last_failure().map(|error| error.code), Some(code), "it is noted");
+        assert_eq!(watch.last_failure().map(|error| error.code), Some(code), "it is recorded");
     }
-    let mut engine = open(&plan, &ring).expect("each had a context of its own");
+    let mut engine = open(&plan, &ring).expect("each had its own context");
     alone.order("sticky=process,fail=kernel:5:700");
     assert!(engine.cycle(&input(9, 0, 0)).is_err());
     drop(engine);
     for _ in 0..3 {
         let loss =
-            open(&plan, &ring).map(|_| ()).expect_err("nothing of this process can be opened any more");
+            open(&plan, &ring).map(|_| ()).expect_err("nothing can be opened in this process any more");
         assert!(matches!(loss, Loss::Error { .. } | Loss::ContextLost { .. }), "{loss}");
     }
-    alone.order("fresh"); // as a new process would find it
+    alone.order("fresh"); // the state that a new process would find
     assert!(open(&plan, &ring).expect("it opens").cycle(&input(9, 0, 0)).is_ok());
 }
 
-/// Waits for something that other threads bring about; fails after a minute.
+/// Waits until other threads make `holds` true; fails after a minute.
 fn wait_for(what: &str, holds: impl Fn() -> bool) {
     wait_until(what, holds);
 }
 
-/// The same for what has to be done again and again.
+/// The same for a condition that has to be triggered repeatedly.
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..12_000 {
         if holds() {

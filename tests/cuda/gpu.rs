@@ -1,4 +1,4 @@
-//! The layer over the driver (`src/system/gpu`), whole, on the stand-in: found, opened, used, given back.
+//! The whole layer over the driver (`src/system/gpu`) on the stand-in: found, opened, used, released.
 
 mod absence;
 mod faults;
@@ -20,7 +20,7 @@ use crate::allocation::allocations_in;
 /// The image in the repository.
 const PTX: &str = include_str!("../../kernels/ganglion.ptx");
 
-/// CUDA's codes that are told apart here.
+/// CUDA's error codes that these tests distinguish.
 const INVALID_VALUE: i32 = 1;
 const INVALID_HANDLE: i32 = 400;
 const NOT_FOUND: i32 = 500;
@@ -47,11 +47,11 @@ fn desk() -> Desk {
     Desk { found, watch, gpu, stream, pool, pinned }
 }
 
-/// Asks until it is so. What takes longer is hung, not slow.
+/// Repeats until it is true. If it takes longer, it hangs.
 fn until(mut so: impl FnMut() -> Result<bool, GpuError>) -> Result<(), GpuError> {
     let began = Instant::now();
     while !so()? {
-        assert!(began.elapsed() < Duration::from_secs(20), "it never comes to an end");
+        assert!(began.elapsed() < Duration::from_secs(20), "it never ends");
         std::thread::sleep(Duration::from_micros(50));
     }
     Ok(())
@@ -63,7 +63,7 @@ impl Desk {
     }
 
     /// A table of one brain in which everything points to zeros, as in the stand-in's own tests: no sensor,
-    /// no cell. Its address, and that of its answer.
+    /// no cell. Returns its address, and that of its answer.
     fn empty_brain(&mut self) -> (u64, u64) {
         let (zeros, size) = (self.pool.address() + 4096, ANSWER.max(CYCLE).max(SENSES));
         assert!(4096 + 3 * size <= self.pool.bytes());
@@ -83,19 +83,19 @@ impl Desk {
     }
 
     fn sense(&self, image: &Image, table: u64) -> Launch {
-        let kernel = image.kernel("sense").expect("it is in the image");
+        let kernel = image.kernel("sense").expect("the kernel is in the image");
         Launch { kernel, grid: [1, 1, 1], block: 64, table, words: [0, 0] }
     }
 }
 
-/// Confidence in an answer: behind cycle, prediction, weight, cosine, scores and motors.
+/// Confidence in an answer: after cycle, prediction, weight, cosine, scores and motors.
 fn confidence(answer: &[u8]) -> f32 {
     let at = 8 + (64 + 3 + 5) * 8 + 2 * 16 * 4;
     f32::from_le_bytes(answer[at..at + 4].try_into().expect("four"))
 }
 
 #[test]
-fn the_stand_in_is_found_as_what_it_says_it_is() {
+fn the_stand_in_driver_is_identified() {
     let Some(_alone) = alone() else { return };
     let found = probe().expect("the stand-in is a GPU");
     assert!(found.name.contains("stand-in"), "{}", found.name);
@@ -104,7 +104,7 @@ fn the_stand_in_is_found_as_what_it_says_it_is() {
 }
 
 #[test]
-fn bytes_come_back_as_they_were_sent() {
+fn bytes_survive_the_copy_to_the_device_and_back() {
     let Some(alone) = alone() else { return };
     let mut desk = desk();
     assert_eq!((desk.pool.address() % 256, desk.pool.bytes()), (0, BYTES));
@@ -170,7 +170,7 @@ fn out_of_bounds_ranges_are_refused_before_the_driver() {
 }
 
 #[test]
-fn a_kernel_runs_and_says_what_it_is_made_of() {
+fn a_kernel_runs_and_reports_its_attributes() {
     let Some(_alone) = alone() else { return };
     let mut desk = desk();
     let (image, (table, answer)) = (desk.image(), desk.empty_brain());
@@ -191,7 +191,7 @@ fn a_kernel_runs_and_says_what_it_is_made_of() {
 }
 
 #[test]
-fn what_belongs_to_another_context_is_refused() {
+fn objects_of_another_context_are_refused() {
     let Some(_alone) = alone() else { return };
     let (mine, mut other) = (desk(), desk());
     let (image, event) = (other.image(), Event::new(&other.gpu).expect("an event"));
@@ -238,7 +238,7 @@ fn a_captured_graph_is_replayed_with_its_fork_and_join() {
                 stream.record(&ended)
             })
             .expect("captured");
-        // The graph holds what it uses of these.
+        // The graph keeps what it uses of these.
         drop((fork, join, side));
         let before = desk.watch.counts();
         assert_eq!(before.copies_in + before.copies_out + before.copies_within, 0, "nothing is done yet");
@@ -251,7 +251,7 @@ fn a_captured_graph_is_replayed_with_its_fork_and_join() {
             expected[0] = 9;
             expected[32..40].fill(8);
             assert_eq!(desk.pinned.part(128..192).expect("within")[..], expected, "round {round}");
-            assert!(ended.micros_since(&began).expect("both are passed") >= 0.0);
+            assert!(ended.micros_since(&began).expect("the stream has passed both") >= 0.0);
         }
         let counts = desk.watch.counts();
         assert_eq!((counts.replays, counts.launches), (3, 0));
@@ -283,12 +283,12 @@ fn a_graph_keeps_its_host_memory_and_events_alive() {
 }
 
 #[test]
-fn a_capture_that_fails_leaves_the_stream_as_it_was() {
+fn a_failed_capture_leaves_the_stream_usable() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     let (stream, at) = (&desk.stream, desk.pool.address());
     let before = alone.counts();
-    // The body gives up; it asks what may not be asked inside; it captures inside a capture.
+    // The body fails; makes a forbidden call; captures inside a capture.
     let beyond = stream.capture(|| stream.fill(at, 1, BYTES + 1));
     let asked = stream.capture(|| stream.is_done().map(|_| ()));
     let twice = stream.capture(|| stream.capture(|| Ok(())).map(|_| ()));
@@ -298,7 +298,7 @@ fn a_capture_that_fails_leaves_the_stream_as_it_was() {
     }));
     assert!(panicked.is_err());
     assert_eq!((alone.counts().graphs, alone.counts().executables), (before.graphs, before.executables));
-    stream.fill(at, 1, 64).expect("the stream takes work again");
+    stream.fill(at, 1, 64).expect("the stream accepts work again");
     let graph = stream.capture(|| stream.fill(at, 2, 64)).expect("and a capture");
     stream.replay(&graph).expect("replayed");
     desk.settle();
@@ -312,7 +312,7 @@ fn events_order_streams_and_time_them() {
     let other = Stream::new(&desk.gpu, Priority::High).expect("a stream");
     let event = || Event::new(&desk.gpu).expect("an event");
     let (before, after) = (event(), event());
-    assert_eq!(before.is_done(), Ok(true), "what no stream has, nobody waits for");
+    assert_eq!(before.is_done(), Ok(true), "nobody waits for an event that no stream has");
     alone.order("stall=0");
     let at = desk.pool.address();
     desk.stream.record(&before).expect("recorded");
@@ -367,7 +367,7 @@ fn steady_calls_allocate_nothing_on_the_host() {
 }
 
 #[test]
-fn everything_gives_itself_back_in_any_order() {
+fn everything_can_be_dropped_in_any_order() {
     let Some(alone) = alone() else { return };
     let Desk { watch, gpu, stream, pool, pinned, .. } = desk();
     let (image, event) = (
@@ -379,7 +379,7 @@ fn everything_gives_itself_back_in_any_order() {
     );
     let graph = stream.capture(|| stream.fill(pool.address(), 0, 8)).expect("captured");
     drop(gpu);
-    assert_eq!(alone.counts().retained, 1, "what was made of it holds it");
+    assert_eq!(alone.counts().retained, 1, "its objects keep it");
     drop((pool, stream, pinned, graph));
     assert_eq!(image.facts("sense").map(|facts| facts.registers > 0), Ok(true));
     drop((image, event));

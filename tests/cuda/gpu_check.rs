@@ -1,7 +1,7 @@
 //! `scripts/gpu-check` without a GPU: fake programs that print nonsense, hang and die, fake tools, and a
-//! rehearsal with the real program on the stand-in driver. Without Python they are skipped.
+//! rehearsal with the real program on the stand-in driver. Skipped without Python.
 
-mod figures; // what is read and judged
+mod figures; // what is parsed and judged
 mod losses; // what must not be lost
 
 use crate::skips::skip;
@@ -14,12 +14,12 @@ use std::process::{Command, Output};
 const ROBOT_F32: &str = "bench/cuda/32/f32/rung-0";
 const ROBOT_F16: &str = "bench/cuda/32/f16/rung-0";
 
-/// A checkout of its own with the script, and shell scripts as program, tests and tools. It goes away with
+/// A separate checkout with the script, and shell scripts as program, tests and tools. It is deleted after
 /// the test.
 struct Kit(PathBuf);
 
 impl Kit {
-    /// `ganglion`: the lines of the script that stands in for the program; the tests run none.
+    /// `ganglion`: the lines of the shell script that replaces the program; the test program runs no tests.
     /// `None` without Python, and the test is skipped.
     fn new(name: &str, ganglion: &str) -> Option<Kit> {
         if Command::new("python3").arg("--version").output().is_err() {
@@ -49,7 +49,7 @@ impl Kit {
         self.0.join(below)
     }
 
-    /// Writes a shell script. Another process does it: a file that one of this process's threads has open for
+    /// Writes a shell script in another process: a file that one of this process's threads has open for
     /// writing while another starts a child is "busy".
     fn program(&self, path: &str, lines: &str) {
         let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$2\" && chmod +x \"$2\"";
@@ -62,7 +62,7 @@ impl Kit {
         symlink(to, self.path(path)).expect("a link");
     }
 
-    /// The script with these arguments, the tools of `bin` first in its path.
+    /// The script with these arguments; the tools of `bin` come first in its path.
     fn command(&self, arguments: &[&str]) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new("python3");
@@ -71,7 +71,7 @@ impl Kit {
         command
     }
 
-    /// How the script ended, and the file.
+    /// The script's exit status, and the file.
     fn check(&self, arguments: &[&str]) -> (Output, Value) {
         let said = self.command(arguments).output().expect("python3");
         assert_eq!(text(&said.stderr), "", "the script itself complains");
@@ -83,7 +83,7 @@ impl Kit {
         serde_json::from_slice(&report).expect("JSON")
     }
 
-    /// What a part printed.
+    /// A part's output.
     fn log(&self, part: &Value, which: usize) -> Vec<u8> {
         let name = part["logs"][which].as_str().expect("the name of a log");
         fs::read(self.path("target/gpu-check/report.logs").join(name)).expect("a log")
@@ -110,7 +110,7 @@ fn word<'r>(report: &'r Value, name: &str, key: &str) -> &'r str {
     part(report, name)[key].as_str().unwrap_or_default()
 }
 
-/// How each part ended, in order.
+/// The result of each part, in order.
 fn results(report: &Value) -> Vec<&str> {
     let parts = report["parts"].as_array().expect("a list");
     parts.iter().map(|part| part["result"].as_str().expect("a word")).collect()
@@ -151,7 +151,7 @@ fn list_starts_with_the_most_important_part_and_has_no_repeats() {
     ];
     let places = order.map(at);
     assert!(places.is_sorted(), "{places:?}");
-    // One robot on every rung of three grids in both storages, and two batches.
+    // One robot at every level on three grids in both storages, and two batches.
     assert_eq!(names.iter().filter(|name| name.starts_with("bench/cuda/")).count(), 3 * 6 * 2 + 2, "{list}");
     let help = text(&kit.command(&["--help"]).output().expect("python3").stdout);
     let first = help.lines().next().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! The compiled image in the repository: made from these very sources, for the oldest chip and driver that
-//! are promised, with every kernel in it. Needs no compiler.
+//! The compiled image in the repository: made from these sources, for the oldest supported chip and driver,
+//! with every kernel in it. Needs no compiler.
 
 use std::fs;
 
-/// Name and text of every source, in the order of names.
+/// Name and text of every source, ordered by name.
 fn kernel_sources() -> Vec<(String, String)> {
     let entries = fs::read_dir("kernels").expect("the tests run in the root of the repository");
     let mut names: Vec<String> =
@@ -14,7 +14,7 @@ fn kernel_sources() -> Vec<(String, String)> {
     names.iter().map(|name| (name.clone(), text(name))).collect()
 }
 
-/// Digest of all sources: name, a zero byte, text, a zero byte, in the order of names.
+/// Digest of all sources: name, a zero byte, text, a zero byte, ordered by name.
 fn digest() -> String {
     let mut hasher = blake3::Hasher::new();
     for (name, text) in kernel_sources() {
@@ -30,7 +30,7 @@ fn image() -> String {
 }
 
 #[test]
-fn the_image_is_of_these_sources() {
+fn the_ptx_was_built_from_these_sources() {
     let image = image();
     let first = image.lines().next().unwrap_or_default();
     let said = first.strip_prefix("// sources BLAKE3 ").expect("the first line names the sources");
@@ -38,7 +38,7 @@ fn the_image_is_of_these_sources() {
 }
 
 #[test]
-fn the_image_is_what_the_oldest_driver_takes() {
+fn the_ptx_loads_on_the_oldest_supported_driver() {
     let image = image();
     let lines: Vec<&str> = image.lines().map(str::trim).collect();
     assert!(lines.contains(&".version 8.0"), "driver 525 brings CUDA 12.0, which takes no newer PTX");
@@ -47,7 +47,7 @@ fn the_image_is_what_the_oldest_driver_takes() {
 }
 
 #[test]
-fn the_image_holds_every_kernel_and_no_other() {
+fn the_ptx_holds_exactly_the_kernels() {
     let mut wanted: Vec<String> = [4, 8, 16, 32, 64].map(|n| format!("evolve_{n}")).into();
     wanted.extend([128, 256, 512, 1024, 2048, 4096, 8192].map(|d| format!("convolve_{d}")));
     for (_, text) in kernel_sources() {
@@ -58,7 +58,7 @@ fn the_image_holds_every_kernel_and_no_other() {
             wanted.extend(rest.split_once('(').map(|(name, _)| name.to_string()));
         }
     }
-    wanted.retain(|name| !name.contains('#')); // the macros that make entries by size
+    wanted.retain(|name| !name.contains('#')); // the macros that generate kernels by size
     wanted.sort();
     let entries = image();
     let mut found: Vec<String> = entries

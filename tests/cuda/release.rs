@@ -1,5 +1,5 @@
-//! What a release brings: the file that `scripts/build-fatbin` made is taken by the program as it is, and not
-//! with one byte of its last line changed. Where the file is absent, the test is skipped.
+//! The fatbin of a release: the program accepts the file from `scripts/build-fatbin` as it is, and refuses it
+//! if one byte of its last line changed. Without the file the test is skipped.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,19 +15,19 @@ const PTX: &str = include_str!("../../kernels/ganglion.ptx");
 /// Where the script puts it; GANGLION_IMAGE names another place, as for the program.
 const FATBIN: &str = "target/image/ganglion.fatbin";
 
-/// Where the kernels of a process come from that has this file, and what was asked of the driver for it.
+/// Where a process with this file gets its kernels from, and what was asked of the driver for it.
 fn load(fatbin: PathBuf) -> (Source, Counts) {
     let watch = Arc::new(Watch::new());
     let found = probe().expect("a GPU, or the stand-in");
     let gpu = Gpu::open(&found, watch.clone()).expect("it opens");
     let files = ImageFiles { ptx: PTX, fatbin: Some(fatbin), marks: None };
-    let image = Image::load(&gpu, &files).expect("the text is good");
+    let image = Image::load(&gpu, &files).expect("the PTX is good");
     assert!(image.kernel("sense").is_ok());
     (image.source(), watch.counts())
 }
 
 #[test]
-fn the_release_image_is_taken_whole_or_not_at_all() {
+fn the_release_fatbin_is_complete_or_refused() {
     let fatbin = std::env::var_os("GANGLION_IMAGE").map_or_else(|| FATBIN.into(), PathBuf::from);
     let Ok(whole) = fs::read(&fatbin) else {
         return skip("no compiled kernels: scripts/build-fatbin makes them");
@@ -39,7 +39,7 @@ fn the_release_image_is_taken_whole_or_not_at_all() {
     let taken = if emulated { (Source::Ptx, 1) } else { (Source::Fatbin, 0) };
     assert_eq!((source, counts.failures), taken);
     let stamp = PTX.lines().next().expect("a first line").len();
-    // Not in the folder of the build: scripts/gpu-check runs this on another machine.
+    // Not in the build folder: scripts/gpu-check runs this on another machine.
     let damaged = std::env::temp_dir().join(format!("ganglion-release-{}", std::process::id()));
     for from_end in [2, stamp / 2, stamp + 1] {
         let mut bytes = whole.clone();
@@ -49,5 +49,5 @@ fn the_release_image_is_taken_whole_or_not_at_all() {
         let (source, counts) = load(damaged.clone());
         assert_eq!((source, counts.failures), (Source::Ptx, 0), "{from_end}: the driver was not asked");
     }
-    fs::remove_file(damaged).expect("it is ours");
+    fs::remove_file(damaged).expect("it is our image");
 }

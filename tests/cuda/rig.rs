@@ -1,5 +1,5 @@
-//! The host's side of a cycle, as `kernels/README.md` states it: tables, buffers, what is due, and the
-//! launches in their order. Runs on the emulator; one or more robots share what is constant.
+//! The host's side of a cycle, as `kernels/README.md` describes it: tables, buffers, what is due, and the
+//! launches in their order. Runs on the emulator; one or more robots share constant data.
 
 use super::emulator::{Buffer, Device};
 use super::tables::{
@@ -17,7 +17,7 @@ use ganglion::field::shape::{
     SLOW_FIRST, TURN, is_due, regressors, sub_steps,
 };
 
-/// How the kernels are launched, where there is a choice.
+/// The launch parameters that can be chosen.
 #[derive(Clone, Copy, Debug)]
 pub struct Launching {
     /// Planes of a slab of `evolve`.
@@ -28,7 +28,7 @@ pub struct Launching {
     pub bytes: bool,
 }
 
-/// A robot's own buffers that the tests look into.
+/// A robot's own buffers that the tests read.
 struct Robot {
     given: Buffer,
     sensors: Buffer,
@@ -45,9 +45,9 @@ struct Robot {
     low: Buffer,
 }
 
-/// A sweep of the bank with a descriptor of the test's choice, and what the scan made of every row.
+/// A sweep of the bank with the test's descriptor, and the scan's result for every row.
 pub struct Swept {
-    /// The query as numbers, and as they are in steps.
+    /// The query as numbers, and quantised.
     pub query: Vec<f32>,
     pub query_coarse: Vec<f64>,
     pub query_error: f64,
@@ -55,7 +55,7 @@ pub struct Swept {
     pub rows: Vec<Vec<f32>>,
     pub coarse: Vec<Vec<f64>>,
     pub errors: Vec<f32>,
-    /// What no cosine of a row is above; by block, what its five best are not below.
+    /// Upper bounds of the rows' cosines; per block, the lower bound of its five best.
     pub high: Vec<f32>,
     pub low: Vec<f32>,
     pub answer: Answer,
@@ -159,7 +159,7 @@ impl Rig {
         Some(rig)
     }
 
-    /// The buffers of one robot, and its line in the table of brains.
+    /// The buffers of one robot, and its row in the table of brains.
     fn add_robot(&mut self, number: usize, rule: Buffer, hardware: [Buffer; 6]) {
         let (shape, n) = (self.plan.shape, regressors(self.plan.shape.sensors));
         let cells = shape.cells();
@@ -249,7 +249,7 @@ impl Rig {
         bytes
     }
 
-    /// Puts in a read-out.
+    /// Sets a read-out.
     pub fn set_readout(&mut self, weights: &[f32]) {
         let mut both = vec![0.0; self.plan.shape.weights()];
         assert!(self.plan.shape.copy_weights(weights, &mut both), "a read-out of this field");
@@ -298,8 +298,8 @@ impl Rig {
         self.device.write(self.robots[0].answer, 0, &Answer::at_start());
     }
 
-    /// Compares a descriptor about rest with the bank, under the orders of the last cycle: from the sums that
-    /// features are made of to the answer.
+    /// Compares a descriptor relative to rest with the bank, under the orders of the last cycle: from the
+    /// sums of the features to the answer.
     pub fn sweep(&mut self, descriptor: &[f32; DESCRIPTOR]) -> Swept {
         let Robot { block_sums, about, bank, low, answer, .. } = self.robots[0];
         let slabs = self.plan.shape.grid / 4 / self.launching.planes;
@@ -355,7 +355,7 @@ impl Rig {
         self.device.launch(name, grid, robots, threads, self.brains, how);
     }
 
-    /// One cycle of all robots on the same rung; a stimulus each.
+    /// One cycle of all robots at the same level, with one input each.
     pub fn cycle(&mut self, inputs: &[FieldInput]) -> Vec<Answer> {
         let changes = self.order(&inputs[0]);
         self.orders.ticket += 1;
@@ -371,7 +371,7 @@ impl Rig {
         reports.into_iter().map(|report| self.answer(report)).collect()
     }
 
-    /// The answer in a report that must be whole.
+    /// The answer in a report that must be complete.
     fn answer(&mut self, report: Buffer) -> Answer {
         let bytes = self.device.read(report, 0, REPORT);
         let mut end = Reader(&bytes[ANSWER..]);
@@ -382,7 +382,7 @@ impl Rig {
         Answer::read(&bytes[..ANSWER])
     }
 
-    /// What is due in this cycle; whether it is the first on another grid.
+    /// What is due in this cycle; returns whether it is the first on another grid.
     fn order(&mut self, input: &FieldInput) -> bool {
         let (cycle, work, dt) = (input.cycle, input.quality.work(), self.plan.dt.as_secs_f64());
         let changes = self.on_half != work.half_resolution;
@@ -480,7 +480,7 @@ impl Rig {
         self.launch("remember", [1, 1], 256, [blocks, bytes]);
     }
 
-    /// What the cycle leaves behind on the host.
+    /// Updates the host's state after the cycle.
     fn settle(&mut self) {
         for (front, count) in self.front[usize::from(self.on_half)].iter_mut().zip(self.orders.count) {
             *front = (*front + count) % 2;
@@ -506,8 +506,8 @@ impl Rig {
         Reader(&bytes).f32s(FEATURES)
     }
 
-    /// Entries of the metrics ring ever written, and the newest: cycle, and mean, std, max, energy, novelty,
-    /// skill, confidence.
+    /// Number of entries ever written to the metrics ring, and the newest: cycle, and mean, std, max, energy,
+    /// novelty, skill, confidence.
     pub fn metric(&mut self, robot: usize) -> (u64, u64, Vec<f32>) {
         let bytes = self.device.read(self.robots[robot].metrics, METRICS_BEFORE, METRIC_RING * METRIC + 8);
         let written = Reader(&bytes[METRIC_RING * METRIC..]).u64s(1)[0];
@@ -517,7 +517,7 @@ impl Rig {
         (written, cycle, from.f32s(7))
     }
 
-    /// Measures though it is not due.
+    /// Measures now, although it is not due.
     pub fn measure_now(&mut self) {
         self.launch("metrics", [CHANNELS as u32, 1], 256, [1, 0]);
     }

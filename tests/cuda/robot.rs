@@ -1,5 +1,5 @@
-//! The built program drives the simulated robot with the field on the stand-in for a GPU, and goes on when
-//! that is lost in every way that can be ordered. In real time; nothing here says how fast a GPU would be.
+//! The built program drives the simulated robot with the field on the stand-in for a GPU, and continues after
+//! every kind of loss that can be injected. In real time; it does not show how fast a GPU would be.
 
 use super::standin::{Alone, alone};
 use crate::cli::{out, output, watching_with};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What a run with these faults reports.
+/// The report of a run with these faults.
 fn report(alone: &Alone, faults: &[&str], seconds: &str) -> Value {
     let mut program = Command::new(env!("CARGO_BIN_EXE_ganglion"));
     program.args(["run", "--engine", "cuda", "--json", "--for", seconds]);
@@ -45,7 +45,7 @@ fn a_robot_drives_with_the_field_on_a_device() {
 }
 
 #[test]
-fn robot_survives_every_device_loss_and_takes_it_back() {
+fn a_robot_survives_every_device_loss_and_recovers() {
     let Some(alone) = alone() else { return };
     // Two at a time: each takes nearly half a core.
     let faults = ["gpu-error@1+0.2", "gpu-hang@1+0.5", "gpu-stuck@1+0.5", "gpu-lost@1+0.3"];
@@ -58,16 +58,16 @@ fn takes_it_back(alone: &Alone, fault: &str) {
     let field = &report["field"];
     assert!(field["losses"].as_u64() >= Some(1) && field["takeovers"] == field["losses"], "{fault}: {field}");
     assert!(field["retries"].as_u64() >= Some(1), "{fault}: {field}");
-    assert_eq!(report["field_state"], "running", "{fault}: it came back");
-    // The CPU takes the very order that the device was lost in, if it is not too old by then.
+    assert_eq!(report["field_state"], "running", "{fault}: the device came back");
+    // The CPU computes the very request during which the device was lost, if it is not too old by then.
     assert!(field["unanswered"].as_u64() <= Some(2), "{fault}: {field}");
 }
 
 #[test]
-fn a_device_that_does_not_come_back_leaves_the_field_on_the_cpu() {
+fn without_a_returning_device_the_field_stays_on_the_cpu() {
     let Some(alone) = alone() else { return };
     let report = report(&alone, &["gpu-lost@1+9", "gpu-memory@1+9"], "4s");
-    assert_safe(&report, "lost for good");
+    assert_safe(&report, "the device is lost for good");
     let state = report["field_state"].as_str().unwrap_or_default();
     assert!(state.starts_with("on the CPU: GPU lost ("), "{state}");
     assert!(report["field"]["retries"].as_u64() >= Some(1), "{report}");

@@ -1,11 +1,12 @@
-//! The stand-in for the CUDA driver (`kernels/emulator/driver.cpp`): compiled where its sources have
-//! changed, loaded under the driver's name, given its orders.
+//! The stand-in for the CUDA driver (`kernels/emulator/driver.cpp`): compiled if its sources have changed,
+//! loaded under the driver's name, controlled by orders.
 //!
 //! It has to be loaded before anything asks cudarc for the driver: cudarc looks for `libcuda.so` first, and
-//! the loader answers with what is already there under that name. One device, one set of orders a process: a
-//! test that calls [`alone`] runs in a process of its own, so that two of them keep two cores busy. What must
-//! not see it at all runs in a child process with [`StandIn::folder`] or [`without`] as `LD_LIBRARY_PATH`.
-#![allow(unsafe_code)] // dlopen, dlsym, and what they find
+//! the loader returns the library that is already loaded under that name. There is one device and one set of
+//! orders per process: a test that calls [`alone`] runs in its own process, so that two of them keep two
+//! cores busy. A test that must not see it runs in a child process with [`StandIn::folder`] or [`without`] as
+//! `LD_LIBRARY_PATH`.
+#![allow(unsafe_code)] // dlopen, dlsym, and the symbols they find
 
 mod calls;
 mod faults;
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What the stand-in has counted since the last [`alone`]; as `driver/orders.hpp` has it.
+/// Counts of the stand-in since the last [`alone`]; layout as in `driver/orders.hpp`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -28,13 +29,13 @@ pub struct Counts {
     pub launches: u64,
     /// Calls of cuGraphLaunch.
     pub replays: u64,
-    /// Kernels executed, alone or in a graph; so the following four.
+    /// Kernels executed, alone or in a graph; the same applies to the following four.
     pub kernels: u64,
     pub copies_in: u64,
     pub copies_out: u64,
     pub copies_within: u64,
     pub fills: u64,
-    /// Copies refused because the host's side was not page-locked.
+    /// Copies refused because the host memory was not page-locked.
     pub pageable: u64,
     /// Allocations ever, now, and their bytes.
     pub device_ever: u64,
@@ -42,22 +43,22 @@ pub struct Counts {
     pub device_bytes: u64,
     pub host_ever: u64,
     pub host_now: u64,
-    /// Ranges of the host that are known to the device.
+    /// Host ranges that are registered with the device.
     pub registered: u64,
-    /// Alive.
+    /// Existing now.
     pub streams: u64,
     pub events: u64,
     pub graphs: u64,
     pub executables: u64,
     pub modules: u64,
-    /// References to the primary context, and contexts beside it.
+    /// References to the primary context, and other contexts.
     pub retained: u64,
 }
 
 impl Counts {
     const NUMBERS: usize = size_of::<Counts>() / size_of::<u64>();
 
-    /// Whether nothing is left on the device, and nothing that was made of it.
+    /// Whether nothing is left on the device, and no object that belongs to it.
     pub fn is_clean(&self) -> bool {
         let alive = [self.streams, self.events, self.graphs, self.executables, self.modules];
         alive.iter().sum::<u64>() + self.device_now + self.host_now + self.registered + self.retained == 0
@@ -72,12 +73,12 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// The folder that `libcuda.so` lies in.
+    /// The folder of its `libcuda.so`.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Gives orders: `driver/orders.hpp` lists them.
+    /// Gives orders; `driver/orders.hpp` lists them.
     ///
     /// # Panics
     /// If the stand-in does not know one.
@@ -86,17 +87,17 @@ impl StandIn {
         assert_eq!((self.order)(text.as_ptr()), 0, "{orders}");
     }
 
-    /// What it has counted.
+    /// Its counts.
     pub fn counts(&self) -> Counts {
         let mut numbers = [0; Counts::NUMBERS];
         let known = (self.counts)(numbers.as_mut_ptr(), numbers.len());
         assert_eq!(known as usize, Counts::NUMBERS, "both sides count the same things");
-        // SAFETY: plain integers, laid out in order; the sizes are the same.
+        // SAFETY: both are plain integers in the same order; the sizes are the same.
         unsafe { std::mem::transmute::<[u64; Counts::NUMBERS], Counts>(numbers) }
     }
 }
 
-/// The stand-in of this process; its orders are forgotten at both ends.
+/// The stand-in of this process; its orders are cleared at both ends.
 pub struct Alone {
     stand_in: &'static StandIn,
 }
@@ -117,11 +118,11 @@ impl Drop for Alone {
 /// Why a test of the CUDA engine is skipped.
 const NO_COMPILER: &str = "no C++ compiler (CXX, c++, g++, clang++) for the stand-in driver";
 
-/// The stand-in, started afresh: no context, no orders, counts from 0. There is one a process, so that the
-/// calling test is run in a process of its own, where this gives `Some`; here it gives `None`, and the test
-/// is over. `None` also without a C++ compiler; then the test is skipped.
+/// The stand-in in its initial state: no context, no orders, counts from 0. A process has only one, so the
+/// calling test is run again in its own process, where this returns `Some`; here it returns `None`, and the
+/// test ends. `None` also without a C++ compiler; then the test is skipped.
 pub fn alone() -> Option<Alone> {
-    // libtest gives a test's thread the test's name; with `--test-threads=1` there is no such thread, and no
+    // libtest names a test's thread after the test; with `--test-threads=1` there is no such thread, and no
     // need.
     let test = std::thread::current().name().filter(|name| name.contains("::")).map(String::from);
     if let Some(test) = test.filter(|_| !allocation::is_alone()) {
@@ -130,7 +131,7 @@ pub fn alone() -> Option<Alone> {
         return None;
     }
     let stand_in = stand_in()?;
-    // A test that failed leaves nothing behind that a fresh start does not remove.
+    // A failed test leaves nothing behind that a fresh start does not remove.
     stand_in.order("fresh");
     Some(Alone { stand_in })
 }
@@ -138,7 +139,7 @@ pub fn alone() -> Option<Alone> {
 /// The stand-in, loaded under the driver's name; `None` without a C++ compiler, and the test is skipped.
 ///
 /// # Panics
-/// If there is a compiler and it refuses, or warns.
+/// If there is a compiler and it fails, or warns.
 pub fn stand_in() -> Option<&'static StandIn> {
     static LOADED: OnceLock<Option<StandIn>> = OnceLock::new();
     let loaded = LOADED.get_or_init(|| compile("").map(load)).as_ref();
@@ -148,12 +149,12 @@ pub fn stand_in() -> Option<&'static StandIn> {
     loaded
 }
 
-/// The folder of a stand-in that lacks one of the driver's functions; to be loaded by a child process.
+/// The folder of a stand-in that lacks one of the driver's functions, for a child process to load.
 pub fn without(symbol: &str) -> Option<PathBuf> {
     compile(symbol)
 }
 
-/// The folder of the library, compiled if its sources have changed since.
+/// The folder of the library, compiled if its sources have changed.
 fn compile(without: &str) -> Option<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,7 +175,7 @@ fn compile(without: &str) -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Of everything that the library and the emulator are made of, and of how.
+/// Digest of all sources of the library and the emulator, and of the build options.
 pub fn digest(how: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(how.as_bytes());
@@ -193,7 +194,7 @@ pub fn digest(how: &str) -> String {
 
 fn load(folder: PathBuf) -> StandIn {
     let library = open(&folder);
-    // SAFETY: the library says that these are functions of these types.
+    // SAFETY: the library exports these functions with these types.
     unsafe {
         StandIn {
             folder,
@@ -211,7 +212,7 @@ fn load(folder: PathBuf) -> StandIn {
 fn open(folder: &Path) -> *mut c_void {
     let path = folder.join("libcuda.so").into_os_string().into_encoded_bytes();
     let path = CString::new(path).expect("no zero byte");
-    // SAFETY: a string that ends in a zero byte; what runs at loading reads the environment only.
+    // SAFETY: a string that ends in a zero byte; code that runs at loading only reads the environment.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     assert!(!library.is_null(), "{path:?} cannot be loaded");
     library
@@ -231,31 +232,31 @@ fn cudarc_uses_the_library_loaded_under_the_drivers_name() {
     assert_eq!(
         (raw::cu!(cuDriverGetVersion(&mut version)), version),
         (0, 11040),
-        "it is this one, and it obeys"
+        "it is this library, and it obeys"
     );
     let ours = open(alone.folder());
-    // SAFETY: a name that ends in a zero byte; the handle is not used but for comparing.
+    // SAFETY: a name that ends in a zero byte; the handle is only compared.
     let named = unsafe { libc::dlopen(c"libcuda.so".as_ptr(), libc::RTLD_NOW) };
-    assert_eq!(named, ours, "asking by name finds what is loaded");
+    assert_eq!(named, ours, "looking it up by name finds the loaded library");
 }
 
 #[test]
-fn a_library_can_lack_a_function() {
+fn a_driver_library_may_lack_a_function() {
     let (Some(alone), Some(lacking)) = (alone(), without("cuGraphUpload")) else { return };
     let (whole, lacking) = (open(alone.folder()), open(&lacking));
     assert!(find(whole, c"cuGraphUpload").is_some() && find(lacking, c"cuGraphUpload").is_none());
-    assert!(find(lacking, c"cuGraphLaunch").is_some(), "nothing else is gone");
+    assert!(find(lacking, c"cuGraphLaunch").is_some(), "nothing else is missing");
 }
 
 #[test]
-fn process_finds_the_stand_in_by_library_path() {
+fn a_process_finds_the_stand_in_on_its_library_path() {
     if std::env::var_os("GANGLION_STAND_IN").is_some() {
-        // The child: nothing was loaded before cudarc looks.
+        // The child: nothing was loaded before cudarc searches.
         assert_eq!(raw::cu!(cuInit(0)), 34);
         return;
     }
     let Some(alone) = alone() else { return };
-    let test = "cuda::standin::process_finds_the_stand_in_by_library_path";
+    let test = "cuda::standin::a_process_finds_the_stand_in_on_its_library_path";
     let child = Command::new(std::env::current_exe().expect("this binary"))
         .args(["--exact", test])
         .env("LD_LIBRARY_PATH", alone.folder())

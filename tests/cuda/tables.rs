@@ -1,4 +1,4 @@
-//! The tables of `kernels/brain.cuh` as bytes: field by field, in their order, without padding.
+//! The tables of `kernels/brain.cuh` as bytes: field by field, in order, without padding.
 
 use ganglion::base::command::MAX_MOTORS;
 use ganglion::base::frame::MAX_SENSORS;
@@ -24,12 +24,12 @@ macro_rules! put {
 impl Table {
     put!(u32s u32, u64s u64, f32s f32, f64s f64, i16s i16);
 
-    /// What was written; `bytes` is what the other side expects.
+    /// The written bytes; the other side expects `bytes` of them.
     pub fn of(self, bytes: usize) -> Vec<u8> {
         assert_eq!(self.0.len(), bytes, "the table is as kernels/brain.cuh has it");
         self.0
     }
-    /// What was written, of any length.
+    /// The written bytes, of any length.
     pub fn bytes(self) -> Vec<u8> {
         self.0
     }
@@ -58,19 +58,19 @@ impl Reader<'_> {
 
 /// Bytes of the tables.
 pub const CYCLE: usize = 392;
-/// Where the address of the sensors stands in it: after two numbers and the noise.
+/// Offset of the sensors' address: after two numbers and the noise.
 pub const CYCLE_SENSORS: usize = 16 + 8 * MAX_MOTORS;
 pub const REPORT: usize = 2_864;
 pub const ANSWER: usize = 768;
 pub const SENSES: usize = 17_696;
 pub const ABOUT: usize = 11_792;
-/// Where the query begins in `ABOUT`.
+/// Offset of the query in `ABOUT`.
 pub const QUERY: usize = 9_216;
 pub const SWEEP: usize = 88;
 pub const MATCH: usize = 16;
 pub const METRIC: usize = 40;
 pub const METRIC_RING: usize = 64;
-/// Sums come before the ring, counters after it.
+/// Offset where the sums end and the ring begins; counters follow it.
 pub const METRICS_BEFORE: usize = 1024;
 pub const METRICS: usize = METRICS_BEFORE + METRIC_RING * METRIC + 8 + 256 + 8;
 pub const BRAIN: usize = 552;
@@ -93,7 +93,7 @@ pub fn is_half(plan: &FieldPlan, group: usize) -> bool {
     plan.storage == Storage::F16 && sub_steps(plan.dt.as_secs_f64(), t).1 >= HALF_SHARE
 }
 
-/// What stands from start to end of a run.
+/// What is constant during a run.
 pub fn rule(plan: &FieldPlan) -> Vec<u8> {
     let (p, dt) = (plan.params, plan.dt.as_secs_f64());
     let halves = (0..GROUPS).filter(|group| is_half(plan, *group)).map(|group| 1 << group).sum();
@@ -109,7 +109,7 @@ pub fn rule(plan: &FieldPlan) -> Vec<u8> {
         .of(112)
 }
 
-/// One cycle's orders.
+/// The orders of one cycle.
 #[derive(Clone, Debug, Default)]
 pub struct Cycle {
     pub number: u64,
@@ -117,8 +117,8 @@ pub struct Cycle {
     pub noise: [f64; MAX_MOTORS],
     pub reward: f32,
     pub ticket: u32,
-    /// In the order of the table: first, on_half, moved, learn_due, blend_due, blend_top, metrics_due,
-    /// part, parts.
+    /// In the order of the table: first, on_half, moved, learn_due, blend_due, blend_top, metrics_due, part,
+    /// parts.
     pub flags: [u32; 9],
     pub count: [u32; GROUPS],
     pub front: [u32; GROUPS],
@@ -129,7 +129,7 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    /// The table, but for the address of the sensors.
+    /// The table without the address of the sensors.
     pub fn bytes(&self) -> Vec<u8> {
         let table = Table::default().u64s(&[self.number]).f64s(&[self.keep]).f64s(&self.noise);
         let table = table.u64s(&[0]).f32s(&[self.reward]).u32s(&[self.ticket]).u32s(&self.flags);
@@ -138,7 +138,7 @@ impl Cycle {
     }
 }
 
-/// What the kernels answer.
+/// The kernels' answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub cycle: u64,
@@ -191,7 +191,7 @@ pub fn from_half(bits: u16) -> f32 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));
     let size = match exponent {
         0 => fraction * 2.0_f32.powi(-24),
-        31 => f32::NAN, // nothing that a field holds
+        31 => f32::NAN, // a field never holds this
         _ => (fraction + 1024.0) * 2.0_f32.powi(exponent - 25),
     };
     if bits & 0x8000 == 0 { size } else { -size }

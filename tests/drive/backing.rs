@@ -1,5 +1,5 @@
-//! A robot that sees nothing behind itself goes back the way it came, and then turns away: on a small table
-//! with no railing, over many seeds; and what becomes of the same cars where the board does not ask for it.
+//! A robot that sees nothing behind itself drives back along its path, and then turns away: on a small table
+//! with no railing, over many seeds; and what happens to the same cars if the board does not request it.
 
 use super::{options, run_board, run_with, sim_board};
 use crate::long::or_in_full;
@@ -22,7 +22,7 @@ fn table() -> Board {
     board
 }
 
-/// The same without its starting table: a read-out has the whole say.
+/// The same without its starting table: the read-out alone drives.
 fn untabled(board: Board) -> Board {
     let mut board = board;
     board.field.start.clear();
@@ -63,8 +63,8 @@ fn always_reversing_field_falls_only_where_the_board_allows_it() {
 }
 
 #[test]
-fn car_without_a_way_back_at_an_edge_is_disarmed() {
-    // An edge all around the place where it starts, and no person has looked behind it.
+fn a_car_at_an_edge_without_a_way_back_is_disarmed() {
+    // An edge all around the start, and no person has checked the space behind it.
     let mut board = table();
     let sim = board.sim.as_mut().expect("it is simulated");
     sim.cliffs = vec![[0.0, 0.0, 0.7, 2.0], [1.3, 0.0, 2.0, 2.0], [0.7, 0.0, 1.3, 0.7], [0.7, 1.3, 1.3, 2.0]];
@@ -84,8 +84,8 @@ fn car_without_a_way_back_at_an_edge_is_disarmed() {
 }
 
 #[test]
-fn way_back_keeps_cars_from_hitting_discs_behind_them() {
-    // What longer drives in more rooms come to: docs/measurements.md, "A simulated drive".
+fn backtracking_keeps_cars_from_hitting_discs_behind_them() {
+    // Results of longer drives in more rooms: docs/measurements.md, "A simulated drive".
     for seed in 1..=or_in_full(1, 6) {
         let run = run_board(&sim_board(), seed, or_in_full(60, 300), &[]);
         let Contacts { falls, backwards, head_on, .. } = run.report.contacts;

@@ -1,5 +1,5 @@
-//! A sensor that is lost for half a second: the field goes on with what it last saw, the reflexes do not; and
-//! the robot backs off less than one whose field is fed the worst case at once, and sees more of its rooms.
+//! A sensor that is lost for half a second: the field continues with the last value, the reflexes do not. The
+//! robot backs off less than one whose field gets the worst case at once, and sees more of its rooms.
 
 use super::{options, run_on, sim_board};
 use ganglion::base::frame::Health;
@@ -15,7 +15,7 @@ use ganglion::workshop::teach::driver::Driver;
 use ganglion::workshop::teach::lesson::lean;
 use std::sync::{Arc, Mutex};
 
-/// Place of the sonar among the field's sensors, and its scale.
+/// Index of the sonar among the field's sensors, and its scale.
 fn sonar(board: &Board) -> (usize, Scale) {
     let mut inputs = board.sensors.iter().filter_map(|sensor| Some((&sensor.name, sensor.input?)));
     let place = inputs.clone().position(|(name, _)| name == "range").expect("the field has a sonar");
@@ -27,12 +27,12 @@ fn seconds(at: Instant) -> f64 {
 }
 
 #[test]
-fn lost_sonar_is_held_for_the_field_and_stops_as_soon_as_before() {
+fn holding_a_lost_sonar_for_the_field_delays_no_stop() {
     let board = lean(&sim_board());
     let (place, _) = sonar(&board);
     let seen: Arc<Mutex<Vec<(f64, f32)>>> = Arc::default();
     let clock = Arc::new(SimClock::new());
-    // Notes what the field is fed of the sonar, and when.
+    // Records the sonar values that the field gets, and their times.
     let (noted, time) = (seen.clone(), clock.clone());
     let plan = board.field.clone();
     let witness: Cycle<dyn Inspect> = Box::new(move |engine, input| {
@@ -46,7 +46,7 @@ fn lost_sonar_is_held_for_the_field_and_stops_as_soon_as_before() {
     let fed = |from: f64, to: f64| -> Vec<f32> {
         seen.iter().filter(|(at, _)| (from..to).contains(at)).map(|(_, value)| *value).collect()
     };
-    // A ping is in the air for up to 60 ms, and what it says is good until it is 300 ms old.
+    // A ping takes up to 60 ms, and its reading is good until it is 300 ms old.
     let held = fed(5.1, 5.7);
     assert!(held.len() >= 20 && held.iter().all(|value| value.to_bits() == held[0].to_bits()), "{held:?}");
     let worst = fed(5.9, 7.0);
@@ -56,26 +56,26 @@ fn lost_sonar_is_held_for_the_field_and_stops_as_soon_as_before() {
     for record in run.records.iter().filter(lost) {
         let sample = record.frame.samples[channel];
         assert!(sample.health != Health::Good && sample.worst < sample.value, "{sample:?}");
-        assert!(record.active & Cause::SensorLost.bit() != 0, "no reflex is put off: slot {}", record.index);
+        assert!(record.active & Cause::SensorLost.bit() != 0, "no reflex is delayed: slot {}", record.index);
         assert!(record.command.motors[0].abs() <= 0.0, "it stands: slot {}", record.index);
     }
-    // Its value is 60 to 120 ms old when the first ping without an echo is over; then it is held up to 800.
+    // Its value is 60 to 120 ms old when the first ping without an echo ends; then it is held for up to 800.
     let counted = run.ending.tick.field_counters().held;
     assert!((30..=40).contains(&counted), "{counted} held");
 }
 
-/// Drop-outs of the sonar of half a second, one in two seconds.
+/// Drop-outs of the sonar of half a second, one every two seconds.
 fn dropouts(seed: u64, length_s: u64) -> Vec<Fault> {
     let start = |nth: u64| 2.0 * nth as f64 + 1.5 * uniform(seed, Stream::Stimulus, nth);
     let fault = |nth| Fault::parse(&format!("sonar-silent@{:.3}+0.5", start(nth))).unwrap();
     (1..length_s / 2).map(fault).collect()
 }
 
-/// Feeds the field the worst case of the sonar where it is lost, at once, whatever it would get otherwise.
+/// Gives the field the sonar's worst case as soon as it is lost, instead of the held value.
 fn at_worst(board: &Board, faults: Vec<Fault>, clock: Arc<SimClock>) -> Cycle<dyn Inspect> {
     let (place, scale) = sonar(board);
     let plan = board.field.clone();
-    let mut last = 0.0; // what it was fed last that was good
+    let mut last = 0.0; // the last good value that it got
     Box::new(move |engine, input| {
         let mut seen: FieldInput = *input;
         let (period, now) = (Span::from_millis(60), clock.now().since(Instant::ZERO));
@@ -93,10 +93,10 @@ fn at_worst(board: &Board, faults: Vec<Fault>, clock: Arc<SimClock>) -> Cycle<dy
     })
 }
 
-/// What became of a drive.
+/// The result of a drive.
 struct Drive {
     report: Report,
-    /// Times that it backed off.
+    /// How often it backed off.
     backed: u64,
 }
 
@@ -121,10 +121,10 @@ fn holding_lost_values_beats_feeding_the_worst_at_once() {
     let both = parallel::map(2, &seeds, |seed| [false, true].map(|worst| drive(&board, *seed, 60, worst)));
     let sum = |which: usize, of: fn(&Drive) -> u64| both.iter().map(|room| of(&room[which])).sum::<u64>();
     let [held, worst] = [0, 1].map(|which| sum(which, |drive| drive.backed));
-    // In twelve rooms 68 times beside 162, when this was built.
-    assert!(5 * held < 4 * worst, "backed off {held} times, at worst {worst}");
+    // In twelve rooms 68 times, compared with 162, when this was written.
+    assert!(5 * held < 4 * worst, "backed off {held} times, {worst} with the worst case");
     assert_eq!(sum(0, |drive| drive.report.contacts.falls), 0);
-    // What it sees of a room is a matter of luck in a single one: 33.7 cells beside 28.7, +- 3.2, in sixty.
+    // How much it sees of a single room is mostly chance: 33.7 cells compared with 28.7, +- 3.2, in sixty.
     let [held, worst] = [0, 1].map(|which| sum(which, |drive| drive.report.coverage.cells));
-    assert!(held > worst, "{held} cells, at worst {worst}");
+    assert!(held > worst, "{held} cells, {worst} with the worst case");
 }

@@ -1,6 +1,6 @@
-//! An edge that stopped the car is not forgotten: nothing but backing away from it lets the car drive on,
-//! whatever the field wants. In a room full of stairwells, whose corners pass under one sensor for a moment,
-//! over many seeds; and what becomes of the same cars where the rules ask for no retreat.
+//! An edge that stopped the car is not forgotten: only backing away from it lets the car drive on, whatever
+//! the field requests. In a room full of stairwells, whose corners pass under one sensor for a moment, over
+//! many seeds; and what happens to the same cars if the rules request no retreat.
 
 use super::{run_board, sim_board};
 use crate::long::or_in_full;
@@ -15,7 +15,7 @@ use ganglion::sim::Contacts;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The desk robot among nine stairwells and nothing else, with what its rules alone do against an edge.
+/// The desk robot among nine stairwells and nothing else; only its rules protect it from edges.
 fn stairwells() -> Board {
     let mut board = Board { backing: None, ..sim_board() };
     let sim = board.sim.as_mut().unwrap();
@@ -25,21 +25,21 @@ fn stairwells() -> Board {
     board
 }
 
-/// The same without the mend: its edges are over when their sensors are past them.
+/// The same without the retreat: an edge is over when its sensor has passed it.
 fn forgetful() -> Board {
     let mut board = stairwells();
     board.reflexes.iter_mut().for_each(|rule| rule.retreat = Span::ZERO);
     board
 }
 
-/// The same without its starting table: a read-out has the whole say.
+/// The same without its starting table: the read-out alone drives.
 fn untabled(board: &Board) -> Board {
     let mut board = board.clone();
     board.field.start.clear();
     board
 }
 
-/// A field that sees nothing: forwards in one circle, chosen by `seed`.
+/// A field that sees nothing: forwards in a circle chosen by `seed`.
 fn blind(board: &Board, seed: u64) -> Readout {
     let mut weights = vec![0.0; board.field.shape.motors * READOUT_COLUMNS];
     let circle = uniform(seed, Stream::Stimulus, 7) as f32 - 0.5;
@@ -49,7 +49,7 @@ fn blind(board: &Board, seed: u64) -> Readout {
     Readout::new(board, weights, Origin::Given).expect("it fits the board")
 }
 
-/// What the car with this field runs into.
+/// The contacts of the car with this field.
 fn contacts(board: &Board, seed: u64, readout: Option<Readout>, seconds: u64) -> Contacts {
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
@@ -61,7 +61,7 @@ fn contacts(board: &Board, seed: u64, readout: Option<Readout>, seconds: u64) ->
     plant.report(until).contacts
 }
 
-/// Falls over forgotten edges, of cars that are driven blindly and of cars that are driven by their table.
+/// Falls over forgotten edges, of cars that drive blindly and of cars driven by their table.
 fn forgotten(board: &Board, blindly: &[u64], by_table: &[u64]) -> [u64; 2] {
     let bare = untabled(board);
     let blindly = blindly.iter().map(|&seed| contacts(&bare, seed, Some(blind(&bare, seed)), 8));
@@ -70,9 +70,9 @@ fn forgotten(board: &Board, blindly: &[u64], by_table: &[u64]) -> [u64; 2] {
 }
 
 #[test]
-fn no_car_falls_where_it_stopped_but_many_without_retreat() {
-    // Of 400 blind seeds, seven went over a corner without the mend; here are some of them, and others,
-    // beside taught ones.
+fn cars_fall_at_edges_only_without_the_retreat_rule() {
+    // Of 400 blind seeds, seven fell at a corner without the retreat; here are some of them, and others,
+    // besides ones with the table.
     let (blindly, taughtly) = ([49, 263, 372, 1, 2, 3, 4], [9, 15, 16, 1]);
     let (blind, taught) = or_in_full((4, 3), (7, 4));
     assert_eq!(forgotten(&stairwells(), &blindly[..blind], &taughtly[..taught]), [0, 0]);
@@ -80,10 +80,10 @@ fn no_car_falls_where_it_stopped_but_many_without_retreat() {
     assert!(blind == 3 && taught > 0, "this room tests nothing: {blind} and {taught} of 3");
 }
 
-/// Over an edge, and over a black floor, the real converter shows 0 without a count of noise. That is an edge
-/// and no dead sensor: the car backs off and drives on.
+/// Over an edge, and over a black floor, the real converter shows 0 without any noise. That is an edge and
+/// not a dead sensor: the car backs off and drives on.
 #[test]
-fn an_edge_that_reads_nought_without_noise_is_backed_off_from() {
+fn a_noise_free_zero_counts_as_an_edge_not_a_dead_sensor() {
     for backs_by_itself in [true, false] {
         let mut board = Board { backing: sim_board().backing.filter(|_| backs_by_itself), ..stairwells() };
         board.sim.as_mut().unwrap().edge_counts = -100.0;
@@ -107,14 +107,14 @@ fn shows_nought(record: &ganglion::drive::trace::Record) -> bool {
 }
 
 #[test]
-fn the_field_goes_on_seeing_the_edge_and_backs_away_from_it() {
-    // Where the field wanted forwards as soon as its sensors see floor, the car would stand before each edge
-    // for ever.
+fn the_field_keeps_seeing_the_edge_and_backs_away() {
+    // If the field wanted forwards as soon as its sensors see floor, the car would stand before each edge for
+    // ever.
     let run = run_board(&stairwells(), 1, 30, &[]);
     let edges = run.tripped(Cause::Cliff);
     assert!(edges >= 3, "{edges} edges in half a minute");
     let held = run.records.iter().filter(|record| record.active & Cause::Cliff.bit() != 0).count();
-    // At the most as long as it takes to stop, to back off for `reverse_max`, to pay that back and to begin
+    // At most as long as it takes to stop, to back off for `reverse_max`, to pause for as long and to start
     // again.
     assert!(held as u64 <= edges * 200, "{held} slots for {edges} edges");
 }

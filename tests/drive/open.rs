@@ -1,5 +1,5 @@
-//! Open space: nothing comes back to the sonar, and each kind of module says so in its own way. The robot
-//! drives on; a module that is dead, or whose line is stuck, stops it all the same.
+//! Open space: the sonar gets no echo, and each kind of module reports that in its own way. The robot drives
+//! on; a dead module or a stuck line still stops it.
 
 use super::stage::Stage;
 use super::{run_board, sim_board};
@@ -8,26 +8,26 @@ use ganglion::base::time::Span;
 
 const MODULES: [SonarModule; 3] = [SonarModule::Ms38, SonarModule::Ms200, SonarModule::Endless];
 
-/// One that puts the car into the middle of the hall, tens of metres from any wall.
+/// A seed that puts the car into the middle of the hall, tens of metres from any wall.
 const SEED: u64 = 3;
 
-/// A hall in which the car does not come within four metres of a wall while a test lasts.
+/// A hall in which the car does not come within four metres of a wall during a test.
 fn hall(module: SonarModule) -> Board {
     let mut board = sim_board();
     let sim = board.sim.as_mut().expect("the sim board has a world");
     (sim.room, sim.discs, sim.cliffs, sim.line) = ([90.0, 90.0], 0, Vec::new(), Vec::new());
     sim.sonar = module;
     let range = board.sensors.iter_mut().find(|sensor| sensor.name == "range").expect("a sonar");
-    range.frozen_after = None; // a hall is the same for ever
+    range.frozen_after = None; // a hall looks the same for ever
     board
 }
 
 #[test]
-fn self_ending_pulse_never_stops_the_robot_in_open_space() {
+fn a_self_ending_echo_never_stops_the_robot_in_open_space() {
     for module in [SonarModule::Ms38, SonarModule::Ms200] {
         let run = run_board(&hall(module), SEED, 20, &[]);
         assert!(run.report.distance_m > 3.0, "{module:?}: {:?}", run.report);
-        assert_eq!(run.tripped(Cause::SensorLost), 0, "{module:?}: its silence is a reading");
+        assert_eq!(run.tripped(Cause::SensorLost), 0, "{module:?}: no echo is a reading");
         let armed = run.records.iter().position(|record| record.mode.obeys_since().is_some());
         let armed = armed.expect("it arms");
         let while_armed = run.records[armed..].iter().filter(|record| record.index < 2_000);
@@ -36,18 +36,18 @@ fn self_ending_pulse_never_stops_the_robot_in_open_space() {
     }
 }
 
-/// A module that never ends its pulse looks like a line that is stuck: the robot stands.
+/// A module that never ends its pulse looks like a stuck line: the robot stops.
 #[test]
-fn a_module_without_an_end_is_lost_in_open_space() {
+fn an_endless_echo_counts_as_lost_in_open_space() {
     let run = run_board(&hall(SonarModule::Endless), SEED, 10, &[]);
     let last = run.records.last().expect("a record a slot");
     assert!(last.active & Cause::SensorLost.bit() != 0, "{:#x}", last.active);
     assert!(run.plant.motors_still());
 }
 
-/// In a room there is always an echo, and the same module drives.
+/// In a room there is always an echo, and the robot drives with the same module.
 #[test]
-fn a_module_without_an_end_drives_in_a_room() {
+fn a_module_with_endless_echoes_works_in_a_room() {
     let mut board = sim_board();
     board.sim.as_mut().expect("the sim board has a world").sonar = SonarModule::Endless;
     let run = run_board(&board, 1, 20, &[]);

@@ -9,10 +9,10 @@ use ganglion::base::time::Span;
 use ganglion::decision::mode::{Disarm, Mode};
 use std::sync::atomic::Ordering;
 
-/// A cable is out for half a minute. When it is back, nothing moves until a person arms; and the robot says
-/// why.
+/// A cable is unplugged for half a minute. When it is back, nothing moves until a person arms; and the robot
+/// says why.
 #[test]
-fn replugged_device_does_not_start_the_wheels() {
+fn replugging_a_device_does_not_start_the_wheels() {
     let cables = [
         ("i2c-nack@4+30", Cause::BusLost),
         ("sonar-silent@4+30", Cause::SensorLost),
@@ -44,11 +44,11 @@ fn replugged_device_does_not_start_the_wheels() {
         stage.requests.arm.store(true, Ordering::Release);
         let after = stage.until(48.0);
         assert!(after.mode.obeys_since().is_some(), "{fault}: {:?} {:#x}", after.mode, after.active);
-        assert!(stage.travelled() - there > 0.02, "{fault}: armed by hand it drives");
+        assert!(stage.travelled() - there > 0.02, "{fault}: it drives after arming by hand");
     }
 }
 
-/// An outage that is over within `disarm_after` is ridden out, as ever.
+/// An outage that ends within `disarm_after` does not disarm.
 #[test]
 fn a_short_outage_is_ridden_out() {
     for fault in ["i2c-nack@4+2", "sonar-silent@4+3"] {
@@ -62,7 +62,7 @@ fn a_short_outage_is_ridden_out() {
 
 /// The lid is closed in the middle of a drive and opened ten minutes later, somewhere else.
 #[test]
-fn a_machine_that_slept_stands_until_it_is_armed() {
+fn after_a_suspend_the_robot_stands_until_armed() {
     let mut stage = Stage::new(&sim_board(), 1, &[]);
     let before = stage.until(5.0);
     assert!(before.command.motors[0] > 0.05, "it does not even drive");
@@ -71,16 +71,16 @@ fn a_machine_that_slept_stands_until_it_is_armed() {
     let awake = stage.slot(Span::ZERO);
     assert_eq!(awake.mode, Mode::Disarmed);
     assert!(awake.command.motors[..2].iter().all(|drive| drive.abs() <= 0.0));
-    assert!(awake.active & Cause::SensorLost.bit() != 0, "it believes what it read before");
+    assert!(awake.active & Cause::SensorLost.bit() != 0, "it relies on old readings");
     assert_eq!(stage.tick.disarmed(), Some(Disarm::Slept { lasted }));
     stage.until(5.1);
     assert!(stage.plant.motors_still());
     let there = stage.travelled();
     stage.until(15.0);
-    assert!(stage.travelled() - there < 0.02, "no more than it rolls");
+    assert!(stage.travelled() - there < 0.02, "no further than it rolls");
     stage.requests.arm.store(true, Ordering::Release);
     assert!(stage.until(18.0).mode.obeys_since().is_some());
-    assert!(stage.travelled() - there > 0.05, "armed by hand it drives");
+    assert!(stage.travelled() - there > 0.05, "it drives after arming by hand");
 }
 
 /// A sim board on which the sonar is not required and does not age.
@@ -91,7 +91,8 @@ fn with_optional_sonar() -> Board {
     board
 }
 
-/// The sonar was never heard, or fell silent on the way, and the board can do without it: its rules cannot.
+/// The sonar never answered, or fell silent during the drive, and it is not required: its rules still need
+/// it.
 #[test]
 fn a_rule_that_cannot_see_does_not_let_the_robot_drive_blind() {
     let board = with_optional_sonar();

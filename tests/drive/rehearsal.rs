@@ -1,5 +1,5 @@
 //! Boards of real robots in the simulator: every shipped one drives with its own chips and lines, faults end
-//! with still motors, a user's own file keeps what it states, and what has no model is named.
+//! with stopped motors, a user's own file keeps what it states, and chips without a model are named.
 
 use super::{Run, run_with};
 use crate::long::or_in_full;
@@ -26,14 +26,14 @@ fn drive(board: &Board, seed: u64, seconds: u64, faults: &[&str]) -> Run {
     run_with(board, Options { seed, faults, ..Options::default() }, seconds)
 }
 
-/// In daily use with the smallest field: these tests are about wires and rules, and a larger field takes most
-/// of their time.
+/// In daily use with the smallest field: these tests are about hardware and rules, and a larger field takes
+/// most of their time.
 fn of_daily_size(mut board: Board) -> Board {
     board.field.shape.grid = or_in_full(8, board.field.shape.grid);
     board
 }
 
-/// Shipped boards with motors on wires.
+/// Shipped boards with motors on real hardware.
 fn with_wires() -> impl Iterator<Item = Board> {
     board::names().map(built_in).filter(|board| board.bus != BusPlan::Log)
 }
@@ -46,13 +46,13 @@ fn every_shipped_board_with_motors_drives_in_the_simulator() {
         assert!(made.without.is_empty(), "{}: {:?}", board.name, made.without);
         assert_eq!((made.board.bus.clone(), made.board.guard), (BusPlan::Sim, None), "{}", board.name);
         let simulated = of_daily_size(made.board);
-        // Of six rooms, jetson-agx-orin meets a disc head-on in the fifth: docs/limitations.md.
+        // Of six rooms, jetson-agx-orin hits a disc head-on in the fifth: docs/limitations.md.
         for seed in 1..=or_in_full(1, 2) {
             let run = drive(&simulated, seed, 30, &[]);
             let (name, report) = (&board.name, &run.report);
             assert!(run.ending.identity_holds, "{name}, seed {seed}");
             let summary = run.ending.recorder.summary();
-            // 3000 slots of 10 ms, and the ten in which stillness gets out.
+            // 3000 slots of 10 ms, and the slots in which the stop is sent.
             assert_eq!((summary.slots_run, summary.slots_skipped), (3011, 0), "{name}, seed {seed}");
             assert!(report.distance_m > 2.0, "{name}, seed {seed}: {report:?}");
             assert_eq!(
@@ -74,7 +74,7 @@ fn every_shipped_board_with_motors_drives_in_the_simulator() {
 }
 
 #[test]
-fn whatever_fault_strikes_a_rehearsal_its_motors_end_still() {
+fn every_fault_in_a_rehearsal_ends_with_stopped_motors() {
     let boards = or_in_full(vec!["jetson-orin-nano"], vec!["picarx-v4", "generic-linux", "jetson-agx-orin"]);
     for name in boards {
         let board = of_daily_size(simulated(&built_in(name)).board);
@@ -87,7 +87,7 @@ fn whatever_fault_strikes_a_rehearsal_its_motors_end_still() {
 }
 
 #[test]
-fn a_jetson_stops_for_what_is_lost_on_its_own_chips_and_lines() {
+fn a_jetson_stops_when_its_own_chips_or_lines_fail() {
     let board = of_daily_size(simulated(&built_in("jetson-orin-nano")).board);
     for (fault, cause) in [
         ("estop@4+60", Cause::EStop),
@@ -105,7 +105,7 @@ fn a_jetson_stops_for_what_is_lost_on_its_own_chips_and_lines() {
 }
 
 #[test]
-fn an_own_file_keeps_its_names_and_its_limits() {
+fn a_users_board_keeps_its_names_and_limits() {
     let text = "inherits = \"jetson-orin-nano\"\n[[motor]]\nname = \"left\"\nlimit = 0.3\n[[motor]]\nname = \"right\"\nlimit = 0.3\n\
                 [[sensor]]\nname = \"die\"\nlike = \"roll\"\nunit = \"degC\"\nquantity = \"temperature\"\nvalid = [-20.0, 85.0]\n\
                 frozen_after = 0\nrequired = false\ninput = { low = 0.0, high = 60.0 }\n";
@@ -123,9 +123,10 @@ fn an_own_file_keeps_its_names_and_its_limits() {
     assert!(fast.hardest(|_| true) > 0.4 && slow.report.distance_m < fast.report.distance_m);
 }
 
-/// A ranger at an address of its own behind its shut-down line, and another monitor: set up on their wires.
+/// A range finder with its own address behind its shut-down line, and another power monitor: set up on their
+/// buses.
 #[test]
-fn chips_with_lines_and_addresses_of_their_own_are_set_up() {
+fn chips_with_their_own_lines_and_addresses_are_set_up() {
     let text = "inherits = \"generic-linux\"\n[bus]\ngpio_labels = [\"gpio1\"]\n[[sensor]]\nname = \"range\"\naddress = 0x30\nshutdown = 7\n\
                 [[sensor]]\nname = \"battery\"\nkind = \"ina226\"\nunit = \"V\"\naddress = 0x44\nshunt_ohms = 0.02\nquantity = \"volts\"\n\
                 period_ms = 200.0\nmax_age_ms = 2000.0\nvalid = [9.0, 13.0]\nrequired = true\ninput = { low = 9.6, high = 12.6 }\n\
@@ -154,7 +155,7 @@ fn a_chip_without_a_model_is_named_and_silent() {
 }
 
 #[test]
-fn a_board_that_needs_a_chip_without_a_model_is_refused_by_name() {
+fn a_required_chip_without_a_model_is_refused_by_name() {
     let rule = "[[reflex]]\nname = \"empty\"\ncause = \"battery\"\nsensor = \"tank\"\nbelow = 1.0\nclear = 2.0\nrestraint = \"slow\"\nshare = 0.5\n";
     let second = "[[sensor]]\nname = \"range-back\"\nlike = \"range\"\ntrig = 16\necho = 17\n";
     for (from, more, sensor) in [
@@ -176,7 +177,7 @@ fn a_board_that_needs_a_chip_without_a_model_is_refused_by_name() {
 }
 
 #[test]
-fn rehearsal_reports_its_changes_and_keeps_simulated_boards() {
+fn a_rehearsal_lists_its_changes_and_keeps_simulated_boards() {
     let changes = |name: &str| simulated(&built_in(name)).changes;
     assert_eq!(changes("picarx-v4"), [Change::NoGuard, Change::ArmsItself]);
     assert_eq!(changes("virtual-bench"), [Change::NoGuard, Change::NotStrict, Change::UsualBody]);
@@ -187,7 +188,7 @@ fn rehearsal_reports_its_changes_and_keeps_simulated_boards() {
 }
 
 #[test]
-fn one_and_two_engine_threads_rehearse_alike() {
+fn rehearsals_agree_on_one_and_two_engine_threads() {
     for name in ["picarx-v5", "jetson-orin-nano"] {
         let mut board = simulated(&built_in(name)).board;
         let digests = [1, 2].map(|threads| {

@@ -1,5 +1,5 @@
-//! What is over before the tick looks: presses shorter than a slot, presses while the tick stalls, readings
-//! that were lost while it did. A stop that was pressed stays a stop.
+//! Events that end before the tick looks: presses shorter than a slot, presses while the tick stalls,
+//! readings that were lost during a stall. A pressed stop stays a stop.
 
 use super::sim_board;
 use super::stage::Stage;
@@ -8,7 +8,7 @@ use ganglion::base::time::{Clock, Span};
 use ganglion::decision::mode::Mode;
 use std::sync::atomic::Ordering;
 
-/// Whether the robot is latched by an e-stop and stands, now and for a second to come.
+/// Whether the robot is latched by an e-stop and stands still, now and for a second.
 #[track_caller]
 fn stands_stopped(stage: &mut Stage, case: &str) {
     let until = stage.clock.now() + Span::from_millis(1_000);
@@ -22,8 +22,8 @@ fn stands_stopped(stage: &mut Stage, case: &str) {
     assert!(stage.plant.motors_still(), "{case}");
 }
 
-/// A contact of three milliseconds, at every phase of the slot: stopped, and it stays so until a person
-/// disarms.
+/// A contact of three milliseconds, at every phase of the slot: the robot stops, and stays stopped until a
+/// person disarms.
 #[test]
 fn a_press_between_two_slots_is_latched() {
     for phase in 0..10 {
@@ -39,7 +39,7 @@ fn a_press_between_two_slots_is_latched() {
     }
 }
 
-/// A tick that is late by a tenth of a second, with a press and its release meanwhile.
+/// A tick that is late by a tenth of a second, with a press and its release in between.
 #[test]
 fn a_press_while_the_tick_is_held_up_is_latched() {
     for pressed_ms in [3, 40] {
@@ -52,10 +52,10 @@ fn a_press_while_the_tick_is_held_up_is_latched() {
     }
 }
 
-/// Held up for so long that the ring of the button's readings runs over, and the press is among the lost: the
-/// button's own thread saw it, so the robot is stopped all the same.
+/// Stalled for so long that the ring of the button's readings overflows and the press is lost: the button's
+/// own thread saw it, so the robot stops anyway.
 #[test]
-fn a_press_that_was_lost_with_its_reading_is_latched() {
+fn a_press_whose_reading_was_lost_is_latched() {
     let mut stage = Stage::new(&sim_board(), 1, &["estop@17+0.5"]);
     let before = stage.until(5.0);
     assert!(before.command.motors[0] > 0.05, "it does not even drive");
@@ -64,8 +64,8 @@ fn a_press_that_was_lost_with_its_reading_is_latched() {
     stands_stopped(&mut stage, "lost");
 }
 
-/// The rules meet every reading and not only the last of a slot, also rules that only slow the robot down,
-/// for which no thread of a sensor stops it: a battery that sagged while the tick was held up counts for as
+/// The rules see every reading and not only the last of a slot, including rules that only slow the robot
+/// down, for which no sensor thread stops it: a battery that sagged while the tick was stalled counts for as
 /// long as its rule says.
 #[test]
 fn battery_sag_during_a_tick_stall_slows_the_robot() {

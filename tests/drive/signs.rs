@@ -1,5 +1,5 @@
-//! What the tick reports of itself to its watchers, slot for slot; and that a cycle of the field that does
-//! not end costs quality while it is at it, not when it is over.
+//! What the tick reports about itself in every slot; and that a hanging cycle of the field lowers quality
+//! while it hangs, not afterwards.
 
 use super::sim_board;
 use super::stage::Stage;
@@ -8,7 +8,7 @@ use ganglion::decision::mode::{ArmRefusal, Disarm, Mode};
 use std::sync::atomic::Ordering;
 
 #[test]
-fn the_signs_of_a_slot_are_those_of_its_record() {
+fn the_loop_status_matches_the_record_of_its_slot() {
     let mut board = sim_board();
     board.safety.auto_arm = false;
     let mut stage = Stage::new(&board, 1, &["estop@3+0.2"]);
@@ -17,11 +17,11 @@ fn the_signs_of_a_slot_are_those_of_its_record() {
         match slot {
             100 | 200 => stage.requests.ask_to_arm(Instant::NEVER),
             150 => stage.requests.disarm.store(true, Ordering::Release),
-            // Latched: not before it is disarmed.
+            // Latched: has no effect before a disarm.
             400 => stage.requests.ask_to_arm(Instant::NEVER),
             _ => {}
         }
-        // One slot ends when the next has passed whole.
+        // A late slot ends after the next one has passed completely.
         let late = if slot == 250 { board.period.times(2) + Span::from_millis(5) } else { Span::ZERO };
         let skipped = stage.tick.grid().slots_skipped();
         let record = stage.slot(late);
@@ -46,7 +46,7 @@ fn the_signs_of_a_slot_are_those_of_its_record() {
 }
 
 #[test]
-fn a_robot_that_was_refused_real_time_does_not_arm_and_says_so() {
+fn a_robot_refused_real_time_does_not_arm_and_says_so() {
     let mut stage = Stage::new(&sim_board(), 1, &[]);
     stage.tick.refuse_real_time();
     stage.until(2.0);
@@ -59,7 +59,7 @@ fn a_robot_that_was_refused_real_time_does_not_arm_and_says_so() {
 }
 
 #[test]
-fn a_cycle_that_does_not_end_costs_quality_before_it_is_over() {
+fn a_hanging_cycle_lowers_quality_before_it_ends() {
     let mut stage = Stage::new(&sim_board(), 1, &["field-hang@4+1"]);
     assert_eq!(stage.until(3.9).quality.index(), 0);
     let mut answered = 0;
@@ -73,6 +73,6 @@ fn a_cycle_that_does_not_end_costs_quality_before_it_is_over() {
     }
     assert_eq!(answered, 0, "the cycle that hangs has not ended");
     let seen = seen.expect("its cost is known by how long it has been at it");
-    // It began by 4.02 s, has 10 ms, and is looked at in each slot.
+    // The cycle began by 4.02 s, has 10 ms, and is checked in each slot.
     assert!((4.0..4.1).contains(&seen), "{seen}");
 }

@@ -1,4 +1,4 @@
-//! The simulated robot, one slot after the other, with a tick that may be late and requests in between.
+//! The simulated robot, slot by slot, with a tick that may be late and requests in between.
 
 use super::options;
 use ganglion::base::plan::Board;
@@ -13,7 +13,7 @@ use ganglion::system::executor::Stepper;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// A robot in steps.
+/// A robot that the test steps.
 pub struct Stage {
     pub clock: Arc<SimClock>,
     stepper: Stepper,
@@ -42,14 +42,14 @@ impl Stage {
         Stage { clock, stepper, tick: robot.tick, plant, records, requests, loop_status, dropped }
     }
 
-    /// Runs the next slot `late`; the record of it.
+    /// Runs the next slot `late` and returns its record.
     pub fn slot(&mut self, late: Span) -> Record {
         self.stepper.run_until(self.tick.slot() + late);
         self.tick.run();
         self.records.pop().expect("a record a slot")
     }
 
-    /// Runs punctual slots until `seconds`; the last record.
+    /// Runs punctual slots until `seconds` and returns the last record.
     pub fn until(&mut self, seconds: f64) -> Record {
         let end = Instant::ZERO + Span::from_secs_f64(seconds);
         let mut last = self.slot(Span::ZERO);
@@ -64,7 +64,7 @@ impl Stage {
         self.tick.slot().since(Instant::ZERO).as_secs_f64()
     }
 
-    /// How far the car has gone, metres.
+    /// Distance driven, metres.
     pub fn travelled(&self) -> f64 {
         self.plant.report(self.clock.now()).distance_m
     }

@@ -1,4 +1,4 @@
-//! `scripts/flash`: a package goes to robots by way of a plan, or is refused before anything changes.
+//! `scripts/flash`: a plan brings a package to robots, or it is refused before anything changes.
 
 use super::scene::{FRESH, PACKAGE_BYTES, Scene, digest};
 use crate::cli::{err, out};
@@ -17,7 +17,7 @@ fn ended(output: &Output, code: i32) -> String {
 }
 
 #[test]
-fn a_robot_gets_the_package_whole_and_commits_it() {
+fn a_robot_receives_the_whole_package_and_commits_it() {
     let scene = Scene::new("commits", &[ROBOT]);
     let said = ended(&scene.flash(&TARGET), 0);
     let staged = format!("stage {} -----BEGIN SSH SIGNATURE----- ", digest(&scene.deb()));
@@ -28,7 +28,7 @@ fn a_robot_gets_the_package_whole_and_commits_it() {
         assert!(said.contains(shown), "{shown}: {said}");
     }
     assert!(said.contains("pi@car-7  committed (copy "), "{said}");
-    // Once more: the version is there, so there is nothing to copy, to stage or to ask.
+    // Again: the version is installed, so there is nothing to copy, stage or ask.
     let deb = scene.deb().display().to_string();
     let said = ended(&scene.run("flash", &[&[deb.as_str()], &TARGET[..]].concat()), 0);
     assert!(said.contains("already active"), "{said}");
@@ -37,9 +37,9 @@ fn a_robot_gets_the_package_whole_and_commits_it() {
 }
 
 #[test]
-fn a_cut_copy_goes_on_where_it_stopped() {
+fn an_interrupted_copy_resumes_where_it_stopped() {
     let scene = Scene::new("resume", &[ROBOT]);
-    // 100 000 bytes arrive, then the connection is gone; what comes later is counted.
+    // 100 000 bytes arrive, then the connection breaks; the rest is counted.
     scene.write(ROBOT, "on/copy.1", "head -c 100000 | pass; exit 255");
     scene.write(ROBOT, "on/copy.2", "tee \"$robot/second\" | pass");
     let said = ended(&scene.flash(&TARGET), 0);
@@ -51,10 +51,10 @@ fn a_cut_copy_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn a_rest_of_something_else_is_not_continued() {
+fn a_partial_copy_of_another_package_is_not_resumed() {
     let scene = Scene::new("prefix", &[ROBOT]);
     scene.write(ROBOT, "on/copy.1", "head -c 100000 | pass; exit 255");
-    // What is there has the right length, and other content.
+    // The partial file has the right length, but other content.
     scene.write(
         ROBOT,
         "on/where.2",
@@ -66,7 +66,7 @@ fn a_rest_of_something_else_is_not_continued() {
 }
 
 #[test]
-fn what_arrives_changed_is_copied_again_then_given_up() {
+fn a_corrupted_copy_is_repeated_then_given_up() {
     let scene = Scene::new("mismatch", &[ROBOT]);
     scene.write(ROBOT, "on/copy", "tr 'a' 'b' | pass");
     let said = ended(&scene.flash(&TARGET), 69);
@@ -75,7 +75,7 @@ fn what_arrives_changed_is_copied_again_then_given_up() {
     assert_eq!(scene.did(ROBOT), [""; 0], "nothing was staged");
 }
 
-/// What a robot is, so that it is refused: a file of it, the exit code, and what the sentence says.
+/// Robots that are refused: a file of the robot, the exit code, and parts of the message.
 const REFUSALS: &[(&str, &str, i32, &[&str])] = &[
     ("architecture", "amd64", 65, &["for arm64", "amd64"]),
     ("etc/ganglion/board.toml", "inherits = \"scitos-g5\"\n", 65, &["scitos-g5", "picarx-v4 sim"]),
@@ -93,7 +93,7 @@ const REFUSALS: &[(&str, &str, i32, &[&str])] = &[
         &["in progress", "trying, to 0.2.0"],
     ),
     ("answers/update-status", "echo no such verb >&2; exit 64", 69, &["not set up", "ganglion setup"]),
-    // An answer that ends in the middle is no answer.
+    // An answer that breaks off in the middle does not count.
     ("on/facts", "pass | head -n 8", 69, &["broke off"]),
     (
         "on/facts",
@@ -106,7 +106,7 @@ const REFUSALS: &[(&str, &str, i32, &[&str])] = &[
 ];
 
 #[test]
-fn each_refusal_has_its_code_and_changes_nothing() {
+fn each_refusal_has_its_exit_code_and_changes_nothing() {
     // The good robot beside it is not touched either.
     for (file, text, code, says) in REFUSALS {
         let scene = Scene::new("refusal", &[ROBOT, "good"]);
@@ -127,7 +127,7 @@ fn each_refusal_has_its_code_and_changes_nothing() {
 fn a_robot_that_was_not_set_up_is_refused() {
     for file in ["etc/ganglion/board.toml", "etc/ganglion/allowed_signers"] {
         let scene = Scene::new("bare", &[ROBOT]);
-        fs::remove_file(scene.robot(ROBOT).join(file)).expect("it was there");
+        fs::remove_file(scene.robot(ROBOT).join(file)).expect("it existed");
         assert!(ended(&scene.flash(&TARGET), 69).contains("not set up"), "{file}");
         assert!(scene.is_untouched(ROBOT));
     }
@@ -145,9 +145,9 @@ fn a_held_lock_is_an_update_in_progress() {
 }
 
 #[test]
-fn two_laptops_do_not_copy_into_one_file() {
+fn two_laptops_never_copy_into_the_same_file() {
     let scene = Scene::new("two", &[ROBOT]);
-    // Another copy holds the robot's lock during the first attempt, and is done before the second one.
+    // Another copy holds the robot's lock during the first attempt, and has finished before the second one.
     let other = "exec 8>> \"$robot/home/.cache/ganglion-flash/lock\"; flock 8; pass";
     scene.write(ROBOT, "on/copy.1", other);
     ended(&scene.flash(&TARGET), 0);
@@ -165,7 +165,7 @@ fn a_downgrade_needs_its_flag_and_tells_the_robot() {
 }
 
 #[test]
-fn an_old_driver_is_no_reason_where_no_gpu_is_used() {
+fn an_old_gpu_driver_is_accepted_if_no_gpu_is_used() {
     let scene = Scene::new("driver", &[ROBOT]);
     scene.write(ROBOT, "driver", "470.42.01");
     scene.write(
@@ -177,7 +177,7 @@ fn an_old_driver_is_no_reason_where_no_gpu_is_used() {
 }
 
 #[test]
-fn without_a_terminal_only_yes_is_an_answer() {
+fn without_a_terminal_only_the_yes_option_confirms() {
     let scene = Scene::new("terminal", &[ROBOT]);
     let deb = scene.deb().display().to_string();
     assert!(ended(&scene.run("flash", &[&deb, "--target", ROBOT]), 64).contains("--yes"));
@@ -187,7 +187,7 @@ fn without_a_terminal_only_yes_is_an_answer() {
 }
 
 #[test]
-fn a_package_that_is_not_whole_calls_no_robot() {
+fn a_damaged_package_contacts_no_robot() {
     let scene = Scene::new("package", &[ROBOT]);
     let refused = |path: &str, code: i32, says: &str| {
         let said = ended(&scene.run("flash", &[path, "--yes", "--target", ROBOT]), code);
@@ -216,14 +216,14 @@ fn a_package_that_is_not_whole_calls_no_robot() {
         let before = fs::read(&path).expect("a file beside it");
         fs::write(&path, text).expect("another text");
         refused(&name, 65, says);
-        fs::remove_file(&path).expect("it was there");
+        fs::remove_file(&path).expect("it existed");
         refused(&name, 65, "there is no");
-        fs::write(&path, before).expect("as it was");
+        fs::write(&path, before).expect("unchanged");
     }
 }
 
 #[test]
-fn a_package_may_have_spaces_in_its_name() {
+fn package_names_may_contain_spaces() {
     let scene = Scene::new("spaces", &[ROBOT]);
     let deb = scene.package("a build of today.deb", "0.2.0").display().to_string();
     ended(&scene.run("flash", &[&deb, "--yes", "--target", ROBOT]), 0);
@@ -261,7 +261,7 @@ fn arguments_are_checked_before_anything_else() {
 }
 
 #[test]
-fn waves_begin_with_one_and_stop_at_the_first_failure() {
+fn waves_start_with_one_robot_and_stop_at_the_first_failure() {
     let robots = ["one", "two", "three", "four"];
     let scene = Scene::new("waves", &robots);
     let fleet = scene.0.join("fleet");
@@ -280,10 +280,10 @@ fn waves_begin_with_one_and_stop_at_the_first_failure() {
 }
 
 #[test]
-fn a_trial_goes_on_when_ssh_drops_and_its_end_is_read() {
+fn a_trial_survives_an_ssh_drop_and_its_result_is_read() {
     for (phase, code, word) in [("committed", 0, "committed"), ("rolled-back", 75, "rolled back: no beat")] {
         let scene = Scene::new("dropped", &[ROBOT]);
-        // ssh is gone at once; the robot is at it for two looks more.
+        // ssh is gone at once; the robot is still busy for two more checks.
         let trying = "{\"schema\":1,\"installed\":\"0.1.0\",\"unfinished\":{\"phase\":\"trying\"}}";
         let starts =
             format!("echo '{trying}' > \"$ROBOT/update.json\"; echo \"trial $3 $4\" >> \"$ROBOT/did\"");
@@ -303,7 +303,7 @@ fn a_trial_goes_on_when_ssh_drops_and_its_end_is_read() {
 }
 
 #[test]
-fn a_robot_that_stays_away_is_given_up_after_ten_tries() {
+fn an_unreachable_robot_is_given_up_after_ten_tries() {
     let scene = Scene::new("away", &[ROBOT]);
     scene.write(ROBOT, "on/trial", "pass; exit 255");
     scene.write(ROBOT, "on/status.1", "pass");
@@ -318,9 +318,9 @@ fn a_robot_that_stays_away_is_given_up_after_ten_tries() {
 }
 
 #[test]
-fn a_connection_lost_before_the_trial_is_no_commit() {
+fn a_connection_lost_before_the_trial_is_not_a_commit() {
     let scene = Scene::new("before", &[ROBOT]);
-    // An older update to the same version, rolled back then: not the answer to this one.
+    // An older update to the same version that was rolled back: it is not the answer to this one.
     let older = r#"{"schema":1,"installed":"0.1.0","unfinished":null,"history":["set up"],
         "last":{"phase":"rolled-back","from":"0.1.0","to":"0.2.0","why":"then"}}"#;
     scene.write(ROBOT, "update.json", &older.replace('\n', ""));
@@ -330,7 +330,7 @@ fn a_connection_lost_before_the_trial_is_no_commit() {
 }
 
 #[test]
-fn what_the_robot_refuses_is_passed_on_with_its_code() {
+fn the_robots_refusal_is_passed_on_with_its_code() {
     for (verb, code) in
         [("update-stage", 65), ("update-stage", 75), ("update-trial", 75), ("update-stage", 77)]
     {
@@ -343,7 +343,7 @@ fn what_the_robot_refuses_is_passed_on_with_its_code() {
 }
 
 #[test]
-fn what_a_hostile_robot_says_is_neither_run_nor_obeyed() {
+fn a_hostile_robots_text_is_neither_run_nor_obeyed() {
     let scene = Scene::new("hostile", &[ROBOT]);
     let trap = scene.0.join("sprung").display().to_string();
     let evil =
@@ -361,7 +361,7 @@ fn what_a_hostile_robot_says_is_neither_run_nor_obeyed() {
         "answers/update-trial",
         &format!("cat <<'END'\n{evil}\nEND\nfinish rolled-back 0.1.0 0.2.0 '\u{1b}[2Jwhy'; exit 75"),
     );
-    // Numbers from the robot go through the shell's arithmetic, which would run this.
+    // Numbers from the robot pass through the shell's arithmetic, which would run this.
     let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     scene.write(ROBOT, "on/where.1", &format!("echo '{version} {empty}'"));
     scene.write(ROBOT, "on/where", "pass");
@@ -383,7 +383,7 @@ fn what_a_hostile_robot_says_is_neither_run_nor_obeyed() {
             ended(&scene.flash(&TARGET), 65);
         }
     }
-    // Words without end, and brackets without end.
+    // Endless words, and endless brackets.
     scene.write(ROBOT, "on/facts", "yes 'fact of a robot'");
     ended(&scene.flash(&TARGET), 69);
     let nested = format!("{{\"schema\":1,\"x\":{}", "[".repeat(60_000));
@@ -393,7 +393,7 @@ fn what_a_hostile_robot_says_is_neither_run_nor_obeyed() {
 }
 
 #[test]
-fn json_is_one_object_a_line_and_the_last_one_sums_up() {
+fn json_has_one_object_per_line_and_a_final_summary() {
     let scene = Scene::new("json", &["one", "two"]);
     scene.write(
         "two",

@@ -1,4 +1,4 @@
-//! `scripts/rollback`: back to the version before, whatever became of the installed one.
+//! `scripts/rollback`: back to the previous version, whatever state the installed one is in.
 
 use super::scene::Scene;
 use crate::cli::{err, out};
@@ -15,7 +15,7 @@ fn updated(name: &str) -> Scene {
 }
 
 #[test]
-fn one_word_returns_a_robot_to_the_version_before() {
+fn one_command_returns_a_robot_to_its_previous_version() {
     let scene = updated("rollback");
     let output = scene.run("rollback", &[ROBOT]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
@@ -25,8 +25,8 @@ fn one_word_returns_a_robot_to_the_version_before() {
 }
 
 #[test]
-fn the_proven_copy_does_it_where_the_program_is_broken() {
-    // It does not start at all; it answers, but dies of a rollback.
+fn the_rescue_copy_rolls_back_a_broken_program() {
+    // The program does not start at all; or it answers, but dies during a rollback.
     for (file, text) in [
         ("answers/broken", ""),
         (
@@ -45,7 +45,7 @@ fn the_proven_copy_does_it_where_the_program_is_broken() {
 }
 
 #[test]
-fn a_rollback_goes_on_when_ssh_drops() {
+fn a_rollback_survives_an_ssh_drop() {
     let scene = updated("drops");
     scene.write(ROBOT, "on/rollback", "pass; exit 255");
     scene.write(ROBOT, "on/status.2", "exit 255");
@@ -57,7 +57,7 @@ fn a_rollback_goes_on_when_ssh_drops() {
 }
 
 #[test]
-fn a_rollback_that_did_not_happen_is_said_with_its_code() {
+fn a_failed_rollback_is_reported_with_its_code() {
     let refused = |file: &str, text: &str, code: i32, says: &str| {
         let scene = updated("refused");
         scene.write(ROBOT, file, text);

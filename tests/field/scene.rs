@@ -1,22 +1,22 @@
-//! A laptop that has bash, coreutils and a made-up `ssh`, nothing else, and robots that are folders. What ssh
-//! runs there meets stand-ins for `ganglion`, `sudo`, `dpkg`; what would change a robot leaves a line.
+//! A laptop that has only bash, coreutils and a simulated `ssh`, and robots that are folders. ssh runs its
+//! command there with stand-ins for `ganglion`, `sudo`, `dpkg`; whatever would change a robot leaves a line.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What the scripts may use on the laptop beside bash and ssh: coreutils.
+/// What the scripts may use on the laptop besides bash and ssh: coreutils.
 const COREUTILS: &str =
     "base64 cat cp dd dirname head mkdir mktemp mv rm sha256sum stat sync tail timeout tr wc";
 
-/// Bytes of the made-up package: more than a pipe holds, so that a cut meets the middle of it.
+/// Bytes of the test package: more than a pipe holds, so that an interruption hits the middle of it.
 pub const PACKAGE_BYTES: usize = 300_000;
 
-/// In a folder of its own, gone at the end.
+/// In its own folder, deleted at the end.
 pub struct Scene(pub PathBuf);
 
-/// The state of a robot that runs 0.1.0 and has no update behind it.
+/// The state of a robot that runs 0.1.0 and was never updated.
 pub const FRESH: &str = r#"{"schema":1,"installed":"0.1.0","state":"installed","runtime":"active","hold":false,
 "staged":null,"unfinished":null,"last":null,"kept":["0.1.0"],"history":["set up"]}"#;
 
@@ -31,7 +31,7 @@ impl Scene {
             symlink(Path::new("/usr/bin").join(tool), scene.0.join("laptop").join(tool)).expect("coreutils");
         }
         symlink("/bin/bash", scene.0.join("laptop/bash")).expect("bash");
-        // Waiting is part of what is shown, its length is not.
+        // The wait is part of the test, its length is not.
         scene.script("laptop/sleep", "exec /bin/sleep 0.02");
         scene.copy_fake("ssh", "laptop/ssh");
         scene.copy_fake("ganglion", "tools/ganglion");
@@ -95,7 +95,7 @@ impl Scene {
     pub fn deb(&self) -> PathBuf {
         self.0.join("packages/ganglion_0.2.0_arm64.deb")
     }
-    /// A package with what belongs beside it.
+    /// A package with its accompanying files.
     pub fn package(&self, name: &str, version: &str) -> PathBuf {
         let path = self.0.join("packages").join(name);
         let body = (0..PACKAGE_BYTES).map(|at| (at * at / 7 % 251) as u8);
@@ -121,7 +121,7 @@ impl Scene {
         command.env_clear().env("PATH", self.0.join("laptop")).env("SCENE", &self.0);
         command.env("TMPDIR", self.0.join("tmp")).env("HOME", &self.0).output().expect("bash")
     }
-    /// `scripts/flash` with the package, accepted in advance.
+    /// Runs `scripts/flash` with the package and `--yes`.
     pub fn flash(&self, arguments: &[&str]) -> Output {
         let deb = self.deb().display().to_string();
         self.run("flash", &[&[deb.as_str(), "--yes"], arguments].concat())
@@ -129,11 +129,11 @@ impl Scene {
     fn lines(&self, path: PathBuf) -> Vec<String> {
         fs::read_to_string(path).unwrap_or_default().lines().map(str::to_string).collect()
     }
-    /// What ssh was called for on this robot, in order.
+    /// The ssh calls on this robot, in order.
     pub fn calls(&self, robot: &str) -> Vec<String> {
         self.lines(self.robot(robot).join("calls"))
     }
-    /// What ssh was called for on all robots, `KIND ROBOT`, in order.
+    /// The ssh calls on all robots, `KIND ROBOT`, in order.
     pub fn order(&self) -> Vec<String> {
         self.lines(self.0.join("order"))
     }
@@ -141,7 +141,7 @@ impl Scene {
     pub fn did(&self, robot: &str) -> Vec<String> {
         self.lines(self.robot(robot).join("did"))
     }
-    /// Nothing was done to the robot, and nothing was written there.
+    /// Whether nothing was done to the robot and nothing was written there.
     pub fn is_untouched(&self, robot: &str) -> bool {
         let home = fs::read_dir(self.robot(robot).join("home")).expect("its home").count();
         self.did(robot).is_empty() && home == 0

@@ -1,5 +1,5 @@
-//! The engine is the reference within rounding: every cell, feature, prediction, score and match, after every
-//! cycle, at every level and in both storages.
+//! The engine agrees with the reference within rounding: every cell, feature, prediction, score and match,
+//! after every cycle, at every SIMD level and in both storages.
 
 use super::*;
 use ganglion::field::Work;
@@ -7,13 +7,13 @@ use ganglion::field::projections::Projections;
 use ganglion::field::shape::{BLOCK_COUNT, DESCRIPTOR, GROUP, HALF_SHARE, NORM_FLOOR, SLOW_FIRST, sub_steps};
 use std::collections::BTreeMap;
 
-/// Largest difference that a cell in f32 may come to, in any run.
+/// Largest possible difference of a cell in f32, in any run.
 ///
-/// One sub-step of share k errs by k d + m. d is what F errs by: the drive of T sensors, sizes of
-/// its terms adding up to A, by (T + 4) A eps (an addition each, four roundings a term); diffusion
-/// and slope by 12 eps; both through a slope of at most 1 - beta; the tanh by 4e-7; a stored
-/// pattern by a tenth of half its step of 0.95 / 32767. m, the mix, is 3 roundings. Older errors shrink
-/// by 1 - k (1 - G) in a sub-step, so that the sum is (k d + m) / (k (1 - G)).
+/// One sub-step of share k errs by k d + m. d is the error of F: the drive of T sensors, whose terms have
+/// sizes that add up to A, by (T + 4) A eps (an addition each, four roundings per term); diffusion and slope
+/// by 12 eps; both through a slope of at most 1 - beta; the tanh by 4e-7; a stored pattern by a tenth of half
+/// its step of 0.95 / 32767. m, the mix, is 3 roundings. Older errors shrink by 1 - k (1 - G) in a sub-step,
+/// so that the sum is (k d + m) / (k (1 - G)).
 fn tolerance_in_full(plan: &FieldPlan) -> f64 {
     let params = plan.params;
     let projections = Projections::new(plan, plan.shape.grid);
@@ -31,17 +31,17 @@ fn tolerance_in_full(plan: &FieldPlan) -> f64 {
     (share * value + 3.0 * eps) / (share * (1.0 - plan.params.field_gain()))
 }
 
-/// What rounding errors of f32 really add up to, as they do not all line up: two to three times the
-/// largest difference seen. That is 2.9e-6 of a cell in the runs below (features 2.8e-6, scores 1.3e-6) and
-/// 7.6e-6 in some five hundred cycles of shapes by chance. A mistake in the maths is larger than this.
+/// How far rounding errors of f32 really add up, since they do not all have the same sign: two to three times
+/// the largest difference seen. That is 2.9e-6 of a cell in the runs below (features 2.8e-6, scores 1.3e-6)
+/// and 7.6e-6 in some five hundred cycles of random shapes. A mistake in the maths is larger than this.
 const SEEN_IN_FULL: f64 = 2e-5;
 
-/// The same for a cell in half precision, on top of that of f32.
+/// The same for a cell in half precision, in addition to that of f32.
 ///
-/// A half has 11 bits: keeping |u| below 1 errs by r = 2^-12 at most, in every sub-step of share k. Older
-/// errors shrink by 1 - k (1 - G), so that they add up to r / (k (1 - G)). Coming back to the whole grid a
-/// cell moves by the difference of two means: three cells' errors and one more rounding meet in it. k
-/// is the least share of a group that is kept in halves.
+/// A half has 11 bits: storing |u| below 1 errs by at most r = 2^-12, in every sub-step of share k. Older
+/// errors shrink by 1 - k (1 - G), so that they add up to r / (k (1 - G)). On the way back to the whole grid
+/// a cell moves by the difference of two means: three cells' errors and one more rounding add up in it. k is
+/// the smallest share of a group that is stored in halves.
 fn tolerance_in_halves(plan: &FieldPlan) -> f64 {
     let shares = [plan.params.t_fast, plan.params.t_slow].map(|t| sub_steps(plan.dt.as_secs_f64(), t).1);
     let share = shares.into_iter().filter(|share| *share >= HALF_SHARE).fold(1.0, f64::min);
@@ -49,19 +49,19 @@ fn tolerance_in_halves(plan: &FieldPlan) -> f64 {
     3.0 * rounding / (share * (1.0 - plan.params.field_gain())) + rounding
 }
 
-/// Which share of that rounding errors come to, twice over: they do not all line up, and most slopes are
-/// below G. Seen: a cell 9.9e-4 at 20 Hz, 2.1e-3 at 100 Hz and, in slow channels, at 8 Hz; features 4.5e-4,
-/// scores 3.9e-4.
+/// Which share of that rounding errors reach, doubled: they do not all have the same sign, and most slopes
+/// are below G. Seen: a cell 9.9e-4 at 20 Hz, 2.1e-3 at 100 Hz and, in slow channels, at 8 Hz; features
+/// 4.5e-4, scores 3.9e-4.
 const SEEN_IN_HALVES: f64 = 0.4;
 
-/// What may differ by how much.
+/// Allowed differences.
 pub struct Bounds {
     /// Of cells, features, scores.
     pub cell: f64,
-    /// Root mean square of what a mean of cells errs by: in halves cells of a flat field err alike.
+    /// Root mean square error of a mean of cells: in halves, cells of a flat field have the same error.
     mean: f64,
     /// In this cycle, of cosines with a context, and with a descriptor of this cycle or the two before: a
-    /// sweep of the bank may be as old.
+    /// sweep of the bank may be that old.
     context: f64,
     descriptors: [f64; 3],
 }
@@ -69,7 +69,10 @@ pub struct Bounds {
 impl Bounds {
     pub fn of(plan: &FieldPlan) -> Bounds {
         let (full, halves) = (tolerance_in_full(plan), tolerance_in_halves(plan));
-        assert!(plan.params.field_gain() < 1.0 && full > SEEN_IN_FULL, "the law explains what is seen");
+        assert!(
+            plan.params.field_gain() < 1.0 && full > SEEN_IN_FULL,
+            "the bound explains the observed error"
+        );
         let (cell, mean) = match plan.storage {
             Storage::F32 => (SEEN_IN_FULL, 3e-7),
             Storage::F16 => (SEEN_IN_HALVES * halves, 2.0_f64.powi(-12)),
@@ -77,8 +80,8 @@ impl Bounds {
         Bounds { cell, mean, context: 0.0, descriptors: [0.0; 3] }
     }
 
-    /// A vector that errs by d has a cosine that errs by 2 d over its length: a short one, as of a single
-    /// sensor's field, has a less certain direction.
+    /// A vector with an error of d has a cosine with an error of 2 d over its length: the direction of a
+    /// short one, such as a single sensor's field, is less certain.
     fn follow(&mut self, context: &[f64], descriptor: &[f64]) {
         let off = |v: &[f64]| 2.0 * self.mean * (v.len() as f64).sqrt() / length(v);
         let (context, descriptor) = (off(context), off(descriptor));
@@ -96,7 +99,7 @@ fn length(v: &[f64]) -> f64 {
     v.iter().map(|x| x * x).sum::<f64>().sqrt().max(NORM_FLOOR)
 }
 
-/// The largest differences of a run, by what differs.
+/// The largest differences of a run, by quantity.
 #[derive(Default)]
 struct Worst(BTreeMap<&'static str, f64>);
 
@@ -111,7 +114,7 @@ impl Worst {
     }
 }
 
-/// Context and descriptor about rest.
+/// Context and descriptor relative to rest.
 fn about_rest(judge: &ReferenceEngine, rest: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let (context, others) = judge.features().split_at(CONTEXT);
     let context = context.iter().zip(rest).map(|(c, rest)| c - rest).collect();
@@ -120,7 +123,7 @@ fn about_rest(judge: &ReferenceEngine, rest: &[f64]) -> (Vec<f64>, Vec<f64>) {
 }
 
 /// Whether rounding may decide what is blended or stored: two cosines of the library, of which only one
-/// counts, or the best of the bank and the threshold of novelty, are nearer to one another than the bound.
+/// counts, or the best of the bank and the novelty threshold, are closer to each other than the bound.
 fn is_tied(judge: &ReferenceEngine, plan: &FieldPlan, rest: &[f64], work: &Work, bounds: &Bounds) -> bool {
     let (now, _) = about_rest(judge, rest);
     let cosine = |slot: usize| {
@@ -137,8 +140,8 @@ fn is_tied(judge: &ReferenceEngine, plan: &FieldPlan, rest: &[f64], work: &Work,
     ends_in_a_tie || (plan.learn && judge.nearest().first().is_some_and(is_known))
 }
 
-/// Engines at `levels` and the reference through `cycles` cycles; everything that can be seen of them agrees
-/// after each. Says how many cycles were compared: a tie ends the run.
+/// Runs engines at `levels` and the reference through `cycles` cycles; everything visible agrees after each.
+/// Returns how many cycles were compared: a tie ends the run.
 pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, quality: impl Fn(u64) -> usize) -> u64 {
     let mut bounds = Bounds::of(plan);
     let rest = Projections::new(plan, plan.shape.grid).rest;
@@ -147,7 +150,7 @@ pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, quality: impl Fn(u
     let mut engines: Vec<CpuEngine> = levels.iter().map(|level| CpuEngine::at_level(plan, *level)).collect();
     engines.iter_mut().for_each(|engine| load(engine, plan));
     if !plan.learn {
-        // What learning would have stored, if it were not for the roundings that decide over it.
+        // What learning would have stored, if rounding did not decide about it.
         for experience in 0..plan.shape.bank.min(5) {
             let draw = |i: usize| uniform(experience as u64, Stream::Patterns, i as u64) as f32 - 0.5;
             let cpu = engines.iter_mut().map(|engine| engine as &mut dyn Inspect);
@@ -207,7 +210,7 @@ pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, quality: impl Fn(u
     compared
 }
 
-/// All that both show of themselves between two cycles.
+/// Compares everything that both show between two cycles.
 fn compare(cpu: &CpuEngine, reference: &ReferenceEngine, bounds: &Bounds, worst: &mut Worst, when: &str) {
     for c in 0..CHANNELS {
         let mut ours = vec![f32::NAN; reference.channel(c).len()];
@@ -221,7 +224,7 @@ fn compare(cpu: &CpuEngine, reference: &ReferenceEngine, bounds: &Bounds, worst:
     let predicted = cpu.prediction().iter().copied().zip(reference.prediction().iter().copied());
     worst.see("prediction", bounds.cell, predicted, when);
     assert_eq!(cpu.experiences(), reference.experiences(), "{when}");
-    // Which come first among near ones is rounding's choice, which ones they are is not.
+    // Rounding may decide the order of close rows, but not which rows they are.
     let by_number = |found: &[(usize, f64)]| {
         assert!(found.is_sorted_by(|a, b| a.1 >= b.1), "{when}: {found:?} best first");
         let mut found = found.to_vec();
@@ -240,25 +243,25 @@ fn compare(cpu: &CpuEngine, reference: &ReferenceEngine, bounds: &Bounds, worst:
     worst.see("weight", 2.5 * bounds.context, ours.1.into_iter().zip(theirs.1), when);
 }
 
-/// At all levels, to the end.
+/// At all SIMD levels, to the end.
 fn assert_agreement(plan: &FieldPlan, cycles: u64, quality: impl Fn(u64) -> usize) {
     assert_eq!(agree(plan, &Level::all(), cycles, quality), cycles, "no tie: choose other contexts");
 }
 
-/// In halves; nothing in it is decided by rounding. What is learned and stored from features that differ is
-/// something else, so nothing is; the bank is reported as a whole, and the library is one pattern.
+/// In halves, without anything that rounding decides. Differing features lead to different learning and
+/// storing, so both are off; the bank is reported as a whole, and the library has one pattern.
 fn packed(plan: FieldPlan) -> FieldPlan {
     let shape = Shape { bank: plan.shape.bank.min(5), patterns: 2, ..plan.shape };
     FieldPlan { storage: Storage::F16, learn: false, shape, ..plan }
 }
 
 #[test]
-fn agrees_with_the_reference_on_every_rung() {
+fn agrees_with_the_reference_at_every_level() {
     assert_agreement(&plan(8), 180, level_at);
     assert_agreement(&plan(16), 60, level_at);
     assert_agreement(&packed(plan(8)), 180, level_at);
     assert_agreement(&packed(plan(16)), 60, level_at);
-    // Three patterns, all of which are blended at the two best rungs.
+    // Three patterns, all of which are blended at the two best levels.
     let shape = Shape { patterns: 4, ..packed(plan(8)).shape };
     assert_agreement(&FieldPlan { shape, ..packed(plan(8)) }, 120, |cycle| cycle as usize / 10 % 2);
 }

@@ -1,5 +1,5 @@
-//! What a result does not show: how many threads made it, on which cores, beside what load, and which of the
-//! levels that fuse products.
+//! What must not change a result: the number of threads, their cores, other load, and the SIMD level among
+//! those that fuse products.
 
 use super::*;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub fn shown(engine: &mut dyn Inspect, input: &FieldInput) -> Shown {
 }
 
 #[test]
-fn the_number_of_threads_cannot_be_seen() {
+fn the_number_of_threads_does_not_change_results() {
     for (grid, cycles) in [(8, 60), (16, 60)] {
         for storage in STORAGES {
             for level in Level::all() {
@@ -37,7 +37,7 @@ fn the_number_of_threads_cannot_be_seen() {
 }
 
 #[test]
-fn levels_that_fuse_products_give_the_same_bits() {
+fn simd_levels_with_fused_products_give_the_same_bits() {
     for storage in STORAGES {
         let plan = FieldPlan { storage, ..plan(16) };
         let fusing = Level::all().into_iter().filter(|level| level.name() != "portable");
@@ -50,7 +50,7 @@ fn levels_that_fuse_products_give_the_same_bits() {
     }
 }
 
-/// Threads that use whatever core they get for as long as this lives.
+/// Threads that use up cores for as long as this value lives.
 struct Hogs(Arc<AtomicBool>, Vec<std::thread::JoinHandle<u64>>);
 
 impl Hogs {
@@ -83,11 +83,11 @@ impl Drop for Hogs {
     }
 }
 
-/// The caller does the job of a late thread again and drops that thread's result: neither may change a bit.
+/// The caller repeats the job of a late thread and drops that thread's result: neither may change a bit.
 #[test]
-fn a_busy_second_core_cannot_be_seen() {
+fn a_busy_second_core_does_not_change_results() {
     for storage in STORAGES {
-        // Wherever; each on its own core; both on one, where the worker gets what the caller leaves.
+        // Anywhere; each on its own core; both on one, where the worker gets what the caller leaves.
         for cpus in [vec![], vec![0, 1], vec![0, 0]] {
             let plan = FieldPlan { storage, ..plan(16) };
             let mut alone = build(&plan);
@@ -99,7 +99,7 @@ fn a_busy_second_core_cannot_be_seen() {
                 assert!(same, "{storage:?}, cores {cpus:?}, cycle {cycle}");
             }
             drop(hogs);
-            println!("{storage:?}, cores {cpus:?}: {} stand-ins", beside.stand_ins());
+            println!("{storage:?}, cores {cpus:?}: {} jobs repeated by the caller", beside.stand_ins());
         }
     }
 }

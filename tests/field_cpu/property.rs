@@ -1,5 +1,5 @@
-//! Shapes that no test lists: whatever the board asks for, the engine is the reference, in both storages
-//! and on any number of threads.
+//! Random shapes: whatever the board requests, the engine matches the reference, in both storages and on any
+//! number of threads.
 
 use super::agreement::agree;
 use super::identity::shown;
@@ -12,7 +12,7 @@ struct Asked {
     ms: u64,
     threads: usize,
     seed: u64,
-    /// Where the run enters the row of rungs.
+    /// Where the run enters the sequence of levels.
     entry: u64,
 }
 
@@ -28,9 +28,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_shape_at_any_rate_is_the_reference(asked in asked()) {
+    fn any_shape_at_any_rate_matches_the_reference(asked in asked()) {
         for storage in STORAGES {
-            // In halves rounding would decide over what is learned and stored.
+            // In halves, rounding would decide what is learned and stored.
             let learn = storage == Storage::F32;
             let shape = Shape { bank: if learn { asked.shape.bank } else { asked.shape.bank.min(5) }, ..asked.shape };
             let (dt, seed) = (Span::from_millis(asked.ms), asked.seed);
@@ -40,7 +40,7 @@ proptest! {
     }
 
     #[test]
-    fn threads_cannot_be_seen_in_any_shape(asked in asked()) {
+    fn threads_do_not_change_results_in_any_shape(asked in asked()) {
         for storage in STORAGES {
             let (dt, seed) = (Span::from_millis(asked.ms), asked.seed);
             let one = FieldPlan { shape: asked.shape, storage, dt, seed, ..plan(8) };

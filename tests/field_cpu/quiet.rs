@@ -1,11 +1,11 @@
-//! What a cycle may not do to those beside it: allocate, or touch a page that is not there yet.
+//! What a cycle must not do: allocate, or touch a page for the first time.
 
 use super::*;
 use crate::allocation::{allocations_in, allocations_in_process, alone};
 use std::io::Read;
 
-/// A run in which everything happens that can happen: all rungs and changes, learning, a full bank
-/// that evicts, a library that blends, metrics, refusals, another read-out and another pattern.
+/// A run in which everything possible happens: all levels and changes, learning, a full bank that evicts, a
+/// library that blends, metrics, refusals, another read-out and another pattern.
 fn eventful(engine: &mut dyn Inspect, cycles: std::ops::Range<u64>, readout: &[f32], volume: &[f32]) {
     for cycle in cycles {
         let mut bad = input(cycle, 0);
@@ -19,13 +19,13 @@ fn eventful(engine: &mut dyn Inspect, cycles: std::ops::Range<u64>, readout: &[f
     }
 }
 
-/// Stores the pattern that the run replaces: a slot takes its memory when it is stored in for the first time.
+/// Stores the pattern that the run replaces: a slot allocates when it is first used.
 fn first_in_its_slot(engine: &mut dyn Inspect, volume: &[f32]) {
     let stored = engine.store_pattern(5, volume, &context(5), 1.0);
     assert!(stored, "a slot of the plan");
 }
 
-/// A bank of five, full after as many cycles.
+/// A bank of five, full after five cycles.
 fn small(grid: usize, threads: usize, storage: Storage) -> FieldPlan {
     FieldPlan { threads, storage, shape: Shape { bank: 5, ..plan(grid).shape }, ..plan(grid) }
 }
@@ -47,8 +47,8 @@ fn a_cycle_allocates_nothing() {
     }
 }
 
-/// Of three attempts, each with an engine of its own, one counts nothing: the test runner has a thread
-/// in this process too, and the system its own business, but what an engine does it does each time.
+/// One of three attempts, each with its own engine, must count nothing: the test runner has a thread in this
+/// process too, and the system its own work, but what an engine does it does each time.
 pub fn quiet_once(what: &str, mut attempt: impl FnMut() -> u64) {
     let mut counts = Vec::new();
     while counts.len() < 3 && counts.last().is_none_or(|count| *count > 0) {
@@ -67,7 +67,7 @@ fn worker_threads_allocate_nothing_either() {
                 quiet_once(&format!("{threads} threads, {storage:?}: allocations"), || {
                     let mut engine = build(&plan);
                     first_in_its_slot(engine.as_mut(), &volume);
-                    // A thread that has just been started takes what it needs for itself.
+                    // A thread that has just started allocates for itself.
                     eventful(engine.as_mut(), 0..2, &readout, &volume);
                     allocations_in_process(|| eventful(engine.as_mut(), 2..240, &readout, &volume))
                 });
@@ -87,10 +87,10 @@ fn page_faults() -> u64 {
     behind.split_whitespace().nth(10 - 3).and_then(|count| count.parse().ok()).expect("a count")
 }
 
-/// From the first cycle on: an engine has touched its memory before, and a bank of five has no second block.
-/// One engine has been through the same cycles already, so that the program itself is in memory, and is kept,
-/// so that its memory is not used again. A buffer that is not touched is seen in each attempt: 84 faults each
-/// with a plain `vec![value; count]` in place of the cells' `touched`.
+/// From the first cycle on: an engine touches its memory when it is built, and a bank of five has no second
+/// block. One engine has run the same cycles before, so that the program itself is in memory; it is kept, so
+/// that its memory is not reused. A buffer that is not touched shows in each attempt: 84 faults each with a
+/// plain `vec![value; count]` instead of the cells' `touched`.
 #[test]
 fn a_cycle_takes_no_page_fault() {
     alone("field_cpu::quiet::a_cycle_takes_no_page_fault", || {

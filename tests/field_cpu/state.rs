@@ -1,5 +1,5 @@
-//! What an engine gives away and takes over: it goes on as if nothing had happened, another one goes on
-//! within its rounding, what does not fit changes nothing, and giving it away a second time takes no memory.
+//! Saving and restoring an engine: it continues exactly, another engine continues within its rounding, a
+//! state that does not fit changes nothing, and saving again allocates nothing.
 
 use super::agreement::Bounds;
 use super::identity::shown;
@@ -8,7 +8,7 @@ use crate::allocation::allocations_in;
 use ganglion::field::shape::DESCRIPTOR;
 use ganglion::field::state::{Live, StateError};
 
-/// Saved after this many cycles of `level_at`: on each rung, in the middle of a sweep in two parts, on the
+/// Saved after this many cycles of `level_at`: at each level, in the middle of a sweep in two parts, on the
 /// half grid, before the first cycle, and long after the bank was full.
 const MOMENTS: [u64; 9] = [0, 3, 7, 11, 16, 17, 23, 28, 103];
 
@@ -22,7 +22,7 @@ fn saved(engine: &mut dyn Inspect) -> Live {
     live
 }
 
-/// Another engine of `plan` that goes on where `engine` is. It has been used for something else.
+/// Another engine of `plan` that continues where `engine` is. It has been used for something else.
 fn successor(engine: &mut dyn Inspect, plan: &FieldPlan) -> Box<dyn Inspect> {
     let mut other = engine::build(plan);
     run(other.as_mut(), 0..27);
@@ -32,7 +32,7 @@ fn successor(engine: &mut dyn Inspect, plan: &FieldPlan) -> Box<dyn Inspect> {
 }
 
 #[test]
-fn the_cpu_engine_goes_on_bit_for_bit() {
+fn the_restored_cpu_engine_continues_bit_for_bit() {
     for storage in STORAGES {
         for threads in [1, 2] {
             let plan = FieldPlan { storage, threads, ..plan(8) };
@@ -53,7 +53,7 @@ fn the_cpu_engine_goes_on_bit_for_bit() {
 }
 
 #[test]
-fn the_reference_goes_on_bit_for_bit() {
+fn the_restored_reference_continues_bit_for_bit() {
     let plan = FieldPlan { engine: EngineKind::Reference, ..plan(8) };
     for moment in MOMENTS {
         let mut first = build(&plan);
@@ -72,7 +72,7 @@ fn the_reference_goes_on_bit_for_bit() {
 }
 
 #[test]
-fn one_engine_goes_on_where_another_stopped() {
+fn one_engine_continues_where_another_stopped() {
     let cpu = FieldPlan { learn: false, ..plan(8) };
     let reference = FieldPlan { engine: EngineKind::Reference, ..cpu.clone() };
     let bound = Bounds::of(&cpu).cell;
@@ -83,7 +83,7 @@ fn one_engine_goes_on_where_another_stopped() {
                 let draw = |i: usize| uniform(experience, Stream::Patterns, i as u64) as f32 - 0.5;
                 assert!(first.store_experience(&std::array::from_fn(draw), 0.5));
             }
-            // One without direction: its length is below the floor, so it is no neighbour of anything.
+            // Without a direction: its length is below the minimum, so it is not a neighbour of anything.
             assert!(first.store_experience(&[1e-6; DESCRIPTOR], 0.1));
             run(first.as_mut(), 0..moment);
             let mut second = successor(first.as_mut(), to);
@@ -112,7 +112,7 @@ fn one_engine_goes_on_where_another_stopped() {
 }
 
 #[test]
-fn to_save_again_takes_no_memory_whatever_has_come_since() {
+fn saving_again_allocates_nothing() {
     for kind in [EngineKind::Cpu, EngineKind::Reference] {
         for storage in STORAGES {
             let plan = FieldPlan { engine: kind, storage, ..plan(8) };
@@ -123,7 +123,7 @@ fn to_save_again_takes_no_memory_whatever_has_come_since() {
                 let count = allocations_in(|| assert!(engine.save(&mut live)));
                 assert_eq!(count, 0, "{kind:?}, {storage:?}, cycle {cycle}");
             }
-            assert_eq!(live, saved(engine.as_mut()), "nothing of an older one is left in it");
+            assert_eq!(live, saved(engine.as_mut()), "nothing of an older state is left in it");
         }
     }
 }
@@ -155,7 +155,7 @@ const SPOILS: [Spoil; 42] = [
     ("part of the sweep", |live| live.bank.next_part = Some(2)),
     ("rows of the last sweep", |live| live.bank.nearest = vec![(0, 0.1), (1, 0.2)]),
     ("scores", |live| live.scores[15] = f64::NAN),
-    // Finite, and nowhere near what a life leads to.
+    // Finite, but a value that no run produces.
     ("scores", |live| live.scores[0] = 1.7e308),
     ("bridge", |live| live.bridge[0] = -1.7e308),
     ("changes", |live| live.senses.change[0] = 2.1),
@@ -226,16 +226,16 @@ fn unfitting_state_is_refused_by_name_and_changes_nothing() {
     let mut small = build(&FieldPlan { shape: Shape { bank: 3, ..plan(8).shape }, ..plan(8) });
     let mut full = build(&plan(8));
     run(full.as_mut(), 0..24);
-    let error = small.restore(&saved(full.as_mut())).expect_err("it has room for three");
+    let error = small.restore(&saved(full.as_mut())).expect_err("it has space for three");
     assert!(error.to_string().starts_with("experiences: ") && error.to_string().ends_with("has room for 3"));
 }
 
 #[test]
-fn what_is_f64_in_both_engines_comes_over_as_it_is() {
+fn f64_state_is_handed_over_exactly_between_engines() {
     let reference = FieldPlan { engine: EngineKind::Reference, ..plan(8) };
     for [from, to] in [[&plan(8), &reference], [&reference, &plan(8)]] {
         let mut first = build(from);
-        run(first.as_mut(), 0..28); // with all that was learned and stored, in the middle of a sweep
+        run(first.as_mut(), 0..28); // with everything that was learned and stored, in the middle of a sweep
         let mut second = successor(first.as_mut(), to);
         let (a, b) = (saved(first.as_mut()), saved(second.as_mut()));
         assert_eq!((&a.senses, &a.blend, a.scores, a.bridge), (&b.senses, &b.blend, b.scores, b.bridge));

@@ -1,4 +1,4 @@
-//! What half precision is and is not: less memory, fewer bytes a cycle, and no place for a slow channel.
+//! What half precision changes: less memory and fewer bytes per cycle. Slow channels stay in f32.
 
 use super::*;
 use ganglion::base::plan::QUALITY_LEVELS;
@@ -9,7 +9,7 @@ fn in_halves(grid: usize) -> (Box<dyn Inspect>, Box<dyn Inspect>) {
     (build(&plan), build(&FieldPlan { storage: Storage::F16, ..plan }))
 }
 
-/// Eleven bits: whether all that a channel holds are halves, some of which are no whole number of 2^-11.
+/// Eleven bits: whether a channel holds only halves, some of which are not multiples of 2^-11.
 fn holds_halves(engine: &dyn Inspect, c: usize) -> bool {
     let mut cells = vec![0.0_f32; 512];
     engine.copy_channel(c, &mut cells);
@@ -17,7 +17,7 @@ fn holds_halves(engine: &dyn Inspect, c: usize) -> bool {
 }
 
 #[test]
-fn channels_that_move_too_little_for_a_half_stay_in_full() {
+fn channels_too_slow_for_half_precision_stay_f32() {
     // At 20 Hz a slow channel moves by a twentieth of the way, at 250 Hz every channel by less than a tenth,
     // at 5 Hz all by more.
     for (ms, first_full) in [(50, SLOW_FIRST), (4, 0), (200, CHANNELS)] {
@@ -34,17 +34,17 @@ fn channels_that_move_too_little_for_a_half_stay_in_full() {
 }
 
 #[test]
-fn halves_take_less_memory_and_fewer_bytes_a_cycle() {
+fn half_storage_takes_less_memory_and_fewer_bytes_per_cycle() {
     for grid in [8, 32] {
         let (full, packed) = in_halves(grid);
         let cells = plan(grid).shape.cells();
-        // Two bytes a cell of 48 channels on both grids, less eight channels for new cells of the other
+        // Two bytes per cell of 48 channels on both grids, less eight channels for new cells of the other
         // storage and one between two sub-steps.
         let on_both_grids = |channels: usize| channels * (cells + cells / 8) * size_of::<u16>();
         let extra = on_both_grids(GROUP) + cells * size_of::<u16>();
         assert_eq!(full.memory_bytes() - packed.memory_bytes(), on_both_grids(SLOW_FIRST) - extra);
         for quality in 0..QUALITY_LEVELS {
-            let quality = QualityLevel::new(quality as u8).expect("one of the rungs");
+            let quality = QualityLevel::new(quality as u8).expect("a valid level");
             let (full, packed) = (full.bytes_per_cycle(quality), packed.bytes_per_cycle(quality));
             assert!(packed < full && packed > full / 2, "{packed} and {full} at {quality:?}");
         }
@@ -55,7 +55,7 @@ fn halves_take_less_memory_and_fewer_bytes_a_cycle() {
 }
 
 #[test]
-fn no_rung_touches_more_bytes_than_the_one_above() {
+fn no_level_touches_more_bytes_than_the_better_one() {
     for storage in STORAGES {
         let mut engine = build(&FieldPlan { storage, ..plan(16) });
         for experiences in [0, 20] {
@@ -65,7 +65,7 @@ fn no_rung_touches_more_bytes_than_the_one_above() {
                 assert!(engine.store_experience(&std::array::from_fn(draw), 1.0));
             }
             let bytes: Vec<usize> = (0..QUALITY_LEVELS as u8)
-                .map(|quality| engine.bytes_per_cycle(QualityLevel::new(quality).expect("one of the rungs")))
+                .map(|quality| engine.bytes_per_cycle(QualityLevel::new(quality).expect("a valid level")))
                 .collect();
             // 1 halves the bank, 2 blends one pattern, 3 saves learning only, 4 holds half, 5 is an eighth.
             let falls = |quality: usize| bytes[quality] < bytes[quality - 1];

@@ -7,7 +7,7 @@ use ganglion::field::shape::{CHANNELS, PATTERN_FIRST, SLOW_FIRST};
 const FAST: std::ops::Range<usize> = 0..SLOW_FIRST;
 const ALL: std::ops::Range<usize> = 0..CHANNELS;
 
-/// Share of F that a pattern channel keeps beside an empty library.
+/// Share of F that a pattern channel keeps with an empty library.
 fn share(c: usize) -> f64 {
     if (PATTERN_FIRST..SLOW_FIRST).contains(&c) { 0.9 } else { 1.0 }
 }
@@ -17,7 +17,7 @@ fn time_constant(c: usize) -> f64 {
     if c < SLOW_FIRST { 0.05 } else { 1.0 }
 }
 
-/// Solves u = w 0.95 tanh(0.9 u + drive) by halving an interval: u - F(u) only rises.
+/// Solves u = w 0.95 tanh(0.9 u + drive) by bisection: u - F(u) is increasing.
 fn resting_value(c: usize, drive: f64) -> f64 {
     let (mut low, mut high) = (-1.0, 1.0);
     for _ in 0..60 {
@@ -31,8 +31,7 @@ fn sup_distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// Every in-range input, learning, patterns at the bound and all rungs: |u| <= 0.95, nothing but finite
-/// numbers.
+/// Any in-range input, learning, patterns at the bound and all levels: |u| <= 0.95, only finite numbers.
 pub fn stays_bounded<E: Judged>() {
     let sensors = 6;
     let mut plan = plan(sensors);
@@ -49,7 +48,7 @@ pub fn stays_bounded<E: Judged>() {
     }
     let spell = (E::for_ever() / 3).min(200);
     for cycle in 0..E::for_ever() {
-        // A third of the time random, a third square waves between the extremes, a third standing still.
+        // A third of the time random, a third square waves between the extremes, a third constant.
         let values: Vec<f64> = (0..sensors)
             .map(|i| match cycle / spell % 3 {
                 0 => draw(1, cycle, i),
@@ -74,8 +73,9 @@ pub fn stays_bounded<E: Judged>() {
     assert!(engine.experiences() > 0, "the run did store experiences");
 }
 
-/// NaN, infinities and values out of range are named, and the engine goes on as if never asked.
-pub fn refuses_what_is_no_sensor_value_and_stays_untouched<E: Judged>() {
+/// NaN, infinities and values out of range are named, and the engine continues as if they had never been
+/// sent.
+pub fn refuses_invalid_sensor_values_without_side_effects<E: Judged>() {
     let mut plan = plan(4);
     plan.learn = true;
     let (mut asked, mut spared) = (E::new(&plan), E::new(&plan));
@@ -97,14 +97,14 @@ pub fn refuses_what_is_no_sensor_value_and_stays_untouched<E: Judged>() {
         assert_eq!(format!("{a:?}"), format!("{b:?}"));
         assert_eq!(asked.prediction(), spared.prediction());
     }
-    // Entries that the board does not have are nobody's business.
+    // Entries beyond the board's sensors are ignored.
     let mut unused = input(30, &[0.0; 4]);
     unused.sensors[4] = f32::NAN;
     assert!(asked.cycle(&unused).is_ok());
 }
 
-/// From a uniform field one cycle is a closed formula of drive and resting value, in every cell.
-pub fn one_cycle_from_rest_is_the_formula<E: Judged>() {
+/// From a uniform field, one cycle is a closed formula of drive and resting value, in every cell.
+pub fn one_cycle_from_rest_matches_the_formula<E: Judged>() {
     let plan = plan(3);
     let projections = Projections::new(&plan, 8);
     let mut engine = E::new(&plan);
@@ -132,7 +132,7 @@ pub fn one_cycle_from_rest_is_the_formula<E: Judged>() {
     }
 }
 
-/// Small cosine waves that fit the zero-flux cube are the kernel's own modes: each fades by its own factor.
+/// Small cosine waves that fit the zero-flux cube are the kernel's eigenmodes: each fades by its own factor.
 pub fn a_cosine_mode_fades_by_its_own_factor<E: Judged>() {
     let mut plan = plan(1);
     plan.params.gain = 0.0;
@@ -153,15 +153,15 @@ pub fn a_cosine_mode_fades_by_its_own_factor<E: Judged>() {
         let mu: f64 = m.iter().map(|m| 2.0 - 2.0 * (std::f64::consts::PI * *m as f64 / 8.0).cos()).sum();
         let factor = 0.855 * (1.0 - 0.1 * mu);
         for (cell, u) in engine.channel(c).iter().enumerate() {
-            // The cubic term of the tanh is a third of a millionth; a tanh may be off by the rounding of 1,
+            // The cubic term of the tanh is a third of a millionth; a tanh may have the rounding error of 1,
             // however small it is itself.
             assert!((u - factor * wave(*m, cell)).abs() < 1e-6 * size + 2.0 * E::ROUNDING, "mode {m:?}");
         }
     }
 }
 
-/// Two fields under the same drive: every cycle brings them closer by the factor that G allows or more,
-/// at rates that need sub-steps too; nothing of the start is left in the fast channels.
+/// Two fields under the same drive: every cycle brings them closer by at least the factor that G allows, also
+/// at rates that need sub-steps; nothing of the start is left in the fast channels.
 pub fn fields_converge_at_least_as_fast_as_the_gain_allows<E: Judged>() {
     let rates = [(111, 40), (50, 90), (10, 200)];
     for (ms, cycles) in rates.into_iter().take(E::share(3, 1) as usize) {
@@ -197,7 +197,8 @@ pub fn fields_converge_at_least_as_fast_as_the_gain_allows<E: Judged>() {
     }
 }
 
-/// Cycles in which a uniform disturbance of channel `c` fades to a half, over `cycles` cycles of silence.
+/// Cycles in which a uniform disturbance of channel `c` falls to a half, measured over `cycles` cycles of
+/// silence.
 fn half_life<E: Judged>(engine: &mut E, c: usize, rest: f64, size: f64, cycles: u64) -> f64 {
     engine.set_channel(c, &vec![rest + size; 512]);
     feed(engine, 0..cycles, |_| vec![0.0]);
@@ -205,8 +206,9 @@ fn half_life<E: Judged>(engine: &mut E, c: usize, rest: f64, size: f64, cycles: 
     cycles as f64 * std::f64::consts::LN_2 / -left.ln()
 }
 
-/// ln 2 / -ln G cycles for content at the reference period, and the like for the other groups, within 10 %.
-pub fn without_bias_the_half_lives_are_those_stated<E: Judged>() {
+/// ln 2 / -ln G cycles for content at the reference period, and correspondingly for the other groups, within
+/// 10 %.
+pub fn without_bias_half_lives_match_the_documented_ones<E: Judged>() {
     for (ms, content, pattern, slow) in [(50, 4.42, 2.65, 95.3), (10, 23.5, 14.7, 477.7)] {
         let mut plan = plan(1);
         plan.params.gain = 0.0;
@@ -221,7 +223,7 @@ pub fn without_bias_the_half_lives_are_those_stated<E: Judged>() {
     }
 }
 
-/// With its bias a channel fades by 1 - k + k w 0.855 sech^2(0.9 u + 4 h): every one of the 64.
+/// With its bias a channel fades by 1 - k + k w 0.855 sech^2(0.9 u + 4 h): each of the 64.
 pub fn with_bias_each_channel_fades_by_its_own_slope<E: Judged>() {
     let plan = plan(1);
     let projections = Projections::new(&plan, 8);
@@ -238,7 +240,7 @@ pub fn with_bias_each_channel_fades_by_its_own_slope<E: Judged>() {
             (engine.channel(c)[0] - rest).abs() < 64.0 * E::ROUNDING,
             "channel {c} does not start at rest"
         );
-        // Saturated channels forget within a cycle: a half-life would be a quotient of roundings.
+        // Saturated channels forget within a cycle: their half-life would be a quotient of roundings.
         if factor > 0.01 {
             let stated = std::f64::consts::LN_2 / -factor.ln();
             engine.rest();
@@ -252,29 +254,29 @@ pub fn with_bias_each_channel_fades_by_its_own_slope<E: Judged>() {
     assert!(compared >= 30 && slowest < 0.855, "{compared} channels, slowest {slowest}");
 }
 
-/// However hard it was driven: after silence the field is the one it started from.
-pub fn after_an_input_the_field_returns_to_rest<E: Judged>() {
+/// However hard it was driven: after silence the field returns to its initial state.
+pub fn the_field_returns_to_rest_after_an_input<E: Judged>() {
     let mut engine = E::new(&plan(4));
     let start: Vec<Vec<f64>> = ALL.map(|c| engine.channel(c)).collect();
     let away = |engine: &E, channels: std::ops::Range<usize>| {
         channels.map(|c| sup_distance(&engine.channel(c), &start[c])).fold(0.0, f64::max)
     };
     feed(&mut engine, 0..60, |_| vec![1.0, -1.0, 1.0, -1.0]);
-    assert!(away(&engine, FAST) > 0.5, "the input was felt");
-    // The first silent cycle still feels the change as an error: one more than the fading needs.
+    assert!(away(&engine, FAST) > 0.5, "the input had an effect");
+    // The first silent cycle still sees the change as an error: one cycle more than the fading needs.
     feed(&mut engine, 60..161, |_| vec![0.0; 4]);
     let bound = 1.9 * 0.855_f64.powi(100);
     assert!(away(&engine, FAST) <= bound + 64.0 * E::ROUNDING, "{} > {bound}", away(&engine, FAST));
-    // 5 s: one half-life of the slowest that a slow channel may be.
+    // 5 s: one half-life of the slowest allowed slow channel.
     assert!(away(&engine, SLOW_FIRST..CHANNELS) < 0.95);
     feed(&mut engine, 161..1161, |_| vec![0.0; 4]);
     assert!(away(&engine, ALL) < 0.01, "{} is left after 55 s", away(&engine, ALL));
 }
 
 /// The same signal in seconds, 20 and 100 times a second. A step of 50 ms is taken at once where five of 10
-/// ms take it by and by: what differs is a delay of about 40 ms, which moves the context by under a fifth of
+/// ms take it gradually: what differs is a delay of about 40 ms, which moves the context by under a fifth of
 /// its swing at 0.4 Hz; without the delay a twelfth is left.
-pub fn the_rate_of_the_loop_is_no_part_of_the_behaviour<E: Judged>() {
+pub fn behaviour_does_not_depend_on_the_loop_rate<E: Judged>() {
     let end = 200; // slow cycles: 10 s
     let contexts = |ms: u64| -> Vec<Vec<f64>> {
         let mut plan = plan(4);
@@ -298,6 +300,6 @@ pub fn the_rate_of_the_loop_is_no_part_of_the_behaviour<E: Judged>() {
         (square / swing).sqrt()
     };
     println!("rate: {:?}", (0..8).map(apart).collect::<Vec<_>>());
-    assert!(apart(0) < 0.2, "20 Hz and 100 Hz differ by {} of what the context moves", apart(0));
+    assert!(apart(0) < 0.2, "20 Hz and 100 Hz differ by {} of the context's change", apart(0));
     assert!(apart(4) < 0.08, "and by {} beyond the delay", apart(4));
 }

@@ -3,7 +3,7 @@
 use super::*;
 use ganglion::field::shape::{PATTERN_FIRST, SLOW_FIRST};
 
-/// A stimulus of sixteen sensors by its number.
+/// The values of sixteen sensors, by number.
 fn scene(number: u64) -> Vec<f64> {
     (0..16).map(|i| 0.7 * draw(41, number, i)).collect()
 }
@@ -20,7 +20,7 @@ fn context_of<E: Judged>(engine: &E) -> [f32; CONTEXT] {
     std::array::from_fn(|c| features[c] as f32)
 }
 
-/// One match: the weights sum to 1 and fall, and the slot that comes first.
+/// One match: the weights sum to 1 and decrease. Returns the first slot.
 fn first_of<E: Judged>(engine: &E, count: usize) -> usize {
     let blend = engine.blend();
     let sum: f64 = blend.iter().map(|(_, w)| w).sum();
@@ -29,8 +29,8 @@ fn first_of<E: Judged>(engine: &E, count: usize) -> usize {
     blend[0].0
 }
 
-/// A hundred random contexts, each asked for with white noise of a tenth of its power: the right pattern
-/// comes first in at least 99 of 100. A field that takes weeks to move holds the context that it is given.
+/// A hundred random contexts, each queried with white noise of a tenth of its power: the right pattern comes
+/// first in at least 99 of 100. A field with time constants of weeks holds the context that it is given.
 pub fn a_stored_pattern_is_found_at_10_db<E: Judged>() {
     let mut plan = plan(1);
     plan.shape.patterns = 100;
@@ -56,8 +56,8 @@ pub fn a_stored_pattern_is_found_at_10_db<E: Judged>() {
     assert!(found as u64 * 100 >= 99 * queries, "{found} of {queries}");
 }
 
-/// The same through sensors and field, where the noise is felt twice (as sensor and as error) and scenes
-/// resemble one another: 24 scenes of sixteen sensors at 10 dB are told apart in four of five cycles.
+/// The same through sensors and field, where the noise acts twice (as sensor and as error) and scenes
+/// resemble each other: 24 scenes of sixteen sensors at 10 dB are told apart in four of five cycles.
 pub fn a_scene_recalls_its_own_pattern<E: Judged>() {
     let mut engine = E::new(&plan(16));
     let mut cycle = 0;
@@ -90,9 +90,9 @@ pub fn a_scene_recalls_its_own_pattern<E: Judged>() {
     assert!(f64::from(found) >= 0.8 * f64::from(matches), "{found} of {matches}");
 }
 
-/// With one pattern Q is that pattern: one cycle later the pattern channels differ by k 0.1 Q from those
-/// of an engine without it, and no other channel differs. An emptied library blends nothing.
-pub fn the_blend_is_in_the_field_that_is_returned<E: Judged>() {
+/// With one pattern Q is that pattern: one cycle later the pattern channels differ by k 0.1 Q from those of
+/// an engine without it, and no other channel differs. An emptied library blends nothing.
+pub fn the_blend_shows_in_the_returned_field<E: Judged>() {
     let mut plan = plan(3);
     plan.dt = Span::from_millis(20);
     let (mut with, mut without) = (E::new(&plan), E::new(&plan));
@@ -116,8 +116,8 @@ pub fn the_blend_is_in_the_field_that_is_returned<E: Judged>() {
     }
 }
 
-/// Stored: new and rewarded, or new and badly predicted. Not stored: what is known, what does not matter,
-/// and anything while learning is off. What was stored is found again. In halves too.
+/// Stored: new and rewarded, or new and badly predicted. Not stored: known or unimportant experiences, and
+/// anything while learning is off. What was stored is found again. In halves too.
 pub fn the_bank_keeps_what_is_new_and_matters<E: Judged>() {
     for quality in [0, 1] {
         let mut plan = plan(16);
@@ -137,16 +137,16 @@ pub fn the_bank_keeps_what_is_new_and_matters<E: Judged>() {
             last.expect("thirty cycles").novelty
         };
         assert!((hold(&mut engine, 0, 0.1) - 1.0).abs() < 1e-6, "an empty bank knows nothing");
-        assert_eq!(engine.experiences(), 0, "a reward of 0.1 is none");
+        assert_eq!(engine.experiences(), 0, "a reward of 0.1 is too small");
         let novelty = hold(&mut engine, 0, -0.8);
-        assert!(novelty < 0.1, "stored and known: {novelty}");
+        assert!(novelty < 0.1, "stored and recognised: {novelty}");
         let one = engine.experiences();
         assert_eq!(one, 1);
         hold(&mut engine, 0, 1.0);
-        assert_eq!(engine.experiences(), one, "what is known is not stored again");
+        assert_eq!(engine.experiences(), one, "a known experience is not stored again");
         let novelty = hold(&mut engine, 1, 0.0);
-        assert!(novelty > 0.1, "another scene is news: {novelty}");
-        assert_eq!(engine.experiences(), one, "news without reward or surprise");
+        assert!(novelty > 0.1, "another scene is new: {novelty}");
+        assert_eq!(engine.experiences(), one, "new, but without reward or surprise");
         hold(&mut engine, 1, 0.5);
         let two = engine.experiences();
         assert!(two > one);

@@ -1,4 +1,4 @@
-//! Prediction against forecasts that need no learning: better on what has a law, no better on noise.
+//! Prediction against forecasts that need no learning: better on regular signals, no better on noise.
 
 use super::*;
 use std::f64::consts::TAU;
@@ -7,7 +7,7 @@ const SENSORS: usize = 3;
 /// 40 s at 20 Hz.
 const CYCLES: u64 = 800;
 
-/// Skill at the end of a run over a signal by (cycle, sensor), and the least one after ten seconds.
+/// Skill at the end of a run over a signal by (cycle, sensor), and the lowest skill after ten seconds.
 fn skill_on<E: Judged>(seed: u64, mut signal: impl FnMut(u64, usize) -> f64) -> (f64, f64) {
     let mut plan = plan(SENSORS);
     plan.learn = true;
@@ -42,8 +42,8 @@ impl Resonance {
     }
 }
 
-/// At least 0.8 where 0.2 is asked for: sine, chirp, AR(2), each seed.
-pub fn lawful_sensors_are_predicted<E: Judged>() {
+/// At least 0.8 where 0.2 is required: sine, chirp, AR(2), each seed.
+pub fn regular_sensors_are_predicted<E: Judged>() {
     for &seed in E::seeds() {
         let phase = |i: usize| TAU * draw(seed, 0, i);
         let rate = |i: usize| 0.6 + 0.3 * draw(seed, 1, i); // 0.3..0.9 Hz
@@ -63,8 +63,9 @@ pub fn lawful_sensors_are_predicted<E: Judged>() {
     }
 }
 
-/// White noise and white changes have no law: about 0, and never a rule learned from noise and acted on.
-pub fn noise_is_not<E: Judged>() {
+/// White noise and white changes are not predictable: skill is about 0, and no rule is learned from noise and
+/// acted on.
+pub fn noise_is_not_predicted<E: Judged>() {
     for &seed in E::seeds() {
         let white = skill_on::<E>(seed, |cycle, i| 0.3 * noise(seed, cycle, i));
         assert!(white.0.abs() < 0.1 && white.1 > -0.35, "white noise, seed {seed}: {white:?}");
@@ -79,12 +80,12 @@ pub fn noise_is_not<E: Judged>() {
     }
 }
 
-/// Sensors that never move, for ever: forgetting finds nothing new and must not run away; when
-/// they tremble at last, the prediction does not leap.
-pub fn standing_sensors_for_ever_break_nothing<E: Judged>() {
+/// Sensors that never move, for ever: forgetting finds nothing new and must not diverge; when they finally
+/// move a little, the prediction does not jump.
+pub fn constant_sensors_for_ever_break_nothing<E: Judged>() {
     let mut plan = plan(SENSORS);
     plan.learn = true;
-    // A memory of a second: what takes days at the usual hundred seconds happens here in minutes.
+    // A memory of a second: what takes days with the usual hundred seconds happens here in minutes.
     plan.params.forget_per_s = 0.5;
     let mut engine = E::new(&plan);
     let (standing, trembling) = (E::for_ever() / 2, 200);
@@ -99,8 +100,8 @@ pub fn standing_sensors_for_ever_break_nothing<E: Judged>() {
         let values: Vec<f64> = (0..SENSORS).map(|i| 0.3 + 1e-3 * noise(6, cycle, i)).collect();
         run(&mut engine, &input(cycle, &values));
         let change = engine.prediction().iter().zip(&values).map(|(p, s)| (p - s).abs()).fold(0.0, f64::max);
-        // The first change is a real one, from where the sensors stood.
+        // The first change is a real one, from the sensors' old values.
         wildest = wildest.max(if cycle > standing + 20 { change } else { 0.0 });
     }
-    assert!(wildest < 3e-4, "a trembling of 0.001 is answered with {wildest}");
+    assert!(wildest < 3e-4, "a tremble of 0.001 is answered with {wildest}");
 }

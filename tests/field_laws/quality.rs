@@ -1,4 +1,4 @@
-//! Quality levels: what they may not change.
+//! What quality levels must not change.
 
 use super::*;
 use ganglion::base::plan::QUALITY_LEVELS;
@@ -8,11 +8,11 @@ fn quality(number: usize) -> QualityLevel {
     QualityLevel::new(number as u8).expect("six rungs")
 }
 
-/// Down and up the ladder, step by step and from end to end, over moving sensors and with a library that has
-/// something to blend. In the cycle that changes the grid the scores stand still; any other change moves the
-/// motors by no more than half as much again as the sensors make them move anyway (a held group catches up
-/// with two cycles), and nothing that follows does by more than three times that.
-pub fn no_change_of_rung_makes_the_motors_jump<E: Judged>() {
+/// Down and up through the levels, step by step and from end to end, over moving sensors and with a library
+/// that has something to blend. In the cycle that changes the grid the scores stay the same; any other change
+/// moves the motors by at most half as much again as the sensors move them anyway (a held group catches up
+/// with two cycles), and later cycles by at most three times that.
+pub fn no_change_of_level_makes_the_motors_jump<E: Judged>() {
     let sensors = 6;
     let mut plan = plan(sensors);
     plan.learn = true;
@@ -47,7 +47,7 @@ pub fn no_change_of_rung_makes_the_motors_jump<E: Judged>() {
     let size = 0.1 / f64::from(largest(&history(false, 0.1)));
     let (plain, changing) = (history(false, size), history(true, size));
     let usual = (held as usize..plain.len()).map(|cycle| step(&plain, cycle)).fold(0.0, f64::max);
-    assert!((largest(&plain) - 1.0).abs() < 0.01 && usual > 0.02, "the motors do move: {usual} a cycle");
+    assert!((largest(&plain) - 1.0).abs() < 0.01 && usual > 0.02, "the motors do move: {usual} per cycle");
     let (mut at_change, mut worst) = (0.0_f64, 0.0_f64);
     for cycle in held as usize..changing.len() {
         let [before, now] = [cycle - 1, cycle].map(|cycle| ladder[cycle / held as usize]);
@@ -62,13 +62,13 @@ pub fn no_change_of_rung_makes_the_motors_jump<E: Judged>() {
             }
         }
     }
-    println!("rungs: usual {usual}, at a change {at_change}, worst {worst}");
-    assert!(at_change <= 1.5 * usual, "a change of rung moves the motors by {at_change}, usual is {usual}");
-    assert!(worst <= 3.0 * usual, "a step of {worst} where {usual} is usual");
+    println!("levels: usual {usual}, at a change {at_change}, worst {worst}");
+    assert!(at_change <= 1.5 * usual, "a change of level moves the motors by {at_change}, usual is {usual}");
+    assert!(worst <= 3.0 * usual, "a step of {worst} while {usual} is usual");
 }
 
-/// Rung 4 steps slow channels half as often, by twice the time: what they remember is the same.
-pub fn half_lives_do_not_depend_on_the_rung<E: Judged>() {
+/// Level 4 steps slow channels half as often, by twice the time: their memory is the same.
+pub fn half_lives_do_not_depend_on_the_level<E: Judged>() {
     for (ms, c, cycles) in [(50, 60, 100), (10, 60, 200), (50, 35, 4), (10, 35, 20), (50, 5, 8), (10, 5, 20)]
     {
         let mut plan = plan(1);
@@ -89,14 +89,14 @@ pub fn half_lives_do_not_depend_on_the_rung<E: Judged>() {
             let ratio = left(number).ln() / best.ln();
             assert!(
                 (ratio - 1.0).abs() < 0.1,
-                "{ms} ms, channel {c}, rung {number}: {ratio} of the half-life"
+                "{ms} ms, channel {c}, level {number}: {ratio} of the half-life"
             );
         }
     }
 }
 
-/// Standing sensors: on the half grid the means of the channels go on from where they were, and coming
-/// back the whole field is near the one that never left.
+/// Constant sensors: on the half grid the means of the channels continue from their values, and after the
+/// return the whole field is close to one that never left.
 pub fn half_resolution_keeps_means_on_the_way_in_and_out<E: Judged>() {
     let plan = plan(4);
     let (mut stays, mut leaves) = (E::new(&plan), E::new(&plan));
@@ -126,5 +126,5 @@ pub fn half_resolution_keeps_means_on_the_way_in_and_out<E: Judged>() {
     let (a, b) = (field(&stays), field(&leaves));
     let square = a.iter().zip(&b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / a.len() as f64;
     println!("whole: {}", square.sqrt());
-    assert!(square.sqrt() < 0.01, "the whole field is not back: {}", square.sqrt());
+    assert!(square.sqrt() < 0.01, "the whole field has not returned: {}", square.sqrt());
 }

@@ -1,11 +1,11 @@
-//! What comes out: features that are what they are said to be, and that tell one input from another.
+//! The outputs: features match their definitions, and they distinguish inputs.
 
 use super::*;
 use ganglion::field::shape::{BLOCK_COUNT, CHANNELS, DESCRIPTOR, FEATURES, GROUP};
 use nalgebra::DMatrix;
 
-/// Context, descriptor and gradients, computed anew from the field that the engine shows.
-pub fn features_are_the_reductions_they_are_said_to_be<E: Judged>() {
+/// Context, descriptor and gradients, recomputed from the field that the engine shows.
+pub fn features_match_their_definitions<E: Judged>() {
     let mut engine = E::new(&plan(4));
     feed(&mut engine, 0..5, |cycle| vec![0.9, -0.7, 0.4, draw(1, cycle, 0)]);
     let features = engine.features();
@@ -68,7 +68,7 @@ pub fn features_are_the_reductions_they_are_said_to_be<E: Judged>() {
     assert!(largest > 0.05, "the field was not flat");
 }
 
-/// Share of the later rows that a ridge read-out of the earlier ones puts into the right class.
+/// Share of the later rows that a ridge read-out of the earlier ones classifies correctly.
 fn decoded(rows: &[Vec<f64>], classes: &[usize], count: usize) -> f64 {
     let half = rows.len() / 2;
     let width = rows[0].len();
@@ -86,7 +86,7 @@ fn decoded(rows: &[Vec<f64>], classes: &[usize], count: usize) -> f64 {
     (0..rows.len() - half).filter(right).count() as f64 / (rows.len() - half) as f64
 }
 
-/// Which of four noisy stimuli is on can be read from features and motors by a linear map of earlier
+/// Which of four noisy stimuli is present can be read from features and motors by a linear map of earlier
 /// rows; with shuffled labels the same procedure finds nothing.
 pub fn stimuli_are_decodable_from_features_and_motors<E: Judged>() {
     let (sensors, count, held) = (6, 4, 4);
@@ -125,7 +125,7 @@ pub fn stimuli_are_decodable_from_features_and_motors<E: Judged>() {
     }
 }
 
-/// Noise, learning, bank and rungs included; a second engine, and the same one after `rest`.
+/// Noise, learning, bank and levels included; a second engine, and the same one after `rest`.
 pub fn same_seed_and_input_give_the_same_bits<E: Judged>() {
     let mut plan = plan(4);
     plan.learn = true;
@@ -159,8 +159,8 @@ pub fn same_seed_and_input_give_the_same_bits<E: Judged>() {
     assert!(first != history(&mut with_readout(&plan)), "another seed is another field");
 }
 
-/// Taken at multiples of 100 and not in between; `measure_now` is of now.
-pub fn metrics_are_those_of_every_hundredth_cycle<E: Judged>() {
+/// Measured at multiples of 100 and not in between; `measure_now` measures now.
+pub fn metrics_are_taken_every_hundredth_cycle<E: Judged>() {
     let mut engine = E::new(&plan(2));
     assert_eq!(engine.metrics(), None);
     let mut taken = None;

@@ -1,4 +1,4 @@
-//! The control socket under callers that mean harm: none of them makes a person wait, nor the end.
+//! The control socket with malicious callers: none of them delays a person's request or the end.
 
 use super::site::{TestSite, soon};
 use crate::cli::{err, out};
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The promise to a person who stops a robot.
+/// The promise to a person who disarms a robot.
 const DISARMED_WITHIN: Duration = Duration::from_secs(1);
 /// From the signal to the end of the process.
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
 const SILENT: usize = 2_000;
 const DRIPPING: usize = 100;
 
-/// Callers that send a byte every 0.8 s, and connect again when the server closes.
+/// Callers that send a byte every 0.8 s, and reconnect when the server closes.
 struct Drip {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -55,7 +55,7 @@ impl Drop for Drip {
     }
 }
 
-/// Room for the silent ones in this process.
+/// Raises the limit of open files for the silent callers in this process.
 fn more_descriptors() {
     let most = getrlimit(Resource::Nofile).maximum;
     let enough = most.map_or(8_192, |most| most.min(8_192));
@@ -63,7 +63,7 @@ fn more_descriptors() {
 }
 
 #[test]
-fn silent_and_slow_callers_delay_neither_disarm_nor_the_end() {
+fn silent_and_slow_callers_delay_neither_disarm_nor_shutdown() {
     more_descriptors();
     let mut place = TestSite::unguarded();
     let runtime = place.runtime(&[]);
@@ -73,7 +73,7 @@ fn silent_and_slow_callers_delay_neither_disarm_nor_the_end() {
     let mut worst = Duration::ZERO;
     let mut silent = Vec::new();
     for round in 0..10 {
-        // Some of them have just come, at the very moment of the question.
+        // Some of them connect just before the question.
         let come = |_| UnixStream::connect(&control).unwrap();
         silent.extend((0..SILENT / 10).map(come));
         let began = Instant::now();
@@ -96,7 +96,7 @@ fn silent_and_slow_callers_delay_neither_disarm_nor_the_end() {
 }
 
 #[test]
-fn an_arming_that_was_reported_as_failed_does_not_happen_later() {
+fn a_failed_arm_request_does_not_take_effect_later() {
     let mut place = TestSite::unguarded();
     let runtime = place.runtime(&[]);
     let could_arm = |place: &TestSite| {
@@ -114,7 +114,7 @@ fn an_arming_that_was_reported_as_failed_does_not_happen_later() {
         assert_eq!((&account["mode"], &account["armings"]), (&"disarmed".into(), &0.into()), "{account}");
     }
     place.arm();
-    // The robot carries out a request that makes it safe, also for a caller that has gone.
+    // The robot carries out a request that makes it safe, even if its caller has gone.
     place.send(runtime, Signal::STOP);
     assert_eq!(place.ask(&["disarm"]).status.code(), Some(69));
     place.send(runtime, Signal::CONT);

@@ -1,5 +1,4 @@
-//! A client may make a guard refuse, and a robot warn, as often as it likes: that is a few lines
-//! and a count.
+//! However often a client makes a guard refuse or a robot warn, the log gets a few lines and a count.
 
 use super::site::{TestSite, soon};
 use crate::cli::err;
@@ -10,10 +9,10 @@ use ganglion::runtime::guard::socket::ask_once;
 use rustix::process::Signal;
 use std::path::Path;
 
-/// Lines of a flood that the log may get: 40 at once, one in ten seconds, and the count.
+/// Lines of a flood that may reach the log: 40 at once, one every ten seconds, and the count.
 const FEW: usize = 60;
 
-/// Of the lines that begin with `beginning`, at most a few; one line says how many were dropped.
+/// Checks that at most a few lines begin with `beginning`, and that one line says how many were dropped.
 fn few_lines(said: &str, beginning: &str) {
     let lines = said.lines().filter(|line| line.contains(beginning)).count();
     assert!(
@@ -42,7 +41,7 @@ fn guard_logs_refused_requests_only_a_few_times() {
 }
 
 #[test]
-fn a_robot_that_is_asked_what_it_cannot_say_warns_a_few_times() {
+fn unanswerable_map_queries_cause_only_a_few_warnings() {
     let board = "inherits = \"sim\"\n[safety]\nauto_arm = false\n[field]\ngrid = 8\npatterns = 1\nbank = 64\n\
                  [motion]\nfull_speed = 0.5\nwheelbase = 0.0872\nlag_ms = 80.0\n\
                  [[sensor]]\nname = \"wall\"\nkind = \"recall\"\nunit = \"1\"\nby = \"range\"\nbelow = 3.0\n\
@@ -50,10 +49,10 @@ fn a_robot_that_is_asked_what_it_cannot_say_warns_a_few_times() {
     let mut place = TestSite::with(board);
     let runtime = place.runtime(&[]);
     let socket = place.path("control");
-    // So far away that its phases are no numbers: once anything was met, there is no answer.
+    // So far away that its phases are not finite: once anything was met, there is no answer.
     let nowhere = || ask_near(Path::new(&socket), Request::Status, Some([1e308, 1e308])).expect("it answers");
     soon("something was met", || nowhere().status.map.is_none());
-    (0..400).for_each(|_| assert!(nowhere().status.map.is_none(), "no place is there"));
+    (0..400).for_each(|_| assert!(nowhere().status.map.is_none(), "no place is returned"));
     place.send(runtime, Signal::TERM);
     few_lines(&err(&place.said(runtime)), "the map: ");
 }

@@ -1,5 +1,5 @@
-//! What a table of open files of its own gains for the heartbeat thread: the far end of its connection sees
-//! a killed process before the kernel has given the process's memory back.
+//! Why the heartbeat thread has its own table of open files: the far end of its connection notices a killed
+//! process before the kernel has freed the process's memory.
 
 use ganglion::system::rt::descriptors::own_table;
 use rustix::event::epoll;
@@ -11,17 +11,17 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-const NAME: &str = "guard::killed::a_killed_process_is_seen_before_its_memory_is_free";
-/// In the environment of the process that is killed: where to connect to.
+const NAME: &str = "guard::killed::a_killed_process_is_noticed_before_its_memory_is_freed";
+/// In the environment of the process that is killed: the socket to connect to.
 const SOCKET: &str = "GANGLION_TEST_KILLED_SOCKET";
-/// In the environment of the process that is killed: whether its thread has a table of its own.
+/// In the environment of the process that is killed: whether its thread has its own table.
 const OWN: &str = "GANGLION_TEST_KILLED_OWN";
 
-/// Memory of the process. Giving it back takes far longer than ending a thread.
+/// Memory of the process. Freeing it takes far longer than ending a thread.
 const MEMORY: usize = 128 << 20;
 const KILLS: usize = 8;
 
-/// The process: memory, threads, and three connections, of which the second is its thread's.
+/// The process: memory, threads, and three connections, of which the second belongs to its thread.
 fn wait_to_be_killed(socket: &str, own: bool) {
     let mut before = UnixStream::connect(socket).expect("the parent listens");
     before.write_all(b"p").expect("said");
@@ -40,9 +40,9 @@ fn wait_to_be_killed(socket: &str, own: bool) {
     });
     is_connected.recv().expect("the thread connects");
     let memory = vec![1_u8; MEMORY];
-    // As the heartbeat's thread does on a robot, the thread goes before all others. Without a privilege the
-    // others can only stand back. The last one to end gives the memory back.
-    nice(5).expect("every program may stand back");
+    // As the heartbeat thread on a robot, the thread has priority over all others. Without privileges the
+    // others can only lower theirs. The last one to end frees the memory.
+    nice(5).expect("every program may lower its priority");
     (0..30).for_each(|_| drop(thread::spawn(|| thread::sleep(Duration::from_secs(600)))));
     let mut after = UnixStream::connect(socket).expect("the parent listens");
     after.write_all(if memory[MEMORY - 1] == 1 { b"p" } else { b"-" }).expect("said");
@@ -65,13 +65,13 @@ fn thread_ends_first(round: usize, own: bool) -> bool {
     let connections = [0, 1, 2].map(|_| {
         let (mut connection, _) = listener.accept().expect("it connects");
         let mut name = [0];
-        connection.read_exact(&mut name).expect("it says which one it is");
+        connection.read_exact(&mut name).expect("it sends its name");
         let data = epoll::EventData::new_u64(name[0].into());
         epoll::add(&ready, &connection, data, epoll::EventFlags::RDHUP).expect("watched");
         connection
     });
     child.kill().expect("it runs");
-    // The kernel lists what is ready in the order in which it became so, however late this thread is.
+    // The kernel lists ready files in the order in which they became ready, however late this thread is.
     let mut first = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
     while epoll::wait(&ready, &mut first, None).is_ok_and(|count| count == 0) {}
     child.wait().expect("it has ended");
@@ -81,15 +81,15 @@ fn thread_ends_first(round: usize, own: bool) -> bool {
 }
 
 #[test]
-fn a_killed_process_is_seen_before_its_memory_is_free() {
+fn a_killed_process_is_noticed_before_its_memory_is_freed() {
     if let Some(socket) = std::env::var_os(SOCKET) {
         let own = std::env::var(OWN).is_ok_and(|own| own == "true");
         return wait_to_be_killed(&socket.to_string_lossy(), own);
     }
     let first = |own| (0..KILLS).filter(|round| thread_ends_first(*round, own)).count();
-    // The thread may happen to be the last one to end, which then gives the memory back.
+    // The thread may happen to end last and then frees the memory itself.
     let own = first(true);
     assert!(own > KILLS / 2, "ended before the process's connections {own} times of {KILLS}");
-    // Without a table of its own its connection ends with the others, whose numbers lie on both sides of it.
+    // Without its own table its connection ends with the others, whose numbers are below and above it.
     assert_eq!(first(false), 0);
 }

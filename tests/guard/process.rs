@@ -1,5 +1,5 @@
-//! The built program: a guard and a runtime as two processes, killed, stopped and started again; the
-//! control socket and the service manager's socket as their users meet them.
+//! The built program: a guard and a runtime as two processes, killed, paused and restarted; the control
+//! socket and the service manager's socket as their users see them.
 
 use super::site::{SOON, TestSite, soon};
 use crate::cli::{ENDING, Running, err, is_not_stopped_by_a_terminal, out, output};
@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_killed_runtime_is_seen_at_once_whatever_the_patience() {
+fn a_killed_runtime_is_noticed_at_once_whatever_the_timeout() {
     let mut place = TestSite::new(1_000);
     place.guard();
     let runtime = place.runtime(&[]);
@@ -79,7 +79,7 @@ fn external_requests_are_done_or_refused_with_reasons() {
     assert_eq!(account["buses"][0]["set_ups"], 1, "{account}");
     assert_eq!(place.ask(&["disarm"]).status.code(), Some(0));
     assert_eq!(place.of_runtime()["mode"], "disarmed");
-    // By hand, and with the runtime alive: it is disarmed, not only still for a moment.
+    // By hand, and with the runtime alive: it is disarmed, not only stopped for a moment.
     place.arm();
     let [board, control, guard] = ["board.toml", "control", "guard"].map(|name| place.path(name));
     let stopped = output(&["safe-stop", "--board", &board, "--control", &control, "--guard", &guard]);
@@ -90,21 +90,21 @@ fn external_requests_are_done_or_refused_with_reasons() {
     assert_eq!(place.ask(&["stop"]).status.code(), Some(0));
     assert_eq!(place.ended(runtime), Some(0));
     assert_eq!(place.ask(&["status"]).status.code(), Some(69), "nobody is there any more");
-    assert_eq!(place.of_guard()["reason"], "ended", "a clean end is no trip of the guard's own");
+    assert_eq!(place.of_guard()["reason"], "ended", "a clean end is not a trip of the guard's own");
 }
 
 #[test]
-fn systemd_hears_ready_life_and_the_end() {
+fn systemd_is_told_ready_watchdog_and_stopping() {
     let mut place = TestSite::new(1_000);
     let manager = UnixDatagram::bind(place.folder.join("notify")).unwrap();
-    // As systemd's: the runtime may be silent for as long as it has asked for, which it does before it
-    // builds its field.
+    // Like systemd: the runtime may be silent for as long as it has requested, which it does before it builds
+    // its field.
     let asked_for = Cell::new(Instant::now());
     let hear = || {
         let left = asked_for.get().saturating_duration_since(Instant::now());
         manager.set_read_timeout(Some(left.max(SOON))).unwrap();
         let mut text = [0; 4096];
-        // A signal to any test of this program may end a wait that has a limit; it is begun again.
+        // A signal to any test of this program may interrupt a wait with a limit; the wait is repeated.
         let length = loop {
             match manager.recv(&mut text) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -123,7 +123,7 @@ fn systemd_hears_ready_life_and_the_end() {
             command.env("NOTIFY_SOCKET", notify).env("WATCHDOG_USEC", "400000").stdout(Stdio::null());
         });
     let runtime = place.start(runtime);
-    // Without its guard it is alive, and not ready; it says what is missing.
+    // Without its guard it is alive but not ready, and it says what is missing.
     let mut early = Vec::new();
     while !early.iter().any(|said: &String| said.contains("not ready") && said.contains("guard")) {
         early.push(hear());
@@ -145,7 +145,7 @@ fn systemd_hears_ready_life_and_the_end() {
 }
 
 #[test]
-fn every_ending_signal_cuts_the_line_and_terminal_ones_do_not() {
+fn ending_signals_cut_the_line_and_terminal_ones_do_not() {
     for signal in ENDING {
         let mut place = TestSite::new(1_000);
         let guard = place.guard();
@@ -159,12 +159,12 @@ fn every_ending_signal_cuts_the_line_and_terminal_ones_do_not() {
 }
 
 #[test]
-fn lost_session_ends_with_motors_stopped_and_the_line_off() {
+fn a_lost_terminal_session_ends_with_motors_and_line_off() {
     let mut place = TestSite::new(1_000);
     let guard = place.guard();
     let runtime = place.runtime(&[]);
     place.arm();
-    // The kernel sends it to both when the terminal goes.
+    // The kernel sends it to both when the terminal closes.
     place.send(runtime, Signal::HUP);
     place.send(guard, Signal::HUP);
     let (runtime, guard) = (place.said(runtime), place.said(guard));
@@ -191,7 +191,7 @@ fn a_second_runtime_and_a_second_guard_are_refused_by_name() {
 }
 
 #[test]
-fn a_guard_is_refused_what_it_cannot_guard() {
+fn a_guard_refuses_boards_it_cannot_guard() {
     let place = TestSite::new(300);
     let socket = place.path("guard");
     for (arguments, code, words) in [

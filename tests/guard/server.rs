@@ -1,4 +1,4 @@
-//! A guard in this process: real sockets, real time, a line that remembers every level it had.
+//! A guard in this process: real sockets, real time, a line that records every level.
 
 use ganglion::base::fault::BusFault;
 use ganglion::base::plan::{GuardHold, Line, RtPlan};
@@ -25,9 +25,9 @@ const STOP: Ask = Ask::Trip { lasting: true };
 const HOLD: Hold = Hold { line: Line(11), on_high: true, kind: GuardHold::Enable };
 /// Long enough for a loaded machine, short enough to wait for.
 const TIMEOUT: Span = Span::from_millis(400);
-/// Where nothing is to run out: what happens was not waited for.
+/// For tests in which nothing expires: what happens was not a timeout.
 const LONG: Span = Span::from_millis(600_000);
-/// How long a test waits for what must come.
+/// How long a test waits for an event that must come.
 const SOON: Span = Span::from_millis(20_000);
 
 /// Levels that a line was driven to, in order.
@@ -49,7 +49,7 @@ impl Gpio for Remembers {
     }
 }
 
-/// A guard at its post on a thread.
+/// A guard that runs on a thread.
 struct Stand {
     socket: PathBuf,
     levels: Levels,
@@ -111,7 +111,7 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A runtime's end of the wire, by hand.
+/// A runtime's end of the connection, driven by the test.
 struct Talk {
     connection: OwnedFd,
     sequence: u64,
@@ -122,7 +122,7 @@ impl Talk {
         Talk { connection: connect_to(&stand.socket).unwrap(), sequence: 0 }
     }
 
-    /// Asks, with a stamp of its own, and hears the answer; `None`: the guard hung up.
+    /// Sends a request with its own stamp and receives the answer; `None`: the guard hung up.
     fn ask_at(&mut self, ask: Ask, stamp: Instant) -> Option<Answer> {
         self.sequence += 1;
         assert!(send_to(&self.connection, &Request { sequence: self.sequence, stamp, ask }.encode()));
@@ -152,7 +152,7 @@ impl Talk {
 }
 
 #[test]
-fn line_is_off_at_start_on_while_trusted_and_off_at_the_end() {
+fn the_line_is_on_only_while_the_runtime_is_trusted() {
     let mut stand = Stand::begin(LONG);
     assert_eq!(stand.levels(), [false]);
     let mut talk = Talk::with(&stand);
@@ -183,7 +183,7 @@ fn silence_or_stale_heartbeats_cut_the_line() {
     assert_eq!(stand.phase(), Phase::Tripped(Reason::Silent));
     let began = MonotonicClock.now();
     talk.drive();
-    // The same stamp again and again is one heartbeat.
+    // A repeated stamp counts as one heartbeat.
     soon("off", || {
         talk.ask_at(Ask::Heartbeat { advanced: true }, began);
         stand.levels() == [false, true, false, true, false]
@@ -192,7 +192,7 @@ fn silence_or_stale_heartbeats_cut_the_line() {
 }
 
 #[test]
-fn what_is_no_runtime_of_ours_is_sent_away_and_changes_nothing() {
+fn foreign_runtimes_are_rejected_and_change_nothing() {
     let stand = Stand::begin(LONG);
     let mut talk = Talk::with(&stand);
     talk.drive();
@@ -207,7 +207,7 @@ fn what_is_no_runtime_of_ours_is_sent_away_and_changes_nothing() {
     assert_eq!(other.ask(Ask::Hello { board: [1; 32], heeded: 0 }).refused, Some(GuardRefusal::OtherBoard));
     assert_eq!(other.ask(HELLO).refused, Some(GuardRefusal::Busy));
     assert_eq!(other.ask(Ask::Set { on: true }).refused, Some(GuardRefusal::NotTrusted));
-    // More idle callers than there are clients do not push the runtime from its own.
+    // More idle callers than client slots do not displace the runtime.
     let crowd: Vec<OwnedFd> = (0..12).filter_map(|_| connect_to(&stand.socket).ok()).collect();
     soon("answered in a crowd", || ask_once(&stand.socket, Ask::Status, SOON).is_ok());
     assert!(talk.ask(Ask::Heartbeat { advanced: true }).standing.line_on);
@@ -221,7 +221,7 @@ fn any_caller_may_cut_the_line_and_only_the_runtime_restores_it() {
     talk.drive();
     let answer = ask_once(&stand.socket, STOP, SOON).unwrap();
     assert_eq!((answer.refused, answer.standing.phase), (None, Phase::Tripped(Reason::Asked)));
-    assert!(!answer.standing.line_on, "it is off before the answer goes out");
+    assert!(!answer.standing.line_on, "it is off before the answer is sent");
     assert_eq!(talk.ask(Ask::Set { on: true }).refused, Some(GuardRefusal::NotTrusted));
     let heeded = answer.standing.stop;
     for ask in [Ask::Hello { board: BOARD, heeded }, Ask::Permit, Ask::Set { on: true }] {
@@ -231,12 +231,12 @@ fn any_caller_may_cut_the_line_and_only_the_runtime_restores_it() {
 }
 
 #[test]
-fn stop_lasts_until_some_runtime_has_disarmed() {
+fn a_stop_lasts_until_a_runtime_has_disarmed() {
     let stand = Stand::begin(TIMEOUT);
     let mut talk = Talk::with(&stand);
     talk.drive();
     soon("silent", || stand.phase() == Phase::Tripped(Reason::Silent));
-    // The line is off already: the stop is for what comes after.
+    // The line is off already: the stop applies to what comes after.
     assert!(ask_once(&stand.socket, STOP, SOON).unwrap().refused.is_none());
     for _ in 0..3 {
         let answer = talk.ask(HELLO);
@@ -253,7 +253,7 @@ fn stop_lasts_until_some_runtime_has_disarmed() {
     assert_eq!(stand.levels()[..4], [false, true, false, true]);
 }
 
-/// Wires that have the guard's line and another one, and must not get a request for the guard's.
+/// Hardware with the guard's line and another one; it must not get a request for the guard's.
 struct Bare(Levels);
 
 impl Hardware for Bare {
@@ -310,7 +310,7 @@ impl Side {
 }
 
 #[test]
-fn driver_moves_the_guards_line_only_through_the_guard() {
+fn the_driver_switches_the_line_only_through_the_guard() {
     let stand = Stand::begin(LONG);
     let side = Side::of(&stand);
     let others = Levels::default();
@@ -335,7 +335,7 @@ fn driver_moves_the_guards_line_only_through_the_guard() {
 }
 
 #[test]
-fn heartbeats_of_a_runtime_whose_loop_stands_keep_no_line_on() {
+fn heartbeats_of_a_stopped_loop_do_not_keep_the_line_on() {
     let stand = Stand::begin(TIMEOUT);
     let side = Side::of(&stand);
     let hardware = GuardedHardware::new(
@@ -351,14 +351,14 @@ fn heartbeats_of_a_runtime_whose_loop_stands_keep_no_line_on() {
     let beats = || ask_once(&stand.socket, Ask::Status, SOON).unwrap().standing.beats;
     soon("it beats", || beats() > 0);
     soon("and yet", || stand.levels() == [false, true, false]);
-    // It is trusted again by itself; the line stays where it is until there is a loop behind the beats.
+    // It is trusted again by itself; the line stays off until there is a loop behind the heartbeats.
     soon("trusted again", || side.link.is_trusted());
-    soon("it beats on", || beats() > 10);
+    soon("heartbeats continue", || beats() > 10);
     assert_eq!(stand.levels(), [false, true, false]);
 }
 
 #[test]
-fn a_runtime_sees_its_guard_go_and_come_back_and_ends_cleanly() {
+fn a_runtime_survives_its_guards_restart_and_ends_cleanly() {
     let mut stand = Stand::begin(TIMEOUT);
     let mut side = Side::of(&stand);
     let health = GuardHealth::new(side.link.clone(), TIMEOUT);
@@ -376,7 +376,7 @@ fn a_runtime_sees_its_guard_go_and_come_back_and_ends_cleanly() {
 }
 
 #[test]
-fn a_robot_whose_guard_was_tripped_by_hand_is_disarmed() {
+fn tripping_the_guard_by_hand_disarms_the_robot() {
     let stand = Stand::begin(LONG);
     let side = Side::of(&stand);
     soon("trusted", || side.link.is_trusted());

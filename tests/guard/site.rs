@@ -8,20 +8,20 @@ use std::process::Output;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what must come, on a machine that does other things as well.
+/// How long a test waits for an event that must come, on a machine that also does other things.
 pub const SOON: Duration = Duration::from_secs(60);
 
-/// A field that takes little of the machine: these tests are about other things.
+/// A field that needs little of the machine: these tests are about other things.
 const SMALL: &str = "[field]\ngrid = 8\npatterns = 1\nbank = 64\n";
 
-/// A place of its own for sockets and a board; ends what was started in it.
+/// A separate place for sockets and a board; ends the processes that were started in it.
 pub struct TestSite {
     pub folder: PathBuf,
     pub children: Vec<Running>,
 }
 
 impl TestSite {
-    /// A simulated board whose guard has this patience.
+    /// A simulated board whose guard has this timeout.
     pub fn new(patience_ms: u32) -> TestSite {
         let guard = format!("[guard]\nholds = \"reset\"\npatience_ms = {patience_ms}.0\nrequired = true\n");
         TestSite::with(&format!("inherits = \"sim\"\n{guard}[safety]\nauto_arm = false\n{SMALL}"))
@@ -79,7 +79,7 @@ impl TestSite {
         serde_json::from_str(out(&asked).trim()).unwrap_or(Value::Null)
     }
 
-    /// Whether the runtime stands because of its guard.
+    /// Whether the runtime has stopped because of its guard.
     pub fn guard_lost(&self) -> bool {
         let causes = self.of_runtime()["causes"].clone();
         causes.as_array().is_some_and(|causes| causes.contains(&"guard-lost".into()))
@@ -97,7 +97,7 @@ impl TestSite {
         output(&[&its, more].concat())
     }
 
-    /// The robot is armed and its guard, if it has one, well.
+    /// Arms the robot, with its guard, if it has one, in order.
     pub fn arm(&self) {
         let armed = self.ask(&["arm", "--wait", "60s"]);
         assert_eq!(armed.status.code(), Some(0), "{}", err(&armed));
@@ -112,7 +112,7 @@ impl TestSite {
         self.children[child].ended()
     }
 
-    /// Waits for a child's end; everything that it said.
+    /// Waits for a child's end and returns its output.
     pub fn said(&mut self, child: usize) -> Output {
         let left = Running::none();
         std::mem::replace(&mut self.children[child], left).finish()

@@ -1,4 +1,4 @@
-//! `safe-stop`, whole: the guard remembers the request until a runtime has disarmed, and the report is true.
+//! `safe-stop` as a whole: the guard keeps the request until a runtime has disarmed, and the report is true.
 
 use super::site::{TestSite, soon};
 use crate::cli::{err, out, output};
@@ -8,10 +8,10 @@ use std::fs::File;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-/// How long it is watched that nothing happens: some hundred slots.
+/// How long a test checks that nothing happens: some hundred slots.
 const WATCHED: Duration = Duration::from_millis(1_500);
 
-/// For a while the robot is not armed and the guard's line stays off.
+/// Checks for a while that the robot is not armed and the guard's line stays off.
 fn stays_still(place: &TestSite) {
     let began = Instant::now();
     while began.elapsed() < WATCHED {
@@ -30,7 +30,7 @@ fn stop_of_a_paused_runtime_is_acknowledged_when_it_resumes() {
     soon("the line is on", || place.of_guard()["line_on"] == true);
     place.send(runtime, Signal::STOP);
     soon("tripped", || place.of_guard()["reason"] == "silent");
-    // The guard alone hears of it: no line lies in the runtime's own socket.
+    // Only the guard receives it: the given control socket does not exist.
     let [board, guard, nowhere] = ["board.toml", "guard", "nowhere"].map(|name| place.path(name));
     let stopped = output(&["safe-stop", "--board", &board, "--guard", &guard, "--control", &nowhere]);
     assert_eq!(stopped.status.code(), Some(0), "{}", err(&stopped));
@@ -89,21 +89,21 @@ fn only_a_runtime_of_this_board_is_disarmed() {
 }
 
 #[test]
-fn runtime_that_does_not_answer_is_no_success() {
+fn a_silent_runtime_is_not_reported_as_stopped() {
     let place = TestSite::unguarded();
     let listens = UnixListener::bind(place.path("control")).unwrap();
     let began = Instant::now();
     let stopped = place.safe_stop(&[]);
     assert_eq!(stopped.status.code(), Some(69), "{}", out(&stopped));
     assert!(err(&stopped).contains("does not answer") && err(&stopped).contains("cut"), "{}", err(&stopped));
-    assert!(began.elapsed() < Duration::from_secs(10), "it is asked for in a hurry");
+    assert!(began.elapsed() < Duration::from_secs(10), "it is meant for emergencies");
     drop(listens);
     let stopped = place.safe_stop(&[]);
     assert_eq!(stopped.status.code(), Some(0), "no process is there: {}", err(&stopped));
 }
 
 #[test]
-fn live_holder_of_the_motor_wires_is_named_and_excludes_others() {
+fn the_holder_of_the_motor_hardware_is_named_and_exclusive() {
     let place = TestSite::with("");
     let node = place.path("i2c-7");
     std::fs::write(&node, "").unwrap();

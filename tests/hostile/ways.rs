@@ -1,11 +1,11 @@
-//! The ways in for bytes that others wrote: files, and lines and frames from other processes. Each
-//! takes its bytes through the same function as the program does and holds it to what is promised of it; a
-//! broken promise is a panic.
+//! The ways in for bytes from others: files, and lines and frames from other processes. Each reads its bytes
+//! through the same function as the program does and checks what is promised about it; a broken promise is a
+//! panic.
 //!
-//! Used by the tests beside it and by the fuzzer (`fuzz/`), so it knows neither. What an input may cost is
-//! the fuzzer's business.
+//! Used by the tests beside it and by the fuzzer (`fuzz/`), so it depends on neither. The fuzzer limits what
+//! an input may cost.
 
-#[path = "ways/em_brain.rs"] // the fuzzer includes this file from elsewhere
+#[path = "ways/em_brain.rs"] // the fuzzer includes this file from another folder
 mod em_brain;
 #[path = "ways/wire.rs"]
 mod wire;
@@ -44,15 +44,15 @@ use std::sync::{Arc, Mutex};
 pub struct WayIn {
     /// Its name, also that of its fuzz target.
     pub name: &'static str,
-    /// How to make an input that gets past the first look from another.
+    /// How to turn one input into another that passes the first check.
     pub form: Form,
-    /// Inputs that are in order.
+    /// Valid inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Reads bytes as the program would; whether it accepted them. Panics where a promise is broken.
+    /// Reads bytes as the program would; returns whether it accepted them. Panics if a promise is broken.
     pub take: fn(&[u8]) -> bool,
 }
 
-/// What a change has to repair so that the program reads the rest.
+/// What a mutation has to repair so that the program reads the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Nothing.
@@ -61,7 +61,7 @@ pub enum Form {
     Signed,
 }
 
-/// All of them.
+/// All ways in.
 pub const WAYS_IN: [WayIn; 13] = [
     WayIn { name: "board", form: Form::Plain, seeds: boards, take: take_board },
     WayIn { name: "log", form: Form::Plain, seeds: logs, take: take_log },
@@ -78,7 +78,7 @@ pub const WAYS_IN: [WayIn; 13] = [
     WayIn { name: "em_profile", form: Form::Plain, seeds: em_brain::profiles, take: em_brain::take_profile },
 ];
 
-/// The container `header` begins, around another payload: length and digest are made good (layout:
+/// The container that `header` begins, with another payload: length and digest are recomputed (layout:
 /// `ganglion::system::codec`).
 pub fn signed(header: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut bytes = header[..16].to_vec();
@@ -89,13 +89,13 @@ pub fn signed(header: &[u8], payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Where the payload of a container stands; `None`: too short to have one.
+/// Where the payload of a container is; `None`: too short to have one.
 pub fn payload_of(bytes: &[u8]) -> Option<Range<usize>> {
     let end = bytes.len().checked_sub(32)?;
     (end >= 24).then_some(24..end)
 }
 
-/// What a person may be shown of bytes that were refused: one screen, and nothing that a terminal obeys.
+/// Checks an error message about refused bytes: at most one screen, and nothing that a terminal obeys.
 fn reported(what: &dyn Display) {
     const MOST: usize = 64 << 10;
     let words = what.to_string();
@@ -108,7 +108,7 @@ fn boards() -> Vec<Vec<u8>> {
     board::BUILT_IN.iter().map(|(_, text)| text.as_bytes().to_vec()).collect()
 }
 
-/// An accepted board can be written out, and the text is the same board.
+/// An accepted board can be written out, and the text loads as the same board.
 fn take_board(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     match board::from_text("robot", text) {
@@ -167,7 +167,7 @@ fn take_recording(bytes: &[u8]) -> bool {
     let mut reader = Reader::new(bytes);
     loop {
         match reader.next_event() {
-            // What it does not miss it decides, whatever the values are.
+            // Replay decides every complete step, whatever its values.
             Ok(Some(Event::Step(step))) => drop(replay.step(&step, 0)),
             Ok(Some(_)) => {}
             Ok(None) => return true,
@@ -202,7 +202,7 @@ fn take_log(bytes: &[u8]) -> bool {
                 Ok(log) => {
                     let bad =
                         (0..log.rows()).flat_map(|row| log.readings(row)).filter(|(_, value)| value.is_err());
-                    assert!(bad.count() <= log.defects(), "what is no number is a defect");
+                    assert!(bad.count() <= log.defects(), "a value that is not a number is a defect");
                 }
                 Err(fault) => reported(fault),
             }
@@ -214,8 +214,8 @@ fn take_log(bytes: &[u8]) -> bool {
 fn readouts() -> Vec<Vec<u8>> {
     let board = small();
     let weights = (0..board.motors.len() * READOUT_COLUMNS).map(|at| (at as f32 * 0.1).sin()).collect();
-    let readout = Readout::new(&board, weights, Origin::Given).expect("it is sound");
-    vec![readout.to_bytes().expect("it can be written")]
+    let readout = Readout::new(&board, weights, Origin::Given).expect("it is valid");
+    vec![readout.to_bytes().expect("the file can be written")]
 }
 
 fn take_readout(bytes: &[u8]) -> bool {
@@ -247,14 +247,14 @@ fn snapshots() -> Vec<Vec<u8>> {
     for cycles in [1, 20] {
         (0..cycles).for_each(|_| brain.cycle());
         let mut live = Live::default();
-        assert!(brain.engine.save(&mut live), "the processor's engine saves at once");
+        assert!(brain.engine.save(&mut live), "the CPU engine saves at once");
         let state = State { learned: brain.engine.learned(), live };
         let mut places = Places::default();
         map_of(&board).save(&mut places);
         for snapshot in [Snapshot::new(&board, state.clone()), Snapshot::new(&board, state).with_map(places)]
         {
             seeds.push(with_file(&[], |path| {
-                snapshot.save(path).expect("it can be written");
+                snapshot.save(path).expect("the file can be written");
                 std::fs::read(path).expect("it was written")
             }));
         }
@@ -274,8 +274,8 @@ fn map_of(board: &Board) -> Map {
     map
 }
 
-/// A field that goes on from a snapshot that was taken gives finite answers, a map places that can be
-/// compared, and their own snapshot is taken too.
+/// After an accepted snapshot, the field gives finite answers, the map places can be compared, and their own
+/// snapshot is accepted too.
 fn take_snapshot(bytes: &[u8]) -> bool {
     let snapshot = match with_file(bytes, Snapshot::load) {
         Ok(snapshot) => snapshot,
@@ -310,7 +310,7 @@ fn take_snapshot(bytes: &[u8]) -> bool {
         assert!(brain.engine.save(&mut live));
         let state = State { learned: brain.engine.learned(), live };
         let own = Snapshot::new(&brain.board, state).with_map(places);
-        own.check(&brain.board).expect("what a field became that was taken is taken again");
+        own.check(&brain.board).expect("the state after an accepted one is accepted again");
         true
     })
 }
@@ -320,10 +320,10 @@ fn stores() -> Vec<Vec<u8>> {
     let mut store = Store::new(dim, 5, usize::MAX).expect("a store");
     for row in 0..3 {
         let row: Vec<f32> = (0..64).map(|at| (at as f32 * (row as f32 + 0.7)).sin()).collect();
-        store.push(&row).expect("there is room");
+        store.push(&row).expect("there is space");
     }
     vec![with_file(&[], |path| {
-        store.save(path).expect("it can be written");
+        store.save(path).expect("the file can be written");
         std::fs::read(path).expect("it was written")
     })]
 }
@@ -360,7 +360,7 @@ fn requests() -> Vec<Vec<u8>> {
 fn take_request(bytes: &[u8]) -> bool {
     let Ok(request) = serde_json::from_slice::<control::Request>(bytes) else { return false };
     assert!(request.near.is_none_or(|near| near.iter().all(|place| place.is_finite())), "{request:?}");
-    let line = serde_json::to_vec(&request).expect("it can be written");
+    let line = serde_json::to_vec(&request).expect("the file can be written");
     assert_eq!(serde_json::from_slice::<control::Request>(&line).ok(), Some(request));
     true
 }
@@ -389,8 +389,7 @@ fn frames() -> Vec<Vec<u8>> {
     requests.into_iter().chain([answer]).collect()
 }
 
-/// A frame that is taken is one that could have been sent; what stands in bytes that it does not use changes
-/// nothing.
+/// An accepted frame is one that could have been sent; unused bytes have no effect.
 fn take_frame(bytes: &[u8]) -> bool {
     let request = Request::decode(bytes).inspect_err(|error| reported(error)).ok();
     let answer = Answer::decode(bytes).inspect_err(|error| reported(error)).ok();
@@ -405,7 +404,7 @@ fn take_frame(bytes: &[u8]) -> bool {
 }
 
 fn built_in(name: &str) -> Board {
-    board::built_in(name).expect("it is built in").expect("and sound").board
+    board::built_in(name).expect("a built-in board").expect("and sound").board
 }
 
 /// The sim board with the smallest field.
@@ -422,7 +421,7 @@ fn small() -> Board {
     board
 }
 
-/// A field to try an accepted input in.
+/// A field on which an accepted input is tried.
 struct Brain {
     board: Board,
     engine: Box<dyn Inspect>,
@@ -441,12 +440,11 @@ impl Brain {
         let input =
             FieldInput { cycle: self.cycle, sensors, reward: 0.5, quality: QualityLevel::BEST, place: None };
         self.cycle += 1;
-        let response = self.engine.cycle(&input).expect("a cycle of what was taken");
+        let response = self.engine.cycle(&input).expect("a cycle of the accepted state");
         assert!(response.motors.iter().all(|motor| motor.is_finite()), "{response:?}");
     }
 
-    /// For as many cycles as it takes for every part of a cycle to have its turn, beginning with number
-    /// `from`.
+    /// Runs enough cycles for every part of a cycle to have its turn, from number `from` on.
     fn goes_on(&mut self, from: u64) {
         self.cycle = from;
         (0..4).for_each(|_| self.cycle());
@@ -455,7 +453,7 @@ impl Brain {
 
 thread_local!(static BRAIN: RefCell<Brain> = RefCell::new(Brain::new()));
 
-/// `bytes` as a file for as long as `work` takes.
+/// `bytes` as a file during `work`.
 fn with_file<T>(bytes: &[u8], work: impl FnOnce(&Path) -> T) -> T {
     thread_local!(static FILE: PathBuf = {
         let thread = format!("{:?}", std::thread::current().id());
@@ -465,7 +463,7 @@ fn with_file<T>(bytes: &[u8], work: impl FnOnce(&Path) -> T) -> T {
         folder.join("file")
     });
     FILE.with(|path| {
-        std::fs::write(path, bytes).expect("it can be written");
+        std::fs::write(path, bytes).expect("the file can be written");
         work(path)
     })
 }

@@ -1,4 +1,4 @@
-//! Switches loom on in this package, and in none that it stands on.
+//! Switches loom on in this package only, not in its dependencies.
 
 fn main() {
     println!("cargo::rustc-cfg=loom");

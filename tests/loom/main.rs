@@ -1,7 +1,6 @@
-//! The files of `src/` that hand things from thread to thread, built with loom, and a model of each: two or
-//! three threads that do what the program's do. Loom runs every order of their accesses that the memory model
-//! allows, and fails where a value is torn, a word is lost, or a thread sleeps for ever. `scripts/check-loom`
-//! runs it.
+//! The files of `src/` that pass data between threads, built with loom, and a model of each: two or three
+//! threads that act like the program's. Loom runs every order of their accesses that the memory model allows,
+//! and fails if a value is torn, a word is lost, or a thread sleeps for ever. `scripts/check-loom` runs it.
 
 #[path = "../../src/system/executor/waker.rs"]
 mod waker;
@@ -17,7 +16,7 @@ mod sync;
 #[path = "../../src/base/time.rs"]
 mod time;
 
-// Under the names by which the files know each other.
+// Under the names by which the files refer to each other.
 mod base {
     pub(crate) use crate::time;
     pub(crate) mod plan {
@@ -34,7 +33,7 @@ mod system {
 }
 
 fn main() {
-    // Loom says by a panic what it found; the script looks at the exit code.
+    // Loom reports what it found by a panic; the script checks the exit code.
     for (name, model) in models::ALL {
         let began = std::time::Instant::now();
         loom::model(model);

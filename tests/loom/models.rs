@@ -1,5 +1,5 @@
-//! What the program's threads do with each structure, as short as it can be and still meet every order that
-//! matters.
+//! What the program's threads do with each structure, as short as possible while every relevant order can
+//! still occur.
 
 use crate::waker::Waker;
 use crate::cause::Cause;
@@ -8,21 +8,21 @@ use crate::triple_buffer::triple_buffer;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use crate::time::Instant;
 
-/// What a model shows, and the model.
+/// The model's name, and the model.
 pub type Model = (&'static str, fn());
 
-/// All of them.
+/// All models.
 pub const ALL: [Model; 6] = [
-    ("triple buffer: a value is whole and never older than the one before", whole_and_newest),
-    ("triple buffer: a cell that was read is only then written again", cells_have_one_owner),
+    ("triple buffer: a value is complete and never older than the one before", whole_and_newest),
+    ("triple buffer: a cell is written again only after it was read", cells_have_one_owner),
     ("halt: a worker that reads it knows until when commands are overtaken", heard_with_its_time),
-    ("halt: two that are raised at once are heard with the later time", two_at_once),
-    ("waker: a worker that is rung wakes, also while it comes to its waker", rung_wakes),
-    ("waker: the worker that answers sees what was left before the ring", left_is_seen),
+    ("halt: two that are raised at once are received with the later time", two_at_once),
+    ("waker: a worker that is woken wakes, also just before it sleeps", rung_wakes),
+    ("waker: the woken worker sees what was written before the wake-up", left_is_seen),
 ];
 
-/// Waits as `executor::threads` does, without the time that ends a wait there: a nudge that is lost is a
-/// thread that sleeps for ever.
+/// Waits as `executor::threads` does, without the time limit of a real wait: a lost wake-up is a thread that
+/// sleeps for ever.
 fn wait(waker: &Waker) {
     while !waker.answered() {
         thread::park();
@@ -45,10 +45,10 @@ fn whole_and_newest() {
     }
     put.join().unwrap();
     let newest = reader.take().map_or(last, |value| value[0]);
-    assert_eq!(newest, 2, "the newest is lost");
+    assert_eq!(newest, 2, "the newest value is lost");
 }
 
-/// Four values and two takes: the writer comes back to a cell that the reader had read.
+/// Four values and two takes: the writer returns to a cell that the reader had read.
 fn cells_have_one_owner() {
     let (mut writer, mut reader) = triple_buffer(0u8);
     let put = thread::spawn(move || (1..=4).for_each(|value| _ = writer.put(value)));
@@ -68,7 +68,7 @@ fn heard_with_its_time() {
     let raised = thread::spawn(move || raiser.raise(Cause::EStop, at(7)));
     if let Some(to) = watch.take() {
         assert_eq!(to, at(7), "a command could pass");
-        assert_eq!(watch.take(), None, "it was heard before");
+        assert_eq!(watch.take(), None, "it was received before");
     }
     raised.join().unwrap();
     watch.take();
@@ -99,7 +99,7 @@ fn rung_wakes() {
     rings.join().unwrap();
 }
 
-/// The word itself is relaxed: it is the waker that makes it seen.
+/// The word itself is relaxed: the waker makes it visible.
 fn left_is_seen() {
     let waker = Arc::new(Waker::default());
     let word = Arc::new(AtomicU64::new(0));

@@ -1,12 +1,12 @@
-//! The algebra of binding, as properties of vectors of any allowed length, beside sums in f64 by the
+//! The algebra of binding, as properties of vectors of any allowed length, compared with sums in f64 by the
 //! definition.
 
 use super::{dim, largest_gap, rows};
 use ganglion::memory::{Fault, Length, Workspace, vector};
 use proptest::prelude::*;
 
-/// What rounding may do to a number of a product of two vectors of length about 1: a few roundings of 6e-8 a
-/// stage, 2 log2(d) stages, on numbers of 1/sqrt(d).
+/// Largest rounding error of a number of a product of two vectors of length about 1: a few roundings of 6e-8
+/// per stage, 2 log2(d) stages, on numbers of 1/sqrt(d).
 const ROUNDING: f32 = 1e-6;
 
 fn bind(d: usize, a: &[f32], b: &[f32]) -> Vec<f32> {
@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn a_unitary_key_keeps_lengths_and_gives_back_what_it_bound(d in any_dim(), seed in any::<u64>()) {
+    fn unitary_keys_keep_lengths_and_unbind_exactly(d in any_dim(), seed in any::<u64>()) {
         let a = rows(seed, 0, 1, d);
         let projected = vector::unitary(&rows(seed, 1, 1, d)).expect("finite");
         for key in [projected, vector::random_unitary(seed, 2, dim(d))] {
@@ -87,17 +87,17 @@ proptest! {
     }
 
     #[test]
-    fn an_exact_inverse_is_one_or_is_refused(d in any_dim(), seed in any::<u64>()) {
+    fn an_exact_inverse_works_or_is_refused(d in any_dim(), seed in any::<u64>()) {
         let a = rows(seed, 0, 1, d);
         match vector::inverse(&a) {
-            // Rounding is magnified by one over the least share.
+            // Rounding is magnified by one over the smallest spectral share.
             Ok(inverse) => prop_assert!(largest_gap(&bind(d, &a, &inverse), &vector::identity(dim(d))) < 1e-4),
             Err(fault) => prop_assert!(matches!(fault, Fault::Vanishing { .. }), "{}", fault),
         }
     }
 
     #[test]
-    fn powers_add_up(d in any_dim(), seed in any::<u64>(), p in -3.0..3.0_f64, q in -3.0..3.0_f64) {
+    fn the_exponents_of_powers_add_up(d in any_dim(), seed in any::<u64>(), p in -3.0..3.0_f64, q in -3.0..3.0_f64) {
         let base = vector::random_unitary(seed, 0, dim(d));
         let power = |exponent| vector::power(&base, exponent).expect("unitary, positive where real");
         prop_assert!(largest_gap(&bind(d, &power(p), &power(q)), &power(p + q)) < 1e-5);
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn a_permutation_goes_round_and_keeps_what_is_compared(d in any_dim(), seed in any::<u64>(), by in -9000_isize..9000) {
+    fn permutations_are_cyclic_and_preserve_similarity(d in any_dim(), seed in any::<u64>(), by in -9000_isize..9000) {
         let (a, b) = (rows(seed, 0, 1, d), rows(seed, 1, 1, d));
         let workspace = Workspace::new(dim(d));
         let turned = |row: &[f32], by: isize| {
@@ -137,7 +137,7 @@ fn the_error_stays_within_the_stated_bound_whatever_the_sizes() {
     for (seed, scale) in [(1, 1.0), (2, 1e-9), (3, 1e9)] {
         let a: Vec<f32> = rows(seed, 0, 1, d).iter().map(|x| x * scale).collect();
         let mut b = rows(seed, 1, 1, d);
-        b[7] += 20.0; // a sharp peak: all frequencies of one size
+        b[7] += 20.0; // a sharp peak: all frequencies have the same magnitude
         let gap: Vec<f32> = bind(d, &a, &b).iter().zip(definition(&a, &b)).map(|(x, y)| x - y).collect();
         let (u, stages) = (2.0_f64.powi(-24), 3.0 * 4.0 + 4.0);
         let bound = 4.0 * stages * u * (largest(&a) * length(&b) + largest(&b) * length(&a));
@@ -147,7 +147,7 @@ fn the_error_stays_within_the_stated_bound_whatever_the_sizes() {
             "scale {scale}: {} {bound}",
             length(&gap)
         );
-        assert!(length(&gap) > 0.0, "a bound that nothing approaches is no bound of this");
+        assert!(length(&gap) > 0.0, "a bound that nothing approaches is too loose");
     }
 }
 
@@ -201,7 +201,7 @@ fn wrong_shapes_name_both_shapes_and_write_nothing() {
 }
 
 #[test]
-fn what_has_no_length_becomes_zeros_and_not_nan() {
+fn zero_length_vectors_become_zeros_not_nan() {
     let d = 100;
     let mut workspace = Workspace::new(dim(d));
     let (zero, a, mut out) = (vec![0.0; d], rows(1, 0, 1, d), vec![1.0; d]);
@@ -211,8 +211,8 @@ fn what_has_no_length_becomes_zeros_and_not_nan() {
 }
 
 #[test]
-fn a_thousand_steps_of_path_integration_end_where_they_should() {
-    // Binding with a unitary step a thousand times is binding with its thousandth power.
+fn a_thousand_path_integration_steps_end_at_the_right_place() {
+    // Binding with a unitary step a thousand times equals binding with its thousandth power.
     let d = 512;
     let mut workspace = Workspace::new(dim(d));
     let step = vector::random_unitary(5, 0, dim(d));
@@ -224,7 +224,7 @@ fn a_thousand_steps_of_path_integration_end_where_they_should() {
     }
     let expected = vector::power(&step, 10.0).expect("unitary");
     assert!((1.0 - workspace.cosine(&here, &expected).expect("shapes")).abs() < 1e-5);
-    // The step itself is rounded once and then used a thousand times: that, and not the sums, is what drifts.
+    // The step itself is rounded once and then used a thousand times: this causes the drift, not the sums.
     let length = workspace.dot(&here, &here).expect("shapes").sqrt();
     assert!((length - 1.0).abs() < 1e-4, "{length}");
 }

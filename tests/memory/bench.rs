@@ -1,12 +1,11 @@
-//! `ganglion bench hrr` gives every figure once and the figures agree. How long anything takes is not
-//! asserted.
+//! `ganglion bench hrr` gives every figure once and the figures agree. No duration is asserted.
 
 use crate::cli::{err, ganglion, out, output};
 use crate::cuda::standin::alone;
 use serde_json::Value;
 
 #[test]
-fn every_operation_is_measured_beside_its_floor() {
+fn every_operation_is_measured_beside_its_baseline() {
     let ended =
         output(&["bench", "hrr", "--dims", "64,100", "--batches", "1,100", "--seconds", "0.001", "--json"]);
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
@@ -18,7 +17,8 @@ fn every_operation_is_measured_beside_its_floor() {
     // Two lengths: five operations on one vector and on a hundred.
     assert_eq!(cells.len(), 2 * (5 + 5));
     for cell in cells {
-        let number = |key: &str| cell[key].as_f64().unwrap_or_else(|| panic!("{key} is no number in {cell}"));
+        let number =
+            |key: &str| cell[key].as_f64().unwrap_or_else(|| panic!("{key} is not a number in {cell}"));
         assert!(number("min_us") > 0.0 && number("min_us") <= number("p50_us"), "{cell}");
         assert!((number("ratio_to_floor") - number("p50_us") / number("floor_us")).abs() < 1e-9, "{cell}");
         let vectors = match cell["operation"].as_str().expect("a word") {
@@ -33,7 +33,7 @@ fn every_operation_is_measured_beside_its_floor() {
 }
 
 #[test]
-fn what_takes_too_much_memory_is_left_out_and_said() {
+fn oversized_measurements_are_skipped_and_reported() {
     let ended = output(&[
         "bench",
         "hrr",
@@ -69,7 +69,7 @@ fn with_stand_in(folder: &std::path::Path, cache: &std::path::Path, arguments: &
     serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {text}{}", err(&ended)))
 }
 
-/// What follows from the cells of `--dims 128 --batches 1,8` agrees with them, and says that it is emulated.
+/// Figures derived from the cells of `--dims 128 --batches 1,8` agree with them, and are marked as emulated.
 fn assert_compared(object: &Value) {
     assert_eq!((&object["emulated"], &object["gpu_absence"]), (&Value::Bool(true), &Value::Null));
     assert!(
@@ -106,11 +106,11 @@ fn assert_compared(object: &Value) {
                 near("speed_up_from_host", own / all);
                 near("transfer_share", (all - there) / all);
             }
-            // Rows that are not transferred, or whose transfer is lost in the noise: absent, not 0.
+            // Rows that are not transferred, or whose transfer is within the noise: absent, not 0.
             _ => assert!(one["transfer_us"].is_null() && one["transfer_share"].is_null(), "{one}"),
         }
     }
-    // On the processor five, on the GPU five and, with transfers, four.
+    // Five on the CPU, five on the GPU, and four on the GPU with transfers.
     assert_eq!(object["growth"].as_array().map(Vec::len), Some(5 + 5 + 4));
     let memory = &object["memory"][0];
     let bytes = |key: &str| memory[key].as_u64().expect("bytes");
@@ -121,7 +121,7 @@ fn assert_compared(object: &Value) {
 }
 
 #[test]
-fn targets_of_a_board_are_judged_on_a_real_gpu_only() {
+fn board_targets_are_judged_only_on_a_real_gpu() {
     let Some(alone) = alone() else { return };
     let cache = std::env::temp_dir().join(format!("ganglion-hrr-judged-{}", std::process::id()));
     let plain = ["bench", "hrr", "--dims", "512", "--batches", "1,100", "--seconds", "0.001"];
@@ -164,7 +164,7 @@ fn targets_of_a_board_are_judged_on_a_real_gpu_only() {
 }
 
 #[test]
-fn rows_beyond_80_percent_of_the_gpu_are_refused_and_said() {
+fn rows_beyond_80_percent_of_gpu_memory_are_refused() {
     let Some(alone) = alone() else { return };
     let ended =
         ganglion(&["bench", "hrr", "--dims", "1024", "--batches", "5000", "--seconds", "0.001", "--json"])
@@ -185,7 +185,7 @@ fn rows_beyond_80_percent_of_the_gpu_are_refused_and_said() {
 }
 
 #[test]
-fn gpu_is_measured_too_and_the_choice_is_reported_and_kept() {
+fn the_gpu_is_measured_and_the_choice_is_reported_and_kept() {
     let Some(alone) = alone() else { return };
     let cache = std::env::temp_dir().join(format!("ganglion-hrr-cache-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&cache);
@@ -198,7 +198,7 @@ fn gpu_is_measured_too_and_the_choice_is_reported_and_kept() {
         let cells = object["cells"].as_array().expect("a list").iter();
         cells.filter(|cell| cell["residence"] == residence && cell["threads"] == 0).count()
     };
-    assert_eq!((on_gpu("host"), on_gpu("gpu")), (2 * 4, 2 * 5), "a store lies on the GPU in any case");
+    assert_eq!((on_gpu("host"), on_gpu("gpu")), (2 * 4, 2 * 5), "a store is on the GPU in any case");
     assert_compared(&object);
     let choice = |object: &Value| object["choices"][0][1].as_str().unwrap_or_default().to_string();
     assert!(choice(&object).starts_with("measured now; bind, rows here: "), "{}", choice(&object));

@@ -1,5 +1,6 @@
-//! What fits into one vector, beside published figures (Schlegel, Neubert and Protzel 2022, holographic
-//! reduced representations, means of ten runs) and beside the closed form of Frady, Kleyko and Sommer 2018.
+//! The capacity of one vector, compared with published figures (Schlegel, Neubert and Protzel 2022,
+//! holographic reduced representations, means of ten runs) and with the closed form of Frady, Kleyko and
+//! Sommer 2018.
 
 use super::{dim, record, rows, store_of, unitary_rows};
 use crate::long::or_in_full;
@@ -40,7 +41,7 @@ fn bundle(store: &Store, k: usize, runs: u64) -> f64 {
     found as f64 / (runs as usize * k) as f64
 }
 
-/// Mean share of k role-filler pairs whose filler comes back under its role.
+/// Mean share of k role-filler pairs whose filler is recovered by its role.
 fn pairs(store: &Store, roles: &[f32], k: usize, runs: u64) -> f64 {
     let d = store.dim().get();
     let mut workspace = Workspace::new(dim(d));
@@ -62,9 +63,9 @@ fn pairs(store: &Store, roles: &[f32], k: usize, runs: u64) -> f64 {
 }
 
 #[test]
-fn as_many_vectors_and_pairs_fit_as_were_published() {
-    // Numbers in a vector, vectors laid over each other, published means: of the vectors, of the pairs. Both
-    // sides are means of ten draws; mid-curve that is worth 0.02 on either.
+fn capacity_matches_the_published_figures() {
+    // Numbers in a vector, superposed vectors, published means: of the vectors, of the pairs. Both sides are
+    // means of ten draws; mid-curve that causes an error of 0.02 on either.
     const PUBLISHED: [(usize, usize, f64, f64); 11] = [
         (256, 7, 1.000, 1.000),
         (256, 15, 0.887, 0.747),
@@ -91,7 +92,7 @@ fn as_many_vectors_and_pairs_fit_as_were_published() {
 }
 
 #[test]
-fn unitary_roles_hold_what_the_closed_form_says() {
+fn unitary_role_capacity_matches_the_closed_form() {
     // p = integral of phi(h - s) Phi(h)^(M - 1) dh with s = sqrt(d / k): by Simpson's rule, from 8 below to 8
     // above.
     let expected = |d: usize, k: usize| {
@@ -107,7 +108,7 @@ fn unitary_roles_hold_what_the_closed_form_says() {
         (at(0) + inner + at(n)) * width / (3 * n) as f64
     };
     let d = 512;
-    // The form itself, beside what it is known to give.
+    // The formula itself, compared with known values.
     for (k, known) in [(10, 0.9998), (15, 0.9924), (25, 0.8870), (35, 0.7104)] {
         assert!((expected(d, k) - known).abs() < 2e-4, "{k}: {}", expected(d, k));
     }
@@ -119,7 +120,7 @@ fn unitary_roles_hold_what_the_closed_form_says() {
 }
 
 #[test]
-fn one_round_with_a_random_key_leaves_half_the_square() {
+fn each_round_with_a_random_key_halves_the_squared_cosine() {
     // Unbinding by the involution of a random key: the cosine is 1/sqrt(2) after one round, 1/2 after two.
     let d = 4096;
     let mut workspace = Workspace::new(dim(d));

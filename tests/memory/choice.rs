@@ -1,5 +1,5 @@
-//! Processor or GPU: measured once and kept for the same machine. On the stand-in
-//! for the driver, whose times mean nothing: only what is done with them is shown here.
+//! CPU or GPU: measured once and kept for the same machine. On the stand-in for the driver, whose times mean
+//! nothing: only their use is tested here.
 
 use super::dim;
 use crate::cuda::standin::alone;
@@ -17,7 +17,7 @@ fn gpu(d: usize, watch: Arc<Watch>) -> GpuWorkspace {
         .expect("the stand-in is a GPU")
 }
 
-/// A file that goes away with the test.
+/// A file that is deleted after the test.
 struct File(PathBuf);
 
 impl File {

@@ -1,5 +1,5 @@
 //! The dispatcher sends each batch where its choice says. On the stand-in for the driver, which counts the
-//! kernels that it starts: none below the crossing, some from it on, and the same bits on both sides.
+//! kernels that it starts: none below the crossover, some from it on, and the same bits on both sides.
 
 use super::{bits, dim, rows, store_of};
 use crate::allocation::allocations_in;
@@ -20,12 +20,12 @@ fn preferring(preference: Preference, watch: Arc<Watch>) -> Dispatcher {
     Dispatcher::new(gpu, choice)
 }
 
-/// A choice that was measured, with these batches as its crossings; `None`: the GPU never won.
+/// A measured choice with these batches as its crossovers; `None`: the GPU never won.
 fn measured(bind: Option<u64>, superpose: Option<u64>, clean_up: Option<u64>) -> Dispatcher {
     let mut gpu = GpuWorkspace::open(dim(D), ROOM).expect("the stand-in is a GPU");
     let mut choice = Choice::of(&mut gpu, Preference::Measured, None, Span::from_millis(100));
     let crossing = |work, residence, from| Crossing { work, residence, from, tried: 16 };
-    // The crossings of rows that lie on the GPU are others: they do not speak of a caller's rows.
+    // Rows that are on the GPU have other crossovers, which say nothing about a caller's rows.
     choice.crossings = vec![
         crossing(Work::Bind, Residence::Gpu, Some(1)),
         crossing(Work::Bind, Residence::Host, bind),
@@ -36,7 +36,7 @@ fn measured(bind: Option<u64>, superpose: Option<u64>, clean_up: Option<u64>) ->
     Dispatcher::new(gpu, choice)
 }
 
-/// The bits of every operation on `count` rows, each beside the launches that it cost.
+/// The bits of every operation on `count` rows, each with the launches that it took.
 fn all(dispatcher: &mut Dispatcher, alone: &Alone, count: usize) -> [(Vec<u32>, u64); 4] {
     let (a, b) = (rows(1, 0, count, D), rows(2, 0, count, D));
     let (store, mut best) = (store_of(&a, D, 16), [Best::of(3), Best::of(1)]);
@@ -58,7 +58,7 @@ fn all(dispatcher: &mut Dispatcher, alone: &Alone, count: usize) -> [(Vec<u32>, 
     [bound, unbound, superposed, found]
 }
 
-/// The same by the processor alone.
+/// The same on the CPU alone.
 fn by_processor(count: usize) -> [Vec<u32>; 4] {
     let (a, b) = (rows(1, 0, count, D), rows(2, 0, count, D));
     let (mut workspace, mut out, mut sum) = (Workspace::new(dim(D)), vec![0.0; count * D], vec![0.0; D]);
@@ -72,7 +72,7 @@ fn by_processor(count: usize) -> [Vec<u32>; 4] {
     [bound, bits(&out), bits(&sum), matches.flat_map(|m| [m.row, m.cosine.to_bits()]).collect()]
 }
 
-/// Whether each operation on `count` rows started kernels; its bits are the processor's in any case.
+/// Whether each operation on `count` rows started kernels; its bits equal the CPU's in any case.
 fn on_gpu(dispatcher: &mut Dispatcher, alone: &Alone, count: usize) -> [bool; 4] {
     let before = dispatcher.answered();
     let done = all(dispatcher, alone, count);
@@ -87,7 +87,7 @@ fn on_gpu(dispatcher: &mut Dispatcher, alone: &Alone, count: usize) -> [bool; 4]
 }
 
 #[test]
-fn a_batch_goes_where_the_measured_crossing_says() {
+fn batches_are_placed_by_the_measured_crossover() {
     let Some(alone) = alone() else { return };
     let mut dispatcher = measured(Some(4), Some(8), Some(6));
     assert_eq!(on_gpu(&mut dispatcher, &alone, 3), [false; 4]);
@@ -101,7 +101,7 @@ fn a_batch_goes_where_the_measured_crossing_says() {
 }
 
 #[test]
-fn what_a_user_prefers_goes_before_the_measurement() {
+fn a_users_preference_overrides_the_measurement() {
     let Some(alone) = alone() else { return };
     let mut from = preferring(Preference::From(5), Arc::default());
     assert_eq!(on_gpu(&mut from, &alone, 4), [false; 4]);
@@ -119,7 +119,7 @@ fn what_a_user_prefers_goes_before_the_measurement() {
 }
 
 #[test]
-fn what_does_not_fit_the_room_is_the_processors() {
+fn batches_beyond_gpu_memory_run_on_the_cpu() {
     let Some(alone) = alone() else { return };
     let mut dispatcher = preferring(Preference::From(1), Arc::default());
     let (a, mut out) = (rows(1, 0, 17, D), vec![0.0; 17 * D]);
@@ -131,7 +131,7 @@ fn what_does_not_fit_the_room_is_the_processors() {
     dispatcher.nearest(&store_of(&a[..D], D, 1), &a[..3 * D], &mut three).expect("shapes");
     assert_eq!(alone.counts().launches, launches);
     assert_eq!(dispatcher.answered(), Answered { processor: 3, gpu: 0, lost: 0 });
-    // What is wrong with a request is told in the same words on both sides.
+    // Both sides report a wrong request in the same words.
     let fault = Fault::Shape { what: "second factor", d: D, wanted: 3, found: 2 * D };
     let mut never = preferring(Preference::Processor, Arc::default());
     for dispatcher in [&mut dispatcher, &mut never] {
@@ -145,7 +145,7 @@ fn what_does_not_fit_the_room_is_the_processors() {
 }
 
 #[test]
-fn the_processor_answers_a_batch_on_which_the_gpu_is_lost() {
+fn the_cpu_answers_a_batch_when_the_gpu_is_lost() {
     let Some(alone) = alone() else { return };
     // The context is lost (700) in the first kernel, in a copy, and in the middle of a search.
     for (order, at) in [("fail=kernel:1:700", 0), ("fail=copy:3:700", 0), ("fail=kernel:5:700", 3)] {
@@ -157,7 +157,7 @@ fn the_processor_answers_a_batch_on_which_the_gpu_is_lost() {
         let (now, left) = (dispatcher.answered(), 4 - at);
         assert_eq!((now.lost - before.lost, now.gpu, now.processor), (1, at, left), "{order}");
         assert!(dispatcher.loss().is_some(), "{order}");
-        // It is closed, and stays so.
+        // The GPU is closed, and stays closed.
         let counts = alone.counts();
         assert_eq!((counts.retained, counts.device_now), (0, 0), "{order}");
         assert_eq!(on_gpu(&mut dispatcher, &alone, 7), [false; 4], "{order}");
@@ -174,7 +174,7 @@ fn the_processor_answers_a_batch_on_which_the_gpu_is_lost() {
 }
 
 #[test]
-fn a_store_that_has_changed_is_copied_again_and_only_then() {
+fn a_store_is_copied_again_only_after_a_change() {
     let Some(alone) = alone() else { return };
     let mut dispatcher = preferring(Preference::From(1), Arc::default());
     let many = rows(5, 0, 8, D);
@@ -192,7 +192,7 @@ fn a_store_that_has_changed_is_copied_again_and_only_then() {
     store.replace(2, &many[7 * D..]).expect("a row");
     assert_eq!([searched(&store), searched(&store)], [first, again], "a row was replaced");
     store.swap_remove(2).expect("a row");
-    assert_eq!([searched(&store), searched(&store)], [first, again], "a row was taken out");
+    assert_eq!([searched(&store), searched(&store)], [first, again], "a row was removed");
     store.push(&many[7 * D..]).expect("room");
     assert_eq!([searched(&store), searched(&store)], [first, again], "a row was added");
     let other = store_of(&many[D..], D, 8);
@@ -200,7 +200,7 @@ fn a_store_that_has_changed_is_copied_again_and_only_then() {
 }
 
 #[test]
-fn no_batch_takes_memory_wherever_it_goes() {
+fn no_batch_allocates_on_either_processor() {
     let Some(_alone) = alone() else { return };
     let mut dispatcher = preferring(Preference::From(3), Arc::default());
     let (a, mut out, mut best) = (rows(1, 0, 4, D), vec![0.0; 4 * D], [Best::of(3)]);
@@ -219,7 +219,7 @@ fn no_batch_takes_memory_wherever_it_goes() {
 }
 
 #[test]
-fn without_a_gpu_the_processor_answers_and_says_why() {
+fn without_a_gpu_the_cpu_answers_and_says_why() {
     let unfit = Unfit::Length { d: 5000, needed: 16_384 };
     let mut dispatcher = Dispatcher::on_processor(dim(D), Choice::without(unfit.clone()));
     let (a, mut out) = (rows(1, 0, 4, D), vec![0.0; 4 * D]);

@@ -1,5 +1,5 @@
-//! The memory on a GPU: the bits of the processor, whatever the batch and the order of the GPU's threads.
-//! On the stand-in for the driver; without a C++ compiler they say that they are skipped.
+//! The memory on a GPU: the same bits as on the CPU, whatever the batch and the order of the GPU's threads.
+//! On the stand-in for the driver; skipped without a C++ compiler.
 
 use super::{bits, dim, rows, store_of, unitary_rows};
 use crate::allocation::allocations_in;
@@ -14,7 +14,7 @@ fn gpu(d: usize, rows: usize, queries: usize, store: usize) -> GpuWorkspace {
     GpuWorkspace::open(dim(d), Room { rows, queries, store }).expect("the stand-in is a GPU")
 }
 
-/// Both verbs, results as they come and of length 1.
+/// Both operations, results unscaled and of length 1.
 const WAYS: [(Verb, Length); 4] = [
     (Verb::Bind, Length::AsIs),
     (Verb::Unbind, Length::Unit),
@@ -33,7 +33,7 @@ fn on_processor(d: usize, (verb, length): (Verb, Length), a: &[f32], b: &[f32]) 
     out
 }
 
-/// Which place of which row differs first; for the message.
+/// Fails with the row and position of the first difference.
 fn same(d: usize, gpu: &[f32], processor: &[f32], what: &str) {
     let first = gpu.iter().zip(processor).position(|(x, y)| x.to_bits() != y.to_bits());
     if let Some(at) = first {
@@ -42,7 +42,7 @@ fn same(d: usize, gpu: &[f32], processor: &[f32], what: &str) {
 }
 
 #[test]
-fn binding_gives_the_processors_bits_at_every_length() {
+fn gpu_binding_matches_the_cpu_bits_at_every_length() {
     let Some(alone) = alone() else { return };
     for (turn, d) in
         [64, 65, 100, 128, 243, 256, 512, 1000, 1024, 2048, 3000, 4096, 8192].into_iter().enumerate()
@@ -63,7 +63,7 @@ fn binding_gives_the_processors_bits_at_every_length() {
 }
 
 #[test]
-fn binding_gives_the_processors_bits_in_every_batch() {
+fn gpu_binding_matches_the_cpu_bits_in_every_batch() {
     let Some(_alone) = alone() else { return };
     for d in [64, 512, 1024] {
         let most = 1000;
@@ -76,7 +76,7 @@ fn binding_gives_the_processors_bits_in_every_batch() {
             gpu.convolve(verb, a, b, length, &mut out).expect("done");
             let expected = on_processor(d, (verb, length), a, b);
             same(d, &out, &expected, &format!("d {d}, {count} rows, {verb:?}, {length:?}"));
-            // What lies on the GPU gives the same.
+            // Data that is already on the GPU gives the same.
             gpu.put(Area::First, a).and(gpu.put(Area::Second, b)).expect("put");
             gpu.convolve_held(verb, count, length).expect("done");
             let mut held = vec![0.0; count * d];
@@ -87,7 +87,7 @@ fn binding_gives_the_processors_bits_in_every_batch() {
 }
 
 #[test]
-fn numbers_at_the_edge_of_f32_keep_their_bits() {
+fn extreme_f32_values_keep_their_bits_on_the_gpu() {
     let Some(_alone) = alone() else { return };
     for d in [100, 256] {
         let mut gpu = gpu(d, 4, 0, 0);
@@ -108,7 +108,7 @@ fn numbers_at_the_edge_of_f32_keep_their_bits() {
 }
 
 #[test]
-fn laying_over_each_other_gives_the_processors_bits() {
+fn gpu_superposition_matches_the_cpu_bits() {
     let Some(alone) = alone() else { return };
     for (turn, d) in [64, 100, 512, 1024].into_iter().enumerate() {
         alone.order(if turn % 2 == 0 { "order=backwards" } else { "fresh" });
@@ -135,14 +135,14 @@ fn laying_over_each_other_gives_the_processors_bits() {
 }
 
 #[test]
-fn clean_up_finds_the_same_rows_with_the_same_bits() {
+fn gpu_clean_up_matches_the_cpu_rows_and_bits() {
     let Some(alone) = alone() else { return };
     for (turn, (d, count)) in
         [(64, 1000), (100, 7), (512, 100), (512, 1), (1000, 333)].into_iter().enumerate()
     {
         alone.order(if turn % 2 == 0 { "order=backwards" } else { "fresh" });
         let mut many = rows(9, 0, count, d);
-        // Ties: the first row once more in the middle and at the end.
+        // Ties: the first row again in the middle and at the end.
         let first = many[..d].to_vec();
         for row in [count / 2, count - 1] {
             many[row * d..][..d].copy_from_slice(&first);
@@ -169,7 +169,7 @@ fn clean_up_finds_the_same_rows_with_the_same_bits() {
 }
 
 #[test]
-fn misfits_are_refused_as_on_the_cpu_and_write_nothing() {
+fn wrong_shapes_are_refused_as_on_the_cpu_and_write_nothing() {
     let Some(_alone) = alone() else { return };
     let d = 128;
     let mut gpu = gpu(d, 2, 1, 2);
@@ -201,7 +201,7 @@ fn misfits_are_refused_as_on_the_cpu_and_write_nothing() {
 }
 
 #[test]
-fn rows_get_at_most_80_percent_of_a_gpu_and_what_is_free() {
+fn rows_get_at_most_80_percent_of_free_gpu_memory() {
     let Some(alone) = alone() else { return };
     alone.order("memory=64M");
     let d = 1024;
@@ -222,7 +222,7 @@ fn rows_get_at_most_80_percent_of_a_gpu_and_what_is_free() {
 }
 
 #[test]
-fn a_copy_on_the_gpu_leaves_the_rows_and_counts_its_bytes() {
+fn copying_to_the_gpu_keeps_the_rows_and_counts_bytes() {
     let Some(alone) = alone() else { return };
     let (d, count) = (128, 4);
     let mut gpu = gpu(d, count, 0, 0);
@@ -235,7 +235,7 @@ fn a_copy_on_the_gpu_leaves_the_rows_and_counts_its_bytes() {
     assert_eq!((now.copies_within - before.copies_within, now.kernels - before.kernels), (2, 0));
     let mut out = vec![0.0; count * d];
     gpu.fetch(&mut out).expect("fetched");
-    // The second copy, of half an area, went over the first one.
+    // The second copy, of half an area, overwrote the first one.
     assert_eq!(bits(&out), bits(&[&b[..count * d / 2], &a[count * d / 2..]].concat()));
     let asked = gpu.copy_held(5 * size_of_val(&a[..]));
     let preference = Fault::Range { what: "bytes of a copy", found: 5 * 2048, least: 0, most: 4 * 2048 };
@@ -245,7 +245,7 @@ fn a_copy_on_the_gpu_leaves_the_rows_and_counts_its_bytes() {
 }
 
 #[test]
-fn a_call_that_fails_is_named_and_the_next_one_works() {
+fn a_failed_call_is_named_and_the_next_one_works() {
     let Some(_alone) = alone() else { return };
     let (d, watch) = (128, Arc::new(Watch::new()));
     let mut gpu = GpuWorkspace::open_with(dim(d), Room { rows: 1, queries: 1, store: 1 }, watch.clone())
@@ -261,7 +261,7 @@ fn a_call_that_fails_is_named_and_the_next_one_works() {
 }
 
 #[test]
-fn no_operation_on_a_card_takes_memory() {
+fn gpu_operations_do_not_allocate() {
     let Some(_alone) = alone() else { return };
     let d = 128;
     let mut gpu = gpu(d, 4, 1, 4);

@@ -1,4 +1,4 @@
-//! The same bits in every batch and at every level of instructions; and no memory taken.
+//! The same bits in every batch and at every SIMD level; and no allocation.
 
 use super::{bits, dim, rows, store_of};
 use crate::allocation::allocations_in;
@@ -6,7 +6,7 @@ use ganglion::memory::nearest::Best;
 use ganglion::memory::{Length, Store, Workspace};
 use ganglion::system::cpu::Level;
 
-/// Row by row what an operation on the whole batch gives.
+/// The same operation in batches of `size` rows.
 fn in_batches_of(size: usize, count: usize, d: usize, level: Level) -> Vec<u32> {
     let (a, b) = (rows(1, 0, count, d), rows(2, 0, count, d));
     let mut workspace = Workspace::at_level(dim(d), level);
@@ -52,7 +52,7 @@ fn batches_and_levels_give_the_same_bits() {
 }
 
 #[test]
-fn one_key_for_all_is_a_key_for_each() {
+fn one_shared_key_equals_a_copy_per_row() {
     let (d, count) = (256, 9);
     let (a, key) = (rows(1, 0, count, d), rows(2, 0, 1, d));
     let keys: Vec<f32> = key.iter().copied().cycle().take(count * d).collect();
@@ -83,7 +83,7 @@ fn sums_and_comparisons_are_the_same_bits_at_every_level() {
         };
         let expected = of(Level::best());
         Level::all().into_iter().for_each(|level| assert!(of(level) == expected, "d {d}, {}", level.name()));
-        // A weight of 1 is no weight, and the best are the largest cosines.
+        // A weight of 1 changes nothing, and the best are the largest cosines.
         let mut workspace = Workspace::new(dim(d));
         let (mut ones, mut none) = (vec![0.0; d], vec![0.0; d]);
         workspace.superpose(&many, Some(&[1.0; 203]), Length::AsIs, &mut ones).expect("shapes");
@@ -96,7 +96,7 @@ fn sums_and_comparisons_are_the_same_bits_at_every_level() {
 }
 
 #[test]
-fn no_operation_takes_memory() {
+fn cpu_operations_do_not_allocate() {
     for d in [512, 300] {
         let (a, b) = (rows(1, 0, 20, d), rows(2, 0, 20, d));
         let mut workspace = Workspace::new(dim(d));

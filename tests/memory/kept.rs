@@ -1,5 +1,5 @@
-//! The map in a snapshot: a robot that was restarted recalls what it had met, damage and maps of other things
-//! are refused, and a file from before the map was kept is still read.
+//! The map in a snapshot: a restarted robot recalls what it had met, damaged maps and maps of other things
+//! are refused, and a file from before maps were saved is still read.
 
 use super::map::{WITH_MAP, board};
 use crate::cli::{err, output};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// A folder of its own that goes away with the test.
+/// A separate folder that is deleted after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -41,7 +41,7 @@ fn build(options: Options) -> Result<Robot, BuildError> {
     Robot::build(&board, Arc::new(SimClock::new()), Instant::ZERO + board.period, options)
 }
 
-/// What the robot's map recalls, and how alike its place is to where it met the thing.
+/// What the robot's map recalls, and how similar its place is to where it met the thing.
 fn recalled(robot: &Robot) -> (MapStatus, f32) {
     recall(robot.recollection.as_ref().expect("a map"))
 }
@@ -51,14 +51,14 @@ fn recall(recollection: &ganglion::memory::map::Recollection) -> (MapStatus, f32
     (recollection.status(Some([1.0, 0.0])).expect("an account"), likeness)
 }
 
-/// Drives for 40 s with its brain kept in `file`; what its map recalls then.
+/// Drives for 40 s with its brain saved in `file`; returns what its map recalls then.
 fn drive(file: &Path) -> (MapStatus, f32) {
     let (board, clock) = (board(), Arc::new(SimClock::new()));
     let first = Instant::ZERO + board.period;
     let every = Span::from_millis(5_000);
     let plan = SnapshotPlan { path: file.to_path_buf(), every, standing: ExistingSnapshot::Sound };
     let options = Options { seed: 1, snapshots: Some(plan), ..Options::default() };
-    let mut robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
+    let mut robot = Robot::build(&board, clock.clone(), first, options).expect("the robot can be built");
     let (recollection, writer) = (robot.recollection.clone().expect("a map"), robot.snapshots.take());
     runner::step(robot, &clock, first + Span::from_millis(40_000), &AtomicBool::new(false), |_| ());
     let counts = writer.expect("it keeps its brain").end(Duration::from_secs(60));
@@ -67,18 +67,18 @@ fn drive(file: &Path) -> (MapStatus, f32) {
 }
 
 #[test]
-fn a_robot_that_was_restarted_recalls_what_it_had_met() {
+fn a_restarted_robot_recalls_what_it_had_met() {
     let folder = Folder::new("restart");
     let before = drive(&folder.file());
     assert!(before.0.meetings >= 1 && before.0.things[0].was_at.is_some(), "it learned: {:?}", before.0);
-    let found = Snapshot::find(&folder.file(), &board()).expect("sound").expect("it is there");
+    let found = Snapshot::find(&folder.file(), &board()).expect("sound").expect("it exists");
     let resumed = build(Options { resume: Some(found.snapshot), ..Options::default() }).expect("it fits");
     assert_eq!(recalled(&resumed), before, "every recalled value");
-    let fresh = build(Options::default()).expect("it is built");
+    let fresh = build(Options::default()).expect("the robot is built");
     assert_ne!(recalled(&fresh), before, "a robot without the snapshot recalls something else");
 }
 
-/// A snapshot of the mapped robot at its start, and its map.
+/// A snapshot of the robot with a map at its start, and its map.
 fn at_start(name: &str) -> (Snapshot, Places) {
     let folder = Folder::new(name);
     let every = Span::from_millis(5_000);
@@ -86,7 +86,7 @@ fn at_start(name: &str) -> (Snapshot, Places) {
     let (board, clock) = (board(), Arc::new(SimClock::new()));
     let first = Instant::ZERO + board.period;
     let options = Options { snapshots: Some(plan), ..Options::default() };
-    let mut robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
+    let mut robot = Robot::build(&board, clock.clone(), first, options).expect("the robot can be built");
     let writer = robot.snapshots.take().expect("it keeps its brain");
     runner::step(robot, &clock, first, &AtomicBool::new(false), |_| ());
     assert!(writer.end(Duration::from_secs(60)).finished);
@@ -99,26 +99,29 @@ fn at_start(name: &str) -> (Snapshot, Places) {
 fn a_damaged_map_and_one_of_other_things_are_refused() {
     let (folder, (good, places)) = (Folder::new("refused"), at_start("refused-start"));
     let saved = |places: &Places| {
-        good.clone().with_map(places.clone()).save(&folder.file()).expect("it can be written");
+        good.clone().with_map(places.clone()).save(&folder.file()).expect("the file can be written");
         Snapshot::find(&folder.file(), &board())
     };
     assert!(saved(&places).is_ok_and(|found| found.is_some_and(|found| found.in_place_of.is_none())));
 
-    // Whole, and no map can have these numbers: the snapshot before it is taken.
+    // Undamaged, but no map can have these numbers: the previous snapshot is used.
     let mut spoilt = places.clone();
     spoilt.pages[0].trace[7] = f32::NAN;
-    let found = saved(&spoilt).expect("the one before").expect("it is there");
+    let found = saved(&spoilt).expect("the previous snapshot").expect("the previous snapshot");
     let why = found.in_place_of.expect("the newest was refused").to_string();
     assert!(why.contains("map trace") && found.snapshot.map() == Some(&places), "{why}");
 
-    // Of another size: refused when the robot is built, with the reason.
+    // A map of another size is refused when the robot is built, with the reason.
     let mut small = places.clone();
     small.pages.pop();
     let resume = Some(good.clone().with_map(small));
-    let Err(error) = build(Options { resume, ..Options::default() }) else { panic!("it took another map") };
+    let Err(error) = build(Options { resume, ..Options::default() }) else {
+        panic!("it accepted another map")
+    };
     assert!(error.to_string().contains("map pages: found 15"), "{error}");
 
-    // Of other things, or of a board without a map: whole, so it is kept and refused.
+    // A map of other things, or for a board without a map: undamaged, so the file is kept and the map
+    // refused.
     let mut other = places.clone();
     other.things[0].name = "ramp".into();
     match saved(&other) {
@@ -127,37 +130,37 @@ fn a_damaged_map_and_one_of_other_things_are_refused() {
         }
         other => panic!("{other:?}"),
     }
-    // Every flipped bit and every shorter file is seen.
-    good.clone().with_map(places).save(&folder.file()).expect("it can be written");
-    let bytes = std::fs::read(folder.file()).expect("it is there");
+    // Every flipped bit and every truncated file is detected.
+    good.clone().with_map(places).save(&folder.file()).expect("the file can be written");
+    let bytes = std::fs::read(folder.file()).expect("it exists");
     for at in (bytes.len() - 30_000..bytes.len()).step_by(997) {
         let mut broken = bytes.clone();
         broken[at] ^= 1 << (at % 8);
         for part in [&broken[..], &bytes[..at]] {
-            std::fs::write(folder.file(), part).expect("it can be written");
+            std::fs::write(folder.file(), part).expect("the file can be written");
             assert!(matches!(Snapshot::load(&folder.file()), Err(SnapshotError::File(_))), "byte {at}");
         }
     }
 }
 
 #[test]
-fn a_file_of_the_format_without_a_map_is_read_and_said_so() {
+fn an_older_format_without_a_map_is_read_and_reported() {
     let (folder, (mapped, _)) = (Folder::new("old"), at_start("old-start"));
     let untabled = Board { field: FieldPlan { start: Vec::new(), ..board().field }, ..board() };
     let plain = Snapshot::new(&untabled, mapped.state().clone());
-    plain.save(&folder.file()).expect("it can be written");
-    // Format 2 is format 3 without its last two parts, which are absent here: a byte each.
-    let bytes = std::fs::read(folder.file()).expect("it is there");
+    plain.save(&folder.file()).expect("the file can be written");
+    // Format 2 is format 3 without its last two parts, which are absent here: one byte each.
+    let bytes = std::fs::read(folder.file()).expect("it exists");
     let payload = payload_of(&bytes).expect("a whole file");
     let (payload, absent) = bytes[payload.clone()].split_at(payload.len() - 2);
     assert_eq!((bytes[12], absent), (3, &[0, 0][..]));
     let mut header = bytes[..16].to_vec();
     header[12] = 2;
-    std::fs::write(folder.file(), signed(&header, payload)).expect("it can be written");
-    let old = Snapshot::load(&folder.file()).expect("the format before is read");
+    std::fs::write(folder.file(), signed(&header, payload)).expect("the file can be written");
+    let old = Snapshot::load(&folder.file()).expect("the previous format is read");
     assert!(old == plain && old.lacks_map(&board()) && old.check(&board()).is_ok());
     header[12] = 1;
-    std::fs::write(folder.0.join("older"), signed(&header, payload)).expect("it can be written");
+    std::fs::write(folder.0.join("older"), signed(&header, payload)).expect("the file can be written");
     assert!(matches!(Snapshot::load(&folder.0.join("older")), Err(SnapshotError::File(_))));
 
     let path = |name: &str| folder.0.join(name).display().to_string();
@@ -172,7 +175,7 @@ fn a_file_of_the_format_without_a_map_is_read_and_said_so() {
 
 /// The read-outs of older versions drove by themselves: added to the table they would drive anywhere.
 #[test]
-fn a_read_out_that_corrects_something_else_is_not_used() {
+fn a_readout_for_another_starting_table_is_not_used() {
     let folder = Folder::new("table");
     let path = |name: &str| folder.0.join(name).display().to_string();
     let run = |board: &str| {
@@ -183,7 +186,7 @@ fn a_read_out_that_corrects_something_else_is_not_used() {
     };
     let (_, first) = run("sim");
     assert!(first.state().learned.readout.iter().all(|weight| *weight == 0.0), "nothing was learned");
-    let sim = ganglion::deploy::board::built_in("sim").expect("it is built in").expect("and sound").board;
+    let sim = ganglion::deploy::board::built_in("sim").expect("a built-in board").expect("and sound").board;
     let changes: [fn(&mut Board); 3] = [
         |board| board.field.start[0].points[0][1] *= 0.5,
         |board| board.field.correction *= 0.5,
@@ -191,12 +194,12 @@ fn a_read_out_that_corrects_something_else_is_not_used() {
     ];
     let mut learned = first.state().clone();
     learned.learned.readout.iter_mut().for_each(|weight| *weight = 0.25);
-    assert!(!Snapshot::new(&sim, learned.clone()).has_other_readout(&sim), "a correction of this very table");
+    assert!(!Snapshot::new(&sim, learned.clone()).has_other_readout(&sim), "a correction of this table");
     for change in changes {
         let mut other = sim.clone();
         change(&mut other);
         assert!(Snapshot::new(&other, learned.clone()).has_other_readout(&sim));
-        assert!(!Snapshot::new(&other, first.state().clone()).has_other_readout(&sim), "it says nothing");
+        assert!(!Snapshot::new(&other, first.state().clone()).has_other_readout(&sim), "its output is zero");
     }
     let mut whole = sim.clone();
     whole.field.start.clear();
@@ -205,6 +208,6 @@ fn a_read_out_that_corrects_something_else_is_not_used() {
     let (said, again) = run("sim");
     assert!(said.contains("the read-out in this snapshot was made for another starting table"), "{said}");
     assert!(again.state().learned.readout.iter().all(|weight| *weight == 0.0));
-    assert!(again.state().live.age > age, "the rest of the brain goes on");
+    assert!(again.state().live.age > age, "the rest of the brain continues");
     assert!(!run("sim").0.contains("read-out"), "now it is one of this table");
 }

@@ -1,5 +1,5 @@
-//! The map in the robot, on the simulator: a landmark that was met once is found again, its likeness is a
-//! sensor like any other, and the tick pays nothing for it.
+//! The map in the robot, on the simulator: a landmark that was met once is found again, its similarity is a
+//! sensor like any other, and it costs the tick nothing.
 
 use crate::cli::{err, ganglion, out, output};
 use ganglion::base::frame::Health;
@@ -13,7 +13,7 @@ use ganglion::sim::Pose;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The desk robot with a map: what the sonar sees nearer than 0.7 m is remembered.
+/// The desk robot with a map: things that the sonar sees nearer than 0.7 m are remembered.
 pub(super) const WITH_MAP: &str = r#"
 inherits = "sim"
 
@@ -41,24 +41,24 @@ pub(super) fn board() -> Board {
 struct Drive {
     status: MapStatus,
     recollection: Recollection,
-    /// Where the thing was met first by the map's own reckoning, and where the robot really was then.
+    /// Where the thing was first met by the map's own reckoning, and where the robot really was then.
     met: Option<([f64; 2], Pose)>,
     start: Pose,
     end: Pose,
-    /// The likeness as frames had it, with its health.
+    /// The similarity in each frame, with its health.
     seen: Vec<(f32, Health)>,
     tick_allocations: u64,
     readings_dropped: u64,
 }
 
-/// Drives until `after` the first meeting, and for `seconds` at the most.
+/// Drives until `after` the first meeting, and at most for `seconds`.
 fn drive_for(seed: u64, after: Span, seconds: u64) -> Drive {
     let board = board();
-    let channel = board.sensors.iter().position(|sensor| sensor.name == "wall").expect("it is there");
+    let channel = board.sensors.iter().position(|sensor| sensor.name == "wall").expect("it exists");
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
     let options = Options { seed, ..Options::default() };
-    let robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
+    let robot = Robot::build(&board, clock.clone(), first, options).expect("the robot can be built");
     let (plant, recollection) =
         (robot.plant.clone().expect("a world"), robot.recollection.clone().expect("a map"));
     let senses = robot.senses.clone();
@@ -106,7 +106,7 @@ fn a_landmark_seen_once_is_found_again() {
         let (place, _) = drive.met.expect("a room has walls");
         let wall = &drive.status.things[0];
         assert_eq!((wall.name.as_str(), wall.met, drive.status.meetings), ("wall", 1, 1), "seed {seed}");
-        // One meeting on a page: what is decoded is within 3 % of the plane's half metre.
+        // One meeting on a page: the decoded position is within 3 % of the plane's half metre.
         let found = wall.was_at.expect("believed");
         assert!(apart(found, place) < 0.03 * 0.5, "seed {seed}: met at {place:?}, found at {found:?}");
         assert!(wall.likeness > 0.9, "seed {seed}: {}", wall.likeness);
@@ -118,19 +118,19 @@ fn a_landmark_seen_once_is_found_again() {
 }
 
 #[test]
-fn the_map_knows_where_the_robot_is_as_far_as_its_commands_tell() {
+fn the_map_position_matches_dead_reckoning() {
     let drive = drive_for(2, Span::from_millis(1500), 40);
     let real = from_start(&drive.start, [drive.end.x, drive.end.y]);
     let way = apart(real, [0.0, 0.0]);
-    assert!(way > 0.3, "it went somewhere: {real:?}");
-    // Dead reckoning of a car that does not slip: what is lost is the servo's own time and the last
-    // commands'.
+    assert!(way > 0.3, "it moved: {real:?}");
+    // Dead reckoning of a car that does not slip: the only errors are the servo's own time and the last
+    // commands.
     let off = apart(drive.status.at, real);
     assert!(off < 0.1 + 0.1 * way, "really at {real:?}, reckoned {:?}", drive.status.at);
 }
 
 #[test]
-fn its_likeness_is_a_sensor_and_the_tick_pays_nothing() {
+fn recall_is_a_sensor_and_costs_the_tick_nothing() {
     let drive = drive_for(3, Span::from_millis(1000), 40);
     assert!(drive.met.is_some());
     let good: Vec<f32> =
@@ -141,12 +141,12 @@ fn its_likeness_is_a_sensor_and_the_tick_pays_nothing() {
     assert!(good[0].abs() < 0.1, "{}", good[0]);
     assert!(good.iter().all(|value| (0.0..=1.0).contains(value)));
     assert_eq!((drive.status.dropped, drive.readings_dropped), (0, 0));
-    // Counted where the allocator counts; 0 otherwise.
+    // Counted in builds whose allocator counts; 0 otherwise.
     assert_eq!(drive.tick_allocations, 0);
 }
 
 #[test]
-fn it_is_the_same_every_time() {
+fn the_map_is_deterministic() {
     let [one, other] = [0, 1].map(|_| drive_for(1, Span::from_millis(500), 20));
     assert_eq!(one.status, other.status);
     let bits = |drive: &Drive| drive.seen.iter().map(|(value, _)| value.to_bits()).collect::<Vec<_>>();
@@ -154,8 +154,8 @@ fn it_is_the_same_every_time() {
 }
 
 #[test]
-fn a_board_that_leaves_out_how_it_moves_is_warned_of() {
-    // The desk robot itself says how it moves, and backs off by it.
+fn a_recall_sensor_without_motion_causes_a_warning() {
+    // The desk robot itself states how it moves, and its backing uses that.
     let text = WITH_MAP
         .replace("[motion]", "[backing]\nremove = true\n[motion]\nremove = true\n")
         .replace("full_speed = 0.5\nwheelbase = 0.0872\nlag_ms = 80.0", "");
@@ -176,7 +176,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_caller_of_the_running_robot_gets_what_was_where() {
+fn the_control_socket_answers_map_queries() {
     let folder = std::env::temp_dir().join(format!("ganglion-map-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = |name: &str| folder.join(name).display().to_string();

@@ -1,4 +1,5 @@
-//! Pointers to places: binding adds places, cosines fall as the closed form says, and places are found again.
+//! Pointers to places: binding adds positions, cosines fall as the closed form says, and places are found
+//! again.
 
 use super::{dim, rows};
 use ganglion::memory::spatial::{Area, Decoder, Plane, Waves};
@@ -17,7 +18,7 @@ fn apart(a: [f64; 2], b: [f64; 2]) -> f64 {
 }
 
 #[test]
-fn binding_pointers_adds_their_places() {
+fn binding_pointers_adds_their_positions() {
     for waves in [Waves::Random, Waves::Hexagonal] {
         for d in [512, 501] {
             let plane = Plane::new(dim(d), waves, 0.5, 3).expect("a plane");
@@ -78,7 +79,7 @@ fn places_are_found_again_within_a_hundredth_of_the_scale() {
 }
 
 #[test]
-fn place_is_found_under_equal_noise_and_refused_where_none_is() {
+fn a_place_is_found_under_noise_and_absence_is_reported() {
     let plane = Plane::new(dim(1024), Waves::Hexagonal, 0.5, 7).expect("a plane");
     let decoder = Decoder::new(plane.clone(), AREA, 16 << 20).expect("a decoder");
     let noisy: Vec<f32> =

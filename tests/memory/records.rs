@@ -1,4 +1,4 @@
-//! Records of role-filler pairs: bound and laid over each other as batches, read back by role.
+//! Records of role-filler pairs: bound and superposed in batches, read back by role.
 
 use super::{dim, record, rows, store_of, unitary_rows};
 use ganglion::memory::nearest::Best;

@@ -1,4 +1,5 @@
-//! A store answers exactly, is full when it is full, and comes back from its file whole or not at all.
+//! A store answers exactly, refuses rows when it is full, and is restored from its file completely or not at
+//! all.
 
 use super::{bits, dim, rows, store_of};
 use ganglion::memory::nearest::Best;
@@ -7,7 +8,7 @@ use ganglion::system::codec::{CodecError, FileError};
 use std::fs;
 use std::path::PathBuf;
 
-/// A folder of this test's own, gone when it ends.
+/// A separate folder, deleted after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -29,7 +30,7 @@ fn filled(d: usize, count: usize, capacity: usize) -> Store {
 }
 
 #[test]
-fn the_best_are_those_of_an_exact_search() {
+fn search_matches_an_exact_search() {
     for d in [64, 100, 512] {
         let store = filled(d, 300, 300);
         let queries = rows(2, 0, 3, d);
@@ -53,7 +54,7 @@ fn the_best_are_those_of_an_exact_search() {
 }
 
 #[test]
-fn rows_are_replaced_and_taken_out() {
+fn rows_are_replaced_and_removed() {
     let d = 64;
     let mut store = filled(d, 4, 5);
     let other = rows(9, 0, 1, d);
@@ -92,7 +93,7 @@ fn limits_are_reported_and_a_refused_vector_leaves_no_trace() {
 }
 
 #[test]
-fn a_file_gives_back_the_same_store() {
+fn a_store_survives_saving_and_loading() {
     let folder = Folder::new("round");
     let path = folder.0.join("words");
     for (d, count) in [(64, 0), (100, 3), (512, 20)] {
@@ -107,7 +108,7 @@ fn a_file_gives_back_the_same_store() {
 }
 
 #[test]
-fn bad_store_files_are_refused_and_the_old_one_stays() {
+fn bad_store_files_are_refused_and_the_old_store_stays() {
     let folder = Folder::new("tamper");
     let path = folder.0.join("words");
     let store = filled(64, 2, 3);
@@ -133,22 +134,22 @@ fn bad_store_files_are_refused_and_the_old_one_stays() {
     let mut newer = whole.clone();
     newer[12] = 2;
     assert!(matches!(refused(&newer), CodecError::OtherVersion { found: 2, .. }));
-    // Whole bytes that spell no store: a row with a NaN, digest and all.
+    // An undamaged container whose payload is not a store: a row with a NaN, with a valid digest.
     let mut wrong = whole[..whole.len() - 32].to_vec();
     let last = wrong.len() - 4;
     wrong[last..].copy_from_slice(&f32::NAN.to_le_bytes());
     let digest = blake3::hash(&wrong);
     wrong.extend_from_slice(digest.as_bytes());
     assert!(matches!(refused(&wrong), CodecError::Content { .. }));
-    // A name that cannot be written to leaves everything as it was.
+    // A path that cannot be written leaves everything as it was.
     assert!(store.save(&folder.0.join("none/words")).is_err());
     assert_eq!(fs::read(&path).expect("there"), whole);
 }
 
 #[test]
-fn the_best_are_the_first_of_all_cosines_in_order() {
+fn search_matches_a_full_sort_of_cosines() {
     for (d, count) in [(64, 700), (100, 500), (512, 400)] {
-        // Clusters, equal rows, rows of any length, one that is hardly there.
+        // Clusters, equal rows, rows of any length, one of almost zero length.
         let centres = rows(21, 0, 20, d);
         let mut many = rows(22, 0, count, d);
         for (row, numbers) in many.chunks_exact_mut(d).enumerate() {

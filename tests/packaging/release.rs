@@ -1,4 +1,4 @@
-//! `scripts/release` on a made-up tree whose tools only pretend to build; the workflow; a container for a PC.
+//! `scripts/release` on a test tree whose tools only pretend to build; the workflow; a container for a PC.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use super::{Folder, assets, text};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// A tree of version 0.2.0 with a section for it, and every tool that the script calls.
+/// A tree of version 0.2.0 with a changelog section for it, and every tool that the script calls.
 struct Tree(Folder);
 
 impl Tree {
@@ -22,7 +22,7 @@ impl Tree {
         );
         fs::copy("scripts/release", tree.program("tree/scripts/release", "")).expect("the script");
         tree.program("tree/scripts/build-fatbin", "echo 'no index of packages' >&2\nexit 1");
-        // A package of each architecture, whose bytes a file of the test may add to.
+        // A package for each architecture, to whose bytes a file of the test may add.
         tree.program(
             "tree/scripts/package",
             "while [ $# -gt 0 ]; do\n\
@@ -38,7 +38,7 @@ impl Tree {
         );
         let bin = "tree/target/ci-tools";
         tree.program(&format!("{bin}/zig/ziglang/zig"), "echo 0.17.1");
-        // A list of what is compiled and of what is not, with the folder in which it was made.
+        // A list of compiled and uncompiled crates, with the folder in which it was made.
         tree.program(
             &format!("{bin}/bin/cargo-cyclonedx"),
             "[ \"$2\" != --version ] || { echo cargo-cyclonedx-cyclonedx 0.5.9; exit; }\n\
@@ -105,17 +105,17 @@ impl Tree {
     }
 }
 
-/// Where there is no Python, as on a machine that never made a release.
+/// Whether Python is missing, as on a machine that never made a release.
 fn no_python() -> bool {
     let missing = Command::new("python3").arg("--version").output().is_err();
     if missing {
-        crate::skips::skip("no python3, with which a release is made");
+        crate::skips::skip("no python3, which a release needs");
     }
     missing
 }
 
 #[test]
-fn a_wrong_request_for_a_release_is_one_sentence() {
+fn a_wrong_release_request_gets_a_one_sentence_error() {
     let tree = Tree::new("wrong");
     tree.write("other/ganglion_0.1.0_arm64.deb", "");
     tree.write("moved/ganglion_0.2.0_arm64.manifest.json", "{\"commit\":\"another\"}");
@@ -160,7 +160,7 @@ fn a_wrong_request_for_a_release_is_one_sentence() {
 }
 
 #[test]
-fn a_release_has_each_file_once_and_the_sums_of_all() {
+fn a_release_has_each_file_once_with_its_checksum() {
     if no_python() {
         return;
     }
@@ -181,7 +181,7 @@ fn a_release_has_each_file_once_and_the_sums_of_all() {
         expected.sort();
         assert_eq!(tree.names(dist), expected);
         assert_eq!(tree.names("tree/target/dist"), ["0.2.0"], "no unfinished folder stays");
-        // Every file but the sums and their signature.
+        // Every file except the checksums and their signature.
         let sums = text(tree.path(&format!("{dist}/SHA256SUMS")));
         let summed: Vec<&str> = sums.lines().filter_map(|line| line.split("  ").nth(1)).collect();
         expected.retain(|name| !name.starts_with("SHA256SUMS"));
@@ -195,16 +195,17 @@ fn a_release_has_each_file_once_and_the_sums_of_all() {
     assert!(notes.starts_with("# ganglion 0.2.0\n\n### Added\n- Wings.\n"), "{notes}");
     assert!(!notes.contains("Wheels") && !notes.contains("Later"), "{notes}");
     assert!(notes.contains(&format!("from commit {COMMIT} by rustc 1.95.0 and zig 0.17.1")), "{notes}");
-    // What is not compiled is in neither list, and no folder of this machine.
+    // Crates that are not compiled are in neither list, and no folder of this machine is.
     let crates = text(tree.path(&format!("{dist}/ganglion_0.2.0_arm64.cdx.json")));
     let bom: serde_json::Value = serde_json::from_str(&crates).expect("JSON");
     assert_eq!(bom["components"].as_array().map(Vec::len), Some(1), "{crates}");
     assert_eq!(bom["dependencies"][0]["dependsOn"], serde_json::json!(["serde"]), "{crates}");
     assert_eq!(bom["metadata"]["component"]["bom-ref"], "path+file:///ganglion#0.2.0", "{crates}");
-    // What failed below says so itself, with its own exit code.
+    // A failed tool reports the failure itself, with its own exit code.
     let (code, _, stderr) = tree.run(&["0.2.0"], &[("NO_TOOL", "yes")]);
     assert!(code == 69 && stderr.lines().last() == Some("package: no cargo-deb"), "{code} {stderr}");
-    // The tree changes during the build, or the release there is of another commit: it stays as it is.
+    // The tree changes during the build, or the existing release is of another commit: that release stays as
+    // it is.
     let (code, _, stderr) = tree.run(&["0.2.0"], &[("MEANWHILE", "yes")]);
     assert!(code == 65 && stderr.contains("the tree changed while it was being built"), "{code} {stderr}");
     fs::remove_file(tree.path("tree/changed")).expect("the change");
@@ -214,12 +215,12 @@ fn a_release_has_each_file_once_and_the_sums_of_all() {
 }
 
 #[test]
-fn the_check_names_the_file_that_differs_and_keeps_nothing() {
+fn the_check_names_a_differing_file_and_keeps_nothing() {
     if no_python() {
         return;
     }
     let tree = Tree::new("twice");
-    // A section is not needed yet.
+    // A changelog section is not needed yet.
     tree.write("tree/CHANGELOG.md", "# Changelog\n");
     let (code, stdout, stderr) = tree.run(&["0.2.0", "--check"], &[]);
     assert_eq!(code, 0, "{stderr}");
@@ -228,7 +229,7 @@ fn the_check_names_the_file_that_differs_and_keeps_nothing() {
     assert!(stdout.contains(&format!("two builds of {COMMIT} have the same bytes")), "{stdout}");
     let (_, stdout, _) = tree.run(&["0.2.0", "--check", "--arch", "amd64"], &[]);
     assert!(!stdout.contains("arm64") && stdout.contains("ganglion_0.2.0_amd64.deb"), "{stdout}");
-    // A package that names its folder.
+    // A package that contains the path of its build folder.
     let (code, stdout, stderr) = tree.run(&["0.2.0", "--check"], &[("LEAK", "yes")]);
     assert_eq!(code, 70, "{stdout} {stderr}");
     let last = stderr.lines().last().unwrap_or_default();
@@ -240,7 +241,7 @@ fn the_check_names_the_file_that_differs_and_keeps_nothing() {
 }
 
 #[test]
-fn the_workflow_runs_what_a_person_runs() {
+fn the_workflow_runs_the_documented_commands() {
     let workflow = text(".github/workflows/ci.yml");
     let runs: Vec<&str> =
         workflow.lines().filter_map(|line| line.trim_start().strip_prefix("- run: ")).collect();
@@ -250,7 +251,7 @@ fn the_workflow_runs_what_a_person_runs() {
         let mode = fs::metadata(program).unwrap_or_else(|error| panic!("{program}: {error}")).permissions();
         assert_eq!(mode.mode() & 0o111, 0o111, "{program} can be run");
     }
-    // Each job ends by itself, actions are pinned, and nothing is handed a secret or may write.
+    // Each job has a time limit, actions are pinned, and no step gets a secret or write access.
     let count = |word: &str| workflow.matches(word).count();
     assert_eq!(count("runs-on:"), count("timeout-minutes:"));
     let actions: Vec<&str> =
@@ -264,17 +265,17 @@ fn the_workflow_runs_what_a_person_runs() {
 }
 
 #[test]
-fn the_container_names_only_what_the_package_brings() {
+fn the_container_uses_only_files_of_the_package() {
     let file = text("packaging/Containerfile");
     let lines: Vec<&str> = file.lines().filter(|line| !line.starts_with('#')).collect();
     let of = |word: &str| lines.iter().find_map(|line| line.strip_prefix(word)).unwrap_or_default();
-    // From the build context comes the package alone.
+    // Only the package is copied from the build context.
     let copied: Vec<&&str> = lines.iter().filter(|line| line.starts_with("COPY ")).collect();
     assert_eq!(copied, [&"COPY ganglion_*_amd64.deb /tmp/"]);
     assert!(
         !file.contains("ADD ") && !file.contains("curl") && !file.to_lowercase().contains("cuda-toolkit")
     );
-    // Program, user and folder are of the package.
+    // Program, user and folder come from the package.
     let brought: Vec<String> = assets()
         .iter()
         .map(|(source, to)| format!("/{to}{}", source.rsplit('/').next().unwrap_or_default()))

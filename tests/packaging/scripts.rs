@@ -1,5 +1,5 @@
-//! The maintainer scripts on a made-up machine: its tools only note how they were called, and its files lie
-//! in a folder (`DPKG_ROOT`).
+//! The maintainer scripts on a simulated machine: its tools only record how they were called, and its files
+//! are in a folder (`DPKG_ROOT`).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use super::{Folder, text};
 const UNITS: [&str; 6] =
     ["ganglion", "ganglion-rebind", "ganglion-guard", "ganglion-sleep", "ganglion-tether", "ganglion-brain"];
 
-/// A machine with systemd, unless a test takes it away.
+/// A machine with systemd, unless a test removes it.
 struct Machine(Folder);
 
 impl Machine {
@@ -21,7 +21,7 @@ impl Machine {
         for tool in ["systemctl", "systemd-sysusers", "systemd-tmpfiles", "udevadm"] {
             machine.tool(tool, "");
         }
-        // No unit runs once it was stopped.
+        // No unit is active after it was stopped.
         machine.tool("systemctl", "[ \"$1\" != is-active ] || [ \"$3\" = \"${STUBBORN-}\" ]");
         machine.tool("timeout", "shift; exec \"$@\"");
         machine
@@ -34,14 +34,14 @@ impl Machine {
         fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
         fs::write(path, content).expect("a file");
     }
-    /// A tool that notes its name and arguments, then does what is given.
+    /// A tool that records its name and arguments, then does what is given.
     fn tool(&self, name: &str, does: &str) {
         let does = format!("#!/bin/sh\necho \"${{0##*/}} $*\" >> \"$LOG\"\n{does}\n");
         self.write(&format!("bin/{name}"), &does);
         let path = self.path(&format!("bin/{name}"));
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions");
     }
-    /// Runs a maintainer script; its exit code, and the calls that it made.
+    /// Runs a maintainer script; returns its exit code, and the calls that it made.
     fn run(&self, script: &str, arguments: &[&str], stubborn: &str) -> (i32, Vec<String>) {
         let log = self.path("log");
         fs::write(&log, "").expect("a log");
@@ -54,7 +54,7 @@ impl Machine {
         let calls = text(&log).lines().map(|line| line.replace(&root, "")).collect();
         (run.status.code().expect("an exit code"), calls)
     }
-    /// The calls of a script that succeeds, each tool that could hang under a bound.
+    /// The calls of a script that succeeds; each tool that could hang has a time limit.
     fn calls(&self, script: &str, arguments: &[&str]) -> Vec<String> {
         let (code, calls) = self.run(script, arguments, "");
         assert_eq!(code, 0, "{script} {arguments:?}: {calls:?}");
@@ -87,7 +87,7 @@ fn an_upgrade_touches_no_running_unit() {
         "udevadm trigger --action=change --subsystem-match=gpio --subsystem-match=i2c-dev --subsystem-match=pwm",
     ];
     assert_eq!(machine.calls("postinst", &["configure", "0.1.0"]), set_up);
-    // The first installation does the same, and so does dpkg when it gives an upgrade or a removal up.
+    // The first installation does the same, and so does dpkg when it aborts an upgrade or a removal.
     assert_eq!(machine.calls("postinst", &["configure", ""]), set_up);
     assert_eq!(machine.calls("postinst", &["abort-upgrade", "0.2.0"]), set_up);
     assert_eq!(machine.calls("postinst", &["abort-remove"]), set_up);
@@ -100,7 +100,7 @@ fn an_upgrade_touches_no_running_unit() {
 }
 
 #[test]
-fn a_failed_reload_fails_and_lost_rules_do_not() {
+fn a_failed_reload_is_an_error_but_missing_udev_is_not() {
     let machine = Machine::new("fails");
     machine.tool("udevadm", "exit 1");
     assert_eq!(machine.run("postinst", &["configure", ""], "").0, 0);
@@ -120,7 +120,7 @@ fn a_removal_stops_the_robot_first_and_disables_it() {
     expected
         .push(format!("systemctl --quiet disable {}", UNITS.map(|unit| format!("{unit}.service")).join(" ")));
     assert_eq!(machine.calls("prerm", &["remove"]), expected);
-    // A runtime that does not stop keeps its guard and its package.
+    // If the runtime does not stop, the guard keeps running and the package stays.
     let (code, calls) = machine.run("prerm", &["remove"], "ganglion.service");
     assert_eq!(code, 1);
     assert!(calls.iter().any(|call| call == "systemctl stop ganglion.service"), "{calls:?}");
@@ -129,7 +129,7 @@ fn a_removal_stops_the_robot_first_and_disables_it() {
 }
 
 #[test]
-fn an_image_that_is_being_built_has_no_systemd_to_ask() {
+fn installation_into_an_image_needs_no_systemd() {
     let machine = Machine::new("image");
     fs::remove_dir_all(machine.path("root/run")).expect("no systemd");
     let set_up = ["systemd-sysusers ganglion.conf", "systemd-tmpfiles --create ganglion.conf"];
@@ -140,7 +140,7 @@ fn an_image_that_is_being_built_has_no_systemd_to_ask() {
     assert_eq!(machine.calls("postrm", &["remove"]), [""; 0]);
 }
 
-/// The folders that the units and tmpfiles make, below the root.
+/// The folders that the units and tmpfiles create, below the root.
 fn made_on_a_robot() -> (Vec<String>, Vec<String>) {
     let (mut kept, mut run) = (Vec::new(), Vec::new());
     for unit in UNITS {
@@ -161,7 +161,7 @@ fn made_on_a_robot() -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn removal_keeps_the_robots_own_data_and_a_purge_nothing() {
+fn removal_keeps_the_robots_data_and_a_purge_deletes_it() {
     let machine = Machine::new("purge");
     let (kept, run) = made_on_a_robot();
     for folder in kept.iter().chain(&run) {
@@ -192,12 +192,12 @@ fn removal_keeps_the_robots_own_data_and_a_purge_nothing() {
     }
     assert!(machine.exists(&format!("{system}/ganglion.service.d/mine.conf")));
     assert!(machine.exists("root/etc/other/file"));
-    // Once more, with nothing there.
+    // Again, with nothing there.
     machine.calls("postrm", &["purge"]);
 }
 
 #[test]
-fn an_unknown_request_of_dpkg_is_an_error() {
+fn an_unknown_dpkg_request_is_an_error() {
     let machine = Machine::new("unknown");
     for script in ["postinst", "prerm", "postrm"] {
         assert_eq!(machine.run(script, &["explode"], ""), (1, Vec::new()), "{script}");

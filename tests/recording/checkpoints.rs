@@ -10,7 +10,7 @@ fn checkpoints(steps: &[Step]) -> Vec<usize> {
 }
 
 #[test]
-fn a_run_is_decided_again_from_each_of_its_checkpoints() {
+fn a_run_replays_from_each_of_its_checkpoints() {
     let faults = ["sonar-silent@4+2", "estop@9+0.1", "field-slow@14+3", "tilt-over@19+2"];
     let (mut held, mut begun) = (0, 0);
     for (seed, fault) in faults.into_iter().enumerate() {
@@ -25,7 +25,7 @@ fn a_run_is_decided_again_from_each_of_its_checkpoints() {
 }
 
 #[test]
-fn every_file_of_a_rotation_is_decided_again_on_its_own() {
+fn every_file_of_a_rotation_replays_on_its_own() {
     let (board, files) = (sim_board(), Files::default());
     let quota = Quota { file: 200_000, ..Quota::default() };
     let plan = Plan { quota, ..in_folder("rotation", &board, files.opener()) };
@@ -42,7 +42,7 @@ fn every_file_of_a_rotation_is_decided_again_on_its_own() {
 }
 
 #[test]
-fn a_recording_that_waits_for_the_arming_is_decided_again_whole() {
+fn a_recording_that_starts_at_arming_replays_completely() {
     let mut board = sim_board();
     board.safety = SafetyPlan { auto_arm: false, ..board.safety };
     let files = Files::default();
@@ -68,7 +68,7 @@ fn a_recording_that_waits_for_the_arming_is_decided_again_whole() {
 }
 
 #[test]
-fn a_checkpoint_that_was_changed_is_found_and_its_value_named() {
+fn a_changed_checkpoint_is_found_and_its_value_named() {
     let steps = recorded(4, &["sonar-silent@4+2"], 16);
     let places = checkpoints(&steps);
     let (place, bytes) = (places[2], steps[places[2]].checkpoint.clone().unwrap());

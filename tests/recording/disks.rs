@@ -51,7 +51,7 @@ fn hanging(free: Arc<AtomicBool>, files: &Files) -> Opener {
 }
 
 #[test]
-fn a_full_disk_costs_records_and_no_slot() {
+fn a_full_disk_loses_records_but_no_slots() {
     let (board, files) = (sim_board(), Files::default());
     let full = plan(&board, When::Always, small(400_000, &files));
     let (run, status) = record(&board, full, true, 1, &[], 60);
@@ -67,7 +67,7 @@ fn a_full_disk_costs_records_and_no_slot() {
 }
 
 #[test]
-fn a_disk_that_hangs_costs_records_and_no_slot() {
+fn a_hanging_disk_loses_records_but_no_slots() {
     let (board, files, free) = (sim_board(), Files::default(), Arc::new(AtomicBool::new(false)));
     let stalled = in_folder("hangs", &board, hanging(free.clone(), &files));
     // Not patient: as in real time, it goes on.
@@ -91,7 +91,7 @@ fn a_disk_that_hangs_costs_records_and_no_slot() {
 }
 
 #[test]
-fn a_thread_that_dies_costs_records_and_no_slot() {
+fn a_dead_recorder_thread_loses_records_but_no_slots() {
     let board = sim_board();
     let dead: Opener = Box::new(|_| panic!("a bug in the writer"));
     let (run, status) = record(&board, in_folder("dies", &board, dead), false, 1, &[], 20);

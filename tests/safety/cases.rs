@@ -13,7 +13,7 @@ const NOTHING: Asked = Asked { stop: false, disarm: false, arm: false };
 const ARM: Asked = Asked { arm: true, ..NOTHING };
 const DISARM: Asked = Asked { disarm: true, ..NOTHING };
 
-/// A robot that drives as fast as the field wants.
+/// A robot that drives as fast as the field requests.
 fn driving() -> Robot {
     let mut robot = Robot::armed();
     for step in 0..50 {
@@ -29,10 +29,10 @@ fn stands(robot: &Robot, case: &str) {
     assert!((robot.command.motors[2] - 0.2).abs() < 1e-6, "{case}: steering stays where it is");
 }
 
-/// A change of rung that shifts the field's answer, a result that comes late, and the way back: the
-/// wheels never gain more than a slew step a slot.
+/// A change of quality level that shifts the field's answer, a late result, and the change back: the wheels
+/// never gain more than a slew step per slot.
 #[test]
-fn quality_may_jump_but_the_wheels_do_not() {
+fn a_quality_change_does_not_jerk_the_wheels() {
     let mut robot = Robot::armed();
     let script = [
         ([0.9, 0.5, 0.4], 10, 60),
@@ -55,9 +55,9 @@ fn quality_may_jump_but_the_wheels_do_not() {
     assert!((fastest - 0.9).abs() < 1e-6, "it gets there in the end");
 }
 
-/// The harness would be worthless if it never let the robot move.
+/// This test would show nothing if it never let the robot move.
 #[test]
-fn a_well_robot_drives_and_stops_in_the_slot_of_the_stop() {
+fn a_healthy_robot_stops_in_the_slot_of_the_stop_request() {
     type Stop = (&'static str, fn(&mut Slot));
     let stops: [Stop; 7] = [
         ("pressed", |slot| slot.e_stop = true),
@@ -77,9 +77,9 @@ fn a_well_robot_drives_and_stops_in_the_slot_of_the_stop() {
     }
 }
 
-/// Work that takes three periods too long: the slot after it knows, and three punctual ones are wanted.
+/// Work that takes three periods too long: the next slot notices it, and three punctual ones are required.
 #[test]
-fn a_loop_that_lost_its_slots_stands_until_it_is_punctual_again() {
+fn a_late_loop_stops_the_robot_until_it_is_punctual_again() {
     let mut robot = driving();
     robot.step(&Slot { overrun: 2, ..well(0) });
     robot.step(&well(1));
@@ -94,9 +94,9 @@ fn a_loop_that_lost_its_slots_stands_until_it_is_punctual_again() {
     assert!(robot.command.motors[0] > 0.0);
 }
 
-/// A receipt of a command that not every motor took confirms nothing.
+/// A receipt of a command that not every motor accepted confirms nothing.
 #[test]
-fn commands_that_no_motor_takes_are_a_lost_bus() {
+fn commands_not_taken_by_every_motor_count_as_a_lost_bus() {
     let mut robot = driving();
     let confirmed = robot.loop_status.look().confirmed;
     for step in 0..12 {
@@ -111,7 +111,7 @@ fn commands_that_no_motor_takes_are_a_lost_bus() {
 
 /// An empty battery stops the robot until a person disarms it, not until the voltage recovers.
 #[test]
-fn a_latched_reflex_wants_disarm_then_arm() {
+fn a_latched_reflex_needs_disarm_then_arm() {
     let mut robot = Robot::armed();
     let mut drives = |slots: u64, battery: f32, asked: Asked| {
         let mut mode = Mode::Boot;
@@ -131,9 +131,9 @@ fn a_latched_reflex_wants_disarm_then_arm() {
     assert_eq!(drives(50, 7.6, ARM), (true, "armed"));
 }
 
-/// One reading among many of a slot, whichever comes last, comes late or comes too early.
+/// One of many readings in a slot, whether it comes last, late or early.
 #[test]
-fn what_trips_a_latch_for_less_than_a_slot_latches_it() {
+fn a_trip_shorter_than_a_slot_still_latches() {
     let empty = [
         ("not the last", vec![(2, Ok(6.1), -4), (2, Ok(7.7), -2)]),
         ("out of order", vec![(2, Ok(7.7), -2), (2, Ok(6.1), -4)]),
@@ -146,7 +146,7 @@ fn what_trips_a_latch_for_less_than_a_slot_latches_it() {
         let record = robot.step(&Slot { readings, ..well(0) });
         assert_eq!(record.mode, Mode::Latched { cause: Cause::Battery }, "{case}");
         stands(&robot, case);
-        // Acknowledged in the slot of another one: it is not known which was first.
+        // Acknowledged in the same slot as another trip: their order is unknown.
         let again = vec![(2, Ok(6.1), -4), (2, Ok(7.7), -2)];
         let record = robot.step(&Slot { readings: again, asked: DISARM, ..well(1) });
         assert_eq!(record.mode, Mode::Latched { cause: Cause::Battery }, "{case}");
@@ -155,13 +155,14 @@ fn what_trips_a_latch_for_less_than_a_slot_latches_it() {
         let mut robot = driving();
         let mut slot = well(0);
         slot.readings.insert(2, (2, harmless, -4));
-        assert_eq!(robot.step(&slot).active, 0, "{harmless:?} cannot be true");
+        assert_eq!(robot.step(&slot).active, 0, "{harmless:?} is implausible");
     }
 }
 
-/// A cable that is plugged in again: for a while the robot goes on where it was, then no more.
+/// A cable that is plugged in again: for a while the robot continues where it was; after a longer outage it
+/// does not.
 #[test]
-fn a_robot_that_was_held_for_long_does_not_start_by_itself() {
+fn a_robot_held_for_long_does_not_restart_by_itself() {
     for (slots, starts) in [(20, true), (60, false), (6_000, false)] {
         let mut robot = driving();
         for step in 0..slots {
@@ -184,14 +185,14 @@ fn a_robot_that_was_held_for_long_does_not_start_by_itself() {
         }
         robot.step(&Slot { asked: ARM, ..well(0) });
         robot.step(&well(1));
-        assert!(robot.command.motors[0] > 0.0, "armed by hand it drives");
+        assert!(robot.command.motors[0] > 0.0, "it drives after arming by hand");
     }
 }
 
 /// The machine sleeps in the middle of a drive: nothing starts when it wakes, and nothing that was read
-/// before counts, however young it looks on a clock that stood still.
+/// before counts, however recent it looks on a clock that had stopped.
 #[test]
-fn a_machine_that_wakes_up_stands_and_knows_nothing() {
+fn after_a_suspend_the_robot_stands_and_drops_old_data() {
     let lasted = Span::from_millis(600_000);
     let mut robot = driving();
     let before = [(0, Ok(2.0), -3), (1, Ok(1_500.0), -2), (2, Ok(7.6), -1)];
@@ -200,7 +201,7 @@ fn a_machine_that_wakes_up_stands_and_knows_nothing() {
     assert_eq!(record.mode, Mode::Disarmed);
     assert_eq!(robot.loop_status.look().disarmed, Some(Disarm::Slept { lasted }));
     assert!(record.frame.used().iter().all(|sample| sample.health == Health::Never), "{CHANNELS} channels");
-    // On their way when it fell asleep: read before, taken after.
+    // Pending when it fell asleep: read before, received afterwards.
     let on_their_way = [(0, Ok(2.1), -12), (1, Ok(1_501.0), -12), (2, Ok(7.6), -12)];
     let record = robot.step(&Slot { readings: on_their_way.to_vec(), asked: ARM, ..well(1) });
     assert_eq!(record.mode, Mode::Disarmed);
@@ -211,5 +212,5 @@ fn a_machine_that_wakes_up_stands_and_knows_nothing() {
     }
     robot.step(&Slot { asked: ARM, ..well(0) });
     robot.step(&well(1));
-    assert!(robot.command.motors[0] > 0.0, "armed by hand it drives");
+    assert!(robot.command.motors[0] > 0.0, "it drives after arming by hand");
 }

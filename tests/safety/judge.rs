@@ -1,37 +1,37 @@
-//! What people may rely on, judged from what happened alone: nothing moves that was not armed, what was
-//! stopped stays so until it has been disarmed and armed again, in this order, and nothing moves that cannot
-//! know or cannot be stopped.
+//! What people may rely on, judged only from what happened: nothing moves that was not armed, a stopped robot
+//! stays stopped until it has been disarmed and armed again, in this order, and nothing moves without
+//! required data or a way to stop.
 
 use super::{BATTERY, FLOOR, RANGE, Slot, safety, sensors};
 use ganglion::base::time::{Instant, Span};
 use ganglion::drive::trace::Record;
 
-/// At or below this the battery's latched rule stops the robot, if the reading is possible at all.
+/// At or below this the battery's latched rule stops the robot, if the reading is plausible at all.
 const EMPTY: std::ops::RangeInclusive<f32> = 5.0..=6.2;
 
-/// What the outside knows of a robot.
+/// What an observer knows about a robot.
 pub struct Trust {
-    /// A request to arm has come since the last disarm, latch, stop, sleep or long outage.
+    /// A request to arm has come since the last disarm, latch, stop, suspend or long outage.
     armed: bool,
     latched: bool,
     stopped: bool,
     armed_at: Instant,
     now: Instant,
-    /// When something was last read, of each sensor that is required.
+    /// When each required sensor was last read.
     read: [(usize, Option<Instant>); 2],
     confirmed: Option<Instant>,
-    /// When the frame was taken that the newest answer of the field is for.
+    /// When the frame of the field's newest answer was taken.
     taken: Option<Instant>,
     guarded: bool,
-    /// Slots lost in a row up to now, and those that the last slot will be found to have cost.
+    /// Slots lost in a row up to now, and slots that the last one lost and the next will notice.
     lost: u64,
     overrun: u64,
-    /// Since when it has not been allowed to move, without a break.
+    /// Since when it has not been allowed to move, without interruption.
     held_since: Option<Instant>,
 }
 
 impl Trust {
-    /// Of a robot at `now` that was armed just now, or never. What it has read until then is well.
+    /// For a robot at `now` that was armed just now, or never. All readings until then were good.
     pub fn new(armed: bool, now: Instant) -> Trust {
         let known = armed.then_some(now);
         Trust {
@@ -50,7 +50,7 @@ impl Trust {
         }
     }
 
-    /// Follows a slot; of `record` only when it was, and since when the robot says that it obeys.
+    /// Follows a slot; uses from `record` only its time, and since when the robot says that it obeys.
     pub fn follow(&mut self, slot: &Slot, record: &Record) {
         let now = record.slot;
         self.now = now;
@@ -71,8 +71,7 @@ impl Trust {
         if slot.e_stop || slot.readings.iter().any(empty) {
             (self.latched, self.armed) = (true, false);
         } else if slot.asked.disarm || slot.slept > Span::ZERO {
-            // A sleep acknowledges nothing; a robot that is still latched is so for what it will say by
-            // itself.
+            // A suspend acknowledges nothing; whether a robot is still latched is its own report.
             (self.latched, self.armed) = (self.latched && !slot.asked.disarm, false);
         } else if slot.asked.arm && !self.latched {
             self.armed = true;
@@ -93,7 +92,7 @@ impl Trust {
         }
     }
 
-    /// A robot that may not move for long is not armed any more.
+    /// A robot that may not move for long is disarmed.
     fn note_hold(&mut self, now: Instant) {
         if self.held().is_ok() {
             self.held_since = None;
@@ -103,7 +102,7 @@ impl Trust {
         self.armed &= now.since(since) < safety().disarm_after;
     }
 
-    /// What holds it, if anything: the least that must, not all that may.
+    /// What holds it, if anything: only reasons that must hold it, not all that may.
     fn held(&self) -> Result<(), &'static str> {
         let safety = safety();
         let older = |at: Option<Instant>, limit| at.is_none_or(|at| self.now.since(at) > limit);

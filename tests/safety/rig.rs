@@ -1,6 +1,6 @@
-//! The real tick between rings and slots that a test fills and empties: readings, answers of the field,
-//! receipts of the bus and requests go in, commands and records come out. Whatever order the tick has, this
-//! has none of its own.
+//! The real tick between queues and slots that a test fills and empties: readings, answers of the field,
+//! receipts of the bus and requests go in, commands and records come out. It does not depend on the order of
+//! work within the tick.
 
 use super::{PERIOD, Slot, motors, rules, safety, sensors, well};
 use ganglion::base::command::{Command, MAX_MOTORS, OnWire};
@@ -31,8 +31,8 @@ use ganglion::system::rt::triple_buffer::{Reader, Writer, triple_buffer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A clock that a test sets; it may jump after it was looked at once, as if the work of a slot took that
-/// long, and the machine may sleep on it.
+/// A clock that a test sets; it may jump after it was read once, as if the work of a slot took that long, and
+/// the machine may sleep on it.
 #[derive(Debug, Default)]
 struct TestClock {
     at: AtomicU64,
@@ -64,7 +64,7 @@ impl Clock for TestClock {
     }
 }
 
-/// A tick, and both ends of everything that it is joined to.
+/// A tick, and the other ends of everything that it is connected to.
 pub struct Robot {
     clock: Arc<TestClock>,
     tick: Tick,
@@ -80,11 +80,11 @@ pub struct Robot {
     pub loop_status: Arc<LoopStatusCell>,
     /// The newest command for the motors.
     pub command: Command,
-    /// The slot that was run last.
+    /// The slot that ran last.
     pub now: Instant,
 }
 
-/// Less than a period: a guard that is not well in a slot is lost in it.
+/// Less than a period: a guard that is not healthy in a slot is lost in it.
 const GUARD_PATIENCE: Span = Span::from_millis(5);
 const GUARD_WELL: GuardStatus =
     GuardStatus { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
@@ -150,7 +150,7 @@ impl Robot {
         }
     }
 
-    /// Everything is well for long enough to arm, then a caller arms.
+    /// Everything is good for long enough to arm, then a caller arms.
     pub fn armed() -> Robot {
         let mut robot = Robot::new();
         let mut last = None;
@@ -163,12 +163,12 @@ impl Robot {
         robot
     }
 
-    /// One slot, as it happens; the record of it.
+    /// Runs one slot with these events; returns its record.
     pub fn step(&mut self, slot: &Slot) -> Record {
         self.now = self.tick.slot();
         let now = self.now;
-        // A slot's own period is there for its work: what lasts longer costs the slots that come due
-        // meanwhile.
+        // A slot's own period is available for its work; longer work costs the slots that come due in the
+        // meantime.
         let work = if slot.overrun > 0 { PERIOD.times(slot.overrun + 1) } else { Span::ZERO };
         self.clock.set(now, work);
         self.clock.slept.fetch_add(slot.slept.as_nanos(), Ordering::Relaxed);
@@ -199,7 +199,7 @@ impl Robot {
         self.tick.run();
         self.command = self.commands.take().expect("a command a slot");
         let record = self.records.pop().expect("a record a slot");
-        assert_eq!(record.command, self.command, "what is written down is what was handed over");
+        assert_eq!(record.command, self.command, "the record equals the handed-over command");
         record
     }
 }

@@ -1,4 +1,4 @@
-//! Each fault of the script shows at its wire in its time, and not before or after.
+//! Each fault of the script shows on its bus or line during its time, and not before or after.
 
 use super::{Rig, ms};
 use ganglion::base::fault::BusFault;
@@ -18,7 +18,7 @@ fn volts(rig: &mut Rig) -> f32 {
 }
 
 #[test]
-fn nack_means_that_no_device_answers() {
+fn nack_faults_silence_every_device() {
     let mut rig = Rig::ready(1, &["i2c-nack@2+1"]);
     let before = rig.report().failed_transfers;
     rig.adc(0).unwrap();
@@ -26,12 +26,12 @@ fn nack_means_that_no_device_answers() {
     assert_eq!(rig.adc(0), Err(DeviceFault::Bus { register: 0x17, fault: BusFault::Nack }));
     assert_eq!(lean(&mut rig), Err(DeviceFault::Bus { register: 0, fault: BusFault::Nack }));
     rig.wait_until(ms(3000));
-    assert!(rig.adc(0).is_ok() && lean(&mut rig).is_ok(), "and leaves nothing behind");
+    assert!(rig.adc(0).is_ok() && lean(&mut rig).is_ok(), "and leaves no effect");
     assert_eq!(rig.report().failed_transfers, before + 2);
 }
 
 #[test]
-fn a_stuck_bus_costs_its_timeout_and_leaves_the_frames_shifted() {
+fn a_stuck_bus_costs_its_timeout_and_shifts_frames() {
     let mut rig = Rig::ready(1, &["i2c-stuck@2+1"]);
     rig.command(0.2, 0.0).unwrap();
     rig.wait_until(ms(2000));
@@ -47,7 +47,7 @@ fn a_stuck_bus_costs_its_timeout_and_leaves_the_frames_shifted() {
 }
 
 #[test]
-fn wrong_bytes_are_mostly_impossible_and_never_right() {
+fn corrupted_bytes_are_mostly_implausible_and_never_right() {
     let mut rig = Rig::ready(1, &["i2c-wrong-bytes@2+1"]);
     rig.wait_until(ms(2000));
     let mut refused = 0;
@@ -78,7 +78,7 @@ fn a_frozen_converter_repeats_each_channel() {
 }
 
 #[test]
-fn a_frozen_sonar_repeats_to_the_bit_while_the_car_moves() {
+fn a_frozen_sonar_repeats_its_bits_while_the_car_moves() {
     let mut rig = Rig::ready(1, &["sonar-frozen@1+1"]);
     let before = rig.range();
     rig.wait_until(ms(1000));
@@ -93,7 +93,7 @@ fn a_frozen_sonar_repeats_to_the_bit_while_the_car_moves() {
 }
 
 #[test]
-fn a_silent_sonar_is_missed_and_comes_back() {
+fn a_silent_sonar_is_a_missing_edge_until_it_returns() {
     let mut rig = Rig::ready(1, &["sonar-silent@1+1"]);
     rig.range().unwrap();
     rig.wait_until(ms(1000));
@@ -103,7 +103,7 @@ fn a_silent_sonar_is_missed_and_comes_back() {
 }
 
 #[test]
-fn the_lean_is_no_number_or_too_much() {
+fn tilt_faults_give_nan_or_too_much_lean() {
     let mut rig = Rig::ready(1, &["tilt-nan@1+1", "tilt-over@2+1"]);
     assert!(lean(&mut rig).unwrap().abs() < 1.0);
     rig.wait_until(ms(1000));
@@ -115,12 +115,12 @@ fn the_lean_is_no_number_or_too_much() {
 }
 
 #[test]
-fn a_brown_out_takes_the_controller_while_a_motor_runs() {
+fn a_brown_out_resets_the_controller_while_a_motor_runs() {
     let mut rig = Rig::ready(1, &["brown-out@1+2"]);
     let resets = rig.report().mcu_resets;
     rig.wait_until(ms(1500));
-    assert_eq!(rig.report().mcu_resets, resets, "nothing runs, nothing happens");
-    let _ = rig.command(0.3, 0.0); // its first write may be the last that is taken
+    assert_eq!(rig.report().mcu_resets, resets, "nothing runs, so nothing happens");
+    let _ = rig.command(0.3, 0.0); // only its first write may arrive
     rig.sleep(ms(2));
     assert_eq!((rig.report().mcu_resets, rig.report().brown_outs), (resets + 1, 1));
     assert!(rig.plant.motors_still());
@@ -151,7 +151,7 @@ fn a_low_battery_reads_low() {
 }
 
 #[test]
-fn the_stop_button_is_pressed_for_its_time() {
+fn the_stop_button_is_pressed_for_the_faults_duration() {
     let mut rig = Rig::ready(1, &["estop@1+1"]);
     let button = Button::new(Line(25), true);
     let mut pressed = || button.read(rig.gpio.as_mut()).unwrap();
@@ -164,7 +164,7 @@ fn the_stop_button_is_pressed_for_its_time() {
 }
 
 #[test]
-fn field_faults_leave_the_wires_alone() {
+fn field_faults_do_not_touch_the_bus() {
     let script = ["field-hang@0", "field-panic@0", "field-slow@0"];
     let run = |script: &[&str]| {
         let mut rig = Rig::ready(1, script);

@@ -1,5 +1,5 @@
-//! The inertial sensor's driver against the chip's model: what the car does is what it says, and a supply
-//! that was lost is noticed.
+//! The inertial sensor's driver against the chip's model: readings match the car's motion, and a power loss
+//! is noticed.
 
 use super::{Rig, ms, shipped};
 use ganglion::base::plan::ImuQuantity::{Acceleration, Pitch, Roll, Rotation, Temperature};
@@ -50,7 +50,7 @@ fn near(value: f32, expected: f32, within: f32) -> bool {
 }
 
 #[test]
-fn standing_driving_in_a_curve_and_leaning_are_told_apart() {
+fn standing_turning_and_leaning_are_distinguished() {
     let (mut rig, mut device) = rig(&["tilt-over@4+1"]);
     set_up(&mut rig, device.as_mut()).unwrap();
     let [roll, pitch, turn, up, die] = poll(&mut rig, device.as_mut()).unwrap();
@@ -72,7 +72,7 @@ fn standing_driving_in_a_curve_and_leaning_are_told_apart() {
 }
 
 #[test]
-fn lost_supply_is_noticed_and_a_set_up_recovers() {
+fn a_power_loss_is_noticed_and_a_set_up_recovers() {
     let (mut rig, mut device) = rig(&["brown-out@2+0.5"]);
     let asleep = Err(DeviceFault::Asleep { register: 0x6B });
     assert_eq!(poll(&mut rig, device.as_mut()), asleep, "never set up");
@@ -84,12 +84,12 @@ fn lost_supply_is_noticed_and_a_set_up_recovers() {
     assert_eq!(poll(&mut rig, device.as_mut()), asleep);
     set_up(&mut rig, device.as_mut()).unwrap();
     let [.., up, _] = poll(&mut rig, device.as_mut()).unwrap();
-    assert!(near(up, 9.81, 0.2), "{up}: in the scale that was set");
+    assert!(near(up, 9.81, 0.2), "{up}: in the set scale");
 }
 
-/// Its line pulses for each sample once the driver asks for that, as the Jetson's is wired.
+/// Its line pulses for each sample once the driver enables that, as it is wired on the Jetson.
 #[test]
-fn the_data_ready_line_rises_with_every_sample_and_not_before() {
+fn the_data_ready_line_rises_once_per_sample() {
     let board = ganglion::sim::rehearsal(&shipped("jetson-orin-nano")).expect("it drives here").board;
     let roll = board.sensors.iter().find(|sensor| sensor.name == "roll").expect("an inertial sensor");
     let line = roll.kind.line(LineRole::Ready).expect("a data-ready line");

@@ -1,10 +1,10 @@
-//! What is written on the bus moves the car, and nothing else does.
+//! Writes on the bus move the car, and nothing else does.
 
 use super::{Rig, ms, shipped};
 use ganglion::base::plan::Line;
 use ganglion::base::time::{Clock, Span};
 
-/// How far the car has come along the heading that it started with, and how much it has turned.
+/// How far the car has come along its initial heading, and how much it has turned.
 fn way(rig: &Rig) -> (f64, f64) {
     let (start, now) = (rig.plant.world().start(), rig.report().pose);
     let (dx, dy) = (now.x - start.x, now.y - start.y);
@@ -13,7 +13,7 @@ fn way(rig: &Rig) -> (f64, f64) {
 }
 
 #[test]
-fn both_revisions_of_the_hat_drive_ahead_back_right_and_left() {
+fn both_hat_revisions_drive_forwards_back_right_and_left() {
     for name in ["sim", "picarx-v4", "picarx-v5"] {
         for (drive, steering) in [(0.6, 0.0), (-0.6, 0.0), (0.6, 1.0), (0.6, -1.0), (-0.6, 1.0)] {
             let mut rig = Rig::new(shipped(name), 7, &[]);
@@ -23,7 +23,8 @@ fn both_revisions_of_the_hat_drive_ahead_back_right_and_left() {
             let (ahead, turned) = way(&rig);
             assert_eq!(ahead > 0.01, drive > 0.0, "{name} {drive} {steering}: {ahead} m");
             assert_eq!(ahead < -0.01, drive < 0.0, "{name} {drive} {steering}: {ahead} m");
-            // Counter-clockwise is positive: forwards, wheels to the right turn it clockwise.
+            // Counter-clockwise is positive: driving forwards with the wheels to the right turns it
+            // clockwise.
             let expected = -drive * steering;
             assert_eq!(turned < -0.1, expected < 0.0, "{name} {drive} {steering}: {turned} rad");
             assert_eq!(turned > 0.1, expected > 0.0, "{name} {drive} {steering}: {turned} rad");
@@ -33,12 +34,12 @@ fn both_revisions_of_the_hat_drive_ahead_back_right_and_left() {
 }
 
 #[test]
-fn a_command_sets_speed_and_wheels_to_what_it_says() {
+fn a_command_sets_speed_and_steering() {
     let mut rig = Rig::ready(3, &[]);
     rig.command(0.4, 1.0).unwrap();
     rig.sleep(ms(1000));
     let report = rig.report();
-    // Full speed is 0.5 m/s; counts and the true servo frame make the rest.
+    // Full speed is 0.5 m/s; rounding to counts and the true servo frame cause the rest.
     assert!((report.speed - 0.2).abs() < 0.001, "{}", report.speed);
     assert!((report.steering_deg - 30.0).abs() < 0.3, "{}", report.steering_deg);
     rig.command(0.4, 0.0).unwrap();
@@ -53,11 +54,11 @@ fn nothing_moves_before_timers_run() {
     rig.i2c.write(0x14, &[0x2C, 0x0F, 0xFF]).unwrap();
     rig.sleep(ms(500));
     assert_eq!(rig.report().distance_m, 0.0);
-    assert!(!rig.plant.motors_still(), "the pulses are there all the same");
+    assert!(!rig.plant.motors_still(), "the pulses continue anyway");
 }
 
 #[test]
-fn pulses_continue_without_the_computer_until_the_reset_line() {
+fn pulses_continue_until_the_reset_line_ends_them() {
     let mut rig = Rig::ready(2, &[]);
     rig.command(0.2, 0.5).unwrap();
     rig.sleep(ms(1000));

@@ -1,4 +1,4 @@
-//! Whatever a program does to the wires, the world stays whole.
+//! Whatever a program does to the bus, the world stays valid.
 
 use super::{Rig, ms};
 use ganglion::base::fault::BusFault;
@@ -33,7 +33,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What comes of it does not matter here, only that something does.
+/// The result does not matter here, only that something happens.
 fn perform(rig: &mut Rig, act: &Act) -> Result<(), BusFault> {
     let mut back = [0; 4];
     match act {
@@ -55,7 +55,7 @@ fn perform(rig: &mut Rig, act: &Act) -> Result<(), BusFault> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn the_world_is_never_nan_and_the_car_never_in_a_wall(
+    fn the_car_state_is_finite_and_outside_walls(
         seed in 0_u64..500,
         faults in prop::sample::subsequence(
             vec!["i2c-nack@3", "i2c-stuck@2+1", "i2c-wrong-bytes@4", "brown-out@1+9", "adc-frozen@1",

@@ -1,13 +1,13 @@
-//! The world is fair: a few lines of reflexes, on the same wires as the real runtime, keep the car
-//! off everything. A layout in which that fails would say nothing about the software.
+//! The world is fair: a few lines of reflexes, on the same simulated hardware as the real runtime, prevent
+//! all contacts. A layout in which that fails would say nothing about the software.
 
 use super::{Rig, ms};
 use ganglion::base::time::Clock;
 
-/// What the wanderer is doing.
+/// What the simple driver is doing.
 enum Doing {
     Ahead,
-    /// Backs out until that slot, wheels to that side.
+    /// Backs out until that slot, with the wheels to that side.
     Back {
         until: u64,
         side: f32,
@@ -25,7 +25,7 @@ fn wander(seed: u64, slots: u64) -> Rig {
         rig.clock.set(now);
         if slot % 6 == 0 {
             let heard = rig.range().expect("a sonar that works");
-            // The echo is back some slots later; the thread that waits for it is not this one.
+            // The echo returns some slots later; another thread waits for it.
             heard_at = slot + 1 + rig.clock.now().since(now).as_nanos() / 10_000_000;
             pending = Some(heard);
             rig.clock.set(now);
@@ -62,7 +62,7 @@ fn wander(seed: u64, slots: u64) -> Rig {
 }
 
 #[test]
-fn a_few_reflexes_keep_the_car_off_everything() {
+fn simple_reflexes_prevent_all_contacts() {
     for seed in 1..=10 {
         let report = wander(seed, 3000).report();
         assert_eq!(report.contacts.all(), 0, "seed {seed}: {report:?}");

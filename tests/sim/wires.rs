@@ -1,4 +1,4 @@
-//! The chips on their wires: times, framing, resets, echoes, converters.
+//! The chips on their buses: times, framing, resets, echoes, converters.
 
 use super::{Rig, ms, shipped};
 use ganglion::base::fault::BusFault;
@@ -12,7 +12,7 @@ use ganglion::sim::Plant;
 use std::sync::Arc;
 
 #[test]
-fn transfers_take_the_time_of_the_wire() {
+fn transfers_take_their_time_on_the_wire() {
     let mut rig = Rig::ready(1, &[]);
     let start = rig.clock.now();
     rig.i2c.write(0x14, &[0x2D, 0, 0]).unwrap();
@@ -26,7 +26,7 @@ fn transfers_take_the_time_of_the_wire() {
 }
 
 #[test]
-fn the_controller_needs_its_time_after_a_reset() {
+fn the_controller_needs_boot_time_after_a_reset() {
     let mut rig = Rig::ready(1, &[]);
     let hat = RobotHat::new(rig.board.mcu.as_ref().unwrap());
     assert_eq!(hat.firmware(rig.i2c.as_mut()), Ok([1, 1, 4]));
@@ -44,7 +44,7 @@ fn the_controller_needs_its_time_after_a_reset() {
 }
 
 #[test]
-fn a_write_that_is_broken_off_shifts_everything_until_a_reset() {
+fn an_interrupted_write_shifts_all_frames_until_a_reset() {
     let mut rig = Rig::ready(4, &[]);
     rig.command(0.3, 0.0).unwrap();
     rig.sleep(ms(300));
@@ -63,10 +63,10 @@ fn a_write_that_is_broken_off_shifts_everything_until_a_reset() {
     assert!(rig.report().speed > 0.1);
 }
 
-/// A module without an end was lost in open space. As soon as something is near enough to answer the trigger
-/// that it is sent all the same, its line falls and the next ping measures.
+/// A module with an endless pulse counted as lost in open space. As soon as something is near enough to
+/// answer the next trigger, its line falls and the next ping measures.
 #[test]
-fn endless_pulse_is_ended_by_the_echo_of_another_trigger() {
+fn an_endless_pulse_ends_with_the_next_triggers_echo() {
     let mut board = shipped("sim");
     let sim = board.sim.as_mut().unwrap();
     (sim.room, sim.discs, sim.cliffs, sim.sonar) = ([8.0, 8.0], 0, Vec::new(), SonarModule::Endless);
@@ -84,7 +84,7 @@ fn endless_pulse_is_ended_by_the_echo_of_another_trigger() {
                 _ => {}
             }
             if turn % 2 == 0 {
-                let _ = rig.command(0.6, 0.6); // round and round, and nearer to a wall
+                let _ = rig.command(0.6, 0.6); // in circles, and nearer to a wall
             }
             rig.clock.sleep_until(begin + ms(60));
         }
@@ -94,7 +94,7 @@ fn endless_pulse_is_ended_by_the_echo_of_another_trigger() {
 }
 
 #[test]
-fn self_reset_controller_is_rewritten_within_half_a_second() {
+fn a_self_reset_controller_is_rewritten_within_half_a_second() {
     let mut rig = Rig::ready(4, &["brown-out@2+0.001"]);
     let mut driving_again = None;
     for slot in 0..200 {
@@ -111,7 +111,7 @@ fn self_reset_controller_is_rewritten_within_half_a_second() {
 }
 
 #[test]
-fn the_sonar_sees_what_stands_in_its_cone() {
+fn the_sonar_sees_obstacles_in_its_cone() {
     for seed in 0..40 {
         let mut rig = Rig::ready(seed, &[]);
         let world = rig.plant.world();
@@ -122,7 +122,7 @@ fn the_sonar_sees_what_stands_in_its_cone() {
             .min(4.0);
         let start = rig.clock.now();
         let range = f64::from(rig.range().unwrap());
-        assert!((range - nearest).abs() < 0.0035, "seed {seed}: {range} m, {nearest} m in truth");
+        assert!((range - nearest).abs() < 0.0035, "seed {seed}: {range} m, really {nearest} m");
         let flight = Span::from_secs_f64(2.0 * range / 343.3);
         let took = rig.clock.now().since(start);
         assert!(took < flight + Span::from_micros(500), "seed {seed}: {took:?}");
@@ -132,7 +132,7 @@ fn the_sonar_sees_what_stands_in_its_cone() {
 }
 
 #[test]
-fn a_room_without_walls_in_reach_is_far_and_not_a_fault() {
+fn an_empty_room_reads_far_and_is_not_a_fault() {
     let mut board = shipped("sim");
     let sim = board.sim.as_mut().unwrap();
     (sim.room, sim.discs, sim.cliffs) = ([60.0, 60.0], 0, vec![]);
@@ -143,11 +143,11 @@ fn a_room_without_walls_in_reach_is_far_and_not_a_fault() {
         far += u32::from(range == 4.0);
         assert!(rig.clock.now().since(rig.plant.zero()) < ms(40));
     }
-    assert!(far >= 5, "{far} of 10 looked into the open");
+    assert!(far >= 5, "{far} of 10 saw no wall");
 }
 
 #[test]
-fn converters_show_ground_and_battery() {
+fn adcs_show_ground_and_battery() {
     let mut rig = Rig::ready(3, &[]);
     for channel in 0..3 {
         let counts = rig.adc(channel).unwrap();
@@ -163,7 +163,7 @@ fn converters_show_ground_and_battery() {
 }
 
 #[test]
-fn lines_not_on_the_board_are_absent_and_inputs_undriven() {
+fn unlisted_lines_are_absent_and_inputs_undriven() {
     let mut rig = Rig::ready(1, &[]);
     assert_eq!(rig.gpio.set(Line(99), true), Err(BusFault::Absent));
     assert_eq!(rig.gpio.get(Line(99)), Err(BusFault::Absent));
@@ -173,13 +173,13 @@ fn lines_not_on_the_board_are_absent_and_inputs_undriven() {
 }
 
 #[test]
-fn the_same_wires_stand_on_real_time() {
+fn the_simulated_hardware_also_works_in_real_time() {
     let board = shipped("sim");
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let plant = Plant::new(&board, 9, &[], clock.clone());
     let mut sonar = HcSr04::new(Line(27), Line(22));
     let real = sonar.measure(plant.gpio().as_mut(), clock.as_ref()).map(|range| range.0);
-    // Stamps are made where the edge happens: a late thread does not change the range.
+    // Stamps are made when the edge happens: a late thread does not change the range.
     assert_eq!(real, Rig::new(board, 9, &[]).range());
     let counts = HatAdc::new(0x14, 0, 1.0).read(plant.i2c().as_mut());
     assert_eq!(counts, Rig::new(shipped("sim"), 9, &[]).adc(0));

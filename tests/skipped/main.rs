@@ -1,5 +1,5 @@
-//! The last program of `cargo test`: how many tests were skipped because this machine lacks data or a tool,
-//! and which ones.
+//! The last program of `cargo test`: prints how many tests were skipped because this machine lacks data or a
+//! tool, and which ones.
 
 #[path = "../skips.rs"]
 #[allow(dead_code, reason = "tests write notes, this program only takes them")]

@@ -1,4 +1,4 @@
-//! A tether and a brain on a script, in virtual time: what happens to each request, and when.
+//! A scripted tether and brain, in virtual time: what happens to each request, and when.
 
 use ganglion::base::time::{Clock, Instant, SimClock, Span};
 use ganglion::field::FieldOutput;
@@ -8,16 +8,16 @@ use ganglion::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
 use ganglion::system::seqpacket::Received;
 use std::sync::{Arc, Mutex};
 
-/// What the tether makes of a request.
+/// What happens to a request.
 #[derive(Clone, Debug)]
 pub enum Fate {
     /// The brain answers, after this long, with these motors.
     Answer(Span, Vec<f32>),
-    /// The brain has no numbers.
+    /// The brain answers without numbers.
     Without(Verdict),
-    /// It, or its answer, is lost.
+    /// The request, or its answer, is lost.
     Lost,
-    /// This comes back in its place, at once.
+    /// These bytes come back instead, at once.
     Raw(Vec<u8>),
     /// The tether's process dies.
     Dies,
@@ -25,10 +25,10 @@ pub enum Fate {
 
 type Decide = Box<dyn FnMut(&CycleRequest) -> Fate + Send>;
 
-/// The way to the script.
+/// The connection to the script.
 pub struct Script {
     clock: Arc<SimClock>,
-    /// Whether anything listens at a time.
+    /// Whether a process listens at a time.
     listens: Box<dyn Fn(Instant) -> bool + Send>,
     decide: Decide,
     connected: bool,
@@ -105,13 +105,13 @@ impl Hop for Script {
         if !self.connected {
             return false;
         }
-        match FromRuntime::decode(message).expect("a runtime says what means something") {
+        match FromRuntime::decode(message).expect("the runtime sends valid messages") {
             FromRuntime::Hello(_) => {
                 let now = self.clock.now();
                 self.put(now, &FromTether::Link(LinkPhase::Joined, Text::of("script")));
             }
             FromRuntime::Request(bytes) => {
-                let request = CycleRequest::decode(bytes).expect("and asks what can be answered");
+                let request = CycleRequest::decode(bytes).expect("and requests that can be answered");
                 self.meet(&request);
             }
         }

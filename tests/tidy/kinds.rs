@@ -1,11 +1,11 @@
-//! Matches over the kinds of chips and motors name every kind: a new one is then met by the compiler at each
-//! place that has to know it, and not by luck. A whole family (`SensorKind::Chip(_)`) may be named where the
-//! same answer is right for whatever joins it.
+//! Matches over the kinds of chips and motors name every kind: when a kind is added, the compiler then finds
+//! every place that needs it. A whole family (`SensorKind::Chip(_)`) may be named if the same answer is right
+//! for every future member.
 
 use super::source::{Source, sources};
 use super::{at, none};
 
-/// Enums of `plan` that a new chip, motor or role of a line adds to.
+/// Enums of `plan` that grow with a new chip, motor or line role.
 const KINDS: [&str; 8] = [
     "SensorKind::",
     "ChipSensor::",
@@ -17,8 +17,7 @@ const KINDS: [&str; 8] = [
     "Attachment::",
 ];
 
-/// Where each `match` of `code` with an arm for everything else begins, if another of its arms names one of
-/// [`KINDS`].
+/// Where each `match` of `code` with a wildcard arm begins, if another of its arms names one of [`KINDS`].
 fn open_matches(code: &str) -> Vec<usize> {
     let begins = code.match_indices("match ").filter(|(start, _)| {
         let before = code[..*start].chars().next_back();
@@ -32,7 +31,7 @@ fn open_matches(code: &str) -> Vec<usize> {
     begins.map(|(start, _)| start).filter(|start| is_open(*start)).collect()
 }
 
-/// The patterns of the `match` with which `code` begins, without guards.
+/// The patterns of the `match` at the start of `code`, without guards.
 fn patterns(code: &str) -> Vec<String> {
     let mut patterns = Vec::new();
     let Some(body) = code.find('{') else { return patterns };
@@ -71,7 +70,7 @@ fn patterns(code: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_match_over_kinds_names_them_all() {
+fn matches_over_kinds_have_no_wildcard() {
     let mut faults = Vec::new();
     for source in sources(&["src"]) {
         let Source { code, .. } = &source;
@@ -84,7 +83,7 @@ fn a_match_over_kinds_names_them_all() {
 }
 
 #[test]
-fn an_arm_for_all_others_is_seen() {
+fn wildcard_arms_are_detected() {
     let open = "match kind { SensorKind::A { x } => f(x), _ => 1 }";
     let nested = "match *kind { MotorKind::A => { match y { _ => 2 } } MotorKind::B { .. } => 3, }";
     let other = "match y { Some(1) if z => 1, _ => 2 } rematch SensorKind::A";

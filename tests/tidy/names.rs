@@ -1,17 +1,17 @@
-//! Names of code in the documents still exist. A document says `module::path`, `Type::method`,
-//! `file/path.rs` or `scripts/x` between backticks; what the tree no longer has was renamed or removed, and
-//! the sentence about it is stale.
+//! Names of code in the documents still exist. A document writes `module::path`, `Type::method`,
+//! `file/path.rs` or `scripts/x` between backticks; a name that is missing in the tree was renamed or
+//! removed, and the sentence about it is outdated.
 
 use super::source::{Source, sources, texts};
 use super::{none, words};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Documents beside `docs/*.md` and `systemd/`.
+/// Documents other than `docs/*.md` and `systemd/`.
 const DOCUMENTS: &[&str] =
     &["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "boards/README.md"];
 
-/// Folders in which a path in a document begins, or may leave out its beginning.
+/// Folders in which a path in a document begins, or whose name it may leave out.
 const FOLDERS: &[&str] = &[
     "",
     "src/",
@@ -32,23 +32,23 @@ const FOLDERS: &[&str] = &[
     "boards/",
 ];
 
-/// Ends of files of this tree.
+/// File endings of this tree.
 const ENDS: &[&str] = &[
     "rs", "cu", "cuh", "hpp", "cpp", "c", "h", "md", "toml", "py", "sh", "service", "rules", "sysusers",
     "readout",
 ];
 
-/// What looks like ours and is not: a document, a name, and whose it is.
+/// Names that look like ours but are not: a document, a name, and whose it is.
 const OTHERS: &[(&str, &str, &str)] = &[
     ("docs/service.md", "drivers/i2c/busses/i2c-tegra.c", "of the kernel"),
     ("docs/virtual-bench.md", "drivers/i2c/i2c-core-base.c", "of the kernel"),
     ("CONTRIBUTING.md", "x/tests.rs", "stands for any module"),
 ];
 
-/// A document that names files and functions of other crates, as they were at the version that was reviewed.
+/// A document that names files and functions of other crates, as they were in the reviewed version.
 const ABOUT_OTHERS: &str = "docs/dependencies.md";
 
-/// The part of a text that speaks of the present: of a changelog, what is not released yet.
+/// The part of a text about the present: of a changelog, the unreleased section.
 fn present<'t>(path: &str, text: &'t str) -> &'t str {
     if path != "CHANGELOG.md" {
         return text;
@@ -58,7 +58,7 @@ fn present<'t>(path: &str, text: &'t str) -> &'t str {
     &text[..end]
 }
 
-/// What stands between backticks in prose, with its line; fences are programs or output.
+/// Texts between backticks in prose, with their lines; fences are programs or output.
 fn quoted(text: &str) -> Vec<(usize, &str)> {
     let (mut all, mut fenced) = (Vec::new(), false);
     for (number, line) in text.lines().enumerate() {
@@ -74,7 +74,7 @@ fn quoted(text: &str) -> Vec<(usize, &str)> {
 /// Modules, items and crates of the tree.
 struct Tree {
     sources: Vec<Source>,
-    /// Of the lock file, as code writes them, and the standard library's.
+    /// Crates of the lock file, as code writes them, and the standard library's.
     crates: BTreeSet<String>,
 }
 
@@ -88,8 +88,8 @@ impl Tree {
         Tree { sources: sources(&["src", "tests", "hil"]), crates }
     }
 
-    /// Whether `a::b::c` is there. Its beginning is a module (the end of a module's path is enough) or a
-    /// type; each further part is a word of that module, or of one below it.
+    /// Whether `a::b::c` exists. Its beginning is a module (the end of a module's path is enough) or a type;
+    /// each further part is a word of that module, or of one below it.
     fn has(&self, parts: &[&str]) -> bool {
         if self.crates.contains(parts[0]) {
             return true;
@@ -103,7 +103,7 @@ impl Tree {
         modules || self.has_type(parts)
     }
 
-    /// Whether some file defines or extends the type, and knows the rest.
+    /// Whether some file defines or extends the type, and contains the rest.
     fn has_type(&self, parts: &[&str]) -> bool {
         let kinds = ["struct", "enum", "trait", "type", "union", "impl", "for", "mod"];
         self.sources.iter().any(|source| {
@@ -114,8 +114,8 @@ impl Tree {
     }
 }
 
-/// Whether a file is the module, or lies in it: `io::ladder` and `ladder` are src/drive/io/ladder.rs and what
-/// is below.
+/// Whether a file is the module, or belongs to it: `io::ladder` and `ladder` are src/drive/io/ladder.rs and
+/// its children.
 fn is_in_module(path: &str, module: &[&str]) -> bool {
     let path = path.strip_suffix(".rs").unwrap_or(path);
     let parts: Vec<&str> = path.split('/').skip(1).collect();
@@ -129,7 +129,7 @@ fn has_word(source: &Source, part: &str) -> bool {
     }
 }
 
-/// `a::b::c` in its parts, if that is what it looks like; an open end (`a::`) is that of a module.
+/// The parts of `a::b::c`, if it looks like a path; an open end (`a::`) is that of a module.
 fn path_of(quoted: &str) -> Option<Vec<&str>> {
     let quoted = quoted.strip_suffix("()").unwrap_or(quoted);
     let quoted = quoted.strip_prefix("crate::").or(quoted.strip_prefix("ganglion::")).unwrap_or(quoted);
@@ -145,11 +145,11 @@ fn path_of(quoted: &str) -> Option<Vec<&str>> {
     (!parts.is_empty() && parts.iter().all(is_name)).then_some(parts)
 }
 
-/// The path of a file or folder of this tree, if that is what it looks like.
+/// The path of a file or folder of this tree, if it looks like one.
 fn file_of(quoted: &str) -> Option<&str> {
     let word = quoted.split([' ', ':']).next().unwrap_or_default();
     if word.contains("NAME") {
-        return None; // a recipe's stand-in
+        return None; // a placeholder of a recipe
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     if word.starts_with(['/', '.', '-']) || !word.contains('/') || !word.chars().all(plain) {
@@ -164,7 +164,7 @@ fn is_there(path: &str) -> bool {
     FOLDERS.iter().any(|folder| Path::new(&format!("{folder}{path}")).exists())
 }
 
-/// The names of a text that the tree does not have.
+/// The names in a text that the tree does not have.
 fn stale(tree: &Tree, path: &str, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     for (line, name) in quoted(present(path, text)) {
@@ -201,14 +201,14 @@ fn names_of_code_in_documents_exist() {
 }
 
 #[test]
-fn a_name_that_is_gone_is_found_and_one_that_is_there_is_not() {
+fn missing_names_are_found_and_existing_ones_pass() {
     let tree = Tree::read();
     let text = "`guard::Server`, `Server::serve`, `src/runtime/guard.rs`, `guard/server.rs`, `scripts/hil --row soak`, \
         `tidy::names::a_name_that_*`, `memory::`, `libm::fmaf`, `a word`, `1 / n`, `I2C/SMBus`, `/dev/i2c-1`";
     assert_eq!(stale(&tree, "docs/x.md", text), [""; 0]);
     let gone = "first\n`guard::Post` `Server::sit` `src/post.rs` `scripts/nothing` `drive::a_test_of_old`";
     assert_eq!(stale(&tree, "docs/x.md", gone).len(), 5);
-    assert_eq!(stale(&tree, "docs/x.md", "```\n`guard::Post`\n```"), [""; 0], "a fence is no sentence");
+    assert_eq!(stale(&tree, "docs/x.md", "```\n`guard::Post`\n```"), [""; 0], "a fence is not a sentence");
     let log = "## [Unreleased]\n`guard::Post`\n\n## [0.1.0]\n`guard::Old`";
-    assert_eq!(stale(&tree, "CHANGELOG.md", log).len(), 1, "what is released is past");
+    assert_eq!(stale(&tree, "CHANGELOG.md", log).len(), 1, "released sections describe the past");
 }

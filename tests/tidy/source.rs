@@ -1,27 +1,28 @@
-//! The tree as text: Rust files with comments and strings taken out, so that a rule about code is
-//! not tripped by a sentence about it.
+//! The tree as text: Rust files with comments and strings blanked, so that a sentence does not violate a rule
+//! about code.
 
 use std::fs;
 use std::path::Path;
 
 /// One Rust file.
 pub struct Source {
-    /// From the root of the repository, with `/`.
+    /// Relative to the root of the repository, with `/`.
     pub path: String,
-    /// As written.
+    /// The original text.
     pub text: String,
-    /// As written, with comments and the insides of strings blanked; lines stay lines.
+    /// The text with comments and the insides of strings blanked; lines stay lines.
     pub code: String,
 }
 
 impl Source {
-    /// Whether the file is this room or lies in it: `src/x` is `src/x.rs` and `src/x/...`.
+    /// Whether the file is this module or belongs to it: `src/x` is `src/x.rs` and `src/x/...`.
     pub fn is_in(&self, room: &str) -> bool {
         let rest = self.path.strip_prefix(room);
         rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
     }
 
-    /// The code before its unit tests, which may know more than what they test; nothing for a file of tests.
+    /// The code before its unit tests, which may use more than the code they test; nothing for a file of
+    /// tests.
     pub fn without_tests(&self) -> &str {
         if self.path.ends_with("tests.rs") || self.path.contains("/tests/") {
             return "";
@@ -55,7 +56,8 @@ pub fn texts() -> Vec<(String, String)> {
     }
     let top = fs::read_dir(".").expect("the root").flatten();
     paths.extend(top.filter(|entry| entry.path().is_file()).map(|entry| name_of(&entry.path())));
-    // Cargo.lock names what others wrote, .git is a file in a second work tree; what is not UTF-8 is no text.
+    // Cargo.lock names other people's crates, and .git is a file in a second work tree; a file that is not
+    // UTF-8 is not a text.
     let ours = paths.into_iter().filter(|path| path != "Cargo.lock" && path != ".git");
     ours.filter_map(|path| Some((fs::read_to_string(&path).ok()?, path)))
         .map(|(text, path)| (path, text))
@@ -75,7 +77,7 @@ fn walk(folder: &Path, into: &mut Vec<String>) {
     }
 }
 
-/// `text` with comments and the insides of string and character literals turned into blanks.
+/// `text` with comments and the insides of string and character literals replaced by blanks.
 pub fn code_only(text: &str) -> String {
     let all: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -136,8 +138,8 @@ fn literal_or_comment(all: &[char], at: usize) -> usize {
     }
 }
 
-/// What code names of this crate, without `crate::`: `use crate::{a, b::{c, d}}` gives `a`, `b::c`
-/// and `b::d`.
+/// Paths of this crate that code names, without `crate::`: `use crate::{a, b::{c, d}}` gives `a`, `b::c` and
+/// `b::d`.
 pub fn crate_paths(code: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for (start, word) in code.match_indices("crate::") {
@@ -146,8 +148,8 @@ pub fn crate_paths(code: &str) -> Vec<String> {
     paths
 }
 
-/// What code of the module at `path` (below `src`, without `.rs`) names by way of `super`, where that is the
-/// root.
+/// Paths that the code of the module at `path` (below `src`, without `.rs`) names through `super`, where that
+/// is the root.
 pub fn paths_of_the_root(code: &str, path: &str) -> Vec<String> {
     let depth = path.trim_end_matches("/mod").split('/').count();
     let mut paths = Vec::new();
@@ -158,7 +160,7 @@ pub fn paths_of_the_root(code: &str, path: &str) -> Vec<String> {
     paths
 }
 
-/// The paths that `text` begins with, each behind `prefix`. Returns how far they reach.
+/// The paths at the start of `text`, each after `prefix`. Returns where they end.
 fn expand(prefix: &str, text: &str, into: &mut Vec<String>) -> usize {
     let path: String = text.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '_' | ':')).collect();
     let named = format!("{prefix}{path}");
@@ -176,13 +178,13 @@ fn expand(prefix: &str, text: &str, into: &mut Vec<String>) -> usize {
         at += expand(&named, &text[at..], into);
         at += text[at..].len() - text[at..].trim_start().len();
         if !text[at..].starts_with(',') {
-            return (at + 1).min(text.len()); // the closing brace, or no use group after all
+            return (at + 1).min(text.len()); // the closing brace, or not a use group after all
         }
     }
 }
 
 #[test]
-fn comments_and_strings_are_no_code() {
+fn comments_and_strings_are_not_code() {
     let text = "a // unsafe\nb /* x /* y */ \n z */ c \"un\\\"safe\" r#\"q\"q\"# 'x' '\\'' &'a d";
     let code = code_only(text);
     assert_eq!(code.split_whitespace().collect::<Vec<_>>(), ["a", "b", "c", "&'a", "d"]);
@@ -198,14 +200,14 @@ fn a_use_group_names_each_of_its_members() {
 }
 
 #[test]
-fn the_root_may_be_named_by_climbing() {
+fn paths_to_the_root_through_super_are_resolved() {
     let deep = "use super::super::{io::Outlet, trace}; use super::own; super::super::act::Act";
     assert_eq!(paths_of_the_root(deep, "plan/bus"), ["io::Outlet", "trace", "act::Act"]);
     assert_eq!(paths_of_the_root("use super::tick::Tick;", "plan/mod"), ["tick::Tick"]);
 }
 
 #[test]
-fn a_room_is_a_file_and_a_folder() {
+fn a_module_is_a_file_and_its_folder() {
     let of = |path: &str| Source { path: path.into(), text: String::new(), code: String::new() };
     assert!(
         of("src/decision/reflex.rs").is_in("src/decision/reflex")

@@ -1,4 +1,4 @@
-//! A robot with a made-up dpkg, systemd and ssh-keygen (`tools.sh`), and packages that behave as a test
+//! A robot with simulated dpkg, systemd and ssh-keygen (`tools.sh`), and packages that behave as a test
 //! wants.
 
 use crate::cli;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-/// The machine; its folder goes at the end.
+/// The machine; its folder is deleted at the end.
 pub struct Robot(PathBuf);
 
 impl Robot {
@@ -53,7 +53,7 @@ impl Robot {
 
     /// A signed package of `version` for this robot; `changes`: lines that come before the usual ones.
     pub fn package(&self, version: &str, changes: &str) -> PathBuf {
-        // The first line decides how a damaged file is told from a package.
+        // The first line distinguishes a package from a damaged file.
         let usual = format!(
             "version={version}\narch=amd64\nsize=1000\nboard=sim\nfiles=\npostinst=\nstarts=\nanswers=\nafter=\ncause=\np99_us=5000\n"
         );
@@ -75,7 +75,7 @@ impl Robot {
         command.args(arguments).arg("--root").arg(self.path("system"));
         command.env("FAKE", &self.0).env("PATH", path).output().expect("ganglion update")
     }
-    /// The service has ended with this result.
+    /// Makes the service end with this result.
     pub fn service_ends(&self, result: &str) {
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap_or_default());
         let mut command = cli::ganglion(&["update", "ended", "--root"]);
@@ -86,7 +86,7 @@ impl Robot {
     pub fn stage(&self, package: &Path) -> Output {
         self.update(&["stage", package.to_str().expect("UTF-8")])
     }
-    /// Stages and tries `package`; the last line of the JSON answer.
+    /// Stages and tries `package`; returns the exit code and the last line of the JSON answer.
     pub fn flash(&self, package: &Path) -> (Option<i32>, Value) {
         let staged = self.stage(package);
         assert_eq!(staged.status.code(), Some(0), "{}", cli::err(&staged));
@@ -109,8 +109,8 @@ impl Robot {
         let _ = fs::remove_file(self.path("calls"));
     }
 
-    /// The power goes: what is in `/run` and what runs is gone. Then the machine boots, and the unit for that
-    /// runs if systemd would run it.
+    /// The power fails: running programs and the contents of `/run` are lost. Then the machine boots, and the
+    /// recovery unit runs if systemd would run it.
     pub fn boot(&self) -> Option<Output> {
         let _ = fs::remove_file(self.path("cut"));
         let _ = fs::remove_file(self.path("cut-after"));
@@ -123,7 +123,7 @@ impl Robot {
             fs::write(self.path("running"), "100\n").expect("systemd starts the runtime");
             return None;
         }
-        assert!(self.has(&format!("{state}/rescue")), "the unit's program is there");
+        assert!(self.has(&format!("{state}/rescue")), "the unit's program exists");
         Some(self.update(&["recover", "--boot"]))
     }
 }

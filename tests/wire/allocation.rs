@@ -1,4 +1,4 @@
-//! What a datagram costs in allocations: nothing, at both ends, whether it is taken or dropped.
+//! Datagrams cost no allocation, at either end, whether they are accepted or dropped.
 
 use crate::allocation::allocations_in;
 use ganglion::base::time::{Instant, Span};
@@ -11,7 +11,7 @@ use ganglion::runtime::tether::join::{Join, JoinReply};
 use ganglion::runtime::tether::key::Key;
 use ganglion::runtime::tether::session::{Joining, PAYLOAD_MOST, Session, accept};
 
-/// Robot's and brain's end of a session.
+/// The robot's and the brain's end of a session.
 fn pair() -> (Session, Session) {
     let key = Key { robot: "rover".into(), secret: [1; 32] };
     let join = Join {
@@ -35,8 +35,8 @@ fn pair() -> (Session, Session) {
 }
 
 #[test]
-fn carrying_a_cycle_costs_no_allocation() {
-    let board = board::built_in("sim").expect("it is built in").expect("and sound").board;
+fn a_tethered_cycle_allocates_nothing() {
+    let board = board::built_in("sim").expect("a built-in board").expect("and sound").board;
     let keys = super::stage::keys();
     let key = keys.keys().next().expect("one key");
     let mut carrier = Carrier::new(&keys, Join::of("rover", &board, [0; 32]));
@@ -51,7 +51,7 @@ fn carrying_a_cycle_costs_no_allocation() {
     let (mut answers, mut dropped) = (0, 0);
     let allocated = allocations_in(|| {
         for _ in 0..1_000 {
-            let datagram = carrier.request(&[1; REQUEST_BYTES], Instant::ZERO).expect("it is joined");
+            let datagram = carrier.request(&[1; REQUEST_BYTES], Instant::ZERO).expect("the link is joined");
             brain.open(datagram, &mut request).expect("it is the robot's");
             let datagram = brain.seal(&[2; ANSWER_BYTES], &mut down).expect("an answer");
             answers += u64::from(matches!(carrier.take(datagram, Instant::ZERO), Arrived::Answer { .. }));
@@ -62,7 +62,7 @@ fn carrying_a_cycle_costs_no_allocation() {
 }
 
 #[test]
-fn no_datagram_costs_an_allocation() {
+fn datagrams_cost_no_allocation() {
     let (mut robot, mut brain) = pair();
     let (mut up, mut down) = ([0; UP_BYTES], [0; UP_BYTES]);
     let (mut request, mut answer) = ([0; PAYLOAD_MOST], [0; PAYLOAD_MOST]);

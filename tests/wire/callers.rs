@@ -1,4 +1,4 @@
-//! Who is served by a tether: one runtime, of the same board; all others are told why not.
+//! A tether serves one runtime, of the same board; all others get the reason for the refusal.
 
 use super::stage::{Runtime, Stage, TetherMessage};
 use ganglion::base::time::Span;
@@ -8,9 +8,9 @@ use ganglion::system::seqpacket::{connect_to, send_to};
 const LONG: Span = Span::from_millis(60_000);
 
 #[test]
-fn one_runtime_of_the_board_is_served_and_then_the_next() {
+fn runtimes_of_a_board_are_served_one_after_another() {
     let stage = Stage::new("callers", 11);
-    assert_eq!(stage.status()["link"], "idle", "without a runtime no brain is asked");
+    assert_eq!(stage.status()["link"], "idle", "without a runtime the brain is not contacted");
     assert_eq!(Runtime::with(&stage, [1; 32]).recv(LONG), Some(TetherMessage::Refused), "another board");
     let first = Runtime::connect(&stage);
     assert_eq!(first.recv(LONG), Some(TetherMessage::Link(LinkPhase::Joining, String::new())));
@@ -24,11 +24,11 @@ fn one_runtime_of_the_board_is_served_and_then_the_next() {
     }
     let third = Runtime::connect(&stage);
     third.until(LinkPhase::Joined, 1);
-    assert_eq!(stage.status()["counts"]["joined"], 2, "with a session of its own");
+    assert_eq!(stage.status()["counts"]["joined"], 2, "with its own session");
 }
 
 #[test]
-fn a_caller_that_says_nothing_or_nonsense_keeps_nobody_out() {
+fn silent_and_nonsense_callers_block_nobody() {
     let stage = Stage::new("nonsense", 12);
     let silent: Vec<_> = (0..8).map_while(|_| connect_to(&stage.path).ok()).collect();
     assert!(silent.len() >= 3);

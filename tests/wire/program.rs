@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
-/// A folder that is removed with the test.
+/// A folder that is deleted after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -43,7 +43,7 @@ fn code(output: &Output) -> Option<i32> {
 }
 
 #[test]
-fn a_key_is_made_once_and_changed_through_two_valid_ones() {
+fn a_key_is_made_once_and_rotated_with_both_valid() {
     let folder = Folder::new("key");
     let path = folder.0.join("rover-7.key");
     assert_eq!(code(&key(&path, "rover-7", &["--second"])), Some(69), "there is none yet");
@@ -54,12 +54,12 @@ fn a_key_is_made_once_and_changed_through_two_valid_ones() {
     let said = String::from_utf8_lossy(&made.stdout).into_owned();
     let secret = first.text().lines().nth(2).expect("a key")[4..].to_string();
     assert!(said.contains("/etc/ganglion/tether.key") && !said.contains(&secret), "{said}");
-    // It is never overwritten.
+    // An existing key is never overwritten.
     let again = key(&path, "rover-7", &[]);
     assert_eq!(code(&again), Some(69));
     assert!(String::from_utf8_lossy(&again.stderr).contains("--second"));
     assert_eq!(KeyFile::read(&path).expect("a key file"), first);
-    // Both, then the newer one.
+    // Both keys, then the newer one.
     assert_eq!(code(&key(&path, "rover-8", &["--second"])), Some(64), "another robot's");
     assert_eq!(code(&key(&path, "rover-7", &["--finish"])), Some(65), "there is nothing to finish");
     assert_eq!(code(&key(&path, "rover-7", &["--second"])), Some(0));
@@ -69,14 +69,14 @@ fn a_key_is_made_once_and_changed_through_two_valid_ones() {
     assert_eq!(code(&key(&path, "rover-7", &["--finish"])), Some(0));
     assert_eq!(KeyFile::read(&path).expect("a key file"), both.newest_only());
     assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o7777, 0o400);
-    assert_eq!(code(&key(&folder.0.join("x"), "../x", &[])), Some(64), "no name for a robot");
+    assert_eq!(code(&key(&folder.0.join("x"), "../x", &[])), Some(64), "not a valid name for a robot");
 }
 
 #[test]
-fn the_program_joins_carries_says_its_status_and_ends_cleanly() {
+fn the_tether_joins_relays_reports_and_ends_cleanly() {
     let folder = Folder::new("program");
     let (key_path, socket) = (folder.0.join("key"), folder.0.join("tether.sock"));
-    fs::write(&key_path, keys().text()).expect("it can be written");
+    fs::write(&key_path, keys().text()).expect("the file can be written");
     fs::set_permissions(&key_path, fs::Permissions::from_mode(0o400)).expect("its mode");
     let brain = Brain::start();
     let mut command = tether();
@@ -88,7 +88,7 @@ fn the_program_joins_carries_says_its_status_and_ends_cleanly() {
         assert!(began.elapsed() < TIMEOUT, "it never listens");
         std::thread::yield_now();
     }
-    let digest = *board::built_in("sim").expect("it is built in").expect("and sound").digest.as_bytes();
+    let digest = *board::built_in("sim").expect("a built-in board").expect("and sound").digest.as_bytes();
     let runtime = Runtime::at(&socket, digest);
     let cycle = runtime.until(LinkPhase::Joined, 1);
     runtime.until_answered(cycle);
@@ -108,10 +108,10 @@ fn the_program_joins_carries_says_its_status_and_ends_cleanly() {
 }
 
 #[test]
-fn readable_key_and_board_without_a_tether_are_refused() {
+fn readable_keys_and_boards_without_a_tether_are_refused() {
     let folder = Folder::new("refused");
     let path = folder.0.join("key");
-    fs::write(&path, keys().text()).expect("it can be written");
+    fs::write(&path, keys().text()).expect("the file can be written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("its mode");
     let run = |more: &[&str]| {
         let output = tether().args(["--board", "sim"]).args(more).output().expect("it runs");

@@ -1,5 +1,5 @@
-//! A network of its own on loopback, between one robot and its brain, as bad as a test wants: it loses,
-//! doubles, delays, reorders and changes datagrams, or is cut. Every draw comes from a seed; the order of
+//! A separate network on loopback, between one robot and its brain, as bad as a test wants: it loses,
+//! duplicates, delays, reorders and changes datagrams, or is cut. Every draw comes from a seed; the order of
 //! arrival is the kernel's.
 
 use ganglion::base::seed::{Stream, bits};
@@ -10,26 +10,26 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What the network does to each datagram, in either direction. Chances are in parts of a thousand.
+/// What the network does to each datagram, in either direction. Chances are per thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
     /// Nothing passes: a pulled cable.
     pub is_cut: bool,
     /// Chance that a datagram is lost.
     pub loss: u64,
-    /// How many after a lost one are lost as well.
+    /// How many datagrams after a lost one are lost as well.
     pub burst: u64,
-    /// Chance that it comes twice.
+    /// Chance that it arrives twice.
     pub doubles: u64,
     /// Chance that one of its bits is changed.
     pub changes: u64,
-    /// Delay of each.
+    /// Delay of each datagram.
     pub delay: Duration,
-    /// More delay, up to this, drawn for each: datagrams overtake each other.
+    /// Additional random delay, up to this: datagrams overtake each other.
     pub jitter: Duration,
 }
 
-/// The way of a datagram.
+/// The direction of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the robot to the brain.
@@ -40,7 +40,7 @@ pub enum Direction {
 
 /// How many datagrams are kept for a test to send again.
 const KEPT: usize = 256;
-/// Longest sleep of the relay, which looks for datagrams after it.
+/// Longest sleep of the relay between checks for datagrams.
 const NAP: Duration = Duration::from_micros(300);
 
 struct Shared {
@@ -50,7 +50,7 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// The network, until it is dropped.
+/// The network; dropping it ends it.
 pub struct Relay {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -58,14 +58,15 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Between one robot, which takes it for the brain, and the brain at `brain`. `seed` decides every draw.
+    /// A network between one robot, which takes it for the brain, and the brain at `brain`. `seed` decides
+    /// every draw.
     pub fn before(brain: SocketAddr, seed: u64) -> Relay {
         let [front, back] = [(); 2].map(|()| {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket on loopback");
-            socket.set_nonblocking(true).expect("it can be made not to wait");
+            socket.set_nonblocking(true).expect("it can be set to non-blocking");
             socket
         });
-        let address = front.local_addr().expect("it is bound");
+        let address = front.local_addr().expect("the socket is bound");
         let shared = Arc::new(Shared {
             weather: Mutex::default(),
             kept: Mutex::default(),
@@ -78,17 +79,17 @@ impl Relay {
         Relay { address, shared, thread }
     }
 
-    /// Where the robot finds its brain.
+    /// The address at which the robot reaches its brain.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on the network is so.
+    /// Changes the network's behaviour from now on.
     pub fn set(&self, weather: Weather) {
         *self.shared.weather.lock().expect("no panic while it was held") = weather;
     }
 
-    /// The last datagrams that came, before anything was done to them; the oldest first.
+    /// The last datagrams that arrived, unchanged; the oldest first.
     pub fn kept(&self, way: Direction) -> Vec<Vec<u8>> {
         let kept = self.shared.kept.lock().expect("no panic while it was held");
         kept.iter().filter(|(of, _)| *of == way).map(|(_, datagram)| datagram.clone()).collect()
@@ -104,19 +105,19 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // its panic fails the test by what it no longer does
+            let _ = thread.join(); // its panic fails the test, because the relay no longer passes anything
         }
     }
 }
 
-/// What the relay's thread has.
+/// The relay's thread and its state.
 struct Road {
     front: UdpSocket,
     back: UdpSocket,
     brain: SocketAddr,
     seed: u64,
     drawn: u64,
-    /// Datagrams that are lost before one is looked at again.
+    /// Datagrams that will be lost before another draw decides.
     burst: u64,
     under_way: Vec<(Instant, Direction, Vec<u8>)>,
 }

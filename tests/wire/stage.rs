@@ -1,4 +1,4 @@
-//! A tether in this process between a runtime and a brain of a few lines each.
+//! A tether in this process between a minimal runtime and a minimal brain.
 
 use super::relay::Relay;
 use ganglion::base::plan::QualityLevel;
@@ -26,9 +26,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Digest of the board that all of them have.
+/// Digest of the board that all of them use.
 pub const DIGEST: [u8; 32] = [9; 32];
-/// Whatever is waited for comes within this, on the slowest machine.
+/// Every expected event comes within this time, on the slowest machine.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The robot's key.
@@ -36,7 +36,7 @@ pub fn keys() -> KeyFile {
     KeyFile::new("rover", [0x5d; 32]).expect("a name")
 }
 
-/// What the brain of the stage answers to a request: nobody else makes such numbers.
+/// The answer of the test's brain to a request: no other code produces such numbers.
 pub fn answer_to(request: &CycleRequest) -> CycleAnswer {
     let mut answer = CycleAnswer::without(request, Verdict::Answered);
     answer.count = 2;
@@ -61,16 +61,16 @@ pub struct Brain {
 }
 
 impl Brain {
-    /// On a port of its own.
+    /// On its own port.
     pub fn start() -> Brain {
         Brain::at(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
-    /// At `address`, as one that starts again.
+    /// At `address`, as after a restart.
     pub fn at(address: SocketAddr) -> Brain {
         let socket = UdpSocket::bind(address).expect("a socket on loopback");
         socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
-        let address = socket.local_addr().expect("it is bound");
+        let address = socket.local_addr().expect("the socket is bound");
         let is_over = Arc::new(AtomicBool::new(false));
         let until = is_over.clone();
         let thread = Some(std::thread::spawn(move || answer_all(&socket, &until)));
@@ -81,7 +81,7 @@ impl Brain {
 impl Drop for Brain {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        let _ = self.thread.take().map(JoinHandle::join); // its panic shows as a silent brain
+        let _ = self.thread.take().map(JoinHandle::join); // a panic of it looks like a silent brain
     }
 }
 
@@ -115,7 +115,7 @@ fn answer_all(socket: &UdpSocket, is_over: &AtomicBool) {
     }
 }
 
-/// A tether in a thread, with its socket at a path of its own.
+/// A tether in a thread, with its own socket.
 pub struct Stage {
     pub path: PathBuf,
     /// The brain, behind [`Stage::relay`].
@@ -134,7 +134,7 @@ impl Stage {
         let path = std::env::temp_dir().join(format!("ganglion-tether-{name}-{}", std::process::id()));
         let (place, listener) = listen_at(&path).expect("a place for the socket");
         let (end, until) = UnixStream::pair().expect("a pair of sockets");
-        let board = board::built_in("sim").expect("it is built in").expect("and sound").board;
+        let board = board::built_in("sim").expect("a built-in board").expect("and sound").board;
         let carrier = Carrier::new(&keys(), Join::of("rover", &board, DIGEST));
         let finder = Finder::new(&relay.address().to_string()).expect("an address");
         let clock = Arc::new(MonotonicClock);
@@ -144,7 +144,7 @@ impl Stage {
         Stage { path, brain: Some(brain), relay, end: Some(end), thread, _place: place }
     }
 
-    /// What the tether counts.
+    /// The tether's counters.
     pub fn status(&self) -> serde_json::Value {
         let bytes = ask_status(&self.path, Span::from_millis(60_000)).expect("it answers");
         serde_json::from_slice(&bytes).expect("it is JSON")
@@ -174,11 +174,11 @@ pub enum TetherMessage {
     Closed,
 }
 
-/// A runtime that says hello and asks.
+/// A runtime that greets the tether and sends requests.
 pub struct Runtime(pub OwnedFd);
 
 impl Runtime {
-    /// Connected, with its hello said.
+    /// Connects and sends its greeting.
     pub fn connect(stage: &Stage) -> Runtime {
         Runtime::with(stage, DIGEST)
     }
@@ -191,7 +191,7 @@ impl Runtime {
     /// The same at the socket of any tether.
     pub fn at(path: &Path, digest: [u8; 32]) -> Runtime {
         let began = std::time::Instant::now();
-        // Few may wait at a time to be let in.
+        // Only a few connections may wait to be accepted.
         let socket = std::iter::repeat_with(|| connect_to(path))
             .take_while(|_| began.elapsed() < TIMEOUT)
             .find_map(Result::ok)
@@ -214,7 +214,7 @@ impl Runtime {
             Received::Closed => Some(TetherMessage::Closed),
             Received::Message(length) => Some(match FromTether::decode(&bytes[..length]).expect("sound") {
                 FromTether::Answer { answer, .. } => TetherMessage::Answer(
-                    CycleAnswer::decode(answer).expect("what the brain sealed is sound"),
+                    CycleAnswer::decode(answer).expect("what the brain sealed is valid"),
                 ),
                 FromTether::Link(phase, text) => TetherMessage::Link(phase, text.to_string()),
                 FromTether::Refused(_) => TetherMessage::Refused,
@@ -222,7 +222,8 @@ impl Runtime {
         }
     }
 
-    /// Waits for the link to be so, asking meanwhile; answers are checked. The number of the next cycle.
+    /// Waits until the link is in this phase, sending requests meanwhile; answers are checked. Returns the
+    /// number of the next cycle.
     pub fn until(&self, phase: LinkPhase, mut cycle: u64) -> u64 {
         let began = std::time::Instant::now();
         while began.elapsed() < TIMEOUT {
@@ -237,10 +238,10 @@ impl Runtime {
                 }
             }
         }
-        panic!("the link was never {phase:?}");
+        panic!("the link never was {phase:?}");
     }
 
-    /// Asks until there is an answer; the number of the next cycle.
+    /// Sends requests until there is an answer; returns the number of the next cycle.
     pub fn until_answered(&self, mut cycle: u64) -> u64 {
         let began = std::time::Instant::now();
         while began.elapsed() < TIMEOUT {
@@ -255,7 +256,7 @@ impl Runtime {
     }
 }
 
-/// That an answer is the one that the brain made, bit by bit.
+/// Checks bit by bit that an answer is the one that the brain made.
 pub fn check(answer: &CycleAnswer) {
-    assert_eq!(*answer, answer_to(&request(answer.cycle)), "it is not the brain's");
+    assert_eq!(*answer, answer_to(&request(answer.cycle)), "it is not the brain's answer");
 }

@@ -1,4 +1,5 @@
-//! A tether on bad networks, and under attack: nothing passes that the brain did not say, and it finds back.
+//! A tether on bad networks, and under attack: only the brain's own answers get through, and the link
+//! recovers.
 
 use super::relay::{Direction, Weather};
 use super::stage::{Runtime, Stage, TIMEOUT, TetherMessage, check};
@@ -9,7 +10,7 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 #[test]
-fn on_a_bad_network_only_what_the_brain_said_arrives_and_once() {
+fn on_a_bad_network_answers_arrive_unchanged_and_once() {
     let stage = Stage::new("bad", 7);
     let runtime = Runtime::connect(&stage);
     let mut cycle = runtime.until(LinkPhase::Joined, 1);
@@ -24,7 +25,7 @@ fn on_a_bad_network_only_what_the_brain_said_arrives_and_once() {
         stage.relay.set(weather);
         let (mut newest, mut answers, first) = (0, 0, cycle);
         let began = Instant::now();
-        // Until enough came: how many requests that takes is the weather's.
+        // Until enough answers came: the number of requests depends on the network.
         while answers < 30 {
             assert!(began.elapsed() < TIMEOUT, "{weather:?}: {answers} answers");
             runtime.ask(cycle);
@@ -66,7 +67,7 @@ fn a_pulled_cable_is_noticed_and_the_link_comes_back() {
 }
 
 #[test]
-fn a_brain_that_starts_again_is_joined_again() {
+fn a_restarted_brain_computer_is_joined_again() {
     let mut stage = Stage::new("again", 9);
     let runtime = Runtime::connect(&stage);
     let cycle = runtime.until(LinkPhase::Joined, 1);
@@ -82,21 +83,21 @@ fn a_brain_that_starts_again_is_joined_again() {
 
 /// Forged and replayed datagrams that are sent to the robot.
 const ATTACKS: u64 = 100_000;
-/// Sent before it is seen to that all were looked at: fewer than a socket holds.
+/// Datagrams sent before checking that all were received: fewer than a socket holds.
 const BATCH: u64 = 64;
 
 #[test]
-fn of_a_hundred_thousand_forged_and_replayed_ones_none_passes() {
+fn none_of_100_000_forged_or_replayed_datagrams_passes() {
     let stage = Stage::new("attack", 10);
     let runtime = Runtime::connect(&stage);
     let mut cycle = runtime.until(LinkPhase::Joined, 1);
     (0..20).for_each(|_| cycle = runtime.until_answered(cycle));
-    let robot = stage.relay.robot().expect("it has spoken");
+    let robot = stage.relay.robot().expect("it has sent something");
     let attacker = UdpSocket::bind("127.0.0.1:0").expect("a socket on loopback");
     let (downs, ups) = (stage.relay.kept(Direction::Down), stage.relay.kept(Direction::Up));
     let began = Instant::now();
     for number in 0..ATTACKS {
-        attacker.send_to(&attack(&downs, &ups, number), robot).expect("loopback takes it");
+        attacker.send_to(&attack(&downs, &ups, number), robot).expect("loopback accepts it");
         if number % BATCH == BATCH - 1 || number == ATTACKS - 1 {
             while stage.status()["counts"]["drops"]
                 .as_object()
@@ -117,10 +118,10 @@ fn of_a_hundred_thousand_forged_and_replayed_ones_none_passes() {
         assert!(matches!(&heard, TetherMessage::Answer(answer) if { check(answer); true }), "{heard:?}");
     }
     let counts = stage.status()["counts"].clone();
-    assert_eq!(counts["joined"].as_u64(), Some(1), "and the session went on: {counts}");
+    assert_eq!(counts["joined"].as_u64(), Some(1), "and the session continued: {counts}");
 }
 
-/// A datagram that was sent before, or a forgery after the pattern of one.
+/// A datagram that was sent before, or a forgery made from one.
 fn attack(downs: &[Vec<u8>], ups: &[Vec<u8>], number: u64) -> Vec<u8> {
     let draw = |of: u64, below: usize| (bits(3, Stream::Fault, number * 8 + of) % below as u64) as usize;
     let mut datagram =

@@ -99,7 +99,7 @@ fn motors_stop_without_enable_line_whatever_the_registers_say() {
 }
 
 #[test]
-fn a_reset_silences_the_controller_for_its_boot_and_clears_it() {
+fn a_reset_clears_the_controller_and_silences_it_while_it_boots() {
     let mut wires = Wires::new();
     wires.take(Happening::Out(true), 11, &[]);
     wires.drive_on();
@@ -156,7 +156,7 @@ fn echo_lasts_as_long_as_the_distance_or_the_row_says() {
 }
 
 #[test]
-fn an_echo_of_a_late_process_keeps_its_length() {
+fn a_late_process_does_not_change_the_length_of_an_echo() {
     let mut wires = Wires::new();
     let trigger = |wires: &mut Wires, late_us| {
         wires.pass(60);
@@ -173,11 +173,11 @@ fn an_echo_of_a_late_process_keeps_its_length() {
         fall.since(rise).as_nanos()
     };
     let (punctual, late) = (trigger(&mut wires, 50), trigger(&mut wires, 3000));
-    assert!(punctual.abs_diff(late) < 60_000, "{punctual} {late}: a noise of 1 cm is 58 us");
+    assert!(punctual.abs_diff(late) < 60_000, "{punctual} {late}: noise of 1 cm is 58 us");
 }
 
 #[test]
-fn the_converter_sees_the_floor_and_the_battery_and_never_rests() {
+fn the_adc_reads_ground_and_battery_with_noise() {
     let mut wires = Wires::new();
     let counts = |out: &[Command], register| {
         let data = set_of(out, 0x14, register).unwrap();
@@ -213,7 +213,7 @@ fn imu_sleeps_until_woken_then_announces_its_samples() {
 }
 
 #[test]
-fn no_sample_goes_unannounced_because_a_refresh_came_late() {
+fn a_late_refresh_loses_no_data_ready_edge() {
     let mut wires = Wires::new();
     for set in [[0x6B, 0], [0x1A, 3], [0x19, 9], [0x38, 1]] {
         wires.take(Happening::Write, 0x68, &set); // awake, 1 kHz / 10, with its edge

@@ -464,7 +464,7 @@ pub const ROWS: &[Row] = &[
     row(
         "service-wedged",
         "a bus that only a rebind of its driver frees is freed for a runtime that is not root",
-        Course::Service(Service::Wedged),
+        Course::Service(Service::HungBus),
         "the recovery step is configured, but no process may take it; or the runtime's user writes to the driver",
     ),
 ];

@@ -60,7 +60,7 @@ impl Service {
             Service::Silent => {
                 "controller off the bus from the start: exit 69, the likely reasons in the log, at most 5 starts, no motion"
             }
-            Service::Wedged => {
+            Service::HungBus => {
                 "rebind = true; the bus hangs until its driver is rebound: stopped within 100 ms, freed by ganglion-rebind, drives again; the runtime's user itself is refused"
             }
             Service::Hostile => {

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_are_those_of_the_bus() {
+    fn wire_bits_match_the_i2c_protocol() {
         // Nine bits a byte (eight and the acknowledge), one for each START, STOP, repeated START.
         assert_eq!(PWM_WRITE_BITS, 4 * 9 + 2);
         assert_eq!(PCA9685_WRITE_BITS, 6 * 9 + 2);

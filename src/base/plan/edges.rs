@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_narrow_module_leaves_edges_at_a_sharp_angle_to_the_wheels() {
+    fn a_narrow_ground_module_misses_edges_met_at_a_sharp_angle() {
         let board = |name| crate::deploy::board::built_in(name).expect("built in").expect("sound").board;
         assert_eq!(edge_sight(&board("sim")), EdgeSight::Whole, "its sensors are right ahead of the wheels");
         let mut narrow = board("picarx-v4");

@@ -60,7 +60,7 @@ mod tests {
     use crate::deploy::board::built_in;
 
     #[test]
-    fn every_line_once_with_its_role() {
+    fn each_line_is_listed_once_with_its_role() {
         let board = built_in("virtual-bench").unwrap().unwrap().board;
         let found: Vec<String> =
             lines(&board).iter().map(|(line, role)| format!("{} {role}", name_of(&board, *line))).collect();

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_one_is_tighter_and_so_is_a_smaller_share() {
+    fn later_restraints_and_smaller_shares_are_stricter() {
         let loose_to_tight = [
             Restraint::Free,
             Restraint::Slow(1.0),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_is_none_allows_nothing_it_should_not() {
+    fn invalid_shares_never_allow_extra_motion() {
         assert_eq!(Restraint::Slow(f32::NAN).limits(), Limits::STILL);
         assert_eq!(Restraint::Slow(f32::INFINITY).limits(), Limits::FREE);
         assert!(!Restraint::Slow(-0.5).limits().allow_motion());
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn slowly_and_not_forwards_is_slowly_backwards() {
+    fn slow_and_no_forward_combine_to_slow_backwards_only() {
         let limits = Restraint::Slow(0.25).limits().and(Restraint::NoForward.limits());
         assert_eq!(limits, Limits { forward: 0.0, backward: 0.25, steer: true });
         assert_eq!(limits.and(Limits::STILL), Limits::STILL);

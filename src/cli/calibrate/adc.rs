@@ -342,14 +342,14 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_converter_and_another_sensor_are_reported() {
+    fn a_silent_adc_and_a_wrong_sensor_kind_are_reported() {
         assert!(measured("battery", &["i2c-nack@0+60"]).unwrap_err().to_string().contains("Nack"));
         assert!(measured("range", &[]).unwrap_err().to_string().contains("not a channel of a converter"));
     }
 
     /// The state in which a stopped guard leaves it on Raspberry Pi OS.
     #[test]
-    fn a_converter_in_reset_is_measured_and_reset_again() {
+    fn an_adc_held_in_reset_is_measured_and_reset_again() {
         use crate::hardware::bus::{LineUse, Usage};
         use crate::runtime::selftest::reset::is_held;
         let board = sim().board;
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_threshold_is_a_share_of_the_floor() {
+    fn the_threshold_is_a_fraction_of_the_ground_reading() {
         let floor = Measured { min: 1150.0, p50: 1200.0, max: 1260.0, lost: 0, longest_run: 2, at_rail: 0 };
         let changes = threshold(&sim(), "ground-left", "cliff-left", floor, 0.5).unwrap();
         let values: Vec<(&str, f64)> = changes.iter().map(|change| (change.key, change.value)).collect();

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_simulated_steering_turns_by_its_trim_and_nothing_drives() {
+    fn trimming_turns_the_simulated_steering_and_drives_no_motor() {
         let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let clock = Arc::new(SimClock::new());
         let plant = Plant::new(&board, 1, &[], clock.clone());

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_slot_that_counts_is_counted() {
+    fn all_measured_slots_are_counted() {
         let slots = measure();
         assert_eq!((slots.first.n, slots.later.n), ((PAUSES * FIRST) as u64, (PAUSES * LATER) as u64));
         assert!(slots.first.p50_us > 0.0 && slots.first.p50_us <= slots.first.max_us);

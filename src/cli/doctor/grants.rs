@@ -166,14 +166,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_samples_by_nearest_rank() {
+    fn percentiles_use_the_nearest_rank() {
         let of = |n: u64| summary(&(1..=n).map(|us| us * 1000).collect::<Vec<_>>());
         assert_eq!(of(200), Lateness { n: 200, p50_us: 100.0, p99_us: 198.0, max_us: 200.0 });
         assert_eq!(of(1), Lateness { n: 1, p50_us: 1.0, p99_us: 1.0, max_us: 1.0 });
     }
 
     #[test]
-    fn asking_leaves_the_calling_thread_as_it_was() {
+    fn requesting_grants_leaves_the_calling_thread_unchanged() {
         let before = crate::system::rt::grant::look(Role::Tick);
         // Without the memory lock: it belongs to the process, and other tests of this process check it.
         let plan = RtPlan { lock_memory: false, ..USUAL };
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_strict_board_needs_its_requests() {
+    fn only_a_strict_board_requires_its_grants() {
         let mut granted = crate::system::rt::grant::look(Role::Tick);
         let refusal = Refusal { what: Request::Priority(80), errno: libc::EPERM };
         granted.refusals.push(refusal).unwrap();

@@ -56,7 +56,7 @@ const PI: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_pi_has_what_the_car_needs() {
+fn a_raspberry_pi_passes_for_the_car() {
     let pi = Machine::new("pi", PI);
     let findings = pi.findings(Some(&car()));
     assert_eq!(find(&findings, "machine").verdict, Verdict::Ok);
@@ -70,7 +70,7 @@ fn a_pi_has_what_the_car_needs() {
 }
 
 #[test]
-fn a_desktop_lacks_what_the_car_needs() {
+fn a_desktop_fails_for_the_car() {
     let desk = Machine::new(
         "desk",
         &[("proc/sys/kernel/version", "#1 SMP PREEMPT_DYNAMIC x\n"), ("dev/i2c-7", ""), ("dev/null", "")],

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_simulated_car_is_tested_and_has_no_lines_to_show() {
+    fn the_simulated_car_is_tested_without_listing_lines() {
         let sim = board("sim");
         assert_eq!(look(Path::new("/"), &sim), []);
         let checks = test(&sim).unwrap();

@@ -69,7 +69,7 @@ fn without_a_good_reading_there_is_no_value() {
 }
 
 #[test]
-fn a_value_ages_to_the_end_of_its_range_and_no_further() {
+fn an_aging_value_stops_at_the_end_of_its_range() {
     let mut rig = Rig::new(&[range()]);
     rig.read(Ok(1.0), 0);
     for (now, worst, health) in [
@@ -90,7 +90,7 @@ fn a_value_ages_to_the_end_of_its_range_and_no_further() {
 }
 
 #[test]
-fn worst_may_be_upwards() {
+fn the_worst_case_of_an_aging_value_may_be_higher() {
     let mut rig = Rig::new(&[SensorPlan { worst_per_s: 2.0, ..range() }]);
     rig.read(Ok(1.0), 0);
     assert!(close(rig.age(500).worst, 2.0));
@@ -98,7 +98,7 @@ fn worst_may_be_upwards() {
 }
 
 #[test]
-fn frozen_values_are_refused_only_where_the_board_says_so() {
+fn frozen_values_are_refused_only_if_the_board_says_so() {
     let mut patient = Rig::new(&[range()]);
     let mut strict = Rig::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
     for step in 0..10 {
@@ -139,7 +139,7 @@ fn a_converter_at_an_end_of_its_scale_is_not_frozen() {
 }
 
 #[test]
-fn a_first_value_of_nought_is_new_like_any_other() {
+fn a_first_value_of_zero_counts_as_new() {
     let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
     for stamp in [500, 510, 520] {
         rig.read(Ok(0.0), stamp);
@@ -153,7 +153,7 @@ fn a_first_value_of_nought_is_new_like_any_other() {
 }
 
 #[test]
-fn faults_between_do_not_hide_a_frozen_sensor() {
+fn faults_in_between_do_not_hide_a_frozen_sensor() {
     let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
     for step in 0..3 {
         rig.read(Ok(1.0), 20 * step);
@@ -163,7 +163,7 @@ fn faults_between_do_not_hide_a_frozen_sensor() {
 }
 
 #[test]
-fn time_goes_one_way() {
+fn readings_older_than_the_last_one_are_ignored() {
     let mut rig = Rig::new(&[range()]);
     rig.read(Ok(1.0), 50);
     rig.read(Err(ReadingFault::Timeout), 60);
@@ -182,7 +182,7 @@ fn time_goes_one_way() {
 }
 
 #[test]
-fn what_a_reading_vouches_for_is_said_also_where_it_comes_late() {
+fn a_late_valid_reading_is_still_reported_for_its_own_time() {
     let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(2), ..range() }]);
     let script = [
         (Ok(1.0), 50, Some(1.0)),
@@ -204,7 +204,7 @@ fn what_a_reading_vouches_for_is_said_also_where_it_comes_late() {
 }
 
 #[test]
-fn after_a_sleep_no_earlier_reading_counts() {
+fn readings_from_before_a_suspend_do_not_count() {
     let least = SensorPlan { kind: least(&[0]), ..range() };
     let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(2), ..range() }, least]);
     rig.read(Ok(1.0), 90);
@@ -218,7 +218,7 @@ fn after_a_sleep_no_earlier_reading_counts() {
 }
 
 #[test]
-fn a_sensor_that_was_stuck_before_a_sleep_is_stuck_after_it() {
+fn a_sensor_frozen_before_a_suspend_is_frozen_after_it() {
     let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
     for stamp in [70, 80] {
         assert_eq!(rig.read(Ok(1.0), stamp).health, Health::Good);
@@ -231,7 +231,7 @@ fn a_sensor_that_was_stuck_before_a_sleep_is_stuck_after_it() {
 }
 
 #[test]
-fn readings_for_no_channel_are_counted_and_harmless() {
+fn readings_for_unknown_channels_are_counted_and_ignored() {
     let echo = SensorPlan { kind: SensorKind::Computed(ComputedSensor::MotorEcho { motor: 1 }), ..range() };
     let mut rig = Rig::new(&[echo]);
     for channel in [0, 1, 255] {
@@ -243,7 +243,7 @@ fn readings_for_no_channel_are_counted_and_harmless() {
 }
 
 #[test]
-fn a_motor_is_echoed_as_it_was_commanded() {
+fn a_motor_echo_repeats_the_command() {
     let echo = SensorPlan { kind: SensorKind::Computed(ComputedSensor::MotorEcho { motor: 1 }), ..range() };
     let mut rig = Rig::new(&[echo]);
     let mut command = STILL;
@@ -255,7 +255,7 @@ fn a_motor_is_echoed_as_it_was_commanded() {
 }
 
 #[test]
-fn the_least_of_channels_is_no_better_than_its_worst_member() {
+fn the_least_sensor_is_as_unhealthy_as_its_worst_member() {
     let least =
         SensorPlan { kind: SensorKind::Computed(ComputedSensor::Least { of: vec![0, 2] }), ..range() };
     let mut rig = Rig::new(&[range(), range(), range(), least]);
@@ -278,7 +278,7 @@ fn the_least_of_channels_is_no_better_than_its_worst_member() {
 }
 
 #[test]
-fn the_least_has_limits_of_its_own_beside_its_members() {
+fn the_least_sensor_has_its_own_limits() {
     let of = vec![0];
     let least = SensorPlan {
         kind: SensorKind::Computed(ComputedSensor::Least { of }),
@@ -298,7 +298,7 @@ fn the_least_has_limits_of_its_own_beside_its_members() {
 }
 
 #[test]
-fn least_goes_stale_at_its_age_limit_and_counts_once() {
+fn the_least_sensor_goes_stale_at_its_age_limit_once() {
     let least = SensorPlan { kind: least(&[0, 1]), max_age: ms(50), ..range() };
     let mut rig = Rig::new(&[range(), range(), least]);
     let read = |rig: &mut Rig, channel, value, stamp| {
@@ -320,7 +320,7 @@ fn least_goes_stale_at_its_age_limit_and_counts_once() {
 }
 
 #[test]
-fn a_motor_beyond_those_of_a_command_stands() {
+fn an_echo_of_a_motor_beyond_the_command_is_zero() {
     let echo =
         SensorPlan { kind: SensorKind::Computed(ComputedSensor::MotorEcho { motor: MAX_MOTORS }), ..range() };
     let mut rig = Rig::new(&[echo]);
@@ -380,7 +380,7 @@ fn lost_value_is_held_for_the_field_and_ages_for_the_reflexes() {
 }
 
 #[test]
-fn what_lied_for_longer_than_it_may_be_held_is_not_held() {
+fn a_sensor_frozen_longer_than_the_hold_time_is_not_held() {
     let scale = Some(Scale { low: 0.0, high: 4.0, curve: Curve::Linear });
     let mut rig = Rig::new(&[SensorPlan { input: scale, frozen_after: Some(20), ..range() }]);
     let mut inputs = [0.0; MAX_SENSORS];
@@ -394,7 +394,7 @@ fn what_lied_for_longer_than_it_may_be_held_is_not_held() {
 }
 
 #[test]
-fn a_scale_without_width_feeds_no_nan() {
+fn a_zero_width_scale_feeds_no_nan() {
     let flat = Some(Scale { low: 1.0, high: 1.0, curve: Curve::Linear });
     let mut rig = Rig::new(&[SensorPlan { input: flat, ..range() }]);
     rig.read(Ok(1.0), 0);
@@ -404,7 +404,7 @@ fn a_scale_without_width_feeds_no_nan() {
 }
 
 #[test]
-fn ageing_in_steps_is_ageing_at_once() {
+fn aging_in_steps_equals_aging_at_once() {
     let (mut often, mut once) = (Rig::new(&[range()]), Rig::new(&[range()]));
     often.read(Ok(2.0), 0);
     once.read(Ok(2.0), 0);

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_the_same_after_its_way_through_a_number() {
+    fn disarm_reasons_survive_the_round_trip_through_bits() {
         let lasted = ms(123_456);
         let reasons =
             [Disarm::Asked, Disarm::Stillness { lasted, causes: 0x8421 }, Disarm::Slept { lasted: ms(1) }];
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_lasting_permission_ends_the_stop_timer() {
+    fn only_lasting_permission_to_move_ends_the_stop_timer() {
         // (from, to, allowed, how long it has been stopped at the end)
         let script = [
             (10, 100, true, 0),
@@ -154,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn slots_as_far_apart_as_a_command_is_good_for_leave_no_gap() {
+    fn slots_one_command_validity_apart_leave_no_gap() {
         let mut stillness = Stillness::none(at(0));
         assert_eq!(stillness.note(&verdict(Limits::FREE, 0), ms(200), ms(30), at(30)), None);
         assert_eq!(stillness.note(&verdict(Limits::FREE, 0), ms(200), ms(30), at(61)), Some(ms(31)));
     }
 
     #[test]
-    fn backwards_only_is_not_a_stop() {
+    fn permission_to_back_up_only_is_not_a_stop() {
         let back = Limits { forward: 0.0, ..Limits::FREE };
         let mut stillness = Stillness::none(at(0));
         for now in (10..10_000).step_by(10) {

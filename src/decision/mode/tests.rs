@@ -49,7 +49,7 @@ fn states() -> [Modes; 7] {
 }
 
 #[test]
-fn every_state_meets_every_event() {
+fn every_state_handles_every_event() {
     let since = at(1_000);
     let why = Cause::Obstacle.bit();
     let test = Mode::SelfTest { missing: ArmRefusal::NONE };
@@ -102,7 +102,7 @@ fn stop_disarm_and_latch_end_motion_in_the_same_slot() {
 }
 
 #[test]
-fn arming_has_its_reasons() {
+fn refused_arming_gives_its_reasons() {
     let flat = Signals { field_age: Some(ms(101)), ..WELL };
     let cases = [
         (Verdict { senses_good: false, ..well() }, WELL, ArmRefusal::SENSES),
@@ -134,7 +134,7 @@ fn arming_has_its_reasons() {
 }
 
 #[test]
-fn a_strict_board_without_its_grants_never_arms() {
+fn a_strict_board_without_grants_never_arms() {
     let mut modes = states()[2].clone();
     modes.refuse_real_time();
     assert_eq!(modes.advance(&well(), &WELL, ARM, at(2_000)), Mode::Disarmed);
@@ -142,7 +142,7 @@ fn a_strict_board_without_its_grants_never_arms() {
 }
 
 #[test]
-fn senses_must_be_good_for_a_while_without_a_break() {
+fn auto_arm_needs_uninterrupted_good_sensors() {
     let auto = SafetyPlan { auto_arm: true, ..safety() };
     let mut modes = Modes::new(auto);
     let mut armed_at = None;
@@ -159,7 +159,7 @@ fn senses_must_be_good_for_a_while_without_a_break() {
 }
 
 #[test]
-fn what_was_stopped_by_hand_does_not_start_by_itself() {
+fn a_robot_stopped_by_hand_does_not_auto_arm() {
     for disarmed_at in [0, 20, 60, 500] {
         let mut modes = Modes::new(SafetyPlan { auto_arm: true, ..safety() });
         for now in (0..2_000).step_by(10) {
@@ -174,7 +174,7 @@ fn what_was_stopped_by_hand_does_not_start_by_itself() {
 }
 
 #[test]
-fn a_latch_wants_disarm_then_arm_and_obeys_only_what_came_after() {
+fn a_latch_needs_disarm_then_arm_and_drops_older_requests() {
     let mut modes = states()[5].clone();
     let mut go = |asked, now| modes.advance(&well(), &WELL, asked, at(now));
     assert_eq!(go(ARM, 1_010), Mode::Latched { cause: Cause::Tilt });
@@ -241,7 +241,7 @@ fn neither_backing_off_nor_a_hold_with_breaks_disarms() {
 }
 
 #[test]
-fn a_stall_counts_by_the_clock() {
+fn a_loop_stall_counts_towards_the_stop_timer() {
     for verdict in [well(), near(), verdict(Cause::LoopLate.bit(), Restraint::Still)] {
         let mut modes = held(&[]);
         assert!(modes.advance(&verdict, &WELL, NOTHING, at(1_900)).obeys_since().is_some());
@@ -252,7 +252,7 @@ fn a_stall_counts_by_the_clock() {
 }
 
 #[test]
-fn a_machine_that_slept_is_disarmed_wherever_it_was() {
+fn a_suspend_disarms_from_every_mode() {
     let lasted = ms(60_000);
     let slept = Signals { slept: Some(lasted), ..WELL };
     for (mut modes, end) in states().into_iter().zip([1, 1, 2, 2, 2, 5, 6]) {
@@ -271,14 +271,14 @@ fn a_machine_that_slept_is_disarmed_wherever_it_was() {
 }
 
 #[test]
-fn codes_are_fixed_and_limits_of_a_still_robot_are_still() {
+fn mode_codes_are_fixed_and_a_tipped_robot_may_not_move() {
     let codes: Vec<_> = states().iter().map(|modes| modes.mode().code()).collect();
     assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(tipped().limits, Limits::STILL);
 }
 
 #[test]
-fn names_and_bits_say_what_they_stand_for() {
+fn names_and_bits_match_their_meaning() {
     let names: Vec<&str> = states().iter().map(|modes| modes.mode().name()).collect();
     let mut sorted = names.clone();
     sorted.sort_unstable();
@@ -295,7 +295,7 @@ fn names_and_bits_say_what_they_stand_for() {
 }
 
 #[test]
-fn only_a_robot_free_to_drive_is_willing_when_stopped() {
+fn only_an_armed_or_auto_arming_robot_is_willing() {
     let willing = states().map(|modes| modes.is_willing());
     assert_eq!(
         willing,

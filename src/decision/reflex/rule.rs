@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn trips_at_the_limit_and_clears_beyond_the_other() {
+    fn a_rule_trips_at_its_limit_and_clears_at_the_other() {
         use Health::Good;
         let below = [(1.01, Good, false), (1.0, Good, true), (1.2, Good, true), (1.21, Good, false)];
         check(state(Trip::Below(1.0), 1.2), &below);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_read_is_no_value_and_no_number_is_the_worst_one() {
+    fn a_missing_value_does_not_trip_and_nan_is_the_worst() {
         check(state(Trip::Below(1.0), 1.2), &[(0.0, Health::Never, false), (f32::NAN, Health::Good, true)]);
         check(
             state(Trip::Above(1.0), 0.8),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_at_least_as_long_as_its_row_says() {
+    fn a_rule_holds_at_least_its_hold_time() {
         let mut state = state(Trip::Below(1.0), 1.2);
         state.rule.hold = ms(50);
         let well = sample(3.0, Health::Good);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn only_backing_away_from_where_it_was_seen_clears_an_edge() {
+    fn only_backing_away_from_an_edge_clears_it() {
         let mut state = state(Trip::Below(1.0), 1.2);
         state.rule.retreat = ms(100);
         let (edge, floor) = (sample(0.5, Health::Good), sample(3.0, Health::Good));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latch_outlives_its_cause_but_not_its_release() {
+    fn a_latch_lasts_past_its_cause_until_released() {
         let mut state = state(Trip::Below(1.0), 1.2);
         state.rule.latched = true;
         let (near, far) = (sample(0.5, Health::Good), sample(3.0, Health::Good));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_reads_its_channel_or_every_member_of_a_least() {
+    fn a_rule_reads_its_channel_or_all_members_of_least() {
         let frame = Frame::empty(5);
         let met = |state: &RuleState, channel| {
             let mut state = *state;
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_is_above_a_limit_only_if_all_of_its_members_are() {
+    fn least_is_above_a_limit_only_if_all_members_are() {
         let mut sensors = vec![range(), range(), range()];
         sensors.push(least_of(&[1, 2]));
         let rule = Rule { trip: Trip::Above(1.0), channel: 3, ..state(Trip::Below(0.0), 0.8).rule };

@@ -36,7 +36,7 @@ fn settled(rules: &[Rule]) -> Reflexes {
 }
 
 #[test]
-fn a_robot_begins_restrained_and_that_is_no_event() {
+fn the_initial_restraint_is_not_an_event() {
     let mut reflexes = Reflexes::new(&[], &[range()], safety());
     let nothing = Signals::default();
     let verdict = reflexes.evaluate(&Frame::empty(1), &nothing, at(0)).0;
@@ -50,7 +50,7 @@ fn a_robot_begins_restrained_and_that_is_no_event() {
 }
 
 #[test]
-fn each_finding_has_its_cause_its_restraint_and_its_end() {
+fn each_finding_has_a_cause_a_restraint_and_an_end() {
     let well = good(3.0, at(1_000));
     let bad = |fault, stamp| Sample { health: Health::Bad(fault), ..good(3.0, stamp) };
     let old = at(799); // one millisecond more than the range finder's 200
@@ -123,7 +123,7 @@ fn each_finding_has_its_cause_its_restraint_and_its_end() {
 }
 
 #[test]
-fn a_sensor_that_is_not_required_stops_no_robot_by_itself() {
+fn an_optional_sensor_alone_stops_no_robot() {
     let optional = SensorPlan { required: false, ..range() };
     let mut reflexes = Reflexes::new(&[], &[optional], safety());
     for sample in [Sample::NEVER, good(3.0, at(0)), Sample { health: Health::Stale, ..good(3.0, at(0)) }] {
@@ -166,7 +166,7 @@ fn a_rule_that_cannot_see_restrains_until_it_can() {
 }
 
 #[test]
-fn a_robot_begins_with_blind_rules_and_that_is_no_event() {
+fn initially_blind_rules_are_not_an_event() {
     let optional = SensorPlan { required: false, ..range() };
     let rules = [rule(Cause::Obstacle, 0.5, Restraint::NoForward)];
     let mut reflexes = Reflexes::new(&rules, &[optional], safety());
@@ -188,7 +188,7 @@ fn watching(trip: Trip, of_least: bool, latched: bool) -> (Reflexes, Frame) {
 }
 
 #[test]
-fn what_was_met_in_a_slot_counts_though_it_is_over() {
+fn a_reading_that_tripped_within_a_slot_counts() {
     let stop = Cause::EStop.bit();
     for of_least in [false, true] {
         let (mut reflexes, seen) = watching(Trip::Below(0.5), of_least, true);
@@ -212,7 +212,7 @@ fn what_was_met_in_a_slot_counts_though_it_is_over() {
 }
 
 #[test]
-fn what_was_met_holds_from_there_and_for_a_slot_at_the_least() {
+fn a_brief_trip_holds_from_its_time_and_at_least_one_slot() {
     let (mut reflexes, seen) = watching(Trip::Below(0.5), false, false);
     reflexes.observe(&seen, 0, 0.2, at(10));
     for (now, active) in [(10, true), (39, true), (40, false)] {
@@ -229,7 +229,7 @@ fn what_was_met_holds_from_there_and_for_a_slot_at_the_least() {
 }
 
 #[test]
-fn the_least_is_above_a_limit_when_all_of_its_members_are() {
+fn least_trips_above_a_limit_when_all_members_are() {
     let above = |others: Sample| {
         let (mut reflexes, mut seen) = watching(Trip::Above(3.0), true, true);
         seen.samples[1] = others;
@@ -240,7 +240,7 @@ fn the_least_is_above_a_limit_when_all_of_its_members_are() {
 }
 
 #[test]
-fn stop_with_a_lost_reading_trips_all_its_rules() {
+fn a_stop_without_its_reading_trips_all_its_rules() {
     let rules = [
         Rule { latched: true, ..rule(Cause::Cliff, 0.1, Restraint::Still) },
         rule(Cause::Cliff, 0.5, Restraint::NoForward),
@@ -275,7 +275,7 @@ fn stop_with_a_lost_reading_trips_all_its_rules() {
 }
 
 #[test]
-fn worst_cause_is_reported_and_strictest_limit_obeyed() {
+fn the_worst_cause_is_reported_and_the_strictest_limit_applies() {
     let rules = [
         rule(Cause::Battery, 1.0, Restraint::Slow(0.3)),
         rule(Cause::Obstacle, 0.5, Restraint::NoForward),
@@ -297,7 +297,7 @@ fn worst_cause_is_reported_and_strictest_limit_obeyed() {
 }
 
 #[test]
-fn fading_is_a_straight_line_from_fresh_to_gone() {
+fn fading_is_linear_from_fresh_to_expired() {
     let shares = [(0, 1.0), (100, 1.0), (110, 0.9), (150, 0.5), (199, 0.01), (200, 0.0), (9_999, 0.0)];
     for (age, share) in shares {
         assert!((faded(ms(age), &safety()) - share).abs() < 1e-6, "{age} ms");
@@ -307,7 +307,7 @@ fn fading_is_a_straight_line_from_fresh_to_gone() {
 }
 
 #[test]
-fn loop_is_late_after_misses_in_a_row_and_recovers_after_hits() {
+fn the_loop_is_late_after_consecutive_misses_until_it_recovers() {
     let script = [
         // (skipped, late): two are not three, and an on-time slot between them restarts the count
         (2, false),
@@ -350,7 +350,7 @@ fn stop_stays_until_it_is_released_and_rearmed() {
 }
 
 #[test]
-fn field_sees_an_edge_until_the_robot_has_backed_away() {
+fn the_field_sees_an_edge_until_the_robot_backs_away() {
     let edge = Rule { retreat: ms(100), ..rule(Cause::Cliff, 1.0, Restraint::NoForward) };
     let mut reflexes = settled(&[edge]);
     let mut look = |value: f32, backed: Span| {
@@ -387,7 +387,7 @@ fn field_sees_an_edge_until_the_robot_has_backed_away() {
 }
 
 #[test]
-fn causes_are_in_order_and_named_once() {
+fn causes_are_ordered_and_have_unique_names() {
     for (index, cause) in Cause::ALL.into_iter().enumerate() {
         assert_eq!(cause as usize, index);
         assert_eq!(Cause::worst_of(cause.bit() | 1), Some(cause));
@@ -410,7 +410,7 @@ fn tethered(latched: bool) -> Reflexes {
 }
 
 #[test]
-fn a_brain_that_is_not_heard_for_its_time_stops_the_motors() {
+fn a_silent_brain_computer_stops_the_motors_after_its_timeout() {
     let mut reflexes = tethered(false);
     let mut look = |silence: Option<u64>| {
         let signals = Signals { link_silence: silence.map(ms), ..WELL };

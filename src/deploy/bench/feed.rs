@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_fill_their_bound_and_stay_within_it() {
+    fn generated_numbers_fill_their_range_and_stay_within_it() {
         let mut numbers = [0.0; 10_001];
         fill(&mut numbers, 0.95, Stream::Patterns, 3);
         let (least, most) = numbers.iter().fold((1.0, -1.0), |(a, b): (f32, f32), n| (a.min(*n), b.max(*n)));

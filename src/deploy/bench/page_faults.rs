@@ -23,7 +23,7 @@ mod tests {
     use crate::system::rt::pages::large_page;
 
     #[test]
-    fn the_tenth_field_is_found_after_any_name() {
+    fn the_tenth_field_of_proc_stat_is_found_after_any_name() {
         let behind = "S 1 2 3 4 5 4194304 678 9 10 11 12 13";
         assert_eq!(minor_faults(&format!("42 (ganglion) {behind}")), Some(678));
         assert_eq!(minor_faults(&format!("42 (a b) c) {behind}")), Some(678));

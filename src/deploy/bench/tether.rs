@@ -293,7 +293,7 @@ mod tests {
     use crate::deploy::board::built_in;
 
     #[test]
-    fn link_and_echo_are_measured_in_turns() {
+    fn link_and_echo_are_measured_alternately() {
         let mut board = built_in("picarx-v4-tethered").unwrap().unwrap().board;
         board.field.shape = Shape { grid: 8, ..board.field.shape };
         board.rt = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_profile_that_ships_maps_sixteen_sensors_to_five_motors() {
+    fn the_shipped_profile_maps_sixteen_sensors_to_five_motors() {
         let profile = checked(PICARX).unwrap();
         assert_eq!((profile.sensors(), profile.motors()), (16, 5));
         let mut vector = [0.0; 16];
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_of_another_length_or_without_numbers_is_refused() {
+    fn a_vector_of_the_wrong_length_or_with_nan_is_refused() {
         let profile = checked(PICARX).unwrap();
         let rewarded: Vec<f32> = (0..16).map(|_| 0.5).chain([-7.0]).collect();
         assert_eq!(profile.sense(&rewarded).unwrap().1, -1.0, "the last of 17 is the reward");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_does_not_fit_its_board_is_refused_in_words() {
+    fn a_profile_that_does_not_fit_its_board_is_explained() {
         let change = |from: &str, to: &str| {
             assert!(PICARX.contains(from), "{from}");
             checked(&PICARX.replacen(from, to, 1)).unwrap_err().to_string()

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_becomes_line_and_column() {
+    fn a_position_becomes_line_and_column() {
         let mut sources = Sources::default();
         let text = "a = 1\n\tbé = 22\r\n";
         let source = sources.add("x.toml", text.to_string());
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_around_the_place() {
+    fn a_long_line_is_cut_around_the_fault() {
         let mut sources = Sources::default();
         let text = format!("{}oops{}", "é".repeat(10_000), "x".repeat(10_000));
         let at = 2 * 10_000;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn any_span_has_a_spot() {
+    fn every_span_has_a_line_and_column() {
         let mut sources = Sources::default();
         let source = sources.add("x.toml", "é\n".to_string());
         for start in 0..6 {

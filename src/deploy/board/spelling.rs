@@ -238,14 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_short_and_correct() {
+    fn limits_are_printed_short_and_exact() {
         assert_eq!(show_limits(&(0.0..=1.0 / 6.0)), "0 to 0.1667");
         assert_eq!(show_limits(&(-90.0..=90.0)), "-90 to 90");
         assert_eq!(show_limits(&(0.001..=1e6)), "0.001 to 1000000");
     }
 
     #[test]
-    fn texts_stay_on_one_line() {
+    fn quoted_texts_stay_on_one_line() {
         assert_eq!(show_text("a \"b\" \\c"), r#"'a "b" \c'"#);
         assert!(!show_text("left").contains('\n'));
     }

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_below_a_filter_is_left_to_the_user() {
+    fn a_setting_below_a_filter_is_left_to_the_user() {
         let odd = with_i2c("a=1\n[pi4]\ndtparam=i2c_arm=off\n").unwrap_err();
         assert_eq!((odd.line, odd.filter.as_str()), (3, "pi4"));
         assert!(odd.to_string().contains("[pi4]"), "{odd}");

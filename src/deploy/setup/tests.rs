@@ -109,7 +109,7 @@ fn a_pi_4_with_a_robot_hat_gets_its_board_and_its_bus() {
 }
 
 #[test]
-fn a_pi_5_without_a_hats_name_asks_which_board() {
+fn a_pi_5_without_a_known_hat_asks_for_the_board() {
     let tree = pi5();
     match propose(tree.root(), &wishes(None)) {
         Err(NoProposal::Board(found, NoBoard::Several(names))) => {
@@ -253,7 +253,7 @@ fn an_interrupted_undo_is_finished_by_the_next() {
 }
 
 #[test]
-fn files_edited_since_stay_and_are_listed() {
+fn files_edited_since_setup_stay_and_are_listed() {
     let tree = pi4();
     set_up(&tree, &wishes(None), ALL);
     let edited = format!("{}\n[[motor]]\nname = \"steering\"\noffset_deg = 3.5\n", board_of(&tree));
@@ -368,7 +368,7 @@ fn a_machine_without_the_package_gets_an_error() {
 }
 
 #[test]
-fn a_board_file_is_copied_whole_or_refused() {
+fn a_board_file_is_copied_completely_or_refused() {
     let (tree, files) = (pi4(), Tree::of(&[("one.toml", "inherits = \"picarx-v5\"\nperiod_ms = 20.0\n")]));
     files.put("two.toml", "inherits = \"one.toml\"\n");
     files.put("bad.toml", "inherits = \"picarx-v5\"\nperiod_ms = -1\n");

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn carrying_out_writes_the_proposal_and_twice_changes_nothing() {
+    fn applying_writes_the_proposal_and_a_repeat_changes_nothing() {
         let tree = pi();
         let proposed = plan(tree.root(), None, "ann");
         assert_eq!(proposed.deeds.len(), 7, "{proposed:#?}");
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_is_the_caller_of_sudo_and_a_single_word() {
+    fn the_user_is_the_sudo_caller_and_a_single_word() {
         for (sudo, own, expected) in [
             ("ann", "root", "ann"),
             ("", "bob", "bob"),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn each_deed_shows_its_path_and_its_content() {
+    fn each_action_shows_its_path_and_content() {
         let action = SetupAction::Write { path: "etc/x".into(), content: "a\nb\n".to_string() };
         assert_eq!(action.to_string(), "write /etc/x:\n    | a\n    | b");
     }

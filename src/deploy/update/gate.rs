@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_counts_if_it_is_new_and_persistent() {
+    fn only_new_persistent_causes_count() {
         let before = Before { guarded: false, causes: vec!["sensor-lost".to_string()] };
         let answer = |causes: &[&str]| Answer {
             causes: causes.iter().map(ToString::to_string).collect(),

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn restart_forgets_the_path_except_the_vouched_part() {
+    fn a_restart_drops_the_path_except_its_trusted_part() {
         let mut path = Path::new(1.0);
         path.forwards(0.5, 0.7, HERE);
         path.begin(0.15, HERE);

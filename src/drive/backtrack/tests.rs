@@ -156,7 +156,7 @@ fn reverse_needs_a_path_of_confirmed_commands() {
 }
 
 #[test]
-fn arming_vouches_for_a_short_path_and_disarm_forgets_the_rest() {
+fn arming_trusts_a_short_path_and_disarming_drops_the_rest() {
     let mut rig = Rig::new(0.15);
     rig.armed();
     assert_eq!(
@@ -174,7 +174,7 @@ fn arming_vouches_for_a_short_path_and_disarm_forgets_the_rest() {
 }
 
 #[test]
-fn it_turns_away_from_the_dark_side_or_to_the_side_it_kept() {
+fn it_turns_away_from_the_dark_side_or_to_its_kept_side() {
     let mut rig = Rig::new(0.15);
     rig.armed();
     for (dark, side) in [("ground-left", 1.0), ("ground-right", -1.0), ("ground-middle", -1.0)] {
@@ -280,7 +280,7 @@ fn silent_sonar_stops_the_robot_without_a_turn() {
 }
 
 #[test]
-fn unchanging_picture_sends_it_back_away_from_an_obstacle() {
+fn an_unchanging_echo_makes_the_robot_back_off() {
     let mut rig = Rig::new(0.0);
     rig.show("range", 1.5);
     rig.armed();

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measure_that_fails_costs_the_next_pause() {
+    fn a_failed_recovery_step_costs_the_next_pause() {
         use RecoveryStep::{Clear, RailOff, RailOn, Rebind, Reset};
         let taken = climb_to_death(&mut full(), Instant::ZERO, |_| false);
         let expected = [

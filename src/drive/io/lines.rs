@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ready_line_asks_for_its_device_at_its_rising_edge() {
+    fn a_rising_ready_line_requests_a_poll_of_its_device() {
         let mut rig = rig(|gpio| gpio.edge(READY, true, us(2_000)).edge(READY, false, us(2_050)));
         rig.stepper.run_until(us(1_999));
         assert_eq!(rig.data_ready.take(), 0);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn line_with_an_edge_storm_is_read_by_level_for_a_while() {
+    fn an_edge_storm_switches_the_line_to_level_reads() {
         let mut rig = rig(|gpio| {
             (0..2_000).fold(gpio, |gpio, nth| gpio.edge(READY, nth % 2 == 0, us(1_000 + 10 * nth)))
         });

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_broke_off_is_not_written_again() {
+    fn a_broken_frame_is_not_written_again() {
         for fault in [BusFault::Io, BusFault::ArbitrationLost] {
             assert_eq!(write(HAT, &[fault], false), (Err(fault), 0, 0));
         }
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_without_a_halt_is_as_long_as_it_was_asked_for() {
+    fn a_wait_without_a_halt_has_its_full_length() {
         let halt = Arc::new(Halt::new(Arc::default()));
         let watch = HaltWatch::new(halt.clone());
         let clock = HaltAt { clock: SimClock::new(), halt, at: Instant::NEVER, sleeps: AtomicU64::new(0) };

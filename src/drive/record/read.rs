@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_refused_as_what_they_are() {
+    fn foreign_files_are_refused_with_the_reason() {
         assert!(matches!(slots(b"time,sonar\n1,2\n").1, Err(ReadError::NotMcap)));
         assert!(matches!(slots(b"").1, Err(ReadError::NotMcap)));
         let mut other = mcap::Writer::new(io::Cursor::new(Vec::new())).unwrap();

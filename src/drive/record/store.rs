@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_and_the_oldest_are_deleted_first() {
+    fn numbering_continues_and_the_oldest_files_go_first() {
         let folder = folder("numbers");
         let place = RecordingTarget::of(&folder);
         let mut open = disk();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_a_name_with_the_ending_and_is_never_written_over() {
+    fn recordings_are_never_overwritten() {
         let folder = folder("names");
         let path = folder.join("run.mcap");
         assert_eq!(RecordingTarget::of(&path), RecordingTarget::File(path.clone()));

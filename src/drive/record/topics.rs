@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_at_once_and_figures_at_their_rate() {
+    fn events_are_sent_at_once_and_figures_at_their_rate() {
         let sensors = ["a", "b", "c"].map(|name| (name.to_string(), "m".to_string())).to_vec();
         let facts = Facts { sensors, motors: vec!["left".into(), "right".into()], ..Facts::default() };
         let mut topics = Topics::new(&facts);

@@ -80,7 +80,7 @@ mod tests {
     use crate::decision::fixture::{at, ms};
 
     #[test]
-    fn what_came_before_the_arming_is_written_with_it() {
+    fn slots_before_the_arming_are_written_with_it() {
         let mut window = Window::new(When::Armed { before: ms(100) });
         let (mut written, mut passed) = (Vec::new(), Vec::new());
         // 10 ms apart: armed from 1350 to 1359, latched to 1369.
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn always_is_at_once() {
+    fn with_always_the_first_slot_is_written_at_once() {
         let mut window = Window::new(When::Always);
         let mut written = 0;
         let step = Step { checkpoint: None, slot: Slot { mode: Mode::Boot, ..full(0) } };

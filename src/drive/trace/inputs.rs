@@ -72,7 +72,7 @@ mod tests {
     use crate::decision::fixture::at;
 
     #[test]
-    fn readings_that_do_not_fit_are_counted_by_slot() {
+    fn readings_that_do_not_fit_are_counted_per_slot() {
         let (mut tap, mut taken) = reading_tap();
         let reading = Reading { channel: 3, value: Ok(1.0), stamp: at(1) };
         tap.begin(7);

@@ -167,7 +167,7 @@ mod tests {
     use crate::field::cpu::fixture::plan;
 
     #[test]
-    fn no_product_of_a_drive_is_subnormal() {
+    fn no_drive_product_is_subnormal() {
         let plan = plan(16);
         let fixed = Fixed::new(0, &plan, &Projections::new(&plan, 16));
         for profile in fixed.taps.iter().flat_map(|taps| &taps.profiles) {

@@ -142,7 +142,7 @@ mod tests {
     use crate::system::cpu::simd::Level;
 
     #[test]
-    fn unit_ramp_has_gradient_one_and_a_hat_only_a_magnitude() {
+    fn a_unit_ramp_has_gradient_one_and_a_hat_only_magnitude() {
         const N: usize = 16;
         let side = N / BLOCKS;
         for level in Level::all() {

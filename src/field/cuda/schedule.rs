@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn fronts_follow_the_sub_steps_of_each_grid() {
+    fn the_front_buffer_follows_the_sub_steps_of_each_grid() {
         let mut schedule = Schedule::new(&plan(8));
         for (cycle, quality) in [(0, 0), (1, 0), (2, 0), (3, 5), (4, 5)] {
             schedule.schedule(&input(cycle, quality));

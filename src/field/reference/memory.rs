@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn best_is_what_sorting_would_give() {
+    fn the_best_are_those_of_a_full_sort() {
         let score = |i: usize| ((i * 7919) % 211) as f64;
         let mut best = Best::of(5);
         (0..1000).for_each(|i| best.offer(i, score(i)));

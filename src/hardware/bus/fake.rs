@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "never transferred")]
-    fn a_script_that_is_not_used_up_fails_the_test() {
+    fn an_unfinished_script_fails_the_test() {
         drop(FakeI2c::new().read(0x14, &[1]));
     }
 

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bus_without_permitted_measures_has_no_repair() {
+    fn a_bus_without_permitted_steps_cannot_be_repaired() {
         let tree = i2c_tree();
         let mut board = jetson();
         board.i2c[0].recovery = RecoveryPlan::default();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_examines_or_stops_a_robot_never_needs_rppal() {
+    fn inspecting_or_stopping_a_robot_never_needs_rppal() {
         let tree = i2c_tree();
         let requested = Board { bus: linux(Access::Rppal), ..jetson() };
         let hardware = LinuxHardware::with_root(&requested, tree.root()).expect("wires");

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn all_but_the_skipped_are_asked_once_and_nothing_is_written() {
+    fn a_scan_asks_each_address_once_and_writes_nothing() {
         let mut bus = Bus { present: vec![0x14, 0x40, 0x68], asked: Vec::new(), hangs_at: None };
         let answers = scan(&mut bus, |address| address == 0x40);
         assert_eq!(answers.len(), 0x70 - 1);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bus_that_is_held_is_asked_no_further() {
+    fn a_scan_stops_on_a_held_bus() {
         let mut bus = Bus { present: vec![0x68], asked: Vec::new(), hangs_at: Some(0x0A) };
         let answers = scan(&mut bus, |_| false);
         assert_eq!(answers.last(), Some(&(0x0A, Answer::Refused(BusFault::TimedOut))));

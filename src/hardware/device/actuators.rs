@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_written_again_within_half_a_second() {
+    fn all_registers_are_rewritten_within_half_a_second() {
         let mut rig = Rig::ready();
         let start = rig.clock.now();
         let mut seen = Vec::new();

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_and_plausibility_end_a_driver() {
+    fn timeouts_and_implausible_values_end_a_driver() {
         let mut i2c = FakeI2c::new().write_read(0x29, &[0x70], &[0xFF]).write_read(0x29, &[1], &[0xFF]);
         with(&mut i2c, |ports| {
             let clock = ports.clock;

@@ -71,13 +71,13 @@ mod tests {
     }
 
     #[test]
-    fn channels_count_downwards() {
+    fn adc_channels_are_numbered_downwards() {
         let registers: Vec<u8> = (0..5).map(select_register).collect();
         assert_eq!(registers, [0x17, 0x16, 0x15, 0x14, 0x13]);
     }
 
     #[test]
-    fn battery_points_of_the_vehicle() {
+    fn battery_thresholds_match_the_vendors() {
         let battery = HatAdc::new(0x14, 4, 9.9 / 4095.0);
         for (counts, volts) in [(3475_u16, 8.4), (3144, 7.6), (2957, 7.15), (2647, 6.4), (2482, 6.0)] {
             let read = battery.read(&mut reading(0x13, counts.to_be_bytes())).unwrap();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_twelve_bits_are_refused() {
+    fn adc_values_above_twelve_bits_are_refused() {
         let ground = HatAdc::new(0x14, 0, 1.0);
         assert_eq!(ground.read(&mut reading(0x17, [0x0F, 0xFF])), Ok(4095.0));
         assert_eq!(ground.read(&mut reading(0x17, [0, 0])), Ok(0.0));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_in_any_of_the_three_transfers_is_the_answer() {
+    fn a_fault_in_any_of_the_three_transfers_is_returned() {
         let ground = HatAdc::new(0x14, 2, 1.0);
         let expected = Err(DeviceFault::Bus { register: 0x15, fault: BusFault::Io });
         let scripts = [

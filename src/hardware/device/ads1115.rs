@@ -194,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_range_that_holds_is_taken() {
+    fn the_smallest_sufficient_input_range_is_used() {
         let ranges = [9.0, 6.144, 4.096, 3.3, 2.048, 1.5, 1.024, 0.512, 0.3, 0.256, 0.1];
         let taken = ranges.map(|volts| RANGES[input(0, volts).range()]);
         assert_eq!(taken, [6.144, 6.144, 4.096, 4.096, 2.048, 2.048, 1.024, 0.512, 0.512, 0.256, 0.256]);
     }
 
     #[test]
-    fn counts_are_the_data_sheets() {
+    fn counts_match_the_data_sheet() {
         // Table 3 of SBAS444D: 7FFFh is the end of the range, 1 count of 4.096 V is 125 uV.
         let said = |counts| polled(&mut alone(), &mut continuous(counts)).0[0].1;
         assert_eq!(said(8000), Ok(3.0));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chip_that_forgot_its_settings_is_asleep() {
+    fn a_chip_that_lost_its_settings_reports_asleep() {
         let mut reset = FakeI2c::new().write_read(0x48, &[1], &[0x85, 0x83]);
         let asleep = DeviceFault::Asleep { register: CONFIG };
         assert_eq!(polled(&mut alone(), &mut reset), (vec![(0, Err(asleep))], Err(asleep)));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_converted_in_turn_each_with_its_range() {
+    fn inputs_are_converted_in_turn_with_their_own_range() {
         let mut chip = Ads1115::new(0x48, [input(0, 2.048), input(3, 6.144)].into());
         let mut i2c = FakeI2c::new()
             .write(0x48, &[1, 0xC5, 0xE3])
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn one_failed_transfer_is_the_answer_of_all_inputs() {
+    fn one_failed_transfer_fails_all_inputs() {
         let mut chip = Ads1115::new(0x48, [input(0, 2.048), input(3, 6.144)].into());
         let nack = DeviceFault::Bus { register: CONFIG, fault: BusFault::Nack };
         let (said, outcome) = polled(&mut chip, &mut FakeI2c::new().fault(0x48, BusFault::Nack));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_up_ends_with_the_settings_that_polls_expect() {
+    fn set_up_leaves_the_settings_that_polls_expect() {
         let mut i2c = FakeI2c::new()
             .write(0x48, &[1, 0x85, 0xE3])
             .write(0x48, &[1, 0x83, 0xE3])

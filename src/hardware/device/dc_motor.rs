@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reversal_writes_zero_before_the_line_turns() {
+    fn reversing_writes_zero_before_the_direction_line_changes() {
         let clock = Arc::new(SimClock::new());
         let mut motor = DcMotor::of(&LEFT).unwrap();
         let mut pulses = pulses();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_does_not_turn_leaves_the_motor_still() {
+    fn a_failed_direction_line_leaves_the_motor_still() {
         let clock = Arc::new(SimClock::new());
         let mut motor = DcMotor::of(&LEFT).unwrap();
         let mut gpio = FakeGpio::new(clock.clone()).broken(Line(23), BusFault::Io);

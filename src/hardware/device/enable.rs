@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn current_comes_only_after_a_set_up_that_succeeded() {
+    fn motors_get_current_only_after_a_successful_set_up() {
         assert_eq!(run("i", &[Ok(())], true), (vec![true], vec![false, true]));
         assert_eq!(run("i", &[Err(NACK)], true), (vec![false], vec![false]));
         assert_eq!(run("ii", &[Ok(()), Err(NACK)], false), (vec![true, false], vec![true, false, true]));

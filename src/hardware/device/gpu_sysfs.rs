@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn load_and_clock_are_found_under_the_names_of_either_release() {
+    fn load_and_clock_are_found_in_both_sysfs_layouts() {
         for (load, node) in [("gpu.0/load", "17000000.ga10b"), ("bus@0/17000000.gpu/load", "17000000.gpu")] {
             let tree = Tree::of(&[
                 (&format!("sys/devices/platform/{load}"), "873\n"),

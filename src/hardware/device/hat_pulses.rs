@@ -126,7 +126,7 @@ mod tests {
     use crate::hardware::device::servo::pulse_us;
 
     #[test]
-    fn servo_counts_are_the_librarys() {
+    fn servo_counts_match_the_vendors_library() {
         let table = [(-90.0, 102), (-30.0, 238), (0.0, 307), (30.0, 375), (65.0, 455), (90.0, 511)];
         for (angle, expected) in table {
             assert_eq!(servo_counts(pulse_us(Degrees(angle))), expected, "{angle} degrees");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duty_skips_what_does_not_turn_the_motor() {
+    fn the_duty_skips_the_dead_band() {
         let table = [(0.0, 0), (1e-5, 0), (0.01, 2068), (0.5, 3071), (1.0, 4095), (-1.0, 4095), (3.0, 4095)];
         for (duty, expected) in table {
             assert_eq!(share_counts(dc_motor::share(Duty(duty), 0.5)), expected, "duty {duty}");

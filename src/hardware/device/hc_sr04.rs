@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn range_is_half_the_way_of_sound() {
+    fn range_is_half_the_distance_sound_travels() {
         // 58 us per centimetre, as the data sheet rounds it: 5800 us are a metre within 0.5 %.
         let (range, end, _) = ping(&[(ECHO, true, 450), (ECHO, false, 450 + 5800)]);
         assert_eq!(range, Ok(Metres(metres(5800))));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_within_range_is_the_far_limit() {
+    fn no_echo_within_range_reads_as_the_far_limit() {
         let timed_out = ping(&[(ECHO, true, 450), (ECHO, false, 38_450)]);
         assert_eq!(timed_out.0, Ok(FARTHEST));
         let held_high = ping(&[(ECHO, true, 450), (ECHO, false, 200_000)]);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_and_double_edges_are_faults_and_never_a_free_way() {
+    fn lost_and_double_edges_are_faults_not_free_space() {
         let missing = Err(DeviceFault::EdgeMissing { line: ECHO });
         assert_eq!(ping(&[(ECHO, false, 3000)]).0, missing); // the rising edge is lost
         assert_eq!(ping(&[(ECHO, true, 450), (ECHO, true, 900), (ECHO, false, 2000)]).0, missing);
@@ -325,7 +325,7 @@ mod tests {
     const HELD: Result<Metres, DeviceFault> = Err(DeviceFault::Held { line: ECHO });
 
     #[test]
-    fn a_line_that_is_stuck_is_lost_and_never_free() {
+    fn a_stuck_line_is_a_fault_not_free_space() {
         let at: Vec<u64> = (0..16).map(|turn| 60 * turn).collect();
         let (answers, triggers) = looks(&[], true, &at);
         assert_eq!(answers[..5], [BUSY; 5], "the ping of another program may still end");
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pulse_of_two_hundred_milliseconds_is_waited_out() {
+    fn a_pulse_of_200_ms_is_waited_out() {
         // Nothing within range; the line falls after 200 ms; then there is something at one metre.
         let edges = [(true, 450), (false, 200_450), (true, 205_460), (false, 211_260)];
         let (answers, triggers) = looks(&edges, false, &[0, 60, 120, 180, 200, 205]);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_chatters_is_no_echo() {
+    fn a_chattering_line_is_not_an_echo() {
         let edges: Vec<(bool, u64)> = (0..200).map(|nth| (nth % 2 == 0, nth)).collect();
         let (answers, triggers) = looks(&edges, false, &[1]);
         assert_eq!((answers, triggers), (vec![Err(DeviceFault::PulseTooShort { line: ECHO })], vec![]));

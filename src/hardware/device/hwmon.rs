@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_by_name_and_label_not_by_number() {
+    fn hwmon_values_are_found_by_name_and_label() {
         let tree = Tree::of(&[
             ("sys/class/hwmon/hwmon0/name", "cpu_thermal\n"),
             ("sys/class/hwmon/hwmon0/in1_input", "1\n"),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_to_be_there_before_it_was_found() {
+    fn a_sensor_is_present_only_after_it_was_found() {
         let mut value = Hwmon::new(Path::new("/nowhere"), "ina3221", "VDD_IN", 1e-3);
         let told = Bench::new().poll(&mut value, &mut FakeI2c::new());
         assert_eq!(told, (vec![(0, Err(ABSENT))], Err(ABSENT)));

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_4_mv_and_10_uv() {
+    fn one_count_is_4_mv_of_bus_and_10_uv_of_shunt_voltage() {
         // 11.98 V and 80 mV over 0.1 ohm: the worked example of the data sheet's shunt register (0x1F40 = 80
         // mV).
         let bus = (2995 << 3) | 0b10;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn overflow_old_news_and_impossible_voltages_are_refused() {
+    fn overflow_old_data_and_impossible_voltages_are_refused() {
         let said = |bus, shunt| polled(&mut chip(), &mut reading(bus, shunt)).0[1].1;
         let register = BUS_VOLTAGE;
         assert_eq!(said((2995 << 3) | 0b11, 0), Err(DeviceFault::Overflow { register }));
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_of_the_bus_is_said_by_all_and_returned() {
+    fn a_bus_fault_is_reported_for_all_values_and_returned() {
         let nack = DeviceFault::Bus { register: 2, fault: BusFault::Nack };
         let (said, outcome) = polled(&mut chip(), &mut FakeI2c::new().fault(0x40, BusFault::Nack));
         assert_eq!((said, outcome), (vec![(0, Err(nack)), (1, Err(nack)), (2, Err(nack))], Err(nack)));
     }
 
     #[test]
-    fn setting_up_resets_and_knows_the_chip_by_its_registers() {
+    fn set_up_resets_and_identifies_the_chip_by_its_registers() {
         let reset = || FakeI2c::new().write(0x40, &[0, 0xB9, 0x9F]).write_read(0x40, &[0], &[0x39, 0x9F]);
         let mut i2c = reset()
             .write_read(0x40, &[5], &[0, 0])

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_sheets_worked_example() {
+    fn the_data_sheets_worked_example_is_reproduced() {
         // SBOS547A, table 5: 11.98 V is 0x2570, 20 mV over 2 mohm (10 A) is 0x1F40; 119.82 W.
         let outputs = [PowerQuantity::Volts, PowerQuantity::Amperes, PowerQuantity::Watts];
         let (said, outcome) = polled(&mut chip(&outputs), &mut reading(READY, 0x2570, 0x1F40));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_wanted_is_read() {
+    fn only_requested_values_are_read() {
         let mut i2c = register(register(FakeI2c::new(), 6, READY), 1, (-8000_i16) as u16);
         let (said, _) = polled(&mut chip(&[PowerQuantity::Amperes]), &mut i2c);
         assert!((said[0].1.unwrap() + 10.0).abs() < 1e-4);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_up_knows_the_chip_and_restores_what_a_reset_leaves() {
+    fn set_up_identifies_the_chip_and_rewrites_all_settings() {
         let known = || register(register(FakeI2c::new(), 0xFE, 0x5449), 0xFF, 0x2260);
         let mut i2c = known().write(0x41, &[0, 0x41, 0x27]);
         assert_eq!(set_up(&mut chip(&[]), &mut i2c), Ok(Span::ZERO));

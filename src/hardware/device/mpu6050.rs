@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_are_the_data_sheets() {
+    fn scales_match_the_data_sheet() {
         let near = |words, quantity, expected: f32| {
             let value = value(words, quantity).unwrap();
             assert!((value - expected).abs() < 0.005 * expected.abs().max(1.0), "{quantity:?}: {value}");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_of_the_scale_is_a_limit_and_no_value() {
+    fn full_scale_readings_are_refused() {
         let overflow = Err(DeviceFault::Overflow { register: BURST });
         let hit = [i16::MAX, 0, 8192, 0, 0, i16::MIN, 0];
         assert_eq!(value(hit, ImuQuantity::Acceleration(Axis::X)), overflow);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn only_wanted_values_are_read_and_no_vector_is_split() {
+    fn only_requested_vectors_are_read_and_none_is_split() {
         let sample = bytes([0, 0, 8192, 0, 131, 0, 0]);
         let (gravity, rotation) = ((&[0x3B][..], &sample[..6]), (&[0x43][..], &sample[8..]));
         let with_temperature = (&[0x3B][..], &sample[..8]);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn another_chip_and_a_fault_in_the_middle_end_the_set_up() {
+    fn a_wrong_chip_or_a_fault_ends_the_set_up() {
         let found = |byte| set_up(&mut chip(&[]), &mut FakeI2c::new().write_read(0x68, &[0x75], &[byte]));
         assert_eq!(found(0x71), Err(DeviceFault::WrongDevice { register: 0x75, found: 0x71 }));
         assert_eq!(found(0xFF), Err(DeviceFault::DeadBytes { register: 0x75 }));

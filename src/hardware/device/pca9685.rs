@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn prescale_and_counts_are_the_data_sheets() {
+    fn prescale_and_counts_match_the_data_sheet() {
         // The worked example of the data sheet: 200 Hz is 30 (0x1E), which is also the power-on value.
         assert_eq!([prescale(200.0), prescale(50.0), prescale(1526.0), prescale(24.0)], [30, 121, 3, 253]);
         assert_eq!(
@@ -363,13 +363,13 @@ mod tests {
     }
 
     #[test]
-    fn a_set_up_waits_for_its_oscillator_and_for_nothing_else() {
+    fn set_up_waits_for_the_oscillator_only() {
         let (bench, _) = ready();
         assert_eq!(bench.now(), Instant::ZERO + Span::from_micros(500));
     }
 
     #[test]
-    fn the_ends_of_the_frequency_range_are_written_as_they_are() {
+    fn the_ends_of_the_frequency_range_are_written_unchanged() {
         for (hz, divider) in [(24.0, 253), (1526.0, 3)] {
             let mut chip = Pca9685::new(0x41, hz, None);
             let mut i2c = SET_UP.iter().fold(FakeI2c::new(), |i2c, bytes| match bytes {
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_that_calls_all_chips_is_no_chip() {
+    fn the_all_call_address_is_not_a_chip() {
         let mut chip = Pca9685::new(0x70, 50.0, None);
         let mut i2c = FakeI2c::new().write(0x70, &[0xFD, 0x10]);
         let mut bench = Bench::new();
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn command_is_one_transfer_a_channel_and_stop_one_for_all() {
+    fn a_command_takes_a_transfer_per_channel_and_a_stop_only_one() {
         let (mut bench, mut motors) = ready();
         let mut i2c = FakeI2c::new()
             .write(0x41, &[0x1A, 0, 0, 0, 0x10]) // backward is off
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn chip_that_lost_its_supply_counts_nothing_until_its_set_up() {
+    fn after_a_power_loss_nothing_counts_until_set_up() {
         let (mut bench, mut motors) = ready();
         write(&mut bench, &mut motors, [0.0, 0.0], &mut FakeI2c::recording()).unwrap();
         bench.wait(LOOK_EVERY);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chip_that_was_silent_is_written_to_oldest_channel_first() {
+    fn a_returning_chip_gets_its_oldest_channel_first() {
         let (mut bench, mut motors) = ready();
         write(&mut bench, &mut motors, [0.0, 0.0], &mut FakeI2c::recording()).unwrap();
         for (silent_ms, written) in
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn old_channels_are_written_again_two_at_a_time() {
+    fn old_channels_are_rewritten_two_at_a_time() {
         let (mut bench, mut motors) = ready();
         write(&mut bench, &mut motors, [0.0, 0.0], &mut FakeI2c::recording()).unwrap();
         bench.wait(RENEW_FROM);

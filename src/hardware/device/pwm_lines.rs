@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_lengths_of_time_written_only_when_they_change() {
+    fn pulse_lengths_are_written_only_when_they_change() {
         let (mut motors, written) = rig(None);
         with(&mut motors, |motors, ports| {
             motors.initialise(ports).unwrap();

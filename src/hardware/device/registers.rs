@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unchanged_register_costs_nothing_until_it_is_old() {
+    fn unchanged_registers_are_not_rewritten_until_old() {
         let clock = SimClock::new();
         let mut registers = registers();
         let mut i2c = FakeI2c::recording();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_is_not_believed() {
+    fn a_failed_write_is_not_recorded_as_written() {
         let clock = SimClock::new();
         let mut registers = registers();
         let mut i2c =
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn renewing_spreads_out_and_leaves_nothing_behind() {
+    fn rewrites_are_spread_out_and_reach_every_register() {
         let clock = SimClock::new();
         let mut registers = registers();
         let mut i2c = FakeI2c::recording();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn with_rare_commands_everything_that_is_too_old_goes_at_once() {
+    fn with_rare_commands_all_old_registers_are_rewritten_at_once() {
         let clock = SimClock::new();
         let mut registers = registers();
         let mut i2c = FakeI2c::recording();

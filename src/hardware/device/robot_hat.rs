@@ -182,7 +182,7 @@ mod tests {
         McuPlan { address: 0x14, others: [None; 3], clock_hz: 72_000_000, timers: 7, reset: Line(5) };
 
     #[test]
-    fn every_channel_stands_on_its_timer() {
+    fn every_channel_has_its_timer() {
         let timers: Vec<u8> = (0..CHANNELS).map(timer_of).collect();
         assert_eq!(timers, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 6]);
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_librarys_two_frequencies() {
+    fn frequencies_match_the_vendors_library() {
         let servo = Timer::at(72_000_000, 50.0);
         assert_eq!(servo, Timer { prescaler: 352, period: 4095 });
         assert!((servo.hz(72_000_000) - 49.95).abs() < 0.005);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn firmware_is_a_block_of_three_and_never_all_the_same_bits() {
+    fn the_firmware_version_is_three_plausible_bytes() {
         let hat = RobotHat::new(&PLAN);
         let mut i2c =
             FakeI2c::new().write_read(0x14, &[0x05], &[1, 1, 4]).write_read(0x14, &[0x05], &[0xFF; 3]);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn write_after_any_broken_frame_arrives_whole() {
+    fn a_write_after_any_broken_frame_arrives_completely() {
         let stops = [frame(0x2D, 0), frame(0x2C, 0)];
         for left_over in [&[][..], &[0x2E], &[0x2E, 0x0F]] {
             let mut i2c = FakeI2c::recording();
@@ -261,13 +261,13 @@ mod tests {
     }
 
     #[test]
-    fn a_second_broken_frame_ends_it() {
+    fn a_second_broken_frame_ends_the_write() {
         let mut i2c = FakeI2c::new().write(0x14, &[0; 3]).fault(0x14, BusFault::Io);
         assert!(RobotHat::new(&PLAN).write_at_any_place(&[frame(0x2D, 0)], &mut i2c).is_err());
     }
 
     #[test]
-    fn reset_is_low_10_high_10_and_200_ms_of_patience() {
+    fn reset_is_10_ms_low_10_ms_high_and_up_to_200_ms_boot() {
         let clock = Arc::new(SimClock::new());
         let mut gpio = FakeGpio::new(clock.clone());
         RobotHat::new(&PLAN).reset(&mut gpio, clock.as_ref()).unwrap();

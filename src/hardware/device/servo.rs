@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn trim_is_added_or_for_a_mirrored_servo_taken_off() {
+    fn trim_is_added_or_subtracted_on_a_mirrored_servo() {
         let steering = servo(-30.0, 30.0, 5.0, false);
         assert_eq!(steering.shaft(Degrees(20.0)).0, 25.0);
         let pan = servo(-90.0, 90.0, 5.0, true);

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_read_anew_each_time() {
+    fn a_number_is_read_again_each_time() {
         let tree = Tree::of(&[("in1_input", "5012\n")]);
         let number = Number::open(&tree.root().join("in1_input")).unwrap();
         assert_eq!((number.read(), number.read()), (Ok(5012), Ok(5012)));

@@ -56,7 +56,7 @@ mod tests {
     use crate::hardware::device::sysfs::tree::Tree;
 
     #[test]
-    fn a_zone_is_found_by_type_and_one_that_is_off_is_a_fault() {
+    fn a_zone_is_found_by_type_and_a_disabled_one_is_a_fault() {
         let tree = Tree::of(&[
             ("sys/class/thermal/cooling_device0/type", "pwm-fan\n"),
             ("sys/class/thermal/thermal_zone0/type", "cpu-thermal\n"),

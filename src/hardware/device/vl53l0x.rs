@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_counts_only_with_its_status() {
+    fn a_range_needs_a_valid_status() {
         let said =
             |status, mm| Bench::new().poll(&mut Vl53l0x::new(0x30, None), &mut reading(4, status, mm)).0[0].1;
         let refused = Err(DeviceFault::Impossible { register: 0x14 });
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_up_shuts_it_down_moves_its_address_and_lets_it_range() {
+    fn set_up_moves_the_address_and_starts_ranging() {
         let mut chip = Chip::new(Arc::new(SimClock::new()));
         let mut device = Vl53l0x::new(0x30, Some(Line(7)));
         let (outcome, sets) = set_up(&mut chip, &mut device);

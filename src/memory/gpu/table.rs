@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_gives_back_what_it_was_made_of() {
+    fn a_key_returns_its_parts() {
         // As `key_of` makes it: larger cosines give larger keys, of equal ones the lower row.
         let key = |cosine: f32, row: u32| {
             let bits = cosine.to_bits();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn places_do_not_overlap_and_begin_where_they_may() {
+    fn buffers_are_aligned_and_do_not_overlap() {
         let room = Room { rows: 7, queries: 3, store: 11 };
         let layout = Layout::new(Dim::new(100).expect("a dimension"), 256, room, 5);
         let Layout { sheet, turns, a, b, out, weights, leaves, store, inverse, found, best, bytes } = layout;

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_the_figures() {
+    fn a_refusal_gives_the_figures() {
         let present = vec![demand(4_200, 50); 19];
         let refusal = admit(2, present.into_iter(), demand(4_200, 50)).unwrap_err();
         let said = "the brain computes a cycle in 4.20 ms; 20 robots need 84.0 ms of each 50.0 ms, and 2 threads \
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_count_and_not_heads() {
+    fn admission_counts_rates_not_robots() {
         // One robot at 100 Hz needs as much as five at 20 Hz.
         assert!(admit(1, [demand(1_000, 10); 6].into_iter(), demand(1_000, 50)).is_ok());
         assert!(admit(1, [demand(1_000, 10); 8].into_iter(), demand(1_000, 50)).is_err());
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn cycle_longer_than_its_period_is_refused_on_any_threads() {
+    fn a_cycle_longer_than_its_period_is_always_refused() {
         let refusal = admit(64, std::iter::empty(), demand(21_000, 20)).unwrap_err();
         assert_eq!((refusal.robots, refusal.threads), (1, 64));
     }

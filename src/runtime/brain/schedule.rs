@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_request_replaces_one_that_waits() {
+    fn the_newest_request_replaces_a_waiting_one() {
         let mut all = robots(1);
         let queue = all.get_mut(&RobotId(0)).unwrap();
         assert!(!queue.offer(pending(1, 0, 15)));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_robot_in_hand_is_not_given_a_second_thread() {
+    fn a_robot_being_computed_gets_no_second_thread() {
         let mut all = robots(1);
         let queue = all.get_mut(&RobotId(0)).unwrap();
         queue.offer(pending(1, 0, 15));
@@ -196,7 +196,7 @@ mod tests {
 
     /// A thousand requests a second from a robot that joined for 50.
     #[test]
-    fn a_flood_is_computed_at_the_rate_that_was_joined_for() {
+    fn a_flood_is_computed_at_the_agreed_rate() {
         let mut all = robots(1);
         let mut computed = 0;
         for ms in 0..1000 {

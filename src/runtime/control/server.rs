@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_acts_at_once_behind_any_number_of_silent_callers() {
+    fn silent_callers_do_not_delay_another_callers_command() {
         let rig = Rig::listening().open();
         let silent: Vec<UnixStream> = (0..3 * MOST_CALLERS).map(|_| rig.caller()).collect();
         let slow = rig.says("{\"ask\":\"ar");
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_waits_for_no_caller() {
+    fn shutdown_waits_for_no_caller() {
         let rig = Rig::listening().open();
         let callers: Vec<UnixStream> = (0..MOST_CALLERS).map(|_| rig.says("{\"ask\":")).collect();
         let waits = rig.says("{\"ask\":\"arm\"}\n");

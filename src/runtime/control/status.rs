@@ -312,7 +312,7 @@ mod tests {
     use crate::base::time::Span;
 
     #[test]
-    fn a_simulated_robot_says_so_first() {
+    fn the_status_of_a_simulated_robot_says_so_first() {
         let status = Sources { simulated: true, ..Sources::standing() }.status();
         assert!(status.line().split("; ").nth(1).is_some_and(|rest| rest.starts_with("simulated")));
         assert!(!Sources::standing().status().line().contains("simulated"));

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn both_framings_are_read_byte_by_byte_and_answered_alike() {
+    fn both_framings_parse_byte_by_byte_with_the_same_answers() {
         for (mark, framing) in [
             (&b""[..], Framing::Plain),
             (b"ROBO", Framing::Marked(0x524F_424F)),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused_before_its_end_is_waited_for() {
+    fn invalid_frames_are_refused_before_they_are_complete() {
         let fault = |bytes: &[u8]| {
             let mut reader = FrameReader::default();
             reader.push(bytes);

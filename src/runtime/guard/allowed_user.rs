@@ -75,7 +75,7 @@ mod tests {
     const SOME: &str = "root:x:0:0:root:/root:/bin/bash\nganglion-guard:x:998:998::/:/bin/false\nganglion:x:997:997::/:/bin/false\n";
 
     #[test]
-    fn users_are_found_by_their_whole_name() {
+    fn users_are_matched_by_their_full_name() {
         assert_eq!(number_in(SOME, "ganglion"), Some(Uid::from_raw(997)));
         assert_eq!(number_in(SOME, "ganglion-guard"), Some(Uid::from_raw(998)));
         for none in ["gangli", "", "x", "ganglion:x"] {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn only_their_processes_and_those_of_root_are_guarded() {
+    fn only_the_users_and_roots_processes_are_accepted() {
         let allowed = AllowedUser(Uid::from_raw(997));
         assert!(allowed.is(Uid::from_raw(997)) && allowed.is(Uid::ROOT));
         assert!(!allowed.is(Uid::from_raw(998)), "not even the guard's own user, where another was named");

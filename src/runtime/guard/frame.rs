@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_message_comes_back_as_it_went() {
+    fn every_message_survives_the_round_trip() {
         let asks = [
             Ask::Hello { board: [7; 32], heeded: 0 },
             Ask::Hello { board: [7; 32], heeded: 255 },
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_frame_is_refused() {
+    fn invalid_frames_are_refused() {
         let request = Request { sequence: 1, stamp: Instant::ZERO, ask: Ask::Permit }.encode();
         assert_eq!(Request::decode(&request[..55]), Err(FrameError::Length(55)));
         assert_eq!(Request::decode(&[]), Err(FrameError::Length(0)));

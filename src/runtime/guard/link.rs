@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_no_driver_wants_on_may_be_off() {
+    fn the_line_may_be_off_while_no_driver_wants_it_on() {
         let link = Link::new(false).unwrap();
         link.heard(&GuardStatus { line_on: false, ..WELL }, None, at(1_000));
         assert!(!GuardHealth::new(link, ms(50)).lost(at(1_000)));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_no_guard_grants_ends_and_is_withdrawn() {
+    fn a_request_that_is_never_granted_is_withdrawn() {
         let link = Link::new(false).unwrap();
         assert_eq!(link.demand(true, &MonotonicClock), Err(BusFault::TimedOut));
         assert_eq!(link.pending(), None);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_granted_or_refused_by_its_own_number() {
+    fn answers_match_requests_by_number() {
         let link = Link::new(false).unwrap();
         for (level, done) in [(true, true), (false, true), (true, false)] {
             let driver = std::thread::spawn({

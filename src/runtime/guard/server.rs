@@ -231,7 +231,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_message_of_one_client_lets_in_no_other() {
+    fn one_clients_message_admits_no_other_client() {
         let path = std::env::temp_dir().join(format!("ganglion-knock-{}.sock", std::process::id()));
         let hold = Hold { line: Line(5), on_high: true, kind: GuardHold::Reset };
         let line = HeldLine::take(Box::new(FakeGpio::new(Arc::new(SimClock::new()))), hold).unwrap();

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_runtime_of_this_board_and_user() {
+    fn only_one_runtime_of_this_board_and_user_is_accepted() {
         let mut rig = Rig::new(GuardHold::Enable);
         assert_eq!(rig.ask(Ask::Hello { board: [2; 32], heeded: 0 }), Err(GuardRefusal::OtherBoard));
         assert_eq!(rig.ask_from(0, false, HELLO), Err(GuardRefusal::OtherUser));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_of_dying_takes_the_line_back_at_once_and_for_good() {
+    fn every_kind_of_death_cuts_the_line_for_good() {
         type Death = (&'static str, fn(&mut Rig), Reason);
         let deaths: [Death; 5] = [
             ("closed", |rig| rig.guard.gone(0), Reason::Closed),
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_patience_is_exact_and_the_deadline_says_when() {
+    fn the_heartbeat_timeout_is_exact() {
         let mut rig = Rig::driving(GuardHold::Enable);
         assert_eq!(rig.guard.deadline(), rig.now + TIMEOUT + Span::from_nanos(1));
         rig.pass(100);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_that_lay_in_a_queue_is_as_old_as_it_is() {
+    fn a_queued_heartbeat_keeps_its_age() {
         let mut rig = Rig::driving(GuardHold::Enable);
         let old = Request { sequence: 0, stamp: rig.now, ask: Ask::Heartbeat { advanced: true } };
         rig.now += ms(5_000);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_what_is_on_does_not_begin_the_settling_anew() {
+    fn switching_on_again_does_not_restart_the_settling_time() {
         let mut rig = Rig::driving(GuardHold::Reset);
         for _ in 0..5 {
             rig.pass(25);
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_outlives_every_state_until_a_runtime_has_heeded_it() {
+    fn a_stop_lasts_until_a_runtime_acknowledges_it() {
         for (name, mut rig, _) in everywhere() {
             assert_eq!(rig.ask_from(3, false, STOP), Ok(()), "{name}");
             let stop = rig.guard.standing(true).stop;
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stop_is_heeded_for_itself() {
+    fn each_stop_is_acknowledged_separately() {
         let mut rig = Rig::driving(GuardHold::Enable);
         for _ in 0..600 {
             assert_eq!(rig.ask_from(3, false, STOP), Ok(()));
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_after_an_end_does_not_last() {
+    fn a_temporary_trip_after_the_end_does_not_last() {
         for (name, mut rig, connected) in everywhere() {
             let before = rig.guard.state();
             assert_eq!(rig.ask_from(3, false, Ask::Trip { lasting: false }), Ok(()));

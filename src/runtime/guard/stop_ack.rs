@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn robot_rearmed_before_the_guard_knew_is_disarmed_again() {
+    fn a_robot_rearmed_too_early_is_disarmed_again() {
         for mode in [ARMED, DEGRADED] {
             let mut stop_ack = StopAck::default();
             stop_ack.recv(1);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_stop_is_another_one() {
+    fn a_second_stop_needs_its_own_disarm() {
         let mut stop_ack = StopAck::default();
         for stop in [255, 1, 1, 2] {
             assert_eq!(stop_ack.recv(stop), Todo::Disarm);

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_takes_its_rungs_share_of_the_target_in_virtual_time() {
+    fn in_virtual_time_a_cycle_takes_its_levels_share_of_the_target() {
         let (mut engine, clock, _) = struck(&[]);
         for (number, share) in MODELLED_SHARE.iter().enumerate() {
             let start = clock.now();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_slow_hangs_and_panics_as_the_script_says() {
+    fn injected_faults_make_cycles_slow_hang_and_panic() {
         let (mut engine, clock, _) = struck(&["field-slow@1+1", "field-hang@3+2", "field-panic@6+1"]);
         let mut cycle = |from: u64| {
             clock.set(at(from));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_of_the_gpu_is_on_its_watch_from_begin_to_end() {
+    fn a_gpu_fault_is_injected_from_begin_to_end() {
         let (mut engine, clock, watch) = struck(&["gpu-slow@0.2+0.2"]);
         let mut seen = Vec::new();
         for now in (0..600).step_by(100) {

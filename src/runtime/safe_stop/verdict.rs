@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guards_line_is_enough_whatever_else_goes_wrong() {
+    fn the_guards_line_alone_confirms_the_stop() {
         let worst = StopFindings {
             guard: Some(Ok(())),
             runtime: Runtime::Silent(late()),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn written_stillness_counts_while_no_process_may_write_over_it() {
+    fn a_written_stop_counts_if_no_process_can_overwrite_it() {
         assert!(quiet().stands());
         let with = |runtime, holder| StopFindings { runtime, holder, ..quiet() }.stands();
         // A live process that was not asked, and one that was.
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disarm_is_no_success_by_itself() {
+    fn a_disarm_alone_does_not_confirm_the_stop() {
         let runtime = answers(true, Some(4711), true);
         let found = StopFindings { runtime, holder: Some(OURS), stopped: Err(late()), ..quiet() };
         assert!(!found.stands());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pulled_line_counts_as_far_as_it_stays_pulled() {
+    fn a_pulled_line_counts_only_while_it_stays_pulled() {
         let pulled = |line, holder| {
             let (stopped, pulled) = (Err(late()), Some(Ok(vec![line])));
             StopFindings { stopped, pulled, holder, ..quiet() }.stands()

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_v5_by_its_uuid_is_no_v4_and_both_are_named() {
+    fn a_v5_is_told_from_a_v4_by_its_uuid() {
         let v5 = tree(V5);
         assert_eq!(verdict("picarx-v5", &v5).0, Verdict::Passed);
         let (refused, found) = verdict("picarx-v4", &v5);

@@ -98,7 +98,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_super_is_a_nano_and_no_nx() {
+    fn a_nano_super_counts_as_a_nano_not_an_nx() {
         let nano = matched("nano", SUPER, "jetson-orin-nano").unwrap();
         assert_eq!(nano.compatible.len(), 3);
         assert_eq!(nano.compatible[2], "nvidia,tegra234");

@@ -115,7 +115,7 @@ fn not_passed(checks: &[Check]) -> Vec<&str> {
 }
 
 #[test]
-fn a_sound_car_passes_everything_and_stays_where_it_is() {
+fn a_sound_car_passes_everything_without_moving() {
     let car = Car::sim(&[]);
     let checks = car.checks();
     assert_eq!(not_passed(&checks), [""; 0], "{checks:#?}");
@@ -156,7 +156,7 @@ fn a_line_that_does_not_follow_is_reported_with_its_number() {
 }
 
 #[test]
-fn a_bus_that_is_held_is_one_failure_and_is_left_alone() {
+fn a_held_bus_is_one_failure_and_is_left_alone() {
     let car = Car::sim(&["i2c-stuck@0+60"]);
     let checks = car.checks();
     // The direction lines need the motors to be stopped first, over the same bus.
@@ -246,7 +246,7 @@ fn a_controller_is_found_at_whichever_of_its_addresses_answers() {
 
 /// The board file of a v4 on a v5: no line is driven, not even once.
 #[test]
-fn nothing_is_driven_on_another_hat() {
+fn the_wrong_hat_is_never_driven() {
     let mut car = Car::sim(&[]);
     car.board = built_in("picarx-v4").unwrap().unwrap().board;
     car.board.compatible.clear();
@@ -264,7 +264,7 @@ fn nothing_is_driven_on_another_hat() {
 /// A controller that counts the byte of the query for its version towards a frame: a query of the converter
 /// after it would not arrive. So the self-test queries the version last, and a reset follows.
 #[test]
-fn asking_for_the_version_leaves_nothing_behind() {
+fn reading_the_version_leaves_no_shifted_frame() {
     let text = "inherits = \"sim\"\n[sim]\ncounts_every_byte = true\n";
     let car = Car::of(from_text("counting", text).unwrap().board, &[]);
     let checks = car.checks();
@@ -277,7 +277,7 @@ fn asking_for_the_version_leaves_nothing_behind() {
 
 /// Where a guard keeps the reset line, no reset would follow, and the version is not asked for.
 #[test]
-fn the_version_is_not_asked_for_where_no_reset_follows() {
+fn the_version_is_not_read_if_no_reset_follows() {
     let text = "inherits = \"sim\"\n[guard]\nholds = \"reset\"\npatience_ms = 100\n[sim]\ncounts_every_byte = true\n";
     let mut car = Car::of(from_text("guarded", text).unwrap().board, &[]);
     car.hardware.taken = Some(Line(5));
@@ -343,7 +343,7 @@ fn selftest_touches_no_line_of_a_running_or_held_controller() {
 }
 
 #[test]
-fn what_a_reflex_would_hold_is_a_warning() {
+fn a_tripped_reflex_is_a_warning() {
     let checks = Car::sim(&["estop@0+60", "battery-low@0"]).checks();
     let button = of(&checks, "button");
     assert_eq!(button.verdict, Verdict::Warned);
@@ -353,7 +353,7 @@ fn what_a_reflex_would_hold_is_a_warning() {
 }
 
 #[test]
-fn a_value_that_cannot_be_true_fails() {
+fn an_implausible_value_fails() {
     let checks = Car::sim(&["tilt-nan@0+60", "sonar-silent@0+60"]).checks();
     assert_eq!(not_passed(&checks), ["lean", "range"], "{checks:#?}");
     assert_eq!(of(&checks, "range").found, "line 22 did not answer");
@@ -374,7 +374,7 @@ fn a_sonar_that_is_still_busy_is_waited_for() {
 }
 
 #[test]
-fn strangers_are_reported_and_reserved_addresses_are_not_asked() {
+fn unknown_devices_are_reported_and_reserved_ones_not_asked() {
     let text = "inherits = \"sim\"\n[reserved_i2c]\ndisplay = 0x3C\n";
     let mut car = Car::of(from_text("reserved", text).unwrap().board, &[]);
     car.hardware.stranger = Some(0x48);
@@ -397,13 +397,13 @@ fn another_machine_fails_before_anything_else() {
 }
 
 #[test]
-fn a_log_has_nothing_to_test() {
+fn a_log_board_has_nothing_to_test() {
     let car = Car::of(built_in("scitos-g5").unwrap().unwrap().board, &[]);
     assert_eq!(car.checks().len(), 1);
 }
 
 #[test]
-fn a_tristated_pad_is_the_failure_behind_a_line_that_reads_back() {
+fn a_tristated_pad_explains_a_line_that_does_not_follow() {
     let groups = "Pin config settings per pin group\nFormat: group (name): configs\n\
                   3 (soc_gpio33_pq6): \n\tpull=0\n\ttristate=1\n\tenable-input=1\n\
                   4 (soc_gpio32_pq5): \n\tpull=2\n\ttristate=0\n\tenable-input=1\n";
@@ -422,7 +422,7 @@ fn a_tristated_pad_is_the_failure_behind_a_line_that_reads_back() {
 
 /// A Jetson's adapter under a board file that counts on a timeout which it will not keep.
 #[test]
-fn undeclared_fixed_timeout_of_an_adapter_is_refused() {
+fn an_undeclared_fixed_adapter_timeout_fails() {
     let root = Tree::of(&[
         ("sys/devices/platform/c250000.i2c/i2c-7/name", "c250000.i2c\n"),
         ("sys/bus/platform/drivers/tegra-i2c/bind", ""),

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_its_place_is_a_mark_and_is_not_followed() {
+    fn a_symbolic_link_counts_as_a_mark_and_is_not_followed() {
         let place = SocketFolder::new("link");
         let elsewhere = place.0.join("elsewhere");
         std::os::unix::fs::symlink(&elsewhere, place.mark()).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_counts_for_every_board_and_every_start() {
+    fn an_update_hold_applies_to_every_board_and_start() {
         let mut board = board::built_in("sim").unwrap().unwrap().board;
         board.safety.auto_arm = true;
         let held = || Some("an update began".to_string());

@@ -53,7 +53,7 @@ mod tests {
     use crate::decision::fixture::at;
 
     #[test]
-    fn the_first_comes_at_once_and_the_others_ever_more_rarely() {
+    fn the_first_attempt_is_immediate_and_later_ones_rarer() {
         let mut attempts = Attempts::from(at(0));
         let mut waits = Vec::new();
         for _ in 0..8 {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_keeps_within_a_quarter_and_a_refusal_waits_long() {
+    fn jitter_stays_within_a_quarter_and_a_refusal_waits_long() {
         let waits = [0, 255].map(|random| {
             let mut attempts = Attempts::from(at(0));
             attempts.made(at(0), random);

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_comes_back_as_it_went_for_each_length_of_its_kind() {
+    fn headers_survive_the_round_trip_at_each_allowed_length() {
         assert_eq!((UP_BYTES, DOWN_BYTES, HANDSHAKE_PAYLOAD_MOST), (344, 216, 1136));
         for kind in [Kind::Join, Kind::Joined, Kind::Up, Kind::Down] {
             let (least, most) = kind.lengths();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_of_the_header_that_means_nothing_is_refused() {
+    fn each_invalid_header_byte_is_refused() {
         let sound = datagram(Kind::Up, UP_BYTES);
         for at in 0..8 {
             for value in (0..=255u8).filter(|value| *value != sound[at]) {

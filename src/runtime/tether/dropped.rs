@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_has_a_counter_of_its_own() {
+    fn each_reason_has_its_own_counter() {
         use Dropped::*;
         let all = [
             Short, Long, NotOurs, Version, Kind, UnknownKey, Foreign, Stale, Forged, Replayed, Limited,

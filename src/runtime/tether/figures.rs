@@ -92,7 +92,7 @@ mod tests {
     use crate::decision::fixture::at;
 
     #[test]
-    fn a_round_trip_is_measured_by_the_number_of_its_cycle() {
+    fn round_trips_are_matched_by_cycle_number() {
         let mut rounds = Rounds::new();
         (1..=3).for_each(|cycle| rounds.left(cycle, at(10 * cycle)));
         assert_eq!(rounds.came(2, at(45)), Span::from_millis(25));

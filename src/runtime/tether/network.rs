@@ -144,7 +144,7 @@ mod tests {
     use crate::system::seqpacket::wait_for;
 
     #[test]
-    fn an_address_is_known_at_once_and_a_name_when_it_was_looked_up() {
+    fn addresses_are_known_at_once_and_names_after_the_look_up() {
         let mut finder = Finder::new("127.0.0.1:4747").unwrap();
         assert!(finder.bell().is_none());
         assert_eq!(finder.address(), Some(SocketAddr::from(([127, 0, 0, 1], 4747))));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_go_marked_and_come_with_their_sender() {
+    fn datagrams_are_marked_and_carry_their_senders_address() {
         let there = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = there.local_addr().unwrap();
         let here = Network::toward(to).unwrap();

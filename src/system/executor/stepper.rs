@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_wakes_a_worker_that_waits_for_ever_but_not_twice() {
+    fn a_bell_wakes_an_idle_worker_once() {
         let clock = Arc::new(SimClock::new());
         let lines = Arc::new(Mutex::new(Vec::new()));
         let waker = Arc::new(Waker::default());

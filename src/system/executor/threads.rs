@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_thread_is_alive_and_a_hanging_one_is_not() {
+    fn a_waiting_thread_counts_as_alive_a_hanging_one_does_not() {
         struct Hangs(crossbeam_channel::Receiver<()>);
         impl Worker for Hangs {
             fn name(&self) -> &'static str {

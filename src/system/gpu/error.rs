@@ -83,14 +83,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_that_no_list_knows_is_only_a_number() {
+    fn an_unknown_error_code_is_printed_as_a_number() {
         let error = GpuError { call: Call::Launch, code: 31_337 };
         assert_eq!(error.to_string(), "cuLaunchKernel: CUDA error 31337");
         assert!(!error.is_lost() && !error.is_memory());
     }
 
     #[test]
-    fn lost_and_full_are_told_apart() {
+    fn device_loss_and_out_of_memory_are_different_errors() {
         let of = |code| GpuError { call: Call::Allocate, code };
         assert!(of(code::ILLEGAL_ADDRESS).is_lost() && of(719).is_lost() && of(709).is_lost());
         assert!(of(code::OUT_OF_MEMORY).is_memory() && !of(code::OUT_OF_MEMORY).is_lost());
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_has_a_name_of_its_own() {
+    fn every_call_has_its_own_name() {
         let names: std::collections::BTreeSet<&str> = Call::ALL.iter().map(|call| call.name()).collect();
         assert_eq!(names.len(), Call::ALL.len());
         for (number, call) in Call::ALL.iter().enumerate() {

@@ -147,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_file_of_the_same_sources_is_taken() {
+    fn a_complete_fatbin_of_the_same_sources_is_accepted() {
         let bytes = [fatbin(100), b"// sources BLAKE3 0123\n".to_vec()].concat();
         assert!(check(&bytes, PTX).is_ok());
     }
 
     #[test]
-    fn a_file_of_other_sources_or_without_a_stamp_is_not() {
+    fn a_fatbin_of_other_sources_or_without_a_stamp_is_refused() {
         for stamp in ["", "// sources BLAKE3 0124\n"] {
             let bytes = [fatbin(100), stamp.as_bytes().to_vec()].concat();
             assert!(matches!(check(&bytes, PTX), Err(Unfit::OtherSources)), "{stamp}");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_a_process_ended_in_is_not_loaded_again() {
+    fn a_fatbin_that_killed_a_process_is_not_loaded_again() {
         let folder = std::env::temp_dir().join(format!("ganglion-fatbin-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         let mark = leave_mark(b"bytes", &folder).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_off_anywhere_is_not() {
+    fn a_truncated_fatbin_is_refused() {
         let whole = fatbin(100);
         for length in 0..whole.len() {
             let said = check(&whole[..length], PTX);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_or_written_by_others_or_endless_is_not_read() {
+    fn special_oversized_and_shared_files_are_not_read() {
         let folder = std::env::temp_dir().join(format!("ganglion-fatbin-file-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).unwrap();

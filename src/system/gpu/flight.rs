@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_free_when_its_stream_is_known_to_be_past_it() {
+    fn a_range_is_free_once_its_stream_has_passed_it() {
         let (flights, progress) = (Flights::default(), Rc::<Progress>::default());
         assert!(flights.begin(&progress, 0..64, CopyDirection::Out));
         assert!(!flights.read(&(63..80)) && !flights.write(&(0..1)));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_copied_to_where_a_thread_looks() {
+    fn no_copy_writes_a_range_that_a_thread_reads() {
         let (flights, progress) = (Flights::default(), Rc::<Progress>::default());
         assert!(flights.read(&(0..64)));
         assert!(
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_a_stream_count_as_one_and_none_is_forgotten() {
+    fn copies_of_one_stream_are_tracked_together() {
         let flights = Flights::default();
         let streams: Vec<Rc<Progress>> = (0..KEPT).map(|_| Rc::default()).collect();
         for stream in &streams {

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_is_the_services_else_the_users() {
+    fn the_service_folder_comes_before_the_users() {
         let folder = |given: &[(&str, &str)]| {
             let given: Vec<(String, PathBuf)> =
                 given.iter().map(|(name, path)| (name.to_string(), PathBuf::from(path))).collect();

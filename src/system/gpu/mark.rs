@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_that_no_process_holds_says_that_one_ended_there() {
+    fn an_abandoned_mark_shows_that_a_process_died() {
         let path = std::env::temp_dir().join(format!("ganglion-mark-{}.loading", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let mark = MarkFile::leave(&path).expect("no process left a mark here");

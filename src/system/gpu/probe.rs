@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_absence_says_what_is_so_and_what_to_do() {
+    fn each_missing_gpu_has_a_reason_and_a_fix() {
         let refused = GpuError { call: Call::Init, code: 31_337 };
         let all = [
             (Absence::NoLibrary, "libcuda.so"),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_of_the_start_are_told_apart() {
+    fn start_up_error_codes_are_distinguished() {
         let of = |code| at_the_start(GpuError { call: Call::Init, code });
         assert_eq!(
             [of(100), of(34), of(803), of(804)],

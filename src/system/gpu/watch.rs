@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_is_what_is_seen() {
+    fn injected_faults_are_seen_until_removed() {
         let watch = Watch::new();
         assert_eq!(watch.injected(), None);
         for fault in FAULTS {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_strikes_once_however_often_it_is_put_in() {
+    fn an_injected_error_fails_one_call_however_often_injected() {
         let watch = Watch::new();
         for _ in 0..2 {
             watch.inject(Some(GpuFault::Error));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_can_be_seen_under_way() {
+    fn every_running_call_is_visible() {
         let watch = Watch::new();
         for call in Call::ALL {
             watch.begin(*call);

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_works_and_the_rest_is_the_other_threads_alone() {
+    fn kept_descriptors_work_and_the_others_are_unshared() {
         let (mut kept, mut kept_far) = UnixStream::pair().unwrap();
         let (other, other_far) = UnixStream::pair().unwrap();
         let (ready, is_ready) = channel();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_thread_opened_is_closed_by_its_end() {
+    fn descriptors_a_thread_opened_close_with_it() {
         let socket = std::env::temp_dir().join(format!("ganglion-table-{}", std::process::id()));
         let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let at = socket.clone();

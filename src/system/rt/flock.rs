@@ -111,7 +111,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn a_lock_ends_with_its_value_although_a_child_has_the_file() {
+    fn a_lock_ends_on_drop_even_if_a_child_has_the_file() {
         let path = std::env::temp_dir().join(format!("ganglion-flock-child-{}", std::process::id()));
         let open = || OwnedFd::from(File::create(&path).unwrap());
         let file = open();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn one_has_it_and_others_learn_who() {
+    fn a_second_locker_learns_the_holder() {
         let path = std::env::temp_dir().join(format!("ganglion-flock-{}", std::process::id()));
         std::fs::write(&path, "").unwrap();
         let open = || OwnedFd::from(File::open(&path).unwrap());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_lock_line_is_found_by_another_bounded_look() {
+    fn a_missed_lock_entry_is_found_by_a_bounded_retry() {
         let mut lists = ["", "", "1: FLOCK  ADVISORY  WRITE 4711 00:16:12 0 EOF\n"].into_iter();
         assert_eq!(look_for("00:16:12", || lists.next().map(String::from)), Some(4711));
         let mut looks = 0;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_list_is_read_by_place_and_kind() {
+    fn the_kernels_lock_list_is_parsed_by_file_and_type() {
         let locks = "1: FLOCK  ADVISORY  WRITE 4711 00:16:12 0 EOF\n\
                      1: -> FLOCK  ADVISORY  WRITE 4712 00:16:12 0 EOF\n\
                      2: POSIX  ADVISORY  WRITE 4713 00:16:13 0 EOF\n\

@@ -60,7 +60,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn what_memory_holds_stays() {
+    fn large_page_advice_keeps_memory_contents() {
         for count in [10, 100_000, 3 << 20] {
             let memory: Vec<u32> = (0..count).collect();
             want_large(&memory);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_is_the_systems() {
+    fn the_page_size_is_the_systems() {
         let computed = [(4 * KIB, 2 * MIB), (16 * KIB, 32 * MIB), (64 * KIB, 512 * MIB)];
         for (page, expected) in computed {
             assert_eq!(large(None, page), expected, "pages of {page}");

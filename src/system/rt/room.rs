@@ -119,14 +119,14 @@ mod tests {
         ("proc/meminfo", "MemTotal:        1000000 kB\nMemFree:  9 kB\nMemAvailable:     500000 kB\n");
 
     #[test]
-    fn it_is_what_the_machine_has_available() {
+    fn the_limit_is_the_machines_available_memory() {
         let machine = Machine::with("machine", &[MEMINFO]);
         assert_eq!(left_under(&machine.0), Some(500_000 * 1024 - SPARE));
         assert_eq!(left_under(Path::new("/nowhere")), None);
     }
 
     #[test]
-    fn it_is_what_the_tightest_group_leaves() {
+    fn the_limit_is_what_the_tightest_cgroup_leaves() {
         let mut files = vec![
             MEMINFO,
             ("proc/self/cgroup", "0::/system.slice/ganglion.service\n"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_says_its_room_and_refuses_what_no_machine_has() {
+    fn this_machine_reports_its_memory_and_refuses_too_much() {
         let refusal = demand(u64::MAX).unwrap_err();
         assert!(refusal.to_string().contains("MB are left for this program"), "{refusal}");
         assert_eq!(demand(1), Ok(()));

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_newest_is_taken_and_only_once() {
+    fn only_the_newest_value_is_taken_and_only_once() {
         let (mut writer, mut reader) = triple_buffer(0u32);
         assert_eq!(reader.take(), None);
         assert!(!writer.put(1));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_never_see_a_torn_or_an_older_value() {
+    fn two_threads_never_see_a_torn_or_older_value() {
         // Both halves of a value are written from one counter: a torn read would differ.
         let rounds = if cfg!(miri) { 300 } else { 200_000u64 };
         let (mut writer, mut reader) = triple_buffer([0u64; 16]);

@@ -67,7 +67,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     #[test]
-    fn words_are_zero_and_lie_on_pages_of_their_own() {
+    fn words_start_zero_on_their_own_pages() {
         let [one, two] = [1, 2000].map(Words::new);
         for words in [&one, &two] {
             assert!(words.as_ptr().addr().is_multiple_of(page_size()));

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_start_at_once_one_listens() {
+    fn only_one_of_two_simultaneous_starts_listens() {
         const ROUNDS: u32 = 10_000;
         let spot = Arc::new(Spot::new("race"));
         let (barrier, owners) = (Arc::new(Barrier::new(2)), Arc::new(AtomicU32::new(0)));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_is_named_and_its_end_leaves_nothing_but_the_lock() {
+    fn the_holder_is_named_and_leaves_only_its_lock_file() {
         let spot = Spot::new("named");
         let living = spot.listen().unwrap();
         assert_eq!(std::fs::metadata(&spot.0).unwrap().permissions().mode() & 0o777, SOCKET_MODE);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn listener_without_a_lock_and_a_plain_file_are_left_alone() {
+    fn a_foreign_listener_or_plain_file_is_left_alone() {
         let spot = Spot::new("older");
         let older = UnixListener::bind(&spot.0).unwrap();
         assert_eq!(spot.listen().unwrap_err().kind(), io::ErrorKind::AddrInUse);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_locks_place_is_not_followed() {
+    fn a_symbolic_link_in_place_of_the_lock_is_not_followed() {
         let spot = Spot::new("link");
         let target = Spot::new("target");
         std::os::unix::fs::symlink(&target.0, lock_of(&spot.0)).unwrap();

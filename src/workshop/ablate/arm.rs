@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_arm_lacks_only_its_part() {
+    fn an_ablation_arm_lacks_only_its_part() {
         let mut whole = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         for absent in [Arm::Recall, Arm::Library, Arm::Bank] {
             assert_eq!(absent.board(&whole), None, "this board has no {}", absent.name());

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_runs_have_no_spread_and_missing_ones_are_skipped() {
+    fn equal_runs_have_zero_spread_and_missing_ones_are_skipped() {
         let certain = Interval { mean: 2.0, low: 2.0, high: 2.0 };
         assert_eq!(Interval::of(&[vec![2.0, f64::NAN, 2.0]]), Some(certain));
         assert!(certain.is_apart());

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_of_other_rows_cannot_be_learned() {
+    fn shuffled_decisions_cannot_be_learned() {
         let (taught, asked) = (values(1500, 5, 3), values(1500, 5, 4));
         let coin = |seed: u64| -> Vec<usize> {
             (0..1500).map(|row| usize::from(uniform(seed, Stream::World, row) < 0.5)).collect()
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_is_the_newton_step_of_its_rows() {
+    fn a_leaf_value_is_the_newton_step_of_its_rows() {
         // The feature is constant, so the tree is one leaf. Of 4 rows 3 are "1"; the start is 4/4 and 2/4.
         let boosted = boost(&[1.0; 4], 1, &[1, 1, 1, 0], 2, 1);
         let share = 4.0 / 6.0;

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lap_is_judged_by_the_others_without_its_neighbours_in_time() {
+    fn a_lap_is_scored_without_its_neighbours_in_time() {
         let course = course();
         // Only in the table does the first log end where the second begins.
         assert_eq!(course.others(0), (10..30).collect::<Vec<_>>());

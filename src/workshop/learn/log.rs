@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_structure_name_the_place_and_the_nearest_name() {
+    fn structural_faults_give_place_and_nearest_name() {
         assert_eq!(words(""), "line 1: empty; expected a header line");
         assert_eq!(words("a,b,what\n"), "line 2: no rows after the header line");
         assert_eq!(words("a,b,What\n1,1,go\n"), "line 1: no column `what`; did you mean `What`?");

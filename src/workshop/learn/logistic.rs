@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn two_features_and_three_decisions_come_back_with_their_odds() {
+    fn known_odds_are_recovered_from_two_features() {
         // The decisions are drawn with known odds: the log-odds against the last one are linear in the
         // features.
         let rule = [[2.0, -1.0, 0.5], [0.0, 1.5, -0.5], [0.0, 0.0, 0.0]];

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decisions_are_counted_by_right_and_taken() {
+    fn decisions_are_counted_by_truth_and_prediction() {
         let labels = || vec!["go".to_string(), "stay here".to_string()];
         let mut confusion = Confusion::new(labels());
         assert_eq!(confusion.accuracy(), None);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_factor_multiplies_back() {
+    fn the_cholesky_factor_multiplies_back() {
         // Wider than two panels, and not a multiple of a panel.
         let width = 2 * PANEL + 31;
         let x = DMatrix::from_fn(width, width + 5, |i, j| draw(i * 1000 + j));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feature_that_hardly_moves_gets_no_weight() {
+    fn a_nearly_constant_feature_gets_no_weight() {
         let count = 400;
         let cell = |i: usize| if i.is_multiple_of(2) { draw(i) } else { 0.5 + 1e-7 * draw(i) };
         let features: Vec<f32> = (0..2 * count).map(|i| cell(i) as f32).collect();

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_learned_and_chance_is_not() {
+    fn a_rule_is_learned_and_noise_is_not() {
         let (features, right) = features(2000, 7, 0.0);
         let labels = labels();
         let lesson = Lesson { features: &features, width: 7, right: &right, labels: &labels, gap: 20 };

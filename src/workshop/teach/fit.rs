@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_of_the_sensors_is_fitted_to_the_notes() {
+    fn a_sensor_map_is_fitted_to_the_recorded_samples() {
         let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let motors = board.field.shape.motors;
         let regressors = Regressors::Sensors(3);

@@ -1,4 +1,5 @@
-//! Who let the robot move: requests to arm, and all that takes the permission back. Knows no sensor's value.
+//! Who allowed the robot to move: requests to arm, and everything that withdraws the permission. Knows no
+//! sensor values.
 
 use super::super::script::Ask;
 use super::facts::Facts;
@@ -6,14 +7,14 @@ use super::promise::Promise;
 use super::{Breach, Stretch};
 use ganglion::base::time::{Instant, Span};
 
-/// Added to `disarm_after_ms` before motion without a new arming is a breach: the loop may have been late by
-/// as much.
+/// Added to `disarm_after_ms` before motion without a new arming is a breach: the loop may have been this
+/// late.
 const AFTER_SLACK: Span = Span::from_millis(700);
 
-/// A guard that runs moves its line within this.
+/// A running guard switches its line within this time.
 const LINE_OFF: Span = Span::from_millis(1);
 
-/// Motion that is allowed for less than this does not begin the count of `disarm_after_ms` anew.
+/// Motion that is allowed for less than this does not restart the count of `disarm_after_ms`.
 const LEAST_FREE: Span = Span::from_millis(100);
 
 /// Why the robot must not move, and from when on.
@@ -28,18 +29,18 @@ struct Revoked {
 #[derive(Debug)]
 pub struct Authority {
     revoked: Option<Revoked>,
-    /// Something latched that a disarm has not acknowledged.
+    /// Something latched, and no disarm has acknowledged it.
     latched: bool,
     buttons_down: u32,
-    /// A disarm that came a moment before the cause was gone may still count.
+    /// A disarm that came shortly before the cause ended may still count.
     releasing_until: Instant,
     ended: bool,
     armed_at: Option<Instant>,
-    /// The motors have turned by the present permission: the robot is armed. One that only may be is not
-    /// disarmed.
+    /// The motors have turned under the present permission, so the robot is armed. A robot that only may be
+    /// armed is not disarmed.
     has_moved: bool,
     forced_since: Option<Instant>,
-    /// Motion has been allowed since.
+    /// Motion has been allowed since then.
     free_since: Option<Instant>,
 }
 
@@ -80,7 +81,8 @@ impl Authority {
         self.revoked.get_or_insert(Revoked { promise, raised, deadline });
     }
 
-    /// The same for what an arming alone does not lift: it is named before what an arming would have lifted.
+    /// The same for a reason that arming alone does not clear: it is named before reasons that arming would
+    /// have cleared.
     fn revoke_for_long(&mut self, promise: Promise, raised: Instant, deadline: Instant) {
         self.revoke(promise, raised, deadline);
         if !std::mem::replace(&mut self.latched, true) {
@@ -88,8 +90,8 @@ impl Authority {
         }
     }
 
-    /// A request; `tripped`: a latched rule's limit is passed just now. A disarm and a stop are seen in
-    /// the next slot and written in it: two periods and the bus.
+    /// A request; `tripped`: a latched rule's limit is passed at this time. A disarm and a stop are seen in
+    /// the next slot and written in it: two periods and the bus time.
     pub fn ask(&mut self, ask: Ask, at: Instant, tripped: bool, facts: &Facts) {
         match ask {
             Ask::Arm => {
@@ -113,31 +115,31 @@ impl Authority {
         }
     }
 
-    /// A disarm acknowledges what is not there any more.
+    /// A disarm acknowledges causes that have ended.
     fn release(&mut self, tripped: bool) {
         self.latched &= tripped || self.buttons_down > 0;
     }
 
-    /// A sensor answered, or a button came up: a disarm just before may count now.
+    /// A sensor answered, or a button was released: a disarm just before may count now.
     pub fn heard(&mut self, at: Instant, tripped: bool) {
         if self.latched && at <= self.releasing_until {
             self.release(tripped);
         }
     }
 
-    /// The machine wakes: any permission to move is from before. The first slot after it sees that, and
-    /// what that slot orders is written behind what is on the bus. A machine that fell asleep in the middle
-    /// of a slot, behind the loop's look, runs that slot to its end first; the next one comes a period later
-    /// by a clock that stood still. Where that slot is late, the half slot's command may be obeyed until its
-    /// `command_valid` is over, which `deadline` allows for.
+    /// The machine wakes: any permission to move is from before the suspend. The first slot afterwards
+    /// notices that, and its stop is written after whatever is on the bus. A machine that fell asleep in the
+    /// middle of a slot, after the loop's check, first completes that slot; the next one comes a period later
+    /// by a clock that had stopped. If that slot is late, the interrupted slot's command may be obeyed until
+    /// its `command_valid` is over, which `deadline` allows for.
     pub fn woke(&mut self, at: Instant, facts: &Facts) {
         let base = facts.board.period + facts.bus_time;
         self.revoke(Promise::Slept, at, facts.deadline(at, base));
     }
 
-    /// A caller asks the guard for a safe-stop. Where it `lasts`, the line is off at once. A runtime that
-    /// hears of it disarms, and a person's disarm it is: it acknowledges what latched, as `ganglion disarm`
-    /// does.
+    /// A caller asks the guard for a safe-stop. If it `lasts`, the line goes off at once. A runtime that
+    /// receives it disarms, and this counts as a disarm by a person: it acknowledges latched causes, as
+    /// `ganglion disarm` does.
     pub fn safe_stop(&mut self, lasts: bool, at: Instant, tripped: bool, facts: &Facts) {
         self.releasing_until = self.releasing_until.max(facts.heard_by(at));
         if lasts {
@@ -151,8 +153,8 @@ impl Authority {
         self.revoke_for_long(promise, at, facts.deadline(at, facts.reaction()));
     }
 
-    /// A stop button: its edge is heard at once, without a debounce. Two periods and the bus after it can be
-    /// heard.
+    /// A stop button: its edge is received at once, without a debounce. The deadline is two periods and the
+    /// bus time after that.
     pub fn button(&mut self, pressed: bool, at: Instant, facts: &Facts) {
         if pressed {
             self.buttons_down += 1;
@@ -166,9 +168,9 @@ impl Authority {
         }
     }
 
-    /// Whether something other than this file's business forces stillness at `at`. When that ends after
-    /// `disarm_after`, the permission is gone, unless a caller armed at the very end. Motion has to be
-    /// allowed for `settle_ms`, at least 100 ms, to begin the count anew. Whether it was taken back now.
+    /// Whether something outside this file forces a stop at `at`. If that ends after `disarm_after`, the
+    /// permission is gone, unless a caller armed at the very end. Motion must be allowed for `settle_ms`, at
+    /// least 100 ms, to restart the count. Returns whether the permission was withdrawn now.
     pub fn force(&mut self, forced: bool, at: Instant, facts: &Facts) -> bool {
         if !self.has_moved {
             (self.forced_since, self.free_since) = (None, None);

@@ -1,9 +1,9 @@
-//! What a judge knows beforehand: times of the board, what the script does to bus and threads, and how long
-//! after a reason the motors may still turn. Looks at no robot.
+//! What a judge knows in advance: times of the board, what the script does to buses and threads, and how long
+//! after a reason the motors may still turn. Does not look at the robot.
 //!
 //! Every allowance is made of these: `period` (a request or a reading waits for the next slot, and the
-//! command for the one after), `bus_time` (what may be on the wire already, and the stop behind it),
-//! `timeout` (a transfer that hangs).
+//! command for the one after), `bus_time` (what may already be on the wire, and the stop behind it),
+//! `timeout` (a hung transfer).
 
 use super::super::script::{Script, Thread, Trouble};
 use super::super::site::Site;
@@ -11,7 +11,7 @@ use ganglion::base::plan::{Board, MotorKind, PwmPlan};
 use ganglion::base::time::{Instant, Span};
 use ganglion::sim::FaultKind;
 
-/// From, until.
+/// Start and end.
 pub type Spell = (Instant, Instant);
 
 /// Bits of the longest reading of a sensor: two registers of an inertial sensor with their addresses,
@@ -19,19 +19,20 @@ pub type Spell = (Instant, Instant);
 const READING_BITS: u64 = 320;
 /// Bits of the longest write of one channel.
 const CHANNEL_BITS: u64 = 56;
-/// Registers that a command may write beside its own, and a question whether the chip is awake.
+/// Registers that a command may write besides its own, and a check whether the chip is awake.
 const BESIDE: u64 = 4;
-/// What is not on the wire: pauses between tries, a millisecond in which the simulated world moves.
+/// Time that is not on the wire: pauses between retries, and a millisecond in which the simulated world
+/// advances.
 const PAUSES: Span = Span::from_millis(2);
-/// After a bus that answers again the motors stand within this: a stop is tried every few milliseconds.
+/// After a bus answers again, the motors stop within this time: a stop is tried every few milliseconds.
 const ANSWERED: Span = Span::from_millis(8);
-/// After a guard came back: it is found (50 ms), greeted anew (500 ms), and asked for its line.
+/// After a guard restarts: it is found (50 ms), greeted again (500 ms), and asked for its line.
 const GUARD_BACK: Span = Span::from_millis(1_000);
-/// A driver that wants the guard's line waits this long for a guard that does not answer. It requests twice:
-/// to hold, to let go.
+/// A driver that wants the guard's line waits this long for a silent guard. It makes two requests: to hold
+/// the line and to release it.
 const REQUESTS: Span = Span::from_millis(200);
-/// In this time a guard and a runtime that both run have heard of one another: a heartbeat (250 ms at the
-/// most) and two slots, or a connection and a greeting.
+/// Within this time a running guard and a running runtime have received something from each other: a
+/// heartbeat (at most 250 ms) and two slots, or a connection and a greeting.
 const HEARD: Span = Span::from_millis(2_000);
 /// The board's own default of `safety.disarm_after_ms`.
 const DISARM_AFTER_MS: f64 = 5_000.0;
@@ -40,19 +41,19 @@ const DISARM_AFTER_MS: f64 = 5_000.0;
 pub struct Facts {
     /// The board.
     pub board: Board,
-    /// The longest that one piece of work and a stop take on the motors' bus.
+    /// The longest time that one transfer and a stop take on the motors' bus.
     pub bus_time: Span,
-    /// The longest that a transfer on it hangs.
+    /// The longest time that a transfer on it hangs.
     pub timeout: Span,
     /// A line can stop the motors when their bus does not answer.
     pub has_line: bool,
-    /// Stillness forced for this long disarms.
+    /// A stop that is forced for this long disarms.
     pub disarm_after: Span,
     /// The motors' controller does not answer: merged, in order.
     pub dead: Vec<Spell>,
-    /// The same, and all that else spoils its transfers.
+    /// The same, and everything else that spoils its transfers.
     pub troubled: Vec<Spell>,
-    /// The guard is dead or stands still: merged, in order.
+    /// The guard is dead or paused: merged, in order.
     pub unguarded: Vec<Spell>,
     /// The guard is dead.
     guard_dead: Vec<Spell>,
@@ -81,12 +82,12 @@ impl Facts {
         };
         let output_enable = matches!(board.pwm, Some(PwmPlan::Pca9685 { output_enable: Some(_), .. }));
         let mut dead = script.spells(&[FaultKind::I2cNack], controller);
-        // A transfer that meets a bus that is held waits for its timeout even if it is let go of meanwhile.
+        // A transfer on a held bus waits for its full timeout even if the bus is released in the meantime.
         let stuck = script.spells(&[FaultKind::I2cStuck], None);
         dead.extend(stuck.into_iter().map(|(from, until)| (from, until + timing.timeout)));
         let mut troubled = dead.clone();
         troubled.extend(script.spells(&[FaultKind::BrownOut], None).into_iter().map(|(from, until)| {
-            (from, until + Span::from_millis(300)) // the longest that a controller takes to boot
+            (from, until + Span::from_millis(300)) // the longest boot time of a controller
         }));
         troubled.extend(script.spells(&[FaultKind::I2cWrongBytes], controller));
         let disarm_after = site.millis("safety.disarm_after_ms").unwrap_or(DISARM_AFTER_MS);
@@ -107,24 +108,24 @@ impl Facts {
         }
     }
 
-    /// Two slots and the bus: from a reason that the loop sees to motors that obey it.
+    /// Two slots and the bus time: from a reason that the loop sees to motors that obey it.
     pub fn reaction(&self) -> Span {
         self.board.period.times(2) + self.bus_time
     }
 
-    /// When an edge of a button at `at` can be heard.
+    /// When an edge of a button at `at` can be received.
     pub fn heard_of_button(&self, at: Instant) -> Instant {
         after(&self.late_lines, at)
     }
 
-    /// Whether the runtime can move its reset or enable line at all this time. One that is the guard's it
-    /// cannot where the guard is dead or stands still, or has just come back.
+    /// Whether the runtime can switch its reset or enable line during all of this time. It cannot switch a
+    /// line of the guard while the guard is dead or paused, or has just restarted.
     pub fn can_hold(&self, at: Instant, end: Instant) -> bool {
         let unwell = |(from, until): &Spell| overlaps(&(*from, *until + GUARD_BACK), at, end);
         self.has_line && !(self.board.guard.is_some() && self.unguarded.iter().any(unwell))
     }
 
-    /// When a runtime has heard of a safe-stop that a caller sent to its guard at `at`, if the guard does not
+    /// When a runtime has received a safe-stop that a caller sent to its guard at `at`, if the guard does not
     /// die before.
     pub fn heard_by(&self, at: Instant) -> Instant {
         let mut heard = at + HEARD;
@@ -136,16 +137,16 @@ impl Facts {
         heard
     }
 
-    /// Whether a safe-stop that a caller sent to the guard at `at` lasts: the guard hears of it at once, and
-    /// does not die before it had time to report to the runtime.
+    /// Whether a safe-stop that a caller sent to the guard at `at` lasts: the guard receives it at once, and
+    /// does not die before it could report it to the runtime.
     pub fn remembers(&self, at: Instant) -> bool {
         let is_in = |spells: &[Spell], end| spells.iter().any(|spell| spell.0 <= end && spell.1 > at);
         !is_in(&self.unguarded, at) && !is_in(&self.guard_dead, self.heard_by(at))
     }
 
-    /// When motors that have to obey within `base` after `at` must have obeyed, everything considered that no
-    /// program can help: threads that are not scheduled, a bus that does not answer. A loop that is late
-    /// stops its motors by its last command's end.
+    /// When motors that have to obey within `base` after `at` must have obeyed, allowing for what no program
+    /// can change: threads that are not scheduled, a bus that does not answer. A late loop stops its motors
+    /// when its last command expires.
     pub fn deadline(&self, at: Instant, base: Span) -> Instant {
         let safety = &self.board.safety;
         let mut end = at + base;
@@ -167,7 +168,7 @@ impl Facts {
             is_over = end == before;
         }
         if self.troubled.iter().any(|spell| overlaps(spell, at, end)) {
-            // It is seen by the failures of a period, each as long as a hung transfer at most.
+            // The runtime notices it by the failures of one period, each at most as long as a hung transfer.
             let waits = self.has_line && !self.can_hold(at, end);
             end += self.timeout.times(2) + self.board.period.times(2);
             end += if waits { REQUESTS } else { Span::ZERO };
@@ -178,7 +179,7 @@ impl Facts {
     /// Whether anything kept the runtime from knowing what its motors did.
     pub fn is_disturbed(&self, at: Instant, end: Instant) -> bool {
         let spells = [&self.troubled, &self.unguarded, &self.late_all, &self.late_tick, &self.late_bus];
-        // A bus or a guard is back at work some time after its trouble.
+        // A bus or a guard works again some time after its trouble.
         let hit = |(from, until): &Spell| overlaps(&(*from, *until + GUARD_BACK), at, end);
         spells.into_iter().flatten().any(hit)
     }
@@ -189,7 +190,7 @@ impl Facts {
     }
 }
 
-/// Whether a spell and a stretch have anything in common.
+/// Whether a spell and a stretch overlap.
 pub fn overlaps((from, until): &Spell, start: Instant, end: Instant) -> bool {
     *from <= end && *until >= start
 }
@@ -203,7 +204,7 @@ fn after(spells: &[Spell], at: Instant) -> Instant {
     at
 }
 
-/// Spells that touch become one.
+/// Merges spells that touch.
 pub fn merged(mut spells: Vec<Spell>) -> Vec<Spell> {
     spells.sort();
     let mut all: Vec<Spell> = Vec::new();

@@ -1,36 +1,36 @@
-//! What the guard's process is for: motors that stand when it and the runtime do not hear one another. Knows
-//! when the script kills or stops either of them, and no word of what they say.
+//! The guard's task: motors stop when it and the runtime cannot communicate. Knows when the script kills or
+//! pauses either of them, and none of their messages.
 
 use super::facts::{Facts, overlaps};
 use super::promise::Promise;
 use super::{Breach, Stretch};
 use ganglion::base::time::{Instant, Span};
 
-/// The guard's own thread takes its line at the end of its patience; more than that is a fault of the judge's
-/// arithmetic.
+/// The guard's own thread cuts its line when its timeout ends; a larger delay would be an error in the
+/// judge's arithmetic.
 const AT_ONCE: Span = Span::from_millis(1);
 
-/// The promises here that counted.
+/// The promises of this file that applied.
 #[derive(Debug, Default)]
 pub struct Guarding {
     exercised: Vec<Promise>,
 }
 
 impl Guarding {
-    /// The promises here that counted since the last call.
+    /// The promises of this file that applied since the last call.
     pub fn take_exercised(&mut self) -> Vec<Promise> {
         std::mem::take(&mut self.exercised)
     }
 
-    /// From when on a runtime that needs its guard must stand, if the guard is dead or stands still since
-    /// `from`.
+    /// From when on a runtime that needs its guard must have stopped, if the guard has been dead or paused
+    /// since `from`.
     fn lost_from(facts: &Facts, from: Instant) -> Instant {
         let timeout = facts.board.guard.map_or(Span::ZERO, |plan| plan.timeout);
-        // The newest request that was answered was made before; one slot sees it, and its command goes out.
+        // The newest answered request was made before; one slot notices it, and its command is sent.
         facts.deadline(from + timeout, facts.board.period + facts.bus_time)
     }
 
-    /// Whether a lost guard forces stillness at `at`.
+    /// Whether a lost guard forces a stop at `at`.
     pub fn forces(facts: &Facts, at: Instant) -> bool {
         let required = facts.board.guard.is_some_and(|plan| plan.required);
         let lost =
@@ -64,7 +64,8 @@ impl Guarding {
         None
     }
 
-    /// A runtime of which no thread runs sends no heartbeat: the guard takes the line, if it is well itself.
+    /// A runtime whose threads are all paused sends no heartbeat: the guard cuts the line, unless the guard
+    /// itself is in trouble.
     fn check_runtime(&mut self, stretch: &Stretch<'_>, facts: &Facts, timeout: Span) -> Option<Breach> {
         let first = facts.late_all.partition_point(|(_, until)| *until <= stretch.from);
         for spell in facts.late_all[first..].iter().take_while(|(from, _)| *from < stretch.until) {

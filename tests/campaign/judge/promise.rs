@@ -1,57 +1,57 @@
-//! The promises by name, each with where it is written. Checks nothing.
+//! The promises by name, each with the place where it is documented. Checks nothing.
 
 /// A promise about motors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
     /// Nothing moves before a caller arms (or the board arms by itself).
     Unarmed,
-    /// A disarm stops, until a caller arms after it.
+    /// A disarm stops the motors until a caller arms afterwards.
     Disarm,
-    /// A stop of the process stops, for good.
+    /// A stop of the process stops the motors for good.
     Stop,
-    /// A press of a stop button, however short, stops until it is released, disarmed and armed.
+    /// A press of a stop button, however short, stops the motors until it is released, disarmed and armed.
     Press,
-    /// So does a latched rule.
+    /// A latched rule does the same.
     Latch,
-    /// A machine that slept stands until a caller arms.
+    /// After a suspend the motors stand until a caller arms.
     Slept,
     /// A safe-stop of the guard lasts until a caller arms.
     SafeStop,
-    /// Stillness that was forced for `disarm_after_ms` disarms.
+    /// A stop that was forced for `disarm_after_ms` disarms.
     DisarmAfter,
-    /// A required sensor that is stale, was never read or cannot be right stops.
+    /// A required sensor that is stale, was never read or is implausible stops the motors.
     Required,
     /// A rule whose limit is passed is obeyed.
     Rule,
-    /// So is one with `retreat_ms`, until the motors have turned backwards for that long.
+    /// A rule with `retreat_ms` is obeyed until the motors have turned backwards for that long.
     Retreat,
     /// A rule whose sensor was never read is obeyed.
     NeverRead,
-    /// So is one whose sensor has not been read well for its `max_age_ms`.
+    /// A rule whose sensor has not given a good reading for its `max_age_ms` is obeyed.
     Silent,
-    /// A command that is not renewed runs out.
+    /// A command that is not renewed expires.
     CommandValid,
-    /// A bus that does not answer stops, where a line can.
+    /// A silent bus stops the motors, if a line can.
     BusLost,
-    /// A bus that answers again finds motors that are stopped first.
+    /// When a bus answers again, the motors are stopped first.
     BusBack,
     /// A runtime that needs a guard does not drive without one.
     GuardLost,
-    /// A guard that hears no runtime takes the line.
+    /// A guard that receives nothing from the runtime cuts the line.
     GuardTrips,
-    /// Backwards no longer than `reverse_max_ms`.
+    /// The robot backs no longer than `reverse_max_ms`.
     Reverse,
-    /// After the end of the process the motors stand.
+    /// After the end of the process the motors stand still.
     End,
 }
 
-/// How many there are.
+/// The number of promises.
 pub const COUNT: usize = 20;
 
-/// Each with its name and its words in README.md, boards/README.md or docs/service.md.
+/// Each with its name and its wording in README.md, boards/README.md or docs/service.md.
 pub const ALL: [(Promise, &str, &str); COUNT] = [
     (Promise::Unarmed, "unarmed", "`ganglion arm`, `auto_arm`: nothing moves before"),
-    (Promise::Disarm, "disarm", "`ganglion disarm`: stands until armed again"),
+    (Promise::Disarm, "disarm", "`ganglion disarm`: stops until armed again"),
     (Promise::Stop, "stop", "Ctrl-C stops the motors"),
     (Promise::Press, "press", "the emergency stop is decided in every control period"),
     (Promise::Latch, "latch", "`latched`: until it is disarmed, then armed again"),
@@ -101,19 +101,19 @@ impl Watched {
     pub fn only(promise: Promise) -> Watched {
         Watched(1 << promise as u32)
     }
-    /// Those of both sets.
+    /// The union of both sets.
     pub fn and(self, other: Watched) -> Watched {
         Watched(self.0 | other.0)
     }
-    /// Those of this set that are not of the other.
+    /// This set without the other's promises.
     pub fn without(self, other: Watched) -> Watched {
         Watched(self.0 & !other.0)
     }
-    /// Whether `promise` is among them.
+    /// Whether the set contains `promise`.
     pub fn has(self, promise: Promise) -> bool {
         self.0 & (1 << promise as u32) != 0
     }
-    /// The promises of these names, with commas between.
+    /// The promises with these names, separated by commas.
     pub fn of_names(names: &str) -> Result<Watched, String> {
         names.split(',').try_fold(Watched(0), |all, name| {
             let promise = Promise::of_name(name).ok_or(format!("no promise is called '{name}'"))?;

@@ -1,7 +1,7 @@
-//! Rules that ask for a retreat: once their limit was passed, the motors obey them until they have turned
-//! backwards for `retreat_ms` at full speed, or a caller disarms. Goes by the currents of the motors; a
-//! retreat during which the bus, the guard or a thread was disturbed is not judged, for what the motors then
-//! did is not what the runtime could know.
+//! Rules that demand a retreat: once their limit was passed, the motors obey them until they have turned
+//! backwards for `retreat_ms` at full speed, or a caller disarms. Uses the currents of the motors. A retreat
+//! during which the bus, the guard or a thread was disturbed is not judged, because the runtime could not
+//! know what the motors did.
 
 use super::facts::Facts;
 use super::promise::Promise;
@@ -14,9 +14,9 @@ use ganglion::base::time::{Instant, Span};
 #[derive(Debug)]
 struct Owed {
     rule: Rule,
-    /// Its limit was passed last then, and this much is left, seconds at full speed.
+    /// When its limit was last passed, and how much is left, seconds at full speed.
     since: Option<(Instant, f64)>,
-    /// Its sensor is beyond `clear`, and so it counts as exercised.
+    /// Its sensor is beyond `clear`, so it counts as exercised.
     noted: bool,
 }
 
@@ -24,14 +24,14 @@ struct Owed {
 #[derive(Debug)]
 pub struct Retreats {
     owed: Vec<Owed>,
-    /// Of each drive motor: least duty, limit.
+    /// Per drive motor: minimum duty, limit.
     drives: Vec<(f32, f32)>,
-    /// Rules that were over but for their retreat, while the motors could have turned.
+    /// Rules that bound only by their retreat while the motors could have turned.
     pub exercised: u64,
 }
 
 impl Retreats {
-    /// Nothing is owed. `drives`: of each drive motor, least duty and limit.
+    /// No retreat is owed. `drives`: per drive motor, minimum duty and limit.
     pub fn new(facts: &Facts, drives: Vec<(f32, f32)>) -> Retreats {
         let asks = |rule: &&Rule| rule.retreat > Span::ZERO && rule.cause != Cause::EStop;
         let owed = |rule: &Rule| Owed { rule: *rule, since: None, noted: false };
@@ -50,7 +50,7 @@ impl Retreats {
         }
     }
 
-    /// A caller disarms, and answers for where the robot stands.
+    /// A caller disarms, and takes responsibility for where the robot stands.
     pub fn release(&mut self) {
         self.owed.iter_mut().for_each(|owed| owed.since = None);
     }
@@ -72,7 +72,7 @@ impl Retreats {
         }
     }
 
-    /// Motion towards what the robot has not backed away from.
+    /// Motion towards something that the robot has not backed away from.
     pub fn check(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
         for owed in &self.owed {
             let Some((at, left)) = owed.since.filter(|(_, left)| *left > ahead(facts)) else { continue };
@@ -85,7 +85,7 @@ impl Retreats {
                 continue;
             }
             let what = format!(
-                "`{}` passed its limit last at {:.4} s, {left:.3} s of backing away are left, and the currents are {:?}",
+                "`{}` last passed its limit at {:.4} s, {left:.3} s of backing away are left, and the currents are {:?}",
                 facts.board.sensors[owed.rule.channel].name,
                 at.as_nanos() as f64 / 1e9,
                 stretch.currents
@@ -96,8 +96,8 @@ impl Retreats {
     }
 }
 
-/// How far the runtime's count may be ahead of the motors, seconds: it counts a command from its slot until
-/// the next, and the wire has it later.
+/// How far the runtime's count may be ahead of the motors, seconds: it counts a command from its slot to the
+/// next, but the command reaches the wire later.
 fn ahead(facts: &Facts) -> f64 {
     (facts.board.safety.command_valid + facts.reaction()).as_secs_f64()
 }

@@ -1,6 +1,6 @@
-//! What the robot may not drive on: required sensors without a good answer, rules whose limit is passed,
-//! rules whose sensor was never read. Goes by the bytes on the wire: what no program could know to be wrong
-//! counts as true.
+//! Which sensors forbid driving: required sensors without a good reading, rules whose limit is passed, rules
+//! whose sensor was never read. Uses the bytes on the wire: a value counts as true unless a program could
+//! know that it is wrong.
 
 use super::facts::Facts;
 use super::promise::Promise;
@@ -11,10 +11,10 @@ use ganglion::base::plan::{
 };
 use ganglion::base::time::{Instant, Span};
 
-/// A count of the coarsest converter of duty, twice: rounding.
+/// Two counts of the coarsest duty resolution, for rounding.
 const ROUNDING: f32 = 2.0 / 4095.0;
 
-/// One sensor of the board that has wires.
+/// One sensor of the board, if it is hardware.
 #[derive(Clone, Debug)]
 struct Sense {
     wired: bool,
@@ -22,7 +22,7 @@ struct Sense {
     max_age: Span,
     valid: [f32; 2],
     frozen_after: Option<u32>,
-    /// Both ends of a 12-bit converter: a signal that it cuts off has no noise.
+    /// Both ends of a 12-bit converter: a clipped signal has no noise.
     ends: Option<[f32; 2]>,
     good_at: Option<Instant>,
     /// The last good value.
@@ -55,8 +55,8 @@ impl Sense {
         }
     }
 
-    /// Whether an answer can be right: a number, within `valid`, not the same bits too often, unless the
-    /// converter cuts the signal off.
+    /// Whether an answer is plausible: a number, within `valid`, and not the same bits too often, unless the
+    /// converter clips the signal.
     fn observe(&mut self, value: f32, at: Instant) -> bool {
         if self.repeats > 0 && value.to_bits() == self.bits {
             self.repeats += 1;
@@ -73,16 +73,16 @@ impl Sense {
     }
 }
 
-/// A line of the reflex table, and since when its limit is passed.
+/// A row of the reflex table, and since when its limit is passed.
 #[derive(Clone, Debug)]
 struct Watched {
     rule: Rule,
     tripped_at: Option<Instant>,
-    /// From when on `hold_ms` counts.
+    /// When `hold_ms` began to count.
     held_from: Instant,
-    /// A good answer is beyond `clear`: from then on, after its `hold_ms`, the rule may not stop the robot.
+    /// A good reading is beyond `clear`: from then on, after its `hold_ms`, the rule may not stop the robot.
     free_at: Option<Instant>,
-    /// When it was free last.
+    /// When it was last free.
     freed_at: Option<Instant>,
 }
 
@@ -92,16 +92,16 @@ impl Watched {
         self.tripped_at.filter(|_| self.free_at.is_none_or(|free| at < free))
     }
 
-    /// A good answer; `since`: the earliest moment at which an older one may have passed the limit by its
-    /// age. Whether it is the first beyond the limit.
+    /// A good reading; `since`: the earliest moment at which an older one may have passed the limit by aging.
+    /// Returns whether it is the first beyond the limit.
     fn observe(&mut self, value: f32, since: Instant, at: Instant, facts: &Facts) -> bool {
         if self.binds(at).is_none() {
             self.freed_at = self.freed_at.max(self.free_at.take());
             self.tripped_at = None;
         }
         let since = match self.freed_at {
-            // Answers to and fro: to a loop that saw others of them last, this is an older trip, whose hold
-            // may be over.
+            // Readings on both sides of the limit: a loop that last saw other ones of them treats this as an
+            // older trip, whose hold may be over.
             Some(freed) if at <= facts.deadline(freed, facts.reaction() + self.rule.hold) => Instant::ZERO,
             _ => since,
         };
@@ -133,7 +133,7 @@ impl Tripped {
     pub fn promise(self) -> Promise {
         Promise::Rule
     }
-    /// Whether it takes the permission to move.
+    /// Whether it withdraws the permission to move.
     pub fn latches(self) -> bool {
         self.latched
     }
@@ -144,16 +144,16 @@ impl Tripped {
 pub struct Senses {
     senses: Vec<Sense>,
     rules: Vec<Watched>,
-    /// Of each drive motor: least duty, limit.
+    /// Per drive motor: minimum duty, limit.
     drives: Vec<(f32, f32)>,
-    /// Of rules, once they are over but for that.
+    /// Retreats of rules that bind only by their retreat.
     pub retreats: Retreats,
-    /// A required sensor, and one that is not, had been silent for too long.
+    /// Whether a required sensor, and an optional one, had been silent for too long.
     pub staled: [bool; 2],
 }
 
 impl Senses {
-    /// Sensors that were never heard.
+    /// Sensors that were never read.
     pub fn new(facts: &Facts) -> Senses {
         let drives: Vec<(f32, f32)> = facts
             .board
@@ -166,7 +166,7 @@ impl Senses {
                 _ => None,
             })
             .collect();
-        // Stop buttons are judged by their presses, which are shorter than what is read of them.
+        // Stop buttons are judged by their presses, which can be shorter than the interval of reads.
         let rules = facts.board.reflexes.iter().filter(|rule| rule.cause != Cause::EStop);
         Senses {
             senses: facts.board.sensors.iter().map(Sense::new).collect(),
@@ -185,7 +185,7 @@ impl Senses {
         }
     }
 
-    /// A sensor's answer. The worst rule that it trips.
+    /// A sensor's reading. Returns the worst rule that it trips.
     pub fn observe(&mut self, sensor: usize, value: f32, at: Instant, facts: &Facts) -> Option<Tripped> {
         let before = self.senses[sensor].good_at;
         let sense = &self.senses[sensor];
@@ -193,7 +193,7 @@ impl Senses {
         let (required, ruled) =
             (sense.required, self.rules.iter().any(|watched| watched.rule.channel == sensor));
         if !self.senses[sensor].observe(value, at) {
-            // Only a good answer lifts a rule: what the loop holds now is older than what is known here.
+            // Only a good reading clears a rule: the loop's present value is older than the one known here.
             let of_sensor = self.rules.iter_mut().filter(|watched| watched.rule.channel == sensor);
             of_sensor.for_each(|watched| watched.freed_at = Some(at));
             return None;
@@ -201,7 +201,7 @@ impl Senses {
         self.retreats.observe(sensor, value, at, facts);
         self.staled[usize::from(!required)] |= stale && (required || ruled);
         let ages = facts.board.sensors[sensor].worst_per_s != 0.0;
-        // A value that ages may have passed the limit long before an answer does.
+        // An aging value may have passed the limit long before a reading does.
         let since = if ages { Instant::ZERO } else { at };
         let mut tripped = None;
         for watched in self.rules.iter_mut().filter(|watched| watched.rule.channel == sensor) {
@@ -213,7 +213,7 @@ impl Senses {
         tripped
     }
 
-    /// Whether a latched rule's limit is passed by the last good answer of its sensor.
+    /// Whether a latched rule's limit is passed by its sensor's last good reading.
     pub fn latching(&self) -> bool {
         let latching = |watched: &&Watched| {
             watched.rule.latched
@@ -234,7 +234,7 @@ impl Senses {
         sense.good_at.map(|_| sense.value)
     }
 
-    /// Whether something here forces stillness at `at`, by every allowance.
+    /// Whether something here forces a stop at `at`, with every allowance used up.
     pub fn forces(&self, at: Instant, facts: &Facts) -> bool {
         let stale =
             |sense: &Sense| sense.required && self.stale_from(sense, facts).is_some_and(|from| from <= at);
@@ -245,13 +245,13 @@ impl Senses {
         self.senses.iter().any(stale) || self.rules.iter().any(rule)
     }
 
-    /// From when on a required sensor's silence must have stopped the motors. `None`: far from it.
+    /// When a required sensor's silence must have stopped the motors. `None`: not soon.
     fn stale_from(&self, sense: &Sense, facts: &Facts) -> Option<Instant> {
         let Some(good_at) = sense.good_at else { return Some(Instant::ZERO) };
         Some(facts.deadline(good_at + sense.max_age, facts.reaction()))
     }
 
-    /// From when on a rule that binds at `at` must be obeyed, and which promise that is.
+    /// When a rule that binds at `at` must be obeyed, and which promise that is.
     fn obliged_from(&self, watched: &Watched, at: Instant, facts: &Facts) -> Option<(Promise, Instant)> {
         if self.senses[watched.rule.channel].wired && self.heard(&watched.rule).is_none() {
             return Some((Promise::NeverRead, Instant::ZERO));
@@ -272,7 +272,7 @@ impl Senses {
     fn check_required(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
         for (sense, plan) in self.senses.iter().zip(&facts.board.sensors).filter(|(sense, _)| sense.required)
         {
-            // Cheap first: nearly all of them are young.
+            // Cheap check first: nearly all readings are recent.
             if sense.good_at.is_some_and(|good| good + sense.max_age + facts.reaction() >= stretch.until) {
                 continue;
             }
@@ -309,7 +309,7 @@ impl Senses {
                     Promise::Rule => format!("passed its limit at {:.4} s", seconds(watched.tripped_at)),
                     Promise::Silent => {
                         let good_at = self.senses[watched.rule.channel].good_at;
-                        format!("gave its last good answer at {:.4} s", seconds(good_at))
+                        format!("gave its last good reading at {:.4} s", seconds(good_at))
                     }
                     _ => "was never read".to_string(),
                 };
@@ -324,7 +324,7 @@ impl Senses {
     }
 }
 
-/// Whether these currents are within a restraint; `drives`: of each drive motor, least duty and limit.
+/// Whether these currents are within a restraint; `drives`: per drive motor, minimum duty and limit.
 pub fn obeyed(restraint: &Restraint, currents: &[f32], drives: &[(f32, f32)]) -> bool {
     match *restraint {
         Restraint::Free => true,

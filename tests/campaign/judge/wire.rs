@@ -1,12 +1,11 @@
-//! Commands that run out, buses that are lost and come back, driving backwards. Knows no sensor and no
-//! request.
+//! Commands that expire, buses that are lost and come back, backing. Knows no sensor and no request.
 
 use super::facts::Facts;
 use super::promise::Promise;
 use super::{Breach, Stretch};
 use ganglion::base::time::{Instant, Span};
 
-/// A command that changes nothing is not written, and counts as taken for this long after the controller's
+/// A command that changes nothing is not written, and counts as received for this long after the controller's
 /// last answer (boards/README.md, `wire_lost_ms`).
 const UNASKED: Span = Span::from_millis(25);
 
@@ -18,13 +17,13 @@ pub struct Wire {
     backwards_since: Option<Instant>,
     exercised: Vec<Promise>,
     moving: bool,
-    /// The first spell of a dead bus that is not over.
+    /// The first spell of a dead bus that has not ended.
     next_dead: usize,
     reverse_max: Span,
 }
 
 impl Wire {
-    /// Nothing was seen.
+    /// Nothing was seen yet.
     pub fn new(facts: &Facts) -> Wire {
         Wire {
             slot: Instant::ZERO,
@@ -36,7 +35,7 @@ impl Wire {
         }
     }
 
-    /// The loop ran the slot of `slot` at `at`. Whether its last command had run out by then.
+    /// The loop ran the slot of `slot` at `at`. Returns whether its last command had expired by then.
     pub fn slot(&mut self, slot: Instant, at: Instant, facts: &Facts) -> bool {
         let late = at.since(self.slot) > facts.board.safety.command_valid;
         self.slot = slot;
@@ -50,10 +49,10 @@ impl Wire {
         late
     }
 
-    /// The currents are these now.
+    /// The currents changed to these.
     pub fn currents(&mut self, at: Instant, currents: &[f32]) {
         self.moving = currents.iter().any(|current| *current != 0.0);
-        // Backwards beyond doubt: some motor backwards, none forwards.
+        // Certainly backwards: some motor backwards, none forwards.
         let backwards = self.moving && currents.iter().all(|current| *current <= 0.0);
         match (self.backwards_since, backwards) {
             (None, true) => self.backwards_since = Some(at),
@@ -67,18 +66,18 @@ impl Wire {
         }
     }
 
-    /// The promises here that counted since the last call.
+    /// The promises of this file that applied since the last call.
     pub fn take_exercised(&mut self) -> Vec<Promise> {
         std::mem::take(&mut self.exercised)
     }
 
-    /// From when on a dead bus must have stopped the motors, if a line can.
+    /// When a dead bus must have stopped the motors, if a line can.
     fn lost_from(facts: &Facts, from: Instant) -> Instant {
         let base = facts.reaction() + facts.timeout.times(2) + UNASKED;
         facts.deadline(from + facts.board.safety.wire_lost, base)
     }
 
-    /// Whether a dead bus forces stillness at `at`.
+    /// Whether a dead bus forces a stop at `at`.
     pub fn forces(&self, at: Instant, facts: &Facts) -> bool {
         let spells =
             facts.dead[self.next_dead.min(facts.dead.len())..].iter().take_while(|(from, _)| *from <= at);
@@ -92,7 +91,7 @@ impl Wire {
             .or_else(|| self.check_reverse(stretch, facts))
     }
 
-    /// A command is valid for `command_valid` after its slot; what is on the bus then may end.
+    /// A command is valid for `command_valid` after its slot; a transfer on the bus at that time may finish.
     fn check_valid(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
         let valid_until = self.slot + facts.board.safety.command_valid;
         if valid_until + facts.bus_time >= stretch.until {
@@ -120,7 +119,7 @@ impl Wire {
         {
             let lost = Wire::lost_from(facts, *from);
             let seconds = from.as_nanos() as f64 / 1e9;
-            // A transfer that hung counts as dead to its timeout; others may have got through by then.
+            // A hung transfer counts as dead until its timeout; others may have succeeded by then.
             let let_go = Instant::ZERO + until.since(Instant::ZERO).less(facts.timeout);
             if facts.can_hold(*from, stretch.until)
                 && lost < stretch.until.min(let_go)
@@ -155,7 +154,7 @@ impl Wire {
         None
     }
 
-    /// Backwards for `reverse_max` and what a command takes to follow.
+    /// Backing for `reverse_max`, plus the time that a command takes.
     fn check_reverse(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
         let since = self.backwards_since?;
         let base = facts.board.safety.reverse_max + facts.board.period;

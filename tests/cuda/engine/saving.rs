@@ -1,4 +1,4 @@
-//! What a save copies off the device, what it gives, and what memory patterns take there.
+//! What a save copies off the device, what it returns, and how much memory patterns take there.
 
 use super::super::{context, input, level_at, near, volume};
 use super::{Pair, SEEN, device, open, plan, wait_until};
@@ -9,16 +9,16 @@ use ganglion::field::state::Live;
 use ganglion::field::{FieldEngine, Inspect};
 
 #[test]
-fn an_empty_library_takes_no_memory_of_the_device() {
+fn an_empty_library_takes_no_device_memory() {
     let Some(_device) = device() else { return };
     let plan = FieldPlan { shape: Shape { patterns: 20, ..plan(8).shape }, ..plan(8) };
     let slot = PATTERN * (plan.shape.cells() + plan.shape.cells() / 8) * size_of::<i16>();
     let mut engine = open(&plan, 1);
     let (empty, at_start) = (engine.memory_bytes(), engine.device_counts().device_allocations);
     let mut none = open(&FieldPlan { shape: Shape { patterns: 0, ..plan.shape }, ..plan.clone() }, 1);
-    assert!(empty < none.memory_bytes() + 2 * slot, "{empty} bytes with 20 slots, a slot of zeros more");
+    assert!(empty < none.memory_bytes() + 2 * slot, "{empty} bytes with 20 slots, plus a slot of zeros");
     assert!(none.cycle(&input(9, 0, 0)).is_ok());
-    // In any order of slots; eight of them in an allocation, and the last four in a smaller one.
+    // In any order of slots; eight of them in one allocation, and the last four in a smaller one.
     let volume = volume(0, 8);
     for (stored, slot) in (0..20).map(|i| i * 7 % 20).enumerate() {
         assert!(engine.store_pattern(slot, &volume, &context(slot), 1.0));
@@ -33,7 +33,7 @@ fn an_empty_library_takes_no_memory_of_the_device() {
         pattern.as_ref().is_some_and(|one| one.volume == learned.patterns[0].as_ref().expect("stored").volume)
     }));
     let mut other = open(&plan, 1);
-    other.load(&learned).expect("of the same plan");
+    other.load(&learned).expect("a state of the same plan");
     assert_eq!(other.memory_bytes(), engine.memory_bytes());
     for cycle in 0..4 {
         let [a, b] = [&mut engine, &mut other].map(|engine| engine.cycle(&input(9, cycle, level_at(cycle))));
@@ -42,14 +42,14 @@ fn an_empty_library_takes_no_memory_of_the_device() {
 }
 
 #[test]
-fn a_blend_of_a_slot_that_was_never_stored_is_of_zeros() {
+fn blending_an_empty_slot_uses_zeros() {
     let Some(_device) = device() else { return };
     let (mut first, mut second) = (open(&plan(8), 1), open(&plan(8), 1));
     assert!(first.store_pattern(2, &volume(2, 8), &context(2), 1.0));
     let mut live = Live::default();
     assert!(first.cycle(&input(9, 0, 0)).is_ok() && first.save(&mut live));
     assert_eq!(live.blend.len(), 1, "it blends slot 2");
-    // Another engine goes on from that state without the library.
+    // Another engine continues from that state without the library.
     second.restore(&live).expect("it fits");
     assert!(second.cycle(&input(9, 1, 2)).is_ok(), "it has nothing to blend, and touches nothing");
 }
@@ -62,7 +62,7 @@ fn bytes_of_save(engine: &mut CudaEngine, live: &mut Live) -> u64 {
 }
 
 #[test]
-fn a_save_copies_no_row_of_the_bank_off_the_device() {
+fn saving_copies_no_bank_rows_off_the_device() {
     let Some(_device) = device() else { return };
     let plan = FieldPlan { shape: Shape { bank: 200, ..plan(8).shape }, ..plan(8) };
     let mut engine = open(&plan, 1);
@@ -84,9 +84,9 @@ fn a_save_copies_no_row_of_the_bank_off_the_device() {
 }
 
 #[test]
-fn the_saved_bank_is_the_one_that_the_device_has() {
+fn the_saved_bank_equals_the_devices() {
     let Some(_device) = device() else { return };
-    // Twelve rows: they are stored, recognised and replaced; and some come from outside.
+    // Twelve rows: stored, recognised and replaced; and some come from outside.
     let mut pair = Pair::new(&plan(8), 3);
     let (mut live, mut judged) = (Live::default(), Live::default());
     for cycle in 0..40 {
@@ -113,25 +113,25 @@ fn the_saved_bank_is_the_one_that_the_device_has() {
 }
 
 #[test]
-fn a_save_without_a_wait_gives_the_state_in_which_it_began() {
+fn an_asynchronous_save_gives_the_state_at_its_start() {
     let Some(device) = device() else { return };
     let mut engine = open(&plan(8), 1);
     let (mut at_once, mut soon, mut other) = (Live::default(), Live::default(), Live::default());
     (0..3).for_each(|cycle| assert!(engine.cycle(&input(9, cycle, 5)).is_ok()));
     assert!(engine.save(&mut at_once));
     device.order("stall=0");
-    assert!(!engine.save_soon(&mut soon) && !engine.save_soon(&mut soon), "the device stands still");
+    assert!(!engine.save_soon(&mut soon) && !engine.save_soon(&mut soon), "the device is paused");
     device.order("release");
     for cycle in 3..6 {
         assert!(engine.cycle(&input(9, cycle, 5)).is_ok());
     }
     wait_until("it is drained", || engine.save_soon(&mut soon));
-    assert_eq!(soon, at_once, "that of cycle 2, with its bank");
-    assert!(!engine.save_soon(&mut soon), "a new one begins");
+    assert_eq!(soon, at_once, "the state of cycle 2, with its bank");
+    assert!(!engine.save_soon(&mut soon), "a new save begins");
     assert!(engine.save(&mut other) && other.cycle == 5, "another state, at once");
-    assert!(!engine.save_soon(&mut soon), "the first has to begin again");
+    assert!(!engine.save_soon(&mut soon), "the first save has to begin again");
     engine.rest();
-    assert!(!engine.save_soon(&mut soon), "what was under way is over");
+    assert!(!engine.save_soon(&mut soon), "the pending save was dropped");
     wait_until("it is drained", || engine.save_soon(&mut soon));
     assert_eq!((soon.age, soon.bank.rows.len()), (0, 0));
 }

@@ -1,5 +1,5 @@
-//! Each way in which there can be no GPU, as `doctor` says it: in a process of its own, as a process keeps
-//! the driver that it has once opened.
+//! Every reason for a missing GPU, as `doctor` reports it: each in its own process, because a process keeps
+//! the driver that it once opened.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cuda::standin::{stand_in, without};
 
-/// What `doctor --json` says of the GPU with this folder of libraries and these orders for the stand-in.
+/// What `doctor --json` says about the GPU with this folder of libraries and these orders for the stand-in.
 fn doctor(folder: &Path, orders: &str) -> Value {
     let told = Command::new(env!("CARGO_BIN_EXE_ganglion"))
         .args(["doctor", "--json"])
@@ -37,7 +37,7 @@ fn doctor_shows_the_gpu() {
 }
 
 #[test]
-fn doctor_says_why_there_is_none() {
+fn doctor_says_why_there_is_no_gpu() {
     let Some(stand_in) = stand_in() else { return };
     let cases = [
         ("init=100", "sees no GPU"),
@@ -53,7 +53,7 @@ fn doctor_says_why_there_is_none() {
         ("fail=cuDeviceGetCount:1:3", "cuDeviceGetCount: "),
         ("fail=cuDeviceTotalMem:1:101", "cuDeviceTotalMem_v2: "),
     ];
-    // Each waits for most of its second.
+    // Each waits for most of a second.
     parallel::map(4, &cases, |(orders, part)| {
         let gpu = doctor(stand_in.folder(), orders);
         let said = gpu["absence"].as_str().unwrap_or_default();
@@ -62,8 +62,9 @@ fn doctor_says_why_there_is_none() {
 }
 
 #[test]
-fn a_driver_without_one_of_its_functions_is_no_panic() {
-    // The first that is looked up, one of the middle, one that only replays need, the last resort for words.
+fn a_driver_without_a_function_causes_no_panic() {
+    // The first one that is looked up, one in the middle, one that only replays need, and the one for error
+    // texts.
     parallel::map(4, &["cuInit", "cuMemHostAlloc", "cuGraphUpload", "cuGetErrorName"], |symbol| {
         let Some(folder) = without(symbol) else { return };
         let gpu = doctor(&folder, "");
@@ -72,12 +73,12 @@ fn a_driver_without_one_of_its_functions_is_no_panic() {
 }
 
 #[test]
-fn a_library_that_is_no_driver_is_no_panic() {
+fn a_library_that_is_not_a_driver_causes_no_panic() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("no-driver-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    std::fs::write(folder.join("libcuda.so"), "this is no library").expect("written");
+    std::fs::write(folder.join("libcuda.so"), "this is not a library").expect("written");
     let gpu = doctor(&folder, "");
-    // Whatever this machine has otherwise: a name or a sentence, and no panic.
+    // Whatever this machine has: a name or a sentence, and no panic.
     assert!(gpu["name"].is_string() != gpu["absence"].is_string(), "{gpu}");
-    std::fs::remove_dir_all(&folder).expect("it was there");
+    std::fs::remove_dir_all(&folder).expect("it existed");
 }

@@ -1,4 +1,4 @@
-//! What goes wrong, on purpose and by itself: each fault as it looks to the caller, and that it passes.
+//! Faults, injected or not: how each looks to the caller, and that it passes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use ganglion::system::rt::words::Words;
 
 use super::{BYTES, Desk, alone, desk, until};
 
-/// A call that does nothing that anybody sees.
+/// A call without visible effect.
 fn touch(desk: &Desk) -> Result<(), GpuError> {
     desk.stream.fill(desk.pool.address(), 0, 8)
 }
 
 #[test]
-fn an_error_strikes_one_call() {
+fn an_injected_error_fails_one_call() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     for round in 1..3 {
@@ -27,7 +27,7 @@ fn an_error_strikes_one_call() {
         assert!(!error.is_lost() && !error.is_memory());
         assert!(error.to_string().contains("CUDA_ERROR_UNKNOWN (999)"), "{error}");
         desk.watch.inject(Some(GpuFault::Error));
-        assert!(touch(&desk).is_ok(), "one call only, while it stays put in");
+        assert!(touch(&desk).is_ok(), "one call only, although it stays injected");
         desk.watch.inject(None);
         desk.settle();
         assert_eq!((desk.watch.counts().failures, alone.counts().fills), (round, round));
@@ -35,7 +35,7 @@ fn an_error_strikes_one_call() {
 }
 
 #[test]
-fn a_stuck_call_is_seen_by_others_and_goes_on_when_it_may() {
+fn a_stuck_call_is_visible_and_can_be_released() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     desk.watch.inject(Some(GpuFault::Stuck));
@@ -46,7 +46,7 @@ fn a_stuck_call_is_seen_by_others_and_goes_on_when_it_may() {
             assert!(began.elapsed() < Duration::from_secs(20), "it never gets stuck");
             std::thread::yield_now();
         }
-        // Still there a while later.
+        // Still so a while later.
         std::thread::sleep(Duration::from_millis(20));
         let seen = watch.under_way();
         watch.inject(None);
@@ -59,16 +59,16 @@ fn a_stuck_call_is_seen_by_others_and_goes_on_when_it_may() {
 }
 
 #[test]
-fn a_hang_is_never_done_until_it_is_taken_back() {
+fn a_hang_lasts_until_it_is_withdrawn() {
     let Some(alone) = alone() else { return };
     let (desk, watch) = (desk(), Arc::new(Watch::new()));
     let event = Event::new(&desk.gpu).expect("an event");
     desk.watch.inject(Some(GpuFault::Hang));
-    touch(&desk).and_then(|()| desk.stream.record(&event)).expect("calls come back");
+    touch(&desk).and_then(|()| desk.stream.record(&event)).expect("calls return");
     let began = Instant::now();
     while alone.counts().fills == 0 || began.elapsed() < Duration::from_millis(20) {
         assert_eq!((desk.stream.is_done(), event.is_done()), (Ok(false), Ok(false)));
-        assert!(began.elapsed() < Duration::from_secs(20), "the stand-in does it all the same");
+        assert!(began.elapsed() < Duration::from_secs(20), "the stand-in does it anyway");
     }
     desk.watch.inject(None);
     until(|| event.is_done()).expect("no error");
@@ -77,7 +77,7 @@ fn a_hang_is_never_done_until_it_is_taken_back() {
 }
 
 #[test]
-fn what_is_slow_is_done_after_ten_times_its_time() {
+fn a_slowed_call_takes_ten_times_as_long() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     desk.watch.inject(Some(GpuFault::Slow));
@@ -91,27 +91,27 @@ fn what_is_slow_is_done_after_ten_times_its_time() {
     until(|| event.is_done()).expect("no error");
     let (took, least) = (began.elapsed(), Duration::from_millis(100));
     assert!(took >= least, "{took:?}");
-    // Taken back, the next one is as fast as it is; the same event was held back a moment ago.
+    // After the withdrawal the next call has its normal speed; the same event was delayed a moment ago.
     desk.watch.inject(None);
     desk.stream.record(&event).expect("recorded");
     until(|| event.is_done()).expect("no error");
 }
 
 #[test]
-fn memory_fails_where_it_is_taken_and_nowhere_else() {
+fn memory_faults_hit_allocations_only() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     desk.watch.inject(Some(GpuFault::Memory));
     for _ in 0..2 {
-        let error = Pool::take(&desk.gpu, 64).map(|_| ()).expect_err("none to be had");
+        let error = Pool::take(&desk.gpu, 64).map(|_| ()).expect_err("no memory can be had");
         assert!(error.is_memory() && !error.is_lost(), "{error}");
         assert!(touch(&desk).is_ok());
     }
     desk.watch.inject(None);
     assert!(Pool::take(&desk.gpu, 64).is_ok());
-    // The device's own limit looks the same.
+    // The device's own limit has the same effect.
     alone.order("memory=1M");
-    let error = Pool::take(&desk.gpu, 2 << 20).map(|_| ()).expect_err("more than there is");
+    let error = Pool::take(&desk.gpu, 2 << 20).map(|_| ()).expect_err("more than exists");
     assert!(error.is_memory(), "{error}");
 }
 
@@ -124,7 +124,7 @@ fn injected_loss_lasts_until_withdrawn_and_reopened() {
     desk.watch.inject(None);
     assert!(touch(&desk).is_err_and(|error| error.is_lost()), "it is the same context");
     desk.watch.inject(Some(GpuFault::Lost));
-    assert!(Gpu::open(&desk.found, desk.watch.clone()).is_err_and(|error| error.is_lost()), "still put in");
+    assert!(Gpu::open(&desk.found, desk.watch.clone()).is_err_and(|error| error.is_lost()), "still injected");
     desk.watch.inject(None);
     let (found, watch) = (desk.found.clone(), desk.watch.clone());
     drop(desk);
@@ -133,15 +133,15 @@ fn injected_loss_lasts_until_withdrawn_and_reopened() {
 }
 
 #[test]
-fn a_context_that_the_driver_loses_takes_no_other_with_it() {
+fn a_lost_context_does_not_affect_others() {
     let Some(alone) = alone() else { return };
     let (mut desk, other) = (desk(), desk());
     let (image, (table, _)) = (desk.image(), desk.empty_brain());
     desk.settle();
     alone.order("fail=kernel:1:700");
     let launch = desk.sense(&image, table);
-    desk.stream.launch(&launch).expect("the call knows nothing yet");
-    let error = until(|| desk.stream.is_done()).expect_err("the next question tells");
+    desk.stream.launch(&launch).expect("the call does not know it yet");
+    let error = until(|| desk.stream.is_done()).expect_err("the next query reports it");
     assert_eq!((error.call, error.code, error.is_lost()), (Call::StreamQuery, 700, true));
     assert!(touch(&desk).is_err_and(|error| error.is_lost()), "and every call after it");
     assert_eq!(desk.watch.last_failure(), Some(GpuError { call: Call::Fill, code: 700 }));
@@ -159,7 +159,7 @@ fn a_context_that_the_driver_loses_takes_no_other_with_it() {
 }
 
 #[test]
-fn an_error_that_spoils_the_process_lets_no_context_be_opened() {
+fn a_process_wide_error_prevents_new_contexts() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     alone.order("sticky=process,fail=cuMemsetD8Async:1:719");
@@ -169,7 +169,7 @@ fn an_error_that_spoils_the_process_lets_no_context_be_opened() {
 }
 
 #[test]
-fn a_thread_that_was_stuck_goes_on_in_its_own_context() {
+fn a_released_thread_continues_in_its_own_context() {
     let Some(alone) = alone() else { return };
     let watch = Arc::new(Watch::new());
     let (tell, told) = std::sync::mpsc::channel();
@@ -195,7 +195,7 @@ fn a_thread_that_was_stuck_goes_on_in_its_own_context() {
 }
 
 #[test]
-fn any_call_may_fail_and_nothing_is_left_behind() {
+fn no_failing_call_leaks_anything() {
     let Some(alone) = alone() else { return };
     let mut unseen = Vec::new();
     for call in Call::ALL {
@@ -211,12 +211,12 @@ fn any_call_may_fail_and_nothing_is_left_behind() {
         }
         assert_eq!(watch.under_way(), None);
         let counts = alone.counts();
-        // What failed to be given back is the driver's to keep; everything else is gone.
+        // The driver keeps what could not be released; everything else is gone.
         let own_fault = watch.counts().failures > 0 && said.is_ok();
         assert!(counts.is_clean() || own_fault, "{}: {counts:?}", call.name());
     }
-    // What only a probe asks, what only gives back, words, a change of contexts; and a call that is another
-    // to the stand-in.
+    // Calls of the probe, releases, error texts, changes of context; and a call that is a different one on
+    // the stand-in.
     unseen.retain(|call| *call != Call::EventRecord);
     use Call as C;
     let (probing, words) =
@@ -230,7 +230,7 @@ fn any_call_may_fail_and_nothing_is_left_behind() {
     assert_eq!(unseen.len(), expected.len());
 }
 
-/// Every verb once.
+/// Uses every function once.
 fn whole_life(found: &GpuInfo, watch: &Arc<Watch>) -> Result<(), GpuError> {
     let gpu = Gpu::open(found, watch.clone())?;
     let files = ImageFiles { ptx: super::PTX, fatbin: None, marks: None };
@@ -245,7 +245,7 @@ fn whole_life(found: &GpuInfo, watch: &Arc<Watch>) -> Result<(), GpuError> {
     assert!(memory_free > 0);
     stream.fill(at, 0, BYTES)?;
     until(|| stream.is_done())?;
-    // Captured and never replayed: there is nothing at this table that a kernel could work on.
+    // Captured and never replayed: this table has nothing that a kernel could work on.
     let launch = Launch { kernel, grid: [1, 1, 1], block: 64, table: at, words: [0, 0] };
     drop(stream.capture(|| stream.launch(&launch))?);
     let graph = stream.capture(|| {

@@ -1,9 +1,9 @@
-//! Host memory that a device copies: nobody looks at it meanwhile.
+//! Host memory that a device copies: nobody accesses it in the meantime.
 
 use super::{BYTES, Desk, alone, desk, until};
 use ganglion::system::gpu::{Event, GpuError, Pinned};
 
-/// Still under way, or in use.
+/// Pending, or in use.
 const NOT_READY: i32 = 600;
 
 fn code<T>(said: Result<T, GpuError>) -> Result<(), i32> {
@@ -11,7 +11,7 @@ fn code<T>(said: Result<T, GpuError>) -> Result<(), i32> {
 }
 
 #[test]
-fn what_is_copied_is_not_looked_at_until_it_is_known_to_be_done() {
+fn copied_memory_is_read_only_after_the_copy_has_finished() {
     let Some(alone) = alone() else { return };
     let mut desk = desk();
     let (at, after) = (desk.pool.address(), Event::new(&desk.gpu).expect("an event"));
@@ -35,7 +35,7 @@ fn what_is_copied_is_not_looked_at_until_it_is_known_to_be_done() {
 }
 
 #[test]
-fn nothing_is_copied_to_where_somebody_looks() {
+fn nothing_is_copied_to_memory_being_read() {
     let Some(_alone) = alone() else { return };
     let Desk { gpu, stream, pool, pinned, .. } = &desk();
     let at = pool.address();
@@ -49,7 +49,7 @@ fn nothing_is_copied_to_where_somebody_looks() {
     assert_eq!(code(pinned.part(0..1)), Err(NOT_READY), "a replay copies as well");
     until(|| stream.is_done()).expect("no error");
     assert!(pinned.part(0..1).is_ok());
-    // What is written is not read by the device either, where only a replay can try.
+    // Memory being written is not read by the device either; only a replay can try.
     let mut own = Pinned::take(gpu, 64).expect("pinned");
     let graph = stream.capture(|| stream.copy_in(at, &own, 0..64)).expect("captured");
     let written = own.bytes_mut().expect("free");
@@ -60,7 +60,7 @@ fn nothing_is_copied_to_where_somebody_looks() {
 }
 
 #[test]
-fn event_inside_a_graph_does_not_cover_copies_before_it() {
+fn a_graphs_inner_event_does_not_cover_earlier_copies() {
     let Some(alone) = alone() else { return };
     let Desk { gpu, stream, pool, pinned, .. } = &desk();
     let (at, mark) = (pool.address(), Event::new(gpu).expect("an event"));

@@ -1,5 +1,5 @@
-//! Where kernels come from: the fatbin or PTX; and that a fatbin that is damaged or crashed the driver is no
-//! obstacle.
+//! Where kernels come from: the fatbin or PTX. A fatbin that is damaged or crashed the driver does not
+//! prevent a start.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use ganglion::system::gpu::{Image, ImageFiles, Source};
 
 use super::{Desk, PTX, alone, desk};
 
-/// A folder of its own; gone when dropped.
+/// A separate folder; deleted on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -25,14 +25,14 @@ impl Drop for Folder {
     }
 }
 
-/// Loads, and has a kernel to show for it.
+/// Loads, and checks that a kernel is there.
 fn load(desk: &Desk, files: &ImageFiles) -> Source {
     let image = Image::load(&desk.gpu, files).expect("some source is good");
     assert!(image.kernel("sense").is_ok() && image.took().as_nanos() > 0);
     image.source()
 }
 
-/// A whole fatbin of these sources, which the stand-in has no chip for.
+/// A complete fatbin of these sources; the stand-in has no chip for it.
 fn fatbin() -> Vec<u8> {
     let header = [0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0, 8, 0, 0, 0, 0, 0, 0, 0];
     let stamp = PTX.lines().next().expect("a first line").as_bytes();
@@ -40,24 +40,24 @@ fn fatbin() -> Vec<u8> {
 }
 
 #[test]
-fn a_fatbin_that_does_not_fit_gives_way_to_the_text() {
+fn ptx_is_used_if_the_fatbin_does_not_fit() {
     let Some(_alone) = alone() else { return };
     let (desk, folder) = (desk(), Folder::new("image-fatbin"));
     fs::create_dir_all(&folder.0).expect("a folder");
     let path = folder.0.join("ganglion.fatbin");
     let files = ImageFiles { ptx: PTX, fatbin: Some(path.clone()), marks: None };
-    // None; not one; two that are cut off; a whole one.
+    // None; not a fatbin; two truncated ones; a complete one.
     assert_eq!(load(&desk, &files), Source::Ptx);
     let whole = fatbin();
     for bytes in [b"text".to_vec(), whole[..20].to_vec(), whole[..30].to_vec(), whole] {
         fs::write(&path, bytes).expect("written");
         assert_eq!(load(&desk, &files), Source::Ptx);
     }
-    assert_eq!(desk.watch.counts().failures, 1, "only the whole one was shown to the driver");
+    assert_eq!(desk.watch.counts().failures, 1, "only the complete one was given to the driver");
 }
 
 #[test]
-fn a_fatbin_that_ended_a_process_is_not_shown_to_the_driver() {
+fn a_fatbin_that_killed_a_process_is_not_loaded() {
     let Some(_alone) = alone() else { return };
     let (desk, folder) = (desk(), Folder::new("image-marks"));
     fs::create_dir_all(&folder.0).expect("a folder");
@@ -70,9 +70,9 @@ fn a_fatbin_that_ended_a_process_is_not_shown_to_the_driver() {
         desk.watch.counts().failures - before
     };
     assert_eq!(shown(), 1);
-    let left = || fs::read_dir(&marks).expect("it was made").count();
-    assert_eq!(left(), 0, "the driver refused the fatbin, and the process goes on");
-    // As a process leaves it that the driver has taken along.
+    let left = || fs::read_dir(&marks).expect("the mark was made").count();
+    assert_eq!(left(), 0, "the driver refused the fatbin, and the process continues");
+    // As left behind by a process that crashed in the driver.
     let mark = marks.join(format!("fatbin-{}.loading", blake3::hash(&fatbin()).to_hex()));
     fs::write(&mark, "").expect("written");
     assert_eq!((shown(), shown(), left()), (0, 0, 1));
@@ -84,7 +84,7 @@ fn a_fatbin_that_ended_a_process_is_not_shown_to_the_driver() {
 }
 
 #[test]
-fn text_that_is_no_ptx_is_the_drivers_error() {
+fn invalid_ptx_is_the_drivers_error() {
     let Some(alone) = alone() else { return };
     let desk = desk();
     for (ptx, code) in

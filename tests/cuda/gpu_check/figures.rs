@@ -1,4 +1,4 @@
-//! What the script reads from the parts' output, and how it judges the figures.
+//! What the script parses from the parts' output, and how it judges the figures.
 
 use super::{Kit, ROBOT_F32, part, results, text, word};
 use crate::cli::ganglion;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// What the program prints as a bench of one robot on the stand-in; `None` without a C++ compiler.
+/// The program's output for a bench of one robot on the stand-in; `None` without a C++ compiler.
 fn object() -> Option<Value> {
     let stand_in = standin::stand_in()?;
     let small = ["--engine", "cuda", "--grid", "8", "--patterns", "5", "--bank", "50", "--seconds", "0.1"];
@@ -20,9 +20,9 @@ fn object() -> Option<Value> {
 }
 
 #[test]
-fn figures_are_judged_by_the_name_of_the_device() {
+fn figures_are_judged_by_device_name() {
     let Some(mut object) = object() else { return };
-    // As if a GPU had these figures.
+    // As if these figures came from a GPU.
     object["emulated"] = json!(false);
     (object["cycle"]["p50_us"], object["evolve_share_of_copy"]) = (json!(50.0), json!(0.4));
     (object["host_cpu_share"], object["share_of_copy"]) = (json!(0.02), json!(0.9));
@@ -60,7 +60,7 @@ fn figures_are_judged_by_the_name_of_the_device() {
 }
 
 #[test]
-fn a_figure_that_is_absent_is_not_measured_and_no_zero() {
+fn an_absent_figure_is_not_measured_rather_than_zero() {
     let bench = r#"echo '{"engine":"cuda","device":"NVIDIA H200","cycle":{"p50_us":null},"memory_mb":true}'"#;
     let Some(kit) = Kit::new("absent", bench) else { return };
     let (said, report) = kit.check(&["--only", "bench/cuda/32"]);
@@ -74,7 +74,7 @@ fn a_figure_that_is_absent_is_not_measured_and_no_zero() {
     }
 }
 
-/// compute-sanitizer as it prints: memcheck with two errors, the others clean, one without the tests' words.
+/// Output of compute-sanitizer: memcheck with two errors, the others clean, one without the tests' summary.
 const SANITIZER: &str = r#"case "$*" in
 *--version*) exit 0 ;;
 *memcheck*) echo '========= ERROR SUMMARY: 2 errors'; echo 'test result: ok. 1 passed; 0 failed'; exit 9 ;;
@@ -103,7 +103,7 @@ fn sanitizer_counts_are_kept_when_the_part_failed() {
     assert_eq!(word(&report, "initcheck", "why"), "no test has run");
     assert_eq!(output("initcheck")["errors"], 0);
     assert_eq!(word(&report, "synccheck", "why"), "compute-sanitizer printed no summary");
-    // A tool that is there and cannot run is absent, and says so.
+    // A tool that is installed but cannot run counts as absent, with the reason.
     kit.program("bin/compute-sanitizer", "exit 127");
     let (said, report) = kit.check(&checks);
     assert_eq!((said.status.code(), results(&report)), (Some(0), vec!["skipped"; 4]));
@@ -131,7 +131,7 @@ fn tests_that_fail_or_hang_are_counted_and_named() {
     assert_eq!((&skipped["result"], &skipped["why"]), (&json!("failed"), &json!("skipped: no GPU")));
 }
 
-/// A program whose driver keeps what it has compiled, where it may.
+/// A program whose driver caches compiled kernels if it may.
 const STARTS: &str = r#"image=ptx ms=900
 [ -e "$GANGLION_IMAGE" ] && image=fatbin ms=20
 if [ "$CUDA_CACHE_DISABLE" = 0 ]; then
@@ -141,7 +141,7 @@ fi
 echo "{\"engine\":\"cuda\",\"image\":\"$image\",\"image_ms\":$ms,\"cycle\":{\"p50_us\":7}}""#;
 
 #[test]
-fn jit_is_listed_beside_image_and_second_start_beside_first() {
+fn jit_and_image_and_both_starts_are_listed_side_by_side() {
     let Some(kit) = Kit::new("kernels", STARTS) else { return };
     let (_, report) = kit.check(&["--only", "start"]);
     assert_eq!(results(&report), ["skipped", "passed"], "without an image there is nothing to compare");
@@ -161,7 +161,7 @@ fn jit_is_listed_beside_image_and_second_start_beside_first() {
             (&json!(true), &json!({"files": 1, "bytes": 5}))
         );
     }
-    // A device that does not take the image.
+    // A device that does not accept the image.
     kit.program("target/gpu-check/ganglion", &STARTS.replace("image=fatbin", "image=ptx"));
     let (_, report) = kit.check(&["--only", "start"]);
     assert_eq!(results(&report), ["failed", "passed"]);
@@ -169,7 +169,7 @@ fn jit_is_listed_beside_image_and_second_start_beside_first() {
 }
 
 #[test]
-fn rehearsal_runs_the_real_program_and_judges_nothing() {
+fn a_rehearsal_runs_the_real_program_without_judging() {
     let Some(stand_in) = standin::stand_in() else { return };
     let Some(kit) = Kit::new("rehearsal", "exit 0") else { return };
     kit.link(Path::new(env!("CARGO_BIN_EXE_ganglion")), "target/gpu-check/ganglion");
@@ -189,7 +189,7 @@ fn rehearsal_runs_the_real_program_and_judges_nothing() {
     assert_eq!(part(&report, "start/cache")["output"]["first"]["image"], "ptx");
     let verdicts = report["targets"].as_array().expect("a list").iter().map(|target| &target["verdict"]);
     assert!(verdicts.clone().all(|verdict| verdict == "not judged" || verdict == "not measured"), "{report}");
-    // Without the flag the stand-in is not taken for a GPU.
+    // Without the flag the stand-in does not count as a GPU.
     let name = &only[0].replace("/8/", "/32/");
     let bench = r#"echo '{"engine":"cuda","emulated":true}'"#;
     let _ = fs::remove_file(kit.path("target/gpu-check/ganglion"));

@@ -1,4 +1,4 @@
-//! One bad part loses nothing of the others, whatever it prints and however it ends; nor does a signal.
+//! A bad part never loses results of the others, whatever it prints and however it ends; nor does a signal.
 
 use super::{Kit, ROBOT_F16, ROBOT_F32, part, results, text, word};
 use serde_json::json;
@@ -6,19 +6,20 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// Answers to `doctor`, and something else to each of the two benches of one robot.
+/// Answers `doctor`, and differently to each of the two benches of one robot.
 fn answers(f32: &str, f16: &str) -> String {
     let answers =
         format!("*doctor*) echo '{{\"here\":1}}' ;;\n*'f32 --rung'*) {f32} ;;\n*'f16 --rung'*) {f16} ;;");
     format!("case \"$*\" in\n{answers}\nesac")
 }
 
-/// The four parts that these tests look at, in their order.
+/// The four parts that these tests use, in their order.
 const FOUR: [&str; 8] = ["--only", "doctor", "--only", ROBOT_F32, "--only", ROBOT_F16, "--only", "tests"];
 
 #[test]
-fn what_a_part_prints_cannot_lose_the_others() {
-    // Not UTF-8 before a good last line; not UTF-8 in it; no object; nothing; a number that is none in JSON.
+fn a_parts_output_cannot_hide_other_results() {
+    // Not UTF-8 before a good last line; not UTF-8 in it; no object; nothing; a number that JSON does not
+    // have.
     let object = r#"{"engine":"cuda","device":"X","cycle":{"p50_us":1}}"#;
     let deep = "python3 -c 'print(\"[\" * 100000)'";
     let nested = r#"python3 -c 'print("{\"engine\":\"cuda\",\"x\":" + "[" * 950 + "]" * 950 + "}")'"#;
@@ -58,7 +59,7 @@ fn what_a_part_prints_cannot_lose_the_others() {
 }
 
 #[test]
-fn a_part_that_hangs_is_killed_and_the_rest_is_not_begun() {
+fn a_hanging_part_is_killed_and_the_rest_skipped() {
     let Some(kit) = Kit::new("hang", &answers("sleep 600 & exec sleep 600", "exit 3")) else { return };
     let (said, report) = kit.check(&["--minutes", "0.05"]);
     assert_eq!(said.status.code(), Some(1));
@@ -70,7 +71,7 @@ fn a_part_that_hangs_is_killed_and_the_rest_is_not_begun() {
     assert_eq!(left["result"], "not begun");
     assert!(left["why"].as_str().is_some_and(|why| why.contains("the time of the whole was over")), "{left}");
     assert_eq!(report["state"], "the time of the whole was over");
-    // Of every part one entry, and of the time a line at each beginning and each end.
+    // One entry per part, and one line at the start and the end of each.
     let counted: u64 =
         report["counts"].as_object().expect("counts").values().filter_map(|n| n.as_u64()).sum();
     assert_eq!(counted, results(&report).len() as u64);
@@ -85,23 +86,23 @@ fn a_part_that_hangs_is_killed_and_the_rest_is_not_begun() {
 fn until_it_runs(kit: &Kit) -> std::process::Child {
     let mut script = kit.command(&FOUR).stdout(Stdio::piped()).spawn().expect("python3");
     let lines = BufReader::new(script.stdout.take().expect("piped")).lines();
-    // The line stands before the part begins: printed at once, though standard output is no terminal.
+    // The line is printed before the part starts: without delay, though standard output is not a terminal.
     let mut lines = lines.map(|line| line.expect("a line"));
     assert!(lines.any(|line| line.starts_with("start ") && line.contains(ROBOT_F32)), "it says what begins");
     while fs::read_to_string(kit.path("started")).map_or(0, |pids| pids.lines().count()) < 2 {
         std::thread::yield_now();
     }
-    std::thread::spawn(move || lines.for_each(drop)); // the rest, so that the script can print it
+    std::thread::spawn(move || lines.for_each(drop)); // drains the rest, so that the script can print it
     script
 }
 
-/// A program that notes the numbers of itself and of a process of its own, both deaf to SIGTERM if so.
+/// A program that records its own process ID and that of a child, both ignoring SIGTERM if `deaf`.
 fn two_processes(deaf: bool) -> String {
     let deaf = if deaf { "trap '' TERM; " } else { "" };
     answers(&format!("{deaf}sleep 600 & echo $! >>started; echo $$ >>started; wait; sleep 600"), "exit 3")
 }
 
-/// Those of the two that still run; a zombie does not.
+/// Those of the two that still run; a zombie does not count.
 fn alive(kit: &Kit) -> Vec<String> {
     let pids = fs::read_to_string(kit.path("started")).expect("two numbers");
     let state = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -111,8 +112,8 @@ fn alive(kit: &Kit) -> Vec<String> {
     pids.lines().filter(runs).map(str::to_string).collect()
 }
 
-/// Those that are left. A process that was killed is gone once it has had its turn on a busy machine; the
-/// ten minutes of the others are longer than any wait here.
+/// Those that are left. A killed process is gone once it has been scheduled on a busy machine; the ten
+/// minutes of the others are longer than any wait here.
 fn left_alive(kit: &Kit) -> Vec<String> {
     let mut looks = 0;
     while !alive(kit).is_empty() && looks < 1_000 {
@@ -142,7 +143,7 @@ fn a_signal_ends_the_parts_processes_and_writes_the_file() {
 }
 
 #[test]
-fn what_a_part_leaves_running_when_it_ends_is_ended() {
+fn processes_left_by_a_part_are_killed() {
     let Some(kit) = Kit::new("left", &answers("sleep 600 & echo $! >>started; exit 3", "exit 3")) else {
         return;
     };
@@ -159,14 +160,14 @@ fn killed_script_leaves_a_file_saying_what_was_done() {
     let report = kit.report();
     assert_eq!(results(&report), ["passed", "running", "not begun", "not begun"]);
     assert_eq!((&report["state"], &report["counts"]["not begun"]), (&json!("running"), &json!(2)));
-    // The shell first: it would go on to its next line when the other one ends.
+    // The shell first: it would continue with its next line when the other one ends.
     for pid in alive(&kit).iter().rev() {
         let _ = Command::new("kill").args(["-KILL", pid]).status();
     }
 }
 
 #[test]
-fn nobody_reading_what_is_printed_loses_nothing() {
+fn a_closed_output_pipe_loses_no_results() {
     let Some(kit) = Kit::new("closed", &answers("exit 3", "exit 3")) else { return };
     let mut script =
         kit.command(&FOUR).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("python3");
@@ -176,7 +177,7 @@ fn nobody_reading_what_is_printed_loses_nothing() {
 }
 
 #[test]
-fn logs_of_an_earlier_run_are_not_taken_for_this_ones() {
+fn logs_of_an_earlier_run_are_not_reused() {
     let Some(kit) = Kit::new("logs", &answers("exit 3", "exit 3")) else { return };
     let logs = kit.path("target/gpu-check/report.logs");
     let names = || {

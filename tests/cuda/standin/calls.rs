@@ -1,4 +1,4 @@
-//! What works on the stand-in as on a real driver: copies, kernels, images, and that nothing is left behind.
+//! What works on the stand-in as on a real driver: copies, kernels, images; and that nothing is left behind.
 
 use super::alone;
 use super::raw::{Bench, capture, cu, empty_brain, event, image, kernel, launch, load, module, name_of};
@@ -30,7 +30,7 @@ fn bytes_round_trip_and_fresh_memory_is_nan() {
 }
 
 #[test]
-fn a_kernel_of_ours_runs() {
+fn our_kernels_run() {
     let Some(alone) = alone() else { return };
     let mut bench = Bench::new(64 * 1024);
     let (table, answer) = empty_brain(&mut bench, 32 * 1024);
@@ -38,16 +38,16 @@ fn a_kernel_of_ours_runs() {
     assert_eq!(launch(sense, 64, table, bench.low), 0);
     assert_eq!(cu!(cuMemcpyDtoHAsync_v2(bench.at(4096), answer, ANSWER, bench.low)), 0);
     assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
-    // Behind cycle, prediction, weight, cosine, scores and motors: confidence, then skill.
+    // After cycle, prediction, weight, cosine, scores and motors: confidence, then skill.
     let at = 4096 + 8 + (64 + 3 + 5) * 8 + 2 * 16 * 4;
     let confidence = f32::from_le_bytes(bench.page()[at..at + 4].try_into().expect("four"));
-    // No sensor: the mean error is 0 / 0, and a clamp takes the bound for it.
+    // No sensor: the mean error is 0 / 0, and a clamp replaces it with the bound.
     assert!(confidence.is_finite() && (0.0..=1.0).contains(&confidence), "{confidence}");
     assert_eq!((alone.counts().launches, alone.counts().kernels), (1, 1));
 }
 
 #[test]
-fn everything_given_back_is_gone() {
+fn freed_objects_are_gone() {
     let Some(alone) = alone() else { return };
     let bench = Bench::new(4096);
     let module = module();
@@ -66,11 +66,11 @@ fn everything_given_back_is_gone() {
     assert_eq!(alone.counts().retained, 1);
     assert_eq!(cu!(cuDevicePrimaryCtxRelease_v2(0)), 0);
     assert!(alone.counts().is_clean(), "{:?}", alone.counts());
-    assert_eq!(alone.counts().fills, 1, "what was ordered was done before the memory went");
+    assert_eq!(alone.counts().fills, 1, "the ordered work was done before the memory was freed");
 }
 
 #[test]
-fn images_are_taken_as_far_as_the_oldest_driver_would() {
+fn only_images_for_the_oldest_driver_are_accepted() {
     let Some(alone) = alone() else { return };
     let _bench = Bench::new(256);
     let text = image();
@@ -85,13 +85,13 @@ fn images_are_taken_as_far_as_the_oldest_driver_would() {
     let mut zero = text.clone();
     zero[100_000] = 0;
     assert_eq!(load(&zero), 218, "a zero byte ends the text");
-    assert_eq!(load(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\0"), 209, "a real one is of another chip");
+    assert_eq!(load(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\0"), 209, "a real one is for another chip");
     alone.order("chip=8.9");
     assert_eq!(load(&text), 0, "PTX goes on any later chip");
 }
 
 #[test]
-fn a_kernel_must_be_in_the_image_and_says_what_it_takes() {
+fn kernels_must_exist_and_report_their_attributes() {
     let Some(_alone) = alone() else { return };
     let bench = Bench::new(BRAIN);
     let (module, mut none) = (module(), null_mut());
@@ -101,12 +101,12 @@ fn a_kernel_must_be_in_the_image_and_says_what_it_takes() {
     let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
     assert_eq!((cu!(cuFuncGetAttribute(&mut most, attribute, sense)), most), (0, 64));
     assert_eq!(launch(sense, 96, bench.device, bench.low), 1, "beyond its bound");
-    assert_eq!(launch(sense, 40, bench.device, bench.low), 1, "no whole warps");
+    assert_eq!(launch(sense, 40, bench.device, bench.low), 1, "not whole warps");
     assert_eq!(launch(sense, 64, bench.device, null_mut()), 400, "there is no default stream");
 }
 
 #[test]
-fn codes_have_the_drivers_names() {
+fn error_codes_have_the_drivers_names() {
     let Some(_alone) = alone() else { return };
     assert_eq!(name_of(sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS), "CUDA_ERROR_ILLEGAL_ADDRESS");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What the stand-in refuses, and what it does wrong when it is told to.
+//! What the stand-in refuses, and which faults it can imitate.
 
 use super::alone;
 use super::raw::{Bench, cu, empty_brain, event, kernel, launch, module};
@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
-fn ranges_must_lie_in_memory_that_is_there() {
+fn ranges_must_lie_in_allocated_memory() {
     let Some(_alone) = alone() else { return };
     let bench = Bench::new(4096);
     let (there, here) = (bench.device, bench.at(0));
@@ -18,7 +18,7 @@ fn ranges_must_lie_in_memory_that_is_there() {
     assert_eq!(cu!(cuMemcpyDtoHAsync_v2(here, there - 1, 16, bench.low)), 1);
     assert_eq!(cu!(cuMemcpyDtoDAsync_v2(there + 4090, there, 16, bench.low)), 1);
     assert_eq!(cu!(cuMemsetD8Async(there, 0, 4097, bench.low)), 1);
-    assert_eq!(cu!(cuMemFree_v2(there + 256)), 1, "not where it begins");
+    assert_eq!(cu!(cuMemFree_v2(there + 256)), 1, "not at its start");
     assert_eq!(cu!(cuMemFree_v2(there)), 0);
     assert_eq!(cu!(cuMemsetD8Async(there, 0, 16, bench.low)), 1, "used after it was freed");
     assert_eq!(cu!(cuMemFree_v2(there)), 1, "freed twice");
@@ -38,16 +38,16 @@ fn contexts_and_handles_must_be_alive() {
     assert_eq!(cu!(cuEventRecord(old, bench.low)), 709, "current, but destroyed");
     let mut context = null_mut();
     assert_eq!(cu!(cuDevicePrimaryCtxRetain(&mut context, 0)) + cu!(cuCtxSetCurrent(context)), 0);
-    assert_eq!(cu!(cuEventRecord(old, bench.low)), 400, "a stream of the context before");
+    assert_eq!(cu!(cuEventRecord(old, bench.low)), 400, "a stream of the previous context");
     assert_eq!(cu!(cuMemFree_v2(bench.device)), 1);
 }
 
 #[test]
-fn a_table_that_points_nowhere_loses_the_context_until_a_reset() {
+fn a_bad_pointer_table_loses_the_context_until_a_reset() {
     let Some(alone) = alone() else { return };
     let bench = Bench::new(4096);
     let sense = kernel(module(), c"sense");
-    // Fresh memory for a table: every address in it is a NaN.
+    // Fresh memory as a table: every address in it is a NaN.
     assert_eq!(launch(sense, 64, bench.device, bench.low), 0, "the call comes back; the device finds out");
     assert_eq!(cu!(cuStreamSynchronize(bench.low)), 700);
     assert_eq!(cu!(cuMemsetD8Async(bench.device, 0, 16, bench.low)), 700, "and so does everything after");
@@ -65,7 +65,7 @@ fn kernel_access_out_of_bounds_is_an_error_not_a_crash() {
     for table in [vec![0_u64; BRAIN / 8], Vec::new()] {
         let mut bench = Bench::new(64 * 1024);
         let sense = kernel(module(), c"sense");
-        // Null in every place, or all in place with wild numbers behind them.
+        // Null pointers everywhere, or valid addresses followed by wild numbers.
         let bytes: Vec<u8> = table.iter().flat_map(|word| word.to_le_bytes()).collect();
         bench.page()[..bytes.len()].copy_from_slice(&bytes);
         if table.is_empty() {
@@ -81,11 +81,11 @@ fn kernel_access_out_of_bounds_is_an_error_not_a_crash() {
 }
 
 #[test]
-fn a_kernel_that_writes_beside_its_memory_is_found_out() {
+fn out_of_bounds_kernel_writes_are_detected() {
     let Some(_alone) = alone() else { return };
     let mut bench = Bench::new(64 * 1024);
     let sense = kernel(module(), c"sense");
-    // All of an answer is there, then all but its last hundred bytes, the confidence among them.
+    // A complete answer, then one without its last hundred bytes, which include the confidence.
     for (answer, code) in [(64 * 1024 - 768, 0), (64 * 1024 - 668, 719)] {
         let (table, _) = empty_brain(&mut bench, answer);
         assert_eq!(launch(sense, 64, table, bench.low), 0);
@@ -125,7 +125,7 @@ fn the_nth_call_fails_and_some_codes_lose_the_context() {
 }
 
 #[test]
-fn memory_has_a_limit() {
+fn device_memory_is_limited() {
     let Some(alone) = alone() else { return };
     alone.order("memory=1M");
     let bench = Bench::new(512 * 1024);
@@ -155,7 +155,7 @@ fn a_call_blocks_until_it_is_released() {
             back.store(true, Ordering::Release);
         });
         std::thread::sleep(std::time::Duration::from_millis(20));
-        assert_eq!(cu!(cuStreamQuery(bench.low)), 0, "others go on");
+        assert_eq!(cu!(cuStreamQuery(bench.low)), 0, "others continue");
         assert!(!back.load(Ordering::Acquire));
         alone.order("release");
     });
@@ -165,7 +165,7 @@ fn a_call_blocks_until_it_is_released() {
 }
 
 #[test]
-fn what_cannot_be_used_says_so_at_the_start() {
+fn unusable_drivers_fail_at_initialisation() {
     let Some(alone) = alone() else { return };
     for (order, code) in [("init=34", 34), ("init=803", 803), ("devices=0", 100)] {
         alone.order(order);

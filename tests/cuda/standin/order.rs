@@ -1,4 +1,4 @@
-//! In which order the stand-in does what it was given: streams, events, captured graphs, and what may not be
+//! The order in which the stand-in executes its work: streams, events, captured graphs; and what may not be
 //! captured.
 
 use super::alone;
@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 const THREAD_LOCAL: sys::CUstreamCaptureMode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 
 #[test]
-fn calls_return_before_the_work_and_events_tell_its_end() {
+fn calls_are_asynchronous_and_events_mark_completion() {
     let Some(alone) = alone() else { return };
     let bench = Bench::new(4096);
     let (before, after) = (event(), event());
@@ -32,7 +32,7 @@ fn calls_return_before_the_work_and_events_tell_its_end() {
     assert!(took >= 0.0 && alone.counts().fills == 1);
 }
 
-/// What a byte is after two streams wrote it while the device stood still.
+/// The value of a byte after two streams wrote it while the device was paused.
 fn last_writer(alone: &super::Alone, bench: &mut Bench, streams: [sys::CUstream; 2], parted: bool) -> u8 {
     let first_done = event();
     alone.order("stall=0");
@@ -57,11 +57,11 @@ fn priority_orders_streams_unless_an_event_overrides_it() {
     let Some(alone) = alone() else { return };
     let mut bench = Bench::new(4096);
     let (low, high, other) = (bench.low, bench.high, stream(0));
-    assert_eq!(last_writer(&alone, &mut bench, [low, high], false), 0, "the high one came first");
+    assert_eq!(last_writer(&alone, &mut bench, [low, high], false), 0, "the one of high priority came first");
     assert_eq!(last_writer(&alone, &mut bench, [low, high], true), 1, "it waited");
-    assert_eq!(last_writer(&alone, &mut bench, [low, other], false), 1, "the older one first");
+    assert_eq!(last_writer(&alone, &mut bench, [low, other], false), 1, "the older one came first");
     alone.order("order=backwards");
-    assert_eq!(last_writer(&alone, &mut bench, [low, other], false), 0, "a missing event shows");
+    assert_eq!(last_writer(&alone, &mut bench, [low, other], false), 0, "a missing event has an effect");
     assert_eq!(last_writer(&alone, &mut bench, [low, other], true), 1);
 }
 
@@ -84,7 +84,7 @@ fn forked(bench: &Bench, done: sys::CUevent) -> sys::CUgraphExec {
 }
 
 #[test]
-fn a_captured_graph_is_replayed_with_its_forks_in_either_order() {
+fn captured_forks_are_replayed_in_either_order() {
     let Some(alone) = alone() else { return };
     for order in ["order=forwards", "order=backwards", "order=forwards,events=late"] {
         alone.order(order);
@@ -106,7 +106,7 @@ fn a_captured_graph_is_replayed_with_its_forks_in_either_order() {
 }
 
 #[test]
-fn an_event_of_a_graph_is_recorded_again_by_each_replay() {
+fn each_replay_records_the_graphs_events_again() {
     let Some(alone) = alone() else { return };
     let bench = Bench::new(4096);
     let done = event();
@@ -119,12 +119,12 @@ fn an_event_of_a_graph_is_recorded_again_by_each_replay() {
     assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
     alone.order("stall=0");
     assert_eq!(cu!(cuGraphLaunch(ready, bench.low)), 0);
-    assert_eq!(cu!(cuEventQuery(done)), 0, "the one before is all that it knows of");
+    assert_eq!(cu!(cuEventQuery(done)), 0, "it only knows the previous one");
     alone.order("release");
     assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
 }
 
-/// The code of a call during a capture, and that of ending it.
+/// The return code of a call during a capture, and that of ending the capture.
 fn during_capture(bench: &Bench, call: impl FnOnce() -> i32) -> (i32, i32) {
     assert_eq!(cu!(cuStreamBeginCapture_v2(bench.low, THREAD_LOCAL)), 0);
     assert_eq!(cu!(cuMemsetD8Async(bench.device, 1, 16, bench.low)), 0);
@@ -134,7 +134,7 @@ fn during_capture(bench: &Bench, call: impl FnOnce() -> i32) -> (i32, i32) {
 }
 
 #[test]
-fn what_may_not_be_captured_breaks_the_capture() {
+fn forbidden_calls_invalidate_the_capture() {
     let Some(alone) = alone() else { return };
     let bench = Bench::new(4096);
     let (outside, inside, mut address) = (event(), event(), 0);
@@ -155,11 +155,11 @@ fn what_may_not_be_captured_breaks_the_capture() {
     assert_eq!(during_capture(&bench, unjoined), (0, 904));
     assert_eq!(cu!(cuEventQuery(inside)), 907, "it was recorded in a capture");
     assert_eq!(during_capture(&bench, || 0), (0, 0), "the stream can capture again");
-    assert_eq!(cu!(cuStreamSynchronize(bench.high)), 0, "and the other is not captured any more");
+    assert_eq!(cu!(cuStreamSynchronize(bench.high)), 0, "and the other one is not captured any more");
 }
 
 #[test]
-fn threads_of_other_captures_may_go_on() {
+fn captures_do_not_block_other_threads() {
     let Some(_alone) = alone() else { return };
     let bench = Bench::new(4096);
     let mut context = null_mut();
@@ -173,5 +173,5 @@ fn threads_of_other_captures_may_go_on() {
         };
         std::thread::spawn(run).join().expect("no panic")
     };
-    assert_eq!(during_capture(&bench, elsewhere), (0, 0), "a capture of this thread is nobody else's");
+    assert_eq!(during_capture(&bench, elsewhere), (0, 0), "a capture belongs to its thread only");
 }

@@ -1,14 +1,14 @@
-//! The driver's functions as they are, for tests of the stand-in itself: numbers in, codes out.
+//! The driver's raw functions, for tests of the stand-in itself: numbers in, codes out.
 
 use crate::cuda::tables::{BRAIN, CYCLE, REPORT, SENSES};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
-/// Calls a function of the driver; its code.
+/// Calls a function of the driver and returns its code.
 macro_rules! cu {
     ($name:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: the stand-in checks every handle and address; what it writes to are the caller's variables.
+        // SAFETY: the stand-in checks every handle and address; it writes only to the caller's variables.
         let code = unsafe { cudarc::driver::sys::$name($($argument),*) };
         code as i32
     }};
@@ -37,13 +37,13 @@ impl Bench {
         Bench { device, host: host.cast(), bytes, low, high }
     }
 
-    /// The page-locked memory. Nothing may be under way that writes there.
+    /// The page-locked memory. No pending copy may write there.
     pub fn page(&mut self) -> &mut [u8] {
-        // SAFETY: that many bytes, alive as long as the context; the caller has waited for copies.
+        // SAFETY: that many bytes, valid as long as the context; the caller has waited for copies.
         unsafe { std::slice::from_raw_parts_mut(self.host, self.bytes) }
     }
 
-    /// Host address of a byte of the page.
+    /// Host address of a byte of the page-locked memory.
     pub fn at(&self, byte: usize) -> *mut c_void {
         self.host.wrapping_add(byte).cast()
     }
@@ -74,7 +74,7 @@ pub fn module() -> sys::CUmodule {
     module
 }
 
-/// Loads an image without options; the code.
+/// Loads an image without options and returns the code.
 pub fn load(image: &[u8], module: &mut sys::CUmodule) -> i32 {
     cu!(cuModuleLoadDataEx(module, image.as_ptr().cast(), 0, null_mut(), null_mut()))
 }
@@ -92,7 +92,7 @@ pub fn launch(kernel: sys::CUfunction, block: u32, mut table: u64, stream: sys::
     cu!(cuLaunchKernel(kernel, 1, 1, 1, block, 1, 1, 0, stream, arguments.as_mut_ptr(), null_mut()))
 }
 
-/// A table of one brain in which everything points to zeros: no sensor, no cell, nothing learned. Its
+/// A table of one brain in which everything points to zeros: no sensor, no cell, nothing learned. Returns its
 /// address, and that of the answer, `answer` bytes into the memory.
 pub fn empty_brain(bench: &mut Bench, answer: usize) -> (u64, u64) {
     let (zeros, size) = (bench.device + 4096, CYCLE.max(SENSES));
@@ -108,7 +108,7 @@ pub fn empty_brain(bench: &mut Bench, answer: usize) -> (u64, u64) {
     (bench.device, answer)
 }
 
-/// Captures what `body` orders on the stream; the graph made ready.
+/// Captures what `body` issues on the stream; returns the instantiated graph.
 pub fn capture(stream: sys::CUstream, body: impl FnOnce()) -> sys::CUgraphExec {
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     assert_eq!(cu!(cuStreamBeginCapture_v2(stream, mode)), 0);
@@ -121,7 +121,7 @@ pub fn capture(stream: sys::CUstream, body: impl FnOnce()) -> sys::CUgraphExec {
     ready
 }
 
-/// The driver's own name of a code.
+/// The driver's own name for a code.
 pub fn name_of(code: sys::CUresult) -> String {
     let mut name = null();
     assert_eq!(cu!(cuGetErrorName(code, &mut name)), 0);

@@ -1,4 +1,4 @@
-//! The ways in of the em-brain protocol: what a client sends, and the profile that says what it means.
+//! The ways in of the em-brain protocol: what a client sends, and the profile that defines its meaning.
 
 use super::reported;
 use ganglion::base::command::MAX_MOTORS;
@@ -16,7 +16,7 @@ const PICARX: &str = include_str!("../../../packaging/em-brain/picarx.toml");
 thread_local! {
     static BOARD: Board = built_in("picarx-v4").unwrap().unwrap().board;
     static PROFILE: Arc<Profile> = {
-        let file = ProfileFile::load(Path::new("picarx")).expect("it is built in");
+        let file = ProfileFile::load(Path::new("picarx")).expect("a built-in board");
         Arc::new(BOARD.with(|board| Profile::check(&file.draft, board)).expect("and of its board"))
     };
 }
@@ -33,7 +33,7 @@ pub fn streams() -> Vec<Vec<u8>> {
 }
 
 /// Every frame gets one frame, the field's sensors are on their scale whatever the client sent, and no frame
-/// holds more than it may.
+/// exceeds its limit.
 pub fn take_stream(bytes: &[u8]) -> bool {
     let (mut reader, mut client) = (FrameReader::default(), Client::new(PROFILE.with(Arc::clone)));
     let mut acted = false;
@@ -72,7 +72,7 @@ pub fn profiles() -> Vec<Vec<u8>> {
     vec![PICARX.as_bytes().to_vec()]
 }
 
-/// A profile that is taken makes sensors on their scale of any finite vector, and finite actions.
+/// An accepted profile maps any finite vector to sensors on their scale, and to finite actions.
 pub fn take_profile(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let file = match ProfileFile::parse(text) {

@@ -1,4 +1,4 @@
-//! The ways in of the link to a brain: datagrams, what is said in a join, key files.
+//! The ways in of the link to a brain computer: datagrams, the contents of a join, key files.
 
 use super::reported;
 use ganglion::base::time::{Instant, Span};
@@ -19,7 +19,7 @@ fn key() -> Key {
 }
 
 fn join() -> Join {
-    let board = board::built_in("picarx-v4").expect("it is built in").expect("and sound").board;
+    let board = board::built_in("picarx-v4").expect("a built-in board").expect("and sound").board;
     Join::of("rover-7", &board, [9; 32])
 }
 
@@ -27,7 +27,7 @@ fn reply() -> JoinReply {
     JoinReply::Joined { session: Id([5; 8]), engine: "cpu".into() }
 }
 
-/// Both ends of a link that is joined.
+/// Both ends of an established link.
 struct Ends {
     robot: Carrier,
     brain: Session,
@@ -41,7 +41,7 @@ impl Ends {
         let (_, pending) = accept(&key(), &first).expect("its key");
         let (second, brain) = pending.reply(&reply()).expect("random numbers");
         assert_eq!(robot.take(&second, Instant::ZERO), Arrived::Reply);
-        // It joins again, so that it looks at answers to that as well.
+        // It joins again, so that it also handles answers to that.
         robot.attempt(Instant::ZERO).expect("random numbers");
         Ends { robot, brain: brain.expect("a session") }
     }
@@ -61,7 +61,8 @@ pub fn datagrams() -> Vec<Vec<u8>> {
     vec![first, second, data(Kind::Up, UP_BYTES), data(Kind::Down, DOWN_BYTES)]
 }
 
-/// Whatever comes, neither end of a session takes it that its peer did not seal; a join may be a replay.
+/// Whatever arrives, neither end of a session accepts anything that its peer did not seal; a join may be a
+/// replay.
 pub fn take_datagram(bytes: &[u8]) -> bool {
     ENDS.with_borrow_mut(|ends| {
         let arrived = ends.robot.take(bytes, Instant::ZERO + Span::from_millis(1));
@@ -79,7 +80,7 @@ pub fn joins() -> Vec<Vec<u8>> {
     vec![join().encode(), reply().encode(), JoinReply::refused(&"sensor 3 is `a`, not `b`").encode()]
 }
 
-/// What is taken is written as the same bytes, and every difference can be told.
+/// An accepted join encodes to the same bytes, and every difference can be reported.
 pub fn take_join(bytes: &[u8]) -> bool {
     let joined = Join::decode(bytes).inspect_err(|error| reported(error)).ok();
     let replied = JoinReply::decode(bytes).inspect_err(|error| reported(error)).ok();

@@ -177,7 +177,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn growth_is_between_neighbouring_batches_of_one_kind() {
+    fn growth_compares_neighbouring_batches_of_one_kind() {
         let bind = |batch, residence, us| cell(Operation::Bind, batch, residence, us);
         let cells = [
             bind(1000, None, 900.0),

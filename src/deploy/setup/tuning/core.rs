@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jetsons_append_line_changes_if_there_is_only_one() {
+    fn a_jetsons_only_append_line_is_changed() {
         let entry = "LABEL primary\n      LINUX /boot/Image\n      APPEND ${cbootargs} root=PARTUUID=1 rw \n";
         let tree = machine(JETSON, 6, &[(EXTLINUX, &format!("TIMEOUT 30\n{entry}# end\n"))]);
         proposed(&tree, Some(&board(Some(5)))).carry_out(tree.root()).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unnamed_or_impossible_core_is_advice() {
+    fn an_unnamed_or_impossible_core_only_gives_advice() {
         let line = [("boot/firmware/cmdline.txt", "console=tty1\n")];
         let tree = machine(PI, 4, &line);
         for board in [None, Some(board(None)), Some(board(Some(0))), Some(board(Some(4)))] {

@@ -52,7 +52,7 @@ pub fn full(index: u64) -> Slot {
 }
 
 #[test]
-fn a_slot_is_the_same_to_the_bit_after_its_way_through_bytes() {
+fn a_slot_survives_encoding_bit_for_bit() {
     let slot = full(9);
     let bytes = slot.bytes().unwrap();
     let read = Slot::read(&bytes).unwrap();
@@ -68,7 +68,7 @@ fn a_slot_is_the_same_to_the_bit_after_its_way_through_bytes() {
 }
 
 #[test]
-fn what_is_longer_than_any_robot_has_is_refused() {
+fn lengths_beyond_any_robot_are_refused() {
     let long = Slot { motors: vec![0.0; MAX_MOTORS + 1], frame: vec![Sample::NEVER; 65], ..full(1) };
     assert!(long.command().is_none() && long.whole_frame().is_none());
     assert_eq!(full(1).command().map(|command| command.len), Some(2));
@@ -77,7 +77,7 @@ fn what_is_longer_than_any_robot_has_is_refused() {
 }
 
 #[test]
-fn distances_of_either_sign_are_folded() {
+fn signed_distances_are_zigzag_encoded() {
     for distance in [0, 1, u64::MAX, u64::MAX / 2, 1 << 63, 12_345] {
         assert_eq!(unfolded(folded(distance)), distance);
     }

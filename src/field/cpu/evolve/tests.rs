@@ -198,7 +198,7 @@ fn cell_uses_old_values_of_its_six_neighbours_on_every_grid() {
 }
 
 #[test]
-fn so_does_a_cell_in_half_precision() {
+fn half_precision_cells_use_old_neighbour_values_too() {
     sweeps_are_the_formula::<Half, 4>(Storage::F16);
     sweeps_are_the_formula::<Half, 8>(Storage::F16);
     sweeps_are_the_formula::<Half, 16>(Storage::F16);

@@ -27,7 +27,7 @@ fn run_for(plan: &FieldPlan, cycles: u64) -> State {
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_writer_that_is_busy_costs_a_snapshot_and_no_time() {
+fn a_busy_writer_skips_a_snapshot_without_waiting() {
     let board = small_board(8);
     let state = run_for(&board.field, 5);
     let fill = |live: &mut Live| {

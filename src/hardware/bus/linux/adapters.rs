@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_name_must_mean_one_adapter() {
+    fn part_of_a_name_must_match_exactly_one_adapter() {
         let tree = i2c_tree();
         let several = find(tree.root(), &adapter(".i2c")).expect_err("two");
         assert!(several.why.contains("i2c-1 (3160000.i2c), i2c-7 (c250000.i2c)"), "{several}");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_be_a_link() {
+    fn an_adapter_path_may_be_a_symbolic_link() {
         let tree = i2c_tree();
         tree.link("dev/i2c-robot", "i2c-7");
         let found = find(tree.root(), &I2cNode::Path("/dev/i2c-robot".to_string())).expect("an adapter");
@@ -163,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_i2c_has_none() {
+    fn a_machine_without_i2c_has_no_adapter() {
         let tree = Tree::new("bare");
         assert_eq!(all(tree.root()), []);
         assert!(find(tree.root(), &adapter("i2c")).expect_err("none").why.contains("has: none"));
     }
 
     #[test]
-    fn driver_with_a_fixed_timeout_is_known_behind_a_multiplexer() {
+    fn a_fixed_timeout_driver_is_found_behind_a_multiplexer() {
         let tree = i2c_tree();
         tree.link(
             "sys/bus/i2c/devices/i2c-20",

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_for_on_all_of_the_boards_chips() {
+    fn a_line_name_is_searched_on_all_of_the_boards_chips() {
         let chips = jetson(&["tegra234-gpio", "tegra234-gpio-aon"]);
         assert_eq!(place(&chips, Line::named(0)), Ok(("tegra234-gpio-aon".to_string(), 9)));
         assert!(place(&chips, Line::named(1)).expect_err("no such name").contains("GPIO line 'PZ.99'"));

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn one_process_has_the_wires_and_another_learns_which() {
+    fn a_second_claim_names_the_holding_process() {
         let tree = i2c_tree();
         let (motors, side) = (hardware(&tree, &board("3160000")), hardware(&tree, &board("c250000")));
         let first = motors.claim(None).unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_at_the_holder_does_not_block_a_claim() {
+    fn looking_up_the_holder_does_not_block_a_claim() {
         let tree = i2c_tree();
         let motors = hardware(&tree, &board("3160000"));
         let place = motors.places(None).unwrap().remove(0);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_on_no_device_stands_for_itself() {
+    fn an_adapter_without_a_device_is_claimed_by_its_own_path() {
         let tree = i2c_tree();
         let places = hardware(&tree, &board("bench adapter")).places(None).unwrap();
         assert!(places[0].ends_with("sys/devices/virtual/i2c-12"), "{places:?}");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn wires_that_are_not_there_are_reported_as_such() {
+    fn missing_wires_are_reported_as_missing() {
         let tree = i2c_tree();
         let Err(ClaimError::Open(error)) = hardware(&tree, &board("nowhere")).claim(None) else { panic!() };
         assert!(error.why.contains("no such adapter"), "{error}");

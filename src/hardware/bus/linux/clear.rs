@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_stop_as_soon_as_the_device_lets_go() {
+    fn clock_pulses_stop_when_the_device_releases_the_line() {
         for held in 0..=9 {
             let mut hardware = OpenDrain::new(held, Span::ZERO);
             assert_eq!(run(&mut hardware), Ok(()), "held for {held} clocks");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_never_lets_go_is_given_up_after_nine() {
+    fn a_stuck_device_is_given_up_after_nine_clocks() {
         let mut hardware = OpenDrain::new(u32::MAX, Span::ZERO);
         assert_eq!(run(&mut hardware), Err(BusFault::TimedOut));
         assert_eq!((hardware.clocks, hardware.stops), (10, 0));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretched_clock_is_waited_for_but_not_for_ever() {
+    fn clock_stretching_is_waited_for_with_a_bound() {
         let mut patient = OpenDrain::new(5, Span::from_millis(3));
         assert_eq!(run(&mut patient), Ok(()));
         assert_eq!(patient.clocks, 6);

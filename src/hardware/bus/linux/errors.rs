@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_class_has_its_numbers() {
+    fn every_fault_class_has_its_error_numbers() {
         // Written as numbers: they are the kernel's interface, the same on every architecture supported here.
         let classes: [(&[i32], BusFault); 6] = [
             (&[6, 121], BusFault::Nack),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_and_what_is_not_allowed_are_told_apart() {
+    fn missing_and_forbidden_are_different_faults() {
         let refused = |number| refused("x", &io::Error::from_raw_os_error(number), "plug it in", "i2c");
         assert_eq!(refused(libc::ENOENT).fix, "plug it in");
         assert!(refused(libc::EACCES).fix.contains("group 'i2c'"));

@@ -411,12 +411,12 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_of_the_kernel_has_as_many_words_as_it_is_read_by() {
+    fn the_kernels_edge_event_has_the_expected_size() {
         assert_eq!(size_of::<gpiocdev_uapi::v2::LineEdgeEvent>(), EDGE_WORDS * 8);
     }
 
     #[test]
-    fn a_wait_keeps_its_length() {
+    fn a_wait_lasts_as_long_as_asked() {
         let spec = timespec(Span::from_millis(2_250));
         assert_eq!((spec.tv_sec, spec.tv_nsec), (2, 250_000_000));
     }
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owners_label_fits_the_kernels() {
+    fn the_consumer_label_fits_the_kernels_limit() {
         assert_eq!(consumer("edges"), "ganglion-edges");
         assert_eq!(consumer("a-name-that-is-longer-than-it-may-be").len(), 31);
     }
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_of_nothing_waits_and_sees_nothing() {
+    fn an_owner_without_lines_waits_and_sees_no_edges() {
         let mut none = LinuxGpio { lines: Vec::new(), chips: Vec::new(), overruns: Arc::default() };
         let before = MonotonicClock.now();
         assert_eq!(none.next_edge(Span::from_millis(2)), Ok(None));

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_of_devices_are_free() {
+    fn only_unused_device_addresses_are_free() {
         let mut taken = Addresses::default();
         [0x50, 0x77, 0xFF].into_iter().for_each(|address| taken.add(address));
         let free: Vec<u8> = (0..=u8::MAX).filter(|address| taken.leave_free(*address)).collect();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_drives_is_never_opened() {
+    fn devices_with_a_kernel_driver_are_never_opened() {
         let tree = i2c_tree();
         let bus = bus(&tree, "3160000", &[0x14, 0x40]);
         let refused = bus.open().err().expect("a refusal");
@@ -305,21 +305,21 @@ mod tests {
     }
 
     #[test]
-    fn what_the_board_reserves_is_never_opened() {
+    fn reserved_addresses_are_never_opened() {
         let tree = i2c_tree();
         let refused = bus(&tree, "c250000", &[0x50]).open().err().expect("a refusal");
         assert!(refused.why.contains("reserves it for the EEPROM"), "{refused}");
     }
 
     #[test]
-    fn a_file_that_is_no_adapter_is_not_taken_for_one() {
+    fn a_file_that_is_not_an_adapter_is_refused() {
         let tree = i2c_tree();
         let refused = bus(&tree, "c250000", &[0x14]).open().err().expect("a refusal");
         assert!(refused.what.ends_with("dev/i2c-7"), "{refused}");
     }
 
     #[test]
-    fn probing_leaves_alone_what_is_not_ours() {
+    fn probing_skips_devices_of_others() {
         let tree = i2c_tree();
         let bus = bus(&tree, "3160000", &[]);
         assert_eq!(bus.probe(0x50), Ok(Presence::Reserved("the EEPROM".to_string())));

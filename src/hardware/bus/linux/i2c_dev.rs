@@ -148,7 +148,7 @@ mod tests {
     use std::mem::{offset_of, size_of};
 
     #[test]
-    fn patience_is_rounded_up() {
+    fn timeouts_are_rounded_up() {
         let units = |ms| timeout_units(Span::from_millis(ms));
         assert_eq!((units(0), units(1), units(10), units(11), units(20), units(1000)), (1, 1, 1, 2, 2, 100));
     }

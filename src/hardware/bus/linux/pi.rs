@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_pi_has_no_registers_and_says_so() {
+    fn other_machines_than_a_pi_are_refused_with_the_reason() {
         // The build machine is not a Raspberry Pi; on one, mapping works or reports what is missing.
         match Registers::open() {
             Ok(registers) => assert!(registers.output("another chip", 4).is_none()),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adapter_that_is_not_there_is_refused_by_number() {
+    fn a_missing_adapter_is_named_by_its_number() {
         for number in [255, 256] {
             let refused = PiI2c::open(number).err().expect("no such adapter");
             assert!(refused.why.contains(&number.to_string()), "{refused}");

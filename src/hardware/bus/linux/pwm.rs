@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_whole() {
+    fn pwm_values_are_written_in_one_piece() {
         let tree = Tree::new("numbers");
         for number in [0, 7, 10, 20_000_000, u64::MAX] {
             tree.file("number", "");

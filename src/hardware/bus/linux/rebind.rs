@@ -215,7 +215,7 @@ mod tests {
     const UNBIND: &str = "sys/bus/platform/drivers/tegra-i2c/unbind";
 
     #[test]
-    fn only_what_the_board_names_is_bound_again() {
+    fn only_the_boards_adapters_are_rebound() {
         let (tree, clock) = (i2c_tree(), SimClock::new());
         clock.set(Instant::ZERO + REST);
         let mut rebinder = rebinder(&tree);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adapter_that_lost_its_driver_half_way_is_still_known() {
+    fn an_adapter_that_lost_its_driver_is_still_known() {
         let (tree, clock) = (i2c_tree(), SimClock::new());
         clock.set(Instant::ZERO + REST);
         let mut rebinder = rebinder(&tree);

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_board_permits_is_done() {
+    fn only_permitted_recovery_steps_are_taken() {
         let tree = i2c_tree();
         let mut repair = repair(&tree, RecoveryPlan::default()).expect("a repair");
         for measure in [Measure::Clear, Measure::Rebind, Measure::RailOff, Measure::RailOn] {
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adapter_on_no_driver_cannot_be_bound_again() {
+    fn an_adapter_without_a_driver_cannot_be_rebound() {
         let tree = i2c_tree();
         fs::remove_file(tree.root().join("sys/devices/platform/c250000.i2c/driver")).expect("a link");
         let repair = repair(&tree, RecoveryPlan { rebind: true, ..Default::default() }).expect("a repair");
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn without_root_a_rebind_is_had_from_a_process_that_may() {
+    fn without_root_a_privileged_process_rebinds() {
         let tree = i2c_tree();
         without_rights(&tree);
         let mut repair =
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_never_answers_is_not_waited_for() {
+    fn a_silent_rebind_process_is_not_waited_for() {
         use rustix::net::*;
         let tree = i2c_tree();
         let path = rebind::socket_of(tree.root());
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_stays_away_ends_the_rebind() {
+    fn a_device_node_that_stays_away_ends_the_rebind() {
         let tree = i2c_tree();
         let mut repair =
             repair(&tree, RecoveryPlan { rebind: true, ..Default::default() }).expect("a repair");
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_not_there_are_found_missing_at_the_start() {
+    fn missing_lines_are_found_at_the_start() {
         let tree = i2c_tree();
         let clear = Some(ClearPlan { scl: Line(3), sda: Line(2) });
         let missing = repair(&tree, RecoveryPlan { clear, ..Default::default() }).err().expect("no chip");

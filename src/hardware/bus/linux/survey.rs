@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_is_described_without_asking_what_cannot_be_asked() {
+    fn the_survey_skips_what_it_cannot_read() {
         let tree = i2c_tree();
         let chips = Chips::look(tree.root(), &["tegra234-gpio".to_string()], &[]);
         let seen = survey(tree.root(), &chips, &[Line(4)]);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_keeps_outputs_is_known() {
+    fn kernels_that_keep_outputs_are_recognised() {
         for (answer, outlives) in [("Y", true), ("N", false)] {
             let tree = Tree::new("persist");
             tree.file("sys/module/pinctrl_bcm2835/parameters/persist_gpio_outputs", "N");

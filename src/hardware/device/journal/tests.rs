@@ -59,7 +59,7 @@ fn whole(ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
 }
 
 #[test]
-fn each_step_does_one_thing_and_the_last_one_nothing_new() {
+fn each_step_makes_one_new_transfer_and_the_last_none() {
     let mut rig = Rig::new();
     let mut step = |script: FakeI2c, from: u64, expected: SetUp| {
         rig.clock.set(at(from));
@@ -111,7 +111,7 @@ fn unanswering_chip_does_not_end_a_set_up_that_goes_on() {
 }
 
 #[test]
-fn what_gave_way_is_made_again_and_nothing_before_it() {
+fn a_preempted_transfer_is_repeated_but_no_earlier_one() {
     let mut rig = Rig::new();
     let work =
         |ports: &mut Ports<'_>| (0..3).try_for_each(|nth| ports.i2c.write(CHIP, &[nth]).map_err(bus(nth)));
@@ -123,7 +123,7 @@ fn what_gave_way_is_made_again_and_nothing_before_it() {
 }
 
 #[test]
-fn a_driver_that_swallows_the_refusal_is_not_done() {
+fn a_set_up_that_ignores_errors_is_not_done() {
     let mut rig = Rig::new();
     let work = |ports: &mut Ports<'_>| {
         let _ = ports.i2c.write(CHIP, &[1]);
@@ -135,7 +135,7 @@ fn a_driver_that_swallows_the_refusal_is_not_done() {
 }
 
 #[test]
-fn a_set_up_that_asks_something_else_writes_nothing() {
+fn a_set_up_that_differs_on_replay_writes_nothing() {
     let endless = Err(DeviceFault::Endless { register: 0 });
     let mut rig = Rig::new();
     let mut nth = 0;
@@ -165,7 +165,7 @@ fn a_set_up_that_asks_something_else_writes_nothing() {
 }
 
 #[test]
-fn set_up_ends_at_a_chip_never_ready_or_answering_without_end() {
+fn set_up_ends_if_the_chip_is_never_ready() {
     let mut rig = Rig::new();
     let endless = |ports: &mut Ports<'_>| -> Result<(), DeviceFault> {
         loop {

@@ -142,7 +142,7 @@ fn timeless(answer: CycleAnswer) -> CycleAnswer {
 }
 
 #[test]
-fn robots_over_the_network_get_the_bits_they_get_alone() {
+fn robots_over_the_network_get_the_same_bits_as_alone() {
     const CYCLES: u64 = 12;
     let names = ["net-a", "net-b", "net-c"];
     let rig = Rig::new(&names);
@@ -167,7 +167,7 @@ fn robots_over_the_network_get_the_bits_they_get_alone() {
 }
 
 #[test]
-fn a_robot_that_differs_is_refused_with_both_values() {
+fn a_differing_robot_is_refused_with_both_values() {
     let rig = Rig::new(&["ref-a", "ref-b"]);
     let mut client = rig.client("ref-a");
     let sound = Join::of("ref-a", &rig.board.board, rig.board.digest);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_join_that_was_seen_is_a_replay_and_takes_nothing() {
+    fn a_repeated_join_is_a_replay_and_costs_no_allowance() {
         let mut limits = Limits::default();
         assert_eq!(limits.admit(&join(1), HERE, at(1_000)), Ok(()));
         (0..100).for_each(|_| {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_address_sends_is_not_counted_against_the_others() {
+    fn each_address_has_its_own_allowance() {
         let mut proofs = Proofs::new();
         let passed = (0..100_000).filter(|_| proofs.admit(HERE, at(1_000)).is_ok()).count();
         assert_eq!(passed, 100);

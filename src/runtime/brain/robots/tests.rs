@@ -20,7 +20,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn each_of_64_robots_gets_the_bits_it_gets_alone() {
+fn each_of_64_robots_gets_the_same_bits_as_alone() {
     const CYCLES: u64 = 30;
     let (board, clock) = (board(), Arc::new(SimClock::new()));
     let mut brain = brain(64, None);
@@ -118,7 +118,7 @@ proptest! {
 }
 
 #[test]
-fn a_request_out_of_range_is_refused_and_the_field_untouched() {
+fn an_out_of_range_request_leaves_the_field_untouched() {
     let (board, clock) = (board(), Arc::new(SimClock::new()));
     let mut brain = brain(1, None);
     let id = join(&mut brain, "one", &board, &clock);
@@ -213,7 +213,7 @@ fn a_silent_robot_is_parked_and_resumes_from_its_snapshot() {
 }
 
 #[test]
-fn robots_are_refused_with_the_figures() {
+fn refused_robots_get_the_figures() {
     let (board, clock) = (board(), Arc::new(SimClock::new()));
     let mut brain = Robots::new(Limits { robots: 2, threads: 1, state: None });
     let refused = |brain: &mut Robots, name: &str, period| match brain.join(name, &board, period, at(0)) {

@@ -141,7 +141,7 @@ fn senses(cycle: u64) -> Vec<f32> {
 }
 
 #[test]
-fn clients_of_every_framing_get_what_the_field_asks_for() {
+fn clients_of_every_framing_get_the_fields_output() {
     const CYCLES: u64 = 6;
     let rig = Rig::new(8);
     let mut robots = [&b""[..], b"ROBO", &[0xDE, 0xAD, 0xBE, 0xEF]].map(|mark| rig.client(mark));
@@ -177,7 +177,7 @@ fn clients_of_every_framing_get_what_the_field_asks_for() {
 }
 
 #[test]
-fn what_is_wrong_gets_an_error_frame_and_the_next_is_served() {
+fn a_bad_request_gets_an_error_and_the_next_is_served() {
     let rig = Rig::new(8);
     let mut robot = rig.client(b"ROBO");
     let error = |code: f32| (255, vec![code]);
@@ -199,7 +199,7 @@ fn what_is_wrong_gets_an_error_frame_and_the_next_is_served() {
 }
 
 #[test]
-fn what_is_no_frame_ends_the_conversation_with_an_error() {
+fn an_invalid_frame_ends_the_connection_with_an_error() {
     let rig = Rig::new(8);
     let mut robot = rig.client(b"");
     robot.stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
@@ -228,7 +228,7 @@ fn a_client_beyond_the_limits_is_turned_away() {
 }
 
 #[test]
-fn a_client_that_comes_back_finds_its_engine() {
+fn a_returning_client_finds_its_engine() {
     let rig = Rig::new(8);
     let mut robot = rig.client(b"");
     robot.join();

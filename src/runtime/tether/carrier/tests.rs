@@ -109,7 +109,7 @@ fn new_session_makes_the_old_ones_answers_foreign() {
 }
 
 #[test]
-fn a_refusal_is_told_and_the_brain_is_asked_again_later() {
+fn a_refusal_is_reported_and_retried_later() {
     let keys = keys();
     let mut carrier = carrier(&keys);
     carrier.start(at(0));
@@ -126,7 +126,7 @@ fn a_refusal_is_told_and_the_brain_is_asked_again_later() {
 }
 
 #[test]
-fn each_of_two_keys_has_its_turn_the_newest_first() {
+fn two_keys_are_tried_in_turn_newest_first() {
     let keys = keys().with([2; 32]).unwrap();
     let mut carrier = carrier(&keys);
     carrier.start(at(0));
@@ -136,7 +136,7 @@ fn each_of_two_keys_has_its_turn_the_newest_first() {
 }
 
 #[test]
-fn forged_replies_are_looked_at_only_so_often() {
+fn forged_replies_are_rate_limited() {
     let mut carrier = carrier(&keys());
     carrier.start(at(0));
     let first = carrier.attempt(at(0)).unwrap();

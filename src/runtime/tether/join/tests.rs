@@ -33,7 +33,7 @@ fn numbered(mut sensor: crate::base::plan::SensorPlan, at: usize) -> crate::base
 }
 
 #[test]
-fn every_shipped_board_is_listed_whole_and_comes_back() {
+fn every_shipped_boards_list_survives_the_round_trip() {
     for (name, _) in board::BUILT_IN {
         let join = join(name);
         let bytes = join.encode();
@@ -46,7 +46,7 @@ fn every_shipped_board_is_listed_whole_and_comes_back() {
 }
 
 #[test]
-fn a_board_too_large_for_a_datagram_is_listed_as_far_as_it_fits() {
+fn an_oversized_board_is_listed_as_far_as_it_fits() {
     let board = large();
     let join = Join::of("rover-7", &board, [9; 32]);
     let bytes = join.encode();
@@ -106,7 +106,7 @@ fn every_difference_fits_what_a_robot_is_told() {
 }
 
 #[test]
-fn replies_come_back_as_they_went_within_their_lengths() {
+fn replies_survive_the_round_trip_within_their_lengths() {
     let long = JoinReply::refused(&"é\n".repeat(TEXT_MOST));
     let joined = JoinReply::Joined { session: Id([5; 8]), engine: "cuda (NVIDIA)".into() };
     for reply in [joined, long, JoinReply::Refused(String::new())] {
@@ -119,7 +119,7 @@ fn replies_come_back_as_they_went_within_their_lengths() {
 }
 
 #[test]
-fn every_beginning_of_a_join_is_truncated_and_every_end_trails() {
+fn truncated_and_overlong_joins_are_refused() {
     let bytes = join("picarx-v4").encode();
     for length in 0..bytes.len() {
         assert_eq!(Join::decode(&bytes[..length]), Err(JoinError::Truncated), "{length}");
@@ -129,7 +129,7 @@ fn every_beginning_of_a_join_is_truncated_and_every_end_trails() {
 
 proptest! {
     #[test]
-    fn what_decodes_encodes_to_the_same_bytes(
+    fn decoded_messages_encode_to_the_same_bytes(
         at in prop::collection::vec((0..400usize, any::<u8>()), 0..4),
         random in prop::collection::vec(any::<u8>(), 0..200),
     ) {

@@ -37,7 +37,7 @@ fn file(robot: &str, secret: [u8; KEY_BYTES]) -> KeyFile {
 }
 
 #[test]
-fn a_key_file_comes_back_as_it_went() {
+fn a_key_file_survives_the_round_trip() {
     let one = file("rover-7", ONE);
     assert_eq!(KeyFile::parse(&one.text()), Ok(one.clone()));
     let two = one.clone().with(OTHER).unwrap();
@@ -49,7 +49,7 @@ fn a_key_file_comes_back_as_it_went() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_line() {
+fn each_key_file_fault_names_its_line() {
     let sound = file("rover", ONE).text();
     let third = file("rover", ONE).with(OTHER).unwrap().text() + &format!("key {}\n", "0".repeat(64));
     for (text, fault) in [
@@ -112,7 +112,7 @@ fn a_key_is_never_written_into_a_message() {
 
 proptest! {
     #[test]
-    fn any_text_is_refused_or_written_again_as_the_same(
+    fn any_text_is_refused_or_round_trips(
         text in prop_oneof![".*", "ganglion-key 1\n(robot [a-z./]{0,4}\n|key [0-9a-f]{62,66}\n|#.*\n){0,5}"],
     ) {
         if let Ok(file) = KeyFile::parse(&text) {

@@ -56,7 +56,7 @@ fn open(end: &mut Session, datagram: &[u8]) -> Result<Vec<u8>, Dropped> {
 }
 
 #[test]
-fn requests_and_answers_arrive_as_they_were_and_once() {
+fn requests_and_answers_arrive_unchanged_and_once() {
     let (mut robot, mut brain) = pair(7);
     for count in 1..=100 {
         let request = up(&mut robot);
@@ -81,7 +81,7 @@ fn only_strictly_newer_counters_are_taken() {
 }
 
 #[test]
-fn each_single_bit_that_is_changed_is_noticed_and_moves_nothing() {
+fn every_flipped_bit_is_detected_and_changes_no_state() {
     let (mut robot, mut brain) = pair(7);
     let (request, answer) = (up(&mut robot), down(&mut brain));
     for (end, datagram) in [(&mut brain, &request), (&mut robot, &answer)] {
@@ -109,7 +109,7 @@ fn each_single_bit_that_is_changed_is_noticed_and_moves_nothing() {
 }
 
 #[test]
-fn a_datagram_of_any_other_length_is_dropped_unopened() {
+fn datagrams_of_other_lengths_are_dropped_unopened() {
     let (mut robot, mut brain) = pair(7);
     let request = up(&mut robot);
     for length in 0..request.len() {
@@ -138,7 +138,7 @@ fn the_last_counter_is_neither_sealed_nor_opened() {
 }
 
 #[test]
-fn an_ends_own_datagram_sent_back_to_it_is_dropped() {
+fn reflected_datagrams_are_dropped() {
     let (mut robot, mut brain) = pair(7);
     let (request, answer) = (up(&mut robot), down(&mut brain));
     assert_eq!(open(&mut robot, &request), Err(Dropped::Kind));
@@ -175,7 +175,7 @@ fn a_payload_of_another_length_is_not_sealed() {
 }
 
 #[test]
-fn a_first_message_that_was_changed_is_dropped() {
+fn a_changed_first_message_is_dropped() {
     let (first, _) = Joining::begin(&key(1), &join()).unwrap();
     for bit in 0..8 * first.len() {
         let mut changed = first.clone();
@@ -189,7 +189,7 @@ fn a_first_message_that_was_changed_is_dropped() {
 }
 
 #[test]
-fn a_forged_second_message_does_no_harm() {
+fn a_forged_second_message_changes_nothing() {
     let (first, mut joining) = Joining::begin(&key(1), &join()).unwrap();
     let (_, pending) = accept(&key(1), &first).unwrap();
     let (second, brain) = pending.reply(&joined(9)).unwrap();

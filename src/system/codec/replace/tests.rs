@@ -43,7 +43,7 @@ fn foreseeable() -> String {
 }
 
 #[test]
-fn a_link_that_was_laid_in_the_way_is_not_followed() {
+fn a_planted_symbolic_link_is_not_followed() {
     let folder = Folder::new("link");
     fs::write(folder.at("victim"), "not yours").unwrap();
     symlink(folder.at("victim"), folder.at(&foreseeable())).unwrap();
@@ -54,7 +54,7 @@ fn a_link_that_was_laid_in_the_way_is_not_followed() {
 }
 
 #[test]
-fn a_file_that_was_laid_in_the_way_is_not_taken_over() {
+fn a_planted_file_is_not_taken_over() {
     let folder = Folder::new("file");
     fs::write(folder.at(&foreseeable()), "bait").unwrap();
     fs::set_permissions(folder.at(&foreseeable()), fs::Permissions::from_mode(0o777)).unwrap();
@@ -67,7 +67,7 @@ fn a_file_that_was_laid_in_the_way_is_not_taken_over() {
 }
 
 #[test]
-fn what_lies_under_a_new_files_name_refuses_it() {
+fn an_existing_name_is_refused_for_a_new_file() {
     let folder = Folder::new("excl");
     fs::write(folder.at("a"), "a").unwrap();
     symlink(folder.at("nowhere"), folder.at("b")).unwrap();
@@ -104,7 +104,7 @@ fn the_old_files_mode_and_owner_are_kept() {
 }
 
 #[test]
-fn link_at_the_files_path_is_replaced_but_no_other_kind() {
+fn a_link_at_the_path_is_replaced_but_no_other_file_type() {
     let folder = Folder::new("place");
     fs::write(folder.at("victim"), "not yours").unwrap();
     symlink(folder.at("victim"), folder.at("thing")).unwrap();
@@ -118,7 +118,7 @@ fn link_at_the_files_path_is_replaced_but_no_other_kind() {
 }
 
 #[test]
-fn a_file_that_cannot_get_its_name_leaves_nothing() {
+fn a_failed_rename_leaves_no_file() {
     let folder = Folder::new("failure");
     fs::create_dir_all(folder.at("kept/full")).unwrap();
     fs::write(folder.at("thing"), "old").unwrap();
@@ -129,7 +129,7 @@ fn a_file_that_cannot_get_its_name_leaves_nothing() {
 }
 
 #[test]
-fn the_file_before_is_kept_where_it_is_asked_for() {
+fn the_previous_file_is_kept_on_request() {
     let folder = Folder::new("keep");
     for (content, before) in [("1", None), ("2", Some("1")), ("3", Some("2"))] {
         replace_and_keep(&folder.at("thing"), content.as_bytes(), OsStr::new("before")).unwrap();
@@ -143,7 +143,7 @@ fn the_file_before_is_kept_where_it_is_asked_for() {
 /// Renaming one of them to the other does nothing (POSIX, rename), so a third name would stay for as long as
 /// this process lives.
 #[test]
-fn a_file_that_has_its_second_name_already_leaves_no_third() {
+fn an_existing_second_name_leaves_no_extra_file() {
     let folder = Folder::new("third");
     fs::write(folder.at("thing"), "old").unwrap();
     fs::hard_link(folder.at("thing"), folder.at("thing.previous")).unwrap();
@@ -184,7 +184,7 @@ fn leftovers_of_dead_writers_are_removed_but_not_of_live_ones() {
 }
 
 #[test]
-fn a_link_takes_the_place_of_a_file_and_is_taken_away() {
+fn a_link_replaces_a_file_and_is_removed_again() {
     let folder = Folder::new("relink");
     fs::write(folder.at("victim"), "not yours").unwrap();
     fs::write(folder.at("thing"), "old").unwrap();

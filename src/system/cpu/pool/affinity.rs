@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_leaves_the_core_that_it_is_on_and_may_come_back() {
+    fn a_thread_can_leave_a_core_and_return() {
         let affinity = Affinity::of_this_thread();
         let here = sched_getcpu();
         if affinity.allowed.count() < 2 {

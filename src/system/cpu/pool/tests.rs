@@ -174,7 +174,7 @@ fn jobs_come_back_in_order_from_as_many_threads_as_asked() {
 }
 
 #[test]
-fn fewer_jobs_than_threads_or_none_are_done_too() {
+fn fewer_jobs_than_threads_and_none_work() {
     watched(|| {
         let mut pool = Pool::new(3, &[], 8);
         for count in [0, 1, 2, 8, 0, 5] {
@@ -187,7 +187,7 @@ fn fewer_jobs_than_threads_or_none_are_done_too() {
 }
 
 #[test]
-fn a_place_stays_with_its_thread() {
+fn job_positions_stay_with_their_thread() {
     watched(|| {
         let mut pool = Pool::new(2, &[], 8);
         let (caller, gate) = (thread::current().id(), Keeper::new());
@@ -287,7 +287,7 @@ fn no_thread_outlives_its_pool() {
 }
 
 #[test]
-fn a_pool_ends_with_a_stray_out() {
+fn a_pool_ends_while_a_late_job_is_running() {
     watched(|| {
         let gone = Arc::new(AtomicUsize::new(0));
         let mut pool = Pool::new(2, &[], 2);

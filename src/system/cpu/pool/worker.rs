@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_is_asleep_is_woken_once() {
+    fn a_sleeping_worker_is_woken_once() {
         let (mut side, queue, done) = side();
         let asleep = side.asleep.clone();
         let (tell, told) = bounded(1);

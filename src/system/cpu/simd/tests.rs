@@ -80,7 +80,7 @@ at_every_level! {
 }
 
 #[test]
-fn all_levels_fuse_but_the_portable_one() {
+fn all_levels_but_the_portable_one_use_fused_multiply_add() {
     struct Fuses;
     impl Kernel for Fuses {
         type Output = bool;
@@ -176,7 +176,7 @@ at_every_level! {
 }
 
 #[test]
-fn a_slice_of_another_length_is_refused() {
+fn slices_of_different_lengths_are_refused() {
     struct Touch {
         what: usize,
         longer: bool,
@@ -309,7 +309,7 @@ at_every_level! {
 }
 
 #[test]
-fn levels_have_names_an_order_and_narrower_ones() {
+fn levels_have_names_and_an_order() {
     struct Lanes;
     impl Kernel for Lanes {
         type Output = usize;

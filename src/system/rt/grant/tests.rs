@@ -48,7 +48,7 @@ fn the_priority_reported_is_the_one_in_proc() {
 }
 
 #[test]
-fn nothing_asked_is_nothing_changed_and_nothing_refused() {
+fn without_requests_nothing_changes_and_nothing_is_refused() {
     on_a_thread(|| {
         let before = look(Role::Tick);
         let granted = become_real_time(&NOTHING, Role::Tick);
@@ -144,7 +144,7 @@ fn memory_reported_as_locked_is_locked() {
 }
 
 #[test]
-fn what_was_accepted_and_is_not_there_is_a_refusal() {
+fn an_accepted_setting_that_is_missing_is_a_refusal() {
     let plan = RtPlan { strict: true, priority: 80, cpu: Some(2), lock_memory: true };
     let mut granted = Granted {
         role: Role::Tick,
@@ -169,7 +169,7 @@ fn what_was_accepted_and_is_not_there_is_a_refusal() {
 }
 
 #[test]
-fn roles_keep_their_distance_within_what_linux_has() {
+fn role_priorities_keep_their_order_within_linux_limits() {
     let roles = [Role::Tick, Role::Bus, Role::Edges, Role::Lines, Role::Field, Role::Slow];
     let all = |tick| roles.map(|role| role.priority(tick));
     assert_eq!(all(80), [80, 85, 85, 86, 0, 0]);

@@ -96,7 +96,7 @@ impl Actuators for TwoFrames {
 }
 
 #[test]
-fn sample_goes_between_two_frames_of_a_command() {
+fn a_poll_runs_between_two_frames_of_a_command() {
     let asks = PollPlan { prompted: true, ..plan(Box::new(Byte(0x41)), 0, 100) };
     let mut rig = rig_of_motors(Box::new(TwoFrames(0)), vec![asks]);
     rig.settle(9);

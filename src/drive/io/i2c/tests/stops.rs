@@ -320,7 +320,7 @@ fn line_stops_the_motors_at_once_while_the_bus_hangs() {
 }
 
 #[test]
-fn set_up_is_no_write_gap_where_a_line_holds_the_motors() {
+fn set_up_is_not_a_write_gap_if_a_line_holds_the_motors() {
     for (kind, most) in [(Kind::Framed, ms(25)), (Kind::OutputEnable, ms(25))] {
         let silent = (at(6_203), at(6_303), BusFault::Nack);
         let mut scene = Scene::new(kind, &[silent], Instant::ZERO, 7_000, 1);

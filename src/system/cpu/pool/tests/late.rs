@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_run_ends_without_a_worker_that_is_held_up() {
+fn a_run_ends_without_a_delayed_worker() {
     watched(|| {
         let mut pool = Pool::new(2, &[], 4);
         let (caller, gate) = (thread::current().id(), Keeper::new());
@@ -47,7 +47,7 @@ fn a_run_ends_without_a_worker_that_is_held_up() {
 }
 
 #[test]
-fn a_stray_that_comes_back_in_a_run_is_no_job_of_that_run() {
+fn a_late_job_returning_in_a_later_run_is_not_counted_there() {
     watched(|| {
         let mut pool = Pool::new(2, &[], 2);
         let gate = Keeper::new();
@@ -69,7 +69,7 @@ fn a_stray_that_comes_back_in_a_run_is_no_job_of_that_run() {
 }
 
 #[test]
-fn a_stand_in_that_has_begun_counts() {
+fn a_spare_job_that_has_started_counts() {
     watched(|| {
         let mut pool = Pool::new(2, &[], 2);
         let gate = Keeper::new();
@@ -127,7 +127,7 @@ fn await_help(helped: &AtomicUsize) {
 }
 
 #[test]
-fn nothing_is_handed_out_while_a_job_is_late_for_too_long() {
+fn no_job_is_handed_out_while_one_is_far_too_late() {
     watched(|| {
         let mut pool = Pool::new(3, &[], 6);
         let (caller, gate, helped) = (thread::current().id(), Keeper::new(), Arc::new(AtomicUsize::new(0)));

@@ -99,7 +99,7 @@ fn nothing_is_allocated_after_the_first_run() {
 }
 
 #[test]
-fn a_stand_in_allocates_nothing() {
+fn a_spare_job_allocates_nothing() {
     watched(|| {
         let mut pool = Pool::new(2, &[], 2);
         for round in 0..20 {
