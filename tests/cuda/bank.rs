@@ -158,8 +158,8 @@ fn the_query_is_the_unit_descriptor_of_the_f64_reference() {
         for (made, number) in rig.sweep(&descriptor).query.iter().zip(descriptor) {
             let exact = f64::from(number) / length.max(NORM_FLOOR);
             numbers += 1;
-            // Short descriptors do not count: 1000 times a float is often halfway between two floats, and 1 / 0.001
-            // is not exactly 1000.
+            // Short descriptors do not count: 1000 times a float is often halfway between two floats, and 1 /
+            // 0.001 is not exactly 1000.
             let counts = length >= NORM_FLOOR;
             neighbours += usize::from(counts && made.to_bits() != (exact as f32).to_bits());
             let half_a_step = f64::from((exact as f32).abs().next_up() - (exact as f32).abs()) / 2.0;
