@@ -4,6 +4,8 @@
 
 use crate::base::time::Span;
 use crate::system::checkpoint::{Archive, ROOM, Remembers};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// From one checkpoint to the next. Replay can begin at each, and goes on at the next one after a loss. With
 /// half of it, checkpoints would be a tenth of a recording; with twice, a loss of one slot costs replay ten
@@ -23,10 +25,15 @@ pub struct Checkpoint {
 /// The tick's end; by default, nobody listens.
 #[derive(Default)]
 pub struct CheckpointTap {
-    line: Option<(rtrb::Consumer<Box<[u8]>>, rtrb::Producer<Checkpoint>)>,
+    line: Option<Line>,
     /// Number of the slot before which the next one is due.
     due: u64,
-    left_out: u64,
+}
+
+struct Line {
+    empty: rtrb::Consumer<Box<[u8]>>,
+    full: rtrb::Producer<Checkpoint>,
+    left_out: Arc<AtomicU64>,
 }
 
 /// The recording's end.
@@ -35,6 +42,7 @@ pub struct Checkpoints {
     full: rtrb::Consumer<Checkpoint>,
     /// The next one, of a slot that has not come yet.
     next: Option<Checkpoint>,
+    left_out: Arc<AtomicU64>,
 }
 
 /// A line for checkpoints.
@@ -45,8 +53,10 @@ pub fn checkpoint_tap() -> (CheckpointTap, Checkpoints) {
         // Not zero, so that the memory is there before the tick writes into it.
         let _ = spare.push(vec![1; ROOM].into_boxed_slice()); // there is room for all of them
     }
-    let tap = CheckpointTap { line: Some((empty, filled)), ..CheckpointTap::default() };
-    (tap, Checkpoints { spare, full, next: None })
+    let left_out: Arc<AtomicU64> = Arc::default();
+    let line = Line { empty, full: filled, left_out: left_out.clone() };
+    let tap = CheckpointTap { line: Some(line), due: 0 };
+    (tap, Checkpoints { spare, full, next: None, left_out })
 }
 
 impl CheckpointTap {
@@ -57,27 +67,27 @@ impl CheckpointTap {
 
     /// Takes `what` as it is before slot number `index`; the next is due [`CHECKPOINT_EVERY`] later.
     pub fn take(&mut self, index: u64, period: Span, what: &mut impl Remembers) {
-        let Some((empty, full)) = &mut self.line else { return };
+        let Some(Line { empty, full, left_out }) = &mut self.line else { return };
         self.due = index.saturating_add(CHECKPOINT_EVERY.as_nanos() / period.as_nanos().max(1));
         let Ok(mut room) = empty.pop() else {
-            self.left_out += 1;
+            left_out.fetch_add(1, Ordering::Relaxed);
             return;
         };
         let mut archive = Archive::writer(&mut room);
         let walked = what.walk(&mut archive);
         // One that does not fit goes back empty: only the recording may put it among the spare ones.
         let used = if walked.is_ok() { archive.at() } else { 0 };
-        self.left_out += u64::from(walked.is_err());
+        left_out.fetch_add(u64::from(walked.is_err()), Ordering::Relaxed);
         let _ = full.push(Checkpoint { index, room, used }); // there is room for all buffers
-    }
-
-    /// Checkpoints that were due and are missing.
-    pub fn left_out(&self) -> u64 {
-        self.left_out
     }
 }
 
 impl Checkpoints {
+    /// Checkpoints that were due and that the tick left out: no buffer was free, or the state did not fit.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
     /// The bytes of the checkpoint before slot number `index`, if there is one. Earlier ones are dropped.
     pub fn before(&mut self, index: u64) -> Option<Vec<u8>> {
         let mut found = None;
@@ -120,11 +130,11 @@ mod tests {
             tap.take(index, second, &mut Counter(index + 1));
             assert!(!tap.is_due(index + 4) && tap.is_due(index + 5));
         }
-        assert_eq!(tap.left_out(), 1, "three buffers, and nobody took them");
+        assert_eq!(taken.left_out(), 1, "three buffers, and nobody took them");
         assert_eq!((taken.before(4), taken.before(5)), (None, Some(vec![6])));
         assert_eq!((taken.before(9), taken.before(10)), (None, Some(vec![11])));
         tap.take(20, second, &mut Counter(21));
-        assert_eq!((taken.before(20), tap.left_out()), (Some(vec![21]), 1));
+        assert_eq!((taken.before(20), taken.left_out()), (Some(vec![21]), 1));
         assert!(!CheckpointTap::default().is_due(0), "nobody listens");
     }
 }
