@@ -84,6 +84,33 @@ fn the_fields_object_has_every_figure_and_they_agree() {
 }
 
 #[test]
+fn the_recorders_object_has_every_figure_and_its_file_is_gone() {
+    let folder = std::env::temp_dir().join(format!("ganglion-bench-record-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let into = folder.to_str().expect("UTF-8");
+    let ended = output(&["bench", "record", "--seconds", "3", "--into", into, "--json"]);
+    let left = std::fs::read_dir(&folder).expect("a folder").count();
+    let _ = std::fs::remove_dir_all(&folder);
+    assert_eq!(left, 0, "the recording is deleted");
+    // Whether this machine meets the targets now is not for a test to decide.
+    assert!(matches!(ended.status.code(), Some(0 | 75)), "{}", err(&ended));
+    let object = object(&ended);
+    let figure = |name: &str| {
+        let rows = object["rows"].as_array().expect("a list");
+        let row =
+            rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no {name}: {object}"));
+        number(row, "measured")
+    };
+    let work = ["without", "with"].map(|which| figure(&format!("work of a tick, p50, {which} recorder")));
+    assert!(near(figure("work of a tick, p50, with less without"), work[1] - work[0]), "{object}");
+    assert!(near(figure("work of a tick, p50, with over without"), work[1] / work[0]), "{object}");
+    assert_eq!(figure("heap allocations a tick, with recorder"), 0.0);
+    assert_eq!(figure("slots lost by the recorder"), 0.0);
+    assert!(figure("recorder's share of a core") > 0.0 && figure("written") > 1.0, "{object}");
+    assert!(object["slots_recorded"].as_u64().is_some_and(|slots| slots >= 50), "{object}");
+}
+
+#[test]
 fn a_cheaper_level_moves_fewer_bytes() {
     let bytes: Vec<f64> = ["0", "1", "2", "5"]
         .iter()

@@ -19,7 +19,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 mod checkpoints; // replay that begins in the middle of a run
+mod command_line; // cut, recover, diff, info as a person calls them
 mod disks; // disks that are full, hang or panic
+mod lines; // what a recording costs the tick
+mod service; // armed, disarmed, rotated, as in the service
+mod tethered; // a robot whose field is computed elsewhere
 
 /// How long a test waits for the end of a recording: for ever, next to what it takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -122,16 +126,21 @@ fn recorded(seed: u64, faults: &[&str], seconds: u64) -> Vec<Step> {
     steps
 }
 
-/// What comes of each slot.
-fn replayed(steps: &[Step]) -> Vec<Replayed> {
-    let mut replay = Replay::new(&sim_board(), None).expect("a replay");
+/// What comes of each slot, one after the other.
+fn replaying<'a>(board: &Board, steps: &'a [Step]) -> impl Iterator<Item = Replayed> + use<'a> {
+    let mut replay = Replay::new(board, None).expect("a replay");
     let lost = |place: usize| steps.get(place + 1).map_or(0, |next| next.slot.lost);
-    steps.iter().enumerate().map(|(place, step)| replay.step(step, lost(place))).collect()
+    steps.iter().enumerate().map(move |(place, step)| replay.step(step, lost(place)))
+}
+
+/// What comes of each slot of a run of the simulated board.
+fn replayed(steps: &[Step]) -> Vec<Replayed> {
+    replaying(&sim_board(), steps).collect()
 }
 
 /// The first slot that is not decided as recorded.
 fn first_failure(steps: &[Step]) -> Option<Replayed> {
-    replayed(steps).into_iter().find(|replayed| *replayed != Replayed::Equal)
+    replaying(&sim_board(), steps).find(|replayed| *replayed != Replayed::Equal)
 }
 
 #[test]

@@ -18,12 +18,12 @@ use script::{Fate, Script, answer_to};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-mod script; // a tether and a brain that follow a script, in virtual time
+pub mod script; // a tether and a brain that follow a script, in virtual time
 
 const DIGEST: [u8; 32] = [7; 32];
 /// Turns in place: it never hits anything.
-const SPIN: [f32; 5] = [0.35, -0.35, 0.0, 0.0, 0.0];
-const TRIP: Span = Span::from_millis(2);
+pub const SPIN: [f32; 5] = [0.35, -0.35, 0.0, 0.0, 0.0];
+pub const TRIP: Span = Span::from_millis(2);
 
 fn ms(ms: u64) -> Span {
     Span::from_millis(ms)
@@ -34,14 +34,14 @@ fn millis(at: Instant) -> u64 {
 }
 
 /// Without its starting table, so that only the brain's answers move the motors.
-fn tethered() -> Board {
+pub fn tethered() -> Board {
     let loaded = board::built_in("picarx-v4-tethered").expect("a built-in board").expect("and sound");
     let mut board = rehearsal(&loaded.board).expect("it drives in the simulator").board;
     board.field.start.clear();
     board
 }
 
-fn tether(hop: impl Hop + 'static) -> Tether {
+pub fn tether(hop: impl Hop + 'static) -> Tether {
     Tether { hop: Box::new(hop), digest: DIGEST, words: Arc::default() }
 }
 
@@ -281,7 +281,7 @@ fn pulled(now: Instant) -> Option<(u64, Instant)> {
     (phase..phase + 250_000).contains(&since).then_some((number, at))
 }
 
-fn cable(request: &CycleRequest) -> Fate {
+pub fn cable(request: &CycleRequest) -> Fate {
     let lost = pulled(request.sent).is_some() || pulled(request.sent + TRIP).is_some();
     if lost { Fate::Lost } else { Fate::Answer(TRIP, SPIN.to_vec()) }
 }

@@ -7,6 +7,7 @@ mod device;
 mod field;
 mod hrr;
 mod judged;
+mod record;
 mod tether;
 
 use super::exit::Failure;
@@ -27,6 +28,8 @@ pub struct Args {
 enum What {
     /// Wake-up lateness and cost of the control loop, compared with a bare timer in the same run
     Loop(control::Args),
+    /// What a recorder costs the control loop, compared with the loop without one in the same run
+    Record(record::Args),
     /// A cycle of the neural field and its stages, compared with a plain copy of as many bytes in the same
     /// run
     Field(field::Args),
@@ -44,6 +47,7 @@ enum What {
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         What::Loop(args) => control::run(&args),
+        What::Record(args) => record::run(&args),
         What::Field(args) => field::run(&args),
         What::Hrr(args) => hrr::run(&args),
         What::Brain(args) => brain::run(&args),

@@ -9,6 +9,7 @@ mod info;
 mod range;
 mod replay;
 mod source;
+mod what_if;
 
 use super::exit::Failure;
 

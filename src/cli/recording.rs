@@ -143,5 +143,9 @@ pub fn lines(status: &RecordingStatus) -> Vec<String> {
         let why = status.last_failure.as_deref().unwrap_or("the disk is too slow");
         lines.push(format!("           {} slots lost, {} failures: {why}", status.lost(), status.failures));
     }
+    if status.checkpoints_left_out > 0 {
+        let left_out = status.checkpoints_left_out;
+        lines.push(format!("           {left_out} checkpoints left out: replay after a loss begins later"));
+    }
     lines
 }

@@ -16,6 +16,7 @@ mod hrr;
 mod survey;
 mod tether;
 pub mod verdict;
+mod record;
 
 pub use brain::{BrainBench, BrainFigures, NoBench, Served};
 pub use control::{LoopFigures, Measured, bench_loop};
@@ -26,6 +27,7 @@ pub use hrr::{
     Comparison, HrrBench, HrrFault, HrrFigure, HrrFigures, MemoryFigure, OPERATIONS, Operation,
     rows as hrr_rows,
 };
+pub use record::{RecordFigures, Turns, bench_record};
 pub use survey::{Survey, survey};
 pub use tether::{NoTetherBench, TetherBench, TetherFigures, Trips};
 

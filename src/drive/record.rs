@@ -32,6 +32,8 @@ pub use writer::Plan;
 pub const METADATA: &str = "ganglion";
 /// Name of the attachment that holds the board file.
 pub const BOARD_FILE: &str = "board.toml";
+/// Key of the words at the end of a file: how many checkpoints of the run were left out until then.
+pub const CHECKPOINTS_LEFT_OUT: &str = "checkpoints_left_out";
 /// The channel of exact slots.
 pub const SLOT_TOPIC: &str = "/slot";
 /// Encoding of its messages, for readers that look for one they know.

@@ -4,6 +4,8 @@
 
 mod compare;
 mod script;
+#[cfg(test)]
+mod tests;
 
 pub use compare::{Difference, Names, first_difference_of_runs};
 
@@ -135,6 +137,8 @@ pub struct Replay {
     lost_track: Option<Missing>,
     /// Slots that ran and are not in the recording.
     gaps: u64,
+    /// It decides otherwise than the run: it keeps its own state where the recording has another.
+    is_other: bool,
 }
 
 impl Replay {
@@ -193,7 +197,15 @@ impl Replay {
             last: None,
             lost_track: None,
             gaps: 0,
+            is_other: false,
         })
+    }
+
+    /// The same for a board with other limits than the run had: it goes on after a difference, with the state
+    /// that its own decisions have led to. What the robot would have sensed then is not known: the readings
+    /// are those of the run.
+    pub fn what_if(board: &Board, quality: Option<QualityLevel>) -> std::io::Result<Replay> {
+        Ok(Replay { is_other: true, ..Replay::new(board, quality)? })
     }
 
     /// Slots that ran and are not in the recording.
@@ -232,6 +244,7 @@ impl Replay {
             (None, Some(missing)) => return Err(missing),
             (Some(checkpoint), Some(_)) => self.resume(slot, checkpoint)?,
             (Some(checkpoint), None) if slot.index == 0 => self.resume(slot, checkpoint)?,
+            (Some(_), None) if self.is_other => {}
             (None, None) if slot.index == 0 => self.tick.start_at(slot.slot),
             (Some(checkpoint), None) => {
                 let index = slot.index;
@@ -266,7 +279,7 @@ impl Replay {
     fn resume(&mut self, slot: &Slot, checkpoint: &[u8]) -> Result<(), Missing> {
         let misfit = |_| Missing::Misfit { index: slot.index, what: "the system starts no replay" };
         let fresh = Replay::new(&self.board, self.quality).map_err(misfit)?;
-        *self = Replay { last: self.last, gaps: self.gaps, ..fresh };
+        *self = Replay { last: self.last, gaps: self.gaps, is_other: self.is_other, ..fresh };
         let unfit = |unfit| Missing::Checkpoint { index: slot.index, unfit };
         self.tick.resume(checkpoint).map_err(unfit)
     }

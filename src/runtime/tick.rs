@@ -167,10 +167,11 @@ impl Tick {
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
-    /// A recording listens: readings go to `readings` as well, and checkpoints to `checkpoints`.
-    pub fn tell(&mut self, readings: ReadingTap, checkpoints: CheckpointTap) {
-        self.senses.tap = readings;
-        self.checkpoints = checkpoints;
+    /// A recording listens: readings go to `readings` as well, and checkpoints to `checkpoints`. Returns
+    /// where they went before.
+    pub fn tell(&mut self, readings: ReadingTap, checkpoints: CheckpointTap) -> (ReadingTap, CheckpointTap) {
+        let before = std::mem::replace(&mut self.senses.tap, readings);
+        (before, std::mem::replace(&mut self.checkpoints, checkpoints))
     }
     /// A recorder for what this tick will record.
     pub fn recorder(&self) -> Recorder {

@@ -4,6 +4,9 @@
 //!
 //! Writing goes into memory that is there already: the tick does it without an allocation.
 
+#[cfg(test)]
+pub(crate) mod layout;
+
 use crate::system::codec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,6 +51,8 @@ pub struct Named {
 enum Way<'a> {
     Write(&'a mut [u8], Option<&'a mut Vec<Named>>),
     Read(&'a [u8]),
+    #[cfg(test)]
+    Layout(&'a mut Vec<String>),
 }
 
 /// Writes values into a checkpoint, or reads them from one.
@@ -73,6 +78,12 @@ impl<'a> Archive<'a> {
         Archive { way: Way::Read(bytes), at: 0, part: "" }
     }
 
+    /// Notes in `lines` what the bytes of each value are made of.
+    #[cfg(test)]
+    pub(crate) fn layout(lines: &'a mut Vec<String>) -> Archive<'a> {
+        Archive { way: Way::Layout(lines), at: 0, part: "" }
+    }
+
     /// The values that follow belong to this part.
     pub fn part(&mut self, name: &'static str) {
         self.part = name;
@@ -96,6 +107,8 @@ impl<'a> Archive<'a> {
                 let (read, used) = codec::take(&bytes[self.at..]).ok_or(what)?;
                 (*value, self.at) = (read, self.at + used);
             }
+            #[cfg(test)]
+            Way::Layout(lines) => lines.push(format!("{} {name}: {}", self.part, layout::layout::<T>())),
         }
         Ok(())
     }

@@ -6,11 +6,14 @@ pub mod flock;
 pub mod grant;
 pub mod heap;
 pub mod pages;
+mod processor;
 pub mod room;
 pub mod signals;
 pub mod triple_buffer;
 pub mod words;
 pub mod sync;
+
+pub use processor::thread_time;
 
 pub use grant::{
     Granted, Policy, Refusal, Request, Role, become_real_time, become_real_time_on, stay_on, touch_stack,

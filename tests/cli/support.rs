@@ -49,6 +49,7 @@ impl Scene {
         let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap_or_default());
         let mut command = Command::new("sh");
         command.arg("scripts/support-bundle").args(arguments).env("PATH", path).env("SUDO_USER", "alice");
+        command.env("GANGLION_RECORDINGS", self.0.join("recordings"));
         command.env("TMPDIR", self.0.join("tmp")).env("BOARD", self.0.join("car.toml"));
         command.output().expect("a shell")
     }
@@ -106,6 +107,32 @@ fn bundle_is_bounded_lists_missing_parts_and_names_no_one() {
     }
     assert!(whole <= 8 << 20, "{whole} bytes");
     assert_eq!(list(&scene.0.join("tmp")), Vec::<PathBuf>::new(), "left behind");
+}
+
+#[test]
+fn the_newest_recordings_come_along_on_request() {
+    let scene = Scene::new("recordings");
+    let folder = scene.0.join("recordings");
+    fs::create_dir(&folder).expect("a folder");
+    for (name, bytes) in
+        [("000010-car.mcap", &b"newest\0car-7"[..]), ("000009-car.mcap", b"older"), ("x", b"")]
+    {
+        fs::write(folder.join(name), bytes).expect("a file");
+    }
+    // No room for this one, nor for those before it.
+    let large = fs::File::create(folder.join("000008-car.mcap")).expect("a file");
+    large.set_len(128 << 20).expect("a sparse file");
+    fs::write(folder.join("000007-car.mcap"), "oldest").expect("a file");
+    let made = scene.run(&["pi@robot", "--recordings", "-o", &scene.out()]);
+    assert_eq!(made.status.code(), Some(0), "{}", super::err(&made));
+    let bundle = scene.unpacked();
+    let mut taken = list(&bundle.join("recordings"));
+    taken.sort();
+    let taken: Vec<_> = taken.iter().map(|path| fs::read(path).expect("a recording")).collect();
+    assert_eq!(taken, [b"older".to_vec(), b"newest\0car-7".to_vec()], "as they are");
+    let manifest = fs::read_to_string(bundle.join("manifest.txt")).expect("a manifest");
+    assert!(manifest.contains("recordings/000010-car.mcap   12 bytes"), "{manifest}");
+    assert!(!manifest.contains("000008"), "{manifest}");
 }
 
 #[test]
@@ -181,5 +208,5 @@ fn list_names_every_part_and_contacts_no_robot() {
         names.filter(|name| name.contains('.')).map(str::to_string).collect()
     };
     assert_eq!(parts(&super::out(&listed)), parts(&manifest));
-    assert_eq!(parts(&manifest).len(), 17);
+    assert_eq!(parts(&manifest).len(), 18);
 }

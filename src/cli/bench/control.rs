@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// `board` with another control rate; the field keeps its own rate as closely as whole ticks allow.
-fn at_rate(mut board: Board, hz: u32) -> Board {
+pub(super) fn at_rate(mut board: Board, hz: u32) -> Board {
     board.period = Span::from_nanos(1_000_000_000 / u64::from(hz));
     let ticks = board.field.dt.as_nanos() / board.period.as_nanos();
     board.field.every_ticks = u32::try_from(ticks).unwrap_or(u32::MAX).max(1);

@@ -73,7 +73,13 @@ pub fn cut(args: &CutArgs) -> Result<(), Failure> {
         copied.from_s,
         args.new.display()
     );
-    told(&args.new, &copied, args.json)
+    told(&args.new, &copied, args.json)?;
+    match copied.damage {
+        Some(damage) => Err(Failure::data(format!("the part ends early: {damage}"))
+            .at(args.recording.display())
+            .fix("what is before the damage is in the new file")),
+        None => Ok(()),
+    }
 }
 
 /// Runs `log recover`.

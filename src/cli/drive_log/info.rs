@@ -9,7 +9,7 @@ use crate::cli::{output, simulate};
 use crate::decision::mode::Mode;
 use crate::decision::motion::{MotionModel, Odometer};
 use crate::deploy::board;
-use crate::drive::record::{End, Slot, causes};
+use crate::drive::record::{CHECKPOINTS_LEFT_OUT, End, Slot, causes};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,6 +45,8 @@ struct Report {
     slots_missing: u64,
     /// Readings that are not in the recording.
     readings_missing: u64,
+    /// Checkpoints that were due and left out.
+    checkpoints_left_out: u64,
     /// Metres driven, computed from the commands; absent on a board that does not state its motion.
     metres: Option<f64>,
     armings: u64,
@@ -150,6 +152,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })?;
     let mut report = tally.report;
     (report.schema, report.board, report.version) = (1, run.word("board"), run.word("version"));
+    let left_out = run.ended.get(CHECKPOINTS_LEFT_OUT).and_then(|count| count.parse().ok());
+    report.checkpoints_left_out = left_out.unwrap_or(0);
     (report.whole, report.files) = (run.end == End::Whole, run.files);
     report.print(&run, tally.last.as_ref());
     if args.json {
@@ -200,6 +204,12 @@ impl Report {
             (slots, readings) => {
                 say!("Missing from the recording: {slots} slots that ran, {readings} readings.")
             }
+        }
+        if self.checkpoints_left_out > 0 {
+            say!(
+                "{} checkpoints were left out: replay after a loss begins at a later one.",
+                self.checkpoints_left_out
+            );
         }
         match self.whole {
             true => say!("The file ends in order."),

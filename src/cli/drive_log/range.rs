@@ -33,7 +33,7 @@ pub struct Part {
     first: Option<Instant>,
     last: Option<Instant>,
     /// Slots since the last checkpoint, before the part has begun.
-    held: Option<Vec<Box<Step>>>,
+    held: Option<Vec<Step>>,
 }
 
 impl Range {
@@ -51,7 +51,7 @@ impl Range {
 impl Part {
     /// The next slots of `source` that belong to the part: at its begin those since the checkpoint before it,
     /// later one at a time. `None` at its end.
-    pub fn next(&mut self, source: &mut Source) -> Result<Option<Vec<Box<Step>>>, Failure> {
+    pub fn next(&mut self, source: &mut Source) -> Result<Option<Vec<Step>>, Failure> {
         while let Some(step) = source.next_step()? {
             let slot = step.slot.slot;
             let at = slot.since(*self.first.get_or_insert(slot));
@@ -59,11 +59,11 @@ impl Part {
             if self.range.to.is_some_and(|to| at > to) {
                 return Ok(None);
             }
-            let Some(held) = &mut self.held else { return Ok(Some(vec![step])) };
+            let Some(held) = &mut self.held else { return Ok(Some(vec![*step])) };
             if step.checkpoint.is_some() {
                 held.clear();
             }
-            held.push(step);
+            held.push(*step);
             if self.range.from.is_none_or(|from| at >= from) {
                 return Ok(self.held.take());
             }

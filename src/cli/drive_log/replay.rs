@@ -2,6 +2,7 @@
 
 use super::range::Range;
 use super::source::{Run, Source};
+use super::what_if::{self, Otherwise};
 use crate::base::plan::{Board, QualityLevel};
 use crate::cli::exit::Failure;
 use crate::cli::{output, simulate};
@@ -17,10 +18,15 @@ use std::time::Instant;
 #[command(after_help = "Examples:
   ganglion log replay drive.mcap
   ganglion log replay drive.mcap --from 40 --to 60    the third of a minute in which it stopped
+  ganglion log replay drive.mcap --what-if reflex.obstacle.below=0.25    what another limit would have decided
   ganglion log replay drive.mcap --json | tail -1
 
 A recording that begins in the middle of a run is replayed from its first checkpoint, and after a loss replay goes on
 at the next one; there is one every 5 s.
+
+--what-if names a value of the board as `ganglion check` prints it: TABLE.KEY, or LIST.NAME.KEY in a list of named entries.
+The slots that would have been decided otherwise are listed; that is no failure. What the robot would have sensed then is not
+known: the readings and the field's results are those of the recorded drive.
 
 Exit codes: 0 every slot was decided as recorded; 65 a value differs, or the recording is damaged; 69 some slots cannot be
 decided again, because what was before them is missing, and all others were decided as recorded.")]
@@ -30,6 +36,9 @@ pub struct Args {
     recording: PathBuf,
     #[command(flatten)]
     range: Range,
+    /// Decide with another value of the board, and list the slots that it changes; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    what_if: Vec<String>,
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
@@ -56,6 +65,9 @@ struct Report {
     /// Recorded seconds that were gone through, and how long that took.
     seconds: f64,
     took_s: f64,
+    /// What other values of the board would have changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what_if: Option<Otherwise>,
 }
 
 /// Most reasons that are told.
@@ -71,10 +83,16 @@ struct Course {
 }
 
 impl Course {
-    fn new(run: &Run) -> Result<Course, Failure> {
-        let (board, quality) = board_of(run)?;
-        let replay = Replay::new(&board, quality).map_err(Failure::unavailable)?;
-        let report = Report { schema: 1, board: run.word("board"), ..Report::default() };
+    fn new(run: &Run, changes: &[String]) -> Result<Course, Failure> {
+        let mut report = Report { schema: 1, board: run.word("board"), ..Report::default() };
+        let replay = match changes {
+            [] => board_of(run).map(|(board, quality)| Replay::new(&board, quality)),
+            changes => {
+                report.what_if = Some(Otherwise::new(changes));
+                what_if::board_of(run, changes).map(|(board, quality)| Replay::what_if(&board, quality))
+            }
+        };
+        let replay = replay?.map_err(Failure::unavailable)?;
         Ok(Course { replay, waiting: None, report, first: None, last_missing: None })
     }
 
@@ -88,7 +106,10 @@ impl Course {
             report.seconds = slot.since(*self.first.get_or_insert(slot)).as_secs_f64();
             match self.replay.step(&step, lost) {
                 Replayed::Equal => report.equal += 1,
-                Replayed::Differs(difference) => report.differ(&difference),
+                Replayed::Differs(difference) => match &mut report.what_if {
+                    Some(otherwise) => otherwise.note(report.seconds, &difference),
+                    None => report.differ(&difference),
+                },
                 Replayed::Missing(missing) => {
                     report.undecided += 1;
                     if self.last_missing.as_ref() != Some(&missing) && report.missing.len() < TOLD {
@@ -110,6 +131,9 @@ impl Report {
 
     fn print(&self) {
         let Report { equal, slots, undecided, slots_missing, seconds, took_s, .. } = self;
+        if let Some(otherwise) = &self.what_if {
+            otherwise.print();
+        }
         say!(
             "{equal} of {slots} slots were decided as recorded, to the bit ({seconds:.1} s in {took_s:.2} s)"
         );
@@ -131,10 +155,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let at = || args.recording.display();
     while let Some(steps) = part.next(&mut source)? {
         if course.is_none() {
-            course = Some(Course::new(&source.run).map_err(|failure| failure.at(at()))?);
+            course = Some(Course::new(&source.run, &args.what_if).map_err(|failure| failure.at(at()))?);
         }
         let Some(course) = &mut course else { continue };
-        if !steps.into_iter().all(|step| course.take(Some(step))) {
+        if !steps.into_iter().all(|step| course.take(Some(Box::new(step)))) {
             break;
         }
     }
@@ -158,7 +182,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The board as the run had it, and the level of quality at which it was held.
-fn board_of(run: &Run) -> Result<(Board, Option<QualityLevel>), Failure> {
+pub fn board_of(run: &Run) -> Result<(Board, Option<QualityLevel>), Failure> {
     let mut loaded = board::from_text("recorded", &run.board).map_err(|error| {
         Failure::data(format!("the board in it is not one that this program takes: {error}"))
     })?;
@@ -171,7 +195,11 @@ fn board_of(run: &Run) -> Result<(Board, Option<QualityLevel>), Failure> {
         )
         .fix("use the version that recorded it"));
     }
-    loaded.board.safety.auto_arm = run.word("auto_arm") == "true";
-    let quality = run.word("rung").parse().ok().and_then(QualityLevel::new);
-    Ok((loaded.board, quality))
+    Ok(as_run(loaded.board, run))
+}
+
+/// `board` armed by itself or not, as in the run, and the level of quality at which the run was held.
+pub fn as_run(mut board: Board, run: &Run) -> (Board, Option<QualityLevel>) {
+    board.safety.auto_arm = run.word("auto_arm") == "true";
+    (board, run.word("rung").parse().ok().and_then(QualityLevel::new))
 }

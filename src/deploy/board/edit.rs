@@ -48,6 +48,36 @@ pub fn changed(
     Ok(text)
 }
 
+/// `text` with the single value at `path` replaced: `safety.settle_ms`, or `reflex.NAME.below` for a key of a
+/// named entry. `None`: `text` has no such value.
+pub fn replaced(text: &str, path: &str, value: &str) -> Option<String> {
+    let mut sources = Sources::default();
+    let source = sources.add("replaced", text.to_string());
+    let table = raw::parse(&sources, source).ok()?;
+    let place = value_at(&table, path)?.place;
+    Some(format!("{}{value}{}", &text[..place.start()], &text[place.end()..]))
+}
+
+fn value_at<'t>(table: &'t Table, path: &str) -> Option<&'t Node> {
+    let (head, rest) = path.split_once('.').unwrap_or((path, ""));
+    let node = &table.get(head)?.node;
+    match (&node.value, rest) {
+        (Value::Table(_), "") => None,
+        (Value::List(items), "") if items.iter().any(|item| matches!(item.value, Value::Table(_))) => None,
+        (_, "") => Some(node),
+        (Value::Table(inner), rest) => value_at(inner, rest),
+        (Value::List(items), rest) => {
+            let (name, rest) = rest.split_once('.')?;
+            let entry = items.iter().find_map(|Node { value, .. }| match value {
+                Value::Table(entry) if entry.text("name") == Some(name) => Some(entry),
+                _ => None,
+            });
+            value_at(entry?, rest)
+        }
+        _ => None,
+    }
+}
+
 /// `text` with one change. Text that is not TOML gets the entry appended; the check afterwards reports the
 /// error.
 fn with(text: &str, change: &Change) -> String {
@@ -107,6 +137,20 @@ mod tests {
         let text = changed(None, odd, &[offset(3.5)], &folder);
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(from_text_in("x", &text.unwrap(), nowhere()).is_err(), "the inherited file does not exist");
+    }
+
+    #[test]
+    fn a_value_is_found_by_its_path() {
+        let text = "period_ms = 10.0\n[safety]\nsettle_ms = 500 # slow\n[[reflex]]\nname = \"a\"\nbelow = 1\n\
+                    [[reflex]]\nname = \"b\"\nbelow = 2\n[reflex.input]\nlow = 3\n";
+        let with = |path, value| replaced(text, path, value);
+        assert_eq!(with("period_ms", "5.0"), Some(text.replace("10.0", "5.0")));
+        assert_eq!(with("safety.settle_ms", "700"), Some(text.replace("500", "700")));
+        assert_eq!(with("reflex.b.below", "9"), Some(text.replace("below = 2", "below = 9")));
+        assert_eq!(with("reflex.b.input.low", "9"), Some(text.replace("low = 3", "low = 9")));
+        for none in ["", "safety", "reflex", "reflex.c.below", "safety.settle", "period_ms.x", "reflex.a"] {
+            assert_eq!(with(none, "9"), None, "{none}");
+        }
     }
 
     #[test]

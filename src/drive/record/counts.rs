@@ -11,9 +11,14 @@ pub struct RecordingCounts {
     pub(super) bytes: AtomicU64,
     pub(super) files: AtomicU64,
     pub(super) removed: AtomicU64,
+    /// Slots that were put into the queue to the thread that writes, and those that it has dealt with.
+    pub(super) queued: AtomicU64,
+    pub(super) taken: AtomicU64,
     pub(super) overrun: AtomicU64,
     pub(super) unwritten: AtomicU64,
     pub(super) failures: AtomicU64,
+    pub(super) checkpoints_left_out: AtomicU64,
+    pub(super) processor_us: AtomicU64,
     pub(super) writing: AtomicBool,
     pub(super) ended: AtomicBool,
     pub(super) last_failure: Mutex<Option<String>>,
@@ -37,10 +42,14 @@ pub struct RecordingStatus {
     pub removed: u64,
     /// Slots that were lost because the disk was too slow.
     pub overrun: u64,
-    /// Slots that were lost because the disk refused them.
+    /// Slots that were lost because the disk refused them, or with the thread that writes.
     pub unwritten: u64,
     /// How often writing failed.
     pub failures: u64,
+    /// Checkpoints that were due and are missing: replay after a loss begins at a later one.
+    pub checkpoints_left_out: u64,
+    /// Processor time of the thread that writes, microseconds.
+    pub processor_us: u64,
     /// What the system said the last time.
     pub last_failure: Option<String>,
 }
@@ -49,16 +58,21 @@ impl RecordingCounts {
     /// The counters now.
     pub fn look(&self) -> RecordingStatus {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let ended = self.ended.load(Ordering::Relaxed);
+        // A thread that has died leaves slots in its queue.
+        let left = if ended { of(&self.queued).saturating_sub(of(&self.taken)) } else { 0 };
         RecordingStatus {
             writing: self.writing.load(Ordering::Relaxed),
-            ended: self.ended.load(Ordering::Relaxed),
+            ended,
             slots: of(&self.slots),
             bytes: of(&self.bytes),
             files: of(&self.files),
             removed: of(&self.removed),
             overrun: of(&self.overrun),
-            unwritten: of(&self.unwritten),
+            unwritten: of(&self.unwritten) + left,
             failures: of(&self.failures),
+            checkpoints_left_out: of(&self.checkpoints_left_out),
+            processor_us: of(&self.processor_us),
             last_failure: self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }

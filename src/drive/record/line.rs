@@ -124,14 +124,13 @@ impl RecordSender {
         let readings = self.readings_of(record.index);
         let untold = record.inputs.readings.saturating_sub(readings.len() as u32);
         let checkpoint = self.checkpoints.before(record.index);
+        self.counts.checkpoints_left_out.store(self.checkpoints.left_out(), Ordering::Relaxed);
         let item = Item::Slot { record: Box::new(record.clone()), readings, untold, checkpoint };
         let sent = match self.patient {
             true => self.items.send(item).is_ok(),
             false => self.items.try_send(item).is_ok(),
         };
-        if !sent {
-            RecordingCounts::add(&self.counts.overrun, 1);
-        }
+        RecordingCounts::add(if sent { &self.counts.queued } else { &self.counts.overrun }, 1);
     }
 
     /// The readings that slot number `index` took. Those of slots whose record was lost are dropped.

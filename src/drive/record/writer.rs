@@ -4,6 +4,7 @@
 //! A chunk is written and synced every second, so a power failure costs a second or two. After a failure the
 //! file is given up and a new one is begun some seconds later; what could not be kept is counted.
 
+use super::CHECKPOINTS_LEFT_OUT;
 use super::counts::RecordingCounts;
 use super::facts::Facts;
 use super::file::McapFile;
@@ -12,6 +13,7 @@ use super::store::{Opener, Quota, RecordingTarget};
 use super::window::{When, Window};
 use crate::base::frame::Reading;
 use crate::drive::trace::Record;
+use crate::system::rt::thread_time;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::BTreeMap;
 use std::io;
@@ -123,6 +125,7 @@ impl Writer {
                 if !self.window.is_open() && self.file.is_some() {
                     self.close();
                 }
+                RecordingCounts::add(&self.counts.taken, 1);
             }
             Item::Status(time, json) => {
                 let written = self.file.as_mut().map_or(Ok(()), |file| file.status(time, &json));
@@ -177,6 +180,7 @@ impl Writer {
 
     fn sync(&mut self) {
         self.synced = Instant::now();
+        self.counts.processor_us.store(thread_time().as_nanos() / 1_000, Ordering::Relaxed);
         let Some(file) = &mut self.file else { return };
         let synced = file.flush();
         let size = self.before + file.size();
@@ -192,7 +196,9 @@ impl Writer {
         let Some(file) = self.file.take() else { return };
         self.counts.writing.store(false, Ordering::Relaxed);
         let size = file.size();
-        let words = self.words.clone();
+        let mut words = self.words.clone();
+        let left_out = self.counts.checkpoints_left_out.load(Ordering::Relaxed);
+        words.insert(CHECKPOINTS_LEFT_OUT.into(), left_out.to_string());
         let finished = file.finish(words);
         self.before += size;
         self.note(finished);
@@ -208,5 +214,12 @@ impl Writer {
         self.counts.writing.store(false, Ordering::Relaxed);
         RecordingCounts::add(&self.counts.unwritten, std::mem::take(&mut self.unsynced));
         self.retry_at = Some(Instant::now() + RETRY_AFTER);
+    }
+}
+
+/// After a panic, what was not synced is lost. In order, nothing is left.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        RecordingCounts::add(&self.counts.unwritten, self.unsynced);
     }
 }

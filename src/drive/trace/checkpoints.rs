@@ -4,6 +4,8 @@
 
 use crate::base::time::Span;
 use crate::system::checkpoint::{Archive, ROOM, Remembers};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// From one checkpoint to the next. A replay can begin at any checkpoint, and after a loss it goes on at the
 /// next one. At half this interval, checkpoints would be a tenth of a recording; at twice, the loss of one
@@ -24,10 +26,15 @@ pub struct Checkpoint {
 /// The tick's end; by default, nothing is recorded.
 #[derive(Default)]
 pub struct CheckpointTap {
-    line: Option<(rtrb::Consumer<Box<[u8]>>, rtrb::Producer<Checkpoint>)>,
+    line: Option<Line>,
     /// Number of the slot before which the next one is due.
     due: u64,
-    left_out: u64,
+}
+
+struct Line {
+    empty: rtrb::Consumer<Box<[u8]>>,
+    full: rtrb::Producer<Checkpoint>,
+    left_out: Arc<AtomicU64>,
 }
 
 /// The recording's end.
@@ -36,6 +43,7 @@ pub struct Checkpoints {
     full: rtrb::Consumer<Checkpoint>,
     /// The next checkpoint, if its slot has not come yet.
     next: Option<Checkpoint>,
+    left_out: Arc<AtomicU64>,
 }
 
 /// A channel for checkpoints.
@@ -46,8 +54,10 @@ pub fn checkpoint_tap() -> (CheckpointTap, Checkpoints) {
         // Not zero, so that the kernel maps the memory before the tick writes into it.
         let _ = spare.push(vec![1; ROOM].into_boxed_slice()); // the ring has room for all of them
     }
-    let tap = CheckpointTap { line: Some((empty, filled)), ..CheckpointTap::default() };
-    (tap, Checkpoints { spare, full, next: None })
+    let left_out: Arc<AtomicU64> = Arc::default();
+    let line = Line { empty, full: filled, left_out: left_out.clone() };
+    let tap = CheckpointTap { line: Some(line), due: 0 };
+    (tap, Checkpoints { spare, full, next: None, left_out })
 }
 
 impl CheckpointTap {
@@ -59,27 +69,27 @@ impl CheckpointTap {
     /// Saves `what` as it is before slot number `index`; the next checkpoint is due [`CHECKPOINT_EVERY`]
     /// later.
     pub fn take(&mut self, index: u64, period: Span, what: &mut impl Remembers) {
-        let Some((empty, full)) = &mut self.line else { return };
+        let Some(Line { empty, full, left_out }) = &mut self.line else { return };
         self.due = index.saturating_add(CHECKPOINT_EVERY.as_nanos() / period.as_nanos().max(1));
         let Ok(mut room) = empty.pop() else {
-            self.left_out += 1;
+            left_out.fetch_add(1, Ordering::Relaxed);
             return;
         };
         let mut archive = Archive::writer(&mut room);
         let walked = what.walk(&mut archive);
         // A checkpoint that does not fit is sent with length 0: only the recording can return the buffer.
         let used = if walked.is_ok() { archive.at() } else { 0 };
-        self.left_out += u64::from(walked.is_err());
+        left_out.fetch_add(u64::from(walked.is_err()), Ordering::Relaxed);
         let _ = full.push(Checkpoint { index, room, used }); // the ring has room for all buffers
-    }
-
-    /// Checkpoints that were due and are missing.
-    pub fn left_out(&self) -> u64 {
-        self.left_out
     }
 }
 
 impl Checkpoints {
+    /// Checkpoints that were due and that the tick left out: no buffer was free, or the state did not fit.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
     /// The bytes of the checkpoint before slot number `index`, if there is one. Earlier ones are dropped.
     pub fn before(&mut self, index: u64) -> Option<Vec<u8>> {
         let mut found = None;
@@ -122,11 +132,11 @@ mod tests {
             tap.take(index, second, &mut Counter(index + 1));
             assert!(!tap.is_due(index + 4) && tap.is_due(index + 5));
         }
-        assert_eq!(tap.left_out(), 1, "three buffers, and none was returned");
+        assert_eq!(taken.left_out(), 1, "three buffers, and none was returned");
         assert_eq!((taken.before(4), taken.before(5)), (None, Some(vec![6])));
         assert_eq!((taken.before(9), taken.before(10)), (None, Some(vec![11])));
         tap.take(20, second, &mut Counter(21));
-        assert_eq!((taken.before(20), tap.left_out()), (Some(vec![21]), 1));
+        assert_eq!((taken.before(20), taken.left_out()), (Some(vec![21]), 1));
         assert!(!CheckpointTap::default().is_due(0), "nothing is recorded");
     }
 }

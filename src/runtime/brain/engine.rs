@@ -15,7 +15,7 @@ use crate::field::snapshot::{
 };
 use crate::field::{FieldInput, Inspect, footprint};
 use crate::system::rt::room::{self, NoRoom};
-use rustix::time::{ClockId, clock_gettime};
+use crate::system::rt::thread_time;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -116,12 +116,6 @@ impl Busy {
     fn end(&self, clock: &dyn Clock) -> Span {
         self.processor.map_or_else(|| clock.now().since(self.start), |start| thread_time().less(start))
     }
-}
-
-/// Processor time that this thread took so far.
-fn thread_time() -> Span {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 impl Opening {

@@ -1,0 +1,95 @@
+//! `log replay --what-if`: which slots another value of the board would have decided otherwise.
+
+use super::replay::{as_run, board_of as board_of_run};
+use super::source::Run;
+use crate::base::plan::{Board, QualityLevel};
+use crate::cli::exit::Failure;
+use crate::cli::simulate;
+use crate::deploy::board::{self, edit};
+use crate::runtime::replay::Difference;
+use serde::Serialize;
+
+/// Most stretches that are kept: what is more shows no pattern to a person.
+const KEPT: usize = 1_000;
+/// Most of them that are printed: what fits on a screen.
+const TOLD: usize = 8;
+
+/// What would have been otherwise.
+#[derive(Debug, Serialize)]
+pub struct Otherwise {
+    /// The other values.
+    changes: Vec<String>,
+    /// Slots that would have been decided otherwise.
+    slots: u64,
+    /// Slots in a row, the first thousand times.
+    stretches: Vec<Stretch>,
+}
+
+/// Slots in a row that would have been decided otherwise.
+#[derive(Debug, Serialize)]
+struct Stretch {
+    from_slot: u64,
+    to_slot: u64,
+    from_s: f64,
+    to_s: f64,
+    /// The first value that differs in the first of them.
+    what: String,
+    recorded: String,
+    decided: String,
+}
+
+impl Otherwise {
+    /// Nothing so far.
+    pub fn new(changes: &[String]) -> Otherwise {
+        Otherwise { changes: changes.to_vec(), slots: 0, stretches: Vec::new() }
+    }
+
+    /// A slot, so many seconds after the first, would have been decided otherwise.
+    pub fn note(&mut self, at_s: f64, difference: &Difference) {
+        self.slots += 1;
+        let Difference { index, what, recorded, decided } = difference.clone();
+        if let Some(last) = self.stretches.last_mut().filter(|last| last.to_slot + 1 == index) {
+            (last.to_slot, last.to_s) = (index, at_s);
+        } else if self.stretches.len() < KEPT {
+            let (from_slot, to_slot, from_s, to_s) = (index, index, at_s, at_s);
+            self.stretches.push(Stretch { from_slot, to_slot, from_s, to_s, what, recorded, decided });
+        }
+    }
+
+    /// In sentences.
+    pub fn print(&self) {
+        say!("With {}, {} slots would have been decided otherwise.", self.changes.join(", "), self.slots);
+        for stretch in self.stretches.iter().take(TOLD) {
+            let Stretch { from_slot, to_slot, from_s, to_s, what, recorded, decided } = stretch;
+            say!(
+                "  {from_s:.2} s to {to_s:.2} s (slots {from_slot} to {to_slot}): {what}, {decided} for {recorded}"
+            );
+        }
+        if self.stretches.len() > TOLD {
+            say!("  and {} more times; --json has each", self.stretches.len() - TOLD);
+        }
+    }
+}
+
+/// The board of `run` with these changes, each `KEY=VALUE`, and the level of quality at which it was held.
+pub fn board_of(run: &Run, changes: &[String]) -> Result<(Board, Option<QualityLevel>), Failure> {
+    board_of_run(run)?; // the board as it was is one that this program understands
+    let mut text = run.board.clone();
+    for change in changes {
+        let (key, value) = change.split_once('=').ok_or_else(|| {
+            Failure::usage(format!(
+                "--what-if {change}: expected KEY=VALUE, such as reflex.obstacle.below=0.25"
+            ))
+        })?;
+        text = edit::replaced(&text, key.trim(), value.trim()).ok_or_else(|| {
+            Failure::usage(format!("--what-if: the recorded board has no value '{}'", key.trim()))
+                .fix("name it as 'ganglion check' prints it: TABLE.KEY, or LIST.NAME.KEY")
+        })?;
+    }
+    let mut loaded = board::from_text("what-if", &text)
+        .map_err(|error| Failure::usage(format!("--what-if: with it the board is not valid: {error}")))?;
+    if run.word("simulated") == "true" {
+        simulate::simulate(&mut loaded)?;
+    }
+    Ok(as_run(loaded.board, run))
+}

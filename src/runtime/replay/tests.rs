@@ -1,0 +1,38 @@
+//! The version of a recording stands for one layout of its bytes.
+
+use super::Replay;
+use crate::deploy::board::built_in;
+use crate::drive::record::{FORMAT, Slot};
+use crate::system::checkpoint::layout::layout;
+use crate::system::checkpoint::{Archive, Remembers};
+
+/// The version of the bytes of slots and checkpoints, and the digest of their layout.
+const KNOWN: (u32, &str) = (2, "44b7168d7db7df75");
+
+#[test]
+fn another_layout_of_a_recording_has_another_version() {
+    let board = built_in("sim").unwrap().unwrap().board;
+    let mut replay = Replay::new(&board, None).unwrap();
+    let mut lines = Vec::new();
+    replay.tick.walk(&mut Archive::layout(&mut lines)).unwrap();
+    // A sensor, rule or motor more is the same layout.
+    let mut text = vec![layout::<Slot>()];
+    lines.into_iter().for_each(|line| {
+        if !text.contains(&line) {
+            text.push(line)
+        }
+    });
+    for part in
+        ["grid", "frame", "admission", "reflexes", "modes", "trail", "arbiter", "motor link", "field link"]
+    {
+        assert!(text.iter().any(|line| line.starts_with(part)), "{part} is not in a checkpoint");
+    }
+    let digest = blake3::hash(text.join("\n").as_bytes()).to_hex();
+    assert_eq!(
+        (FORMAT, &digest[..16]),
+        KNOWN,
+        "the bytes of slots or checkpoints mean something else: raise FORMAT, unless only a name has changed, and \
+         put its layout here. It is now:\n{}",
+        text.join("\n")
+    );
+}

@@ -1,0 +1,204 @@
+//! `ganglion log` as a person calls it, on recordings that are in order and on damaged ones.
+
+use crate::cli::{err, out, output};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("ganglion-log-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_string()
+    }
+    /// A recording of twelve virtual seconds.
+    fn recorded(&self, name: &str, more: &[&str]) -> String {
+        let path = self.path(name);
+        let run = ["run", "--clock", "sim", "--for", "12s", "--engine", "cpu", "--record", &path];
+        let ended = output(&[&run[..], more].concat());
+        assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+        path
+    }
+    /// A copy of `of` that `change` has damaged.
+    fn damaged(&self, name: &str, of: &str, change: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut bytes = fs::read(of).unwrap();
+        change(&mut bytes);
+        let path = self.path(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn log(arguments: &[&str]) -> Output {
+    output(&[&["log"], arguments].concat())
+}
+
+/// The object on the last line of a call that ends with `code`.
+fn object(arguments: &[&str], code: i32) -> Value {
+    let ended = log(&[arguments, &["--json"]].concat());
+    assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}{}", out(&ended), err(&ended));
+    serde_json::from_str(out(&ended).lines().last().expect("a line")).expect("an object")
+}
+
+/// A call that is refused with `code`: its message.
+fn refused(arguments: &[&str], code: i32) -> String {
+    let ended = log(arguments);
+    assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}{}", out(&ended), err(&ended));
+    err(&ended)
+}
+
+/// Flips a bit of the first message for people after this share of the file: what lies between the chunks,
+/// such as an index, is read by nobody.
+fn flip_a_bit_after(tenths: usize) -> impl FnOnce(&mut Vec<u8>) {
+    move |bytes| {
+        let from = bytes.len() * tenths / 10;
+        let message = bytes[from..].windows(2).position(|pair| pair == b"{\"").expect("messages are JSON");
+        bytes[from + message] ^= 4;
+    }
+}
+
+#[test]
+fn a_part_that_is_cut_out_is_a_recording_of_its_own() {
+    let folder = Folder::new("cut");
+    let (whole, part) = (folder.recorded("whole.mcap", &["--seed", "3"]), folder.path("part.mcap"));
+    let cut = object(&["cut", &whole, &part, "--from", "7", "--to", "9"], 0);
+    assert!(
+        cut["from_s"].as_f64().is_some_and(|from| (4.5..=5.5).contains(&from)),
+        "the checkpoint before: {cut}"
+    );
+    let slots = cut["slots"].as_u64().unwrap();
+    assert!((380..=420).contains(&slots), "from 5 s to 9 s: {cut}");
+    let replayed = object(&["replay", &part], 0);
+    assert_eq!((&replayed["equal"], &replayed["undecided"]), (&slots.into(), &0.into()));
+    let same = object(&["replay", &whole, "--from", "7", "--to", "9"], 0);
+    assert_eq!(same["equal"], replayed["equal"], "the same part, without a file of its own");
+    let info = object(&["info", &part], 0);
+    assert_eq!(
+        (&info["slots"], &info["slots_missing"], &info["whole"]),
+        (&slots.into(), &0.into(), &true.into())
+    );
+    // A recording is never written over, and a part without a slot leaves no file.
+    let before = fs::read(&part).unwrap();
+    assert!(refused(&["cut", &whole, &part, "--from", "1"], 69).contains("never written over"));
+    assert_eq!(fs::read(&part).unwrap(), before);
+    let none = folder.path("none.mcap");
+    refused(&["cut", &whole, &none, "--from", "100"], 65);
+    refused(&["cut", &whole, &none], 64);
+    refused(&["cut", &whole, &none, "--from", "3", "--to", "2"], 64);
+    assert!(!Path::new(&none).exists());
+}
+
+#[test]
+fn a_damaged_recording_is_cut_up_to_the_damage_and_it_is_said() {
+    let folder = Folder::new("cut-damaged");
+    let whole = folder.recorded("whole.mcap", &[]);
+    let damaged = folder.damaged("damaged.mcap", &whole, flip_a_bit_after(5));
+    let part = folder.path("part.mcap");
+    let said = refused(&["cut", &damaged, &part, "--from", "0", "--to", "12"], 65);
+    assert!(said.contains("ends early") && said.contains("damaged before byte"), "{said}");
+    let replayed = object(&["replay", &part], 0);
+    assert!(replayed["equal"].as_u64().is_some_and(|equal| equal > 100), "{replayed}");
+    // What ends before the damage is not touched by it.
+    object(&["cut", &damaged, &folder.path("begin.mcap"), "--from", "0", "--to", "1"], 0);
+}
+
+#[test]
+fn what_is_readable_of_a_damaged_recording_is_recovered() {
+    let folder = Folder::new("recover");
+    let whole = folder.recorded("whole.mcap", &["--seed", "5"]);
+    let slots = object(&["info", &whole], 0)["slots"].as_u64().unwrap();
+    let recovered = |name: &str, from: &str| {
+        let new = folder.path(name);
+        let report = object(&["recover", from, &new], 0);
+        let kept = report["slots"].as_u64().unwrap();
+        let replayed = object(&["replay", &new], 0);
+        assert_eq!((&replayed["equal"], &replayed["slots"]), (&kept.into(), &kept.into()), "{from}");
+        let info = object(&["info", &new], 0);
+        assert_eq!(info["whole"], true, "{from}: the new file ends in order");
+        (kept, report["whole"].as_bool().unwrap(), report["damage"].is_string())
+    };
+    assert_eq!(recovered("a.mcap", &whole), (slots, true, false), "nothing was missing");
+    let cut_off = folder.damaged("cut.mcap", &whole, |bytes| bytes.truncate(bytes.len() * 6 / 10));
+    let (kept, ended, is_damaged) = recovered("b.mcap", &cut_off);
+    assert!((slots / 4..slots * 7 / 10).contains(&kept) && !ended && !is_damaged, "{kept} of {slots}");
+    let flipped = folder.damaged("flipped.mcap", &whole, flip_a_bit_after(6));
+    let (kept, ended, is_damaged) = recovered("c.mcap", &flipped);
+    assert!((slots / 4..slots * 7 / 10).contains(&kept) && !ended && is_damaged, "{kept} of {slots}");
+    let (other, none) = (folder.path("other.mcap"), folder.path("none.mcap"));
+    fs::write(&other, b"time,range\n1,2\n").unwrap();
+    assert!(refused(&["recover", &other, &none], 65).contains("not an MCAP file"));
+    assert!(!Path::new(&none).exists(), "nothing is left behind");
+}
+
+#[test]
+fn the_first_difference_of_two_runs_is_named() {
+    let folder = Folder::new("diff");
+    let [a, b] = ["a.mcap", "b.mcap"].map(|name| folder.recorded(name, &["--seed", "7"]));
+    let other = folder.recorded("other.mcap", &["--seed", "7", "--fault", "sonar-silent@6+2"]);
+    let same = object(&["diff", &a, &b], 0);
+    assert!(same["differs"].is_null() && same["equal"].as_u64().is_some_and(|equal| equal > 1_000), "{same}");
+    let found = object(&["diff", &a, &other], 65);
+    let (slot, words) = (found["differs_in_slot"].as_u64().unwrap(), found["differs"].as_str().unwrap());
+    assert!((590..700).contains(&slot), "the fault begins after 6 s: {found}");
+    assert!(words.contains("in the first run and") && words.contains("in the second"), "{words}");
+    let said = refused(&["diff", &a, &other], 65);
+    assert!(said.contains(&format!("slot {slot}:")), "{said}");
+    let shorter = folder.path("shorter.mcap");
+    object(&["cut", &b, &shorter, "--to", "5"], 0);
+    assert!(refused(&["diff", &a, &shorter], 65).contains("only the first has this slot"));
+    let damaged = folder.damaged("damaged.mcap", &b, flip_a_bit_after(5));
+    assert!(refused(&["diff", &a, &damaged], 65).contains("damaged before byte"));
+}
+
+#[test]
+fn slots_that_another_limit_changes_are_listed() {
+    let folder = Folder::new("what-if");
+    let whole = folder.recorded("whole.mcap", &["--seed", "3"]);
+    let slots = object(&["info", &whole], 0)["slots"].clone();
+    let same = object(&["replay", &whole, "--what-if", "reflex.obstacle.below=0.15"], 0);
+    assert_eq!((&same["what_if"]["slots"], &same["equal"]), (&0.into(), &slots), "the value that it had");
+    let changed = object(
+        &[
+            "replay",
+            &whole,
+            "--what-if",
+            "reflex.obstacle.below=1.5",
+            "--what-if",
+            "reflex.obstacle.clear=1.6",
+        ],
+        0,
+    );
+    let (otherwise, equal) = (&changed["what_if"], changed["equal"].as_u64().unwrap());
+    let count = otherwise["slots"].as_u64().unwrap();
+    assert!(count > 100 && equal + count == slots.as_u64().unwrap(), "{changed}");
+    let first = &otherwise["stretches"][0];
+    assert!(first["what"].as_str().is_some_and(|what| what.contains("cause")), "{first}");
+    assert!(first["from_s"].as_f64() <= first["to_s"].as_f64(), "{first}");
+    assert!(
+        out(&log(&[
+            "replay",
+            &whole,
+            "--what-if",
+            "reflex.obstacle.below=1.5",
+            "--what-if",
+            "reflex.obstacle.clear=1.6"
+        ]))
+        .contains(&format!("{count} slots would have been decided otherwise"))
+    );
+    for wrong in ["reflex.obstacle.below", "reflex.nothing.below=1", "reflex.obstacle.below=9000"] {
+        assert!(refused(&["replay", &whole, "--what-if", wrong], 64).contains("--what-if"));
+    }
+}
