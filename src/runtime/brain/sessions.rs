@@ -1,6 +1,6 @@
-//! Datagrams in, datagrams out: keys, joins and sessions of the robots, without a socket. The session of a
-//! robot that joins again stays until the first datagram of the new one opens; a robot's address follows its
-//! newest authentic datagram. Each thing that is dropped is counted.
+//! The keys, joins and sessions of the robots, without a socket: datagrams in, datagrams out. When a robot
+//! joins again, its old session stays until the first datagram of the new one is opened. A robot's address is
+//! that of its newest authentic datagram. Every dropped datagram is counted.
 
 mod limit;
 
@@ -14,50 +14,50 @@ use crate::runtime::tether::join::{Difference, Join, JoinReply};
 use crate::runtime::tether::key::{Key, Keys};
 use crate::runtime::tether::session::{DataBuffer, PayloadBuffer, Pending, Session, accept};
 use crate::runtime::tether::{Dropped, Drops};
-use limit::{Limits, Proofs};
+use limit::{AnswerLimits, CheckLimits};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Sessions that a robot may have been offered and not used: each attempt to join that was answered offers
-/// one, and an answer may be lost.
+/// Most sessions that a robot was offered but has not used: each answered attempt to join offers one, and the
+/// answer may be lost.
 const OFFERED_MOST: usize = 4;
 
 /// Why a robot may not join.
 #[derive(Debug)]
 pub enum JoinRefusal {
-    /// Its key is of another robot.
+    /// It has the key of another robot.
     Robot {
-        /// What it calls itself.
-        said: String,
-        /// Whose key it has.
+        /// Its name in the join.
+        name: String,
+        /// The name in its key.
         key: String,
     },
-    /// Its message is of a format that the brain does not speak.
+    /// The brain does not know the format of its join.
     Format(String),
-    /// No board of the brain has that name.
+    /// The brain has no board with this name.
     Board {
         /// Its board.
-        said: String,
+        board: String,
         /// The brain's boards.
         served: String,
     },
-    /// Its board is another one than the brain's of that name.
+    /// Its board differs from the brain's board of the same name.
     Differs(Difference),
-    /// The brain cannot take it.
+    /// The brain cannot serve it.
     Robots(Refusal),
 }
 
 impl fmt::Display for JoinRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            JoinRefusal::Robot { said, key } => {
-                write!(f, "the robot calls itself `{said}`, its key is that of `{key}`")
+            JoinRefusal::Robot { name, key } => {
+                write!(f, "the robot calls itself `{name}`, but its key belongs to `{key}`")
             }
             JoinRefusal::Format(why) => f.write_str(why),
-            JoinRefusal::Board { said, served } => {
-                write!(f, "the robot's board is `{said}`, the brain has {served}")
+            JoinRefusal::Board { board, served } => {
+                write!(f, "the robot's board is `{board}`, the brain has {served}")
             }
             JoinRefusal::Differs(difference) => difference.fmt(f),
             JoinRefusal::Robots(refusal) => refusal.fmt(f),
@@ -67,79 +67,80 @@ impl fmt::Display for JoinRefusal {
 
 /// What a datagram turned out to be.
 pub enum Incoming {
-    /// A request of this robot: so many bytes are in the buffer.
+    /// A request of this robot; this many bytes of it are in the buffer.
     Request(RobotId, usize),
-    /// To be answered with this datagram.
+    /// A join; send this reply.
     Reply(Vec<u8>),
-    /// A robot was refused with this datagram.
+    /// A robot was refused.
     Refused {
         /// Its name.
         name: String,
         /// Why.
         why: JoinRefusal,
-        /// What it is told; `None`: the system gave no random numbers.
+        /// The datagram to send; `None`: the system gave no random numbers.
         reply: Option<Vec<u8>>,
     },
-    /// It waits for an engine, or was dropped.
+    /// Nothing to send: a join that waits for its engine, or a dropped datagram.
     Nothing,
 }
 
-/// Where a guest stands among all.
-type Place = usize;
+/// Index of a robot in the table.
+type Index = usize;
 
-/// A session with where its robot is.
-struct Line {
-    guest: Place,
+/// A session, and its robot's address.
+struct ActiveSession {
+    known_robot: Index,
     robot: RobotId,
     session: Session,
     peer: SocketAddr,
 }
 
-/// What the reception knows of a robot by its key.
+/// What is known of a robot that has proved its key.
 #[derive(Default)]
-struct Guest {
+struct KnownRobot {
     robot: Option<RobotId>,
     /// The session that was last used.
     current: Option<Id>,
-    /// Newer ones, none of which was used yet.
+    /// Newer sessions, which have not been used yet.
     offered: Vec<Id>,
     /// A join that waits for its engine.
     waiting: Option<(Pending, SocketAddr)>,
-    limits: Limits,
+    limits: AnswerLimits,
     drops: Drops,
 }
 
-/// Keys, joins, sessions.
-pub struct Reception {
+/// The keys, joins and sessions of all robots.
+pub struct Sessions {
     keys: Keys,
     boards: Vec<Arc<ServedBoard>>,
-    /// One for each name that a key has proven, so no more than there are keys. They stay.
-    guests: Vec<Guest>,
-    by_name: HashMap<String, Place>,
-    by_robot: HashMap<RobotId, Place>,
-    lines: HashMap<Id, Line>,
-    proofs: Proofs,
+    /// One entry for each name that was proved by a key, so at most one for each key. Entries are never
+    /// removed.
+    known: Vec<KnownRobot>,
+    by_name: HashMap<String, Index>,
+    by_robot: HashMap<RobotId, Index>,
+    sessions: HashMap<Id, ActiveSession>,
+    check_limits: CheckLimits,
     next_session: u64,
     drops: Drops,
 }
 
-impl Reception {
-    /// Nobody has joined. Sessions are numbered from `first`, which has to be another one in each run.
-    pub fn new(keys: Keys, boards: Vec<Arc<ServedBoard>>, first: u64) -> Reception {
-        Reception {
+impl Sessions {
+    /// No robot has joined yet. Sessions are numbered from `first`, which must differ between runs.
+    pub fn new(keys: Keys, boards: Vec<Arc<ServedBoard>>, first: u64) -> Sessions {
+        Sessions {
             keys,
             boards,
-            guests: Vec::new(),
+            known: Vec::new(),
             by_name: HashMap::new(),
             by_robot: HashMap::new(),
-            lines: HashMap::new(),
-            proofs: Proofs::new(),
+            sessions: HashMap::new(),
+            check_limits: CheckLimits::new(),
             next_session: first,
             drops: Drops::default(),
         }
     }
 
-    /// Takes a datagram that came from `from`.
+    /// Handles a datagram that came from `from`; the payload of a request goes into `out`.
     pub fn receive(
         &mut self,
         datagram: &[u8],
@@ -166,22 +167,22 @@ impl Reception {
         from: SocketAddr,
         out: &mut PayloadBuffer,
     ) -> Result<Incoming, Dropped> {
-        let line = self.lines.get_mut(&id).ok_or(Dropped::Foreign)?;
-        let (robot, guest) = (line.robot, &mut self.guests[line.guest]);
-        let length = match line.session.open(datagram, out) {
+        let active = self.sessions.get_mut(&id).ok_or(Dropped::Foreign)?;
+        let (robot, known_robot) = (active.robot, &mut self.known[active.known_robot]);
+        let length = match active.session.open(datagram, out) {
             Ok(payload) => payload.len(),
             Err(why) => {
-                guest.drops.count(why); // with the robot that it claims to be of
+                known_robot.drops.count(why); // counts for the robot that it claims to come from
                 return Ok(Incoming::Nothing);
             }
         };
-        line.peer = from;
-        guest.limits.is_at_home(from.ip());
-        if guest.current != Some(id) {
-            let old = guest.current.replace(id);
-            let unused = std::mem::take(&mut guest.offered);
+        active.peer = from;
+        known_robot.limits.set_home(from.ip());
+        if known_robot.current != Some(id) {
+            let old = known_robot.current.replace(id);
+            let unused = std::mem::take(&mut known_robot.offered);
             for older in old.into_iter().chain(unused).filter(|other| *other != id) {
-                self.lines.remove(&older);
+                self.sessions.remove(&older);
             }
         }
         Ok(Incoming::Request(robot, length))
@@ -196,16 +197,16 @@ impl Reception {
         hub: &Hub,
     ) -> Result<Incoming, Dropped> {
         let key = self.keys.get(&id).ok_or(Dropped::UnknownKey)?.clone();
-        self.proofs.admit(from.ip(), now)?;
-        let (said, pending) = accept(&key, datagram)?;
-        // From here on it is the robot's, or what the robot has sent before.
-        let place = self.place_of(&key.robot);
-        self.guests[place].limits.admit(datagram, from.ip(), now)?;
+        self.check_limits.admit(from.ip(), now)?;
+        let (join, pending) = accept(&key, datagram)?;
+        // The message is authentic now: it comes from the robot, or is a replay of the robot's message.
+        let index = self.index_of(&key.robot);
+        self.known[index].limits.admit(datagram, from.ip(), now)?;
         let refuse = |why: JoinRefusal, pending: Pending| {
             let reply = pending.reply(&JoinReply::refused(&why)).ok().map(|(datagram, _)| datagram);
             Ok(Incoming::Refused { name: key.robot.clone(), why, reply })
         };
-        let (board, join) = match self.board_of(&key, said) {
+        let (board, join) = match self.board_of(&key, join) {
             Ok(found) => found,
             Err(why) => return refuse(why, pending),
         };
@@ -214,60 +215,59 @@ impl Reception {
             Err(why) => refuse(JoinRefusal::Robots(why), pending),
             Ok(Joined::Ready(robot)) => {
                 let engine = hub.robots().engine_name_of(robot).unwrap_or_default();
-                Ok(self.offer(place, robot, pending, from, engine).map_or(Incoming::Nothing, Incoming::Reply))
+                Ok(self.offer(index, robot, pending, from, engine).map_or(Incoming::Nothing, Incoming::Reply))
             }
             Ok(Joined::Waits(robot)) => {
-                self.waits(place, robot, (pending, from));
+                self.keep_waiting(index, robot, (pending, from));
                 Ok(Incoming::Nothing)
             }
-            Ok(Joined::Opens(robot, opening)) => {
-                self.waits(place, robot, (pending, from));
-                hub.open(robot, opening);
+            Ok(Joined::Opens(robot, opener)) => {
+                self.keep_waiting(index, robot, (pending, from));
+                hub.open(robot, opener);
                 Ok(Incoming::Nothing)
             }
         }
     }
 
-    /// Where the guest of that name stands.
-    fn place_of(&mut self, name: &str) -> Place {
-        if let Some(place) = self.by_name.get(name) {
-            return *place;
+    /// The entry of the robot with this name; creates it if it is new.
+    fn index_of(&mut self, name: &str) -> Index {
+        if let Some(index) = self.by_name.get(name) {
+            return *index;
         }
-        self.guests.push(Guest::default());
-        let place = self.guests.len() - 1;
-        self.by_name.insert(name.to_string(), place);
-        place
+        self.known.push(KnownRobot::default());
+        let index = self.known.len() - 1;
+        self.by_name.insert(name.to_string(), index);
+        index
     }
 
-    /// The guest at `place` is `robot`, whose join `waiting` is answered when it has an engine.
-    fn waits(&mut self, place: Place, robot: RobotId, waiting: (Pending, SocketAddr)) {
-        self.is_now(place, robot);
-        self.guests[place].waiting = Some(waiting);
+    /// Keeps the join `waiting` of `robot`, the one at `index`, until it has an engine.
+    fn keep_waiting(&mut self, index: Index, robot: RobotId, waiting: (Pending, SocketAddr)) {
+        self.set_robot(index, robot);
+        self.known[index].waiting = Some(waiting);
     }
 
-    /// The guest at `place` is `robot`. If it was another one, its engine is another one, and what was agreed
-    /// for the one before is of no use.
-    fn is_now(&mut self, place: Place, robot: RobotId) {
-        let guest = &mut self.guests[place];
-        if guest.robot == Some(robot) {
+    /// Sets the ID of the robot at `index`. A new ID means a new engine, so the old sessions end.
+    fn set_robot(&mut self, index: Index, robot: RobotId) {
+        let known_robot = &mut self.known[index];
+        if known_robot.robot == Some(robot) {
             return;
         }
-        let before = guest.robot.replace(robot);
+        let before = known_robot.robot.replace(robot);
         before.iter().for_each(|before| _ = self.by_robot.remove(before));
-        let old = guest.current.take().into_iter().chain(guest.offered.drain(..));
-        old.for_each(|old| _ = self.lines.remove(&old));
-        self.by_robot.insert(robot, place);
+        let old = known_robot.current.take().into_iter().chain(known_robot.offered.drain(..));
+        old.for_each(|old| _ = self.sessions.remove(&old));
+        self.by_robot.insert(robot, index);
     }
 
-    /// The board that the robot has, as the brain has it.
+    /// The brain's board for this robot, and the robot's join.
     fn board_of(
         &self,
         key: &Key,
-        said: Result<Join, crate::runtime::tether::join::JoinError>,
+        join: Result<Join, crate::runtime::tether::join::JoinError>,
     ) -> Result<(Arc<ServedBoard>, Join), JoinRefusal> {
-        let join = said.map_err(|error| JoinRefusal::Format(error.to_string()))?;
+        let join = join.map_err(|error| JoinRefusal::Format(error.to_string()))?;
         if join.robot != key.robot {
-            return Err(JoinRefusal::Robot { said: join.robot, key: key.robot.clone() });
+            return Err(JoinRefusal::Robot { name: join.robot, key: key.robot.clone() });
         }
         let same = self.boards.iter().find(|board| join.difference(&board.expected).is_none());
         if let Some(board) = same {
@@ -281,7 +281,7 @@ impl Reception {
             None => {
                 let names: Vec<_> =
                     self.boards.iter().map(|board| format!("`{}`", board.board.name)).collect();
-                Err(JoinRefusal::Board { said: join.board, served: names.join(", ") })
+                Err(JoinRefusal::Board { board: join.board, served: names.join(", ") })
             }
         }
     }
@@ -289,7 +289,7 @@ impl Reception {
     /// Answers a join with a session.
     fn offer(
         &mut self,
-        place: Place,
+        index: Index,
         robot: RobotId,
         pending: Pending,
         peer: SocketAddr,
@@ -298,64 +298,66 @@ impl Reception {
         let id = Id(self.next_session.to_le_bytes());
         self.next_session = self.next_session.wrapping_add(1);
         let (datagram, session) = pending.reply(&JoinReply::Joined { session: id, engine }).ok()?;
-        self.is_now(place, robot);
-        let guest = &mut self.guests[place];
-        if guest.offered.len() >= OFFERED_MOST {
-            self.lines.remove(&guest.offered.remove(0));
+        self.set_robot(index, robot);
+        let known_robot = &mut self.known[index];
+        if known_robot.offered.len() >= OFFERED_MOST {
+            self.sessions.remove(&known_robot.offered.remove(0));
         }
-        guest.offered.push(id);
-        self.lines.insert(id, Line { guest: place, robot, session: session?, peer });
+        known_robot.offered.push(id);
+        self.sessions.insert(id, ActiveSession { known_robot: index, robot, session: session?, peer });
         Some(datagram)
     }
 
-    /// The engine of `robot` was opened, or it may not join: the datagram that tells it, if it waits.
+    /// The engine of `robot` was opened, or the robot may not join. Returns the reply, if the robot waits for
+    /// one.
     pub fn opened(
         &mut self,
         robot: RobotId,
         opened: &Result<String, Refusal>,
     ) -> Option<(Vec<u8>, SocketAddr)> {
-        let place = *self.by_robot.get(&robot)?;
-        let (pending, peer) = self.guests[place].waiting.take()?;
+        let index = *self.by_robot.get(&robot)?;
+        let (pending, peer) = self.known[index].waiting.take()?;
         let datagram = match opened {
-            Ok(engine) => self.offer(place, robot, pending, peer, engine.clone())?,
+            Ok(engine) => self.offer(index, robot, pending, peer, engine.clone())?,
             Err(why) => pending.reply(&JoinReply::refused(why)).ok()?.0,
         };
         Some((datagram, peer))
     }
 
-    /// Seals an answer: the datagram and where to send it. `None`: the robot has no session any more.
+    /// Seals an answer; returns the datagram and its destination. `None`: the robot has no session any more.
     pub fn seal<'a>(
         &mut self,
         robot: RobotId,
         answer: &CycleAnswer,
         out: &'a mut DataBuffer,
     ) -> Option<(&'a [u8], SocketAddr)> {
-        let current = self.guests[*self.by_robot.get(&robot)?].current?;
-        let line = self.lines.get_mut(&current)?;
-        Some((line.session.seal(&answer.encode(), out)?, line.peer))
+        let current = self.known[*self.by_robot.get(&robot)?].current?;
+        let active = self.sessions.get_mut(&current)?;
+        Some((active.session.seal(&answer.encode(), out)?, active.peer))
     }
 
-    /// Forgets the sessions of robots that are gone.
+    /// Drops the sessions of robots that are gone.
     pub fn forget_gone(&mut self, is_here: impl Fn(RobotId) -> bool) {
-        self.lines.retain(|_, line| is_here(line.robot));
+        self.sessions.retain(|_, active| is_here(active.robot));
         self.by_robot.retain(|robot, _| is_here(*robot));
-        for guest in &mut self.guests {
-            if guest.robot.is_some_and(|robot| !is_here(robot)) {
-                (guest.robot, guest.current, guest.waiting) = (None, None, None);
-                guest.offered.clear();
+        for known_robot in &mut self.known {
+            if known_robot.robot.is_some_and(|robot| !is_here(robot)) {
+                (known_robot.robot, known_robot.current, known_robot.waiting) = (None, None, None);
+                known_robot.offered.clear();
             }
         }
     }
 
-    /// Where a robot is, and what was dropped in its name.
+    /// A robot's address, and the datagrams that were dropped on its sessions and with its key.
     pub fn of_robot(&self, name: &str) -> (Option<SocketAddr>, Drops) {
-        let Some(place) = self.by_name.get(name) else { return (None, Drops::default()) };
-        let guest = &self.guests[*place];
-        let line = guest.current.or(guest.offered.last().copied()).and_then(|id| self.lines.get(&id));
-        (line.map(|line| line.peer), guest.drops)
+        let Some(index) = self.by_name.get(name) else { return (None, Drops::default()) };
+        let known_robot = &self.known[*index];
+        let active =
+            known_robot.current.or(known_robot.offered.last().copied()).and_then(|id| self.sessions.get(&id));
+        (active.map(|active| active.peer), known_robot.drops)
     }
 
-    /// What was dropped in nobody's name.
+    /// Dropped datagrams that belong to no session.
     pub fn drops(&self) -> Drops {
         self.drops
     }
