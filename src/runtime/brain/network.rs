@@ -78,7 +78,7 @@ pub struct RobotStatus {
     pub row: RobotRow,
     /// Source address of its newest datagram.
     pub address: Option<SocketAddr>,
-    /// Datagrams that were dropped on its sessions and with its key.
+    /// Datagrams that were dropped on its sessions.
     pub drops: Drops,
 }
 

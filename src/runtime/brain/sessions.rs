@@ -348,7 +348,7 @@ impl Sessions {
         }
     }
 
-    /// A robot's address, and the datagrams that were dropped on its sessions and with its key.
+    /// A robot's address, and the datagrams that were dropped on its sessions.
     pub fn of_robot(&self, name: &str) -> (Option<SocketAddr>, Drops) {
         let Some(index) = self.by_name.get(name) else { return (None, Drops::default()) };
         let known_robot = &self.known[*index];

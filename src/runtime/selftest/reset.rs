@@ -47,7 +47,7 @@ impl Reset {
             }
             Err(error) => return Err(Check::closed("reset line of the Robot HAT", true, &error)),
         };
-        // The request above drives the line low.
+        // The request has driven the line low, or the guard holds it low.
         bench.clock.sleep_until(bench.clock.now() + RESET_LOW);
         match gpio.set(mcu.reset, true) {
             Ok(()) => {
