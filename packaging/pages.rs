@@ -1,5 +1,5 @@
-//! Writes the man pages (one for each command) and the shell completions of the command line into a folder:
-//! `cargo run --example pages -- FOLDER DATE`. The package contains them; scripts/package compresses the pages.
+//! Writes the man pages, one for each command, and the shell completions into a folder: `cargo run --example
+//! pages -- FOLDER DATE`. The package contains them; scripts/package compresses the pages.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -34,14 +34,14 @@ pub fn write(folder: &Path, date: &str) -> io::Result<()> {
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(shell, &mut command, "ganglion", &completions)?;
     }
-    // bash looks a completion up by the name of the program alone.
+    // bash looks for a file named like the program.
     fs::rename(completions.join("ganglion.bash"), completions.join("ganglion"))?;
     let mut command = ganglion::cli::command().disable_help_subcommand(true);
     command.build();
     pages(&command, &man, date)
 }
 
-/// The page of `command` and those of all commands below it.
+/// Writes the pages of `command` and all its subcommands.
 fn pages(command: &clap::Command, folder: &Path, date: &str) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let mut page = File::create(folder.join(format!("{name}.1")))?;
@@ -50,7 +50,8 @@ fn pages(command: &clap::Command, folder: &Path, date: &str) -> io::Result<()> {
     shown.cloned().try_for_each(|below| pages(&below, folder, date))
 }
 
-/// clap_mangen's sections, but for the words after the help: it would fill their lines into one paragraph.
+/// Renders a page with clap_mangen's sections, except for the text after the help, which clap_mangen would
+/// merge into one paragraph.
 fn rendered(command: &clap::Command, date: &str) -> io::Result<Vec<u8>> {
     let version = env!("CARGO_PKG_VERSION");
     let man = Man::new(command.clone()).date(date).source(format!("ganglion {version}")).manual("Ganglion");
@@ -69,7 +70,8 @@ fn rendered(command: &clap::Command, date: &str) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// A line that ends in a colon and is followed by indented ones is a heading of its own; the rest are notes.
+/// Renders the text after the help. A line that ends in a colon becomes a heading; everything before the
+/// first heading becomes notes.
 fn words(help: &str) -> Roff {
     let mut roff = Roff::new();
     let (mut heading, mut filled) = (None, true);
@@ -99,7 +101,7 @@ fn words(help: &str) -> Roff {
     roff
 }
 
-/// Lets roff fill lines into paragraphs, or keep them as they are.
+/// Switches between filled paragraphs and verbatim lines.
 fn fill(roff: &mut Roff, filled: &mut bool, wanted: bool) {
     if *filled != wanted {
         roff.control(if wanted { "fi" } else { "nf" }, []);
@@ -107,7 +109,7 @@ fn fill(roff: &mut Roff, filled: &mut bool, wanted: bool) {
     }
 }
 
-/// A command names the program's page, and the program's page names every command in its list.
+/// A section that refers to the program's page; that page itself lists all commands.
 fn see_also(command: &clap::Command) -> Roff {
     let mut roff = Roff::new();
     if command.get_name() != "ganglion" {

@@ -1,3 +1,3 @@
-//! Bytes that somebody else wrote, taken as the way in `em_profile` of tests/hostile/ways.rs takes them.
+//! Fuzzes untrusted bytes at the entry point `em_profile` of tests/hostile/ways.rs.
 #![no_main]
 ganglion_fuzz::way_in!("em_profile");

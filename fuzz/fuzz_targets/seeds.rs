@@ -1,4 +1,4 @@
-//! Writes the inputs that are in order, a folder a way in: what the fuzzers begin with.
+//! Writes valid inputs as seeds for the fuzzers, one folder for each entry point.
 
 use std::path::PathBuf;
 

@@ -1,15 +1,15 @@
-//! What an input may cost: processor time and memory, both of the one thread that takes it. Too much is a
-//! panic, as anything else that breaks a promise.
+//! Limits the CPU time and memory that an input may cost, both measured on the thread that takes it. Too much
+//! is a panic, like any other failure.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Processor time of one input, in nanoseconds: a person waits for it.
+/// Longest CPU time of one input, in nanoseconds, because a person may wait for it.
 const LONGEST_NS: i64 = 1_000_000_000;
-/// Memory of one input beside what its length explains, in bytes.
+/// Most memory of one input, in bytes, in addition to its copies.
 const MOST: usize = 64 << 20;
-/// Copies of an input that are held at once: as bytes, text, values, and words about them.
+/// Most copies of an input in memory at once: as bytes, text, values, and messages about them.
 const COPIES: usize = 10;
 
 thread_local! {
@@ -17,7 +17,7 @@ thread_local! {
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// The system's heap, counted.
+/// The system's heap with a counter.
 pub struct Heap;
 
 fn count(bytes: isize) {
@@ -27,11 +27,11 @@ fn count(bytes: isize) {
     });
 }
 
-// SAFETY: everything is passed on to the system's heap as it came; counting touches nothing of it.
+// SAFETY: every call is passed on to the system's heap unchanged; counting does not touch the allocations.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller's guarantees hold for the system's heap too.
         unsafe { System.alloc(layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
@@ -63,6 +63,6 @@ pub fn of(length: usize, work: impl FnOnce() -> bool) {
     let began = processor_ns();
     work();
     let (took, grew) = (processor_ns() - began, (PEAK.get() - held).max(0) as usize);
-    assert!(took <= LONGEST_NS, "{length} bytes took {} ms of a processor", took / 1_000_000);
+    assert!(took <= LONGEST_NS, "{length} bytes took {} ms of CPU time", took / 1_000_000);
     assert!(grew <= COPIES * length + MOST, "{length} bytes took {grew} bytes of memory");
 }

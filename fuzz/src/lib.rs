@@ -1,5 +1,5 @@
-//! What all fuzz targets share: the ways in (those of the tests), how a container is changed so that its
-//! digest holds, and what an input may cost.
+//! Shared by all fuzz targets: the entry points (the same as in the tests), the mutation of a container that
+//! keeps its digest valid, and the cost limits of an input.
 
 mod cost;
 #[path = "../../tests/hostile/ways.rs"]
@@ -13,23 +13,23 @@ pub use libfuzzer_sys;
 #[global_allocator]
 static HEAP: cost::Heap = cost::Heap;
 
-/// One change of a container in so many is of the whole of it, digest and all.
+/// One in this many mutations of a container changes all of it, including its digest.
 const WHOLE_EVERY: u32 = 16;
 
-/// The way in of that name.
+/// The entry point with this name.
 pub fn way_in(name: &str) -> &'static WayIn {
     WAYS_IN.iter().find(|way| way.name == name).expect("it is in the list")
 }
 
-/// Takes an input, and looks at what that cost. The first one of a process pays for what is made once.
+/// Takes an input and checks its cost. Takes the seeds first, because the first input of a process also pays
+/// for everything that is initialized once.
 pub fn take(way: &WayIn, bytes: &[u8]) {
     static BEGUN: std::sync::Once = std::sync::Once::new();
     BEGUN.call_once(|| (way.seeds)().iter().for_each(|seed| _ = (way.take)(seed)));
     cost::of(bytes.len(), || (way.take)(bytes));
 }
 
-/// Changes `data`, of whose bytes `size` are an input, into another input of at most `most` bytes; its
-/// length.
+/// Mutates the input in the first `size` bytes of `data` to one of at most `most` bytes; returns its length.
 pub fn change(way: &WayIn, data: &mut [u8], size: usize, most: usize, seed: u32) -> usize {
     let payload =
         payload_of(&data[..size]).filter(|_| way.form == Form::Signed && !seed.is_multiple_of(WHOLE_EVERY));

@@ -1,5 +1,5 @@
-//! `brain`: computes the fields of many robots that join over the network. The module `brain` of the runtime
-//! serves them; this file gives it boards, keys, a socket and words.
+//! `brain`: computes the fields of many robots that join over the network. The runtime's module `brain`
+//! serves them; this file provides boards, keys, sockets and messages.
 
 mod words;
 
@@ -14,8 +14,8 @@ use crate::deploy::board::{BUILT_IN, Loaded, built_in};
 use crate::field::device::{self, NoDevice};
 use crate::runtime::brain::boards::ServedBoard;
 use crate::runtime::brain::network::{BrainStatus, Network};
-use crate::runtime::brain::reception::Reception;
 use crate::runtime::brain::robots::{Limits, Robots};
+use crate::runtime::brain::sessions::Sessions;
 use crate::runtime::brain::status::{BRAIN_SOCKET, StatusSocket};
 use crate::runtime::brain::workers::{Event, Workers};
 use crate::runtime::em_brain::profile::Profile;
@@ -32,13 +32,13 @@ use std::thread;
 use std::time::Duration;
 use words::Words;
 
-/// How often the end is looked for.
+/// How often the end is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Arguments of `brain`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion tether key rover-7 -o /etc/ganglion/brain-keys/rover-7.key    a key for a robot, once; it needs the same file
+  ganglion tether key rover-7 -o /etc/ganglion/brain-keys/rover-7.key    make a key; the robot needs the same file
   ganglion brain                                    serve every shipped board that has a remote field, on port 4747
   ganglion brain --board mine.toml --engine cuda --state /var/lib/ganglion-brain
   ganglion status --brain                           a row for each robot
@@ -46,51 +46,51 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
   ganglion brain --em-brain 9999 --em-profile picarx          robots of the earlier em-brain service, on this machine
   ganglion brain --em-brain 10.0.0.2:9999 --em-profile mine.toml     the same from a network: no encryption, no keys
 
-A robot joins with its key; its board has to be one of the brain's, value for value. Each robot has an engine of its own.
-With --state its brain is saved every half minute, when it was silent for a minute, and at the end, and goes on from there
-when it joins again. Ctrl-C or SIGTERM ends the brain and saves every robot.
+A robot joins with its key, and its board must have the same values as one of the brain's boards. Each robot has its own
+engine. With --state the brain saves each robot every half minute, after a minute of silence and at the end; a robot that
+joins again continues from there. Ctrl-C or SIGTERM ends the brain and saves every robot.
 
-With --em-brain it also speaks the TCP protocol of the earlier em-brain service. The profile says what the values of a
-client's vectors are; 'picarx' is built in. Then no robot needs a key.")]
+With --em-brain it also speaks the TCP protocol of the earlier em-brain service. The profile defines what the values in a
+client's vectors mean; 'picarx' is built in. In that case no robot needs a key.")]
 pub struct Args {
     /// Board that robots may join with: a file, or the name of a built-in one; repeat for several [default:
     /// every built-in board with a remote field]
     #[arg(long = "board", value_name = "FILE")]
     boards: Vec<PathBuf>,
-    /// Folder of the robots' keys, files whose names end in .key
+    /// Folder of the robots' keys: files whose names end in .key
     #[arg(long, value_name = "DIR", default_value = "/etc/ganglion/brain-keys")]
     keys: PathBuf,
-    /// What computes: auto is a GPU if there is one that computes correctly, else the CPU
+    /// What computes the fields; auto: a GPU if there is one that computes correctly, else the CPU
     #[arg(long, value_enum, default_value_t = Engine::Auto)]
     engine: Engine,
     /// Address and UDP port to listen on
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:4747")]
     listen: SocketAddr,
-    /// Robots that may have joined at a time
+    /// Most robots that may join at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     max_robots: u16,
-    /// Threads that compute [default: one for each core]
+    /// Number of compute threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// Folder where the robots' brains are kept, a file for each
+    /// Folder where the robots' brains are saved, one file for each
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Socket that answers 'ganglion status --brain' [default: /run/ganglion-brain/brain.sock, if it can be
     /// created]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Port for clients of the em-brain protocol, on loopback; or the address to listen on, with its port
+    /// Port on loopback for clients of the em-brain protocol, or an address and port
     #[arg(long, value_name = "PORT|ADDR:PORT", value_parser = em_address, requires = "em_profile")]
     em_brain: Option<SocketAddr>,
-    /// What the values of their vectors are: a file, or a built-in profile (picarx)
+    /// What the values in their vectors mean: a file, or a built-in profile (picarx)
     #[arg(long, value_name = "FILE", requires = "em_brain")]
     em_profile: Option<PathBuf>,
-    /// Print JSON: a line for each event, and at the end the table
+    /// Print JSON: one line for each event, and the table at the end
     #[arg(long)]
     json: bool,
 }
 
-/// What computes.
+/// What computes the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Engine {
     /// A GPU if there is one that computes correctly, else the CPU
@@ -138,7 +138,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let listens = socket.local_addr().map_err(|error| of_socket(args.listen, &error))?;
     words.begin(&listens, &served, keys.len(), most, threads)?;
     if !args.boards.is_empty() {
-        // Those that were named are made ready now, so that the first robot does not wait for it.
+        // Prepares the named boards now, so that the first robot does not have to wait.
         for board in &served {
             let cycle = board.prepare().map_err(Failure::unavailable)?;
             words.prepared(board, cycle)?;
@@ -153,25 +153,25 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let (tell, events) = unbounded();
     let limits = Limits { robots: most, threads, state: args.state.clone() };
-    // Another number in each run of the machine: a session of an earlier brain is foreign here.
-    let reception = Reception::new(keys, served, MonotonicClock.now().as_nanos());
+    // The first session number differs in each run, so sessions of an earlier run are not accepted.
+    let sessions = Sessions::new(keys, served, MonotonicClock.now().as_nanos());
     let started = Workers::start(Robots::new(limits), threads, |hub| {
         let em_brain = em_listener.zip(em_client);
         let em_brain =
             em_brain.map(|(listener, (profile, board))| EmBrain::new(listener, profile, board, hub.clone()));
-        Arc::new(Outlets { network: Network::new(socket, reception, hub.clone(), tell), em_brain })
+        Arc::new(Outlets { network: Network::new(socket, sessions, hub.clone(), tell), em_brain })
     });
     let (workers, outlets) =
         started.map_err(|error| Failure::unavailable(format!("cannot start a thread: {error}")))?;
     let ended = serve(&outlets, control.as_ref(), (most, threads), &interrupt, &events, &mut words);
     let status = outlets.status(most, threads);
     workers.end(); // every robot is saved
-    let said = words.rest(&events);
-    ended.and(said)?;
+    let reported = words.rest(&events);
+    ended.and(reported)?;
     words.end(&status.map_err(Failure::unavailable)?)
 }
 
-/// Serves until the end is requested, and says what happens.
+/// Serves until the end is requested, and reports events.
 fn serve(
     outlets: &Outlets,
     control: Option<&StatusSocket>,
@@ -189,10 +189,10 @@ fn serve(
         if let Some(em_brain) = &outlets.em_brain {
             scope.spawn(|| em_brain.serve(&ends));
         }
-        let mut said = Ok(());
-        while said.is_ok() && !interrupt.asked() && !receiver.is_finished() {
+        let mut reported = Ok(());
+        while reported.is_ok() && !interrupt.asked() && !receiver.is_finished() {
             match events.recv_timeout(LOOK_EVERY) {
-                Ok(event) => said = words.tell(&event),
+                Ok(event) => reported = words.tell(&event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -200,7 +200,7 @@ fn serve(
         ends.store(true, Ordering::Release);
         let received = receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         received.map_err(|error| Failure::unavailable(format!("the network socket: {error}")))?;
-        said
+        reported
     })
 }
 
@@ -233,20 +233,20 @@ fn em_profile(path: &Path) -> Result<(Profile, Loaded), Failure> {
     Ok((profile.map_err(|error| Failure::config(error).at(path.display()))?, loaded))
 }
 
-/// The keys of the robots; none are needed where robots `may_join` without.
-fn keys(folder: &Path, may_join: bool) -> Result<Keys, Failure> {
-    if may_join && !folder.exists() {
+/// The keys of the robots; `optional`: there may be none.
+fn keys(folder: &Path, optional: bool) -> Result<Keys, Failure> {
+    if optional && !folder.exists() {
         return Ok(Keys::default());
     }
     let make = "make one with 'ganglion tether key NAME', and give the robot the same file";
     let keys = Keys::read_dir(folder).map_err(|error| Failure::config(error).fix(make))?;
-    if keys.is_empty() && !may_join {
+    if keys.is_empty() && !optional {
         return Err(Failure::config("no robot has a key here").at(folder.display()).fix(make));
     }
     Ok(keys)
 }
 
-/// The engine of every robot; refused here if a GPU is asked for and there is none.
+/// The engine kind for every robot; an error if a GPU was requested and there is none.
 fn engine(engine: Engine, loaded: &[Loaded]) -> Result<EngineKind, Failure> {
     let kind = engine.kind();
     let Some(first) = loaded.first() else {
@@ -259,7 +259,7 @@ fn engine(engine: Engine, loaded: &[Loaded]) -> Result<EngineKind, Failure> {
             Err(Failure::unavailable(why)
                 .fix("use '--engine auto' or '--engine cpu' to compute without a GPU"))
         }
-        // The engine's name says why no GPU computes.
+        // Not an error: the engine's name tells why no GPU computes.
         Ok(_) | Err(NoDevice::NotAsked | NoDevice::Absent(_) | NoDevice::Emulated { .. }) => Ok(kind),
     }
 }
@@ -272,7 +272,7 @@ fn of_socket(listen: SocketAddr, error: &std::io::Error) -> Failure {
     failure.at(listen).fix("choose an address of this machine and a free port with --listen")
 }
 
-/// The socket for the status: the one that was named, or the usual one where that can be made.
+/// The status socket: the one that was named, or the default one if it can be created.
 fn control(named: Option<&Path>) -> Result<Option<StatusSocket>, Failure> {
     match named {
         Some(path) => StatusSocket::open(path).map(Some).map_err(|error| Failure::file(path, &error)),
@@ -280,7 +280,7 @@ fn control(named: Option<&Path>) -> Result<Option<StatusSocket>, Failure> {
     }
 }
 
-/// How the brain that answers at `socket` fares.
+/// Prints the status of the brain at `socket`.
 pub(super) fn status(socket: &Path, json: bool) -> Result<(), Failure> {
     let status = crate::runtime::brain::status::ask(socket).map_err(|error| {
         Failure::file(socket, &error)

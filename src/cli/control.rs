@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn each_cause_is_shown_with_what_ends_it() {
         let causes = vec!["guard-lost".to_string(), "from-the-future".to_string()];
-        let status = Status { causes, ..Sources::standing().status() };
+        let status = Status { causes, ..Sources::idle().status() };
         let shown = restraints(&status);
         let known = format!("guard-lost, until {}", Cause::GuardLost.cleared_by());
         assert_eq!(shown, [known, "from-the-future".to_string()]);

@@ -241,18 +241,18 @@ struct Status {
 }
 
 impl Status {
-    fn of(standing: &GuardStatus) -> Status {
+    fn of(guard: &GuardStatus) -> Status {
         Status {
-            phase: standing.phase.name(),
-            reason: match standing.phase {
+            phase: guard.phase.name(),
+            reason: match guard.phase {
                 Phase::Tripped(reason) => Some(reason.name()),
                 _ => None,
             },
-            line_on: standing.line_on,
-            line_sound: standing.line_sound,
-            trips: standing.trips,
-            beats: standing.beats,
-            stop_pending: standing.stop != 0,
+            line_on: guard.line_on,
+            line_sound: guard.line_sound,
+            trips: guard.trips,
+            beats: guard.beats,
+            stop_pending: guard.stop != 0,
         }
     }
 }
@@ -262,7 +262,7 @@ fn status(socket: &Path, json: bool) -> Result<(), Failure> {
         Failure::file(socket, &error)
             .fix("start it: 'ganglion guard --board BOARD', or systemctl start ganglion-guard")
     })?;
-    let status = Status::of(&answer.standing);
+    let status = Status::of(&answer.status);
     if json {
         return output::json(&status);
     }

@@ -82,7 +82,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let _claim = access::claim(&board)?;
     let hardware = access::open_wires(&board)?;
-    let board = hat::settled_awake(&board, hardware.as_ref(), clock.as_ref());
+    let board = hat::with_found_address_awake(&board, hardware.as_ref(), clock.as_ref());
     let bar = progress(args.samples);
     let measured = hil::measure(&board, &hardware, lines, args.samples, &clock, &interrupt.flag(), |taken| {
         bar.set_position(u64::from(taken));

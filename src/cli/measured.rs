@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn figures_that_were_not_measured_have_no_line() {
-        let mut status = Sources::standing().status();
+        let mut status = Sources::idle().status();
         assert_eq!(lines(&status), Vec::<String>::new());
         status.measured.temperatures.insert("cpu".into(), None);
         assert_eq!(lines(&status), ["heat       cpu without a value"]);

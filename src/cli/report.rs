@@ -16,7 +16,7 @@ use crate::field::snapshot::SnapshotCounts;
 use crate::field::{DeviceTimes, FieldCounters};
 use crate::runtime::control::why_disarmed;
 use crate::runtime::runner::Ending;
-use crate::runtime::session::{Outside, RunOutcome};
+use crate::runtime::session::{RunHandles, RunOutcome};
 use crate::system::executor::Rest;
 use crate::system::rt::Granted;
 use serde::Serialize;
@@ -262,7 +262,7 @@ impl BusLine {
 impl RunReport {
     /// Collects the figures of a run that has ended.
     pub fn new(board: &Board, outcome: &RunOutcome, clock: ClockKind, simulation: Simulation) -> RunReport {
-        let RunOutcome { ending, outside, world, motors_still, snapshots } = outcome;
+        let RunOutcome { ending, handles: outside, world, motors_still, snapshots } = outcome;
         let summary = ending.recorder.summary();
         let period_s = board.period.as_secs_f64();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -508,7 +508,7 @@ pub(super) fn verdict_on(bug: Option<String>, may_run: bool) -> Result<(), Failu
     }
 }
 
-fn bus_report(outside: &Outside, ending: &Ending) -> BusReport {
+fn bus_report(outside: &RunHandles, ending: &Ending) -> BusReport {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let sum = |of: fn(&BusCounters) -> &AtomicU64| outside.buses.iter().map(|bus| count(of(bus))).sum();
     BusReport {

@@ -162,7 +162,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         None => (None, ExistingSnapshot::Sound),
     };
     let every = args.snapshot_every;
-    let snapshots = snapshot.cloned().map(|path| SnapshotPlan { path, every, standing });
+    let snapshots = snapshot.cloned().map(|path| SnapshotPlan { path, every, existing: standing });
     // Virtual time gives the same result on every machine, so the CPU must compute it.
     let watch = Arc::<Watch>::default();
     let device = match args.clock {

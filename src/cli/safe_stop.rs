@@ -134,7 +134,7 @@ fn why(error: &StepError) -> String {
 
 /// Success, or a failure with what to do.
 fn verdict(found: &StopFindings) -> Result<(), Failure> {
-    if found.stands() {
+    if found.is_stopped() {
         return Ok(());
     }
     let done = if found.stopped.is_ok() { "may move again" } else { "could not be stopped" };

@@ -1,4 +1,4 @@
-//! `--simulate`: runs any board in the simulator, and explains in words what the user has to know about that.
+//! `--simulate`: runs any board in the simulator, and tells the user how that differs from the real robot.
 
 use super::exit::Failure;
 use crate::base::plan::{Board, BusPlan};
@@ -6,16 +6,16 @@ use crate::deploy::board::Loaded;
 use crate::sim::{Change, NoModel, Unmodelled, rehearsal};
 use serde::Serialize;
 
-/// What a run in the simulator lacks and changes.
+/// How a run in the simulator differs from the real robot.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Simulation {
-    /// Sensors that the simulator has no model for.
+    /// Sensors for which the simulator has no model.
     pub without_model: Vec<WithoutModel>,
-    /// What else differs from a run of the real robot.
+    /// Other differences.
     pub changes: Vec<&'static str>,
 }
 
-/// A sensor that gives no value.
+/// A sensor without a value.
 #[derive(Clone, Debug, Serialize)]
 pub struct WithoutModel {
     sensor: String,
@@ -33,7 +33,7 @@ impl WithoutModel {
 }
 
 impl Simulation {
-    /// What a run of `board` in the simulator lacks and changes.
+    /// How a run of `board` in the simulator differs from the real robot.
     pub fn of(board: &Board) -> Result<Simulation, Failure> {
         Ok(made(board)?.1)
     }
@@ -51,8 +51,8 @@ impl Simulation {
     }
 }
 
-/// Puts `loaded` into the simulator: changes its bus, and with it its identity, so that neither a guard nor a
-/// caller takes it for the real robot.
+/// Changes `loaded` to run in the simulator. This also changes its digest, so that neither a guard nor a
+/// caller mistakes it for the real robot.
 pub fn simulate(loaded: &mut Loaded) -> Result<Simulation, Failure> {
     let (board, simulation) = made(&loaded.board)?;
     if !matches!(loaded.board.bus, BusPlan::Sim) {
@@ -75,11 +75,11 @@ fn made(board: &Board) -> Result<(Board, Simulation), Failure> {
 fn words(change: Change) -> &'static str {
     match change {
         Change::NoGuard => "no guard is used: there are no real motors to stop",
-        Change::ArmsItself => "it arms by itself: it cannot hurt anybody",
+        Change::ArmsItself => "it arms by itself: it cannot hurt anyone",
         Change::NotStrict => {
-            "a request that the system refuses is reported but does not end the run ([rt] strict)"
+            "it does not end if the system refuses real-time rights, but reports that ([rt] strict)"
         }
-        Change::NoEdges => "the room has no stairs: no rule of the board watches for edges",
+        Change::NoEdges => "the room has no stairs, because no rule of the board watches for edges",
         Change::NoSteering => {
             "it only drives straight: it has neither a servo nor motors named 'left' and 'right'"
         }
@@ -89,7 +89,7 @@ fn words(change: Change) -> &'static str {
     }
 }
 
-/// Why the board cannot be simulated, and what to do.
+/// The error for a board that cannot be simulated, and what to do about it.
 pub fn refused(board: &str, why: &NoModel) -> Failure {
     let failure = match why {
         NoModel::Log => Failure::config("it has no wires to simulate: its sensors are columns of a log")

@@ -1,5 +1,6 @@
 //! `tether`: the process that carries a robot's requests to the brain that computes its field, and the
-//! answers back. The module `tether` carries; this file gives it its board, key, sockets, priority and words.
+//! answers back. The runtime's module `tether` does the work; this file provides board, key, sockets,
+//! priority and messages.
 
 mod key;
 
@@ -23,22 +24,22 @@ use crate::system::seqpacket::listen_at;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A tether answers at once; one that takes longer is hung.
-const STATUS_PATIENCE: Span = Span::from_millis(500);
+/// A tether answers at once; one that takes longer hangs.
+const STATUS_TIMEOUT: Span = Span::from_millis(500);
 
 /// Arguments of `tether`.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
-  ganglion tether key rover-7 -o tether.key                make a key; then follow what it says
+  ganglion tether key rover-7 -o tether.key                make a key; then follow its instructions
   ganglion tether --board picarx-v4-tethered --for ganglion    as the service does
   ganglion tether --status --json                          what the running tether counts
 
 It listens for the runtime of the same board, joins the brain at the board's [tether] address
-over UDP, seals what the runtime asks and opens what the brain answers. It drives nothing and has
-no device. A brain that falls silent is asked to join again, at once and then ever more rarely.
-SIGTERM, SIGINT, SIGQUIT or SIGHUP: exit 0. docs/tether.md has the whole."
+over UDP, encrypts the runtime's requests and decrypts the brain's answers. It drives nothing and
+opens no device. If the brain falls silent, it tries to join again, at once and then less and less
+often. SIGTERM, SIGINT, SIGQUIT or SIGHUP: exit 0. See docs/tether.md."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -69,7 +70,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What else it can do.
+/// The subcommands.
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
     /// Make the key that a robot and its brain share, or change it
@@ -88,7 +89,7 @@ impl std::str::FromStr for Core {
     fn from_str(text: &str) -> Result<Core, String> {
         match text {
             "any" => Ok(Core::Any),
-            number => number.parse().map(Core::This).map_err(|_| "a number of a core, or 'any'".to_string()),
+            number => number.parse().map(Core::This).map_err(|_| "a core number, or 'any'".to_string()),
         }
     }
 }
@@ -127,11 +128,11 @@ fn carry(args: &Args) -> Result<(), Failure> {
         granted_words(&granted)
     );
     let mut tether = Tether::new(carrier, keys.robot(), finder, listener, end, allowed, digest, clock);
-    let mut quotas = [LogRateLimit::FULL; KINDS];
+    let mut limits = [LogRateLimit::FULL; KINDS];
     tether.run(|event| {
-        // Whoever may connect, or changes datagrams, can make it say something as often as it likes.
-        if let Some(more) = quotas[kind(&event)].ask(MonotonicClock.now()) {
-            let dropped = if more == 0 { String::new() } else { format!(" ({more} like it before)") };
+        // Limits the rate, because anyone who may connect or forge datagrams can cause any number of events.
+        if let Some(more) = limits[kind(&event)].ask(MonotonicClock.now()) {
+            let dropped = if more == 0 { String::new() } else { format!(" ({more} more like this before)") };
             say!("{}{dropped}", words(&event));
         }
     });
@@ -164,7 +165,7 @@ fn key_failure(error: &KeyError) -> Failure {
     }
 }
 
-/// What the system grants; whatever it refuses is reported, and the robot goes on with longer round trips.
+/// Asks for real-time rights. Refusals are reported, and the robot continues with longer round trips.
 fn real_time(loaded: &Loaded, core: Option<Core>) -> Granted {
     let cpu = match core {
         None => loaded.board.rt.cpu,
@@ -186,7 +187,7 @@ fn granted_words(granted: &Granted) -> String {
     }
 }
 
-/// Kinds of events, each with its own quota.
+/// Kinds of events, each with its own rate limit.
 const KINDS: usize = 6;
 
 fn kind(event: &Event) -> usize {
@@ -203,22 +204,22 @@ fn kind(event: &Event) -> usize {
 fn words(event: &Event) -> String {
     match event {
         Event::Runtime => "a runtime is connected".to_string(),
-        Event::Gone => "the runtime is gone".to_string(),
+        Event::Gone => "the runtime has disconnected".to_string(),
         Event::Refused(why) => format!("a caller was refused: {why}"),
         Event::Link(LinkPhase::Joined, engine) => format!("joined: {engine}"),
         Event::Link(phase, text) if text.as_str().is_empty() => phase_name(*phase).to_string(),
         Event::Link(phase, text) => format!("{}: {text}", phase_name(*phase)),
         Event::NoRandom => "the system gives no random numbers, without which no session is safe".to_string(),
-        Event::NoSocket => "the system gives no socket toward the brain".to_string(),
+        Event::NoSocket => "the system gives no socket to the brain".to_string(),
     }
 }
 
 fn status(socket: &Path, json: bool) -> Result<(), Failure> {
-    let bytes = ask_status(socket, STATUS_PATIENCE).map_err(|error| {
+    let bytes = ask_status(socket, STATUS_TIMEOUT).map_err(|error| {
         Failure::file(socket, &error).fix("start it: 'ganglion tether', or systemctl start ganglion-tether")
     })?;
     let status: serde_json::Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::data(format!("its status is no JSON: {error}")).at(socket.display()))?;
+        .map_err(|error| Failure::data(format!("its status is not JSON: {error}")).at(socket.display()))?;
     if json {
         return output::json(&status);
     }
@@ -226,7 +227,7 @@ fn status(socket: &Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The status in a few lines: what is not zero of the counts.
+/// Prints the status in a few lines, with the counts that are not zero.
 fn print_status(status: &serde_json::Value) {
     let text = |name: &str| status[name].as_str().unwrap_or_default().to_string();
     let colon = if text("text").is_empty() { "" } else { ": " };

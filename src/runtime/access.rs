@@ -1,4 +1,5 @@
-//! Access to a board's wires: opens them, claims the motors for this process, and finds their holder.
+//! Access to a board's wires: opens them, claims the motors for this process, and finds the process that
+//! holds them.
 
 use crate::base::plan::{Board, BusPlan, I2cNode, PwmPlan};
 use crate::base::time::MonotonicClock;
@@ -13,24 +14,24 @@ use std::sync::Arc;
 /// Why the wires of a board are not available.
 #[derive(Clone, Debug)]
 pub enum AccessError {
-    /// The board with this name has none: its bus is a log.
+    /// The board with this name has no wires: its bus is a log.
     NoWires(String),
-    /// One does not exist, or may not be opened.
+    /// A wire does not exist, or may not be opened.
     Closed(OpenError),
-    /// The board file is for another HAT than the one on this computer.
+    /// The board file is for a different HAT than the one on this computer.
     WrongHat(WrongHat),
     /// Another process drives the motors.
     Held {
         /// Name of the board.
         board: String,
-        /// What is locked: a folder in /sys, or a node.
+        /// What is locked: a folder in /sys, or a device node.
         place: PathBuf,
         /// The process that holds it.
         holder: Holder,
     },
 }
 
-/// Opens the wires of a board on Linux to run it, through the interface that it requests.
+/// Opens the wires of a board on Linux for a run, through the interface that the board requests.
 pub fn open_wires(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
     let hardware = LinuxHardware::as_requested(board, Path::new("/"));
     Ok(Arc::new(hardware.map_err(AccessError::Closed)?))
@@ -52,8 +53,8 @@ pub fn open(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
 }
 
 /// Claims the motors of `board` for this process alone, until the returned value is dropped; `None`: they are
-/// simulated. Any program that drives must claim them before it opens a wire. Refused where the HAT on this
-/// computer is another than the board's.
+/// simulated. Any program that drives must claim them before it opens a wire. Refused if the HAT on this
+/// computer is not the board's.
 pub fn claim(board: &Board) -> Result<Option<Claim>, AccessError> {
     if !matches!(board.bus, BusPlan::Linux { .. }) {
         return Ok(None);
@@ -66,13 +67,13 @@ pub fn claim(board: &Board) -> Result<Option<Claim>, AccessError> {
     })
 }
 
-/// The process that has the motors of `board`; `None`: none that is visible. Claims nothing.
+/// The process that has claimed the motors of `board`; `None`: none is visible. Claims nothing.
 pub fn claimed_by(board: &Board) -> Option<Holder> {
     let BusPlan::Linux { .. } = board.bus else { return None };
     LinuxHardware::open(board).ok()?.claimed_by(pwm_chip(board)).ok()?
 }
 
-/// The device of the PWM chip in /sys that makes the motors' pulses, if there is one.
+/// The device in /sys of the PWM chip that makes the motors' pulses, if there is one.
 fn pwm_chip(board: &Board) -> Option<&str> {
     match &board.pwm {
         Some(PwmPlan::Sysfs { device, .. }) => Some(device),
@@ -80,8 +81,8 @@ fn pwm_chip(board: &Board) -> Option<&str> {
     }
 }
 
-/// A process that has I2C bus `bus` of `board` open, as `ganglion (4711)`: the one that runs the robot. Only
-/// root sees the processes of other users.
+/// The process that has I2C bus `bus` of `board` open, as `ganglion (4711)`. Only root sees the processes of
+/// other users.
 pub fn holder(board: &Board, bus: usize) -> Option<String> {
     let node = match (&board.bus, board.i2c.get(bus).map(|plan| &plan.node)) {
         (BusPlan::Linux { .. }, Some(I2cNode::Path(path))) => PathBuf::from(path),

@@ -1,10 +1,10 @@
-//! The control socket of a running robot: arm, disarm, stop, status. A Unix socket; one line of JSON in, one
-//! line of JSON out, then the end. The serving thread takes no part in driving: it sets the flags that the
-//! tick reads once a slot, and reads the loop status that the tick leaves. A process that may open the socket
-//! may use it: one of its owner or its group.
+//! The control socket of a running robot: arm, disarm, stop, status. On this Unix socket, each connection
+//! carries one line of JSON in and one line of JSON out. The serving thread takes no part in driving: it sets
+//! the flags that the tick reads once per slot, and reads the loop status that the tick writes. Processes of
+//! the socket's owner and group may use it.
 //!
-//! A stop or a disarm takes effect however its caller ends. A request to arm counts only while its caller
-//! waits for it, at most half a second: an arming that was reported as failed never happens later.
+//! A stop or a disarm takes effect even if its caller goes away. A request to arm counts only while its
+//! caller waits for it, at most half a second: an arming that was reported as failed never happens later.
 
 mod measured;
 mod status;
@@ -13,7 +13,7 @@ mod client;
 mod outcome;
 mod server;
 
-pub use client::{ask, ask_near, ask_whom};
+pub use client::{ask, ask_near, ask_with_pid};
 pub use measured::{Answer, GpuStatus, Instruments, Measured, Observer, Quality};
 pub use server::{Server, listen_at};
 pub use status::{BusStatus, GuardSummary, Sources, Status, why_disarmed};
@@ -23,16 +23,16 @@ use serde::{Deserialize, Serialize};
 /// Where a runtime listens by default.
 pub const CONTROL_SOCKET: &str = "/run/ganglion/control.sock";
 
-/// Longest line that is read, either way: the status of a robot with eight buses is a quarter of it.
+/// Longest line that either side reads; the status of a robot with eight buses takes a quarter of it.
 const LONGEST_LINE: usize = 16 * 1024;
 
 /// The possible requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ask {
-    /// Obey the field from now on.
+    /// Follow the field from now on.
     Arm,
-    /// Stop until armed again; also acknowledges what is latched.
+    /// Stop until armed again; also clears a latch.
     Disarm,
     /// Stop the motors and end the program.
     Stop,
@@ -40,23 +40,23 @@ pub enum Ask {
     Status,
 }
 
-/// A line to the robot.
+/// A request line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// The request.
     pub ask: Ask,
-    /// The place, in metres, near which to read the map; `None`: where the robot is.
+    /// The place, in meters, around which to read the map; `None`: where the robot is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<[f64; 2]>,
 }
 
-/// A line from it.
+/// An answer line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     /// The request was carried out.
     pub done: bool,
-    /// If not: why, in words.
+    /// Why not, in words.
     pub why: Vec<String>,
     /// Whether a retry in a moment may help.
     pub may_pass: bool,

@@ -1,9 +1,9 @@
-//! The TCP protocol of the earlier em-brain service, so that robots which speak it get a brain of this
-//! program: each client is a robot among the brain's others, with an engine of its own.
+//! The TCP protocol of the earlier em-brain service, so that its robots can use this program's brain: each
+//! client becomes one of the brain's robots, with its own engine.
 //!
-//! `frame` is the wire, `profile` says what the values of a vector mean, `client` is the conversation with
-//! one robot without a socket; `service` has the sockets and the threads. The protocol has no encryption and
-//! no proof of who speaks: it is for a network that is trusted.
+//! `frame` is the wire format, `profile` defines what the values of a vector mean, `client` is the protocol
+//! with one robot without a socket, and `service` has the sockets and threads. The protocol has neither
+//! encryption nor authentication, so use it only on a trusted network.
 
 pub mod frame;
 pub mod profile;

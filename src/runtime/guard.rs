@@ -1,15 +1,15 @@
-//! A second process that holds the line which lets the motors run. It keeps the line off until a runtime has
-//! earned its trust, and switches it off as soon as the runtime dies, hangs or asks for it. It knows no
-//! sensor, no field and no bus; it is small enough to be trusted.
+//! A second process that holds the line which lets the motors run. It keeps the line off until it trusts a
+//! runtime, and switches it off as soon as that runtime dies, hangs or asks for it. It has no code for
+//! sensors, fields or buses, so it is small enough to be trusted.
 //!
 //! Both ends of the connection between the two live here. `ganglion guard` runs a [`Server`]: one thread, one
 //! `poll`, one line, and the [`Guard`] that decides. In the runtime, a [`Heartbeat`] thread sends heartbeats
-//! and passes on the drivers' requests ([`GuardedHardware`]), and a [`GuardHealth`] says to the tick whether
-//! the guard answered lately. They exchange [`frame`]s of fixed size over a Unix socket that keeps message
-//! borders (SOCK_SEQPACKET), so each process sees the end of the other at once.
+//! and passes on the drivers' requests ([`GuardedHardware`]), and a [`GuardHealth`] tells the tick whether
+//! the guard answered recently. They exchange [`frame`]s of fixed size over a Unix socket that keeps message
+//! boundaries (SOCK_SEQPACKET), so each process notices at once when the other ends.
 //!
-//! What this does not do: it cannot stop a motor whose chip has no reset or enable line, and it does not make
-//! a runtime drive. It can only take the line away.
+//! Limits: the guard cannot stop a motor whose chip has no reset or enable line, and it never drives a motor.
+//! It can only switch the line off.
 
 pub mod frame;
 mod stop_ack;
@@ -24,8 +24,8 @@ mod hardware;
 
 pub use allowed_user::{AllowedUser, AllowedUserError};
 pub use hardware::GuardedHardware;
-pub use heartbeat::{Heart, Heartbeat, HeartbeatPlan};
-pub use link::{GuardHealth, Link, Seen};
+pub use heartbeat::{Heartbeat, HeartbeatLoop, HeartbeatPlan};
+pub use link::{GuardHealth, Link, LinkState};
 pub use server::{Event, HeldLine, Server};
 pub use state::{Guard, Permit, State};
 pub use transport::Transport;
@@ -38,9 +38,9 @@ use crate::base::time::Span;
 pub type BoardDigest = [u8; 32];
 
 /// Heartbeats per timeout: one may be lost and one late, and one still arrives in time.
-pub const BEATS_IN_PATIENCE: u64 = 4;
+pub const BEATS_PER_TIMEOUT: u64 = 4;
 
-/// Which line is held, and what its levels mean.
+/// The line that the guard holds, and what its levels mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// The line.
@@ -52,7 +52,8 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// The line that `plan` names on `board`; `None`: the board lacks it, which the board check refuses.
+    /// The line that `plan` names on `board`. `None`: the board does not have it; the board check refuses
+    /// that.
     pub fn of(board: &Board, plan: &GuardPlan) -> Option<Hold> {
         match plan.holds {
             GuardHold::Reset => {
@@ -72,10 +73,10 @@ impl Hold {
         on == self.on_high
     }
 
-    /// How long commands may still be missing after the line went on. A controller that comes out of reset
-    /// has no pulse on any motor and takes 220 ms to start; then its servos start one after another, 150 ms
-    /// apart. This is twice the time for four of them, because it may be tested before that. An enabled
-    /// driver chip is ready at once and gets no more than the usual timeout.
+    /// How long confirmed commands may be missing after the line went on. A controller that comes out of
+    /// reset has no pulse on any motor and takes 220 ms to start; then its servos start one after another,
+    /// 150 ms apart. This is twice the time for four of them, because a self-test may come first. An enabled
+    /// driver chip is ready at once and gets only the usual timeout.
     pub fn settle(&self, timeout: Span) -> Span {
         match self.kind {
             GuardHold::Reset => Span::from_millis(2_000),

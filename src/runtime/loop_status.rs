@@ -1,6 +1,7 @@
 //! The loop's status: what the tick writes in every slot for the threads that watch it (guard heartbeat,
-//! watchdog, control socket). Only the tick writes it (the beat of the motors' bus: its thread), with plain
-//! stores; any thread may read it. Each value is consistent; two of them may be a slot apart.
+//! watchdog, control socket). Only the tick writes it, with plain stores, except for the counter of the
+//! motors' bus, which that bus's thread advances. Any thread may read it. Each value is consistent; two of
+//! them may be a slot apart.
 
 use crate::decision::mode::{ArmRefusal, Disarm, Mode};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub struct LoopStatusCell {
     bus: Arc<AtomicU64>,
 }
 
-/// A copy of them.
+/// A copy of the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopStatus {
     /// Slots that ran.
@@ -33,7 +34,7 @@ pub struct LoopStatus {
     pub confirmed: u64,
     /// [`Mode::code`] of the last slot.
     pub mode: u8,
-    /// Bit number of the cause that latched, if one has.
+    /// Bit number of the latched cause, if any.
     pub latched: Option<u8>,
     /// Active causes, one bit each.
     pub active: u16,
@@ -43,15 +44,15 @@ pub struct LoopStatus {
     pub refused: u64,
     /// How often the robot was armed.
     pub armings: u64,
-    /// Why the robot is disarmed; `None`: it was armed since, or never disarmed.
+    /// Why the robot is disarmed; `None`: it has been armed since, or was never disarmed.
     pub disarmed: Option<Disarm>,
-    /// Advances while the thread of the motors' bus is alive, whatever state its bus is in.
+    /// Advances while the thread of the motors' bus is alive, whatever the state of the bus.
     pub bus: u64,
 }
 
 impl LoopStatusCell {
     /// Writes the status of one slot. The slot number is written last: a reader that sees it sees the rest.
-    pub(crate) fn leave(&self, status: &LoopStatus) {
+    pub(crate) fn store(&self, status: &LoopStatus) {
         self.skipped.store(status.skipped, Ordering::Relaxed);
         self.confirmed.store(status.confirmed, Ordering::Relaxed);
         self.mode.store(status.mode, Ordering::Relaxed);
@@ -65,7 +66,7 @@ impl LoopStatusCell {
     }
 
     /// The newest status.
-    pub fn look(&self) -> LoopStatus {
+    pub fn load(&self) -> LoopStatus {
         let slots = self.slots.load(Ordering::Acquire);
         LoopStatus {
             slots,
@@ -89,7 +90,7 @@ impl LoopStatusCell {
 }
 
 impl LoopStatus {
-    /// Whether the robot obeyed its field in the last slot, with or without a restraint.
+    /// Whether the robot followed its field in the last slot, with or without a restraint.
     pub fn is_armed(&self) -> bool {
         ["armed", "degraded"].contains(&Mode::name_of(self.mode))
     }
@@ -110,7 +111,7 @@ mod tests {
     use crate::base::time::Span;
 
     #[test]
-    fn the_loop_status_round_trips() {
+    fn a_stored_status_is_read_back() {
         let loop_status = LoopStatusCell::default();
         let mut refusal = ArmRefusal::NONE;
         for bits in [0, 1, 16 + 2] {
@@ -131,8 +132,8 @@ mod tests {
             disarmed: Some(Disarm::Stillness { lasted: Span::from_millis(5_000), causes: 0x810 }),
             bus: 0,
         };
-        assert_eq!(status.latched, Some(0), "the first cause is not none");
-        loop_status.leave(&status);
-        assert_eq!(loop_status.look(), status);
+        assert_eq!(status.latched, Some(0), "cause 0 is not the same as no cause");
+        loop_status.store(&status);
+        assert_eq!(loop_status.load(), status);
     }
 }

@@ -1,6 +1,6 @@
-//! The process that binds adapters' drivers again for a runtime that may not: one thread that waits for a
-//! request, lets the [`Rebinder`] of its board decide and act, and answers. It is root so that the runtime
-//! need not be; it opens no bus, drives no line and writes nothing but two files of a driver.
+//! The process that rebinds the drivers of I2C adapters for a runtime that has no right to: one thread that
+//! waits for a request, lets the [`Rebinder`] of its board decide and act, and answers. It runs as root so
+//! that the runtime need not. It opens no bus, drives no line and writes only two files of a driver.
 
 use crate::base::time::{Clock, Span};
 use crate::hardware::bus::linux::{Grant, LONGEST_REQUEST, Rebinder};
@@ -8,13 +8,13 @@ use crate::runtime::guard::AllowedUser;
 use crate::system::seqpacket::{Received, next_of, receive, send_to, wait_for};
 use std::os::fd::OwnedFd;
 
-/// A caller that has connected says what it wants within this.
-const SAYS_WITHIN: Span = Span::from_millis(100);
-/// Longest wait without a caller; signals and callers end it.
+/// Longest wait for the request of a caller that has connected.
+const REQUEST_WITHIN: Span = Span::from_millis(100);
+/// Longest wait without a caller; callers and signals end it earlier.
 const IDLE: Span = Span::from_millis(60_000);
 
-/// Serves callers until `end` becomes readable. `report` gets each answer to a caller with permission; other
-/// callers get none.
+/// Serves callers until `end` becomes readable. `report` gets each answer to an allowed caller; other callers
+/// get no answer.
 pub fn serve(
     rebinder: &mut Rebinder,
     listener: &OwnedFd,
@@ -28,7 +28,7 @@ pub fn serve(
         if wait_for(&[end], Span::ZERO) {
             return;
         }
-        // One caller, then the end again: callers without an end must not keep this from its own.
+        // Checks for the end after each caller: an endless stream of callers must not keep the process alive.
         if let Some(caller) = next_of(listener).filter(|caller| allowed.is_at(caller))
             && let Some(grant) = answer(rebinder, &caller, clock)
         {
@@ -38,8 +38,8 @@ pub fn serve(
 }
 
 fn answer(rebinder: &mut Rebinder, caller: &OwnedFd, clock: &dyn Clock) -> Option<Grant> {
-    let mut request = [0; LONGEST_REQUEST + 1]; // one more, so that what is too long is seen to be
-    wait_for(&[caller], SAYS_WITHIN);
+    let mut request = [0; LONGEST_REQUEST + 1]; // one extra byte, to detect a request that is too long
+    wait_for(&[caller], REQUEST_WITHIN);
     let Received::Message(length) = receive(caller, &mut request) else { return None };
     let grant = rebinder.grant(&request[..length.min(request.len())], clock);
     send_to(caller, &[grant as u8]);
@@ -60,7 +60,7 @@ mod tests {
 
     const DRIVER: &str = "sys/bus/platform/drivers/i2c_designware";
 
-    /// A Pi 5's bus, as much of it as is looked at; `files`: those of the driver may be written.
+    /// The files of a Pi 5's bus that the code reads; `files`: the driver's files exist and are writable.
     fn machine(name: &str, files: bool) -> PathBuf {
         let root = std::env::temp_dir().join(format!("ganglion-{name}-{}", std::process::id()));
         let device = root.join("sys/devices/platform/1f00074000.i2c");
@@ -86,7 +86,7 @@ mod tests {
         board
     }
 
-    /// Two views of one machine: that of root, and that of the runtime's user, who cannot write those files.
+    /// Two views of one machine: root's, and that of the runtime's user, who cannot write the driver's files.
     #[test]
     fn an_unprivileged_runtime_gets_only_its_own_adapter_rebound() {
         let (roots, users) = (machine("rebind-root", true), machine("rebind-user", false));
@@ -117,7 +117,7 @@ mod tests {
         }
         assert!(repair.take(Measure::Rebind).is_err(), "too soon");
         drop(go);
-        // Asked before, by the one that opened the repair, and twice to do it.
+        // Two queries (one of them when the repair was opened) and two attempts to rebind.
         let answers = server.join().unwrap();
         assert_eq!(answers, [Grant::Yes, Grant::Yes, Grant::Yes, Grant::TooSoon]);
         drop((place, repair));

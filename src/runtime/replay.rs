@@ -166,7 +166,7 @@ impl Replay {
             requests: requests.clone(),
             grid: Grid::new(Instant::ZERO, board.period),
             readings: inlets,
-            alarm: FastStopReceiver::new(halt.clone(), readings_dropped.clone()),
+            fast_stops: FastStopReceiver::new(halt.clone(), readings_dropped.clone()),
             deciders: Deciders::of(board, quality),
             field: FieldLink::new(orders, collected, sensors, Arc::default(), board.field.every_ticks),
             motor_link: MotorLink::new(&board.motors, commands, confirmed, Arc::default()),
@@ -311,7 +311,7 @@ impl Replay {
             self.outcomes.put(outcome);
         }
         if let Some(link) = self.guard.as_ref().filter(|_| !slot.signals.guard_lost) {
-            link.heard(&WELL, None, slot.began);
+            link.update(&WELL, None, slot.began);
         }
         Ok(())
     }

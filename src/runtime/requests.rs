@@ -1,4 +1,4 @@
-//! What people, signals and the guard request of a running robot: other threads set it, the tick takes it.
+//! Requests of people, signals and the guard to a running robot: other threads set them, the tick takes them.
 
 use crate::base::time::Instant;
 use crate::decision::mode::Asked;
@@ -9,31 +9,31 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Requests {
     /// Stop and stay stopped: Ctrl-C, SIGTERM, the end of the run.
     pub stop: AtomicBool,
-    /// Stop until armed again; acknowledges what is latched. The slot that reads it clears it.
+    /// Stop until armed again; also clears a latch. The slot that reads it clears the request.
     pub disarm: AtomicBool,
-    /// Obey the field. The slot that reads it clears it.
+    /// Follow the field. The slot that reads it clears the request.
     pub arm: AtomicBool,
-    /// Until when a request to arm counts, in nanoseconds of the tick's clock; 0: for ever. See
+    /// When a request to arm expires, in nanoseconds of the tick's clock; 0: never. See
     /// [`Requests::ask_to_arm`].
     pub arm_until: AtomicU64,
 }
 
 impl Requests {
-    /// Requests arming, by a slot that begins no later than `until`: a process that was suspended in between
-    /// must not obey a caller that got the answer long ago that the request failed.
+    /// Requests arming by a slot that begins no later than `until`. After that the caller has been told that
+    /// the request failed, so a process that was suspended in between must not arm.
     pub fn ask_to_arm(&self, until: Instant) {
         self.arm_until.store(until.as_nanos(), Ordering::Release);
         self.arm.store(true, Ordering::Release);
     }
 
-    /// Withdraws a request to arm that no slot has seen, unless a newer one than that until `until` was made.
+    /// Withdraws the request to arm that expires at `until`, if no slot has seen it and none replaced it.
     pub fn withdraw_arming(&self, until: Instant) {
         if self.arm_until.load(Ordering::Acquire) == until.as_nanos() {
             self.arm.store(false, Ordering::Release);
         }
     }
 
-    /// The requests at `now`; a request to disarm or to arm counts once.
+    /// Takes the requests at `now`; a request to disarm or to arm counts once.
     pub(crate) fn take(&self, now: Instant) -> Asked {
         let arm = self.arm.swap(false, Ordering::AcqRel);
         let until = self.arm_until.load(Ordering::Acquire);

@@ -1,8 +1,8 @@
-//! A robot put together: a checked board, a clock, the workers and the tick, joined by rings and slots. The
-//! only place that knows every part; it decides nothing. `runner.rs` runs it.
+//! Assembles a robot: a checked board, a clock, the workers and the tick, connected by rings and slots. This
+//! is the only place that knows every part; it decides nothing. `runner.rs` runs the robot.
 //!
-//! `wire_up` puts a worker on each wire, simulated or real; `devices` knows which sensors share a chip,
-//! `computer` is what stands in for the kernel's files in a simulation.
+//! `wire_up` puts a worker on each wire, simulated or real; `devices` knows which sensors share a chip;
+//! `computer` replaces the kernel's files in a simulation.
 
 mod computer;
 mod devices;
@@ -54,51 +54,51 @@ pub struct Options {
     pub seed: u64,
     /// Faults that the simulator injects.
     pub faults: Vec<Fault>,
-    /// Learned read-out weights; without them the starting table drives by itself.
+    /// Learned read-out weights; without them the starting table drives alone.
     pub readout: Option<Readout>,
     /// Rows of a log, for boards whose bus is a log.
     pub log: Option<LogRows>,
-    /// A brain to continue with; its read-out is used unless another is given.
+    /// A brain to resume; its read-out is used unless another is given.
     pub resume: Option<Snapshot>,
-    /// Where the brain is kept.
+    /// Where the brain is saved.
     pub snapshots: Option<SnapshotPlan>,
-    /// Requests of people and signals; made here if some thread needs them before the robot is built.
+    /// Requests of people and signals. An option, because some threads need them before the robot is built.
     pub requests: Arc<Requests>,
-    /// The loop's status; the same.
+    /// The loop's status, an option for the same reason.
     pub loop_status: Arc<LoopStatusCell>,
-    /// How the tick sees the guard that the board requires.
+    /// The tick's view of the guard, if the board requires one.
     pub guard: Option<GuardHealth>,
-    /// Opens the device that computes the field; without it that is the CPU.
+    /// Opens the device that computes the field; without it, the CPU computes.
     pub device: Option<Open>,
-    /// The way to the brain that computes the field, for a board on a tether; without it the same field is
-    /// computed here.
+    /// The link to the brain that computes the field, for a tethered board; without it, this machine computes
+    /// the same field.
     pub tether: Option<Tether>,
-    /// The device's watch: faults of the script go there.
+    /// The device's watch, into which scripted faults are injected.
     pub watch: Arc<Watch>,
-    /// Every cycle runs at this rung; without it the budget chooses.
+    /// Every cycle runs at this quality level; without it, the budget chooses.
     pub quality: Option<QualityLevel>,
-    /// A read-out that did not pass its trial is obeyed all the same.
+    /// Accept a read-out that did not pass its trial.
     pub untried: bool,
-    /// Stands around the cycle of the engine on the CPU; in simulations only.
+    /// Wraps the cycle of the CPU engine; in simulations only.
     pub around: Option<Cycle<dyn Inspect>>,
-    /// The wires of a board on real hardware; a simulated board has its own and uses these instead if given.
+    /// The wires of a board on real hardware. A simulated board has its own, but uses these if given.
     pub hardware: Option<Arc<dyn Hardware>>,
     /// Where the slots are recorded.
     pub recording: Option<RecordSender>,
 }
 
-/// Where the brain is kept, and how often it is written.
+/// Where the brain is saved, and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotPlan {
-    /// The file; each write replaces it whole.
+    /// The file; each write replaces it atomically.
     pub path: PathBuf,
-    /// Interval between writes. One more is written at the end.
+    /// Interval between writes. Another write follows at the end.
     pub every: Span,
-    /// What the file is before the first write.
-    pub standing: ExistingSnapshot,
+    /// State of the file before the first write.
+    pub existing: ExistingSnapshot,
 }
 
-/// Why a robot cannot be put together.
+/// Why a robot cannot be built.
 #[derive(Debug)]
 pub enum BuildError {
     /// The board uses real wires and none were given.
@@ -149,7 +149,7 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// One worker with what it takes to run it.
+/// A worker, and what is needed to run it.
 pub struct WorkerThread {
     /// The worker.
     pub worker: Box<dyn Worker>,
@@ -159,18 +159,18 @@ pub struct WorkerThread {
     pub role: Role,
 }
 
-/// A device that computes the field, or did until it was lost.
+/// The device that computes the field, or did until it was lost.
 #[derive(Clone, Debug, Default)]
 pub struct Device {
-    /// What people call it; `None`: it could not be opened when the robot was built.
+    /// Its product name; `None`: it could not be opened when the robot was built.
     pub name: Option<String>,
 }
 
 /// A robot that has not been started.
 pub struct Robot {
-    /// One control period.
+    /// Runs one control period.
     pub tick: Tick,
-    /// Everything beside the tick.
+    /// Everything except the tick.
     pub workers: Vec<WorkerThread>,
     /// Records of the slots.
     pub records: rtrb::Consumer<Record>,
@@ -180,13 +180,13 @@ pub struct Robot {
     pub buses: Vec<Arc<BusCounters>>,
     /// Counters of all sensors.
     pub senses: Arc<SenseCounters>,
-    /// Stops the motors before anything else; the tick decides what comes after.
+    /// Stops the motors at once; the tick decides what comes after.
     pub halt: Arc<Halt>,
     /// The simulated world, if there is one.
     pub plant: Option<Plant>,
     /// Where the slots are recorded.
     pub recording: Option<RecordSender>,
-    /// How the trace gets the map of each slot, if the board has a map.
+    /// Passes each slot's record to the map, if the board has one.
     pub feed: Option<Feed>,
     /// The map, for queries.
     pub recollection: Option<Recollection>,
@@ -196,23 +196,24 @@ pub struct Robot {
     pub loop_status: Arc<LoopStatusCell>,
     /// What computes the field, and why.
     pub engine_name: String,
-    /// The device that the field was given; `None`: the field has only the processor.
+    /// The device that was given to the field; `None`: only the CPU computes it.
     pub device: Option<Device>,
     /// What the engine's own threads were refused.
     pub engine_refusals: Vec<Refusal>,
-    /// Words about the link to a brain elsewhere, if one computes.
+    /// Messages about the link to a remote brain, if one computes the field.
     pub link_words: Option<Arc<LinkWords>>,
-    /// Where the brain's snapshots are written, if they are. Take it out before the robot runs, and ask it
-    /// for the end of the run.
+    /// Writes the brain's snapshots, if they are saved. Take it out before the robot runs, and call its `end`
+    /// after the run.
     pub snapshots: Option<SnapshotWriter>,
-    /// Cycles that the brain had lived through when it was loaded; `None`: it started at rest.
+    /// Cycles that the brain had computed when it was loaded; `None`: it started at rest.
     pub resumed_age: Option<u64>,
-    /// Faults of the script that have no target here.
+    /// Scripted faults that have no target on this robot.
     pub idle_faults: Vec<&'static str>,
 }
 
 impl Robot {
-    /// Builds a robot on `clock`. The first slot is `first`. Nothing runs yet; memory is allocated here.
+    /// Builds a robot on `clock`, with its first slot at `first`. Nothing runs yet; all memory is allocated
+    /// here.
     pub fn build(
         board: &Board,
         clock: Arc<dyn Clock>,
@@ -221,8 +222,8 @@ impl Robot {
     ) -> Result<Robot, BuildError> {
         let link_words = options.tether.as_ref().map(|tether| tether.words.clone());
         let is_remote = link_words.is_some();
-        room::demand(demanded(board, is_remote)).map_err(BuildError::Room)?;
-        // The slow part first: the simulator's faults count their time from when it is made.
+        room::demand(memory_needed(board, is_remote)).map_err(BuildError::Room)?;
+        // The engine first, because it is slow: the simulator's fault times count from when it is made.
         let resume = options.resume.as_ref();
         let has_device = options.device.is_some();
         let before = Before { device: options.device, cycle: options.around, tether: options.tether };
@@ -250,7 +251,7 @@ impl Robot {
             resumed.map_err(|error| BuildError::Snapshot(SnapshotError::State(error)))?;
         }
         let beside = Beside { map: recollection.as_ref().map(copied) };
-        let keep = |SnapshotPlan { path, standing, every }| brain.keep(board, path, standing, every, beside);
+        let keep = |SnapshotPlan { path, existing, every }| brain.keep(board, path, existing, every, beside);
         let kept = options.snapshots.map(keep).transpose().map_err(BuildError::Thread)?;
         let (requests, loop_status) = (options.requests, options.loop_status);
         let (trace, records) = rtrb::RingBuffer::new(TRACE_RING);
@@ -258,7 +259,7 @@ impl Robot {
         let zero = plant.as_ref().map_or(first, Plant::zero);
         let faults = FieldFaults::new(&options.faults, zero);
         let modelled = (!clock.is_real() && !is_remote).then_some(match board.bus {
-            BusPlan::Log => Span::ZERO, // a replay is as fast as the machine: the field costs no time of the log
+            BusPlan::Log => Span::ZERO, // a replay runs as fast as it can: the field takes no time in the log
             _ => board.budget.target,
         });
         if modelled.is_some() || !faults.is_empty() {
@@ -272,7 +273,7 @@ impl Robot {
             requests: requests.clone(),
             grid: Grid::new(first, board.period),
             readings: wired.readings,
-            alarm: FastStopReceiver::new(wired.halt.clone(), wired.senses.readings_dropped.clone()),
+            fast_stops: FastStopReceiver::new(wired.halt.clone(), wired.senses.readings_dropped.clone()),
             deciders: Deciders::of(board, options.quality),
             field,
             motor_link,
@@ -285,7 +286,7 @@ impl Robot {
         let mut recording = options.recording;
         if let Some(sender) = &mut recording {
             let (readings, checkpoints) = sender.taps();
-            tick.tell(readings, checkpoints);
+            tick.record_to(readings, checkpoints);
         }
         Ok(Robot {
             tick,
@@ -312,8 +313,8 @@ impl Robot {
     }
 }
 
-/// Bytes that the field takes on this machine: with a brain elsewhere only those of the field on standby.
-fn demanded(board: &Board, is_remote: bool) -> u64 {
+/// Bytes that the field takes on this machine: with a remote brain, only those of the standby field.
+fn memory_needed(board: &Board, is_remote: bool) -> u64 {
     let local = board.tether.as_ref().filter(|_| is_remote).map(|tether| tether.local(&board.field));
     match local {
         None => footprint::field_bytes(&board.field),
@@ -321,8 +322,9 @@ fn demanded(board: &Board, is_remote: bool) -> u64 {
     }
 }
 
-/// What computes the field, with the read-out that was given and the snapshot to resume from, both of which
-/// have to be of this board. A silent read-out leaves the driving to the starting table, if there is one.
+/// The engine that computes the field, with the given read-out and the snapshot to resume from. Both must
+/// have been made for this board. A read-out of zeros leaves the driving to the starting table, if there is
+/// one.
 fn brain(
     board: &Board,
     readout: Option<Readout>,
@@ -346,7 +348,7 @@ fn brain(
     Brain::resume(board, readout, resume, before, clock).map_err(BuildError::Brain)
 }
 
-/// Copies the map for a snapshot, on the thread that writes it.
+/// A function that copies the map for a snapshot, on the thread that writes it.
 fn copied(recollection: &Recollection) -> CopyMap {
     let recollection = recollection.clone();
     Box::new(move |places| recollection.with(|map| map.save(places)))
@@ -359,14 +361,14 @@ fn link_field(
     snapshots: Option<SnapshotSchedule>,
     workers: &mut Vec<WorkerThread>,
 ) -> FieldLink {
-    let (orders, taken) = triple_buffer(FieldRequest::EMPTY);
-    let (outcomes, collected) = triple_buffer(FieldResult::EMPTY);
+    let (requests, taken) = triple_buffer(FieldRequest::EMPTY);
+    let (results, collected) = triple_buffer(FieldResult::EMPTY);
     let waker: Arc<Waker> = Arc::default();
     let sensors = SensorWriter::new(brain.sensors.clone());
-    let mut worker = FieldWorker::new(brain, taken, outcomes);
+    let mut worker = FieldWorker::new(brain, taken, results);
     if let Some(schedule) = snapshots {
         worker = worker.with_snapshots(schedule);
     }
     workers.push(WorkerThread { worker: Box::new(worker), waker: waker.clone(), role: Role::Field });
-    FieldLink::new(orders, collected, sensors, waker, board.field.every_ticks)
+    FieldLink::new(requests, collected, sensors, waker, board.field.every_ticks)
 }

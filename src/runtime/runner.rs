@@ -1,6 +1,7 @@
 //! Runs a robot: on threads in real time, or stepped in virtual time. Both end the same way: a stop is
-//! requested, the stop command is on the wire, the workers end, and only then are the figures taken. A panic
-//! in any thread ends a run too: the motors' worker stops them, and the run reports which thread panicked.
+//! requested, the stop command goes out on the wire, the workers end, and only then are the figures taken. A
+//! panic in any thread also ends a run: the motors' worker stops them, and the run reports which thread
+//! panicked.
 
 use crate::base::plan::RtPlan;
 use crate::base::time::{Clock, Instant, SimClock, Span};
@@ -18,31 +19,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Slots between the stop request and the end: enough to decide, write and confirm the stop behind a poll
-/// that is already on the bus.
+/// Slots between the stop request and the end: enough to decide, write and confirm the stop after a poll that
+/// is already on the bus.
 const STOP_SLOTS: u64 = 10;
-/// From the start of the threads to the first slot: they ask for priorities and lock memory first.
+/// From the start of the threads to the first slot: the threads first ask for priorities and lock memory.
 pub const START_UP: Span = Span::from_millis(50);
-/// How often the slow thread drains the trace: the ring buffer holds four seconds at 1 kHz.
+/// How often the slow thread drains the trace; the ring buffer holds four seconds at 1 kHz.
 const DRAIN_EVERY: Duration = Duration::from_millis(20);
 
 /// How a run ended.
 pub struct Ending {
-    /// The stopped tick: its counters are figures of the run.
+    /// The stopped tick, whose counters are figures of the run.
     pub tick: Tick,
     /// The counts of the run.
     pub recorder: Recorder,
     /// What the system granted to each thread; empty in virtual time.
     pub granted: Vec<(&'static str, Granted)>,
-    /// Workers that did not end when requested.
+    /// Workers that did not end when asked to.
     pub hung: Vec<&'static str>,
-    /// Threads that panicked, which ended the run; the tick is one of them.
+    /// Threads that panicked and so ended the run; the tick may be one of them.
     pub panicked: Vec<&'static str>,
     /// Whether the motors are known to have stopped.
     pub rest: Rest,
     /// From the first slot to the end of the last.
     pub elapsed: Span,
-    /// Whether slots run and skipped add up to the time that passed on the clock.
+    /// Whether the slots that ran and were skipped add up to the time that passed on the clock.
     pub identity_holds: bool,
 }
 
@@ -62,7 +63,7 @@ pub fn step(
     }
     let mut recorder = tick.recorder();
     let mut plan = StopPlan::new(until);
-    // What a panic leaves behind is used only for the last call to each worker.
+    // After a panic, the workers' state is used only for the last call to each worker.
     let ran = catch_unwind(AssertUnwindSafe(|| {
         while plan.goes_on(tick.slot(), || interrupted.load(Ordering::Relaxed), &requests) {
             stepper.run_until(tick.slot());
@@ -82,13 +83,13 @@ pub fn step(
 /// Why a run in real time could not begin. Nothing has moved the motors.
 #[derive(Debug)]
 pub enum RunnerError {
-    /// The system starts no thread.
+    /// The system refused to start a thread.
     Thread(std::io::Error),
     /// The board is strict and the system refused something to a thread.
     Refused {
         /// Which thread.
         thread: &'static str,
-        /// What it was refused.
+        /// What was refused.
         refusal: Refusal,
     },
 }
@@ -113,8 +114,8 @@ impl std::fmt::Display for RunnerError {
 impl std::error::Error for RunnerError {}
 
 /// Runs `robot` on threads in real time until `until` or until `interrupted`. The calling thread is the slow
-/// one: it drains the trace and calls `watch`. Whatever ends this function, even a panic of `watch`, it stops
-/// the motors and ends every thread, with a bounded wait for both.
+/// one: it drains the trace and calls `watch`. However this function ends, even by a panic of `watch`, it
+/// stops the motors and ends every thread, with a bounded wait for both.
 pub fn run(
     robot: Robot,
     clock: &Arc<dyn Clock>,
@@ -136,7 +137,7 @@ pub fn run(
         threads.start_watched(started.worker, started.waker, clock.clone(), started.role, plan, beat)?;
     }
     if let Some((_, granted)) = threads.granted.iter_mut().find(|(_, granted)| granted.role == Role::Field) {
-        // Besides what the field's own thread was refused; there is room for the first few.
+        // Adds them to the refusals of the field's own thread, as far as there is room.
         for refusal in engine_refusals {
             let _ = granted.refusals.push(refusal);
         }
@@ -184,23 +185,23 @@ fn first_refusal(granted: &[(&'static str, Granted)], plan: &RtPlan) -> Option<R
     })
 }
 
-/// What ends the tick.
+/// The conditions that end the tick.
 struct Ends {
     until: Instant,
-    /// By the caller, which keeps it.
+    /// Set by the caller.
     interrupted: Arc<AtomicBool>,
-    /// By a worker that panicked, or by this file.
+    /// Set by a worker that panicked, or by this file.
     alarm: Arc<AtomicBool>,
     requests: Arc<Requests>,
 }
 
 impl Ends {
-    fn asked(&self) -> bool {
+    fn requested(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed) || self.alarm.load(Ordering::Acquire)
     }
 }
 
-/// What the tick's thread leaves behind.
+/// What the tick's thread returns.
 struct Ticked {
     tick: Tick,
     /// Whether the grid's identity held at the last slot.
@@ -208,8 +209,8 @@ struct Ticked {
     panicked: bool,
 }
 
-/// The tick's thread. If it is dropped without having been joined (a panic of the thread that waits for it),
-/// it has to end, and gets the usual time to write its stop command.
+/// The tick's thread. If this is dropped without having been joined, because the waiting thread panicked, the
+/// tick must end, and gets the usual time to write its stop command.
 struct Ticking {
     alarm: Arc<AtomicBool>,
     thread: Option<JoinHandle<Option<Ticked>>>,
@@ -218,10 +219,10 @@ struct Ticking {
 impl Ticking {
     fn start(
         ends: Ends,
-        life: impl FnOnce(&Ends) -> Option<Ticked> + Send + 'static,
+        body: impl FnOnce(&Ends) -> Option<Ticked> + Send + 'static,
     ) -> std::io::Result<Ticking> {
         let alarm = ends.alarm.clone();
-        let thread = thread::Builder::new().name("tick".into()).spawn(move || life(&ends))?;
+        let thread = thread::Builder::new().name("tick".into()).spawn(move || body(&ends))?;
         Ok(Ticking { alarm, thread: Some(thread) })
     }
     fn has_ended(&self) -> bool {
@@ -242,13 +243,13 @@ impl Drop for Ticking {
     }
 }
 
-/// The tick thread's life.
+/// Runs the ticks until the end.
 fn tick_on(mut tick: Tick, ends: &Ends) -> Ticked {
     let mut plan = StopPlan::new(ends.until);
     let mut identity_holds = true;
     // After a panic the tick does not run again; only its counters are read.
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        while plan.goes_on(tick.slot(), || ends.asked(), &ends.requests) {
+        while plan.goes_on(tick.slot(), || ends.requested(), &ends.requests) {
             tick.clock.sleep_until(tick.slot());
             tick.run();
             identity_holds = tick.grid.identity_holds(tick.clock.now());
@@ -274,7 +275,7 @@ fn drain(
     }
 }
 
-/// When a run ends: at a time or on request, and some slots later, so that the stop command gets out.
+/// Decides when a run ends: some slots after a given time or a request, so that the stop command gets out.
 struct StopPlan {
     until: Instant,
     slots_left: Option<u64>,
@@ -285,7 +286,7 @@ impl StopPlan {
         StopPlan { until, slots_left: None }
     }
 
-    /// Whether the slot at `slot` is still to be run.
+    /// Whether the slot at `slot` must still run.
     fn goes_on(&mut self, slot: Instant, interrupted: impl FnOnce() -> bool, requests: &Requests) -> bool {
         match &mut self.slots_left {
             Some(0) => return false,

@@ -1,9 +1,9 @@
-//! The last resorts: stops the motors of a board once, without a loop. A service runs this after the main
-//! process has died of any cause; a person runs it to stop a robot.
+//! The last resort: stops the motors of a board once, without a loop. A service runs this after the main
+//! process has died for any reason; a person runs it to stop a robot.
 //!
-//! At once, and without waiting for each other, it asks the guard to switch its line off, disarms a running
-//! runtime, and writes a stop to every drive motor. If that does not make sure that the motors have stopped,
-//! it pulls the controller's reset line or the motors' enable line. `verdict` judges the findings.
+//! In parallel, it asks the guard to switch its line off, disarms a running runtime, and writes a stop to
+//! every drive motor. If the motors are not known to have stopped after that, it pulls the controller's reset
+//! line or the motors' enable line. `verdict` judges the findings.
 
 mod verdict;
 
@@ -26,27 +26,27 @@ use std::thread;
 use std::time::{Duration, Instant};
 pub use verdict::{Pulled, Runtime, StopFindings, Threat};
 
-/// Times that the stop is written before a line is pulled: brush noise spoils one write, hardly three.
+/// How often the stop is written before a line is pulled: brush noise can spoil one write, but hardly three.
 const TRIES: usize = 3;
 /// A live runtime answers within two slots, or reports after half a second that its loop is not running.
-const DISARM_PATIENCE: Duration = Duration::from_millis(700);
+const DISARM_TIMEOUT: Duration = Duration::from_millis(700);
 /// A live guard answers within a millisecond.
-const GUARD_PATIENCE: Span = Span::from_millis(150);
-/// A bus that has not taken a few frames by now hangs: that is what the lines are for.
-const BUS_PATIENCE: Duration = Duration::from_millis(300);
-/// Moving a line takes one system call.
-const LINE_PATIENCE: Duration = Duration::from_millis(150);
+const GUARD_TIMEOUT: Span = Span::from_millis(150);
+/// A bus that has not accepted a few frames by now hangs; then a line is pulled.
+const BUS_TIMEOUT: Duration = Duration::from_millis(300);
+/// Setting a line takes one system call.
+const LINE_TIMEOUT: Duration = Duration::from_millis(150);
 
 /// Why a step failed.
 #[derive(Debug)]
 pub enum StepError {
     /// Its thread cannot be started.
     Thread(io::Error),
-    /// It got no answer within this time.
+    /// It did not finish within this time.
     Late(&'static str, Duration),
     /// The board's wires cannot be opened.
     Access(AccessError),
-    /// One of them cannot be opened.
+    /// One of the wires cannot be opened.
     Open(OpenError),
     /// The driver of the motors cannot be opened.
     Driver(BuildError),
@@ -58,11 +58,11 @@ pub enum StepError {
     Runtime(io::Error),
     /// The guard at this socket did not answer.
     Guard(PathBuf, io::Error),
-    /// The guard's line does not follow.
+    /// The guard could not switch its line off.
     GuardLine,
     /// The board names no line to pull.
     NoLine,
-    /// Why each of them could not be pulled, and which ones a guard holds.
+    /// Why each line could not be pulled, and which kind of line the board's guard holds.
     NotPulled(Vec<StepError>, Option<GuardHold>),
 }
 
@@ -85,13 +85,13 @@ pub fn stop(
         move || stop_motors(&board, opened(&board)?.as_ref())
     });
     let guard = board.guard.map(|_| trip(guard, lasting));
-    let stopped = stop_motors.and_then(|stop_motors| stop_motors.wait(BUS_PATIENCE));
-    let runtime = disarm.and_then(|disarm| disarm.wait(DISARM_PATIENCE)).unwrap_or_else(Runtime::Silent);
+    let stopped = stop_motors.and_then(|stop_motors| stop_motors.wait(BUS_TIMEOUT));
+    let runtime = disarm.and_then(|disarm| disarm.wait(DISARM_TIMEOUT)).unwrap_or_else(Runtime::Silent);
     let holder = access::claimed_by(&board);
     let mut found = StopFindings { board: board.name.clone(), guard, runtime, holder, stopped, pulled: None };
-    if !found.is_still() {
+    if !found.needs_no_line() {
         let pull = begin("a line", move || pull(&board, opened(&board)?.as_ref()));
-        found.pulled = Some(pull.and_then(|pull| pull.wait(LINE_PATIENCE)));
+        found.pulled = Some(pull.and_then(|pull| pull.wait(LINE_TIMEOUT)));
     }
     found
 }
@@ -100,9 +100,9 @@ fn opened(board: &Board) -> Result<Arc<dyn Hardware>, StepError> {
     access::open(board).map_err(StepError::Access)
 }
 
-/// A live runtime would overwrite our stop with its next command.
+/// Disarms a running runtime, which would otherwise overwrite our stop with its next command.
 fn disarm(socket: &Path, digest: &str) -> Runtime {
-    match control::ask_whom(socket, control::Ask::Disarm) {
+    match control::ask_with_pid(socket, control::Ask::Disarm) {
         Ok((reply, pid)) => Runtime::Answers {
             same_board: reply.status.board_digest == digest,
             board: match reply.status.simulated {
@@ -110,7 +110,7 @@ fn disarm(socket: &Path, digest: &str) -> Runtime {
                 false => reply.status.board,
             },
             pid,
-            // A latched robot has stopped as well, until it is disarmed once more.
+            // A latched robot has also stopped, until it is disarmed once more.
             disarmed: match reply.done || reply.status.latched.is_some() {
                 true => Ok(()),
                 false => Err(reply.why),
@@ -125,21 +125,22 @@ fn disarm(socket: &Path, digest: &str) -> Runtime {
 
 /// Asks the guard to switch its line off.
 fn trip(socket: &Path, lasting: bool) -> Result<(), StepError> {
-    match ask_once(socket, Ask::Trip { lasting }, GUARD_PATIENCE) {
-        Ok(answer) if !answer.standing.line_on && answer.standing.line_sound => Ok(()),
+    match ask_once(socket, Ask::Trip { lasting }, GUARD_TIMEOUT) {
+        Ok(answer) if !answer.status.line_on && answer.status.line_sound => Ok(()),
         Ok(_) => Err(StepError::GuardLine),
         Err(error) => Err(StepError::Guard(socket.to_path_buf(), error)),
     }
 }
 
-/// Writes a stop to every drive motor. Not through the enable line: writing to motors behind it would first
-/// switch their current on.
+/// Writes a stop to every drive motor. Leaves the enable line out, because the driver would first switch the
+/// motors' current on.
 fn stop_motors(board: &Board, hardware: &dyn Hardware) -> Result<(), StepError> {
-    let board = &hat::settled(board, hardware);
+    let board = &hat::with_found_address(board, hardware);
     let bare = Board { enable: None, ..board.clone() };
     let mut actuators = actuators(&bare).map_err(StepError::Driver)?;
     let mut i2c = hardware.i2c(0).map_err(StepError::Open)?;
-    // Not the lines that are pulled: opening one drives it. The stop needs no line that a process holds.
+    // Without the lines that may be pulled later, because opening a line drives it. The stop also works
+    // without lines that another process holds.
     let lines: Vec<LineUse> =
         motor_lines(board).into_iter().filter(|used| !is_pulled(board, used.line)).collect();
     let mut gpio = hardware.gpio("safe-stop", &lines).unwrap_or(Box::new(NoLines));
@@ -156,31 +157,31 @@ fn is_pulled(board: &Board, line: Line) -> bool {
     reset || board.enable.is_some_and(|enable| enable.line == line)
 }
 
-/// Pulls the enable line, the reset line, or both: those that no other process holds.
+/// Pulls the enable line and the reset line, as far as the board has them and no other process holds them.
 fn pull(board: &Board, hardware: &dyn Hardware) -> Result<Vec<Pulled>, StepError> {
     let clock = MonotonicClock;
     let mut pulled = Vec::new();
-    let mut troubles = Vec::new();
+    let mut errors = Vec::new();
     if let Some(enable) = board.enable {
         match hold(hardware, enable.line, !enable.on_high) {
             Ok(_) => pulled.push(Pulled::Enable),
-            Err(error) => troubles.push(error),
+            Err(error) => errors.push(error),
         }
     }
     if let Some(mcu) = &board.mcu {
         match hold(hardware, mcu.reset, false) {
             Ok(mut gpio) => {
                 clock.sleep_until(clock.now() + RESET_LOW);
-                let _ = gpio.set(mcu.reset, true); // otherwise its pull does it
+                let _ = gpio.set(mcu.reset, true); // if this fails, the pull-up releases the reset
                 pulled.push(Pulled::Reset);
             }
-            Err(error) => troubles.push(error),
+            Err(error) => errors.push(error),
         }
     }
     match (pulled.is_empty(), &board.guard) {
         (false, _) => Ok(pulled),
-        (true, None) if troubles.is_empty() => Err(StepError::NoLine),
-        (true, guard) => Err(StepError::NotPulled(troubles, guard.map(|plan| plan.holds))),
+        (true, None) if errors.is_empty() => Err(StepError::NoLine),
+        (true, guard) => Err(StepError::NotPulled(errors, guard.map(|plan| plan.holds))),
     }
 }
 
@@ -192,33 +193,33 @@ fn hold(hardware: &dyn Hardware, line: Line, high: bool) -> Result<Box<dyn Gpio>
     Ok(gpio)
 }
 
-/// Work on its own thread.
+/// Work that runs on its own thread.
 struct Pending<T> {
     what: &'static str,
     begun: Instant,
-    heard: crossbeam_channel::Receiver<Result<T, StepError>>,
+    result: crossbeam_channel::Receiver<Result<T, StepError>>,
 }
 
-/// Starts `work`: a transfer that hangs cannot be cancelled, only abandoned.
+/// Starts `work` on a thread, because a transfer that hangs cannot be canceled, only abandoned.
 fn begin<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> Result<T, StepError> + Send + 'static,
 ) -> Result<Pending<T>, StepError> {
-    let (say, heard) = crossbeam_channel::bounded(1);
-    let started = thread::Builder::new().name("safe-stop".into()).spawn(move || say.send(work()));
+    let (sender, result) = crossbeam_channel::bounded(1);
+    let started = thread::Builder::new().name("safe-stop".into()).spawn(move || sender.send(work()));
     started.map_err(StepError::Thread)?;
-    Ok(Pending { what, begun: Instant::now(), heard })
+    Ok(Pending { what, begun: Instant::now(), result })
 }
 
 impl<T> Pending<T> {
-    /// Its outcome, if it arrives within `timeout` of the start.
+    /// Its result, if it arrives within `timeout` of the start.
     fn wait(self, timeout: Duration) -> Result<T, StepError> {
-        let heard = self.heard.recv_deadline(self.begun + timeout);
-        heard.unwrap_or(Err(StepError::Late(self.what, timeout)))
+        let result = self.result.recv_deadline(self.begun + timeout);
+        result.unwrap_or(Err(StepError::Late(self.what, timeout)))
     }
 }
 
-/// No line at all.
+/// Stands for lines that could not be opened.
 struct NoLines;
 
 impl Gpio for NoLines {
@@ -243,13 +244,13 @@ mod tests {
 
     const ENABLE: Line = Line(6);
 
-    /// A simulated robot's wires, and every level that a line was requested at or set to.
+    /// A simulated robot's wires, and every level at which a line was requested or to which it was set.
     struct RecordingPlant {
         plant: Plant,
         driven: Arc<Mutex<Vec<(Line, bool)>>>,
     }
 
-    struct HeardLines {
+    struct RecordingLines {
         inner: Box<dyn Gpio>,
         driven: Arc<Mutex<Vec<(Line, bool)>>>,
     }
@@ -267,11 +268,11 @@ mod tests {
             // The simulated robot has no such line.
             let rest: Vec<LineUse> = lines.iter().copied().filter(|used| used.line != ENABLE).collect();
             let inner = Hardware::gpio(&self.plant, owner, &rest)?;
-            Ok(Box::new(HeardLines { inner, driven: self.driven.clone() }))
+            Ok(Box::new(RecordingLines { inner, driven: self.driven.clone() }))
         }
     }
 
-    impl Gpio for HeardLines {
+    impl Gpio for RecordingLines {
         fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault> {
             self.driven.lock().unwrap().push((line, high));
             if line == ENABLE { Ok(()) } else { self.inner.set(line, high) }
@@ -295,7 +296,7 @@ mod tests {
             assert!(stop_motors(&board, &hardware).is_ok(), "the bus answers");
             let driven = hardware.driven.lock().unwrap().clone();
             assert!(!driven.iter().any(|(driven, _)| *driven == line), "{driven:?}");
-            // If it has to be pulled, it is set to off and nothing else.
+            // Pulling sets it to off and to nothing else.
             assert!(pull(&board, &hardware).unwrap().contains(&Pulled::Enable));
             let driven = hardware.driven.lock().unwrap().clone();
             let levels: Vec<bool> =

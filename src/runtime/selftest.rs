@@ -1,9 +1,9 @@
-//! Checks a robot's hardware before it may drive: is this the machine, do driven lines follow, do all
-//! expected devices answer, are the supplies sound, does every sensor return a plausible value. The motors
-//! stay stopped: nothing here starts a pulse. Their controller is taken out of reset for the test and reset
-//! again after it, to stay as it was found; a line that another guard or program holds is left alone.
+//! Checks a robot's hardware before it may drive: is this the right machine, do driven lines reach their
+//! level, do all expected devices answer, are the supplies sound, does every sensor return a plausible value.
+//! The motors stay stopped: nothing here starts a pulse. Their controller is taken out of reset for the test
+//! and reset again afterwards; a line that a guard or another program holds is left alone.
 //!
-//! Decides nothing: it returns its findings; `run` acts on them and `doctor` shows them.
+//! It only returns its findings; `run` acts on them and `doctor` shows them.
 
 mod buses;
 pub mod hat;
@@ -28,17 +28,17 @@ use std::path::Path;
 /// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// In order.
+    /// No problem found.
     Passed,
-    /// The robot can drive, less well or for a shorter time.
+    /// The robot can drive, but less well or for a shorter time.
     Warned,
     /// The robot should not start.
     Failed,
-    /// It could not be checked, and is reported as such.
+    /// It could not be checked.
     Skipped,
 }
 
-/// One thing that was checked.
+/// One check and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Its name: `machine`, `line 23`, `0x14 on motors`, `range`.
@@ -49,7 +49,7 @@ pub struct Check {
     pub found: String,
     /// What to do about it.
     pub fix: Option<String>,
-    /// The system refuses this user access to a wire.
+    /// The system denies this user access to a wire.
     pub denied: bool,
 }
 
@@ -79,13 +79,13 @@ impl Check {
     fn missing(what: &str, required: bool, found: String, fix: &str) -> Check {
         if required { Check::failed(what, found, fix) } else { Check::warned(what, found, fix) }
     }
-    /// Reports that a wire cannot be opened.
+    /// A check whose wire cannot be opened.
     fn closed(what: &str, required: bool, error: &OpenError) -> Check {
         Check { denied: error.denied, ..Check::missing(what, required, error.to_string(), &error.fix) }
     }
 }
 
-/// What every part of the test needs.
+/// Shared by all parts of the test.
 #[derive(Clone, Copy)]
 struct Bench<'a> {
     board: &'a Board,
@@ -94,18 +94,18 @@ struct Bench<'a> {
     clock: &'a dyn Clock,
 }
 
-/// What becomes of the motors' controller after the test.
+/// The state in which the test leaves the motors' controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Afterwards {
-    /// It stays in its reset: the run's own thread sets it up, maybe minutes later.
+    /// In reset: the run's bus thread sets it up, maybe minutes later.
     InReset,
-    /// As it was found: in reset, or fresh from a reset for the program that opens it next.
+    /// As it was found: in reset, or running but freshly reset, for the program that opens it next.
     AsFound,
 }
 
-/// Checks the hardware of `board` through `wires`; `/proc` and `/sys` are looked up in `root`. Takes a second
-/// at most, mostly set-ups and resets; every wait is bounded. Wires are held only while checked. Returns the
-/// checks, and the board with the address at which its controller was found.
+/// Checks the hardware of `board` through `hardware`; `/proc` and `/sys` are looked up in `root`. Takes at
+/// most a second, mostly for set-ups and resets; every wait is bounded. Wires are held only while they are
+/// checked. Returns the checks, and the board with the address at which its controller was found.
 pub fn self_test(
     board: &Board,
     hardware: &dyn Hardware,
@@ -122,19 +122,19 @@ pub fn self_test(
     if matches!(board.bus, BusPlan::Log) {
         return (checks, board.clone());
     }
-    checks.extend(hat::look(board, root));
+    checks.extend(hat::check(board, root));
     if checks.iter().any(|check| check.verdict == Verdict::Failed) {
-        return (checks, board.clone()); // no line is driven that may be another machine's or another HAT's
+        return (checks, board.clone()); // on another machine or HAT, the lines may mean something else
     }
     let bench = Bench { board, hardware, root, clock };
     if matches!(board.bus, BusPlan::Linux { .. }) {
-        checks.extend(supplies::look(root));
+        checks.extend(supplies::check(root));
     }
     let reset = match Reset::release(&bench) {
         Ok(reset) => reset,
         Err(check) => {
             checks.push(check);
-            return (checks, board.clone()); // whatever the controller said would mean nothing
+            return (checks, board.clone()); // without a reset, answers of the controller mean nothing
         }
     };
     let found = match hardware.i2c(0) {
@@ -143,12 +143,12 @@ pub fn self_test(
             checks.extend(check);
             found
         }
-        Err(_) => board.clone(), // the bus's own check says why
+        Err(_) => board.clone(), // the check of the bus reports why
     };
     let bench = Bench { board: &found, ..bench };
-    checks.extend(lines::follow(&bench));
+    checks.extend(lines::check(&bench));
     for bus in 0..board.i2c.len() {
-        checks.extend(buses::look(&bench, bus, &reset));
+        checks.extend(buses::check(&bench, bus, &reset));
     }
     checks.extend(readings::off_bus(&bench));
     reset.end(afterwards, clock);

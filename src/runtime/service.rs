@@ -1,6 +1,6 @@
-//! The runtime as a service: what it reports to systemd, and when. Ready once the robot could be armed, apart
-//! from conditions around it; alive while the loop *and* the thread of the motors' bus advance. The slow
-//! thread reports: a message is a system call that may wait.
+//! The runtime as a service: what it reports to systemd, and when. It is ready once every part works that
+//! arming needs, whatever the surroundings; it is alive while the loop *and* the thread of the motors' bus
+//! advance. The slow thread reports, because a message is a system call that may wait.
 //!
 //! Does nothing if no service manager listens (`NOTIFY_SOCKET` is not set).
 
@@ -9,24 +9,24 @@ use crate::decision::mode::ArmRefusal;
 use crate::runtime::loop_status::LoopStatus;
 use sd_notify::NotifyState;
 
-/// Slots before the robot can be ready: the first ones absorb what start-up left behind.
+/// Slots before the robot can be ready: the first ones may be disturbed by the start-up.
 const FIRST_SLOTS: u64 = 10;
-/// Minimum interval between updates of the status line: people read it.
+/// Minimum interval between updates of the status line; people cannot read faster.
 const STATUS_EVERY: Span = Span::from_millis(500);
 /// Longest status line: systemd shows one line.
 const LONGEST_STATUS: usize = 200;
 
-/// What must not prevent arming for the robot to be ready. A reflex may: a robot that was started facing a
-/// wall is in order. So may refused real-time execution, which is reported.
+/// Reasons against arming that also mean the robot is not ready. A reflex is not among them: a robot that
+/// starts facing a wall is fine. Neither is refused real-time execution, which is reported elsewhere.
 const NEEDED: ArmRefusal =
     ArmRefusal::SENSES.or(ArmRefusal::FIELD).or(ArmRefusal::WIRE).or(ArmRefusal::GUARD);
 
-/// Whether everything that is needed has been seen to work.
+/// Whether every needed part is known to work.
 pub fn is_ready(status: &LoopStatus) -> bool {
     status.slots >= FIRST_SLOTS && missing(status).is_none()
 }
 
-/// What has not been seen to work yet.
+/// The needed parts that are not known to work yet.
 pub fn missing(status: &LoopStatus) -> ArmRefusal {
     status.refusal.and(NEEDED)
 }
@@ -42,17 +42,17 @@ pub enum Notice<'a> {
     Watchdog,
     /// It is ending.
     Stopping,
-    /// The start takes this much longer from now on.
+    /// The start may take this long from now.
     Extend(Span),
 }
 
-/// Sends messages.
+/// A function that sends messages.
 pub type Send = Box<dyn FnMut(Notice<'_>)>;
 
 /// The connection to the service manager.
 pub struct Service {
     send: Send,
-    /// Half of the watchdog timeout; `None`: there is none.
+    /// Half of the watchdog timeout; `None`: there is no watchdog.
     every: Option<Span>,
     /// Slots and beats of the bus at the last keep-alive.
     shown: (u64, u64),
@@ -64,7 +64,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// The connection named in the environment, or one that sends nothing.
+    /// The connection that the environment names, or one that sends nothing.
     pub fn attach() -> Service {
         let watchdog = sd_notify::watchdog_enabled();
         let watchdog = watchdog.and_then(|time| u64::try_from(time.as_nanos()).ok()).map(Span::from_nanos);
@@ -86,7 +86,7 @@ impl Service {
         }
     }
 
-    /// The start takes up to `longer` from now.
+    /// Asks for up to `longer` from now for the start.
     pub fn extend(&mut self, longer: Span) {
         (self.send)(Notice::Extend(longer));
     }
@@ -96,7 +96,7 @@ impl Service {
         self.status_now(words.to_string());
     }
 
-    /// Whether this reported to the service manager that the robot is ready.
+    /// Whether the service manager was told that the robot is ready.
     pub fn is_ready(&self) -> bool {
         self.ready
     }
@@ -111,7 +111,7 @@ impl Service {
             self.status_at = now;
             self.status_now(words());
         }
-        self.show_life(status, now);
+        self.send_watchdog(status, now);
     }
 
     /// The end has begun.
@@ -121,8 +121,8 @@ impl Service {
         }
     }
 
-    /// Sends a keep-alive, if one is due and the program was alive since the last.
-    fn show_life(&mut self, status: &LoopStatus, now: Instant) {
+    /// Sends a keep-alive, if one is due and loop and bus have advanced since the last.
+    fn send_watchdog(&mut self, status: &LoopStatus, now: Instant) {
         let Some(every) = self.every else { return };
         let (slots, bus) = self.shown;
         if now >= self.due && status.slots > slots && status.bus > bus {
@@ -145,7 +145,7 @@ impl Service {
     }
 }
 
-/// To systemd. A lost message is not sent again: the next one says more.
+/// Sends to systemd. A lost message is not repeated: the next one is newer.
 fn notify(notice: Notice<'_>) {
     let state = match notice {
         Notice::Ready => NotifyState::Ready,
@@ -183,41 +183,41 @@ mod tests {
     };
 
     fn service(watchdog: Option<Span>) -> (Service, Rc<RefCell<Vec<String>>>) {
-        let said = Rc::new(RefCell::new(Vec::new()));
-        let log = said.clone();
+        let sent = Rc::new(RefCell::new(Vec::new()));
+        let log = sent.clone();
         let send = move |notice: Notice<'_>| log.borrow_mut().push(format!("{notice:?}"));
-        (Service::new(watchdog, Box::new(send)), said)
+        (Service::new(watchdog, Box::new(send)), sent)
     }
 
     #[test]
     fn ready_is_sent_once_and_only_when_all_needed_parts_work() {
-        let (mut service, said) = service(None);
+        let (mut service, sent) = service(None);
         for refusal in [ArmRefusal::SENSES, ArmRefusal::FIELD, ArmRefusal::WIRE, ArmRefusal::GUARD] {
             service.maintain(&LoopStatus { refusal, ..WELL }, at(1_000), String::new);
         }
         service.maintain(&LoopStatus { slots: 9, ..WELL }, at(1_000), String::new);
-        assert!(said.borrow().is_empty() && !service.is_ready());
+        assert!(sent.borrow().is_empty() && !service.is_ready());
         let before_a_wall = LoopStatus { refusal: ArmRefusal::REFLEX, ..WELL };
         service.maintain(&before_a_wall, at(1_010), String::new);
         service.maintain(&WELL, at(1_020), String::new);
-        assert_eq!(*said.borrow(), ["Ready"]);
+        assert_eq!(*sent.borrow(), ["Ready"]);
     }
 
     #[test]
-    fn watchdog_pings_come_twice_per_interval_if_loop_and_bus_run() {
-        let (mut service, said) = service(Some(ms(2_000)));
+    fn watchdog_ping_needs_loop_and_bus_twice_per_interval() {
+        let (mut service, sent) = service(Some(ms(2_000)));
         let mut status = WELL;
         let mut count = |from: u64, to: u64, slots: u64, bus: u64| {
-            said.borrow_mut().clear();
+            sent.borrow_mut().clear();
             for now in (from..to).step_by(20) {
                 status.slots += slots;
                 status.bus += bus;
                 service.maintain(&status, at(now), String::new);
             }
-            said.borrow().iter().filter(|notice| *notice == "Watchdog").count()
+            sent.borrow().iter().filter(|notice| *notice == "Watchdog").count()
         };
         assert_eq!(count(10_000, 20_000, 2, 1), 10);
-        // One last keep-alive may be sent for what was alive just before it hung.
+        // One keep-alive may still be sent for progress from just before the hang.
         assert!(count(20_000, 21_000, 0, 1) <= 1);
         assert_eq!(count(21_000, 30_000, 0, 1), 0, "the loop hangs");
         assert!(count(30_000, 31_000, 2, 0) <= 1);
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn without_a_watchdog_only_status_changes_are_sent() {
-        let (mut service, said) = service(None);
+        let (mut service, sent) = service(None);
         service.ready = true;
         for now in (0..3_000).step_by(20) {
             let words = if now < 1_500 { "one" } else { "two" };
@@ -235,14 +235,14 @@ mod tests {
         }
         service.stop();
         service.stop();
-        assert_eq!(*said.borrow(), ["Status(\"one\")", "Status(\"two\")", "Stopping"]);
+        assert_eq!(*sent.borrow(), ["Status(\"one\")", "Status(\"two\")", "Stopping"]);
     }
 
     #[test]
     fn a_long_status_is_cut_between_characters() {
-        let (mut service, said) = service(None);
+        let (mut service, sent) = service(None);
         service.send(&"ä".repeat(150));
-        assert_eq!(said.borrow().len(), 1);
+        assert_eq!(sent.borrow().len(), 1);
         assert_eq!(service.status.len(), LONGEST_STATUS);
     }
 }

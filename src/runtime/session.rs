@@ -1,8 +1,8 @@
-//! A run from begin to end: the wires, the guard, the self-test, the control socket and the service manager
-//! around the robot, in the order in which they begin and end. In virtual time there is only the robot.
+//! A run from start to end: the wires, the guard, the self-test, the control socket and the service manager
+//! around the robot, in the order in which they start and end. In virtual time there is only the robot.
 //!
-//! Begin: machine, wires, guard, self-test, teaching, threads, ready. End: the motors stop, the workers end,
-//! the guard switches its line off, the socket is removed.
+//! Start: machine, wires, guard, self-test, field, threads, ready. End: the motors stop, the workers end, the
+//! guard switches its line off, the socket is removed.
 
 mod auto_arm;
 mod guarded;
@@ -29,45 +29,45 @@ pub use auto_arm::is_service;
 use guarded::Guarded;
 pub use guarded::{START_GUARD, why_untrusted};
 use hold::Hold;
-pub use outcome::{Outside, RunOutcome};
+pub use outcome::{RunHandles, RunOutcome};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The longest that building a robot takes: a GPU's driver may have to compile the kernels first, which is
-/// waited for for a minute.
+/// The longest that building a robot takes: a GPU's driver may first have to compile the kernels, for which
+/// the program waits a minute.
 const BUILDING: Span = Span::from_millis(120_000);
 
-/// Until a sound robot is ready it takes its `settle_ms` and the first results of its field: less than a
-/// second, or some on a GPU that is opened first. A part that is not there by now is missing.
+/// A sound robot is ready after its `settle_ms` and the first results of its field: within a second, or a few
+/// seconds if a GPU must be opened first. A part that is not ready by now is missing.
 pub const READY_WITHIN: Span = Span::from_millis(30_000);
 /// How often the status goes into the recording.
 const STATUS_EVERY: Span = Span::from_millis(1_000);
-/// What a run that is not ready takes to end in order.
+/// Time that a run which never got ready takes to end cleanly.
 const ENDING: Span = Span::from_millis(10_000);
 
 /// A run in real time.
 pub struct Session<'a> {
-    /// The robot.
+    /// The robot's board.
     pub board: &'a Board,
     /// BLAKE3 of its effective values, by which the guard and callers identify it.
     pub digest: blake3::Hash,
-    /// How long it runs.
+    /// How long the robot runs.
     pub length: Span,
     /// Set to end the run earlier.
     pub interrupted: Arc<AtomicBool>,
-    /// Socket for callers, if one was named; then the run requires it.
+    /// Socket for callers, if one was named; the run then requires it.
     pub control: Option<PathBuf>,
     /// The guard's socket, if it is not at its default path.
     pub guard: Option<PathBuf>,
-    /// The folder that the service keeps between runs, where an update leaves its hold; `None` for a run by
-    /// hand.
+    /// The folder that the service keeps between runs, where an update leaves its hold file; `None` for a run
+    /// by hand.
     pub state: Option<PathBuf>,
     /// Run although the board is for another machine.
     pub any_machine: bool,
-    /// A robot that was not ready once by then, counted from its first slot, ends; `None`: on real wires
-    /// [`READY_WITHIN`], otherwise it may take for ever.
+    /// Ends the run if the robot has not been ready within this time after its first slot. `None`: within
+    /// [`READY_WITHIN`] on real wires, without a limit otherwise.
     pub ready_within: Option<Span>,
     /// The recording of this run, if there is one: it gets the robot's status once a second.
     pub recording: Option<&'a Recording>,
@@ -80,23 +80,24 @@ pub enum SessionError {
     Machine(String, Mismatch),
     /// Its wires cannot be opened.
     Access(AccessError),
-    /// The thread that shows the guard that this runtime is alive cannot be started.
+    /// The heartbeat thread cannot be started.
     Heartbeat(io::Error),
-    /// The board is strict and the system refused something to that thread.
+    /// The board is strict and the system refused something to the heartbeat thread.
     Refused(Refusal),
-    /// The board requires the guard at this socket, and the guard refuses; `None`: it does not answer.
+    /// The board requires the guard at this socket, but the guard refuses; `None`: it does not answer.
     NoGuard(PathBuf, Option<GuardRefusal>),
-    /// What the self-test required and did not find.
+    /// The failed checks of the self-test.
     Unfit(Vec<Check>),
-    /// It ran for this long and was never ready, for these reasons. It has ended with its motors stopped.
+    /// It ran for this long and was never ready, for these reasons. The run has ended with its motors
+    /// stopped.
     NotReady(Span, Vec<&'static str>),
     /// The robot cannot be built.
     Build(BuildError),
-    /// The named control socket is not available.
+    /// The requested control socket is not available.
     Control(PathBuf, io::Error),
-    /// Another runtime has the default control socket.
+    /// Another runtime is using the default control socket.
     Occupied(PathBuf, io::Error),
-    /// The thread that serves it cannot be started.
+    /// The thread of the control socket cannot be started.
     Server(io::Error),
     /// The robot's threads cannot be started.
     Drive(RunnerError),
@@ -119,9 +120,9 @@ pub fn step(
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
     let mut robot = Robot::build(board, clock.clone(), first, options).map_err(SessionError::Build)?;
-    let outside = Outside::of(&mut robot);
+    let handles = RunHandles::of(&mut robot);
     let ending = runner::step(robot, &clock, first + length, interrupted, watch);
-    Ok(RunOutcome::new(ending, outside, clock.as_ref()))
+    Ok(RunOutcome::new(ending, handles, clock.as_ref()))
 }
 
 impl Session<'_> {
@@ -140,7 +141,7 @@ impl Session<'_> {
                 .map_err(|mismatch| SessionError::Machine(board.name.clone(), mismatch))?;
         }
         access::check(board)?;
-        // Held until the very end, so no other process can drive these motors.
+        // Held until the very end, so that no other process can drive these motors.
         let _claim = access::claim(board)?;
         let opened = match board.bus {
             BusPlan::Linux { .. } => Some(access::open_wires(board)?),
@@ -153,7 +154,7 @@ impl Session<'_> {
         let mut found = board.clone();
         if let Some(opened) = opened {
             let hardware = guarded.as_ref().map_or(opened.clone(), |guarded| guarded.around(opened, &clock));
-            found = fit(board, self.any_machine, hardware.as_ref(), clock.as_ref())?;
+            found = check_hardware(board, self.any_machine, hardware.as_ref(), clock.as_ref())?;
             options.hardware = Some(hardware);
         }
         let quality = options.quality;
@@ -161,7 +162,7 @@ impl Session<'_> {
         service.send("building the field");
         let robot = Robot::build(&found, clock.clone(), Instant::ZERO, options);
         let mut robot = robot.map_err(SessionError::Build)?;
-        let outside = Outside::of(&mut robot);
+        let handles = RunHandles::of(&mut robot);
         let sources = self.sources(&robot, guarded.as_ref());
         let instruments =
             Instruments::of(board, quality, robot.device.clone()).with_link(robot.link_words.clone());
@@ -170,7 +171,7 @@ impl Session<'_> {
         let server = open_server(board, place, sources.clone(), &self.interrupted)?;
         let mut hold = Hold::find(self.state.as_deref());
         let auto_arm = begin_auto_arm(board, self.control.as_deref(), &hold, &sources);
-        // The first slot comes when everything is in memory, so slow work before it is not lateness.
+        // The first slot comes after all slow preparation, which would otherwise count as lateness.
         let first = clock.now() + START_UP;
         robot.tick.start_at(first);
         let (mut disarmed, mut status_due) = (None, first);
@@ -187,15 +188,15 @@ impl Session<'_> {
                 watch(recorder);
                 observer.observe(recorder, clock.now());
                 record_status(self.recording, &mut status_due, &sources, clock.now());
-                attend(&mut service, &sources, clock.now());
-                let status = sources.loop_status.look();
+                report_to(&mut service, &sources, clock.now());
+                let status = sources.loop_status.load();
                 note_disarm(&mut disarmed, status.disarmed);
                 if status.armings > 0 {
                     hold.release();
                 }
                 let is_late = ready_within.is_some_and(|within| clock.now().since(first) >= within);
                 if is_late && !service.is_ready() && !self.interrupted.swap(true, Ordering::Relaxed) {
-                    never_ready = Some(service::missing(&sources.loop_status.look()).reasons().collect());
+                    never_ready = Some(service::missing(&sources.loop_status.load()).reasons().collect());
                 }
                 if self.interrupted.load(Ordering::Relaxed) {
                     service.stop();
@@ -213,7 +214,7 @@ impl Session<'_> {
             }
         };
         ending.granted.extend(heartbeat.map(|granted| ("heartbeat", granted)));
-        let outcome = RunOutcome::new(ending, outside, clock.as_ref());
+        let outcome = RunOutcome::new(ending, handles, clock.as_ref());
         auto_arm.ended(outcome.is_sound() && outcome.ending.tick.is_willing());
         match (never_ready, ready_within) {
             (Some(reasons), Some(within)) => Err(SessionError::NotReady(within, reasons)),
@@ -221,7 +222,7 @@ impl Session<'_> {
         }
     }
 
-    /// What answers to callers are made from.
+    /// The sources from which answers to callers are made.
     fn sources(&self, robot: &Robot, guarded: Option<&Guarded>) -> Sources {
         Sources {
             board: self.board.name.clone(),
@@ -251,9 +252,9 @@ fn begin_auto_arm(board: &Board, control: Option<&Path>, hold: &Hold, sources: &
     auto_arm
 }
 
-/// What the slow thread reports to the service manager.
-fn attend(service: &mut Service, sources: &Sources, now: Instant) {
-    let status = sources.loop_status.look();
+/// Reports to the service manager, on the slow thread.
+fn report_to(service: &mut Service, sources: &Sources, now: Instant) {
+    let status = sources.loop_status.load();
     let ready = service.is_ready();
     service.maintain(&status, now, || {
         let missing: Vec<&str> = service::missing(&status).reasons().collect();
@@ -281,16 +282,17 @@ fn note_disarm(before: &mut Option<Disarm>, now: Option<Disarm>) {
     *before = now;
 }
 
-/// The control socket. If none was named, the default path is served if it exists and is ours. A real robot
-/// does not run while another runtime holds the default path: callers there mean the other one.
+/// Opens the control socket. If none was named, tries the default path and continues without a socket if that
+/// fails. A real robot does not run while another runtime uses the default path, because callers there would
+/// reach the other one.
 fn open_server(
     board: &Board,
-    (asked, usual): (Option<&Path>, &Path),
+    (named, default): (Option<&Path>, &Path),
     sources: Sources,
     interrupted: &Arc<AtomicBool>,
 ) -> Result<Option<Server>, SessionError> {
-    let path = asked.unwrap_or(usual);
-    let listener = match (control::listen_at(path), asked) {
+    let path = named.unwrap_or(default);
+    let listener = match (control::listen_at(path), named) {
         (Ok(listener), _) => listener,
         (Err(error), Some(_)) => return Err(SessionError::Control(path.to_path_buf(), error)),
         (Err(error), None) if error.kind() == ErrorKind::AddrInUse => match board.bus {
@@ -308,18 +310,18 @@ fn open_server(
     Server::open(listener, sources, interrupted.clone()).map(Some).map_err(SessionError::Server)
 }
 
-/// The self-test. Required checks have to pass; warnings are logged. `any_machine`: the board may be for
+/// Runs the self-test. Required checks must pass; warnings are logged. `any_machine`: the board may be for
 /// another machine. Returns the board with the address at which its controller was found.
-fn fit(
+fn check_hardware(
     board: &Board,
     any_machine: bool,
     hardware: &dyn Hardware,
     clock: &dyn Clock,
 ) -> Result<Board, SessionError> {
     let compatible = if any_machine { Vec::new() } else { board.compatible.clone() };
-    let asked = Board { compatible, ..board.clone() };
+    let tested = Board { compatible, ..board.clone() };
     let mut failed = Vec::new();
-    let (checks, found) = self_test(&asked, hardware, Path::new("/"), clock, Afterwards::InReset);
+    let (checks, found) = self_test(&tested, hardware, Path::new("/"), clock, Afterwards::InReset);
     for check in checks {
         match check.verdict {
             Verdict::Failed => failed.push(check),
@@ -337,16 +339,16 @@ mod tests {
 
     #[test]
     fn real_robot_is_refused_while_another_runtime_has_the_socket() {
-        let path = std::env::temp_dir().join(format!("ganglion-usual-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("ganglion-default-{}", std::process::id()));
         let board = |name| crate::deploy::board::built_in(name).unwrap().unwrap().board;
-        let open = |board: &Board, asked| {
-            open_server(board, (asked, &path), Sources::standing(), &Arc::default())
+        let open = |board: &Board, named| {
+            open_server(board, (named, &path), Sources::idle(), &Arc::default())
                 .map(|server| server.is_some())
         };
         let (sim, real) = (board("sim"), board("picarx-v4"));
         let other = control::listen_at(&path).unwrap();
         assert!(matches!(open(&real, None), Err(SessionError::Occupied(..))));
-        assert!(matches!(open(&sim, None), Ok(false)), "it says so and runs");
+        assert!(matches!(open(&sim, None), Ok(false)), "it runs without a socket");
         assert!(matches!(open(&sim, Some(&path)), Err(SessionError::Control(..))), "it was named");
         drop(other);
         assert!(matches!((open(&real, None), open(&sim, None)), (Ok(true), Ok(true))));

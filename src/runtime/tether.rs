@@ -1,9 +1,9 @@
-//! The link between a robot and its brain: datagrams inside Noise, a key for each robot, and the process that
-//! carries them on the robot. The bytes on the wire are laid out in [`datagram`], and nowhere else.
+//! The link between a robot and its brain: datagrams encrypted with Noise, a key for each robot, and the
+//! process on the robot that carries them. Only [`datagram`] defines the bytes on the wire.
 //!
 //! `Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s` (the crate `snow`) gives each session fresh keys, secrecy and
-//! authentication. What it leaves to its caller is done in [`session`]: only strictly newer counters are
-//! taken, and they move only after a datagram has proved to be the peer's.
+//! authentication. Replay protection is left to the caller: [`session`] accepts only strictly newer counters,
+//! and advances its counter only after a datagram has been authenticated.
 
 mod attempts;
 pub mod carrier;

@@ -1,6 +1,6 @@
-//! One control period, on one screen: what happens in which order. Holds no arithmetic; each line calls the
-//! file it names. Never waits, allocates, locks, logs or formats. `senses` makes the frame and the signals,
-//! `policy` the verdict, the mode and the request, `act` the command.
+//! One control period on one screen: what happens, in which order. It contains no arithmetic; each line calls
+//! another module. It never waits, allocates, locks, logs or formats. `senses` makes the frame and the
+//! signals; `policy` makes the verdict, the mode and the request; `act` makes the command.
 
 mod checkpoint;
 mod parts;
@@ -31,7 +31,7 @@ use senses::Senses;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Workers that may deliver readings side by side: eight I2C buses, edges, lines, slow values, the map.
+/// Workers that may deliver readings at the same time: eight I2C buses, edges, lines, slow values, the map.
 pub const MAX_INLETS: usize = 12;
 
 /// Everything that a control period touches.
@@ -49,7 +49,7 @@ pub struct Tick {
     trace: rtrb::Producer<Record>,
     records_dropped: Arc<AtomicU64>,
     loop_status: Arc<LoopStatusCell>,
-    /// Where a recording gets checkpoints from.
+    /// Passes checkpoints to a recording.
     checkpoints: CheckpointTap,
 }
 
@@ -85,7 +85,7 @@ impl Tick {
         let command = self.arbiter.decide(mode, &verdict, request, &executed, began);
         self.motor_link.hand_over(command);
         self.launch(index, slot, &shown, quality);
-        self.loop_status.leave(&self.status(verdict.active));
+        self.loop_status.store(&self.status(verdict.active));
 
         let (readings, untold) = self.senses.tap.counts();
         let ended = self.clock.now();
@@ -112,7 +112,7 @@ impl Tick {
         self.checkpoint();
     }
 
-    /// The cost of the last cycle, or of the one in progress, decides the next one's quality.
+    /// Chooses the quality of the next cycle from the time of the last cycle, or of the one in progress.
     fn choose_level(&mut self, outcome: Option<&FieldResult>, now: Instant) -> QualityLevel {
         match (outcome, self.field.running_for(now)) {
             (Some(outcome), _) if outcome.response.is_some() => {
@@ -136,7 +136,7 @@ impl Tick {
             refused: modes.refused(),
             armings: modes.armings(),
             disarmed: modes.disarmed(),
-            bus: 0, // its own thread's
+            bus: 0, // written by the bus thread
         }
     }
 
@@ -151,7 +151,7 @@ impl Tick {
     }
 }
 
-/// For code that runs ticks and reports on them.
+/// For the code that runs ticks and reports on them.
 impl Tick {
     /// The slot that is due next.
     pub fn slot(&self) -> Instant {
@@ -167,35 +167,34 @@ impl Tick {
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
-    /// A recording listens: readings go to `readings` as well, and checkpoints to `checkpoints`. Returns
-    /// where they went before.
-    pub fn tell(&mut self, readings: ReadingTap, checkpoints: CheckpointTap) -> (ReadingTap, CheckpointTap) {
-        let before = std::mem::replace(&mut self.senses.tap, readings);
-        (before, std::mem::replace(&mut self.checkpoints, checkpoints))
+    /// Attaches a recording: readings also go to `readings`, and checkpoints to `checkpoints`.
+    pub fn record_to(&mut self, readings: ReadingTap, checkpoints: CheckpointTap) {
+        self.senses.tap = readings;
+        self.checkpoints = checkpoints;
     }
-    /// A recorder for what this tick will record.
+    /// A recorder for the records of this tick.
     pub fn recorder(&self) -> Recorder {
         Recorder::new(self.grid.period(), self.motor_link.command().len)
     }
-    /// State of the robot after the last slot.
+    /// Mode of the robot after the last slot.
     pub fn mode(&self) -> Mode {
         self.policy.modes.mode()
     }
-    /// Whether the robot drove, or was free to arm by itself, when it was last not stopped.
+    /// Whether the robot was driving, or allowed to arm by itself, before it was stopped.
     pub fn is_willing(&self) -> bool {
         self.policy.modes.is_willing()
     }
-    /// Why the robot is disarmed, or was before it ended; `None`: it was armed since, or never disarmed.
+    /// Why the robot is disarmed, or was at its end; `None`: it has been armed since, or was never disarmed.
     pub fn disarmed(&self) -> Option<Disarm> {
         self.policy.modes.disarmed()
     }
-    /// The system refused something that a strict board requires: the robot will not arm.
+    /// The system refused something that a strict board requires, so the robot must not arm.
     pub fn refuse_real_time(&mut self) {
         self.policy.modes.refuse_real_time();
     }
-    /// How often and how far it backed off.
+    /// How often and how far the robot backed off.
     pub fn backing(&self) -> Option<BackingCounters> {
-        self.policy.trail.counters()
+        self.policy.backtrack.counters()
     }
     /// Counters of the link to the field.
     pub fn field_counters(&self) -> FieldCounters {
@@ -221,18 +220,18 @@ mod tests {
     use crate::decision::fixture::at;
 
     #[test]
-    fn late_and_withdrawn_arm_requests_do_not_arm() {
+    fn late_or_withdrawn_arming_requests_are_ignored() {
         let requests = Requests::default();
         let arms = |now| requests.take(at(now)).arm;
         requests.ask_to_arm(at(1_500));
-        assert!(arms(1_500) && !arms(1_500), "once");
+        assert!(arms(1_500) && !arms(1_500), "it counts once");
         requests.ask_to_arm(at(1_500));
-        assert!(!arms(1_501) && !arms(1_400), "late, and forgotten");
+        assert!(!arms(1_501) && !arms(1_400), "it was late, and is forgotten");
         requests.ask_to_arm(at(1_500));
         requests.withdraw_arming(at(1_500));
         assert!(!arms(1_400), "withdrawn");
         requests.ask_to_arm(at(1_600));
         requests.withdraw_arming(at(1_500));
-        assert!(arms(1_550), "another caller's");
+        assert!(arms(1_550), "another caller's request stays");
     }
 }

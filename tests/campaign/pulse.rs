@@ -2,7 +2,7 @@
 //! that waits for the guard steps the heartbeat, because no other worker runs during that driver's own step.
 
 use ganglion::base::time::{Clock, Instant};
-use ganglion::runtime::guard::{Heart, HeartbeatPlan, Link, Transport};
+use ganglion::runtime::guard::{HeartbeatLoop, HeartbeatPlan, Link, Transport};
 use ganglion::runtime::loop_status::LoopStatusCell;
 use ganglion::runtime::requests::Requests;
 use ganglion::system::executor::Worker;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A stepped heartbeat.
 pub struct SteppedPulse {
-    heart: Arc<Mutex<Heart>>,
+    heart: Arc<Mutex<HeartbeatLoop>>,
 }
 
 impl SteppedPulse {
@@ -23,17 +23,18 @@ impl SteppedPulse {
         requests: Arc<Requests>,
         clock: Arc<dyn Clock>,
     ) -> SteppedPulse {
-        let heart = Arc::new(Mutex::new(Heart::new(plan, way, link.clone(), loop_status, requests, clock)));
+        let heart =
+            Arc::new(Mutex::new(HeartbeatLoop::new(plan, way, link.clone(), loop_status, requests, clock)));
         let weak = Arc::downgrade(&heart); // the heartbeat has the link
         link.step_by(Box::new(move || {
             if let Some(heart) = weak.upgrade() {
-                heart.lock().unwrap_or_else(PoisonError::into_inner).turn();
+                heart.lock().unwrap_or_else(PoisonError::into_inner).step();
             }
         }));
         SteppedPulse { heart }
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Heart) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut HeartbeatLoop) -> T) -> T {
         act(&mut self.heart.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -43,11 +44,11 @@ impl Worker for SteppedPulse {
         "heartbeat"
     }
     fn step(&mut self, _clock: &dyn Clock) -> Instant {
-        self.with(Heart::turn)
+        self.with(HeartbeatLoop::step)
     }
     fn publish(&mut self, _clock: &dyn Clock) {}
     fn finish(&mut self, _clock: &dyn Clock) -> bool {
-        self.with(Heart::leave);
+        self.with(HeartbeatLoop::leave);
         true
     }
 }

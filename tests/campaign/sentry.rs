@@ -125,14 +125,14 @@ impl Sentry {
             let request = Request::decode(&bytes).expect("the runtime sends valid frames");
             let refused = self.guard.recv(RUNTIME, true, &request, now).err();
             self.drive();
-            let standing = self.guard.standing(true);
-            let answer = Answer { sequence: request.sequence, refused, standing };
+            let status = self.guard.status(true);
+            let answer = Answer { sequence: request.sequence, refused, status };
             if self.outbox.len() < QUEUE {
                 self.outbox.push_back(answer.encode());
             }
         }
         if self.runs() {
-            self.guard.look(now);
+            self.guard.check_timeout(now);
             self.drive();
         }
     }
@@ -213,7 +213,7 @@ impl Transport for Knock {
         self.is_connected = sentry.is_connected;
         self.is_connected
     }
-    fn part(&mut self) {
+    fn disconnect(&mut self) {
         self.is_connected = false;
     }
     fn is_connected(&self) -> bool {

@@ -25,7 +25,7 @@ fn the_loop_status_matches_the_record_of_its_slot() {
         let late = if slot == 250 { board.period.times(2) + Span::from_millis(5) } else { Span::ZERO };
         let skipped = stage.tick.grid().slots_skipped();
         let record = stage.slot(late);
-        let signs = stage.loop_status.look();
+        let signs = stage.loop_status.load();
         assert_eq!(signs.slots, slot + 1);
         confirmed += record.hardware.iter().filter(|wire| wire.complete).count() as u64;
         assert_eq!(signs.confirmed, confirmed, "slot {slot}");
@@ -39,7 +39,7 @@ fn the_loop_status_matches_the_record_of_its_slot() {
         assert_eq!(signs.disarmed, disarmed, "slot {slot}");
         assert_eq!(signs.refused, u64::from(slot >= 400), "slot {slot}");
     }
-    let signs = stage.loop_status.look();
+    let signs = stage.loop_status.load();
     assert_eq!((armings, signs.skipped), (2, 1));
     assert!(confirmed > 400, "{confirmed} of 500 commands");
     assert!(signs.latched.is_some() && !signs.refusal.is_none(), "{signs:?}");
@@ -50,11 +50,11 @@ fn a_robot_refused_real_time_does_not_arm_and_says_so() {
     let mut stage = Stage::new(&sim_board(), 1, &[]);
     stage.tick.refuse_real_time();
     stage.until(2.0);
-    assert!(stage.travelled() < 1e-9 && !stage.loop_status.look().is_armed());
+    assert!(stage.travelled() < 1e-9 && !stage.loop_status.load().is_armed());
     assert!(
-        stage.loop_status.look().refusal.has(ArmRefusal::REAL_TIME),
+        stage.loop_status.load().refusal.has(ArmRefusal::REAL_TIME),
         "{:?}",
-        stage.loop_status.look().refusal
+        stage.loop_status.load().refusal
     );
 }
 

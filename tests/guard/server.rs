@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 const BOARD: [u8; 32] = [9; 32];
-const HELLO: Ask = Ask::Hello { board: BOARD, heeded: 0 };
+const HELLO: Ask = Ask::Hello { board: BOARD, acknowledged: 0 };
 const STOP: Ask = Ask::Trip { lasting: true };
 const HOLD: Hold = Hold { line: Line(11), on_high: true, kind: GuardHold::Enable };
 /// Long enough for a loaded machine, short enough to wait for.
@@ -90,7 +90,7 @@ impl Stand {
     }
 
     fn phase(&self) -> Phase {
-        ask_once(&self.socket, Ask::Status, SOON).unwrap().standing.phase
+        ask_once(&self.socket, Ask::Status, SOON).unwrap().status.phase
     }
 }
 
@@ -158,7 +158,7 @@ fn the_line_is_on_only_while_the_runtime_is_trusted() {
     let mut talk = Talk::with(&stand);
     talk.drive();
     assert_eq!(stand.levels(), [false, true]);
-    assert!(talk.ask(Ask::Heartbeat { advanced: true }).standing.line_on);
+    assert!(talk.ask(Ask::Heartbeat { advanced: true }).status.line_on);
     stand.end();
     assert_eq!(stand.levels()[..3], [false, true, false]);
     assert_eq!(stand.levels().last(), Some(&false));
@@ -201,16 +201,19 @@ fn foreign_runtimes_are_rejected_and_change_nothing() {
         assert!(send_to(&other, nonsense));
         wait_for(&[&other], SOON);
         assert_eq!(receive(&other, &mut [0; 8]), Received::Closed);
-        assert!(talk.ask(Ask::Heartbeat { advanced: true }).standing.line_on);
+        assert!(talk.ask(Ask::Heartbeat { advanced: true }).status.line_on);
     }
     let mut other = Talk::with(&stand);
-    assert_eq!(other.ask(Ask::Hello { board: [1; 32], heeded: 0 }).refused, Some(GuardRefusal::OtherBoard));
+    assert_eq!(
+        other.ask(Ask::Hello { board: [1; 32], acknowledged: 0 }).refused,
+        Some(GuardRefusal::OtherBoard)
+    );
     assert_eq!(other.ask(HELLO).refused, Some(GuardRefusal::Busy));
     assert_eq!(other.ask(Ask::Set { on: true }).refused, Some(GuardRefusal::NotTrusted));
     // More idle callers than client slots do not displace the runtime.
     let crowd: Vec<OwnedFd> = (0..12).filter_map(|_| connect_to(&stand.socket).ok()).collect();
     soon("answered in a crowd", || ask_once(&stand.socket, Ask::Status, SOON).is_ok());
-    assert!(talk.ask(Ask::Heartbeat { advanced: true }).standing.line_on);
+    assert!(talk.ask(Ask::Heartbeat { advanced: true }).status.line_on);
     drop(crowd);
 }
 
@@ -220,11 +223,11 @@ fn any_caller_may_cut_the_line_and_only_the_runtime_restores_it() {
     let mut talk = Talk::with(&stand);
     talk.drive();
     let answer = ask_once(&stand.socket, STOP, SOON).unwrap();
-    assert_eq!((answer.refused, answer.standing.phase), (None, Phase::Tripped(Reason::Asked)));
-    assert!(!answer.standing.line_on, "it is off before the answer is sent");
+    assert_eq!((answer.refused, answer.status.phase), (None, Phase::Tripped(Reason::Asked)));
+    assert!(!answer.status.line_on, "it is off before the answer goes out");
     assert_eq!(talk.ask(Ask::Set { on: true }).refused, Some(GuardRefusal::NotTrusted));
-    let heeded = answer.standing.stop;
-    for ask in [Ask::Hello { board: BOARD, heeded }, Ask::Permit, Ask::Set { on: true }] {
+    let acknowledged = answer.status.stop;
+    for ask in [Ask::Hello { board: BOARD, acknowledged }, Ask::Permit, Ask::Set { on: true }] {
         assert_eq!(talk.ask(ask).refused, None, "{ask:?}");
     }
     assert_eq!(stand.levels(), [false, true, false, true]);
@@ -241,13 +244,13 @@ fn a_stop_lasts_until_a_runtime_has_disarmed() {
     for _ in 0..3 {
         let answer = talk.ask(HELLO);
         assert_eq!(answer.refused, Some(GuardRefusal::Stopped));
-        assert_eq!(answer.standing.phase, Phase::Tripped(Reason::Asked));
+        assert_eq!(answer.status.phase, Phase::Tripped(Reason::Asked));
         assert_eq!(talk.ask(Ask::Permit).refused, Some(GuardRefusal::NotTrusted));
         talk = Talk::with(&stand); // another process, after the end of the first
         soon("let in", || talk.ask(HELLO).refused != Some(GuardRefusal::Busy));
     }
-    let heeded = talk.ask(Ask::Status).standing.stop;
-    for ask in [Ask::Hello { board: BOARD, heeded }, Ask::Permit, Ask::Set { on: true }] {
+    let acknowledged = talk.ask(Ask::Status).status.stop;
+    for ask in [Ask::Hello { board: BOARD, acknowledged }, Ask::Permit, Ask::Set { on: true }] {
         assert_eq!(talk.ask(ask).refused, None, "{ask:?}");
     }
     assert_eq!(stand.levels()[..4], [false, true, false, true]);
@@ -348,7 +351,7 @@ fn heartbeats_of_a_stopped_loop_do_not_keep_the_line_on() {
         .gpio("motors", &[LineUse { line: HOLD.line, usage: Usage::Output { high: false } }])
         .unwrap();
     soon("on", || gpio.set(HOLD.line, true) == Ok(()));
-    let beats = || ask_once(&stand.socket, Ask::Status, SOON).unwrap().standing.beats;
+    let beats = || ask_once(&stand.socket, Ask::Status, SOON).unwrap().status.beats;
     soon("it beats", || beats() > 0);
     soon("and yet", || stand.levels() == [false, true, false]);
     // It is trusted again by itself; the line stays off until there is a loop behind the heartbeats.
@@ -366,7 +369,7 @@ fn a_runtime_survives_its_guards_restart_and_ends_cleanly() {
     soon("seen", seen);
     stand.end();
     soon("lost", || !seen());
-    assert_eq!(side.link.look().standing, None);
+    assert_eq!(side.link.look().status, None);
     let again = Stand::at(stand.socket.clone(), TIMEOUT);
     soon("seen again", seen);
     assert_eq!(side.link.look().connections, 2);

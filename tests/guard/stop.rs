@@ -38,7 +38,7 @@ fn stop_of_a_paused_runtime_is_acknowledged_when_it_resumes() {
     let guard = place.of_guard();
     assert_eq!((&guard["reason"], &guard["stop_pending"]), (&"asked".into(), &true.into()), "{guard}");
     place.send(runtime, Signal::CONT);
-    soon("heeded", || {
+    soon("the stop is acknowledged", || {
         let guard = place.of_guard();
         assert_eq!(guard["line_on"], false, "{guard}");
         guard["phase"] == "trusted"

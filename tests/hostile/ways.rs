@@ -367,7 +367,7 @@ fn take_request(bytes: &[u8]) -> bool {
 
 fn frames() -> Vec<Vec<u8>> {
     let asks = [
-        Ask::Hello { board: [7; 32], heeded: 3 },
+        Ask::Hello { board: [7; 32], acknowledged: 3 },
         Ask::Permit,
         Ask::Heartbeat { advanced: true },
         Ask::Set { on: true },
@@ -377,7 +377,7 @@ fn frames() -> Vec<Vec<u8>> {
     ];
     let stamp = Instant::from_nanos(1 << 40);
     let requests = asks.map(|ask| Request { sequence: 5, stamp, ask }.encode().to_vec());
-    let standing = GuardStatus {
+    let status = GuardStatus {
         phase: Phase::Tripped(Reason::ALL[0]),
         line_on: false,
         line_sound: true,
@@ -385,7 +385,7 @@ fn frames() -> Vec<Vec<u8>> {
         beats: 9,
         stop: 1,
     };
-    let answer = Answer { sequence: 5, refused: None, standing }.encode().to_vec();
+    let answer = Answer { sequence: 5, refused: None, status }.encode().to_vec();
     requests.into_iter().chain([answer]).collect()
 }
 

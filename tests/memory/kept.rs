@@ -56,7 +56,7 @@ fn drive(file: &Path) -> (MapStatus, f32) {
     let (board, clock) = (board(), Arc::new(SimClock::new()));
     let first = Instant::ZERO + board.period;
     let every = Span::from_millis(5_000);
-    let plan = SnapshotPlan { path: file.to_path_buf(), every, standing: ExistingSnapshot::Sound };
+    let plan = SnapshotPlan { path: file.to_path_buf(), every, existing: ExistingSnapshot::Sound };
     let options = Options { seed: 1, snapshots: Some(plan), ..Options::default() };
     let mut robot = Robot::build(&board, clock.clone(), first, options).expect("the robot can be built");
     let (recollection, writer) = (robot.recollection.clone().expect("a map"), robot.snapshots.take());
@@ -82,7 +82,7 @@ fn a_restarted_robot_recalls_what_it_had_met() {
 fn at_start(name: &str) -> (Snapshot, Places) {
     let folder = Folder::new(name);
     let every = Span::from_millis(5_000);
-    let plan = SnapshotPlan { path: folder.file(), every, standing: ExistingSnapshot::Sound };
+    let plan = SnapshotPlan { path: folder.file(), every, existing: ExistingSnapshot::Sound };
     let (board, clock) = (board(), Arc::new(SimClock::new()));
     let first = Instant::ZERO + board.period;
     let options = Options { snapshots: Some(plan), ..Options::default() };

@@ -98,13 +98,13 @@ fn a_late_loop_stops_the_robot_until_it_is_punctual_again() {
 #[test]
 fn commands_not_taken_by_every_motor_count_as_a_lost_bus() {
     let mut robot = driving();
-    let confirmed = robot.loop_status.look().confirmed;
+    let confirmed = robot.loop_status.load().confirmed;
     for step in 0..12 {
         robot.step(&Slot { receipt: RECEIPT.map(|(age, _)| (age, false)), ..well(step) });
     }
     stands(&robot, "not taken");
-    assert_eq!(robot.loop_status.look().confirmed, confirmed);
-    assert_eq!(robot.loop_status.look().active, Cause::BusLost.bit());
+    assert_eq!(robot.loop_status.load().confirmed, confirmed);
+    assert_eq!(robot.loop_status.load().active, Cause::BusLost.bit());
     robot.step(&well(12));
     assert!(robot.command.motors[0] > 0.0);
 }
@@ -174,7 +174,7 @@ fn a_robot_held_for_long_does_not_restart_by_itself() {
             drove |= robot.command.motors[0] > 0.0;
         }
         assert_eq!(drove, starts, "{slots} slots without a sensor");
-        let why = robot.loop_status.look().disarmed;
+        let why = robot.loop_status.load().disarmed;
         match why {
             None => assert!(starts),
             Some(Disarm::Stillness { lasted, causes }) => {
@@ -199,7 +199,7 @@ fn after_a_suspend_the_robot_stands_and_drops_old_data() {
     let record = robot.step(&Slot { slept: lasted, readings: before.to_vec(), ..well(0) });
     stands(&robot, "awake");
     assert_eq!(record.mode, Mode::Disarmed);
-    assert_eq!(robot.loop_status.look().disarmed, Some(Disarm::Slept { lasted }));
+    assert_eq!(robot.loop_status.load().disarmed, Some(Disarm::Slept { lasted }));
     assert!(record.frame.used().iter().all(|sample| sample.health == Health::Never), "{CHANNELS} channels");
     // Pending when it fell asleep: read before, received afterwards.
     let on_their_way = [(0, Ok(2.1), -12), (1, Ok(1_501.0), -12), (2, Ok(7.6), -12)];

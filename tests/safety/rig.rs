@@ -108,7 +108,7 @@ impl Robot {
             reflexes: Reflexes::new(&rules(), &sensors(), safety()),
             budget: Budget::new(budget),
             modes: Modes::new(safety()),
-            trail: Backtrack::default(),
+            backtrack: Backtrack::default(),
             arbiter: Arbiter::new(&motors(), safety(), PERIOD),
         };
         let tick = Tick::new(Parts {
@@ -117,7 +117,7 @@ impl Robot {
             requests: requests.clone(),
             grid: Grid::new(first, PERIOD),
             readings: [taken].into_iter().collect(),
-            alarm: FastStopReceiver::new(halt.clone(), Arc::default()),
+            fast_stops: FastStopReceiver::new(halt.clone(), Arc::default()),
             field: FieldLink::new(
                 orders,
                 collected,
@@ -192,7 +192,7 @@ impl Robot {
             true => GuardStatus { line_on: false, ..GUARD_WELL },
             false => GUARD_WELL,
         };
-        self.guard.heard(&standing, None, now);
+        self.guard.update(&standing, None, now);
         self.requests.stop.fetch_or(slot.asked.stop, Ordering::Relaxed);
         self.requests.disarm.store(slot.asked.disarm, Ordering::Relaxed);
         self.requests.arm.store(slot.asked.arm, Ordering::Relaxed);

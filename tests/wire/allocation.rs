@@ -45,7 +45,7 @@ fn a_tethered_cycle_allocates_nothing() {
     let (_, pending) = accept(&key, &first).expect("its key");
     let reply = JoinReply::Joined { session: Id([1; 8]), engine: "cpu".into() };
     let (second, brain) = pending.reply(&reply).expect("random numbers");
-    assert_eq!(carrier.take(&second, Instant::ZERO), Arrived::Reply);
+    assert_eq!(carrier.receive(&second, Instant::ZERO), Arrived::Reply);
     let mut brain = brain.expect("joined");
     let (mut request, mut down) = ([0; PAYLOAD_MOST], [0; UP_BYTES]);
     let (mut answers, mut dropped) = (0, 0);
@@ -54,8 +54,8 @@ fn a_tethered_cycle_allocates_nothing() {
             let datagram = carrier.request(&[1; REQUEST_BYTES], Instant::ZERO).expect("the link is joined");
             brain.open(datagram, &mut request).expect("it is the robot's");
             let datagram = brain.seal(&[2; ANSWER_BYTES], &mut down).expect("an answer");
-            answers += u64::from(matches!(carrier.take(datagram, Instant::ZERO), Arrived::Answer { .. }));
-            dropped += u64::from(matches!(carrier.take(datagram, Instant::ZERO), Arrived::Dropped(_)));
+            answers += u64::from(matches!(carrier.receive(datagram, Instant::ZERO), Arrived::Answer { .. }));
+            dropped += u64::from(matches!(carrier.receive(datagram, Instant::ZERO), Arrived::Dropped(_)));
         }
     });
     assert_eq!((answers, dropped, allocated), (1_000, 1_000, 0));

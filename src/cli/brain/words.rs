@@ -1,4 +1,4 @@
-//! What a brain says to people and programs: a line for each event, a table at the end.
+//! A brain's output for people and programs: a line for each event, and a table at the end.
 
 use crate::base::time::Span;
 use crate::cli::exit::Failure;
@@ -57,10 +57,10 @@ enum Line<'a> {
     },
 }
 
-/// The voice of a brain.
+/// Prints a brain's events.
 pub struct Words {
     json: bool,
-    /// The last refusal of each robot: it tries again every second, and is told of once.
+    /// The last refusal of each robot, which tries again every second; the same refusal is printed once.
     refused: BTreeMap<String, String>,
 }
 
@@ -133,13 +133,13 @@ impl Words {
         match event {
             Event::Joined { name, board, engine, resumed_age } => {
                 let from = match resumed_age {
-                    Some(age) => format!("goes on after {age} cycles"),
+                    Some(age) => format!("resumes after {age} cycles"),
                     None => "starts at rest".to_string(),
                 };
                 relay!("joined: {name}, board '{board}', {from}; {engine}");
             }
             Event::Refused { name, why } => relay!("refused: {name}: {why}"),
-            Event::Failed { name } => relay!("failed: the engine of {name}; it is opened again"),
+            Event::Failed { name } => relay!("failed: the engine of {name}; it will be opened again"),
             Event::Left { row, saved } => {
                 let saved = if *saved { "saved" } else { "not saved" };
                 relay!(
@@ -153,7 +153,7 @@ impl Words {
         Ok(())
     }
 
-    /// What is still to be told.
+    /// Prints the remaining events.
     pub fn rest(&mut self, events: &Receiver<Event>) -> Result<(), Failure> {
         events.try_iter().try_for_each(|event| self.tell(&event))
     }
@@ -167,7 +167,7 @@ impl Words {
     }
 }
 
-/// A row a robot.
+/// Prints one row for each robot.
 pub fn table(status: &BrainStatus) {
     let BrainStatus { listens, most_robots, threads, robots, drops, em_brain, .. } = status;
     say!("brain at {listens}: {} of {most_robots} robots, {threads} threads", robots.len());
@@ -213,12 +213,12 @@ pub fn table(status: &BrainStatus) {
             words_of(&drops.named())
         );
     }
-    say!("  dropped in nobody's name: {}", words_of(&drops.named()));
+    say!("  dropped without a session: {}", words_of(&drops.named()));
     if let Some(EmBrainStatus { listens, clients, accepted, turned_away, actions, errors, let_go }) = em_brain
     {
         say!(
-            "  em-brain at {listens}: {clients} clients of {accepted}, {actions} actions, {errors} errors; \
-             {let_go} let go, {turned_away} turned away"
+            "  em-brain at {listens}: {clients} clients now, {accepted} accepted, {actions} actions, {errors} errors; \
+             {let_go} disconnected, {turned_away} rejected"
         );
     }
 }

@@ -157,7 +157,7 @@ fn measure(
     }
     // A guard that was stopped may have left the converter's chip in reset; restored at the end.
     let awake = Awake::wake(board, hardware, clock);
-    let settled = hat::settled(board, hardware);
+    let settled = hat::with_found_address(board, hardware);
     let mut device = device::open(&[sensor], &settled, Path::new("/"))
         .ok_or_else(|| Failure::config(format!("sensor '{}' has no converter", sensor.name)))?;
     let mut i2c = hardware.i2c(sensor.bus)?;

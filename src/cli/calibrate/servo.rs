@@ -61,7 +61,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let _claim = access::claim(&board)?;
     let hardware = access::open(&board)?;
     let offset = args.offset.map(within).transpose()?;
-    board = hat::settled_awake(&board, hardware.as_ref(), &MonotonicClock);
+    board = hat::with_found_address_awake(&board, hardware.as_ref(), &MonotonicClock);
     let was_held = reset::is_held(&board, hardware.as_ref());
     let mut straighten =
         |offset: f32| straighten(&mut board, place, offset, hardware.as_ref(), &MonotonicClock);

@@ -1,4 +1,4 @@
-//! `tether key`: makes the key that a robot and its brain share, and changes it without a stop.
+//! `tether key`: makes the key that a robot and its brain share, and changes it without stopping the robot.
 
 use super::key_failure;
 use crate::cli::exit::Failure;
@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Only its owner may read a key, and nobody changes it in place.
+/// Only its owner may read a key, and no one may change it in place.
 const KEY_MODE: u32 = 0o400;
 /// Where the system gives random bytes.
 const RANDOM: &str = "/dev/urandom";
@@ -17,12 +17,12 @@ const RANDOM: &str = "/dev/urandom";
 /// Arguments of `tether key`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion tether key rover-7 -o rover-7.key             a first key, for one robot
-  ganglion tether key rover-7 -o rover-7.key --second    a second one beside it: both are valid
-  ganglion tether key rover-7 -o rover-7.key --finish    the old one is removed
+  ganglion tether key rover-7 -o rover-7.key             make a first key
+  ganglion tether key rover-7 -o rover-7.key --second    add a second one: both are valid
+  ganglion tether key rover-7 -o rover-7.key --finish    remove the older one
 
-The same file lies on the robot (/etc/ganglion/tether.key) and with the brain (/etc/ganglion/brain-keys/rover-7.key). Whoever
-has it can pose as either, so copy it over a way that you trust, as scp, and give each robot its own.")]
+Robot (/etc/ganglion/tether.key) and brain (/etc/ganglion/brain-keys/rover-7.key) have copies of the same file. Anyone who
+has it can pose as either, so copy it in a way that you trust, such as scp, and make a separate key for each robot.")]
 pub struct Args {
     /// The robot's name: 1 to 32 letters, digits, '-', '_' or '.'
     robot: String,
@@ -46,25 +46,25 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     if args.second {
         let file = existing(&path, &args.robot)?.with(random()?).map_err(|fault| {
-            Failure::data(fault).at(path.display()).fix("finish the change that was begun: --finish")
+            Failure::data(fault).at(path.display()).fix("first finish the current change with --finish")
         })?;
         rewrite(&path, &file)?;
-        say!("{}: two keys are valid, of robot '{}'", path.display(), args.robot);
-        say!("  next: copy this file to the robot and to the brain, in either order; both take both keys");
+        say!("{}: robot '{}' has two valid keys", path.display(), args.robot);
+        say!("  next: copy this file to the robot and to the brain, in either order; both accept both keys");
         say!("        restart the brain, then ganglion-tether on the robot");
-        say!("        then here and there: ganglion tether key {} -o FILE --finish", args.robot);
+        say!("        then on each of them: ganglion tether key {} -o FILE --finish", args.robot);
     } else if args.finish {
         let file = existing(&path, &args.robot)?;
         if file.keys().len() < 2 {
             return Err(Failure::data("it has one key: nothing to finish").at(path.display()));
         }
         rewrite(&path, &file.newest_only())?;
-        say!("{}: the newer key alone is valid, of robot '{}'", path.display(), args.robot);
-        say!("  next: the same at the other end, robot or brain; then restart both");
+        say!("{}: only the newer key of robot '{}' is valid", path.display(), args.robot);
+        say!("  next: do the same at the other end, robot or brain; then restart both");
     } else {
         let file = KeyFile::new(&args.robot, random()?).map_err(unusable)?;
         create(&path, &file)?;
-        say!("{}: a key of robot '{}', readable by you alone", path.display(), args.robot);
+        say!("{}: a key for robot '{}', which only you can read", path.display(), args.robot);
         say!("  next: copy it to the robot as /etc/ganglion/tether.key");
         say!("        (mode 0400), and to the brain as /etc/ganglion/brain-keys/{}.key", args.robot);
         say!("        (owner root:ganglion-brain, mode 0440)");
@@ -82,7 +82,7 @@ fn existing(path: &Path, robot: &str) -> Result<KeyFile, Failure> {
     Ok(file)
 }
 
-/// A new file; one that is there is never touched.
+/// Creates the file; never touches an existing one.
 fn create(path: &Path, file: &KeyFile) -> Result<(), Failure> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(KEY_MODE).open(path);
     let written = opened.and_then(|mut to| to.write_all(file.text().as_bytes()).and_then(|()| to.sync_all()));
@@ -97,7 +97,7 @@ fn create(path: &Path, file: &KeyFile) -> Result<(), Failure> {
     })
 }
 
-/// The file as a whole, or not at all; it keeps its mode.
+/// Replaces the file atomically, keeping its mode.
 fn rewrite(path: &Path, file: &KeyFile) -> Result<(), Failure> {
     codec::replace(path, file.text().as_bytes()).map_err(|error| Failure::file(path, &error))
 }

@@ -11,8 +11,8 @@ use crate::field::{FieldEngine, FieldInput};
 use crate::runtime::brain::boards::ServedBoard;
 use crate::runtime::brain::engine::Unopened;
 use crate::runtime::brain::network::Network;
-use crate::runtime::brain::reception::Reception;
 use crate::runtime::brain::robots::{Limits, Robots};
+use crate::runtime::brain::sessions::Sessions;
 use crate::runtime::brain::workers::Workers;
 use crate::runtime::guard::AllowedUser;
 use crate::runtime::tether::carrier::Carrier;
@@ -166,9 +166,9 @@ impl TetherBench {
         let address = socket.local_addr()?;
         let (tell, _events) = unbounded();
         let limits = Limits { robots: 1, threads: NO_LIMIT, state: None };
-        let reception = Reception::new(Keys::from(&keys), vec![served], MonotonicClock.now().as_nanos());
+        let sessions = Sessions::new(Keys::from(&keys), vec![served], MonotonicClock.now().as_nanos());
         let (workers, network) = Workers::start(Robots::new(limits), 1, |hub| {
-            Arc::new(Network::new(socket, reception, hub.clone(), tell))
+            Arc::new(Network::new(socket, sessions, hub.clone(), tell))
         })?;
         let path = std::env::temp_dir().join(format!("ganglion-bench-tether-{}", std::process::id()));
         let (_place, listener) = listen_at(&path)?;

@@ -1,34 +1,34 @@
-//! Whether one more robot can be served in time: by arithmetic, before it has an engine. Each robot needs the
-//! 99th percentile of its cycle once a period; all of them together must fit the threads with a margin.
+//! Calculates whether one more robot can be served in time, before it has an engine. Each robot needs the
+//! 99th percentile of its cycle time once per period; together they must fit the threads with a margin.
 
 use crate::base::time::Span;
 use std::fmt;
 
-/// Part of the threads' time that robots may need, in parts of a hundred. The rest is for the network thread,
-/// for snapshots, and for cycles that meet.
+/// Share of the threads' time that robots may use, in percent. The rest is for the network thread, for
+/// snapshots, and for cycles that are due at the same time.
 const USABLE_PERCENT: u64 = 80;
 
-/// What a robot needs.
+/// The compute time that a robot needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// 99th percentile of the time that its cycle keeps a thread.
+    /// 99th percentile of the time that its cycle occupies a thread.
     pub cycle: Span,
-    /// One cycle every so often.
+    /// Time between two cycles.
     pub period: Span,
 }
 
-/// Too much is needed.
+/// The robots would need more time than there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overload {
-    /// What the robot needs that is refused.
+    /// What the refused robot needs.
     pub demand: Demand,
-    /// Robots that there would be with it.
+    /// Number of robots including this one.
     pub robots: usize,
-    /// Time that all of them would need in each of its periods.
+    /// Compute time that all of them would need per period of this robot.
     pub needed: Span,
-    /// Time that the threads have for them in each of its periods.
+    /// Compute time that the threads have per period of this robot.
     pub usable: Span,
-    /// Threads.
+    /// Number of compute threads.
     pub threads: usize,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Overload {
     }
 }
 
-/// Refuses `joining` beside the robots that are `present` if `threads` cannot compute them all in time.
+/// Refuses `joining` if `threads` threads cannot compute it and the robots that are `present` in time.
 pub fn admit(threads: usize, present: impl Iterator<Item = Demand>, joining: Demand) -> Result<(), Overload> {
     let period = joining.period;
     let share = |demand: Demand| {
@@ -62,7 +62,7 @@ pub fn admit(threads: usize, present: impl Iterator<Item = Demand>, joining: Dem
         needed = needed + share(demand);
     }
     let usable = Span::from_nanos(period.times(threads as u64).as_nanos() / 100 * USABLE_PERCENT);
-    // No thread helps another with one robot's cycle.
+    // A robot's cycle runs on one thread only.
     let is_one_too_slow = joining.cycle > Span::from_nanos(period.as_nanos() / 100 * USABLE_PERCENT);
     if needed > usable || is_one_too_slow {
         return Err(Overload { demand: joining, robots, needed, usable, threads });
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn as_many_robots_join_as_fit_with_the_margin() {
-        // 0.4 ms of each 20 ms on two threads: 32 ms are usable, which is 80 robots.
+        // Each needs 0.4 ms of each 20 ms; two threads have 32 ms for them, enough for 80 robots.
         let mut present = Vec::new();
         while admit(2, present.iter().copied(), demand(400, 20)).is_ok() {
             present.push(demand(400, 20));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_gives_the_figures() {
+    fn a_refusal_contains_the_figures() {
         let present = vec![demand(4_200, 50); 19];
         let refusal = admit(2, present.into_iter(), demand(4_200, 50)).unwrap_err();
         let said = "the brain computes a cycle in 4.20 ms; 20 robots need 84.0 ms of each 50.0 ms, and 2 threads \
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn admission_counts_rates_not_robots() {
+    fn robots_count_by_their_rate() {
         // One robot at 100 Hz needs as much as five at 20 Hz.
         assert!(admit(1, [demand(1_000, 10); 6].into_iter(), demand(1_000, 50)).is_ok());
         assert!(admit(1, [demand(1_000, 10); 8].into_iter(), demand(1_000, 50)).is_err());

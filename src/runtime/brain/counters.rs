@@ -1,39 +1,39 @@
-//! What a brain counts and measures of one robot, and the row that people and programs see of it.
+//! A brain's counters and times of one robot, and the robot's row in the status.
 
 use crate::base::time::{Instant, Span};
 use crate::field::remote::message::{CycleAnswer, Verdict};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longest time that is told apart, ns: ten seconds are above any deadline.
+/// Longer times count as this one, in ns: ten seconds is more than any deadline.
 const LONGEST_NS: u64 = 10_000_000_000;
-/// Digits of a percentile: two keep a histogram within 30 kB a robot.
+/// Digits of a percentile: two keep a histogram below 30 kB per robot.
 const DIGITS: u8 = 2;
 
 /// Counters and times of one robot.
 pub struct Counters {
-    /// Requests that arrived whole.
+    /// Requests that arrived.
     pub requests: u64,
-    /// Answers with numbers.
+    /// Requests that were computed and answered.
     pub answered: u64,
-    /// Of these: ready after the request's deadline.
+    /// Answers that were ready only after the request's deadline.
     pub missed: u64,
-    /// Requests that were too late to be computed.
+    /// Requests that were too late to compute.
     pub late: u64,
-    /// Requests that a newer one replaced before they were served.
+    /// Requests that were replaced by a newer one before they were served.
     pub replaced: u64,
-    /// Requests with a value out of range or of another size.
+    /// Requests with a value out of range, or of the wrong size.
     pub refused: u64,
-    /// Requests that met an engine that failed.
+    /// Requests that failed because the engine failed.
     pub failed: u64,
     busy: Histogram<u64>,
     computed: Histogram<u64>,
     waited: Histogram<u64>,
-    /// Time that was left before the deadline; 0 for what missed it.
+    /// Time left before the deadline; 0 if it was missed.
     left: Histogram<u64>,
 }
 
-/// Percentiles of a time, microseconds.
+/// Percentiles of a time, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Median.
@@ -53,11 +53,11 @@ pub struct RobotRow {
     pub name: String,
     /// Name of its board.
     pub board: String,
-    /// What computes it, and why; `None`: being opened.
+    /// What computes it, and why; `None`: its engine is being opened.
     pub engine: Option<String>,
-    /// For how long it has been here, seconds.
+    /// Seconds since it joined.
     pub joined_s: f64,
-    /// Since it was last heard, seconds.
+    /// Seconds since its last datagram.
     pub silent_s: f64,
     /// See [`Counters::requests`].
     pub requests: u64,
@@ -73,16 +73,16 @@ pub struct RobotRow {
     pub refused: u64,
     /// See [`Counters::failed`].
     pub failed: u64,
-    /// Time of computing; `None`: nothing was computed.
+    /// Compute time; `None`: nothing was computed.
     pub computed_us: Option<Figures>,
-    /// Time that requests waited before that.
+    /// Time that requests waited before they were computed.
     pub waited_us: Option<Figures>,
-    /// Time left before the deadline in 99 of 100 cycles, microseconds.
+    /// Time left before the deadline in 99 of 100 cycles, in microseconds.
     pub margin_us: Option<f64>,
 }
 
 fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("constant bounds that the library accepts")
+    Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("valid bounds")
 }
 
 impl Default for Counters {
@@ -104,8 +104,8 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts an answer that was ready at `now`, to a request with that deadline.
-    pub fn note(&mut self, answer: &CycleAnswer, deadline: Instant, now: Instant) {
+    /// Counts an answer that was ready at `now`, to a request with this deadline.
+    pub fn count(&mut self, answer: &CycleAnswer, deadline: Instant, now: Instant) {
         match answer.verdict {
             Verdict::Refused => self.refused += 1,
             Verdict::Failed => self.failed += 1,
@@ -120,18 +120,17 @@ impl Counters {
         }
     }
 
-    /// Notes how long a cycle kept its thread.
-    pub fn note_busy(&mut self, busy: Span) {
+    /// Records how long a cycle occupied its thread.
+    pub fn record_busy(&mut self, busy: Span) {
         self.busy.saturating_record(busy.as_nanos());
     }
 
-    /// 99th percentile of the time that a cycle keeps its thread, once there are enough cycles to speak of
-    /// one.
+    /// 99th percentile of the time that a cycle occupies its thread, once there are enough cycles.
     pub fn cycle_p99(&self) -> Option<Span> {
         (self.busy.len() >= ENOUGH).then(|| Span::from_nanos(self.busy.value_at_quantile(0.99)))
     }
 
-    /// The row of a robot; whoever knows the rest fills it in.
+    /// The counters as a robot's row; the caller fills in the rest.
     pub fn row(&self) -> RobotRow {
         RobotRow {
             name: String::new(),
@@ -152,7 +151,7 @@ impl Counters {
         }
     }
 
-    /// Adds what `other` counted and measured.
+    /// Adds the counters and times of `other`.
     pub fn add(&mut self, other: &Counters) {
         self.requests += other.requests;
         self.answered += other.answered;
@@ -167,7 +166,7 @@ impl Counters {
             (&mut self.waited, &other.waited),
             (&mut self.left, &other.left),
         ] {
-            let _ = all.add(more); // of the same bounds
+            let _ = all.add(more); // cannot fail: the bounds are the same
         }
     }
 }
@@ -176,7 +175,7 @@ impl Counters {
 const ENOUGH: u64 = 200;
 
 impl Figures {
-    /// Those of a histogram of nanoseconds; `None` without a sample.
+    /// The percentiles of a histogram of nanoseconds; `None`: it is empty.
     pub fn of(histogram: &Histogram<u64>) -> Option<Figures> {
         let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
         (!histogram.is_empty()).then(|| Figures {

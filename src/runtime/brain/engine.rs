@@ -1,5 +1,5 @@
-//! The engine of one robot: its own state, read-out, library and bank, its snapshots, and one cycle of it. A
-//! panic or a number that is none ends this engine and no other.
+//! The engine of one robot, with its own state, read-out, library, bank and snapshots. A panic or a result
+//! that is not finite ends only this engine.
 
 use super::boards::ServedBoard;
 use super::schedule::Pending;
@@ -22,16 +22,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A robot's brain is written this often: what a crash of the machine may cost, against a disk that 64 robots
-/// share.
+/// How often a robot's brain is saved: a crash of the machine loses at most this much, and 64 robots share a
+/// disk.
 const SAVE_EVERY: Span = Span::from_millis(30_000);
-/// How long the end of a robot waits for its last snapshot.
+/// Longest wait for a robot's last snapshot.
 const LAST_SNAPSHOT: Duration = Duration::from_secs(3);
-/// Cycles before those that are measured: the first touch memory and fill caches.
+/// Cycles before the measured ones: the first cycles touch memory and fill caches.
 const WARM_UP: u64 = 16;
-/// Cycles that are measured; of these the second longest counts, because the longest is the machine's.
+/// Cycles that are measured. The second longest counts, because the longest is the machine's fault.
 const MEASURED: u64 = 100;
-/// The measurement ends after this long at the latest: a large field takes tens of milliseconds a cycle.
+/// Longest measurement: a cycle of a large field takes tens of milliseconds.
 const LONGEST_MEASUREMENT: Span = Span::from_millis(2_000);
 
 /// Why a robot gets no engine.
@@ -46,7 +46,7 @@ pub enum Unopened {
         /// Why not.
         error: SnapshotError,
     },
-    /// The GPU that was asked for is not there.
+    /// The requested GPU is not available.
     Device(NoDevice),
     /// The engine cannot be built.
     Brain(BrainError),
@@ -73,8 +73,8 @@ impl fmt::Display for Unopened {
 
 impl std::error::Error for Unopened {}
 
-/// What it takes to open the engine of a robot.
-pub struct Opening {
+/// Everything that is needed to open the engine of a robot.
+pub struct EngineOpener {
     board: Arc<ServedBoard>,
     snapshot: Option<PathBuf>,
     around: Option<Cycle<dyn Inspect>>,
@@ -89,20 +89,20 @@ pub struct RobotEngine {
     resumed_age: Option<u64>,
 }
 
-/// What became of a request.
+/// The result of a request.
 pub struct Computed {
     /// The answer.
     pub answer: CycleAnswer,
-    /// Whether the engine may go on; if not, it has to be opened again.
+    /// Whether the engine may continue; if not, it must be opened again.
     pub is_sound: bool,
-    /// Time that its thread could do nothing else: the processor's, or all of it where a device computes.
+    /// Time for which its thread could do nothing else: CPU time, or elapsed time if a device computes.
     pub busy: Span,
 }
 
-/// Measures how long a thread is kept from other work. Another program that takes the core for a while does
-/// not make a cycle longer, and must not keep robots from joining.
+/// Measures how long a thread is kept from other work. It counts CPU time, so that another program that takes
+/// the core for a while does not make cycles look longer and keep robots from joining.
 struct Busy {
-    /// `None`: a device computes, or time is virtual, and the clock counts.
+    /// `None`: a device computes or time is virtual, so elapsed time counts.
     processor: Option<Span>,
     start: Instant,
 }
@@ -118,20 +118,26 @@ impl Busy {
     }
 }
 
-impl Opening {
-    /// The engine of a robot of `board` at rest, which no file keeps.
-    pub fn at_rest(board: Arc<ServedBoard>) -> Opening {
-        Opening { board, snapshot: None, around: None }
+/// CPU time of this thread so far.
+fn thread_time() -> Span {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+impl EngineOpener {
+    /// For a robot of `board` at rest, whose brain is not saved.
+    pub fn at_rest(board: Arc<ServedBoard>) -> EngineOpener {
+        EngineOpener { board, snapshot: None, around: None }
     }
 
-    /// The engine of a robot of `board` whose brain is kept in the file at `snapshot`, if there is one.
-    pub fn kept_at(board: Arc<ServedBoard>, snapshot: Option<PathBuf>) -> Opening {
-        Opening { board, snapshot, around: None }
+    /// For a robot of `board` whose brain is saved in the file at `snapshot`, if given.
+    pub fn kept_at(board: Arc<ServedBoard>, snapshot: Option<PathBuf>) -> EngineOpener {
+        EngineOpener { board, snapshot, around: None }
     }
 
-    /// The same with a cycle around the engine's own, which fails as a test wants it to.
+    /// Wraps the engine's cycle, so that a test can make it fail.
     #[cfg(test)]
-    pub fn with_cycle(mut self, around: Cycle<dyn Inspect>) -> Opening {
+    pub fn with_cycle(mut self, around: Cycle<dyn Inspect>) -> EngineOpener {
         self.around = Some(around);
         self
     }
@@ -141,21 +147,21 @@ impl Opening {
         &self.board
     }
 
-    /// Opens it, which takes memory, reads a file and may take seconds.
+    /// Opens the engine. This allocates memory, reads a file and may take seconds.
     pub fn open(self, clock: Arc<dyn Clock>) -> Result<RobotEngine, Unopened> {
-        // Nothing of what a panic leaves half-made is used.
+        // After a panic, nothing of the half-made engine is used.
         catch_unwind(AssertUnwindSafe(|| self.open_or_panic(clock))).unwrap_or(Err(Unopened::Panicked))
     }
 
     fn open_or_panic(self, clock: Arc<dyn Clock>) -> Result<RobotEngine, Unopened> {
-        let Opening { board: served, snapshot: path, around } = self;
+        let EngineOpener { board: served, snapshot: path, around } = self;
         let board = &served.board;
         room::demand(footprint::field_bytes(&board.field)).map_err(Unopened::Room)?;
         let found = path.as_ref().map_or(Ok(None), |path| {
             let found = Snapshot::find(path, board);
             found.map_err(|error| Unopened::Snapshot { path: path.clone(), error })
         })?;
-        let (resume, standing) = match found {
+        let (resume, existing) = match found {
             Some(UsableSnapshot { snapshot, in_place_of: None }) => (Some(snapshot), ExistingSnapshot::Sound),
             Some(UsableSnapshot { snapshot, in_place_of: Some(_) }) => {
                 (Some(snapshot), ExistingSnapshot::Refused)
@@ -170,7 +176,7 @@ impl Opening {
         let before = Before { device, cycle: around, ..Before::default() };
         let mut brain =
             Brain::resume(board, readout, resume.as_ref(), before, clock).map_err(Unopened::Brain)?;
-        let keep = |path| brain.keep(board, path, standing, SAVE_EVERY, Beside { map: None });
+        let keep = |path| brain.keep(board, path, existing, SAVE_EVERY, Beside { map: None });
         let kept = path.map(keep).transpose().map_err(Unopened::Thread)?;
         let age = resume.map(|snapshot| snapshot.state().live.age);
         let shape = board.field.shape;
@@ -185,12 +191,12 @@ impl RobotEngine {
         self.brain.engine.name()
     }
 
-    /// Cycles that it had lived through when it was opened; `None`: it started at rest.
+    /// Cycles that the brain had computed when it was opened; `None`: it started at rest.
     pub fn resumed_age(&self) -> Option<u64> {
         self.resumed_age
     }
 
-    /// One cycle.
+    /// Computes one cycle.
     pub fn answer(&mut self, pending: &Pending, clock: &dyn Clock) -> Computed {
         let request = &pending.request;
         let start = clock.now();
@@ -215,7 +221,7 @@ impl RobotEngine {
         }
     }
 
-    /// What can wait until the answer is out: tends the device, hands a snapshot to its writer.
+    /// Work that can wait until the answer is sent: maintains the device, passes a snapshot to its writer.
     pub fn do_chores(&mut self, now: Instant) {
         self.brain.engine.maintain(now);
         if let Some((schedule, _)) = &mut self.kept {
@@ -223,7 +229,7 @@ impl RobotEngine {
         }
     }
 
-    /// Its end: the last snapshot is written. What was written, if anything is.
+    /// Ends the engine and writes its last snapshot; returns the snapshot counts, if its brain is saved.
     pub fn finish(mut self) -> Option<SnapshotCounts> {
         let (schedule, writer) = self.kept.as_mut()?;
         schedule.finish(&mut *self.brain.engine, LAST_SNAPSHOT);
@@ -241,7 +247,7 @@ impl RobotEngine {
             }
             let busy = Busy::begin(clock, self.brain.engine.device_name().is_some());
             let input = FieldInput { cycle, quality: QualityLevel::BEST, ..FieldInput::AT_REST };
-            let _ = self.brain.engine.cycle(&input); // one that fails took its time as well
+            let _ = self.brain.engine.cycle(&input); // a failed cycle also takes time
             let took = busy.end(clock);
             if cycle == WARM_UP {
                 longest = [Span::ZERO; 2];

@@ -1,9 +1,9 @@
-//! The socket of a brain: one thread takes datagrams and hands requests over; the threads that compute seal
-//! and send their answers themselves, so that no answer waits for another thread.
+//! The socket of a brain: one thread receives datagrams and passes requests on; the compute threads seal and
+//! send their answers themselves, so that no answer waits for another thread.
 
 use super::counters::RobotRow;
-use super::reception::{Incoming, Reception};
 use super::robots::{Arrival, Refusal, RobotId};
+use super::sessions::{Incoming, Sessions};
 use super::workers::{Event, Hub, Outlet};
 use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 use crate::field::remote::message::{CycleAnswer, REQUEST_BYTES};
@@ -18,98 +18,98 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often engines are tended and the end is looked for.
-const TEND_EVERY: Span = Span::from_millis(100);
+/// How often engines are maintained and the end is checked.
+const MAINTAIN_EVERY: Span = Span::from_millis(100);
 
 const _: () = assert!(REQUEST_BYTES <= PAYLOAD_MOST);
 
-/// The socket with the sessions on it.
+/// The socket, and the sessions on it.
 pub struct Network {
     socket: UdpSocket,
-    reception: Mutex<Reception>,
+    sessions: Mutex<Sessions>,
     hub: Arc<Hub>,
     events: Sender<Event>,
 }
 
-/// All that a brain says of itself.
+/// The status of a brain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BrainStatus {
-    /// Of this layout.
+    /// Version of this JSON object.
     pub schema: u32,
-    /// Where it listens.
+    /// Address on which it listens.
     pub listens: SocketAddr,
-    /// Robots that may join.
+    /// Most robots that may join.
     pub most_robots: usize,
-    /// Threads that compute.
+    /// Compute threads.
     pub threads: usize,
-    /// Those that have joined.
+    /// The robots that have joined.
     pub robots: Vec<RobotStatus>,
-    /// Datagrams that were dropped in nobody's name.
+    /// Dropped datagrams that belong to no session.
     pub drops: Drops,
     /// The service for em-brain clients, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub em_brain: Option<EmBrainStatus>,
 }
 
-/// What the service for em-brain clients counted.
+/// Counters of the service for em-brain clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmBrainStatus {
-    /// Where it listens.
+    /// Address on which it listens.
     pub listens: SocketAddr,
-    /// Clients that are connected.
+    /// Connected clients.
     pub clients: usize,
     /// Clients that were accepted.
     pub accepted: u64,
-    /// Clients that were turned away, because there were too many.
+    /// Clients that were rejected because there were too many.
     pub turned_away: u64,
     /// Frames that were answered with an action.
     pub actions: u64,
     /// Frames that were answered with an error.
     pub errors: u64,
-    /// Clients that were let go: silent, slow, or out of step with their frames.
+    /// Clients that were disconnected because they were silent, slow or sent invalid frames.
     pub let_go: u64,
 }
 
 /// A robot as its brain sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RobotStatus {
-    /// What was counted and measured.
+    /// Counters and times.
     #[serde(flatten)]
     pub row: RobotRow,
-    /// Where its newest datagram came from.
+    /// Source address of its newest datagram.
     pub address: Option<SocketAddr>,
-    /// Datagrams that were dropped in its name.
+    /// Datagrams that were dropped on its sessions.
     pub drops: Drops,
 }
 
 impl Network {
-    /// The network of `hub` on `socket`; what people should know goes to `events`.
-    pub fn new(socket: UdpSocket, reception: Reception, hub: Arc<Hub>, events: Sender<Event>) -> Network {
-        Network { socket, reception: Mutex::new(reception), hub, events }
+    /// The network of `hub` on `socket`; events for people go to `events`.
+    pub fn new(socket: UdpSocket, sessions: Sessions, hub: Arc<Hub>, events: Sender<Event>) -> Network {
+        Network { socket, sessions: Mutex::new(sessions), hub, events }
     }
 
-    fn reception(&self) -> MutexGuard<'_, Reception> {
-        self.reception.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Receives until `ends`.
+    /// Receives until `ends` is set.
     ///
     /// # Errors
     ///
-    /// What the system says of the socket.
+    /// If the socket refuses its settings.
     pub fn serve(&self, ends: &AtomicBool) -> io::Result<()> {
-        self.socket.set_read_timeout(Some(Duration::from_nanos(TEND_EVERY.as_nanos())))?;
-        // One byte more than any datagram: a longer one is seen to be longer.
+        self.socket.set_read_timeout(Some(Duration::from_nanos(MAINTAIN_EVERY.as_nanos())))?;
+        // One extra byte, to detect a datagram that is too long.
         let mut datagram = [0; MOST_BYTES + 1];
-        let mut tended_at = Instant::ZERO;
+        let mut maintained_at = Instant::ZERO;
         while !ends.load(Ordering::Acquire) {
             let received = self.socket.recv_from(&mut datagram);
             let now = MonotonicClock.now();
             if let Ok((length, from)) = received {
                 self.take(&datagram[..length], from, now);
-            } // Timed out, interrupted, or an old answer met a closed port: the next one counts.
-            if now.since(tended_at) >= TEND_EVERY {
-                tended_at = now;
+            } // Otherwise it timed out, was interrupted, or an old answer met a closed port: go on.
+            if now.since(maintained_at) >= MAINTAIN_EVERY {
+                maintained_at = now;
                 self.maintain(now);
             }
         }
@@ -118,7 +118,7 @@ impl Network {
 
     fn take(&self, datagram: &[u8], from: SocketAddr, now: Instant) {
         let mut payload = [0; PAYLOAD_MOST];
-        let incoming = self.reception().receive(datagram, from, now, &self.hub, &mut payload);
+        let incoming = self.sessions().receive(datagram, from, now, &self.hub, &mut payload);
         match incoming {
             Incoming::Nothing => {}
             Incoming::Request(robot, length) => {
@@ -137,23 +137,23 @@ impl Network {
     fn maintain(&self, now: Instant) {
         self.hub.maintain(now);
         let here = self.hub.robots().ids();
-        self.reception().forget_gone(|robot| here.contains(&robot));
+        self.sessions().forget_gone(|robot| here.contains(&robot));
     }
 
     fn send(&self, datagram: &[u8], to: SocketAddr) {
-        let _ = self.socket.send_to(datagram, to); // lost here is lost on the way: the robot sees it missing
+        let _ = self.socket.send_to(datagram, to); // the robot handles this like a lost datagram
     }
 
-    /// How it fares.
+    /// The brain's status.
     pub fn status(&self, most_robots: usize, threads: usize) -> io::Result<BrainStatus> {
         let rows = self.hub.robots().rows(MonotonicClock.now());
-        let reception = self.reception();
+        let sessions = self.sessions();
         let robots = rows.into_iter().map(|row| {
-            let (address, drops) = reception.of_robot(&row.name);
+            let (address, drops) = sessions.of_robot(&row.name);
             RobotStatus { row, address, drops }
         });
         let robots = robots.collect();
-        let (listens, drops) = (self.socket.local_addr()?, reception.drops());
+        let (listens, drops) = (self.socket.local_addr()?, sessions.drops());
         Ok(BrainStatus { schema: 1, listens, most_robots, threads, robots, drops, em_brain: None })
     }
 }
@@ -161,21 +161,21 @@ impl Network {
 impl Outlet for Network {
     fn answer(&self, robot: RobotId, answer: &CycleAnswer) {
         let mut out = [0; UP_BYTES];
-        let mut reception = self.reception();
-        let Some((datagram, to)) = reception.seal(robot, answer, &mut out) else { return };
-        drop(reception);
+        let mut sessions = self.sessions();
+        let Some((datagram, to)) = sessions.seal(robot, answer, &mut out) else { return };
+        drop(sessions);
         self.send(datagram, to);
     }
 
     fn opened(&self, robot: RobotId, opened: &Result<String, Refusal>) {
-        let reply = self.reception().opened(robot, opened);
+        let reply = self.sessions().opened(robot, opened);
         if let Some((datagram, to)) = reply {
             self.send(&datagram, to);
         }
     }
 
     fn tell(&self, event: Event) {
-        let _ = self.events.send(event); // nobody listens at the end
+        let _ = self.events.send(event); // fails only at the end, when nobody listens
     }
 }
 

@@ -1,11 +1,11 @@
-//! The robots of a brain: who has joined, with which engine, what each asks and gets. No socket and no
-//! thread: whoever calls gives the time. A robot joins, its engine is opened elsewhere and handed in; its
-//! requests wait here until a thread takes the engine with the request, computes, and brings both back.
+//! The table of a brain's robots: their engines, requests and counters. It has no sockets or threads, and the
+//! caller passes the time. When a robot joins, its engine is opened elsewhere and installed here. Its
+//! requests wait here until a thread takes a request with the engine, computes, and returns the engine.
 
 use super::admission::{Demand, Overload, admit};
 use super::boards::ServedBoard;
 use super::counters::{Counters, RobotRow};
-use super::engine::{Computed, Opening, RobotEngine, Unopened};
+use super::engine::{Computed, EngineOpener, RobotEngine, Unopened};
 use super::schedule::{Choice, Pending, Queue, choose};
 use crate::base::time::{Instant, Span};
 use crate::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
@@ -14,30 +14,30 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A robot that was silent for this long is parked: its brain is saved and its engine dropped. Longer than a
-/// switch or a small computer takes to start again, so that what reboots finds its engine.
+/// A robot that was silent for this long is parked: its brain is saved and its engine dropped. A network
+/// switch or a small computer restarts faster than this, so a robot that reboots still finds its engine.
 pub const PARKED_AFTER: Span = Span::from_millis(60_000);
-/// Pause before an engine that failed is opened again; it doubles with each failure in a row.
+/// Pause before a failed engine is opened again; it doubles with each failure in a row.
 const FIRST_PAUSE: Span = Span::from_millis(500);
 /// The longest such pause.
 const LONGEST_PAUSE: Span = Span::from_millis(30_000);
-/// An engine that ran this long since its last failure has earned the short pause again.
+/// After this long without a failure, the pause is short again.
 const FORGIVEN: Span = Span::from_millis(60_000);
 /// Longest name of a robot: it becomes the name of a file.
 const LONGEST_NAME: usize = 64;
 
-/// Which robot; never used again for another.
+/// ID of a robot; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RobotId(pub u64);
 
-/// What a brain may spend.
+/// The limits of a brain.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Robots at a time.
+    /// Most robots at a time.
     pub robots: usize,
-    /// Threads that compute.
+    /// Compute threads.
     pub threads: usize,
-    /// Folder of the snapshots, a file a robot; `None`: no brain outlives its engine.
+    /// Folder of the snapshots, one file per robot; `None`: brains are not saved.
     pub state: Option<PathBuf>,
 }
 
@@ -46,13 +46,13 @@ pub struct Limits {
 pub enum Refusal {
     /// Its name cannot be the name of a file.
     Name(String),
-    /// There are as many robots as may be.
+    /// The number of robots has reached its limit.
     Full(usize),
-    /// They could not be computed in time.
+    /// All robots together could not be computed in time.
     Overload(Overload),
-    /// It gets no engine.
+    /// Its engine cannot be opened.
     Unopened(Unopened),
-    /// It is being served with another board, and a cycle of it is under way.
+    /// It is served with another board at this moment: its engine is computing or being opened.
     Busy,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Refusal {
                 "the robot's name {name:?} has to be 1 to {LONGEST_NAME} letters, digits, '-', '_' or '.', and not \
                  begin with '.'"
             ),
-            Refusal::Full(most) => write!(f, "{most} robots have joined, and the brain takes {most}"),
+            Refusal::Full(most) => write!(f, "{most} robots have joined, and the brain takes at most {most}"),
             Refusal::Overload(overload) => overload.fmt(f),
             Refusal::Unopened(why) => why.fmt(f),
             Refusal::Busy => f.write_str("the robot is served with another board at this moment; join again"),
@@ -74,69 +74,69 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// How joining goes on.
+/// The next step of a join.
 pub enum Joined {
     /// The robot has its engine.
     Ready(RobotId),
-    /// The engine has to be opened and handed in.
-    Opens(RobotId, Opening),
-    /// It is being opened already.
+    /// The engine must be opened and installed.
+    Opens(RobotId, EngineOpener),
+    /// The engine is already being opened.
     Waits(RobotId),
 }
 
-/// What has to be done outside, because it takes time.
+/// Slow work, which is done outside of the table.
 pub enum Chore {
-    /// Open the engine of a robot and hand it in.
-    Open(RobotId, Opening),
-    /// Let the engine of a robot that was silent for long write its snapshot and end.
+    /// Open the engine of a robot and install it.
+    Open(RobotId, EngineOpener),
+    /// Let the engine of a silent robot write its snapshot and end.
     Park {
         /// Name of the robot.
         name: String,
-        /// For how long it was silent.
+        /// How long it was silent.
         silent: Span,
         /// Its engine.
         engine: Box<RobotEngine>,
-        /// What was counted.
+        /// Its row in the table.
         row: Box<RobotRow>,
     },
 }
 
 /// A cycle for a thread to compute.
 pub struct Cycle {
-    /// Whose.
+    /// The robot.
     pub robot: RobotId,
-    /// With what.
+    /// Its engine.
     pub engine: Box<RobotEngine>,
-    /// For which request.
+    /// Its request.
     pub pending: Pending,
 }
 
-/// What a thread has to do next.
+/// The next task of a thread.
 pub enum Task {
-    /// Compute, and give the engine back with [`Robots::done`].
+    /// Compute, and return the engine with [`Robots::done`].
     Compute(Cycle),
     /// Send this answer.
     Send(RobotId, CycleAnswer),
-    /// Nothing until this time or the next request.
+    /// Wait until this time or the next request.
     Wait(Instant),
 }
 
-/// What became of a request that arrived.
+/// What happens to a request that arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrival {
     /// It waits to be computed.
     Waits,
-    /// It is answered at once.
+    /// Answer it at once with this.
     Answer(CycleAnswer),
-    /// Nobody asked, or nothing that could be answered: dropped.
+    /// It is dropped, because the robot is unknown or the request cannot be answered.
     Dropped,
 }
 
-/// Where the engine of a robot is.
-enum Seat {
+/// State of a robot's engine.
+enum EngineSlot {
     Opening,
     Ready(Box<RobotEngine>),
-    InHand,
+    InUse,
     Failed { again_at: Instant },
 }
 
@@ -144,12 +144,12 @@ struct Robot {
     name: String,
     board: Arc<ServedBoard>,
     period: Span,
-    seat: Seat,
+    slot: EngineSlot,
     engine_name: Option<String>,
     queue: Queue,
     counters: Counters,
     joined_at: Instant,
-    heard_at: Instant,
+    last_seen: Instant,
     failures: u32,
     failed_at: Instant,
 }
@@ -162,12 +162,12 @@ pub struct Robots {
 }
 
 impl Robots {
-    /// None yet.
+    /// An empty table.
     pub fn new(limits: Limits) -> Robots {
         Robots { limits, robots: BTreeMap::new(), next: 1 }
     }
 
-    /// Lets the robot `name` of `board` join, with a cycle every `period`.
+    /// Lets the robot `name` of `board` join, with one cycle per `period`.
     pub fn join(
         &mut self,
         name: &str,
@@ -182,13 +182,13 @@ impl Robots {
         if let Some(id) = known {
             let robot = self.robots.get_mut(&id).expect("just found");
             if robot.board.digest == board.digest && robot.period == period {
-                robot.heard_at = now;
-                return Ok(match robot.seat {
-                    Seat::Ready(_) | Seat::InHand => Joined::Ready(id),
-                    Seat::Opening | Seat::Failed { .. } => Joined::Waits(id),
+                robot.last_seen = now;
+                return Ok(match robot.slot {
+                    EngineSlot::Ready(_) | EngineSlot::InUse => Joined::Ready(id),
+                    EngineSlot::Opening | EngineSlot::Failed { .. } => Joined::Waits(id),
                 });
             }
-            if matches!(robot.seat, Seat::InHand | Seat::Opening) {
+            if matches!(robot.slot, EngineSlot::InUse | EngineSlot::Opening) {
                 return Err(Refusal::Busy);
             }
             self.robots.remove(&id);
@@ -201,13 +201,14 @@ impl Robots {
         }
         let id = RobotId(self.next);
         self.next += 1;
-        let opening = Opening::kept_at(board.clone(), self.snapshot_of(name));
+        let opener = EngineOpener::kept_at(board.clone(), self.snapshot_of(name));
         self.robots.insert(id, Robot::new(name, board, period, now));
-        Ok(Joined::Opens(id, opening))
+        Ok(Joined::Opens(id, opener))
     }
 
-    /// Hands in what opening the engine of `id` came to. An error: the robot is refused, and gone.
-    pub fn seat(
+    /// Installs the opened engine of `id`. On an error the robot is refused and removed, unless it has
+    /// computed before: then its engine is opened again later.
+    pub fn install(
         &mut self,
         id: RobotId,
         opened: Result<RobotEngine, Unopened>,
@@ -223,7 +224,7 @@ impl Robots {
         let engine = match fits.and(opened.map_err(Refusal::Unopened)) {
             Ok(engine) => engine,
             Err(refusal) => {
-                // One that has been at work before tries again; one that joins is told.
+                // A robot that has computed before tries again; a new one is refused.
                 match self.robots.get_mut(&id) {
                     Some(robot) if robot.failures > 0 => robot.fail(now),
                     _ => _ = self.robots.remove(&id),
@@ -234,13 +235,13 @@ impl Robots {
         let name = engine.name();
         if let Some(robot) = self.robots.get_mut(&id) {
             robot.engine_name = Some(name.clone());
-            robot.seat = Seat::Ready(Box::new(engine));
-            robot.heard_at = robot.heard_at.max(now);
+            robot.slot = EngineSlot::Ready(Box::new(engine));
+            robot.last_seen = robot.last_seen.max(now);
         }
         Ok(name)
     }
 
-    /// Whether all others leave time for `demand` of robot `id`.
+    /// Checks whether the other robots leave enough time for `demand` of robot `id`.
     fn admit(&self, id: Option<RobotId>, demand: Demand) -> Result<(), Refusal> {
         let others = self.robots.iter().filter(|(other, _)| Some(**other) != id);
         let present = others.filter_map(|(_, robot)| {
@@ -257,7 +258,7 @@ impl Robots {
     /// Takes the bytes of a request of robot `id`.
     pub fn receive(&mut self, id: RobotId, bytes: &[u8], now: Instant) -> Arrival {
         let Some(robot) = self.robots.get_mut(&id) else { return Arrival::Dropped };
-        robot.heard_at = now;
+        robot.last_seen = now;
         robot.counters.requests += 1;
         let request = match CycleRequest::decode(bytes) {
             Ok(request) => request,
@@ -266,7 +267,7 @@ impl Robots {
                 return CycleAnswer::refusing(bytes).map_or(Arrival::Dropped, Arrival::Answer);
             }
         };
-        if matches!(robot.seat, Seat::Opening | Seat::Failed { .. }) {
+        if matches!(robot.slot, EngineSlot::Opening | EngineSlot::Failed { .. }) {
             robot.counters.failed += 1;
             return Arrival::Answer(CycleAnswer::without(&request, Verdict::Failed));
         }
@@ -286,17 +287,17 @@ impl Robots {
             let pending = robot.queue.drop_pending().expect("it was late");
             let mut answer = CycleAnswer::without(&pending.request, Verdict::Late);
             answer.waited = now.since(pending.arrived);
-            robot.counters.note(&answer, pending.deadline(), now);
+            robot.counters.count(&answer, pending.deadline(), now);
             return Task::Send(id, answer);
         }
-        match std::mem::replace(&mut robot.seat, Seat::InHand) {
-            Seat::Ready(engine) => {
+        match std::mem::replace(&mut robot.slot, EngineSlot::InUse) {
+            EngineSlot::Ready(engine) => {
                 let pending = robot.queue.take(now).expect("it was chosen");
                 Task::Compute(Cycle { robot: id, engine, pending })
             }
-            // Its engine was taken away while the request waited.
+            // Its engine failed while the request waited.
             other => {
-                robot.seat = other;
+                robot.slot = other;
                 let pending = robot.queue.drop_pending().expect("it was chosen");
                 robot.counters.failed += 1;
                 Task::Send(id, CycleAnswer::without(&pending.request, Verdict::Failed))
@@ -304,43 +305,44 @@ impl Robots {
         }
     }
 
-    /// Takes a cycle back whose answer was ready at `ready`, with the engine unless it is not to be used
-    /// again.
+    /// Takes back a cycle whose answer was ready at `ready`; keeps its engine if that is still sound.
     pub fn done(&mut self, cycle: Cycle, computed: &Computed, ready: Instant) {
         let Some(robot) = self.robots.get_mut(&cycle.robot) else { return };
         let Computed { answer, is_sound, busy } = computed;
         if answer.verdict == Verdict::Answered {
-            robot.counters.note_busy(*busy);
+            robot.counters.record_busy(*busy);
         }
         robot.queue.done();
-        robot.counters.note(answer, cycle.pending.deadline(), ready);
+        robot.counters.count(answer, cycle.pending.deadline(), ready);
         if *is_sound {
-            robot.seat = Seat::Ready(cycle.engine);
+            robot.slot = EngineSlot::Ready(cycle.engine);
         } else {
-            robot.fail(ready); // and the engine is dropped here
+            robot.fail(ready); // drops the engine
         }
     }
 
-    /// What is due at `now` and takes time: engines that failed are opened again, silent robots are parked.
+    /// The slow work that is due at `now`: failed engines to open again, silent robots to park.
     pub fn chores(&mut self, now: Instant) -> Vec<Chore> {
         let mut chores = Vec::new();
         let folder = self.limits.state.clone();
         for (id, robot) in &mut self.robots {
-            if matches!(robot.seat, Seat::Failed { again_at } if now >= again_at) {
-                robot.seat = Seat::Opening;
+            if matches!(robot.slot, EngineSlot::Failed { again_at } if now >= again_at) {
+                robot.slot = EngineSlot::Opening;
                 let snapshot = folder.as_deref().map(|folder| snapshot_in(folder, &robot.name));
-                chores.push(Chore::Open(*id, Opening::kept_at(robot.board.clone(), snapshot)));
+                chores.push(Chore::Open(*id, EngineOpener::kept_at(robot.board.clone(), snapshot)));
             }
         }
-        let is_silent = |robot: &Robot| now.since(robot.heard_at) >= PARKED_AFTER;
-        let leaves = |robot: &Robot| is_silent(robot) && !matches!(robot.seat, Seat::InHand | Seat::Opening);
+        let is_silent = |robot: &Robot| now.since(robot.last_seen) >= PARKED_AFTER;
+        let leaves = |robot: &Robot| {
+            is_silent(robot) && !matches!(robot.slot, EngineSlot::InUse | EngineSlot::Opening)
+        };
         let silent: Vec<RobotId> =
             self.robots.iter().filter(|(_, robot)| leaves(robot)).map(|(id, _)| *id).collect();
         chores.extend(silent.into_iter().filter_map(|id| self.park(id, now)));
         chores
     }
 
-    /// The end: every engine that no thread has in hand.
+    /// Parks every robot whose engine is not in use, at the end.
     pub fn end(&mut self, now: Instant) -> Vec<Chore> {
         let all: Vec<RobotId> = self.robots.keys().copied().collect();
         all.into_iter().filter_map(|id| self.park(id, now)).collect()
@@ -349,14 +351,14 @@ impl Robots {
     fn park(&mut self, id: RobotId, now: Instant) -> Option<Chore> {
         let robot = self.robots.remove(&id)?;
         let row = Box::new(robot.row(now));
-        let silent = now.since(robot.heard_at);
-        match robot.seat {
-            Seat::Ready(engine) => Some(Chore::Park { name: robot.name, silent, engine, row }),
-            Seat::Opening | Seat::InHand | Seat::Failed { .. } => None,
+        let silent = now.since(robot.last_seen);
+        match robot.slot {
+            EngineSlot::Ready(engine) => Some(Chore::Park { name: robot.name, silent, engine, row }),
+            EngineSlot::Opening | EngineSlot::InUse | EngineSlot::Failed { .. } => None,
         }
     }
 
-    /// How many have joined.
+    /// How many robots have joined.
     pub fn len(&self) -> usize {
         self.robots.len()
     }
@@ -366,29 +368,29 @@ impl Robots {
         self.robots.is_empty()
     }
 
-    /// The name of a robot that is here.
+    /// The name of a robot that has joined.
     pub fn name_of(&self, id: RobotId) -> Option<String> {
         self.robots.get(&id).map(|robot| robot.name.clone())
     }
 
-    /// What computes a robot; `None`: nothing at this moment.
+    /// Name of a robot's engine; `None`: it has none at this moment.
     pub fn engine_name_of(&self, id: RobotId) -> Option<String> {
         self.robots.get(&id)?.engine_name.clone()
     }
 
-    /// Those that have joined.
+    /// IDs of the robots that have joined.
     pub fn ids(&self) -> BTreeSet<RobotId> {
         self.robots.keys().copied().collect()
     }
 
-    /// A row a robot, by name.
+    /// One row for each robot, sorted by name.
     pub fn rows(&self, now: Instant) -> Vec<RobotRow> {
         let mut rows: Vec<RobotRow> = self.robots.values().map(|robot| robot.row(now)).collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         rows
     }
 
-    /// What all robots together counted.
+    /// The counters of all robots together.
     pub fn totals(&self) -> Counters {
         let mut all = Counters::default();
         self.robots.values().for_each(|robot| all.add(&robot.counters));
@@ -402,18 +404,18 @@ impl Robot {
             name: name.to_string(),
             board: board.clone(),
             period,
-            seat: Seat::Opening,
+            slot: EngineSlot::Opening,
             engine_name: None,
             queue: Queue::new(period),
             counters: Counters::default(),
             joined_at: now,
-            heard_at: now,
+            last_seen: now,
             failures: 0,
             failed_at: Instant::ZERO,
         }
     }
 
-    /// Its engine is not to be used any more, and is opened again after a pause.
+    /// Drops its engine, which is opened again after a pause.
     fn fail(&mut self, now: Instant) {
         if now.since(self.failed_at) > FORGIVEN {
             self.failures = 0;
@@ -422,7 +424,7 @@ impl Robot {
         self.failures += 1;
         self.failed_at = now;
         self.engine_name = None;
-        self.seat = Seat::Failed { again_at: now + pause };
+        self.slot = EngineSlot::Failed { again_at: now + pause };
     }
 
     fn row(&self, now: Instant) -> RobotRow {
@@ -431,18 +433,18 @@ impl Robot {
             board: self.board.board.name.clone(),
             engine: self.engine_name.clone(),
             joined_s: now.since(self.joined_at).as_secs_f64(),
-            silent_s: now.since(self.heard_at).as_secs_f64(),
+            silent_s: now.since(self.last_seen).as_secs_f64(),
             ..self.counters.row()
         }
     }
 }
 
-/// The file of the snapshot of the robot `name`.
+/// The snapshot file of the robot `name`.
 pub fn snapshot_in(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.brain"))
 }
 
-/// Whether a robot's name is safe as the name of a file, whatever the file system.
+/// Whether a robot's name is a safe file name on any file system.
 fn is_file_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !name.is_empty() && name.len() <= LONGEST_NAME && !name.starts_with('.') && name.chars().all(plain)

@@ -1,17 +1,17 @@
 //! Which robot's request the brain serves next: pure functions of times. The earliest deadline comes first; a
 //! request whose deadline has passed is answered without computing; a newer request of a robot replaces the
-//! one that waits. A robot is computed no faster than it joined for, however fast it sends: a flood costs
-//! the others no computing.
+//! one that waits. However fast a robot sends, it is computed no faster than it joined for, so a flood does
+//! not take compute time from the others.
 
 use super::robots::RobotId;
 use crate::base::time::{Instant, Span};
 use crate::field::remote::message::CycleRequest;
 
-/// Cycles that a robot may have in advance of its rate: a stall of the network delivers several at once, of
+/// Cycles by which a robot may be ahead of its rate: after a stall of the network several arrive at once, of
 /// which the newest is worth computing.
 const BURST: u64 = 2;
-/// A robot's clock may be this much faster than the brain's, in parts of a hundred: a crystal is off by a
-/// hundredth of that.
+/// How much faster a robot's clock may be than the brain's, in percent: a crystal's error is a hundredth of
+/// that.
 const FASTER_PERCENT: u64 = 1;
 
 /// A request that waits.
@@ -24,38 +24,38 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// After this an answer is of no use.
+    /// After this time an answer is useless.
     pub fn deadline(&self) -> Instant {
         self.arrived + self.request.deadline
     }
 }
 
-/// What the schedule knows of one robot.
+/// The scheduling state of one robot.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue {
     pending: Option<Pending>,
-    /// A thread computes for it.
-    in_hand: bool,
+    /// A thread is computing for the robot.
+    running: bool,
     period: Span,
-    /// When its next cycle would be on time if it kept its rate exactly.
+    /// When its next cycle would be due at exactly its rate.
     on_time: Instant,
 }
 
-/// What to do next.
+/// The next thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The request of this robot is too late to be computed.
+    /// The request of this robot is too late to compute.
     Late(RobotId),
     /// Compute the request of this robot.
     Compute(RobotId),
-    /// Nothing before this time, unless a request arrives.
+    /// Wait until this time or the next request.
     Wait(Instant),
 }
 
 impl Queue {
-    /// Of a robot that joined for a cycle every `period`.
+    /// The queue of a robot that joined for one cycle per `period`.
     pub fn new(period: Span) -> Queue {
-        Queue { pending: None, in_hand: false, period, on_time: Instant::ZERO }
+        Queue { pending: None, running: false, period, on_time: Instant::ZERO }
     }
 
     /// Makes `pending` the request that waits; returns whether an older one was never served.
@@ -63,38 +63,38 @@ impl Queue {
         self.pending.replace(pending).is_some()
     }
 
-    /// Takes the request, whose robot is now being served at `now`; the robot has no second thread until
-    /// [`Queue::done`].
+    /// Takes the request to compute it from `now` on. Until [`Queue::done`], no other thread computes for
+    /// this robot.
     pub fn take(&mut self, now: Instant) -> Option<Pending> {
         let pending = self.pending.take()?;
         let step = self.period.less(Span::from_nanos(self.period.as_nanos() / 100 * FASTER_PERCENT));
         self.on_time = self.on_time.max(now) + step;
-        self.in_hand = true;
+        self.running = true;
         Some(pending)
     }
 
-    /// Takes a request that is not computed.
+    /// Takes a request without computing it.
     pub fn drop_pending(&mut self) -> Option<Pending> {
         self.pending.take()
     }
 
-    /// The robot's cycle is over.
+    /// The robot's cycle has ended.
     pub fn done(&mut self) {
-        self.in_hand = false;
+        self.running = false;
     }
 
-    /// Whether a thread computes for it.
-    pub fn is_in_hand(&self) -> bool {
-        self.in_hand
+    /// Whether a thread is computing for the robot.
+    pub fn is_running(&self) -> bool {
+        self.running
     }
 
-    /// When it may be computed by its rate.
+    /// When its rate allows the next cycle.
     fn allowed_at(&self) -> Instant {
         self.on_time - self.period.times(BURST)
     }
 }
 
-/// Chooses among the robots' queues: what is too late first, because saying so is cheap; then the earliest
+/// Chooses among the robots' queues: late requests first, because answering them is cheap; then the earliest
 /// deadline.
 pub fn choose<'a>(queues: impl Iterator<Item = (RobotId, &'a Queue)>, now: Instant) -> Choice {
     let mut best: Option<(Instant, RobotId)> = None;
@@ -106,7 +106,7 @@ pub fn choose<'a>(queues: impl Iterator<Item = (RobotId, &'a Queue)>, now: Insta
             return Choice::Late(robot);
         }
         wait = wait.min(deadline);
-        if queue.in_hand {
+        if queue.running {
             continue;
         }
         if queue.allowed_at() > now {
@@ -153,7 +153,7 @@ mod tests {
         for expected in [1, 2, 0] {
             assert_eq!(next(&all, 3), Choice::Compute(RobotId(expected)));
             let queue = all.get_mut(&RobotId(expected)).unwrap();
-            assert!(queue.take(at(3)).is_some() && queue.is_in_hand());
+            assert!(queue.take(at(3)).is_some() && queue.is_running());
         }
         assert_eq!(next(&all, 3), Choice::Wait(Instant::NEVER));
     }
@@ -176,14 +176,14 @@ mod tests {
         second.offer(pending(1, 0, 10));
         second.take(at(0));
         second.offer(pending(2, 1, 10));
-        assert_eq!(next(&all, 10), Choice::Compute(RobotId(0)), "the other's one thread is busy");
+        assert_eq!(next(&all, 10), Choice::Compute(RobotId(0)), "the other robot is already running");
         assert_eq!(next(&all, 11), Choice::Late(RobotId(1)));
         all.get_mut(&RobotId(1)).unwrap().drop_pending();
         assert_eq!(next(&all, 11), Choice::Compute(RobotId(0)));
     }
 
     #[test]
-    fn a_robot_being_computed_gets_no_second_thread() {
+    fn a_running_robot_gets_no_second_thread() {
         let mut all = robots(1);
         let queue = all.get_mut(&RobotId(0)).unwrap();
         queue.offer(pending(1, 0, 15));
@@ -194,9 +194,9 @@ mod tests {
         assert_eq!(next(&all, 2), Choice::Compute(RobotId(0)));
     }
 
-    /// A thousand requests a second from a robot that joined for 50.
+    /// A robot that joined for 50 cycles a second sends a thousand requests a second.
     #[test]
-    fn a_flood_is_computed_at_the_agreed_rate() {
+    fn a_flood_is_computed_at_the_joined_rate() {
         let mut all = robots(1);
         let mut computed = 0;
         for ms in 0..1000 {
@@ -213,9 +213,9 @@ mod tests {
     }
 
     #[test]
-    fn a_robot_that_keeps_its_rate_is_never_held_back() {
+    fn a_robot_that_keeps_its_rate_is_never_delayed() {
         let mut all = robots(1);
-        // The second and third come late together with their next.
+        // Two requests are late, each shortly before the next.
         for ms in [0, 20, 45, 60, 99, 100, 120, 140, 160] {
             all.get_mut(&RobotId(0)).unwrap().offer(pending(ms, ms, 15));
             assert_eq!(next(&all, ms), Choice::Compute(RobotId(0)), "at {ms} ms");

@@ -1,4 +1,4 @@
-//! Where a running brain says how it fares: whoever connects to its socket gets one line of JSON.
+//! The status socket of a running brain: a process that connects gets one line of JSON.
 
 use super::network::BrainStatus;
 use crate::system::seqpacket::SocketLock;
@@ -10,29 +10,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Where a brain says how it fares by default.
+/// Default path of the status socket.
 pub const BRAIN_SOCKET: &str = "/run/ganglion-brain/brain.sock";
 /// Callers that may wait.
 const BACKLOG: i32 = 8;
-/// How often a thread without callers looks for the end: a person waits this long for the table at most.
+/// How often the thread checks for callers and for the end; a person waits at most this long for the table.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A caller that does not read for this long is sent away, and a brain that does not answer is hung.
+/// A caller that does not read for this long is disconnected; a brain that does not answer for this long
+/// hangs.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest line that is read: some five times that of 64 robots.
+/// Longest line that is read: about five times that of 64 robots.
 const LONGEST_LINE: u64 = 1 << 19;
 
-/// A place to answer at.
+/// The status socket.
 pub struct StatusSocket {
     listener: UnixListener,
     _place: SocketLock,
 }
 
 impl StatusSocket {
-    /// Listens at `path`, for its owner and its group.
+    /// Listens at `path`, for its owner and group.
     ///
     /// # Errors
     ///
-    /// What the system says, or that another brain listens there.
+    /// If the system refuses, or another brain listens there.
     pub fn open(path: &Path) -> io::Result<StatusSocket> {
         let mut place = SocketLock::take(path)?;
         let listener = UnixListener::from(place.listen(SocketType::STREAM, BACKLOG)?);
@@ -40,11 +41,11 @@ impl StatusSocket {
         Ok(StatusSocket { listener, _place: place })
     }
 
-    /// Answers each caller with what `status` makes, until `ends`.
+    /// Sends each caller the result of `status`, until `ends` is set.
     pub fn serve(&self, ends: &AtomicBool, status: impl Fn() -> io::Result<BrainStatus>) {
         while !ends.load(Ordering::Acquire) {
             match self.listener.accept() {
-                Ok((caller, _)) => _ = status().and_then(|status| tell(caller, &status)), // gone is gone
+                Ok((caller, _)) => _ = status().and_then(|status| tell(caller, &status)), // fails if the caller is gone
                 Err(_) => thread::sleep(LOOK_EVERY),
             }
         }
@@ -59,11 +60,11 @@ fn tell(mut caller: UnixStream, status: &BrainStatus) -> io::Result<()> {
     caller.write_all(&line)
 }
 
-/// How the brain that listens at `path` fares.
+/// The status of the brain that listens at `path`.
 ///
 /// # Errors
 ///
-/// Nothing answers there, or something else.
+/// If no process answers there, or one that is not a brain.
 pub fn ask(path: &Path) -> io::Result<BrainStatus> {
     let brain = UnixStream::connect(path)?;
     brain.set_read_timeout(Some(TIMEOUT))?;

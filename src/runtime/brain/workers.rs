@@ -1,8 +1,8 @@
-//! The threads of a brain: as many as it may compute on, each of which takes the most urgent cycle of any
-//! robot, and one that opens and parks engines, so that no robot waits for another that joins or leaves.
+//! The threads of a brain: compute threads, each of which takes the most urgent cycle of any robot, and one
+//! that opens and parks engines, so that no robot waits for another one that joins or leaves.
 
 use super::counters::RobotRow;
-use super::engine::Opening;
+use super::engine::EngineOpener;
 use super::robots::{Arrival, Chore, Cycle, Refusal, RobotId, Robots, Task};
 use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 use crate::field::remote::message::CycleAnswer;
@@ -13,10 +13,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A thread without work looks this often whether the brain ends.
+/// How often an idle thread checks whether the brain ends.
 const LONGEST_WAIT: Span = Span::from_millis(200);
 
-/// What a brain tells whoever runs it.
+/// An event for the person or program that runs the brain.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A robot has its engine.
@@ -27,7 +27,7 @@ pub enum Event {
         board: String,
         /// What computes it.
         engine: String,
-        /// Cycles that it had lived through before; `None`: it starts at rest.
+        /// Cycles that its brain had computed before; `None`: it starts at rest.
         resumed_age: Option<u64>,
     },
     /// A robot may not join.
@@ -37,41 +37,41 @@ pub enum Event {
         /// Why.
         why: String,
     },
-    /// The engine of a robot failed and is opened again.
+    /// The engine of a robot failed and will be opened again.
     Failed {
         /// Its name.
         name: String,
     },
-    /// A robot was silent for long: its engine is dropped.
+    /// A robot was silent for a long time, so its engine is dropped.
     Left {
-        /// Its row at the end.
+        /// Its last row in the table.
         row: Box<RobotRow>,
-        /// Whether its brain is in a file now.
+        /// Whether its brain was saved to a file.
         saved: bool,
     },
 }
 
-/// Who takes what the threads make. Called by any of them; must not wait.
+/// Receives what the threads produce. Any of them may call it; it must not wait.
 pub trait Outlet: Send + Sync + 'static {
     /// An answer for a robot.
     fn answer(&self, robot: RobotId, answer: &CycleAnswer);
 
-    /// The engine of a robot was opened, or it may not join. It may ask the [`Hub`].
+    /// The engine of a robot was opened, or the robot may not join. This may call the [`Hub`].
     fn opened(&self, robot: RobotId, opened: &Result<String, Refusal>);
 
-    /// Something for people.
+    /// An event for people.
     fn tell(&self, event: Event);
 }
 
-/// The robots, and what the threads share.
+/// The robots, and the state that the threads share.
 pub struct Hub {
     robots: Mutex<Robots>,
     arrived: Condvar,
     ends: AtomicBool,
-    orders: Sender<OpenerTask>,
+    opener_tasks: Sender<OpenerTask>,
 }
 
-/// What the opener is told to do.
+/// A task for the opener thread.
 enum OpenerTask {
     Do(Chore),
     End,
@@ -85,12 +85,12 @@ pub struct Workers {
 }
 
 impl Hub {
-    /// The robots, for a moment.
+    /// Locks the table of robots; hold it only briefly.
     pub fn robots(&self) -> MutexGuard<'_, Robots> {
         self.robots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the bytes of a request; wakes a thread for it.
+    /// Takes the bytes of a request, and wakes a thread for it.
     pub fn receive(&self, id: RobotId, bytes: &[u8], now: Instant) -> Arrival {
         let arrival = self.robots().receive(id, bytes, now);
         if arrival == Arrival::Waits {
@@ -99,16 +99,16 @@ impl Hub {
         arrival
     }
 
-    /// Has the engine of a robot opened.
-    pub fn open(&self, id: RobotId, opening: Opening) {
-        let _ = self.orders.send(OpenerTask::Do(Chore::Open(id, opening))); // without an opener the brain ends
+    /// Lets the opener thread open the engine of a robot.
+    pub fn open(&self, id: RobotId, opener: EngineOpener) {
+        let _ = self.opener_tasks.send(OpenerTask::Do(Chore::Open(id, opener))); // fails only if the opener has ended, with the brain
     }
 
-    /// Does what is due now and then; to be called about ten times a second.
+    /// Does periodic work; called about ten times a second.
     pub fn maintain(&self, now: Instant) {
         let chores = self.robots().chores(now);
         for chore in chores {
-            let _ = self.orders.send(OpenerTask::Do(chore)); // as above
+            let _ = self.opener_tasks.send(OpenerTask::Do(chore)); // as above
         }
     }
 
@@ -120,7 +120,7 @@ impl Hub {
                     Task::Wait(until) => {
                         let wait = until.since(clock.now()).min(LONGEST_WAIT);
                         let wait = Duration::from_nanos(wait.as_nanos());
-                        // Woken, interrupted or timed out: it looks again.
+                        // Woken, interrupted or timed out: check again.
                         drop(self.arrived.wait_timeout(robots, wait));
                         continue;
                     }
@@ -135,7 +135,7 @@ impl Hub {
         }
     }
 
-    /// One cycle: the answer leaves before anything else is done.
+    /// Computes one cycle, and sends the answer before anything else is done.
     fn serve(&self, mut cycle: Cycle, outlet: &impl Outlet, clock: &MonotonicClock) {
         let computed = cycle.engine.answer(&cycle.pending, clock);
         outlet.answer(cycle.robot, &computed.answer);
@@ -150,15 +150,15 @@ impl Hub {
         {
             outlet.tell(Event::Failed { name });
         }
-        // A newer request may have come meanwhile.
+        // A newer request may have come in the meantime.
         self.arrived.notify_one();
     }
 
-    fn open_until_the_end(&self, orders: &Receiver<OpenerTask>, outlet: &impl Outlet) {
-        for order in orders {
-            match order {
+    fn open_until_the_end(&self, tasks: &Receiver<OpenerTask>, outlet: &impl Outlet) {
+        for task in tasks {
+            match task {
                 OpenerTask::End => return,
-                OpenerTask::Do(Chore::Open(id, opening)) => self.open_now(id, opening, outlet),
+                OpenerTask::Do(Chore::Open(id, opener)) => self.open_now(id, opener, outlet),
                 OpenerTask::Do(Chore::Park { engine, row, .. }) => {
                     let saved = engine.finish().is_some_and(|counts| counts.written > 0 && counts.finished);
                     outlet.tell(Event::Left { row, saved });
@@ -167,16 +167,16 @@ impl Hub {
         }
     }
 
-    fn open_now(&self, id: RobotId, opening: Opening, outlet: &impl Outlet) {
-        let (clock, board) = (MonotonicClock, opening.board().clone());
-        // Whether a robot fits is known when its board was measured.
-        let opened = board.prepare().and_then(|_| opening.open(Arc::new(clock)));
+    fn open_now(&self, id: RobotId, opener: EngineOpener, outlet: &impl Outlet) {
+        let (clock, board) = (MonotonicClock, opener.board().clone());
+        // Measures the board first, because that decides whether the robot may join.
+        let opened = board.prepare().and_then(|_| opener.open(Arc::new(clock)));
         let resumed_age = opened.as_ref().ok().and_then(|engine| engine.resumed_age());
         let name = self.robots().name_of(id);
-        let seated = self.robots().seat(id, opened, clock.now());
-        outlet.opened(id, &seated);
+        let installed = self.robots().install(id, opened, clock.now());
+        outlet.opened(id, &installed);
         let Some(name) = name else { return };
-        outlet.tell(match seated {
+        outlet.tell(match installed {
             Ok(engine) => Event::Joined { name, board: board.board.name.clone(), engine, resumed_age },
             Err(why) => Event::Refused { name, why: why.to_string() },
         });
@@ -184,19 +184,19 @@ impl Hub {
 }
 
 impl Workers {
-    /// Starts `threads` threads that compute for `robots`, and the opener. What they make goes to `outlet`,
-    /// which is made from the hub.
+    /// Starts `threads` compute threads for `robots`, and the opener. Their results go to the outlet that
+    /// `outlet` makes from the hub.
     pub fn start<O: Outlet>(
         robots: Robots,
         threads: usize,
         outlet: impl FnOnce(&Arc<Hub>) -> Arc<O>,
     ) -> io::Result<(Workers, Arc<O>)> {
-        let (orders, chores) = unbounded();
+        let (opener_tasks, tasks) = unbounded();
         let hub = Arc::new(Hub {
             robots: Mutex::new(robots),
             arrived: Condvar::new(),
             ends: AtomicBool::new(false),
-            orders,
+            opener_tasks,
         });
         let outlet = outlet(&hub);
         let mut workers = Workers { hub: hub.clone(), threads: Vec::new(), opener: None };
@@ -205,13 +205,13 @@ impl Workers {
             let thread = thread::Builder::new().name("compute".into());
             workers.threads.push(thread.spawn(move || hub.compute(&*outlet, &MonotonicClock))?);
         }
-        let told = outlet.clone();
+        let opener_outlet = outlet.clone();
         let opener = thread::Builder::new().name("open robots".into());
-        workers.opener = Some(opener.spawn(move || hub.open_until_the_end(&chores, &*told))?);
+        workers.opener = Some(opener.spawn(move || hub.open_until_the_end(&tasks, &*opener_outlet))?);
         Ok((workers, outlet))
     }
 
-    /// What the threads share.
+    /// The state that the threads share.
     pub fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
@@ -225,15 +225,15 @@ impl Workers {
         self.hub.ends.store(true, Ordering::Release);
         self.hub.arrived.notify_all();
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // one that panicked has nothing in hand any more
+            let _ = thread.join(); // a thread that panicked holds no engine any more
         }
         let Some(opener) = self.opener.take() else { return };
         let chores = self.hub.robots().end(MonotonicClock.now());
         for chore in chores {
-            let _ = self.hub.orders.send(OpenerTask::Do(chore)); // the opener is there until its end
+            let _ = self.hub.opener_tasks.send(OpenerTask::Do(chore)); // the opener runs until `End`
         }
-        let _ = self.hub.orders.send(OpenerTask::End);
-        let _ = opener.join(); // a panic of it has been reported
+        let _ = self.hub.opener_tasks.send(OpenerTask::End);
+        let _ = opener.join(); // a panic was already reported
     }
 }
 

@@ -1,4 +1,4 @@
-//! The client side of the control socket: one request, one answer, one deadline for all of it.
+//! The client side of the control socket: one request and one answer, with one deadline for both.
 
 use super::{Ask, LONGEST_LINE, Reply, Request};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
@@ -9,49 +9,49 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The robot answers within two slots; after half a second the answer says that the loop hangs.
+/// The robot answers within two slots, or after half a second that its loop hangs.
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// Delay before repeating a request whose connection was closed to make room for others.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Sends a request to the runtime that listens at `path`.
 pub fn ask(path: &Path, ask: Ask) -> io::Result<Reply> {
-    ask_whom(path, ask).map(|(reply, _)| reply)
+    ask_with_pid(path, ask).map(|(reply, _)| reply)
 }
 
-/// The same; also returns the process that answered, as far as it can be determined.
-pub fn ask_whom(path: &Path, ask: Ask) -> io::Result<(Reply, Option<u32>)> {
-    put(path, &Request { ask, near: None })
+/// The same; also returns the ID of the process that answered, if that can be determined.
+pub fn ask_with_pid(path: &Path, ask: Ask) -> io::Result<(Reply, Option<u32>)> {
+    send(path, &Request { ask, near: None })
 }
 
-/// The same, with a place near which to read the map.
+/// The same, with a place around which to read the map.
 pub fn ask_near(path: &Path, ask: Ask, near: Option<[f64; 2]>) -> io::Result<Reply> {
-    put(path, &Request { ask, near }).map(|(reply, _)| reply)
+    send(path, &Request { ask, near }).map(|(reply, _)| reply)
 }
 
-fn put(path: &Path, request: &Request) -> io::Result<(Reply, Option<u32>)> {
+fn send(path: &Path, request: &Request) -> io::Result<(Reply, Option<u32>)> {
     let mut line = serde_json::to_string(request).map_err(io::Error::other)?;
     line.push('\n');
     let until = Instant::now() + TIMEOUT;
-    let mut sent_away = None;
+    let mut last_error = None;
     loop {
-        let error = match visit(path, line.as_bytes(), until) {
+        let error = match request_once(path, line.as_bytes(), until) {
             Ok(answered) => return Ok(answered),
             Err(error) => error,
         };
-        // The server closed the connection before reading the line, or the runtime ended: retry.
+        // The server closed the connection without reading the line, or the runtime ended: retry.
         let early = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
         let again = early.contains(&error.kind()) && Instant::now() + ASK_AGAIN < until;
         if !again {
-            return Err(sent_away.unwrap_or(error));
+            return Err(last_error.unwrap_or(error));
         }
-        sent_away = Some(error);
+        last_error = Some(error);
         thread::sleep(ASK_AGAIN);
     }
 }
 
 /// One request on its own connection.
-fn visit(path: &Path, line: &[u8], until: Instant) -> io::Result<(Reply, Option<u32>)> {
+fn request_once(path: &Path, line: &[u8], until: Instant) -> io::Result<(Reply, Option<u32>)> {
     let mut stream = connect_to(path, until)?;
     let pid = socket_peercred(&stream).ok().and_then(|peer| u32::try_from(peer.pid.as_raw_pid()).ok());
     stream.set_write_timeout(Some(left(until)?))?;
@@ -75,7 +75,7 @@ fn visit(path: &Path, line: &[u8], until: Instant) -> io::Result<(Reply, Option<
     Ok((reply.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?, pid))
 }
 
-/// A connection; if too many are already waiting for one, gives up at `until`.
+/// Connects; gives up at `until` if too many others are already waiting to connect.
 fn connect_to(path: &Path, until: Instant) -> io::Result<UnixStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(left(until)?))?;

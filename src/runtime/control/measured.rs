@@ -1,6 +1,6 @@
-//! What a running robot has measured so far, as its status shows it: quality of the field, times, the GPU,
-//! temperatures, the field's newest answer. The slow thread takes it from the run's record; the tick does
-//! nothing for it. What the robot does not have, or has not measured yet, is absent.
+//! The measurements of a running robot in its status: quality of the field, times, the GPU, temperatures, the
+//! field's newest answer. The slow thread takes them from the recorder; the tick does nothing for them. What
+//! the robot does not have or has not measured yet is absent.
 
 use crate::base::frame::Health;
 use crate::base::plan::{Board, EngineKind, FileSensor, QualityLevel, SensorKind};
@@ -14,45 +14,45 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often the figures are taken: people do not read faster, and a percentile is a walk through some
+/// How often the figures are taken: people do not read faster, and a percentile costs a pass over some
 /// thousand numbers.
 const EVERY: Span = Span::from_millis(100);
 
-/// The figures of a run up to now.
+/// The figures of a run so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measured {
-    /// How the engine fares; the status has it in words.
+    /// State of the engine; the status has it in words.
     #[serde(skip)]
     pub(super) engine_state: EngineState,
-    /// Level of quality of the field's next cycle.
+    /// Quality level of the field's next cycle.
     pub quality: Option<Quality>,
-    /// Compute time of the cycles that were answered, microseconds.
+    /// Compute time of the answered cycles, in microseconds.
     pub field_us: Option<Latency>,
-    /// The same from the slot that requested them.
+    /// Time from the requesting slot to the answer, in microseconds.
     pub answer_us: Option<Latency>,
-    /// From the time at which a slot was due to the start of its work.
+    /// Time from the scheduled start of a slot to the start of its work, in microseconds.
     pub release_late_us: Option<Latency>,
     /// The field's newest answer.
     pub answer: Option<Answer>,
     /// Whether a GPU computes the field.
     pub gpu: Option<GpuStatus>,
-    /// The link to the brain elsewhere that computes the field, if one does.
+    /// The link to the remote brain, if one computes the field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkStatus>,
-    /// Degrees Celsius of each sensor that measures a temperature; null while it has no believable value.
+    /// Degrees Celsius of each temperature sensor; null while it has no good value.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub temperatures: BTreeMap<String, Option<f32>>,
 }
 
-/// A level of quality, and why it is not the best.
+/// A quality level, and why it is not the best.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// From 0, the best.
+    /// The level; 0 is the best.
     pub level: usize,
-    /// The lowest that the board allows.
+    /// The lowest quality that the board allows.
     pub lowest: usize,
-    /// Why it is not 0.
+    /// Why the level is not 0.
     pub reason: Option<String>,
 }
 
@@ -65,42 +65,43 @@ pub struct Answer {
     pub age_ms: f64,
     /// 0..=1: how well the field predicts its sensors.
     pub confidence: f32,
-    /// From 0, like something in the bank of experiences, on.
+    /// From 0 (similar to something in the experience bank) upwards.
     pub novelty: f32,
 }
 
-/// The link to a brain elsewhere.
+/// The link to a remote brain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkStatus {
-    /// What the tether's process or the brain said last; the engine's state says whether the brain answers.
+    /// The last message of the tether's process or the brain. The engine's state tells whether the brain
+    /// answers.
     pub said: Option<String>,
-    /// A field on this machine computes in its place.
+    /// A field on this machine computes in place of the brain.
     pub stood_in: bool,
-    /// What happened on it.
+    /// Counters of the link.
     pub counters: LinkCounters,
-    /// Where the time of the cycles went that the brain answered, microseconds.
+    /// The parts of the time of the cycles that the brain answered, in microseconds.
     pub parts_us: BTreeMap<String, Latency>,
 }
 
 /// The GPU of the field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuStatus {
-    /// What people call it; absent if none was opened.
+    /// Its product name; absent if none was opened.
     pub name: Option<String>,
-    /// Whether it computes the field now; otherwise the processor does.
+    /// Whether it computes the field now; otherwise the CPU does.
     pub computes: bool,
     /// Why not.
     pub why: Option<String>,
-    /// Which attempt in a row to open it comes next or is under way, from 1.
+    /// Number of the next or current attempt to open it again, from 1.
     pub attempt: Option<u32>,
-    /// Seconds until that attempt; 0: it is under way.
+    /// Seconds until that attempt; 0: it is running.
     pub attempt_in_s: Option<f64>,
 }
 
-/// What a robot can measure, and why it computes where it does: fixed for a run.
+/// What a robot can measure, and where its field is computed; fixed for a run.
 #[derive(Debug, Default)]
 pub struct Instruments {
-    /// Channel and name of each sensor that measures a temperature.
+    /// Channel and name of each temperature sensor.
     temperatures: Vec<(usize, String)>,
     /// The longest that a cycle may take.
     target: Span,
@@ -110,19 +111,19 @@ pub struct Instruments {
     device: Option<Device>,
     /// Why there is no device.
     no_device: String,
-    /// Where the field's thread leaves words about the link.
+    /// Messages of the field's thread about the link.
     words: Option<Arc<LinkWords>>,
-    /// The newest of them.
+    /// The newest message.
     said: Option<String>,
 }
 
 impl Instruments {
-    /// Of `board`. The field was given `device`, and runs at the level `held` if it was told to.
+    /// For `board`. `device` was given to the field; `held`: every cycle runs at this quality level.
     pub fn of(board: &Board, held: Option<QualityLevel>, device: Option<Device>) -> Instruments {
-        let measures_heat = |(_, sensor): &(usize, &crate::base::plan::SensorPlan)| {
+        let measures_temperature = |(_, sensor): &(usize, &crate::base::plan::SensorPlan)| {
             sensor.unit == "degC" || matches!(sensor.kind, SensorKind::File(FileSensor::Thermal { .. }))
         };
-        let heat = board.sensors.iter().enumerate().filter(measures_heat);
+        let thermometers = board.sensors.iter().enumerate().filter(measures_temperature);
         let no_device = match board.field.engine {
             _ if device.is_some() => String::new(),
             EngineKind::Auto => device::why_none(),
@@ -130,7 +131,7 @@ impl Instruments {
             EngineKind::Remote => "the brain at the other end of the tether computes".to_string(),
         };
         Instruments {
-            temperatures: heat.map(|(channel, sensor)| (channel, sensor.name.clone())).collect(),
+            temperatures: thermometers.map(|(channel, sensor)| (channel, sensor.name.clone())).collect(),
             target: board.budget.target,
             lowest: board.budget.floor,
             held,
@@ -141,13 +142,13 @@ impl Instruments {
         }
     }
 
-    /// The same with the words about the link to a brain elsewhere.
+    /// The same with the messages about the link to a remote brain.
     pub fn with_link(self, words: Option<Arc<LinkWords>>) -> Instruments {
         Instruments { words, ..self }
     }
 
-    /// Takes new words about the link, and logs them.
-    fn listen(&mut self) {
+    /// Takes a new message about the link, and logs it.
+    fn take_link_message(&mut self) {
         let Some((phase, text)) = self.words.as_ref().and_then(|words| words.take()) else { return };
         let said = match phase {
             LinkPhase::Joining => format!("joining the brain {text}"),
@@ -192,7 +193,7 @@ impl Instruments {
             (QualityLevel::BEST, ..) => None,
             (_, Some(_), _) => Some("held there by --rung".to_string()),
             (_, None, Some(step)) => Some(self.why_lower(&step, last.slot)),
-            (_, None, None) => Some("why is not recorded".to_string()), // a full trace lost the slot
+            (_, None, None) => Some("the reason was not recorded".to_string()), // a full trace lost the slot
         };
         Some(Quality { level: last.quality.index(), lowest: self.lowest.index(), reason })
     }
@@ -202,7 +203,7 @@ impl Instruments {
         let ago = now.since(*slot).as_secs_f64();
         let took = match took {
             Some(took) => format!("took {:.1} ms", took.as_secs_f64() * 1e3),
-            None => "had not ended in time".to_string(),
+            None => "did not end in time".to_string(),
         };
         format!("a cycle at level {} {took}, {ago:.1} s ago; the target is {target:.1} ms", from.index())
     }
@@ -244,7 +245,7 @@ fn answer(summary: &Summary) -> Option<Answer> {
     })
 }
 
-/// Takes the figures from time to time, for those who ask for the status.
+/// Takes the figures at intervals, for callers that ask for the status.
 pub struct Observer {
     instruments: Instruments,
     measured: Arc<Mutex<Measured>>,
@@ -252,24 +253,24 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// One that leaves what it reads in `measured`.
+    /// An observer that stores the figures in `measured`.
     pub fn new(instruments: Instruments, measured: Arc<Mutex<Measured>>) -> Observer {
         Observer { instruments, measured, due: Instant::ZERO }
     }
 
-    /// Takes the figures, if they are due. For the slow thread.
+    /// Takes the figures if they are due; called by the slow thread.
     pub fn observe(&mut self, recorder: &Recorder, now: Instant) {
         if now < self.due {
             return;
         }
         self.due = now + EVERY;
-        self.instruments.listen();
+        self.instruments.take_link_message();
         let measured = self.instruments.read(recorder);
         *self.measured.lock().unwrap_or_else(PoisonError::into_inner) = measured;
     }
 }
 
-/// The figures that were taken last.
+/// The newest figures.
 pub(super) fn newest(measured: &Mutex<Measured>) -> Measured {
     measured.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

@@ -1,5 +1,5 @@
-//! What becomes of a request: the flag that it sets for the tick, and what the loop status shows afterwards.
-//! Never waits; the server polls it again.
+//! Carries out a request: sets its flag for the tick, and reads the result from the loop status. Never waits;
+//! the server polls it again.
 
 use super::status::{causes, latched};
 use super::{Ask, Sources};
@@ -8,33 +8,34 @@ use crate::decision::mode::Mode;
 use crate::runtime::loop_status::LoopStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The next slot reads a request, and the slot after that has its outcome; a slower loop has other problems.
+/// Longest wait for a result. The next slot reads a request and the slot after that shows its result, so a
+/// loop that takes longer hangs.
 const LONGEST: Span = Span::from_millis(500);
 
-/// A request in progress.
+/// A request without a result yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UnderWay {
+pub(super) struct PendingRequest {
     ask: Ask,
     /// Slots that had run when the request was made.
     slots: u64,
-    /// Deadline for an outcome; after it, the request has failed.
+    /// Deadline for a result; after it, the request has failed.
     until: Instant,
 }
 
-/// The result.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ControlOutcome {
     pub done: bool,
-    /// If not: why, in words.
+    /// Why not, in words.
     pub why: Vec<String>,
     /// Whether a retry in a moment may help.
     pub may_pass: bool,
 }
 
-impl UnderWay {
-    /// Sets the flag.
-    pub(super) fn begin(ask: Ask, sources: &Sources, end: &AtomicBool, now: Instant) -> UnderWay {
-        let begun = UnderWay { ask, slots: sources.loop_status.look().slots, until: now + LONGEST };
+impl PendingRequest {
+    /// Sets the flag of the request.
+    pub(super) fn begin(ask: Ask, sources: &Sources, end: &AtomicBool, now: Instant) -> PendingRequest {
+        let begun = PendingRequest { ask, slots: sources.loop_status.load().slots, until: now + LONGEST };
         match ask {
             Ask::Status => {}
             Ask::Stop => end.store(true, Ordering::Release),
@@ -44,27 +45,27 @@ impl UnderWay {
         begun
     }
 
-    /// The outcome, once there is one. `last`: this is the final poll.
-    pub(super) fn look(&self, sources: &Sources, now: Instant, last: bool) -> Option<ControlOutcome> {
-        let status = sources.loop_status.look();
+    /// The result, once there is one. `last`: this is the final poll.
+    pub(super) fn poll(&self, sources: &Sources, now: Instant, last: bool) -> Option<ControlOutcome> {
+        let status = sources.loop_status.load();
         if self.ask == Ask::Status {
             return Some(ControlOutcome::DONE);
         }
-        // Two slots later: the first has read the request, the second was decided after it.
+        // After two slots: the first has read the request, and the second was decided after that.
         if status.slots >= self.slots + 2 {
             return Some(judge(self.ask, &status));
         }
         if now < self.until && !last {
             return None;
         }
-        self.give_up(sources);
-        // A stop or a disarm stays requested: that is the safe side.
+        self.withdraw(sources);
+        // A stop or a disarm stays requested, because that is safe.
         let why = vec!["the control loop is not running".to_string()];
         Some(ControlOutcome { done: false, why, may_pass: true })
     }
 
-    /// No caller waits for it any more: an arming that has not happened is withdrawn.
-    pub(super) fn give_up(&self, sources: &Sources) {
+    /// Withdraws an arming that has not happened, because no caller waits for it any more.
+    pub(super) fn withdraw(&self, sources: &Sources) {
         if self.ask == Ask::Arm {
             sources.requests.withdraw_arming(self.until);
         }
@@ -91,12 +92,12 @@ fn judge(ask: Ask, after: &LoopStatus) -> ControlOutcome {
 }
 
 fn why_not(status: &LoopStatus) -> ControlOutcome {
-    let for_good = |words: String| ControlOutcome { done: false, why: vec![words], may_pass: false };
+    let permanent = |words: String| ControlOutcome { done: false, why: vec![words], may_pass: false };
     if let Some(cause) = latched(status) {
-        return for_good(format!("{} has latched: find out why, then disarm and arm again", cause.name()));
+        return permanent(format!("{} has latched: find out why, then disarm and arm again", cause.name()));
     }
     if Mode::name_of(status.mode) == "stopped" {
-        return for_good("the program is shutting down".into());
+        return permanent("the program is shutting down".into());
     }
     let mut why: Vec<String> = status.refusal.reasons().map(str::to_string).collect();
     let active: Vec<&str> = causes(status).map(|cause| cause.name()).collect();

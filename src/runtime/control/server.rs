@@ -1,9 +1,9 @@
 //! The robot's side of the control socket: one thread, one `poll`, a fixed number of callers. No caller makes
-//! another wait: lines are read as they arrive, stop and disarm take effect as soon as their line is
+//! another wait: the thread reads lines as they arrive, stop and disarm take effect as soon as their line is
 //! complete, and answers are made one at a time after that. If all places are taken, the caller that has been
-//! silent longest makes room.
+//! idle longest is disconnected.
 
-use super::caller::{Caller, Visit};
+use super::caller::{Caller, Connection};
 use super::{Ask, Sources};
 use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 use crate::system::seqpacket::SocketLock;
@@ -19,23 +19,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Simultaneous callers. People and scripts need a handful; the rest is for clients that send nothing.
+/// Simultaneous callers. People and scripts need a handful; the rest leaves room for clients that send
+/// nothing.
 const MOST_CALLERS: usize = 128;
-/// A caller sends its line right after it connects. One that has had less time than this stays, and the next
-/// one waits outside. So every caller with a request is served, however many silent ones connect.
-const LEAST_STAY: Span = Span::from_millis(2);
-/// Connections that wait to be accepted; the kernel queues further ones.
+/// A caller keeps its place for at least this long, and sends its line right after it connects. So every
+/// caller with a request is served, however many idle ones connect.
+const LEAST_TIME: Span = Span::from_millis(2);
+/// Connections that may wait to be accepted; further callers block in `connect`.
 const BACKLOG: i32 = 128;
-/// Polling interval of the loop status while an outcome is pending: a slot is some milliseconds.
+/// Polling interval of the loop status while a result is pending; a slot takes some milliseconds.
 const LOOK_EVERY: Span = Span::from_millis(1);
 /// Delay before accepting again when the system has no file descriptor left.
 const ACCEPT_AGAIN: Span = Span::from_millis(50);
-/// The longest wait for this thread at the end of the process. It never waits; one answer takes some
+/// The longest wait for this thread at the end of the process. It never blocks, and one answer takes some
 /// milliseconds.
-const END_PATIENCE: Duration = Duration::from_millis(200);
+const END_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Listens at `path`, for its owner and its group. Replaces a socket that a dead process left behind, but not
-/// one on which a process listens.
+/// Listens at `path` for its owner and group. Replaces a socket that a dead process left behind, but not one
+/// on which a process listens.
 pub fn listen_at(path: &Path) -> io::Result<(SocketLock, UnixListener)> {
     let mut lock = SocketLock::take(path)?;
     let socket = lock.listen(SocketType::STREAM, BACKLOG)?;
@@ -44,15 +45,15 @@ pub fn listen_at(path: &Path) -> io::Result<(SocketLock, UnixListener)> {
 
 /// The running thread.
 pub struct Server {
-    closed: Arc<Closed>,
+    shutdown: Arc<Shutdown>,
     thread: Option<JoinHandle<()>>,
     _place: SocketLock,
 }
 
-/// The request to the thread to end.
-struct Closed {
+/// Tells the thread to end.
+struct Shutdown {
     flag: AtomicBool,
-    bell: OwnedFd,
+    wake: OwnedFd,
 }
 
 impl Server {
@@ -62,27 +63,27 @@ impl Server {
         sources: Sources,
         end: Arc<AtomicBool>,
     ) -> io::Result<Server> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let closed = Arc::new(Closed { flag: AtomicBool::new(false), bell });
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shutdown = Arc::new(Shutdown { flag: AtomicBool::new(false), wake });
         let mut responder = Responder {
             listener,
             sources,
             end,
-            closed: closed.clone(),
+            shutdown: shutdown.clone(),
             callers: Vec::with_capacity(MOST_CALLERS),
-            deaf_until: Instant::ZERO,
+            accept_after: Instant::ZERO,
         };
         let thread = thread::Builder::new().name("control".into()).spawn(move || responder.serve())?;
-        Ok(Server { closed, thread: Some(thread), _place: place })
+        Ok(Server { shutdown, thread: Some(thread), _place: place })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.closed.flag.store(true, Ordering::Release);
-        let _ = rustix::io::write(&self.closed.bell, &1u64.to_ne_bytes()); // one wake-up too many does no harm
+        self.shutdown.flag.store(true, Ordering::Release);
+        let _ = rustix::io::write(&self.shutdown.wake, &1u64.to_ne_bytes()); // if this fails, the thread is awake already
         let Some(thread) = self.thread.take() else { return };
-        let until = std::time::Instant::now() + END_PATIENCE;
+        let until = std::time::Instant::now() + END_TIMEOUT;
         while !thread.is_finished() && std::time::Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }
@@ -93,23 +94,23 @@ struct Responder {
     listener: UnixListener,
     sources: Sources,
     end: Arc<AtomicBool>,
-    closed: Arc<Closed>,
+    shutdown: Arc<Shutdown>,
     callers: Vec<Caller>,
-    /// No caller is accepted before this.
-    deaf_until: Instant,
+    /// When the next caller may be accepted.
+    accept_after: Instant,
 }
 
 impl Responder {
     fn serve(&mut self) {
-        while !self.closed.flag.load(Ordering::Acquire) {
+        while !self.shutdown.flag.load(Ordering::Acquire) {
             self.wait();
             self.receive();
-            self.let_in();
-            self.conclude();
-            self.speak();
-            self.send_away();
+            self.accept();
+            self.make_one_answer();
+            self.write_answers();
+            self.drop_expired();
         }
-        self.take_leave();
+        self.finish();
     }
 
     fn now(&self) -> Instant {
@@ -120,48 +121,49 @@ impl Responder {
     fn wait(&self) {
         let now = self.now();
         let mut waits: Vec<PollFd<'_>> = self.callers.iter().map(Caller::poll_fd).collect();
-        waits.push(PollFd::new(&self.closed.bell, PollFlags::IN));
+        waits.push(PollFd::new(&self.shutdown.wake, PollFlags::IN));
         let mut until = self.callers.iter().map(Caller::until).min().unwrap_or(Instant::NEVER);
-        if self.callers.iter().any(|caller| caller.asks().is_some()) {
+        if self.callers.iter().any(|caller| caller.pending_ask().is_some()) {
             until = until.min(now + LOOK_EVERY);
         }
-        let room_at = self.room_at().max(self.deaf_until);
-        if room_at <= now {
+        let room_after = self.room_after().max(self.accept_after);
+        if room_after <= now {
             waits.push(PollFd::new(&self.listener, PollFlags::IN));
         } else {
-            until = until.min(room_at);
+            until = until.min(room_after);
         }
         let longest = (until != Instant::NEVER).then(|| timespec(until.since(now)));
         let _ = poll(&mut waits, longest.as_ref()); // interrupted or timed out: everything is checked anyway
-        drain(&self.closed.bell);
+        drain(&self.shutdown.wake);
     }
 
-    /// When the next caller can be accepted: now, or when the longest silent one has had its time. Never
-    /// while all of them wait for the robot; that ends by itself.
-    fn room_at(&self) -> Instant {
+    /// When there is room for the next caller: now, or when the longest idle one has had its time. Never
+    /// while all of them wait for the robot, which ends by itself.
+    fn room_after(&self) -> Instant {
         if self.callers.len() < MOST_CALLERS {
             return Instant::ZERO;
         }
-        let silent = self.callers.iter().filter_map(Caller::quiet_since).min();
-        silent.map_or(Instant::NEVER, |since| since + LEAST_STAY)
+        let idle = self.callers.iter().filter_map(Caller::idle_since).min();
+        idle.map_or(Instant::NEVER, |since| since + LEAST_TIME)
     }
 
-    /// Accepts waiting callers, as far as there is room, and reads from each at once. So a line that was sent
-    /// before the connection was accepted is not lost, however soon the place is needed.
-    fn let_in(&mut self) {
+    /// Accepts waiting callers as far as there is room, and reads from each at once, so that a line that was
+    /// sent early is not lost if the caller soon has to make room.
+    fn accept(&mut self) {
         for _ in 0..MOST_CALLERS {
             let now = self.now();
-            if self.room_at().max(self.deaf_until) > now {
+            if self.room_after().max(self.accept_after) > now {
                 return;
             }
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // No file descriptor is left, say: the caller keeps waiting, and this thread must not spin.
-                Err(_) => return self.deaf_until = now + ACCEPT_AGAIN,
+                // For example, no file descriptor is left: the caller keeps waiting, and this thread must not
+                // spin.
+                Err(_) => return self.accept_after = now + ACCEPT_AGAIN,
             };
             let Ok(mut caller) = Caller::new(stream, now) else { continue };
-            if caller.recv(&self.sources, &self.end, now) == Visit::Over {
+            if caller.recv(&self.sources, &self.end, now) == Connection::Done {
                 continue;
             }
             if self.callers.len() == MOST_CALLERS {
@@ -171,11 +173,11 @@ impl Responder {
         }
     }
 
-    /// Disconnects the longest silent caller.
+    /// Disconnects the longest idle caller.
     fn make_room(&mut self) {
-        let silent = self.callers.iter().enumerate();
-        let silent = silent.filter_map(|(place, caller)| Some((caller.quiet_since()?, place)));
-        if let Some((_, place)) = silent.min() {
+        let idle = self.callers.iter().enumerate();
+        let idle = idle.filter_map(|(place, caller)| Some((caller.idle_since()?, place)));
+        if let Some((_, place)) = idle.min() {
             self.callers.swap_remove(place);
         }
     }
@@ -184,47 +186,47 @@ impl Responder {
     fn receive(&mut self) {
         let now = self.now();
         let (sources, end) = (&self.sources, &self.end);
-        self.callers.retain_mut(|caller| caller.recv(sources, end, now) == Visit::Stays);
+        self.callers.retain_mut(|caller| caller.recv(sources, end, now) == Connection::Open);
     }
 
-    /// Makes one answer, requests before status: making one takes time, in which no line is read.
-    fn conclude(&mut self) {
+    /// Makes one answer, preferring requests to status. Only one, because no line is read meanwhile.
+    fn make_one_answer(&mut self) {
         let now = self.now();
         for statuses in [false, true] {
             for caller in &mut self.callers {
-                let due = caller.asks().is_some_and(|ask| (ask == Ask::Status) == statuses);
-                if due && caller.conclude(&self.sources, now, false) {
+                let due = caller.pending_ask().is_some_and(|ask| (ask == Ask::Status) == statuses);
+                if due && caller.make_answer(&self.sources, now, false) {
                     return;
                 }
             }
         }
     }
 
-    fn speak(&mut self) {
+    fn write_answers(&mut self) {
         let now = self.now();
-        self.callers.retain_mut(|caller| caller.speak(now) == Visit::Stays);
+        self.callers.retain_mut(|caller| caller.write_answer(now) == Connection::Open);
     }
 
     /// Disconnects callers whose time is up.
-    fn send_away(&mut self) {
+    fn drop_expired(&mut self) {
         let now = self.now();
         let sources = &self.sources;
         self.callers.retain(|caller| {
             let stays = now < caller.until();
             if !stays {
-                caller.dismiss(sources);
+                caller.abandon(sources);
             }
             stays
         });
     }
 
-    /// The end: callers with a request get the answer that is known, and nothing waits for them.
-    fn take_leave(&mut self) {
+    /// Answers the callers with a request as far as the result is known, without waiting for them.
+    fn finish(&mut self) {
         let now = self.now();
         self.receive();
         for caller in &mut self.callers {
-            caller.conclude(&self.sources, now, true);
-            caller.speak(now);
+            caller.make_answer(&self.sources, now, true);
+            caller.write_answer(now);
         }
     }
 }
@@ -238,7 +240,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::time::Instant as Moment;
 
-    /// A server in front of a robot whose loop is not running: a flag stays set unless it is withdrawn.
+    /// A server of a robot whose loop is not running, so that a flag stays set unless it is withdrawn.
     struct Rig {
         path: PathBuf,
         sources: Sources,
@@ -254,7 +256,7 @@ mod tests {
                 format!("ganglion-server-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
             let path = std::env::temp_dir().join(name);
             let listening = Some(listen_at(&path).unwrap());
-            Rig { path, sources: Sources::standing(), end: Arc::default(), listening, server: None }
+            Rig { path, sources: Sources::idle(), end: Arc::default(), listening, server: None }
         }
 
         fn open(mut self) -> Rig {
@@ -267,7 +269,7 @@ mod tests {
             UnixStream::connect(&self.path).unwrap()
         }
 
-        fn says(&self, line: &str) -> UnixStream {
+        fn send(&self, line: &str) -> UnixStream {
             let mut caller = self.caller();
             caller.write_all(line.as_bytes()).unwrap();
             caller
@@ -301,50 +303,50 @@ mod tests {
         let rig = Rig::listening().open();
         let refused = super::super::ask(&rig.path, Ask::Arm).unwrap();
         assert!(!refused.done && refused.why == ["the control loop is not running"], "{:?}", refused.why);
-        assert!(!rig.arm(), "the answer said that it failed");
+        assert!(!rig.arm(), "the caller was told that it failed");
         assert!(!super::super::ask(&rig.path, Ask::Disarm).unwrap().done);
         assert!(rig.disarm());
     }
 
     #[test]
     fn caller_that_hangs_up_cannot_arm_but_can_disarm_and_stop() {
-        // Lines that were sent before they could be read, and a caller that does not wait for the outcome.
+        // The lines are sent before the server runs, by callers that do not wait for the result.
         let rig = Rig::listening();
         for line in ["{\"ask\":\"arm\"}\n", "{\"ask\":\"disarm\"}\n", "{\"ask\":\"stop\"}\n"] {
-            drop(rig.says(line));
+            drop(rig.send(line));
         }
         let rig = rig.open();
         soon("disarmed and stopped", || rig.disarm() && rig.end.load(Ordering::Acquire));
         assert!(!rig.arm());
-        let waits = rig.says("{\"ask\":\"arm\"}\n");
+        let waits = rig.send("{\"ask\":\"arm\"}\n");
         soon("asked", || rig.arm());
         drop(waits);
-        soon("taken back", || !rig.arm());
+        soon("withdrawn", || !rig.arm());
     }
 
     #[test]
-    fn silent_callers_do_not_delay_another_callers_command() {
+    fn silent_callers_do_not_delay_a_request() {
         let rig = Rig::listening().open();
-        let silent: Vec<UnixStream> = (0..3 * MOST_CALLERS).map(|_| rig.caller()).collect();
-        let slow = rig.says("{\"ask\":\"ar");
+        let idle: Vec<UnixStream> = (0..3 * MOST_CALLERS).map(|_| rig.caller()).collect();
+        let slow = rig.send("{\"ask\":\"ar");
         let began = Moment::now();
-        let person = rig.says("{\"ask\":\"disarm\"}\n");
+        let person = rig.send("{\"ask\":\"disarm\"}\n");
         soon("disarmed", || rig.disarm());
-        // Long before any of the others has had its time.
-        assert!(began.elapsed() < Duration::from_nanos(LEAST_STAY.as_nanos()) * 500, "{:?}", began.elapsed());
-        drop((silent, slow, person));
+        // Long before the idle callers have had their time.
+        assert!(began.elapsed() < Duration::from_nanos(LEAST_TIME.as_nanos()) * 500, "{:?}", began.elapsed());
+        drop((idle, slow, person));
     }
 
     #[test]
-    fn shutdown_waits_for_no_caller() {
+    fn the_server_ends_without_waiting_for_callers() {
         let rig = Rig::listening().open();
-        let callers: Vec<UnixStream> = (0..MOST_CALLERS).map(|_| rig.says("{\"ask\":")).collect();
-        let waits = rig.says("{\"ask\":\"arm\"}\n");
+        let callers: Vec<UnixStream> = (0..MOST_CALLERS).map(|_| rig.send("{\"ask\":")).collect();
+        let waits = rig.send("{\"ask\":\"arm\"}\n");
         soon("asked", || rig.arm());
         let mut rig = rig;
         let began = Moment::now();
         rig.server = None;
-        assert!(began.elapsed() < 5 * END_PATIENCE, "{:?}", began.elapsed());
+        assert!(began.elapsed() < 5 * END_TIMEOUT, "{:?}", began.elapsed());
         assert!(!rig.arm() && !rig.path.exists());
         drop((callers, waits));
     }

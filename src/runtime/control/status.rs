@@ -1,5 +1,5 @@
-//! The status of a running robot, assembled from what its threads leave behind. Each thread counted its own
-//! figures; nothing here makes any of them wait.
+//! The status of a running robot, assembled from the counters of its threads. Reading them makes no thread
+//! wait.
 
 use super::measured::{Measured, newest};
 use crate::base::plan::Cause;
@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Version of the object; incremented when a key changes its meaning or is removed, not when one is added.
+/// Version of the JSON object; incremented when a key changes its meaning or is removed, not when one is
+/// added.
 pub const SCHEMA: u32 = 1;
 
 /// The sources of a status.
@@ -25,53 +26,53 @@ pub struct Sources {
     pub board: String,
     /// BLAKE3 of the board's effective values, in hexadecimal digits.
     pub board_digest: String,
-    /// The robot, its wires and its world are the simulator's.
+    /// The robot is simulated.
     pub simulated: bool,
     /// What computes the field, and why.
     pub engine: String,
     /// What the slow thread measured last.
     pub measured: Arc<Mutex<Measured>>,
-    /// Of the tick.
+    /// The tick's status.
     pub loop_status: Arc<LoopStatusCell>,
-    /// To the tick.
+    /// Requests to the tick.
     pub requests: Arc<Requests>,
-    /// Each bus thread, the motors' first.
+    /// Counters of each bus thread, the motors' first.
     pub buses: Vec<Arc<BusCounters>>,
-    /// To the guard, where the board has one.
+    /// The link to the guard, if the board has one.
     pub link: Option<Arc<Link>>,
-    /// The runtime does not drive without the guard.
+    /// The robot does not drive without the guard.
     pub guard_required: bool,
     /// The map of where things were met, if the board has one.
     pub recollection: Option<Recollection>,
-    /// A further remark for people, if there is one.
+    /// A remark for people, if there is one.
     pub remark: Arc<OnceLock<String>>,
-    /// What the recording has written and lost, if there is one.
+    /// Counts of the recording, if there is one.
     pub recording: Option<Arc<RecordingCounts>>,
 }
 
 /// The status of a robot at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// `SCHEMA`.
+    /// [`SCHEMA`].
     pub schema: u32,
     /// Name of the board.
     pub board: String,
-    /// BLAKE3 of the board's effective values, in hexadecimal digits: identifies the board whatever its name.
-    /// Empty from a runtime that does not report it.
+    /// BLAKE3 of the board's effective values, in hexadecimal digits; identifies the board whatever its name.
+    /// Empty if the runtime does not report it.
     #[serde(default)]
     pub board_digest: String,
-    /// The robot, its wires and its world are the simulator's.
+    /// The robot is simulated.
     #[serde(default)]
     pub simulated: bool,
     /// What computes the field, and why.
     pub engine: String,
-    /// Its state: `running`, or what happened to it.
+    /// The engine's state: `running`, or what happened to it.
     pub engine_state: String,
-    /// State of the robot.
+    /// The robot's mode.
     pub mode: String,
-    /// What latched: stays until the robot is disarmed.
+    /// The latched cause, which stays until the robot is disarmed.
     pub latched: Option<String>,
-    /// Why it was disarmed, in words, unless it was armed since.
+    /// Why the robot was disarmed, in words, unless it has been armed since.
     #[serde(default)]
     pub disarmed_by: Option<String>,
     /// Active causes of restraint.
@@ -88,7 +89,7 @@ pub struct Status {
     pub slots_skipped: u64,
     /// Commands confirmed on the wire.
     pub commands_confirmed: u64,
-    /// What the run has measured so far, each under a key of its own.
+    /// What the run has measured so far, each value under its own key.
     #[serde(flatten)]
     pub measured: Measured,
     /// Each bus, the motors' first.
@@ -98,7 +99,7 @@ pub struct Status {
     /// The map of where things were met, if the board has one.
     #[serde(default)]
     pub map: Option<MapStatus>,
-    /// A further remark for people: why the robot does not arm by itself.
+    /// A remark for people: why the robot does not arm by itself.
     #[serde(default)]
     pub remark: Option<String>,
     /// The recording, if there is one.
@@ -115,20 +116,20 @@ pub struct BusStatus {
     pub failures: u64,
     /// Transfers that were retried.
     pub retries: u64,
-    /// How often it was set up.
+    /// How often its devices were set up.
     pub set_ups: u64,
     /// Commands that expired before they could be written.
     pub expired: u64,
     /// Stop commands repeated because the motors were not known to have stopped.
     #[serde(default)]
     pub stops_again: u64,
-    /// Devices without values: they do not answer, or their answers make no sense.
+    /// Devices without values, because they do not answer or their answers are invalid.
     #[serde(default)]
     pub lost: Vec<String>,
     /// Recovery steps taken, by name.
     pub recovery: BTreeMap<String, u64>,
-    /// Recovery steps that can be taken here beside a reset, by name: what the board permits and the system
-    /// grants, as it was when the bus was opened.
+    /// Names of the recovery steps that are available besides a reset: those that the board permits and that
+    /// the system granted when the bus was opened.
     #[serde(default)]
     pub measures: Vec<String>,
 }
@@ -136,24 +137,24 @@ pub struct BusStatus {
 /// The guard as the runtime sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GuardSummary {
-    /// The runtime does not drive without it.
+    /// The robot does not drive without it.
     pub required: bool,
     /// Its state: `absent`, `waiting`, `greeted`, `trusted`, `tripped`.
     pub phase: String,
-    /// Why it switched the line off, if it did.
+    /// Why it has switched the line off, if it has.
     pub reason: Option<String>,
-    /// The motors may run.
+    /// The line is on: the motors may run.
     pub line_on: bool,
     /// How often it switched the line off.
     pub trips: u32,
-    /// Why it refuses this runtime, if so.
+    /// Why it refuses this runtime, if it does.
     pub refused: Option<String>,
     /// How often a connection was made.
     pub connections: u64,
 }
 
 impl Sources {
-    /// What the map holds near a place; decoding takes some milliseconds.
+    /// What the map holds around a place; decoding takes some milliseconds.
     pub fn map(&self, near: Option<[f64; 2]>) -> Option<MapStatus> {
         let status = self.recollection.as_ref()?.status(near);
         status.map_err(|fault| log::warn!("the map: {fault}")).ok()
@@ -161,7 +162,7 @@ impl Sources {
 
     /// The robot's status now, without its map.
     pub fn status(&self) -> Status {
-        let status = self.loop_status.look();
+        let status = self.loop_status.load();
         let measured = newest(&self.measured);
         Status {
             schema: SCHEMA,
@@ -190,7 +191,7 @@ impl Sources {
     }
 }
 
-/// Requested by a person or a program, so it is not worth a line.
+/// A requested disarming, which the one-line status leaves out.
 const ASKED: &str = "on request";
 
 /// Why a robot was disarmed, in words.
@@ -200,7 +201,7 @@ pub fn why_disarmed(why: Disarm) -> String {
         Disarm::Stillness { lasted, causes } => {
             let active = Cause::ALL.into_iter().filter(|cause| causes & cause.bit() != 0);
             let names: Vec<&str> = active.map(Cause::name).collect();
-            // A stall has no cause: its slots were not run.
+            // No slot ran, so no cause was recorded: the loop was late.
             let because = if names.is_empty() { "loop-late".to_string() } else { names.join(", ") };
             format!("stood still for {:.1} s because of {because}", lasted.as_secs_f64())
         }
@@ -214,7 +215,7 @@ pub(super) fn causes(status: &LoopStatus) -> impl Iterator<Item = Cause> {
     Cause::ALL.into_iter().filter(move |cause| active & cause.bit() != 0)
 }
 
-/// What latched.
+/// The latched cause.
 pub(super) fn latched(status: &LoopStatus) -> Option<Cause> {
     let bit = status.latched?;
     Cause::ALL.into_iter().find(|cause| *cause as u8 == bit)
@@ -223,8 +224,7 @@ pub(super) fn latched(status: &LoopStatus) -> Option<Cause> {
 impl BusStatus {
     fn of(bus: &BusCounters) -> BusStatus {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let taken =
-            RecoveryStep::ALL.into_iter().map(|quality| (quality.name().to_string(), bus.taken(quality)));
+        let taken = RecoveryStep::ALL.into_iter().map(|step| (step.name().to_string(), bus.taken(step)));
         BusStatus {
             name: bus.name.clone(),
             failures: count(&bus.failures),
@@ -234,7 +234,7 @@ impl BusStatus {
             stops_again: count(&bus.stops_again),
             lost: bus.lost().map(String::from).collect(),
             recovery: taken.filter(|(_, times)| *times > 0).collect(),
-            measures: bus.measures().map(|quality| quality.name().to_string()).collect(),
+            measures: bus.measures().map(|step| step.name().to_string()).collect(),
         }
     }
 }
@@ -245,13 +245,13 @@ impl GuardSummary {
         let seen = link.look();
         GuardSummary {
             required,
-            phase: seen.standing.map_or("absent", |standing| standing.phase.name()).into(),
-            reason: seen.standing.and_then(|standing| match standing.phase {
+            phase: seen.status.map_or("absent", |status| status.phase.name()).into(),
+            reason: seen.status.and_then(|status| match status.phase {
                 Phase::Tripped(reason) => Some(reason.name().into()),
                 _ => None,
             }),
-            line_on: seen.standing.is_some_and(|standing| standing.line_on),
-            trips: seen.standing.map_or(0, |standing| standing.trips),
+            line_on: seen.status.is_some_and(|status| status.line_on),
+            trips: seen.status.map_or(0, |status| status.trips),
             refused: seen.refused.map(|refused| refused.words().into()),
             connections: seen.connections,
         }
@@ -259,7 +259,7 @@ impl GuardSummary {
 }
 
 impl Status {
-    /// One line for people: the mode, and whatever is not as it should be.
+    /// One line for people: the mode and any problems.
     pub fn line(&self) -> String {
         let mut line = self.mode.clone();
         let mut add = |words: &str| {
@@ -286,8 +286,8 @@ impl Status {
 
 #[cfg(test)]
 impl Sources {
-    /// The status of a robot whose loop is not running.
-    pub(crate) fn standing() -> Sources {
+    /// The sources of a robot whose loop is not running.
+    pub(crate) fn idle() -> Sources {
         Sources {
             board: "sim".into(),
             board_digest: String::new(),
@@ -312,14 +312,14 @@ mod tests {
     use crate::base::time::Span;
 
     #[test]
-    fn the_status_of_a_simulated_robot_says_so_first() {
-        let status = Sources { simulated: true, ..Sources::standing() }.status();
+    fn status_of_a_simulated_robot_says_so_first() {
+        let status = Sources { simulated: true, ..Sources::idle() }.status();
         assert!(status.line().split("; ").nth(1).is_some_and(|rest| rest.starts_with("simulated")));
-        assert!(!Sources::standing().status().line().contains("simulated"));
+        assert!(!Sources::idle().status().line().contains("simulated"));
     }
 
     #[test]
-    fn a_robot_that_was_disarmed_by_itself_says_why() {
+    fn automatic_disarming_is_explained() {
         let lasted = Span::from_millis(5_010);
         let causes = Cause::SensorLost.bit() | Cause::FieldMissing.bit();
         let held = why_disarmed(Disarm::Stillness { lasted, causes });

@@ -1,5 +1,5 @@
-//! The conversation with one client, without a socket: what each frame of it asks for, and the frames that
-//! answer. The client speaks first, and each of its frames gets one frame.
+//! The protocol with one client, without a socket: what each of its frames requests, and the frames that
+//! answer. The client sends first, and each of its frames is answered with one frame.
 
 use super::frame::{Frame, FrameFault, Kind};
 use super::profile::{BadVector, Profile};
@@ -9,42 +9,45 @@ use crate::field::FieldInput;
 use std::fmt;
 use std::sync::Arc;
 
-/// The version of the brain that clients are told. They print it.
+/// The brain's version in the handshake, which clients print.
 const BRAIN_VERSION: f32 = 1.0;
-/// Dimensions of a client that does not say its own in the handshake.
-const SENSORS_UNSAID: f32 = 16.0;
-const MOTORS_UNSAID: f32 = 4.0;
+/// Dimensions of a client whose handshake does not contain them.
+const DEFAULT_SENSORS: f32 = 16.0;
+const DEFAULT_MOTORS: f32 = 4.0;
 
-/// What a client did wrong, or what went wrong for it; the number is what it is told.
+/// Why a client gets an error frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Trouble {
+pub enum ClientError {
     /// A frame of a kind that clients do not send.
     Kind(Kind),
     /// Sensors before the handshake.
     NoHandshake,
-    /// Its vectors are not those of the profile.
+    /// Its vectors do not have the profile's dimensions.
     Dimensions {
-        /// Its sensors.
+        /// Its number of sensors.
         sensors: f32,
-        /// Its motors.
+        /// Its number of motors.
         motors: f32,
     },
-    /// A sensory vector that no field is given.
+    /// An invalid sensory vector.
     Vector(BadVector),
-    /// Bytes that are no frame.
+    /// Bytes that are not a valid frame.
     Frame(FrameFault),
     /// The brain gave no answer.
     NoAnswer,
 }
 
-impl Trouble {
-    /// The number of the error, as the earlier service gave them.
+impl ClientError {
+    /// The error number, as in the earlier service.
     fn code(self) -> f32 {
         match self {
-            Trouble::Kind(_) => 1.0,
-            Trouble::Vector(BadVector::Empty) => 3.0,
-            Trouble::NoHandshake | Trouble::Dimensions { .. } | Trouble::Vector(_) | Trouble::Frame(_) => 2.0,
-            Trouble::NoAnswer => 5.0,
+            ClientError::Kind(_) => 1.0,
+            ClientError::Vector(BadVector::Empty) => 3.0,
+            ClientError::NoHandshake
+            | ClientError::Dimensions { .. }
+            | ClientError::Vector(_)
+            | ClientError::Frame(_) => 2.0,
+            ClientError::NoAnswer => 5.0,
         }
     }
 
@@ -54,32 +57,34 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Trouble::Kind(kind) => write!(f, "a frame of kind {kind:?}, which no client sends"),
-            Trouble::NoHandshake => f.write_str("sensors before the handshake"),
-            Trouble::Dimensions { sensors, motors } => {
-                write!(f, "it has {sensors} sensors and {motors} motors, other than the profile")
+            ClientError::Kind(kind) => write!(f, "a frame of kind {kind:?}, which no client sends"),
+            ClientError::NoHandshake => f.write_str("sensors before the handshake"),
+            ClientError::Dimensions { sensors, motors } => {
+                write!(f, "it has {sensors} sensors and {motors} motors, unlike the profile")
             }
-            Trouble::Vector(BadVector::Empty) => f.write_str("an empty sensory vector"),
-            Trouble::Vector(BadVector::Length(length)) => {
-                write!(f, "a sensory vector of {length} values, other than the profile")
+            ClientError::Vector(BadVector::Empty) => f.write_str("an empty sensory vector"),
+            ClientError::Vector(BadVector::Length(length)) => {
+                write!(f, "a sensory vector of {length} values, unlike the profile")
             }
-            Trouble::Vector(BadVector::Number(at)) => write!(f, "value {at} of its sensors is not finite"),
-            Trouble::Frame(fault) => fault.fmt(f),
-            Trouble::NoAnswer => f.write_str("the brain gave no answer in time"),
+            ClientError::Vector(BadVector::Number(at)) => {
+                write!(f, "value {at} of its sensors is not finite")
+            }
+            ClientError::Frame(fault) => fault.fmt(f),
+            ClientError::NoAnswer => f.write_str("the brain gave no answer in time"),
         }
     }
 }
 
-/// What a frame asks for.
-#[allow(clippy::large_enum_variant)] // passed on at once; there is never more than one
+/// What a frame requests.
+#[allow(clippy::large_enum_variant)] // passed on at once and never stored
 #[derive(Clone, Debug)]
-pub enum Asked {
-    /// An engine; then [`Client::welcome`].
+pub enum ClientRequest {
+    /// An engine, answered by [`Client::handshake_answer`].
     Join,
-    /// A cycle; then [`Client::action`].
+    /// A cycle, answered by [`Client::action`].
     Cycle(FieldInput),
 }
 
@@ -91,40 +96,40 @@ pub struct Client {
 }
 
 impl Client {
-    /// Nothing was said yet.
+    /// A client that has not sent anything yet.
     pub fn new(profile: Arc<Profile>) -> Client {
         Client { profile, joined: false, cycle: 0 }
     }
 
-    /// What `frame` asks for.
-    pub fn take(&mut self, frame: &Frame) -> Result<Asked, Trouble> {
+    /// What `frame` requests.
+    pub fn take(&mut self, frame: &Frame) -> Result<ClientRequest, ClientError> {
         match frame.kind {
             Kind::Handshake => {
-                let said = |at: usize, unsaid| frame.values.get(at).copied().unwrap_or(unsaid);
-                let (sensors, motors) = (said(1, SENSORS_UNSAID), said(2, MOTORS_UNSAID));
+                let value = |at: usize, default| frame.values.get(at).copied().unwrap_or(default);
+                let (sensors, motors) = (value(1, DEFAULT_SENSORS), value(2, DEFAULT_MOTORS));
                 let [own_sensors, own_motors] =
                     [self.profile.sensors(), self.profile.motors()].map(|count| count as f32);
                 // A client that sends a reward may count it as a sensor.
                 let fits = sensors == own_sensors || sensors == own_sensors + 1.0;
                 if fits && motors == own_motors {
-                    Ok(Asked::Join)
+                    Ok(ClientRequest::Join)
                 } else {
-                    Err(Trouble::Dimensions { sensors, motors })
+                    Err(ClientError::Dimensions { sensors, motors })
                 }
             }
-            Kind::Sensory if !self.joined => Err(Trouble::NoHandshake),
+            Kind::Sensory if !self.joined => Err(ClientError::NoHandshake),
             Kind::Sensory => {
-                let (sensors, reward) = self.profile.sense(&frame.values).map_err(Trouble::Vector)?;
+                let (sensors, reward) = self.profile.sense(&frame.values).map_err(ClientError::Vector)?;
                 self.cycle += 1;
                 let (cycle, quality) = (self.cycle, QualityLevel::BEST);
-                Ok(Asked::Cycle(FieldInput { cycle, sensors, reward, quality, place: None }))
+                Ok(ClientRequest::Cycle(FieldInput { cycle, sensors, reward, quality, place: None }))
             }
-            Kind::Action | Kind::Error | Kind::Unknown(_) => Err(Trouble::Kind(frame.kind)),
+            Kind::Action | Kind::Error | Kind::Unknown(_) => Err(ClientError::Kind(frame.kind)),
         }
     }
 
-    /// It has an engine.
-    pub fn welcome(&mut self, on_gpu: bool) -> Frame {
+    /// The answer to its handshake, once it has an engine.
+    pub fn handshake_answer(&mut self, on_gpu: bool) -> Frame {
         self.joined = true;
         let dimensions = [self.profile.sensors(), self.profile.motors()].map(|count| count as f32);
         let [sensors, motors] = dimensions;
@@ -132,7 +137,7 @@ impl Client {
         Frame { kind: Kind::Handshake, values }
     }
 
-    /// The answer of its cycle.
+    /// The answer to its sensors.
     pub fn action(&self, motors: &[f32; MAX_MOTORS]) -> Frame {
         Frame { kind: Kind::Action, values: self.profile.act(motors) }
     }

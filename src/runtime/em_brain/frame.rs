@@ -1,13 +1,13 @@
-//! The frames of the protocol, both framings. A client that begins with one of the two marks is answered with
-//! that mark; one that begins with a length is answered without.
+//! The frames of the protocol, in both framings. A client that starts with one of the two marks is answered
+//! with that mark; one that starts with a length is answered without a mark.
 //!
 //! ```text
-//! plain     length (u32, big endian): what follows it, 5 + 4 x count
+//! plain     length (u32, big endian) of the rest: 5 + 4 x count
 //!           kind (u8)   count (u32, big endian)   count x f32, little endian
 //! marked    mark (u32, big endian): "ROBO" or 0xDEADBEEF; then the same, the length without the mark
 //! ```
 //!
-//! No plain frame begins like a mark: its length would be beyond [`VALUES_MOST`].
+//! No plain frame begins like a mark, because its length would exceed [`VALUES_MOST`].
 
 use std::fmt;
 
@@ -15,23 +15,23 @@ use std::fmt;
 pub const VALUES_MOST: usize = 1024;
 /// The marks that clients use.
 const MARKS: [u32; 2] = [u32::from_be_bytes(*b"ROBO"), 0xDEAD_BEEF];
-/// Kind and count: the part of the length that is no value.
+/// Bytes of kind and count, which are part of the length.
 const HEAD: usize = 5;
 /// Bytes of the longest frame.
 pub const FRAME_MOST: usize = 4 + 4 + HEAD + 4 * VALUES_MOST;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Sensors, from the robot.
     Sensory,
     /// Motors, to the robot.
     Action,
-    /// What the robot has, and what the brain takes.
+    /// The dimensions of the robot or of the brain.
     Handshake,
-    /// Why there is no answer, to the robot.
+    /// An error number, to the robot.
     Error,
-    /// None of these.
+    /// Any other kind.
     Unknown(u8),
 }
 
@@ -60,13 +60,13 @@ impl Kind {
 /// One frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Its values, as they came: they may be anything.
+    /// Its values as received, unchecked.
     pub values: Vec<f32>,
 }
 
-/// How a client frames.
+/// A client's framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// Length first.
@@ -75,16 +75,16 @@ pub enum Framing {
     Marked(u32),
 }
 
-/// Bytes that are no frame. Where the next one begins is not known: the conversation is over.
+/// Why bytes are not a valid frame. The start of the next frame is then unknown, so the connection must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameFault {
-    /// The client's mark does not stand where a frame begins.
+    /// The frame does not begin with the client's mark.
     Mark(u32),
-    /// The length is not that of so many values.
+    /// The length does not match the number of values.
     Length {
         /// The length.
         length: u32,
-        /// The values that it says it has.
+        /// The number of values.
         count: u32,
     },
     /// It has more values than a frame may have.
@@ -96,7 +96,7 @@ impl fmt::Display for FrameFault {
         match self {
             FrameFault::Mark(found) => write!(f, "a frame begins with {found:#010x}, not with the mark"),
             FrameFault::Length { length, count } => {
-                write!(f, "a frame of {length} bytes says it has {count} values")
+                write!(f, "a frame of {length} bytes claims to have {count} values")
             }
             FrameFault::Long(count) => write!(f, "a frame of {count} values; at most {VALUES_MOST}"),
         }
@@ -106,7 +106,7 @@ impl fmt::Display for FrameFault {
 impl std::error::Error for FrameFault {}
 
 impl Frame {
-    /// The bytes of the frame.
+    /// Encodes the frame.
     pub fn encode(&self, framing: Framing) -> Vec<u8> {
         let count = self.values.len();
         let mut bytes = Vec::with_capacity(4 + 4 + HEAD + 4 * count);
@@ -121,7 +121,7 @@ impl Frame {
     }
 }
 
-/// Frames out of a stream of bytes. Never holds more than one frame and what came with its end.
+/// Reads frames from a stream of bytes. Holds at most one frame and the bytes that came with its end.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     framing: Option<Framing>,
@@ -129,17 +129,17 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
-    /// How the client frames; `None`: it has not said enough yet.
+    /// The client's framing; `None`: it has not sent enough yet.
     pub fn framing(&self) -> Option<Framing> {
         self.framing
     }
 
-    /// Whether a frame has begun and not ended.
-    pub fn is_amid(&self) -> bool {
+    /// Whether a frame has begun but not ended.
+    pub fn has_partial_frame(&self) -> bool {
         !self.bytes.is_empty()
     }
 
-    /// Takes bytes that came. Ask for all frames before the next.
+    /// Appends received bytes. Read all frames before the next call.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -155,7 +155,7 @@ impl FrameReader {
             Framing::Marked(_) => return Err(FrameFault::Mark(first)),
         };
         let Some(length) = self.word(start) else { return Ok(None) };
-        // Told before the rest has come: a client that is out of step may never send it.
+        // Checked before the rest has come: a client with wrong framing may never send it.
         if length as usize > HEAD + 4 * VALUES_MOST {
             return Err(FrameFault::Long(length.saturating_sub(HEAD as u32) / 4));
         }
@@ -190,7 +190,7 @@ impl FrameReader {
 mod tests {
     use super::*;
 
-    /// 16 values of 0.5, as the protocol writes them.
+    /// A frame of 16 values of 0.5.
     fn written(mark: &[u8]) -> Vec<u8> {
         let head: [u8; 9] = [0, 0, 0, 69, 0, 0, 0, 0, 16];
         mark.iter().copied().chain(head).chain([0x00, 0x00, 0x00, 0x3f].repeat(16)).collect()
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn both_framings_parse_byte_by_byte_with_the_same_answers() {
+    fn each_framing_is_read_byte_by_byte_and_encoded_the_same() {
         for (mark, framing) in [
             (&b""[..], Framing::Plain),
             (b"ROBO", Framing::Marked(0x524F_424F)),
@@ -214,16 +214,16 @@ mod tests {
                 let whole = at + 1 == bytes.len();
                 assert_eq!(frames(&mut reader), if whole { vec![expected.clone()] } else { vec![] }, "{at}");
             }
-            assert_eq!((reader.framing(), reader.is_amid()), (Some(framing), false));
+            assert_eq!((reader.framing(), reader.has_partial_frame()), (Some(framing), false));
             assert_eq!(expected.encode(framing), bytes);
             reader.push(&[bytes.clone(), bytes.clone(), bytes[..7].to_vec()].concat());
             assert_eq!(frames(&mut reader), [expected.clone(), expected]);
-            assert!(reader.is_amid());
+            assert!(reader.has_partial_frame());
         }
     }
 
     #[test]
-    fn invalid_frames_are_refused_before_they_are_complete() {
+    fn invalid_frames_are_refused_as_early_as_possible() {
         let fault = |bytes: &[u8]| {
             let mut reader = FrameReader::default();
             reader.push(bytes);
@@ -241,6 +241,6 @@ mod tests {
         let mut reader = FrameReader::default();
         reader.push(&second);
         assert!(reader.next_frame().unwrap().is_some());
-        assert_eq!(reader.next_frame(), Err(FrameFault::Mark(69)), "a client keeps its framing");
+        assert_eq!(reader.next_frame(), Err(FrameFault::Mark(69)), "a client must keep its framing");
     }
 }

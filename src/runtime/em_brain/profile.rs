@@ -1,5 +1,5 @@
-//! What the values of a client's vectors are: which sensor of a board each feeds, with its unit, and which of
-//! the board's motors each asks for.
+//! The meaning of the values in a client's vectors: which sensor of a board each value feeds, in which unit,
+//! and which of the board's motors each value of an action comes from.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
@@ -8,77 +8,77 @@ use crate::base::time::Span;
 use crate::system::sanitize::quoted;
 use std::fmt;
 
-/// Values of a vector that a profile may name.
+/// Most values of a vector.
 pub const ENTRIES_MOST: usize = 256;
 
-/// A profile as it is written, before it is checked against its board.
+/// A profile before it is checked against its board.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
-    /// Time between two cycles that a client may have computed.
+    /// Shortest time between two cycles of a client.
     pub period: Span,
-    /// One for each value of the sensory vector.
+    /// One entry for each value of the sensory vector.
     pub sensors: Vec<DraftSensor>,
-    /// One for each value of the action vector.
+    /// One entry for each value of the action vector.
     pub motors: Vec<DraftMotor>,
-    /// Sensors of the board that no value feeds, and what the field gets for them, in the board's unit.
+    /// Sensors of the board that no value feeds, and their fixed values in the board's units.
     pub fixed: Vec<(String, f32)>,
 }
 
 /// A value of the sensory vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DraftSensor {
-    /// What the client calls it.
+    /// The client's name for it.
     pub name: String,
     /// Its unit.
     pub unit: String,
     /// The board's sensor that it feeds; `None`: it is not used.
     pub channel: Option<String>,
-    /// With what it is multiplied to be in the board's unit.
+    /// Factor that converts it to the board's unit.
     pub factor: Option<f32>,
-    /// What is added after that.
+    /// Offset, added after that.
     pub offset: f32,
 }
 
-/// A value of the action vector: a sum of the board's motors, each -1..=1.
+/// A value of the action vector: a weighted sum of the board's motors, each -1..=1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DraftMotor {
-    /// What the client calls it.
+    /// The client's name for it.
     pub name: String,
     /// Its unit.
     pub unit: String,
-    /// Motors of the board, and with what each is multiplied.
+    /// Motors of the board, and their weights.
     pub of: Vec<(String, f32)>,
 }
 
 /// What is wrong with a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProfileError {
-    /// It names no value of a vector, or too many.
+    /// A vector has no values, or too many.
     Count {
         /// `sensor` or `motor`.
         what: &'static str,
-        /// How many.
+        /// Number of entries.
         found: usize,
     },
-    /// A sensor that the field of the board does not have.
+    /// The field of the board does not have this sensor.
     Sensor {
         /// The name.
         name: String,
-        /// Those that it has.
+        /// The sensors that it has.
         known: Vec<String>,
     },
-    /// A motor that the board does not have.
+    /// The board does not have this motor.
     Motor {
         /// The name.
         name: String,
-        /// Those that it has.
+        /// The motors that it has.
         known: Vec<String>,
     },
-    /// A sensor of the board that is fed twice.
+    /// This sensor of the board is fed twice.
     Twice(String),
-    /// Sensors of the board that nothing feeds.
+    /// Nothing feeds these sensors of the board.
     Missing(Vec<String>),
-    /// The units differ and nothing says how to convert.
+    /// The units differ, and the profile does not define a conversion.
     Unit {
         /// The client's name.
         name: String,
@@ -89,7 +89,7 @@ pub enum ProfileError {
         /// Its unit.
         wanted: String,
     },
-    /// A number that is not finite, or a factor that is 0.
+    /// A number is not finite, or a factor is 0.
     Number(String),
     /// The period is not 5 to 500 ms.
     Period(Span),
@@ -115,8 +115,8 @@ impl fmt::Display for ProfileError {
             ),
             ProfileError::Unit { name, unit, channel, wanted } => write!(
                 f,
-                "sensor '{}' is in '{}', the board's '{channel}' in '{wanted}': say with 'factor' and 'offset' \
-                 how to convert",
+                "sensor '{}' is in '{}', but the board's '{channel}' in '{wanted}': define the conversion with \
+                 'factor' and 'offset'",
                 quoted(name),
                 quoted(unit)
             ),
@@ -132,7 +132,7 @@ impl fmt::Display for ProfileError {
 
 impl std::error::Error for ProfileError {}
 
-/// Where a value of the sensory vector goes.
+/// How a value of the sensory vector enters the field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Feed {
     at: usize,
@@ -145,7 +145,7 @@ struct Feed {
 /// A checked profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Time between two cycles that a client may have computed.
+    /// Shortest time between two cycles of a client.
     pub period: Span,
     sensors: usize,
     feeds: Vec<Feed>,
@@ -153,19 +153,19 @@ pub struct Profile {
     motors: Vec<[f32; MAX_MOTORS]>,
 }
 
-/// A sensory vector that no field is given.
+/// Why a sensory vector is invalid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BadVector {
     /// It is empty.
     Empty,
-    /// It has another length.
+    /// It has the wrong length.
     Length(usize),
-    /// The value at this place is no finite number.
+    /// The value at this index is not finite.
     Number(usize),
 }
 
 impl Profile {
-    /// `draft` for robots of `board`.
+    /// Checks `draft` for robots of `board`.
     pub fn check(draft: &Draft, board: &Board) -> Result<Profile, ProfileError> {
         for (what, found) in [("sensor", draft.sensors.len()), ("motor", draft.motors.len())] {
             if !(1..=ENTRIES_MOST).contains(&found) {
@@ -211,18 +211,18 @@ impl Profile {
         Ok(Profile { period: draft.period, sensors: draft.sensors.len(), feeds, rest, motors: motors? })
     }
 
-    /// Values of a sensory vector; one more is the reward.
+    /// Number of values in a sensory vector; one more value is the reward.
     pub fn sensors(&self) -> usize {
         self.sensors
     }
 
-    /// Values of an action vector.
+    /// Number of values in an action vector.
     pub fn motors(&self) -> usize {
         self.motors.len()
     }
 
-    /// The sensors of the field and the reward, out of a sensory vector. A value beyond the board's range is
-    /// taken as the end of the range, as the board's own sensors are.
+    /// Converts a sensory vector to the field's sensors and the reward. Values beyond the board's range are
+    /// clamped to it, like those of the board's own sensors.
     pub fn sense(&self, values: &[f32]) -> Result<([f32; MAX_SENSORS], f32), BadVector> {
         let reward = match values.len().checked_sub(self.sensors) {
             Some(0) => 0.0,
@@ -235,7 +235,7 @@ impl Profile {
         }
         let mut sensors = self.rest;
         for feed in &self.feeds {
-            // Finite in f64: no product of two f32 is beyond it.
+            // Cannot overflow: the product of two f32 is finite in f64.
             let value = f64::from(values[feed.at]) * f64::from(feed.factor) + f64::from(feed.offset);
             let value = value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
             sensors[feed.input] = feed.scale.apply(value);
@@ -243,14 +243,14 @@ impl Profile {
         Ok((sensors, reward.clamp(-1.0, 1.0)))
     }
 
-    /// An action vector of the board's `motors`, each -1..=1.
+    /// Converts the board's `motors`, each -1..=1, to an action vector.
     pub fn act(&self, motors: &[f32; MAX_MOTORS]) -> Vec<f32> {
         let sum = |row: &[f32; MAX_MOTORS]| row.iter().zip(motors).map(|(part, motor)| part * motor).sum();
         self.motors.iter().map(sum).collect()
     }
 }
 
-/// The sensors that enter the field of a board: name, unit, scale, in the field's order.
+/// The sensors that enter a board's field, with name, unit and scale, in the field's order.
 struct Inputs<'a>(Vec<(&'a str, &'a str, Scale)>);
 
 impl<'a> Inputs<'a> {
@@ -261,7 +261,7 @@ impl<'a> Inputs<'a> {
         Inputs(board.sensors.iter().filter_map(named).collect())
     }
 
-    /// Where `name` is, and marks it as fed.
+    /// The index, unit and scale of `name`, which is marked as fed.
     fn find(&self, name: &str, fed: &mut [bool]) -> Result<(usize, &'a str, Scale), ProfileError> {
         let Some(input) = self.0.iter().position(|(known, ..)| *known == name) else {
             let known = self.0.iter().map(|(known, ..)| known.to_string()).collect();
@@ -282,7 +282,7 @@ fn row_of(motor: &DraftMotor, board: &Board) -> Result<[f32; MAX_MOTORS], Profil
             let known = board.motors.iter().map(|known| known.name.clone()).collect();
             return Err(ProfileError::Motor { name: name.clone(), known });
         };
-        // Far beyond any unit of a motor, and no sum of so many overflows.
+        // Far beyond any motor's unit, and small enough that no sum overflows.
         if !(factor.is_finite() && factor.abs() <= 1e6) {
             return Err(ProfileError::Number(motor.name.clone()));
         }

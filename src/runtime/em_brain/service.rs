@@ -1,10 +1,10 @@
-//! The sockets of the em-brain protocol: one thread takes clients, one more serves each of them (`seat`); the
-//! brain's threads compute.
+//! The sockets of the em-brain protocol: one thread accepts clients, another one serves each of them
+//! (`client_thread`), and the brain's threads compute.
 //!
-//! What a client may cost is bounded: clients at a time, the length of a frame, the time that a frame may
-//! take to come and an answer to be read, and the silence between two frames.
+//! The cost of clients is limited: their number, the length of a frame, the time to receive a frame and to
+//! send an answer, and the silence between two frames.
 
-mod seat;
+mod client_thread;
 
 use super::profile::Profile;
 use crate::field::brain::MotorRequests;
@@ -13,8 +13,8 @@ use crate::runtime::brain::boards::ServedBoard;
 use crate::runtime::brain::network::{BrainStatus, EmBrainStatus, Network};
 use crate::runtime::brain::robots::{Refusal, RobotId};
 use crate::runtime::brain::workers::{Event, Hub, Outlet};
+use client_thread::ClientThread;
 use crossbeam_channel::Sender;
-use seat::Seat;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, TcpListener};
@@ -23,9 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Clients at a time: each has a thread, and sends 20 frames a second.
+/// Most clients at a time: each has a thread, and sends 20 frames a second.
 const CLIENTS_MOST: usize = 32;
-/// How often a waiting thread looks for the end.
+/// How often a waiting thread checks for the end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -37,17 +37,17 @@ struct Counts {
     let_go: AtomicU64,
 }
 
-/// What a client's thread is told.
-enum News {
-    /// Its engine was opened, or it gets none.
+/// A message to a client's thread.
+enum Message {
+    /// Its engine was opened, or cannot be opened.
     Opened(Result<String, String>),
-    /// An answer of it.
+    /// The answer of a cycle.
     Answer(CycleAnswer),
 }
 
 #[derive(Default)]
 struct Clients {
-    by_robot: HashMap<RobotId, Sender<News>>,
+    by_robot: HashMap<RobotId, Sender<Message>>,
     names: BTreeSet<String>,
 }
 
@@ -70,18 +70,18 @@ impl EmBrain {
         EmBrain { listener, profile, board, requests, hub, clients, counts }
     }
 
-    /// Takes clients until `ends`, and returns when the last is gone.
+    /// Accepts clients until `ends` is set, and returns when the last one is gone.
     ///
     /// # Errors
     ///
-    /// What the system says of the socket.
+    /// If the socket refuses its settings.
     pub fn serve(&self, ends: &AtomicBool) -> io::Result<()> {
         self.listener.set_nonblocking(true)?;
         thread::scope(|scope| {
             while !ends.load(Ordering::Acquire) {
                 let (stream, from) = match self.listener.accept() {
                     Ok(accepted) => accepted,
-                    // None waits, or one has gone again; without descriptors it is tried again as well.
+                    // No client waits, one is gone again, or no descriptor is left: retry.
                     Err(_) => {
                         thread::sleep(LOOK_EVERY / 4);
                         continue;
@@ -94,8 +94,8 @@ impl EmBrain {
                 self.counts.accepted.fetch_add(1, Ordering::Relaxed);
                 let own = name.clone();
                 let spawned = thread::Builder::new().name("em-brain".into()).spawn_scoped(scope, move || {
-                    let mut seat = Seat::new(self, own);
-                    let ended = seat.converse(stream, ends);
+                    let mut client = ClientThread::new(self, own);
+                    let ended = client.serve(stream, ends);
                     if ended.is_err() {
                         self.counts.let_go.fetch_add(1, Ordering::Relaxed);
                     }
@@ -109,8 +109,8 @@ impl EmBrain {
         })
     }
 
-    /// A name for a client from `address`, unless there are too many: the first that no other client has. No
-    /// key can have such a name, so no robot with a key shares its brain with one that has none.
+    /// The first free name for a client from `address`, unless there are too many clients. No key can have
+    /// such a name, so a client never gets the brain of a robot that has a key.
     fn admit(&self, address: IpAddr) -> Option<String> {
         let mut clients = self.clients();
         if clients.names.len() >= CLIENTS_MOST {
@@ -130,15 +130,15 @@ impl EmBrain {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the thread of `robot`, if it is one of the clients'. Whether it is.
-    fn tell(&self, robot: RobotId, news: News) -> bool {
+    /// Sends a message to the thread of `robot`; returns whether `robot` is a client.
+    fn tell(&self, robot: RobotId, message: Message) -> bool {
         let clients = self.clients();
         let Some(sender) = clients.by_robot.get(&robot) else { return false };
-        let _ = sender.try_send(news); // a thread that has not taken the one before has given up on it
+        let _ = sender.try_send(message); // full: the thread has given up on the earlier messages
         true
     }
 
-    /// How it fares.
+    /// The status of the service.
     pub fn status(&self) -> io::Result<EmBrainStatus> {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let Counts { accepted, turned_away, actions, errors, let_go } = &self.counts;
@@ -154,7 +154,7 @@ impl EmBrain {
     }
 }
 
-/// The answers of all robots: those of clients go to their threads, all others to the network.
+/// Routes the answers of all robots: those of clients to their threads, all others to the network.
 pub struct Outlets {
     /// The robots that joined with a key.
     pub network: Network,
@@ -163,7 +163,7 @@ pub struct Outlets {
 }
 
 impl Outlets {
-    /// How the brain fares.
+    /// The status of the brain.
     pub fn status(&self, most_robots: usize, threads: usize) -> io::Result<BrainStatus> {
         let em_brain = self.em_brain.as_ref().map(EmBrain::status).transpose()?;
         Ok(BrainStatus { em_brain, ..self.network.status(most_robots, threads)? })
@@ -173,20 +173,20 @@ impl Outlets {
 impl Outlet for Outlets {
     fn answer(&self, robot: RobotId, answer: &CycleAnswer) {
         let em_brain = self.em_brain.as_ref();
-        if !em_brain.is_some_and(|service| service.tell(robot, News::Answer(*answer))) {
+        if !em_brain.is_some_and(|service| service.tell(robot, Message::Answer(*answer))) {
             self.network.answer(robot, answer);
         }
     }
 
     fn opened(&self, robot: RobotId, opened: &Result<String, Refusal>) {
-        let told = |service: &EmBrain| {
-            let news = match opened {
+        let is_client = |service: &EmBrain| {
+            let result = match opened {
                 Ok(engine) => Ok(engine.clone()),
                 Err(why) => Err(why.to_string()),
             };
-            service.tell(robot, News::Opened(news))
+            service.tell(robot, Message::Opened(result))
         };
-        if !self.em_brain.as_ref().is_some_and(told) {
+        if !self.em_brain.as_ref().is_some_and(is_client) {
             self.network.opened(robot, opened);
         }
     }

@@ -1,14 +1,16 @@
 //! The messages between a runtime and its guard: fixed frames of 56 bytes, one per message, little endian.
-//! The receiver refuses any other frame as a whole; it guesses nothing.
+//! The receiver rejects any frame that is not exactly valid.
 //!
 //! ```text
-//! request  0 "gnGD"  4 version  5 kind  6 flag      7 heeded  8 sequence  16 stamp (ns)   24 board digest
-//! answer   0 "gnGA"  4 version  5 refusal  6 state  7 cause   8 sequence  16 line bits    17 stop
-//!          20 trips  24 beats                                                  the rest is zero
+//! request  0 "gnGD"  4 version  5 kind  6 flag      7 acknowledged stop  8 sequence  16 stamp (ns)
+//!          24 board digest
+//! answer   0 "gnGA"  4 version  5 refusal  6 state  7 cause              8 sequence  16 line bits
+//!          17 stop   20 trips  24 beats                                  the rest is zero
 //! ```
 //!
 //! A stamp is the CLOCK_MONOTONIC time at which the frame was made. Both processes run on one machine and
-//! share that clock, so a heartbeat that lay in a queue while the guard was stopped is known to be old.
+//! share that clock, so the guard notices how old a heartbeat is that waited in a queue while the guard was
+//! stopped.
 
 use super::BoardDigest;
 use crate::base::time::Instant;
@@ -16,7 +18,7 @@ use std::fmt;
 
 /// Bytes of every frame.
 pub const LENGTH: usize = 56;
-/// Incremented when a frame changes its meaning; a guard with another version refuses to work.
+/// Incremented when a frame changes its meaning. Each end refuses the frames of another version.
 pub const VERSION: u8 = 2;
 const REQUEST: [u8; 4] = *b"gnGD";
 const ANSWER: [u8; 4] = *b"gnGA";
@@ -27,12 +29,12 @@ pub type Bytes = [u8; LENGTH];
 /// What a client asks of a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// This runtime runs that board and asks to be guarded.
+    /// A runtime of this board asks to be guarded.
     Hello {
         /// Digest of its board.
         board: BoardDigest,
-        /// Number of the stop that this connection reported to it and for which it has disarmed; 0: none.
-        heeded: u8,
+        /// Number of the newest stop that it was told of on this connection and has disarmed for; 0: none.
+        acknowledged: u8,
     },
     /// Permission to switch the line on.
     Permit,
@@ -41,20 +43,20 @@ pub enum Ask {
         /// Since the last such heartbeat, the loop has run and the motors' bus has confirmed a command.
         advanced: bool,
     },
-    /// The line on or off.
+    /// Switch the line on or off.
     Set {
         /// On: the motors may run.
         on: bool,
     },
-    /// A clean end: line off, and not counted as a trip.
+    /// The runtime ends cleanly: line off, and not counted as a trip.
     Bye,
-    /// Line off, whichever runtime drives: what `safe-stop` asks for.
+    /// Line off, whichever runtime is guarded: sent by `safe-stop`.
     Trip {
-        /// The stop also applies to the next runtime, if none is connected. Not set after the end of a
-        /// runtime that the service manager is to restart.
+        /// If no runtime is connected, the stop applies to the next one. Not set after the end of a runtime
+        /// that the service manager restarts.
         lasting: bool,
     },
-    /// Asks for the answer only.
+    /// Changes nothing; asks for the guard's status.
     Status,
 }
 
@@ -79,7 +81,7 @@ pub enum GuardRefusal {
     OtherBoard = 2,
     /// The process belongs to another user.
     OtherUser = 3,
-    /// Hello comes first, then permission.
+    /// The runtime must say hello and ask for permission first.
     NotTrusted = 4,
     /// The line could not be switched.
     Line = 5,
@@ -98,7 +100,7 @@ impl GuardRefusal {
         GuardRefusal::Stopped,
     ];
 
-    /// The refusal with this number; `None`: there is none.
+    /// The refusal with this number, if there is one.
     pub(super) fn of(number: u8) -> Option<GuardRefusal> {
         GuardRefusal::ALL.into_iter().find(|refused| *refused as u8 == number)
     }
@@ -137,7 +139,7 @@ impl Reason {
     }
 }
 
-/// The state of a guard, without its internal figures.
+/// The state of a guard, without its internal times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// No runtime has said hello.
@@ -187,7 +189,7 @@ pub struct Answer {
     /// Set if the guard refused the request.
     pub refused: Option<GuardRefusal>,
     /// The guard's status after the request.
-    pub standing: GuardStatus,
+    pub status: GuardStatus,
 }
 
 /// Why bytes are not a valid frame.
@@ -197,9 +199,9 @@ pub enum FrameError {
     Length(usize),
     /// Not a guard message.
     Foreign,
-    /// Of another version of this program.
+    /// Sent by another version of this program.
     Version(u8),
-    /// No such message, or a value that it cannot have.
+    /// Unknown message, or invalid value in one.
     Value,
 }
 
@@ -222,7 +224,7 @@ impl fmt::Display for FrameError {
 impl std::error::Error for FrameError {}
 
 impl Request {
-    /// As bytes.
+    /// Encodes it as bytes.
     pub fn encode(&self) -> Bytes {
         let (kind, flag) = match self.ask {
             Ask::Hello { .. } => (1, 0),
@@ -236,14 +238,14 @@ impl Request {
         let mut bytes = start(REQUEST, self.sequence);
         (bytes[5], bytes[6]) = (kind, flag);
         bytes[16..24].copy_from_slice(&self.stamp.as_nanos().to_le_bytes());
-        if let Ask::Hello { board, heeded } = &self.ask {
-            bytes[7] = *heeded;
+        if let Ask::Hello { board, acknowledged } = &self.ask {
+            bytes[7] = *acknowledged;
             bytes[24..56].copy_from_slice(board);
         }
         bytes
     }
 
-    /// From bytes.
+    /// Decodes it from bytes.
     pub fn decode(bytes: &[u8]) -> Result<Request, FrameError> {
         let bytes = check(bytes, REQUEST)?;
         let flag = flag(bytes[6])?;
@@ -251,7 +253,7 @@ impl Request {
             (1, false) => {
                 let mut board = [0; 32];
                 board.copy_from_slice(&bytes[24..56]);
-                Ask::Hello { board, heeded: bytes[7] }
+                Ask::Hello { board, acknowledged: bytes[7] }
             }
             (2, false) => Ask::Permit,
             (3, advanced) => Ask::Heartbeat { advanced },
@@ -266,24 +268,24 @@ impl Request {
 }
 
 impl Answer {
-    /// As bytes.
+    /// Encodes it as bytes.
     pub fn encode(&self) -> Bytes {
         let mut bytes = start(ANSWER, self.sequence);
         bytes[5] = self.refused.map_or(0, |refused| refused as u8);
-        (bytes[6], bytes[7]) = match self.standing.phase {
+        (bytes[6], bytes[7]) = match self.status.phase {
             Phase::Waiting => (0, 0),
             Phase::Greeted => (1, 0),
             Phase::Trusted => (2, 0),
             Phase::Tripped(reason) => (3, reason as u8),
         };
-        bytes[16] = u8::from(self.standing.line_on) | u8::from(self.standing.line_sound) << 1;
-        bytes[17] = self.standing.stop;
-        bytes[20..24].copy_from_slice(&self.standing.trips.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.standing.beats.to_le_bytes());
+        bytes[16] = u8::from(self.status.line_on) | u8::from(self.status.line_sound) << 1;
+        bytes[17] = self.status.stop;
+        bytes[20..24].copy_from_slice(&self.status.trips.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.status.beats.to_le_bytes());
         bytes
     }
 
-    /// From bytes.
+    /// Decodes it from bytes.
     pub fn decode(bytes: &[u8]) -> Result<Answer, FrameError> {
         let bytes = check(bytes, ANSWER)?;
         let refused = match bytes[5] {
@@ -300,7 +302,7 @@ impl Answer {
         };
         let mut trips = [0; 4];
         trips.copy_from_slice(&bytes[20..24]);
-        let standing = GuardStatus {
+        let status = GuardStatus {
             phase,
             line_on: bytes[16] & 1 != 0,
             line_sound: bytes[16] & 2 != 0,
@@ -308,7 +310,7 @@ impl Answer {
             beats: number(bytes, 24),
             stop: bytes[17],
         };
-        Ok(Answer { sequence: number(bytes, 8), refused, standing })
+        Ok(Answer { sequence: number(bytes, 8), refused, status })
     }
 }
 
@@ -362,10 +364,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_message_survives_the_round_trip() {
+    fn every_message_survives_a_round_trip() {
         let asks = [
-            Ask::Hello { board: [7; 32], heeded: 0 },
-            Ask::Hello { board: [7; 32], heeded: 255 },
+            Ask::Hello { board: [7; 32], acknowledged: 0 },
+            Ask::Hello { board: [7; 32], acknowledged: 255 },
             Ask::Permit,
             Ask::Heartbeat { advanced: true },
             Ask::Heartbeat { advanced: false },
@@ -384,27 +386,27 @@ mod tests {
         for phase in phases.chain([Phase::Waiting, Phase::Greeted, Phase::Trusted]) {
             for refused in GuardRefusal::ALL.map(Some).into_iter().chain([None]) {
                 let (trips, beats, stop) = (3, 1 << 40, 7);
-                let standing = GuardStatus { phase, line_on: true, line_sound: false, trips, beats, stop };
-                let answer = Answer { sequence: 9, refused, standing };
+                let status = GuardStatus { phase, line_on: true, line_sound: false, trips, beats, stop };
+                let answer = Answer { sequence: 9, refused, status };
                 assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
             }
         }
     }
 
     #[test]
-    fn invalid_frames_are_refused() {
+    fn invalid_frames_are_rejected() {
         let request = Request { sequence: 1, stamp: Instant::ZERO, ask: Ask::Permit }.encode();
         assert_eq!(Request::decode(&request[..55]), Err(FrameError::Length(55)));
         assert_eq!(Request::decode(&[]), Err(FrameError::Length(0)));
         assert_eq!(Answer::decode(&request), Err(FrameError::Foreign));
-        let spoilt = |at: usize, byte: u8| {
+        let changed = |at: usize, byte: u8| {
             let mut bytes = request;
             bytes[at] = byte;
             Request::decode(&bytes)
         };
-        assert_eq!(spoilt(4, VERSION - 1), Err(FrameError::Version(VERSION - 1)));
+        assert_eq!(changed(4, VERSION - 1), Err(FrameError::Version(VERSION - 1)));
         for (at, byte) in [(5, 0), (5, 8), (5, 255), (6, 1), (6, 2)] {
-            assert_eq!(spoilt(at, byte), Err(FrameError::Value), "byte {at} = {byte}");
+            assert_eq!(changed(at, byte), Err(FrameError::Value), "byte {at} = {byte}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The wires of a board, without the line that the guard holds. A caller that asks for that line gets one
-//! that is switched through the guard; everything else is passed through.
+//! The wires of a board whose guarded line is switched by the guard: a caller that asks for this line gets a
+//! handle that sends requests to the guard. Everything else is passed through.
 
 use super::{Hold, Link};
 use crate::base::fault::BusFault;
@@ -9,7 +9,7 @@ use crate::hardware::bus::{Edge, Gpio, Hardware, I2c, LineState, LineUse, OpenEr
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Wires, one line of which belongs to the guard.
+/// Wires, of which one line belongs to the guard.
 pub struct GuardedHardware {
     inner: Arc<dyn Hardware>,
     link: Arc<Link>,
@@ -18,7 +18,7 @@ pub struct GuardedHardware {
 }
 
 impl GuardedHardware {
-    /// `inner` without the line of `hold`; that line is requested over `link`.
+    /// Passes everything to `inner` except the line of `hold`, which it requests over `link`.
     pub fn new(
         inner: Arc<dyn Hardware>,
         link: Arc<Link>,
@@ -71,7 +71,7 @@ struct GuardedGpio {
     link: Arc<Link>,
     hold: Hold,
     clock: Arc<dyn Clock>,
-    /// Level of the guarded line when the guard last switched it for us.
+    /// Level to which the guard last switched the line for us.
     high: bool,
 }
 
@@ -89,7 +89,7 @@ impl Gpio for GuardedGpio {
         if line != self.hold.line {
             return self.rest()?.set(line, high);
         }
-        self.link.demand(high == self.hold.on_high, self.clock.as_ref())?;
+        self.link.request(high == self.hold.on_high, self.clock.as_ref())?;
         self.high = high;
         Ok(())
     }

@@ -1,18 +1,18 @@
 //! The runtime's heartbeat: a small thread that keeps the connection to the guard, sends four heartbeats per
-//! timeout, and passes on the drivers' requests for the line. A heartbeat says that the runtime advanced only
-//! if, since the last such heartbeat, the loop has run *and* the motors' bus has confirmed a command. A loop
-//! that runs on top of a dead bus is no reason to leave the motors on.
+//! timeout, and passes on the drivers' requests for the line. A heartbeat reports progress only if, since the
+//! last one that did, the loop has run *and* the motors' bus has confirmed a command. With a dead bus, a
+//! running loop alone must not keep the motors on.
 //!
-//! The thread connects, greets and asks for permission on its own, repeatedly. That alone moves nothing: the
-//! tick keeps the motors stopped until the guard is healthy, and the line goes on when a driver asks.
+//! The thread connects, says hello and asks for permission on its own, repeatedly. That alone moves nothing:
+//! the tick keeps the motors stopped until the guard is healthy, and the line goes on when a driver asks.
 //!
-//! When a stop is requested, the thread makes the tick disarm and greets again once that is done. If the
-//! thread restores the line itself, it waits until the robot is armed.
+//! When a stop is requested, the thread makes the tick disarm and says hello again once that is done. If the
+//! thread itself switches the line on again, it first waits until the robot is armed.
 
 use super::frame::{Answer, Ask, GuardRefusal, LENGTH, Phase, Request};
 use super::stop_ack::{StopAck, Todo};
 use super::transport::{SocketTransport, Transport};
-use super::{BEATS_IN_PATIENCE, BoardDigest, Hold, Link};
+use super::{BEATS_PER_TIMEOUT, BoardDigest, Hold, Link};
 use crate::base::plan::{GuardHold, RtPlan};
 use crate::base::time::{Clock, Instant, Span};
 use crate::runtime::loop_status::{LoopStatus, LoopStatusCell};
@@ -30,12 +30,12 @@ use std::time::Duration;
 const CONNECT_AGAIN: Span = Span::from_millis(50);
 /// Delay before asking again a guard that refused this runtime: the other runtime may have ended.
 const GREET_AGAIN: Span = Span::from_millis(500);
-/// Longest wait for the thread to end. The thread never waits for anything longer than a beat.
-const END_PATIENCE: Duration = Duration::from_millis(200);
-/// Number of outstanding requests whose stamps are kept. A timeout has four of them.
-const UNDER_WAY: usize = 8;
+/// Longest wait for the thread to end. The thread itself never waits longer than one heartbeat interval.
+const END_TIMEOUT: Duration = Duration::from_millis(200);
+/// Number of outstanding requests whose stamps are kept. The thread sends four per timeout.
+const OUTSTANDING: usize = 8;
 
-/// What a heartbeat is for.
+/// Settings of a heartbeat.
 #[derive(Clone, Debug)]
 pub struct HeartbeatPlan {
     /// Where the guard listens.
@@ -46,7 +46,7 @@ pub struct HeartbeatPlan {
     pub hold: Hold,
     /// The guard's timeout.
     pub timeout: Span,
-    /// No driver asks for the line (a simulated board), so the heartbeat does.
+    /// No driver asks for the line (on a simulated board), so the heartbeat does.
     pub alone: bool,
 }
 
@@ -69,26 +69,27 @@ impl Heartbeat {
         rt: RtPlan,
     ) -> std::io::Result<Heartbeat> {
         let (answer, answered) = crossbeam_channel::bounded(1);
-        let way = Box::new(SocketTransport::new(plan.socket.clone()));
-        let mut heart = Heart::new(plan, way, link.clone(), loop_status, requests, clock);
+        let transport = Box::new(SocketTransport::new(plan.socket.clone()));
+        let mut heartbeat_loop =
+            HeartbeatLoop::new(plan, transport, link.clone(), loop_status, requests, clock);
         let thread = thread::Builder::new().name("heartbeat".into()).spawn(move || {
-            // The connection belongs to this thread alone, so the guard sees its end when this thread is
-            // killed. In the process's table it would stay open until all the memory was given back, which
-            // takes longer than the timeout.
-            if let Err(error) = own_table(&heart.link.descriptors()) {
+            // Only this thread owns the connection, so the guard sees it close as soon as this thread is
+            // killed. In the process's descriptor table it would stay open until the kernel has freed all
+            // memory of the process, which takes longer than the timeout.
+            if let Err(error) = own_table(&heartbeat_loop.link.descriptors()) {
                 log::info!(
-                    "the guard will notice a killed runtime only by its silence: close_range: {error}"
+                    "the guard will notice a killed runtime only when its heartbeats stop: close_range: {error}"
                 );
             }
             let _ = answer.send(become_real_time(&rt, Role::Heartbeat));
-            heart.live();
+            heartbeat_loop.run();
         })?;
         let granted =
             answered.recv().map_err(|_| std::io::Error::other("the heartbeat thread ended at once"))?;
         Ok(Heartbeat { link, thread: Some(thread), granted })
     }
 
-    /// Ends cleanly: says so to the guard, which switches the line off. Call it once the motors have stopped.
+    /// Ends cleanly: tells the guard, which switches the line off. Call it once the motors have stopped.
     pub fn end(mut self) {
         self.stop();
     }
@@ -96,7 +97,7 @@ impl Heartbeat {
     fn stop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         self.link.end();
-        let until = std::time::Instant::now() + END_PATIENCE;
+        let until = std::time::Instant::now() + END_TIMEOUT;
         while !thread.is_finished() && std::time::Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }
@@ -109,7 +110,7 @@ impl Drop for Heartbeat {
     }
 }
 
-/// What must have advanced for a heartbeat to be accepted.
+/// The counters that must advance between two heartbeats that report progress.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     slots: u64,
@@ -127,50 +128,50 @@ impl Progress {
     }
 }
 
-/// The part that runs in the thread; in virtual time the owner calls [`Heart::turn`].
-pub struct Heart {
+/// The part that runs in the thread; in virtual time its owner calls [`HeartbeatLoop::step`].
+pub struct HeartbeatLoop {
     plan: HeartbeatPlan,
     link: Arc<Link>,
     loop_status: Arc<LoopStatusCell>,
     requests: Arc<Requests>,
     clock: Arc<dyn Clock>,
-    way: Box<dyn Transport>,
-    /// When the next action is due: a beat, a greeting or an attempt to connect.
+    transport: Box<dyn Transport>,
+    /// When the next action is due: a heartbeat, a hello or an attempt to connect.
     next: Instant,
     sequence: u64,
-    /// Sequence numbers and stamps of the outstanding requests.
-    made: [(u64, Instant); UNDER_WAY],
+    /// Sequence numbers and send times of the outstanding requests.
+    sent: [(u64, Instant); OUTSTANDING],
     /// Number of a driver's request and of the message that carries it.
-    demand: Option<(u64, u64)>,
+    forwarded: Option<(u64, u64)>,
     progress: Progress,
     advanced: bool,
-    /// A stop that was requested.
+    /// Progress of a requested stop.
     stop_ack: StopAck,
-    /// Earliest time to greet a guard that has refused this runtime or switched the line off.
+    /// Earliest time to say hello again to a guard that refused this runtime or switched the line off.
     greet_at: Instant,
 }
 
-impl Heart {
-    /// Not connected yet; the first turn connects over `way`.
+impl HeartbeatLoop {
+    /// Not connected yet; the first step connects over `transport`.
     pub fn new(
         plan: HeartbeatPlan,
-        way: Box<dyn Transport>,
+        transport: Box<dyn Transport>,
         link: Arc<Link>,
         loop_status: Arc<LoopStatusCell>,
         requests: Arc<Requests>,
         clock: Arc<dyn Clock>,
-    ) -> Heart {
-        Heart {
+    ) -> HeartbeatLoop {
+        HeartbeatLoop {
             plan,
             link,
             loop_status,
             requests,
             clock,
-            way,
+            transport,
             next: Instant::ZERO,
             sequence: 0,
-            made: [(0, Instant::ZERO); UNDER_WAY],
-            demand: None,
+            sent: [(0, Instant::ZERO); OUTSTANDING],
+            forwarded: None,
             progress: Progress::default(),
             advanced: false,
             stop_ack: StopAck::default(),
@@ -178,25 +179,25 @@ impl Heart {
         }
     }
 
-    fn live(&mut self) {
+    fn run(&mut self) {
         while !self.link.ending() {
             if self.clock.now() >= self.next {
                 self.beat();
             }
             self.pass_on_request();
-            self.way.wait(&self.link.asked, self.next.since(self.clock.now()));
+            self.transport.wait(&self.link.asked, self.next.since(self.clock.now()));
             self.listen();
         }
         self.leave();
     }
 
-    /// Does all that is due, without waiting; returns when the next action is due.
-    pub fn turn(&mut self) -> Instant {
+    /// Does everything that is due, without waiting; returns when the next action is due.
+    pub fn step(&mut self) -> Instant {
         self.listen();
         if self.clock.now() >= self.next {
             self.beat();
         }
-        // Once more, for a request that waits for the answer to a greeting.
+        // Twice: a request may be waiting for the answer to a hello.
         for _ in 0..2 {
             self.pass_on_request();
             self.listen();
@@ -206,27 +207,27 @@ impl Heart {
 
     /// A clean end: the guard switches the line off.
     pub fn leave(&mut self) {
-        if self.way.is_connected() {
+        if self.transport.is_connected() {
             self.send(Ask::Bye);
         }
     }
 
-    /// Does what is due: a connection, a greeting or a heartbeat.
+    /// Does what is due: connects, says hello or sends a heartbeat.
     fn beat(&mut self) {
         let now = self.clock.now();
-        self.next = now + Span::from_nanos(self.plan.timeout.as_nanos() / BEATS_IN_PATIENCE);
-        if !self.way.is_connected() {
+        self.next = now + Span::from_nanos(self.plan.timeout.as_nanos() / BEATS_PER_TIMEOUT);
+        if !self.transport.is_connected() {
             self.next = now + CONNECT_AGAIN;
-            if !self.way.connect() {
+            if !self.transport.connect() {
                 return;
             }
             self.link.connected();
             self.greet_at = now;
             self.greet(now);
-        } else if self.stop_ack.is_under_way() {
-            self.heed(now);
+        } else if self.stop_ack.is_pending() {
+            self.handle_stop(now);
         } else if self.link.is_trusted() {
-            let status = self.loop_status.look();
+            let status = self.loop_status.load();
             if status.is_armed() {
                 self.link.wait_for_arming(false);
             }
@@ -240,42 +241,42 @@ impl Heart {
 
     fn greet(&mut self, now: Instant) {
         self.greet_at = now + GREET_AGAIN;
-        self.send(Ask::Hello { board: self.plan.board, heeded: self.stop_ack.acknowledged() });
+        self.send(Ask::Hello { board: self.plan.board, acknowledged: self.stop_ack.acknowledged() });
     }
 
-    /// A stop is in progress: greets once the robot has disarmed, not before.
-    fn heed(&mut self, now: Instant) {
-        match self.stop_ack.look(&self.loop_status.look()) {
+    /// A stop is in progress: says hello once the robot has disarmed, not before.
+    fn handle_stop(&mut self, now: Instant) {
+        match self.stop_ack.check(&self.loop_status.load()) {
             Todo::Nothing => {}
             Todo::Disarm => self.disarm(),
-            Todo::Say => self.greet(now),
+            Todo::Report => self.greet(now),
         }
     }
 
     /// Makes the tick disarm, for the stop in progress.
     fn disarm(&mut self) {
         self.requests.disarm.store(true, Ordering::Release);
-        self.stop_ack.asked(&self.loop_status.look()); // after it: the slot in progress may have missed it
+        self.stop_ack.disarm_requested(&self.loop_status.load()); // read after the request, which the slot in progress may have missed
         self.link.wait_for_arming(self.restores());
     }
 
-    /// A driver's request is sent once, as soon as the guard trusts this runtime. The driver itself withdraws
-    /// a request that is late.
+    /// Sends a driver's request once, as soon as the guard trusts this runtime. The driver itself withdraws a
+    /// request that takes too long.
     fn pass_on_request(&mut self) {
         let Some((number, on)) = self.link.pending() else { return };
         if on && self.link.waits() {
             return self.link.answer(number, true); // it goes on when the robot is armed
         }
-        if self.link.is_trusted() && self.demand.is_none_or(|(sent, _)| sent != number) {
+        if self.link.is_trusted() && self.forwarded.is_none_or(|(sent, _)| sent != number) {
             let sequence = self.send(Ask::Set { on });
-            self.demand = Some((number, sequence));
+            self.forwarded = Some((number, sequence));
         }
     }
 
-    /// After the guard has switched the line off and trusts this runtime again. A controller that was reset
-    /// has lost its settings; its driver switches it on again and sets it up. An enabled driver chip
-    /// continues from where it was, once commands reach the motors' bus again. So does a line that no driver
-    /// asks for.
+    /// Switches the line on again, if that is this thread's job, after the guard has switched it off and
+    /// trusts this runtime again. A controller that was reset has lost its settings, so its driver switches
+    /// it on and sets it up. A driver chip behind an enable line keeps its settings and continues once
+    /// commands reach the motors' bus again; so does a line that no driver asks for.
     fn restore(&mut self) {
         let wanted = self.link.wanted_on() && !self.link.waits() && self.link.pending().is_none();
         if self.restores() && self.advanced && wanted {
@@ -290,59 +291,60 @@ impl Heart {
 
     /// Reads everything that the guard has sent.
     fn listen(&mut self) {
-        let mut bytes = [0; LENGTH + 1]; // one byte more, to detect a message that is too long
-        while self.way.is_connected() {
-            let answer = match self.way.receive(&mut bytes) {
+        let mut bytes = [0; LENGTH + 1]; // one extra byte, to detect a message that is too long
+        while self.transport.is_connected() {
+            let answer = match self.transport.receive(&mut bytes) {
                 Received::Nothing => return,
                 Received::Message(length) => Answer::decode(&bytes[..length.min(bytes.len())]).ok(),
                 Received::Closed => None,
             };
-            let Some(answer) = answer else { return self.part() };
-            self.take(&answer);
+            let Some(answer) = answer else { return self.disconnect() };
+            self.handle_answer(&answer);
         }
     }
 
-    fn take(&mut self, answer: &Answer) {
-        let (sequence, made) = self.made[answer.sequence as usize % UNDER_WAY];
+    fn handle_answer(&mut self, answer: &Answer) {
+        let (sequence, made) = self.sent[answer.sequence as usize % OUTSTANDING];
         let made = if sequence == answer.sequence { made } else { Instant::ZERO }; // too old to count
-        self.link.heard(&answer.standing, answer.refused, made);
-        if let Some((number, asked_in)) = self.demand
+        self.link.update(&answer.status, answer.refused, made);
+        if let Some((number, asked_in)) = self.forwarded
             && asked_in == answer.sequence
         {
             self.link.answer(number, answer.refused.is_none());
         }
-        // A caller had stopped the robot: it stays stopped until it is armed again.
+        // Someone has stopped the robot: it stays stopped until it is armed again.
         if answer.refused != Some(GuardRefusal::Busy)
-            && self.stop_ack.recv(answer.standing.stop) == Todo::Disarm
+            && self.stop_ack.recv(answer.status.stop) == Todo::Disarm
         {
             self.disarm();
         }
-        match answer.standing.phase {
+        match answer.status.phase {
             // Sent without a request, or in answer to a hello.
             Phase::Greeted if answer.refused.is_none() => {
                 self.send(Ask::Permit);
             }
-            Phase::Trusted if !answer.standing.line_on => self.restore(),
+            Phase::Trusted if !answer.status.line_on => self.restore(),
             Phase::Tripped(_) if answer.refused.is_some() => self.greet_at = self.clock.now(),
             _ => {}
         }
     }
 
     /// The guard is gone.
-    fn part(&mut self) {
-        self.way.part();
-        self.demand = None;
-        self.stop_ack = StopAck::default(); // another guard numbers its stops from the start
+    fn disconnect(&mut self) {
+        self.transport.disconnect();
+        self.forwarded = None;
+        self.stop_ack = StopAck::default(); // a new guard numbers its stops from 1 again
         self.link.lost();
         self.next = self.clock.now() + CONNECT_AGAIN;
     }
 
-    /// Sends a message and records when. One that cannot be sent gets no answer, which is what counts.
+    /// Sends a message and records when. A failed send needs no handling: the answer stays out, and that is
+    /// what the rest of this file checks.
     fn send(&mut self, ask: Ask) -> u64 {
         self.sequence += 1;
         let request = Request { sequence: self.sequence, stamp: self.clock.now(), ask };
-        self.made[self.sequence as usize % UNDER_WAY] = (self.sequence, request.stamp);
-        self.way.send(&request.encode());
+        self.sent[self.sequence as usize % OUTSTANDING] = (self.sequence, request.stamp);
+        self.transport.send(&request.encode());
         self.sequence
     }
 }
@@ -373,8 +375,8 @@ mod tests {
         assert!(!progress.made(&status(0, 5)));
         assert!(progress.made(&status(5, 1)));
         assert!(!progress.made(&status(5, 1)));
-        assert!(!progress.made(&status(50, 1)), "the bus stands");
-        assert!(!progress.made(&status(5, 40)), "the loop stands");
+        assert!(!progress.made(&status(50, 1)), "the bus hangs");
+        assert!(!progress.made(&status(5, 40)), "the loop hangs");
         assert!(progress.made(&status(51, 41)));
     }
 }

@@ -1,5 +1,5 @@
-//! What the threads of a runtime share about its guard: when it last answered well, the line level that a
-//! driver wants, and how each side waits for the other. Atomics and two event descriptors; no locks.
+//! What the threads of a runtime share about its guard: when it last gave a good answer, the line level that
+//! a driver wants, and how each side waits for the other. Atomics and two event descriptors; no locks.
 
 use super::frame::{GuardRefusal, GuardStatus, Phase, Reason};
 use crate::base::fault::BusFault;
@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The longest that a driver waits for the guard to switch the line: twice the usual timeout of 50 ms. The
-/// driver asks while it sets up its chip, half a second of work, and tries again later.
+/// driver asks while it sets up its chip, which takes half a second, and tries again later.
 pub(super) const LONGEST_SET: Span = Span::from_millis(100);
 
-/// The shared part. One per runtime.
+/// The shared state. One per runtime.
 pub struct Link {
-    /// When the newest request was made to which the guard answered that all is well; 0: never.
+    /// Send time of the newest request that got a good answer; 0: none did.
     seen: AtomicU64,
     phase: AtomicU8,
     reason: AtomicU8,
@@ -28,27 +28,27 @@ pub struct Link {
     connections: AtomicU64,
     /// A stop was requested: the line stays off until the robot is armed again, even if a driver wants it on.
     waits: AtomicBool,
-    /// A driver wants the motors to be able to run.
+    /// A driver wants the line on.
     wanted_on: AtomicBool,
-    /// Number and level of the newest request of a driver: `number << 1 | on`; 0: none yet.
-    demand: AtomicU64,
-    /// Number and outcome of the newest request that was answered: `number << 1 | done`.
-    outcome: AtomicU64,
-    /// Signalled by the driver.
+    /// Number and level of a driver's newest request: `number << 1 | on`; 0: none yet.
+    request: AtomicU64,
+    /// Number and result of the newest request that was answered: `number << 1 | done`.
+    reply: AtomicU64,
+    /// Signaled by the driver.
     pub(super) asked: OwnedFd,
-    /// Signalled by the heartbeat.
+    /// Signaled by the heartbeat.
     done: OwnedFd,
     taken: AtomicBool,
     ending: AtomicBool,
-    /// In virtual time: makes the heartbeat beat. There is no thread to wait for.
+    /// In virtual time, where no thread runs: steps the heartbeat.
     step: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// What the runtime knows about its guard, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct LinkState {
     /// The guard's newest status; `None`: it has not answered, or is not connected.
-    pub standing: Option<GuardStatus>,
+    pub status: Option<GuardStatus>,
     /// Why the guard refused this runtime.
     pub refused: Option<GuardRefusal>,
     /// How often a connection was made.
@@ -56,7 +56,7 @@ pub struct Seen {
 }
 
 impl Link {
-    /// A link without any message yet. `wanted_on`: the line is wanted on although no driver asks for it.
+    /// A link before the first message. `wanted_on`: the line should be on although no driver asks for it.
     pub fn new(wanted_on: bool) -> io::Result<Arc<Link>> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Arc::new(Link {
@@ -70,8 +70,8 @@ impl Link {
             waits: AtomicBool::new(false),
             connections: AtomicU64::new(0),
             wanted_on: AtomicBool::new(wanted_on),
-            demand: AtomicU64::new(0),
-            outcome: AtomicU64::new(0),
+            request: AtomicU64::new(0),
+            reply: AtomicU64::new(0),
             asked: eventfd(0, flags)?,
             done: eventfd(0, flags)?,
             taken: AtomicBool::new(false),
@@ -80,8 +80,8 @@ impl Link {
         }))
     }
 
-    /// The newest report.
-    pub fn look(&self) -> Seen {
+    /// What is known now.
+    pub fn look(&self) -> LinkState {
         let reason = self.reason.load(Ordering::Relaxed);
         let reason = Reason::ALL.into_iter().find(|known| *known as u8 == reason);
         let phase = match (self.phase.load(Ordering::Relaxed), reason) {
@@ -92,7 +92,7 @@ impl Link {
             _ => None,
         };
         let line = self.line.load(Ordering::Relaxed);
-        let standing = phase.map(|phase| GuardStatus {
+        let status = phase.map(|phase| GuardStatus {
             phase,
             line_on: line & 1 != 0,
             line_sound: line & 2 != 0,
@@ -101,7 +101,7 @@ impl Link {
             stop: self.stop.load(Ordering::Relaxed),
         });
         let refused = GuardRefusal::of(self.refused.load(Ordering::Relaxed));
-        Seen { standing, refused, connections: self.connections.load(Ordering::Relaxed) }
+        LinkState { status, refused, connections: self.connections.load(Ordering::Relaxed) }
     }
 
     /// Whether the guard trusts this runtime now.
@@ -109,12 +109,12 @@ impl Link {
         self.phase.load(Ordering::Acquire) == TRUSTED
     }
 
-    /// Whether the line is wanted on.
+    /// Whether the line should be on.
     pub(super) fn wanted_on(&self) -> bool {
         self.wanted_on.load(Ordering::Acquire)
     }
 
-    /// Whether the line waits until the robot is armed.
+    /// Whether the line stays off until the robot is armed.
     pub(super) fn waits(&self) -> bool {
         self.waits.load(Ordering::Acquire)
     }
@@ -122,7 +122,7 @@ impl Link {
         self.waits.store(waits, Ordering::Release);
     }
 
-    /// A driver takes the line. A line has one owner.
+    /// Takes the line for a driver; `false`: it already has an owner.
     pub(super) fn take(&self) -> bool {
         !self.taken.swap(true, Ordering::AcqRel)
     }
@@ -130,31 +130,31 @@ impl Link {
         self.taken.store(false, Ordering::Release);
     }
 
-    /// A driver requests the line on or off and waits until the guard has switched it, at most
-    /// [`LONGEST_SET`]. A request that was not granted by then is withdrawn.
-    pub(super) fn demand(&self, on: bool, clock: &dyn Clock) -> Result<(), BusFault> {
+    /// Requests the line on or off for a driver and waits until the guard has switched it, at most
+    /// [`LONGEST_SET`]. After that, the request is withdrawn.
+    pub(super) fn request(&self, on: bool, clock: &dyn Clock) -> Result<(), BusFault> {
         self.wanted_on.store(on, Ordering::Release);
-        let number = (self.demand.load(Ordering::Relaxed) >> 1) + 1;
-        let demand = number << 1 | u64::from(on);
-        self.demand.store(demand, Ordering::Release);
+        let number = (self.request.load(Ordering::Relaxed) >> 1) + 1;
+        let request = number << 1 | u64::from(on);
+        self.request.store(request, Ordering::Release);
         ring(&self.asked);
         if let Some(step) = self.step.get() {
             step();
         }
         let until = clock.now() + LONGEST_SET;
         loop {
-            let outcome = self.outcome.load(Ordering::Acquire);
-            if outcome >> 1 == number {
-                return if outcome & 1 == 1 { Ok(()) } else { Err(BusFault::TimedOut) };
+            let reply = self.reply.load(Ordering::Acquire);
+            if reply >> 1 == number {
+                return if reply & 1 == 1 { Ok(()) } else { Err(BusFault::TimedOut) };
             }
             let left = until.since(clock.now());
             if left == Span::ZERO {
-                // The number stays, so a late answer matches no request.
-                self.outcome.store(number << 1, Ordering::Release);
+                // The number counts as answered, so a late answer matches no request.
+                self.reply.store(number << 1, Ordering::Release);
                 return Err(BusFault::TimedOut);
             }
             match self.step.get() {
-                // An answer that takes any time is too late: nothing delivers it while this driver waits.
+                // The step has run, and nothing else can deliver an answer while this driver waits.
                 Some(_) => clock.sleep_until(until),
                 None => _ = wait_for(&[&self.done], left),
             }
@@ -162,27 +162,27 @@ impl Link {
         }
     }
 
-    /// `step` steps the heartbeat in virtual time: it is called while a driver waits for the guard.
+    /// Sets the function that steps the heartbeat in virtual time; it is called when a driver asks.
     pub fn step_by(&self, step: Box<dyn Fn() + Send + Sync>) {
         let _ = self.step.set(step); // a link has one heartbeat
     }
 
-    /// The newest request without an outcome: its number and level.
+    /// Number and level of the newest request, if it has no answer yet.
     pub(super) fn pending(&self) -> Option<(u64, bool)> {
-        let demand = self.demand.load(Ordering::Acquire);
-        let answered = self.outcome.load(Ordering::Acquire) >> 1;
-        (demand >> 1 > answered).then_some((demand >> 1, demand & 1 == 1))
+        let request = self.request.load(Ordering::Acquire);
+        let answered = self.reply.load(Ordering::Acquire) >> 1;
+        (request >> 1 > answered).then_some((request >> 1, request & 1 == 1))
     }
 
     /// The guard has answered request `number`.
     pub(super) fn answer(&self, number: u64, done: bool) {
         if self.pending().is_some_and(|(pending, _)| pending == number) {
-            self.outcome.store(number << 1 | u64::from(done), Ordering::Release);
+            self.reply.store(number << 1 | u64::from(done), Ordering::Release);
             ring(&self.done);
         }
     }
 
-    /// The descriptors of the process that the heartbeat needs, besides those it opens itself.
+    /// The descriptors of the process that the heartbeat thread needs, besides those that it opens itself.
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.asked.as_fd(), self.done.as_fd()]
     }
@@ -197,10 +197,10 @@ impl Link {
         self.phase.store(NOT_CONNECTED, Ordering::Release);
     }
 
-    /// The guard's status, from its answer to a request of `made`.
-    pub fn heard(&self, standing: &GuardStatus, refused: Option<GuardRefusal>, made: Instant) {
-        let (phase, reason) = match standing.phase {
-            // It trusts another runtime, not this one.
+    /// Takes the guard's status, from its answer to a request that was sent at `made`.
+    pub fn update(&self, status: &GuardStatus, refused: Option<GuardRefusal>, made: Instant) {
+        let (phase, reason) = match status.phase {
+            // The guard trusts another runtime.
             Phase::Trusted if !matches!(refused, None | Some(GuardRefusal::Line)) => (NOT_OURS, 0),
             Phase::Waiting => (0, 0),
             Phase::Greeted => (1, 0),
@@ -209,13 +209,13 @@ impl Link {
         };
         self.reason.store(reason, Ordering::Relaxed);
         self.refused.store(refused.map_or(0, |refused| refused as u8), Ordering::Relaxed);
-        self.line.store(u8::from(standing.line_on) | u8::from(standing.line_sound) << 1, Ordering::Relaxed);
-        self.trips.store(standing.trips, Ordering::Relaxed);
-        self.stop.store(standing.stop, Ordering::Relaxed);
+        self.line.store(u8::from(status.line_on) | u8::from(status.line_sound) << 1, Ordering::Relaxed);
+        self.trips.store(status.trips, Ordering::Relaxed);
+        self.stop.store(status.stop, Ordering::Relaxed);
         self.phase.store(phase, Ordering::Release);
-        // A line that is off although it is wanted on moves nothing: that robot cannot drive.
+        // A robot whose line should be on but is off cannot drive, so that is no good answer.
         let may_be_off = !self.wanted_on() || self.waits();
-        let follows = standing.line_sound && (standing.line_on || may_be_off);
+        let follows = status.line_sound && (status.line_on || may_be_off);
         if phase == TRUSTED && follows {
             self.seen.fetch_max(made.as_nanos(), Ordering::Release);
         }
@@ -237,11 +237,11 @@ const NOT_CONNECTED: u8 = u8::MAX;
 
 /// Makes `descriptor` readable.
 fn ring(descriptor: &OwnedFd) {
-    // Full only after 2^64 signals without a read.
+    // Cannot fail: the counter is full only after 2^64 signals without a read.
     let _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
 }
 
-/// How the tick sees the guard.
+/// The tick's view of the guard.
 #[derive(Clone)]
 pub struct GuardHealth {
     link: Arc<Link>,
@@ -249,12 +249,13 @@ pub struct GuardHealth {
 }
 
 impl GuardHealth {
-    /// The guard behind `link`; it counts as lost when it has not answered well for `timeout`.
+    /// The guard behind `link`. It counts as lost when it gave no good answer for `timeout`.
     pub fn new(link: Arc<Link>, timeout: Span) -> GuardHealth {
         GuardHealth { link, timeout }
     }
 
-    /// Whether the guard is lost: it died, hangs, has switched the line off or was never there. One load.
+    /// Whether the guard is lost: it died, hangs, has switched the line off or was never there. Costs one
+    /// load.
     pub fn lost(&self, now: Instant) -> bool {
         let seen = self.link.seen.load(Ordering::Acquire);
         seen == 0 || now.since(Instant::from_nanos(seen)) > self.timeout
@@ -275,7 +276,7 @@ mod tests {
         let link = Link::new(true).unwrap();
         let health = GuardHealth::new(link.clone(), ms(50));
         assert!(health.lost(at(0)) && health.lost(at(1_000)));
-        link.heard(&WELL, None, at(1_000));
+        link.update(&WELL, None, at(1_000));
         assert!(!health.lost(at(1_000)) && !health.lost(at(1_050)));
         assert!(health.lost(at(1_051)));
         for unwell in [
@@ -284,21 +285,21 @@ mod tests {
             GuardStatus { line_on: false, ..WELL },
             GuardStatus { line_sound: false, ..WELL },
         ] {
-            link.heard(&unwell, None, at(2_000));
+            link.update(&unwell, None, at(2_000));
             assert!(health.lost(at(2_000)), "{unwell:?}");
-            assert_eq!(link.look().standing, Some(unwell));
+            assert_eq!(link.look().status, Some(unwell));
         }
-        link.heard(&WELL, Some(GuardRefusal::Busy), at(2_500));
-        assert!(health.lost(at(2_500)) && !link.is_trusted(), "it trusts another");
-        link.heard(&WELL, None, at(3_000));
-        link.heard(&WELL, None, at(2_900));
-        assert!(!health.lost(at(3_050)), "an older answer does not make the guard older");
+        link.update(&WELL, Some(GuardRefusal::Busy), at(2_500));
+        assert!(health.lost(at(2_500)) && !link.is_trusted(), "it trusts another runtime");
+        link.update(&WELL, None, at(3_000));
+        link.update(&WELL, None, at(2_900));
+        assert!(!health.lost(at(3_050)), "an older answer does not replace a newer one");
     }
 
     #[test]
     fn the_line_may_be_off_while_no_driver_wants_it_on() {
         let link = Link::new(false).unwrap();
-        link.heard(&GuardStatus { line_on: false, ..WELL }, None, at(1_000));
+        link.update(&GuardStatus { line_on: false, ..WELL }, None, at(1_000));
         assert!(!GuardHealth::new(link, ms(50)).lost(at(1_000)));
     }
 
@@ -307,30 +308,30 @@ mod tests {
         let link = Link::new(true).unwrap();
         let health = GuardHealth::new(link.clone(), ms(50));
         link.wait_for_arming(true);
-        link.heard(&GuardStatus { line_on: false, ..WELL }, None, at(1_000));
+        link.update(&GuardStatus { line_on: false, ..WELL }, None, at(1_000));
         assert!(!health.lost(at(1_000)), "the robot can be armed");
         link.wait_for_arming(false);
-        link.heard(&GuardStatus { line_on: false, ..WELL }, None, at(2_000));
+        link.update(&GuardStatus { line_on: false, ..WELL }, None, at(2_000));
         assert!(health.lost(at(2_000)));
     }
 
     #[test]
-    fn a_request_that_is_never_granted_is_withdrawn() {
+    fn unanswered_request_times_out_and_is_withdrawn() {
         let link = Link::new(false).unwrap();
-        assert_eq!(link.demand(true, &MonotonicClock), Err(BusFault::TimedOut));
+        assert_eq!(link.request(true, &MonotonicClock), Err(BusFault::TimedOut));
         assert_eq!(link.pending(), None);
         link.answer(1, true);
         assert_eq!(link.pending(), None);
-        assert!(link.wanted_on(), "it is still what the driver wants");
+        assert!(link.wanted_on(), "the driver still wants it on");
     }
 
     #[test]
-    fn answers_match_requests_by_number() {
+    fn only_the_answer_with_its_number_settles_a_request() {
         let link = Link::new(false).unwrap();
         for (level, done) in [(true, true), (false, true), (true, false)] {
             let driver = std::thread::spawn({
                 let link = link.clone();
-                move || link.demand(level, &MonotonicClock)
+                move || link.request(level, &MonotonicClock)
             });
             let (number, on) = loop {
                 wait_for(&[&link.asked], ms(20));

@@ -1,4 +1,4 @@
-//! Where the guard listens, and one request to it with its answer.
+//! The guard's default socket, and a client that sends it one request.
 
 use super::frame::{Answer, Ask, LENGTH, Request};
 use crate::base::time::{Clock, MonotonicClock, Span};
@@ -6,7 +6,7 @@ use crate::system::seqpacket::{Received, connect_to, receive, send_to, wait_for}
 use std::io;
 use std::path::Path;
 
-/// Where the guard listens by default: in its own directory, to which the runtime's user cannot write.
+/// Where the guard listens by default: in its own directory, which the runtime's user cannot write to.
 pub const GUARD_SOCKET: &str = "/run/ganglion-guard/guard.sock";
 
 /// Sends the guard at `path` one request and waits for its answer, at most `timeout`.

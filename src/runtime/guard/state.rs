@@ -1,18 +1,18 @@
-//! What the guard decides: which runtime it trusts with the line, and when it switches the line off. Pure; it
-//! knows clients instead of sockets, and the caller passes the time.
+//! The guard's decisions: which runtime it trusts with the line, and when it switches the line off. Pure: it
+//! knows client numbers instead of sockets, and the caller passes the time.
 
 use super::frame::{Ask, GuardRefusal, GuardStatus, Phase, Reason, Request};
 use super::{BoardDigest, Hold};
 use crate::base::time::{Instant, Span};
 
-/// A permission, and the heartbeats it depends on.
+/// A permission to switch the line, and the heartbeats that keep it valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permit {
-    /// The newest heartbeat of any kind, by its stamp.
+    /// Stamp of the newest heartbeat of any kind.
     alive: Instant,
-    /// The newest one that counts: the runtime advanced, or the line was off or had just gone on.
-    heard: Instant,
-    /// Since when the line is on; `None`: it is off.
+    /// Stamp of the newest heartbeat that counts: the runtime advanced, or the line was off or just on.
+    counted: Instant,
+    /// When the line went on; `None`: it is off.
     on_since: Option<Instant>,
 }
 
@@ -28,15 +28,15 @@ pub struct Permit {
 /// ```
 ///
 /// Only a new hello leaves Tripped, and the line goes on again only after a new permission. After a requested
-/// stop, only a hello from a runtime that handled this very stop leaves Tripped: that runtime has read of the
-/// stop and has disarmed since. The end of a connection, a leave, or a first hello does not cancel a stop.
+/// stop, the hello must acknowledge this very stop: then its runtime has been told of the stop and has
+/// disarmed since. The end of a connection, a leave or a first hello does not cancel a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// No runtime is guarded; the line is off.
     Waiting,
     /// A runtime has said hello; the line is off.
     Greeted,
-    /// It may switch the line.
+    /// The runtime may switch the line.
     Trusted(Permit),
     /// The guard switched the line off.
     Tripped(Reason),
@@ -49,11 +49,11 @@ pub struct Guard {
     board: BoardDigest,
     timeout: Span,
     settle: Span,
-    /// The client of the runtime that is guarded.
+    /// Client number of the guarded runtime.
     holder: Option<usize>,
     trips: u32,
     beats: u64,
-    /// Number of the newest requested stop, 1 to 255, then wrapping to 1; 0: none yet.
+    /// Number of the newest requested stop: 1 to 255, then 1 again; 0: none yet.
     stop: u8,
 }
 
@@ -69,18 +69,18 @@ impl Guard {
         self.state
     }
 
-    /// Whether the line is to be on.
+    /// Whether the line should be on.
     pub fn line_on(&self) -> bool {
         matches!(self.state, State::Trusted(Permit { on_since: Some(_), .. }))
     }
 
-    /// Whether `client` is the runtime's.
+    /// Whether `client` is the guarded runtime.
     pub fn is_holder(&self, client: usize) -> bool {
         self.holder == Some(client)
     }
 
     /// Its status.
-    pub fn standing(&self, line_sound: bool) -> GuardStatus {
+    pub fn status(&self, line_sound: bool) -> GuardStatus {
         let phase = match self.state {
             State::Waiting => Phase::Waiting,
             State::Greeted => Phase::Greeted,
@@ -97,26 +97,26 @@ impl Guard {
         self.state == State::Tripped(Reason::Asked)
     }
 
-    /// When to call [`look`](Guard::look) next if no message arrives.
+    /// When to call [`check_timeout`](Guard::check_timeout) next if no message arrives.
     pub fn deadline(&self) -> Instant {
         match self.state {
-            // A nanosecond later, because a heartbeat exactly at the timeout is still in time.
-            State::Trusted(permit) => permit.heard + self.timeout + Span::from_nanos(1),
+            // One nanosecond after the timeout, because a heartbeat exactly at the timeout is in time.
+            State::Trusted(permit) => permit.counted + self.timeout + Span::from_nanos(1),
             _ => Instant::NEVER,
         }
     }
 
-    /// No message arrived: switches the line off when the timeout is over.
-    pub fn look(&mut self, now: Instant) {
+    /// Switches the line off if the timeout has passed.
+    pub fn check_timeout(&mut self, now: Instant) {
         let State::Trusted(permit) = self.state else { return };
-        if now.since(permit.heard) > self.timeout {
+        if now.since(permit.counted) > self.timeout {
             let stalled = now.since(permit.alive) <= self.timeout;
             self.trip(if stalled { Reason::Stalled } else { Reason::Silent });
         }
     }
 
     /// The connection of `client` closed.
-    pub fn gone(&mut self, client: usize) {
+    pub fn disconnected(&mut self, client: usize) {
         if !self.is_holder(client) {
             return;
         }
@@ -128,7 +128,7 @@ impl Guard {
         }
     }
 
-    /// A request of `client`; `own`: it belongs to the user of this guard, or to root.
+    /// Handles a request of `client`; `own`: the client belongs to the allowed user, or to root.
     pub fn recv(
         &mut self,
         client: usize,
@@ -146,7 +146,7 @@ impl Guard {
             }
             Ask::Hello { .. } if !own => Err(GuardRefusal::OtherUser),
             Ask::Hello { board, .. } if board != self.board => Err(GuardRefusal::OtherBoard),
-            Ask::Hello { heeded, .. } => self.hello(client, heeded),
+            Ask::Hello { acknowledged, .. } => self.hello(client, acknowledged),
             _ if !self.is_holder(client) => Err(GuardRefusal::NotTrusted),
             Ask::Permit => self.permit(now),
             Ask::Heartbeat { advanced } => self.beat(advanced, request.stamp.min(now), now),
@@ -158,26 +158,26 @@ impl Guard {
         }
     }
 
-    /// 1: a runtime says hello. From [`State::Trusted`] a hello switches the line off first: a restarted
-    /// runtime no longer knows what was on. One that has not handled a stop is greeted, and no more.
-    fn hello(&mut self, client: usize, heeded: u8) -> Result<(), GuardRefusal> {
+    /// 1: a runtime says hello. In [`State::Trusted`] this switches the line off first: a restarted runtime
+    /// no longer knows what was on. A runtime that has not acknowledged a pending stop stays in Tripped.
+    fn hello(&mut self, client: usize, acknowledged: u8) -> Result<(), GuardRefusal> {
         if self.holder.is_some_and(|holder| holder != client) {
             return Err(GuardRefusal::Busy);
         }
         self.holder = Some(client);
-        if self.is_stopped() && heeded != self.stop {
+        if self.is_stopped() && acknowledged != self.stop {
             return Err(GuardRefusal::Stopped);
         }
         self.state = State::Greeted;
         Ok(())
     }
 
-    /// 2: it may switch the line, which stays off until it does.
+    /// 2: the runtime may switch the line, which stays off until it does.
     fn permit(&mut self, now: Instant) -> Result<(), GuardRefusal> {
         match self.state {
             State::Trusted(_) => Ok(()),
             State::Greeted => {
-                self.state = State::Trusted(Permit { alive: now, heard: now, on_since: None });
+                self.state = State::Trusted(Permit { alive: now, counted: now, on_since: None });
                 Ok(())
             }
             State::Waiting | State::Tripped(_) => Err(GuardRefusal::NotTrusted),
@@ -188,11 +188,11 @@ impl Guard {
         let settle = self.settle;
         let State::Trusted(permit) = &mut self.state else { return Err(GuardRefusal::NotTrusted) };
         permit.alive = permit.alive.max(stamp);
-        // With the line off, or on a controller that has just come out of reset, nothing can move: in that
-        // case a heartbeat needs no confirmed command.
+        // Nothing can move while the line is off or a controller has just come out of reset, so a heartbeat
+        // needs no confirmed command then.
         let harmless = permit.on_since.is_none_or(|since| now.since(since) <= settle);
         if advanced || harmless {
-            permit.heard = permit.heard.max(stamp);
+            permit.counted = permit.counted.max(stamp);
             self.beats += 1;
         }
         Ok(())
@@ -208,7 +208,7 @@ impl Guard {
         Ok(())
     }
 
-    /// 3: no runtime is guarded any more, and nothing went wrong.
+    /// 3: the runtime ended cleanly, so none is guarded any more.
     fn leave(&mut self) {
         self.holder = None;
         self.state = match self.state {
@@ -218,7 +218,7 @@ impl Guard {
         };
     }
 
-    /// 5: at once, from any state. Each stop must be handled separately.
+    /// 5: stops at once, from any state. Each stop needs its own acknowledgement.
     fn ask_stop(&mut self) {
         self.stop = self.stop.checked_add(1).unwrap_or(1);
         match self.state {
@@ -227,7 +227,7 @@ impl Guard {
         }
     }
 
-    /// 4: at once, from any state.
+    /// 4: switches the line off at once, from any state.
     fn trip(&mut self, reason: Reason) {
         self.trips = self.trips.saturating_add(1);
         self.state = State::Tripped(reason);
@@ -241,7 +241,7 @@ mod tests {
     use crate::decision::fixture::{at, ms};
 
     const BOARD: BoardDigest = [1; 32];
-    const HELLO: Ask = Ask::Hello { board: BOARD, heeded: 0 };
+    const HELLO: Ask = Ask::Hello { board: BOARD, acknowledged: 0 };
     const STOP: Ask = Ask::Trip { lasting: true };
     const TIMEOUT: Span = Span::from_millis(100);
 
@@ -256,7 +256,7 @@ mod tests {
             Rig { guard: Guard::new(&hold, TIMEOUT, BOARD), now: at(1_000) }
         }
 
-        /// A runtime at client 0 that is trusted, with the line on and settled.
+        /// Client 0 is trusted, with the line on and settled.
         fn driving(kind: GuardHold) -> Rig {
             let mut rig = Rig::new(kind);
             for ask in [HELLO, Ask::Permit, Ask::Set { on: true }] {
@@ -278,7 +278,7 @@ mod tests {
         }
         fn pass(&mut self, millis: u64) {
             self.now += ms(millis);
-            self.guard.look(self.now);
+            self.guard.check_timeout(self.now);
         }
         fn tripped(&self) -> Option<Reason> {
             match self.guard.state() {
@@ -305,25 +305,25 @@ mod tests {
     #[test]
     fn only_one_runtime_of_this_board_and_user_is_accepted() {
         let mut rig = Rig::new(GuardHold::Enable);
-        assert_eq!(rig.ask(Ask::Hello { board: [2; 32], heeded: 0 }), Err(GuardRefusal::OtherBoard));
+        assert_eq!(rig.ask(Ask::Hello { board: [2; 32], acknowledged: 0 }), Err(GuardRefusal::OtherBoard));
         assert_eq!(rig.ask_from(0, false, HELLO), Err(GuardRefusal::OtherUser));
         assert_eq!(rig.ask_from(0, true, HELLO), Ok(()));
         assert_eq!(rig.ask_from(1, true, HELLO), Err(GuardRefusal::Busy));
         assert_eq!(rig.ask_from(1, true, Ask::Permit), Err(GuardRefusal::NotTrusted));
         assert_eq!(rig.ask(Ask::Permit), Ok(()));
         assert_eq!(rig.ask(Ask::Set { on: true }), Ok(()));
-        rig.guard.gone(1);
-        assert!(rig.guard.line_on(), "another's end is nothing to the guard");
-        rig.guard.gone(0);
+        rig.guard.disconnected(1);
+        assert!(rig.guard.line_on(), "another client's end changes nothing");
+        rig.guard.disconnected(0);
         assert_eq!(rig.tripped(), Some(Reason::Closed));
-        assert_eq!(rig.ask_from(1, true, HELLO), Ok(()), "the next one may come");
+        assert_eq!(rig.ask_from(1, true, HELLO), Ok(()), "the next runtime may connect");
     }
 
     #[test]
-    fn every_kind_of_death_cuts_the_line_for_good() {
+    fn every_kind_of_death_trips_the_guard_until_a_new_hello() {
         type Death = (&'static str, fn(&mut Rig), Reason);
         let deaths: [Death; 5] = [
-            ("closed", |rig| rig.guard.gone(0), Reason::Closed),
+            ("closed", |rig| rig.guard.disconnected(0), Reason::Closed),
             ("silent", |rig| rig.pass(101), Reason::Silent),
             ("asked", |rig| assert_eq!(rig.ask_from(3, false, STOP), Ok(())), Reason::Asked),
             ("ended", |rig| assert_eq!(rig.ask(Ask::Bye), Ok(())), Reason::Ended),
@@ -348,7 +348,7 @@ mod tests {
                     assert_eq!(rig.ask(ask), Err(GuardRefusal::NotTrusted), "{name}: {ask:?}");
                     assert!(!rig.guard.line_on(), "{name}: {ask:?}");
                 }
-                let hello = Ask::Hello { board: BOARD, heeded: rig.guard.standing(true).stop };
+                let hello = Ask::Hello { board: BOARD, acknowledged: rig.guard.status(true).stop };
                 for ask in [hello, Ask::Permit] {
                     assert_eq!(rig.ask(ask), Ok(()), "{name}: {ask:?}");
                     assert!(!rig.guard.line_on(), "{name}: {ask:?}");
@@ -360,26 +360,26 @@ mod tests {
     }
 
     #[test]
-    fn the_heartbeat_timeout_is_exact() {
+    fn timeout_is_exact_and_matches_the_deadline() {
         let mut rig = Rig::driving(GuardHold::Enable);
         assert_eq!(rig.guard.deadline(), rig.now + TIMEOUT + Span::from_nanos(1));
         rig.pass(100);
         assert!(rig.guard.line_on());
         rig.now += Span::from_nanos(1);
-        rig.guard.look(rig.now);
+        rig.guard.check_timeout(rig.now);
         assert_eq!(rig.tripped(), Some(Reason::Silent));
         assert_eq!(rig.guard.deadline(), Instant::NEVER);
     }
 
     #[test]
-    fn a_queued_heartbeat_keeps_its_age() {
+    fn queued_heartbeat_counts_from_its_stamp() {
         let mut rig = Rig::driving(GuardHold::Enable);
         let old = Request { sequence: 0, stamp: rig.now, ask: Ask::Heartbeat { advanced: true } };
         rig.now += ms(5_000);
         assert_eq!(rig.guard.recv(0, true, &old, rig.now), Ok(()));
-        rig.guard.look(rig.now);
+        rig.guard.check_timeout(rig.now);
         assert_eq!(rig.tripped(), Some(Reason::Silent));
-        // And one from the future counts as current.
+        // A stamp from the future counts as now.
         let mut rig = Rig::driving(GuardHold::Enable);
         let ahead = Request { stamp: rig.now + ms(60_000), ..old };
         assert_eq!(rig.guard.recv(0, true, &ahead, rig.now), Ok(()));
@@ -405,11 +405,11 @@ mod tests {
             rig.pass(50);
             let _ = rig.ask(Ask::Heartbeat { advanced: false });
         }
-        assert_eq!(rig.tripped(), Some(Reason::Stalled), "no longer than two seconds");
+        assert_eq!(rig.tripped(), Some(Reason::Stalled), "it may settle for two seconds");
     }
 
     #[test]
-    fn switching_on_again_does_not_restart_the_settling_time() {
+    fn repeated_set_does_not_restart_the_settle_time() {
         let mut rig = Rig::driving(GuardHold::Reset);
         for _ in 0..5 {
             rig.pass(25);
@@ -419,8 +419,8 @@ mod tests {
         assert_eq!(rig.tripped(), Some(Reason::Stalled));
     }
 
-    /// A guard in every state, with whether a runtime is connected at client 0.
-    fn everywhere() -> Vec<(&'static str, Rig, bool)> {
+    /// A guard in every state, and whether a runtime is connected as client 0.
+    fn every_state() -> Vec<(&'static str, Rig, bool)> {
         let mut greeted = Rig::new(GuardHold::Enable);
         assert_eq!(greeted.ask(HELLO), Ok(()));
         let tripped = |die: fn(&mut Rig)| {
@@ -433,68 +433,64 @@ mod tests {
             ("greeted", greeted, true),
             ("trusted", Rig::driving(GuardHold::Enable), true),
             ("silent", tripped(|rig| rig.pass(101)), true),
-            ("closed", tripped(|rig| rig.guard.gone(0)), false),
+            ("closed", tripped(|rig| rig.guard.disconnected(0)), false),
             ("ended", tripped(|rig| assert_eq!(rig.ask(Ask::Bye), Ok(()))), false),
             ("asked", tripped(|rig| assert_eq!(rig.ask_from(3, false, STOP), Ok(()))), true),
         ]
     }
 
     #[test]
-    fn a_stop_lasts_until_a_runtime_acknowledges_it() {
-        for (name, mut rig, _) in everywhere() {
+    fn stop_lasts_until_a_runtime_acknowledges_it() {
+        for (name, mut rig, _) in every_state() {
             assert_eq!(rig.ask_from(3, false, STOP), Ok(()), "{name}");
-            let stop = rig.guard.standing(true).stop;
+            let stop = rig.guard.status(true).stop;
             assert!(stop > 0 && !rig.guard.line_on(), "{name}");
-            let forgets: [fn(&mut Rig); 6] = [
+            let events: [fn(&mut Rig); 6] = [
                 |_| (),
-                |rig| rig.guard.gone(0),
+                |rig| rig.guard.disconnected(0),
                 |rig| rig.pass(60_000),
                 |rig| _ = rig.ask(Ask::Bye),
                 |rig| _ = rig.ask_from(3, false, Ask::Trip { lasting: false }),
                 |rig| _ = rig.ask(HELLO),
             ];
-            for forget in forgets {
-                forget(&mut rig);
-                let pending = rig.guard.standing(true).stop;
-                for heeded in (0..=u8::MAX).filter(|heeded| *heeded != pending) {
-                    let hello = Ask::Hello { board: BOARD, heeded };
-                    assert_eq!(rig.ask(hello), Err(GuardRefusal::Stopped), "{name}: {heeded}");
+            for event in events {
+                event(&mut rig);
+                let pending = rig.guard.status(true).stop;
+                for acknowledged in (0..=u8::MAX).filter(|acknowledged| *acknowledged != pending) {
+                    let hello = Ask::Hello { board: BOARD, acknowledged };
+                    assert_eq!(rig.ask(hello), Err(GuardRefusal::Stopped), "{name}: {acknowledged}");
                     for ask in [Ask::Permit, Ask::Set { on: true }, Ask::Heartbeat { advanced: true }] {
                         assert_eq!(rig.ask(ask), Err(GuardRefusal::NotTrusted), "{name}");
                     }
                     assert_eq!((rig.tripped(), rig.guard.line_on()), (Some(Reason::Asked), false), "{name}");
                 }
             }
-            let heeded = rig.guard.standing(true).stop;
-            for ask in [Ask::Hello { board: BOARD, heeded }, Ask::Permit, Ask::Set { on: true }] {
+            let acknowledged = rig.guard.status(true).stop;
+            for ask in [Ask::Hello { board: BOARD, acknowledged }, Ask::Permit, Ask::Set { on: true }] {
                 assert_eq!(rig.ask(ask), Ok(()), "{name}: {ask:?}");
             }
-            assert!(rig.guard.line_on() && rig.guard.standing(true).stop == 0, "{name}");
+            assert!(rig.guard.line_on() && rig.guard.status(true).stop == 0, "{name}");
         }
     }
 
     #[test]
-    fn each_stop_is_acknowledged_separately() {
+    fn each_stop_needs_its_own_acknowledgement() {
         let mut rig = Rig::driving(GuardHold::Enable);
         for _ in 0..600 {
             assert_eq!(rig.ask_from(3, false, STOP), Ok(()));
-            let first = rig.guard.standing(true).stop;
+            let first = rig.guard.status(true).stop;
             assert_eq!(rig.ask_from(3, false, STOP), Ok(()));
-            let late = Ask::Hello { board: BOARD, heeded: first };
-            assert_eq!(
-                rig.ask(late),
-                Err(GuardRefusal::Stopped),
-                "it was on its way when the second stop came"
-            );
-            let heeded = rig.guard.standing(true).stop;
-            assert!(heeded != 0 && heeded != first);
-            assert_eq!(rig.ask(Ask::Hello { board: BOARD, heeded }), Ok(()));
+            let late = Ask::Hello { board: BOARD, acknowledged: first };
+            assert_eq!(rig.ask(late), Err(GuardRefusal::Stopped), "this acknowledges only the first stop");
+            let acknowledged = rig.guard.status(true).stop;
+            assert!(acknowledged != 0 && acknowledged != first);
+            assert_eq!(rig.ask(Ask::Hello { board: BOARD, acknowledged }), Ok(()));
         }
     }
 
     #[test]
-    fn a_temporary_trip_after_the_end_does_not_last() {
-        for (name, mut rig, connected) in everywhere() {
+    fn non_lasting_trip_only_stops_a_connected_runtime() {
+        for (name, mut rig, connected) in every_state() {
             let before = rig.guard.state();
             assert_eq!(rig.ask_from(3, false, Ask::Trip { lasting: false }), Ok(()));
             assert!(!rig.guard.line_on(), "{name}");
@@ -509,12 +505,12 @@ mod tests {
     fn trips_are_counted_and_clean_ends_are_not() {
         let mut rig = Rig::driving(GuardHold::Reset);
         assert_eq!(rig.ask(Ask::Bye), Ok(()));
-        assert_eq!(rig.guard.standing(true).trips, 0);
+        assert_eq!(rig.guard.status(true).trips, 0);
         let mut rig = Rig::driving(GuardHold::Reset);
         rig.pass(101);
-        rig.guard.gone(0);
-        let standing = rig.guard.standing(true);
-        assert_eq!((standing.trips, standing.phase), (1, Phase::Tripped(Reason::Silent)));
-        assert_eq!(standing.beats, 100);
+        rig.guard.disconnected(0);
+        let status = rig.guard.status(true);
+        assert_eq!((status.trips, status.phase), (1, Phase::Tripped(Reason::Silent)));
+        assert_eq!(status.beats, 100);
     }
 }

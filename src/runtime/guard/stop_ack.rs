@@ -1,9 +1,9 @@
-//! How a runtime handles a requested stop: it disarms, and reports that to the guard only once it is done.
-//! Pure; the heartbeat talks to the tick and the guard on its behalf.
+//! How a runtime handles a requested stop: it disarms first, and acknowledges the stop to the guard after
+//! that. Pure; the heartbeat thread talks to the tick and the guard.
 
 use crate::runtime::loop_status::LoopStatus;
 
-/// Slots after which some slot that began after a request has taken it: one slot may have been in progress.
+/// After this many slots, a slot that began after the request has seen it; one may have been in progress.
 const TAKEN_AFTER: u64 = 2;
 
 /// Progress of the newest stop, on one connection to one guard.
@@ -12,27 +12,27 @@ pub(super) struct StopAck {
     /// Number of the newest stop that the guard reported; 0: none.
     reported: u8,
     /// Slots that had run when the disarm was requested.
-    asked_at: u64,
-    /// The newest stop for which the robot disarmed; 0: none.
-    heeded: u8,
+    requested_at: u64,
+    /// Number of the newest stop for which the robot has disarmed; 0: none.
+    acknowledged: u8,
 }
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Todo {
-    /// Nothing, or wait for the tick.
+    /// Nothing yet.
     Nothing,
-    /// Ask the tick to disarm, then call [`StopAck::asked`].
+    /// Ask the tick to disarm, then call [`StopAck::disarm_requested`].
     Disarm,
-    /// The robot is disarmed: report it to the guard.
-    Say,
+    /// The robot has disarmed: acknowledge the stop to the guard.
+    Report,
 }
 
 impl StopAck {
-    /// The guard reported stop `stop`; 0: none.
+    /// The guard reported stop number `stop`; 0: none.
     pub(super) fn recv(&mut self, stop: u8) -> Todo {
-        if stop == 0 && !self.is_under_way() {
-            *self = StopAck::default(); // over: the numbers wrap around
+        if stop == 0 && !self.is_pending() {
+            *self = StopAck::default(); // forget old numbers, because they wrap around
         }
         if stop == 0 || stop == self.reported {
             return Todo::Nothing;
@@ -41,37 +41,37 @@ impl StopAck {
         Todo::Disarm
     }
 
-    /// The tick got the request to disarm when its newest status was `status`.
-    pub(super) fn asked(&mut self, status: &LoopStatus) {
-        self.asked_at = status.slots;
+    /// Disarming was requested from the tick when its newest status was `status`.
+    pub(super) fn disarm_requested(&mut self, status: &LoopStatus) {
+        self.requested_at = status.slots;
     }
 
-    /// What the newest status means for a stop in progress.
-    pub(super) fn look(&mut self, status: &LoopStatus) -> Todo {
-        if !self.is_under_way() {
+    /// What to do about a stop in progress, given the loop's newest status.
+    pub(super) fn check(&mut self, status: &LoopStatus) -> Todo {
+        if !self.is_pending() {
             return Todo::Nothing;
         }
-        // A loop that has not begun takes the request in its first or second slot; arming needs three.
-        let not_begun = status.slots == 0 && self.asked_at == 0;
-        if !not_begun && status.slots < self.asked_at + TAKEN_AFTER {
+        // A loop that has not started sees the request in its first or second slot; arming needs three.
+        let not_begun = status.slots == 0 && self.requested_at == 0;
+        if !not_begun && status.slots < self.requested_at + TAKEN_AFTER {
             return Todo::Nothing;
         }
-        // A person armed the robot again before the guard knew: the stop comes first.
+        // A person armed the robot again before the guard was told: the stop wins.
         if status.is_armed() {
             return Todo::Disarm;
         }
-        self.heeded = self.reported;
-        Todo::Say
+        self.acknowledged = self.reported;
+        Todo::Report
     }
 
-    /// Whether a stop was reported and is not yet handled.
-    pub(super) fn is_under_way(&self) -> bool {
-        self.reported != self.heeded
+    /// Whether a reported stop has not been handled yet.
+    pub(super) fn is_pending(&self) -> bool {
+        self.reported != self.acknowledged
     }
 
     /// The number to send with a hello.
     pub(super) fn acknowledged(&self) -> u8 {
-        self.heeded
+        self.acknowledged
     }
 }
 
@@ -85,35 +85,39 @@ mod tests {
     const DEGRADED: u8 = 4;
 
     fn status(slots: u64, mode: u8) -> LoopStatus {
-        LoopStatus { slots, mode, ..LoopStatusCell::default().look() }
+        LoopStatus { slots, mode, ..LoopStatusCell::default().load() }
     }
 
     #[test]
     fn stop_is_acknowledged_by_a_disarmed_slot_after_the_request() {
         let mut stop_ack = StopAck::default();
-        assert_eq!((stop_ack.recv(0), stop_ack.look(&status(50, ARMED))), (Todo::Nothing, Todo::Nothing));
+        assert_eq!((stop_ack.recv(0), stop_ack.check(&status(50, ARMED))), (Todo::Nothing, Todo::Nothing));
         assert_eq!(stop_ack.recv(7), Todo::Disarm);
-        stop_ack.asked(&status(50, ARMED));
+        stop_ack.disarm_requested(&status(50, ARMED));
         for (slots, mode) in [(50, ARMED), (50, DISARMED), (51, DISARMED)] {
-            assert_eq!((stop_ack.look(&status(slots, mode)), stop_ack.acknowledged()), (Todo::Nothing, 0));
+            assert_eq!((stop_ack.check(&status(slots, mode)), stop_ack.acknowledged()), (Todo::Nothing, 0));
         }
-        assert!(stop_ack.is_under_way());
-        assert_eq!((stop_ack.look(&status(52, DISARMED)), stop_ack.acknowledged()), (Todo::Say, 7));
-        assert!(!stop_ack.is_under_way());
-        assert_eq!(stop_ack.recv(7), Todo::Nothing, "the answer to an older question");
-        assert_eq!(stop_ack.look(&status(60, ARMED)), Todo::Nothing, "a person armed it: its stop is over");
+        assert!(stop_ack.is_pending());
+        assert_eq!((stop_ack.check(&status(52, DISARMED)), stop_ack.acknowledged()), (Todo::Report, 7));
+        assert!(!stop_ack.is_pending());
+        assert_eq!(stop_ack.recv(7), Todo::Nothing, "a late answer to an older request");
+        assert_eq!(
+            stop_ack.check(&status(60, ARMED)),
+            Todo::Nothing,
+            "a person armed it, so the stop is over"
+        );
     }
 
     #[test]
-    fn a_robot_rearmed_too_early_is_disarmed_again() {
+    fn robot_rearmed_during_a_stop_is_disarmed_again() {
         for mode in [ARMED, DEGRADED] {
             let mut stop_ack = StopAck::default();
             stop_ack.recv(1);
-            stop_ack.asked(&status(50, mode));
-            assert_eq!(stop_ack.look(&status(52, mode)), Todo::Disarm);
-            stop_ack.asked(&status(52, mode));
-            assert_eq!(stop_ack.look(&status(53, DISARMED)), Todo::Nothing);
-            assert_eq!(stop_ack.look(&status(54, DISARMED)), Todo::Say);
+            stop_ack.disarm_requested(&status(50, mode));
+            assert_eq!(stop_ack.check(&status(52, mode)), Todo::Disarm);
+            stop_ack.disarm_requested(&status(52, mode));
+            assert_eq!(stop_ack.check(&status(53, DISARMED)), Todo::Nothing);
+            assert_eq!(stop_ack.check(&status(54, DISARMED)), Todo::Report);
         }
     }
 
@@ -121,28 +125,31 @@ mod tests {
     fn hanging_loop_does_not_acknowledge_a_stop() {
         let mut early = StopAck::default();
         early.recv(1);
-        early.asked(&status(0, 0));
-        assert_eq!(early.look(&status(0, 0)), Todo::Say);
+        early.disarm_requested(&status(0, 0));
+        assert_eq!(early.check(&status(0, 0)), Todo::Report);
         let mut hangs = StopAck::default();
         hangs.recv(1);
-        hangs.asked(&status(50, ARMED));
+        hangs.disarm_requested(&status(50, ARMED));
         for _ in 0..1_000 {
-            assert_eq!(hangs.look(&status(50, ARMED)), Todo::Nothing);
+            assert_eq!(hangs.check(&status(50, ARMED)), Todo::Nothing);
         }
     }
 
     #[test]
-    fn a_second_stop_needs_its_own_disarm() {
+    fn a_second_stop_needs_its_own_acknowledgement() {
         let mut stop_ack = StopAck::default();
         for stop in [255, 1, 1, 2] {
             assert_eq!(stop_ack.recv(stop), Todo::Disarm);
             assert_ne!(stop_ack.acknowledged(), stop);
-            stop_ack.asked(&status(50, DISARMED));
-            assert_eq!((stop_ack.look(&status(52, DISARMED)), stop_ack.acknowledged()), (Todo::Say, stop));
+            stop_ack.disarm_requested(&status(50, DISARMED));
+            assert_eq!(
+                (stop_ack.check(&status(52, DISARMED)), stop_ack.acknowledged()),
+                (Todo::Report, stop)
+            );
             assert_eq!(
                 (stop_ack.recv(stop), stop_ack.acknowledged()),
                 (Todo::Nothing, stop),
-                "an older answer"
+                "a repeated answer"
             );
             stop_ack.recv(0);
         }

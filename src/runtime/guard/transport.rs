@@ -1,35 +1,35 @@
-//! The path from a runtime to its guard: one connection that keeps message borders. In real time it is a
-//! socket; in virtual time, whatever the stepper of both ends provides. Knows no frame.
+//! The connection from a runtime to its guard, which keeps message boundaries: a socket in real time, or a
+//! simulated one in virtual time. It does not interpret the messages.
 
 use crate::base::time::Span;
 use crate::system::seqpacket::{Received, connect_to, drain, receive, send_to, wait_for};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// One connection at a time. Nothing but `wait` waits.
+/// One connection at a time. Only `wait` blocks.
 pub trait Transport: Send {
-    /// Makes the connection; returns whether there is one now.
+    /// Connects; returns whether that succeeded.
     fn connect(&mut self) -> bool;
-    /// Closes it.
-    fn part(&mut self);
-    /// Whether there is one.
+    /// Closes the connection.
+    fn disconnect(&mut self);
+    /// Whether there is a connection.
     fn is_connected(&self) -> bool;
-    /// Sends one message. One that cannot be sent is lost.
+    /// Sends one message; if that fails, the message is lost.
     fn send(&mut self, bytes: &[u8]);
     /// Reads the next message.
     fn receive(&mut self, into: &mut [u8]) -> Received;
-    /// Waits until `asked` is signalled or a message arrives, at most `longest`.
+    /// Waits until `asked` is signaled or a message arrives, at most `longest`.
     fn wait(&mut self, asked: &OwnedFd, longest: Span);
 }
 
-/// A socket.
+/// A Unix socket.
 pub struct SocketTransport {
     path: PathBuf,
     connection: Option<OwnedFd>,
 }
 
 impl SocketTransport {
-    /// To the guard that listens at `path`; no connection yet.
+    /// A transport to the guard at `path`, not connected yet.
     pub fn new(path: PathBuf) -> SocketTransport {
         SocketTransport { path, connection: None }
     }
@@ -40,7 +40,7 @@ impl Transport for SocketTransport {
         self.connection = connect_to(&self.path).ok();
         self.is_connected()
     }
-    fn part(&mut self) {
+    fn disconnect(&mut self) {
         self.connection = None;
     }
     fn is_connected(&self) -> bool {
@@ -48,7 +48,7 @@ impl Transport for SocketTransport {
     }
     fn send(&mut self, bytes: &[u8]) {
         if let Some(connection) = &self.connection {
-            let _ = send_to(connection, bytes); // no answer comes, and that is what counts
+            let _ = send_to(connection, bytes); // the caller notices by the missing answer
         }
     }
     fn receive(&mut self, into: &mut [u8]) -> Received {

@@ -1,5 +1,5 @@
-//! Stands in for the kernel's files where the robot is simulated: the machine that simulates it is not its
-//! computer.
+//! Replaces the kernel's files of a simulated robot: the machine that runs the simulation is not the robot's
+//! own computer.
 
 use crate::base::fault::BusFault;
 use crate::base::plan::SensorPlan;
@@ -12,7 +12,7 @@ pub(super) struct SimulatedFile {
 }
 
 impl SimulatedFile {
-    /// The value of `sensor`; one that the simulated computer does not have is absent, as on a real one.
+    /// The value of `sensor`. If the simulated computer has no such value, it is absent, as on a real one.
     pub(super) fn of(sensor: &SensorPlan) -> SimulatedFile {
         let absent = DeviceFault::Kernel { fault: BusFault::Absent };
         SimulatedFile { value: computer_value(sensor).ok_or(absent) }

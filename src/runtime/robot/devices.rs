@@ -1,4 +1,5 @@
-//! Which sensors share a chip, which lines their bus thread needs, and what drives the motors. Opens no wire.
+//! Which sensors share a chip, which lines their bus thread needs, and which driver the motors have. Opens no
+//! wire.
 
 use super::BuildError;
 use super::computer::SimulatedFile;
@@ -16,18 +17,18 @@ use std::path::Path;
 /// Where `/sys` is.
 const ROOT: &str = "/";
 
-/// An entry of a polling table, and its name.
+/// A named entry of a polling table.
 pub(super) struct Planned {
     pub poll: PollPlan,
     pub name: String,
-    /// The line with which the device asks.
+    /// The line by which the device signals that data is ready.
     pub ready: Option<Line>,
 }
 
-/// The polling table of the values that the simulated computer serves in place of its kernel's files.
+/// The polling table of the values that the simulated computer provides in place of kernel files.
 pub(super) fn simulated_files(board: &Board) -> Vec<Planned> {
     let planned = |group: Vec<usize>| {
-        let first = &board.sensors[group[0]]; // a group has one at least; no two values share a file
+        let first = &board.sensors[group[0]]; // a group has at least one; no two values share a file
         Planned {
             poll: PollPlan {
                 device: Box::new(SimulatedFile::of(first)),
@@ -100,7 +101,7 @@ pub(crate) fn actuators(board: &Board) -> Result<Box<dyn Actuators>, BuildError>
 /// The lines that the motors need, each with the level at which they are stopped.
 pub fn motor_lines(board: &Board) -> Vec<LineUse> {
     let output = |line, high| LineUse { line, usage: Usage::Output { high } };
-    // A controller is held in reset from now on: no pulse before everything is set up.
+    // Holds a controller in reset from now on, so that it gives no pulse before everything is set up.
     let stops = board.stop_lines().into_iter().map(|stop| output(stop.line, stop.off_high));
     let directions = board.motors.iter().filter_map(|motor| motor.kind.direction());
     stops.chain(directions.map(|line| output(line, false))).collect()
@@ -109,7 +110,7 @@ pub fn motor_lines(board: &Board) -> Vec<LineUse> {
 /// The lines that the sensors on bus `bus` need.
 pub(super) fn sensor_lines(board: &Board, bus: usize) -> Vec<LineUse> {
     let on_bus = board.sensors.iter().filter(|sensor| sensor.attachment() == Attachment::Bus(bus));
-    // Silent until each is given its own address.
+    // Shut down until each is given its own address.
     let shutdowns = on_bus.filter_map(|sensor| sensor.kind.line(LineRole::Shutdown));
     shutdowns.map(|line| LineUse { line, usage: Usage::Output { high: false } }).collect()
 }
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn sensors_of_one_chip_are_read_together_at_the_fastest_rate() {
+    fn sensors_of_one_chip_share_one_poll_at_the_fastest_rate() {
         let mut board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let imu = |quantity, address| {
             SensorKind::Chip(ChipSensor::Mpu6050 { address, quantity, ready: Some(Line(4)) })
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_begin_at_the_level_at_which_nothing_moves() {
+    fn lines_start_at_the_level_at_which_nothing_moves() {
         let board = crate::deploy::board::built_in("picarx-v4").unwrap().unwrap().board;
         let lines: Vec<(u32, Usage)> =
             motor_lines(&board).iter().map(|line| (line.line.0, line.usage)).collect();
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(board.stop_lines(), [StopLine { line: Line(5), off_high: false }]);
         let board = crate::deploy::board::built_in("jetson-orin-nano").unwrap().unwrap().board;
         assert_eq!(board.stop_lines(), [StopLine { line: Line::named(0), off_high: true }]);
-        // Whatever stops them begins at that level.
+        // Every line that stops motors starts at the level that stops them.
         for stop in board.stop_lines() {
             let begins = Usage::Output { high: stop.off_high };
             assert!(motor_lines(&board).contains(&LineUse { line: stop.line, usage: begins }));

@@ -1,5 +1,5 @@
-//! Faults of the script that strike the field's engine, and the time of a cycle in a run in virtual time:
-//! another cycle around an engine's own. A robot at work whose run has no script has none of it.
+//! Wraps the cycle of a field engine to inject scripted faults, and to model the time of a cycle in virtual
+//! time. A run in real time without scripted faults does not use it.
 
 use crate::base::plan::QUALITY_LEVELS;
 use crate::base::time::{Clock, Span};
@@ -9,28 +9,28 @@ use crate::sim::FieldFaults;
 use crate::system::gpu::Watch;
 use std::sync::Arc;
 
-/// Virtual compute time of a cycle by rung, as a share of the budget's target, for runs in virtual
-/// time. A model, labelled so in every report: it exists to exercise the budget, not to predict.
+/// Compute time of a cycle by quality level, as a share of the budget's target, in virtual time. This is a
+/// model, and reports say so: it exists to exercise the budget, not to predict times.
 pub(super) const MODELLED_SHARE: [f64; QUALITY_LEVELS] = [0.50, 0.46, 0.42, 0.40, 0.33, 0.08];
 
 /// Injects the script's faults into an engine.
 pub(super) struct FaultInjector {
     pub faults: FieldFaults,
-    /// Of the GPU, if one computes: its faults go there.
+    /// The watch of the GPU, if one computes; its faults are injected there.
     pub watch: Arc<Watch>,
-    /// Virtual time: a cycle at rung 0 costs this times its modelled share. `None`: real time.
+    /// In virtual time, a cycle costs this times its modelled share. `None`: real time.
     pub modelled: Option<Span>,
     pub clock: Arc<dyn Clock>,
 }
 
 impl FaultInjector {
-    /// `engine` under the script.
+    /// Wraps `engine`.
     pub fn around(self, engine: Box<dyn FieldEngine>) -> Box<dyn FieldEngine> {
         Box::new(Around::new(engine, Box::new(move |engine, input| self.cycle(engine, input))))
     }
 
     /// # Panics
-    /// While the script lets the engine panic: that is the fault.
+    /// When the script says so: the panic is the fault.
     fn cycle(&self, engine: &mut dyn FieldEngine, input: &FieldInput) -> Result<FieldOutput, Failure> {
         let start = self.clock.now();
         let answer = (!self.faults.panics(start)).then(|| {
@@ -59,8 +59,8 @@ mod tests {
     use crate::system::gpu::GpuFault;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    /// An engine under `script` where a cycle at rung 0 takes half of 10 ms.
-    fn struck(script: &[&str]) -> (Box<dyn FieldEngine>, Arc<SimClock>, Arc<Watch>) {
+    /// An engine with the faults of `script`; a cycle at quality level 0 takes half of 10 ms.
+    fn faulty(script: &[&str]) -> (Box<dyn FieldEngine>, Arc<SimClock>, Arc<Watch>) {
         let (clock, watch) = (Arc::new(SimClock::new()), Arc::new(Watch::new()));
         let script: Vec<Fault> = script.iter().map(|text| Fault::parse(text).unwrap()).collect();
         let injector = FaultInjector {
@@ -74,8 +74,8 @@ mod tests {
     }
 
     #[test]
-    fn in_virtual_time_a_cycle_takes_its_levels_share_of_the_target() {
-        let (mut engine, clock, _) = struck(&[]);
+    fn virtual_cycle_takes_its_levels_share_of_the_target() {
+        let (mut engine, clock, _) = faulty(&[]);
         for (number, share) in MODELLED_SHARE.iter().enumerate() {
             let start = clock.now();
             let quality = QualityLevel::new(number as u8).expect("a rung");
@@ -86,8 +86,8 @@ mod tests {
     }
 
     #[test]
-    fn injected_faults_make_cycles_slow_hang_and_panic() {
-        let (mut engine, clock, _) = struck(&["field-slow@1+1", "field-hang@3+2", "field-panic@6+1"]);
+    fn scripted_cycle_is_slow_hangs_and_panics() {
+        let (mut engine, clock, _) = faulty(&["field-slow@1+1", "field-hang@3+2", "field-panic@6+1"]);
         let mut cycle = |from: u64| {
             clock.set(at(from));
             let ran = catch_unwind(AssertUnwindSafe(|| engine.cycle(&FieldInput::AT_REST).is_ok()));
@@ -101,8 +101,8 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_fault_is_injected_from_begin_to_end() {
-        let (mut engine, clock, watch) = struck(&["gpu-slow@0.2+0.2"]);
+    fn scripted_gpu_fault_is_on_the_watch_for_its_duration() {
+        let (mut engine, clock, watch) = faulty(&["gpu-slow@0.2+0.2"]);
         let mut seen = Vec::new();
         for now in (0..600).step_by(100) {
             clock.set(at(now));

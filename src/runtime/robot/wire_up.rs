@@ -1,5 +1,5 @@
 //! A worker on each wire of a board: one per bus, one for the sonars, one for the buttons and data-ready
-//! lines, one for the kernel's files. The same whether the wires are simulated or real.
+//! lines, one for the kernel's files. The workers are the same on simulated and real wires.
 
 use super::devices::{self, Planned};
 use super::{BuildError, WorkerThread};
@@ -26,11 +26,11 @@ use std::sync::Arc;
 
 /// Receipts between a bus and the tick: one per command, and the tick takes them each slot.
 const RECEIPT_RING: usize = 64;
-/// Bus thread names, by number; a board has no more buses than there are names.
+/// Bus thread names, by bus number; a board has at most this many buses.
 const BUS_NAMES: [&str; MAX_INLETS - 4] =
     ["i2c", "i2c-1", "i2c-2", "i2c-3", "i2c-4", "i2c-5", "i2c-6", "i2c-7"];
 
-/// The lines of a bus thread, and where it notes its transfers if some of them are cut while one hangs.
+/// The lines of a bus thread, and where it notes its transfers if a cutter thread watches for hung ones.
 type BusLines = (Box<dyn Gpio>, Option<Arc<InFlight>>);
 
 /// The wires of this run.
@@ -50,20 +50,20 @@ pub(super) struct Wired {
     pub halt: Arc<Halt>,
     /// The simulated world, if there is one.
     pub plant: Option<Plant>,
-    /// A thread cuts the motors' lines while their bus hangs: on real wires, in real time.
+    /// A thread switches the motors' lines off while their bus hangs; only on real wires in real time.
     pub cuts: bool,
-    /// Ends of the link to the map, if the board has one: for the trace and for queries.
+    /// Ends of the link to the map, if the board has one: for records and for queries.
     pub map: Option<(Feed, Recollection)>,
 }
 
-/// The workers' ends of the link to the tick.
+/// The bus worker's ends of the link between tick and motors.
 pub(super) struct MotorEnds {
     commands: Reader<Command>,
     receipts: rtrb::Producer<OnWire>,
     pub waker: Arc<Waker>,
 }
 
-/// Both ends of the link from the tick to the motors.
+/// Both ends of the link between tick and motors.
 pub(super) fn motor_line(motors: &[MotorPlan]) -> (MotorLink, MotorEnds) {
     let (put, commands) = triple_buffer(Command::still(motors.len()));
     let (receipts, confirmed) = rtrb::RingBuffer::new(RECEIPT_RING);
@@ -112,7 +112,7 @@ pub(super) fn wire_up(
 }
 
 impl Wired {
-    /// A new inlet of readings into the tick.
+    /// A new ring of readings into the tick; returns the worker's end.
     fn outlet(&mut self) -> Result<Outlet, BuildError> {
         let (producer, consumer) = rtrb::RingBuffer::new(READING_RING);
         let misfit = |_| BuildError::Misfit { what: format!("more than {MAX_INLETS} sources of readings") };
@@ -150,7 +150,7 @@ impl Wired {
         self.add_slow(board)
     }
 
-    /// The thread of bus `bus`; `ends`: the motors are here.
+    /// The thread of bus `bus`; `ends`: given to the bus that has the motors.
     fn add_bus(
         &mut self,
         board: &Board,
@@ -215,8 +215,8 @@ impl Wired {
         Ok(())
     }
 
-    /// The lines of a bus thread. `stops` among them are shared with a thread that cuts them while the bus
-    /// hangs, and the notes for it come with them.
+    /// The lines of a bus thread. Those in `stops` are shared with a cutter thread, which switches them off
+    /// while the bus hangs; in that case also returns where the bus thread notes its transfers.
     fn shared_lines(
         &mut self,
         hardware: &dyn Hardware,
@@ -236,12 +236,12 @@ impl Wired {
         let waker: Arc<Waker> = Arc::default();
         let in_flight = Arc::new(InFlight::new(speed_hz, self.halt.clone(), waker.clone()));
         let cutter = Cutter::new(&shared, stops, in_flight.clone(), counters.clone());
-        // As the bus: a halt wakes both, and the bus thread, which is woken first, goes first.
+        // The same priority as the bus: a halt wakes both, and the bus thread, woken first, runs first.
         self.add_worker(cutter, waker, Role::Bus);
         Ok((Box::new(shared), Some(in_flight)))
     }
 
-    /// A polling table and its counters, which are kept for reports.
+    /// A polling table, and its counters, which are also kept for reports.
     fn table(&mut self, name: &str, planned: Vec<Planned>) -> (Vec<PollPlan>, Arc<BusCounters>) {
         let names: Vec<String> = planned.iter().map(|one| one.name.clone()).collect();
         let counters = Arc::new(BusCounters::new(name, names));
@@ -249,7 +249,7 @@ impl Wired {
         (planned.into_iter().map(|one| one.poll).collect(), counters)
     }
 
-    /// The thread of the edge-timed sensors, where the board has any.
+    /// The thread of the edge-timed sensors, if the board has any.
     fn add_edges(&mut self, board: &Board, hardware: &dyn Hardware) -> Result<(), BuildError> {
         let (mut sonars, mut lines, mut channels) = (Vec::new(), Vec::new(), Vec::new());
         for (channel, sensor) in board.sensors.iter().enumerate() {
@@ -269,7 +269,7 @@ impl Wired {
         Ok(())
     }
 
-    /// The thread of the buttons and of the lines that ask for a poll, where the board has any.
+    /// The thread of the buttons and data-ready lines, if the board has any.
     fn add_lines(
         &mut self,
         board: &Board,
@@ -280,7 +280,7 @@ impl Wired {
         for (channel, sensor) in board.sensors.iter().enumerate() {
             let SensorKind::Lines(LineSensor::Button { line, active_low }) = sensor.kind else { continue };
             buttons.push(ButtonLine { channel: channel as u8, line, active_low, period: sensor.period });
-            // Pulled towards not pressed; no debounce: the first contact counts.
+            // Pulled to the level of a released button. No debounce: the first contact counts.
             lines.push(watched(line, if active_low { Bias::Up } else { Bias::Down }));
         }
         let rising = Usage::Rising { bias: Bias::AsIs };
@@ -296,7 +296,7 @@ impl Wired {
         Ok(())
     }
 
-    /// The thread of the map, if the board has things to remember.
+    /// The thread of the map, if the board has something to remember.
     fn add_map(&mut self, board: &Board) -> Result<(), BuildError> {
         let (things, period) = devices::things(board);
         let (Some(motion), false) = (MotionModel::of(board), things.is_empty()) else { return Ok(()) };
@@ -332,7 +332,7 @@ fn fast_stops(board: &Board, channels: impl IntoIterator<Item = u8>) -> FastStop
     FastStops::of(&board.reflexes, &board.sensors, channels)
 }
 
-/// A handle on `lines`, if there are any.
+/// A handle for `lines`; an absent one if there are none.
 fn lines_of(
     hardware: &dyn Hardware,
     owner: &'static str,

@@ -1,26 +1,26 @@
-//! Whether the motors have stopped, from what each step of `safe-stop` found. Pure. It claims no more than
-//! was observed: asking a runtime to disarm is no success by itself, and neither is a written stop that a
-//! live runtime may overwrite.
+//! Decides from the findings of `safe-stop` whether the motors have stopped. Pure. It claims no more than was
+//! observed: asking a runtime to disarm is not a success by itself, and neither is a written stop that a live
+//! runtime may overwrite.
 
 use super::StepError;
 use crate::system::rt::flock::Holder;
 
-/// The runtime behind the control socket, and what it did.
+/// The runtime behind the control socket, and its reply.
 #[derive(Debug)]
 pub enum Runtime {
     /// No process listens.
     Absent,
-    /// A process listens and does not answer.
+    /// A process listens but does not answer.
     Silent(StepError),
     /// It answered.
     Answers {
         /// Name of its board.
         board: String,
-        /// It drives the board in question: the same effective values.
+        /// Its board has the same effective values as the one to stop.
         same_board: bool,
-        /// Its process, as far as it can be determined.
+        /// Its process, if that can be determined.
         pid: Option<u32>,
-        /// Disarmed, confirmed by the loop; or its reasons why not.
+        /// The loop confirmed that it disarmed, or why it did not.
         disarmed: Result<(), Vec<String>>,
     },
 }
@@ -28,16 +28,16 @@ pub enum Runtime {
 /// A line that was pulled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pulled {
-    /// The motors have no current, and the board's own pull keeps it so.
+    /// The motors have no current; the board's pull resistor keeps the line off.
     Enable,
-    /// The controller has restarted, without pulses, and would obey any process that sets it up.
+    /// The controller has restarted without pulses, but obeys any process that sets it up again.
     Reset,
 }
 
-/// What may move the motors again.
+/// A process that may move the motors again.
 #[derive(Debug)]
 pub enum Threat<'a> {
-    /// A runtime that listens and does not answer.
+    /// A runtime that listens but does not answer.
     Silent(&'a StepError),
     /// A process that holds the motors' wires and was not disarmed.
     Driving(Holder),
@@ -50,7 +50,7 @@ pub enum Threat<'a> {
 pub struct StopFindings {
     /// Name of the board.
     pub board: String,
-    /// The guard's line is off and follows, or why not; `None`: the board has no guard.
+    /// The guard has switched its line off, or why not; `None`: the board has no guard.
     pub guard: Option<Result<(), StepError>>,
     /// The runtime's reply.
     pub runtime: Runtime,
@@ -68,7 +68,7 @@ impl StopFindings {
         match (&self.runtime, &self.holder) {
             (Runtime::Silent(why), _) => Some(Threat::Silent(why)),
             (Runtime::Answers { disarmed: Ok(()), same_board, pid, .. }, Some(holder)) => {
-                // The holder of the wires is best identified by its process; otherwise by its board.
+                // Identifies the holder of the wires by its process if possible, otherwise by its board.
                 let is_it = match (holder.pid, pid) {
                     (Some(holder), Some(pid)) => holder == *pid,
                     _ => *same_board,
@@ -81,8 +81,8 @@ impl StopFindings {
         }
     }
 
-    /// Whether the motors have stopped without pulling a line: then none is pulled.
-    pub fn is_still(&self) -> bool {
+    /// Whether the motors have stopped without a pulled line; no line is pulled then.
+    pub fn needs_no_line(&self) -> bool {
         self.guarded() || (self.stopped.is_ok() && self.threat().is_none())
     }
 
@@ -91,15 +91,15 @@ impl StopFindings {
         matches!(self.guard, Some(Ok(())))
     }
 
-    /// Whether that line was pulled.
+    /// Whether this line was pulled.
     pub fn pulled(&self, line: Pulled) -> bool {
         matches!(&self.pulled, Some(Ok(lines)) if lines.contains(&line))
     }
 
-    /// Whether the motors have stopped, and will stay stopped.
-    pub fn stands(&self) -> bool {
+    /// Whether the motors have stopped and will stay stopped.
+    pub fn is_stopped(&self) -> bool {
         let reset = self.pulled(Pulled::Reset) && self.threat().is_none();
-        self.is_still() || self.pulled(Pulled::Enable) || reset
+        self.needs_no_line() || self.pulled(Pulled::Enable) || reset
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
     const OURS: Holder = Holder { pid: Some(4711) };
     const UNSEEN: Holder = Holder { pid: None };
 
-    /// A stop was written, and no other process is there.
+    /// A stop was written, and there is no other process.
     fn quiet() -> StopFindings {
         StopFindings {
             board: "car".into(),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guards_line_alone_confirms_the_stop() {
+    fn the_guards_line_alone_is_enough() {
         let worst = StopFindings {
             guard: Some(Ok(())),
             runtime: Runtime::Silent(late()),
@@ -141,45 +141,45 @@ mod tests {
             pulled: None,
             ..quiet()
         };
-        assert!(worst.stands() && worst.is_still());
-        assert!(!StopFindings { guard: Some(Err(StepError::GuardLine)), ..worst }.stands());
+        assert!(worst.is_stopped() && worst.needs_no_line());
+        assert!(!StopFindings { guard: Some(Err(StepError::GuardLine)), ..worst }.is_stopped());
     }
 
     #[test]
-    fn a_written_stop_counts_if_no_process_can_overwrite_it() {
-        assert!(quiet().stands());
-        let with = |runtime, holder| StopFindings { runtime, holder, ..quiet() }.stands();
-        // A live process that was not asked, and one that was.
+    fn a_written_stop_counts_unless_a_process_may_overwrite_it() {
+        assert!(quiet().is_stopped());
+        let with = |runtime, holder| StopFindings { runtime, holder, ..quiet() }.is_stopped();
+        // A live process that was not asked to disarm, and one that was.
         assert!(!with(Runtime::Absent, Some(OURS)));
         assert!(!with(Runtime::Absent, Some(UNSEEN)));
         assert!(with(answers(true, Some(4711), true), Some(OURS)));
         assert!(!with(answers(true, Some(4711), false), Some(OURS)));
-        assert!(!with(answers(true, None, false), None), "without wires that can be claimed");
+        assert!(!with(answers(true, None, false), None), "a board whose wires cannot be claimed");
         // The runtime that answers is not the process that drives.
         assert!(!with(answers(false, Some(99), true), Some(OURS)));
         assert!(!with(answers(true, Some(99), true), Some(OURS)));
         assert!(!with(answers(false, Some(99), true), Some(UNSEEN)));
-        // It is the one that drives, with another board file; or it is not visible and says that it is.
+        // It drives, with another board file; or its process is not visible but its board is the same.
         assert!(with(answers(false, Some(4711), true), Some(OURS)));
         assert!(with(answers(true, None, true), Some(OURS)));
-        // It has nothing to do with these motors.
+        // A runtime of another robot.
         assert!(with(answers(false, Some(99), true), None) && with(answers(false, Some(99), false), None));
         assert!(!with(Runtime::Silent(late()), None));
     }
 
     #[test]
-    fn a_disarm_alone_does_not_confirm_the_stop() {
+    fn disarming_alone_is_not_a_success() {
         let runtime = answers(true, Some(4711), true);
         let found = StopFindings { runtime, holder: Some(OURS), stopped: Err(late()), ..quiet() };
-        assert!(!found.stands());
-        assert!(!StopFindings { pulled: Some(Err(StepError::NoLine)), ..found }.stands());
+        assert!(!found.is_stopped());
+        assert!(!StopFindings { pulled: Some(Err(StepError::NoLine)), ..found }.is_stopped());
     }
 
     #[test]
-    fn a_pulled_line_counts_only_while_it_stays_pulled() {
+    fn a_pulled_line_counts_if_it_stays_effective() {
         let pulled = |line, holder| {
             let (stopped, pulled) = (Err(late()), Some(Ok(vec![line])));
-            StopFindings { stopped, pulled, holder, ..quiet() }.stands()
+            StopFindings { stopped, pulled, holder, ..quiet() }.is_stopped()
         };
         assert!(pulled(Pulled::Enable, None) && pulled(Pulled::Enable, Some(OURS)));
         assert!(pulled(Pulled::Reset, None));

@@ -1,5 +1,5 @@
-//! Checks which devices answer on an I2C bus: all expected ones should; reserved addresses are not probed. An
-//! unexpected device is a hint, not a failure.
+//! Checks which devices answer on an I2C bus. All expected devices should; reserved addresses are not probed.
+//! An unexpected device is a hint, not a failure.
 
 use super::reset::Reset;
 use super::{Bench, Check, readings};
@@ -11,14 +11,14 @@ use crate::hardware::bus::{I2c, linux};
 use crate::hardware::device::robot_hat::RobotHat;
 use std::path::Path;
 
-/// Why a Robot HAT is silent whose controller is not held in reset, the likeliest first: it runs from its own
-/// battery behind its own switch, not from the computer. Addresses: SunFounder's robot-hat library asks 0x14
-/// and 0x15 (adc.py, pwm.py).
+/// What to do about a Robot HAT that is silent although its controller is not in reset, likeliest cause
+/// first: it runs from its own battery behind its own switch, not from the computer. Addresses: SunFounder's
+/// robot-hat library tries 0x14 and 0x15 (adc.py, pwm.py).
 const DEAD_HAT: &str = "switch the Robot HAT on (its own switch), charge its battery, seat it on all 40 pins; \
                         if 'ganglion probe' shows it at another address, write that under [mcu]";
 
-/// One bus: opened, probed, its chips read, then released.
-pub(super) fn look(bench: &Bench<'_>, bus: usize, reset: &Reset) -> Vec<Check> {
+/// Checks one bus: opens it, probes its devices, reads its chips, and releases it.
+pub(super) fn check(bench: &Bench<'_>, bus: usize, reset: &Reset) -> Vec<Check> {
     let board = bench.board;
     let plan = &board.i2c[bus];
     let expected = expected(board, bus);
@@ -43,27 +43,27 @@ pub(super) fn look(bench: &Bench<'_>, bus: usize, reset: &Reset) -> Vec<Check> {
         }
         checks.extend(check);
     }
-    checks.extend(strangers(bench, bus, &what, i2c.as_mut()));
+    checks.extend(unexpected_devices(bench, bus, &what, i2c.as_mut()));
     checks.extend(readings::on_bus(bench, bus, &silent, i2c.as_mut()));
     if bus == 0 {
-        checks.extend(firmware(bench, &silent, reset, i2c.as_mut())); // last: see there
+        checks.extend(firmware(bench, &silent, reset, i2c.as_mut())); // must come last, see its comment
     }
     checks
 }
 
-/// Refuses an adapter that keeps a time of its own where the board counts on another: its budgets are wrong.
-/// `None`: nothing to refuse.
+/// Fails if an adapter has a fixed timeout that the board does not know of, because the board's time budgets
+/// are then wrong.
 pub fn own_time(root: &Path, plan: &I2cPlan) -> Option<Check> {
-    let found = linux::own_time(root, &plan.node).filter(|found| plan.driver != Some(*found))?;
-    let (name, hang) = (found.name(), found.longest().as_micros_f64() / 1e3);
-    let told = format!(
-        "its driver is {name}, which waits up to {hang} ms for a hung transfer whatever timeout is set; the board counts on {} ms",
+    let driver = linux::own_time(root, &plan.node).filter(|driver| plan.driver != Some(*driver))?;
+    let (name, hang) = (driver.name(), driver.longest().as_micros_f64() / 1e3);
+    let found = format!(
+        "its driver is {name}, which waits up to {hang} ms for a hung transfer whatever timeout is set, but the board expects {} ms",
         plan.timing.timeout.as_micros_f64() / 1e3
     );
     let fix = format!(
         "write 'driver = \"{name}\"' and 'timeout_ms = {hang:.1}' beside the bus; 'ganglion check' then says what else depends on it"
     );
-    Some(Check::failed(&format!("bus {}", plan.name), told, &fix))
+    Some(Check::failed(&format!("bus {}", plan.name), found, &fix))
 }
 
 enum Present {
@@ -80,7 +80,8 @@ fn presence(
 ) -> (Option<Check>, Option<Present>) {
     let (board, address) = (bench.board, device.address);
     let what = format!("{address:#04x} on {}", board.i2c[bus].name);
-    // A ranger with a shut-down line may sleep, or answer elsewhere, until its set-up: its reading shows.
+    // A ranger with a shut-down line may sleep or answer at another address until its set-up, so only its
+    // reading is checked.
     let sleeps = board.sensors.iter().any(|sensor| {
         let here = sensor.bus == bus && sensor.kind.i2c_address() == Some(address);
         let wakes_at = |at: u8| at != address || sensor.kind.line(LineRole::Shutdown).is_some();
@@ -125,7 +126,7 @@ fn presence(
     }
 }
 
-/// The other addresses at which it was looked for, as ` (not at 0x14)`; none: nothing.
+/// The other addresses that were tried, as ` (not at 0x14)`; empty if there are none.
 fn not_at(mcu: &McuPlan) -> String {
     let others: Vec<String> = mcu
         .others
@@ -142,7 +143,7 @@ fn is_mcu(bench: &Bench<'_>, address: u8) -> bool {
 }
 
 /// Unexpected devices.
-fn strangers(bench: &Bench<'_>, bus: usize, what: &str, i2c: &mut dyn I2c) -> Option<Check> {
+fn unexpected_devices(bench: &Bench<'_>, bus: usize, what: &str, i2c: &mut dyn I2c) -> Option<Check> {
     let board = bench.board;
     let expected = expected(board, bus);
     let known = |address: u8| {
@@ -165,16 +166,16 @@ fn strangers(bench: &Bench<'_>, bus: usize, what: &str, i2c: &mut dyn I2c) -> Op
     Some(Check { fix: Some(fix.to_string()), ..Check::passed(what, found) })
 }
 
-/// Version of the Robot HAT's firmware: all that it reports about itself.
+/// Version of the Robot HAT's firmware, which is all that the HAT reports about itself.
 ///
-/// Asked last, and only where a reset follows. The question is one byte and a repeated start; the firmware
-/// counts bytes in threes, and nothing says that it begins anew there. Where it does not, every frame after
-/// it is shifted, and the converter answers to none.
+/// Queried last, and only if a reset follows. The query is one byte and a repeated start, but the firmware
+/// counts bytes in threes, and it is not documented that a repeated start resets its count. If it does not,
+/// every later frame is shifted and the converter answers none of them.
 fn firmware(bench: &Bench<'_>, silent: &[u8], reset: &Reset, i2c: &mut dyn I2c) -> Option<Check> {
     let mcu = bench.board.mcu.as_ref().filter(|mcu| !silent.contains(&mcu.address))?;
     let what = "firmware of the Robot HAT";
     if !reset.follows() {
-        return Some(Check::skipped(what, "not asked: its reset line is a guard's".to_string()));
+        return Some(Check::skipped(what, "not queried: a guard holds its reset line".to_string()));
     }
     Some(match RobotHat::new(mcu).firmware(i2c) {
         Ok([major, minor, patch]) => Check::passed(what, format!("{major}.{minor}.{patch}")),

@@ -1,6 +1,6 @@
 //! Which Robot HAT is on this computer, by the device tree, and at which of the board's addresses its
-//! controller answers. A board file for another one would drive lines that are not the motors': GPIO23 turns
-//! a v4's left motor round and is the charger's output on a v5.
+//! controller answers. A board file for another HAT would drive lines that are not the motors': GPIO23 sets
+//! the direction of a v4's left motor, but is the charger's output on a v5.
 //!
 //! Sources: SunFounder's robot-hat library (device.py: uuids and where they are; adc.py, pwm.py: addresses,
 //! tried in order) and its pages on both HATs; its fusion-hat repository. The firmware of a Raspberry Pi
@@ -17,21 +17,21 @@ use crate::hardware::bus::{Hardware, I2c};
 use std::fmt;
 use std::path::Path;
 
-/// HATs of that vendor, by the uuid of their EEPROM.
+/// The vendor's HATs, by the uuid in their EEPROM.
 const KNOWN: [(&str, Kind); 3] = [
     ("9daeea78-0000-076e-0032-582369ac3e02", Kind::V5),
     ("9daeea78-0000-076e-003c-582369ac3e02", Kind::Unsupported("Robot HAT v6")),
     ("9daeea78-0000-0774-000a-582369ac3e02", Kind::Unsupported("Fusion HAT")),
 ];
 
-/// A HAT that a board file can be for, or not.
+/// A kind of HAT, with or without a board file for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Robot HAT v4: four timers, motors with a direction line.
     V4,
     /// Robot HAT v5: seven timers, motors on pairs of channels.
     V5,
-    /// Another one with that vendor's controller, for which no board file is right.
+    /// Another HAT with the vendor's controller, for which there is no board file.
     Unsupported(&'static str),
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Kind {
 impl Kind {
     /// The HAT that a board file with this controller is for.
     fn of(mcu: &McuPlan) -> Kind {
-        // The number of timers is what the two differ in: `board/check/wires.rs` allows no other.
+        // The two differ in their number of timers; `board/check/wires.rs` allows no other number.
         if mcu.timers == 4 { Kind::V4 } else { Kind::V5 }
     }
 }
@@ -62,7 +62,7 @@ pub struct Named {
     pub product: String,
     /// Who made it.
     pub vendor: Option<String>,
-    /// The maker's number of it.
+    /// The vendor's product number.
     pub product_id: Option<String>,
 }
 
@@ -97,37 +97,38 @@ impl WrongHat {
     }
 }
 
-/// Whether `board` is for the Robot HAT that the machine in `root` names. One that names none may be right.
+/// Checks that `board` is for the Robot HAT that the machine in `root` names. If it names none, any may be on
+/// it.
 pub fn matches(board: &Board, root: &Path) -> Result<(), WrongHat> {
     match wanted(board) {
-        Some(wanted) => right(&named(root), wanted).map(drop),
+        Some(wanted) => known_hat(&named(root), wanted).map(drop),
         None => Ok(()),
     }
 }
 
-/// The HAT that `board` is for; `None`: it has none, or is not on this computer.
+/// The HAT that `board` is for; `None`: it has none, or is not for this computer.
 fn wanted(board: &Board) -> Option<Kind> {
     board.mcu.as_ref().filter(|_| matches!(board.bus, BusPlan::Linux { .. })).map(Kind::of)
 }
 
-/// The known one among `hats`, if there is one, which has to be the `wanted` one.
-fn right(hats: &[Named], wanted: Kind) -> Result<Option<(Kind, String)>, WrongHat> {
+/// The known HAT among `hats`, if there is one; an error if it is not the `wanted` one.
+fn known_hat(hats: &[Named], wanted: Kind) -> Result<Option<(Kind, String)>, WrongHat> {
     match hats.iter().find_map(Named::known) {
         Some(found) if found.0 != wanted => Err(WrongHat { found, wanted }),
         found => Ok(found),
     }
 }
 
-/// The check of the HAT; `None`: the board has none, or is not on this computer.
-pub(super) fn look(board: &Board, root: &Path) -> Option<Check> {
+/// Checks the HAT; `None`: the board has none, or is not for this computer.
+pub(super) fn check(board: &Board, root: &Path) -> Option<Check> {
     const WHAT: &str = "HAT";
     let (hats, wanted) = (named(root), wanted(board)?);
-    match right(&hats, wanted) {
+    match known_hat(&hats, wanted) {
         Err(wrong) => return Some(Check::failed(WHAT, wrong.to_string(), wrong.fix())),
         Ok(Some((kind, uuid))) => return Some(Check::passed(WHAT, format!("{kind} (uuid {uuid})"))),
         Ok(None) => {}
     }
-    let print = "read the version printed on the HAT, and take the board file for it";
+    let print = "read the version printed on the HAT, and use the board file for it";
     Some(match (hats.first(), wanted) {
         (None, Kind::V4) => Check::passed(WHAT, "none named in the device tree, as with a v4".to_string()),
         (None, _) => Check::warned(
@@ -136,11 +137,11 @@ pub(super) fn look(board: &Board, root: &Path) -> Option<Check> {
             print,
         ),
         (Some(Named { uuid: None, .. }), _) => {
-            Check::warned(WHAT, "the device tree names one, and its uuid cannot be read".to_string(), print)
+            Check::warned(WHAT, "the device tree names one, but its uuid cannot be read".to_string(), print)
         }
         (Some(Named { uuid: Some(uuid), product, .. }), _) => Check::warned(
             WHAT,
-            format!("the device tree names one that is not known: {product} (uuid {uuid})"),
+            format!("the device tree names an unknown one: {product} (uuid {uuid})"),
             print,
         ),
     })
@@ -154,8 +155,8 @@ impl Named {
     }
 }
 
-/// Every HAT of the device tree: folders with `hat` in their name that have a uuid, as the vendor's library
-/// looks for them.
+/// Every HAT in the device tree: folders with `hat` in their name and a uuid, which is how the vendor's
+/// library finds them.
 pub fn named(root: &Path) -> Vec<Named> {
     let entries = TREES.iter().find_map(|tree| std::fs::read_dir(root.join(tree)).ok());
     let mut folders: Vec<_> = entries
@@ -182,15 +183,15 @@ pub fn named(root: &Path) -> Vec<Named> {
     folders.into_iter().map(hat).collect()
 }
 
-/// The first of the controller's addresses that answers on `i2c`; the one that is written first if none does.
-/// `Err`: a second one answers too.
+/// The first of the controller's addresses that answers on `i2c`, or the first in the board file if none
+/// does. `Err`: two addresses answer.
 pub fn answering(mcu: &McuPlan, i2c: &mut dyn I2c) -> Result<u8, [u8; 2]> {
     let mut found = None;
     for address in mcu.addresses() {
         match (ask(i2c, address), found) {
             (Answer::Answers, Some(first)) => return Err([first, address]),
             (Answer::Answers, None) => found = Some(address),
-            // A held bus: each further address would take its whole timeout.
+            // The bus hangs: each further address would take a whole timeout.
             (Answer::Refused(BusFault::TimedOut), _) => break,
             (Answer::Silent | Answer::Refused(_), _) => {}
         }
@@ -198,7 +199,7 @@ pub fn answering(mcu: &McuPlan, i2c: &mut dyn I2c) -> Result<u8, [u8; 2]> {
     Ok(found.unwrap_or(mcu.address))
 }
 
-/// The controller at `address`, which is one of its own; the others are those at which it is not.
+/// The controller with `address` as its address, and its remaining addresses as the others.
 fn at(mcu: &McuPlan, address: u8) -> McuPlan {
     let mut others = [None; McuPlan::OTHERS];
     let rest = mcu.addresses().filter(|other| *other != address);
@@ -206,9 +207,9 @@ fn at(mcu: &McuPlan, address: u8) -> McuPlan {
     McuPlan { address, others, ..*mcu }
 }
 
-/// `board` with the address at which its controller answers through `hardware`; unchanged if that is not
-/// known. For programs that do not run the self-test.
-pub fn settled(board: &Board, hardware: &dyn Hardware) -> Board {
+/// `board` with the address at which its controller answers through `hardware`; unchanged if none answers.
+/// For programs that do not run the self-test.
+pub fn with_found_address(board: &Board, hardware: &dyn Hardware) -> Board {
     let several = board.mcu.is_some_and(|mcu| mcu.addresses().count() > 1);
     match hardware.i2c(0) {
         Ok(mut i2c) if several => found_at(board, i2c.as_mut()).0,
@@ -216,14 +217,14 @@ pub fn settled(board: &Board, hardware: &dyn Hardware) -> Board {
     }
 }
 
-/// The same for a controller that a stopped guard may have left in its reset, where it answers nowhere. It is
-/// put back into it.
-pub fn settled_awake(board: &Board, hardware: &dyn Hardware, clock: &dyn Clock) -> Board {
+/// The same for a controller that a stopped guard may have left in reset, where it does not answer: takes it
+/// out of reset and puts it back afterwards.
+pub fn with_found_address_awake(board: &Board, hardware: &dyn Hardware, clock: &dyn Clock) -> Board {
     let _awake = Awake::wake(board, hardware, clock);
-    settled(board, hardware)
+    with_found_address(board, hardware)
 }
 
-/// The board with the address at which its controller answers; and the check if two do.
+/// The board with the address at which its controller answers, and a failed check if two addresses answer.
 pub(super) fn found_at(board: &Board, i2c: &mut dyn I2c) -> (Board, Option<Check>) {
     let mut board = board.clone();
     let Some(mcu) = board.mcu.as_mut().filter(|mcu| mcu.addresses().count() > 1) else {
@@ -266,13 +267,13 @@ mod tests {
         ])
     }
     fn verdict(name: &str, tree: &Tree) -> (Verdict, String) {
-        let check = look(&board(name), tree.root()).unwrap();
+        let check = check(&board(name), tree.root()).unwrap();
         assert_eq!(check.fix.is_none(), check.verdict == Verdict::Passed, "{check:?}");
         (check.verdict, check.found)
     }
 
     #[test]
-    fn a_v5_is_told_from_a_v4_by_its_uuid() {
+    fn a_v5_is_refused_under_a_v4_board_with_both_names() {
         let v5 = tree(V5);
         assert_eq!(verdict("picarx-v5", &v5).0, Verdict::Passed);
         let (refused, found) = verdict("picarx-v4", &v5);
@@ -281,7 +282,7 @@ mod tests {
                      Robot HAT v4";
         assert_eq!(found, words);
         assert!(matches(&board("picarx-v4"), v5.root()).unwrap_err().fix().contains("'picarx-v5'"));
-        // Under the other name of the tree, in capitals, and in a second folder.
+        // At the device tree's other path, in upper case, and in a second folder.
         let other = Tree::of(&[
             ("sys/firmware/devicetree/base/hat/uuid", "00000000-0000-0000-0000-000000000001\0"),
             ("sys/firmware/devicetree/base/hat_1/uuid", &V5.to_uppercase()),
@@ -305,11 +306,11 @@ mod tests {
         let unknown = tree("12345678-0000-0000-0000-000000000001\0");
         let (warned, found) = verdict("picarx-v4", &unknown);
         assert!(warned == Verdict::Warned && found.contains("Robot HAT 5 (uuid 12345678-"), "{found}");
-        // A folder in place of the file: it exists and cannot be read.
+        // A folder in place of the file exists but cannot be read.
         let unreadable = Tree::of(&[("proc/device-tree/hat/uuid/x", "")]);
         let (warned, found) = verdict("picarx-v5", &unreadable);
         assert!(warned == Verdict::Warned && found.contains("cannot be read"), "{found}");
-        assert_eq!(look(&board("jetson-orin-nano"), tree(V5).root()), None, "no controller");
-        assert_eq!(look(&board("sim"), tree(V5).root()), None, "not this computer's");
+        assert_eq!(check(&board("jetson-orin-nano"), tree(V5).root()), None, "no controller");
+        assert_eq!(check(&board("sim"), tree(V5).root()), None, "not for this computer");
     }
 }

@@ -1,4 +1,4 @@
-//! Reads driven lines back at both levels, as far as that moves nothing.
+//! Drives lines to their levels and reads them back, as far as that moves nothing.
 
 use super::{Bench, Check, pads};
 use crate::base::plan::lines::name_of;
@@ -7,10 +7,11 @@ use crate::base::time::{Clock, Span};
 use crate::hardware::bus::{Hardware, LineUse, Usage};
 use crate::hardware::device::robot_hat::RobotHat;
 
-/// A line to a motor driver has a few hundred picofarads: microseconds. A millisecond is plenty.
+/// A line to a motor driver has a few hundred picofarads and settles in microseconds. A millisecond is
+/// plenty.
 const SETTLED: Span = Span::from_millis(1);
 
-/// A line that the board drives, and its harmless levels, in order; it is left at the last one.
+/// A line that the board drives, and its harmless levels in test order. The line stays at the last one.
 struct Driven {
     line: Line,
     what: String,
@@ -18,30 +19,31 @@ struct Driven {
     required: bool,
 }
 
-/// Drives each line that may be driven, and reads it.
-pub fn follow(bench: &Bench<'_>) -> Vec<Check> {
+/// Drives each line that may be driven, and reads it back.
+pub fn check(bench: &Bench<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     for driven in driven(bench.board) {
         let name = name_of(bench.board, driven.line);
         let what = format!("line {name}, {}", driven.what);
-        if matters_which_way(bench.board, driven.line) && !motors_stand(bench) {
+        if is_direction_line(bench.board, driven.line) && !motors_stopped(bench) {
             let found = "not driven: the motors could not be stopped first".to_string();
             checks.push(Check::skipped(&what, found));
             continue;
         }
-        checks.push(follows(bench.hardware, bench.clock, &what, &driven));
+        checks.push(drives_to(bench.hardware, bench.clock, &what, &driven));
         if on_tegra(bench.board) {
             checks.push(pads::check(bench.root, &name));
         }
     }
-    // Lines that a guard or the motors' owner drives are not touched; their pads have the same problem.
+    // Lines that a guard or the motors' owner drives are not touched, but their pads may have the same
+    // problem.
     if let Some(enable) = bench.board.enable.filter(|_| on_tegra(bench.board)) {
         checks.push(pads::check(bench.root, &name_of(bench.board, enable.line)));
     }
     checks
 }
 
-/// Not the reset, enable and rail lines: their devices would be affected.
+/// The lines to test: not the reset, enable and rail lines, because driving those affects their devices.
 fn driven(board: &Board) -> Vec<Driven> {
     let mut lines = Vec::new();
     for motor in &board.motors {
@@ -53,7 +55,7 @@ fn driven(board: &Board) -> Vec<Driven> {
     for sensor in &board.sensors {
         for (line, role) in sensor.kind.lines() {
             let levels: &[bool] = match role {
-                LineRole::Trigger => &[true, false], // one ping, which no code listens to
+                LineRole::Trigger => &[true, false], // sends one ping, whose echo is ignored
                 LineRole::Shutdown => &[false, true],
                 LineRole::Echo | LineRole::Button | LineRole::Ready => continue, // the sensor drives them
             };
@@ -63,13 +65,13 @@ fn driven(board: &Board) -> Vec<Driven> {
     }
     if let Some(line) = board.pwm.as_ref().and_then(PwmPlan::output_enable) {
         let what = "output enable of the PCA9685".to_string();
-        // High only: low lets out any pulses that the chip still has.
+        // High only: low would pass on any pulses that the chip still generates.
         lines.push(Driven { line, what, levels: &[true], required: true });
     }
     lines
 }
 
-fn follows(hardware: &dyn Hardware, clock: &dyn Clock, what: &str, driven: &Driven) -> Check {
+fn drives_to(hardware: &dyn Hardware, clock: &dyn Clock, what: &str, driven: &Driven) -> Check {
     let Driven { line, levels, required, .. } = *driven;
     let first = levels.first().copied().unwrap_or(false);
     let uses = [LineUse { line, usage: Usage::Output { high: first } }];
@@ -96,16 +98,17 @@ fn follows(hardware: &dyn Hardware, clock: &dyn Clock, what: &str, driven: &Driv
             }
         }
     }
-    Check::passed(what, "follows".to_string())
+    Check::passed(what, "drives_to".to_string())
 }
 
-fn matters_which_way(board: &Board, line: Line) -> bool {
+fn is_direction_line(board: &Board, line: Line) -> bool {
     board.motors.iter().any(|motor| motor.kind.direction() == Some(line))
 }
 
-/// Removes the pulse from every drive channel of the Robot HAT: a program that died may have left one. A
-/// running motor would reverse with its direction line. Other PWM sources are not known to be stopped.
-fn motors_stand(bench: &Bench<'_>) -> bool {
+/// Removes the pulse from every drive channel of the Robot HAT, because a program that died may have left one
+/// and a running motor would reverse with its direction line. `false` for other PWM sources, which are not
+/// known to be stopped.
+fn motors_stopped(bench: &Bench<'_>) -> bool {
     let (Some(mcu), None) = (&bench.board.mcu, &bench.board.pwm) else { return false };
     let Ok(mut i2c) = bench.hardware.i2c(0) else { return false };
     let hat = RobotHat::new(mcu);

@@ -4,7 +4,7 @@ use crate::base::plan::Board;
 use std::fmt;
 use std::path::Path;
 
-/// Where the device tree is: the documented path, and its actual one.
+/// Where the device tree is: the documented path and the actual one.
 pub(super) const TREES: [&str; 2] = ["proc/device-tree", "sys/firmware/devicetree/base"];
 
 /// What a machine reports about itself.
@@ -60,8 +60,8 @@ pub fn machine(root: &Path) -> Machine {
     }
 }
 
-/// Whether `board` is for the machine in `root`: one of its words is part of one in the device tree. A board
-/// without such words is for any machine.
+/// Whether `board` is for the machine in `root`: one of the board's `compatible` words must be part of a word
+/// in the device tree. A board without `compatible` is for any machine.
 pub fn matches(board: &Board, root: &Path) -> Result<Machine, Mismatch> {
     let machine = machine(root);
     let wanted = &board.compatible;
@@ -98,7 +98,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_nano_super_counts_as_a_nano_not_an_nx() {
+    fn a_super_counts_as_a_nano_but_not_as_an_nx() {
         let nano = matched("nano", SUPER, "jetson-orin-nano").unwrap();
         assert_eq!(nano.compatible.len(), 3);
         assert_eq!(nano.compatible[2], "nvidia,tegra234");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_device_tree_only_a_board_for_any_machine_fits() {
+    fn without_a_device_tree_only_generic_boards_match() {
         let desk = &[("sys/class/dmi/id/product_name", "Desk 3000\n")];
         assert_eq!(matched("desk-sim", desk, "sim").unwrap().to_string(), "Desk 3000");
         let mismatch = matched("desk-car", desk, "picarx-v4").unwrap_err();

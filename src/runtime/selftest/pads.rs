@@ -1,6 +1,7 @@
-//! A problem of Jetsons since JetPack 6: requesting a line no longer makes its pad a GPIO. Writes succeed,
-//! nothing moves, and reading an output back returns what was written, not the pad's level. So the pad's
-//! setting is read where the kernel shows it (debugfs, root only); otherwise the check says what to look at.
+//! Checks pad settings on Jetsons. Since JetPack 6, requesting a line no longer makes its pad a GPIO: writes
+//! succeed, nothing moves, and reading an output back returns the written value, not the pad's level. So the
+//! check reads the pad's setting where the kernel shows it (debugfs, root only); otherwise it tells the user
+//! what to look at.
 
 use super::Check;
 use std::path::Path;
@@ -25,10 +26,10 @@ const PADS: [(&str, u32); 13] = [
     ("PY.02", 0x0243_D048),
 ];
 
-/// Whether the pad of the driven line `name` lets the level out. `None`: the kernel does not show it, or the
-/// line is not known by the port's name.
+/// Whether the pad of the driven line `name` drives its pin. `None`: the kernel does not show it, or `name`
+/// is not a port and number.
 pub fn lets_out(root: &Path, name: &str) -> Option<bool> {
-    // `PQ.06` is the end of `soc_gpio33_pq6`.
+    // `PQ.06` matches the end of `soc_gpio33_pq6`.
     let (port, number) = name.strip_prefix('P')?.split_once('.')?;
     let number: u8 = number.parse().ok()?;
     let end = format!("_p{}{number})", port.to_lowercase());

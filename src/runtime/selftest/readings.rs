@@ -1,5 +1,5 @@
-//! Reads every sensor once: whether it can be read at all, whether the value is in the board's valid range,
-//! and whether a reflex would hold the robot at it.
+//! Reads every sensor once: can it be read at all, is the value in the board's valid range, and would the
+//! value make a reflex stop the robot?
 
 use super::{Bench, Check};
 use crate::base::fault::BusFault;
@@ -10,21 +10,21 @@ use crate::hardware::device::button::Button;
 use crate::hardware::device::hc_sr04::HcSr04;
 use crate::hardware::device::{self, DeviceFault, Ports};
 
-/// How often a chip is polled for its first value: a ranger needs 33 ms for one, a converter 8.
+/// How often a chip is polled for its first value: a ranger needs 33 ms for one, a converter 8 ms.
 const TRIES: usize = 10;
 /// Polling interval.
 const PAUSE: Span = Span::from_millis(20);
 
-/// Sensors in chips on I2C bus `bus`; those whose address is in `silent` are not polled again.
+/// Reads the sensors in chips on I2C bus `bus`, except those whose address is in `silent`.
 pub fn on_bus(bench: &Bench<'_>, bus: usize, silent: &[u8], i2c: &mut dyn I2c) -> Vec<Check> {
     let board = bench.board;
-    let asked = |sensor: &SensorPlan| {
+    let answers = |sensor: &SensorPlan| {
         let mcu = || board.mcu.as_ref().map(|mcu| mcu.address);
         sensor.kind.i2c_address().or_else(mcu).is_some_and(|address| !silent.contains(&address))
     };
     let groups = chips(board, Attachment::Bus(bus)).into_iter().map(|chip| members(board, &chip));
-    let here: Vec<Vec<&SensorPlan>> = groups.filter(|group| asked(group[0])).collect();
-    // Rangers are kept asleep until their turn.
+    let here: Vec<Vec<&SensorPlan>> = groups.filter(|group| answers(group[0])).collect();
+    // Rangers stay shut down until their turn.
     let shutdowns = here.iter().flatten().filter_map(|sensor| sensor.kind.line(LineRole::Shutdown));
     let lines: Vec<LineUse> =
         shutdowns.map(|line| LineUse { line, usage: Usage::Output { high: false } }).collect();
@@ -43,7 +43,7 @@ pub fn on_bus(bench: &Bench<'_>, bus: usize, silent: &[u8], i2c: &mut dyn I2c) -
     checks
 }
 
-/// Sensors on their own lines, and those that the kernel reads.
+/// Reads the sensors on their own lines, and those that the kernel reads.
 pub fn off_bus(bench: &Bench<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     for sensor in &bench.board.sensors {
@@ -68,7 +68,8 @@ pub fn off_bus(bench: &Bench<'_>) -> Vec<Check> {
     checks
 }
 
-/// A range; the echo line may still be high from another program's last ping, for as long as modules hold it.
+/// Measures a range. The echo line may still be high from another program's last ping, so this retries for as
+/// long as modules can hold it.
 fn ping(module: &mut HcSr04, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<f32, DeviceFault> {
     let mut answer = module.measure(gpio, clock);
     for _ in 0..2 * TRIES {
@@ -97,7 +98,7 @@ fn with_lines(
     }
 }
 
-/// Sets a chip up and waits for a value of each of its sensors, bounded.
+/// Sets a chip up and waits, for a bounded time, for a value of each of its sensors.
 fn first_values(
     bench: &Bench<'_>,
     group: &[&SensorPlan],
@@ -106,27 +107,27 @@ fn first_values(
 ) -> Vec<Check> {
     let Some(mut device) = device::open(group, bench.board, bench.root) else { return Vec::new() };
     let mut ports = Ports { i2c, gpio, clock: bench.clock };
-    let mut said: Vec<Result<f32, DeviceFault>> = Vec::new();
+    let mut values: Vec<Result<f32, DeviceFault>> = Vec::new();
     if let Err(fault) = device.set_up(&mut ports) {
-        said = vec![Err(fault); group.len()];
+        values = vec![Err(fault); group.len()];
     } else {
         for _ in 0..TRIES {
-            said = vec![Err(DeviceFault::Kernel { fault: BusFault::Absent }); group.len()];
+            values = vec![Err(DeviceFault::Kernel { fault: BusFault::Absent }); group.len()];
             let polled = device.poll(&mut ports, &mut |output, value| {
-                if let Some(slot) = said.get_mut(output) {
+                if let Some(slot) = values.get_mut(output) {
                     *slot = value;
                 }
             });
-            if polled.is_ok() && said.iter().all(Result::is_ok) {
+            if polled.is_ok() && values.iter().all(Result::is_ok) {
                 break;
             }
             bench.clock.sleep_until(bench.clock.now() + PAUSE);
         }
     }
-    group.iter().zip(said).map(|(sensor, value)| judge(bench, sensor, value)).collect()
+    group.iter().zip(values).map(|(sensor, value)| judge(bench, sensor, value)).collect()
 }
 
-/// Checks a first value.
+/// Checks the value of a sensor.
 fn judge(bench: &Bench<'_>, sensor: &SensorPlan, value: Result<f32, DeviceFault>) -> Check {
     let SensorPlan { name, unit, valid: [low, high], required, .. } = sensor;
     let unit = if unit == "1" { String::new() } else { format!(" {unit}") };
@@ -152,7 +153,7 @@ fn judge(bench: &Bench<'_>, sensor: &SensorPlan, value: Result<f32, DeviceFault>
                 "{value:.3}{unit}: the reflex against {:?} holds the robot ({:?})",
                 rule.cause, rule.restraint
             ),
-            "move the robot, charge it or release the button; it drives once the value is back in range",
+            "move the robot, charge it or release the button; it can drive once the value is back in range",
         ),
     }
 }

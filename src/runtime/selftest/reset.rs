@@ -1,13 +1,13 @@
-//! The reset line of the motors' controller while a verb examines the robot: released, so that a controller
-//! that is silent then is dead, not held; afterwards as it was found. Another process that has it keeps it.
+//! The reset line of the motors' controller while a command examines the robot. The line is released for the
+//! examination, so that a silent controller is known to be dead and not in reset, and restored afterwards. If
+//! another process holds the line, it keeps it.
 //!
-//! A guard that was stopped leaves the line low, and a kernel of Raspberry Pi OS goes on driving it so: the
-//! controller is in reset, and without a pulse, until a process takes the line. A verb that then examines
-//! the robot releases it and puts it back: in the state in which a stopped guard leaves a robot, nothing
-//! that is written to the bus can move a motor, and to examine a robot is no reason to end that.
-//! Between the two the controller is as after any reset, without a pulse. If the program is killed in
-//! between, the line stays high, and the controller has no pulse but those that were written meanwhile:
-//! a servo's. A line that was high or floated is left so: the vendor's programs expect that.
+//! A stopped guard leaves the line low, and the kernel of Raspberry Pi OS keeps driving it low: the
+//! controller stays in reset, without a pulse, until a process takes the line. In this state nothing that is
+//! written to the bus can move a motor. A command that only examines the robot should not end that, so it
+//! releases the line and puts it back. In between, the controller is as after any reset, without a pulse. If
+//! the program is killed in between, the line stays high, and the controller has only the pulses that were
+//! written meanwhile: a servo's. A line that was high or floating stays so, as the vendor's programs expect.
 
 use super::{Afterwards, Bench, Check};
 use crate::base::plan::{Board, GuardHold, Line};
@@ -15,30 +15,30 @@ use crate::base::time::Clock;
 use crate::hardware::bus::{Gpio, Hardware, LineState, LineUse, OpenError, Usage};
 use crate::hardware::device::robot_hat::{RESET_LOW, RESET_TAKES};
 
-/// How the controller stands during the test.
+/// State of the controller during the test.
 pub(super) enum Reset {
     /// The board has no such controller.
     NoController,
-    /// It runs: this test released its line, and resets it afterwards.
+    /// It runs: the test released its reset line, and resets it afterwards.
     Released {
         gpio: Box<dyn Gpio>,
         line: Line,
-        /// It was found in its reset.
+        /// It was in reset before.
         was_held: bool,
     },
-    /// Another process, the board's guard, has the line and may hold the controller in reset.
+    /// The board's guard, another process, holds the line and may keep the controller in reset.
     WithGuard(OpenError),
 }
 
 impl Reset {
-    /// Takes the controller out of its reset, and waits until its firmware can answer. It comes without a
-    /// pulse on any channel. `Err`: what is wrong with the line.
+    /// Resets the controller, releases it, and waits until its firmware can answer. It then has no pulse on
+    /// any channel. `Err`: what is wrong with the line.
     pub fn release(bench: &Bench<'_>) -> Result<Reset, Check> {
         let Some(mcu) = &bench.board.mcu else { return Ok(Reset::NoController) };
         let was_held = is_held(bench.board, bench.hardware);
         let mut gpio = match bench.hardware.gpio("self-test", &low(mcu.reset)) {
             Ok(gpio) => gpio,
-            // A guard that runs has it, and this is not the runtime that it serves.
+            // A running guard holds it, and this process is not the runtime that it serves.
             Err(error)
                 if !error.denied
                     && bench.board.guard.is_some_and(|guard| guard.holds == GuardHold::Reset) =>
@@ -47,7 +47,7 @@ impl Reset {
             }
             Err(error) => return Err(Check::closed("reset line of the Robot HAT", true, &error)),
         };
-        // Low by the request itself, or by the guard.
+        // The request has driven the line low, or the guard holds it low.
         bench.clock.sleep_until(bench.clock.now() + RESET_LOW);
         match gpio.set(mcu.reset, true) {
             Ok(()) => {
@@ -69,12 +69,12 @@ impl Reset {
             Reset::NoController | Reset::Released { .. } => None,
         }
     }
-    /// Whether the controller is reset after the test, whatever was read of it.
+    /// Whether the controller is reset after the test.
     pub fn follows(&self) -> bool {
         matches!(self, Reset::Released { .. })
     }
 
-    /// Resets the controller. If that fails, a guard does it.
+    /// Resets the controller. If this fails, the guard does it later.
     pub fn end(self, afterwards: Afterwards, clock: &dyn Clock) {
         let Reset::Released { mut gpio, line, was_held } = self else { return };
         let held = gpio.set(line, false);
@@ -86,18 +86,18 @@ impl Reset {
     }
 }
 
-/// The motors' controller for a program that only asks its bus: out of reset for as long as this lives.
+/// Keeps the motors' controller out of reset while a program examines its bus; dropping this ends it.
 pub enum Awake {
-    /// It was not held in reset, or the board has none: nothing was touched.
+    /// It was not in reset, or the board has no such controller: nothing was touched.
     AsFound,
-    /// It was held, by a line that no process has any more; dropping this puts it back.
+    /// It was in reset by a line that no process holds any more; dropping this puts it back.
     Released(Box<dyn Gpio>, Line),
-    /// It may be held: which process has the line, or why the kernel does not say.
+    /// It may be in reset: the error names the process that holds the line, or why that is not known.
     Unknown(OpenError),
 }
 
 impl Awake {
-    /// Takes the controller out of a reset in which no process holds it, and waits until its firmware can
+    /// Takes the controller out of reset if no process holds its line, and waits until its firmware can
     /// answer.
     pub fn wake(board: &Board, hardware: &dyn Hardware, clock: &dyn Clock) -> Awake {
         let Some(mcu) = &board.mcu else { return Awake::AsFound };
@@ -119,7 +119,7 @@ impl Awake {
         Awake::Released(gpio, mcu.reset)
     }
 
-    /// Why a controller that is silent may be in reset all the same.
+    /// Why a silent controller may still be in reset.
     pub fn may_be_held(&self) -> Option<&OpenError> {
         match self {
             Awake::Unknown(error) => Some(error),
@@ -131,20 +131,20 @@ impl Awake {
 impl Drop for Awake {
     fn drop(&mut self) {
         if let Awake::Released(gpio, line) = self {
-            // If it fails the controller goes on without a pulse.
+            // If this fails, the controller keeps running without a pulse.
             let _ = gpio.set(*line, false);
         }
     }
 }
 
-/// Whether the controller of `board` is in a reset in which no process holds it any more.
+/// Whether the controller of `board` is in reset by a line that no process holds any more.
 pub fn is_held(board: &Board, hardware: &dyn Hardware) -> bool {
     let state = board.mcu.as_ref().map(|mcu| hardware.line_state(mcu.reset));
     matches!(state, Some(Ok(LineState::Kept { high: false })))
 }
 
-/// Puts the controller of `board` into its reset, in which it has no pulses; no process holds it there, and
-/// the kernel keeps it or lets it go.
+/// Puts the controller of `board` into reset, where it has no pulses. No process holds the line afterwards;
+/// the kernel keeps its level or releases it.
 pub fn put_back(board: &Board, hardware: &dyn Hardware) -> Result<(), OpenError> {
     board.mcu.as_ref().map_or(Ok(()), |mcu| hardware.gpio("examine", &low(mcu.reset)).map(drop))
 }

@@ -1,11 +1,11 @@
-//! What the computer knows about its own supply: a Raspberry Pi's under-voltage alarm, a Jetson's
-//! over-current counters. Machines without either are not checked.
+//! Checks the computer's own supply: a Raspberry Pi's under-voltage alarm, a Jetson's over-current counters.
+//! Machines without either are not checked.
 
 use super::Check;
 use std::path::{Path, PathBuf};
 
-/// The computer's supply.
-pub fn look(root: &Path) -> Vec<Check> {
+/// Checks the computer's supply.
+pub fn check(root: &Path) -> Vec<Check> {
     let mut checks = Vec::new();
     for monitor in monitors(root) {
         let Some(name) = text(&monitor.join("name")) else { continue };
@@ -30,8 +30,8 @@ fn under_voltage(monitor: &Path) -> Option<Check> {
     })
 }
 
-/// The first counter is for under-voltage; the other two (average and peak current) rise in the fastest power
-/// mode without a fault.
+/// The first counter is for under-voltage. The other two, for average and peak current, also rise without a
+/// fault in the fastest power mode.
 fn over_current(monitor: &Path) -> Option<Check> {
     let count = |nth: u8| text(&monitor.join(format!("oc{nth}_event_cnt")))?.parse::<u64>().ok();
     let [first, average, peak] = [count(1)?, count(2).unwrap_or(0), count(3).unwrap_or(0)];

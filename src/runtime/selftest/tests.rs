@@ -1,5 +1,4 @@
-//! The self-test of the simulated car, whole and with faults: behind its own wires and through ones that were
-//! tampered with.
+//! The self-test of the simulated car, with and without faults, through its own wires and tampered ones.
 
 use super::*;
 use crate::base::fault::BusFault;
@@ -11,16 +10,16 @@ use crate::hardware::device::sysfs::tree::Tree;
 use crate::sim::{Fault, Plant};
 use std::sync::{Arc, Mutex};
 
-/// The wires of a simulated car that were tampered with.
+/// The tampered wires of a simulated car.
 struct Tampered {
     plant: Plant,
-    /// A line that is tied to ground.
+    /// A line that is shorted to ground.
     grounded: Option<Line>,
-    /// A line that another process has.
+    /// A line that another process holds.
     taken: Option<Line>,
-    /// A device that no board knows of.
-    stranger: Option<u8>,
-    /// Addresses that the test read, bus by bus.
+    /// Address of a device that is on no board.
+    unexpected: Option<u8>,
+    /// Addresses that the self-test read.
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -40,7 +39,7 @@ impl Hardware for Tampered {
     }
     fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
         let (inner, seen) = (Hardware::i2c(&self.plant, bus)?, self.seen.clone());
-        Ok(Box::new(TamperedBus { inner, stranger: self.stranger, seen }))
+        Ok(Box::new(TamperedBus { inner, unexpected: self.unexpected, seen }))
     }
     fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
         if lines.iter().any(|line| self.taken == Some(line.line)) {
@@ -53,14 +52,14 @@ impl Hardware for Tampered {
 
 struct TamperedBus {
     inner: Box<dyn I2c>,
-    stranger: Option<u8>,
+    unexpected: Option<u8>,
     seen: Arc<Mutex<Seen>>,
 }
 
 impl I2c for TamperedBus {
     fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
         self.seen.lock().unwrap().asked.push(address);
-        if self.stranger == Some(address) { Ok(()) } else { self.inner.transfer(address, ops) }
+        if self.unexpected == Some(address) { Ok(()) } else { self.inner.transfer(address, ops) }
     }
 }
 
@@ -81,7 +80,7 @@ impl Gpio for TamperedLines {
     }
 }
 
-/// A car, what is wrong with it, and its test's result.
+/// A simulated car and its wires.
 struct Car {
     board: Board,
     clock: Arc<SimClock>,
@@ -93,7 +92,8 @@ impl Car {
         let clock = Arc::new(SimClock::new());
         let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
         let plant = Plant::new(&board, 7, &faults, clock.clone());
-        let hardware = Tampered { plant, grounded: None, taken: None, stranger: None, seen: Arc::default() };
+        let hardware =
+            Tampered { plant, grounded: None, taken: None, unexpected: None, seen: Arc::default() };
         Car { board, clock, hardware }
     }
     fn sim(faults: &[&str]) -> Car {
@@ -115,7 +115,7 @@ fn not_passed(checks: &[Check]) -> Vec<&str> {
 }
 
 #[test]
-fn a_sound_car_passes_everything_without_moving() {
+fn a_sound_car_passes_every_check_without_moving() {
     let car = Car::sim(&[]);
     let checks = car.checks();
     assert_eq!(not_passed(&checks), [""; 0], "{checks:#?}");
@@ -139,13 +139,13 @@ fn a_sound_car_passes_everything_without_moving() {
     assert_eq!(what, wanted);
     let report = car.hardware.plant.report(car.clock.now());
     assert!(car.hardware.plant.motors_still() && report.distance_m == 0.0);
-    assert_eq!(report.mcu_resets, 2, "before it, so that nothing old runs; after it, whatever was read");
+    assert_eq!(report.mcu_resets, 2, "before the test, so that nothing old runs, and after it");
     let took = car.clock.now().since(crate::base::time::Instant::ZERO);
     assert!(took < Span::from_millis(1_000), "{took:?}");
 }
 
 #[test]
-fn a_line_that_does_not_follow_is_reported_with_its_number() {
+fn a_stuck_line_is_reported_with_its_number() {
     let mut car = Car::sim(&[]);
     car.hardware.grounded = Some(Line(24));
     let checks = car.checks();
@@ -156,7 +156,7 @@ fn a_line_that_does_not_follow_is_reported_with_its_number() {
 }
 
 #[test]
-fn a_held_bus_is_one_failure_and_is_left_alone() {
+fn a_hung_bus_is_one_failure_and_is_left_alone() {
     let car = Car::sim(&["i2c-stuck@0+60"]);
     let checks = car.checks();
     // The direction lines need the motors to be stopped first, over the same bus.
@@ -167,11 +167,15 @@ fn a_held_bus_is_one_failure_and_is_left_alone() {
     assert!(bus.verdict == Verdict::Failed && bus.found.contains("TimedOut when 0x14 was polled"), "{bus:?}");
     assert_eq!(of(&checks, "range").verdict, Verdict::Passed);
     let asked = &car.hardware.seen.lock().unwrap().asked;
-    assert_eq!(asked[..], [0x14; 4], "once to find it, twice to stand, once to answer: at no other address");
+    assert_eq!(
+        asked[..],
+        [0x14; 4],
+        "once to find it, twice to stop the motors, once to check it; no other address"
+    );
 }
 
 #[test]
-fn a_silent_device_is_named_and_not_asked_for_values() {
+fn a_silent_device_is_named_and_not_read() {
     let checks = Car::sim(&["i2c-nack@0+60"]).checks();
     let hat = of(&checks, "0x14 on motors");
     assert_eq!(hat.found, "Robot HAT does not answer (not at 0x15), and its reset is released");
@@ -180,10 +184,10 @@ fn a_silent_device_is_named_and_not_asked_for_values() {
     assert!(checks.iter().all(|check| check.what != "battery" && check.what != "firmware of the Robot HAT"));
 }
 
-/// The board whose guard holds the reset line, the HAT's switch off: released and silent is dead. Only where
-/// a guard keeps the line from this process may silence be its reset.
+/// A board whose guard holds the reset line, with the HAT switched off. If the test can release the line, a
+/// silent controller is dead; if a guard keeps the line, the controller may just be in reset.
 #[test]
-fn silent_controller_is_dead_out_of_reset_and_unknown_in_it() {
+fn silent_controller_fails_unless_a_guard_holds_its_reset() {
     let text = "inherits = \"sim\"\n[guard]\nholds = \"reset\"\npatience_ms = 100\nrequired = true\n";
     let mut car = Car::of(from_text("guarded", text).unwrap().board, &["i2c-nack:0x14@0+60"]);
     let checks = car.checks();
@@ -197,8 +201,8 @@ fn silent_controller_is_dead_out_of_reset_and_unknown_in_it() {
     let checks = car.checks();
     let hat = of(&checks, "0x14 on motors");
     assert!(hat.verdict == Verdict::Skipped && hat.found.contains("may hold it in reset"), "{hat:?}");
-    assert_eq!(hat.fix.as_deref(), Some("stop it"), "a person has to know how");
-    // Without a guard on the board no other process may hold that line.
+    assert_eq!(hat.fix.as_deref(), Some("stop it"), "the fix comes with it");
+    // On a board without a guard, no other process should hold that line.
     let mut car = Car::sim(&[]);
     car.hardware.taken = Some(Line(5));
     let checks = car.checks();
@@ -206,7 +210,7 @@ fn silent_controller_is_dead_out_of_reset_and_unknown_in_it() {
     assert!(checks.last().unwrap().found.contains("ganglion-guard is using it"));
 }
 
-/// A HAT with newer firmware: it answers at the second of the addresses, and is read and driven there.
+/// A HAT with newer firmware answers at the second address, and is read and driven there.
 #[test]
 fn a_controller_is_found_at_whichever_of_its_addresses_answers() {
     let text = |address: &str| format!("inherits = \"sim\"\n[mcu]\naddress = {address}\n");
@@ -223,28 +227,28 @@ fn a_controller_is_found_at_whichever_of_its_addresses_answers() {
         assert!(of(&checks, "battery").found.starts_with("7."), "the converter is read there");
         let mcu = found.mcu.unwrap();
         assert_eq!((mcu.address, mcu.addresses().collect::<Vec<_>>()), (at, vec![at, other]));
-        assert_eq!(hat::settled(&car.board, &car.hardware), found);
-        // No process holds it in its reset any more, and it answers nowhere.
+        assert_eq!(hat::with_found_address(&car.board, &car.hardware), found);
+        // A stopped guard has left it in reset, so it does not answer.
         let low = [LineUse { line: mcu.reset, usage: Usage::Output { high: false } }];
         drop(Hardware::gpio(&car.hardware, "guard", &low).unwrap());
-        assert_eq!(hat::settled(&car.board, &car.hardware), car.board);
-        assert_eq!(hat::settled_awake(&car.board, &car.hardware, car.clock.as_ref()), found);
+        assert_eq!(hat::with_found_address(&car.board, &car.hardware), car.board);
+        assert_eq!(hat::with_found_address_awake(&car.board, &car.hardware, car.clock.as_ref()), found);
         assert!(reset::is_held(&car.board, &car.hardware), "put back");
     }
-    // A second device at the other one.
+    // A second device answers at the other address.
     let mut car = Car::of(board("[0x14, 0x15]"), &[]);
-    car.hardware.stranger = Some(0x15);
+    car.hardware.unexpected = Some(0x15);
     let checks = car.checks();
     assert_eq!(not_passed(&checks), ["0x14 on motors"], "{checks:#?}");
     let both = checks.iter().find(|check| check.verdict == Verdict::Failed).unwrap();
     assert!(both.found.starts_with("0x14 and 0x15 both answer"), "{both:?}");
-    // None: the first is named, and where else it was looked for.
+    // If none answers, the first is reported, with the others that were tried.
     let checks = Car::of(board("[0x14, 0x15]"), &["i2c-nack:0x14@0+60"]).checks();
     let hat = of(&checks, "0x14 on motors");
     assert_eq!(hat.found, "Robot HAT does not answer (not at 0x15), and its reset is released");
 }
 
-/// The board file of a v4 on a v5: no line is driven, not even once.
+/// With a v4's board file on a v5, no line is driven, not even once.
 #[test]
 fn the_wrong_hat_is_never_driven() {
     let mut car = Car::sim(&[]);
@@ -258,13 +262,13 @@ fn the_wrong_hat_is_never_driven() {
         checks.iter().map(|check| (check.what.as_str(), check.verdict)).collect();
     assert_eq!(what, [("machine", Verdict::Passed), ("HAT", Verdict::Failed)]);
     assert!(car.hardware.seen.lock().unwrap().asked.is_empty());
-    assert_eq!(car.hardware.plant.report(car.clock.now()).mcu_resets, 0, "its reset line neither");
+    assert_eq!(car.hardware.plant.report(car.clock.now()).mcu_resets, 0, "not even its reset line");
 }
 
-/// A controller that counts the byte of the query for its version towards a frame: a query of the converter
-/// after it would not arrive. So the self-test queries the version last, and a reset follows.
+/// This controller counts the byte of a version query towards its next frame, so a converter query after it
+/// fails. So the self-test queries the version last, before a reset.
 #[test]
-fn reading_the_version_leaves_no_shifted_frame() {
+fn version_query_does_not_disturb_later_queries() {
     let text = "inherits = \"sim\"\n[sim]\ncounts_every_byte = true\n";
     let car = Car::of(from_text("counting", text).unwrap().board, &[]);
     let checks = car.checks();
@@ -275,9 +279,9 @@ fn reading_the_version_leaves_no_shifted_frame() {
     assert!((volts - 7.8).abs() < 0.2, "{volts} V");
 }
 
-/// Where a guard keeps the reset line, no reset would follow, and the version is not asked for.
+/// If a guard holds the reset line, no reset can follow, so the version is not queried.
 #[test]
-fn the_version_is_not_read_if_no_reset_follows() {
+fn version_is_not_queried_if_no_reset_follows() {
     let text = "inherits = \"sim\"\n[guard]\nholds = \"reset\"\npatience_ms = 100\n[sim]\ncounts_every_byte = true\n";
     let mut car = Car::of(from_text("guarded", text).unwrap().board, &[]);
     car.hardware.taken = Some(Line(5));
@@ -286,7 +290,7 @@ fn the_version_is_not_read_if_no_reset_follows() {
     assert_eq!(of(&checks, "firmware of the Robot HAT").verdict, Verdict::Skipped);
 }
 
-/// What a run finds after its test: a controller in reset, without a pulse, until the bus's thread comes.
+/// After the test of a run, the controller is in reset, without a pulse, until the bus thread sets it up.
 #[test]
 fn controller_ends_in_reset_for_a_run_and_as_found_otherwise() {
     for (afterwards, answers) in [(Afterwards::InReset, false), (Afterwards::AsFound, true)] {
@@ -298,7 +302,7 @@ fn controller_ends_in_reset_for_a_run_and_as_found_otherwise() {
     }
 }
 
-/// What a stopped guard leaves on Raspberry Pi OS: its line low, and no process that holds it.
+/// What a stopped guard leaves on Raspberry Pi OS: its line is low, and no process holds it.
 fn left_in_reset() -> Car {
     let car = Car::sim(&[]);
     let low = [LineUse { line: Line(5), usage: Usage::Output { high: false } }];
@@ -329,7 +333,7 @@ fn selftest_wakes_an_unheld_controller_and_puts_it_back() {
     assert_eq!(car.hardware.plant.report(car.clock.now()).mcu_resets, resets + 1);
 }
 
-/// Another process may be driving with it.
+/// Another process may be using the controller.
 #[test]
 fn selftest_touches_no_line_of_a_running_or_held_controller() {
     let mut car = Car::sim(&[]);
@@ -343,7 +347,7 @@ fn selftest_touches_no_line_of_a_running_or_held_controller() {
 }
 
 #[test]
-fn a_tripped_reflex_is_a_warning() {
+fn a_value_that_trips_a_reflex_is_a_warning() {
     let checks = Car::sim(&["estop@0+60", "battery-low@0"]).checks();
     let button = of(&checks, "button");
     assert_eq!(button.verdict, Verdict::Warned);
@@ -353,7 +357,7 @@ fn a_tripped_reflex_is_a_warning() {
 }
 
 #[test]
-fn an_implausible_value_fails() {
+fn an_impossible_value_fails() {
     let checks = Car::sim(&["tilt-nan@0+60", "sonar-silent@0+60"]).checks();
     assert_eq!(not_passed(&checks), ["lean", "range"], "{checks:#?}");
     assert_eq!(of(&checks, "range").found, "line 22 did not answer");
@@ -362,22 +366,22 @@ fn an_implausible_value_fails() {
     assert!(of(&stuck, "range").found.starts_with("line 22 is high all the time"), "{stuck:#?}");
 }
 
-/// The program before this one has just pinged into the open: its module still holds the line.
+/// The previous program has just sent a ping without an echo, so the module still holds the line high.
 #[test]
-fn a_sonar_that_is_still_busy_is_waited_for() {
+fn the_test_waits_for_a_busy_sonar() {
     let well = Car::sim(&[]);
     well.checks();
-    // The sensors on lines come last, and after them the reset of the controller, 230 ms.
+    // The sensors on lines come last, before the controller's reset, which takes 230 ms.
     let pinged = well.clock.now().as_nanos() as f64 / 1e9 - 0.23;
     let checks = Car::sim(&[&format!("sonar-stuck@0+{:.3}", pinged + 0.1)]).checks();
     assert_eq!(of(&checks, "range").verdict, Verdict::Passed, "{checks:#?}");
 }
 
 #[test]
-fn unknown_devices_are_reported_and_reserved_ones_not_asked() {
+fn unexpected_devices_are_reported_and_reserved_ones_skipped() {
     let text = "inherits = \"sim\"\n[reserved_i2c]\ndisplay = 0x3C\n";
     let mut car = Car::of(from_text("reserved", text).unwrap().board, &[]);
-    car.hardware.stranger = Some(0x48);
+    car.hardware.unexpected = Some(0x48);
     let checks = car.checks();
     let bus = of(&checks, "bus motors");
     assert_eq!((bus.verdict, bus.found.as_str()), (Verdict::Passed, "also answering: 0x48"));
@@ -392,7 +396,7 @@ fn another_machine_fails_before_anything_else() {
     let checks = car.checks();
     assert_eq!(not_passed(&checks), ["machine"]);
     assert!(checks[0].found.ends_with("the board is for nvidia,"), "{}", checks[0].found);
-    assert_eq!(checks.len(), 1, "nothing else is asked, and no line driven: {checks:#?}");
+    assert_eq!(checks.len(), 1, "nothing else is checked: {checks:#?}");
     assert_eq!(car.hardware.plant.report(car.clock.now()).mcu_resets, 0);
 }
 
@@ -403,7 +407,7 @@ fn a_log_board_has_nothing_to_test() {
 }
 
 #[test]
-fn a_tristated_pad_explains_a_line_that_does_not_follow() {
+fn a_tristated_pad_fails_although_its_line_reads_back() {
     let groups = "Pin config settings per pin group\nFormat: group (name): configs\n\
                   3 (soc_gpio33_pq6): \n\tpull=0\n\ttristate=1\n\tenable-input=1\n\
                   4 (soc_gpio32_pq5): \n\tpull=2\n\ttristate=0\n\tenable-input=1\n";
@@ -420,7 +424,7 @@ fn a_tristated_pad_explains_a_line_that_does_not_follow() {
     assert_eq!(unseen.verdict, Verdict::Warned);
 }
 
-/// A Jetson's adapter under a board file that counts on a timeout which it will not keep.
+/// A Jetson's adapter, with a board file that expects a timeout which the adapter does not keep.
 #[test]
 fn an_undeclared_fixed_adapter_timeout_fails() {
     let root = Tree::of(&[
@@ -436,22 +440,22 @@ fn an_undeclared_fixed_adapter_timeout_fails() {
     };
     link("sys/bus/i2c/devices/i2c-7", "../../../devices/platform/c250000.i2c/i2c-7");
     link("sys/devices/platform/c250000.i2c/driver", "../../../bus/platform/drivers/tegra-i2c");
-    let said = built_in("jetson-orin-nano").unwrap().unwrap().board.i2c[0].clone();
-    let unsaid = crate::base::plan::I2cPlan { driver: None, timing: said.timing, ..said.clone() };
-    assert_eq!(own_time(root.root(), &said), None);
-    let check = own_time(root.root(), &unsaid).unwrap();
+    let declared = built_in("jetson-orin-nano").unwrap().unwrap().board.i2c[0].clone();
+    let undeclared = crate::base::plan::I2cPlan { driver: None, timing: declared.timing, ..declared.clone() };
+    assert_eq!(own_time(root.root(), &declared), None);
+    let check = own_time(root.root(), &undeclared).unwrap();
     assert_eq!((check.what.as_str(), check.verdict), ("bus motors", Verdict::Failed));
     assert!(check.found.contains("tegra-i2c") && check.found.contains("160 ms"), "{check}");
     assert!(check.fix.as_ref().unwrap().contains("driver = \"tegra-i2c\""), "{check:?}");
-    // The whole test says it too: the bus is looked at through any wires, the driver through /sys.
+    // The whole self-test reports it too: it reads the driver from /sys whatever the wires are.
     let mut car = Car::sim(&[]);
-    car.board.i2c[0] = unsaid.clone();
+    car.board.i2c[0] = undeclared.clone();
     let (checks, _) =
         self_test(&car.board, &car.hardware, root.root(), car.clock.as_ref(), Afterwards::AsFound);
     assert_eq!(not_passed(&checks), ["bus motors"], "{checks:#?}");
     link("sys/devices/platform/c250000.i2c/driver", "../../../bus/platform/drivers/i2c_designware");
-    assert_eq!(own_time(root.root(), &unsaid), None, "this one keeps the timeout that is set");
-    assert_eq!(own_time(root.root(), &said), None, "longer budgets than it needs");
+    assert_eq!(own_time(root.root(), &undeclared), None, "this driver keeps the configured timeout");
+    assert_eq!(own_time(root.root(), &declared), None, "the budgets are only longer than needed");
 }
 
 #[test]
@@ -461,7 +465,7 @@ fn the_computers_supply_is_reported() {
             ("sys/class/hwmon/hwmon2/name", "rpi_volt\n"),
             ("sys/class/hwmon/hwmon2/in0_lcrit_alarm", alarm),
         ];
-        supplies::look(Tree::of(&files).root())
+        supplies::check(Tree::of(&files).root())
     };
     assert_eq!(pi("0\n")[0].verdict, Verdict::Passed);
     assert_eq!(pi("1\n")[0].verdict, Verdict::Warned);
@@ -473,9 +477,9 @@ fn the_computers_supply_is_reported() {
             (format!("{folder}/oc3_event_cnt"), "12\n"),
         ];
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-        supplies::look(Tree::of(&files).root())
+        supplies::check(Tree::of(&files).root())
     };
-    assert_eq!(jetson("0\n")[0].verdict, Verdict::Passed, "peak current alone is no fault");
+    assert_eq!(jetson("0\n")[0].verdict, Verdict::Passed, "peak current alone is not a fault");
     assert!(jetson("2\n")[0].found.starts_with("throttled 2 times for under-voltage"));
-    assert_eq!(supplies::look(Tree::of(&[]).root()), []);
+    assert_eq!(supplies::check(Tree::of(&[]).root()), []);
 }

@@ -1,8 +1,10 @@
-//! Arming by itself, across restarts. A robot that was disarmed or has latched, or whose runtime died, must
-//! not drive again because a service restarts. So a mark file beside the control socket exists from before
-//! the robot may arm by itself until a clean end. If it exists at the start, a person must arm.
+//! Automatic arming across restarts. A robot that was disarmed or has latched, or whose runtime died, must
+//! not drive again just because its service restarts. So a run that may arm by itself creates a mark file
+//! beside the control socket, and removes it only after a clean end. If the file exists at the start, a
+//! person must arm.
 //!
-//! A reboot clears the directory, and the mark with it. Checked before the first slot and after the last.
+//! A reboot clears the directory, and with it the mark. It is checked before the first slot, and removed
+//! after the last.
 
 use crate::base::plan::{Board, BusPlan};
 use crate::runtime::control::CONTROL_SOCKET;
@@ -13,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// File name of the mark.
 const MARK: &str = "unfinished-run";
-/// Its text, for a person who finds it.
+/// Content of the mark, for a person who finds it.
 const WORDS: &str = "A run that may arm by itself started here. While this file exists, the next run does not: \
                      it waits for 'ganglion arm'. A clean end of an armed run removes this file, and so does a reboot.\n";
 
@@ -22,15 +24,15 @@ const WORDS: &str = "A run that may arm by itself started here. While this file 
 pub(super) struct AutoArm {
     /// The mark; `None` if no mark is kept.
     mark: Option<PathBuf>,
-    /// Whether this run has left it.
-    left: bool,
-    /// Why not, in words.
+    /// Whether this run created the mark.
+    created: bool,
+    /// Why the robot must not arm by itself, in words.
     off: Option<String>,
 }
 
 impl AutoArm {
-    /// Leaves the mark, if a board that arms by itself is on real wires, or if `control` names a socket.
-    /// `held`: why it must not arm by itself in any case.
+    /// Creates the mark if the board arms by itself and is on real wires or `control` names a socket. `held`:
+    /// a reason why the robot must not arm by itself in any case.
     pub fn begin(board: &Board, control: Option<&Path>, held: Option<String>) -> AutoArm {
         let is_real = matches!(board.bus, BusPlan::Linux { .. });
         if !board.safety.auto_arm {
@@ -40,35 +42,35 @@ impl AutoArm {
             return AutoArm { off: held.map(|why| refusal(&why)), ..AutoArm::default() };
         }
         let mark = control.unwrap_or(Path::new(CONTROL_SOCKET)).with_file_name(MARK);
-        let made = leave(&mark);
-        let left = made.is_ok();
-        let why = match made {
+        let result = create(&mark);
+        let created = result.is_ok();
+        let why = match result {
             Ok(()) => match held {
-                None => return AutoArm { mark: Some(mark), left, off: None },
+                None => return AutoArm { mark: Some(mark), created, off: None },
                 Some(why) => why,
             },
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 format!("the last run ended disarmed, latched or uncleanly ({} exists)", mark.display())
             }
-            // Started by hand, without a runtime directory of ours: there is no socket through which to arm
-            // it either, and the person who typed --arm is beside it.
+            // Started by hand, without a runtime directory: there is no socket through which to arm it
+            // either, and the person who typed --arm is next to the robot.
             Err(error) if control.is_none() && held.is_none() && !is_service() => {
                 log::warn!("a restart will arm by itself: cannot create {}: {error}", mark.display());
                 return AutoArm::default();
             }
             Err(error) => format!("cannot create {}: {error}", mark.display()),
         };
-        AutoArm { mark: Some(mark), left, off: Some(refusal(&why)) }
+        AutoArm { mark: Some(mark), created, off: Some(refusal(&why)) }
     }
 
-    /// Why it must not, in words.
+    /// Why the robot must not arm by itself, in words.
     pub fn off(&self) -> Option<&str> {
         self.off.as_deref()
     }
 
-    /// The robot never ran: removes what this run has left behind.
+    /// The robot never ran: removes the mark if this run created it.
     pub fn never_ran(self) {
-        if self.left {
+        if self.created {
             self.clear();
         }
     }
@@ -98,15 +100,15 @@ fn refusal(why: &str) -> String {
     off
 }
 
-/// Creates the mark if nothing is at that path, not even a dangling link.
-fn leave(mark: &Path) -> io::Result<()> {
+/// Creates the mark; fails if anything is at that path, even a dangling link.
+fn create(mark: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
         .mode(0o640)
         .open(mark)?;
-    let _ = file.write_all(WORDS.as_bytes()); // what counts is that it exists
+    let _ = file.write_all(WORDS.as_bytes()); // only its existence counts
     Ok(())
 }
 
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
     use crate::deploy::board;
 
-    /// A directory of its own, and where its socket would be.
+    /// A temporary directory for a control socket.
     struct SocketFolder(PathBuf);
 
     impl SocketFolder {
@@ -150,28 +152,25 @@ mod tests {
     fn only_a_clean_end_or_a_first_run_allows_auto_arm() {
         let place = SocketFolder::new("ends");
         let first = place.begin();
-        assert!(first.off().is_none() && place.mark().exists(), "it lies there before anything is armed");
+        assert!(first.off().is_none() && place.mark().exists(), "it exists before anything is armed");
         first.ended(true);
         assert!(!place.mark().exists());
         place.begin().ended(false);
         let after = place.begin();
         assert!(after.off().is_some_and(|words| words.contains("ganglion arm")), "{after:?}");
         after.never_ran();
-        assert!(
-            place.begin().off().is_some(),
-            "what an earlier run has left is not taken away by one that never ran"
-        );
+        assert!(place.begin().off().is_some(), "a run that never ran keeps the mark of an earlier run");
         place.begin().ended(true);
         let anew = place.begin();
         assert!(anew.off().is_none());
         anew.never_ran();
         assert!(place.begin().off().is_none());
-        drop(place.begin()); // it died
+        drop(place.begin()); // the runtime died
         assert!(place.begin().off().is_some());
     }
 
     #[test]
-    fn a_symbolic_link_counts_as_a_mark_and_is_not_followed() {
+    fn a_dangling_link_counts_as_a_mark_and_is_not_followed() {
         let place = SocketFolder::new("link");
         let elsewhere = place.0.join("elsewhere");
         std::os::unix::fs::symlink(&elsewhere, place.mark()).unwrap();
@@ -204,7 +203,7 @@ mod tests {
         let held = || Some("an update began".to_string());
         let begun = AutoArm::begin(&board, None, held());
         assert!(begun.mark.is_none() && begun.off().is_some_and(|words| words.contains("an update began")));
-        // By hand, where no mark can be left.
+        // Started by hand, where no mark can be created.
         board.bus = board::built_in("picarx-v4").unwrap().unwrap().board.bus;
         assert!(AutoArm::begin(&board, None, held()).off().is_some());
     }

@@ -1,4 +1,5 @@
-//! The guard's side of a run: greets the guard that the board names, and ends when the motors have stopped.
+//! The connection to the guard during a run: says hello to the guard that the board names, and ends when the
+//! motors have stopped.
 
 use super::{Session, SessionError};
 use crate::base::plan::{BusPlan, GuardPlan};
@@ -12,20 +13,20 @@ use crate::system::rt::Granted;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A running guard trusts a runtime within milliseconds; one that is just being started needs time.
+/// A running guard trusts a runtime within milliseconds; one that is just starting needs longer.
 const GUARD_START: Span = Span::from_millis(2_000);
-/// Polling interval until then.
+/// Polling interval while waiting for the guard.
 const LOOK_EVERY: Span = Span::from_millis(5);
-/// What to do if there is none.
+/// What to do if no guard is running.
 pub const START_GUARD: &str =
     "start it first: 'ganglion guard --board BOARD', or systemctl start ganglion-guard";
 
-/// Why a guard does not trust this runtime, in words; `None`: no answer from it.
+/// Why a guard does not trust this runtime, in words; `None`: it did not answer.
 pub fn why_untrusted(refused: Option<GuardRefusal>) -> &'static str {
     refused.map_or("it does not answer", |refused| refused.words())
 }
 
-/// The guard's side of a run.
+/// The connection to the guard during a run.
 pub(super) struct Guarded {
     plan: GuardPlan,
     hold: Hold,
@@ -34,7 +35,8 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
-    /// Greets the guard that the board names. `None`: it names none, or an optional one that is not running.
+    /// Connects to the guard that the board names. `None`: it names none, or an optional one that is not
+    /// running.
     pub(super) fn begin(
         session: &Session<'_>,
         options: &Options,
@@ -92,12 +94,13 @@ impl Guarded {
         self.plan.required.then(|| GuardHealth::new(self.link.clone(), self.plan.timeout))
     }
 
-    /// The wires without the guarded line.
+    /// Wraps the wires so that the guard switches its line.
     pub(super) fn around(&self, hardware: Arc<dyn Hardware>, clock: &Arc<dyn Clock>) -> Arc<dyn Hardware> {
         Arc::new(GuardedHardware::new(hardware, self.link.clone(), self.hold, clock.clone()))
     }
 
-    /// The motors have stopped: the guard switches its line off. Returns what the heartbeat was granted.
+    /// Ends the connection after the motors have stopped: the guard switches its line off. Returns what the
+    /// heartbeat was granted.
     pub(super) fn end(self) -> Granted {
         let granted = self.heartbeat.granted.clone();
         self.heartbeat.end();

@@ -1,5 +1,6 @@
-//! The hold of an update: a file that keeps robots from arming by themselves, also over reboots, until a
-//! person has armed. `update` writes it before a new version runs for the first time; the runtime removes it.
+//! The hold of an update: a file that prevents a robot from arming by itself, even after a reboot, until a
+//! person has armed it. `update` writes it before a new version runs for the first time; the runtime removes
+//! it.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,11 +13,11 @@ const NAME: &str = "hold";
 pub(super) struct Hold(Option<PathBuf>);
 
 impl Hold {
-    /// Looks into `state`, the folder that the service keeps between runs. What cannot be looked at is no
+    /// Looks in `state`, the folder that the service keeps between runs. If that cannot be read, there is no
     /// hold: a run by hand has no such folder.
     pub fn find(state: Option<&Path>) -> Hold {
         let path = state.map(|folder| folder.join(NAME));
-        // A link that leads nowhere is one as well.
+        // A dangling link also counts.
         Hold(path.filter(|path| path.symlink_metadata().is_ok()))
     }
 
@@ -26,7 +27,8 @@ impl Hold {
         Some(format!("nobody has armed it since an update began ({} exists)", path.display()))
     }
 
-    /// The robot is armed, and only a person could do that: the board's own setting holds again.
+    /// Removes the hold: the robot was armed, which only a person could do, so the board's setting applies
+    /// again.
     pub fn release(&mut self) {
         let Some(path) = self.0.take() else { return };
         match std::fs::remove_file(&path) {

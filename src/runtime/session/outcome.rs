@@ -12,10 +12,10 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// How long the end waits for a snapshot to reach the disk; after that, the previous one remains.
-const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is outside the tick and is read again when the run is over, under its names in [`Robot`].
-pub struct Outside {
+/// Handles on parts of a [`Robot`] outside its tick, which are read again after the run.
+pub struct RunHandles {
     plant: Option<Plant>,
     snapshots: Option<SnapshotWriter>,
     pub(crate) buses: Vec<Arc<BusCounters>>,
@@ -27,10 +27,10 @@ pub struct Outside {
     pub(crate) idle_faults: Vec<&'static str>,
 }
 
-impl Outside {
-    /// Keeps handles on what `robot` leaves behind.
-    pub(super) fn of(robot: &mut Robot) -> Outside {
-        Outside {
+impl RunHandles {
+    /// Takes the handles from `robot`.
+    pub(super) fn of(robot: &mut Robot) -> RunHandles {
+        RunHandles {
             plant: robot.plant.clone(),
             snapshots: robot.snapshots.take(),
             buses: robot.buses.clone(),
@@ -48,33 +48,34 @@ impl Outside {
 pub struct RunOutcome {
     /// How it ended, and what was counted.
     pub ending: Ending,
-    /// What was outside the tick.
-    pub outside: Outside,
-    /// What the simulated world has seen, where there is one.
+    /// Handles on the parts outside the tick.
+    pub handles: RunHandles,
+    /// What happened in the simulated world, if there is one.
     pub world: Option<Report>,
     /// Whether the motors have stopped, if the simulator knows.
     pub motors_still: Option<bool>,
-    /// Counts of the snapshots, if the run writes any.
+    /// Snapshots that were written and failed, if the run saves the brain.
     pub snapshots: Option<SnapshotCounts>,
 }
 
 impl RunOutcome {
-    pub(super) fn new(ending: Ending, outside: Outside, clock: &dyn Clock) -> RunOutcome {
+    pub(super) fn new(ending: Ending, handles: RunHandles, clock: &dyn Clock) -> RunOutcome {
         RunOutcome {
-            world: outside.plant.as_ref().map(|plant| plant.report(clock.now())),
-            motors_still: outside.plant.as_ref().map(Plant::motors_still),
-            snapshots: outside.snapshots.as_ref().map(|writer| writer.end(SNAPSHOT_PATIENCE)),
+            world: handles.plant.as_ref().map(|plant| plant.report(clock.now())),
+            motors_still: handles.plant.as_ref().map(Plant::motors_still),
+            snapshots: handles.snapshots.as_ref().map(|writer| writer.end(SNAPSHOT_TIMEOUT)),
             ending,
-            outside,
+            handles,
         }
     }
 
-    /// Whether the motors may still run, as far as is known.
+    /// Whether the motors may still be running, as far as is known.
     pub fn may_run(&self) -> bool {
         self.motors_still == Some(false) || self.ending.rest == Rest::Unheard
     }
 
-    /// Whether nothing panicked, the slots add up to the elapsed time, and the motors are known to be still.
+    /// Whether nothing panicked, the slots add up to the elapsed time, and the motors are known to have
+    /// stopped.
     pub fn is_sound(&self) -> bool {
         self.ending.panicked.is_empty() && self.ending.identity_holds && !self.may_run()
     }

@@ -1,14 +1,14 @@
-//! When to ask a brain to join: at once, then after 50 ms, 100 ms and so on up to a second, each with some
-//! jitter, so that the robots of a brain that restarts do not all come back together.
+//! When to try to join a brain: at once, then after 50 ms, 100 ms and so on up to a second. Each wait has
+//! some jitter, so that not all robots try at the same time after their brain restarts.
 
 use crate::base::time::{Instant, Span};
 
 /// Wait after the first attempt: longer than a handshake takes on a cable.
 const FIRST: Span = Span::from_millis(50);
-/// Longest wait: a brain that comes back is noticed within this.
+/// Longest wait: a brain that restarts is noticed within this time.
 const LONGEST: Span = Span::from_millis(1_000);
 
-/// The times of attempts.
+/// The schedule of attempts.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempts {
     next: Instant,
@@ -16,26 +16,26 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// None.
+    /// No attempts.
     pub const NONE: Attempts = Attempts { next: Instant::NEVER, wait: FIRST };
 
-    /// The first one now.
+    /// The first attempt is due now.
     pub fn from(now: Instant) -> Attempts {
         Attempts { next: now, wait: FIRST }
     }
 
-    /// When the next one is due; [`Instant::NEVER`]: there is none.
+    /// When the next attempt is due; [`Instant::NEVER`]: there is none.
     pub fn next(&self) -> Instant {
         self.next
     }
 
-    /// One was made at `now`; `random` decides by how much the next one is early or late.
+    /// An attempt was made at `now`; `random` chooses the jitter of the next one.
     pub fn made(&mut self, now: Instant, random: u8) {
         self.next = now + jittered(self.wait, random);
         self.wait = self.wait.times(2).min(LONGEST);
     }
 
-    /// The brain refused: it is asked again, but not soon.
+    /// The brain refused: the next attempt comes after the longest wait.
     pub fn refused(&mut self, now: Instant, random: u8) {
         self.wait = LONGEST;
         self.next = now + jittered(LONGEST, random);
@@ -53,7 +53,7 @@ mod tests {
     use crate::decision::fixture::at;
 
     #[test]
-    fn the_first_attempt_is_immediate_and_later_ones_rarer() {
+    fn the_first_attempt_is_immediate_and_the_waits_double() {
         let mut attempts = Attempts::from(at(0));
         let mut waits = Vec::new();
         for _ in 0..8 {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_stays_within_a_quarter_and_a_refusal_waits_long() {
+    fn jitter_is_a_quarter_and_a_refusal_waits_longest() {
         let waits = [0, 255].map(|random| {
             let mut attempts = Attempts::from(at(0));
             attempts.made(at(0), random);

@@ -1,8 +1,8 @@
-//! The robot's end of the link, without sockets: what is to be sent, what an arriving datagram is worth, and
-//! how the link is. It allocates when it joins, and never for a request or an answer.
+//! The robot's end of the link, without sockets: it makes the datagrams to send, checks those that arrive,
+//! and tracks the state of the link. It allocates when it joins, but never for a request or an answer.
 //!
-//! A session falls silent when a request was sent and nothing authentic came for [`SILENCE`]. Then the brain
-//! is asked to join again, and the session stays until it answers: whichever is heard first goes on.
+//! A session is silent when a request was sent and nothing authentic came for [`SILENCE`]. The robot then
+//! tries to join again, but keeps the old session until the brain replies: whichever answers first is used.
 
 use super::Dropped;
 use super::attempts::Attempts;
@@ -15,20 +15,20 @@ use crate::base::time::{Instant, Span};
 use crate::field::remote::local::{LinkPhase, Text};
 use crate::field::remote::message::{ANSWER_BYTES, REQUEST_BYTES};
 
-/// Without an answer for so long, a session counts as silent. Five cycles at 20 Hz.
+/// A session counts as silent after this long without an answer: five cycles at 20 Hz.
 pub const SILENCE: Span = Span::from_millis(250);
-/// Answers that are looked at in one attempt to join. To tell a forged one takes a multiplication on the
+/// Replies that are checked in one attempt to join: detecting a forged one takes a multiplication on the
 /// curve, and an attacker may send any number.
-const ANSWERS_LOOKED_AT: u32 = 16;
+const REPLIES_CHECKED: u32 = 16;
 
 /// What an arriving datagram was.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrived<'a> {
-    /// An answer to be passed on.
+    /// An answer to pass on.
     Answer {
-        /// Since its request was sent; zero where that is not known.
+        /// Time since its request was sent; zero if that is not known.
         round_trip: Span,
-        /// As it was sealed.
+        /// The answer's bytes.
         answer: &'a [u8; ANSWER_BYTES],
     },
     /// The brain's answer to a join; the link may have changed.
@@ -43,11 +43,11 @@ pub struct Carrier {
     join: Join,
     session: Option<Session>,
     joining: Option<Joining>,
-    looked_at: u32,
+    checked: u32,
     attempts: Attempts,
     phase: LinkPhase,
     text: Text,
-    /// Since when a request waits for something authentic.
+    /// When the oldest request was sent since the last authentic datagram.
     waiting: Option<Instant>,
     rounds: Rounds,
     counts: Counts,
@@ -56,14 +56,14 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// For the robot that `keys` name, which says `join` of itself. Does nothing before [`Carrier::start`].
+    /// The carrier of the robot with `keys` that joins with `join`. Does nothing before [`Carrier::start`].
     pub fn new(keys: &KeyFile, join: Join) -> Carrier {
         Carrier {
-            keys: keys.keys().rev().collect(), // the newest first
+            keys: keys.keys().rev().collect(), // newest first
             join,
             session: None,
             joining: None,
-            looked_at: 0,
+            checked: 0,
             attempts: Attempts::NONE,
             phase: LinkPhase::Joining,
             text: Text::EMPTY,
@@ -75,30 +75,30 @@ impl Carrier {
         }
     }
 
-    /// A runtime is there: joins from `now` on.
+    /// A runtime has connected: joins from `now` on.
     pub fn start(&mut self, now: Instant) {
         self.stop();
         self.attempts = Attempts::from(now);
     }
 
-    /// The runtime is gone: forgets the session, so that the brain notices as well.
+    /// The runtime has disconnected: drops the session, so that the brain notices too.
     pub fn stop(&mut self) {
         (self.session, self.joining, self.waiting) = (None, None, None);
         self.attempts = Attempts::NONE;
         (self.phase, self.text) = (LinkPhase::Joining, Text::EMPTY);
     }
 
-    /// How the link is, and a line about it.
+    /// State of the link, and a line of text about it.
     pub fn link(&self) -> (LinkPhase, Text) {
         (self.phase, self.text)
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// For what happens outside of it.
+    /// The counters, for events outside of the carrier.
     pub fn counts_mut(&mut self) -> &mut Counts {
         &mut self.counts
     }
@@ -108,14 +108,14 @@ impl Carrier {
         self.rounds.figures()
     }
 
-    /// When [`Carrier::look`] is due next.
+    /// When [`Carrier::check`] is due next.
     pub fn due(&self) -> Instant {
         let silent = self.waiting.map_or(Instant::NEVER, |since| since + SILENCE);
         self.attempts.next().min(if self.phase == LinkPhase::Joined { silent } else { Instant::NEVER })
     }
 
-    /// Notices silence. Whether an attempt to join is due now.
-    pub fn look(&mut self, now: Instant) -> bool {
+    /// Checks for silence; returns whether an attempt to join is due now.
+    pub fn check(&mut self, now: Instant) -> bool {
         if self.phase == LinkPhase::Joined && self.waiting.is_some_and(|since| now.since(since) >= SILENCE) {
             self.counts.lost += 1;
             (self.phase, self.text) = (LinkPhase::Joining, Text::of("the brain fell silent"));
@@ -124,20 +124,20 @@ impl Carrier {
         now >= self.attempts.next()
     }
 
-    /// Begins an attempt to join: the datagram to send. With two keys, each has its turn.
+    /// Begins an attempt to join; returns the datagram to send. Two keys are tried in turn.
     pub fn attempt(&mut self, now: Instant) -> Result<Vec<u8>, NoRandom> {
         let key = &self.keys[(self.counts.attempts % self.keys.len() as u64) as usize];
         self.counts.attempts += 1;
         let begun = Joining::begin(key, &self.join);
-        // The last byte of a seal is as good as random.
+        // The last byte of the authentication tag is as good as random.
         let random = begun.as_ref().ok().and_then(|(datagram, _)| datagram.last().copied());
         self.attempts.made(now, random.unwrap_or(0));
         let (datagram, joining) = begun?;
-        (self.joining, self.looked_at) = (Some(joining), 0);
+        (self.joining, self.checked) = (Some(joining), 0);
         Ok(datagram)
     }
 
-    /// Seals a request; `None`: no session stands, and it is counted.
+    /// Seals a request; `None`: there is no session, which is counted.
     pub fn request(&mut self, request: &[u8; REQUEST_BYTES], now: Instant) -> Option<&[u8]> {
         let Some(session) = &mut self.session else {
             self.counts.unjoined += 1;
@@ -146,12 +146,12 @@ impl Carrier {
         let datagram = session.seal(request, &mut self.sealed)?;
         self.counts.requests += 1;
         self.waiting.get_or_insert(now);
-        self.rounds.left(cycle_of(request), now);
+        self.rounds.sent(cycle_of(request), now);
         Some(datagram)
     }
 
-    /// Takes a datagram that arrived.
-    pub fn take(&mut self, datagram: &[u8], now: Instant) -> Arrived<'_> {
+    /// Handles a datagram that arrived.
+    pub fn receive(&mut self, datagram: &[u8], now: Instant) -> Arrived<'_> {
         let dropped = match Header::decode(datagram) {
             Ok(Header { kind: Kind::Down, id }) => return self.take_answer(datagram, id, now),
             Ok(Header { kind: Kind::Joined, .. }) => match self.take_reply(datagram, now) {
@@ -184,22 +184,22 @@ impl Carrier {
         };
         self.waiting = None;
         if self.phase != LinkPhase::Joined {
-            // It is heard again while it is asked to join.
+            // The old session answers again while the robot tries to join.
             (self.phase, self.text) = (LinkPhase::Joined, Text::of("heard again"));
             (self.attempts, self.joining) = (Attempts::NONE, None);
         }
         self.counts.answers += 1;
-        Arrived::Answer { round_trip: self.rounds.came(cycle_of(answer), now), answer }
+        Arrived::Answer { round_trip: self.rounds.answered(cycle_of(answer), now), answer }
     }
 
     fn take_reply(&mut self, datagram: &[u8], now: Instant) -> Result<(), Dropped> {
         let joining = self.joining.as_mut().ok_or(Dropped::Stale)?;
-        if self.looked_at >= ANSWERS_LOOKED_AT {
+        if self.checked >= REPLIES_CHECKED {
             return Err(Dropped::Limited);
         }
         let answer = joining.answer(datagram);
         if answer.as_ref().err() == Some(&Dropped::Forged) {
-            self.looked_at += 1;
+            self.checked += 1;
         }
         let (reply, session) = answer?;
         self.joining = None;
@@ -220,8 +220,7 @@ impl Carrier {
     }
 }
 
-/// The number of the cycle: in the same place in a request and an answer, and the only thing that is read of
-/// either.
+/// The cycle number, which is at the same place in a request and an answer. Nothing else in them is read.
 fn cycle_of<const N: usize>(message: &[u8; N]) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|at| message[8 + at]))
 }

@@ -1,5 +1,5 @@
-//! The datagrams between a robot and its brain, outside of Noise. Little endian; one datagram is at most
-//! [`MOST_BYTES`] long, so that no network splits it.
+//! The format of the datagrams between a robot and its brain. Little endian; a datagram is at most
+//! [`MOST_BYTES`] long, so that no network fragments it.
 //!
 //! ```text
 //! all        0 "gnT"   3 version 1   4 kind   5 zero (3)   8 id (8)
@@ -9,21 +9,21 @@
 //! 4 down     16 counter (8)   24 `CycleAnswer` sealed (176), tag (16)          id: of the session
 //! ```
 //!
-//! No byte of the header is open to change: the receiver compares each with the only value that it takes,
-//! and the counter is the nonce of the seal. The version is in the prologue of the handshake as well.
+//! A changed header is always noticed: the receiver compares each byte with the only value that it accepts,
+//! and the counter is the nonce of the encryption. The version is also in the prologue of the handshake.
 
 use super::Dropped;
 use crate::field::remote::message::{ANSWER_BYTES, REQUEST_BYTES};
 
-/// Incremented when these bytes change their meaning; the other end drops what it does not speak.
+/// Incremented when these bytes change their meaning; each end drops datagrams of another version.
 pub const WIRE_VERSION: u8 = 1;
-/// Longest datagram. The least that every IPv6 network carries whole is 1280 bytes, of which headers take 48.
+/// Longest datagram. Every IPv6 network carries packets of 1280 bytes unfragmented, of which headers take 48.
 pub const MOST_BYTES: usize = 1200;
 /// Bytes before the Noise message of a join.
 pub const HEADER_BYTES: usize = 16;
-/// Bytes before what is sealed in a datagram of a cycle.
+/// Bytes before the sealed part in a datagram of a cycle.
 pub const DATA_HEADER_BYTES: usize = HEADER_BYTES + 8;
-/// What a seal adds.
+/// Bytes of the authentication tag that sealing adds.
 pub const TAG_BYTES: usize = 16;
 /// Bytes of an ephemeral key.
 pub const EPHEMERAL_BYTES: usize = 32;
@@ -50,7 +50,7 @@ pub enum Kind {
     Down = 4,
 }
 
-/// Names a key or a session.
+/// Identifies a key or a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(pub [u8; 8]);
 
@@ -59,12 +59,12 @@ pub struct Id(pub [u8; 8]);
 pub struct Header {
     /// What it is for.
     pub kind: Kind,
-    /// Of the key for [`Kind::Join`] and [`Kind::Joined`], of the session otherwise.
+    /// The key's for [`Kind::Join`] and [`Kind::Joined`], otherwise the session's.
     pub id: Id,
 }
 
 impl Header {
-    /// As bytes.
+    /// Encodes it as bytes.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..3].copy_from_slice(&MAGIC);
@@ -73,7 +73,7 @@ impl Header {
         bytes
     }
 
-    /// The header of a datagram, whose length is one that its kind may have.
+    /// The header of a datagram; also checks that the datagram's length is valid for its kind.
     pub fn decode(datagram: &[u8]) -> Result<Header, Dropped> {
         let Some(bytes) = datagram.first_chunk::<HEADER_BYTES>() else { return Err(Dropped::Short) };
         if datagram.len() > MOST_BYTES {
@@ -110,12 +110,12 @@ fn kind_of(code: u8) -> Option<Kind> {
     [Kind::Join, Kind::Joined, Kind::Up, Kind::Down].into_iter().find(|kind| *kind as u8 == code)
 }
 
-/// The counter of a datagram of a cycle, whose length [`Header::decode`] has checked.
+/// The counter of a cycle's datagram, whose length [`Header::decode`] has checked.
 pub(super) fn counter_of(datagram: &[u8]) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|at| datagram[HEADER_BYTES + at]))
 }
 
-/// The ephemeral key of a datagram that joins: new in each attempt, so one that was seen before is a replay.
+/// The ephemeral key of a join datagram. It is new in each attempt, so one that was seen before is a replay.
 pub fn ephemeral_of(datagram: &[u8]) -> Option<[u8; EPHEMERAL_BYTES]> {
     datagram.get(HEADER_BYTES..)?.first_chunk().copied()
 }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_survive_the_round_trip_at_each_allowed_length() {
+    fn header_survives_a_round_trip_at_each_valid_length() {
         assert_eq!((UP_BYTES, DOWN_BYTES, HANDSHAKE_PAYLOAD_MOST), (344, 216, 1136));
         for kind in [Kind::Join, Kind::Joined, Kind::Up, Kind::Down] {
             let (least, most) = kind.lengths();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn each_invalid_header_byte_is_refused() {
+    fn each_invalid_byte_of_the_header_is_refused() {
         let sound = datagram(Kind::Up, UP_BYTES);
         for at in 0..8 {
             for value in (0..=255u8).filter(|value| *value != sound[at]) {

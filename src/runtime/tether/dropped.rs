@@ -1,4 +1,4 @@
-//! Why a datagram is dropped, and how many were. A datagram that is dropped changes nothing else.
+//! The reasons for dropping a datagram, and a counter for each. A dropped datagram has no other effect.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,25 +9,25 @@ pub enum Dropped {
     Short,
     /// It is longer than one of its kind.
     Long,
-    /// It does not begin as ours do.
+    /// It does not begin with our magic bytes.
     NotOurs,
-    /// It is of another version of the wire.
+    /// It is of another wire version.
     Version,
     /// Its kind does not exist, or comes from the other direction.
     Kind,
-    /// It names a key that is not known here.
+    /// It names an unknown key.
     UnknownKey,
     /// It belongs to another session, or to none.
     Foreign,
-    /// It is not newer than the newest that was taken: doubled, reordered or replayed.
+    /// It is not newer than the newest accepted one: duplicated, reordered or replayed.
     Stale,
-    /// It was not sealed with the session's key, or was changed on its way.
+    /// It was not sealed with the session's key, or was changed on the way.
     Forged,
-    /// It is a first message that was taken before.
+    /// It is a first message that was accepted before.
     Replayed,
-    /// Too many like it came lately.
+    /// Too many like it came recently.
     Limited,
-    /// It is authentic, but what it contains means nothing here.
+    /// It is authentic, but its content is invalid.
     Content,
 }
 

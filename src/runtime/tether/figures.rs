@@ -1,14 +1,14 @@
-//! What a tether's process counts and measures, for a person to see.
+//! The counters and measured times of a tether's process, for its status.
 
 use super::Drops;
 use crate::base::time::{Instant, Span};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Longest round trip that is told from a longer one: a minute.
+/// Longer round trips count as this one: a minute.
 const LONGEST_US: u64 = 60_000_000;
-/// Requests whose departure is remembered: more than are ever under way at once.
-const UNDER_WAY: usize = 16;
+/// Number of requests whose send time is kept: more than are ever outstanding.
+const OUTSTANDING: usize = 16;
 
 /// Counts of a tether's process since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -17,17 +17,17 @@ pub struct Counts {
     pub requests: u64,
     /// Answers that were opened and passed on to the runtime.
     pub answers: u64,
-    /// Requests that came while no session stood.
+    /// Requests that came while there was no session.
     pub unjoined: u64,
-    /// Datagrams that the system did not send.
+    /// Datagrams that the system refused to send.
     pub unsent: u64,
-    /// Messages that the runtime did not take in time.
+    /// Messages that the runtime did not read in time.
     pub unread: u64,
-    /// Messages of the runtime that mean nothing.
+    /// Invalid messages of the runtime.
     pub garbled: u64,
     /// Attempts to join.
     pub attempts: u64,
-    /// Sessions.
+    /// Sessions that began.
     pub joined: u64,
     /// Refusals by the brain.
     pub refused: u64,
@@ -42,38 +42,37 @@ pub struct Counts {
 pub struct RoundTrips {
     /// How many were measured.
     pub count: u64,
-    /// Half of them took at most this.
+    /// Median.
     pub p50_us: u64,
-    /// 99 in 100.
+    /// 99th percentile.
     pub p99_us: u64,
     /// The longest.
     pub max_us: u64,
 }
 
-/// Measures from a request's departure to its answer's arrival. Request and answer are known to belong
-/// together by the number of their cycle.
+/// Measures the time from sending a request to receiving its answer, which has the same cycle number.
 pub(super) struct Rounds {
-    under_way: [(u64, Instant); UNDER_WAY],
+    outstanding: [(u64, Instant); OUTSTANDING],
     next: usize,
     all: Histogram<u64>,
 }
 
 impl Rounds {
     pub fn new() -> Rounds {
-        let all = Histogram::new_with_bounds(1, LONGEST_US, 2).expect("bounds that a histogram has");
-        Rounds { under_way: [(0, Instant::NEVER); UNDER_WAY], next: 0, all }
+        let all = Histogram::new_with_bounds(1, LONGEST_US, 2).expect("valid bounds");
+        Rounds { outstanding: [(0, Instant::NEVER); OUTSTANDING], next: 0, all }
     }
 
-    /// The request of `cycle` left at `now`.
-    pub fn left(&mut self, cycle: u64, now: Instant) {
-        self.under_way[self.next] = (cycle, now);
-        self.next = (self.next + 1) % UNDER_WAY;
+    /// The request of `cycle` was sent at `now`.
+    pub fn sent(&mut self, cycle: u64, now: Instant) {
+        self.outstanding[self.next] = (cycle, now);
+        self.next = (self.next + 1) % OUTSTANDING;
     }
 
-    /// The answer of `cycle` came at `now`: how long that took; zero if it is not known.
-    pub fn came(&mut self, cycle: u64, now: Instant) -> Span {
+    /// The answer of `cycle` arrived at `now`. Returns the round trip; zero if the request is not known.
+    pub fn answered(&mut self, cycle: u64, now: Instant) -> Span {
         let found =
-            self.under_way.iter_mut().find(|(number, left)| *number == cycle && *left != Instant::NEVER);
+            self.outstanding.iter_mut().find(|(number, left)| *number == cycle && *left != Instant::NEVER);
         let Some((_, left)) = found else { return Span::ZERO };
         let took = now.since(std::mem::replace(left, Instant::NEVER));
         self.all.saturating_record((took.as_nanos() / 1_000).max(1));
@@ -94,13 +93,13 @@ mod tests {
     #[test]
     fn round_trips_are_matched_by_cycle_number() {
         let mut rounds = Rounds::new();
-        (1..=3).for_each(|cycle| rounds.left(cycle, at(10 * cycle)));
-        assert_eq!(rounds.came(2, at(45)), Span::from_millis(25));
-        assert_eq!(rounds.came(2, at(46)), Span::ZERO, "once");
-        assert_eq!(rounds.came(3, at(50)), Span::from_millis(20));
-        assert_eq!(rounds.came(9, at(50)), Span::ZERO, "it was never sent");
-        (10..10 + UNDER_WAY as u64).for_each(|cycle| rounds.left(cycle, at(100)));
-        assert_eq!(rounds.came(1, at(100)), Span::ZERO, "long forgotten");
+        (1..=3).for_each(|cycle| rounds.sent(cycle, at(10 * cycle)));
+        assert_eq!(rounds.answered(2, at(45)), Span::from_millis(25));
+        assert_eq!(rounds.answered(2, at(46)), Span::ZERO, "it counts once");
+        assert_eq!(rounds.answered(3, at(50)), Span::from_millis(20));
+        assert_eq!(rounds.answered(9, at(50)), Span::ZERO, "it was never sent");
+        (10..10 + OUTSTANDING as u64).for_each(|cycle| rounds.sent(cycle, at(100)));
+        assert_eq!(rounds.answered(1, at(100)), Span::ZERO, "long forgotten");
         let figures = rounds.figures();
         assert_eq!(figures.count, 2);
         assert!((24_500..=25_500).contains(&figures.max_us), "{figures:?}");

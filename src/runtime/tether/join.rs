@@ -1,5 +1,5 @@
-//! What a robot says of itself when it joins, and what the brain answers: the payloads of the handshake.
-//! Little endian; a text is its length in one byte, then UTF-8 without control characters.
+//! The payloads of the handshake: a robot's description of itself, and the brain's reply. Little endian; a
+//! text is one byte of length, then UTF-8 without control characters.
 //!
 //! ```text
 //! join    0 format 1   1 message version   2 sensors   3 motors   4 sensors listed   5 motors listed
@@ -10,8 +10,8 @@
 //!         0 refused: 2  1 why, in words
 //! ```
 //!
-//! As many sensors and motors are listed as one datagram holds. All of them are in the BLAKE3, so a
-//! difference beyond the list is noticed and only not named.
+//! A join lists as many sensors and motors as fit into one datagram. The BLAKE3 covers all of them, so a
+//! difference beyond the list is noticed, although it cannot be named.
 
 use super::datagram::{HANDSHAKE_PAYLOAD_MOST, Id};
 use crate::base::command::MAX_MOTORS;
@@ -30,7 +30,7 @@ pub use difference::Difference;
 pub const JOIN_FORMAT: u8 = 1;
 /// Longest name, in bytes: as in board files.
 pub const NAME_MOST: usize = 32;
-/// Longest unit, in bytes; the rest of a longer one is not compared.
+/// Longest unit, in bytes; a longer one is cut off.
 pub const UNIT_MOST: usize = 16;
 
 const FIXED: usize = 74;
@@ -51,12 +51,12 @@ pub struct JoinSensor {
     pub high: f32,
 }
 
-/// What a robot says of itself.
+/// A robot's description of itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Join {
-    /// Version of the messages of a cycle that it speaks.
+    /// Version of its cycle messages.
     pub message_version: u8,
-    /// Its own name, that of its key.
+    /// The robot's name, as in its key.
     pub robot: String,
     /// Name of its board.
     pub board: String,
@@ -64,46 +64,46 @@ pub struct Join {
     pub digest: [u8; DIGEST],
     /// Time between two cycles of its field, in whole microseconds.
     pub period: Span,
-    /// How many sensors its field has.
+    /// Number of sensors of its field.
     pub sensor_count: usize,
-    /// How many motors.
+    /// Number of motors.
     pub motor_count: usize,
-    /// The first of the sensors: as many as fit a datagram.
+    /// The first sensors, as many as fit into a datagram.
     pub sensors: Vec<JoinSensor>,
-    /// The first of the motors, if all sensors fit.
+    /// The first motors, if all sensors fit.
     pub motors: Vec<String>,
     /// BLAKE3 of all sensors and motors.
     pub channels: [u8; DIGEST],
 }
 
-/// What a brain answers.
+/// A brain's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JoinReply {
-    /// The robot's requests are answered from now on.
+    /// The brain answers the robot's requests from now on.
     Joined {
-        /// Number of the session, which the brain chooses; it uses none twice while it runs.
+        /// Number of the session. The brain chooses it, and uses none twice while it runs.
         session: Id,
         /// Name of the engine that computes the robot's field.
         engine: String,
     },
-    /// They are not; the words say why, with both values.
+    /// The robot may not join; the text says why, with both values.
     Refused(String),
 }
 
-/// Why bytes are no join, or no reply.
+/// Why bytes are not a valid join or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinError {
-    /// Of another format; this program speaks [`JOIN_FORMAT`].
+    /// They have another format than [`JOIN_FORMAT`].
     Format(u8),
-    /// They end in the middle of something.
+    /// They end too early.
     Truncated,
-    /// Something follows the end.
+    /// There are more bytes after the end.
     Trailing,
-    /// The byte at this place has a value that means nothing.
+    /// The byte at this offset has an invalid value.
     Byte(usize),
-    /// The text that begins at this place is too long, or is not one line of UTF-8.
+    /// The text at this offset is too long, or is not one line of UTF-8.
     Text(usize),
-    /// The number at this place is not finite.
+    /// The number at this offset is not finite.
     Number(usize),
 }
 
@@ -114,8 +114,8 @@ impl fmt::Display for JoinError {
                 write!(f, "a join of format {found}; this program speaks format {JOIN_FORMAT}")
             }
             JoinError::Truncated => f.write_str("it ends too early"),
-            JoinError::Trailing => f.write_str("something follows its end"),
-            JoinError::Byte(at) => write!(f, "byte {at} means nothing"),
+            JoinError::Trailing => f.write_str("there are more bytes after its end"),
+            JoinError::Byte(at) => write!(f, "byte {at} has an invalid value"),
             JoinError::Text(at) => write!(f, "the text at byte {at} is too long or not one line of UTF-8"),
             JoinError::Number(at) => write!(f, "the number at byte {at} is not finite"),
         }
@@ -125,7 +125,7 @@ impl fmt::Display for JoinError {
 impl std::error::Error for JoinError {}
 
 impl Join {
-    /// What a robot called `robot` says, whose `board` has `digest`.
+    /// The join of the robot called `robot`, whose `board` has `digest`.
     pub fn of(robot: &str, board: &Board, digest: [u8; DIGEST]) -> Join {
         let inputs = board.sensors.iter().filter_map(|sensor| Some((sensor, sensor.input?)));
         let mut sensors: Vec<JoinSensor> = inputs
@@ -161,7 +161,7 @@ impl Join {
         }
     }
 
-    /// As bytes: at most [`HANDSHAKE_PAYLOAD_MOST`], if it was made by [`Join::of`] or decoded.
+    /// Encodes it as bytes: at most [`HANDSHAKE_PAYLOAD_MOST`] if it was made by [`Join::of`] or decoded.
     pub fn encode(&self) -> Vec<u8> {
         let counts = [self.sensor_count, self.motor_count, self.sensors.len(), self.motors.len()];
         let mut bytes = vec![JOIN_FORMAT, self.message_version];
@@ -176,7 +176,7 @@ impl Join {
         bytes
     }
 
-    /// From bytes.
+    /// Decodes it from bytes.
     pub fn decode(bytes: &[u8]) -> Result<Join, JoinError> {
         let mut reader = Reader { bytes, at: 0 };
         let [format] = reader.take()?;
@@ -203,12 +203,12 @@ impl Join {
 }
 
 impl JoinReply {
-    /// A refusal with the beginning of `words`, as one line.
+    /// A refusal with `words` as one line, cut off at [`TEXT_MOST`] bytes.
     pub fn refused(words: &impl fmt::Display) -> JoinReply {
         JoinReply::Refused(clipped(&words.to_string(), TEXT_MOST))
     }
 
-    /// As bytes.
+    /// Encodes it as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self {
@@ -225,7 +225,7 @@ impl JoinReply {
         bytes
     }
 
-    /// From bytes.
+    /// Decodes it from bytes.
     pub fn decode(bytes: &[u8]) -> Result<JoinReply, JoinError> {
         let mut reader = Reader { bytes, at: 0 };
         let reply = match reader.take()? {
@@ -237,7 +237,7 @@ impl JoinReply {
     }
 }
 
-/// Reads from the front; what is missing is [`JoinError::Truncated`].
+/// Reads bytes from the front; fails with [`JoinError::Truncated`] at the end.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -300,7 +300,7 @@ fn put_sensor(sensor: &JoinSensor, bytes: &mut Vec<u8>) {
     bytes.extend(sensor.high.to_le_bytes());
 }
 
-/// How many of `all` fit into `room` bytes; takes what they need.
+/// How many of `all` fit into `room` bytes; subtracts their size from `room`.
 fn fitting<T>(all: &[T], put: fn(&T, &mut Vec<u8>), room: &mut usize) -> usize {
     let mut one = Vec::new();
     let fits = |item: &&T| {
@@ -318,7 +318,7 @@ fn digest_of(sensors: &[JoinSensor], motors: &[String]) -> [u8; DIGEST] {
     *blake3::hash(&bytes).as_bytes()
 }
 
-/// The beginning of `text`, at most `most` bytes of it, without control characters.
+/// At most the first `most` bytes of `text`, with control characters replaced by spaces.
 fn clipped(text: &str, most: usize) -> String {
     let mut line = String::new();
     for c in text.chars().map(|c| if c.is_control() { ' ' } else { c }) {
@@ -330,7 +330,7 @@ fn clipped(text: &str, most: usize) -> String {
     line
 }
 
-/// In whole microseconds; more than fits is the most that does, over an hour.
+/// In whole microseconds; more than the maximum of over an hour becomes that maximum.
 fn micros(span: Span) -> u32 {
     u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX)
 }

@@ -1,11 +1,11 @@
-//! The keys that robots and brains share: one for each robot, two while it is changed. Whoever holds a key
-//! can pose as either end, so a key is in a file that its owner alone may read.
+//! The keys that robots and brains share: one for each robot, or two while the key is being changed. Anyone
+//! who has a key can pose as either end, so a key is in a file that only its owner may read.
 //!
 //! ```text
 //! ganglion-key 1
 //! robot rover-7
 //! key 5d0c... (64 hexadecimal digits)
-//! key 91aa... (while the key is changed)
+//! key 91aa... (while the key is being changed)
 //! ```
 
 use super::datagram::Id;
@@ -17,41 +17,41 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;
-/// Keys of one robot that may be valid at a time.
+/// Most keys of one robot that may be valid at a time.
 pub const KEYS_MOST: usize = 2;
 /// Longest name of a robot, in bytes.
 pub const ROBOT_MOST: usize = 32;
-/// Longest key file; one with two keys and some comments is shorter by far.
+/// Longest key file; one with two keys and some comments is far shorter.
 const FILE_MOST: u64 = 4096;
 /// Most key files in a folder: more robots than one brain serves.
 const FILES_MOST: usize = 4096;
-/// What the mode of a key file must not have: writing or running by the group, anything by others. The group
-/// may read: that is how a service manager's access list for a credential looks.
+/// Mode bits that a key file must not have: write or execute for the group, anything for others. The group
+/// may read, because a service manager's access list for a credential appears as that.
 const MODE_REFUSED: u32 = 0o037;
 const TITLE: &str = "ganglion-key 1";
 
 /// One key of one robot.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
-    /// Whose.
+    /// The robot's name.
     pub robot: String,
     /// The key itself.
     pub secret: [u8; KEY_BYTES],
 }
 
-/// The keys of one robot that are valid, oldest first; one or two.
+/// The one or two valid keys of a robot, oldest first.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyFile {
     robot: String,
     secrets: Vec<[u8; KEY_BYTES]>,
 }
 
-/// Why a text is no key file.
+/// Why a text is not a valid key file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyFault {
-    /// The first line is not that of a key file, or of another version.
+    /// The first line is not that of a key file of this version.
     Title,
-    /// The line of this number, from 1, means nothing.
+    /// The line with this number, from 1, is invalid.
     Line(usize),
     /// The robot has no name, or two.
     Robot,
@@ -66,15 +66,15 @@ pub enum KeyFault {
 /// Why a key file is refused.
 #[derive(Debug)]
 pub enum KeyError {
-    /// The system refused.
+    /// The system cannot read it.
     Io(PathBuf, io::Error),
-    /// Its mode lets others than its owner use it.
+    /// Its mode lets users other than its owner use it.
     Mode(PathBuf, u32),
     /// Its content is wrong.
     Content(PathBuf, KeyFault),
     /// Two files have the same key.
     Shared(PathBuf, PathBuf),
-    /// A folder has too many of them.
+    /// A folder has too many key files.
     Many(PathBuf),
 }
 
@@ -118,21 +118,21 @@ impl std::error::Error for KeyError {}
 impl std::error::Error for KeyFault {}
 
 impl Key {
-    /// What its datagrams call it: the first bytes of its BLAKE3, which say nothing about it.
+    /// Its ID in datagrams: the first bytes of its BLAKE3, which reveal nothing about the key.
     pub fn id(&self) -> Id {
         let hash = blake3::hash(&self.secret);
         Id(std::array::from_fn(|at| hash.as_bytes()[at]))
     }
 }
 
-/// Never the key itself.
+/// Never shows the key itself.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key of {}", self.robot)
     }
 }
 
-/// Never the keys themselves.
+/// Never shows the keys themselves.
 impl fmt::Debug for KeyFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} keys of {}", self.secrets.len(), self.robot)
@@ -140,7 +140,7 @@ impl fmt::Debug for KeyFile {
 }
 
 impl KeyFile {
-    /// A first key of `robot`.
+    /// A key file with the first key of `robot`.
     pub fn new(robot: &str, secret: [u8; KEY_BYTES]) -> Result<KeyFile, KeyFault> {
         if is_name(robot) {
             Ok(KeyFile { robot: robot.to_string(), secrets: vec![secret] })
@@ -149,13 +149,13 @@ impl KeyFile {
         }
     }
 
-    /// The same with one key more, the newest.
+    /// Adds a key, which becomes the newest.
     pub fn with(mut self, secret: [u8; KEY_BYTES]) -> Result<KeyFile, KeyFault> {
         self.secrets.push(secret);
         self.checked()
     }
 
-    /// The same with its newest key alone.
+    /// Removes all but the newest key.
     pub fn newest_only(mut self) -> KeyFile {
         self.secrets.drain(..self.secrets.len() - 1);
         self
@@ -171,7 +171,7 @@ impl KeyFile {
         self.secrets.iter().map(|secret| Key { robot: self.robot.clone(), secret: *secret })
     }
 
-    /// From text.
+    /// Parses a key file.
     pub fn parse(text: &str) -> Result<KeyFile, KeyFault> {
         let mut lines = text.lines().map(str::trim).enumerate();
         if lines.next().map(|(_, line)| line) != Some(TITLE) {
@@ -203,7 +203,7 @@ impl KeyFile {
         }
     }
 
-    /// As text.
+    /// The text of the key file.
     pub fn text(&self) -> String {
         let hex =
             |secret: &[u8; KEY_BYTES]| secret.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -211,7 +211,7 @@ impl KeyFile {
         format!("{TITLE}\nrobot {}\n{keys}", self.robot)
     }
 
-    /// Reads the key file at `path`, if its mode keeps it from others.
+    /// Reads the key file at `path`; refuses one that other users may access.
     pub fn read(path: &Path) -> Result<KeyFile, KeyError> {
         let io = |error| KeyError::Io(path.to_path_buf(), error);
         let file = BoundedFile::open(path, FILE_MOST).map_err(io)?;
@@ -233,7 +233,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Reads every file of the folder `path` whose name ends in `.key`.
+    /// Reads every file in the folder `path` whose name ends in `.key`.
     pub fn read_dir(path: &Path) -> Result<Keys, KeyError> {
         let io = |error| KeyError::Io(path.to_path_buf(), error);
         let mut files = Vec::new();
@@ -259,7 +259,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// The key that datagrams call `id`.
+    /// The key with this ID.
     pub fn get(&self, id: &Id) -> Option<&Key> {
         self.by_id.get(id)
     }
@@ -281,7 +281,7 @@ impl From<&KeyFile> for Keys {
     }
 }
 
-/// Whether a robot may be called that: it stands in file names and on terminals.
+/// Whether a robot may have this name, which appears in file names and on terminals.
 pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (1..=ROBOT_MOST).contains(&name.len())

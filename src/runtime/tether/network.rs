@@ -1,5 +1,5 @@
-//! The tether's side of the network: a UDP socket for the brain's family of addresses, and where the brain is
-//! found. A name is looked up by a thread of its own, because that may take as long as it likes.
+//! The tether's side of the network: a UDP socket for the brain's address family, and the lookup of the
+//! brain's address. Names are looked up on a separate thread, because that may take arbitrarily long.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::sockopt::{set_ip_tos, set_ipv6_tclass};
@@ -9,19 +9,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// DSCP "expedited forwarding" (46), in the byte that IP has for it: switches and Wi-Fi that heed it send
-/// these first. For IPv4, Linux derives the priority in its own queues from it.
+/// DSCP "expedited forwarding" (46), at its place in the IP header's byte: switches and Wi-Fi that honor it
+/// send such packets first. For IPv4, Linux also derives the priority in its own queues from it.
 const EXPEDITED: u8 = 46 << 2;
 
-/// A socket toward brains at addresses of one family.
+/// A socket to brains at addresses of one family.
 pub struct Network {
     socket: UdpSocket,
     is_ipv4: bool,
 }
 
 impl Network {
-    /// A socket that reaches `address`.
-    pub fn toward(address: SocketAddr) -> io::Result<Network> {
+    /// A socket that can reach `address`.
+    pub fn for_address(address: SocketAddr) -> io::Result<Network> {
         let is_ipv4 = address.is_ipv4();
         let any = if is_ipv4 {
             SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))
@@ -30,7 +30,7 @@ impl Network {
         };
         let socket = UdpSocket::bind(any)?;
         socket.set_nonblocking(true)?;
-        // Where one of these is refused, datagrams go without.
+        // If the system refuses one of these, datagrams go without it.
         let _ = set_ip_tos(&socket, EXPEDITED);
         if !is_ipv4 {
             let _ = set_ipv6_tclass(&socket, u32::from(EXPEDITED));
@@ -38,7 +38,7 @@ impl Network {
         Ok(Network { socket, is_ipv4 })
     }
 
-    /// Whether it reaches `address`.
+    /// Whether this socket can reach `address`.
     pub fn reaches(&self, address: SocketAddr) -> bool {
         self.is_ipv4 == address.is_ipv4()
     }
@@ -48,7 +48,7 @@ impl Network {
         self.socket.send_to(datagram, to).is_ok_and(|sent| sent == datagram.len())
     }
 
-    /// The next datagram, cut off at the end of `into`, and where it came from; `None`: none waits.
+    /// The length of the next datagram, truncated to `into`, and its source; `None`: none waits.
     pub fn receive(&self, into: &mut [u8]) -> Option<(usize, SocketAddr)> {
         loop {
             match self.socket.recv_from(into) {
@@ -68,72 +68,72 @@ impl AsFd for Network {
 
 /// Finds the address of a brain.
 pub struct Finder {
-    written: String,
+    target: String,
     known: Option<SocketAddr>,
-    /// The thread that looks names up; `None`: an address needs none.
-    search: Option<Search>,
+    /// The thread that looks up the name; `None`: an address needs no lookup.
+    lookup: Option<Lookup>,
 }
 
-struct Search {
-    ask: SyncSender<()>,
+struct Lookup {
+    start: SyncSender<()>,
     found: Receiver<SocketAddr>,
-    bell: OwnedFd,
+    event: OwnedFd,
 }
 
 impl Finder {
-    /// For `written`, which is HOST:PORT.
-    pub fn new(written: &str) -> io::Result<Finder> {
-        let known = written.parse::<SocketAddr>().ok();
-        let search = if known.is_some() { None } else { Some(Search::start(written.to_string())?) };
-        Ok(Finder { written: written.to_string(), known, search })
+    /// A finder for `target`, which is HOST:PORT.
+    pub fn new(target: &str) -> io::Result<Finder> {
+        let known = target.parse::<SocketAddr>().ok();
+        let lookup = if known.is_some() { None } else { Some(Lookup::start(target.to_string())?) };
+        Ok(Finder { target: target.to_string(), known, lookup })
     }
 
-    /// As it was written.
-    pub fn written(&self) -> &str {
-        &self.written
+    /// The target as it was given.
+    pub fn target(&self) -> &str {
+        &self.target
     }
 
-    /// Looks the name up anew, unless that is under way.
-    pub fn ask(&self) {
-        if let Some(search) = &self.search {
-            let _ = search.ask.try_send(()); // full: it is under way
+    /// Looks the name up again, unless a lookup is running.
+    pub fn look_up(&self) {
+        if let Some(lookup) = &self.lookup {
+            let _ = lookup.start.try_send(()); // full: a lookup is already requested
         }
     }
 
     /// Readable when a name was looked up; `None`: there is none to look up.
-    pub fn bell(&self) -> Option<&OwnedFd> {
-        self.search.as_ref().map(|search| &search.bell)
+    pub fn found_event(&self) -> Option<&OwnedFd> {
+        self.lookup.as_ref().map(|lookup| &lookup.event)
     }
 
-    /// The address that is known last.
+    /// The newest known address.
     pub fn address(&mut self) -> Option<SocketAddr> {
-        if let Some(search) = &self.search {
-            crate::system::seqpacket::drain(&search.bell);
-            self.known = search.found.try_iter().last().or(self.known);
+        if let Some(lookup) = &self.lookup {
+            crate::system::seqpacket::drain(&lookup.event);
+            self.known = lookup.found.try_iter().last().or(self.known);
         }
         self.known
     }
 }
 
-impl Search {
-    fn start(written: String) -> io::Result<Search> {
-        let (ask, asked) = sync_channel(1);
-        // As many as are asked for before they are taken.
-        let (tell, found) = sync_channel(2);
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let ring = bell.try_clone()?;
-        let look = move || {
-            while asked.recv().is_ok() {
-                let address = written.to_socket_addrs().ok().and_then(|mut all| all.next());
+impl Lookup {
+    fn start(target: String) -> io::Result<Lookup> {
+        let (start, started) = sync_channel(1);
+        // At most this many lookups finish before their results are taken.
+        let (result, found) = sync_channel(2);
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let signal = event.try_clone()?;
+        let work = move || {
+            while started.recv().is_ok() {
+                let address = target.to_socket_addrs().ok().and_then(|mut all| all.next());
                 if let Some(address) = address
-                    && tell.try_send(address).is_ok()
+                    && result.try_send(address).is_ok()
                 {
-                    let _ = rustix::io::write(&ring, &1_u64.to_ne_bytes()); // full: it rings already
+                    let _ = rustix::io::write(&signal, &1_u64.to_ne_bytes()); // full: signaled already
                 }
             }
         };
-        thread::Builder::new().name("find-brain".into()).spawn(look)?;
-        Ok(Search { ask, found, bell })
+        thread::Builder::new().name("find-brain".into()).spawn(work)?;
+        Ok(Lookup { start, found, event })
     }
 }
 
@@ -144,23 +144,23 @@ mod tests {
     use crate::system::seqpacket::wait_for;
 
     #[test]
-    fn addresses_are_known_at_once_and_names_after_the_look_up() {
+    fn addresses_are_known_at_once_and_names_after_a_lookup() {
         let mut finder = Finder::new("127.0.0.1:4747").unwrap();
-        assert!(finder.bell().is_none());
+        assert!(finder.found_event().is_none());
         assert_eq!(finder.address(), Some(SocketAddr::from(([127, 0, 0, 1], 4747))));
         let mut finder = Finder::new("localhost:4747").unwrap();
-        assert_eq!(finder.address(), None, "nobody asked");
-        finder.ask();
-        assert!(wait_for(&[finder.bell().unwrap()], Span::from_millis(60_000)), "it rings");
+        assert_eq!(finder.address(), None, "not looked up yet");
+        finder.look_up();
+        assert!(wait_for(&[finder.found_event().unwrap()], Span::from_millis(60_000)), "it is signaled");
         assert_eq!(finder.address().map(|found| found.port()), Some(4747));
-        assert!(!wait_for(&[finder.bell().unwrap()], Span::ZERO), "once");
+        assert!(!wait_for(&[finder.found_event().unwrap()], Span::ZERO), "it is signaled once");
     }
 
     #[test]
-    fn datagrams_are_marked_and_carry_their_senders_address() {
+    fn datagrams_are_sent_with_priority_and_received_with_source() {
         let there = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = there.local_addr().unwrap();
-        let here = Network::toward(to).unwrap();
+        let here = Network::for_address(to).unwrap();
         assert!(here.reaches(to) && !here.reaches(SocketAddr::from((Ipv6Addr::LOCALHOST, 1))));
         assert_eq!(rustix::net::sockopt::ip_tos(&here).unwrap(), EXPEDITED);
         assert_eq!(here.receive(&mut [0; 8]), None);

@@ -1,8 +1,8 @@
-//! The tether's process: one thread that waits in one `poll` for the runtime, the network, a time and the
-//! signal to end. It carries what both ends say and reads nothing of it but the number of the cycle.
+//! The tether's process: one thread that waits in a single `poll` for the runtime, the network, a deadline
+//! and the signal to end. It passes messages between both ends, and reads only the cycle number in them.
 //!
-//! One runtime at a time, of one user and of the same board. Another process of that user may ask for the
-//! status ([`STATUS`]).
+//! It serves one runtime at a time, of one user and with the same board. Another process of that user may ask
+//! for the status ([`STATUS`]).
 
 use super::carrier::{Arrived, Carrier};
 use super::datagram::MOST_BYTES;
@@ -23,47 +23,47 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Asks for the status: the only message of its connection, and of no kind that a runtime sends.
+/// Asks for the status. It is the only message on its connection, and a runtime never sends it.
 pub const STATUS: &[u8] = b"?";
 /// Longest status, in bytes.
 const STATUS_MOST: usize = 4096;
-/// Connections that have not said yet what they want.
+/// Most connections that have not sent their first message yet.
 const CALLERS: usize = 3;
-/// Datagrams, or messages of the runtime, that are taken before the other side has its turn.
+/// Datagrams or runtime messages that are read before the other side has its turn.
 const AT_ONCE: usize = 32;
 
 /// An event worth reporting.
-#[allow(clippy::large_enum_variant)] // passed on at once, without memory; there is never more than one
+#[allow(clippy::large_enum_variant)] // passed on at once and never stored
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
-    /// A runtime is served from now on.
+    /// A runtime has connected.
     Runtime,
-    /// It is gone.
+    /// The runtime has disconnected.
     Gone,
     /// A caller was refused.
     Refused(Unwanted),
-    /// The link to the brain is now so.
+    /// The link to the brain has changed to this state.
     Link(LinkPhase, Text),
-    /// The system gives no random numbers, so nobody can join.
+    /// The system gives no random numbers, so the robot cannot join.
     NoRandom,
-    /// There is no socket toward the brain.
+    /// The socket to the brain cannot be opened.
     NoSocket,
 }
 
-/// What a person may see.
+/// The tether's status, for people.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
-    /// The robot's name, as its key has it.
+    /// The robot's name, from its key.
     pub robot: String,
-    /// Where the brain is, as it was written.
+    /// The brain's address as it was given.
     pub brain: String,
     /// Whether a runtime is connected.
     pub runtime: bool,
-    /// How the link is.
+    /// State of the link.
     pub link: &'static str,
-    /// A line about it.
+    /// A line of text about the link.
     pub text: String,
-    /// What was counted.
+    /// The counters.
     pub counts: Counts,
     /// Round trips on the network.
     pub round_trips: RoundTrips,
@@ -90,7 +90,7 @@ pub struct Tether {
 /// What ended a wait.
 struct Woken {
     end: bool,
-    knock: bool,
+    incoming: bool,
     runtime: bool,
     network: bool,
     found: bool,
@@ -98,9 +98,9 @@ struct Woken {
 }
 
 impl Tether {
-    /// Ready to run. `listener` is where runtimes of the board with `digest` and the user `allowed` connect;
-    /// `end` becomes readable when the process is to end.
-    #[allow(clippy::too_many_arguments)] // each of them is made elsewhere, and once
+    /// A tether that is ready to run. Runtimes of the user `allowed` and the board with `digest` connect to
+    /// `listener`; `end` becomes readable when the process must end.
+    #[allow(clippy::too_many_arguments)] // there is only one caller
     pub fn new(
         carrier: Carrier,
         robot: &str,
@@ -139,33 +139,33 @@ impl Tether {
                 return;
             }
             if woken.runtime {
-                self.hear_runtime(&mut report);
+                self.read_runtime(&mut report);
             }
             if woken.network {
-                self.hear_network();
+                self.read_network();
             }
             if woken.callers {
-                self.hear_callers(&mut report);
+                self.read_callers(&mut report);
             }
-            if woken.knock {
-                self.let_in(&mut report);
+            if woken.incoming {
+                self.accept(&mut report);
             }
             let now = self.clock.now();
-            // An address that was just found is used at once.
+            // Uses an address as soon as it was found.
             let is_new = woken.found && self.finder.address().is_some() && self.peer.is_none();
-            if self.carrier.look(now) || (is_new && self.carrier.due() != Instant::NEVER) {
+            if self.carrier.check(now) || (is_new && self.carrier.due() != Instant::NEVER) {
                 self.join(now, &mut report);
             }
-            self.tell(&mut report);
+            self.report_link(&mut report);
         }
     }
 
-    /// What a person may see.
+    /// The status, for people.
     pub fn status(&self) -> Status {
         let (phase, text) = self.carrier.link();
         Status {
             robot: self.robot.clone(),
-            brain: self.finder.written().to_string(),
+            brain: self.finder.target().to_string(),
             runtime: self.runtime.is_some(),
             link: if self.runtime.is_some() { phase_name(phase) } else { "idle" },
             text: text.to_string(),
@@ -183,25 +183,26 @@ impl Tether {
             Some(self.listener.as_fd()),
             self.runtime.as_ref().map(AsFd::as_fd),
             self.network.as_ref().map(AsFd::as_fd),
-            self.finder.bell().map(AsFd::as_fd),
+            self.finder.found_event().map(AsFd::as_fd),
             caller(0),
             caller(1),
             caller(2),
         ]
         .map(|descriptor| match descriptor {
             Some(descriptor) => PollFd::from_borrowed_fd(descriptor, PollFlags::IN),
-            // Not waited for: a place has to hold something.
+            // A placeholder that waits for nothing.
             None => PollFd::new(&self.end, PollFlags::empty()),
         });
-        // Interrupted or timed out: everything is looked at by its own time.
+        // Interrupted or timed out: the caller checks the deadlines anyway.
         let _ = poll(&mut polled, timeout.as_ref());
-        let [end, knock, runtime, network, found, callers @ ..] = polled.map(|one| !one.revents().is_empty());
-        Woken { end, knock, runtime, network, found, callers: callers.contains(&true) }
+        let [end, incoming, runtime, network, found, callers @ ..] =
+            polled.map(|one| !one.revents().is_empty());
+        Woken { end, incoming, runtime, network, found, callers: callers.contains(&true) }
     }
 
-    /// Seals what the runtime asks, and sends it.
-    fn hear_runtime(&mut self, report: &mut impl FnMut(Event)) {
-        let mut bytes = [0; LOCAL_MOST + 1]; // one more, so that what is too long is seen to be
+    /// Reads the runtime's requests, seals them and sends them.
+    fn read_runtime(&mut self, report: &mut impl FnMut(Event)) {
+        let mut bytes = [0; LOCAL_MOST + 1]; // one extra byte, to detect a message that is too long
         for _ in 0..AT_ONCE {
             let Some(runtime) = &self.runtime else { return };
             let length = match receive(runtime, &mut bytes) {
@@ -227,15 +228,15 @@ impl Tether {
         }
     }
 
-    /// Opens what came from the network, and passes on what the brain answered.
-    fn hear_network(&mut self) {
+    /// Reads datagrams from the network, opens them, and passes the brain's answers on.
+    fn read_network(&mut self) {
         let mut bytes = [0; MOST_BYTES + 1];
         for _ in 0..AT_ONCE {
             let Some((length, from)) = self.network.as_ref().and_then(|network| network.receive(&mut bytes))
             else {
                 return;
             };
-            match self.carrier.take(&bytes[..length], self.clock.now()) {
+            match self.carrier.receive(&bytes[..length], self.clock.now()) {
                 Arrived::Answer { round_trip, answer } => {
                     let message = FromTether::Answer { round_trip, answer }.encode();
                     let reported = self.runtime.as_ref().is_some_and(|to| send_to(to, message.as_bytes()));
@@ -248,16 +249,16 @@ impl Tether {
         }
     }
 
-    /// Asks the brain to join, at the address that is known last.
+    /// Tries to join the brain at its newest known address.
     fn join(&mut self, now: Instant, report: &mut impl FnMut(Event)) {
-        self.finder.ask();
+        self.finder.look_up();
         let datagram = match self.carrier.attempt(now) {
             Ok(datagram) => datagram,
             Err(_) => return report(Event::NoRandom),
         };
         let Some(address) = self.finder.address() else { return };
         if !self.network.as_ref().is_some_and(|network| network.reaches(address)) {
-            self.network = Network::toward(address).ok();
+            self.network = Network::for_address(address).ok();
         }
         match &self.network {
             Some(network) => {
@@ -268,8 +269,8 @@ impl Tether {
         }
     }
 
-    /// Tells the runtime and the report how the link is, where that changed.
-    fn tell(&mut self, report: &mut impl FnMut(Event)) {
+    /// Tells the runtime and `report` about a change of the link.
+    fn report_link(&mut self, report: &mut impl FnMut(Event)) {
         let link = self.carrier.link();
         if link == self.reported {
             return;
@@ -288,25 +289,25 @@ impl Tether {
         self.carrier.counts_mut().unread += u64::from(!reported);
     }
 
-    fn let_in(&mut self, report: &mut impl FnMut(Event)) {
+    fn accept(&mut self, report: &mut impl FnMut(Event)) {
         while let Some(caller) = next_of(&self.listener) {
             if !self.allowed.is_at(&caller) {
                 refuse(&caller, Unwanted::User, report);
                 continue;
             }
             if self.callers.is_full() {
-                self.hear_callers(report);
+                self.read_callers(report);
             }
             if self.callers.is_full() {
-                drop(self.callers.remove(0)); // it has had its time to speak
+                drop(self.callers.remove(0)); // the oldest has had time to send its message
             }
             let _ = self.callers.push(caller); // there is room
         }
-        self.hear_callers(report); // most have spoken already
+        self.read_callers(report); // most have sent their message already
     }
 
-    /// Hears what those want who have connected.
-    fn hear_callers(&mut self, report: &mut impl FnMut(Event)) {
+    /// Reads the first message of each new connection.
+    fn read_callers(&mut self, report: &mut impl FnMut(Event)) {
         let mut bytes = [0; LOCAL_MOST + 1];
         let mut at = 0;
         while let Some(caller) = self.callers.get(at) {
@@ -320,10 +321,10 @@ impl Tether {
             };
             let caller = self.callers.swap_remove(at);
             match FromRuntime::decode(&bytes[..length]) {
-                Ok(FromRuntime::Hello(hello)) => self.welcome(caller, hello, report),
+                Ok(FromRuntime::Hello(hello)) => self.accept_runtime(caller, hello, report),
                 _ if bytes[..length] == *STATUS => {
                     let status = serde_json::to_vec(&self.status()).unwrap_or_default();
-                    let _ = send_to(&caller, &status); // a caller that does not read it misses it
+                    let _ = send_to(&caller, &status); // no wait for a caller that does not read
                 }
                 _ if length > 0 => self.carrier.counts_mut().garbled += 1,
                 _ => {}
@@ -331,7 +332,7 @@ impl Tether {
         }
     }
 
-    fn welcome(&mut self, caller: OwnedFd, hello: Hello, report: &mut impl FnMut(Event)) {
+    fn accept_runtime(&mut self, caller: OwnedFd, hello: Hello, report: &mut impl FnMut(Event)) {
         let unwanted = match hello {
             Hello { version, .. } if version != MESSAGE_VERSION => Some(Unwanted::Version),
             Hello { digest, .. } if digest != self.digest => Some(Unwanted::Board),
@@ -350,7 +351,7 @@ impl Tether {
 }
 
 fn refuse(caller: &OwnedFd, why: Unwanted, report: &mut impl FnMut(Event)) {
-    // A caller that is gone needs no answer.
+    // If this fails, the caller is gone and needs no answer.
     let _ = send_to(caller, FromTether::Refused(why).encode().as_bytes());
     report(Event::Refused(why));
 }
@@ -364,7 +365,7 @@ pub const fn phase_name(phase: LinkPhase) -> &'static str {
     }
 }
 
-/// The status of the tether that listens at `socket`, as JSON; waits for at most `timeout`.
+/// The status of the tether that listens at `socket`, as JSON; waits at most `timeout`.
 pub fn ask_status(socket: &Path, timeout: Span) -> io::Result<Vec<u8>> {
     let connection = connect_to(socket)?;
     if !send_to(&connection, STATUS) {

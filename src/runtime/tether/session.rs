@@ -1,9 +1,9 @@
-//! A session between a robot and its brain: joined by one message each way, then sealed datagrams with
-//! counters that only grow.
+//! A session between a robot and its brain: a handshake of one message each way, then sealed datagrams with
+//! increasing counters.
 //!
-//! `snow` opens replays in any order and seals twice with one counter; both checks are made here. A counter
-//! is tested before a datagram is opened, which costs next to nothing, and kept after that, so that no forged
-//! datagram can move it. [`Session::seal`] and [`Session::open`] allocate nothing.
+//! `snow` would open replays in any order and seal twice with one counter, so both are checked here. A
+//! counter is compared before its datagram is opened, which is cheap, and stored after that, so that a forged
+//! datagram cannot advance it. [`Session::seal`] and [`Session::open`] do not allocate.
 
 use super::Dropped;
 use super::datagram::{
@@ -16,10 +16,10 @@ use snow::params::NoiseParams;
 use snow::{Builder, HandshakeState, StatelessTransportState};
 use std::fmt;
 
-/// The whole of the cryptography.
+/// The cryptography: Noise pattern, curve, cipher and hash.
 const NOISE: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
-/// Both ends mix it in: ends of another protocol or version do not understand each other. The last byte is
-/// [`WIRE_VERSION`].
+/// Both ends mix this into the handshake, which fails between different protocols or versions. The last byte
+/// is [`WIRE_VERSION`].
 const PROLOGUE: [u8; 16] = {
     let mut prologue = *b"ganglion tether\0";
     prologue[15] = WIRE_VERSION;
@@ -32,7 +32,7 @@ pub type DataBuffer = [u8; UP_BYTES];
 /// A buffer for any payload of a cycle.
 pub type PayloadBuffer = [u8; PAYLOAD_MOST];
 
-/// The system gave no random numbers: no handshake is safe without.
+/// The system gave no random numbers, without which no handshake is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRandom;
 
@@ -44,24 +44,24 @@ impl fmt::Display for NoRandom {
 
 impl std::error::Error for NoRandom {}
 
-/// A robot that waits for the brain's answer to its join.
+/// A robot's handshake that waits for the brain's reply.
 pub struct Joining {
     key: Id,
-    /// Gone once it was answered.
+    /// `None` once it was answered.
     noise: Option<HandshakeState>,
 }
 
 impl Joining {
-    /// Begins to join with `key`: the datagram to send, and what takes the answer to it. Each attempt begins
-    /// anew, with another ephemeral key.
+    /// Begins to join with `key`: returns the datagram to send, and the state that takes the reply. Each
+    /// attempt has a new ephemeral key.
     pub fn begin(key: &Key, join: &Join) -> Result<(Vec<u8>, Joining), NoRandom> {
         let mut noise = builder(key)?.build_initiator().map_err(|_| NoRandom)?;
         let datagram = written(&mut noise, Header { kind: Kind::Join, id: key.id() }, &join.encode())?;
         Ok((datagram, Joining { key: key.id(), noise: Some(noise) }))
     }
 
-    /// Takes a datagram that may be the answer. A forged one changes nothing. `None` for the session: the
-    /// brain refused.
+    /// Takes a datagram that may be the reply. A forged one changes nothing. Without a session, the brain
+    /// refused.
     pub fn answer(&mut self, datagram: &[u8]) -> Result<(JoinReply, Option<Session>), Dropped> {
         let header = Header::decode(datagram)?;
         if header.kind != Kind::Joined {
@@ -84,18 +84,18 @@ impl Joining {
     }
 }
 
-/// A robot that asked a brain to join, before the brain has answered.
+/// A join that the brain has not answered yet.
 pub struct Pending {
     key: Id,
     noise: HandshakeState,
 }
 
-/// Opens a robot's first message with `key`, which the datagram's id has named. The join may be of a format
-/// that this program does not speak; the robot can be told so, because the message is authentic.
+/// Opens a robot's first message with `key`, which the datagram's ID names. The join may have an unknown
+/// format; the robot can be told so, because the message is authentic.
 ///
-/// What remains for the caller: this takes a replayed message again ([`super::datagram::ephemeral_of`] tells
-/// one). To tell a forged message takes symmetric cryptography alone; [`Pending::reply`] multiplies points of
-/// the curve.
+/// The caller must detect replayed messages, which this accepts again, by [`super::datagram::ephemeral_of`].
+/// Detecting a forged message only takes symmetric cryptography; [`Pending::reply`] is expensive, because it
+/// multiplies points on the curve.
 pub fn accept(key: &Key, datagram: &[u8]) -> Result<(Result<Join, JoinError>, Pending), Dropped> {
     let header = Header::decode(datagram)?;
     if header.kind != Kind::Join {
@@ -112,7 +112,7 @@ pub fn accept(key: &Key, datagram: &[u8]) -> Result<(Result<Join, JoinError>, Pe
 }
 
 impl Pending {
-    /// The datagram that answers the robot, and the session unless it refuses.
+    /// The datagram that answers the robot, and the session unless `reply` is a refusal.
     pub fn reply(mut self, reply: &JoinReply) -> Result<(Vec<u8>, Option<Session>), NoRandom> {
         let header = Header { kind: Kind::Joined, id: self.key };
         let datagram = written(&mut self.noise, header, &reply.encode())?;
@@ -125,7 +125,7 @@ impl Pending {
 }
 
 fn builder(key: &Key) -> Result<Builder<'_>, NoRandom> {
-    let params: NoiseParams = NOISE.parse().expect("the name of a pattern that snow has");
+    let params: NoiseParams = NOISE.parse().expect("snow supports this pattern");
     let builder = Builder::new(params).psk(0, &key.secret).and_then(|builder| builder.prologue(&PROLOGUE));
     builder.map_err(|_| NoRandom)
 }
@@ -160,9 +160,9 @@ pub struct Session {
     id: Id,
     end: End,
     noise: StatelessTransportState,
-    /// Counter of the last datagram that was sealed; 0: none.
+    /// Counter of the last sealed datagram; 0: none.
     sealed: u64,
-    /// Counter of the newest that was opened; 0: none.
+    /// Counter of the newest opened datagram; 0: none.
     newest: u64,
 }
 
@@ -184,32 +184,32 @@ impl Session {
         self.id
     }
 
-    /// Counter of the last datagram that was sealed here; 0: none.
+    /// Counter of the last datagram that this end sealed; 0: none.
     pub fn sealed(&self) -> u64 {
         self.sealed
     }
 
-    /// Counter of the newest datagram that was opened here; 0: none.
+    /// Counter of the newest datagram that this end opened; 0: none.
     pub fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// Seals `payload` into `out`: the datagram to send. `None`: it is not as long as what this end sends, or
-    /// all counters are used up.
+    /// Seals `payload` into `out`; returns the datagram to send. `None`: the payload does not have the length
+    /// that this end sends, or all counters are used up.
     pub fn seal<'a>(&mut self, payload: &[u8], out: &'a mut DataBuffer) -> Option<&'a [u8]> {
         let length = DATA_HEADER_BYTES + payload.len() + TAG_BYTES;
         let counter = self.sealed.checked_add(1).filter(|counter| *counter != u64::MAX)?;
         let datagram = out.get_mut(..length)?;
         datagram[..HEADER_BYTES].copy_from_slice(&Header { kind: self.end.sends(), id: self.id }.encode());
         datagram[HEADER_BYTES..DATA_HEADER_BYTES].copy_from_slice(&counter.to_le_bytes());
-        Header::decode(datagram).ok()?; // of the length of its kind
+        Header::decode(datagram).ok()?; // checks the length
         self.noise.write_message(counter, payload, &mut datagram[DATA_HEADER_BYTES..]).ok()?;
         self.sealed = counter;
         Some(datagram)
     }
 
-    /// Opens a datagram of the peer into `out`: its payload. Whatever is dropped changes nothing here, and
-    /// leaves zeros in `out`.
+    /// Opens a datagram of the peer into `out`; returns its payload. A dropped datagram leaves the session
+    /// unchanged; a forged one leaves zeros in `out`.
     pub fn open<'a>(&mut self, datagram: &[u8], out: &'a mut PayloadBuffer) -> Result<&'a [u8], Dropped> {
         let header = Header::decode(datagram)?;
         if header.kind != self.end.takes() {

@@ -47,7 +47,8 @@ impl Remembers for Tick {
 impl Remembers for Senses {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
         // The watch for sleeps, the alarm and the guard hear what is new in a slot: it is in the slot.
-        let Senses { clock: _, sleep: _, alarm: _, readings: _, tap: _, admission, frame, guard: _ } = self;
+        let Senses { clock: _, sleep: _, fast_stops: _, readings: _, tap: _, admission, frame, guard: _ } =
+            self;
         archive.part("frame");
         let used = frame.len;
         for sample in &mut frame.samples[..used] {
@@ -59,10 +60,10 @@ impl Remembers for Senses {
 
 impl Remembers for Policy {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
-        let Policy { reflexes, modes, trail } = self;
+        let Policy { reflexes, modes, backtrack } = self;
         reflexes.walk(archive)?;
         modes.walk(archive)?;
-        trail.walk(archive)
+        backtrack.walk(archive)
     }
 }
 

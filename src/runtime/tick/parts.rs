@@ -1,4 +1,4 @@
-//! The parts of a tick, built elsewhere: by `robot` for a board, by a test for what it observes.
+//! The parts of a tick. `robot` builds them for a board; tests build their own.
 
 use super::policy::Policy;
 use super::senses::Senses;
@@ -22,24 +22,24 @@ use crate::runtime::requests::Requests;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// What decides in a tick: each is made from the board alone.
+/// The parts that decide. Each is made from the board alone.
 pub struct Deciders {
-    /// Which readings are admitted.
+    /// Decides which readings are admitted.
     pub admission: Admission,
-    /// What restrains the motors.
+    /// Restrains the motors.
     pub reflexes: Reflexes,
-    /// The engine's quality, by what it costs.
+    /// Chooses the engine's quality level by its cycle times.
     pub budget: Budget,
-    /// State of the robot.
+    /// The robot's mode.
     pub modes: Modes,
-    /// The way it came, and how it backs off.
-    pub trail: Backtrack,
-    /// What decides commands.
+    /// The recorded path, and how the robot backs off along it.
+    pub backtrack: Backtrack,
+    /// Makes the commands.
     pub arbiter: Arbiter,
 }
 
 impl Deciders {
-    /// Those of `board`, which have decided nothing. Every cycle of the field runs at `quality`, if named.
+    /// The deciders of `board`, in their initial state. Every cycle of the field runs at `quality`, if given.
     pub fn of(board: &Board, quality: Option<QualityLevel>) -> Deciders {
         let budget = Budget::new(board.budget);
         let reflexes = Reflexes::new(&board.reflexes, &board.sensors, board.safety);
@@ -54,13 +54,13 @@ impl Deciders {
                 None => budget,
             },
             modes: Modes::new(board.safety),
-            trail: Backtrack::new(board),
+            backtrack: Backtrack::new(board),
             arbiter: Arbiter::new(&board.motors, board.safety, board.period),
         }
     }
 }
 
-/// The parts of a tick. All of them are of one board.
+/// The parts of a tick. All belong to one board.
 pub struct Parts {
     /// Its clock.
     pub clock: Arc<dyn Clock>,
@@ -68,11 +68,11 @@ pub struct Parts {
     pub requests: Arc<Requests>,
     /// Its slots.
     pub grid: Grid,
-    /// Readings, by the thread that delivers them.
+    /// One ring of readings for each thread that delivers them.
     pub readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
-    /// Stops that do not wait for the tick.
-    pub alarm: FastStopReceiver,
-    /// What decides.
+    /// Stops that bus threads made without waiting for the tick.
+    pub fast_stops: FastStopReceiver,
+    /// The parts that decide.
     pub deciders: Deciders,
     /// The link to the engine.
     pub field: FieldLink,
@@ -80,26 +80,35 @@ pub struct Parts {
     pub motor_link: MotorLink,
     /// Where records go.
     pub trace: rtrb::Producer<Record>,
-    /// Records that did not fit.
+    /// Counts records that did not fit the ring.
     pub records_dropped: Arc<AtomicU64>,
     /// The loop's status.
     pub loop_status: Arc<LoopStatusCell>,
-    /// A guard that the board requires.
+    /// The guard, if the board requires one.
     pub guard: Option<GuardHealth>,
 }
 
 impl Tick {
-    /// A tick of `parts` that has not run: no readings, no commands.
+    /// A tick of `parts` that has not run yet.
     pub fn new(parts: Parts) -> Tick {
-        let Parts { clock, requests, grid, readings, alarm, deciders, field, .. } = parts;
+        let Parts { clock, requests, grid, readings, fast_stops, deciders, field, .. } = parts;
         let Parts { motor_link, trace, records_dropped, loop_status, guard, .. } = parts;
-        let Deciders { admission, reflexes, budget, modes, trail, arbiter } = deciders;
+        let Deciders { admission, reflexes, budget, modes, backtrack, arbiter } = deciders;
         let frame = Frame::empty(admission.counters().len());
         let sleep = SleepWatch::new(clock.as_ref());
         let tap = ReadingTap::default();
         Tick {
-            senses: Senses { clock: clock.clone(), sleep, alarm, readings, tap, admission, frame, guard },
-            policy: Policy { reflexes, modes, trail },
+            senses: Senses {
+                clock: clock.clone(),
+                sleep,
+                fast_stops,
+                readings,
+                tap,
+                admission,
+                frame,
+                guard,
+            },
+            policy: Policy { reflexes, modes, backtrack },
             clock,
             requests,
             grid,

@@ -1,5 +1,5 @@
-//! From the frame to what the robot may do and wants to do: restraint, mode, and the field's request on its
-//! way through the trail.
+//! From the frame to what the robot may do and what it wants to do: the restraint, the mode, and the field's
+//! request, which is replaced while the robot backs off.
 
 use crate::base::command::Executed;
 use crate::base::frame::Frame;
@@ -9,18 +9,18 @@ use crate::decision::reflex::{Reflexes, Signals, Verdict};
 use crate::drive::backtrack::Backtrack;
 use crate::field::FieldOutput;
 
-/// What decides, apart from the arbiter.
+/// The deciding parts, except for the arbiter.
 pub(super) struct Policy {
     pub reflexes: Reflexes,
     pub modes: Modes,
-    pub trail: Backtrack,
+    pub backtrack: Backtrack,
 }
 
 /// What was decided in a slot.
 pub(super) struct Decision {
     pub verdict: Verdict,
     pub mode: Mode,
-    /// What the field wants, and the slot of the frame behind it.
+    /// The field's request, and the slot of the frame that it answers.
     pub request: Option<(FieldOutput, Instant)>,
     /// The frame as the field sees it.
     pub shown: Frame,
@@ -38,9 +38,9 @@ impl Policy {
         now: Instant,
     ) -> Decision {
         let (mut verdict, shown) = self.reflexes.evaluate(frame, signals, now);
-        self.trail.restrain(executed, &mut verdict);
+        self.backtrack.restrain(executed, &mut verdict);
         let mode = self.modes.advance(&verdict, signals, asked, now);
-        let request = self.trail.guide(newest, mode, &verdict, &shown, frame.slot);
+        let request = self.backtrack.guide(newest, mode, &verdict, &shown, frame.slot);
         Decision { verdict, mode, request, shown }
     }
 }

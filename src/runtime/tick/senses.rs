@@ -1,4 +1,4 @@
-//! What comes in during a control period: readings into the frame, and what else the reflexes must know.
+//! The inputs of a control period: readings go into the frame, everything else into the reflexes' signals.
 
 use super::MAX_INLETS;
 use crate::base::command::Executed;
@@ -11,24 +11,24 @@ use crate::drive::trace::ReadingTap;
 use crate::runtime::guard::GuardHealth;
 use std::sync::Arc;
 
-/// The inputs of a tick, and the frame that is made of them.
+/// The inputs of a tick, and the frame that is made from them.
 pub(super) struct Senses {
     pub clock: Arc<dyn Clock>,
     pub sleep: SleepWatch,
-    pub alarm: FastStopReceiver,
+    pub fast_stops: FastStopReceiver,
     pub readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
-    /// Where a recording gets them from.
+    /// Passes the readings to a recording.
     pub tap: ReadingTap,
     pub admission: Admission,
     pub frame: Frame,
-    /// A guard that the board requires.
+    /// The guard, if the board requires one.
     pub guard: Option<GuardHealth>,
 }
 
 impl Senses {
-    /// The frame of slot number `index`, until which the last command was `executed`, and the signals: what
-    /// is `known` of field, wire and loop, and what has come in. Readings from before a sleep say nothing
-    /// about the present. `reflexes` meet each reading on its way into the frame.
+    /// Returns the frame of slot `index`, and the signals: those already `known` (field, wire, loop) and
+    /// those that came in. `executed` is what the last command did until this slot. Readings from before a
+    /// sleep of the machine are dropped. `reflexes` observe each reading as it enters the frame.
     pub fn update(
         &mut self,
         index: u64,
@@ -38,7 +38,7 @@ impl Senses {
         now: Instant,
     ) -> (Frame, Signals) {
         let slept = self.sleep.take(self.clock.as_ref());
-        let heard = self.alarm.take(); // before the readings, as it says
+        let stops = self.fast_stops.take(); // before the readings, as its documentation requires
         self.tap.begin(index);
         let tap = &mut self.tap;
         let news = self.readings.iter_mut().flat_map(|inlet| std::iter::from_fn(|| inlet.pop().ok()));
@@ -49,8 +49,8 @@ impl Senses {
             reflexes.observe(frame, channel, value, now);
         });
         let signals = Signals {
-            halts: heard.halts,
-            readings_lost: heard.readings_lost,
+            halts: stops.halts,
+            readings_lost: stops.readings_lost,
             guard_lost: self.guard.as_ref().is_some_and(|guard| guard.lost(now)),
             slept,
             ..known
@@ -58,7 +58,7 @@ impl Senses {
         (self.frame, signals)
     }
 
-    /// Puts in what the field gets of `shown`; how many of these values are held.
+    /// Passes the field's inputs from `shown` to `put`; returns how many of these values are held.
     pub fn inputs(&self, shown: &Frame, put: &mut dyn FnMut(usize, f32)) -> usize {
         self.admission.inputs(shown, put).held
     }

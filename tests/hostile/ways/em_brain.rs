@@ -5,7 +5,7 @@ use ganglion::base::command::MAX_MOTORS;
 use ganglion::base::plan::Board;
 use ganglion::deploy::board::built_in;
 use ganglion::deploy::board::profile::ProfileFile;
-use ganglion::runtime::em_brain::client::{Asked, Client};
+use ganglion::runtime::em_brain::client::{Client, ClientRequest};
 use ganglion::runtime::em_brain::frame::{FRAME_MOST, Frame, FrameReader, Framing, Kind};
 use ganglion::runtime::em_brain::profile::Profile;
 use std::path::Path;
@@ -51,8 +51,8 @@ pub fn take_stream(bytes: &[u8]) -> bool {
             let framing = reader.framing().expect("a frame was read");
             assert!(frame.encode(framing).len() <= FRAME_MOST);
             let answer = match client.take(&frame) {
-                Ok(Asked::Join) => client.welcome(false),
-                Ok(Asked::Cycle(input)) => {
+                Ok(ClientRequest::Join) => client.handshake_answer(false),
+                Ok(ClientRequest::Cycle(input)) => {
                     assert!(input.check(input.sensors.len()).is_ok(), "{input:?}");
                     acted = true;
                     client.action(&[1.0; MAX_MOTORS])

@@ -40,8 +40,8 @@ impl Ends {
         let first = robot.attempt(Instant::ZERO).expect("random numbers");
         let (_, pending) = accept(&key(), &first).expect("its key");
         let (second, brain) = pending.reply(&reply()).expect("random numbers");
-        assert_eq!(robot.take(&second, Instant::ZERO), Arrived::Reply);
-        // It joins again, so that it also handles answers to that.
+        assert_eq!(robot.receive(&second, Instant::ZERO), Arrived::Reply);
+        // It joins again, so that it looks at answers to that as well.
         robot.attempt(Instant::ZERO).expect("random numbers");
         Ends { robot, brain: brain.expect("a session") }
     }
@@ -65,7 +65,7 @@ pub fn datagrams() -> Vec<Vec<u8>> {
 /// replay.
 pub fn take_datagram(bytes: &[u8]) -> bool {
     ENDS.with_borrow_mut(|ends| {
-        let arrived = ends.robot.take(bytes, Instant::ZERO + Span::from_millis(1));
+        let arrived = ends.robot.receive(bytes, Instant::ZERO + Span::from_millis(1));
         assert!(matches!(arrived, Arrived::Dropped(_)), "{arrived:?}");
         let opened = ends.brain.open(bytes, &mut [0; PAYLOAD_MOST]).map(<[u8]>::len);
         assert!(opened.is_err(), "{opened:?}");

@@ -1,9 +1,9 @@
-//! A brain over loopback, with robots that are a socket and a key.
+//! A brain on loopback, with robots that consist of a socket and a key.
 
 use super::super::boards::ServedBoard;
-use super::super::engine::Opening;
-use super::super::reception::Reception;
+use super::super::engine::EngineOpener;
 use super::super::robots::{Limits, Robots};
+use super::super::sessions::Sessions;
 use super::super::tests::fixture::{alone, board, request};
 use super::super::workers::Workers;
 use super::*;
@@ -14,7 +14,7 @@ use crate::runtime::tether::session::{Joining, Session};
 use crossbeam_channel::{Receiver, unbounded};
 use std::thread::{self, JoinHandle};
 
-/// Longer than anything here takes, unless it never comes.
+/// Longer than any step of these tests takes.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Rig {
@@ -54,9 +54,9 @@ impl Rig {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (tell, events) = unbounded();
         let limits = Limits { robots: 8, threads: 64, state: None };
-        let reception = Reception::new(keys(robots), vec![board.clone()], 7);
+        let sessions = Sessions::new(keys(robots), vec![board.clone()], 7);
         let (workers, network) = Workers::start(Robots::new(limits), 2, |hub| {
-            Arc::new(Network::new(socket, reception, hub.clone(), tell))
+            Arc::new(Network::new(socket, sessions, hub.clone(), tell))
         })
         .unwrap();
         let ends = Arc::new(AtomicBool::new(false));
@@ -129,7 +129,7 @@ impl Client {
 
     fn cycle(&mut self, board: &ServedBoard, robot: u64, cycle: u64) -> CycleAnswer {
         let mut request = request(board, robot, cycle, Instant::ZERO);
-        request.deadline = Span::from_millis(60_000); // however busy the machine is
+        request.deadline = Span::from_millis(60_000); // long enough on a busy machine
         let datagram = self.seal(&request.encode());
         self.socket.send(&datagram).unwrap();
         self.answer()
@@ -142,7 +142,7 @@ fn timeless(answer: CycleAnswer) -> CycleAnswer {
 }
 
 #[test]
-fn robots_over_the_network_get_the_same_bits_as_alone() {
+fn networked_robots_get_the_same_bits_as_alone() {
     const CYCLES: u64 = 12;
     let names = ["net-a", "net-b", "net-c"];
     let rig = Rig::new(&names);
@@ -152,7 +152,7 @@ fn robots_over_the_network_get_the_same_bits_as_alone() {
         for (robot, client) in clients.iter_mut().enumerate() {
             let answer = client.cycle(&rig.board, robot as u64, cycle);
             assert_eq!((answer.verdict, answer.cycle), (Verdict::Answered, cycle));
-            let mut engine = Opening::at_rest(rig.board.clone()).open(Arc::new(MonotonicClock)).unwrap();
+            let mut engine = EngineOpener::at_rest(rig.board.clone()).open(Arc::new(MonotonicClock)).unwrap();
             let expected = alone(&mut engine, &rig.board, robot as u64, 0..cycle + 1).pop().unwrap();
             let expected = CycleAnswer::decode(&expected).unwrap();
             let sent = answer.sent;
@@ -173,7 +173,7 @@ fn a_differing_robot_is_refused_with_both_values() {
     let sound = Join::of("ref-a", &rig.board.board, rig.board.digest);
     let refused = |client: &mut Client, join: &Join| client.join(join).unwrap_err();
     let said = refused(&mut client, &Join { robot: "ref-b".into(), ..sound.clone() });
-    assert_eq!(said, "the robot calls itself `ref-b`, its key is that of `ref-a`");
+    assert_eq!(said, "the robot calls itself `ref-b`, but its key belongs to `ref-a`");
     let mut other = sound.clone();
     other.sensors[0].unit = "ft".into();
     let said = refused(&mut client, &other);
@@ -206,9 +206,9 @@ fn bad_datagrams_are_counted_and_change_nothing() {
     for datagram in [&old, &forged, &foreign, &replay, &unknown, &b"gnT\x02".to_vec(), &vec![0; 60]] {
         attacker.socket.send(datagram).unwrap();
     }
-    // What follows was received after all of these.
+    // This is received after all of the bad datagrams.
     let last = good.cycle(&rig.board, 1, 2);
-    let mut engine = Opening::at_rest(rig.board.clone()).open(Arc::new(MonotonicClock)).unwrap();
+    let mut engine = EngineOpener::at_rest(rig.board.clone()).open(Arc::new(MonotonicClock)).unwrap();
     let expected = alone(&mut engine, &rig.board, 1, 0..3);
     for (answer, expected) in [first, answer, last].into_iter().zip(expected) {
         let expected = CycleAnswer { sent: answer.sent, ..CycleAnswer::decode(&expected).unwrap() };
@@ -216,9 +216,9 @@ fn bad_datagrams_are_counted_and_change_nothing() {
     }
     let status = rig.status();
     let row = &status.robots[0];
-    assert_eq!(row.address, Some(good.socket.local_addr().unwrap()), "and it is where it was");
+    assert_eq!(row.address, Some(good.socket.local_addr().unwrap()), "its address has not changed");
     let named = row.drops;
-    // The forged one has a counter that is old by now: it is not even opened.
+    // The forged one has an old counter by now, so it is not even opened.
     assert_eq!((named.stale, named.forged), (2, 0));
     let drops = status.drops;
     assert_eq!(
@@ -235,19 +235,19 @@ fn old_session_stays_until_the_new_ones_first_datagram() {
     old.join_with(&rig.board);
     old.cycle(&rig.board, 1, 0);
     new.join_with(&rig.board);
-    assert_eq!(old.cycle(&rig.board, 1, 1).verdict, Verdict::Answered, "the new one has said nothing yet");
+    assert_eq!(old.cycle(&rig.board, 1, 1).verdict, Verdict::Answered, "the new one has sent nothing yet");
     assert_eq!(new.cycle(&rig.board, 1, 2).cycle, 2);
     let late = old.seal(&request(&rig.board, 1, 3, Instant::ZERO).encode());
     old.socket.send(&late).unwrap();
     let answer = new.cycle(&rig.board, 1, 3);
-    let mut engine = Opening::at_rest(rig.board.clone()).open(Arc::new(MonotonicClock)).unwrap();
+    let mut engine = EngineOpener::at_rest(rig.board.clone()).open(Arc::new(MonotonicClock)).unwrap();
     let expected = alone(&mut engine, &rig.board, 1, 0..4).pop().unwrap();
     let expected = CycleAnswer { sent: answer.sent, ..CycleAnswer::decode(&expected).unwrap() };
-    assert_eq!(timeless(answer), timeless(expected), "one engine, whichever session");
+    assert_eq!(timeless(answer), timeless(expected), "both sessions share one engine");
     assert_eq!((rig.status().robots.len(), rig.status().drops.foreign), (1, 1));
 }
 
-/// Whoever has seen a key's number, on the robot's own address.
+/// The attacker knows the key's ID and has the robot's address.
 #[test]
 fn forged_joins_do_not_keep_a_robot_from_joining() {
     let rig = Rig::new(&["fgd-a"]);

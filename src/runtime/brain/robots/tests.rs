@@ -1,6 +1,6 @@
-//! What robots of one brain have to do with one another: nothing.
+//! The robots of one brain do not affect each other.
 
-use super::super::engine::Opening;
+use super::super::engine::EngineOpener;
 use super::super::tests::fixture::{PERIOD, alone, at, board, join, request, send, serve};
 use super::*;
 use crate::base::time::{Clock, SimClock};
@@ -38,20 +38,20 @@ fn each_of_64_robots_gets_the_same_bits_as_alone() {
         }
     }
     for (robot, id) in ids.iter().enumerate() {
-        let mut engine = Opening::at_rest(board.clone()).open(clock.clone()).unwrap();
+        let mut engine = EngineOpener::at_rest(board.clone()).open(clock.clone()).unwrap();
         let expected = alone(&mut engine, &board, robot as u64, 0..CYCLES);
         assert_eq!(answers[id], expected, "robot {robot}");
-        assert!(robot == 0 || expected[5..] != answers[&ids[0]][5..], "and no other's");
+        assert!(robot == 0 || expected[5..] != answers[&ids[0]][5..], "and not another robot's");
     }
     let totals = brain.totals().row();
     assert_eq!((totals.cycles, totals.late, totals.missed, totals.replaced), (64 * CYCLES, 0, 0, 0));
 }
 
-/// What a robot may do to a brain.
+/// How a robot may misbehave.
 #[derive(Clone, Debug)]
-enum Mischief {
+enum Misbehavior {
     Bytes(Vec<u8>),
-    Spoilt { at: usize, value: u8 },
+    Corrupted { at: usize, value: u8 },
     NotANumber { sensor: usize, bits: u32 },
     Count(u8),
     Flood(u8),
@@ -59,16 +59,16 @@ enum Mischief {
     Rejoin,
 }
 
-fn mischief() -> impl Strategy<Value = Mischief> {
+fn misbehavior() -> impl Strategy<Value = Misbehavior> {
     prop_oneof![
-        proptest::collection::vec(any::<u8>(), 0..2 * REQUEST_BYTES).prop_map(Mischief::Bytes),
-        (0..REQUEST_BYTES, any::<u8>()).prop_map(|(at, value)| Mischief::Spoilt { at, value }),
+        proptest::collection::vec(any::<u8>(), 0..2 * REQUEST_BYTES).prop_map(Misbehavior::Bytes),
+        (0..REQUEST_BYTES, any::<u8>()).prop_map(|(at, value)| Misbehavior::Corrupted { at, value }),
         (0..8usize, 0x7f80_0000u32..=0x7fff_ffff)
-            .prop_map(|(sensor, bits)| Mischief::NotANumber { sensor, bits }),
-        any::<u8>().prop_map(Mischief::Count),
-        any::<u8>().prop_map(Mischief::Flood),
-        Just(Mischief::Nothing),
-        Just(Mischief::Rejoin),
+            .prop_map(|(sensor, bits)| Misbehavior::NotANumber { sensor, bits }),
+        any::<u8>().prop_map(Misbehavior::Count),
+        any::<u8>().prop_map(Misbehavior::Flood),
+        Just(Misbehavior::Nothing),
+        Just(Misbehavior::Rejoin),
     ]
 }
 
@@ -76,7 +76,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn broken_input_of_one_robot_changes_no_bit_of_another(all in proptest::collection::vec(mischief(), 1..12)) {
+    fn broken_input_of_one_robot_changes_no_bit_of_another(all in proptest::collection::vec(misbehavior(), 1..12)) {
         let (board, clock) = (board(), Arc::new(SimClock::new()));
         let mut brain = brain(2, None);
         let mut bad = join(&mut brain, "bad", &board, &clock);
@@ -88,22 +88,22 @@ proptest! {
             let sound = request(&board, 7, cycle, clock.now());
             let mut bytes = sound.encode().to_vec();
             match what {
-                Mischief::Bytes(other) => bytes = other.clone(),
-                Mischief::Spoilt { at, value } => bytes[*at] = *value,
-                Mischief::NotANumber { sensor, bits } => {
+                Misbehavior::Bytes(other) => bytes = other.clone(),
+                Misbehavior::Corrupted { at, value } => bytes[*at] = *value,
+                Misbehavior::NotANumber { sensor, bits } => {
                     bytes[48 + 4 * sensor..][..4].copy_from_slice(&bits.to_le_bytes());
                 }
-                Mischief::Count(count) => bytes[2] = *count,
-                Mischief::Flood(count) => {
+                Misbehavior::Count(count) => bytes[2] = *count,
+                Misbehavior::Flood(count) => {
                     for _ in 0..*count {
                         send(&mut brain, bad, &bytes, &clock);
                         serve(&mut brain, &clock);
                     }
                 }
-                Mischief::Nothing => {}
-                Mischief::Rejoin => bad = join(&mut brain, "bad", &board, &clock),
+                Misbehavior::Nothing => {}
+                Misbehavior::Rejoin => bad = join(&mut brain, "bad", &board, &clock),
             }
-            if !matches!(what, Mischief::Nothing) {
+            if !matches!(what, Misbehavior::Nothing) {
                 send(&mut brain, bad, &bytes, &clock);
             }
             let own = request(&board, 1, cycle, clock.now()).encode();
@@ -111,7 +111,7 @@ proptest! {
             let served = serve(&mut brain, &clock);
             answers.extend(served.into_iter().filter(|(id, _)| *id == good).map(|(_, a)| a.encode().to_vec()));
         }
-        let mut engine = Opening::at_rest(board.clone()).open(clock.clone()).unwrap();
+        let mut engine = EngineOpener::at_rest(board.clone()).open(clock.clone()).unwrap();
         let expected = alone(&mut engine, &board, 1, 0..all.len() as u64);
         prop_assert_eq!(answers, expected);
     }
@@ -124,7 +124,7 @@ fn an_out_of_range_request_leaves_the_field_untouched() {
     let id = join(&mut brain, "one", &board, &clock);
     let mut bytes = request(&board, 1, 3, at(0)).encode();
     bytes[48..52].copy_from_slice(&f32::NAN.to_le_bytes());
-    let answer = send(&mut brain, id, &bytes, &clock).expect("its cycle is known");
+    let answer = send(&mut brain, id, &bytes, &clock).expect("the request names its cycle");
     assert_eq!((answer.verdict, answer.cycle, answer.sent), (Verdict::Refused, 3, at(0)));
     assert_eq!(send(&mut brain, id, &bytes[1..], &clock), None, "a wrong length names no cycle");
     let mut fewer = request(&board, 1, 4, at(0));
@@ -141,13 +141,13 @@ fn engine_that_panics_or_computes_nan_is_reopened_alone() {
     for panics in [true, false] {
         let (board, clock) = (board(), Arc::new(SimClock::new()));
         let mut brain = brain(2, None);
-        let Ok(Joined::Opens(id, opening)) = brain.join("ill", &board, PERIOD, clock.now()) else { panic!() };
-        let ill = opening.with_cycle(Box::new(move |engine, input| match input.cycle {
-            3 if panics => panic!("as the test wants"),
+        let Ok(Joined::Opens(id, opener)) = brain.join("ill", &board, PERIOD, clock.now()) else { panic!() };
+        let ill = opener.with_cycle(Box::new(move |engine, input| match input.cycle {
+            3 if panics => panic!("the test makes it panic"),
             3 => Err(Failure::NotFinite),
             _ => engine.cycle(input),
         }));
-        brain.seat(id, ill.open(clock.clone()), clock.now()).unwrap();
+        brain.install(id, ill.open(clock.clone()), clock.now()).unwrap();
         let well = join(&mut brain, "well", &board, &clock);
         let mut verdicts = Vec::new();
         let mut answers = Vec::new();
@@ -163,11 +163,11 @@ fn engine_that_panics_or_computes_nan_is_reopened_alone() {
                 }
             }
             for chore in brain.chores(clock.now()) {
-                let Chore::Open(robot, opening) = chore else { panic!("nobody is silent") };
-                brain.seat(robot, opening.open(clock.clone()), clock.now()).unwrap();
+                let Chore::Open(robot, opener) = chore else { panic!("no robot is silent") };
+                brain.install(robot, opener.open(clock.clone()), clock.now()).unwrap();
             }
         }
-        let mut engine = Opening::at_rest(board.clone()).open(clock.clone()).unwrap();
+        let mut engine = EngineOpener::at_rest(board.clone()).open(clock.clone()).unwrap();
         assert_eq!(answers, alone(&mut engine, &board, 1, 0..40));
         // Cycle 3 fails; the engine is opened again half a second, 25 cycles, later.
         let expected = (0..40).map(|cycle| match cycle {
@@ -203,7 +203,7 @@ fn a_silent_robot_is_parked_and_resumes_from_its_snapshot() {
     let again = join(&mut brain, "walker", &board, &clock);
     assert_ne!(again, id);
     drive(&mut brain, again, 12..24);
-    let mut engine = Opening::at_rest(board.clone()).open(clock.clone()).unwrap();
+    let mut engine = EngineOpener::at_rest(board.clone()).open(clock.clone()).unwrap();
     assert_eq!(answers, alone(&mut engine, &board, 4, 0..24), "as if it had never left");
     for chore in brain.end(clock.now()) {
         let Chore::Park { engine, .. } = chore else { panic!("nothing failed") };
@@ -229,9 +229,9 @@ fn refused_robots_get_the_figures() {
     join(&mut brain, "one", &board, &clock);
     join(&mut brain, "two", &board, &clock);
     let said = refused(&mut brain, "three", PERIOD);
-    assert_eq!(said, "2 robots have joined, and the brain takes 2");
+    assert_eq!(said, "2 robots have joined, and the brain takes at most 2");
     join(&mut brain, "one", &board, &clock);
-    assert_eq!(brain.len(), 2, "who joins again is no other robot");
+    assert_eq!(brain.len(), 2, "joining again does not add a robot");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::field::readout::{Origin, Readout};
 use crate::field::remote::message::{CycleAnswer, CycleRequest};
 use std::sync::Arc;
 
-/// The period of every robot here.
+/// The period of every robot in these tests.
 pub const PERIOD: Span = Span::from_millis(20);
 
 /// The simulated robot's board on the smallest grid, with a bank that fills and a read-out that shows every
@@ -30,7 +30,7 @@ pub fn board() -> Arc<ServedBoard> {
     served
 }
 
-/// What robot number `robot` asks in cycle `cycle`: no two robots ask the same.
+/// The request of robot number `robot` in cycle `cycle`; it differs for each robot.
 pub fn request(board: &ServedBoard, robot: u64, cycle: u64, now: Instant) -> CycleRequest {
     let mut input = FieldInput { cycle, ..FieldInput::AT_REST };
     let count = board.board.field.shape.sensors;
@@ -43,11 +43,11 @@ pub fn request(board: &ServedBoard, robot: u64, cycle: u64, now: Instant) -> Cyc
     CycleRequest::of(&input, count, now, PERIOD)
 }
 
-/// Lets `name` join and opens its engine at once.
+/// Joins as `name` and opens its engine at once.
 pub fn join(robots: &mut Robots, name: &str, board: &Arc<ServedBoard>, clock: &Arc<SimClock>) -> RobotId {
     match robots.join(name, board, PERIOD, clock.now()) {
-        Ok(Joined::Opens(id, opening)) => {
-            robots.seat(id, opening.open(clock.clone()), clock.now()).unwrap();
+        Ok(Joined::Opens(id, opener)) => {
+            robots.install(id, opener.open(clock.clone()), clock.now()).unwrap();
             id
         }
         Ok(Joined::Ready(id) | Joined::Waits(id)) => id,
@@ -55,7 +55,7 @@ pub fn join(robots: &mut Robots, name: &str, board: &Arc<ServedBoard>, clock: &A
     }
 }
 
-/// Serves until nothing is left to do, and returns the answers in their order.
+/// Serves until nothing is left to do; returns the answers in order.
 pub fn serve(robots: &mut Robots, clock: &SimClock) -> Vec<(RobotId, CycleAnswer)> {
     let mut answers = Vec::new();
     loop {
@@ -73,7 +73,7 @@ pub fn serve(robots: &mut Robots, clock: &SimClock) -> Vec<(RobotId, CycleAnswer
     }
 }
 
-/// Sends `bytes` of robot `id`, and returns what comes back at once.
+/// Sends `bytes` of robot `id`; returns the immediate answer, if any.
 pub fn send(robots: &mut Robots, id: RobotId, bytes: &[u8], clock: &SimClock) -> Option<CycleAnswer> {
     match robots.receive(id, bytes, clock.now()) {
         Arrival::Answer(answer) => Some(answer),
@@ -81,7 +81,7 @@ pub fn send(robots: &mut Robots, id: RobotId, bytes: &[u8], clock: &SimClock) ->
     }
 }
 
-/// The answers, as bytes, of an engine that has robot number `robot` alone, cycles `cycles`.
+/// The answers, as bytes, of an engine that serves only robot number `robot` in cycles `cycles`.
 pub fn alone(
     engine: &mut RobotEngine,
     board: &ServedBoard,
@@ -97,7 +97,7 @@ pub fn alone(
     cycles.map(one).collect()
 }
 
-/// When cycle `cycle` is asked.
+/// The time of cycle `cycle`'s request.
 pub fn at(cycle: u64) -> Instant {
     Instant::ZERO + PERIOD.times(cycle + 10)
 }

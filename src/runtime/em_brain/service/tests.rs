@@ -1,4 +1,4 @@
-//! Clients over loopback, with frames written from the protocol's facts.
+//! Clients on loopback, whose frames follow the protocol's description.
 
 use super::*;
 use crate::base::command::MAX_MOTORS;
@@ -8,8 +8,8 @@ use crate::deploy::board::built_in;
 use crate::deploy::board::profile::ProfileFile;
 use crate::field::FieldInput;
 use crate::field::brain::{Before, Brain};
-use crate::runtime::brain::reception::Reception;
 use crate::runtime::brain::robots::{Limits, Robots};
+use crate::runtime::brain::sessions::Sessions;
 use crate::runtime::brain::workers::Workers;
 use crate::runtime::em_brain::profile::Draft;
 use crate::runtime::tether::key::Keys;
@@ -19,7 +19,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Longer than anything here takes, unless it never comes.
+/// Longer than any step of these tests takes.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Rig {
@@ -35,7 +35,7 @@ fn picarx() -> (Profile, Arc<ServedBoard>) {
     let loaded = built_in("picarx-v4").unwrap().unwrap();
     let mut board = loaded.board;
     board.field.shape = Shape { grid: 8, patterns: 2, bank: 16, ..board.field.shape };
-    // As fast as a client may be, so that the tests take no longer than they have to.
+    // The fastest allowed period, to keep the tests short.
     let draft = Draft { period: Span::from_millis(5), ..file.draft };
     let profile = Profile::check(&draft, &board).unwrap();
     let board = ServedBoard::new(board, *loaded.digest.as_bytes(), EngineKind::Cpu);
@@ -50,10 +50,10 @@ impl Rig {
         let limits = Limits { robots, threads: 64, state: None };
         let (workers, outlets) = Workers::start(Robots::new(limits), 2, |hub| {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-            let reception = Reception::new(Keys::default(), Vec::new(), 1);
+            let sessions = Sessions::new(Keys::default(), Vec::new(), 1);
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let em_brain = Some(EmBrain::new(listener, profile, board.clone(), hub.clone()));
-            Arc::new(Outlets { network: Network::new(socket, reception, hub.clone(), tell), em_brain })
+            Arc::new(Outlets { network: Network::new(socket, sessions, hub.clone(), tell), em_brain })
         })
         .unwrap();
         let ends = Arc::new(AtomicBool::new(false));
@@ -84,7 +84,7 @@ impl Drop for Rig {
     }
 }
 
-/// A client that knows no more than the protocol's facts.
+/// A client that only knows the protocol.
 struct Robot {
     stream: TcpStream,
     mark: &'static [u8],
@@ -103,7 +103,7 @@ impl Robot {
     fn receive(&mut self) -> (u8, Vec<f32>) {
         let mut mark = vec![0; self.mark.len()];
         self.stream.read_exact(&mut mark).unwrap();
-        assert_eq!(mark, self.mark, "the answer is framed as the question");
+        assert_eq!(mark, self.mark, "the answer has the framing of the request");
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).unwrap();
         let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
@@ -124,13 +124,13 @@ impl Robot {
         assert_eq!(answer, (2, vec![1.0, 16.0, 5.0, 0.0, 0.0]));
     }
 
-    /// Whether the brain has closed.
-    fn is_over(&mut self) -> bool {
+    /// Whether the brain has closed the connection.
+    fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0]), Ok(0) | Err(_))
     }
 }
 
-/// A drive along a wall: range, ground, speeds, battery.
+/// The sensors of a drive along a wall: range, ground, speeds, battery.
 fn senses(cycle: u64) -> Vec<f32> {
     let mut vector = vec![0.0; 16];
     vector[0] = 0.2 + cycle as f32 * 0.1;
@@ -173,25 +173,25 @@ fn clients_of_every_framing_get_the_fields_output() {
     assert!(drives(3.0) > drives(0.1), "the starting table drives where there is room");
     let status = rig.status();
     assert_eq!((status.accepted, status.actions, status.errors), (3, 3 * CYCLES, 0));
-    assert_eq!(rig.outlets.status(8, 2).unwrap().robots.len(), 3, "an engine for each");
+    assert_eq!(rig.outlets.status(8, 2).unwrap().robots.len(), 3, "each has its own engine");
 }
 
 #[test]
-fn a_bad_request_gets_an_error_and_the_next_is_served() {
+fn invalid_requests_get_error_frames_and_later_ones_answers() {
     let rig = Rig::new(8);
     let mut robot = rig.client(b"ROBO");
     let error = |code: f32| (255, vec![code]);
     assert_eq!(robot.ask(0, &senses(0)), error(2.0), "before the handshake");
-    assert_eq!(robot.ask(2, &[1.0, 24.0, 4.0, 1.0, 1.0]), error(2.0), "of another robot");
-    assert_eq!(robot.ask(2, &[]), error(2.0), "16 and 4 are meant");
+    assert_eq!(robot.ask(2, &[1.0, 24.0, 4.0, 1.0, 1.0]), error(2.0), "dimensions of another robot");
+    assert_eq!(robot.ask(2, &[]), error(2.0), "16 and 4 are assumed");
     robot.join();
     assert_eq!(robot.ask(0, &senses(0)[..15]), error(2.0));
     assert_eq!(robot.ask(0, &[]), error(3.0));
     assert_eq!(robot.ask(7, &senses(0)), error(1.0));
     assert_eq!(robot.ask(1, &[0.0; 5]), error(1.0), "an action from a client");
-    let mut spoiled = senses(0);
-    spoiled[3] = f32::INFINITY;
-    assert_eq!(robot.ask(0, &spoiled), error(2.0));
+    let mut infinite = senses(0);
+    infinite[3] = f32::INFINITY;
+    assert_eq!(robot.ask(0, &infinite), error(2.0));
     let rewarded: Vec<f32> = senses(1).into_iter().chain([0.5]).collect();
     assert_eq!(robot.ask(0, &rewarded).0, 1);
     let status = rig.status();
@@ -204,12 +204,12 @@ fn an_invalid_frame_ends_the_connection_with_an_error() {
     let mut robot = rig.client(b"");
     robot.stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     assert_eq!(robot.receive(), (255, vec![2.0]));
-    assert!(robot.is_over());
+    assert!(robot.is_closed());
     let mut other = rig.client(b"ROBO");
     other.join();
     other.stream.write_all(&[0, 0, 0, 5, 0, 0, 0, 0, 0]).unwrap();
     assert_eq!(other.receive(), (255, vec![2.0]), "without its mark");
-    assert!(other.is_over());
+    assert!(other.is_closed());
 }
 
 #[test]
@@ -220,15 +220,15 @@ fn a_client_beyond_the_limits_is_turned_away() {
     let mut second = rig.client(b"");
     assert_eq!(second.ask(2, &[1.0, 16.0, 5.0]), (255, vec![5.0]), "the brain takes one robot");
     let mut idle: Vec<Robot> = (2..CLIENTS_MOST).map(|_| rig.client(b"")).collect();
-    // The listener takes them in order: once the last has been answered, all are there.
+    // The listener accepts them in order: once the last was answered, all are connected.
     assert_eq!(idle.last_mut().unwrap().ask(0, &[]), (255, vec![2.0]));
-    assert!(rig.client(b"").is_over());
-    assert_eq!(first.ask(0, &senses(1)).0, 1, "and nobody else notices");
+    assert!(rig.client(b"").is_closed());
+    assert_eq!(first.ask(0, &senses(1)).0, 1, "the others are not affected");
     assert_eq!(rig.status().clients, CLIENTS_MOST);
 }
 
 #[test]
-fn a_returning_client_finds_its_engine() {
+fn a_client_that_reconnects_finds_its_engine() {
     let rig = Rig::new(8);
     let mut robot = rig.client(b"");
     robot.join();

@@ -1,4 +1,4 @@
-//! A carrier and a brain of a few lines, in made-up time.
+//! A carrier with a minimal brain, in simulated time.
 
 use super::*;
 use crate::base::plan::QualityLevel;
@@ -39,10 +39,10 @@ fn answer_cycle(brain: &mut Session, datagram: &[u8]) -> Vec<u8> {
 }
 
 fn joined(carrier: &mut Carrier, keys: &KeyFile, number: u8, now: Instant) -> Session {
-    assert!(carrier.look(now));
+    assert!(carrier.check(now));
     let first = carrier.attempt(now).unwrap();
     let (second, brain) = answer_join(keys, &first, number);
-    assert_eq!(carrier.take(&second, now), Arrived::Reply);
+    assert_eq!(carrier.receive(&second, now), Arrived::Reply);
     assert_eq!(carrier.link().0, LinkPhase::Joined);
     brain
 }
@@ -50,9 +50,9 @@ fn joined(carrier: &mut Carrier, keys: &KeyFile, number: u8, now: Instant) -> Se
 #[test]
 fn carrier_is_idle_before_and_after_a_runtime() {
     let mut carrier = carrier(&keys());
-    assert_eq!((carrier.due(), carrier.look(at(5_000))), (Instant::NEVER, false));
+    assert_eq!((carrier.due(), carrier.check(at(5_000))), (Instant::NEVER, false));
     carrier.start(at(5_000));
-    assert_eq!(carrier.due(), at(5_000), "the first attempt comes at once");
+    assert_eq!(carrier.due(), at(5_000), "the first attempt is due at once");
     let _ = joined(&mut carrier, &keys(), 1, at(5_000));
     carrier.stop();
     assert_eq!((carrier.due(), carrier.request(&request(1).encode(), at(5_001))), (Instant::NEVER, None));
@@ -69,8 +69,8 @@ fn a_request_is_answered_once_and_measured() {
     let answer = answer_cycle(&mut brain, &datagram);
     let expected = CycleAnswer::without(&request(7), Verdict::Late).encode();
     let arrived = Arrived::Answer { round_trip: Span::from_millis(3), answer: &expected };
-    assert_eq!(carrier.take(&answer, at(13)), arrived);
-    assert_eq!(carrier.take(&answer, at(14)), Arrived::Dropped(Dropped::Stale));
+    assert_eq!(carrier.receive(&answer, at(13)), arrived);
+    assert_eq!(carrier.receive(&answer, at(14)), Arrived::Dropped(Dropped::Stale));
     let counts = *carrier.counts();
     assert_eq!((counts.requests, counts.answers, counts.drops.total()), (1, 1, 1));
 }
@@ -80,16 +80,16 @@ fn old_session_resumes_if_it_is_received_first_after_silence() {
     let mut carrier = carrier(&keys());
     carrier.start(at(0));
     let mut brain = joined(&mut carrier, &keys(), 1, at(0));
-    assert_eq!(carrier.due(), Instant::NEVER, "without a request, silence is no wonder");
+    assert_eq!(carrier.due(), Instant::NEVER, "without a request, silence is normal");
     let first = carrier.request(&request(1).encode(), at(100)).unwrap().to_vec();
-    assert_eq!((carrier.due(), carrier.look(at(349))), (at(350), false));
-    assert!(carrier.look(at(350)));
+    assert_eq!((carrier.due(), carrier.check(at(349))), (at(350), false));
+    assert!(carrier.check(at(350)));
     assert_eq!(carrier.link().0, LinkPhase::Joining);
     let _ = carrier.attempt(at(350)).unwrap();
-    assert!(!carrier.look(at(351)) && carrier.look(at(450)), "again after 50 ms or so");
+    assert!(!carrier.check(at(351)) && carrier.check(at(450)), "the next attempt is due after about 50 ms");
     // It was only slow.
     let answer = answer_cycle(&mut brain, &first);
-    assert!(matches!(carrier.take(&answer, at(451)), Arrived::Answer { .. }));
+    assert!(matches!(carrier.receive(&answer, at(451)), Arrived::Answer { .. }));
     assert_eq!((carrier.link().0, carrier.due()), (LinkPhase::Joined, Instant::NEVER));
     assert_eq!((carrier.counts().lost, carrier.counts().joined), (1, 1));
 }
@@ -102,10 +102,10 @@ fn new_session_makes_the_old_ones_answers_foreign() {
     let first = carrier.request(&request(1).encode(), at(100)).unwrap().to_vec();
     let late = answer_cycle(&mut old, &first);
     let mut new = joined(&mut carrier, &keys(), 2, at(350));
-    assert_eq!(carrier.take(&late, at(351)), Arrived::Dropped(Dropped::Foreign));
+    assert_eq!(carrier.receive(&late, at(351)), Arrived::Dropped(Dropped::Foreign));
     let second = carrier.request(&request(2).encode(), at(360)).unwrap().to_vec();
     let answer = answer_cycle(&mut new, &second);
-    assert!(matches!(carrier.take(&answer, at(361)), Arrived::Answer { .. }));
+    assert!(matches!(carrier.receive(&answer, at(361)), Arrived::Answer { .. }));
 }
 
 #[test]
@@ -113,11 +113,11 @@ fn a_refusal_is_reported_and_retried_later() {
     let keys = keys();
     let mut carrier = carrier(&keys);
     carrier.start(at(0));
-    assert!(carrier.look(at(0)));
+    assert!(carrier.check(at(0)));
     let first = carrier.attempt(at(0)).unwrap();
     let (_, pending) = accept(&keys.keys().next().unwrap(), &first).unwrap();
     let (second, _) = pending.reply(&JoinReply::refused(&"12 robots need 61 ms of each 50 ms")).unwrap();
-    assert_eq!(carrier.take(&second, at(1)), Arrived::Reply);
+    assert_eq!(carrier.receive(&second, at(1)), Arrived::Reply);
     let (phase, text) = carrier.link();
     assert_eq!((phase, text.as_str()), (LinkPhase::Refused, "12 robots need 61 ms of each 50 ms"));
     assert!(carrier.due() >= at(751) && carrier.due() <= at(1_251), "{:?}", carrier.due());
@@ -136,20 +136,20 @@ fn two_keys_are_tried_in_turn_newest_first() {
 }
 
 #[test]
-fn forged_replies_are_rate_limited() {
+fn only_a_limited_number_of_forged_replies_is_checked() {
     let mut carrier = carrier(&keys());
     carrier.start(at(0));
     let first = carrier.attempt(at(0)).unwrap();
     let (second, _) = answer_join(&keys(), &first, 1);
     let mut forged = second.clone();
     forged[60] ^= 1;
-    (0..1_000).for_each(|_| assert!(matches!(carrier.take(&forged, at(1)), Arrived::Dropped(_))));
+    (0..1_000).for_each(|_| assert!(matches!(carrier.receive(&forged, at(1)), Arrived::Dropped(_))));
     let drops = carrier.counts().drops;
     assert_eq!(
         (drops.forged, drops.limited),
-        (u64::from(ANSWERS_LOOKED_AT), 1_000 - u64::from(ANSWERS_LOOKED_AT))
+        (u64::from(REPLIES_CHECKED), 1_000 - u64::from(REPLIES_CHECKED))
     );
-    assert_eq!(carrier.take(&second, at(1)), Arrived::Dropped(Dropped::Limited), "until the next attempt");
+    assert_eq!(carrier.receive(&second, at(1)), Arrived::Dropped(Dropped::Limited), "until the next attempt");
     let again = carrier.due();
     let _ = joined(&mut carrier, &keys(), 1, again);
 }

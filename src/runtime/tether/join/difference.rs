@@ -1,10 +1,10 @@
-//! How a robot's board differs from the one that a brain computes for: both values, the first that differ.
+//! The first difference between a robot's board and the brain's, with both values.
 
 use super::{Join, JoinSensor};
 use crate::base::time::Span;
 use std::fmt;
 
-/// The first thing in which a robot and a brain differ; the robot's value first.
+/// A difference between a robot and a brain; the robot's value comes first.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Difference {
     /// Version of the messages.
@@ -26,8 +26,8 @@ pub enum Difference {
 }
 
 impl Join {
-    /// How the robot that says `self` differs from what the brain expects of its board, if it does. The names
-    /// of robot and board are free.
+    /// The first difference between the robot's join `self` and the one that the brain expects. The names of
+    /// robot and board may differ.
     pub fn difference(&self, expected: &Join) -> Option<Difference> {
         let (robot, brain) = (self, expected);
         if robot.message_version != brain.message_version {
@@ -57,7 +57,7 @@ impl Join {
     }
 }
 
-/// Number, from 1, and values of the first pair that differs.
+/// Number (from 1) and values of the first pair that differs.
 fn first_difference<T: Clone + PartialEq>(robot: &[T], brain: &[T]) -> Option<(usize, T, T)> {
     let mut pairs = robot.iter().zip(brain).enumerate();
     pairs.find(|(_, (robot, brain))| robot != brain).map(|(at, (r, b))| (at + 1, r.clone(), b.clone()))

@@ -1,4 +1,4 @@
-//! What is said in a join comes back as it went, and what differs is named with both values.
+//! Joins and replies survive encoding, and differences are named with both values.
 
 use super::*;
 use crate::deploy::board;
@@ -12,7 +12,7 @@ fn join(name: &str) -> Join {
     Join::of("rover-7", &board(name), [9; 32])
 }
 
-/// A board with as many sensors and motors as there may be, all with long names.
+/// A board with the most sensors and motors, all with long names.
 fn large() -> Board {
     let mut board = board("sim");
     let (sensor, motor) = (board.sensors[0].clone(), board.motors[0].clone());
@@ -33,7 +33,7 @@ fn numbered(mut sensor: crate::base::plan::SensorPlan, at: usize) -> crate::base
 }
 
 #[test]
-fn every_shipped_boards_list_survives_the_round_trip() {
+fn every_shipped_board_fits_and_survives_a_round_trip() {
     for (name, _) in board::BUILT_IN {
         let join = join(name);
         let bytes = join.encode();
@@ -46,7 +46,7 @@ fn every_shipped_boards_list_survives_the_round_trip() {
 }
 
 #[test]
-fn an_oversized_board_is_listed_as_far_as_it_fits() {
+fn large_board_is_listed_as_far_as_a_datagram_holds() {
     let board = large();
     let join = Join::of("rover-7", &board, [9; 32]);
     let bytes = join.encode();
@@ -93,7 +93,7 @@ fn a_difference_is_named_with_both_values() {
 }
 
 #[test]
-fn every_difference_fits_what_a_robot_is_told() {
+fn every_difference_fits_into_a_refusal() {
     let long = |name: &str| JoinSensor {
         name: name.repeat(NAME_MOST),
         unit: "u".repeat(UNIT_MOST),
@@ -101,12 +101,12 @@ fn every_difference_fits_what_a_robot_is_told() {
         high: 1.234_567_8e30,
     };
     let words = Difference::Sensor(64, long("a"), long("b")).to_string();
-    let JoinReply::Refused(told) = JoinReply::refused(&words) else { panic!("it is a refusal") };
+    let JoinReply::Refused(told) = JoinReply::refused(&words) else { panic!("not a refusal") };
     assert!(told.len() <= TEXT_MOST && told.contains("the brain's board has `bbb"), "{told}");
 }
 
 #[test]
-fn replies_survive_the_round_trip_within_their_lengths() {
+fn replies_survive_a_round_trip_within_their_lengths() {
     let long = JoinReply::refused(&"é\n".repeat(TEXT_MOST));
     let joined = JoinReply::Joined { session: Id([5; 8]), engine: "cuda (NVIDIA)".into() };
     for reply in [joined, long, JoinReply::Refused(String::new())] {
@@ -119,7 +119,7 @@ fn replies_survive_the_round_trip_within_their_lengths() {
 }
 
 #[test]
-fn truncated_and_overlong_joins_are_refused() {
+fn short_joins_are_truncated_and_long_ones_trailing() {
     let bytes = join("picarx-v4").encode();
     for length in 0..bytes.len() {
         assert_eq!(Join::decode(&bytes[..length]), Err(JoinError::Truncated), "{length}");
@@ -129,7 +129,7 @@ fn truncated_and_overlong_joins_are_refused() {
 
 proptest! {
     #[test]
-    fn decoded_messages_encode_to_the_same_bytes(
+    fn decoded_bytes_encode_to_the_same_bytes(
         at in prop::collection::vec((0..400usize, any::<u8>()), 0..4),
         random in prop::collection::vec(any::<u8>(), 0..200),
     ) {

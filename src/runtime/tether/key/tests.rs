@@ -1,4 +1,4 @@
-//! Key files: whole or refused with the line, and only where others cannot read them.
+//! Key files are parsed or refused with the line, and refused if others may access them.
 
 use super::*;
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ fn file(robot: &str, secret: [u8; KEY_BYTES]) -> KeyFile {
 }
 
 #[test]
-fn a_key_file_survives_the_round_trip() {
+fn a_key_file_survives_a_round_trip() {
     let one = file("rover-7", ONE);
     assert_eq!(KeyFile::parse(&one.text()), Ok(one.clone()));
     let two = one.clone().with(OTHER).unwrap();
@@ -49,7 +49,7 @@ fn a_key_file_survives_the_round_trip() {
 }
 
 #[test]
-fn each_key_file_fault_names_its_line() {
+fn faults_are_reported_with_their_line() {
     let sound = file("rover", ONE).text();
     let third = file("rover", ONE).with(OTHER).unwrap().text() + &format!("key {}\n", "0".repeat(64));
     for (text, fault) in [
@@ -87,7 +87,7 @@ fn a_file_that_others_may_use_is_refused_with_its_mode() {
 }
 
 #[test]
-fn a_folder_gives_each_key_by_its_id_and_refuses_a_shared_one() {
+fn keys_of_a_folder_are_found_by_id_and_shared_ones_refused() {
     let folder = Folder::new("folder");
     folder.write("a.key", &file("a", ONE).with(OTHER).unwrap().text(), 0o400);
     folder.write("b.key", &file("b", [3; KEY_BYTES]).text(), 0o400);
@@ -104,7 +104,7 @@ fn a_folder_gives_each_key_by_its_id_and_refuses_a_shared_one() {
 }
 
 #[test]
-fn a_key_is_never_written_into_a_message() {
+fn a_key_never_appears_in_debug_output() {
     let one = file("rover", ONE).with(OTHER).unwrap();
     let words = format!("{one:?} {:?} {:?}", one.keys().next().unwrap(), Keys::from(&one));
     assert!(words.contains("rover") && !words.contains("5d5d") && !words.contains("93, 93"), "{words}");
@@ -112,7 +112,7 @@ fn a_key_is_never_written_into_a_message() {
 
 proptest! {
     #[test]
-    fn any_text_is_refused_or_round_trips(
+    fn any_text_is_refused_or_survives_a_round_trip(
         text in prop_oneof![".*", "ganglion-key 1\n(robot [a-z./]{0,4}\n|key [0-9a-f]{62,66}\n|#.*\n){0,5}"],
     ) {
         if let Ok(file) = KeyFile::parse(&text) {

@@ -1,4 +1,4 @@
-//! Two ends in one process, and what a network or an attacker may do between them.
+//! Two ends in one process, with a network or an attacker in between.
 
 use super::*;
 use crate::base::time::Span;
@@ -32,7 +32,7 @@ fn joined(session: u8) -> JoinReply {
     JoinReply::Joined { session: Id([session; 8]), engine: "cpu".into() }
 }
 
-/// Robot's and brain's ends of a session.
+/// The robot's and the brain's end of a session.
 fn pair(number: u8) -> (Session, Session) {
     let (first, mut joining) = Joining::begin(&key(1), &join()).unwrap();
     let (said, pending) = accept(&key(1), &first).unwrap();
@@ -56,15 +56,15 @@ fn open(end: &mut Session, datagram: &[u8]) -> Result<Vec<u8>, Dropped> {
 }
 
 #[test]
-fn requests_and_answers_arrive_unchanged_and_once() {
+fn requests_and_answers_are_opened_unchanged_and_once() {
     let (mut robot, mut brain) = pair(7);
     for count in 1..=100 {
         let request = up(&mut robot);
         assert_eq!(open(&mut brain, &request), Ok(REQUEST.to_vec()));
-        assert_eq!(open(&mut brain, &request), Err(Dropped::Stale), "doubled");
+        assert_eq!(open(&mut brain, &request), Err(Dropped::Stale), "duplicate");
         let answer = down(&mut brain);
         assert_eq!(open(&mut robot, &answer), Ok(ANSWER.to_vec()));
-        assert_eq!(open(&mut robot, &answer), Err(Dropped::Stale), "doubled");
+        assert_eq!(open(&mut robot, &answer), Err(Dropped::Stale), "duplicate");
         assert_eq!((robot.sealed(), brain.newest(), robot.newest()), (count, count, count));
     }
 }
@@ -73,15 +73,15 @@ fn requests_and_answers_arrive_unchanged_and_once() {
 fn only_strictly_newer_counters_are_taken() {
     let (mut robot, mut brain) = pair(7);
     let sent: Vec<Vec<u8>> = (0..5).map(|_| up(&mut robot)).collect();
-    let order = [1, 0, 3, 3, 2, 4, 0, 4];
-    let taken = order.map(|at| open(&mut brain, &sent[at]).map(|_| at));
+    let arrivals = [1, 0, 3, 3, 2, 4, 0, 4];
+    let taken = arrivals.map(|at| open(&mut brain, &sent[at]).map(|_| at));
     let stale = Err(Dropped::Stale);
     assert_eq!(taken, [Ok(1), stale, Ok(3), stale, stale, Ok(4), stale, stale]);
     assert_eq!(brain.newest(), 5);
 }
 
 #[test]
-fn every_flipped_bit_is_detected_and_changes_no_state() {
+fn each_changed_bit_is_detected_and_advances_no_counter() {
     let (mut robot, mut brain) = pair(7);
     let (request, answer) = (up(&mut robot), down(&mut brain));
     for (end, datagram) in [(&mut brain, &request), (&mut robot, &answer)] {
@@ -100,16 +100,16 @@ fn every_flipped_bit_is_detected_and_changes_no_state() {
             };
             assert!(allowed.contains(&dropped), "bit {bit}: {dropped:?}");
             if dropped == Dropped::Forged {
-                assert_eq!(out, [0; PAYLOAD_MOST], "nothing of it is left");
+                assert_eq!(out, [0; PAYLOAD_MOST], "no plaintext is left");
             }
             assert_eq!(end.newest(), 0);
         }
-        open(end, datagram).expect("and the sound one is still taken");
+        open(end, datagram).expect("the unchanged one is still accepted");
     }
 }
 
 #[test]
-fn datagrams_of_other_lengths_are_dropped_unopened() {
+fn a_datagram_of_another_length_is_dropped_unopened() {
     let (mut robot, mut brain) = pair(7);
     let request = up(&mut robot);
     for length in 0..request.len() {
@@ -128,7 +128,7 @@ fn the_last_counter_is_neither_sealed_nor_opened() {
     robot.sealed = u64::MAX - 2;
     let last = up(&mut robot);
     assert_eq!(robot.sealed(), u64::MAX - 1);
-    assert_eq!(robot.seal(&REQUEST, &mut [0; UP_BYTES]), None, "none is used twice");
+    assert_eq!(robot.seal(&REQUEST, &mut [0; UP_BYTES]), None, "the last counter is reserved");
     let mut beyond = last.clone();
     beyond[16..24].fill(0xff);
     assert_eq!(open(&mut brain, &beyond), Err(Dropped::Forged));
@@ -138,15 +138,15 @@ fn the_last_counter_is_neither_sealed_nor_opened() {
 }
 
 #[test]
-fn reflected_datagrams_are_dropped() {
+fn a_reflected_datagram_is_dropped() {
     let (mut robot, mut brain) = pair(7);
     let (request, answer) = (up(&mut robot), down(&mut brain));
     assert_eq!(open(&mut robot, &request), Err(Dropped::Kind));
     assert_eq!(open(&mut brain, &answer), Err(Dropped::Kind));
-    // With the kind of the other direction, and its length, it is a forgery.
-    let mut dressed = request[..DOWN_BYTES].to_vec();
-    dressed[4] = Kind::Down as u8;
-    assert_eq!(open(&mut robot, &dressed), Err(Dropped::Forged));
+    // With kind and length of the other direction, it counts as forged.
+    let mut disguised = request[..DOWN_BYTES].to_vec();
+    disguised[4] = Kind::Down as u8;
+    assert_eq!(open(&mut robot, &disguised), Err(Dropped::Forged));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn other_sessions_datagrams_are_foreign_or_forged() {
     assert_eq!(open(&mut brain, &request), Err(Dropped::Foreign));
     request[8..16].copy_from_slice(&brain.id().0);
     assert_eq!(open(&mut brain, &request), Err(Dropped::Forged));
-    // Even a session with the same key and number shares nothing with it.
+    // A session with the same key and number still has other session keys.
     let (_, mut again) = pair(7);
     assert_eq!(open(&mut again, &up(&mut robot)), Err(Dropped::Forged));
 }
@@ -171,7 +171,7 @@ fn a_payload_of_another_length_is_not_sealed() {
     for length in (0..400).filter(|length| *length != ANSWER_BYTES) {
         assert_eq!(brain.seal(&vec![0; length], out), None, "{length}");
     }
-    assert_eq!((robot.sealed(), brain.sealed()), (0, 0), "no counter is spent on it");
+    assert_eq!((robot.sealed(), brain.sealed()), (0, 0), "no counter is used");
 }
 
 #[test]
@@ -198,10 +198,10 @@ fn a_forged_second_message_changes_nothing() {
         changed[bit / 8] ^= 1 << (bit % 8);
         assert!(joining.answer(&changed).is_err(), "bit {bit}");
     }
-    let (_, robot) = joining.answer(&second).expect("the sound one is still taken");
+    let (_, robot) = joining.answer(&second).expect("the unchanged one is still accepted");
     let (mut robot, mut brain) = (robot.unwrap(), brain.unwrap());
     assert_eq!(open(&mut brain, &up(&mut robot)), Ok(REQUEST.to_vec()));
-    assert_eq!(joining.answer(&second).err(), Some(Dropped::Stale), "once");
+    assert_eq!(joining.answer(&second).err(), Some(Dropped::Stale), "it is accepted once");
 }
 
 #[test]
@@ -211,12 +211,12 @@ fn replayed_first_message_is_detected_by_its_ephemeral_key() {
     let (second, brain) = pending.reply(&joined(9)).unwrap();
     let (_, robot) = joining.answer(&second).unwrap();
     let (mut robot, mut brain) = (robot.unwrap(), brain.unwrap());
-    // An attacker sends it again: the handshake succeeds, which is why the brain remembers ephemerals.
+    // An attacker replays it: the handshake succeeds, which is why the brain remembers ephemeral keys.
     let (_, pending) = accept(&key(1), &first).unwrap();
     let (other, replayed) = pending.reply(&joined(9)).unwrap();
     assert_eq!(ephemeral_of(&first), ephemeral_of(&first.clone()));
     assert_ne!(ephemeral_of(&first), ephemeral_of(&Joining::begin(&key(1), &join()).unwrap().0));
-    // What it gives is a session that nobody can speak in, and an answer that the robot does not take.
+    // The resulting session is useless to everyone, and the robot does not accept the reply.
     assert_eq!(open(&mut replayed.unwrap(), &up(&mut robot)), Err(Dropped::Forged));
     assert_eq!(joining.answer(&other).err(), Some(Dropped::Stale));
     assert_eq!(open(&mut brain, &up(&mut robot)), Ok(REQUEST.to_vec()), "the session goes on");

@@ -1,8 +1,8 @@
-//! One client: its thread reads its frames, has its cycles computed and writes the answers.
+//! The thread of one client: reads its frames, lets the brain compute its cycles, and writes the answers.
 
-use super::super::client::{Asked, Client, Trouble};
+use super::super::client::{Client, ClientError, ClientRequest};
 use super::super::frame::{Frame, FrameReader, Framing};
-use super::{EmBrain, LOOK_EVERY, News};
+use super::{EmBrain, LOOK_EVERY, Message};
 use crate::base::time::{self, Clock, MonotonicClock, Span};
 use crate::field::FieldInput;
 use crate::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
@@ -13,65 +13,66 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A frame that has begun has to end within this time; one takes some microseconds on a sound network.
+/// A frame must end within this time after its first byte; it takes some microseconds on a good network.
 const FRAME_WITHIN: Duration = Duration::from_secs(5);
-/// A client that says nothing for so long is gone; the earlier service waited as long.
+/// A client that sends nothing for this long is gone; the earlier service waited as long.
 const SILENCE_MOST: Duration = Duration::from_secs(60);
-/// A client that does not take an answer for so long is gone.
+/// A client that does not read an answer within this time is gone.
 const WRITE_WITHIN: Duration = Duration::from_secs(5);
-/// Opening an engine may read a large snapshot. Clients wait five seconds for their handshake and try again.
+/// Longest wait for an engine, which may have to read a large snapshot. Clients wait five seconds for their
+/// handshake and then try again.
 const OPENS_WITHIN: Duration = Duration::from_secs(20);
-/// A cycle that is not computed by then is answered with an error: twice the longest period of a profile,
-/// since a client that is faster waits for its turn. Clients wait for ten seconds.
+/// A cycle that is not computed within this time is answered with an error. Twice the longest period of a
+/// profile, because a client that sends faster has to wait. Clients wait ten seconds.
 const DEADLINE: Span = Span::from_millis(1_000);
-/// The brain answers at the deadline at the latest; this is for the thread that does.
+/// The brain answers at the deadline at the latest; the rest is for its thread to do so.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(2_000);
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 4096;
 
-/// A client at its brain.
-pub(super) struct Seat<'a> {
+/// The thread's side of a client.
+pub(super) struct ClientThread<'a> {
     service: &'a EmBrain,
     name: String,
     robot: Option<RobotId>,
-    news: Option<Receiver<News>>,
+    messages: Option<Receiver<Message>>,
 }
 
-/// Why a client was let go.
+/// Why a client was disconnected.
 #[derive(Debug)]
-pub(super) enum LetGo {
+pub(super) enum Disconnect {
     Io,
     Silent,
     Slow,
-    OutOfStep,
+    InvalidFrame,
 }
 
-impl From<io::Error> for LetGo {
-    fn from(_: io::Error) -> LetGo {
-        LetGo::Io
+impl From<io::Error> for Disconnect {
+    fn from(_: io::Error) -> Disconnect {
+        Disconnect::Io
     }
 }
 
-impl Seat<'_> {
-    /// The client called `name`, which has no engine yet.
-    pub(super) fn new(service: &EmBrain, name: String) -> Seat<'_> {
-        Seat { service, name, robot: None, news: None }
+impl ClientThread<'_> {
+    /// A client called `name`, without an engine yet.
+    pub(super) fn new(service: &EmBrain, name: String) -> ClientThread<'_> {
+        ClientThread { service, name, robot: None, messages: None }
     }
 
     /// Answers frames until the client closes its end or the brain ends.
-    pub(super) fn converse(&mut self, mut stream: TcpStream, ends: &AtomicBool) -> Result<(), LetGo> {
+    pub(super) fn serve(&mut self, mut stream: TcpStream, ends: &AtomicBool) -> Result<(), Disconnect> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LOOK_EVERY))?;
         stream.set_write_timeout(Some(WRITE_WITHIN))?;
         let (mut client, mut reader) = (Client::new(self.service.profile.clone()), FrameReader::default());
         let mut bytes = [0; READ_BYTES];
-        // Since when it says nothing, or what it says is not whole.
+        // Since when the client has been silent, or its frame incomplete.
         let mut since = Instant::now();
         while !ends.load(Ordering::Acquire) {
-            let (within, late) = match reader.is_amid() {
-                true => (FRAME_WITHIN, LetGo::Slow),
-                false => (SILENCE_MOST, LetGo::Silent),
+            let (within, late) = match reader.has_partial_frame() {
+                true => (FRAME_WITHIN, Disconnect::Slow),
+                false => (SILENCE_MOST, Disconnect::Silent),
             };
             if since.elapsed() > within {
                 return Err(late);
@@ -79,7 +80,7 @@ impl Seat<'_> {
             match stream.read(&mut bytes) {
                 Ok(0) => return Ok(()),
                 Ok(length) => {
-                    if !reader.is_amid() {
+                    if !reader.has_partial_frame() {
                         since = Instant::now();
                     }
                     reader.push(&bytes[..length]);
@@ -93,12 +94,12 @@ impl Seat<'_> {
                     Ok(Some(frame)) => self.answer(&mut client, &frame, ends),
                     Err(fault) => {
                         let framing = reader.framing().unwrap_or(Framing::Plain);
-                        self.send(&mut stream, &self.troubled(Trouble::Frame(fault)), framing)?;
-                        return Err(LetGo::OutOfStep);
+                        self.send(&mut stream, &self.error_frame(ClientError::Frame(fault)), framing)?;
+                        return Err(Disconnect::InvalidFrame);
                     }
                 };
                 let Some(framing) = reader.framing() else { break };
-                self.send(&mut stream, &answer.unwrap_or_else(|trouble| self.troubled(trouble)), framing)?;
+                self.send(&mut stream, &answer.unwrap_or_else(|error| self.error_frame(error)), framing)?;
                 since = Instant::now();
             }
         }
@@ -109,24 +110,29 @@ impl Seat<'_> {
         stream.write_all(&frame.encode(framing))
     }
 
-    fn troubled(&self, trouble: Trouble) -> Frame {
+    fn error_frame(&self, error: ClientError) -> Frame {
         let before = self.service.counts.errors.fetch_add(1, Ordering::Relaxed);
-        // The first few are said: a client that is wrong is wrong with every frame.
+        // Logs only the first few: a broken client usually breaks every frame.
         if before < 10 {
-            log::warn!("em-brain client {}: {trouble}", self.name);
+            log::warn!("em-brain client {}: {error}", self.name);
         }
-        trouble.frame()
+        error.frame()
     }
 
-    fn answer(&mut self, client: &mut Client, frame: &Frame, ends: &AtomicBool) -> Result<Frame, Trouble> {
+    fn answer(
+        &mut self,
+        client: &mut Client,
+        frame: &Frame,
+        ends: &AtomicBool,
+    ) -> Result<Frame, ClientError> {
         match client.take(frame)? {
-            Asked::Join => {
+            ClientRequest::Join => {
                 let engine = self.join(ends)?;
-                Ok(client.welcome(engine.starts_with("cuda")))
+                Ok(client.handshake_answer(engine.starts_with("cuda")))
             }
-            Asked::Cycle(input) => {
+            ClientRequest::Cycle(input) => {
                 let answer = self.cycle(&input, ends)?;
-                let mut response = answer.response().ok_or(Trouble::NoAnswer)?;
+                let mut response = answer.response().ok_or(ClientError::NoAnswer)?;
                 self.service.requests.apply(&mut response, &input.sensors);
                 self.service.counts.actions.fetch_add(1, Ordering::Relaxed);
                 Ok(client.action(&response.motors))
@@ -134,57 +140,57 @@ impl Seat<'_> {
         }
     }
 
-    /// Gets an engine: the one that it had, or a new one.
-    fn join(&mut self, ends: &AtomicBool) -> Result<String, Trouble> {
+    /// Gets an engine for the client: the one that it had, or a new one.
+    fn join(&mut self, ends: &AtomicBool) -> Result<String, ClientError> {
         let EmBrain { hub, board, profile, .. } = self.service;
         let joined = {
             let mut robots = hub.robots();
             let joined = robots.join(&self.name, board, profile.period, MonotonicClock.now());
             if let Ok(Joined::Ready(robot) | Joined::Waits(robot) | Joined::Opens(robot, _)) = &joined {
-                self.sit(*robot); // before anything can be told
+                self.register(*robot); // before any message can be sent
             }
             joined
         };
         match joined {
             Ok(Joined::Ready(robot)) => Ok(hub.robots().engine_name_of(robot).unwrap_or_default()),
             Ok(Joined::Waits(_)) => self.opened(ends),
-            Ok(Joined::Opens(robot, opening)) => {
-                hub.open(robot, opening);
+            Ok(Joined::Opens(robot, opener)) => {
+                hub.open(robot, opener);
                 self.opened(ends)
             }
             Err(refusal) => {
                 log::warn!("em-brain client {} is refused: {refusal}", self.name);
-                Err(Trouble::NoAnswer)
+                Err(ClientError::NoAnswer)
             }
         }
     }
 
-    /// What is told of `robot` is told this thread.
-    fn sit(&mut self, robot: RobotId) {
+    /// Routes the messages for `robot` to this thread.
+    fn register(&mut self, robot: RobotId) {
         if self.robot == Some(robot) {
             return;
         }
-        // One answer to one frame, and the opening.
-        let (sender, news) = bounded(2);
+        // Room for one answer, and the message that the engine was opened.
+        let (sender, messages) = bounded(2);
         let mut clients = self.service.clients();
         self.robot.iter().for_each(|before| _ = clients.by_robot.remove(before));
         clients.by_robot.insert(robot, sender);
         drop(clients);
-        (self.robot, self.news) = (Some(robot), Some(news));
+        (self.robot, self.messages) = (Some(robot), Some(messages));
     }
 
-    fn opened(&self, ends: &AtomicBool) -> Result<String, Trouble> {
-        self.wait(OPENS_WITHIN, ends, |news| match news {
-            News::Opened(opened) => Some(opened),
-            News::Answer(_) => None,
+    fn opened(&self, ends: &AtomicBool) -> Result<String, ClientError> {
+        self.wait(OPENS_WITHIN, ends, |messages| match messages {
+            Message::Opened(opened) => Some(opened),
+            Message::Answer(_) => None,
         })
-        .and_then(|opened| opened.map_err(|_| Trouble::NoAnswer))
+        .and_then(|opened| opened.map_err(|_| ClientError::NoAnswer))
     }
 
-    /// Has a cycle computed.
-    fn cycle(&mut self, input: &FieldInput, ends: &AtomicBool) -> Result<CycleAnswer, Trouble> {
+    /// Lets the brain compute a cycle.
+    fn cycle(&mut self, input: &FieldInput, ends: &AtomicBool) -> Result<CycleAnswer, ClientError> {
         let (now, arrival) = match self.ask(input)? {
-            // It was parked while the client said nothing: it goes on from its snapshot.
+            // The robot was parked while the client was silent: it resumes from its snapshot.
             (_, Arrival::Dropped) => {
                 self.join(ends)?;
                 self.ask(input)?
@@ -193,36 +199,36 @@ impl Seat<'_> {
         };
         let answer = match arrival {
             Arrival::Answer(answer) => answer,
-            Arrival::Waits => self.wait(ANSWERED_WITHIN, ends, |news| match news {
-                News::Answer(answer) => (answer.sent == now).then_some(answer),
-                News::Opened(_) => None,
+            Arrival::Waits => self.wait(ANSWERED_WITHIN, ends, |messages| match messages {
+                Message::Answer(answer) => (answer.sent == now).then_some(answer),
+                Message::Opened(_) => None,
             })?,
-            Arrival::Dropped => return Err(Trouble::NoAnswer),
+            Arrival::Dropped => return Err(ClientError::NoAnswer),
         };
-        if answer.verdict == Verdict::Answered { Ok(answer) } else { Err(Trouble::NoAnswer) }
+        if answer.verdict == Verdict::Answered { Ok(answer) } else { Err(ClientError::NoAnswer) }
     }
 
-    fn ask(&self, input: &FieldInput) -> Result<(time::Instant, Arrival), Trouble> {
-        let robot = self.robot.ok_or(Trouble::NoHandshake)?;
+    fn ask(&self, input: &FieldInput) -> Result<(time::Instant, Arrival), ClientError> {
+        let robot = self.robot.ok_or(ClientError::NoHandshake)?;
         let now = MonotonicClock.now();
         let count = self.service.board.board.field.shape.sensors;
         let request = CycleRequest::of(input, count, now, DEADLINE);
         Ok((now, self.service.hub.receive(robot, &request.encode(), now)))
     }
 
-    /// Waits for what `is_it` takes, and drops all else.
+    /// Waits for a message that `select` accepts, and drops all others.
     fn wait<T>(
         &self,
         within: Duration,
         ends: &AtomicBool,
-        mut is_it: impl FnMut(News) -> Option<T>,
-    ) -> Result<T, Trouble> {
-        let news = self.news.as_ref().ok_or(Trouble::NoHandshake)?;
+        mut select: impl FnMut(Message) -> Option<T>,
+    ) -> Result<T, ClientError> {
+        let messages = self.messages.as_ref().ok_or(ClientError::NoHandshake)?;
         let until = Instant::now() + within;
         while !ends.load(Ordering::Acquire) && Instant::now() < until {
-            match news.recv_timeout(LOOK_EVERY) {
-                Ok(news) => {
-                    if let Some(found) = is_it(news) {
+            match messages.recv_timeout(LOOK_EVERY) {
+                Ok(message) => {
+                    if let Some(found) = select(message) {
                         return Ok(found);
                     }
                 }
@@ -230,12 +236,12 @@ impl Seat<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        Err(Trouble::NoAnswer)
+        Err(ClientError::NoAnswer)
     }
 }
 
-/// Its name is free again. The robot stays with the brain for a while, as one whose link is lost.
-impl Drop for Seat<'_> {
+/// Frees the name. The robot stays with the brain for a while, like one whose link was lost.
+impl Drop for ClientThread<'_> {
     fn drop(&mut self) {
         let mut clients = self.service.clients();
         self.robot.iter().for_each(|robot| _ = clients.by_robot.remove(robot));
@@ -243,7 +249,7 @@ impl Drop for Seat<'_> {
     }
 }
 
-/// Nothing came while it was waited for.
+/// Whether an error only means that nothing came.
 fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

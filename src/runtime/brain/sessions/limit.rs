@@ -1,9 +1,9 @@
-//! How much work joins may cost a brain, and which were seen before.
+//! AnswerLimits how much work joins may cost a brain, and remembers which joins it has seen.
 //!
-//! Anybody who has seen a key's number can send messages that claim to be its robot's. To prove one costs
-//! little, and is limited by the address that it came from: what one address sends never counts against
-//! another robot's. To answer one costs far more, and is limited by key, after the proof: only who has the
-//! key, or replays what the robot has sent, takes part of that allowance.
+//! Anyone who has seen a key's ID can send messages that claim to come from its robot. Checking such a
+//! message is cheap, and limited by the address it came from, so that a flood from one address does not block
+//! others. Answering costs far more, and is limited by key, after the message was checked: only someone who
+//! has the key or replays the robot's messages can use up that limit.
 
 use crate::base::time::{Instant, Span};
 use crate::runtime::tether::Dropped;
@@ -12,16 +12,16 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
-/// Addresses are told apart by so many groups; those of a group share an allowance.
+/// Addresses are hashed into this many groups; the addresses of a group share a limit.
 const GROUPS: usize = 256;
-/// Proofs of a group in a row, and one more each so often: a hundred robots behind one address may try once a
-/// second, and all groups together cost less than a core.
-const PROOFS: Rate = Rate { burst: 100, refill: Span::from_millis(10) };
-/// Answers for a key in a row, and one more each so often. A robot that is refused or not answered tries once
-/// a second.
+/// Checks of a group in a burst, and the time until another is allowed: a hundred robots behind one address
+/// may try once a second, and all groups together cost less than a core.
+const CHECKS: Rate = Rate { burst: 100, refill: Span::from_millis(10) };
+/// Answers for a key in a burst, and the time until another is allowed. A robot that is refused or gets no
+/// answer tries once a second.
 const ANSWERS: Rate = Rate { burst: 10, refill: Span::from_millis(200) };
-/// Ephemeral keys that are remembered: those of a minute at the highest rate. One that is replayed later
-/// makes a session that nobody can use.
+/// Number of ephemeral keys that are remembered: those of a minute at the highest rate. A later replay makes
+/// a session that nobody can use.
 const REMEMBERED: usize = 300;
 
 struct Rate {
@@ -31,7 +31,7 @@ struct Rate {
 
 #[derive(Clone, Copy, Default)]
 struct Bucket {
-    /// When it is full again.
+    /// When the bucket is full again.
     full_at: Instant,
 }
 
@@ -46,40 +46,40 @@ impl Bucket {
     }
 }
 
-/// How many joins may be proven, by the address that they came from.
-pub struct Proofs {
+/// AnswerLimits how many joins are checked, by source address.
+pub struct CheckLimits {
     groups: Box<[Bucket]>,
-    /// Nobody outside knows which addresses share a group.
+    /// Randomly seeded, so that an attacker cannot know which addresses share a group.
     hasher: RandomState,
 }
 
-impl Proofs {
-    /// Nothing was proven yet.
-    pub fn new() -> Proofs {
-        Proofs { groups: vec![Bucket::default(); GROUPS].into(), hasher: RandomState::new() }
+impl CheckLimits {
+    /// No join was checked yet.
+    pub fn new() -> CheckLimits {
+        CheckLimits { groups: vec![Bucket::default(); GROUPS].into(), hasher: RandomState::new() }
     }
 
-    /// Whether a join from `address` may be proven.
+    /// Whether a join from `address` may be checked.
     pub fn admit(&mut self, address: IpAddr, now: Instant) -> Result<(), Dropped> {
         let group = self.hasher.hash_one(address) as usize % GROUPS;
-        self.groups[group].take(&PROOFS, now)
+        self.groups[group].take(&CHECKS, now)
     }
 }
 
-/// The limits of one key's robot, for joins that are proven.
+/// The limits of one robot, for joins that were checked.
 #[derive(Default)]
-pub struct Limits {
-    /// For the address that the robot's last authentic datagram came from.
+pub struct AnswerLimits {
+    /// For the source address of the robot's last authentic datagram.
     home: Bucket,
-    /// For all others together.
+    /// For all other addresses together.
     elsewhere: Bucket,
     address: Option<IpAddr>,
     seen: VecDeque<[u8; EPHEMERAL_BYTES]>,
 }
 
-impl Limits {
-    /// Whether a proven join from `address` may be answered; remembers it. Where the robot is known to be has
-    /// an allowance of its own, so that recorded joins replayed from elsewhere do not keep it from joining
+impl AnswerLimits {
+    /// Whether a checked join from `address` may be answered; remembers it. The robot's known address has its
+    /// own limit, so that recorded joins that are replayed from elsewhere do not keep the robot from joining
     /// again.
     pub fn admit(&mut self, datagram: &[u8], address: IpAddr, now: Instant) -> Result<(), Dropped> {
         let ephemeral = ephemeral_of(datagram).ok_or(Dropped::Short)?;
@@ -96,8 +96,8 @@ impl Limits {
         Ok(())
     }
 
-    /// The robot is at `address`: an authentic datagram came from there.
-    pub fn is_at_home(&mut self, address: IpAddr) {
+    /// An authentic datagram of the robot came from `address`.
+    pub fn set_home(&mut self, address: IpAddr) {
         self.address = Some(address);
     }
 }
@@ -121,26 +121,26 @@ mod tests {
 
     #[test]
     fn ten_joins_pass_at_once_and_five_a_second_after_that() {
-        let mut limits = Limits::default();
+        let mut limits = AnswerLimits::default();
         let passed = (0..100).filter(|nth| limits.admit(&join(*nth), HERE, at(1_000)).is_ok()).count();
         assert_eq!(passed, 10);
         let later = |ms: &u64| limits.admit(&join(1_000 + ms), HERE, at(1_000 + ms)).is_ok();
         let passed = (0..2_000).filter(later).count();
-        assert_eq!(passed, 9, "five a second, for two seconds less a fifth");
+        assert_eq!(passed, 9, "five per second for two seconds, less one");
     }
 
     #[test]
     fn a_flood_from_elsewhere_leaves_the_robot_its_own_joins() {
-        let (mut limits, other) = (Limits::default(), IpAddr::from([10, 0, 0, 2]));
-        limits.is_at_home(HERE);
+        let (mut limits, other) = (AnswerLimits::default(), IpAddr::from([10, 0, 0, 2]));
+        limits.set_home(HERE);
         (0..1_000).for_each(|nth| _ = limits.admit(&join(nth), other, at(1_000)));
         assert_eq!(limits.admit(&join(2_000), other, at(1_000)), Err(Dropped::Limited));
         assert_eq!(limits.admit(&join(2_001), HERE, at(1_000)), Ok(()));
     }
 
     #[test]
-    fn a_repeated_join_is_a_replay_and_costs_no_allowance() {
-        let mut limits = Limits::default();
+    fn a_replayed_join_is_refused_and_uses_up_no_limit() {
+        let mut limits = AnswerLimits::default();
         assert_eq!(limits.admit(&join(1), HERE, at(1_000)), Ok(()));
         (0..100).for_each(|_| {
             assert_eq!(limits.admit(&join(1), HERE, at(1_000)), Err(Dropped::Replayed));
@@ -153,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn each_address_has_its_own_allowance() {
-        let mut proofs = Proofs::new();
-        let passed = (0..100_000).filter(|_| proofs.admit(HERE, at(1_000)).is_ok()).count();
+    fn a_flood_from_one_address_does_not_limit_others() {
+        let mut check_limits = CheckLimits::new();
+        let passed = (0..100_000).filter(|_| check_limits.admit(HERE, at(1_000)).is_ok()).count();
         assert_eq!(passed, 100);
         let others = (0..200).map(|last| IpAddr::from([10, 0, 1, last]));
-        let passed = others.filter(|other| proofs.admit(*other, at(1_000)).is_ok()).count();
-        assert!(passed > 150, "one group of many is empty: {passed} of 200");
+        let passed = others.filter(|other| check_limits.admit(*other, at(1_000)).is_ok()).count();
+        assert!(passed > 150, "only one group is used up: {passed} of 200");
     }
 }
