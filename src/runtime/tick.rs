@@ -167,10 +167,15 @@ impl Tick {
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
-    /// Attaches a recording: readings also go to `readings`, and checkpoints to `checkpoints`.
-    pub fn record_to(&mut self, readings: ReadingTap, checkpoints: CheckpointTap) {
-        self.senses.tap = readings;
-        self.checkpoints = checkpoints;
+    /// Attaches a recording: readings also go to `readings`, and checkpoints to `checkpoints`. Returns the
+    /// taps that it replaces.
+    pub fn record_to(
+        &mut self,
+        readings: ReadingTap,
+        checkpoints: CheckpointTap,
+    ) -> (ReadingTap, CheckpointTap) {
+        let before = std::mem::replace(&mut self.senses.tap, readings);
+        (before, std::mem::replace(&mut self.checkpoints, checkpoints))
     }
     /// A recorder for the records of this tick.
     pub fn recorder(&self) -> Recorder {

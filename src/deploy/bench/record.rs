@@ -136,7 +136,7 @@ fn measure(
         if has_recorder(index, turn) != is_recorded {
             is_recorded = !is_recorded;
             let (readings, checkpoints) = taps.take().unwrap_or_default();
-            taps = Some(tick.tell(readings, checkpoints));
+            taps = Some(tick.record_to(readings, checkpoints));
         }
         clock.sleep_until(slot);
         let (before, began) = (allocations_here(), clock.now());

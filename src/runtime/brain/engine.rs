@@ -118,12 +118,6 @@ impl Busy {
     }
 }
 
-/// CPU time of this thread so far.
-fn thread_time() -> Span {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-}
-
 impl EngineOpener {
     /// For a robot of `board` at rest, whose brain is not saved.
     pub fn at_rest(board: Arc<ServedBoard>) -> EngineOpener {
