@@ -60,7 +60,7 @@ pub struct Record {
     /// A field result that arrived in this slot.
     pub field: Option<FieldTrace>,
     /// Commands confirmed on the wire since the last record.
-    pub hardware: heapless::Vec<OnWire, WIRES>,
+    pub receipts: heapless::Vec<OnWire, WIRES>,
     /// Heap allocations of the tick thread in this slot, where they are counted.
     pub allocations: Option<u64>,
     /// The other inputs of the slot's decision.

@@ -29,6 +29,7 @@ mod fixture;
 
 pub use brains::MOST_ROBOTS;
 pub use report::{DeviceFacts, DeviceTimes, KernelFacts, Unfit};
+pub use watch::{AWAKE, NAP};
 
 use super::sensor_ring::SensorRing;
 use super::shape::{BANK_TOP, BLEND_TOP};

@@ -65,7 +65,7 @@ impl Tick {
         }
 
         let asked = self.requests.take(began);
-        let hardware = self.motor_link.receipts();
+        let receipts = self.motor_link.receipts();
         let executed = self.motor_link.executed(slot, began);
         let outcome = self.field.collect();
         let quality = self.choose_level(outcome.as_ref(), began);
@@ -104,7 +104,7 @@ impl Tick {
             frame,
             command: *self.motor_link.command(),
             field: outcome.map(|outcome| FieldTrace::of(&outcome, slot)),
-            hardware,
+            receipts,
             allocations: allocations_since(allocations),
             inputs: Inputs { asked, signals, readings, untold },
         });

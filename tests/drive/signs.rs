@@ -27,7 +27,7 @@ fn the_loop_status_matches_the_record_of_its_slot() {
         let record = stage.slot(late);
         let signs = stage.loop_status.load();
         assert_eq!(signs.slots, slot + 1);
-        confirmed += record.hardware.iter().filter(|wire| wire.complete).count() as u64;
+        confirmed += record.receipts.iter().filter(|wire| wire.complete).count() as u64;
         assert_eq!(signs.confirmed, confirmed, "slot {slot}");
         assert_eq!(signs.skipped, skipped, "up to where this slot began");
         assert_eq!((signs.mode, signs.active), (record.mode.code(), record.active), "slot {slot}");

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Finding, names};
+use crate::field::cuda::{AWAKE, NAP};
 use crate::system::gpu::{GpuInfo, probe};
 
 /// Longest time that a driver may take to start: a machine with many GPUs and no persistence daemon takes
@@ -76,5 +77,11 @@ pub(super) fn finding(root: &Path, gpu: &Gpu) -> Finding {
     };
     let (processors, memory) = (gpu.multiprocessors.unwrap_or(0), gpu.memory_mib.unwrap_or(0));
     let facts = format!("chip {chip}, {processors} multiprocessors, {memory} MiB, driver with CUDA {driver}");
-    Finding::ok("gpu", format!("{name}, {facts}, {nodes}"))
+    // How much of a core the wait for a cycle may take.
+    let wait = format!(
+        "its thread polls at most {} us a cycle without a sleep, else every {} us",
+        AWAKE.as_micros_f64(),
+        NAP.as_micros_f64()
+    );
+    Finding::ok("gpu", format!("{name}, {facts}, {nodes}; {wait}"))
 }

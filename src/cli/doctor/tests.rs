@@ -148,4 +148,16 @@ fn a_gpu_is_reported_in_a_line_and_its_absence_with_its_reason() {
     let none = gpu::Gpu { absence: Some("there is no such thing: buy one".into()), ..gpu::Gpu::default() };
     let finding = gpu::finding(&jetson.0, &none);
     assert_eq!(finding, Finding::ok("gpu", "none, nvhost-gpu nvmap: there is no such thing: buy one"));
+
+    let orin = gpu::Gpu {
+        name: Some("Orin".into()),
+        driver: Some("12.6".into()),
+        chip: Some("8.7".into()),
+        multiprocessors: Some(8),
+        memory_mib: Some(7620),
+        absence: None,
+    };
+    let found = gpu::finding(&jetson.0, &orin).found;
+    assert!(found.starts_with("Orin, chip 8.7, 8 multiprocessors"), "{found}");
+    assert!(found.ends_with("polls at most 100 us a cycle without a sleep, else every 50 us"), "{found}");
 }

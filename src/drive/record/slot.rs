@@ -127,7 +127,7 @@ impl Slot {
             signals: record.inputs.signals,
             readings,
             untold,
-            receipts: record.hardware.to_vec(),
+            receipts: record.receipts.to_vec(),
             field: record.field.as_ref().map(FieldRecord::of),
             mode: record.mode,
             active: record.active,

@@ -72,7 +72,7 @@ impl Recorder {
         self.count(record);
         note(&mut self.release_late, record.began.since(record.slot));
         note(&mut self.exec, record.ended.since(record.began));
-        for wire in record.hardware.iter().filter(|wire| wire.complete) {
+        for wire in record.receipts.iter().filter(|wire| wire.complete) {
             note(&mut self.end_late, wire.at.since(wire.slot));
         }
         // A cycle without an answer has no compute time.

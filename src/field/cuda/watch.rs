@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// It polls without sleeping for this long, around the time at which the answer usually comes: a hundredth of
 /// the shortest useful period of a field (10 ms), so that it costs at most a hundredth of a core.
-const AWAKE: Span = Span::from_micros(100);
+pub const AWAKE: Span = Span::from_micros(100);
 /// Length of a nap: the thread notices the end of a longer cycle later by at most this plus its wake-up time.
-const NAP: Span = Span::from_micros(50);
+pub const NAP: Span = Span::from_micros(50);
 
 /// A cycle is late after one fourth of its caller's timeout. Only then, and again after each further fourth,
 /// the thread asks the driver whether the device has failed.
