@@ -34,6 +34,8 @@ mod tick;
 mod restart;
 /// The status of a running robot has what was measured, agrees with its report, and leaves out the rest.
 mod status;
+/// The screen: its keys reach the robot, and the terminal is given back however it ends.
+mod screen;
 /// A guard holds its line until a runtime has earned it, and takes it back whatever that one dies of.
 mod guard;
 /// The link to a brain: nothing that was not the brain's is passed on, whatever the network does.

@@ -104,7 +104,7 @@ impl Caller {
     pub(super) fn conclude(&mut self, sources: &Sources, now: Instant, last: bool) -> bool {
         let Stage::Waiting { request, under_way } = &self.stage else { return false };
         let Some(outcome) = under_way.look(sources, now, last) else { return false };
-        let map = if last { None } else { sources.map(request.near) };
+        let map = if last || request.without_map { None } else { sources.map(request.near) };
         let status = Status { map, ..sources.status() };
         let reply = Reply { done: outcome.done, why: outcome.why, may_pass: outcome.may_pass, status };
         // A reply is strings and numbers: JSON can represent all of it.

@@ -21,12 +21,17 @@ pub fn ask(path: &Path, ask: Ask) -> io::Result<Reply> {
 
 /// The same; also returns the process that answered, as far as it can be determined.
 pub fn ask_whom(path: &Path, ask: Ask) -> io::Result<(Reply, Option<u32>)> {
-    put(path, &Request { ask, near: None })
+    put(path, &Request { ask, near: None, without_map: false })
 }
 
 /// The same, with a place near which to read the map.
 pub fn ask_near(path: &Path, ask: Ask, near: Option<[f64; 2]>) -> io::Result<Reply> {
-    put(path, &Request { ask, near }).map(|(reply, _)| reply)
+    put(path, &Request { ask, near, without_map: false }).map(|(reply, _)| reply)
+}
+
+/// The same, without reading the map: for who asks often.
+pub fn ask_without_map(path: &Path, ask: Ask) -> io::Result<Reply> {
+    put(path, &Request { ask, near: None, without_map: true }).map(|(reply, _)| reply)
 }
 
 fn put(path: &Path, request: &Request) -> io::Result<(Reply, Option<u32>)> {

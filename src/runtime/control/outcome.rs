@@ -2,14 +2,33 @@
 //! Never waits; the server polls it again.
 
 use super::status::{causes, latched};
-use super::{Ask, Sources};
-use crate::base::time::{Instant, Span};
+use super::{Ask, Reply, Sources};
+use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 use crate::decision::mode::Mode;
 use crate::runtime::loop_status::LoopStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 /// The next slot reads a request, and the slot after that has its outcome; a slower loop has other problems.
 const LONGEST: Span = Span::from_millis(500);
+
+/// Delay between two looks at the loop's status for a caller inside the program.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Carries out a request of this program's own screen, as the control socket would. Waits for the outcome,
+/// half a second at most.
+pub fn carry_out(ask: Ask, sources: &Sources, end: &AtomicBool) -> Reply {
+    let under_way = UnderWay::begin(ask, sources, end, MonotonicClock.now());
+    let outcome = loop {
+        if let Some(outcome) = under_way.look(sources, MonotonicClock.now(), false) {
+            break outcome;
+        }
+        thread::sleep(LOOK_EVERY);
+    };
+    let ControlOutcome { done, why, may_pass } = outcome;
+    Reply { done, why, may_pass, status: sources.status() }
+}
 
 /// A request in progress.
 #[derive(Clone, Copy, Debug)]
