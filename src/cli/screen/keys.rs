@@ -139,7 +139,9 @@ mod tests {
 
     #[test]
     fn q_stops_a_run_and_leaves_another_programs_robot_alone() {
-        assert_eq!(pressed(Owner::Run, "q"), (vec![Ask::Stop], After::Leave));
-        assert_eq!(pressed(Owner::Top, "q"), (vec![], After::Leave));
+        let (asked, _, after) = pressed(Owner::Run, "q");
+        assert_eq!((asked, after), (vec![Ask::Stop], After::Leave));
+        let (asked, _, after) = pressed(Owner::Top, "q");
+        assert_eq!((asked, after), (vec![], After::Leave));
     }
 }

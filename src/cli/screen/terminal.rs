@@ -14,8 +14,9 @@ use rustix::termios::{
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write, stderr, stdin, stdout};
 
-/// The other page of the terminal, without a cursor; and back.
-const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
+/// The other page of the terminal, empty and without a cursor; and back. Nothing here asks the terminal for
+/// an answer: a slow connection would be taken for a terminal without one.
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J\x1b[?25l";
 const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
 /// Room for a whole page with its colours, so that it is written at once.
 const PAGE_BYTES: usize = 64 * 1024;
@@ -70,7 +71,6 @@ impl Screen {
         let mut screen = Screen { before, terminal, direct };
         tcsetattr(stdin(), OptionalActions::Now, &raw)?;
         screen.direct.write_all(ENTER)?;
-        screen.terminal.clear()?;
         Ok(screen)
     }
 

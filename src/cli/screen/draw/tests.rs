@@ -18,36 +18,32 @@ fn sensor(name: &str, value: f32, unit: &str, health: &str) -> SensorStatus {
 
 fn measured() -> Measured {
     let times = |p50: f64| Some(Latency { p50, p99: 2.0 * p50, p999: 3.0 * p50, max: 4.0 * p50, n: 1_000 });
-    Measured {
-        quality: Some(Quality {
-            level: 2,
-            lowest: 5,
-            reason: Some("a cycle at level 1 took 12.0 ms".into()),
-        }),
-        field_us: times(310.0),
-        answer_us: times(2_500.0),
-        release_late_us: times(63.0),
-        answer: Some(Answer { cycle: 812, age_ms: 12.0, confidence: 0.62, novelty: 0.1 }),
-        gpu: Some(GpuStatus {
-            name: None,
-            computes: false,
-            why: Some("no CUDA driver".into()),
-            attempt: None,
-            attempt_in_s: None,
-        }),
-        sensors: vec![
-            sensor("range", 0.82, "m", "good"),
-            sensor("ground-left", 612.0, "counts", "good"),
-            sensor("battery", 7.78, "V", "frozen"),
-        ],
-        motors: vec![
-            MotorStatus { name: "left".into(), command: 0.42 },
-            MotorStatus { name: "steering".into(), command: -0.5 },
-        ],
-        commanded_by: Some("the field".into()),
-        lateness: Some(Lateness { limit_us: 10_000.0, counts: vec![0, 900, 100, 0, 0, 0, 0, 0, 0, 1] }),
-        ..Measured::default()
-    }
+    let mut measured = Measured::default();
+    measured.quality =
+        Some(Quality { level: 2, lowest: 5, reason: Some("a cycle at level 1 took 12.0 ms".into()) });
+    measured.field_us = times(310.0);
+    measured.answer_us = times(2_500.0);
+    measured.release_late_us = times(63.0);
+    measured.answer = Some(Answer { cycle: 812, age_ms: 12.0, confidence: 0.62, novelty: 0.1 });
+    measured.gpu = Some(GpuStatus {
+        name: None,
+        computes: false,
+        why: Some("no CUDA driver".into()),
+        attempt: None,
+        attempt_in_s: None,
+    });
+    measured.sensors = vec![
+        sensor("range", 0.82, "m", "good"),
+        sensor("ground-left", 612.0, "counts", "good"),
+        sensor("battery", 7.78, "V", "frozen"),
+    ];
+    measured.motors = vec![
+        MotorStatus { name: "left".into(), command: 0.42 },
+        MotorStatus { name: "steering".into(), command: -0.5 },
+    ];
+    measured.commanded_by = Some("the field".into());
+    measured.lateness = Some(Lateness { limit_us: 10_000.0, counts: vec![0, 900, 100, 0, 0, 0, 0, 0, 0, 1] });
+    measured
 }
 
 /// A simulated robot that has driven for ten seconds.
@@ -178,11 +174,11 @@ fn every_cause_is_shown_in_words_and_the_worst_first() {
 #[test]
 fn no_size_breaks_the_page_and_a_small_one_keeps_the_mode() {
     for (width, height) in [(1, 1), (2, 3), (10, 4), (40, 5), (79, 24), (80, 23), (81, 24), (300, 100)] {
-        let model = model(Status { causes: vec!["cliff".into()], ..status("degraded") });
+        let mut model = model(Status { causes: vec!["cliff".into()], ..status("degraded") });
         let small = page(&model, width, height);
         assert!(small[0].starts_with(" D"[..usize::from(width.min(2))].trim_end()), "{small:?}");
-        let help = Model { shows_help: true, ..model };
-        page(&help, width, height);
+        model.shows_help = true;
+        page(&model, width, height);
     }
     let small = page(&model(status("armed")), 60, 15);
     has(&small, "This window has 60 x 15. From 80 x 24 on");
@@ -194,7 +190,8 @@ fn without_colour_no_cell_has_one_and_the_text_is_the_same() {
     let latched =
         || Status { latched: Some("cliff".into()), causes: vec!["cliff".into()], ..status("latched") };
     let plain = model(latched());
-    let colours = Model { colour: true, ..model(latched()) };
+    let mut colours = model(latched());
+    colours.colour = true;
     let has_colour = |buffer: &Buffer| {
         buffer.content().iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset)
     };
@@ -215,7 +212,8 @@ fn a_frozen_page_says_so_and_keeps_its_figures() {
 #[test]
 fn the_help_fits_the_smallest_page() {
     for owner in [Owner::Run, Owner::Top] {
-        let model = Model { shows_help: true, owner, ..model(status("armed")) };
+        let mut model = model(status("armed"));
+        (model.shows_help, model.owner) = (true, owner);
         let page = page(&model, 80, 24);
         words::help(owner).iter().for_each(|line| has(&page, line));
     }
