@@ -1,7 +1,7 @@
 //! Makes a page of the model. Pure: the same model gives the same page.
 
 use super::model::Model;
-use super::panels::{self, Panel, fit};
+use super::panels::{self, Depth, Panel, fit};
 use super::{room, words};
 use crate::base::plan::Cause;
 use ratatui::buffer::Buffer;
@@ -20,6 +20,8 @@ const ABOVE: u16 = 4;
 const BELOW: u16 = 2;
 /// Lines for causes of restraint.
 const CAUSES: usize = 2;
+/// A body of fewer rows than this says less about loop and field, in favour of the room.
+const LOW: u16 = 28;
 /// The fewest rows that a room is worth.
 const LEAST_ROOM: u16 = 5;
 
@@ -95,8 +97,10 @@ fn two_columns(model: &Model, body: Rect, buffer: &mut Buffer) {
     let (left, right) = split(body, LEFT);
     left_column(model, left, true, buffer);
     let mut pile = Pile::new(right, model);
-    pile.add(&panels::control_loop(status, history, right.width.into()), buffer);
-    pile.add(&panels::field(status, history, right.width.into()), buffer);
+    let is_tight = status.room.is_some() && area_is_low(body);
+    let depth = if is_tight { Depth::Brief } else { Depth::Whole };
+    pile.add(&panels::control_loop(status, history, right.width.into(), depth), buffer);
+    pile.add(&panels::field(status, history, right.width.into(), depth), buffer);
     pile.room(buffer);
 }
 
@@ -106,8 +110,8 @@ fn three_columns(model: &Model, body: Rect, buffer: &mut Buffer) {
     let (middle, right) = split(rest, if status.room.is_some() { MIDDLE } else { rest.width - 1 });
     left_column(model, left, false, buffer);
     let mut pile = Pile::new(middle, model);
-    pile.add(&panels::control_loop(status, history, middle.width.into()), buffer);
-    pile.add(&panels::field(status, history, middle.width.into()), buffer);
+    pile.add(&panels::control_loop(status, history, middle.width.into(), Depth::Whole), buffer);
+    pile.add(&panels::field(status, history, middle.width.into(), Depth::Whole), buffer);
     pile.add(&panels::buses(status, usize::MAX), buffer);
     pile.add(&panels::drops(status), buffer);
     Pile::new(right, model).room(buffer);
@@ -126,6 +130,11 @@ fn left_column(model: &Model, area: Rect, with_buses: bool, buffer: &mut Buffer)
     let mut pile = Pile::new(area, model);
     pile.add(&panels::sensors(status, left.max(2)), buffer);
     below.iter().for_each(|panel| pile.add(panel, buffer));
+}
+
+/// Whether the room would have no place beside everything that the panels can say.
+fn area_is_low(body: Rect) -> bool {
+    body.height < LOW
 }
 
 /// The first `width` columns and, after a gap, the rest.

@@ -18,6 +18,13 @@ pub(super) struct Row {
     pub(super) trouble: bool,
 }
 
+/// How much a panel says: a low window keeps some rows for the simulated room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    Whole,
+    Brief,
+}
+
 /// A titled part of the page.
 pub(super) struct Panel {
     pub(super) title: String,
@@ -54,7 +61,7 @@ fn first(rows: Vec<Row>, most: usize, what: &str) -> Vec<Row> {
     let (mut kept, sound): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.trouble);
     kept.extend(sound);
     kept.truncate(most.saturating_sub(1));
-    kept.push(row(format!("  and {} more {what}: a taller window shows them", all - kept.len())));
+    kept.push(row(format!("  and {} more {what} (taller window)", all - kept.len())));
     kept
 }
 
@@ -104,17 +111,19 @@ fn motor(MotorStatus { name, command }: &MotorStatus) -> Row {
 }
 
 /// The control loop.
-pub(super) fn control_loop(status: &Status, history: &History, width: usize) -> Panel {
+pub(super) fn control_loop(status: &Status, history: &History, width: usize, depth: Depth) -> Panel {
     let mut rows = Vec::new();
     let period_us = status.measured.lateness.as_ref().map(|late| late.limit_us);
     let hertz = period_us.map_or(String::new(), |us| format!("{:.0} Hz, ", 1e6 / us));
     let skipped = status.slots_skipped;
     rows.push(trouble(format!(" {hertz}{} run, {skipped} skipped", status.slots_run), skipped > 0));
     if let Some(Latency { p50, p99, max, .. }) = status.measured.release_late_us {
-        rows.push(row(format!(" late p50 {p50:.0}, p99 {p99:.0}, max {max:.0} us")));
+        rows.push(row(format!(" p50 {p50:.0}, p99 {p99:.0}, max {max:.0} us")));
     }
     if let Some(late) = &status.measured.lateness {
-        rows.push(row(lateness_bars(late)));
+        if depth == Depth::Whole {
+            rows.push(row(lateness_bars(late)));
+        }
         let limit = format!("limit {}", short_us(late.limit_us));
         let steps = spark(&history.lateness, width.saturating_sub(limit.len() + 7), late.counts.len() - 1);
         let missed = history.lateness.back().is_some_and(|class| is_over_limit(*class, late.limit_us));
@@ -132,7 +141,7 @@ fn lateness_bars(Lateness { counts, .. }: &Lateness) -> String {
         count => BARS[((log(count) / highest * 7.0).round() as usize).min(7)],
     };
     let bars: String = counts.iter().flat_map(|count| [bar(count); 2]).collect();
-    let [first, .., last] = LATENESS_BOUNDS_US.map(|bound| short_us(bound as f64));
+    let [first, .., last] = LATENESS_BOUNDS_US.map(|bound| short_us(bound as f64).replace(' ', ""));
     format!(" <{first} {bars} >{last}")
 }
 
@@ -151,13 +160,14 @@ fn spark(steps: &VecDeque<usize>, width: usize, most: usize) -> String {
 }
 
 /// The field, its engine, and what it makes of the robot's senses.
-pub(super) fn field(status: &Status, history: &History, width: usize) -> Panel {
+pub(super) fn field(status: &Status, history: &History, width: usize, depth: Depth) -> Panel {
     let measured = &status.measured;
     let mut rows = Vec::new();
+    let lines = if depth == Depth::Whole { 2 } else { 1 };
     let well = status.engine_state == "running";
     let engine =
         if well { status.engine.clone() } else { format!("{}, {}", status.engine, status.engine_state) };
-    rows.extend(wrapped(" engine ", &engine, width, 2).into_iter().map(|text| trouble(text, !well)));
+    rows.extend(wrapped(" engine ", &engine, width, lines).into_iter().map(|text| trouble(text, !well)));
     if let Some(quality) = &measured.quality {
         let heights: VecDeque<usize> =
             history.quality.iter().map(|level| quality.lowest.saturating_sub(*level)).collect();
@@ -168,7 +178,7 @@ pub(super) fn field(status: &Status, history: &History, width: usize) -> Panel {
         let text = format!(" quality {words:<6} ");
         let steps = spark(&heights, width.saturating_sub(text.len()), quality.lowest);
         rows.push(trouble(text + &steps, quality.level > 0));
-        let why = quality.reason.iter().flat_map(|why| wrapped("  because ", why, width, 2));
+        let why = quality.reason.iter().flat_map(|why| wrapped("  because ", why, width, lines));
         rows.extend(why.map(row));
     }
     if let Some(Latency { p50, p99, .. }) = measured.field_us {
@@ -182,10 +192,13 @@ pub(super) fn field(status: &Status, history: &History, width: usize) -> Panel {
     if let Some(answer) = &measured.answer {
         let (confidence, novelty) = (answer.confidence, answer.novelty);
         rows.push(row(format!(" confidence {confidence:.2}, novelty {novelty:.2}")));
-        rows.push(row(format!(" cycle {}, {:.0} ms old", answer.cycle, answer.age_ms)));
+        if depth == Depth::Whole {
+            rows.push(row(format!(" newest: cycle {}, {:.0} ms old", answer.cycle, answer.age_ms)));
+        }
     }
     rows.extend(status.map.as_ref().map(recalled));
-    if let Some(gpu) = &measured.gpu {
+    // Without a GPU the engine above says all there is to say.
+    if let Some(gpu) = measured.gpu.as_ref().filter(|gpu| depth == Depth::Whole || gpu.name.is_some()) {
         let name = gpu.name.as_deref().unwrap_or("none");
         let why = gpu.why.as_deref().unwrap_or("not in use");
         let words = if gpu.computes { format!("computes ({name})") } else { format!("not in use: {why}") };
@@ -264,7 +277,7 @@ pub(super) fn drops(status: &Status) -> Panel {
     let counts = [
         ("slots skipped", Some(status.slots_skipped)),
         ("commands expired", Some(expired)),
-        ("records", Some(status.records_dropped)),
+        ("records lost", Some(status.records_dropped)),
         ("recorded slots", status.recording.as_ref().map(|recording| recording.lost())),
         ("map slots", status.map.as_ref().map(|map| map.dropped)),
         ("armings refused", Some(status.arm_refused)),
@@ -301,13 +314,13 @@ mod tests {
         );
         let rows: Vec<Row> = (0..5).map(|place| trouble(format!("{place}"), place == 4)).collect();
         let kept: Vec<String> = first(rows, 3, "sensors").into_iter().map(|row| row.text).collect();
-        assert_eq!(kept, ["4", "0", "  and 3 more sensors: a taller window shows them"]);
+        assert_eq!(kept, ["4", "0", "  and 3 more sensors (taller window)"]);
     }
 
     #[test]
     fn bars_show_one_late_slot_among_a_million() {
         let late = Lateness { limit_us: 10_000.0, counts: vec![0, 1_000_000, 0, 0, 0, 0, 0, 0, 0, 1] };
-        assert_eq!(lateness_bars(&late), " <20 us   ██              ▁▁ >10 ms".replace("▁▁", "▂▂").as_str());
+        assert_eq!(lateness_bars(&late), " <20us   ██              ▁▁ >10ms".replace("▁▁", "▂▂").as_str());
         assert!(is_over_limit(9, 10_000.0) && !is_over_limit(8, 10_000.0));
     }
 

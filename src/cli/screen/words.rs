@@ -105,7 +105,7 @@ pub(super) fn help(owner: Owner) -> Vec<String> {
             "         class, on a log scale; 'max' shows the latest, each half second",
             "Field    quality level (0 is the best; tall bar: good), time of a cycle,",
             "         confidence 0..1, novelty (0: like something met before)",
-            "Room     of the simulator, from above: ! car, cone of the sonar, way driven",
+            "Room     of the simulator, from above: car, cone of the sonar, way driven",
             "Drops    work or data that was lost; all zero is good",
         ]
         .map(String::from),
