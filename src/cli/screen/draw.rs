@@ -95,7 +95,7 @@ fn footer(model: &Model, area: Rect, buffer: &mut Buffer) {
 fn two_columns(model: &Model, body: Rect, buffer: &mut Buffer) {
     let (status, history) = model.shown();
     let (left, right) = split(body, LEFT);
-    left_column(model, left, true, buffer);
+    left_column(model, left, buffer);
     let mut pile = Pile::new(right, model);
     let is_tight = status.room.is_some() && area_is_low(body);
     let depth = if is_tight { Depth::Brief } else { Depth::Whole };
@@ -108,23 +108,18 @@ fn three_columns(model: &Model, body: Rect, buffer: &mut Buffer) {
     let (status, history) = model.shown();
     let (left, rest) = split(body, LEFT);
     let (middle, right) = split(rest, if status.room.is_some() { MIDDLE } else { rest.width - 1 });
-    left_column(model, left, false, buffer);
+    left_column(model, left, buffer);
     let mut pile = Pile::new(middle, model);
     pile.add(&panels::control_loop(status, history, middle.width.into(), Depth::Whole), buffer);
     pile.add(&panels::field(status, history, middle.width.into(), Depth::Whole), buffer);
-    pile.add(&panels::buses(status, usize::MAX), buffer);
-    pile.add(&panels::drops(status), buffer);
     Pile::new(right, model).room(buffer);
 }
 
-/// Sensors, motors and, if there is no third column, buses and drops.
-fn left_column(model: &Model, area: Rect, with_buses: bool, buffer: &mut Buffer) {
+/// Sensors, motors, buses and drops.
+fn left_column(model: &Model, area: Rect, buffer: &mut Buffer) {
     let (status, _) = model.shown();
-    let mut below = vec![panels::motors(status, 4)];
-    if with_buses {
-        below.push(panels::buses(status, 3));
-        below.push(panels::drops(status));
-    }
+    let [motors, buses] = if area_is_low(area) { [4, 3] } else { [8, 8] };
+    let below = [panels::motors(status, motors), panels::buses(status, buses), panels::drops(status)];
     let taken: usize = below.iter().map(|panel| panel.rows.len() + 1).sum();
     let left = usize::from(area.height).saturating_sub(taken + 1);
     let mut pile = Pile::new(area, model);

@@ -51,7 +51,7 @@ fn meaning(cause: Cause) -> &'static str {
         Cause::Battery => "the battery is low",
         Cause::Obstacle => "something is too near",
         Cause::SensorLost => "a required sensor has no fresh value",
-        Cause::SensorLying => "a required sensor gives impossible values",
+        Cause::SensorLying => "a sensor gives impossible values",
         Cause::GuardLost => "the guard is silent or holds the motors off",
         Cause::LinkLost => "the remote brain does not answer",
         Cause::BusLost => "commands do not reach the motors",
