@@ -28,6 +28,7 @@ pub mod drive_log;
 pub mod exit;
 pub mod guard;
 mod hidden;
+mod held_log;
 pub mod hil;
 pub mod interrupt;
 mod panic_message;
@@ -43,6 +44,7 @@ mod recording;
 mod report;
 pub mod run;
 pub mod safe_stop;
+pub mod screen;
 pub mod setup;
 mod simulate;
 mod status;
@@ -110,6 +112,8 @@ enum Verb {
     Stop(control::StopArgs),
     /// Show the running robot's status
     Status(control::StatusArgs),
+    /// Show the running robot on one screen, with keys to arm, disarm and stop it
+    Top(screen::Args),
     /// Recordings: show what happened, decide a run again, export it
     Log(drive_log::Args),
     /// Update this robot's package: stage, trial, rollback, status
@@ -137,6 +141,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Disarm(args) => control::disarm(args),
         Verb::Stop(args) => control::stop(args),
         Verb::Status(args) => control::status(args),
+        Verb::Top(args) => screen::run(args),
         Verb::Log(args) => drive_log::run(args),
         Verb::Update(args) => update::run(args),
     }

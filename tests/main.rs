@@ -33,6 +33,8 @@ mod tick;
 mod restart;
 /// The status of a running robot has every measured figure, agrees with its report, and leaves out the rest.
 mod status;
+/// The screen: its keys reach the robot, and the terminal is restored however it ends.
+mod screen;
 /// A guard holds its line until a runtime is trusted, and cuts it however that runtime dies.
 mod guard;
 /// The link to a brain computer: only the brain's own answers are passed on, whatever the network does.

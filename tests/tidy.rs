@@ -53,6 +53,7 @@ const CRATES: &[(&str, &str, &str)] = &[
     ("toml", "src/deploy/board", "one module knows how a board file is written"),
     ("clap", "src/cli", "words are made at the edge"),
     ("indicatif", "src/cli", "words are made at the edge"),
+    ("ratatui", "src/cli/screen", "only the screen draws"),
     ("cudarc", "src/system/gpu", "one place knows the driver; what it gives is checked there"),
     ("gpiocdev", "src/hardware/bus/linux", "one module requests lines, so that each has one owner"),
     ("rppal", "src/hardware/bus/linux", "a crate that has been retired stays replaceable"),

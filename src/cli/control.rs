@@ -25,6 +25,13 @@ pub struct Whom {
     json: bool,
 }
 
+impl Whom {
+    /// The runtime at `socket`, answering in words.
+    pub fn at(socket: PathBuf) -> Whom {
+        Whom { socket, json: false }
+    }
+}
+
 /// Arguments of `arm`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -85,6 +92,13 @@ pub struct StatusArgs {
     near: Option<[f64; 2]>,
 }
 
+impl StatusArgs {
+    /// The whole status of a robot.
+    pub fn of(whom: Whom) -> StatusArgs {
+        StatusArgs { whom, brain: None, near: None }
+    }
+}
+
 fn place(text: &str) -> Result<[f64; 2], String> {
     let wanted = || format!("'{text}' is not a place; expected two numbers, for example 1.5,-0.4");
     let (x, y) = text.split_once(',').ok_or_else(wanted)?;
@@ -135,7 +149,8 @@ fn ask(socket: &Path, what: Ask) -> Result<Reply, Failure> {
     control::ask(socket, what).map_err(|error| unreachable(socket, &error))
 }
 
-fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
+/// No runtime answers at `socket`.
+pub fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
     Failure::file(socket, error).fix(
         "start a runtime ('ganglion run'), or name its socket with --socket; members of the group 'ganglion' have access",
     )

@@ -7,6 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use log::{Level, Log, Metadata, Record};
 
+use super::held_log;
 use super::log_rate_limit::LogRateLimit;
 use super::output;
 use crate::base::time::{Clock, Instant, MonotonicClock};
@@ -21,6 +22,7 @@ static LOGGER: OnceLock<Limited> = OnceLock::new();
 pub(super) fn start() {
     let default = env_logger::Env::default().default_filter_or("warn");
     let mut builder = env_logger::Builder::from_env(default);
+    builder.target(env_logger::Target::Pipe(Box::new(held_log::Destination)));
     builder.format(|to, record| {
         // Without this, the later lines of a record would lack the journal's prefix.
         let words = record.args().to_string().replace('\n', "; ");

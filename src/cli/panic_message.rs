@@ -1,7 +1,7 @@
 //! The panic message: one line to standard error, and only if it can be written at once. The standard
 //! library's message blocks on a full pipe, where a thread that drives motors would hang.
 
-use super::output;
+use super::{held_log, output};
 use crate::system::sanitize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt::Write;
@@ -19,11 +19,16 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 pub(super) fn keep_short() {
     let usual = std::panic::take_hook();
     let at_length = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
-    std::panic::set_hook(Box::new(move |panic| if at_length { usual(panic) } else { print(panic) }));
+    std::panic::set_hook(Box::new(
+        move |panic| if at_length && !held_log::is_on() { usual(panic) } else { print(panic) },
+    ));
 }
 
 fn print(panic: &PanicHookInfo<'_>) {
     let Ok(_alone) = ONE_AT_A_TIME.try_lock() else { return };
+    if held_log::keep(&line(panic)) {
+        return; // the screen has the terminal, and prints it at the end
+    }
     let stderr = std::io::stderr();
     let mut waits = [PollFd::new(&stderr, PollFlags::OUT)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -7,6 +7,7 @@ use super::exit::Failure;
 use super::interrupt::Interrupt;
 use super::recording;
 use super::report::RunReport;
+use super::screen::{self, OwnRun};
 use super::simulate::simulate;
 use super::status::StatusLine;
 use crate::base::plan::{Board, BusPlan, EngineKind, QualityLevel};
@@ -215,8 +216,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 ready_within,
                 recording: recording.as_ref(),
             };
-            session.run(options, move |recorder| {
-                status.show(recorder);
+            let end = interrupt.flag();
+            let mut wants_screen = !args.json && screen::has_colour() && screen::is_usable();
+            let mut screen = None;
+            session.run(options, move |recorder, sources| {
+                if std::mem::take(&mut wants_screen) {
+                    screen = OwnRun::open(sources.clone(), end.clone());
+                }
+                if screen.is_none() {
+                    status.show(recorder);
+                }
                 log::logger().flush(); // reports the lines that the quota dropped
             })
         }

@@ -7,14 +7,19 @@
 //! caller waits for it, at most half a second: an arming that was reported as failed never happens later.
 
 mod measured;
+mod readings;
+mod room;
 mod status;
 mod caller;
 mod client;
 mod outcome;
 mod server;
 
-pub use client::{ask, ask_near, ask_with_pid};
+pub use client::{ask, ask_near, ask_with_pid, ask_without_map};
 pub use measured::{Answer, GpuStatus, Instruments, Measured, Observer, Quality};
+pub use outcome::carry_out;
+pub use readings::{LATENESS_BOUNDS_US, Lateness, MotorStatus, SensorStatus};
+pub use room::{Room, RoomStatus};
 pub use server::{Server, listen_at};
 pub use status::{BusStatus, GuardSummary, Sources, Status, why_disarmed};
 
@@ -23,8 +28,9 @@ use serde::{Deserialize, Serialize};
 /// Where a runtime listens by default.
 pub const CONTROL_SOCKET: &str = "/run/ganglion/control.sock";
 
-/// Longest line that either side reads; the status of a robot with eight buses takes a quarter of it.
-const LONGEST_LINE: usize = 16 * 1024;
+/// Longest line that either side reads; the status of a robot with 64 sensors and eight buses takes a third
+/// of it.
+const LONGEST_LINE: usize = 64 * 1024;
 
 /// The possible requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +55,9 @@ pub struct Request {
     /// The place, in meters, around which to read the map; `None`: where the robot is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<[f64; 2]>,
+    /// Leave the map out: decoding takes some milliseconds, too long to ask for ten times a second.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_map: bool,
 }
 
 /// An answer line.

@@ -16,7 +16,9 @@ use crate::drive::record::Recording;
 use crate::drive::trace::Recorder;
 use crate::hardware::bus::Hardware;
 use crate::runtime::access::{self, AccessError};
-use crate::runtime::control::{self, CONTROL_SOCKET, Instruments, Observer, Server, Sources, why_disarmed};
+use crate::runtime::control::{
+    self, CONTROL_SOCKET, Instruments, Observer, Room, Server, Sources, Status, why_disarmed,
+};
 use crate::runtime::guard::frame::GuardRefusal;
 use crate::runtime::robot::{BuildError, Options, Robot};
 use crate::runtime::runner::{self, RunnerError, START_UP};
@@ -130,7 +132,7 @@ impl Session<'_> {
     pub fn run(
         self,
         mut options: Options,
-        mut watch: impl FnMut(&Recorder),
+        mut watch: impl FnMut(&Recorder, &Sources),
     ) -> Result<RunOutcome, SessionError> {
         let board = self.board;
         let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
@@ -185,7 +187,7 @@ impl Session<'_> {
         }
         let ended =
             runner::run(robot, &clock, first + self.length, &self.interrupted, board.rt, |recorder| {
-                watch(recorder);
+                watch(recorder, &sources);
                 observer.observe(recorder, clock.now());
                 record_status(self.recording, &mut status_due, &sources, clock.now());
                 report_to(&mut service, &sources, clock.now());
@@ -236,6 +238,8 @@ impl Session<'_> {
             link: guarded.map(|guarded| guarded.link.clone()),
             guard_required: self.board.guard.is_some_and(|plan| plan.required),
             recollection: robot.recollection.clone(),
+            room: robot.plant.as_ref().map(|plant| Room::of(plant, self.board)),
+            records_dropped: robot.records_dropped.clone(),
             remark: Arc::new(OnceLock::new()),
             recording: self.recording.map(Recording::counts),
         }
@@ -265,11 +269,13 @@ fn report_to(service: &mut Service, sources: &Sources, now: Instant) {
     });
 }
 
-/// Adds the robot's status to its recording, once a second.
+/// Adds the robot's status to its recording, once a second, without what the recording has in every slot.
 fn record_status(recording: Option<&Recording>, due: &mut Instant, sources: &Sources, now: Instant) {
     let Some(recording) = recording.filter(|_| now >= *due) else { return };
     *due = now + STATUS_EVERY;
-    if let Ok(json) = serde_json::to_string(&sources.status()) {
+    let status = sources.status();
+    let status = Status { measured: status.measured.clone().without_slots(), room: None, ..status };
+    if let Ok(json) = serde_json::to_string(&status) {
         recording.status(now, json);
     }
 }

@@ -8,6 +8,7 @@ use super::bus::{SimGpio, SimI2c};
 use super::car::Contacts;
 use super::course::Coverage;
 use super::faults::Fault;
+use super::pose_cell::PoseCell;
 use super::robot::{Robot, Witness};
 use super::world::{Pose, World};
 use crate::base::fault::BusFault;
@@ -75,6 +76,7 @@ impl Report {
 pub struct Plant {
     robot: Arc<Mutex<Robot>>,
     clock: Arc<dyn Clock>,
+    pose: Arc<PoseCell>,
     /// One entry per bus.
     timings: Arc<[I2cTiming]>,
 }
@@ -88,7 +90,8 @@ impl Plant {
         let timings: Vec<I2cTiming> = board.i2c.iter().map(|bus| bus.timing).collect();
         let timings = if timings.is_empty() { vec![usual] } else { timings };
         let robot = Robot::new(board, seed, faults, clock.now());
-        Plant { robot: Arc::new(Mutex::new(robot)), clock, timings: timings.into() }
+        let pose = robot.pose_cell();
+        Plant { robot: Arc::new(Mutex::new(robot)), clock, pose, timings: timings.into() }
     }
 
     /// A handle on the first I2C bus, for tests and tools: otherwise a bus has one owner.
@@ -121,6 +124,10 @@ impl Plant {
     /// The room, for tests and drawings.
     pub fn world(&self) -> World {
         self.robot_at(self.clock.now()).world().clone()
+    }
+    /// Where the car is, for readers that must not make the bus threads wait.
+    pub fn pose_cell(&self) -> Arc<PoseCell> {
+        self.pose.clone()
     }
     /// When its time began.
     pub fn zero(&self) -> Instant {

@@ -18,6 +18,7 @@ use super::noise::Noise;
 use super::outputs::{NoCurrent, Outputs};
 use super::pca9685::Pca9685;
 use super::plant::Report;
+use super::pose_cell::PoseCell;
 use super::ranger::HALF_VIEW_DEG;
 use super::sonar::{HALF_CONE_DEG, Sonar};
 use super::wiring::Wiring;
@@ -29,6 +30,7 @@ use crate::base::seed::{Stream, bits};
 use crate::base::time::{Instant, Span};
 use crate::hardware::bus::{Edge, Op};
 use std::fmt;
+use std::sync::Arc;
 
 const STEP: Span = Span::from_nanos((STEP_S * 1e9) as u64);
 /// Converter channels: three reflection sensors, and the battery behind its divider.
@@ -104,6 +106,7 @@ pub struct Robot {
     script: Script,
     world: World,
     car: Car,
+    pose_cell: Arc<PoseCell>,
     course: Course,
     battery: Battery,
     hat: Option<Hat>,
@@ -145,6 +148,7 @@ impl Robot {
             seed,
             script: Script::new(faults, zero),
             car: Car::new(&plan, &world).looking_at(spots).seeing(half_sight_deg),
+            pose_cell: Arc::default(),
             course: Course::new(world.room()),
             world,
             battery: Battery::new(plan.battery_v),
@@ -246,6 +250,12 @@ impl Robot {
             self.feel(at);
             self.steps += 1;
         }
+        self.pose_cell.store(self.car.pose());
+    }
+
+    /// Where readers without a lock find the car.
+    pub fn pose_cell(&self) -> Arc<PoseCell> {
+        self.pose_cell.clone()
     }
 
     fn step(&mut self, at: Instant) {

@@ -171,6 +171,11 @@ impl World {
         &self.discs
     }
 
+    /// Where there is no floor: two opposite corners each.
+    pub fn cliffs(&self) -> &[[f64; 4]] {
+        &self.cliffs
+    }
+
     /// Distance from `from` to the first wall or disc in direction `heading`; infinite if there is
     /// none (from outside the room).
     pub fn ray(&self, from: [f64; 2], heading: f64) -> f64 {

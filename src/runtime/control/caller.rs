@@ -105,7 +105,7 @@ impl Caller {
     pub(super) fn make_answer(&mut self, sources: &Sources, now: Instant, last: bool) -> bool {
         let Stage::Waiting { request, pending } = &self.stage else { return false };
         let Some(outcome) = pending.poll(sources, now, last) else { return false };
-        let map = if last { None } else { sources.map(request.near) };
+        let map = if last || request.without_map { None } else { sources.map(request.near) };
         let status = Status { map, ..sources.status() };
         let reply = Reply { done: outcome.done, why: outcome.why, may_pass: outcome.may_pass, status };
         // Cannot fail: a reply has only strings and numbers.

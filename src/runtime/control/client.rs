@@ -21,12 +21,17 @@ pub fn ask(path: &Path, ask: Ask) -> io::Result<Reply> {
 
 /// The same; also returns the ID of the process that answered, if that can be determined.
 pub fn ask_with_pid(path: &Path, ask: Ask) -> io::Result<(Reply, Option<u32>)> {
-    send(path, &Request { ask, near: None })
+    send(path, &Request { ask, near: None, without_map: false })
 }
 
 /// The same, with a place around which to read the map.
 pub fn ask_near(path: &Path, ask: Ask, near: Option<[f64; 2]>) -> io::Result<Reply> {
-    send(path, &Request { ask, near }).map(|(reply, _)| reply)
+    send(path, &Request { ask, near, without_map: false }).map(|(reply, _)| reply)
+}
+
+/// The same, without reading the map: for a caller that asks often.
+pub fn ask_without_map(path: &Path, ask: Ask) -> io::Result<Reply> {
+    send(path, &Request { ask, near: None, without_map: true }).map(|(reply, _)| reply)
 }
 
 fn send(path: &Path, request: &Request) -> io::Result<(Reply, Option<u32>)> {

@@ -2,13 +2,14 @@
 //! field's newest answer. The slow thread takes them from the recorder; the tick does nothing for them. What
 //! the robot does not have or has not measured yet is absent.
 
+use super::readings::{Lateness, MotorStatus, Names, SensorStatus, commanded_by};
 use crate::base::frame::Health;
 use crate::base::plan::{Board, EngineKind, FileSensor, QualityLevel, SensorKind};
 use crate::base::time::{Instant, Span};
 use crate::drive::trace::{Latency, Recorder, StepDown, Summary};
 use crate::field::remote::local::LinkPhase;
 use crate::field::remote::{LinkCounters, LinkHealth, LinkTimes, LinkWords};
-use crate::field::{EngineState, device};
+use crate::field::{DeviceTimes, EngineState, device};
 use crate::runtime::robot::Device;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -43,6 +44,29 @@ pub struct Measured {
     /// Degrees Celsius of each temperature sensor; null while it has no good value.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub temperatures: BTreeMap<String, Option<f32>>,
+    /// Each sensor at the newest slot.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sensors: Vec<SensorStatus>,
+    /// Each motor at the newest slot.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub motors: Vec<MotorStatus>,
+    /// What decided the motors' commands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commanded_by: Option<String>,
+    /// How late the slots began, as counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lateness: Option<Lateness>,
+    /// Where the time of the cycles went that a GPU computed, microseconds.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub stages_us: BTreeMap<String, Latency>,
+}
+
+impl Measured {
+    /// The same without what a recording has in every slot.
+    pub fn without_slots(mut self) -> Measured {
+        (self.sensors, self.motors, self.commanded_by) = Default::default();
+        self
+    }
 }
 
 /// A quality level, and why it is not the best.
@@ -101,6 +125,7 @@ pub struct GpuStatus {
 /// What a robot can measure, and where its field is computed; fixed for a run.
 #[derive(Debug, Default)]
 pub struct Instruments {
+    names: Names,
     /// Channel and name of each temperature sensor.
     temperatures: Vec<(usize, String)>,
     /// The longest that a cycle may take.
@@ -131,6 +156,7 @@ impl Instruments {
             EngineKind::Remote => "the brain at the other end of the tether computes".to_string(),
         };
         Instruments {
+            names: Names::of(board),
             temperatures: thermometers.map(|(channel, sensor)| (channel, sensor.name.clone())).collect(),
             target: board.budget.target,
             lowest: board.budget.floor,
@@ -174,6 +200,7 @@ impl Instruments {
     /// The figures of the run that `recorder` has recorded.
     fn read(&self, recorder: &Recorder) -> Measured {
         let summary = recorder.summary();
+        let last = summary.last.as_ref();
         Measured {
             engine_state: summary.engine.unwrap_or_default(),
             quality: self.quality(summary),
@@ -184,6 +211,11 @@ impl Instruments {
             gpu: self.gpu(summary.engine),
             link: self.link(recorder),
             temperatures: self.temperatures(summary),
+            sensors: self.names.sensors(last),
+            motors: self.names.motors(last),
+            commanded_by: commanded_by(last),
+            lateness: self.names.lateness(&recorder.release_late),
+            stages_us: stages(recorder),
         }
     }
 
@@ -233,6 +265,11 @@ impl Instruments {
         };
         self.temperatures.iter().map(|(channel, name)| (name.clone(), value(*channel))).collect()
     }
+}
+
+fn stages(recorder: &Recorder) -> BTreeMap<String, Latency> {
+    let parts = DeviceTimes::PARTS.into_iter().zip(&recorder.device);
+    parts.filter_map(|(name, times)| Some((name.to_string(), Latency::of(times)?))).collect()
 }
 
 fn answer(summary: &Summary) -> Option<Answer> {

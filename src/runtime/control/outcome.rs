@@ -2,15 +2,34 @@
 //! the server polls it again.
 
 use super::status::{causes, latched};
-use super::{Ask, Sources};
-use crate::base::time::{Instant, Span};
+use super::{Ask, Reply, Sources};
+use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 use crate::decision::mode::Mode;
 use crate::runtime::loop_status::LoopStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 /// Longest wait for a result. The next slot reads a request and the slot after that shows its result, so a
 /// loop that takes longer hangs.
 const LONGEST: Span = Span::from_millis(500);
+
+/// Interval between two reads of the loop's status for a caller inside the program.
+const POLL_EVERY: Duration = Duration::from_millis(1);
+
+/// Carries out a request of this program's own screen, as the control socket would. Waits for the outcome,
+/// half a second at most.
+pub fn carry_out(ask: Ask, sources: &Sources, end: &AtomicBool) -> Reply {
+    let pending = PendingRequest::begin(ask, sources, end, MonotonicClock.now());
+    let outcome = loop {
+        if let Some(outcome) = pending.poll(sources, MonotonicClock.now(), false) {
+            break outcome;
+        }
+        thread::sleep(POLL_EVERY);
+    };
+    let ControlOutcome { done, why, may_pass } = outcome;
+    Reply { done, why, may_pass, status: sources.status() }
+}
 
 /// A request without a result yet.
 #[derive(Clone, Copy, Debug)]

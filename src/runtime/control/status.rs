@@ -2,6 +2,7 @@
 //! wait.
 
 use super::measured::{Measured, newest};
+use super::room::{Room, RoomStatus};
 use crate::base::plan::Cause;
 use crate::decision::mode::{Disarm, Mode};
 use crate::drive::io::{BusCounters, RecoveryStep};
@@ -44,6 +45,10 @@ pub struct Sources {
     pub guard_required: bool,
     /// The map of where things were met, if the board has one.
     pub recollection: Option<Recollection>,
+    /// The simulated room, if the robot is in one.
+    pub room: Option<Room>,
+    /// Records of slots that were dropped because the slow thread was too slow.
+    pub records_dropped: Arc<AtomicU64>,
     /// A remark for people, if there is one.
     pub remark: Arc<OnceLock<String>>,
     /// Counts of the recording, if there is one.
@@ -102,6 +107,12 @@ pub struct Status {
     /// A remark for people: why the robot does not arm by itself.
     #[serde(default)]
     pub remark: Option<String>,
+    /// The simulated room, if the robot is in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub room: Option<RoomStatus>,
+    /// Slots that these figures leave out, because the slow thread was too slow to take their records.
+    #[serde(default)]
+    pub records_dropped: u64,
     /// The recording, if there is one.
     #[serde(default)]
     pub recording: Option<RecordingStatus>,
@@ -185,6 +196,8 @@ impl Sources {
             buses: self.buses.iter().map(|bus| BusStatus::of(bus)).collect(),
             guard: self.link.as_ref().map(|link| GuardSummary::of(link, self.guard_required)),
             map: None,
+            room: self.room.as_ref().map(Room::status),
+            records_dropped: self.records_dropped.load(Ordering::Relaxed),
             remark: self.remark.get().cloned(),
             recording: self.recording.as_ref().map(|counts| counts.look()),
         }
@@ -300,6 +313,8 @@ impl Sources {
             link: None,
             guard_required: false,
             recollection: None,
+            room: None,
+            records_dropped: Arc::default(),
             remark: Arc::default(),
             recording: None,
         }

@@ -1,0 +1,104 @@
+//! Log lines while the screen has the terminal: they are kept, the newest is shown on the screen, and all are
+//! printed when the screen gives the terminal back.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Most lines that are kept; older ones are dropped, and counted. More than anyone reads after a run.
+const MOST_LINES: usize = 500;
+
+/// The lines; `None` while no screen has the terminal.
+static HELD: Mutex<Option<Held>> = Mutex::new(None);
+
+/// Kept lines.
+#[derive(Default)]
+struct Held {
+    lines: VecDeque<String>,
+    dropped: u64,
+}
+
+impl Held {
+    fn push(&mut self, text: &str) {
+        for line in text.lines() {
+            if self.lines.len() == MOST_LINES {
+                self.lines.pop_front();
+                self.dropped += 1;
+            }
+            self.lines.push_back(line.to_string());
+        }
+    }
+
+    fn print(self, to: &mut impl Write) -> io::Result<()> {
+        if self.dropped > 0 {
+            writeln!(to, "{} older log lines were dropped", self.dropped)?;
+        }
+        self.lines.iter().try_for_each(|line| writeln!(to, "{line}"))
+    }
+}
+
+fn held() -> MutexGuard<'static, Option<Held>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on, lines are kept.
+pub(super) fn begin() {
+    held().get_or_insert_default();
+}
+
+/// Prints what was kept. From now on, lines go to standard error again.
+pub(super) fn end() {
+    if let Some(kept) = held().take() {
+        let _ = kept.print(&mut io::stderr().lock()); // if standard error is closed, nobody reads it
+    }
+}
+
+/// The newest line.
+pub(super) fn newest() -> Option<String> {
+    held().as_ref()?.lines.back().cloned()
+}
+
+/// Keeps `text` if lines are kept now and no other thread is about it; `false`: it was not kept. Never waits,
+/// for the message of a panic.
+pub(super) fn keep(text: &str) -> bool {
+    let Ok(mut held) = HELD.try_lock() else { return false };
+    held.as_mut().map(|held| held.push(text)).is_some()
+}
+
+/// Whether a screen has the terminal; never waits.
+pub(super) fn is_on() -> bool {
+    HELD.try_lock().is_ok_and(|held| held.is_some())
+}
+
+/// Where the log goes: standard error, unless lines are kept.
+pub(super) struct Destination;
+
+impl Write for Destination {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut *held() {
+            Some(held) => held.push(&String::from_utf8_lossy(bytes)),
+            None => io::stderr().write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_lines_are_kept_and_the_rest_is_counted() {
+        let mut held = Held::default();
+        (0..MOST_LINES + 3).for_each(|line| held.push(&format!("line {line}\n")));
+        let mut printed = Vec::new();
+        held.print(&mut printed).unwrap();
+        let printed = String::from_utf8(printed).unwrap();
+        let lines: Vec<&str> = printed.lines().collect();
+        assert_eq!(lines[..2], ["3 older log lines were dropped", "line 3"]);
+        assert_eq!((lines.len(), lines[MOST_LINES]), (MOST_LINES + 1, "line 502"));
+    }
+}

@@ -1,0 +1,231 @@
+//! Pages at several sizes, as text.
+
+use super::*;
+use crate::cli::screen::model::Owner;
+use crate::drive::trace::Latency;
+use crate::runtime::control::{
+    Answer, BusStatus, GpuStatus, Lateness, Measured, MotorStatus, Quality, RoomStatus, SensorStatus,
+    Sources, Status,
+};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use std::collections::BTreeMap;
+
+fn sensor(name: &str, value: f32, unit: &str, health: &str) -> SensorStatus {
+    let (value, age_ms) = (Some(value), Some(12.0));
+    SensorStatus { name: name.into(), unit: unit.into(), value, age_ms, health: health.into() }
+}
+
+fn measured() -> Measured {
+    let times = |p50: f64| Some(Latency { p50, p99: 2.0 * p50, p999: 3.0 * p50, max: 4.0 * p50, n: 1_000 });
+    let mut measured = Measured::default();
+    measured.quality =
+        Some(Quality { level: 2, lowest: 5, reason: Some("a cycle at level 1 took 12.0 ms".into()) });
+    measured.field_us = times(310.0);
+    measured.answer_us = times(2_500.0);
+    measured.release_late_us = times(63.0);
+    measured.answer = Some(Answer { cycle: 812, age_ms: 12.0, confidence: 0.62, novelty: 0.1 });
+    measured.gpu = Some(GpuStatus {
+        name: None,
+        computes: false,
+        why: Some("no CUDA driver".into()),
+        attempt: None,
+        attempt_in_s: None,
+    });
+    measured.sensors = vec![
+        sensor("range", 0.82, "m", "good"),
+        sensor("ground-left", 612.0, "counts", "good"),
+        sensor("battery", 7.78, "V", "frozen"),
+    ];
+    measured.motors = vec![
+        MotorStatus { name: "left".into(), command: 0.42 },
+        MotorStatus { name: "steering".into(), command: -0.5 },
+    ];
+    measured.commanded_by = Some("the field".into());
+    measured.lateness = Some(Lateness { limit_us: 10_000.0, counts: vec![0, 900, 100, 0, 0, 0, 0, 0, 0, 1] });
+    measured
+}
+
+/// A simulated robot that has driven for ten seconds.
+fn status(mode: &str) -> Status {
+    let recovery = BTreeMap::from([("reset".to_string(), 2)]);
+    let bus = BusStatus {
+        name: "motors".into(),
+        failures: 3,
+        retries: 1,
+        set_ups: 1,
+        expired: 4,
+        stops_again: 0,
+        lost: vec!["lean".into()],
+        recovery,
+        measures: Vec::new(),
+    };
+    let room = RoomStatus {
+        size: [4.0, 3.0],
+        discs: vec![[1.0, 1.0, 0.12]],
+        cliffs: vec![[3.4, 2.5, 4.0, 3.0]],
+        pose: [2.0, 1.5, 0.3],
+        car: [0.25, 0.13],
+        front: 0.17,
+        ranger: Some("range".into()),
+        half_cone_deg: 15.0,
+    };
+    Status {
+        simulated: true,
+        engine: "cpu: 16 x 16^3 on 1 thread".into(),
+        engine_state: "running".into(),
+        mode: mode.into(),
+        slots_run: 1_000,
+        slots_skipped: 1,
+        measured: measured(),
+        buses: vec![bus],
+        room: Some(room),
+        ..Sources::idle().status()
+    }
+}
+
+fn model(status: Status) -> Model {
+    Model::new(Owner::Top, false, status)
+}
+
+/// The page as lines.
+fn page(model: &Model, width: u16, height: u16) -> Vec<String> {
+    let buffer = buffer(model, width, height);
+    let cells: Vec<&str> = buffer.content().iter().map(|cell| cell.symbol()).collect();
+    cells.chunks(width.into()).map(|row| row.concat().trim_end().to_string()).collect()
+}
+
+fn buffer(model: &Model, width: u16, height: u16) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(model, frame.area(), frame.buffer_mut())).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+fn has(page: &[String], words: &str) {
+    assert!(page.iter().any(|line| line.contains(words)), "no '{words}':\n{}", page.join("\n"));
+}
+
+#[test]
+fn everything_is_on_the_page_at_80_x_24_and_120_x_40() {
+    for (width, height) in [(80, 24), (120, 40)] {
+        let page = page(&model(status("armed")), width, height);
+        assert_eq!(page[0], " ARMED  sim (simulated)  0:10");
+        assert_eq!(page[1], "Armed: the field drives the motors.");
+        assert_eq!(page[2], "No cause of restraint.");
+        for words in [
+            "── Sensors ──",
+            " range             0.82 m       12 ms good",
+            "!battery           7.78 V       12 ms frozen",
+            "── Motors, by the field ──",
+            " left             +0.42         │███",
+            " steering         -0.50     ████│",
+            " 100 Hz, 1000 run, 1 skipped",
+            " p50 63, p99 126, max 252 us",
+            "limit 10 ms",
+            " engine cpu: 16 x 16^3 on 1 thr",
+            " quality 2 of 5",
+            "because a cycle at level 1",
+            " cycle p50 310 us, p99 620 us",
+            " answer p50 2.5 ms, p99 5.0 ms",
+            " confidence 0.62, novelty 0.10",
+            " motors: 3 failed, 1 retried, set up 1x",
+            "recovered by reset 2x",
+            "no value from lean",
+            " slots skipped    1     commands expired 4",
+            "── Room from above ──",
+        ] {
+            has(&page, words);
+        }
+        if width == 120 {
+            for words in [" <20us ", " GPU not in use: no CUDA driver", " newest: cycle 812"] {
+                has(&page, words);
+            }
+        }
+        let braille = |line: &String| line.chars().any(|sign| ('\u{2801}'..='\u{28ff}').contains(&sign));
+        assert!(page.iter().filter(|line| braille(line)).count() >= 3, "{}", page.join("\n"));
+        assert_eq!(page[usize::from(height) - 1], words::KEYS);
+    }
+}
+
+#[test]
+fn each_mode_says_whether_the_motors_run_and_what_to_do() {
+    let first = |status: Status| page(&model(status), 80, 24)[..2].to_vec();
+    let disarmed = first(status("disarmed"));
+    assert_eq!(disarmed[1], "Disarmed: the motors are stopped. Press a to arm.");
+    let waits = Status { refusal: vec!["the field is not delivering results".into()], ..status("disarmed") };
+    let said = "Disarmed: motors stopped. Cannot be armed: the field is not delivering results.";
+    assert_eq!(first(waits)[1], said);
+    let latched = Status { latched: Some("cliff".into()), ..status("latched") };
+    let said = "Latched by cliff: motors stopped. When the cause is gone: d, then a.";
+    assert_eq!(first(latched), [" LATCHED  sim (simulated)  0:10".to_string(), said.to_string()]);
+}
+
+#[test]
+fn every_cause_is_shown_in_words_and_the_worst_first() {
+    for cause in Cause::ALL {
+        let status = Status { causes: vec![cause.name().into()], ..status("degraded") };
+        let page = page(&model(status), 80, 24);
+        assert_eq!(page[2], format!("! {}", words::cause(cause.name())));
+    }
+    let names = ["field-late", "battery", "cliff"].map(String::from).to_vec();
+    let page = page(&model(Status { causes: names, ..status("degraded") }), 80, 24);
+    assert_eq!(
+        page[2..4],
+        [format!("! {}", words::cause("cliff")), "! and 2 more: battery, field-late".into()]
+    );
+}
+
+#[test]
+fn no_size_breaks_the_page_and_a_small_one_keeps_the_mode() {
+    for (width, height) in [(1, 1), (2, 3), (10, 4), (40, 5), (79, 24), (80, 23), (81, 24), (300, 100)] {
+        let mut model = model(Status { causes: vec!["cliff".into()], ..status("degraded") });
+        let small = page(&model, width, height);
+        assert!(width < 10 || small[0].starts_with(" DEGRADED"), "{small:?}");
+        model.shows_help = true;
+        page(&model, width, height);
+    }
+    let small = page(&model(status("armed")), 60, 15);
+    has(&small, "This window has 60 x 15. From 80 x 24 on");
+    has(&small, "Armed: the field drives the motors.");
+}
+
+#[test]
+fn without_colour_no_cell_has_one_and_the_text_is_the_same() {
+    let latched =
+        || Status { latched: Some("cliff".into()), causes: vec!["cliff".into()], ..status("latched") };
+    let plain = model(latched());
+    let mut colours = model(latched());
+    colours.colour = true;
+    let has_colour = |buffer: &Buffer| {
+        buffer.content().iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset)
+    };
+    assert!(!has_colour(&buffer(&plain, 120, 40)) && has_colour(&buffer(&colours, 120, 40)));
+    assert_eq!(page(&plain, 120, 40), page(&colours, 120, 40), "a colour is never the only sign");
+}
+
+#[test]
+fn a_frozen_page_says_so_and_keeps_its_figures() {
+    let mut model = model(status("armed"));
+    model.freeze();
+    model.take(Status { slots_run: 2_000, latched: Some("cliff".into()), ..status("latched") });
+    let page = page(&model, 80, 24);
+    assert!(page[0].starts_with(" LATCHED") && page[0].contains("PAGE FROZEN"), "{}", page[0]);
+    has(&page, "1000 run");
+}
+
+#[test]
+fn the_help_fits_the_smallest_page() {
+    for owner in [Owner::Run, Owner::Top] {
+        let mut model = model(status("armed"));
+        (model.shows_help, model.owner) = (true, owner);
+        let page = page(&model, 80, 24);
+        words::help(owner).iter().for_each(|line| has(&page, line));
+    }
+}
+
+#[test]
+fn control_characters_of_others_do_not_reach_the_terminal() {
+    let hostile = Status { board: "a\x1b[2Jb".into(), causes: vec!["x\x07y\n".into()], ..status("degraded") };
+    let buffer = buffer(&model(hostile), 80, 24);
+    assert!(buffer.content().iter().all(|cell| !cell.symbol().contains(char::is_control)));
+}

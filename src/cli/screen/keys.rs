@@ -1,0 +1,147 @@
+//! What the keys do.
+
+use super::model::{Model, Owner};
+use super::robot::Robot;
+use crate::runtime::control::{Ask, Reply};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use std::io;
+
+/// What a key means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// Obey the field.
+    Arm,
+    /// Stop until armed again.
+    Disarm,
+    /// Stop the motors and end the robot's program.
+    Stop,
+    /// Freeze the page, or let it go on.
+    Freeze,
+    /// Show or hide the help.
+    Help,
+    /// Leave the screen; a run ends with it.
+    Quit,
+    /// Any other.
+    Other,
+}
+
+/// What comes after a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    Stay,
+    Leave,
+}
+
+impl Key {
+    /// The meaning of a key; `None`: it was released.
+    pub(super) fn of(event: KeyEvent) -> Option<Key> {
+        if event.kind == KeyEventKind::Release {
+            return None;
+        }
+        let control = event.modifiers.contains(KeyModifiers::CONTROL);
+        Some(match event.code {
+            KeyCode::Char('c') if control => Key::Quit, // a terminal that sends no signal for it
+            KeyCode::Char(_) if control => Key::Other,
+            KeyCode::Char('a') => Key::Arm,
+            KeyCode::Char('d') => Key::Disarm,
+            KeyCode::Char('s') => Key::Stop,
+            KeyCode::Char(' ') => Key::Freeze,
+            KeyCode::Char('h' | '?') => Key::Help,
+            KeyCode::Char('q') => Key::Quit,
+            _ => Key::Other,
+        })
+    }
+}
+
+/// Does what `key` means. An error: the robot does not answer any more.
+pub(super) fn press(key: Key, model: &mut Model, robot: &mut dyn Robot) -> io::Result<After> {
+    if key != Key::Arm {
+        model.forget_arming();
+    }
+    match key {
+        Key::Arm => {
+            if model.may_arm() {
+                model.notice = outcome("armed", "not armed", &robot.ask(Ask::Arm)?);
+            }
+        }
+        Key::Disarm => {
+            model.notice =
+                outcome("disarmed: the motors are stopped", "not disarmed", &robot.ask(Ask::Disarm)?);
+        }
+        Key::Stop => {
+            robot.ask(Ask::Stop)?;
+            model.notice = "stopping the motors; the robot's program ends".to_string();
+        }
+        Key::Freeze => model.freeze(),
+        Key::Help => model.shows_help = !model.shows_help,
+        Key::Quit => {
+            if model.owner == Owner::Run {
+                robot.ask(Ask::Stop)?;
+            }
+            return Ok(After::Leave);
+        }
+        Key::Other => model.shows_help = false,
+    }
+    Ok(After::Stay)
+}
+
+fn outcome(done: &str, refused: &str, reply: &Reply) -> String {
+    match reply.done {
+        true => done.to_string(),
+        false => format!("{refused}: {}", reply.why.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::control::{Sources, Status};
+
+    /// A robot that notes what it is asked, and refuses to arm.
+    #[derive(Default)]
+    struct Noting(Vec<Ask>);
+
+    impl Robot for Noting {
+        fn status(&mut self) -> io::Result<Status> {
+            Ok(Sources::idle().status())
+        }
+        fn ask(&mut self, ask: Ask) -> io::Result<Reply> {
+            self.0.push(ask);
+            let why = vec!["a required sensor is not good yet".to_string()];
+            Ok(Reply { done: ask != Ask::Arm, why, may_pass: true, status: self.status()? })
+        }
+    }
+
+    fn pressed(owner: Owner, keys: &str) -> (Vec<Ask>, Model, After) {
+        let simulated = Status { simulated: true, ..Sources::idle().status() };
+        let (mut robot, mut model) = (Noting::default(), Model::new(owner, false, simulated));
+        let mut after = After::Stay;
+        for key in keys.chars() {
+            let event = KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE);
+            after = press(Key::of(event).unwrap(), &mut model, &mut robot).unwrap();
+        }
+        (robot.0, model, after)
+    }
+
+    #[test]
+    fn each_key_asks_for_what_it_stands_for() {
+        let (asked, model, after) = pressed(Owner::Top, "ads ?x");
+        assert_eq!(asked, [Ask::Arm, Ask::Disarm, Ask::Stop]);
+        assert_eq!((model.is_frozen(), model.shows_help, after), (true, false, After::Stay));
+        assert!(pressed(Owner::Top, "h").1.shows_help);
+    }
+
+    #[test]
+    fn a_refusal_is_shown_with_its_reason() {
+        let (_, model, _) = pressed(Owner::Top, "a");
+        assert_eq!(model.notice, "not armed: a required sensor is not good yet");
+    }
+
+    #[test]
+    fn q_stops_a_run_and_leaves_another_programs_robot_alone() {
+        let (asked, _, after) = pressed(Owner::Run, "q");
+        assert_eq!((asked, after), (vec![Ask::Stop], After::Leave));
+        let (asked, _, after) = pressed(Owner::Top, "q");
+        assert_eq!((asked, after), (vec![], After::Leave));
+    }
+}

@@ -1,0 +1,94 @@
+//! The robot that a screen shows: of this program, or of the program behind a control socket.
+
+use crate::memory::map::MapStatus;
+use crate::runtime::control::{self, Ask, Reply, Sources, Status};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// How often the map is read; decoding it takes some milliseconds.
+const MAP_EVERY: Duration = Duration::from_secs(1);
+
+/// The robot.
+pub(super) trait Robot {
+    /// Its status now.
+    fn status(&mut self) -> io::Result<Status>;
+    /// Sends a request, and waits for its outcome.
+    fn ask(&mut self, ask: Ask) -> io::Result<Reply>;
+}
+
+/// When the map is due, and what it held the last time.
+#[derive(Default)]
+struct MapCache {
+    due: Option<Instant>,
+    map: Option<MapStatus>,
+}
+
+impl MapCache {
+    /// Whether to read it now.
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = self.due.is_none_or(|due| now >= due);
+        if is_due {
+            self.due = Some(now + MAP_EVERY);
+        }
+        is_due
+    }
+}
+
+/// The robot that this program runs.
+pub(super) struct Inside {
+    sources: Sources,
+    /// Ends the run.
+    end: Arc<AtomicBool>,
+    map: MapCache,
+}
+
+impl Inside {
+    pub(super) fn new(sources: Sources, end: Arc<AtomicBool>) -> Inside {
+        Inside { sources, end, map: MapCache::default() }
+    }
+}
+
+impl Robot for Inside {
+    fn status(&mut self) -> io::Result<Status> {
+        if self.map.is_due() {
+            self.map.map = self.sources.map(None);
+        }
+        Ok(Status { map: self.map.map.clone(), ..self.sources.status() })
+    }
+
+    fn ask(&mut self, ask: Ask) -> io::Result<Reply> {
+        Ok(control::carry_out(ask, &self.sources, &self.end))
+    }
+}
+
+/// The robot behind a control socket.
+pub(super) struct Remote {
+    socket: PathBuf,
+    map: MapCache,
+}
+
+impl Remote {
+    pub(super) fn new(socket: PathBuf) -> Remote {
+        Remote { socket, map: MapCache::default() }
+    }
+}
+
+impl Robot for Remote {
+    fn status(&mut self) -> io::Result<Status> {
+        if self.map.is_due() {
+            let status = control::ask(&self.socket, Ask::Status)?.status;
+            self.map.map.clone_from(&status.map);
+            return Ok(status);
+        }
+        let status = control::ask_without_map(&self.socket, Ask::Status)?.status;
+        Ok(Status { map: self.map.map.clone(), ..status })
+    }
+
+    fn ask(&mut self, ask: Ask) -> io::Result<Reply> {
+        control::ask_without_map(&self.socket, ask)
+    }
+}

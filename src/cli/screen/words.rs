@@ -1,0 +1,129 @@
+//! The screen's sentences: modes, causes, keys.
+
+use super::model::Owner;
+use crate::base::plan::Cause;
+use crate::runtime::control::Status;
+
+pub(super) const CONFIRM_ARMING: &str =
+    "Arm this robot? It will drive. Press a again to arm, any other key to leave it.";
+pub(super) const NOT_ARMED: &str = "not armed";
+
+/// The mode, in a sentence that says whether the motors may run and what to do next.
+pub(super) fn mode(status: &Status) -> String {
+    let refusal = status.refusal.join("; ");
+    match status.mode.as_str() {
+        "boot" => "Starting: nothing has run yet.".to_string(),
+        "self-test" if refusal.is_empty() => "Self-test: the motors are stopped.".to_string(),
+        "self-test" => format!("Self-test, motors stopped. Waiting: {refusal}."),
+        "disarmed" => disarmed(status, &refusal),
+        "armed" => "Armed: the field drives the motors.".to_string(),
+        "degraded" => "Armed, but restrained: the causes below limit the motors.".to_string(),
+        "latched" => format!(
+            "Latched by {}: motors stopped. When the cause is gone: d, then a.",
+            status.latched.as_deref().unwrap_or("a reflex")
+        ),
+        "stopped" => "Stopped for good: the robot's program is ending.".to_string(),
+        other => format!("Mode {other}."), // of a newer runtime
+    }
+}
+
+fn disarmed(status: &Status, refusal: &str) -> String {
+    let why = status.disarmed_by.as_ref().filter(|why| *why != "on request");
+    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+    match refusal {
+        "" => format!("Disarmed{why}: the motors are stopped. Press a to arm."),
+        refusal => format!("Disarmed{why}: motors stopped. Cannot be armed: {refusal}."),
+    }
+}
+
+/// A cause of restraint and what ends it, in one line. A newer runtime may report an unknown cause.
+pub(super) fn cause(name: &str) -> String {
+    match Cause::ALL.into_iter().find(|cause| cause.name() == name) {
+        Some(cause) => format!("{name}: {}; ends with {}", meaning(cause), ends_with(cause)),
+        None => name.to_string(),
+    }
+}
+
+fn meaning(cause: Cause) -> &'static str {
+    match cause {
+        Cause::FieldLate => "the field's result is late",
+        Cause::FieldMissing => "the field has no recent result",
+        Cause::Battery => "the battery is low",
+        Cause::Obstacle => "something is too near",
+        Cause::SensorLost => "a required sensor has no fresh value",
+        Cause::SensorLying => "a sensor gives impossible values",
+        Cause::GuardLost => "the guard is silent or holds its line off",
+        Cause::LinkLost => "the remote brain does not answer",
+        Cause::BusLost => "commands do not reach the motors",
+        Cause::LoopLate => "the control loop missed its slots",
+        Cause::Cliff => "the ground ends",
+        Cause::Tilt => "the robot leans too far",
+        Cause::EStop => "stop was pressed",
+    }
+}
+
+/// What clears a cause, shorter than `Cause::cleared_by`, for a line of 80 columns.
+fn ends_with(cause: Cause) -> &'static str {
+    match cause {
+        Cause::FieldLate => "a fresh result",
+        Cause::FieldMissing => "a recent result",
+        Cause::Battery | Cause::Obstacle | Cause::Cliff | Cause::Tilt => "a value that is clear again",
+        Cause::SensorLost | Cause::SensorLying => "a good value",
+        Cause::GuardLost => "its trust",
+        Cause::LinkLost => "its answer",
+        Cause::BusLost => "a confirmed command",
+        Cause::LoopLate => "some slots on time",
+        Cause::EStop => "releasing it, then d, then a",
+    }
+}
+
+/// The keys, for the last line.
+pub(super) const KEYS: &str = " a arm   d disarm   s stop and end   space freeze   h help   q quit";
+
+/// The help page.
+pub(super) fn help(owner: Owner) -> Vec<String> {
+    let quit = match owner {
+        Owner::Run => "stop the motors and end this run, as Ctrl-C does",
+        Owner::Top => "leave this screen; the robot goes on",
+    };
+    let mut lines: Vec<String> = [
+        "a      arm: the field drives the motors (on a real robot: press it twice)",
+        "d      disarm: stop until armed again; acknowledges what has latched",
+        "s      stop the motors and end the robot's program",
+        "space  freeze the page; the mode on top stays live",
+        "h ?    show or hide this help",
+    ]
+    .map(String::from)
+    .into();
+    lines.push(format!("q      {quit}"));
+    lines.extend(
+        [
+            "",
+            "Sensors  value, its age, and whether it can be believed; '!' if not",
+            "Motors   command from -1 to +1, and who decided it",
+            "Loop     how late the control periods begin: bars count all of them, by",
+            "         class, on a log scale; 'max' shows the latest, each half second",
+            "Field    quality level (0 is the best; tall bar: good), time of a cycle,",
+            "         confidence 0..1, novelty (0: like something met before)",
+            "Room     of the simulator, from above: car, cone of the sonar, way driven",
+            "Drops    work or data that was lost; all zero is good",
+        ]
+        .map(String::from),
+    );
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_its_words_within_80_columns() {
+        for known in Cause::ALL {
+            let words = cause(known.name());
+            assert!(words.starts_with(known.name()) && words.contains("; ends with "), "{words}");
+            assert!(words.len() <= 78, "{} columns: {words}", words.len());
+        }
+        assert_eq!(cause("from-the-future"), "from-the-future");
+    }
+}

@@ -1,0 +1,158 @@
+//! What the sensors read and what the motors were told, at the newest slot: for people who watch a robot.
+
+use crate::base::command::Source;
+use crate::base::fault::ReadingFault;
+use crate::base::frame::{Health, Sample};
+use crate::base::plan::Board;
+use crate::base::time::Instant;
+use crate::drive::trace::Record;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// Upper bounds of the classes of [`Lateness`], microseconds; the last class has none. From what a
+/// real-time kernel does to what costs a slot.
+pub const LATENESS_BOUNDS_US: [u64; 9] = [20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
+
+/// A sensor at the newest slot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SensorStatus {
+    /// As the board calls it.
+    pub name: String,
+    /// Of the value.
+    pub unit: String,
+    /// The last admitted value; `None` before the first.
+    pub value: Option<f32>,
+    /// Age of that value, milliseconds.
+    pub age_ms: Option<f64>,
+    /// Whether it is credible: `good`, `stale`, `never read`, or why the newest reading was refused.
+    pub health: String,
+}
+
+/// A motor at the newest slot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MotorStatus {
+    /// As the board calls it.
+    pub name: String,
+    /// Its command, -1..=1, after all limits.
+    pub command: f32,
+}
+
+/// How late the slots began, as counts over the whole run. Two of them tell what happened in between.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// A slot that is later than this costs the next one: the control period, microseconds.
+    pub limit_us: f64,
+    /// Slots by class; see [`LATENESS_BOUNDS_US`].
+    pub counts: Vec<u64>,
+}
+
+/// The names on a board, which its records leave out.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Name and unit.
+    sensors: Vec<(String, String)>,
+    motors: Vec<String>,
+    period_us: f64,
+}
+
+impl Names {
+    pub(super) fn of(board: &Board) -> Names {
+        let sensors = board.sensors.iter().map(|sensor| (sensor.name.clone(), sensor.unit.clone()));
+        Names {
+            sensors: sensors.collect(),
+            motors: board.motors.iter().map(|motor| motor.name.clone()).collect(),
+            period_us: board.period.as_micros_f64(),
+        }
+    }
+
+    pub(super) fn sensors(&self, last: Option<&Record>) -> Vec<SensorStatus> {
+        let Some(last) = last else { return Vec::new() };
+        let samples = self.sensors.iter().zip(last.frame.used());
+        samples.map(|((name, unit), sample)| sensor(name, unit, sample, last.slot)).collect()
+    }
+
+    pub(super) fn motors(&self, last: Option<&Record>) -> Vec<MotorStatus> {
+        let Some(last) = last else { return Vec::new() };
+        let commands = self.motors.iter().zip(last.command.used());
+        commands.map(|(name, command)| MotorStatus { name: name.clone(), command: *command }).collect()
+    }
+
+    pub(super) fn lateness(&self, late: &Histogram<u64>) -> Option<Lateness> {
+        if late.is_empty() {
+            return None;
+        }
+        let mut counts = vec![0; LATENESS_BOUNDS_US.len() + 1];
+        for value in late.iter_recorded() {
+            let us = value.value_iterated_to() / 1_000;
+            let class = LATENESS_BOUNDS_US.iter().position(|bound| us < *bound);
+            counts[class.unwrap_or(LATENESS_BOUNDS_US.len())] += value.count_at_value();
+        }
+        Some(Lateness { limit_us: self.period_us, counts })
+    }
+}
+
+/// What decided the newest command, in words.
+pub(super) fn commanded_by(last: Option<&Record>) -> Option<String> {
+    let words = match last?.command.source {
+        Source::Still => "nothing: the motors are stopped",
+        Source::AgedField => "an ageing result of the field",
+        Source::Field => "the field",
+        Source::Reflex => "a reflex",
+        Source::Stop => "the stop",
+    };
+    Some(words.to_string())
+}
+
+fn sensor(name: &str, unit: &str, sample: &Sample, now: Instant) -> SensorStatus {
+    let was_read = sample.health != Health::Never && sample.stamp != Instant::ZERO;
+    SensorStatus {
+        name: name.to_string(),
+        unit: unit.to_string(),
+        value: was_read.then_some(sample.value),
+        age_ms: was_read.then(|| now.since(sample.stamp).as_secs_f64() * 1e3),
+        health: health(sample.health).to_string(),
+    }
+}
+
+fn health(health: Health) -> &'static str {
+    match health {
+        Health::Never => "never read",
+        Health::Good => "good",
+        Health::Stale => "stale",
+        Health::Bad(ReadingFault::Bus(_)) => "bus fault",
+        Health::Bad(ReadingFault::Timeout) => "no answer",
+        Health::Bad(ReadingFault::OutOfRange) => "out of range",
+        Health::Bad(ReadingFault::NotFinite) => "no number",
+        Health::Bad(ReadingFault::Frozen) => "frozen",
+        Health::Bad(ReadingFault::DeadBytes) => "dead bytes",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::fixture::at;
+    use crate::drive::trace::latency_histogram;
+
+    #[test]
+    fn each_slot_counts_in_the_class_of_its_lateness() {
+        let mut late = latency_histogram();
+        let names = Names { period_us: 10_000.0, ..Names::default() };
+        assert_eq!(names.lateness(&late), None);
+        for us in [1, 19, 21, 700, 700, 9_000, 30_000] {
+            late.record(us * 1_000).unwrap();
+        }
+        let lateness = names.lateness(&late).unwrap();
+        assert_eq!(lateness.counts, [2, 1, 0, 0, 0, 2, 0, 0, 1, 1]);
+        assert_eq!(lateness.limit_us, 10_000.0);
+    }
+
+    #[test]
+    fn a_sensor_that_was_never_read_has_no_value_and_no_age() {
+        let never = sensor("range", "m", &Sample::NEVER, at(1_000));
+        assert_eq!((never.value, never.age_ms, never.health.as_str()), (None, None, "never read"));
+        let read = Sample { value: 0.5, worst: 0.4, stamp: at(970), health: Health::Stale };
+        let read = sensor("range", "m", &read, at(1_000));
+        assert_eq!((read.value, read.age_ms, read.health.as_str()), (Some(0.5), Some(30.0), "stale"));
+    }
+}

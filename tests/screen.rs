@@ -1,0 +1,226 @@
+//! The screen on a pseudo-terminal: what the keys do to the robot, and that the terminal is given back.
+//! `script` (util-linux) makes the terminal.
+
+use crate::cli::{self, Running, out, output};
+use crate::skips;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Longer than a simulated robot takes to answer, on however busy a machine.
+const SOON: Duration = Duration::from_secs(120);
+/// What takes the terminal, and what gives it back.
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// A program on a terminal of 80 x 24.
+struct OnTerminal {
+    child: Child,
+    printed: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl OnTerminal {
+    /// `None` if no terminal can be made here.
+    fn start(arguments: &[&str], environment: &str) -> Option<OnTerminal> {
+        if Command::new("script").arg("--version").output().is_err() {
+            skips::skip("no script(1) to make a terminal with");
+            return None;
+        }
+        let program = env!("CARGO_BIN_EXE_ganglion");
+        let quoted: Vec<String> = arguments.iter().map(|word| format!("'{word}'")).collect();
+        let clean = "env -u NO_COLOR -u RUST_LOG -u INVOCATION_ID TERM=xterm-256color";
+        let line = format!(
+            "stty rows 24 cols 80; {clean} {environment} '{program}' {}; echo \"ended $?\"; stty",
+            quoted.join(" ")
+        );
+        let mut command = Command::new("script");
+        command.args(["-qec", &line, "/dev/null"]).env("SHELL", "/bin/sh");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("script");
+        let printed = Arc::<Mutex<Vec<u8>>>::default();
+        let (mut from, to) = (child.stdout.take().expect("piped"), printed.clone());
+        let reader = std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length @ 1..) = from.read(&mut bytes) {
+                to.lock().expect("bytes").extend_from_slice(&bytes[..length]);
+            }
+        });
+        Some(OnTerminal { child, printed, reader: Some(reader) })
+    }
+
+    fn printed(&self) -> String {
+        String::from_utf8_lossy(&self.printed.lock().expect("bytes")).into_owned()
+    }
+
+    fn press(&mut self, key: u8) {
+        self.child.stdin.as_mut().expect("piped").write_all(&[key]).expect("a key");
+    }
+
+    fn once_it_shows(&self, what: &str) {
+        soon(what, || self.printed().contains(what));
+    }
+
+    /// What it has printed when it has ended.
+    fn ended(mut self) -> String {
+        soon("its end", || self.printed().contains("ended "));
+        drop(self.child.stdin.take());
+        self.child.wait().expect("a child");
+        self.reader.take().map(JoinHandle::join).transpose().expect("a reader");
+        self.printed()
+    }
+}
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+    }
+}
+
+fn soon(what: &str, holds: impl Fn() -> bool) {
+    let until = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < until, "{what}: not within {} s", SOON.as_secs());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A folder for one test's socket.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ganglion-screen-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+    fn socket(&self) -> String {
+        self.0.join("control").to_str().expect("a name").to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn status(socket: &str) -> Value {
+    let told = output(&["status", "--json", "--socket", socket]);
+    serde_json::from_str(out(&told).trim()).unwrap_or(Value::Null)
+}
+
+fn is_armed(socket: &str) -> bool {
+    ["armed", "degraded"].contains(&status(socket)["mode"].as_str().unwrap_or_default())
+}
+
+fn is_disarmed(socket: &str) -> bool {
+    status(socket)["mode"] == "disarmed"
+}
+
+fn run(socket: &str) -> [&str; 7] {
+    ["run", "--control", socket, "--for", "600s", "--engine", "cpu"]
+}
+
+/// The terminal is as it was: the other page is left, after the last page drawn, and its settings are the
+/// usual.
+fn is_given_back(printed: &str, code: &str) {
+    assert!(printed.matches(ENTER).count() == 1 && printed.matches(LEAVE).count() == 1, "{printed}");
+    let after = printed.rsplit(LEAVE).next().unwrap_or_default();
+    assert!(!after.contains("\x1b["), "drawn after the end: {after}");
+    assert!(after.contains(&format!("ended {code}")), "{after}");
+    assert!(!after.contains("-icanon") && !after.contains("-echo "), "its settings: {after}");
+}
+
+#[test]
+fn keys_of_a_run_disarm_arm_and_end_it_with_its_summary() {
+    let folder = Folder::new("run");
+    let socket = folder.socket();
+    let Some(mut run) = OnTerminal::start(&run(&socket), "") else { return };
+    run.once_it_shows("Room from above");
+    soon("armed", || is_armed(&socket));
+    run.press(b'd');
+    soon("disarmed", || is_disarmed(&socket));
+    run.once_it_shows("DISARMED");
+    run.press(b'a');
+    soon("armed again", || is_armed(&socket));
+    run.press(b'h');
+    run.once_it_shows("acknowledges what has latched");
+    run.press(b'q');
+    let printed = run.ended();
+    is_given_back(&printed, "0");
+    let summary = printed.rsplit(LEAVE).next().unwrap_or_default();
+    assert!(summary.contains("slots"), "the summary: {summary}");
+}
+
+#[test]
+fn ctrl_c_ends_a_run_and_gives_the_terminal_back() {
+    let folder = Folder::new("interrupt");
+    let Some(mut run) = OnTerminal::start(&run(&folder.socket()), "") else { return };
+    run.once_it_shows("Room from above");
+    run.press(3);
+    is_given_back(&run.ended(), "0");
+}
+
+#[test]
+fn top_arms_and_disarms_another_run_and_leaves_it_alone() {
+    let folder = Folder::new("top");
+    let socket = folder.socket();
+    let mut robot = cli::watching(&run(&socket));
+    soon("armed", || is_armed(&socket));
+    let Some(mut top) = OnTerminal::start(&["top", "--socket", &socket], "NO_COLOR=1") else { return };
+    top.once_it_shows("Room from above");
+    top.press(b'd');
+    soon("disarmed", || is_disarmed(&socket));
+    top.press(b'a');
+    soon("armed again", || is_armed(&socket));
+    top.press(b'q');
+    let printed = top.ended();
+    is_given_back(&printed, "0");
+    assert!(!printed.contains("\x1b[38;"), "NO_COLOR has no colours");
+    assert!(robot.is_running() && is_armed(&socket), "the robot does not notice");
+
+    let Some(mut top) = OnTerminal::start(&["top", "--socket", &socket], "") else { return };
+    top.once_it_shows("Room from above");
+    top.press(b's');
+    is_given_back(&top.ended(), "69");
+    assert_eq!(std::mem::replace(&mut robot, Running::none()).ended(), Some(0), "it was stopped");
+}
+
+#[test]
+fn a_run_that_ends_leaves_top_with_a_message_and_a_terminal() {
+    let folder = Folder::new("lost");
+    let socket = folder.socket();
+    let robot = cli::watching(&run(&socket));
+    soon("armed", || is_armed(&socket));
+    let Some(top) = OnTerminal::start(&["top", "--socket", &socket], "") else { return };
+    top.once_it_shows("Room from above");
+    drop(robot); // killed
+    let printed = top.ended();
+    is_given_back(&printed, "69");
+    assert!(printed.contains(&socket), "{printed}");
+}
+
+#[test]
+fn without_colours_or_a_capable_terminal_a_run_has_no_screen() {
+    for environment in ["NO_COLOR=1", "TERM=dumb"] {
+        let run = ["run", "--for", "1s", "--engine", "cpu"];
+        let Some(run) = OnTerminal::start(&run, environment) else { return };
+        let printed = run.ended();
+        assert!(!printed.contains(ENTER) && printed.contains("ended 0"), "{environment}: {printed}");
+    }
+    let folder = Folder::new("pipe");
+    let robot = cli::watching(&run(&folder.socket()));
+    soon("armed", || is_armed(&folder.socket()));
+    let top = out(&output(&["top", "--socket", &folder.socket()]));
+    assert!(Path::new(&folder.socket()).exists() && top.contains("  slots      "), "{top}");
+    drop(robot);
+}
