@@ -196,7 +196,7 @@ mod tests {
         let said = change("channel = \"battery\"", "");
         assert!(said.contains("nothing feeds the board's battery"), "{said}");
         let said = change("unit = \"m\"", "unit = \"cm\"");
-        assert!(said.contains("in 'cm', the board's 'range' in 'm'"), "{said}");
+        assert!(said.contains("is in 'cm', but the board's 'range' in 'm'"), "{said}");
         let said = change("left = 100.0", "wing = 100.0");
         assert!(said.contains("no motor 'wing'; it has: left, right, steering"), "{said}");
         let said = change("period_ms = 50.0", "period_ms = 1.0");
