@@ -353,9 +353,9 @@ impl RunReport {
             say!("  disarmed   {why}");
         }
         say!("  reflexes   {}", if reflexes.is_empty() { "none".into() } else { reflexes.join(", ") });
-        let rungs: Vec<String> =
+        let levels: Vec<String> =
             self.rungs.iter().filter(|(_, s)| **s > 0.0).map(|(r, s)| format!("{r}: {s:.2} s")).collect();
-        say!("  rungs      {}", rungs.join(", "));
+        say!("  quality    {}", levels.join(", "));
         for (name, latency) in [
             ("release", &self.release_late_us),
             ("exec", &self.exec_us),

@@ -58,7 +58,7 @@ pub fn stays_bounded<E: Judged>() {
             .collect();
         let mut input = input(cycle, &values);
         input.reward = draw(4, cycle, 0) as f32;
-        input.quality = QualityLevel::new((cycle / 37 % 6) as u8).expect("six rungs");
+        input.quality = QualityLevel::new((cycle / 37 % 6) as u8).expect("six levels");
         let response = run(&mut engine, &input);
         let told = [response.confidence, response.skill, response.novelty];
         assert!(response.motors.iter().all(|m| m.abs() <= 1.0), "cycle {cycle}: {response:?}");

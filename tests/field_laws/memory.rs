@@ -130,7 +130,7 @@ pub fn the_bank_keeps_what_is_new_and_matters<E: Judged>() {
             for _ in 0..30 {
                 let mut input = input(cycle, &scene(number));
                 input.reward = reward;
-                input.quality = QualityLevel::new(quality).expect("six rungs");
+                input.quality = QualityLevel::new(quality).expect("six levels");
                 last = Some(run(engine, &input));
                 cycle += 1;
             }

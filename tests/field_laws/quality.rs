@@ -5,7 +5,7 @@ use ganglion::base::plan::QUALITY_LEVELS;
 use ganglion::field::shape::CHANNELS;
 
 fn quality(number: usize) -> QualityLevel {
-    QualityLevel::new(number as u8).expect("six rungs")
+    QualityLevel::new(number as u8).expect("six levels")
 }
 
 /// Down and up through the levels, step by step and from end to end, over moving sensors and with a library

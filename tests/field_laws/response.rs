@@ -135,7 +135,7 @@ pub fn same_seed_and_input_give_the_same_bits<E: Judged>() {
             .flat_map(|cycle| {
                 let mut input = input(cycle, &[draw(1, cycle, 0), draw(1, cycle, 1), draw(1, cycle / 9, 2)]);
                 input.reward = draw(2, cycle / 5, 0) as f32;
-                input.quality = QualityLevel::new((cycle / 11 % 6) as u8).expect("six rungs");
+                input.quality = QualityLevel::new((cycle / 11 % 6) as u8).expect("six levels");
                 let r = run(engine, &input);
                 let mut bits: Vec<u32> = r.motors.iter().chain(&r.scores).map(|x| x.to_bits()).collect();
                 bits.extend([r.confidence, r.skill, r.novelty].map(f32::to_bits));

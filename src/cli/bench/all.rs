@@ -27,7 +27,7 @@ use std::sync::Arc;
   ganglion bench all --seconds 8 --json | tail -1   less precise, and as one JSON object
 
 The targets are in [targets] of the board file. A quarter of the time is for the control loop, on a
-simulated bus. The rest is for the field: rungs 0 to 5, the other storage, and one thread,
+simulated bus. The rest is for the field: quality levels 0 to 5, the other storage, and one thread,
 alternating. A GPU then runs a full field (32^3, 100 patterns, a bank of 10,000) for another 20 s
 or so, and has to meet [targets.gpu]; without a GPU, or with an emulated one, these targets do not
 apply. Exit code 0: every judged target is met; 75: one is missed, or its figure could not be
