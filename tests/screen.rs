@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Longer than a simulated robot takes to answer, on however busy a machine.
 const SOON: Duration = Duration::from_secs(120);
-/// What takes the terminal, and what gives it back.
+/// The sequences that enter the alternate page and leave it.
 const ENTER: &str = "\x1b[?1049h";
-const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+const LEAVE: &str = "\x1b[?1049l\x1b[?25h";
 
 /// A program on a terminal of 80 x 24.
 struct OnTerminal {
@@ -33,9 +33,10 @@ impl OnTerminal {
         }
         let program = env!("CARGO_BIN_EXE_ganglion");
         let quoted: Vec<String> = arguments.iter().map(|word| format!("'{word}'")).collect();
+        // The shell gets a Ctrl-C as well, and shall go on.
         let clean = "env -u NO_COLOR -u RUST_LOG -u INVOCATION_ID TERM=xterm-256color";
         let line = format!(
-            "stty rows 24 cols 80; {clean} {environment} '{program}' {}; echo \"ended $?\"; stty",
+            "trap : INT; stty rows 24 cols 80; {clean} {environment} '{program}' {}; echo \"ended $?\"; stty",
             quoted.join(" ")
         );
         let mut command = Command::new("script");
@@ -65,6 +66,7 @@ impl OnTerminal {
         self.child.stdin.as_mut().expect("piped").write_all(&[key]).expect("a key");
     }
 
+    /// One word: the screen writes only the cells that change, so spaces are skipped.
     fn once_it_shows(&self, what: &str) {
         soon(what, || self.printed().contains(what));
     }
@@ -130,8 +132,8 @@ fn run(socket: &str) -> [&str; 7] {
     ["run", "--control", socket, "--for", "600s", "--engine", "cpu"]
 }
 
-/// The terminal is as it was: the other page is left, after the last page drawn, and its settings are the
-/// usual.
+/// The terminal is as it was: nothing is drawn after it left the alternate page, and its settings are the
+/// usual ones.
 fn is_given_back(printed: &str, code: &str) {
     assert!(printed.matches(ENTER).count() == 1 && printed.matches(LEAVE).count() == 1, "{printed}");
     let after = printed.rsplit(LEAVE).next().unwrap_or_default();
@@ -145,7 +147,7 @@ fn keys_of_a_run_disarm_arm_and_end_it_with_its_summary() {
     let folder = Folder::new("run");
     let socket = folder.socket();
     let Some(mut run) = OnTerminal::start(&run(&socket), "") else { return };
-    run.once_it_shows("Room from above");
+    run.once_it_shows("above");
     soon("armed", || is_armed(&socket));
     run.press(b'd');
     soon("disarmed", || is_disarmed(&socket));
@@ -153,7 +155,7 @@ fn keys_of_a_run_disarm_arm_and_end_it_with_its_summary() {
     run.press(b'a');
     soon("armed again", || is_armed(&socket));
     run.press(b'h');
-    run.once_it_shows("acknowledges what has latched");
+    run.once_it_shows("acknowledges");
     run.press(b'q');
     let printed = run.ended();
     is_given_back(&printed, "0");
@@ -165,7 +167,7 @@ fn keys_of_a_run_disarm_arm_and_end_it_with_its_summary() {
 fn ctrl_c_ends_a_run_and_gives_the_terminal_back() {
     let folder = Folder::new("interrupt");
     let Some(mut run) = OnTerminal::start(&run(&folder.socket()), "") else { return };
-    run.once_it_shows("Room from above");
+    run.once_it_shows("above");
     run.press(3);
     is_given_back(&run.ended(), "0");
 }
@@ -177,7 +179,7 @@ fn top_arms_and_disarms_another_run_and_leaves_it_alone() {
     let mut robot = cli::watching(&run(&socket));
     soon("armed", || is_armed(&socket));
     let Some(mut top) = OnTerminal::start(&["top", "--socket", &socket], "NO_COLOR=1") else { return };
-    top.once_it_shows("Room from above");
+    top.once_it_shows("above");
     top.press(b'd');
     soon("disarmed", || is_disarmed(&socket));
     top.press(b'a');
@@ -189,7 +191,7 @@ fn top_arms_and_disarms_another_run_and_leaves_it_alone() {
     assert!(robot.is_running() && is_armed(&socket), "the robot does not notice");
 
     let Some(mut top) = OnTerminal::start(&["top", "--socket", &socket], "") else { return };
-    top.once_it_shows("Room from above");
+    top.once_it_shows("above");
     top.press(b's');
     is_given_back(&top.ended(), "69");
     assert_eq!(std::mem::replace(&mut robot, Running::none()).ended(), Some(0), "it was stopped");
@@ -202,7 +204,7 @@ fn a_run_that_ends_leaves_top_with_a_message_and_a_terminal() {
     let robot = cli::watching(&run(&socket));
     soon("armed", || is_armed(&socket));
     let Some(top) = OnTerminal::start(&["top", "--socket", &socket], "") else { return };
-    top.once_it_shows("Room from above");
+    top.once_it_shows("above");
     drop(robot); // killed
     let printed = top.ended();
     is_given_back(&printed, "69");
