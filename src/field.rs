@@ -49,7 +49,7 @@ use crate::base::plan::QualityLevel;
 /// What one cycle is fed.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldInput {
-    /// Number of the cycle, from 0. Decides noise and which parts of a rung's work are due.
+    /// Number of the cycle, from 0. Decides noise and which parts of a level's work are due.
     pub cycle: u64,
     /// Sensors on their scale, -1..=1; entries from the shape's `sensors` on are ignored.
     /// A value that is not finite or out of range is refused (see [`RefusedInput`]).

@@ -230,7 +230,7 @@ fn met_targets_exit_0() {
     }
     assert_eq!(rows.iter().filter(|row| row["pass"] == true).count(), 8, "one for each target");
     for quality in 0..QUALITY_LEVELS {
-        assert!(number(row(&object, &format!("cycle at rung {quality}, p50")), "measured") > 0.0);
+        assert!(number(row(&object, &format!("cycle at level {quality}, p50")), "measured") > 0.0);
     }
     assert!(number(row(&object, "1 thread over 2"), "measured") > 0.0);
     let table = out(&ended);

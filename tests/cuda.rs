@@ -138,7 +138,7 @@ impl Pair {
 
     /// Compares everything that a cycle shows, in f32 storage.
     fn compare(&mut self, quality: usize, answer: &Answer, expected: &FieldOutput) {
-        let when = format!("{}, cycle {}, rung {quality}", self.what, answer.cycle);
+        let when = format!("{}, cycle {}, level {quality}", self.what, answer.cycle);
         assert_eq!(answer.cycle, expected.cycle, "{when}");
         self.compare_field(&when, |_| SEEN, SEEN);
         let near = |what: &str, a: f64, b: f64| near(&when, what, a, b, SEEN);
@@ -360,7 +360,7 @@ fn half_storage_stays_in_bounds_and_slow_channels_stay_f32() {
         let weights = readout(plan.shape.motors);
         for (cycle, quality) in every_level(24).into_iter().enumerate() {
             let (answer, expected) = pair.cycle(cycle as u64, quality);
-            let when = format!("{ms} ms, cycle {cycle}, rung {quality}");
+            let when = format!("{ms} ms, cycle {cycle}, level {quality}");
             pair.compare_field(&when, bound, worst);
             for motor in 0..plan.shape.motors {
                 let grid = &weights[plan.shape.weights_on(quality == 5)];

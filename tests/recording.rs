@@ -1,5 +1,5 @@
-//! The black box: what a run recorded is decided again to the bit, whatever broke in it; what differs is
-//! named; a disk that is full, hangs or loses its thread costs records and no slot.
+//! The black box: a recorded run replays bit for bit, whatever broke in it, and a difference is named. A disk
+//! that is full or hangs, or a recorder thread that dies, loses records but no slot.
 
 use ganglion::base::plan::Board;
 use ganglion::base::time::{Instant, SimClock, Span};

@@ -193,7 +193,7 @@ fn top_arms_and_disarms_another_run_and_leaves_it_alone() {
     let Some(mut top) = OnTerminal::start(&["top", "--socket", &socket], "") else { return };
     top.once_it_shows("above");
     top.press(b's');
-    is_given_back(&top.ended(), "69");
+    is_given_back(&top.ended(), "0");
     assert_eq!(std::mem::replace(&mut robot, Running::none()).ended(), Some(0), "it was stopped");
 }
 

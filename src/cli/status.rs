@@ -66,7 +66,7 @@ fn words(record: &Record, engine: EngineState) -> String {
     let motors: Vec<String> = record.command.used().iter().take(3).map(|m| format!("{m:+.2}")).collect();
     let quality: QualityLevel = record.quality;
     format!(
-        "{:<9} rung {}  motors {}  late {:.0} us  {}{}",
+        "{:<9} level {}  motors {}  late {:.0} us  {}{}",
         record.mode.name(),
         quality.index(),
         motors.join(" "),

@@ -1,18 +1,18 @@
-//! Measured durations to a rung of quality. Pure: the time comes in as an argument.
+//! Measured durations to a quality level. Pure: the time comes in as an argument.
 //!
-//! Each rung has an estimate of what a cycle would cost *now*. The estimate rises at once after a slow run
+//! Each level has an estimate of what a cycle would cost *now*. The estimate rises at once after a slow run
 //! and falls slowly. A cycle that is slower or faster than its estimate means that the machine became slower
-//! or faster, so the estimates of all other rungs change by the same factor. The one exception is the first
-//! cycle after a step up: the budget steps up only after a steady time, so that measurement reflects the rung
-//! and not the machine.
+//! or faster, so the estimates of all other levels change by the same factor. The one exception is the first
+//! cycle after a step up: the budget steps up only after a steady time, so that measurement reflects the
+//! level and not the machine.
 //!
-//! It steps down at once: by one rung after a single slow cycle, which may be an outlier, and after a second
-//! slow cycle in a row by as many rungs as the estimates demand. It steps up one rung at a time, when the
-//! better rung has been estimated to fit, with headroom, for a whole dwell without a break, and at least a
+//! It steps down at once: by one level after a single slow cycle, which may be an outlier, and after a second
+//! slow cycle in a row by as many levels as the estimates demand. It steps up one level at a time, when the
+//! better level has been estimated to fit, with headroom, for a whole dwell without a break, and at least a
 //! dwell after the last change. So steps up are at least a dwell apart, and there are never more steps down
-//! than steps up and rungs together: the number of changes is bounded, whatever the costs are.
+//! than steps up and levels together: the number of changes is bounded, whatever the costs are.
 //!
-//! No stop, disarm or reflex depends on the budget. When even the lowest rung does not fit, the budget is
+//! No stop, disarm or reflex depends on the budget. When even the lowest level does not fit, the budget is
 //! exhausted: quality cannot drop further, results arrive late, and the reflexes handle that.
 
 use crate::base::plan::{BudgetPlan, QUALITY_LEVELS, QualityLevel};
@@ -26,48 +26,48 @@ use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 const FORGET: f64 = 1.0 / 16.0;
 
 /// The upper limit of a measurement, in targets: a hang of a minute predicts no more about the next cycle
-/// than this, and must not take longer to forget. No two rungs differ by as much as a factor of ten.
+/// than this, and must not take longer to forget. No two levels differ by as much as a factor of ten.
 const WORST_TARGETS: u64 = 10;
 
-/// The estimate of a better rung that was too expensive falls towards the present rung's cost over this many
-/// dwells; otherwise it would never be tried again. With half as many, a rung that does not fit would cause a
-/// late cycle every few seconds; with twice as many, a single error would take long to correct.
+/// The estimate of a better level that was too expensive falls towards the present level's cost over this
+/// many dwells; otherwise it would never be tried again. With half as many, a level that does not fit would
+/// cause a late cycle every few seconds; with twice as many, a single error would take long to correct.
 const RETRY_DWELLS: f64 = 8.0;
 
 /// Each failed step up doubles that time, up to this many times: with a dwell of a second, from seconds to
-/// minutes. This does not delay noticing that the machine got faster: the present rung shows that.
+/// minutes. This does not delay noticing that the machine got faster: the present level shows that.
 const MOST_DOUBLINGS: u32 = 6;
 
-/// Chooses the rung.
+/// Chooses the level.
 #[derive(Clone, Debug)]
 pub struct Budget {
     plan: BudgetPlan,
     quality: QualityLevel,
-    /// What a cycle would cost now, in nanoseconds, by rung; `None`: never run.
+    /// What a cycle would cost now, in nanoseconds, by level; `None`: never run.
     cost: [Option<f64>; QUALITY_LEVELS],
-    /// The rung that the last step up led to, until its first cycle is measured.
+    /// The level that the last step up led to, until its first cycle is measured.
     proving: Option<QualityLevel>,
     /// When the last step up was taken; cleared when it has held for a dwell or failed.
     stepped_up_at: Option<Instant>,
     /// Steps up that failed, minus those that held.
     failures: u32,
-    /// The rung of the cycle in progress, as chosen when it was launched.
+    /// The level of the cycle in progress, as chosen when it was launched.
     running: QualityLevel,
     /// The cycle in progress is already known to be too slow.
     overdue: bool,
     /// The last finished cycle was too slow.
     overran: bool,
-    /// Since when the better rung has been estimated to fit, without a break or a change.
+    /// Since when the better level has been estimated to fit, without a break or a change.
     fits_since: Option<Instant>,
     now: Option<Instant>,
     changes: u64,
     exhausted: bool,
-    /// Every cycle runs at this rung, whatever it costs.
+    /// Every cycle runs at this level, whatever it costs.
     held: Option<QualityLevel>,
 }
 
 impl Budget {
-    /// A budget without measurements, at the best rung.
+    /// A budget without measurements, at the best level.
     pub fn new(plan: BudgetPlan) -> Budget {
         Budget {
             plan,
@@ -92,7 +92,7 @@ impl Budget {
         Budget { quality, running: quality, held: Some(quality), ..self }
     }
 
-    /// Records that a cycle at `quality` took `span`. Returns the rung for the next one, which may be
+    /// Records that a cycle at `quality` took `span`. Returns the level for the next one, which may be
     /// launched now.
     pub fn record(&mut self, quality: QualityLevel, span: Span, now: Instant) -> QualityLevel {
         if let Some(held) = self.held {
@@ -116,7 +116,7 @@ impl Budget {
         self.quality
     }
 
-    /// A cycle has been running for `running_for` and has not ended. Returns the rung for the next one. May
+    /// A cycle has been running for `running_for` and has not ended. Returns the level for the next one. May
     /// be called in every slot: one overrun counts once, here or in [`Budget::record`].
     pub fn overdue(&mut self, running_for: Span, now: Instant) -> QualityLevel {
         if let Some(held) = self.held {
@@ -133,17 +133,17 @@ impl Budget {
         self.quality
     }
 
-    /// The rung for the next cycle.
+    /// The level for the next cycle.
     pub fn quality(&self) -> QualityLevel {
         self.quality
     }
 
-    /// Whether not even the lowest rung fits the target.
+    /// Whether not even the lowest level fits the target.
     pub fn exhausted(&self) -> bool {
         self.exhausted
     }
 
-    /// Changes of rung so far.
+    /// Changes of level so far.
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -184,7 +184,7 @@ impl Budget {
         self.cost[..=quality.index()].iter().rev().find_map(|cost| *cost)
     }
 
-    /// Lowers the estimates of better rungs a little, as time passes at the present rung.
+    /// Lowers the estimates of better levels a little, as time passes at the present level.
     fn soften(&mut self, elapsed: Span) {
         let Some(present) = self.cost[self.quality.index()] else { return };
         let dwells = RETRY_DWELLS * f64::from(1 << self.failures);
@@ -195,9 +195,9 @@ impl Budget {
         }
     }
 
-    /// A cycle at `slow` takes too long: steps down to the first rung that is estimated to fit, or to a rung
-    /// without an estimate, which is tried. Never steps up. `learn` adds the measurement: before the choice
-    /// if the previous cycle was slow too, else after it.
+    /// A cycle at `slow` takes too long: steps down to the first level that is estimated to fit, or to a
+    /// level without an estimate, which is tried. Never steps up. `learn` adds the measurement: before the
+    /// choice if the previous cycle was slow too, else after it.
     fn step_down(&mut self, slow: QualityLevel, learn: impl FnOnce(&mut Budget)) {
         self.fits_since = None;
         if self.stepped_up_at.take().is_some() {
@@ -295,7 +295,7 @@ mod tests {
 
     /// Time between two cycles.
     const CYCLE: Span = ms(50);
-    /// What each rung costs on an idle machine: half of the target for the best rung.
+    /// What each level costs on an idle machine: half of the target for the best level.
     const IDLE: [u64; QUALITY_LEVELS] = [5_000, 4_600, 4_200, 4_000, 3_300, 800];
 
     fn plan() -> BudgetPlan {
@@ -327,7 +327,7 @@ mod tests {
             self.budget.record(quality, span, self.now).index() as u8
         }
 
-        /// Runs `seconds` of cycles and returns the rung at the end.
+        /// Runs `seconds` of cycles and returns the level at the end.
         fn run(&mut self, seconds: u64, slowness: f64) -> u8 {
             let cycles = seconds * 1_000_000_000 / CYCLE.as_nanos();
             (0..cycles).fold(0, |_, _| self.cycle(slowness))
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn a_tenfold_slowdown_is_handled_by_the_second_slow_cycle() {
         let mut machine = Machine::new(plan());
-        // Go through all rungs once, so that there are estimates; then recover.
+        // Go through all levels once, so that there are estimates; then recover.
         machine.run(2, 10.0);
         assert_eq!(machine.run(60, 1.0), 0);
         let slow_before = machine.slow_cycles;
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_level_that_does_not_fit_is_rarely_tried() {
-        // (slowness, the best rung that takes less than the target)
+        // (slowness, the best level that takes less than the target)
         for (slowness, best) in [(1.9, 0), (2.05, 1), (2.2, 2), (2.4, 3), (3.0, 4), (4.0, 5), (10.0, 5)] {
             let mut machine = Machine::new(plan());
             assert_eq!(machine.run(120, slowness), best, "{slowness} times as slow");
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn a_hang_lowers_quality_before_it_ends_and_counts_once() {
         let mut machine = Machine::new(plan());
-        machine.run(2, 10.0); // through all rungs, so that there are estimates
+        machine.run(2, 10.0); // through all levels, so that there are estimates
         assert_eq!(machine.run(60, 1.0), 0);
         let (began, changes) = (machine.now, machine.budget.changes());
         for waited in (1..=3_000).step_by(10) {
@@ -451,7 +451,7 @@ mod tests {
         let mut budget = Budget::new(plan());
         assert_eq!(budget.record(QualityLevel::BEST, ms(10), at(50)), QualityLevel::BEST);
         assert_eq!(budget.overdue(ms(10), at(60)), QualityLevel::BEST);
-        // A rung that is estimated to take exactly the target is one to step down to.
+        // A level that is estimated to take exactly the target is one to step down to.
         let mut budget = Budget::new(plan());
         budget.cost = [Some(20e6), Some(10e6), Some(5e6), None, None, None];
         assert_eq!(budget.record(QualityLevel::BEST, ms(20), at(50)), quality(1));
@@ -508,12 +508,12 @@ mod tests {
     #[test]
     fn a_hang_counts_as_no_more_than_ten_targets() {
         let mut machine = Machine::new(plan());
-        machine.run(2, 10.0); // through all rungs
+        machine.run(2, 10.0); // through all levels
         machine.run(60, 1.0);
         assert_eq!(machine.budget.quality(), QualityLevel::BEST);
         machine.budget.record(QualityLevel::BEST, ms(60_000), machine.now);
         assert_eq!(machine.budget.estimate(QualityLevel::BEST), Some(ms(100)), "ten targets");
-        // The rungs keep their proportions, so a cheaper rung is still known to be cheaper.
+        // The levels keep their proportions, so a cheaper level is still known to be cheaper.
         assert_eq!(machine.budget.estimate(quality(4)), Some(ms(66)));
     }
 
@@ -552,7 +552,7 @@ mod tests {
             for cycle in 0..2_000 {
                 let before = budget.quality();
                 now += CYCLE;
-                // Costs from almost nothing to ten targets, independent of the rung.
+                // Costs from almost nothing to ten targets, independent of the level.
                 let draw = uniform(seed, Stream::Stimulus, cycle);
                 let span = Span::from_micros((10_f64.powf(1.0 + 4.0 * draw)) as u64);
                 let quality = budget.record(before, span, now);

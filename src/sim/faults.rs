@@ -72,8 +72,8 @@ pub enum FieldFault {
     Gpu(GpuFault),
 }
 
-/// How much slower a slow engine is: more than the factor between the budget's best and worst rung, so that
-/// no rung is cheap enough to hide it.
+/// How much slower a slow engine is: more than the factor between the budget's best and worst level, so that
+/// no level is cheap enough to hide it.
 pub const SLOW_DOWN: u64 = 10;
 /// When a fault starts if the script does not say: the car is moving by then.
 const USUAL_START: Span = Span::from_millis(10_000);

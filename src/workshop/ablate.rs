@@ -34,7 +34,7 @@ pub struct Study {
     pub rooms: Rooms,
     /// Number of field seeds: the board's own and the following ones.
     pub fields: usize,
-    /// The rung for learning and driving.
+    /// The level for learning and driving.
     pub quality: QualityLevel,
     /// The trouble on the driver's sensors in the judged drives.
     pub trouble: Trouble,

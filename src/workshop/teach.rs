@@ -71,7 +71,7 @@ impl Default for Syllabus {
 const LESSON_ROOMS: u64 = 1 << 40;
 const TRIAL: Rooms = Rooms { first: 1 << 41, count: 12, seconds: 120 };
 const VERDICT: Rooms = Rooms { first: 1 << 42, count: 21, seconds: 600 };
-/// One rung on the whole grid and one on the half grid; other differences between rungs do not affect the
+/// One level on the whole grid and one on the half grid; other differences between levels do not affect the
 /// content channels.
 const GRIDS: [QualityLevel; READOUT_GRIDS] = [QualityLevel::BEST, QualityLevel::WORST];
 
@@ -82,7 +82,7 @@ const LEAST_ROUNDS: usize = 2;
 /// The progress of teaching.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// The rung that is being taught.
+    /// The level that is being taught.
     pub quality: QualityLevel,
     /// Finished rounds.
     pub round: usize,

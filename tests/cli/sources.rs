@@ -79,7 +79,7 @@ fn computed_figures_are_labelled_as_computed() {
     has_sources(&report, &["store_bytes"], "computed");
 
     let (text, report) = said(&["bench", "all", "--board", "sim", "--seconds", "2", "--json"]);
-    for name in ["memory of the field", "cycle at rung 0 over a copy of its bytes"] {
+    for name in ["memory of the field", "cycle at level 0 over a copy of its bytes"] {
         is_labelled(&text, name, "(computed)");
         let rows = report["rows"].as_array().expect("rows");
         let row = rows.iter().find(|row| row["name"] == name).expect("its row");

@@ -92,7 +92,7 @@ impl Pair {
         let input = input(9, cycle, quality);
         let answer = self.engine.cycle(&input).expect("in range");
         let expected = self.judge.cycle(&input).expect("in range");
-        let when = format!("cycle {cycle}, rung {quality}, {} cells per axis", self.plan.shape.grid);
+        let when = format!("cycle {cycle}, level {quality}, {} cells per axis", self.plan.shape.grid);
         self.compare_field(&when);
         self.compare_answer(&when, &answer, &expected);
     }

@@ -174,7 +174,7 @@ pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, quality: impl Fn(u
         for (engine, level) in engines.iter_mut().zip(levels) {
             let shape = plan.shape;
             let when = format!(
-                "{shape:?}, {:?}, {:?}, {}, cycle {cycle}, rung {}",
+                "{shape:?}, {:?}, {:?}, {}, cycle {cycle}, level {}",
                 plan.dt,
                 plan.storage,
                 level.name(),

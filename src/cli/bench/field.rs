@@ -320,7 +320,7 @@ impl Report {
         }
         let threads = if self.threads == 1 { "thread" } else { "threads" };
         say!(
-            "field of 64 x {}^3, {}, rung {}, {} {threads}, {}; measured on this machine just now, microseconds",
+            "field of 64 x {}^3, {}, quality level {}, {} {threads}, {}; measured on this machine just now, microseconds",
             self.grid,
             self.storage,
             self.quality,

@@ -70,6 +70,7 @@ pub(super) fn press(key: Key, model: &mut Model, robot: &mut dyn Robot) -> io::R
         }
         Key::Stop => {
             robot.ask(Ask::Stop)?;
+            model.has_stopped = true;
             model.notice = "stopping the motors; the robot's program ends".to_string();
         }
         Key::Freeze => model.freeze(),

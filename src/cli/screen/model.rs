@@ -38,6 +38,8 @@ pub(super) struct Model {
     /// The newest line of the log.
     pub(super) log: Option<String>,
     pub(super) shows_help: bool,
+    /// This screen has stopped the robot's program, so its end is no loss.
+    pub(super) has_stopped: bool,
     asked_to_arm: Option<Instant>,
 }
 
@@ -67,6 +69,7 @@ impl Model {
             notice: String::new(),
             log: None,
             shows_help: false,
+            has_stopped: false,
             asked_to_arm: None,
         }
     }

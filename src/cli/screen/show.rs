@@ -36,7 +36,11 @@ pub(super) fn show(
                 return Ok(());
             }
         }
-        model.take(robot.status()?);
+        match robot.status() {
+            Ok(status) => model.take(status),
+            Err(_) if model.has_stopped => return Ok(()),
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }

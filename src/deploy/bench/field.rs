@@ -190,7 +190,7 @@ fn engine(plan: &FieldPlan, simd: Option<&str>) -> Result<Box<dyn Inspect>, Benc
     })
 }
 
-/// The measurement of one rung. Spans are in nanoseconds.
+/// The measurement of one quality level. Spans are in nanoseconds.
 pub struct FieldFigures {
     /// Whole cycles.
     pub cycle: Histogram<u64>,

@@ -1,6 +1,6 @@
-//! Measures a board's field at every rung, in the other storage and on one thread, in one session. The
-//! variants alternate in several rounds: a passing load on the machine affects all of them alike, so their
-//! ratios are more accurate than each figure alone.
+//! Measures a board's field at every quality level, in the other storage and on one thread, in one session.
+//! The variants alternate in several rounds: a passing load on the machine affects all of them alike, so
+//! their ratios are more accurate than each figure alone.
 
 use super::ended;
 use super::field::{BenchFault, FieldBench, FieldFigures};
@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Number of rounds.
 const ROUNDS: u64 = 4;
-/// Rung 0 is measured this many times as long as the others, because its tail matters.
+/// Level 0 is measured this many times as long as the others, because its tail matters.
 const BEST_SHARES: u64 = 4;
 
 /// The measurement.
@@ -27,16 +27,16 @@ pub struct Survey {
     pub threads: usize,
     /// Memory that the engine uses, bytes.
     pub memory_bytes: usize,
-    /// The board's field, by rung.
+    /// The board's field, by quality level.
     pub levels: [FieldFigures; QUALITY_LEVELS],
-    /// Rung 0 in the other storage; `None`: the engine has no other.
+    /// Level 0 in the other storage; `None`: the engine has no other.
     pub other_storage: Option<FieldFigures>,
-    /// Rung 0 on one thread; `None`: the board already uses one.
+    /// Level 0 on one thread; `None`: the board already uses one.
     pub one_thread: Option<FieldFigures>,
 }
 
 impl Survey {
-    /// Rung 0 in that storage.
+    /// Level 0 in that storage.
     pub fn in_storage(&self, storage: Storage) -> Option<&FieldFigures> {
         if self.storage == storage.name() { Some(&self.levels[0]) } else { self.other_storage.as_ref() }
     }

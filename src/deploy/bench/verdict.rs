@@ -145,12 +145,12 @@ fn cycle_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
     let tail = ratio(best.cycle_us(0.999), best.cycle_us(0.5));
     let mut rows = Vec::new();
     for (number, figures) in survey.levels.iter().enumerate() {
-        let row = Row::new(format!("cycle at rung {number}, p50"), "ms", millis(figures.cycle_us(0.5)));
+        let row = Row::new(format!("cycle at level {number}, p50"), "ms", millis(figures.cycle_us(0.5)));
         rows.push(if number == 0 { row.at_most(asked(targets.cycle_p50)) } else { row });
         if number == 0 {
-            let p99 = Row::new("cycle at rung 0, p99", "ms", millis(best.cycle_us(0.99)));
+            let p99 = Row::new("cycle at level 0, p99", "ms", millis(best.cycle_us(0.99)));
             rows.push(p99.at_most(asked(targets.cycle_p99)));
-            rows.push(Row::new("cycle at rung 0, p99.9 over p50", "1", tail).at_most(targets.tail_ratio));
+            rows.push(Row::new("cycle at level 0, p99.9 over p50", "1", tail).at_most(targets.tail_ratio));
         }
     }
     rows
@@ -162,7 +162,7 @@ fn comparison_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
     let stored = |storage| survey.in_storage(storage).and_then(|figures| figures.cycle_us(0.5));
     let halved = ratio(stored(Storage::F32), stored(Storage::F16));
     let mut rows = vec![
-        Row::new("rung 0 over rung 5", "1", ratio(p50, worst.cycle_us(0.5))).at_least(targets.rung5_ratio),
+        Row::new("level 0 over level 5", "1", ratio(p50, worst.cycle_us(0.5))).at_least(targets.rung5_ratio),
         Row::new("f32 over f16 storage", "1", halved).at_least(targets.f16_ratio),
     ];
     if let Some(one) = &survey.one_thread {
@@ -171,7 +171,7 @@ fn comparison_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
     }
     rows.push(Row::new("plain copy, read and written", "GB/s", best.copy_gbps()));
     rows.push(
-        Row::new("cycle at rung 0 over a copy of its bytes", "1", ratio(p50, best.floor_us())).computed(),
+        Row::new("cycle at level 0 over a copy of its bytes", "1", ratio(p50, best.floor_us())).computed(),
     );
     rows.push(Row::new("heap allocations a cycle", "1", best.allocations_per_cycle()));
     rows.push(Row::new("page faults a cycle", "1", best.page_faults_per_cycle()));
@@ -221,7 +221,7 @@ mod tests {
     use super::super::FieldFigures;
     use super::*;
 
-    /// A field whose cycle takes `us` at each rung, and an eighth of that at the worst.
+    /// A field whose cycle takes `us` at each level, and an eighth of that at the worst.
     fn survey(us: u64) -> Survey {
         let figures = |us: u64| {
             let mut figures = FieldFigures::new();
@@ -260,10 +260,10 @@ mod tests {
         };
         let rows = rows(&strict, None, &survey(8_000), &Err("no GPU".into()), None);
         let passes = |name: &str| row(&rows, name).pass;
-        assert_eq!(passes("cycle at rung 0, p50"), Some(false), "8 ms exceed 7 ms");
-        assert_eq!(passes("cycle at rung 0, p99"), Some(true), "8 ms are within 9 ms");
-        assert_eq!(passes("cycle at rung 0, p99.9 over p50"), Some(true));
-        assert_eq!(passes("rung 0 over rung 5"), Some(false), "a ratio of 8 does not reach 9");
+        assert_eq!(passes("cycle at level 0, p50"), Some(false), "8 ms exceed 7 ms");
+        assert_eq!(passes("cycle at level 0, p99"), Some(true), "8 ms are within 9 ms");
+        assert_eq!(passes("cycle at level 0, p99.9 over p50"), Some(true));
+        assert_eq!(passes("level 0 over level 5"), Some(false), "a ratio of 8 does not reach 9");
         assert_eq!(
             passes("f32 over f16 storage"),
             Some(true),

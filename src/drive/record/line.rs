@@ -15,7 +15,8 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Moment};
 
-/// Slots between the slow thread and the writer: forty seconds at 100 Hz, as a card takes that tidies itself.
+/// Slots between the slow thread and the writer: forty seconds at 100 Hz. An SD card may pause that long for
+/// its own housekeeping.
 const QUEUE: usize = 4096;
 
 /// The slow thread's end.

@@ -58,7 +58,7 @@ pub struct Sources {
 /// The status of a robot at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// [`SCHEMA`].
+    /// `SCHEMA`.
     pub schema: u32,
     /// Name of the board.
     pub board: String,

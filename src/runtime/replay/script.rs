@@ -15,7 +15,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// The next tick hears these times, and that the machine has slept for so long before it.
+    /// The clock readings of the next tick, and how long the machine slept before it.
     pub fn play(&self, times: [Instant; TIMES], slept: Option<Span>) {
         for (place, time) in self.times.iter().zip(times) {
             place.store(time.as_nanos(), Ordering::Relaxed);

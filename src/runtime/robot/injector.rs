@@ -78,7 +78,7 @@ mod tests {
         let (mut engine, clock, _) = faulty(&[]);
         for (number, share) in MODELLED_SHARE.iter().enumerate() {
             let start = clock.now();
-            let quality = QualityLevel::new(number as u8).expect("a rung");
+            let quality = QualityLevel::new(number as u8).expect("a level");
             assert!(engine.cycle(&FieldInput { quality, ..FieldInput::AT_REST }).is_ok());
             assert_eq!(clock.now().since(start), Span::from_secs_f64(0.010 * share));
         }

@@ -30,7 +30,7 @@ const NEAR_FULL: f32 = 0.97;
 pub struct Lesson {
     /// Seed of the room.
     pub room: u64,
-    /// The rung of the drive.
+    /// The level of the drive.
     pub quality: QualityLevel,
     /// Its length in virtual time.
     pub seconds: u64,
