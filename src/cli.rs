@@ -197,7 +197,7 @@ fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
     // An argument may be a file name that the shell expanded, with control sequences in it.
     let tame = !crate::system::sanitize::acts_on_a_terminal(&answer.render().to_string());
     if asked_for || whole_help || (output::stderr_is_terminal() && tame) {
-        // If this pipe is closed, nobody is left to read a report.
+        // If this pipe is closed, there is no reader for a report.
         let _ = answer.print();
         return Ok(if asked_for { Exit::Done } else { Exit::Usage });
     }

@@ -17,8 +17,8 @@ mod robot;
 pub mod standin;
 mod tables;
 
-use ganglion::base::frame::MAX_SENSORS;
-use ganglion::base::plan::{EngineKind, FieldPlan, Params, QualityLevel, Shape, Storage};
+use crate::field_cpu::{input, volume};
+use ganglion::base::plan::{EngineKind, FieldPlan, Params, Shape, Storage};
 use ganglion::base::seed::{Stream, normal, uniform};
 use ganglion::base::time::Span;
 use ganglion::field::projections::Projections;
@@ -52,35 +52,11 @@ fn plan(grid: usize) -> FieldPlan {
     }
 }
 
-/// Sensors that drift (so that learning finds something) with noise, and a reward now and then.
-fn input(seed: u64, cycle: u64, quality: usize) -> FieldInput {
-    let mut sensors = [0.0; MAX_SENSORS];
-    for (i, sensor) in sensors.iter_mut().enumerate() {
-        let wave = (cycle as f64 * (0.05 + 0.01 * i as f64) + i as f64).sin();
-        let noise = 2.0 * uniform(seed, Stream::Stimulus, cycle * MAX_SENSORS as u64 + i as u64) - 1.0;
-        *sensor = (0.6 * wave + 0.4 * noise) as f32;
-    }
-    let reward = if cycle.is_multiple_of(3) { 0.5 } else { 0.0 };
-    FieldInput {
-        cycle,
-        sensors,
-        reward,
-        quality: QualityLevel::new(quality as u8).expect("a valid level"),
-        place: None,
-    }
-}
-
 /// Every level, every change between neighbours, and both ends after each other; three cycles of each, so
 /// that each begins at even and at odd numbers.
 fn level_at(cycle: u64) -> usize {
     const ORDER: [usize; 12] = [0, 1, 2, 3, 4, 5, 0, 5, 4, 3, 0, 2];
     ORDER[(cycle / 3) as usize % ORDER.len()]
-}
-
-fn volume(slot: usize, grid: usize) -> Vec<f32> {
-    let cells = PATTERN * grid.pow(3);
-    let draw = |i: usize| uniform(4, Stream::Patterns, (slot * cells + i) as u64);
-    (0..cells).map(|i| (1.9 * draw(i) - 0.95) as f32).collect()
 }
 
 fn context(slot: usize) -> [f32; CONTEXT] {

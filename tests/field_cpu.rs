@@ -40,11 +40,11 @@ fn plan(grid: usize) -> FieldPlan {
 }
 
 /// Sensors that drift (so that learning finds something) with noise, and a reward now and then.
-fn input(cycle: u64, quality: usize) -> FieldInput {
+pub fn input(seed: u64, cycle: u64, quality: usize) -> FieldInput {
     let mut sensors = [0.0; MAX_SENSORS];
     for (i, sensor) in sensors.iter_mut().enumerate() {
         let wave = (cycle as f64 * (0.05 + 0.01 * i as f64) + i as f64).sin();
-        let noise = 2.0 * uniform(9, Stream::Stimulus, cycle * MAX_SENSORS as u64 + i as u64) - 1.0;
+        let noise = 2.0 * uniform(seed, Stream::Stimulus, cycle * MAX_SENSORS as u64 + i as u64) - 1.0;
         *sensor = (0.6 * wave + 0.4 * noise) as f32;
     }
     let reward = if cycle.is_multiple_of(3) { 0.5 } else { 0.0 };
@@ -63,7 +63,8 @@ fn level_at(cycle: u64) -> usize {
     ORDER[(cycle / 5) as usize % ORDER.len()]
 }
 
-fn volume(slot: usize, grid: usize) -> Vec<f32> {
+/// A pattern.
+pub fn volume(slot: usize, grid: usize) -> Vec<f32> {
     let cells = PATTERN * grid.pow(3);
     let draw = |i: usize| uniform(4, Stream::Patterns, (slot * cells + i) as u64);
     (0..cells).map(|i| (1.9 * draw(i) - 0.95) as f32).collect()
@@ -119,7 +120,7 @@ fn refused_inputs_change_nothing() {
         let plan = FieldPlan { engine: kind, ..plan(8) };
         let (mut tried, mut spared) = (build(&plan), build(&plan));
         for cycle in 0..24 {
-            let good = input(cycle, level_at(cycle));
+            let good = input(9, cycle, level_at(cycle));
             for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0 + f32::EPSILON, -7.0] {
                 for sensor in [0, 15] {
                     let mut bad = FieldInput { quality: QualityLevel::WORST, ..good };
@@ -149,10 +150,10 @@ fn refused_inputs_change_nothing() {
 fn reset_restarts_the_field_and_keeps_library_and_readout() {
     let plan = plan(8);
     let (mut used, mut new) = (build(&plan), build(&plan));
-    (0..33).for_each(|cycle| assert!(used.cycle(&input(cycle, level_at(cycle))).is_ok()));
+    (0..33).for_each(|cycle| assert!(used.cycle(&input(9, cycle, level_at(cycle))).is_ok()));
     used.rest(); // from the half grid, in the middle of a sweep of the bank
     for cycle in 0..40 {
-        let input = input(cycle, level_at(cycle));
+        let input = input(9, cycle, level_at(cycle));
         let (a, b) = (used.cycle(&input).expect("in range"), new.cycle(&input).expect("in range"));
         assert_eq!(fingerprint(used.as_ref(), &a), fingerprint(new.as_ref(), &b), "cycle {cycle}");
         assert_eq!(used.nearest(), new.nearest());
@@ -162,11 +163,11 @@ fn reset_restarts_the_field_and_keeps_library_and_readout() {
 #[test]
 fn motors_do_not_jump_when_the_resolution_changes() {
     let mut engine = build(&plan(16));
-    let mut last = engine.cycle(&input(0, 0)).expect("in range");
+    let mut last = engine.cycle(&input(9, 0, 0)).expect("in range");
     for cycle in 1..60 {
         // From one grid to the other every ten cycles.
         let response =
-            engine.cycle(&input(cycle, if cycle / 10 % 2 == 1 { 5 } else { 0 })).expect("in range");
+            engine.cycle(&input(9, cycle, if cycle / 10 % 2 == 1 { 5 } else { 0 })).expect("in range");
         if cycle % 10 == 0 {
             assert_eq!(
                 response.scores, last.scores,
@@ -187,10 +188,10 @@ fn a_pattern_can_be_replaced_during_its_blend() {
     for (engine, means) in engines.iter_mut().zip(&mut means) {
         assert!(engine.store_pattern(0, &volume(0, 8), &context(0), 1.0));
         // At level 2 the library is matched in even cycles only: cycle 1 keeps the match of cycle 0.
-        assert!(engine.cycle(&input(0, 2)).is_ok());
+        assert!(engine.cycle(&input(9, 0, 2)).is_ok());
         assert!(engine.store_pattern(0, &[0.95; PATTERN * 512], &context(0), 1.0));
         for (cycle, mean) in means.iter_mut().enumerate() {
-            assert!(engine.cycle(&input(1 + cycle as u64, 2)).is_ok());
+            assert!(engine.cycle(&input(9, 1 + cycle as u64, 2)).is_ok());
             let mut features = [0.0; FEATURES];
             engine.copy_features(&mut features);
             *mean = features[40];
@@ -207,7 +208,7 @@ fn engines_can_move_between_threads() {
     let mut engine = build(&FieldPlan { threads: 2, ..plan(8) });
     let mut stay = build(&FieldPlan { threads: 2, ..plan(8) });
     for cycle in 0..6 {
-        let input = input(cycle, 0);
+        let input = input(9, cycle, 0);
         let expected = stay.cycle(&input).expect("in range");
         let (back, response) = std::thread::spawn(move || {
             let response = engine.cycle(&input);

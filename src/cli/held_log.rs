@@ -49,7 +49,7 @@ pub(super) fn begin() {
 /// Prints what was kept. From now on, lines go to standard error again.
 pub(super) fn end() {
     if let Some(kept) = held().take() {
-        let _ = kept.print(&mut io::stderr().lock()); // if standard error is closed, nobody reads it
+        let _ = kept.print(&mut io::stderr().lock()); // standard error may be closed
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) fn newest() -> Option<String> {
     held().as_ref()?.lines.back().cloned()
 }
 
-/// Keeps `text` if lines are kept now and no other thread is about it; `false`: it was not kept. Never waits,
+/// Keeps `text` if lines are kept now and no other thread holds them; `false`: it was not kept. Never waits,
 /// for the message of a panic.
 pub(super) fn keep(text: &str) -> bool {
     let Ok(mut held) = HELD.try_lock() else { return false };

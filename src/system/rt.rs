@@ -13,7 +13,7 @@ pub mod triple_buffer;
 pub mod words;
 pub mod sync;
 
-pub use processor::thread_time;
+pub use processor::{process_time, thread_time};
 
 pub use grant::{
     Granted, Policy, Refusal, Request, Role, become_real_time, become_real_time_on, stay_on, touch_stack,

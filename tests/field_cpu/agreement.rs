@@ -162,7 +162,7 @@ pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, quality: impl Fn(u
     let mut worst = Worst::default();
     let mut compared = 0;
     for cycle in 0..cycles {
-        let input = input(cycle, quality(cycle));
+        let input = input(9, cycle, quality(cycle));
         let expected = judge.cycle(&input).expect("in range");
         let (now, blocks) = about_rest(&judge, &rest);
         bounds.follow(&now, &blocks);

@@ -24,7 +24,7 @@ fn the_number_of_threads_does_not_change_results() {
                 let mut engines: Vec<Box<dyn Inspect>> = [1, 2, 3, 8].map(with).into();
                 assert_eq!(engines.iter().map(|engine| engine.threads()).collect::<Vec<_>>(), [1, 2, 3, 8]);
                 for cycle in 0..cycles {
-                    let input = input(cycle, level_at(cycle));
+                    let input = input(9, cycle, level_at(cycle));
                     let all: Vec<_> =
                         engines.iter_mut().map(|engine| shown(engine.as_mut(), &input)).collect();
                     let what = format!("{}, {storage:?}, grid {grid}, cycle {cycle}", level.name());
@@ -43,7 +43,7 @@ fn simd_levels_with_fused_products_give_the_same_bits() {
         let fusing = Level::all().into_iter().filter(|level| level.name() != "portable");
         let mut engines: Vec<Box<dyn Inspect>> = fusing.map(|level| build_at(&plan, level)).collect();
         for cycle in 0..60 {
-            let input = input(cycle, level_at(cycle));
+            let input = input(9, cycle, level_at(cycle));
             let all: Vec<_> = engines.iter_mut().map(|engine| shown(engine.as_mut(), &input)).collect();
             assert!(all.iter().all(|one| *one == all[0]), "{storage:?}, cycle {cycle}");
         }
@@ -94,7 +94,7 @@ fn a_busy_second_core_does_not_change_results() {
             let mut beside = build(&FieldPlan { threads: 2, cpus: cpus.clone(), ..plan });
             let hogs = Hogs::on(&[Some(1), None]);
             for cycle in 0..60 {
-                let input = input(cycle, level_at(cycle));
+                let input = input(9, cycle, level_at(cycle));
                 let same = shown(alone.as_mut(), &input) == shown(beside.as_mut(), &input);
                 assert!(same, "{storage:?}, cores {cpus:?}, cycle {cycle}");
             }

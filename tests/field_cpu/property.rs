@@ -47,7 +47,7 @@ proptest! {
             let mut alone = build(&one);
             let mut several = build(&FieldPlan { threads: asked.threads, ..one });
             for cycle in 0..24 {
-                let input = input(cycle, level_at(cycle + asked.entry));
+                let input = input(9, cycle, level_at(cycle + asked.entry));
                 prop_assert!(shown(alone.as_mut(), &input) == shown(several.as_mut(), &input), "cycle {}", cycle);
             }
         }

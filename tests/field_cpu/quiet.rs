@@ -8,10 +8,10 @@ use std::io::Read;
 /// library that blends, metrics, refusals, another read-out and another pattern.
 fn eventful(engine: &mut dyn Inspect, cycles: std::ops::Range<u64>, readout: &[f32], volume: &[f32]) {
     for cycle in cycles {
-        let mut bad = input(cycle, 0);
+        let mut bad = input(9, cycle, 0);
         bad.sensors[3] = f32::NAN;
         assert!(engine.cycle(&bad).is_err());
-        assert!(engine.cycle(&input(cycle, level_at(cycle))).is_ok());
+        assert!(engine.cycle(&input(9, cycle, level_at(cycle))).is_ok());
         if cycle % 50 == 7 {
             assert!(engine.set_readout(readout));
             assert!(engine.store_pattern(5, volume, &context(5), 1.0));

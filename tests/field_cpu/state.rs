@@ -13,7 +13,7 @@ use ganglion::field::state::{Live, StateError};
 const MOMENTS: [u64; 9] = [0, 3, 7, 11, 16, 17, 23, 28, 103];
 
 fn run(engine: &mut dyn Inspect, cycles: std::ops::Range<u64>) {
-    cycles.for_each(|cycle| assert!(engine.cycle(&input(cycle, level_at(cycle))).is_ok()));
+    cycles.for_each(|cycle| assert!(engine.cycle(&input(9, cycle, level_at(cycle))).is_ok()));
 }
 
 fn saved(engine: &mut dyn Inspect) -> Live {
@@ -41,7 +41,7 @@ fn the_restored_cpu_engine_continues_bit_for_bit() {
                 run(first.as_mut(), 0..moment);
                 let mut second = successor(first.as_mut(), &plan);
                 for cycle in moment..moment + 50 {
-                    let input = input(cycle, level_at(cycle));
+                    let input = input(9, cycle, level_at(cycle));
                     let what = format!("{storage:?}, {threads} threads, from {moment}, cycle {cycle}");
                     assert_eq!(shown(first.as_mut(), &input), shown(second.as_mut(), &input), "{what}");
                     assert_eq!(first.metrics(), second.metrics(), "{what}");
@@ -60,7 +60,7 @@ fn the_restored_reference_continues_bit_for_bit() {
         run(first.as_mut(), 0..moment);
         let mut second = successor(first.as_mut(), &plan);
         for cycle in moment..moment + 50 {
-            let input = input(cycle, level_at(cycle));
+            let input = input(9, cycle, level_at(cycle));
             let answers = [&mut first, &mut second].map(|engine| {
                 let response = engine.cycle(&input).expect("in range");
                 format!("{response:?} {:?} {:?} {:?}", engine.prediction(), engine.nearest(), engine.blend())
@@ -88,7 +88,7 @@ fn one_engine_continues_where_another_stopped() {
             run(first.as_mut(), 0..moment);
             let mut second = successor(first.as_mut(), to);
             for cycle in moment..moment + 50 {
-                let input = input(cycle, level_at(cycle));
+                let input = input(9, cycle, level_at(cycle));
                 let what = format!("from {} at {moment}, cycle {cycle}", first.kind());
                 let answers = [&mut first, &mut second].map(|engine| engine.cycle(&input).expect("in range"));
                 for (a, b) in answers[0].scores.iter().zip(&answers[1].scores) {

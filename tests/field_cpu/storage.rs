@@ -25,7 +25,7 @@ fn channels_too_slow_for_half_precision_stay_f32() {
         for level in Level::all() {
             let mut engine = build_at(&plan, level);
             assert_eq!(engine.storage(), "f16");
-            (0..12).for_each(|cycle| assert!(engine.cycle(&input(cycle, 0)).is_ok()));
+            (0..12).for_each(|cycle| assert!(engine.cycle(&input(9, cycle, 0)).is_ok()));
             for c in 0..CHANNELS {
                 assert_eq!(holds_halves(engine.as_ref(), c), c < first_full, "{ms} ms, channel {c}");
             }

@@ -61,7 +61,7 @@ fn refused(arguments: &[&str], code: i32) -> String {
 }
 
 /// Flips a bit of the first message for people after this share of the file: what lies between the chunks,
-/// such as an index, is read by nobody.
+/// such as an index, is not read.
 fn flip_a_bit_after(tenths: usize) -> impl FnOnce(&mut Vec<u8>) {
     move |bytes| {
         let from = bytes.len() * tenths / 10;

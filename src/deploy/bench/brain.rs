@@ -13,8 +13,8 @@ use crate::runtime::brain::boards::ServedBoard;
 use crate::runtime::brain::engine::Unopened;
 use crate::runtime::brain::robots::{Joined, Limits, Refusal, RobotId, Robots};
 use crate::runtime::brain::workers::{Event, Hub, Outlet, Workers};
+use crate::system::rt::process_time;
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -213,13 +213,13 @@ impl BrainBench {
         let until = MonotonicClock.now() + length;
         while MonotonicClock.now() < until && !interrupted.load(Ordering::Relaxed) {
             let together = usize::from(!turns.is_multiple_of(TURNS));
-            let before = processor_time();
+            let before = process_time();
             let end = (MonotonicClock.now() + TURN).min(until);
             let asked = senders[together].send_until(end, &board, hub);
             let tally = if together == 1 { &collector.together } else { &collector.alone };
             held(tally).served.asked += asked;
             if together == 1 {
-                cores = cores + processor_time().less(before);
+                cores = cores + process_time().less(before);
             }
             turns += 1;
         }
@@ -297,12 +297,6 @@ impl Sender {
         }
         asked
     }
-}
-
-/// Processor time that this process has used so far.
-fn processor_time() -> Span {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 #[cfg(test)]

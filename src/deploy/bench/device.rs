@@ -17,8 +17,8 @@ use crate::field::state::Live;
 use crate::field::{Failure, FieldEngine, Inspect, Loss};
 use crate::system::gpu::Counts;
 use crate::system::rt::heap::allocations_everywhere;
+use crate::system::rt::process_time;
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::AtomicBool;
 
 /// Length of a block of cycles, as on a CPU.
@@ -215,7 +215,7 @@ impl DeviceBench {
         figures: &mut DeviceFigures,
         interrupted: &AtomicBool,
     ) -> Result<(), BenchFault> {
-        let (start, busy) = (MonotonicClock.now(), time_of_processors());
+        let (start, busy) = (MonotonicClock.now(), process_time());
         let mut grid = Grid::new(start + PACE, PACE);
         loop {
             MonotonicClock.sleep_until(grid.slot());
@@ -223,18 +223,12 @@ impl DeviceBench {
             let now = MonotonicClock.now();
             grid.done(now);
             if now.since(start) >= length || ended(interrupted) {
-                figures.host.0 = figures.host.0 + time_of_processors().less(busy);
+                figures.host.0 = figures.host.0 + process_time().less(busy);
                 figures.host.1 = figures.host.1 + now.since(start);
                 return Ok(());
             }
         }
     }
-}
-
-/// Processor time of all threads of this process since its start.
-fn time_of_processors() -> Span {
-    let t = clock_gettime(ClockId::ProcessCPUTime);
-    Span::from_nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
 impl DeviceFigures {

@@ -21,11 +21,10 @@ use crate::runtime::tether::join::Join;
 use crate::runtime::tether::key::{KEY_BYTES, KeyFile, Keys};
 use crate::runtime::tether::network::Finder;
 use crate::runtime::tether::process::Tether;
-use crate::system::rt::{Granted, Role, become_real_time};
+use crate::system::rt::{Granted, Role, become_real_time, process_time};
 use crate::system::seqpacket::listen_at;
 use crossbeam_channel::unbounded;
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::io;
 use std::net::UdpSocket;
@@ -41,7 +40,7 @@ const TURN: Span = Span::from_millis(250);
 const WARM_UP: u64 = 2;
 /// The link has to be joined by then; the brain measures its board first, for two seconds at most.
 const JOINED_WITHIN: Span = Span::from_millis(20_000);
-/// The one robot is let in however slow this machine is.
+/// Admits the one robot however slow this machine is.
 const NO_LIMIT: usize = 1 << 16;
 /// A datagram that is not back by then is lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
@@ -52,7 +51,7 @@ pub struct TetherBench {
     pub board: Board,
     /// Cycles a second.
     pub hz: u32,
-    /// The key of the link, which nobody else knows.
+    /// The key of the link, drawn for this measurement.
     pub key: [u8; KEY_BYTES],
 }
 
@@ -126,7 +125,7 @@ impl Tally {
 
     /// One turn of `trip`, which returns the time of the trip and the time that was computed in it.
     fn turn(&mut self, period: Span, mut trip: impl FnMut() -> Option<(Span, Span)>) {
-        let (begun, before) = (MonotonicClock.now(), processor_time());
+        let (begun, before) = (MonotonicClock.now(), process_time());
         let (mut due, mut computed, mut nth) = (begun + period, Span::ZERO, 0);
         while due < begun + TURN {
             MonotonicClock.sleep_until(due);
@@ -142,7 +141,7 @@ impl Tally {
             nth += 1;
             due += period;
         }
-        self.busy = self.busy + processor_time().less(before).less(computed);
+        self.busy = self.busy + process_time().less(before).less(computed);
         self.spent = self.spent + MonotonicClock.now().since(begun);
     }
 
@@ -278,12 +277,6 @@ fn answer_until(ends: &AtomicBool, socket: &UdpSocket) {
             let _ = socket.send_to(&bytes[..DOWN_BYTES], from); // one that is lost is counted as lost
         }
     }
-}
-
-/// Processor time that this process took so far.
-fn processor_time() -> Span {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Span::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 #[cfg(test)]

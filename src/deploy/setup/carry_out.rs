@@ -20,7 +20,7 @@ pub enum Step<'d> {
     Restored(&'d SetupAction),
     /// The change is no longer in the journal.
     Forgotten(&'d SetupAction),
-    /// Somebody has changed it since, so it stays as it is.
+    /// A person or program has changed it since, so it stays as it is.
     LeftAlone(&'d SetupAction),
 }
 

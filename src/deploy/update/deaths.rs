@@ -42,7 +42,7 @@ impl Deaths {
         codec::replace(&path, serde_json::to_string(self).unwrap_or_default().as_bytes()).map_err(at(&path))
     }
 
-    /// The record after `version` ended, having run for `lived_s`. `failed`: nobody asked it to end.
+    /// The record after `version` ended, having run for `lived_s`. `failed`: it ended without a request.
     fn after(self, version: &str, failed: bool, lived_s: f64) -> Deaths {
         let known = if self.version == version { self } else { Deaths::default() };
         let in_a_row = match failed && lived_s < YOUNG_S {

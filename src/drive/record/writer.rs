@@ -94,8 +94,8 @@ impl Writer {
         }
     }
 
-    /// Opens the file that somebody has named: a person who asks for it waits for the answer. A folder may
-    /// become writable later, and never keeps a robot from running.
+    /// Opens a file that a person named, who waits for the answer. A folder may become writable later, and
+    /// never keeps a robot from running.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         if matches!(self.plan.place, RecordingTarget::File(_)) { self.open() } else { Ok(()) }
     }
