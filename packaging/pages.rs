@@ -65,14 +65,14 @@ fn rendered(command: &clap::Command, date: &str) -> io::Result<Vec<u8>> {
         man.render_subcommands_section(&mut page)?;
     }
     let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    words(&help).to_writer(&mut page)?;
+    paragraphs(&help).to_writer(&mut page)?;
     see_also(command).to_writer(&mut page)?;
     Ok(page)
 }
 
 /// Renders the text after the help. A line that ends in a colon becomes a heading; everything before the
 /// first heading becomes notes.
-fn words(help: &str) -> Roff {
+fn paragraphs(help: &str) -> Roff {
     let mut roff = Roff::new();
     let (mut heading, mut filled) = (None, true);
     for line in help.lines() {

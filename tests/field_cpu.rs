@@ -151,7 +151,7 @@ fn reset_restarts_the_field_and_keeps_library_and_readout() {
     let plan = plan(8);
     let (mut used, mut new) = (build(&plan), build(&plan));
     (0..33).for_each(|cycle| assert!(used.cycle(&input(9, cycle, level_at(cycle))).is_ok()));
-    used.rest(); // from the half grid, in the middle of a sweep of the bank
+    used.reset(); // from the half grid, in the middle of a sweep of the bank
     for cycle in 0..40 {
         let input = input(9, cycle, level_at(cycle));
         let (a, b) = (used.cycle(&input).expect("in range"), new.cycle(&input).expect("in range"));

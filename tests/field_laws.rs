@@ -53,7 +53,7 @@ pub trait Judged {
     fn channel(&self, c: usize) -> Vec<f64>;
     fn set_channel(&mut self, c: usize, cells: &[f64]);
     fn set_readout(&mut self, weights: &[f32]);
-    fn rest(&mut self);
+    fn reset(&mut self);
     fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]);
     fn blend(&self) -> Vec<(usize, f64)>;
     fn nearest(&self) -> Vec<(usize, f64)>;
@@ -94,8 +94,8 @@ impl Judged for ReferenceEngine {
     fn set_readout(&mut self, weights: &[f32]) {
         assert!(Inspect::set_readout(self, weights));
     }
-    fn rest(&mut self) {
-        FieldEngine::rest(self);
+    fn reset(&mut self) {
+        FieldEngine::reset(self);
     }
     fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]) {
         assert!(Inspect::store_pattern(self, slot, volume, context, 1.0));
@@ -151,8 +151,8 @@ impl Judged for CpuEngine {
     fn set_readout(&mut self, weights: &[f32]) {
         assert!(Inspect::set_readout(self, weights));
     }
-    fn rest(&mut self) {
-        FieldEngine::rest(self);
+    fn reset(&mut self) {
+        FieldEngine::reset(self);
     }
     fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]) {
         assert!(Inspect::store_pattern(self, slot, volume, context, 1.0));
@@ -207,8 +207,8 @@ impl Judged for Packed {
     fn set_readout(&mut self, weights: &[f32]) {
         Judged::set_readout(&mut self.0, weights);
     }
-    fn rest(&mut self) {
-        FieldEngine::rest(&mut self.0);
+    fn reset(&mut self) {
+        FieldEngine::reset(&mut self.0);
     }
     fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]) {
         Judged::store_pattern(&mut self.0, slot, volume, context);
@@ -273,8 +273,8 @@ impl Judged for OnDevice {
     fn set_readout(&mut self, weights: &[f32]) {
         assert!(Inspect::set_readout(&mut self.0, weights));
     }
-    fn rest(&mut self) {
-        FieldEngine::rest(&mut self.0);
+    fn reset(&mut self) {
+        FieldEngine::reset(&mut self.0);
     }
     fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]) {
         assert!(Inspect::store_pattern(&mut self.0, slot, volume, context, 1.0));
@@ -355,7 +355,7 @@ fn random_readout<E: Judged>(engine: &mut E, seed: u64, size: f64) -> Vec<f32> {
     let columns = READOUT_COLUMNS;
     run(engine, &input(0, &[]));
     let at_rest = engine.features();
-    engine.rest();
+    engine.reset();
     let row = |m: usize| {
         let weight = |i: usize| (size * normal(seed, Stream::SensorNoise, (m * columns + i) as u64)) as f32;
         let mut row: Vec<f32> = (0..columns).map(weight).collect();

@@ -1,5 +1,5 @@
-//! The black box: a recorded run replays bit for bit, whatever broke in it, and a difference is named. A disk
-//! that is full or hangs, or a recorder thread that dies, loses records but no slot.
+//! Recordings: a recorded run replays bit for bit, whatever failed in it, and a difference is reported. A
+//! disk that is full or hangs, or a recorder thread that panics, loses records but no slot.
 
 use ganglion::base::plan::Board;
 use ganglion::base::time::{Instant, SimClock, Span};
@@ -25,14 +25,14 @@ mod lines; // what a recording costs the tick
 mod service; // armed, disarmed, rotated, as in the service
 mod tethered; // a robot whose field is computed elsewhere
 
-/// How long a test waits for the end of a recording: for ever, next to what it takes.
+/// How long a test waits for the end of a recording: far longer than it takes.
 const LONG: Duration = Duration::from_secs(60);
 
 fn sim_board() -> Board {
     board::built_in("sim").expect("the sim board is built in").expect("and sound").board
 }
 
-/// Files in memory, in the order in which they were begun.
+/// Files in memory, in the order in which they were started.
 #[derive(Clone, Default)]
 struct Files(Arc<Mutex<Vec<Vec<u8>>>>);
 
@@ -91,14 +91,14 @@ fn plan(board: &Board, when: When, open: Opener) -> Plan {
     }
 }
 
-/// A plan whose files are opened by its thread, for a folder of this name.
+/// A plan for a folder of this name, whose thread opens the files.
 fn in_folder(name: &str, board: &Board, open: Opener) -> Plan {
     let folder = std::env::temp_dir().join(format!("ganglion-recordings-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     Plan { place: RecordingTarget::Folder(folder), ..plan(board, When::Always, open) }
 }
 
-/// A run in virtual time with this recording; the slots that ran, and what came of the recording.
+/// A run in virtual time with this recording; returns the slots that ran, and the result of the recording.
 fn record(
     board: &Board,
     plan: Plan,
@@ -126,19 +126,19 @@ fn recorded(seed: u64, faults: &[&str], seconds: u64) -> Vec<Step> {
     steps
 }
 
-/// What comes of each slot, one after the other.
+/// The result of each slot, in order.
 fn replaying<'a>(board: &Board, steps: &'a [Step]) -> impl Iterator<Item = Replayed> + use<'a> {
     let mut replay = Replay::new(board, None).expect("a replay");
     let lost = |place: usize| steps.get(place + 1).map_or(0, |next| next.slot.lost);
     steps.iter().enumerate().map(move |(place, step)| replay.step(step, lost(place)))
 }
 
-/// What comes of each slot of a run of the simulated board.
+/// The result of each slot of a run of the simulated board.
 fn replayed(steps: &[Step]) -> Vec<Replayed> {
     replaying(&sim_board(), steps).collect()
 }
 
-/// The first slot that is not decided as recorded.
+/// The first slot that does not replay as recorded.
 fn first_failure(steps: &[Step]) -> Option<Replayed> {
     replaying(&sim_board(), steps).find(|replayed| *replayed != Replayed::Equal)
 }
@@ -172,7 +172,7 @@ fn ten_runs_with_faults_replay_bit_for_bit() {
         assert_eq!(first_failure(&steps), None, "{faults:?}");
         causes |= steps.iter().fold(0, |causes, step| causes | step.slot.tripped);
     }
-    assert!(causes.count_ones() >= 5, "the faults were felt: {causes:#x}");
+    assert!(causes.count_ones() >= 5, "the faults had an effect: {causes:#x}");
 }
 
 #[test]
@@ -195,8 +195,8 @@ fn a_changed_value_is_found_and_named() {
     let name = sim_board().sensors[0].name.clone();
     assert_eq!(changed(&|slot| flip(&mut slot.frame[0].value)), (index, format!("sensor '{name}'")));
     let cheaper = |slot: &mut Slot| slot.quality = slot.quality.cheaper();
-    assert_eq!(changed(&cheaper), (index, "the level of quality".into()));
-    // An input that was changed shows in what was decided from it, in its slot or later.
+    assert_eq!(changed(&cheaper), (index, "the quality level".into()));
+    // A changed input shows in the decisions that follow from it, in its slot or later.
     let reads = |step: &&Step| !step.slot.readings.is_empty();
     let with_readings = steps[place..].iter().find(reads).expect("sensors are read").slot.index;
     let mut other = steps.clone();

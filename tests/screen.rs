@@ -1,5 +1,5 @@
-//! The screen on a pseudo-terminal: what the keys do to the robot, and that the terminal is given back.
-//! `script` (util-linux) makes the terminal.
+//! The screen on a pseudo-terminal: what the keys make the robot do, and that the terminal is restored.
+//! `script` (util-linux) provides the terminal.
 
 use crate::cli::{self, Running, out, output};
 use crate::skips;
@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longer than a simulated robot takes to answer, on however busy a machine.
+/// Longer than a simulated robot takes to answer, even on a busy machine.
 const SOON: Duration = Duration::from_secs(120);
-/// The sequences that enter the alternate page and leave it.
+/// The sequences that enter and leave the alternate screen.
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l\x1b[?25h";
 
-/// Everything that a program printed, and what a person sees of it now.
+/// Everything that a program printed, and what the terminal shows now.
 struct Printed {
     bytes: Vec<u8>,
     terminal: vt100::Parser,
@@ -31,7 +31,7 @@ struct OnTerminal {
 }
 
 impl OnTerminal {
-    /// `None` if no terminal can be made here.
+    /// `None` if no terminal can be created here.
     fn start(arguments: &[&str], environment: &str) -> Option<OnTerminal> {
         if Command::new("script").arg("--version").output().is_err() {
             skips::skip("no script(1) to make a terminal with");
@@ -39,7 +39,7 @@ impl OnTerminal {
         }
         let program = env!("CARGO_BIN_EXE_ganglion");
         let quoted: Vec<String> = arguments.iter().map(|word| format!("'{word}'")).collect();
-        // The shell gets a Ctrl-C as well, and shall go on.
+        // The shell gets the Ctrl-C as well, and must continue.
         let clean = "env -u NO_COLOR -u RUST_LOG -u INVOCATION_ID TERM=xterm-256color";
         let line = format!(
             "trap : INT; stty rows 24 cols 80; {clean} {environment} '{program}' {}; echo \"ended $?\"; stty",
@@ -71,7 +71,7 @@ impl OnTerminal {
         String::from_utf8_lossy(&self.printed.lock().expect("bytes").bytes).into_owned()
     }
 
-    /// The page as a person sees it. What was printed is not enough: only the cells that change are printed.
+    /// The page as the terminal shows it. The output is not enough: only changed cells are printed.
     fn page(&self) -> String {
         self.printed.lock().expect("bytes").terminal.screen().contents()
     }
@@ -88,7 +88,7 @@ impl OnTerminal {
         );
     }
 
-    /// What it has printed when it has ended.
+    /// Everything it printed, once it has ended.
     fn ended(mut self) -> String {
         soon("its end", || self.printed().contains("ended "));
         drop(self.child.stdin.take());
@@ -156,8 +156,8 @@ fn run(socket: &str) -> [&str; 7] {
     ["run", "--control", socket, "--for", "600s", "--engine", "cpu"]
 }
 
-/// The terminal is as it was: nothing is drawn after it left the alternate page, and its settings are the
-/// usual ones.
+/// Checks that the terminal is restored: nothing is drawn after it left the alternate screen, and its
+/// settings are the usual ones.
 fn is_given_back(printed: &str, code: &str) {
     assert!(printed.matches(ENTER).count() == 1 && printed.matches(LEAVE).count() == 1, "{printed}");
     let after = printed.rsplit(LEAVE).next().unwrap_or_default();
@@ -179,7 +179,7 @@ fn keys_of_a_run_disarm_arm_and_end_it_with_its_summary() {
     run.press(b'a');
     soon("armed again", || is_armed(&socket));
     run.press(b'h');
-    run.once_it_shows("disarm: stop until armed again; acknowledges what has latched");
+    run.once_it_shows("disarm: stop until armed again; acknowledges latched causes");
     run.press(b'q');
     let printed = run.ended();
     is_given_back(&printed, "0");

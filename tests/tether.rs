@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub mod script; // a tether and a brain that follow a script, in virtual time
 
 const DIGEST: [u8; 32] = [7; 32];
-/// Turns in place: it never hits anything.
+/// Turns on the spot, so it never hits anything.
 pub const SPIN: [f32; 5] = [0.35, -0.35, 0.0, 0.0, 0.0];
 pub const TRIP: Span = Span::from_millis(2);
 
@@ -78,7 +78,7 @@ impl Rig {
     }
 }
 
-/// The script: fates by number of the cycle, answers after the end of the list.
+/// The script: fates by cycle number, and the answers after the end of the list.
 fn fated(fates: Vec<Fate>) -> impl FnOnce(Arc<SimClock>) -> Script {
     move |clock| {
         Script::new(clock, move |request| {
@@ -168,7 +168,7 @@ fn a_tether_that_refuses_service_says_why() {
     assert_eq!(state, "no link: the tether was started for another board");
 }
 
-/// A tether on a real socket in another thread, which answers until it has to die.
+/// A tether on a real socket in another thread, which answers until it is told to die.
 fn serve(path: &std::path::Path, rounds: usize) {
     let (place, listener) = seqpacket::listen_at(path).unwrap();
     let timeout = ms(60_000);
@@ -271,7 +271,7 @@ fn run(
     Run { ending, records }
 }
 
-/// A cable that is pulled every 700 ms, at another phase of the slots each time, for 250 ms.
+/// A cable that is pulled every 700 ms for 250 ms, at a different phase of the slots each time.
 fn pulled(now: Instant) -> Option<(u64, Instant)> {
     const FIRST: u64 = 2_000_000;
     let us = (now.as_nanos() / 1_000).checked_sub(FIRST)?;
@@ -286,7 +286,7 @@ pub fn cable(request: &CycleRequest) -> Fate {
     if lost { Fate::Lost } else { Fate::Answer(TRIP, SPIN.to_vec()) }
 }
 
-/// Pulls the cable this many times; returns how often the robot drove before, and how often it still did
+/// Pulls the cable this many times; returns how often the robot drove before, and how often it still drove
 /// after silence and a period.
 fn pull(board: &Board, times: u64, silence: Span) -> (u64, u64, Run) {
     let limit = silence + board.period;
@@ -325,7 +325,7 @@ fn without_the_link_rule_the_motors_run_on_longer() {
     assert!(late >= 90, "{late} of 100: the age of the field's answer stops it only after 8 of its periods");
 }
 
-/// A share of requests, and the same share of answers, is lost; the same ones every time.
+/// Loses a fraction of requests and the same fraction of answers; the same ones every time.
 fn lossy(percent: u64) -> impl FnMut(&CycleRequest) -> Fate + Send {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     move |_| {
@@ -352,7 +352,7 @@ fn ten_minutes_at_1_percent_loss_cause_no_false_stop() {
 
 #[test]
 fn a_standby_field_takes_over_and_hands_back_smoothly() {
-    // The standby field has learned nothing: the starting table drives, which the brain corrects.
+    // The standby field has learned nothing: the starting table drives, and the brain corrects it.
     let start = board::built_in("picarx-v4-tethered").unwrap().unwrap().board.field.start;
     let mut board = tethered();
     board.field.start = start;

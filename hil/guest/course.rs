@@ -134,7 +134,7 @@ fn stands(
                 "stopped after {:.0} virtual us (limit {:.0}: {})",
                 us(took),
                 us(allowed),
-                limit.words()
+                limit.text()
             ));
             outcome.demand(took <= allowed, || {
                 format!("stopped after {:.0} virtual us, {:.0} allowed", us(took), us(allowed))

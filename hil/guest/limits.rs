@@ -16,7 +16,7 @@ pub enum Limit {
     /// Readings that repeat until the sensor counts as frozen, its age limit, then [`Limit::Period`].
     Frozen(&'static str),
     /// The guard's timeout and 20 ms.
-    Patience,
+    GuardTimeout,
     /// The validity of a command on the wire, then [`Limit::Period`].
     CommandValid,
     /// This many milliseconds.
@@ -37,7 +37,7 @@ impl Limit {
                 };
                 sensor(name).map_or(Span::ZERO, repeats) + period
             }
-            Limit::Patience => {
+            Limit::GuardTimeout => {
                 board.guard.as_ref().map_or(Span::ZERO, |guard| guard.timeout) + Span::from_millis(20)
             }
             Limit::CommandValid => board.safety.command_valid + period,
@@ -46,13 +46,13 @@ impl Limit {
     }
 
     /// Its parts, as text.
-    pub fn words(self) -> String {
+    pub fn text(self) -> String {
         let period = "a control period + bus time";
         match self {
             Limit::Period => period.into(),
             Limit::Stale(name) => format!("age limit of {name} + {period}"),
             Limit::Frozen(name) => format!("repeats and age limit of {name} + {period}"),
-            Limit::Patience => "the guard's timeout + 20 ms".into(),
+            Limit::GuardTimeout => "the guard's timeout + 20 ms".into(),
             Limit::CommandValid => format!("validity of a command + {period}"),
             Limit::Ms(ms) => format!("{ms} ms"),
         }

@@ -193,7 +193,7 @@ fn carry_out(requests: &Options) -> io::Result<bool> {
         });
         let took = bench.now().since(begun).as_secs_f64();
         outcome.figure("took_virtual_s", took);
-        println!("{} [{took:.1} virtual s]", outcome.words(row.name));
+        println!("{} [{took:.1} virtual s]", outcome.text(row.name));
         if !outcome.passed() {
             println!("       output: {}", outcome.said);
             keep_output(row, &requests.out)?;

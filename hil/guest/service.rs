@@ -133,7 +133,7 @@ fn acted_on(bench: &mut Bench, service: Service, outcome: &mut RowResult) -> io:
         return Ok(());
     }
     let (signal, limit) = match service {
-        Service::Stop => (Signal::STOP, Limit::Patience),
+        Service::Stop => (Signal::STOP, Limit::GuardTimeout),
         _ => (Signal::KILL, Limit::Ms(100)),
     };
     let killed = bench.now();

@@ -51,7 +51,7 @@ pub enum Trouble {
 
 impl Trouble {
     /// Text for the table.
-    pub fn words(self) -> String {
+    pub fn text(self) -> String {
         let bus = |kind: Fault, argument: i32| match kind {
             Fault::NackAddress => "NACK of the address".to_string(),
             Fault::NackData => format!("NACK after {argument} bytes"),

@@ -35,7 +35,7 @@ impl Latency {
         self.sorted.len()
     }
     /// Text for people.
-    pub fn words(&self) -> String {
+    pub fn text(&self) -> String {
         let [p50, p99] = [50, 99].map(|percent| self.percentile(percent));
         format!("p50 {p50:.1} p99 {p99:.1} max {:.1} virtual us, n {}", self.max(), self.count())
     }
@@ -84,7 +84,7 @@ impl RowResult {
     }
     /// Adds a latency by name.
     pub fn latency(&mut self, name: &str, latency: Latency) {
-        self.note(format!("{name}: {}", latency.words()));
+        self.note(format!("{name}: {}", latency.text()));
         self.latencies.push((name.into(), latency));
     }
     /// Adds a latency that is also compared with the baseline.
@@ -110,7 +110,7 @@ impl RowResult {
     }
 
     /// One line for people, and one more for each fault.
-    pub fn words(&self, name: &str) -> String {
+    pub fn text(&self, name: &str) -> String {
         let mark = if self.passed() { "ok  " } else { "FAIL" };
         let mut words = format!("{mark} {name:<26} {}", self.notes.join("; "));
         for fault in &self.faults {
@@ -210,7 +210,7 @@ mod tests {
         outcome.demand(true, || unreachable!());
         assert!(outcome.passed());
         outcome.demand(false, || "it moved".into());
-        assert!(!outcome.passed() && outcome.words("row").contains("it moved"));
+        assert!(!outcome.passed() && outcome.text("row").contains("it moved"));
         assert_eq!(outcome.json("row")["passed"], json!(false));
     }
 }

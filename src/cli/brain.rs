@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-use words::Words;
+use words::EventPrinter;
 
 /// How often the end is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -134,22 +134,22 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, usize::from);
     let most = usize::from(args.max_robots);
-    let mut words = Words::new(args.json);
+    let mut printer = EventPrinter::new(args.json);
     let listens = socket.local_addr().map_err(|error| of_socket(args.listen, &error))?;
-    words.begin(&listens, &served, keys.len(), most, threads)?;
+    printer.begin(&listens, &served, keys.len(), most, threads)?;
     if !args.boards.is_empty() {
         // Prepares the named boards now, so that the first robot does not have to wait.
         for board in &served {
             let cycle = board.prepare().map_err(Failure::unavailable)?;
-            words.prepared(board, cycle)?;
+            printer.prepared(board, cycle)?;
         }
     }
     let em_client = em_client.map(|(profile, loaded)| (profile, served_by(engine)(loaded)));
     if let (Some(listener), Some((profile, board))) = (&em_listener, &em_client) {
         let cycle = board.prepare().map_err(Failure::unavailable)?;
-        words.prepared(board, cycle)?;
+        printer.prepared(board, cycle)?;
         let address = listener.local_addr().map_err(Failure::unavailable)?;
-        words.em_brain(&address, profile, board)?;
+        printer.em_brain(&address, profile, board)?;
     }
     let (tell, events) = unbounded();
     let limits = Limits { robots: most, threads, state: args.state.clone() };
@@ -163,12 +163,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     });
     let (workers, outlets) =
         started.map_err(|error| Failure::unavailable(format!("cannot start a thread: {error}")))?;
-    let ended = serve(&outlets, control.as_ref(), (most, threads), &interrupt, &events, &mut words);
+    let ended = serve(&outlets, control.as_ref(), (most, threads), &interrupt, &events, &mut printer);
     let status = outlets.status(most, threads);
     workers.end(); // every robot is saved
-    let reported = words.rest(&events);
+    let reported = printer.print_remaining(&events);
     ended.and(reported)?;
-    words.end(&status.map_err(Failure::unavailable)?)
+    printer.end(&status.map_err(Failure::unavailable)?)
 }
 
 /// Serves until the end is requested, and reports events.
@@ -178,7 +178,7 @@ fn serve(
     (most, threads): (usize, usize),
     interrupt: &Interrupt,
     events: &Receiver<Event>,
-    words: &mut Words,
+    printer: &mut EventPrinter,
 ) -> Result<(), Failure> {
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -192,7 +192,7 @@ fn serve(
         let mut reported = Ok(());
         while reported.is_ok() && !interrupt.asked() && !receiver.is_finished() {
             match events.recv_timeout(LOOK_EVERY) {
-                Ok(event) => reported = words.tell(&event),
+                Ok(event) => reported = printer.tell(&event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }

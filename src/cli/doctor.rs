@@ -189,13 +189,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 /// Shows the proposal, and carries it out if `yes`.
 fn propose(plan: &tuning::Plan, yes: bool) -> Result<(), Failure> {
-    for (action, why) in &plan.deeds {
+    for (action, why) in &plan.actions {
         say!("\n{action}\n    why: {why}");
     }
     for advice in &plan.advice {
         say!("\nadvice, for you to follow: {advice}");
     }
-    match (plan.deeds.len(), yes) {
+    match (plan.actions.len(), yes) {
         (0, _) => say!("\nnothing to write: everything that --fix can do is done"),
         (count, false) => say!("\nnothing was written; --yes makes these {count} changes, as root"),
         (_, true) => {

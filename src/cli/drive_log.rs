@@ -1,6 +1,6 @@
-//! `log`: what a recording holds. `info` says in sentences what happened, `replay` decides the run again and
-//! names the first value that differs, `export` writes its slots as CSV, `cut` and `recover` write a part of
-//! it anew, `diff` compares two runs.
+//! `log`: works with recordings. `info` summarises a run, `replay` repeats the run's decisions and reports
+//! the first value that differs, `export` writes its slots as CSV, `cut` and `recover` copy part of it to a
+//! new file, `diff` compares two runs.
 
 mod copies;
 mod diff;
@@ -26,24 +26,24 @@ pub struct Args {
     verb: Verb,
 }
 
-/// What to do with a recording. Each variant's doc comment is its line in `--help`.
+/// The action on a recording. Each variant's doc comment is its line in `--help`.
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Say in sentences what happened
+    /// Summarise what happened
     Info(info::Args),
-    /// Decide the recorded run again, and name the first slot and value that differ
+    /// Repeat the decisions of the recorded run and report the first slot and value that differ
     Replay(replay::Args),
     /// Write the slots to standard output
     Export(export::Args),
-    /// Write a part of a recording to a new file
+    /// Copy part of a recording to a new file
     Cut(copies::CutArgs),
-    /// Write what a power failure left of a recording to a new file that ends in order
+    /// Copy what a power failure left of a recording to a new, complete file
     Recover(copies::RecoverArgs),
-    /// Name the first slot and value in which two runs differ
+    /// Report the first slot and value in which two runs differ
     Diff(diff::Args),
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.verb {
         Verb::Info(args) => info::run(&args),

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A guard answers at once; one that takes longer hangs.
-const STATUS_PATIENCE: Span = Span::from_millis(500);
+const STATUS_TIMEOUT: Span = Span::from_millis(500);
 
 /// Arguments of `guard`.
 #[derive(Debug, clap::Args)]
@@ -188,7 +188,7 @@ impl Words {
         }
         match event {
             Event::Refused(refused) => {
-                self.log_line(Level::Warn, format_args!("refused: {}", refused.words()))
+                self.log_line(Level::Warn, format_args!("refused: {}", refused.reason()))
             }
             Event::Changed(_, is) if !is.line_sound => self
                 .log_line(Level::Warn, format_args!("the line does not follow; the guard drives it again")),
@@ -207,7 +207,7 @@ impl Words {
 
     /// Called at the end: reports how many messages were dropped since the last report.
     fn settle(&mut self) {
-        let left_out: u64 = self.quotas.iter_mut().filter_map(LogRateLimit::rest).sum();
+        let left_out: u64 = self.quotas.iter_mut().filter_map(LogRateLimit::take_dropped).sum();
         if left_out > 0 {
             self.log_line(Level::Warn, format_args!("{left_out} more messages were dropped"));
         }
@@ -258,7 +258,7 @@ impl Status {
 }
 
 fn status(socket: &Path, json: bool) -> Result<(), Failure> {
-    let answer = ask_once(socket, Ask::Status, STATUS_PATIENCE).map_err(|error| {
+    let answer = ask_once(socket, Ask::Status, STATUS_TIMEOUT).map_err(|error| {
         Failure::file(socket, &error)
             .fix("start it: 'ganglion guard --board BOARD', or systemctl start ganglion-guard")
     })?;

@@ -1,14 +1,14 @@
-//! Log lines while the screen has the terminal: they are kept, the newest is shown on the screen, and all are
-//! printed when the screen gives the terminal back.
+//! Log lines while the screen uses the terminal: they are kept, the newest is shown on the screen, and all
+//! are printed when the screen ends.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most lines that are kept; older ones are dropped, and counted. More than anyone reads after a run.
+/// Most lines that are kept; older ones are dropped and counted. More than anyone reads after a run.
 const MOST_LINES: usize = 500;
 
-/// The lines; `None` while no screen has the terminal.
+/// The kept lines; `None` while no screen uses the terminal.
 static HELD: Mutex<Option<Held>> = Mutex::new(None);
 
 /// Kept lines.
@@ -41,12 +41,12 @@ fn held() -> MutexGuard<'static, Option<Held>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on, lines are kept.
+/// Starts to keep lines.
 pub(super) fn begin() {
     held().get_or_insert_default();
 }
 
-/// Prints what was kept. From now on, lines go to standard error again.
+/// Prints the kept lines. Later lines go to standard error again.
 pub(super) fn end() {
     if let Some(kept) = held().take() {
         let _ = kept.print(&mut io::stderr().lock()); // standard error may be closed
@@ -58,19 +58,19 @@ pub(super) fn newest() -> Option<String> {
     held().as_ref()?.lines.back().cloned()
 }
 
-/// Keeps `text` if lines are kept now and no other thread holds them; `false`: it was not kept. Never waits,
-/// for the message of a panic.
+/// Keeps `text` if lines are being kept and no other thread has the lock; returns whether it was kept. Never
+/// waits, so that a panic's message can use it.
 pub(super) fn keep(text: &str) -> bool {
     let Ok(mut held) = HELD.try_lock() else { return false };
     held.as_mut().map(|held| held.push(text)).is_some()
 }
 
-/// Whether a screen has the terminal; never waits.
+/// Whether a screen uses the terminal; never waits.
 pub(super) fn is_on() -> bool {
     HELD.try_lock().is_ok_and(|held| held.is_some())
 }
 
-/// Where the log goes: standard error, unless lines are kept.
+/// The log's output: standard error, unless lines are being kept.
 pub(super) struct Destination;
 
 impl Write for Destination {

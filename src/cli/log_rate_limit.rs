@@ -41,7 +41,7 @@ impl LogRateLimit {
     }
 
     /// The number of dropped lines that is not yet reported, for the end.
-    pub fn rest(&mut self) -> Option<u64> {
+    pub fn take_dropped(&mut self) -> Option<u64> {
         Some(std::mem::take(&mut self.left_out)).filter(|left_out| *left_out > 0)
     }
 
@@ -77,8 +77,8 @@ mod tests {
             }
         }
         assert!((AT_ONCE..=AT_ONCE + 10).contains(&said), "{said}");
-        assert_eq!(said + told + rate_limit.rest().unwrap_or(0), 100_000);
-        assert_eq!(rate_limit.rest(), None, "reported once");
+        assert_eq!(said + told + rate_limit.take_dropped().unwrap_or(0), 100_000);
+        assert_eq!(rate_limit.take_dropped(), None, "reported once");
     }
 
     #[test]

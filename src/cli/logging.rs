@@ -41,7 +41,7 @@ pub(super) fn start() {
 /// Called at the end: reports how many messages were dropped since the last report.
 pub(super) fn end() {
     if let Some(logger) = LOGGER.get() {
-        logger.settle(LogRateLimit::rest);
+        logger.settle(LogRateLimit::take_dropped);
     }
 }
 
@@ -197,8 +197,8 @@ mod tests {
         let logger = limited(&paper);
         (0..1_000).for_each(|line| say(&logger, 7, Level::Warn, &format!("bad frame {line}"), at(1_000)));
         let flood = paper.lines().len();
-        logger.settle(LogRateLimit::rest);
-        logger.settle(LogRateLimit::rest);
+        logger.settle(LogRateLimit::take_dropped);
+        logger.settle(LogRateLimit::take_dropped);
         let told = format!("WARN: {} messages were dropped, the last one: bad frame 999", 1_000 - flood);
         assert_eq!(paper.lines()[flood..], [told]);
     }

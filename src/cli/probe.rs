@@ -189,7 +189,7 @@ fn lines(board: &Board, bus: usize, found: &[(u8, Presence)]) -> Vec<String> {
     }
     let expected = expected(board, bus);
     let told = found.iter().filter_map(|(address, presence)| {
-        Some(format!("{address:#04x}  {}", words(board, bus, &expected, *address, presence)?))
+        Some(format!("{address:#04x}  {}", describe(board, bus, &expected, *address, presence)?))
     });
     lines.extend(told);
     lines
@@ -207,7 +207,7 @@ fn cell(found: &[(u8, Presence)], address: u8) -> String {
 }
 
 /// What to report about an address; nothing if no device answers there and none is expected.
-fn words(
+fn describe(
     board: &Board,
     bus: usize,
     expected: &[Expected],
@@ -242,7 +242,7 @@ fn node(board: &Board, bus: usize) -> String {
 fn object(board: &Board, bus: usize, found: &[(u8, Presence)]) -> Value {
     let expected = expected(board, bus);
     let devices = found.iter().filter_map(|(address, presence)| {
-        let words = words(board, bus, &expected, *address, presence)?;
+        let words = describe(board, bus, &expected, *address, presence)?;
         let state = match presence {
             Presence::Answers => "answers",
             Presence::Silent => "silent",

@@ -62,7 +62,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         if let Some(more) = rate_limit.ask(clock.now()) {
             let dropped = if more == 0 { String::new() } else { format!(" ({more} answers before it)") };
             let level = if grant == Grant::Yes { log::Level::Info } else { log::Level::Warn };
-            log::log!(level, "asked: {}{dropped}", grant.words());
+            log::log!(level, "asked: {}{dropped}", grant.message());
         }
     });
     Ok(())

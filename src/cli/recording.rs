@@ -1,4 +1,4 @@
-//! `--record` of `ganglion run`: what is recorded where, and what came of it, in words.
+//! `--record` of `ganglion run`: what is recorded where, and a message about the result.
 
 use super::exit::Failure;
 use crate::base::plan::QualityLevel;
@@ -14,18 +14,18 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is kept of the time before a robot is armed: what a person did with it before that.
+/// How much is recorded from before the robot is armed, to show how it was handled.
 const BEFORE: Span = Span::from_millis(30_000);
 /// How long the end of a run waits for the disk; after that, the last second of the recording may be missing.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Arguments of a recording.
+/// Arguments for recording.
 #[derive(Debug, clap::Args)]
 pub struct RecordArgs {
-    /// Record what the robot sees and decides: into this file (NAME.mcap), or numbered files of this folder
+    /// Record what the robot senses and decides, into this file (NAME.mcap) or numbered files in this folder
     #[arg(long, value_name = "FILE|DIR")]
     pub record: Option<PathBuf>,
-    /// Which part of the run goes into the recording
+    /// Which part of the run is recorded
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = RecordWhen::Always, requires = "record")]
     pub record_when: RecordWhen,
     /// Most megabytes of recordings in the folder; the oldest are deleted first
@@ -37,7 +37,7 @@ pub struct RecordArgs {
 /// Which part of a run is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RecordWhen {
-    /// All of it
+    /// The whole run
     Always,
     /// From 30 s before the robot is armed until it is disarmed
     Armed,
@@ -45,21 +45,21 @@ pub enum RecordWhen {
     Off,
 }
 
-/// What a recording says about a run beside its board.
+/// What a recording contains about a run besides its board.
 pub struct About {
     /// Seed of the simulated world.
     pub seed: u64,
-    /// Words for the injected faults.
+    /// Description of the injected faults.
     pub faults: String,
-    /// Put into the simulator by `--simulate`.
+    /// Values that `--simulate` added to the simulator.
     pub simulated: bool,
-    /// Level of quality at which every cycle runs.
+    /// Quality level that every cycle runs at.
     pub quality: Option<QualityLevel>,
-    /// In virtual time: nothing is lost, the run waits for the disk.
+    /// In virtual time, where nothing is lost because the run waits for the disk.
     pub is_virtual: bool,
 }
 
-/// Starts the recording that `args` request of a run of `loaded`.
+/// Starts the recording that `args` request for a run of `loaded`.
 pub fn start(
     args: &RecordArgs,
     loaded: &Loaded,
@@ -77,7 +77,7 @@ pub fn start(
         && let Err(error) = std::fs::DirBuilder::new().recursive(true).mode(0o750).create(folder)
     {
         log::warn!(
-            "recording: {}: {error}; what cannot be written is counted and left out",
+            "recording: {}: {error}; slots that cannot be written are skipped and counted",
             folder.display()
         );
     }
@@ -88,7 +88,7 @@ pub fn start(
     let started = Recording::start(plan, about.is_virtual);
     started.map(Some).map_err(|error| {
         Failure::file(path, &error)
-            .fix("name a new file that ends in .mcap, or a folder: recordings are never written over")
+            .fix("give a new file that ends in .mcap, or a folder: recordings are never overwritten")
     })
 }
 
@@ -116,7 +116,7 @@ fn words(loaded: &Loaded, about: &About) -> BTreeMap<String, String> {
     words.into_iter().map(|(key, word)| (key.to_string(), word)).collect()
 }
 
-/// The run is over: ends the recording, with what the threads were granted, and says what came of it.
+/// Ends the recording after the run, adds what the threads were granted, and reports the result.
 pub fn end(recording: Recording, granted: &[(&'static str, Granted)]) -> RecordingStatus {
     for (thread, granted) in granted {
         recording.word(&format!("granted.{thread}"), serde_json::to_string(granted).unwrap_or_default());
@@ -126,7 +126,7 @@ pub fn end(recording: Recording, granted: &[(&'static str, Granted)]) -> Recordi
     status
 }
 
-/// What a recording has written and lost, in words.
+/// A message about what a recording has written and lost.
 pub fn lines(status: &RecordingStatus) -> Vec<String> {
     let RecordingStatus { slots, bytes, files, removed, .. } = *status;
     let state = match (status.ended, status.writing) {
@@ -137,7 +137,7 @@ pub fn lines(status: &RecordingStatus) -> Vec<String> {
     let megabytes = bytes as f64 / 1e6;
     let mut lines = vec![format!("recording  {state}: {slots} slots, {megabytes:.1} MB in {files} files")];
     if removed > 0 {
-        lines.push(format!("           {removed} older files deleted to keep within the limit"));
+        lines.push(format!("           {removed} older files deleted to stay within the limit"));
     }
     if status.lost() > 0 || status.failures > 0 {
         let why = status.last_failure.as_deref().unwrap_or("the disk is too slow");
@@ -145,7 +145,7 @@ pub fn lines(status: &RecordingStatus) -> Vec<String> {
     }
     if status.checkpoints_left_out > 0 {
         let left_out = status.checkpoints_left_out;
-        lines.push(format!("           {left_out} checkpoints left out: replay after a loss begins later"));
+        lines.push(format!("           {left_out} checkpoints left out: replay after a loss starts later"));
     }
     lines
 }

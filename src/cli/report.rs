@@ -72,7 +72,8 @@ pub struct RunReport {
     /// Why it was disarmed, unless it was armed again since.
     disarmed_by: Option<String>,
     reflexes: BTreeMap<&'static str, u64>,
-    rungs: BTreeMap<String, f64>,
+    #[serde(rename = "rungs")]
+    level_s: BTreeMap<String, f64>,
     release_late_us: Option<Latency>,
     exec_us: Option<Latency>,
     end_late_us: Option<Latency>,
@@ -192,7 +193,8 @@ struct BusLine {
     /// The devices that were still lost at the end.
     lost: Vec<String>,
     /// Recovery measures that were used.
-    rungs: BTreeMap<&'static str, u64>,
+    #[serde(rename = "rungs")]
+    steps: BTreeMap<&'static str, u64>,
     late: u64,
     /// The longest poll of each device, by the sensors it provides.
     longest_us: BTreeMap<String, f64>,
@@ -201,7 +203,7 @@ struct BusLine {
 impl BusLine {
     fn of(bus: &BusCounters) -> BusLine {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let taken = RecoveryStep::ALL.into_iter().map(|quality| (quality.name(), bus.taken(quality)));
+        let taken = RecoveryStep::ALL.into_iter().map(|step| (step.name(), bus.taken(step)));
         BusLine {
             name: bus.name.clone(),
             polls: bus.devices.iter().map(|device| count(&device.polls)).sum(),
@@ -218,7 +220,7 @@ impl BusLine {
                 .filter(|(_, times)| *times > 0)
                 .collect(),
             lost: bus.lost().map(String::from).collect(),
-            rungs: taken.filter(|(_, times)| *times > 0).collect(),
+            steps: taken.filter(|(_, times)| *times > 0).collect(),
             late: bus.devices.iter().map(|device| count(&device.late)).sum(),
             longest_us: bus
                 .devices
@@ -234,10 +236,9 @@ impl BusLine {
         let longest =
             longest.map(|(device, us)| format!(", longest {us:.0} {unit} ({device})")).unwrap_or_default();
         say!("  bus {name:<6} {polls} polls, {late} late, {failures} failed, {retries} retries{longest}");
-        if !self.rungs.is_empty() {
-            let rungs: Vec<String> =
-                self.rungs.iter().map(|(quality, times)| format!("{quality} {times}")).collect();
-            say!("             recovery: {}", rungs.join(", "));
+        if !self.steps.is_empty() {
+            let steps: Vec<String> = self.steps.iter().map(|(step, n)| format!("{step} {n}")).collect();
+            say!("             recovery: {}", steps.join(", "));
         }
         if let Some(us) = self.longest_unled_us {
             say!("             moving motors went without a command for at most {us:.0} {unit}");
@@ -266,7 +267,7 @@ impl RunReport {
         let summary = ending.recorder.summary();
         let period_s = board.period.as_secs_f64();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let rungs = summary.slots_at_level.iter().enumerate();
+        let levels = summary.slots_at_level.iter().enumerate();
         RunReport {
             schema: SCHEMA,
             board: board.name.clone(),
@@ -298,7 +299,7 @@ impl RunReport {
             mode: ending.tick.mode().name(),
             disarmed_by: ending.tick.disarmed().map(why_disarmed),
             reflexes: summary.trips_by_name(),
-            rungs: rungs.map(|(quality, &slots)| (quality.to_string(), slots as f64 * period_s)).collect(),
+            level_s: levels.map(|(quality, &slots)| (quality.to_string(), slots as f64 * period_s)).collect(),
             release_late_us: Latency::of(&ending.recorder.release_late),
             exec_us: Latency::of(&ending.recorder.exec),
             end_late_us: Latency::of(&ending.recorder.end_late),
@@ -354,7 +355,7 @@ impl RunReport {
         }
         say!("  reflexes   {}", if reflexes.is_empty() { "none".into() } else { reflexes.join(", ") });
         let levels: Vec<String> =
-            self.rungs.iter().filter(|(_, s)| **s > 0.0).map(|(r, s)| format!("{r}: {s:.2} s")).collect();
+            self.level_s.iter().filter(|(_, s)| **s > 0.0).map(|(r, s)| format!("{r}: {s:.2} s")).collect();
         say!("  quality    {}", levels.join(", "));
         for (name, latency) in [
             ("release", &self.release_late_us),

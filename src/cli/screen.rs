@@ -1,13 +1,13 @@
-//! The screen: one page on a terminal that shows what a robot does, of a run (`ganglion run`) or of another
-//! program's (`ganglion top`).
+//! The screen: one page on a terminal that shows what a robot is doing, either this program's (`ganglion
+//! run`) or another program's (`ganglion top`).
 //!
-//! It reads only what the status publishes, at most ten times a second, in a thread of low priority or in a
-//! process of its own. No thread of the robot waits for it: a terminal that does not accept its output blocks
+//! It reads only what the status publishes, at most ten times a second, in a low-priority thread or a
+//! separate process. No thread of the robot waits for it: a terminal that does not accept its output blocks
 //! only the screen.
 //!
-//! `model` is what there is to show, `draw` makes a page of it and changes nothing, `panels`, `room` and
-//! `words` are parts of that page. `keys` is what a key does, `robot` whom it does it to, `terminal` takes
-//! the terminal and gives it back, `own_run` is the thread beside a run, `top` is the verb.
+//! `model` holds what there is to show, `draw` renders a page of it without changing anything, `panels`,
+//! `room` and `words` are parts of that page. `keys` handles keys, `robot` is the robot that they act on,
+//! `terminal` sets up and restores the terminal, `own_run` is the thread beside a run, `top` is the command.
 
 mod draw;
 mod keys;

@@ -170,11 +170,11 @@ fn do_it(site: &Site, proposal: &Proposal, package: &finish::Package) -> Result<
         };
         return Err(Failure::permission(what).fix("sudo ganglion setup"));
     }
-    let deeds: Vec<&SetupAction> = proposal.changes.iter().map(|change| &change.action).collect();
+    let actions: Vec<&SetupAction> = proposal.changes.iter().map(|change| &change.action).collect();
     if changes > 0 {
         say!();
     }
-    carry_out::apply(&site.root, &deeds, site.programs, &mut |step| {
+    carry_out::apply(&site.root, &actions, site.programs, &mut |step| {
         if let Step::Done(action) = step {
             say!("done: {}", words::brief(action));
         }

@@ -67,12 +67,12 @@ pub fn simulate(loaded: &mut Loaded) -> Result<Simulation, Failure> {
 fn made(board: &Board) -> Result<(Board, Simulation), Failure> {
     let made = rehearsal(board).map_err(|why| refused(&board.name, &why))?;
     let without_model = made.without.into_iter().map(WithoutModel::of).collect();
-    let changes = made.changes.into_iter().map(words).collect();
+    let changes = made.changes.into_iter().map(describe).collect();
     Ok((made.board, Simulation { without_model, changes }))
 }
 
 /// The text for a difference.
-fn words(change: Change) -> &'static str {
+fn describe(change: Change) -> &'static str {
     match change {
         Change::NoGuard => "no guard is used: there are no real motors to stop",
         Change::ArmsItself => "it arms by itself: it cannot hurt anyone",

@@ -45,7 +45,7 @@ impl StatusLine {
                 "{run:6.1} of {:.0} s  {}{}",
                 self.length.as_secs_f64(),
                 if self.simulated { "simulated, " } else { "" },
-                words(record, self.engine)
+                describe(record, self.engine)
             ));
         }
     }
@@ -57,7 +57,7 @@ impl Drop for StatusLine {
     }
 }
 
-fn words(record: &Record, engine: EngineState) -> String {
+fn describe(record: &Record, engine: EngineState) -> String {
     let causes: Vec<&str> = Cause::ALL
         .iter()
         .filter(|&&cause| record.active & cause.bit() != 0)

@@ -125,7 +125,7 @@ fn carry(args: &Args) -> Result<(), Failure> {
         keys.robot(),
         loaded.board.name,
         args.socket.display(),
-        granted_words(&granted)
+        describe_granted(&granted)
     );
     let mut tether = Tether::new(carrier, keys.robot(), finder, listener, end, allowed, digest, clock);
     let mut limits = [LogRateLimit::FULL; KINDS];
@@ -133,7 +133,7 @@ fn carry(args: &Args) -> Result<(), Failure> {
         // Limits the rate, because anyone who may connect or forge datagrams can cause any number of events.
         if let Some(more) = limits[kind(&event)].ask(MonotonicClock.now()) {
             let dropped = if more == 0 { String::new() } else { format!(" ({more} more like this before)") };
-            say!("{}{dropped}", words(&event));
+            say!("{}{dropped}", describe(&event));
         }
     });
     print_status(&serde_json::to_value(tether.status()).unwrap_or_default());
@@ -179,7 +179,7 @@ fn real_time(loaded: &Loaded, core: Option<Core>) -> Granted {
     granted
 }
 
-fn granted_words(granted: &Granted) -> String {
+fn describe_granted(granted: &Granted) -> String {
     let core = granted.cpu.map_or("any core".to_string(), |core| format!("core {core}"));
     match granted.priority {
         0 => format!("ordinary priority, {core}"),
@@ -201,7 +201,7 @@ fn kind(event: &Event) -> usize {
     }
 }
 
-fn words(event: &Event) -> String {
+fn describe(event: &Event) -> String {
     match event {
         Event::Runtime => "a runtime is connected".to_string(),
         Event::Gone => "the runtime has disconnected".to_string(),

@@ -52,7 +52,7 @@ impl Motor {
     }
 
     /// Its command for a stop.
-    fn rest(&self) -> f32 {
+    fn stop_command(&self) -> f32 {
         if self.drives { 0.0 } else { self.last }
     }
 
@@ -187,7 +187,7 @@ impl Arbiter {
     fn stopped(&self) -> [f32; MAX_MOTORS] {
         let mut motors = [0.0; MAX_MOTORS];
         for (command, motor) in motors.iter_mut().zip(&self.motors) {
-            *command = motor.rest();
+            *command = motor.stop_command();
         }
         motors
     }

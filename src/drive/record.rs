@@ -1,8 +1,9 @@
-//! The black box: what the robot saw, what it decided and why, in MCAP files. The tick puts its records into
-//! a ring, as without a recording; the slow thread joins them with the readings and passes them on; a thread
-//! of its own owns the files. A disk that is full or hangs costs records, which are counted, and no slot.
+//! The recorder: what the robot sensed, what it decided and why, in MCAP files. The tick puts its records
+//! into a ring, as without a recording; the slow thread joins them with the readings and passes them on; a
+//! separate thread writes the files. A disk that is full or hangs costs records, which are counted, but no
+//! slot.
 //!
-//! Each slot is kept twice: to the bit in the channel `slot`, from which it can be decided again, and at a
+//! Each slot is recorded twice: bit for bit in the channel `slot`, from which it can be replayed, and at a
 //! lower rate as JSON, for people and their tools. docs/recording.md describes the files.
 
 mod copy;
@@ -28,17 +29,17 @@ pub use topics::{causes, health};
 pub use window::When;
 pub use writer::Plan;
 
-/// Name of the metadata record that a file begins with.
+/// Name of the metadata record at the start of a file.
 pub const METADATA: &str = "ganglion";
 /// Name of the attachment that holds the board file.
 pub const BOARD_FILE: &str = "board.toml";
-/// Key of the words at the end of a file: how many checkpoints of the run were left out until then.
+/// Key in the metadata at the end of a file: how many checkpoints of the run were left out until then.
 pub const CHECKPOINTS_LEFT_OUT: &str = "checkpoints_left_out";
 /// The channel of exact slots.
 pub const SLOT_TOPIC: &str = "/slot";
-/// Encoding of its messages, for readers that look for one they know.
+/// Encoding of its messages, for readers that look for one they support.
 const SLOT_ENCODING: &str = "ganglion-slot";
-/// The channel of checkpoints: what the tick remembered before the slot that follows.
+/// The channel of checkpoints: the tick's state before the slot that follows.
 pub const CHECKPOINT_TOPIC: &str = "/checkpoint";
 /// Encoding of its messages.
 const CHECKPOINT_ENCODING: &str = "ganglion-checkpoint";

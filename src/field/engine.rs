@@ -51,11 +51,11 @@ pub trait FieldEngine: Send {
 
     /// Resets it to the start: field at rest, nothing predicted, learned or experienced. The read-out and the
     /// library stay, because they came from outside.
-    fn rest(&mut self);
+    fn reset(&mut self);
 
     /// Starts again at rest with `learned`, after a panic that may have left data half-written.
     fn rebuild(&mut self, learned: &Learned) {
-        self.rest();
+        self.reset();
         let loaded = self.load(learned);
         debug_assert!(loaded.is_ok(), "`learned` came from an engine of this plan");
     }
@@ -235,8 +235,8 @@ impl<E: FieldEngine + ?Sized> FieldEngine for Around<E> {
     fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
         self.engine.load(learned)
     }
-    fn rest(&mut self) {
-        self.engine.rest();
+    fn reset(&mut self) {
+        self.engine.reset();
     }
     fn rebuild(&mut self, learned: &Learned) {
         self.engine.rebuild(learned);
@@ -344,7 +344,7 @@ mod tests {
             let mean = cells.iter().sum::<f32>() / 512.0;
             assert!((mean - features[5]).abs() < 1e-5);
             engine.clear_pattern(1);
-            engine.rest();
+            engine.reset();
             assert!(engine.experiences() == 0 && engine.pattern_value(1).is_none());
         }
         assert!(names[0].contains("chosen: ") && names[0].len() > 40, "it also says why: {}", names[0]);

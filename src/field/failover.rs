@@ -140,7 +140,7 @@ impl Failover {
         self.lost = self.remote.take();
         self.schedule_retry(loss, now);
         if self.here.restore(&self.good).is_err() {
-            self.here.rest(); // cannot happen with the same plan; a start at rest is safe too
+            self.here.reset(); // cannot happen with the same plan; a start at rest is safe too
         }
     }
 
@@ -207,8 +207,8 @@ impl FieldEngine for Failover {
         self.remote.as_mut().map_or(Ok(()), |remote| remote.load(learned))
     }
 
-    fn rest(&mut self) {
-        self.remote.as_mut().unwrap_or(&mut self.here).rest();
+    fn reset(&mut self) {
+        self.remote.as_mut().unwrap_or(&mut self.here).reset();
     }
 
     /// Rebuilds only the standby engine: a device that panicked counts as lost, and is reopened.

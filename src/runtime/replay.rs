@@ -1,6 +1,6 @@
-//! A recorded run decided again. The same tick runs on what the recording holds (readings, results of the
-//! field, receipts, requests, times), and each slot is compared with what was recorded, bit for bit. No wire,
-//! no engine, no clock.
+//! Replays a recorded run: the same tick runs on the recorded inputs (readings, results of the field,
+//! receipts, requests, times), and each slot is compared with the recorded one, bit for bit. No hardware, no
+//! engine, no real clock.
 
 mod compare;
 mod script;
@@ -32,47 +32,47 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most readings in a slot: what all inlets of a tick hold together, and more than a recording keeps.
+/// Most readings in a slot: what all inlets of a tick hold together, which is more than a recording keeps.
 const READINGS: usize = 1 << 15;
 
-/// A guard that answers well.
+/// A guard that always answers.
 const WELL: GuardStatus =
     GuardStatus { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
 
-/// Why a slot cannot be decided again.
+/// Why a slot cannot be replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The recording begins with this slot, in the middle of a run, and without a checkpoint.
+    /// The recording starts with this slot, in the middle of a run, without a checkpoint.
     Begin {
         /// Its number.
         index: u64,
     },
-    /// Slots between two recorded ones are not in the recording.
+    /// Slots between two recorded ones are missing from the recording.
     Slots {
         /// Number of the last one before.
         after: u64,
         /// How many.
         count: u64,
     },
-    /// Some of the readings of this slot are not in the recording.
+    /// Some readings of this slot are missing from the recording.
     Readings {
         /// Number of the slot.
         index: u64,
         /// How many.
         count: u32,
     },
-    /// The checkpoint before this slot is of another board or program.
+    /// The checkpoint before this slot belongs to another board or program.
     Checkpoint {
         /// Number of the slot.
         index: u64,
-        /// Where it stops to fit.
+        /// The value where it stops to match.
         unfit: Unfit,
     },
-    /// What is in this slot fits no tick of this board.
+    /// Something in this slot is impossible on this board.
     Misfit {
         /// Number of the slot.
         index: u64,
-        /// What does not fit.
+        /// What is impossible.
         what: &'static str,
     },
 }
@@ -85,32 +85,32 @@ impl fmt::Display for Missing {
                 "slot {index} is in the middle of a run, and there is no checkpoint at or before it"
             ),
             Missing::Slots { after, count } => {
-                write!(f, "{count} slots after slot {after} ran and are not in the recording")
+                write!(f, "{count} slots that ran after slot {after} are missing from the recording")
             }
             Missing::Readings { index, count } => {
-                write!(f, "{count} readings of slot {index} are not in the recording")
+                write!(f, "{count} readings of slot {index} are missing from the recording")
             }
             Missing::Checkpoint { index, unfit } => {
-                write!(f, "the checkpoint before slot {index} does not fit this board at {unfit}")
+                write!(f, "the checkpoint before slot {index} does not match this board at {unfit}")
             }
-            Missing::Misfit { index, what } => write!(f, "slot {index} is of another board: {what}"),
+            Missing::Misfit { index, what } => write!(f, "slot {index} is from another board: {what}"),
         }
     }
 }
 
-/// What came of a slot.
+/// The result for a slot.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Replayed {
-    /// It was decided as recorded.
+    /// The decisions were the same as recorded.
     Equal,
-    /// It was decided otherwise; this is the first value that differs.
+    /// The decisions differ; this is the first value that differs.
     Differs(Difference),
-    /// It cannot be decided again, and nothing after it before the next checkpoint.
+    /// Neither it nor any slot before the next checkpoint can be replayed.
     Missing(Missing),
 }
 
-/// The tick on a recording. It begins with the first slot of the run or with a checkpoint, and after a loss
-/// it goes on at the next checkpoint.
+/// The tick on a recording. It starts with the first slot of the run or with a checkpoint, and after a loss
+/// it continues at the next checkpoint.
 pub struct Replay {
     board: Board,
     quality: Option<QualityLevel>,
@@ -122,7 +122,7 @@ pub struct Replay {
     halt: Arc<Halt>,
     readings_dropped: Arc<AtomicU64>,
     outcomes: Writer<FieldResult>,
-    /// Orders go nowhere: the results are known.
+    /// Discards orders, because the results are already known.
     _orders: Reader<FieldRequest>,
     _commands: Reader<Command>,
     receipts: rtrb::Producer<OnWire>,
@@ -133,16 +133,17 @@ pub struct Replay {
     sensors: usize,
     /// The last slot of the recording.
     last: Option<u64>,
-    /// Why slots cannot be decided at present.
+    /// Why slots cannot be replayed at present.
     lost_track: Option<Missing>,
-    /// Slots that ran and are not in the recording.
+    /// Slots that ran but are missing from the recording.
     gaps: u64,
-    /// It decides otherwise than the run: it keeps its own state where the recording has another.
+    /// Its decisions may differ from the run's: it keeps its own state where the recording has another.
     is_other: bool,
 }
 
 impl Replay {
-    /// A replay of a run of `board`, at the level `quality` if the run was held there. Before the first slot.
+    /// A replay of a run of `board`, at the level `quality` if the run was fixed at it, before its first
+    /// slot.
     pub fn new(board: &Board, quality: Option<QualityLevel>) -> std::io::Result<Replay> {
         let script = Arc::new(Script::default());
         let requests = Arc::new(Requests::default());
@@ -173,7 +174,7 @@ impl Replay {
             trace,
             records_dropped: Arc::default(),
             loop_status: Arc::default(),
-            // Heard in the very slot or lost.
+            // Either heard in this slot or lost.
             guard: guard.clone().map(|link| GuardHealth::new(link, Span::ZERO)),
         });
         Ok(Replay {
@@ -201,19 +202,19 @@ impl Replay {
         })
     }
 
-    /// The same for a board with other limits than the run had: it goes on after a difference, with the state
-    /// that its own decisions have led to. What the robot would have sensed then is not known: the readings
-    /// are those of the run.
+    /// The same for a board with other limits than in the run: it continues after a difference, with the
+    /// state that its own decisions have led to. What the robot would have sensed then is unknown: the
+    /// readings are those of the run.
     pub fn what_if(board: &Board, quality: Option<QualityLevel>) -> std::io::Result<Replay> {
         Ok(Replay { is_other: true, ..Replay::new(board, quality)? })
     }
 
-    /// Slots that ran and are not in the recording.
+    /// Slots that ran but are missing from the recording.
     pub fn gaps(&self) -> u64 {
         self.gaps
     }
 
-    /// Decides `step` again. `lost`: how many slots were lost after it, which the next one says.
+    /// Runs `step` through the tick. `lost`: how many slots were lost after it, which the next one tells.
     pub fn step(&mut self, step: &Step, lost: u64) -> Replayed {
         let slot = &step.slot;
         match self.begin(step) {
@@ -226,7 +227,7 @@ impl Replay {
         }
         self.tick.run();
         let Ok(record) = self.records.pop() else {
-            return Replayed::Missing(Missing::Misfit { index: slot.index, what: "it left no record" });
+            return Replayed::Missing(Missing::Misfit { index: slot.index, what: "it produced no record" });
         };
         match compare::first_difference(slot, &record, &self.names) {
             None => Replayed::Equal,
@@ -234,8 +235,8 @@ impl Replay {
         }
     }
 
-    /// Gets the tick to where it was before `step`. The difference, if it is already there and remembers
-    /// something else than what is recorded.
+    /// Brings the tick to its state before `step`. Returns the difference if the tick is already there with
+    /// another state than the recorded one.
     fn begin(&mut self, step: &Step) -> Result<Option<Difference>, Missing> {
         let slot = &step.slot;
         let broken = self.follows(slot).err().or(self.lost_track.take());
@@ -275,16 +276,16 @@ impl Replay {
         Err(Missing::Slots { after: last, count })
     }
 
-    /// A new tick goes on from `checkpoint`, whatever the one before has lost.
+    /// Replaces the tick by one that continues from `checkpoint`, whatever the previous one has lost.
     fn resume(&mut self, slot: &Slot, checkpoint: &[u8]) -> Result<(), Missing> {
-        let misfit = |_| Missing::Misfit { index: slot.index, what: "the system starts no replay" };
+        let misfit = |_| Missing::Misfit { index: slot.index, what: "the system cannot start a replay" };
         let fresh = Replay::new(&self.board, self.quality).map_err(misfit)?;
         *self = Replay { last: self.last, gaps: self.gaps, is_other: self.is_other, ..fresh };
         let unfit = |unfit| Missing::Checkpoint { index: slot.index, unfit };
         self.tick.resume(checkpoint).map_err(unfit)
     }
 
-    /// Puts everything that the slot had where the tick takes it from.
+    /// Puts all inputs of the slot where the tick takes them from.
     fn feed(&mut self, slot: &Slot, lost: u64) -> Result<(), Missing> {
         let misfit = |what| Missing::Misfit { index: slot.index, what };
         let over = slot.slot + self.period.times(lost.saturating_add(if lost > 0 { 1 } else { 0 }));

@@ -66,7 +66,7 @@ impl BoundedFile {
     }
 
     /// Reads to the end and appends to `bytes`, which holds the part before. Fails beyond the limit.
-    pub fn rest(mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+    pub fn read_to_end(mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
         let left = self.most.saturating_sub(bytes.len() as u64);
         let expected = self.length.saturating_sub(bytes.len() as u64);
         bytes.reserve_exact(usize::try_from(expected).unwrap_or(0));
@@ -78,7 +78,7 @@ impl BoundedFile {
 /// All bytes of the regular file at `path`, at most `most`; errors as for [`BoundedFile::open`].
 pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    BoundedFile::open(path, most)?.rest(&mut bytes)?;
+    BoundedFile::open(path, most)?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -139,7 +139,7 @@ mod tests {
         let mut halves = BoundedFile::open(&spot.0, 5).unwrap();
         let mut all = halves.begin(2).unwrap();
         assert_eq!(all, b"12");
-        halves.rest(&mut all).unwrap();
+        halves.read_to_end(&mut all).unwrap();
         assert_eq!(all, b"12345");
     }
 
@@ -149,7 +149,7 @@ mod tests {
         std::fs::write(&spot.0, "1234").unwrap();
         let open = BoundedFile::open(&spot.0, 5).unwrap();
         std::fs::write(&spot.0, "123456").unwrap();
-        assert_eq!(open.rest(&mut Vec::new()).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        assert_eq!(open.read_to_end(&mut Vec::new()).unwrap_err().kind(), ErrorKind::FileTooLarge);
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! What the parts of a tick remember from slot to slot, as bytes and back. Each part lists its memory once,
-//! in [`Remembers::walk`], by taking its struct apart without `..`: a field that is added does not compile
-//! until it is listed or marked as no memory (`_`). The same list writes and reads, so the two cannot differ.
+//! Writes the state that the parts of a tick keep from slot to slot to bytes, and reads it back. Each part
+//! lists its state once, in [`Remembers::walk`], by destructuring its struct without `..`: a new field does
+//! not compile until it is listed or marked as not part of the state (`_`). The same list writes and reads,
+//! so the two cannot differ.
 //!
-//! Writing goes into memory that is there already: the tick does it without an allocation.
+//! Writes into existing memory, so that the tick does not allocate.
 
 #[cfg(test)]
 pub(crate) mod layout;
@@ -12,17 +13,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 
-/// Room for one checkpoint, bytes: three times what a board with all sensors, rules and the longest way
+/// Size of one checkpoint, bytes: three times what a board with all sensors, rules and the longest path
 /// needs.
 pub const ROOM: usize = 64 * 1024;
 
-/// A part of a tick that remembers something.
+/// A part of a tick that has state.
 pub trait Remembers {
-    /// Shows everything that it remembers to `archive`, which keeps it or puts something else in its place.
+    /// Passes all its state to `archive`, which writes it or replaces it.
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit>;
 }
 
-/// The value at which a checkpoint ends: there is no room for it, or the bytes spell none that it can have.
+/// The value at which a checkpoint fails: there is no room for it, or the bytes are not valid for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfit {
     /// The part of the tick that it belongs to.
@@ -55,7 +56,7 @@ enum Way<'a> {
     Layout(&'a mut Vec<String>),
 }
 
-/// Writes values into a checkpoint, or reads them from one.
+/// Writes values to a checkpoint, or reads them from one.
 pub struct Archive<'a> {
     way: Way<'a>,
     at: usize,
@@ -68,7 +69,7 @@ impl<'a> Archive<'a> {
         Archive { way: Way::Write(room, None), at: 0, part: "" }
     }
 
-    /// The same, and says in `names` what stands where.
+    /// The same, and adds the name and end of each value to `names`.
     pub fn naming(room: &'a mut [u8], names: &'a mut Vec<Named>) -> Archive<'a> {
         Archive { way: Way::Write(room, Some(names)), at: 0, part: "" }
     }
@@ -78,7 +79,7 @@ impl<'a> Archive<'a> {
         Archive { way: Way::Read(bytes), at: 0, part: "" }
     }
 
-    /// Notes in `lines` what the bytes of each value are made of.
+    /// Adds the layout of each value's bytes to `lines`.
     #[cfg(test)]
     pub(crate) fn layout(lines: &'a mut Vec<String>) -> Archive<'a> {
         Archive { way: Way::Layout(lines), at: 0, part: "" }
@@ -89,7 +90,7 @@ impl<'a> Archive<'a> {
         self.part = name;
     }
 
-    /// Keeps `value`, or replaces it by what was kept.
+    /// Writes `value`, or replaces it by the one that was read.
     pub fn value<T: Serialize + DeserializeOwned>(
         &mut self,
         name: &'static str,
@@ -113,7 +114,7 @@ impl<'a> Archive<'a> {
         Ok(())
     }
 
-    /// Refuses a value that was read and that no tick can have.
+    /// Rejects a value that was read but that no tick can have.
     pub fn demand(&self, name: &'static str, holds: bool) -> Result<(), Unfit> {
         if holds { Ok(()) } else { Err(Unfit { part: self.part, value: name }) }
     }
@@ -124,7 +125,7 @@ impl<'a> Archive<'a> {
     }
 }
 
-/// Shows these fields, which are named as they are bound, to an archive.
+/// Passes these fields to an archive, with the names they are bound to.
 macro_rules! remember {
     ($archive:ident: $($field:ident),+ $(,)?) => {
         $($archive.value(stringify!($field), $field)?;)+

@@ -334,7 +334,7 @@ pub fn load_within<T: DeserializeOwned>(path: &Path, kind: Kind, most: usize) ->
     whole(length, file.length()).map_err(of_codec)?;
     let no_room = |refusal: NoRoom| io::Error::new(io::ErrorKind::OutOfMemory, refusal.to_string());
     room::demand(file.length()).map_err(|refusal| of_io(no_room(refusal)))?;
-    file.exactly().rest(&mut bytes).map_err(of_io)?;
+    file.exactly().read_to_end(&mut bytes).map_err(of_io)?;
     decode(kind, &bytes).map_err(of_codec)
 }
 

@@ -5,7 +5,7 @@ use super::judge::facts::Facts;
 use super::judge::promise::Watched;
 use super::judge::{Breach, Happening, Judge};
 use super::pulse::SteppedPulse;
-use super::script::{Ask, Deed, Script, Sleep, Thread};
+use super::script::{Action, Ask, Script, Sleep, Thread};
 use super::sentry::{Knock, Sentinel, Sentry};
 use super::site::Site;
 use super::tape::{Event, Tape};
@@ -365,7 +365,7 @@ impl<'a> Run<'a> {
         let Some((from, until)) = self.view.trace else { return };
         for line in &self.script.lines {
             let (start, end) = (Instant::ZERO + line.start, Instant::ZERO + line.end);
-            if start <= until && end >= from && !matches!(line.deed, Deed::Ask(_) | Deed::Sleep(_)) {
+            if start <= until && end >= from && !matches!(line.action, Action::Ask(_) | Action::Sleep(_)) {
                 for (at, word) in [(start, "begins"), (end, "ends")] {
                     if from <= at && at <= until {
                         let _ = writeln!(self.trace, "{:.6} {} {word}", seconds(at), line.name());

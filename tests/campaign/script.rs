@@ -51,7 +51,7 @@ pub enum Trouble {
 
 /// What a line does.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Deed {
+pub enum Action {
     /// A caller sends a request.
     Ask(Ask),
     /// A thread is late.
@@ -72,7 +72,7 @@ pub struct Line {
     /// Its text.
     pub text: String,
     /// What it does.
-    pub deed: Deed,
+    pub action: Action,
     /// Its start, counted from the start of the run.
     pub start: Span,
     /// Its end; the start, if it takes no time.
@@ -80,20 +80,20 @@ pub struct Line {
 }
 
 /// Everything that the simulator does not do, by name. The line states the length of a sleep.
-const OWN: [(&str, Deed); 13] = [
-    ("arm", Deed::Ask(Ask::Arm)),
-    ("disarm", Deed::Ask(Ask::Disarm)),
-    ("stop", Deed::Ask(Ask::Stop)),
-    ("late-tick", Deed::Late(Thread::Tick)),
-    ("late-bus", Deed::Late(Thread::Bus)),
-    ("late-lines", Deed::Late(Thread::Lines)),
-    ("late-edges", Deed::Late(Thread::Edges)),
-    ("late-all", Deed::Late(Thread::All)),
-    ("sleep", Deed::Sleep(Sleep { in_tick: false, lasted: Span::ZERO })),
-    ("sleep-in-tick", Deed::Sleep(Sleep { in_tick: true, lasted: Span::ZERO })),
-    ("guard-dies", Deed::Guard(Trouble::Dies)),
-    ("guard-hangs", Deed::Guard(Trouble::Hangs)),
-    ("safe-stop", Deed::SafeStop),
+const OWN: [(&str, Action); 13] = [
+    ("arm", Action::Ask(Ask::Arm)),
+    ("disarm", Action::Ask(Ask::Disarm)),
+    ("stop", Action::Ask(Ask::Stop)),
+    ("late-tick", Action::Late(Thread::Tick)),
+    ("late-bus", Action::Late(Thread::Bus)),
+    ("late-lines", Action::Late(Thread::Lines)),
+    ("late-edges", Action::Late(Thread::Edges)),
+    ("late-all", Action::Late(Thread::All)),
+    ("sleep", Action::Sleep(Sleep { in_tick: false, lasted: Span::ZERO })),
+    ("sleep-in-tick", Action::Sleep(Sleep { in_tick: true, lasted: Span::ZERO })),
+    ("guard-dies", Action::Guard(Trouble::Dies)),
+    ("guard-hangs", Action::Guard(Trouble::Hangs)),
+    ("safe-stop", Action::SafeStop),
 ];
 
 /// The names of what a script does besides the simulator's faults.
@@ -105,19 +105,19 @@ impl Line {
     /// Parses `NAME[:TARGET]@START[+LENGTH]`, times in seconds; a fault without a length has its usual one.
     pub fn parse(text: &str) -> Result<Line, String> {
         let name = text.split(['@', ':']).next().unwrap_or_default();
-        let own = OWN.iter().find(|(known, _)| *known == name).map(|(_, deed)| *deed);
+        let own = OWN.iter().find(|(known, _)| *known == name).map(|(_, action)| *action);
         // One parser reads all times: any fault's name works for it.
         let timed = own.map_or(text.to_string(), |_| text.replacen(name, "estop", 1));
         let fault = Fault::parse(&timed).map_err(|error| format!("{text}: {error}"))?;
         let length = fault.length.unwrap_or(Span::from_millis(86_400_000));
         // Neither a request nor a sleep takes time on the clock of the loop.
-        let (deed, length) = match own {
-            Some(asked @ (Deed::Ask(_) | Deed::SafeStop)) => (asked, Span::ZERO),
-            Some(Deed::Sleep(sleep)) => (Deed::Sleep(Sleep { lasted: length, ..sleep }), Span::ZERO),
-            Some(deed) => (deed, length),
-            None => (Deed::World(fault), length),
+        let (action, length) = match own {
+            Some(asked @ (Action::Ask(_) | Action::SafeStop)) => (asked, Span::ZERO),
+            Some(Action::Sleep(sleep)) => (Action::Sleep(Sleep { lasted: length, ..sleep }), Span::ZERO),
+            Some(action) => (action, length),
+            None => (Action::World(fault), length),
         };
-        Ok(Line { text: text.to_string(), deed, start: fault.start, end: fault.start + length })
+        Ok(Line { text: text.to_string(), action, start: fault.start, end: fault.start + length })
     }
 
     /// The name of what it does.
@@ -151,14 +151,14 @@ impl Script {
     pub fn faults(&self) -> Vec<Fault> {
         self.lines
             .iter()
-            .filter_map(|line| if let Deed::World(fault) = line.deed { Some(fault) } else { None })
+            .filter_map(|line| if let Action::World(fault) = line.action { Some(fault) } else { None })
             .collect()
     }
 
     /// The requests and their times.
     pub fn asks(&self) -> impl Iterator<Item = (Instant, Ask)> {
-        let ask = |line: &Line| match line.deed {
-            Deed::Ask(ask) => Some((Instant::ZERO + line.start, ask)),
+        let ask = |line: &Line| match line.action {
+            Action::Ask(ask) => Some((Instant::ZERO + line.start, ask)),
             _ => None,
         };
         self.lines.iter().filter_map(ask)
@@ -166,8 +166,8 @@ impl Script {
 
     /// The suspends of the machine and their times.
     pub fn sleeps(&self) -> impl Iterator<Item = (Instant, Sleep)> {
-        let sleep = |line: &Line| match line.deed {
-            Deed::Sleep(sleep) => Some((Instant::ZERO + line.start, sleep)),
+        let sleep = |line: &Line| match line.action {
+            Action::Sleep(sleep) => Some((Instant::ZERO + line.start, sleep)),
             _ => None,
         };
         self.lines.iter().filter_map(sleep)
@@ -175,19 +175,20 @@ impl Script {
 
     /// When the guard's process has this trouble: start, end.
     pub fn troubles(&self, kind: Trouble) -> Vec<(Instant, Instant)> {
-        let lines = self.lines.iter().filter(|line| line.deed == Deed::Guard(kind));
+        let lines = self.lines.iter().filter(|line| line.action == Action::Guard(kind));
         lines.map(|line| (Instant::ZERO + line.start, Instant::ZERO + line.end)).collect()
     }
 
     /// When a caller asks the guard for a safe-stop.
     pub fn safe_stops(&self) -> impl Iterator<Item = Instant> {
-        let lines = self.lines.iter().filter(|line| line.deed == Deed::SafeStop);
+        let lines = self.lines.iter().filter(|line| line.action == Action::SafeStop);
         lines.map(|line| Instant::ZERO + line.start)
     }
 
     /// When this thread is late: start, end.
     pub fn late(&self, thread: Thread) -> Vec<(Instant, Instant)> {
-        let late = |line: &&Line| matches!(line.deed, Deed::Late(who) if who == thread || who == Thread::All);
+        let late =
+            |line: &&Line| matches!(line.action, Action::Late(who) if who == thread || who == Thread::All);
         self.lines
             .iter()
             .filter(late)
@@ -197,8 +198,8 @@ impl Script {
 
     /// When the world has faults of these kinds at `target`: start, end.
     pub fn spells(&self, kinds: &[FaultKind], target: Option<u8>) -> Vec<(Instant, Instant)> {
-        let does = |line: &&Line| match line.deed {
-            Deed::World(fault) => {
+        let does = |line: &&Line| match line.action {
+            Action::World(fault) => {
                 kinds.contains(&fault.kind)
                     && (target.is_none() || fault.target.is_none() || fault.target == target)
             }

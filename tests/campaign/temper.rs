@@ -89,5 +89,5 @@ impl FieldEngine for Temper {
     fn load(&mut self, _learned: &Learned) -> Result<(), StateError> {
         Ok(())
     }
-    fn rest(&mut self) {}
+    fn reset(&mut self) {}
 }

@@ -187,8 +187,8 @@ fn changes_between_cycles_apply_in_the_next() {
                 assert_eq!(pair.engine.pattern_value(0), None);
             }
             3 => {
-                pair.engine.rest();
-                pair.judge.rest();
+                pair.engine.reset();
+                pair.judge.reset();
                 assert_eq!((pair.engine.experiences(), pair.engine.metrics()), (0, None));
             }
             _ => (),

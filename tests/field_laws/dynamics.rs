@@ -243,7 +243,7 @@ pub fn with_bias_each_channel_fades_by_its_own_slope<E: Judged>() {
         // Saturated channels forget within a cycle: their half-life would be a quotient of roundings.
         if factor > 0.01 {
             let stated = std::f64::consts::LN_2 / -factor.ln();
-            engine.rest();
+            engine.reset();
             // Inwards: a saturated channel rests at the bound.
             let size = -1e-3 * rest.signum();
             let measured = half_life(&mut engine, c, rest, size, if c < SLOW_FIRST { 1 } else { 20 });

@@ -64,7 +64,7 @@ pub fn a_scene_recalls_its_own_pattern<E: Judged>() {
     let mut contexts = Vec::new();
     let scenes = 24;
     for number in 0..scenes {
-        engine.rest();
+        engine.reset();
         feed(&mut engine, cycle..cycle + 20, |_| scene(number));
         cycle += 20;
         contexts.push(context_of(&engine));

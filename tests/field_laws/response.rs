@@ -125,7 +125,7 @@ pub fn stimuli_are_decodable_from_features_and_motors<E: Judged>() {
     }
 }
 
-/// Noise, learning, bank and levels included; a second engine, and the same one after `rest`.
+/// Noise, learning, bank and levels included; a second engine, and the same one after `reset`.
 pub fn same_seed_and_input_give_the_same_bits<E: Judged>() {
     let mut plan = plan(4);
     plan.learn = true;
@@ -153,7 +153,7 @@ pub fn same_seed_and_input_give_the_same_bits<E: Judged>() {
     let mut engine = with_readout(&plan);
     let first = history(&mut engine);
     assert!(first == history(&mut with_readout(&plan)), "a second engine");
-    engine.rest();
+    engine.reset();
     assert!(first == history(&mut engine), "the same engine after a rest");
     plan.seed += 1;
     assert!(first != history(&mut with_readout(&plan)), "another seed is another field");

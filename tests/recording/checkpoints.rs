@@ -1,10 +1,10 @@
-//! Recordings that begin in the middle of a run: from each checkpoint, a run is decided again to the bit; a
-//! checkpoint that says something else than what was remembered is found out.
+//! Recordings that start in the middle of a run: a run replays bit for bit from each checkpoint, and a
+//! checkpoint that differs from the tick's state is detected.
 
 use super::*;
 use ganglion::base::plan::SafetyPlan;
 
-/// Places of the checkpoints in a recording.
+/// Positions of the checkpoints in a recording.
 fn checkpoints(steps: &[Step]) -> Vec<usize> {
     steps.iter().enumerate().filter(|(_, step)| step.checkpoint.is_some()).map(|(place, _)| place).collect()
 }
@@ -21,7 +21,7 @@ fn a_run_replays_from_each_of_its_checkpoints() {
             begun += 1;
         }
     }
-    assert!(begun >= 16 && held >= 3, "{begun} beginnings, {held} with a reflex that is active");
+    assert!(begun >= 16 && held >= 3, "{begun} starts, {held} with an active reflex");
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn every_file_of_a_rotation_replays_on_its_own() {
         assert!(part[0].checkpoint.is_some(), "it begins with a checkpoint");
         assert_eq!(first_failure(part), None, "from slot {}", part[0].slot.index);
     }
-    assert!(parts[1..].iter().any(|part| part[0].slot.active != 0), "a reflex is active where one begins");
+    assert!(parts[1..].iter().any(|part| part[0].slot.active != 0), "a reflex is active where one starts");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_changed_checkpoint_is_found_and_its_value_named() {
         other[byte] ^= 1;
         let mut changed = steps[before..].to_vec();
         changed[place - before].checkpoint = Some(other);
-        // A tick that is there already remembers something else.
+        // A tick that already has a state differs from it.
         match first_failure(&changed) {
             Some(Replayed::Differs(found)) => {
                 assert_eq!(found.index, steps[place].slot.index, "byte {byte}");
@@ -88,13 +88,13 @@ fn a_changed_checkpoint_is_found_and_its_value_named() {
             }
             found => panic!("byte {byte}: {found:?}"),
         }
-        // One that begins with it decides something else, or remembers something else at the next one.
+        // A tick that starts with it decides differently, or has another state at the next one.
         tried += 1;
         later += u32::from(first_failure(&changed[place - before..]).is_some());
     }
     assert!(
         tried >= 30 && 4 * later >= 3 * tried,
-        "{later} of {tried} are found by what is decided from them"
+        "{later} of {tried} are detected by the decisions that follow from them"
     );
 }
 

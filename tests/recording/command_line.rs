@@ -1,4 +1,4 @@
-//! `ganglion log` as a person calls it, on recordings that are in order and on damaged ones.
+//! `ganglion log` as called by a person, on complete and on damaged recordings.
 
 use crate::cli::{err, out, output};
 use serde_json::Value;
@@ -53,14 +53,14 @@ fn object(arguments: &[&str], code: i32) -> Value {
     serde_json::from_str(out(&ended).lines().last().expect("a line")).expect("an object")
 }
 
-/// A call that is refused with `code`: its message.
+/// The message of a call that fails with `code`.
 fn refused(arguments: &[&str], code: i32) -> String {
     let ended = log(arguments);
     assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}{}", out(&ended), err(&ended));
     err(&ended)
 }
 
-/// Flips a bit of the first message for people after this share of the file: what lies between the chunks,
+/// Flips a bit of the first message for people after this fraction of the file: anything between the chunks,
 /// such as an index, is not read.
 fn flip_a_bit_after(tenths: usize) -> impl FnOnce(&mut Vec<u8>) {
     move |bytes| {
@@ -90,9 +90,9 @@ fn a_part_that_is_cut_out_is_a_recording_of_its_own() {
         (&info["slots"], &info["slots_missing"], &info["whole"]),
         (&slots.into(), &0.into(), &true.into())
     );
-    // A recording is never written over, and a part without a slot leaves no file.
+    // An existing recording is not overwritten, and a part without slots leaves no file.
     let before = fs::read(&part).unwrap();
-    assert!(refused(&["cut", &whole, &part, "--from", "1"], 69).contains("never written over"));
+    assert!(refused(&["cut", &whole, &part, "--from", "1"], 69).contains("never overwritten"));
     assert_eq!(fs::read(&part).unwrap(), before);
     let none = folder.path("none.mcap");
     refused(&["cut", &whole, &none, "--from", "100"], 65);
@@ -111,7 +111,7 @@ fn a_damaged_recording_is_cut_up_to_the_damage_and_it_is_said() {
     assert!(said.contains("ends early") && said.contains("damaged before byte"), "{said}");
     let replayed = object(&["replay", &part], 0);
     assert!(replayed["equal"].as_u64().is_some_and(|equal| equal > 100), "{replayed}");
-    // What ends before the damage is not touched by it.
+    // Everything that ends before the damage is unaffected.
     object(&["cut", &damaged, &folder.path("begin.mcap"), "--from", "0", "--to", "1"], 0);
 }
 
@@ -127,7 +127,7 @@ fn what_is_readable_of_a_damaged_recording_is_recovered() {
         let replayed = object(&["replay", &new], 0);
         assert_eq!((&replayed["equal"], &replayed["slots"]), (&kept.into(), &kept.into()), "{from}");
         let info = object(&["info", &new], 0);
-        assert_eq!(info["whole"], true, "{from}: the new file ends in order");
+        assert_eq!(info["whole"], true, "{from}: the new file is complete");
         (kept, report["whole"].as_bool().unwrap(), report["damage"].is_string())
     };
     assert_eq!(recovered("a.mcap", &whole), (slots, true, false), "nothing was missing");
@@ -196,7 +196,7 @@ fn slots_that_another_limit_changes_are_listed() {
             "--what-if",
             "reflex.obstacle.clear=1.6"
         ]))
-        .contains(&format!("{count} slots would have been decided otherwise"))
+        .contains(&format!("{count} slots would have been decided differently"))
     );
     for wrong in ["reflex.obstacle.below", "reflex.nothing.below=1", "reflex.obstacle.below=9000"] {
         assert!(refused(&["replay", &whole, "--what-if", wrong], 64).contains("--what-if"));

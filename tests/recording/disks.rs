@@ -1,9 +1,9 @@
-//! Disks that are full, hang, or take their thread along: the robot drives as without a recording, and what
-//! is missing is counted.
+//! Disks that are full, hang, or make their thread panic: the robot drives as without a recording, and
+//! missing records are counted.
 
 use super::*;
 
-/// A disk with so much room, whose files fail beyond it.
+/// A disk with this much room, whose files fail beyond it.
 fn small(room: usize, files: &Files) -> Opener {
     struct Small(Box<dyn Medium>, Arc<AtomicU64>);
     impl Write for Small {
@@ -27,7 +27,7 @@ fn small(room: usize, files: &Files) -> Opener {
     Box::new(move |path| Ok(Box::new(Small(open(path)?, room.clone()))))
 }
 
-/// A disk on which nothing ends before `free` is set.
+/// A disk on which nothing completes before `free` is set.
 fn hanging(free: Arc<AtomicBool>, files: &Files) -> Opener {
     struct Hanging(Box<dyn Medium>, Arc<AtomicBool>);
     impl Write for Hanging {
@@ -59,7 +59,7 @@ fn a_full_disk_loses_records_but_no_slots() {
     assert_eq!(status.slots + status.lost(), run, "{status:?}");
     assert!(status.unwritten > 0 && status.failures > 0, "{status:?}");
     assert!(status.last_failure.is_some_and(|words| words.contains("space")));
-    // What was written before is readable, and decided again.
+    // What was written before is readable and can be replayed.
     let bytes = files.0.lock().unwrap()[0].clone();
     let slots = steps_in(&bytes);
     assert!(slots.len() as u64 >= status.slots && !slots.is_empty(), "{} slots", slots.len());
@@ -70,7 +70,7 @@ fn a_full_disk_loses_records_but_no_slots() {
 fn a_hanging_disk_loses_records_but_no_slots() {
     let (board, files, free) = (sim_board(), Files::default(), Arc::new(AtomicBool::new(false)));
     let stalled = in_folder("hangs", &board, hanging(free.clone(), &files));
-    // Not patient: as in real time, it goes on.
+    // Not patient: it does not wait, as in real time.
     let (recording, sender) = Recording::start(stalled, false).expect("a thread");
     let options = Options { recording: Some(sender), ..Options::default() };
     let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);

@@ -1,4 +1,4 @@
-//! What a recording costs the tick: no allocation, and no more room for a checkpoint than there is.
+//! What a recording costs the tick: no allocation, and checkpoints that fit their buffer.
 
 use super::*;
 use crate::allocation::allocations_in;
@@ -10,7 +10,8 @@ use ganglion::runtime::tick::Tick;
 use ganglion::system::checkpoint::ROOM;
 use ganglion::system::executor::Stepper;
 
-/// Drives `board` in virtual time with a recording; `run` runs each slot. What came of the recording.
+/// Drives `board` in virtual time with a recording; `run` runs each slot. Returns the result of the
+/// recording.
 fn drive(board: &Board, seconds: u64, mut run: impl FnMut(&mut Tick)) -> (Vec<Step>, RecordingStatus) {
     let files = Files::default();
     let (recording, sender) =

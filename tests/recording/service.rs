@@ -1,10 +1,9 @@
-//! A recording as the service keeps one: only around the times in which the robot is armed, in files of
-//! limited size.
+//! Recording as a service: only around the times when the robot is armed, in files of limited size.
 
 use super::*;
 use ganglion::base::plan::SafetyPlan;
 
-/// Slots at which a person arms and disarms. The first two times are far apart, the last two are not.
+/// Slots at which a person arms and disarms. The first two periods are far apart, the last two are not.
 const ARMED: [std::ops::Range<u64>; 3] = [1_700..3_000, 6_000..7_600, 7_900..8_800];
 
 #[test]
@@ -29,12 +28,12 @@ fn armed_times_in_several_files_are_decided_again() {
     let status = recording.end(LONG);
     let parts: Vec<Vec<Step>> = files.0.lock().unwrap().iter().map(|bytes| steps_in(bytes)).collect();
     let steps: Vec<Step> = parts.iter().flatten().cloned().collect();
-    assert!(parts.len() > ARMED.len(), "{} files: a time of driving fills more than one", parts.len());
+    assert!(parts.len() > ARMED.len(), "{} files: a period of driving fills more than one", parts.len());
     assert_eq!((status.slots, status.lost(), status.checkpoints_left_out), (steps.len() as u64, 0, 0));
     let armed = |step: &Step| step.slot.mode.obeys_since().is_some();
     let began = steps.windows(2).filter(|pair| !armed(&pair[0]) && armed(&pair[1])).count();
     assert_eq!(began, ARMED.len(), "it was armed as often as it was asked to be");
-    // All of it in order: every slot that is there is decided again, and what lies between is counted.
+    // All files in order: every recorded slot replays, and the gaps between them are counted.
     let mut replay = Replay::new(&board, None).unwrap();
     for (step, next) in steps.iter().zip(steps[1..].iter().chain([&steps[0]])) {
         assert_eq!(replay.step(step, next.slot.lost), Replayed::Equal, "slot {}", step.slot.index);
@@ -42,7 +41,7 @@ fn armed_times_in_several_files_are_decided_again() {
     let between: u64 = steps.windows(2).map(|pair| pair[1].slot.index - pair[0].slot.index - 1).sum();
     assert!(between > 2_000, "{between} slots are not recorded between the armed times");
     assert_eq!(replay.gaps(), between);
-    // Each file on its own, unless it only goes on with the one before.
+    // Each file on its own, unless it continues the one before.
     for part in parts.iter().filter(|part| part[0].checkpoint.is_some()) {
         let failure = replaying(&board, part).find(|replayed| *replayed != Replayed::Equal);
         assert_eq!(failure, None, "the file from slot {}", part[0].slot.index);

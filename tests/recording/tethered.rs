@@ -1,4 +1,4 @@
-//! A robot on a tether: what the link did is in its recording, so its run is decided again as well.
+//! A robot on a tether: its recording includes the link's events, so its run can be replayed as well.
 
 use super::*;
 use crate::tether::script::{Fate, Script};
@@ -6,7 +6,7 @@ use crate::tether::{SPIN, TRIP, cable, tether, tethered};
 use ganglion::base::plan::Cause;
 use ganglion::field::remote::message::CycleRequest;
 
-/// A recorded run of so many seconds in virtual time, with a brain that does what `fate` says.
+/// A recorded run of this many seconds in virtual time, with a brain that follows `fate`.
 fn recorded_on(
     board: &Board,
     fate: impl FnMut(&CycleRequest) -> Fate + Send + 'static,

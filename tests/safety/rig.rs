@@ -85,7 +85,7 @@ pub struct Robot {
 }
 
 /// Less than a period: a guard that is not healthy in a slot is lost in it.
-const GUARD_PATIENCE: Span = Span::from_millis(5);
+const GUARD_TIMEOUT: Span = Span::from_millis(5);
 const GUARD_WELL: GuardStatus =
     GuardStatus { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
 
@@ -129,7 +129,7 @@ impl Robot {
             trace,
             records_dropped: Arc::default(),
             loop_status: loop_status.clone(),
-            guard: Some(GuardHealth::new(guard.clone(), GUARD_PATIENCE)),
+            guard: Some(GuardHealth::new(guard.clone(), GUARD_TIMEOUT)),
         });
         let (command, now) = (Command::still(3), first);
         Robot {

@@ -8,16 +8,16 @@ use ganglion::field::remote::message::{CycleAnswer, CycleRequest, Verdict};
 use ganglion::system::seqpacket::Received;
 use std::sync::{Arc, Mutex};
 
-/// What happens to a request.
+/// The fate of a request.
 #[derive(Clone, Debug)]
 pub enum Fate {
-    /// The brain answers, after this long, with these motors.
+    /// The brain answers after this time, with these motors.
     Answer(Span, Vec<f32>),
     /// The brain answers without numbers.
     Without(Verdict),
-    /// The request, or its answer, is lost.
+    /// The request or its answer is lost.
     Lost,
-    /// These bytes come back instead, at once.
+    /// These bytes come back instead, immediately.
     Raw(Vec<u8>),
     /// The tether's process dies.
     Dies,
@@ -28,7 +28,7 @@ type Decide = Box<dyn FnMut(&CycleRequest) -> Fate + Send>;
 /// The connection to the script.
 pub struct Script {
     clock: Arc<SimClock>,
-    /// Whether a process listens at a time.
+    /// Whether a process is listening at a time.
     listens: Box<dyn Fn(Instant) -> bool + Send>,
     decide: Decide,
     connected: bool,

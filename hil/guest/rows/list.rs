@@ -353,7 +353,7 @@ pub const ROWS: &[Row] = &[
         Course::Trouble(
             Trouble::Signal(Who::Runtime, Signal::STOP),
             1000,
-            End::StandsThenDrives(Limit::Patience, &[]),
+            End::StandsThenDrives(Limit::GuardTimeout, &[]),
         ),
         "the guard requires only a connection, no heartbeat",
     ),
@@ -376,13 +376,13 @@ pub const ROWS: &[Row] = &[
     row(
         "guard-killed-kept",
         "the enable line stays on after its owner's death, as on a Pi, and the runtime stops the motors",
-        back(Trouble::GuardDies(true), 1000, Limit::Patience, &["guard-lost"]),
+        back(Trouble::GuardDies(true), 1000, Limit::GuardTimeout, &["guard-lost"]),
         "only a floating line stops the motors",
     ),
     row(
         "guard-stopped",
         "the runtime stops the motors while the guard is stopped",
-        back(Trouble::Signal(Who::Guard, Signal::STOP), 1000, Limit::Patience, &["guard-lost"]),
+        back(Trouble::Signal(Who::Guard, Signal::STOP), 1000, Limit::GuardTimeout, &["guard-lost"]),
         "the runtime does not require answers to its heartbeats",
     ),
     // ---- the guard holds the controller's reset, as the flagship's does
@@ -398,7 +398,7 @@ pub const ROWS: &[Row] = &[
         Course::Reset(
             Trouble::Signal(Who::Runtime, Signal::STOP),
             1000,
-            End::StandsThenDrives(Limit::Patience, &[]),
+            End::StandsThenDrives(Limit::GuardTimeout, &[]),
         ),
         "the guard requires only a connection, or the registers are assumed to keep what was written",
     ),
@@ -408,7 +408,7 @@ pub const ROWS: &[Row] = &[
         Course::Reset(
             Trouble::GuardDies(true),
             1000,
-            End::StandsThenDrives(Limit::Patience, &["guard-lost"]),
+            End::StandsThenDrives(Limit::GuardTimeout, &["guard-lost"]),
         ),
         "the runtime drives on without a guard",
     ),

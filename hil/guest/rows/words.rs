@@ -7,25 +7,25 @@ pub fn table() -> Vec<String> {
     let mut lines =
         vec!["| row | shows | course and end | fails if |".to_string(), "|---|---|---|---|".to_string()];
     let line =
-        |row: &Row| format!("| `{}` | {} | {} | {} |", row.name, row.shows, row.course.words(), row.fails_if);
+        |row: &Row| format!("| `{}` | {} | {} | {} |", row.name, row.shows, row.course.text(), row.fails_if);
     lines.extend(ROWS.iter().map(line));
     lines
 }
 
 impl Course {
     /// Text for the table.
-    pub(super) fn words(self) -> String {
+    pub(super) fn text(self) -> String {
         match self {
             Course::Trouble(trouble, ms, end) => {
-                format!("{}; {ms} ms: {}", trouble.words(), end.words())
+                format!("{}; {ms} ms: {}", trouble.text(), end.text())
             }
             Course::Reset(trouble, ms, end) => {
-                format!("holds = \"reset\"; {}; {ms} ms: {}", trouble.words(), end.words())
+                format!("holds = \"reset\"; {}; {ms} ms: {}", trouble.text(), end.text())
             }
             Course::LeftInReset => {
                 "holds = \"reset\", guard stopped: `probe`, `doctor --test`, `calibrate` see it, no motor moves, low again".into()
             }
-            Course::Kills(times, limit) => format!("{times} times: stopped within {}", limit.words()),
+            Course::Kills(times, limit) => format!("{times} times: stopped within {}", limit.text()),
             Course::Loop(Loop { loaded, urgent, gate_us: [least, aim], .. }) => {
                 let with = if loaded { "with hackbench" } else { "idle" };
                 match urgent {
@@ -37,7 +37,7 @@ impl Course {
             Course::Verb(samples) => {
                 format!("lines 20 to 21, the left motor to 22, {samples} times: its own verdict, 10 ms")
             }
-            Course::Service(service) => service.words().into(),
+            Course::Service(service) => service.text().into(),
             Course::Soak(seconds) => {
                 format!("{seconds} s: skipped at most 0.1 %, drift at most 0.5 ms, 256 kB")
             }
@@ -46,7 +46,7 @@ impl Course {
 }
 
 impl Service {
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Service::Start => "ready, drives, is not root; after stop: stopped within 500 ms",
             Service::Stop => {
@@ -71,16 +71,16 @@ impl Service {
 }
 
 impl End {
-    pub(super) fn words(self) -> String {
+    pub(super) fn text(self) -> String {
         match self {
-            End::StandsThenDrives(limit, _) => format!("stopped within {}, then drives again", limit.words()),
+            End::StandsThenDrives(limit, _) => format!("stopped within {}, then drives again", limit.text()),
             End::BacksOff(limit, _) => {
-                format!("no forward motion within {}, then drives again", limit.words())
+                format!("no forward motion within {}, then drives again", limit.text())
             }
             End::Disarms(limit, _) => {
-                format!("stopped within {}, stays stopped until armed, then drives again", limit.words())
+                format!("stopped within {}, stays stopped until armed, then drives again", limit.text())
             }
-            End::Stands(limit, _) => format!("stopped within {}, and stays stopped", limit.words()),
+            End::Stands(limit, _) => format!("stopped within {}, and stays stopped", limit.text()),
             End::RidesOut(_) => "drives on, no reflex".into(),
             End::Recovers => "drives again within 8 s".into(),
         }

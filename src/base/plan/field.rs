@@ -208,18 +208,18 @@ pub struct QualityLevel(u8);
 
 /// A number that is not a quality level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoRung(u8);
+pub struct NoQualityLevel(u8);
 
-impl std::fmt::Display for NoRung {
+impl std::fmt::Display for NoQualityLevel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} is not a quality level (0 to {})", self.0, QUALITY_LEVELS - 1)
     }
 }
 
 impl TryFrom<u8> for QualityLevel {
-    type Error = NoRung;
-    fn try_from(number: u8) -> Result<QualityLevel, NoRung> {
-        QualityLevel::new(number).ok_or(NoRung(number))
+    type Error = NoQualityLevel;
+    fn try_from(number: u8) -> Result<QualityLevel, NoQualityLevel> {
+        QualityLevel::new(number).ok_or(NoQualityLevel(number))
     }
 }
 

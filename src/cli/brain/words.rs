@@ -58,15 +58,15 @@ enum Line<'a> {
 }
 
 /// Prints a brain's events.
-pub struct Words {
+pub struct EventPrinter {
     json: bool,
     /// The last refusal of each robot, which tries again every second; the same refusal is printed once.
     refused: BTreeMap<String, String>,
 }
 
-impl Words {
-    pub fn new(json: bool) -> Words {
-        Words { json, refused: BTreeMap::new() }
+impl EventPrinter {
+    pub fn new(json: bool) -> EventPrinter {
+        EventPrinter { json, refused: BTreeMap::new() }
     }
 
     pub fn begin(
@@ -154,7 +154,7 @@ impl Words {
     }
 
     /// Prints the remaining events.
-    pub fn rest(&mut self, events: &Receiver<Event>) -> Result<(), Failure> {
+    pub fn print_remaining(&mut self, events: &Receiver<Event>) -> Result<(), Failure> {
         events.try_iter().try_for_each(|event| self.tell(&event))
     }
 
@@ -210,10 +210,10 @@ pub fn table(status: &BrainStatus) {
             "    {address}, silent for {:.1} s, {} requests replaced by newer ones, dropped: {}; {engine}",
             row.silent_s,
             row.replaced,
-            words_of(&drops.named())
+            list_counts(&drops.named())
         );
     }
-    say!("  dropped without a session: {}", words_of(&drops.named()));
+    say!("  dropped without a session: {}", list_counts(&drops.named()));
     if let Some(EmBrainStatus { listens, clients, accepted, turned_away, actions, errors, let_go }) = em_brain
     {
         say!(
@@ -223,7 +223,7 @@ pub fn table(status: &BrainStatus) {
     }
 }
 
-fn words_of(named: &[(&'static str, u64)]) -> String {
+fn list_counts(named: &[(&'static str, u64)]) -> String {
     let some: Vec<String> =
         named.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
     if some.is_empty() { "nothing".to_string() } else { some.join(", ") }

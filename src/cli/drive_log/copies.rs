@@ -1,5 +1,5 @@
-//! `log cut` and `log recover`: a part of a recording, or what a power failure left of one, as a new file.
-//! The recording itself stays as it is.
+//! `log cut` and `log recover`: copy part of a recording, or what a power failure left of one, to a new file.
+//! The recording itself does not change.
 
 use super::range::Range;
 use super::source::{LARGEST, progress};
@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   ganglion log cut drive.mcap stop.mcap --from 40 --to 60
 
-The part begins with the last checkpoint before --from (there is one every 5 s), so that it can be replayed.")]
+The part starts at the last checkpoint before --from (there is one every 5 s), so that it can be replayed.")]
 pub struct CutArgs {
     /// The recording
     #[arg(value_name = "FILE")]
     recording: PathBuf,
-    /// The new file; one that exists is not written over
+    /// The new file; an existing file is not overwritten
     #[arg(value_name = "NEW")]
     new: PathBuf,
     #[command(flatten)]
@@ -38,10 +38,10 @@ pub struct CutArgs {
 
 What was written is readable up to its last chunk: of a power failure, all but the last second or two.")]
 pub struct RecoverArgs {
-    /// The recording that was cut off
+    /// The incomplete recording
     #[arg(value_name = "FILE")]
     recording: PathBuf,
-    /// The new file; one that exists is not written over
+    /// The new file; an existing file is not overwritten
     #[arg(value_name = "NEW")]
     new: PathBuf,
     /// Print one JSON object as the last line of standard output
@@ -49,7 +49,7 @@ pub struct RecoverArgs {
     json: bool,
 }
 
-/// The object.
+/// The JSON output.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     schema: u32,
@@ -62,12 +62,12 @@ struct Report<'a> {
 pub fn cut(args: &CutArgs) -> Result<(), Failure> {
     args.range.begin()?;
     if args.range.from.is_none() && args.range.to.is_none() {
-        return Err(Failure::usage("no part is named").fix("name --from, --to or both, in seconds"));
+        return Err(Failure::usage("no part given").fix("give --from, --to or both, in seconds"));
     }
     let keep = Keep { from: args.range.from, to: args.range.to };
     let copied = copied(&args.recording, &args.new, keep, "log cut")?;
     say!(
-        "{} slots, {:.1} s, from {:.1} s on, are in {}",
+        "copied {} slots ({:.1} s, from {:.1} s) to {}",
         copied.slots,
         copied.seconds,
         copied.from_s,
@@ -75,9 +75,9 @@ pub fn cut(args: &CutArgs) -> Result<(), Failure> {
     );
     told(&args.new, &copied, args.json)?;
     match copied.damage {
-        Some(damage) => Err(Failure::data(format!("the part ends early: {damage}"))
+        Some(damage) => Err(Failure::data(format!("the copy ends early: {damage}"))
             .at(args.recording.display())
-            .fix("what is before the damage is in the new file")),
+            .fix("the new file contains everything before the damage")),
         None => Ok(()),
     }
 }
@@ -85,11 +85,11 @@ pub fn cut(args: &CutArgs) -> Result<(), Failure> {
 /// Runs `log recover`.
 pub fn recover(args: &RecoverArgs) -> Result<(), Failure> {
     let copied = copied(&args.recording, &args.new, Keep::default(), "log recover")?;
-    say!("{} slots, {:.1} s, are in {}", copied.slots, copied.seconds, args.new.display());
+    say!("copied {} slots ({:.1} s) to {}", copied.slots, copied.seconds, args.new.display());
     match (&copied.damage, copied.whole) {
-        (Some(damage), _) => say!("What comes after them is {damage}."),
-        (None, false) => say!("The recording was cut off after them."),
-        (None, true) => say!("The recording ended in order: nothing was missing."),
+        (Some(damage), _) => say!("The rest is {damage}."),
+        (None, false) => say!("The recording was truncated after them."),
+        (None, true) => say!("The recording was complete."),
     }
     told(&args.new, &copied, args.json)
 }
@@ -101,20 +101,20 @@ fn told(file: &Path, copied: &Copied, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Copies the part; a file without a slot is not left behind.
+/// Copies the part; leaves no file behind if it has no slots.
 fn copied(recording: &Path, new: &Path, keep: Keep, word: &str) -> Result<Copied, Failure> {
     let intake = BoundedFile::open(recording, LARGEST).map_err(|error| Failure::file(recording, &error))?;
     let bar = progress(recording.metadata().map_or(0, |data| data.len()));
-    let fix = "name a new file: recordings are never written over";
+    let fix = "give a new file: recordings are never overwritten";
     let target = disk()(new).map_err(|error| Failure::file(new, &error).fix(fix))?;
     let done = copy(BufReader::new(intake.stream()), target, keep, word, |at| bar.set_position(at));
     bar.finish_and_clear();
     let failure = match done {
         Ok(copied) if copied.slots > 0 => return Ok(copied),
-        Ok(_) => Failure::data("it has no slot in that part").at(recording.display()),
+        Ok(_) => Failure::data("it has no slots in that part").at(recording.display()),
         Err(CopyError::Read(error)) => Failure::data(error).at(recording.display()),
         Err(CopyError::Write(error)) => Failure::file(new, &error),
     };
-    let _ = std::fs::remove_file(new); // this call has made it; what is in it is nothing
+    let _ = std::fs::remove_file(new); // created by this call, and has no slots
     Err(failure)
 }

@@ -1,4 +1,4 @@
-//! `log diff`: the first slot in which two recorded runs went different ways.
+//! `log diff`: the first slot in which two recorded runs differ.
 
 use super::source::Source;
 use crate::cli::exit::Failure;
@@ -18,10 +18,10 @@ two runs in real time have the same.
 
 Exit codes: 0 no value differs; 65 a value differs, or one recording has slots that the other lacks.")]
 pub struct Args {
-    /// A recording, or a folder of them: then its newest run
+    /// A recording, or a folder, for its newest run
     #[arg(value_name = "A")]
     a: PathBuf,
-    /// Another one
+    /// The other recording or folder
     #[arg(value_name = "B")]
     b: PathBuf,
     /// Print one JSON object as the last line of standard output
@@ -29,18 +29,18 @@ pub struct Args {
     json: bool,
 }
 
-/// The object.
+/// The JSON output.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     schema: u32,
-    /// Slots without a difference.
+    /// Number of slots compared without a difference.
     equal: u64,
     /// The first value that differs.
     differs: Option<String>,
     differs_in_slot: Option<u64>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let (mut a, mut b) = (Source::open(&args.a)?, Source::open(&args.b)?);
     let mut report = Report { schema: 1, ..Report::default() };
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             },
         }
     };
-    say!("{} slots have no difference", report.equal);
+    say!("{} slots are equal", report.equal);
     if let Some((index, words)) = &found {
         (report.differs, report.differs_in_slot) = (Some(words.clone()), Some(*index));
     }

@@ -1,4 +1,4 @@
-//! `log export`: every slot as a line of CSV, every number so that it reads back to the same bits.
+//! `log export`: writes every slot as a line of CSV, with numbers that read back bit for bit.
 
 use super::source::{self, Run};
 use crate::cli::exit::Failure;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
   ganglion log export --csv drive.mcap > drive.csv
   ganglion log export --csv /var/lib/ganglion/recordings | head")]
 pub struct Args {
-    /// The recording, or a folder of them: then its newest run
+    /// The recording, or a folder, for its newest run
     #[arg(value_name = "FILE|DIR")]
     recording: PathBuf,
     /// As comma-separated values, one line per slot
@@ -20,7 +20,7 @@ pub struct Args {
     csv: bool,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut first = None;
     source::read(&args.recording, |run, step| {
@@ -38,9 +38,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 fn heading(run: &Run) -> Result<String, Failure> {
     let board = board::from_text("recorded", &run.board)
-        .map_err(|error| {
-            Failure::data(format!("the board in it is not one that this program takes: {error}"))
-        })?
+        .map_err(|error| Failure::data(format!("this program does not accept its board: {error}")))?
         .board;
     let mut heading = String::from("seconds,slot,lost,release_us,work_us,mode,causes,latched,level,source");
     let motors = board.motors.iter().map(|motor| format!(",{}", motor.name));

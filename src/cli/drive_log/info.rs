@@ -1,4 +1,4 @@
-//! `log info`: a recorded run in sentences, on one screen.
+//! `log info`: a summary of a recorded run that fits on one screen.
 
 use super::source::{self, Run};
 use crate::base::command::MAX_MOTORS;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
   ganglion log info drive.mcap
   ganglion log info /var/lib/ganglion/recordings --json")]
 pub struct Args {
-    /// The recording, or a folder of them: then its newest run
+    /// The recording, or a folder, for its newest run
     #[arg(value_name = "FILE|DIR")]
     recording: PathBuf,
     /// Print one JSON object as the last line of standard output
@@ -28,10 +28,10 @@ pub struct Args {
     json: bool,
 }
 
-/// Most stops that are told one by one: what fits on a screen.
+/// Most stops that are listed: what fits on a screen.
 const TOLD: usize = 8;
 
-/// The object.
+/// The JSON output.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     schema: u32,
@@ -39,24 +39,24 @@ struct Report {
     version: String,
     seconds: f64,
     slots: u64,
-    /// Slots that came due and did not run.
+    /// Slots that were due but did not run.
     slots_lost: u64,
-    /// Slots that ran and are not in the recording.
+    /// Slots that ran but are missing from the recording.
     slots_missing: u64,
-    /// Readings that are not in the recording.
+    /// Readings that are missing from the recording.
     readings_missing: u64,
-    /// Checkpoints that were due and left out.
+    /// Checkpoints that were due but not recorded.
     checkpoints_left_out: u64,
-    /// Metres driven, computed from the commands; absent on a board that does not state its motion.
+    /// Metres driven, computed from the commands; absent if the board does not define its motion.
     metres: Option<f64>,
     armings: u64,
     armed_s: f64,
     stops: Vec<Stop>,
     trips: BTreeMap<&'static str, u64>,
-    /// Seconds at each level of quality.
+    /// Seconds at each quality level.
     levels_s: [f64; QUALITY_LEVELS],
     release_late_max_us: f64,
-    /// The file ends in order.
+    /// Whether the file is complete.
     whole: bool,
     files: usize,
 }
@@ -68,7 +68,7 @@ struct Stop {
     why: String,
 }
 
-/// What was seen of the run so far.
+/// What was read of the run so far.
 #[derive(Default)]
 struct Tally {
     report: Report,
@@ -111,7 +111,7 @@ impl Tally {
 }
 
 impl Tally {
-    /// Goes the way of the command before `slot`, which was on the wire until then.
+    /// Advances by the previous command, which was in effect until `slot`.
     fn advance(&mut self, slot: &Slot) {
         let Some(odometer) = &mut self.odometer else { return };
         let before = self.last.as_ref().and_then(Slot::command);
@@ -120,15 +120,15 @@ impl Tally {
     }
 }
 
-/// Why the robot stops in this slot: for good, or until a cause clears.
+/// Why the robot stops in this slot, either until it is armed again or until a cause clears.
 fn why(slot: &Slot, for_good: bool) -> String {
     let named = |set: u16| causes(set).join(", ");
     match slot.mode {
-        Mode::Latched { cause } => format!("{}, which latched: it waits to be disarmed", cause.name()),
+        Mode::Latched { cause } => format!("{}, latched until disarmed", cause.name()),
         Mode::Stopped => "the run was ended".to_string(),
         Mode::Disarmed if slot.asked.disarm => "it was disarmed on request".to_string(),
         Mode::Disarmed if slot.signals.slept.is_some() => "the machine slept".to_string(),
-        Mode::Disarmed => format!("it had been held for too long by {}", named(slot.active)),
+        Mode::Disarmed => format!("it was held too long by {}", named(slot.active)),
         _ if for_good => "its mode changed".to_string(),
         _ => match Cause::worst_of(slot.active) {
             Some(worst) => format!("{}, until {}", named(slot.active), worst.cleared_by()),
@@ -137,7 +137,7 @@ fn why(slot: &Slot, for_good: bool) -> String {
     }
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut tally = Tally::default();
     let mut board: Option<Board> = None;
@@ -162,7 +162,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The board in the recording, if this program takes it; the figures need only its period.
+/// The board in the recording, if this program accepts it; the figures need only its period.
 fn board_of(run: &Run) -> Option<Board> {
     let mut loaded = board::from_text("recorded", &run.board).ok()?;
     if run.word("simulated") == "true" {
@@ -177,43 +177,43 @@ impl Report {
         say!("A run of board '{board}' by ganglion {version}, on a {clock} clock, in {} files.", self.files);
         let Report { seconds, slots, armings, armed_s, .. } = self;
         say!(
-            "It lasts {seconds:.1} s, {slots} slots. The robot was armed {armings} times, {armed_s:.1} s in all."
+            "Duration {seconds:.1} s, {slots} slots. The robot was armed {armings} times, for {armed_s:.1} s in total."
         );
         if let Some(metres) = self.metres {
-            say!("By its commands it went {metres:.1} m.");
+            say!("Distance according to its commands: {metres:.1} m.");
         }
         let late = self.release_late_max_us;
-        say!("{} slots came due and did not run; the latest began {late:.0} us late.", self.slots_lost);
+        say!("{} due slots did not run; the latest start was {late:.0} us late.", self.slots_lost);
         for stop in self.stops.iter().take(TOLD) {
             say!("After {:.2} s it stopped: {}.", stop.at_s, stop.why);
         }
         if self.stops.len() > TOLD {
-            say!("It stopped {} more times; --json has each.", self.stops.len() - TOLD);
+            say!("It stopped {} more times; --json lists all.", self.stops.len() - TOLD);
         }
         let trips: Vec<String> = self.trips.iter().map(|(name, times)| format!("{name} {times}")).collect();
         say!("Reflexes: {}.", if trips.is_empty() { "none tripped".to_string() } else { trips.join(", ") });
         let level =
             |(level, seconds): (usize, &f64)| (*seconds > 0.0).then(|| format!("{level}: {seconds:.1} s"));
         let levels: Vec<String> = self.levels_s.iter().enumerate().filter_map(level).collect();
-        say!("Quality of the field by level: {}.", levels.join(", "));
+        say!("Time at each quality level: {}.", levels.join(", "));
         if let Some(last) = last {
-            say!("At its end the robot was {}.", last.mode.name());
+            say!("At the end the robot was {}.", last.mode.name());
         }
         match (self.slots_missing, self.readings_missing) {
-            (0, 0) => say!("Nothing that ran is missing from the recording."),
+            (0, 0) => say!("Nothing is missing from the recording."),
             (slots, readings) => {
                 say!("Missing from the recording: {slots} slots that ran, {readings} readings.")
             }
         }
         if self.checkpoints_left_out > 0 {
             say!(
-                "{} checkpoints were left out: replay after a loss begins at a later one.",
+                "{} checkpoints were left out: replay after a loss starts at a later one.",
                 self.checkpoints_left_out
             );
         }
         match self.whole {
-            true => say!("The file ends in order."),
-            false => say!("The file was cut off: what is here is everything up to its last chunk."),
+            true => say!("The file is complete."),
+            false => say!("The file was truncated: this is everything up to its last chunk."),
         }
     }
 }

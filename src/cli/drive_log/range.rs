@@ -1,4 +1,4 @@
-//! `--from` and `--to`: a part of a recording, which begins at the last checkpoint before it.
+//! `--from` and `--to`: part of a recording, starting at the last checkpoint before `--from`.
 
 use super::source::Source;
 use crate::base::time::{Instant, Span};
@@ -8,15 +8,15 @@ use crate::drive::record::Step;
 /// The arguments.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct Range {
-    /// Begin here: seconds after the first slot of the recording, at the checkpoint before
+    /// Start at the last checkpoint before this time, in seconds after the first slot
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub from: Option<Span>,
-    /// End here: seconds after the first slot of the recording
+    /// End at this time, in seconds after the first slot
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub to: Option<Span>,
 }
 
-/// A time in a recording, with or without a fraction.
+/// A time in a recording, in seconds with or without a fraction.
 fn seconds(text: &str) -> Result<Span, String> {
     let seconds: f64 =
         text.parse().map_err(|_| "not a number of seconds; for example 90 or 0.5".to_string())?;
@@ -27,12 +27,12 @@ fn seconds(text: &str) -> Result<Span, String> {
     }
 }
 
-/// The slots of a part, as they come.
+/// The slots of a part, in order.
 pub struct Part {
     range: Range,
     first: Option<Instant>,
     last: Option<Instant>,
-    /// Slots since the last checkpoint, before the part has begun.
+    /// Slots since the last checkpoint, before the part has started.
     held: Option<Vec<Step>>,
 }
 
@@ -49,8 +49,8 @@ impl Range {
 }
 
 impl Part {
-    /// The next slots of `source` that belong to the part: at its begin those since the checkpoint before it,
-    /// later one at a time. `None` at its end.
+    /// The next slots of `source` that belong to the part: first those since the checkpoint before it, then
+    /// one at a time. `None` at its end.
     pub fn next(&mut self, source: &mut Source) -> Result<Option<Vec<Step>>, Failure> {
         while let Some(step) = source.next_step()? {
             let slot = step.slot.slot;
@@ -67,7 +67,7 @@ impl Part {
             if self.range.from.is_none_or(|from| at >= from) {
                 return Ok(self.held.take());
             }
-            // Without a checkpoint nothing before the part is of use.
+            // Without a checkpoint, slots before the part are of no use.
             if held[0].checkpoint.is_none() {
                 held.clear();
             }
@@ -75,12 +75,12 @@ impl Part {
         Ok(None)
     }
 
-    /// Why there was no slot.
+    /// Why no slot was in the part.
     pub fn empty(&self) -> Failure {
         match self.first.zip(self.last) {
             Some((first, last)) => {
                 let seconds = last.since(first).as_secs_f64();
-                Failure::data(format!("it has no slot in that part: it lasts {seconds:.1} s"))
+                Failure::data(format!("it has no slots in that part: it is {seconds:.1} s long"))
             }
             None => Failure::data("it has no slots"),
         }

@@ -1,4 +1,4 @@
-//! `log replay`: the recorded run through the same tick, slot by slot.
+//! `log replay`: runs the recorded run through the same tick, slot by slot.
 
 use super::range::Range;
 use super::source::{Run, Source};
@@ -21,22 +21,22 @@ use std::time::Instant;
   ganglion log replay drive.mcap --what-if reflex.obstacle.below=0.25    what another limit would have decided
   ganglion log replay drive.mcap --json | tail -1
 
-A recording that begins in the middle of a run is replayed from its first checkpoint, and after a loss replay goes on
+A recording that starts in the middle of a run is replayed from its first checkpoint, and after a loss replay continues
 at the next one; there is one every 5 s.
 
 --what-if names a value of the board as `ganglion check` prints it: TABLE.KEY, or LIST.NAME.KEY in a list of named entries.
-The slots that would have been decided otherwise are listed; that is no failure. What the robot would have sensed then is not
+Lists the slots that would have been decided differently; this is not a failure. What the robot would have sensed then is not
 known: the readings and the field's results are those of the recorded drive.
 
-Exit codes: 0 every slot was decided as recorded; 65 a value differs, or the recording is damaged; 69 some slots cannot be
-decided again, because what was before them is missing, and all others were decided as recorded.")]
+Exit codes: 0 every slot replayed as recorded; 65 a value differs, or the recording is damaged; 69 some slots cannot be
+replayed, because slots before them are missing, and all others replayed as recorded.")]
 pub struct Args {
-    /// The recording, or a folder of them: then its newest run
+    /// The recording, or a folder, for its newest run
     #[arg(value_name = "FILE|DIR")]
     recording: PathBuf,
     #[command(flatten)]
     range: Range,
-    /// Decide with another value of the board, and list the slots that it changes; may be repeated
+    /// Change a value of the board and list the slots with other decisions; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     what_if: Vec<String>,
     /// Print one JSON object as the last line of standard output
@@ -44,36 +44,36 @@ pub struct Args {
     json: bool,
 }
 
-/// The object.
+/// The JSON output.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     schema: u32,
     board: String,
-    /// Slots that were decided as recorded.
+    /// Slots with the same decision as recorded.
     equal: u64,
     /// Slots in the recording, or in the requested part of it.
     slots: u64,
-    /// Slots that cannot be decided again.
+    /// Slots that cannot be replayed.
     undecided: u64,
-    /// Slots that ran and are not in the recording.
+    /// Slots that ran but are missing from the recording.
     slots_missing: u64,
     /// The first value that differs.
     differs: Option<String>,
     differs_in_slot: Option<u64>,
-    /// What keeps slots from being decided again, the first few.
+    /// Why slots cannot be replayed; the first few reasons.
     missing: Vec<String>,
-    /// Recorded seconds that were gone through, and how long that took.
+    /// Recorded seconds that were replayed, and how long that took.
     seconds: f64,
     took_s: f64,
-    /// What other values of the board would have changed.
+    /// Which decisions the changed values of the board would have changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     what_if: Option<Otherwise>,
 }
 
-/// Most reasons that are told.
+/// Most reasons that are printed.
 const TOLD: usize = 8;
 
-/// A replay that goes on as slots come; the newest waits for the next, which says what was lost after it.
+/// A replay in progress. The newest slot waits for the next one, which tells what was lost after it.
 struct Course {
     replay: Replay,
     waiting: Option<Box<Step>>,
@@ -96,7 +96,7 @@ impl Course {
         Ok(Course { replay, waiting: None, report, first: None, last_missing: None })
     }
 
-    /// Whether it goes on.
+    /// Whether the replay continues.
     fn take(&mut self, next: Option<Box<Step>>) -> bool {
         let lost = next.as_ref().map_or(0, |next| next.slot.lost);
         let report = &mut self.report;
@@ -134,20 +134,18 @@ impl Report {
         if let Some(otherwise) = &self.what_if {
             otherwise.print();
         }
-        say!(
-            "{equal} of {slots} slots were decided as recorded, to the bit ({seconds:.1} s in {took_s:.2} s)"
-        );
+        say!("{equal} of {slots} slots replayed bit for bit ({seconds:.1} s in {took_s:.2} s)");
         if *undecided > 0 {
-            say!("{undecided} slots cannot be decided again:");
+            say!("{undecided} slots cannot be replayed:");
         }
         self.missing.iter().for_each(|missing| say!("  {missing}"));
         if *slots_missing > 0 {
-            say!("{slots_missing} slots ran and are not in the recording");
+            say!("{slots_missing} slots that ran are missing from the recording");
         }
     }
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let (began, mut course) = (Instant::now(), None);
     let mut source = Source::open(&args.recording)?;
@@ -181,24 +179,23 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// The board as the run had it, and the level of quality at which it was held.
+/// The board as the run used it, and the quality level it was fixed at.
 pub fn board_of(run: &Run) -> Result<(Board, Option<QualityLevel>), Failure> {
-    let mut loaded = board::from_text("recorded", &run.board).map_err(|error| {
-        Failure::data(format!("the board in it is not one that this program takes: {error}"))
-    })?;
+    let mut loaded = board::from_text("recorded", &run.board)
+        .map_err(|error| Failure::data(format!("this program does not accept its board: {error}")))?;
     if run.word("simulated") == "true" {
         simulate::simulate(&mut loaded)?;
     }
     if loaded.digest.to_hex().to_string() != run.word("digest") {
         return Err(Failure::data(
-            "the board in it does not mean to this program what it meant to the one that recorded",
+            "this program interprets its board differently from the one that recorded it",
         )
         .fix("use the version that recorded it"));
     }
     Ok(as_run(loaded.board, run))
 }
 
-/// `board` armed by itself or not, as in the run, and the level of quality at which the run was held.
+/// `board` with the run's setting for arming by itself, and the quality level that the run was fixed at.
 pub fn as_run(mut board: Board, run: &Run) -> (Board, Option<QualityLevel>) {
     board.safety.auto_arm = run.word("auto_arm") == "true";
     (board, run.word("rung").parse().ok().and_then(QualityLevel::new))

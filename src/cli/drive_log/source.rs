@@ -1,4 +1,4 @@
-//! The files of a recorded run: one that is named, or all of the newest run in a folder.
+//! The files of a recorded run: one named file, or all files of the newest run in a folder.
 
 use crate::cli::exit::Failure;
 use crate::drive::record::{End, Event, Reader, Step, numbered};
@@ -10,27 +10,27 @@ use std::fs::File;
 use std::io::{BufReader, Take};
 use std::path::{Path, PathBuf};
 
-/// Largest file that is read, bytes: what a day's drive takes in one file.
+/// Largest file that is read, bytes: a day's drive in one file.
 pub const LARGEST: u64 = 16 << 30;
-/// A file from this size on takes a second to read, bytes.
+/// A file of this size takes a second to read, bytes.
 const LARGE: u64 = 32 << 20;
 
-/// What the files say about the run.
+/// What the files contain about the run.
 pub struct Run {
-    /// Words about it.
+    /// Its metadata.
     pub words: BTreeMap<String, String>,
     /// The board's effective values.
     pub board: String,
-    /// Words about its end, if it ended in order.
+    /// The metadata at its end, if the file is complete.
     pub ended: BTreeMap<String, String>,
     /// How the last file ends.
     pub end: End,
-    /// How many files there are.
+    /// Number of files.
     pub files: usize,
 }
 
 impl Run {
-    /// A word about the run, fit to be shown.
+    /// A metadata value of the run, safe to print.
     pub fn word(&self, key: &str) -> String {
         sanitize::one_line(self.words.get(key).map_or("", String::as_str)).into_owned()
     }
@@ -38,7 +38,7 @@ impl Run {
 
 /// A recording that is read slot by slot.
 pub struct Source {
-    /// What was said about the run so far.
+    /// What was read about the run so far.
     pub run: Run,
     files: std::vec::IntoIter<PathBuf>,
     reader: Option<(PathBuf, Reader<BufReader<Take<File>>>)>,
@@ -48,7 +48,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The recording at `path`: a file, or the newest run of a folder.
+    /// The recording at `path`: a file, or the newest run in a folder.
     pub fn open(path: &Path) -> Result<Source, Failure> {
         let files = files(path)?;
         let size = |file: &PathBuf| file.metadata().map_or(0, |data| data.len());
@@ -96,7 +96,7 @@ impl Source {
     }
 }
 
-/// A bar on standard error for files that take more than a moment; invisible where that is no terminal.
+/// A progress bar on standard error for files that take a while; hidden if that is not a terminal.
 pub fn progress(bytes: u64) -> ProgressBar {
     if bytes < LARGE {
         return ProgressBar::hidden();
@@ -108,8 +108,8 @@ pub fn progress(bytes: u64) -> ProgressBar {
     bar
 }
 
-/// Reads the recording at `path` to its end. `each` gets the facts, once they are known, and every slot in
-/// order.
+/// Reads the whole recording at `path`. `each` is called with the facts, once they are known, and with every
+/// slot in order.
 pub fn read(
     path: &Path,
     mut each: impl FnMut(&Run, Box<Step>) -> Result<(), Failure>,
@@ -131,7 +131,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut run = None;
     for (_, file) in all.into_iter().rev() {
         let of = run_of(&file);
-        // A file that cannot be read ends the search: what is before it may be of another run.
+        // A file that cannot be read ends the search: files before it may belong to another run.
         if of.is_none() || run.is_some() && of != run {
             match newest.is_empty() {
                 true => continue,
@@ -142,12 +142,12 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         newest.insert(0, file);
     }
     match newest.is_empty() {
-        true => Err(Failure::data("there is no recording in this folder").at(path.display())),
+        true => Err(Failure::data("no recording in this folder").at(path.display())),
         false => Ok(newest),
     }
 }
 
-/// Which run a file is of.
+/// The run that a file belongs to.
 fn run_of(file: &Path) -> Option<String> {
     let mut reader = Reader::new(BoundedFile::open(file, LARGEST).ok()?.stream());
     match reader.next_event().ok()?? {

@@ -1,4 +1,4 @@
-//! `log replay --what-if`: which slots another value of the board would have decided otherwise.
+//! `log replay --what-if`: which slots would have been decided differently with other values of the board.
 
 use super::replay::{as_run, board_of as board_of_run};
 use super::source::Run;
@@ -9,42 +9,42 @@ use crate::deploy::board::{self, edit};
 use crate::runtime::replay::Difference;
 use serde::Serialize;
 
-/// Most stretches that are kept: what is more shows no pattern to a person.
+/// Most stretches that are kept; more would not help a reader.
 const KEPT: usize = 1_000;
-/// Most of them that are printed: what fits on a screen.
+/// Most stretches that are printed: what fits on a screen.
 const TOLD: usize = 8;
 
-/// What would have been otherwise.
+/// What would have been different.
 #[derive(Debug, Serialize)]
 pub struct Otherwise {
-    /// The other values.
+    /// The changed values.
     changes: Vec<String>,
-    /// Slots that would have been decided otherwise.
+    /// Slots that would have been decided differently.
     slots: u64,
-    /// Slots in a row, the first thousand times.
+    /// Stretches of consecutive slots, the first thousand.
     stretches: Vec<Stretch>,
 }
 
-/// Slots in a row that would have been decided otherwise.
+/// Consecutive slots that would have been decided differently.
 #[derive(Debug, Serialize)]
 struct Stretch {
     from_slot: u64,
     to_slot: u64,
     from_s: f64,
     to_s: f64,
-    /// The first value that differs in the first of them.
+    /// The first value that differs in the first of these slots.
     what: String,
     recorded: String,
     decided: String,
 }
 
 impl Otherwise {
-    /// Nothing so far.
+    /// No differences so far.
     pub fn new(changes: &[String]) -> Otherwise {
         Otherwise { changes: changes.to_vec(), slots: 0, stretches: Vec::new() }
     }
 
-    /// A slot, so many seconds after the first, would have been decided otherwise.
+    /// Adds a slot that would have been decided differently, this many seconds after the first.
     pub fn note(&mut self, at_s: f64, difference: &Difference) {
         self.slots += 1;
         let Difference { index, what, recorded, decided } = difference.clone();
@@ -56,24 +56,24 @@ impl Otherwise {
         }
     }
 
-    /// In sentences.
+    /// As text.
     pub fn print(&self) {
-        say!("With {}, {} slots would have been decided otherwise.", self.changes.join(", "), self.slots);
+        say!("With {}, {} slots would have been decided differently.", self.changes.join(", "), self.slots);
         for stretch in self.stretches.iter().take(TOLD) {
             let Stretch { from_slot, to_slot, from_s, to_s, what, recorded, decided } = stretch;
             say!(
-                "  {from_s:.2} s to {to_s:.2} s (slots {from_slot} to {to_slot}): {what}, {decided} for {recorded}"
+                "  {from_s:.2} s to {to_s:.2} s (slots {from_slot} to {to_slot}): {what}, {decided} instead of {recorded}"
             );
         }
         if self.stretches.len() > TOLD {
-            say!("  and {} more times; --json has each", self.stretches.len() - TOLD);
+            say!("  and {} more times; --json lists all", self.stretches.len() - TOLD);
         }
     }
 }
 
-/// The board of `run` with these changes, each `KEY=VALUE`, and the level of quality at which it was held.
+/// The board of `run` with these changes, each `KEY=VALUE`, and the quality level that the run was fixed at.
 pub fn board_of(run: &Run, changes: &[String]) -> Result<(Board, Option<QualityLevel>), Failure> {
-    board_of_run(run)?; // the board as it was is one that this program understands
+    board_of_run(run)?; // fails if this program does not understand the recorded board
     let mut text = run.board.clone();
     for change in changes {
         let (key, value) = change.split_once('=').ok_or_else(|| {

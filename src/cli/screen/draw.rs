@@ -1,4 +1,4 @@
-//! Makes a page of the model. Pure: the same model gives the same page.
+//! Renders a page of the model. A pure function: the same model gives the same page.
 
 use super::model::Model;
 use super::panels::{self, Depth, Panel, fit};
@@ -8,11 +8,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-/// The smallest window that shows everything.
+/// The smallest window that has room for everything.
 const WHOLE: [u16; 2] = [80, 24];
 /// From this width on there is a third column.
 const THREE_COLUMNS: u16 = 118;
-/// Width of the left column, for the tables, and of the middle one.
+/// Width of the left column, with the tables, and of the middle one.
 const LEFT: u16 = 46;
 const MIDDLE: u16 = 36;
 /// Rows above and below the columns: title, mode, causes; message, keys.
@@ -20,9 +20,9 @@ const ABOVE: u16 = 4;
 const BELOW: u16 = 2;
 /// Lines for causes of restraint.
 const CAUSES: usize = 2;
-/// A body of fewer rows than this says less about loop and field, in favour of the room.
+/// If the body has fewer rows than this, loop and field take less space so that the room fits.
 const LOW: u16 = 28;
-/// The fewest rows that a room is worth.
+/// The fewest rows that a room is drawn in.
 const LEAST_ROOM: u16 = 5;
 
 /// Draws the page.
@@ -61,7 +61,7 @@ fn header(model: &Model, area: Rect, buffer: &mut Buffer) {
 /// Lines about the active causes, the most severe first.
 fn causes(names: &[String]) -> Vec<String> {
     if names.is_empty() {
-        return vec!["No cause of restraint.".to_string()];
+        return vec!["No active causes.".to_string()];
     }
     let severity = |name: &&String| Cause::ALL.iter().position(|cause| cause.name() == *name);
     let mut worst: Vec<&String> = names.iter().collect();
@@ -127,7 +127,7 @@ fn left_column(model: &Model, area: Rect, buffer: &mut Buffer) {
     below.iter().for_each(|panel| pile.add(panel, buffer));
 }
 
-/// Whether the room would have no place beside everything that the panels can say.
+/// Whether there would be no space for the room beside the full panels.
 fn area_is_low(body: Rect) -> bool {
     body.height < LOW
 }
@@ -139,7 +139,7 @@ fn split(area: Rect, width: u16) -> (Rect, Rect) {
     (Rect { width, ..area }, Rect { x: area.x + area.width - rest, width: rest, ..area })
 }
 
-/// Panels on top of each other.
+/// Panels stacked from top to bottom.
 struct Pile<'a> {
     area: Rect,
     model: &'a Model,
@@ -150,7 +150,7 @@ impl Pile<'_> {
         Pile { area, model }
     }
 
-    /// Adds a panel, as far as there is room.
+    /// Adds a panel, cut to the rows that are left.
     fn add(&mut self, Panel { title, rows }: &Panel, buffer: &mut Buffer) {
         if rows.is_empty() || self.area.height < 2 {
             return;
@@ -171,7 +171,7 @@ impl Pile<'_> {
         self.advance(1);
     }
 
-    /// Fills what is left with the simulated room.
+    /// Fills the remaining rows with the simulated room.
     fn room(mut self, buffer: &mut Buffer) {
         let (status, history) = self.model.shown();
         if status.room.is_none() || self.area.height < LEAST_ROOM {

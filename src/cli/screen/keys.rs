@@ -1,4 +1,4 @@
-//! What the keys do.
+//! The actions of the keys.
 
 use super::model::{Model, Owner};
 use super::robot::Robot;
@@ -6,16 +6,16 @@ use crate::runtime::control::{Ask, Reply};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::io;
 
-/// What a key means.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// Obey the field.
+    /// Arm: follow the field.
     Arm,
     /// Stop until armed again.
     Disarm,
     /// Stop the motors and end the robot's program.
     Stop,
-    /// Freeze the page, or let it go on.
+    /// Freeze the page, or continue.
     Freeze,
     /// Show or hide the help.
     Help,
@@ -25,7 +25,7 @@ pub(super) enum Key {
     Other,
 }
 
-/// What comes after a key.
+/// What happens after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     Stay,
@@ -33,14 +33,14 @@ pub(super) enum After {
 }
 
 impl Key {
-    /// The meaning of a key; `None`: it was released.
+    /// The action of a key; `None` for a release.
     pub(super) fn of(event: KeyEvent) -> Option<Key> {
         if event.kind == KeyEventKind::Release {
             return None;
         }
         let control = event.modifiers.contains(KeyModifiers::CONTROL);
         Some(match event.code {
-            KeyCode::Char('c') if control => Key::Quit, // a terminal that sends no signal for it
+            KeyCode::Char('c') if control => Key::Quit, // for terminals that send no signal for it
             KeyCode::Char(_) if control => Key::Other,
             KeyCode::Char('a') => Key::Arm,
             KeyCode::Char('d') => Key::Disarm,
@@ -53,7 +53,7 @@ impl Key {
     }
 }
 
-/// Does what `key` means. An error: the robot does not answer any more.
+/// Performs the action of `key`. Fails if the robot does not answer any more.
 pub(super) fn press(key: Key, model: &mut Model, robot: &mut dyn Robot) -> io::Result<After> {
     if key != Key::Arm {
         model.forget_arming();
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::runtime::control::{Sources, Status};
 
-    /// A robot that notes what it is asked, and refuses to arm.
+    /// A robot that records its requests, and refuses to arm.
     #[derive(Default)]
     struct Noting(Vec<Ask>);
 

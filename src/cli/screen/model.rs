@@ -1,56 +1,56 @@
-//! What the screen shows: the newest status, what came before it, and what the keys have changed.
+//! What the screen shows: the newest status, its history, and what the keys have changed.
 
 use super::words;
 use crate::runtime::control::{Lateness, Status};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Statuses that make one step of a graph: half a second, at ten a second.
+/// Statuses per step of a graph: half a second, at ten a second.
 const STATUSES_PER_STEP: u32 = 5;
 /// Steps that a graph can show: two minutes.
 const STEPS: usize = 240;
-/// Points of the way that are kept, and the least distance between two, metres: with these, 40 m.
+/// Points of the path that are kept, and the shortest distance between two, metres: together 40 m.
 const TRAIL_POINTS: usize = 4_000;
 const TRAIL_STEP_M: f64 = 0.01;
-/// How long the question whether to arm a real robot waits for its answer.
+/// How long the question whether to arm a real robot stays open.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 
 /// Whose screen it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// A run's own: to leave it ends the run.
+    /// A run's own: leaving it ends the run.
     Run,
-    /// Of `ganglion top`, which the robot does not notice.
+    /// For `ganglion top`: leaving it does not affect the robot.
     Top,
 }
 
 /// Everything that is shown.
 pub(super) struct Model {
     pub(super) owner: Owner,
-    /// Whether colours may be used. They are never the only sign.
+    /// Whether colours may be used. They are never the only indication.
     pub(super) colour: bool,
     /// The newest status.
     pub(super) newest: Status,
     history: History,
     frozen: Option<Box<(Status, History)>>,
-    /// Words about the last key.
+    /// Message about the last key.
     pub(super) notice: String,
     /// The newest line of the log.
     pub(super) log: Option<String>,
     pub(super) shows_help: bool,
-    /// This screen has stopped the robot's program, so its end is no loss.
+    /// This screen has stopped the robot's program, so its end is not an error.
     pub(super) has_stopped: bool,
     asked_to_arm: Option<Instant>,
 }
 
-/// What a status shows of one moment only, over time.
+/// Values over time, of which a status shows only the latest.
 #[derive(Clone, Default)]
 pub(super) struct History {
-    /// Level of quality, the worst of each step, the newest last.
+    /// Quality level, the worst of each step, the newest last.
     pub(super) quality: VecDeque<usize>,
     /// Class of the latest slot of each step; see `LATENESS_BOUNDS_US`.
     pub(super) lateness: VecDeque<usize>,
-    /// The way that the simulated car has driven.
+    /// The path that the simulated car has driven.
     pub(super) trail: VecDeque<[f64; 2]>,
     counts: Vec<u64>,
     statuses: u32,
@@ -74,7 +74,7 @@ impl Model {
         }
     }
 
-    /// Takes the newest status.
+    /// Adds the newest status.
     pub(super) fn take(&mut self, status: Status) {
         self.history.take(&status);
         self.newest = status;
@@ -84,7 +84,7 @@ impl Model {
         }
     }
 
-    /// What the page shows beside the mode, which is always the newest.
+    /// What the page shows, except for the mode, which is always the newest.
     pub(super) fn shown(&self) -> (&Status, &History) {
         match &self.frozen {
             Some(frozen) => (&frozen.0, &frozen.1),
@@ -96,7 +96,7 @@ impl Model {
         self.frozen.is_some()
     }
 
-    /// Freezes the page, or lets it go on.
+    /// Freezes the page, or continues.
     pub(super) fn freeze(&mut self) {
         self.frozen = match self.frozen.take() {
             Some(_) => None,
@@ -104,8 +104,8 @@ impl Model {
         };
     }
 
-    /// Whether the key to arm counts. On a real robot it counts the second time: one stray key must not make
-    /// it drive.
+    /// Whether the key to arm takes effect. A real robot needs it twice: one accidental key must not make it
+    /// drive.
     pub(super) fn may_arm(&mut self) -> bool {
         if self.newest.simulated || self.asked_to_arm.take().is_some() {
             return true;
@@ -115,7 +115,7 @@ impl Model {
         false
     }
 
-    /// Another key was pressed: the question is answered with no.
+    /// Another key was pressed, which answers the question with no.
     pub(super) fn forget_arming(&mut self) {
         if self.asked_to_arm.take().is_some() {
             self.notice = words::NOT_ARMED.to_string();
@@ -138,7 +138,7 @@ impl History {
         }
     }
 
-    /// Class of the latest slot since the status before; `None`: no slot ran since.
+    /// Class of the latest slot since the previous status; `None`: no slot ran since.
     fn latest(&mut self, Lateness { counts, .. }: &Lateness) -> Option<usize> {
         let before = std::mem::replace(&mut self.counts, counts.clone());
         let is_new = |class: &usize| counts[*class] > before.get(*class).copied().unwrap_or(0);
@@ -158,7 +158,7 @@ impl History {
     }
 }
 
-/// Adds `value` to the newest step, of which the largest counts, or begins a new one with it.
+/// Adds `value` to the newest step, which keeps the largest, or starts a new step with it.
 fn note(steps: &mut VecDeque<usize>, value: usize, begins: bool) {
     match steps.back_mut() {
         Some(last) if !begins => *last = value.max(*last),

@@ -1,4 +1,4 @@
-//! The screen of a run, in a thread of its own beside the robot's.
+//! The screen of a run, in its own thread beside the robot's.
 
 use super::model::Owner;
 use super::robot::Inside;
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The lowest priority: everything else on the machine comes first.
+/// The lowest priority: everything else on the machine runs first.
 const NICE: i32 = 19;
-/// How long the end of a run waits for the screen. One page takes a tenth of that; a terminal that accepts no
-/// output takes for ever.
+/// How long the end of a run waits for the screen. A page takes a tenth of that; a terminal that accepts no
+/// output would block it forever.
 const END_PATIENCE: Duration = Duration::from_millis(1_000);
 
-/// The screen. It ends when it is dropped, and the terminal is as it was before.
+/// The screen. Dropping it ends it and restores the terminal.
 pub struct OwnRun {
     before: Before,
     closed: Arc<AtomicBool>,
@@ -25,17 +25,17 @@ pub struct OwnRun {
 
 impl OwnRun {
     /// Shows the run that `sources` describe; `end` ends it. `None`: the terminal or the system refused, and
-    /// the run goes on without a screen.
+    /// the run continues without a screen.
     pub fn open(sources: Sources, end: Arc<AtomicBool>) -> Option<OwnRun> {
         let before = Before::read().ok()?;
         let closed = Arc::new(AtomicBool::new(false));
         let (is_closed, settings) = (closed.clone(), before.clone());
         let life = move || {
-            let _ = rustix::process::setpriority_process(None, NICE); // a thread's own, on Linux
+            let _ = rustix::process::setpriority_process(None, NICE); // applies only to this thread, on Linux
             let is_over = || is_closed.load(Ordering::Acquire) || end.load(Ordering::Acquire);
             let mut robot = Inside::new(sources, end.clone());
             if let Err(error) = show(Owner::Run, &mut robot, settings, is_over) {
-                log::warn!("the run goes on without its screen: {error}");
+                log::warn!("the run continues without a screen: {error}");
             }
         };
         let thread = thread::Builder::new().name("screen".into()).spawn(life).ok()?;

@@ -11,14 +11,14 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 /// Half the width of a motor's bar.
 const HALF_BAR: usize = 8;
 
-/// A line, and whether it shows something that is not as it should be.
+/// A line, and whether it shows a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) text: String,
     pub(super) trouble: bool,
 }
 
-/// How much a panel says: a low window keeps some rows for the simulated room.
+/// How detailed a panel is: a window with few rows keeps some for the simulated room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
     Whole,
@@ -51,8 +51,8 @@ pub(super) fn fit(text: &str, width: usize) -> String {
     cut
 }
 
-/// The first `rows` of these, or one fewer and how many are missing. Those in trouble come first if not all
-/// have room.
+/// The first `rows` of these, or one fewer and the number of the missing ones. If there is not enough room,
+/// those with problems come first.
 fn first(rows: Vec<Row>, most: usize, what: &str) -> Vec<Row> {
     if rows.len() <= most {
         return rows;
@@ -132,7 +132,7 @@ pub(super) fn control_loop(status: &Status, history: &History, width: usize, dep
     Panel { title: "Loop: lateness of each period".into(), rows }
 }
 
-/// All slots by class, on a log scale: one late slot among a million is still seen.
+/// All slots by class, on a log scale, so that one late slot among a million is still visible.
 fn lateness_bars(Lateness { counts, .. }: &Lateness) -> String {
     let log = |count: u64| (count as f64 + 1.0).log2();
     let highest = counts.iter().map(|count| log(*count)).fold(1.0, f64::max);
@@ -159,7 +159,7 @@ fn spark(steps: &VecDeque<usize>, width: usize, most: usize) -> String {
     steps.iter().skip(steps.len().saturating_sub(width)).map(bar).collect()
 }
 
-/// The field, its engine, and what it makes of the robot's senses.
+/// The field, its engine, and its outputs.
 pub(super) fn field(status: &Status, history: &History, width: usize, depth: Depth) -> Panel {
     let measured = &status.measured;
     let mut rows = Vec::new();
@@ -197,7 +197,7 @@ pub(super) fn field(status: &Status, history: &History, width: usize, depth: Dep
         }
     }
     rows.extend(status.map.as_ref().map(recalled));
-    // Without a GPU the engine above says all there is to say.
+    // Without a GPU the engine line above is enough.
     if let Some(gpu) = measured.gpu.as_ref().filter(|gpu| depth == Depth::Whole || gpu.name.is_some()) {
         let name = gpu.name.as_deref().unwrap_or("none");
         let why = gpu.why.as_deref().unwrap_or("not in use");
@@ -291,14 +291,14 @@ pub(super) fn drops(status: &Status) -> Panel {
     Panel { title: "Drops".into(), rows: pairs.collect() }
 }
 
-/// The first line: which robot this is, and for how long it has run.
+/// The first line: which robot this is, and how long it has been running.
 pub(super) fn title(model: &Model) -> String {
     let status = &model.newest;
     let simulated = if status.simulated { " (simulated)" } else { "" };
     let slots = status.slots_run + status.slots_skipped;
     let run = status.measured.lateness.as_ref().map(|late| slots as f64 * late.limit_us / 1e6);
     let run = run.map_or(String::new(), |run| format!("  {}:{:02}", run as u64 / 60, run as u64 % 60));
-    let frozen = if model.is_frozen() { "  PAGE FROZEN, space to go on" } else { "" };
+    let frozen = if model.is_frozen() { "  PAGE FROZEN, space to continue" } else { "" };
     format!(" {}  {}{simulated}{run}{frozen}", status.mode.to_uppercase(), status.board)
 }
 

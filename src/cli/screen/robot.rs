@@ -1,4 +1,4 @@
-//! The robot that a screen shows: of this program, or of the program behind a control socket.
+//! The robot that a screen shows: in this program, or in another one, through its control socket.
 
 use crate::memory::map::MapStatus;
 use crate::runtime::control::{self, Ask, Reply, Sources, Status};
@@ -13,13 +13,13 @@ const MAP_EVERY: Duration = Duration::from_secs(1);
 
 /// The robot.
 pub(super) trait Robot {
-    /// Its status now.
+    /// Its current status.
     fn status(&mut self) -> io::Result<Status>;
     /// Sends a request, and waits for its outcome.
     fn ask(&mut self, ask: Ask) -> io::Result<Reply>;
 }
 
-/// When the map is due, and what it held the last time.
+/// When the map is due, and its last content.
 #[derive(Default)]
 struct MapCache {
     due: Option<Instant>,
@@ -65,7 +65,7 @@ impl Robot for Inside {
     }
 }
 
-/// The robot behind a control socket.
+/// The robot of another program, through its control socket.
 pub(super) struct Remote {
     socket: PathBuf,
     map: MapCache,

@@ -1,5 +1,5 @@
-//! The simulated room from above, in braille dots: walls, obstacles, missing floor, the car, the cone in
-//! which the sonar measures, and the way driven.
+//! The simulated room from above, in braille dots: walls, obstacles, missing floor, the car, the sonar's
+//! cone, and the path driven.
 
 use super::model::History;
 use crate::runtime::control::{RoomStatus, Status};
@@ -10,12 +10,12 @@ use ratatui::symbols::Marker;
 use ratatui::widgets::Widget;
 use ratatui::widgets::canvas::{Canvas, Circle, Context, Line, Points, Rectangle};
 
-/// Dots of a cell, across and down.
+/// Dots of a character cell, across and down.
 const DOTS: [f64; 2] = [2.0, 4.0];
-/// Distance between the strokes that fill a place without floor, metres.
+/// Distance between the lines that fill an area without floor, metres.
 const HATCH_M: f64 = 0.12;
 
-/// Colours of what is in the room.
+/// Colours of the things in the room.
 struct Paint {
     wall: Color,
     cliff: Color,
@@ -81,7 +81,7 @@ fn things(context: &mut Context<'_>, room: &RoomStatus, paint: &Paint) {
     }
 }
 
-/// Metres that the sonar measures, if its value is good.
+/// Metres that the sonar measures, if its value is valid.
 fn range(status: &Status, room: &RoomStatus) -> Option<f64> {
     let name = room.ranger.as_ref()?;
     let sensor = status.measured.sensors.iter().find(|sensor| sensor.name == *name)?;

@@ -1,4 +1,4 @@
-//! The screen's loop: reads the status ten times a second, draws it, obeys the keys.
+//! The screen's loop: reads the status ten times a second, draws it, and handles the keys.
 
 use super::keys::{After, Key, press};
 use super::model::{Model, Owner};
@@ -9,11 +9,10 @@ use ratatui::crossterm::event::{self, Event};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Time between two pages: people do not read faster, and the figures are not newer.
+/// Time between two pages: people do not read faster, and the values are not updated more often.
 const PAGE_EVERY: Duration = Duration::from_millis(100);
 
-/// Shows `robot` until a key or `ended` ends it. An error: the robot does not answer, or the terminal is
-/// gone.
+/// Shows `robot` until a key or `ended` ends it. Fails if the robot does not answer or the terminal is gone.
 pub(super) fn show(
     owner: Owner,
     robot: &mut dyn Robot,

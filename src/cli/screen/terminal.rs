@@ -1,4 +1,4 @@
-//! Takes the terminal, and gives it back as it was, however the screen ends.
+//! Sets up the terminal, and restores it however the screen ends.
 //!
 //! The keys that end a program still send their signals (`ISIG`): Ctrl-C stops a robot even if its screen
 //! hangs.
@@ -14,15 +14,15 @@ use rustix::termios::{
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write, stderr, stdin, stdout};
 
-/// The other page of the terminal, empty and without a cursor; and back. Nothing here asks the terminal for
-/// an answer: a slow connection would be taken for a terminal without one.
+/// Switches to the terminal's alternate screen, cleared and without a cursor, and back. Nothing here queries
+/// the terminal: on a slow connection, a late answer would look like a terminal that gives none.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J\x1b[?25l";
 const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
 /// Room for a whole page with its colours, so that it is written at once.
 const PAGE_BYTES: usize = 64 * 1024;
 
-/// Whether there is a terminal that a screen can take: all three streams are one, it can do more than print
-/// lines, and this program is in its foreground.
+/// Whether a screen can use the terminal: all three streams are a terminal, it can do more than print lines,
+/// and this program is in its foreground.
 pub fn is_usable() -> bool {
     let is_capable = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     let are_terminals = stdin().is_terminal() && stdout().is_terminal() && stderr().is_terminal();
@@ -57,7 +57,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal. From now on, log lines are kept.
+    /// Sets up the terminal. From now on, log lines are kept.
     pub(super) fn enter(before: Before) -> io::Result<Screen> {
         // Not the standard library's stdout: a terminal that does not accept output would keep its lock.
         let direct = File::from(rustix::io::dup(stdout())?);

@@ -26,7 +26,7 @@ pub struct Args {
     socket: PathBuf,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub fn run(Args { socket }: Args) -> Result<(), Failure> {
     if !is_usable() {
         return status(StatusArgs::of(Whom::at(socket)));

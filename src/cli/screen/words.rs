@@ -1,14 +1,14 @@
-//! The screen's sentences: modes, causes, keys.
+//! The screen's texts: modes, causes, keys.
 
 use super::model::Owner;
 use crate::base::plan::Cause;
 use crate::runtime::control::Status;
 
 pub(super) const CONFIRM_ARMING: &str =
-    "Arm this robot? It will drive. Press a again to arm, any other key to leave it.";
+    "Arm this robot? It will drive. Press a again to arm, any other key to cancel.";
 pub(super) const NOT_ARMED: &str = "not armed";
 
-/// The mode, in a sentence that says whether the motors may run and what to do next.
+/// A sentence about the mode: whether the motors may run and what to do next.
 pub(super) fn mode(status: &Status) -> String {
     let refusal = status.refusal.join("; ");
     match status.mode.as_str() {
@@ -23,7 +23,7 @@ pub(super) fn mode(status: &Status) -> String {
             status.latched.as_deref().unwrap_or("a reflex")
         ),
         "stopped" => "Stopped for good: the robot's program is ending.".to_string(),
-        other => format!("Mode {other}."), // of a newer runtime
+        other => format!("Mode {other}."), // from a newer runtime
     }
 }
 
@@ -36,7 +36,7 @@ fn disarmed(status: &Status, refusal: &str) -> String {
     }
 }
 
-/// A cause of restraint and what ends it, in one line. A newer runtime may report an unknown cause.
+/// A cause of restraint and how it clears, in one line. A newer runtime may report an unknown cause.
 pub(super) fn cause(name: &str) -> String {
     match Cause::ALL.into_iter().find(|cause| cause.name() == name) {
         Some(cause) => format!("{name}: {}; ends with {}", meaning(cause), ends_with(cause)),
@@ -49,7 +49,7 @@ fn meaning(cause: Cause) -> &'static str {
         Cause::FieldLate => "the field's result is late",
         Cause::FieldMissing => "the field has no recent result",
         Cause::Battery => "the battery is low",
-        Cause::Obstacle => "something is too near",
+        Cause::Obstacle => "something is too close",
         Cause::SensorLost => "a required sensor has no fresh value",
         Cause::SensorLying => "a sensor gives impossible values",
         Cause::GuardLost => "the guard is silent or holds its line off",
@@ -62,7 +62,7 @@ fn meaning(cause: Cause) -> &'static str {
     }
 }
 
-/// What clears a cause, shorter than `Cause::cleared_by`, for a line of 80 columns.
+/// How a cause clears, shorter than `Cause::cleared_by`, for a line of 80 columns.
 fn ends_with(cause: Cause) -> &'static str {
     match cause {
         Cause::FieldLate => "a fresh result",
@@ -84,11 +84,11 @@ pub(super) const KEYS: &str = " a arm   d disarm   s stop and end   space freeze
 pub(super) fn help(owner: Owner) -> Vec<String> {
     let quit = match owner {
         Owner::Run => "stop the motors and end this run, as Ctrl-C does",
-        Owner::Top => "leave this screen; the robot goes on",
+        Owner::Top => "leave this screen; the robot keeps running",
     };
     let mut lines: Vec<String> = [
         "a      arm: the field drives the motors (on a real robot: press it twice)",
-        "d      disarm: stop until armed again; acknowledges what has latched",
+        "d      disarm: stop until armed again; acknowledges latched causes",
         "s      stop the motors and end the robot's program",
         "space  freeze the page; the mode on top stays live",
         "h ?    show or hide this help",
@@ -99,14 +99,14 @@ pub(super) fn help(owner: Owner) -> Vec<String> {
     lines.extend(
         [
             "",
-            "Sensors  value, its age, and whether it can be believed; '!' if not",
+            "Sensors  value, its age, and whether it is valid; '!' if not",
             "Motors   command from -1 to +1, and who decided it",
-            "Loop     how late the control periods begin: bars count all of them, by",
+            "Loop     how late the control periods start: bars count all of them, by",
             "         class, on a log scale; 'max' shows the latest, each half second",
             "Field    quality level (0 is the best; tall bar: good), time of a cycle,",
-            "         confidence 0..1, novelty (0: like something met before)",
-            "Room     of the simulator, from above: car, cone of the sonar, way driven",
-            "Drops    work or data that was lost; all zero is good",
+            "         confidence 0..1, novelty (0: seen before)",
+            "Room     of the simulator, from above: car, sonar cone, path driven",
+            "Drops    work or data that was lost; should be zero",
         ]
         .map(String::from),
     );

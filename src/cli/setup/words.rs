@@ -208,7 +208,7 @@ fn own_board(found: &MachineFacts) {
 /// Why the changes were interrupted, and what to do.
 pub(super) fn cut_off(error: CarryOutError, fix: &str) -> Failure {
     match error {
-        CarryOutError::Deed(error) => Failure::from(error).fix(fix),
+        CarryOutError::Action(error) => Failure::from(error).fix(fix),
         CarryOutError::Journal(error) => journal(error),
         CarryOutError::Ended => Failure::bug("interrupted between two steps").fix(fix),
     }

@@ -1,4 +1,4 @@
-//! What a recorder costs the loop, compared with the same loop without one: in one run, in turns.
+//! What a recorder costs the loop: the same run alternates between blocks with and without one.
 
 use super::ended;
 use super::verdict::Row;
@@ -17,46 +17,46 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-/// Length of a turn: short compared with the drift of a shared machine, long compared with the first slot of
-/// a turn, which finds the caches as the other kind of turn left them.
+/// Length of a block: short compared with the drift of a shared machine, long compared with the first slot of
+/// a block, which finds the caches as the other kind of block left them.
 const TURN: Span = Span::from_millis(500);
-/// The first turns do not count: the robot sets up its devices, and first uses allocate.
+/// The first blocks do not count: the robot sets up its devices, and first uses allocate.
 const WARM_UP_TURNS: u64 = 4;
 /// How often the slow thread drains the trace, as in a run.
 const DRAIN_EVERY: Duration = Duration::from_millis(20);
 /// How long the end waits for the disk.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The recorder may add this much to the median of a tick's own work, microseconds.
+/// The recorder may add at most this to the median of a tick's own work, microseconds.
 const MORE_WORK_US: f64 = 0.5;
-/// The 99th percentile of the wake-ups' lateness may be this many times that without a recorder.
+/// The 99th percentile of the wake-ups' lateness may be at most this many times the one without a recorder.
 const LATER: f64 = 1.1;
-/// It may take this share of a core at [`JUDGED_HZ`].
+/// It may take at most this share of a core at [`JUDGED_HZ`].
 const CORE_SHARE: f64 = 0.02;
-/// It may write so many kilobytes per second at [`JUDGED_HZ`].
+/// It may write at most this many kilobytes per second at [`JUDGED_HZ`].
 const KILOBYTES_PER_S: f64 = 100.0;
-/// The rate that the targets of the share and of the bytes are for: that of the shipped boards.
+/// The rate at which the targets of the share and the bytes apply: that of the shipped boards.
 const JUDGED_HZ: u32 = 100;
 
-/// The loop in one kind of turns.
+/// The loop in one kind of block.
 pub struct Turns {
     /// Lateness of its wake-ups.
     pub late: Histogram<u64>,
-    /// A tick's own work, with everything that it puts on the lines to the recorder.
+    /// A tick's own work, including what it sends to the recorder.
     pub work: Histogram<u64>,
-    /// Heap allocations of the tick's thread; `None`: they are not counted in this build.
+    /// Heap allocations of the tick's thread; `None`: this build does not count them.
     pub allocations: Option<u64>,
 }
 
 /// The measurement.
 pub struct RecordFigures {
-    /// The turns without a recorder.
+    /// The blocks without a recorder.
     pub without: Turns,
-    /// The turns with one.
+    /// The blocks with one.
     pub with: Turns,
     /// Slots that were passed to the recorder, and the control period.
     pub passed: (u64, Span),
-    /// Processor time that the slow thread took to pass them on.
+    /// Processor time that the slow thread needed to pass them on.
     pub passing: Span,
     /// What the recorder wrote and lost.
     pub status: RecordingStatus,
@@ -116,12 +116,12 @@ pub fn bench_record(
     Ok(RecordFigures { without, with, passed: (passed, period), passing, status, granted })
 }
 
-/// Whether slot number `index` is in a turn with a recorder.
+/// Whether slot number `index` is in a block with a recorder.
 fn has_recorder(index: u64, turn: u64) -> bool {
     index / turn % 2 == 1
 }
 
-/// The tick's thread: turns without and with a recorder.
+/// The tick's thread: blocks without and with a recorder.
 fn measure(
     mut tick: Tick,
     taps: (ReadingTap, CheckpointTap),
@@ -159,7 +159,7 @@ impl RecordFigures {
         slots as f64 * period.as_secs_f64()
     }
 
-    /// Each figure with its target, at so many control periods per second.
+    /// Each figure with its target, at this many control periods per second.
     pub fn rows(&self, hz: u32) -> Vec<Row> {
         let of = |turns: &Turns| (Latency::of(&turns.work), Latency::of(&turns.late));
         let ((work, late), (work_with, late_with)) = (of(&self.without), of(&self.with));

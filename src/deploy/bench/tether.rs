@@ -1,6 +1,6 @@
-//! The whole way of a remote field's cycle beside a bare UDP echo of the same size, in turns on the same
-//! thread: the engine's request, the local socket, the tether, UDP over loopback, a brain, and back. Both
-//! answering ends have the tether's priority and core.
+//! The whole round trip of a remote field's cycle compared with a bare UDP echo of the same size, in
+//! alternating blocks on the same thread: the engine's request, the local socket, the tether, UDP over
+//! loopback, a brain, and back. Both answering ends have the tether's priority and core.
 
 use super::ended;
 use crate::base::plan::{Board, EngineKind, QualityLevel, RtPlan};
@@ -34,15 +34,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Length of a turn: short against the drift of a shared machine, long against a period.
+/// Length of a block: short compared with the drift of a shared machine, long compared with a period.
 const TURN: Span = Span::from_millis(250);
-/// Cycles of each turn that do not count: they find caches as the other kind left them.
+/// Cycles of each block that do not count: they find the caches as the other kind left them.
 const WARM_UP: u64 = 2;
-/// The link has to be joined by then; the brain measures its board first, for two seconds at most.
+/// The link must be joined by then; the brain measures its board first, for two seconds at most.
 const JOINED_WITHIN: Span = Span::from_millis(20_000);
 /// Admits the one robot however slow this machine is.
 const NO_LIMIT: usize = 1 << 16;
-/// A datagram that is not back by then is lost.
+/// A datagram that is not back by then counts as lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
 
 /// What is measured.
@@ -58,11 +58,11 @@ pub struct TetherBench {
 /// Figures of one kind.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Trips {
-    /// From a request to its answer, microseconds; without the computing.
+    /// From a request to its answer, microseconds, without the compute time.
     pub round_trip_us: Option<Latency>,
     /// Requests without an answer in time.
     pub lost: u64,
-    /// Processor time of this process for each second of its turns, without the computing: the share of a
+    /// Processor time of this process per second of its blocks, without the compute time: the share of a
     /// core.
     pub share: f64,
 }
@@ -110,7 +110,7 @@ impl From<io::Error> for NoTetherBench {
     }
 }
 
-/// What is counted of one kind.
+/// What is counted for one kind.
 struct Tally {
     trips: Histogram<u64>,
     lost: u64,
@@ -123,7 +123,7 @@ impl Tally {
         Tally { trips: latency_histogram(), lost: 0, busy: Span::ZERO, spent: Span::ZERO }
     }
 
-    /// One turn of `trip`, which returns the time of the trip and the time that was computed in it.
+    /// One block of `trip`, which returns the time of the trip and the compute time in it.
     fn turn(&mut self, period: Span, mut trip: impl FnMut() -> Option<(Span, Span)>) {
         let (begun, before) = (MonotonicClock.now(), process_time());
         let (mut due, mut computed, mut nth) = (begun + period, Span::ZERO, 0);
@@ -216,7 +216,7 @@ impl TetherBench {
     }
 }
 
-/// The asking thread: joins, then one turn after the other.
+/// The requesting thread: joins, then alternates between the blocks.
 fn measure(
     engine: &mut RemoteEngine,
     echo: &UdpSocket,
@@ -243,7 +243,7 @@ fn measure(
     Ok(TetherFigures { link: link.figures(), echo: bare.figures(), granted: vec![("asking", granted)] })
 }
 
-/// One cycle: from the request to the answer, and what the brain computed.
+/// One cycle: from the request to the answer, and the brain's compute time.
 fn link_trip(engine: &mut RemoteEngine, cycle: &mut u64) -> Option<(Span, Span)> {
     *cycle += 1;
     let input = FieldInput { cycle: *cycle, quality: QualityLevel::BEST, ..FieldInput::AT_REST };
@@ -254,7 +254,7 @@ fn link_trip(engine: &mut RemoteEngine, cycle: &mut u64) -> Option<(Span, Span)>
     answered.then(|| (now.since(begun), times.computed))
 }
 
-/// A datagram there and back; older ones are not taken for it.
+/// Sends a datagram and waits for its echo; echoes of earlier datagrams are dropped.
 fn echo_trip(socket: &UdpSocket, number: &mut u64) -> Option<(Span, Span)> {
     *number += 1;
     let mut bytes = [0; UP_BYTES];
@@ -274,7 +274,7 @@ fn answer_until(ends: &AtomicBool, socket: &UdpSocket) {
     let mut bytes = [0; UP_BYTES];
     while !ends.load(Ordering::Acquire) {
         if let Ok((_, from)) = socket.recv_from(&mut bytes) {
-            let _ = socket.send_to(&bytes[..DOWN_BYTES], from); // one that is lost is counted as lost
+            let _ = socket.send_to(&bytes[..DOWN_BYTES], from); // a failure counts as a lost datagram
         }
     }
 }
@@ -294,8 +294,7 @@ mod tests {
         let figures = bench.run(Span::from_millis(1_000), &AtomicBool::new(false)).unwrap();
         for trips in [&figures.link, &figures.echo] {
             let answered = trips.round_trip_us.map_or(0, |latency| latency.n);
-            // However busy the machine is, there is a turn of each, of twelve cycles, of which two do not
-            // count.
+            // Even on a busy machine, each kind gets a block of twelve cycles, of which two do not count.
             assert!(answered + trips.lost >= 10, "{figures:?}");
         }
         let names: Vec<_> = figures.granted.iter().map(|(name, _)| *name).collect();

@@ -95,7 +95,7 @@ impl ProfileFile {
     fn read(path: &Path) -> Result<ProfileFile, ProfileFileError> {
         let mut bytes = Vec::new();
         let file = BoundedFile::open(path, LONGEST).map_err(ProfileFileError::Io)?;
-        file.rest(&mut bytes).map_err(ProfileFileError::Io)?;
+        file.read_to_end(&mut bytes).map_err(ProfileFileError::Io)?;
         let text = String::from_utf8(bytes).map_err(|_| ProfileFileError::Content("it is no text".into()))?;
         let mut profile = ProfileFile::parse(&text)?;
         if super::names_a_file(&profile.board)

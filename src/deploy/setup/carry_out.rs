@@ -28,7 +28,7 @@ pub enum Step<'d> {
 #[derive(Debug)]
 pub enum CarryOutError {
     /// A change failed.
-    Deed(SetupActionError),
+    Action(SetupActionError),
     /// The journal failed.
     Journal(JournalError),
     /// The observer ended the work.
@@ -42,17 +42,17 @@ pub type Seen<'s> = &'s mut dyn FnMut(Step) -> ControlFlow<()>;
 /// in place do not count.
 pub fn apply(
     root: &Path,
-    deeds: &[&SetupAction],
+    actions: &[&SetupAction],
     programs: &dyn Programs,
     seen: Seen,
 ) -> Result<usize, CarryOutError> {
-    if deeds.is_empty() {
+    if actions.is_empty() {
         return Ok(0);
     }
     let _lock = Journal::lock(root)?;
     let mut journal = Journal::load(root)?;
     let mut count = 0;
-    for action in deeds {
+    for action in actions {
         let before = action.now(root)?;
         if before == action.done() {
             continue;
@@ -119,7 +119,7 @@ fn tell(seen: Seen, step: Step) -> Result<(), CarryOutError> {
 
 impl From<SetupActionError> for CarryOutError {
     fn from(error: SetupActionError) -> CarryOutError {
-        CarryOutError::Deed(error)
+        CarryOutError::Action(error)
     }
 }
 
@@ -132,7 +132,7 @@ impl From<JournalError> for CarryOutError {
 impl fmt::Display for CarryOutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CarryOutError::Deed(error) => write!(f, "{error}"),
+            CarryOutError::Action(error) => write!(f, "{error}"),
             CarryOutError::Journal(error) => write!(f, "{error}"),
             CarryOutError::Ended => f.write_str("interrupted between two steps"),
         }

@@ -267,8 +267,8 @@ impl Plan<'_> {
 
     /// Adds what `doctor --fix` proposes.
     fn tuning(&mut self, board: &Board, user: &str) {
-        let tuning::Plan { deeds, advice } = tuning::plan(self.root, Some(board), user);
-        self.changes.extend(deeds.into_iter().map(|(action, why)| Change { action, why }));
+        let tuning::Plan { actions, advice } = tuning::plan(self.root, Some(board), user);
+        self.changes.extend(actions.into_iter().map(|(action, why)| Change { action, why }));
         self.notes.extend(advice.into_iter().map(Note::Advice));
     }
 

@@ -32,7 +32,7 @@ fn lines(proposal: &Proposal) -> Vec<String> {
     proposal.changes.iter().map(|change| line(&change.action)).collect()
 }
 
-fn deeds(proposal: &Proposal) -> Vec<&SetupAction> {
+fn actions(proposal: &Proposal) -> Vec<&SetupAction> {
     proposal.changes.iter().map(|change| &change.action).collect()
 }
 
@@ -40,7 +40,7 @@ fn deeds(proposal: &Proposal) -> Vec<&SetupAction> {
 fn set_up(tree: &Tree, wishes: &Wishes, steps: usize) -> (usize, bool) {
     let (proposal, programs) = (proposed(tree, wishes), InTree::new(tree.root()));
     let mut count = 0;
-    let ended = apply(tree.root(), &deeds(&proposal), &programs, &mut |step| {
+    let ended = apply(tree.root(), &actions(&proposal), &programs, &mut |step| {
         if let Step::Noted(action) = step
             && count + 1 == steps
             && let Some(folder) =
@@ -100,7 +100,7 @@ fn a_pi_4_with_a_robot_hat_gets_its_board_and_its_bus() {
     expected.extend(["etc/ganglion/allowed_signers", GUARD, ENABLED].map(String::from));
     assert_eq!(lines(&proposal), expected);
     let reboot: Vec<&SetupAction> =
-        deeds(&proposal).into_iter().filter(|action| action.needs_reboot()).collect();
+        actions(&proposal).into_iter().filter(|action| action.needs_reboot()).collect();
     assert!(
         matches!(reboot[..], [SetupAction::Write { path, .. }] if path == Path::new(CONFIG)),
         "{reboot:?}"
@@ -331,8 +331,13 @@ fn nothing_is_written_through_links_or_to_special_files() {
     std::fs::create_dir(tree.root().join("elsewhere")).unwrap();
     std::os::unix::fs::symlink("../elsewhere", tree.root().join("etc/ganglion")).unwrap();
     let applied =
-        apply(tree.root(), &deeds(&proposal), &InTree::new(tree.root()), &mut |_| ControlFlow::Continue(()));
-    assert!(matches!(applied, Err(CarryOutError::Deed(_))), "{applied:?}");
+        apply(
+            tree.root(),
+            &actions(&proposal),
+            &InTree::new(tree.root()),
+            &mut |_| ControlFlow::Continue(()),
+        );
+    assert!(matches!(applied, Err(CarryOutError::Action(_))), "{applied:?}");
     assert_eq!(std::fs::read_dir(tree.root().join("elsewhere")).unwrap().count(), 0);
 }
 
@@ -402,7 +407,7 @@ fn two_setups_cannot_run_at_once() {
     let proposal = proposed(&tree, &wishes(None));
     let programs = InTree::new(tree.root());
     let mut second = None;
-    apply(tree.root(), &deeds(&proposal), &programs, &mut |_| {
+    apply(tree.root(), &actions(&proposal), &programs, &mut |_| {
         second.get_or_insert_with(|| {
             undo(tree.root(), &InTree::new(tree.root()), &mut |_| ControlFlow::Continue(()))
         });

@@ -56,7 +56,7 @@ const USER_PATH: &str = "etc/security/limits.d/60-ganglion.conf";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// Actions, each with its reason.
-    pub deeds: Vec<(SetupAction, &'static str)>,
+    pub actions: Vec<(SetupAction, &'static str)>,
     /// What the user has to decide.
     pub advice: Vec<String>,
 }
@@ -85,11 +85,12 @@ fn governor(root: &Path, plan: &mut Plan) {
     plan.write(root, GOVERNOR_PATH, GOVERNOR_UNIT, WHY);
     let to = "../ganglion-governor.service".to_string();
     if std::fs::read_link(root.join(GOVERNOR_LINK)).ok().as_deref() != Some(Path::new(&to)) {
-        plan.deeds.push((SetupAction::Link { path: GOVERNOR_LINK.into(), to }, "keeps it so after a reboot"));
+        plan.actions
+            .push((SetupAction::Link { path: GOVERNOR_LINK.into(), to }, "keeps it so after a reboot"));
     }
     for (file, _) in governors.iter().filter(|(_, governor)| governor != "performance") {
         let action = SetupAction::Set { path: file.into(), content: "performance".to_string() };
-        plan.deeds.push((action, "takes effect now, without a reboot"));
+        plan.actions.push((action, "takes effect now, without a reboot"));
     }
 }
 
@@ -151,14 +152,14 @@ impl Plan {
     /// Writes a file unless it already has that content.
     fn write(&mut self, root: &Path, path: &str, content: &str, why: &'static str) {
         if std::fs::read_to_string(root.join(path)).ok().as_deref() != Some(content) {
-            self.deeds.push((SetupAction::Write { path: path.into(), content: content.to_string() }, why));
+            self.actions.push((SetupAction::Write { path: path.into(), content: content.to_string() }, why));
         }
     }
 
     /// Carries out everything in order below `root`; stops at the first failure.
     pub fn carry_out(&self, root: &Path) -> Result<usize, SetupActionError> {
-        self.deeds.iter().try_for_each(|(action, _)| action.perform(root, &OnPath))?;
-        Ok(self.deeds.len())
+        self.actions.iter().try_for_each(|(action, _)| action.perform(root, &OnPath))?;
+        Ok(self.actions.len())
     }
 }
 
@@ -204,7 +205,7 @@ mod tests {
     fn applying_writes_the_proposal_and_a_repeat_changes_nothing() {
         let tree = pi();
         let proposed = plan(tree.root(), None, "ann");
-        assert_eq!(proposed.deeds.len(), 7, "{proposed:#?}");
+        assert_eq!(proposed.actions.len(), 7, "{proposed:#?}");
         assert!(!tree.root().join(GOVERNOR_PATH).exists(), "a proposal writes nothing");
         let advice =
             "append ' isolcpus=3 nohz_full=3 rcu_nocbs=3' to the only line of /boot/firmware/cmdline.txt";
@@ -226,10 +227,10 @@ mod tests {
             "console=tty1 root=PARTUUID=1\n",
             "advice is not carried out"
         );
-        assert_eq!(plan(tree.root(), None, "ann").deeds, []);
+        assert_eq!(plan(tree.root(), None, "ann").actions, []);
         // After a reboot with another governor, only the running kernel is changed again.
         tree.put("sys/devices/system/cpu/cpu2/cpufreq/scaling_governor", "schedutil\n");
-        let again = plan(tree.root(), None, "ann").deeds;
+        let again = plan(tree.root(), None, "ann").actions;
         assert!(
             matches!(&again[..], [(SetupAction::Set { path, .. }, _)] if path.to_string_lossy().contains("cpu2")),
             "{again:?}"
@@ -265,12 +266,12 @@ mod tests {
             "[Service]\nLimitRTPRIO=99\nLimitMEMLOCK=infinity\n",
         );
         assert_eq!(plan(tree.root(), None, "ann"), Plan::default());
-        let bob: Vec<_> = plan(tree.root(), None, "bob").deeds;
+        let bob: Vec<_> = plan(tree.root(), None, "bob").actions;
         assert!(
             matches!(&bob[..], [(SetupAction::Write { path, .. }, _)] if path == Path::new(USER_PATH)),
             "not a member: {bob:?}"
         );
-        assert_eq!(plan(tree.root(), None, "root").deeds, [], "root has no such limit");
+        assert_eq!(plan(tree.root(), None, "root").actions, [], "root has no such limit");
         assert_eq!(plan(Tree::of(&[]).root(), None, "root"), Plan::default(), "an empty tree needs nothing");
     }
 
@@ -281,15 +282,15 @@ mod tests {
             "[Service]\nExecStart=/usr/bin/ganglion run\n",
         )]);
         let first = plan(tree.root(), None, "root");
-        assert_eq!(first.deeds.len(), 1);
+        assert_eq!(first.actions.len(), 1);
         first.carry_out(tree.root()).unwrap();
         assert_eq!(read(&tree, SERVICE_PATH), SERVICE_LIMITS);
-        assert_eq!(plan(tree.root(), None, "root").deeds, []);
+        assert_eq!(plan(tree.root(), None, "root").actions, []);
         let other = Tree::of(&[
             ("etc/systemd/system/ganglion.service", "[Service]\nLimitRTPRIO=99\n"),
             ("etc/systemd/system/ganglion.service.d/memory.conf", "[Service]\nLimitMEMLOCK=infinity\n"),
         ]);
-        assert_eq!(plan(other.root(), None, "root").deeds, []);
+        assert_eq!(plan(other.root(), None, "root").actions, []);
     }
 
     /// A file in place of a folder: the kernel refuses every user, even root.

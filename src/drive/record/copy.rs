@@ -1,5 +1,5 @@
-//! A part of a recording as a file of its own, message by message, without a look into the slots: what was
-//! cut off ends where its last chunk ends, and the new file ends in order.
+//! Copies part of a recording to a new file, message by message, without decoding the slots. A truncated
+//! recording is copied up to the end of its last chunk, and the new file is complete.
 
 use super::read::{End, ReadError, Reader};
 use super::store::Medium;
@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read, Write};
 
-/// Which part is copied, counted from the first slot; from the checkpoint before `from`.
+/// Which part is copied, counted from the first slot; starts at the checkpoint before `from`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keep {
-    /// Its begin; `None`: that of the recording.
+    /// Its start; `None`: that of the recording.
     pub from: Option<Span>,
     /// Its end; `None`: that of the recording.
     pub to: Option<Span>,
@@ -26,20 +26,20 @@ pub struct Keep {
 pub struct Copied {
     /// Slots.
     pub slots: u64,
-    /// From the first of them to the last, seconds.
+    /// Time from the first of them to the last, seconds.
     pub seconds: f64,
-    /// When the first of them was, seconds after the first slot of the recording.
+    /// Time of the first of them, seconds after the first slot of the recording.
     pub from_s: f64,
-    /// Whether the recording ended in order.
+    /// Whether the recording is complete.
     pub whole: bool,
-    /// What is wrong with its bytes after what was copied, if they are damaged.
+    /// If bytes after the copied part are damaged: what is wrong with them.
     pub damage: Option<String>,
 }
 
-/// Why there is no copy.
+/// Why nothing was copied.
 #[derive(Debug)]
 pub enum CopyError {
-    /// The recording cannot be read from its begin.
+    /// The recording cannot be read from its start.
     Read(ReadError),
     /// The copy cannot be written.
     Write(io::Error),
@@ -65,7 +65,7 @@ impl From<McapError> for CopyError {
     }
 }
 
-/// A message that waits for its part to begin.
+/// A message before the part starts.
 type Message = (MessageHeader, Vec<u8>);
 
 struct Copier<W: Write> {
@@ -74,15 +74,15 @@ struct Copier<W: Write> {
     /// Ids in the recording, with those in the copy and the topic.
     channels: BTreeMap<u16, (u16, String)>,
     schemas: BTreeMap<u16, u16>,
-    /// Messages since the last checkpoint, before the part has begun.
+    /// Messages since the last checkpoint, before the part has started.
     held: Option<Vec<Message>>,
     first: Option<u64>,
     times: Option<(u64, u64)>,
     copied: Copied,
 }
 
-/// Copies the part `keep` of `source` to `target`. `word` says in the copy how it was made. `watch` is called
-/// with the bytes that were read.
+/// Copies the part `keep` of `source` to `target`. `word` records in the copy how it was made. `watch` is
+/// called with the number of bytes read.
 pub fn copy(
     source: impl Read,
     target: Box<dyn Medium>,
@@ -116,7 +116,7 @@ pub fn copy(
                 copier.copied.whole = reader.end() == Some(End::Whole);
                 break;
             }
-            // What is before the damage is sound: each chunk has its sum.
+            // Everything before the damage is intact: each chunk has a checksum.
             Err(ReadError::Damaged { before, reason }) if copier.copied.slots > 0 => {
                 copier.copied.damage = Some(format!("damaged before byte {before}: {reason}"));
                 break;
@@ -128,7 +128,7 @@ pub fn copy(
 }
 
 impl<W: Write> Copier<W> {
-    /// Takes one record; whether the part goes on after it.
+    /// Handles one record; returns whether the part continues after it.
     fn take(&mut self, record: Record<'static>, word: &str) -> Result<bool, CopyError> {
         match record {
             Record::Metadata(mut found) => {

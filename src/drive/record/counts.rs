@@ -1,4 +1,4 @@
-//! What a recording has written and lost, for people: counted by the threads that it passes, read by any.
+//! What a recording has written and lost: counted by the threads that handle it, readable by any.
 
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ pub struct RecordingCounts {
     pub(super) bytes: AtomicU64,
     pub(super) files: AtomicU64,
     pub(super) removed: AtomicU64,
-    /// Slots that were put into the queue to the thread that writes, and those that it has dealt with.
+    /// Slots that were put into the queue of the writing thread, and those that it has handled.
     pub(super) queued: AtomicU64,
     pub(super) taken: AtomicU64,
     pub(super) overrun: AtomicU64,
@@ -28,38 +28,38 @@ pub struct RecordingCounts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordingStatus {
-    /// Slots go into a file at present.
+    /// Slots are being written to a file.
     pub writing: bool,
-    /// The thread that writes is gone: nothing more is recorded in this run.
+    /// The writing thread is gone: nothing more is recorded in this run.
     pub ended: bool,
     /// Slots that were written.
     pub slots: u64,
     /// Bytes of all files of this run.
     pub bytes: u64,
-    /// Files that were begun.
+    /// Files that were started.
     pub files: u64,
-    /// Older recordings that were deleted to keep within the limit.
+    /// Older recordings that were deleted to stay within the limit.
     pub removed: u64,
     /// Slots that were lost because the disk was too slow.
     pub overrun: u64,
-    /// Slots that were lost because the disk refused them, or with the thread that writes.
+    /// Slots that were lost because the disk returned an error, or with the writing thread.
     pub unwritten: u64,
     /// How often writing failed.
     pub failures: u64,
-    /// Checkpoints that were due and are missing: replay after a loss begins at a later one.
+    /// Checkpoints that were due and are missing: replay after a loss starts at a later one.
     pub checkpoints_left_out: u64,
-    /// Processor time of the thread that writes, microseconds.
+    /// Processor time of the writing thread, microseconds.
     pub processor_us: u64,
-    /// What the system said the last time.
+    /// The system's last error message.
     pub last_failure: Option<String>,
 }
 
 impl RecordingCounts {
-    /// The counters now.
+    /// The current counts.
     pub fn look(&self) -> RecordingStatus {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let ended = self.ended.load(Ordering::Relaxed);
-        // A thread that has died leaves slots in its queue.
+        // A thread that has panicked leaves slots in its queue.
         let left = if ended { of(&self.queued).saturating_sub(of(&self.taken)) } else { 0 };
         RecordingStatus {
             writing: self.writing.load(Ordering::Relaxed),
@@ -81,7 +81,7 @@ impl RecordingCounts {
         counter.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Writing failed, with these words of the system. Whether that is news.
+    /// Counts a failed write with the system's message. Returns whether it is a different one than the last.
     pub(super) fn failed(&self, words: String) -> bool {
         RecordingCounts::add(&self.failures, 1);
         let mut last = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +92,7 @@ impl RecordingCounts {
 }
 
 impl RecordingStatus {
-    /// Slots that are not in any file although they should be.
+    /// Slots that are missing from the files although they should be there.
     pub fn lost(&self) -> u64 {
         self.overrun + self.unwritten
     }

@@ -1,4 +1,4 @@
-//! What every file of a run says about the run: enough to decide its slots again, and to know whose they are.
+//! What every file contains about its run: enough to replay its slots, and to tell which run they belong to.
 
 use crate::base::plan::Board;
 use crate::base::time::Span;
@@ -9,17 +9,17 @@ pub const KEYS: [(&str, &str); 6] = [
     ("format", "version of the exact slots"),
     ("board", "name of the board"),
     ("digest", "BLAKE3 of its effective values"),
-    ("auto_arm", "whether the run was free to arm by itself"),
-    ("simulated", "whether the board was put into the simulator"),
-    ("rung", "the level of quality at which every cycle ran, if one was named"),
+    ("auto_arm", "whether the run was allowed to arm by itself"),
+    ("simulated", "whether the board ran in the simulator"),
+    ("rung", "the quality level of every cycle, if it was fixed"),
 ];
 
 /// The facts.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Words by their keys: [`KEYS`], and others for people.
+    /// Metadata by key: [`KEYS`], and others for people.
     pub words: BTreeMap<String, String>,
-    /// The board's effective values, as a file that loads again.
+    /// The board's effective values, as a board file that can be loaded again.
     pub board: String,
     /// Names and units of the sensors, in their order.
     pub sensors: Vec<(String, String)>,

@@ -1,5 +1,5 @@
-//! One MCAP file: its head, the slots, their messages for people, its end. Chunks are not compressed, so that
-//! a cut file loses its last chunk at most and a writer costs little time.
+//! One MCAP file: its header, the slots, their messages for people, its footer. Chunks are not compressed, so
+//! that a truncated file loses at most its last chunk and writing takes little time.
 
 use super::facts::Facts;
 use super::slot::{FORMAT, Slot, Step};
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Largest chunk before it is written, bytes. What a power failure takes is less, because chunks are also
+/// Size at which a chunk is written, bytes. A power failure loses less than that, because chunks are also
 /// written every second.
 const CHUNK: u64 = 256 * 1024;
 
-/// The medium, which the MCAP writer fills and this file syncs; counts what it took.
+/// The storage medium, which the MCAP writer writes to and this file syncs; counts the bytes.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<(Box<dyn Medium>, u64)>>);
 
@@ -52,7 +52,7 @@ pub struct McapFile {
 }
 
 impl McapFile {
-    /// Begins a file on `medium`, which is the `part`th of its run, counted from 0.
+    /// Starts a file on `medium`, the `part`th of its run, counted from 0.
     pub fn begin(medium: Box<dyn Medium>, facts: &Facts, part: u64) -> io::Result<McapFile> {
         let medium = Shared(Arc::new(Mutex::new((medium, 0))));
         let options = WriteOptions::new()
@@ -118,13 +118,13 @@ impl McapFile {
         self.writer.write_to_known_channel(&header, data).map_err(of_mcap)
     }
 
-    /// Ends the chunk, and has it on the disk when this returns.
+    /// Ends the chunk and syncs it to the disk before returning.
     pub fn flush(&mut self) -> io::Result<()> {
         self.writer.flush().map_err(of_mcap)?;
         self.medium.with(|(medium, _)| medium.sync())
     }
 
-    /// Ends the file in order, with `words` about its end.
+    /// Completes the file, with `entries` as its last metadata.
     pub fn finish(mut self, words: BTreeMap<String, String>) -> io::Result<()> {
         let end = Metadata { name: format!("{METADATA}.end"), metadata: words };
         self.writer.write_metadata(&end).map_err(of_mcap)?;
@@ -132,7 +132,7 @@ impl McapFile {
         self.medium.with(|(medium, _)| medium.sync())
     }
 
-    /// Bytes that the medium took.
+    /// Bytes written to the medium.
     pub fn size(&self) -> u64 {
         self.medium.with(|(_, size)| *size)
     }

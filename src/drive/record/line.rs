@@ -1,4 +1,4 @@
-//! The line from the slow thread to the thread that writes: joins each record with the readings of its slot.
+//! The queue from the slow thread to the writing thread: joins each record with the readings of its slot.
 //! Never waits in real time; in virtual time it waits, so that nothing is lost.
 
 use super::counts::{RecordingCounts, RecordingStatus};
@@ -22,24 +22,24 @@ const QUEUE: usize = 4096;
 /// The slow thread's end.
 pub struct RecordSender {
     taken: rtrb::Consumer<Taken>,
-    /// The next reading, of a slot that has not come yet.
+    /// The next reading, which belongs to a later slot.
     next: Option<Taken>,
     checkpoints: Checkpoints,
     taps: Option<(ReadingTap, CheckpointTap)>,
     items: Sender<Item>,
-    /// Waits for room rather than lose a slot.
+    /// Waits for room instead of losing a slot.
     patient: bool,
     counts: Arc<RecordingCounts>,
 }
 
-/// A recording that runs.
+/// A running recording.
 pub struct Recording {
     items: Option<Sender<Item>>,
     counts: Arc<RecordingCounts>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Says that the thread is gone, also after a panic.
+/// Reports that the thread is gone, also after a panic.
 struct Gone(Arc<RecordingCounts>);
 
 impl Drop for Gone {
@@ -50,8 +50,8 @@ impl Drop for Gone {
 }
 
 impl Recording {
-    /// Starts the thread. The first file of a run that is recorded from its start is opened here, so that a
-    /// place that cannot be written is known before anything moves. `patient`: see [`RecordSender`].
+    /// Starts the thread. If a run is recorded from its start, the first file is opened here, so that an
+    /// unusable path is reported before anything moves. `patient`: see [`RecordSender`].
     pub fn start(plan: Plan, patient: bool) -> io::Result<(Recording, RecordSender)> {
         Recording::queued(plan, patient, QUEUE)
     }
@@ -89,16 +89,17 @@ impl Recording {
     /// Adds the robot's status as it was at `now`. One that does not fit is left out.
     pub fn status(&self, now: Instant, json: String) {
         let sent = self.items.as_ref().map(|items| items.try_send(Item::Status(now.as_nanos(), json)));
-        let _ = sent; // the next one comes in a second
+        let _ = sent; // the next one follows in a second
     }
 
-    /// Adds a word to the end of the file.
+    /// Adds an entry to the metadata at the end of the file.
     pub fn word(&self, key: &str, word: String) {
         let sent = self.items.as_ref().map(|items| items.try_send(Item::Word(key.into(), word)));
         let _ = sent;
     }
 
-    /// The run is over, and its [`RecordSender`] is gone: ends the file, and waits for that for `timeout`.
+    /// Ends the file after the run, when its [`RecordSender`] is gone, and waits for that for at most
+    /// `timeout`.
     pub fn end(mut self, timeout: Duration) -> RecordingStatus {
         self.items = None;
         let until = Moment::now() + timeout;
@@ -115,7 +116,7 @@ impl Recording {
 }
 
 impl RecordSender {
-    /// The tick's ends, once.
+    /// The sending end, which can be taken once.
     pub fn taps(&mut self) -> (ReadingTap, CheckpointTap) {
         self.taps.take().unwrap_or_default()
     }

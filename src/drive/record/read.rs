@@ -1,5 +1,5 @@
-//! Reads a recording from its beginning, record by record, however large it is. What was cut off in a chunk
-//! is readable up to the chunk before. Whatever the bytes are, a reader takes them or says what is wrong.
+//! Reads a recording from its start, record by record, however large it is. A truncated chunk is readable up
+//! to the chunk before it. Any bytes are either accepted or give an error.
 
 use super::slot::{FORMAT, Slot, Step};
 use super::{BOARD_FILE, CHECKPOINT_ENCODING, METADATA, SLOT_ENCODING};
@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
 
-/// Longest record or chunk of a file, bytes: a chunk of ours ends soon after 256 KiB, and a board file is at
-/// most 1 MB. Keeps a file that claims more from asking for all memory.
+/// Longest record or chunk of a file, bytes: this program's chunks end soon after 256 KiB, and a board file
+/// is at most 1 MB. Keeps a file that claims more from using up the memory.
 const LONGEST: usize = 16 << 20;
-/// Most bytes at once from the file.
+/// Most bytes per read from the file.
 const AT_ONCE: usize = 1 << 16;
 
-/// What comes next in a recording.
+/// The next item in a recording.
 #[derive(Debug)]
 pub enum Event {
-    /// The words about the run.
+    /// The metadata of the run.
     Facts(BTreeMap<String, String>),
     /// The board's effective values.
     Board(String),
@@ -30,43 +30,43 @@ pub enum Event {
     Message {
         /// Its channel.
         topic: String,
-        /// When, nanoseconds of the robot's clock.
+        /// Its time, nanoseconds of the robot's clock.
         time: u64,
         /// Its JSON.
         json: Vec<u8>,
     },
-    /// The words about the end of the run, if it ended in order.
+    /// The metadata at the end of the run, if the file is complete.
     Ended(BTreeMap<String, String>),
 }
 
 /// How a file ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// In order.
+    /// Complete.
     Whole,
-    /// In the middle: the power or the disk was gone. Everything before was read.
+    /// Truncated, by a loss of power or a disk failure. Everything before was read.
     Cut,
 }
 
-/// Why a recording cannot be read on.
+/// Why the rest of a recording cannot be read.
 #[derive(Debug)]
 pub enum ReadError {
-    /// The system refuses.
+    /// The system returned an error.
     Io(io::Error),
     /// Not an MCAP file.
     NotMcap,
     /// An MCAP file of another program.
     NotOurs,
-    /// A recording of another version of this program, with slots in this format.
+    /// A recording by another version of this program, with slots in this format.
     OtherFormat(String),
-    /// The bytes before this place are damaged.
+    /// The bytes before this position are damaged.
     Damaged {
         /// Bytes read so far.
         before: u64,
-        /// What does not fit.
+        /// What is wrong.
         reason: String,
     },
-    /// The slot that ends before this place is not spelled right.
+    /// The slot that ends before this position cannot be decoded.
     Slot {
         /// Bytes read so far.
         before: u64,
@@ -79,9 +79,9 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReadError::Io(error) => error.fmt(f),
-            ReadError::NotMcap => f.write_str("not an MCAP file: its first bytes are others"),
+            ReadError::NotMcap => f.write_str("not an MCAP file: it does not start like one"),
             ReadError::NotOurs => {
-                f.write_str("an MCAP file, but no recording of ganglion: it has no facts about a run")
+                f.write_str("an MCAP file, but not a ganglion recording: it has no metadata of a run")
             }
             ReadError::OtherFormat(found) => write!(
                 f,
@@ -104,7 +104,7 @@ pub struct Reader<R> {
     reader: LinearReader,
     /// Name and encoding of each channel.
     channels: BTreeMap<u16, (String, String)>,
-    /// Of the next slot.
+    /// For the next slot.
     checkpoint: Option<Vec<u8>>,
     known: bool,
     ended: bool,
@@ -113,7 +113,7 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// A reader that begins at the first byte of `source`.
+    /// A reader that starts at the first byte of `source`.
     pub fn new(source: R) -> Reader<R> {
         let options = LinearReaderOptions::default()
             .with_skip_end_magic(true)
@@ -142,7 +142,7 @@ impl<R: Read> Reader<R> {
         self.at
     }
 
-    /// What comes next; `None` at the end. After an error, nothing more comes.
+    /// The next item; `None` at the end. After an error, nothing follows.
     pub fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
         while let Some(record) = self.next_record()? {
             if let Some(event) = self.event(record)? {
@@ -152,7 +152,7 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// The next record of the file, once it is known to be one of ours.
+    /// The next record of the file, after checking that the file is a recording of this program.
     pub(super) fn next_record(&mut self) -> Result<Option<Record<'static>>, ReadError> {
         while self.end.is_none() {
             let event = match self.reader.next_event() {
@@ -195,7 +195,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// What a record says about the file as a whole.
+    /// Handles a record about the file as a whole.
     fn heed(&mut self, record: &Record<'static>) -> Result<(), ReadError> {
         match record {
             Record::Metadata(found) if found.name == METADATA => {
@@ -336,7 +336,7 @@ mod tests {
         for place in (0..bytes.len()).step_by(997) {
             let mut flipped = bytes.clone();
             flipped[place] ^= 4;
-            // What does not matter to a slot may be flipped: an index, a word for people.
+            // What does not affect a slot may be flipped: an index, text for people.
             let (_, end) = slots(&flipped);
             damaged += u32::from(matches!(end, Err(ReadError::Damaged { .. })));
         }

@@ -1,5 +1,5 @@
-//! A slot as a recording keeps it: everything that it was decided from, in order, and everything that it
-//! decided, to the bit. The bytes are bincode; times are kept as distances from the slot, which are short.
+//! A slot as it is recorded: everything that its decisions were based on, in order, and all its decisions,
+//! bit for bit. The encoding is bincode; times are stored as differences from the slot's, which are short.
 
 use crate::base::command::{Command, MAX_MOTORS, OnWire, Source};
 use crate::base::frame::{Frame, Reading, Sample};
@@ -13,13 +13,13 @@ use crate::field::{DeviceTimes, EngineState, FieldOutput};
 use crate::system::codec::{self, CodecError};
 use serde::{Deserialize, Serialize};
 
-/// Version of these bytes: raised when a field is added, removed or moved. A program reads its own only.
+/// Version of the encoding: raised when a field is added, removed or moved. A program reads only its own.
 pub const FORMAT: u32 = 2;
 
 /// What a recording keeps of one slot.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// What the tick remembered before the slot; every few seconds.
+    /// The tick's state before the slot; only every few seconds.
     pub checkpoint: Option<Vec<u8>>,
     /// The slot.
     pub slot: Slot,
@@ -32,7 +32,7 @@ pub struct Slot {
     pub slot: Instant,
     /// Number of the slot on the grid.
     pub index: u64,
-    /// When its work began.
+    /// When its work started.
     pub began: Instant,
     /// When its work ended.
     pub ended: Instant,
@@ -40,11 +40,11 @@ pub struct Slot {
     pub lost: u64,
     /// What was requested.
     pub asked: Asked,
-    /// What the reflexes knew besides the frame.
+    /// The inputs of the reflexes besides the frame.
     pub signals: Signals,
-    /// The readings that it took, in order.
+    /// The readings that were taken, in order.
     pub readings: Vec<Reading>,
-    /// How many more it took, which did not get into the recording.
+    /// How many more were taken, which are not in the recording.
     pub untold: u32,
     /// Commands confirmed since the slot before.
     pub receipts: Vec<OnWire>,
@@ -56,18 +56,18 @@ pub struct Slot {
     pub active: u16,
     /// Causes that became active.
     pub tripped: u16,
-    /// Causes that stay until the robot is disarmed.
+    /// Causes that remain until the robot is disarmed.
     pub latched: u16,
-    /// What the causes allowed together.
+    /// The combined limits of all causes.
     pub limits: Limits,
-    /// Level of quality for the next cycle.
+    /// Quality level of the next cycle.
     #[serde(rename = "rung")]
     pub quality: QualityLevel,
-    /// The frame, as far as channels are in use.
+    /// The frame, limited to the channels in use.
     pub frame: Vec<Sample>,
     /// Number of the command.
     pub seq: u64,
-    /// Until when it was valid.
+    /// When its validity ends.
     pub valid_until: Instant,
     /// What decided it.
     pub source: Source,
@@ -86,18 +86,18 @@ pub struct FieldRecord {
     pub took: Span,
     /// From that slot to this one.
     pub age: Span,
-    /// Level of quality that it was computed at.
+    /// Quality level at which it was computed.
     #[serde(rename = "rung")]
     pub quality: QualityLevel,
-    /// How the engine fared, in words; `None`: it ran.
+    /// Why the engine did not run, as text; `None`: it ran.
     pub state: Option<String>,
-    /// Where the time went, if a device computed it.
+    /// Where the time was spent, if a device computed it.
     pub times: Option<DeviceTimes>,
-    /// The link to a brain elsewhere, if the field needs one.
+    /// The link to a remote brain, if the field has one.
     pub link: Option<LinkHealth>,
 }
 
-/// What the field answered. Zeros at the end of the vectors are left out.
+/// The field's answer. Trailing zeros of the vectors are left out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Answer {
     /// Number of the cycle.
@@ -143,7 +143,7 @@ impl Slot {
         }
     }
 
-    /// Its bytes.
+    /// Encodes it.
     pub fn bytes(&self) -> Result<Vec<u8>, CodecError> {
         let mut near = self.clone();
         let slot = self.slot.as_nanos();
@@ -153,7 +153,7 @@ impl Slot {
         Ok(bytes)
     }
 
-    /// The slot that `bytes` spell.
+    /// Decodes a slot.
     pub fn read(bytes: &[u8]) -> Result<Slot, CodecError> {
         let mut read: Slot = codec::record(bytes)?;
         let slot = read.slot.as_nanos();
@@ -161,7 +161,7 @@ impl Slot {
         Ok(read)
     }
 
-    /// Each time beside the slot's own.
+    /// Each time, relative to the slot's own.
     fn times(&mut self, mut change: impl FnMut(&mut Instant)) {
         [&mut self.began, &mut self.ended, &mut self.valid_until].into_iter().for_each(&mut change);
         self.readings.iter_mut().for_each(|reading| change(&mut reading.stamp));
@@ -172,7 +172,7 @@ impl Slot {
         }
     }
 
-    /// The frame as the tick had it; `None` if it has more channels than any frame.
+    /// The frame as the tick had it; `None` if it has more channels than a frame can have.
     pub fn whole_frame(&self) -> Option<Frame> {
         let mut frame = Frame::empty(0);
         frame.samples.get_mut(..self.frame.len())?.copy_from_slice(&self.frame);
@@ -180,7 +180,7 @@ impl Slot {
         Some(frame)
     }
 
-    /// The command as the tick handed it over; `None` if it has more motors than any.
+    /// The command as the tick sent it; `None` if it has more motors than a command can have.
     pub fn command(&self) -> Option<Command> {
         let mut command = Command::still(self.motors.len());
         command.motors.get_mut(..self.motors.len())?.copy_from_slice(&self.motors);
@@ -205,7 +205,7 @@ impl Answer {
         Answer { cycle, scores, motors, confidence, skill, novelty }
     }
 
-    /// The answer as the engine gave it; `None` if it is longer than any.
+    /// The answer as the engine gave it; `None` if it is longer than an answer can be.
     pub fn response(&self) -> Option<FieldOutput> {
         let Answer { cycle, confidence, skill, novelty, .. } = *self;
         let (scores, motors) = (lengthened(&self.scores)?, lengthened(&self.motors)?);
@@ -213,7 +213,7 @@ impl Answer {
     }
 }
 
-/// Without the zeros at the end.
+/// Without trailing zeros.
 fn shortened(values: &[f32; MAX_MOTORS]) -> Vec<f32> {
     let used = values.iter().rposition(|value| value.to_bits() != 0).map_or(0, |last| last + 1);
     values[..used].to_vec()
@@ -225,7 +225,7 @@ fn lengthened(values: &[f32]) -> Option<[f32; MAX_MOTORS]> {
     Some(whole)
 }
 
-/// Small distances in either direction as small numbers: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
+/// Maps small differences of either sign to small numbers: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
 fn folded(distance: u64) -> u64 {
     let signed = distance as i64;
     ((signed << 1) ^ (signed >> 63)) as u64

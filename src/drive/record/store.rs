@@ -1,5 +1,5 @@
-//! Where recordings lie: one named file, or a folder of numbered files of which the oldest are deleted. The
-//! numbers go on from run to run; no clock of the calendar is asked, because a robot's may be wrong.
+//! Where recordings are stored: one named file, or a folder of numbered files whose oldest are deleted.
+//! Numbers continue from run to run; the calendar clock is not used, because a robot's may be wrong.
 
 use crate::base::time::Span;
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// What a recording is written to.
 pub trait Medium: Write + Send {
-    /// Returns when everything that was written is kept whatever happens to the power.
+    /// Returns once everything written is safe from a power failure.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -22,7 +22,7 @@ impl Medium for File {
 /// Opens a new file to write.
 pub type Opener = Box<dyn FnMut(&Path) -> io::Result<Box<dyn Medium>> + Send>;
 
-/// Opens files of the file system: new ones only, and no link is followed.
+/// Opens files in the file system: only new ones, and without following links.
 pub fn disk() -> Opener {
     Box::new(|path| {
         let mut options = OpenOptions::new();
@@ -35,36 +35,35 @@ pub fn disk() -> Opener {
 /// Where recordings go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordingTarget {
-    /// Into this file, whole.
+    /// In this file.
     File(PathBuf),
-    /// Into numbered files of this folder.
+    /// In numbered files in this folder.
     Folder(PathBuf),
 }
 
-/// How much may lie in a folder.
+/// Limits for a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Largest file before a new one is begun, bytes.
+    /// Size of a file, bytes, at which a new one is started.
     pub file: u64,
-    /// Oldest file before a new one is begun.
+    /// Age of a file at which a new one is started.
     pub age: Span,
-    /// All recordings of the folder together, bytes; at least two files remain.
+    /// Size of all recordings in the folder together, bytes; at least two files remain.
     pub total: u64,
 }
 
 impl Default for Quota {
-    /// An hour's drive at 100 Hz is 200 MB; a gigabyte is a fraction of the smallest card in use.
+    /// An hour's drive at 100 Hz takes 200 MB; a gigabyte is a fraction of the smallest card in use.
     fn default() -> Quota {
         Quota { file: 64 << 20, age: Span::from_millis(3_600_000), total: 1 << 30 }
     }
 }
 
-/// The ending of the files.
+/// The file name extension.
 const ENDING: &str = ".mcap";
 
 impl RecordingTarget {
-    /// The place that `path` names: a folder if there is one, or if it ends in '/' or does not end in
-    /// `.mcap`.
+    /// The target that `path` names: a folder if it is one, or if it ends in '/' or does not end in `.mcap`.
     pub fn of(path: &Path) -> RecordingTarget {
         let text = path.to_string_lossy();
         let is_file = text.ends_with(ENDING) && !path.is_dir();
@@ -86,7 +85,7 @@ impl RecordingTarget {
         }
     }
 
-    /// Deletes the oldest recordings until those that remain are within `total`; the newest two stay. Returns
+    /// Deletes the oldest recordings until the remaining ones fit into `total`; the newest two stay. Returns
     /// how many were deleted.
     pub fn tidy(&self, total: u64) -> io::Result<u64> {
         let RecordingTarget::Folder(folder) = self else { return Ok(0) };
@@ -106,7 +105,7 @@ impl RecordingTarget {
     }
 }
 
-/// The recordings of a folder with their numbers, the oldest first. Other files are none.
+/// The recordings in a folder with their numbers, oldest first. Ignores other files.
 pub fn numbered(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {

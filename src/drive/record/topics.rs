@@ -1,5 +1,5 @@
-//! The channels for people: what a plotter or a player shows, as JSON with a schema. Figures come ten or
-//! twenty times a second, events when they happen; the exact slots are in a channel of their own.
+//! The channels for people: what a plotter or a viewer shows, as JSON with a schema. Values come ten or
+//! twenty times a second, events when they happen; the exact slots have a channel of their own.
 
 use super::facts::Facts;
 use super::slot::Slot;
@@ -12,27 +12,27 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// From one message of the frame, the lateness and the field to the next.
+/// Interval between messages about the frame, the lateness and the field.
 const FIGURES: Span = Span::from_millis(100);
-/// From one message of the commands to the next.
+/// Interval between messages about the commands.
 const COMMANDS: Span = Span::from_millis(50);
-/// A quality that stays is repeated this often, so that a reader that begins in the middle knows it.
+/// An unchanged quality level is repeated this often, for readers that start in the middle.
 const QUALITY: Span = Span::from_millis(1_000);
 
-/// A channel, by its place in [`Topic::ALL`].
+/// A channel, by its position in [`Topic::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
     /// Sensors: value, age, health.
     Frame,
-    /// What the motors were to do.
+    /// The commands for the motors.
     Command,
-    /// State of the robot, with who requested it.
+    /// Mode of the robot, and who requested it.
     Mode,
-    /// Reflexes with their causes, as they trip and clear.
+    /// Reflexes with their causes, when they trip and clear.
     Reflex,
-    /// Level of quality.
+    /// Quality level.
     Quality,
-    /// How late the loop was, split.
+    /// Lateness of the loop, by part.
     Lateness,
     /// The field's newest answer, and its times.
     Field,
@@ -139,7 +139,7 @@ struct CommandMessage<'a> {
     motor: BTreeMap<&'a str, f32>,
 }
 
-/// The largest of each since the last message, microseconds.
+/// The maxima since the last message, microseconds.
 #[derive(Clone, Copy, Default, Serialize)]
 struct LatenessMessage {
     release_us: f32,
@@ -163,7 +163,7 @@ struct FieldMessage {
     wake_us: Option<f32>,
 }
 
-/// Makes the messages of one file.
+/// Generates the messages of one file.
 #[derive(Default)]
 pub struct Topics {
     sensors: Vec<String>,
@@ -178,17 +178,18 @@ pub struct Topics {
 }
 
 impl Topics {
-    /// None was made yet.
+    /// No message was generated yet.
     pub fn new(facts: &Facts) -> Topics {
         let sensors = facts.sensors.iter().map(|(name, _)| name.clone()).collect();
         Topics { sensors, motors: facts.motors.clone(), ..Topics::default() }
     }
 
-    /// The messages that `slot` gives rise to.
+    /// The messages that result from `slot`.
     pub fn of(&mut self, slot: &Slot) -> Vec<(Topic, Vec<u8>)> {
         let mut made = Vec::new();
         let mut put = |topic, message: serde_json::Result<Vec<u8>>| {
-            made.extend(message.ok().map(|message| (topic, message))); // a map with text keys is always written
+            // Cannot fail: maps with text keys can always be written.
+            made.extend(message.ok().map(|message| (topic, message)));
         };
         self.watch_lateness(slot);
         if is_due(&mut self.framed, slot.slot, FIGURES) {
@@ -259,7 +260,7 @@ fn micros(span: Span) -> f32 {
     (span.as_nanos() as f64 / 1e3) as f32
 }
 
-/// The word for a sample's health: good, why not, or that there never was a value.
+/// The name of a sample's health: good, why not, or that there never was a value.
 pub fn health(health: Health) -> &'static str {
     match health {
         Health::Never => "never",
@@ -348,7 +349,7 @@ mod tests {
                 *counts.entry(topic.name()).or_insert(0) += 1;
             }
         }
-        // A second at 100 Hz: one mode that stays, one cause that clears.
+        // A second at 100 Hz: one mode that remains, one cause that clears.
         let expected = [("/command", 20), ("/field", 10), ("/frame", 10), ("/lateness", 10), ("/mode", 1)];
         let expected = expected.into_iter().chain([("/quality", 1), ("/reflex", 2)]);
         assert_eq!(counts, expected.collect());

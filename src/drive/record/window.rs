@@ -1,5 +1,5 @@
-//! Which slots go into a file: all of them, or those from some time before the robot is armed until some time
-//! after it is disarmed. The slots before are kept in memory until then.
+//! Which slots are written: all of them, or those from some time before the robot is armed until some time
+//! after it is disarmed. Earlier slots are kept in memory until then.
 
 use super::slot::Step;
 use crate::base::time::{Instant, Span};
@@ -7,9 +7,9 @@ use crate::decision::mode::Mode;
 use crate::drive::trace::CHECKPOINT_EVERY;
 use std::collections::VecDeque;
 
-/// What is still written after a robot was disarmed: how it came to a stop.
+/// How long slots are still written after a robot was disarmed, to show how it came to a stop.
 const AFTER: Span = Span::from_millis(2_000);
-/// Most slots that wait: 30 s at 1 kHz. With a PiCar-X's sensors that is 40 MB, at 100 Hz a tenth of it.
+/// Most slots in memory: 30 s at 1 kHz. With a PiCar-X's sensors that is 40 MB, at 100 Hz a tenth of it.
 const MOST: usize = 30_000;
 
 /// When slots are written.
@@ -19,33 +19,32 @@ pub enum When {
     Always,
     /// From `before` the robot is armed until it is disarmed.
     Armed {
-        /// How much of the time before.
+        /// How long before.
         before: Span,
     },
 }
 
-/// The slots that wait, and whether slots are written.
+/// The slots in memory, and whether slots are being written.
 pub struct Window {
     when: When,
     waiting: VecDeque<Step>,
-    /// Until when slots are written; `None`: they are not.
+    /// When writing ends; `None`: slots are not being written.
     until: Option<Instant>,
 }
 
 impl Window {
-    /// Nothing has come.
+    /// No slots yet.
     pub fn new(when: When) -> Window {
         Window { when, waiting: VecDeque::new(), until: None }
     }
 
-    /// Whether slots are written at present.
+    /// Whether slots are being written.
     pub fn is_open(&self) -> bool {
         self.when == When::Always || self.until.is_some()
     }
 
-    /// Takes a slot in. `write` gets those that are to be written from now on, in order; `pass` those that
-    /// are not going to be. The first one that is written has a checkpoint, if one of them has: replay can
-    /// begin with it.
+    /// Adds a slot. `write` is called with the slots to write, in order; `pass` with those that will not be
+    /// written. The first one written has a checkpoint, if any of them has, so that replay can start there.
     pub fn take(&mut self, step: Step, mut write: impl FnMut(Step), mut pass: impl FnMut(Step)) {
         let When::Armed { before } = self.when else { return write(step) };
         let now = step.slot.slot;

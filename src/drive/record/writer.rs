@@ -1,8 +1,8 @@
-//! The thread that owns the files. It may wait for a disk as long as the disk likes: what comes in meanwhile
-//! waits in a queue, and what does not fit there is counted by the sender.
+//! The thread that writes the files. It may wait for a disk for any time: what arrives meanwhile waits in a
+//! queue, and what does not fit there is counted by the sender.
 //!
 //! A chunk is written and synced every second, so a power failure costs a second or two. After a failure the
-//! file is given up and a new one is begun some seconds later; what could not be kept is counted.
+//! file is abandoned and a new one is started some seconds later; what could not be saved is counted.
 
 use super::CHECKPOINTS_LEFT_OUT;
 use super::counts::RecordingCounts;
@@ -21,41 +21,41 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// From one sync to the next.
+/// Interval between syncs.
 const SYNC_EVERY: Duration = Duration::from_millis(1_000);
-/// After a failure, before the next file: a full disk does not become free within less.
+/// Delay after a failure before the next file: a full disk does not get free space any sooner.
 const RETRY_AFTER: Duration = Duration::from_millis(5_000);
 
-/// What a recording is to do.
+/// Settings of a recording.
 pub struct Plan {
     /// Where the files go.
     pub place: RecordingTarget,
     /// Which slots are written.
     pub when: When,
-    /// How much may lie there.
+    /// Limits for the folder.
     pub quota: Quota,
-    /// What each file says about the run.
+    /// What each file contains about the run.
     pub facts: Facts,
     /// Opens the files.
     pub open: Opener,
 }
 
-/// What passes to the thread.
+/// What is sent to the thread.
 pub(super) enum Item {
     /// A slot.
     Slot {
-        /// What the tick wrote down.
+        /// The tick's record.
         record: Box<Record>,
         /// The readings that it took.
         readings: Vec<Reading>,
         /// How many more it took.
         untold: u32,
-        /// What the tick remembered before it, every few seconds.
+        /// The tick's state before it; only every few seconds.
         checkpoint: Option<Vec<u8>>,
     },
-    /// The robot's status as JSON, at a time on its clock.
+    /// The robot's status as JSON, and its time on the robot's clock.
     Status(u64, String),
-    /// Words for the end of the file.
+    /// Entries of the metadata at the end of the file.
     Word(String, String),
 }
 
@@ -94,13 +94,13 @@ impl Writer {
         }
     }
 
-    /// Opens a file that a person named, who waits for the answer. A folder may become writable later, and
+    /// Opens a file that a person named, who waits for the result. A folder may become writable later, and
     /// never keeps a robot from running.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         if matches!(self.plan.place, RecordingTarget::File(_)) { self.open() } else { Ok(()) }
     }
 
-    /// The thread's life: until all senders are gone.
+    /// The thread's main function: runs until all senders are gone.
     pub(super) fn live(mut self, items: &Receiver<Item>) {
         loop {
             match items.recv_timeout(SYNC_EVERY / 4) {
@@ -152,8 +152,8 @@ impl Writer {
         self.note(written);
     }
 
-    /// Whether the file is as large or as old as one may be. A new one begins with a checkpoint, so that it
-    /// can be replayed without the others; where none comes, it begins without.
+    /// Whether the file has reached its largest size or age. A new one starts with a checkpoint, so that it
+    /// can be replayed without the others; if none comes in time, it starts without.
     fn is_over(&self, at_checkpoint: bool) -> bool {
         let Some(file) = self.file.as_ref().filter(|_| matches!(self.plan.place, RecordingTarget::Folder(_)))
         else {
@@ -204,11 +204,11 @@ impl Writer {
         self.note(finished);
     }
 
-    /// After a failure, gives the file up.
+    /// Abandons the file after a failure.
     fn note(&mut self, done: io::Result<()>) {
         let Err(error) = done else { return };
         if self.counts.failed(error.to_string()) {
-            log::warn!("recording: {error}; what cannot be written is counted and left out");
+            log::warn!("recording: {error}; slots that cannot be written are skipped and counted");
         }
         self.before += self.file.take().map_or(0, |file| file.size());
         self.counts.writing.store(false, Ordering::Relaxed);
@@ -217,7 +217,7 @@ impl Writer {
     }
 }
 
-/// After a panic, what was not synced is lost. In order, nothing is left.
+/// After a panic, what was not synced is lost. After a normal end, nothing is left.
 impl Drop for Writer {
     fn drop(&mut self) {
         RecordingCounts::add(&self.counts.unwritten, self.unsynced);

@@ -73,7 +73,7 @@ impl Parallel {
     /// `show`.
     pub fn run(&mut self, tasks: &Tasks, own: impl FnOnce(), mut show: impl FnMut(&Job)) {
         let Parallel { pool, stock, out, .. } = self;
-        pool.strays(|job| stock.recycle(job));
+        pool.late_jobs(|job| stock.recycle(job));
         let mut due: heapless::Vec<(usize, Task), GROUPS> = heapless::Vec::new();
         due.extend(ORDER.into_iter().filter_map(|number| Some((number, tasks[number]?))));
         if pool.threads() == 1 {
@@ -178,7 +178,7 @@ impl Parallel {
     fn wait_for_jobs(&mut self) {
         self.pool.settle();
         let stock = &mut self.stock;
-        self.pool.strays(|job| stock.recycle(job));
+        self.pool.late_jobs(|job| stock.recycle(job));
     }
 
     /// The parts.

@@ -34,7 +34,7 @@ impl Part {
             fixed: Arc::new(fixed),
         };
         let mut part = Part { sources, fresh: false };
-        part.rest();
+        part.reset();
         part
     }
 
@@ -49,7 +49,7 @@ impl Part {
     }
 
     /// Sets every channel to its resting value on the full grid. No job may be running.
-    pub fn rest(&mut self) {
+    pub fn reset(&mut self) {
         let fixed = self.sources.fixed.clone();
         let cells = sole(&mut self.sources.whole);
         (0..GROUP).for_each(|c| cells.fill(c, fixed.rest[c], fixed.bound));

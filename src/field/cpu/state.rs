@@ -98,8 +98,8 @@ impl FieldEngine for CpuEngine {
         Ok(())
     }
 
-    fn rest(&mut self) {
-        self.parallel.parts_mut().iter_mut().for_each(|part| part.rest());
+    fn reset(&mut self) {
+        self.parallel.parts_mut().iter_mut().for_each(|part| part.reset());
         self.on_half = false;
         self.features.all.fill(0.0);
         self.predictor.forget_all();

@@ -112,11 +112,11 @@ impl Brains {
             self.put(place, 0, &bytes)?;
         }
         self.empty_library()?;
-        self.rest()
+        self.reset()
     }
 
     /// Resets the field to the start; read-out and library stay.
-    pub fn rest(&mut self) -> Result<(), GpuError> {
+    pub fn reset(&mut self) -> Result<(), GpuError> {
         let (about, covariance, answer) = (self.start.about(), self.start.covariance(), self.start.answer());
         for robot in 0..self.robots() {
             let own = &self.layout.robots[robot];

@@ -275,7 +275,7 @@ impl Brains {
         }
         self.launch(self.kernels.metrics(true))?;
         self.settle()?;
-        self.rest()
+        self.reset()
     }
 
     /// Waits until the stream has finished all its work.

@@ -18,7 +18,7 @@ use crate::system::gpu::GpuError;
 impl Brains {
     /// Robot 0 resumes from a state that fits the plan.
     pub fn restore(&mut self, live: &Live) -> Result<(), GpuError> {
-        self.rest()?;
+        self.reset()?;
         self.schedule.set_state(ScheduleState {
             age: live.age,
             on_half: live.on_half,

@@ -67,8 +67,8 @@ impl FieldEngine for CudaEngine {
         Ok(())
     }
 
-    fn rest(&mut self) {
-        self.ask(|brains| brains.rest());
+    fn reset(&mut self) {
+        self.ask(|brains| brains.reset());
         self.answer = super::Answer::START;
         self.update_answer();
     }

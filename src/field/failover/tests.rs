@@ -76,8 +76,8 @@ impl FieldEngine for Scripted {
     fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
         self.engine.load(learned)
     }
-    fn rest(&mut self) {
-        self.engine.rest();
+    fn reset(&mut self) {
+        self.engine.reset();
     }
     fn condition(&self, _now: Instant) -> Condition {
         Condition { times: self.script.lock().unwrap().times, ..Condition::default() }
@@ -389,7 +389,7 @@ fn input_that_is_too_old_by_then_is_not_computed() {
         fn load(&mut self, _: &Learned) -> Result<(), StateError> {
             Ok(())
         }
-        fn rest(&mut self) {}
+        fn reset(&mut self) {}
     }
     let late = Loss::Timeout { call: "wait" };
     // A NaN answer counts as a loss too.

@@ -39,12 +39,12 @@ impl Grid {
             drive: vec![0.0; cells],
             next: vec![0.0; cells],
         };
-        grid.rest();
+        grid.reset();
         grid
     }
 
     /// Sets every channel to its resting value, with nothing blended.
-    pub fn rest(&mut self) {
+    pub fn reset(&mut self) {
         let cells = self.cells();
         for (channel, value) in self.u.chunks_exact_mut(cells).zip(&self.projections.rest) {
             channel.fill(*value);

@@ -81,8 +81,8 @@ impl FieldEngine for ReferenceEngine {
         Ok(())
     }
 
-    fn rest(&mut self) {
-        self.whole.rest();
+    fn reset(&mut self) {
+        self.whole.reset();
         self.on_half = false;
         self.features.fill(0.0);
         self.sensors.fill(0.0);

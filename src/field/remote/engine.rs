@@ -294,7 +294,7 @@ impl FieldEngine for RemoteEngine {
     }
 
     /// The brain decides when its field restarts.
-    fn rest(&mut self) {}
+    fn reset(&mut self) {}
 
     fn condition(&self, now: Instant) -> Condition {
         let state = match self.trouble(now) {

@@ -94,7 +94,7 @@ impl FieldEngine for Standby {
             return self.stand_in(own);
         }
         if let Err(Failure::NotFinite) = own {
-            self.here.rest(); // its output is not used now, so it may restart
+            self.here.reset(); // its output is not used now, so it may restart
         }
         self.prompt = self.remote.prompt();
         self.use_brain(asked, own)
@@ -115,8 +115,8 @@ impl FieldEngine for Standby {
         self.here.load(learned)
     }
 
-    fn rest(&mut self) {
-        self.here.rest();
+    fn reset(&mut self) {
+        self.here.reset();
     }
 
     fn rebuild(&mut self, learned: &Learned) {

@@ -174,9 +174,9 @@ impl LooseI2c {
     pub fn fail_once(&self, address: u8, fault: BusFault) {
         self.state.lock().unwrap().once.insert(address, fault);
     }
-    /// Runs `deed` in the middle of the `nth` transfer from now on, counted from one.
-    pub fn during(&self, nth: u32, deed: impl FnOnce(Instant) + Send + 'static) {
-        self.state.lock().unwrap().during = Some((nth, Box::new(deed)));
+    /// Runs `action` in the middle of the `nth` transfer from now on, counted from one.
+    pub fn during(&self, nth: u32, action: impl FnOnce(Instant) + Send + 'static) {
+        self.state.lock().unwrap().during = Some((nth, Box::new(action)));
     }
     /// From now on, every transfer times out, or none does.
     pub fn hang(&self, hung: bool) {
@@ -199,7 +199,7 @@ impl I2c for LooseI2c {
         let once = state.once.remove(&address);
         let fault =
             if state.hung { Some(BusFault::TimedOut) } else { once.or(state.faults.get(&address).copied()) };
-        let deed = match &mut state.during {
+        let action = match &mut state.during {
             Some((1, _)) => state.during.take(),
             Some((nth, _)) => {
                 *nth -= 1;
@@ -216,8 +216,8 @@ impl I2c for LooseI2c {
         }
         state.seen.push(Seen { at, address, wrote, worked: fault.is_none() });
         drop(state);
-        if let Some((_, deed)) = deed {
-            deed(at + Span::from_micros(50));
+        if let Some((_, action)) = action {
+            action(at + Span::from_micros(50));
         }
         let time = if fault == Some(BusFault::TimedOut) { 20_000 } else { 100 };
         self.clock.sleep_until(at + Span::from_micros(time));

@@ -265,7 +265,7 @@ impl GuardSummary {
             }),
             line_on: seen.status.is_some_and(|status| status.line_on),
             trips: seen.status.map_or(0, |status| status.trips),
-            refused: seen.refused.map(|refused| refused.words().into()),
+            refused: seen.refused.map(|refused| refused.reason().into()),
             connections: seen.connections,
         }
     }

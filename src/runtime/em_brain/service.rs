@@ -81,7 +81,7 @@ impl EmBrain {
             while !ends.load(Ordering::Acquire) {
                 let (stream, from) = match self.listener.accept() {
                     Ok(accepted) => accepted,
-                    // No client waits, one is gone again, or no descriptor is left: retry.
+                    // Nobody is connecting, the client is gone again, or no descriptor is left: retry.
                     Err(_) => {
                         thread::sleep(LOOK_EVERY / 4);
                         continue;

@@ -316,7 +316,7 @@ impl Answer {
 
 impl GuardRefusal {
     /// In words.
-    pub const fn words(self) -> &'static str {
+    pub const fn reason(self) -> &'static str {
         match self {
             GuardRefusal::Busy => "it already guards another runtime",
             GuardRefusal::OtherBoard => "the guard was started with another board",

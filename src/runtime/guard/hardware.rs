@@ -76,7 +76,7 @@ struct GuardedGpio {
 }
 
 impl GuardedGpio {
-    fn rest(&mut self) -> Result<&mut dyn Gpio, BusFault> {
+    fn others(&mut self) -> Result<&mut dyn Gpio, BusFault> {
         match &mut self.rest {
             Some(rest) => Ok(rest.as_mut()),
             None => Err(BusFault::Absent),
@@ -87,7 +87,7 @@ impl GuardedGpio {
 impl Gpio for GuardedGpio {
     fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault> {
         if line != self.hold.line {
-            return self.rest()?.set(line, high);
+            return self.others()?.set(line, high);
         }
         self.link.request(high == self.hold.on_high, self.clock.as_ref())?;
         self.high = high;
@@ -98,7 +98,7 @@ impl Gpio for GuardedGpio {
         if line == self.hold.line {
             return Ok(self.high);
         }
-        self.rest()?.get(line)
+        self.others()?.get(line)
     }
 
     fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, BusFault> {

@@ -1,5 +1,5 @@
-//! The first value of a slot in which a record and a recording differ. Numbers are compared by their bits:
-//! a zero with another sign is another value.
+//! The first value of a slot that differs between a record and a recording. Numbers are compared bit for bit,
+//! so zeros of different sign differ.
 
 use crate::base::frame::Sample;
 use crate::base::plan::Board;
@@ -8,28 +8,28 @@ use crate::drive::trace::Record;
 use crate::system::checkpoint::Named;
 use std::fmt::{self, Debug};
 
-/// A value that was decided otherwise.
+/// A value that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Number of the slot.
     pub index: u64,
-    /// Which value.
+    /// The name of the value.
     pub what: String,
-    /// What the recording has.
+    /// The value in the recording.
     pub recorded: String,
-    /// What was decided now.
+    /// The value in the replay.
     pub decided: String,
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Difference { index, what, recorded, decided } = self;
-        write!(f, "slot {index}: {what} is recorded as {recorded} and was decided as {decided}")
+        write!(f, "slot {index}: {what} is {recorded} in the recording and {decided} in the replay")
     }
 }
 
 impl Difference {
-    /// In words, for two runs of which neither is decided again.
+    /// As text, for two recorded runs.
     pub fn of_runs(&self) -> String {
         format!("{} is {} in the first run and {} in the second", self.what, self.recorded, self.decided)
     }
@@ -66,7 +66,7 @@ struct Search {
 }
 
 impl Search {
-    /// Compares one value: by `bits`, shown as it is.
+    /// Compares one value: by `bits`, printed as it is.
     fn by<T: Debug, B: PartialEq>(&mut self, what: &str, recorded: &T, decided: &T, bits: impl Fn(&T) -> B) {
         if self.found.is_none() && bits(recorded) != bits(decided) {
             self.found = Some(Difference {
@@ -100,7 +100,7 @@ impl Search {
     }
 }
 
-/// The first value in which the checkpoint before slot number `index` and what the tick remembers differ.
+/// The first value that differs between the checkpoint before slot number `index` and the tick's state.
 pub(super) fn first_forgotten(
     index: u64,
     recorded: &[u8],
@@ -113,21 +113,21 @@ pub(super) fn first_forgotten(
     if recorded.len() == decided.len() && place == shorter {
         return None;
     }
-    // Everything before is equal, so the value begins at the same place in both.
+    // Everything before is equal, so the value starts at the same offset in both.
     let at = names.iter().position(|named| place < named.end).unwrap_or(names.len().saturating_sub(1));
     let begin = at.checked_sub(1).map_or(0, |before| names[before].end);
     let end = names.get(at).map_or(place, |named| named.end);
     let bytes = |all: &[u8]| format!("{:02x?}", &all[begin.min(all.len())..end.min(all.len())]);
     Some(Difference {
         index,
-        what: names.get(at).map_or("what it remembers".into(), |named| format!("before it, {}", named.what)),
+        what: names.get(at).map_or("its state".into(), |named| format!("before it, {}", named.what)),
         recorded: bytes(recorded),
         decided: bytes(decided),
     })
 }
 
 /// The first difference between the same slot of two runs, in the order in which a tick decides. Times are
-/// left out: no two runs in real time have the same.
+/// left out, because they differ between any two runs in real time.
 pub fn first_difference_of_runs(a: &Slot, b: &Slot, names: &Names) -> Option<Difference> {
     let mut search = Search { index: a.index, found: None };
     search.value("the slots lost before it", &a.lost, &b.lost);
@@ -145,7 +145,7 @@ pub fn first_difference_of_runs(a: &Slot, b: &Slot, names: &Names) -> Option<Dif
     search.value("the active causes", &a.active, &b.active);
     search.value("the latched causes", &a.latched, &b.latched);
     search.value("the mode", &a.mode.name(), &b.mode.name());
-    search.value("the level of quality", &a.quality, &b.quality);
+    search.value("the quality level", &a.quality, &b.quality);
     search.value("what decided the command", &a.source, &b.source);
     search.floats(|place| names.motor(place), &a.motors, &b.motors);
     search.found
@@ -159,16 +159,16 @@ pub(super) fn first_difference(slot: &Slot, record: &Record, names: &Names) -> O
     search.value("the slots lost before it", &slot.lost, &record.lost);
     search.value("what was requested", &slot.asked, &record.inputs.asked);
     search.samples(&names.sensors, &slot.frame, record.frame.used());
-    search.value("what the reflexes knew", &slot.signals, &record.inputs.signals);
+    search.value("the reflexes' other inputs", &slot.signals, &record.inputs.signals);
     search.value("the active causes", &slot.active, &record.active);
     search.value("the causes that tripped", &slot.tripped, &record.tripped);
     search.value("the latched causes", &slot.latched, &record.latched);
     let limits = |limits: &crate::base::plan::Limits| {
         (limits.forward.to_bits(), limits.backward.to_bits(), limits.steer)
     };
-    search.by("what the causes allow", &slot.limits, &record.limits, limits);
+    search.by("the limits", &slot.limits, &record.limits, limits);
     search.value("the mode", &slot.mode, &record.mode);
-    search.value("the level of quality", &slot.quality, &record.quality);
+    search.value("the quality level", &slot.quality, &record.quality);
     search.value("the number of the command", &slot.seq, &record.command.seq);
     search.value("how long the command is valid", &slot.valid_until, &record.command.valid_until);
     search.value("what decided the command", &slot.source, &record.command.source);

@@ -1,12 +1,12 @@
-//! The clock of a replay: it says what the clock said.
+//! The clock of a replay: it returns the recorded times.
 
 use crate::base::time::{Clock, Instant, Span};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Times that a tick asks for: at its begin, at its end, and when everything is over.
+/// Times that a tick reads: at its start, at its end, and after everything.
 const TIMES: usize = 3;
 
-/// What is said.
+/// The next times.
 #[derive(Debug, Default)]
 pub struct Script {
     times: [AtomicU64; TIMES],
@@ -15,7 +15,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// The clock readings of the next tick, and how long the machine slept before it.
+    /// Sets the clock readings of the next tick, and how long the machine slept before it.
     pub fn play(&self, times: [Instant; TIMES], slept: Option<Span>) {
         for (place, time) in self.times.iter().zip(times) {
             place.store(time.as_nanos(), Ordering::Relaxed);

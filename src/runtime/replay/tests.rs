@@ -1,4 +1,4 @@
-//! The version of a recording stands for one layout of its bytes.
+//! The version of a recording identifies one layout of its bytes.
 
 use super::Replay;
 use crate::deploy::board::built_in;
@@ -15,7 +15,7 @@ fn another_layout_of_a_recording_has_another_version() {
     let mut replay = Replay::new(&board, None).unwrap();
     let mut lines = Vec::new();
     replay.tick.walk(&mut Archive::layout(&mut lines)).unwrap();
-    // A sensor, rule or motor more is the same layout.
+    // One more sensor, rule or motor does not change the layout.
     let mut text = vec![layout::<Slot>()];
     lines.into_iter().for_each(|line| {
         if !text.contains(&line) {

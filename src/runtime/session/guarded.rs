@@ -23,7 +23,7 @@ pub const START_GUARD: &str =
 
 /// Why a guard does not trust this runtime, in words; `None`: it did not answer.
 pub fn why_untrusted(refused: Option<GuardRefusal>) -> &'static str {
-    refused.map_or("it does not answer", |refused| refused.words())
+    refused.map_or("it does not answer", |refused| refused.reason())
 }
 
 /// The connection to the guard during a run.

@@ -220,7 +220,7 @@ impl KeyFile {
             return Err(KeyError::Mode(path.to_path_buf(), mode));
         }
         let mut bytes = Vec::new();
-        file.rest(&mut bytes).map_err(io)?;
+        file.read_to_end(&mut bytes).map_err(io)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| KeyFault::Title);
         text.and_then(KeyFile::parse).map_err(|fault| KeyError::Content(path.to_path_buf(), fault))
     }

@@ -1,5 +1,5 @@
-//! Everything that a tick remembers from slot to slot, for a replay that begins in the middle of a run. What
-//! is taken apart here without `..` cannot grow a field that a checkpoint forgets.
+//! The complete state that a tick keeps from slot to slot, for a replay that starts in the middle of a run.
+//! Structs are destructured here without `..`, so that no new field can be forgotten.
 
 use super::Tick;
 use super::policy::Policy;
@@ -7,7 +7,7 @@ use super::senses::Senses;
 use crate::base::time::SleepWatch;
 use crate::system::checkpoint::{Archive, Named, ROOM, Remembers, Unfit, remember};
 
-/// No run has as many slots: at 10 kHz it would take nine hundred years.
+/// No run has this many slots: at 10 kHz it would take nine hundred years.
 const MOST_SLOTS: u64 = 1 << 48;
 
 impl Remembers for Tick {
@@ -46,7 +46,7 @@ impl Remembers for Tick {
 
 impl Remembers for Senses {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
-        // The watch for sleeps, the alarm and the guard hear what is new in a slot: it is in the slot.
+        // The sleep detector, the alarm and the guard get only news of a slot, which is recorded in the slot.
         let Senses { clock: _, sleep: _, fast_stops: _, readings: _, tap: _, admission, frame, guard: _ } =
             self;
         archive.part("frame");
@@ -78,7 +78,7 @@ impl Tick {
         }
     }
 
-    /// Goes on from a checkpoint of a tick of the same board.
+    /// Continues from a checkpoint of a tick of the same board.
     pub fn resume(&mut self, checkpoint: &[u8]) -> Result<(), Unfit> {
         let mut archive = Archive::reader(checkpoint);
         self.walk(&mut archive)?;
@@ -88,7 +88,7 @@ impl Tick {
         Ok(())
     }
 
-    /// The checkpoint of this moment, and what stands where in it.
+    /// A checkpoint of the current state, and the offset of each value in it.
     pub fn remembered(&mut self) -> Result<(Vec<u8>, Vec<Named>), Unfit> {
         let (mut room, mut names) = (vec![0; ROOM], Vec::new());
         let mut archive = Archive::naming(&mut room, &mut names);

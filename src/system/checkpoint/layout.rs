@@ -1,8 +1,8 @@
-//! The layout of a value's bytes, as text: the names and types of all its fields, down to numbers, whatever
-//! their values. Two programs whose text is equal read each other's bytes.
+//! The layout of a value's bytes, as text: the names and types of all its fields, down to numbers, regardless
+//! of their values. Two programs with equal text can read each other's bytes.
 //!
-//! A type says what it is made of when it is deserialized. Here it is deserialized from nothing: each number
-//! is 0, each list has one element, each option is there, and each enum is every variant in turn.
+//! A type describes its fields when it is deserialized. Here it is deserialized without input: each number is
+//! 0, each list has one element, each option is present, and each enum takes every variant in turn.
 
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,
@@ -10,7 +10,7 @@ use serde::de::{
 };
 use std::collections::BTreeMap;
 
-/// More rounds than any type here takes: the sum of its variants.
+/// More rounds than any type here needs: the sum of its variants.
 const ROUNDS: usize = 10_000;
 
 /// The layout of `T`: a line for it, and one for each variant of each enum in it.
@@ -22,7 +22,7 @@ pub fn layout<T: DeserializeOwned>() -> String {
             panic!("{}: {error} after {}", std::any::type_name::<T>(), tracer.text);
         }
         let Tracer { text, met, .. } = tracer;
-        // The one that was met last is inside the others or beside them: it shows all its variants first.
+        // The last enum may be inside the others or beside them: it goes through all its variants first.
         let Some(last) = met.iter().rev().find(|name| !enums[*name].done) else {
             let variants = enums.into_values().flat_map(|turn| turn.shown.into_values());
             return std::iter::once(text).chain(variants).collect::<Vec<_>>().join("\n");
@@ -32,7 +32,7 @@ pub fn layout<T: DeserializeOwned>() -> String {
     panic!("{} has too many variants", std::any::type_name::<T>())
 }
 
-/// Which variant of an enum is shown.
+/// Which variant of an enum is used.
 #[derive(Default)]
 struct Turn {
     now: usize,

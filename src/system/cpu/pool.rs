@@ -9,15 +9,15 @@
 //! reads what it shares and writes only what it owns, so the caller can do it a second time without harm.
 //! When no job is left to take and one is still out, the caller spins until a timeout: the longest time that
 //! one of its own jobs took in this run (or in the previous run, if it has done none; at least
-//! [`LEAST_PATIENCE`]). Then it does each late job again itself, as a *stand-in*, at most once for each
+//! [`LEAST_TIMEOUT`]). Then it does each late job again itself, as a *stand-in*, at most once for each
 //! place. So while there are spare jobs, a run takes at most
 //!
 //! > what the caller alone would need + the timeout
 //!
 //! and the cost of handing out (some microseconds to wake a sleeping thread). The late job comes back in a
-//! later run, and [`Pool::strays`] returns it. The caller does not yield its core while it waits: that would
-//! give a slice to whatever else waits for that core. A worker on the caller's own core therefore gets a
-//! stand-in too, within the same bound.
+//! later run, and [`Pool::late_jobs`] returns it. The caller does not yield its core while it waits: that
+//! would give a slice to whatever else waits for that core. A worker on the caller's own core therefore gets
+//! a stand-in too, within the same bound.
 //!
 //! # Why no thread waits for one that was preempted inside a queue
 //! Jobs come back over a ring buffer for each worker, with one writer and one reader (rtrb): if its writer is
@@ -43,7 +43,7 @@ use worker::Worker;
 
 /// The caller's shortest timeout. A thread on another core needs some ten microseconds to wake and take a
 /// job, however short the job is.
-pub const LEAST_PATIENCE: Span = Span::from_micros(20);
+pub const LEAST_TIMEOUT: Span = Span::from_micros(20);
 /// While a job from more runs ago than this is out, the pool hands nothing out. A scheduler slice is shorter
 /// than this many runs of a large field (0.5 ms each), and the queues still fit into a page or two.
 const MOST_RUNS_LATE: usize = 16;
@@ -106,7 +106,7 @@ pub struct Pool<T> {
     /// For each job that is out although its place is finished: its run.
     late: Vec<u64>,
     /// Late jobs that have come back.
-    strays: Vec<Box<T>>,
+    late_jobs: Vec<Box<T>>,
     /// The longest time that one of the caller's jobs took, in the last run in which it did any.
     longest: Span,
     stand_ins: u64,
@@ -145,7 +145,7 @@ impl<T: PoolJob> Pool<T> {
             run: 0,
             open: false,
             late: Vec::with_capacity(most_late),
-            strays: Vec::with_capacity(most_late),
+            late_jobs: Vec::with_capacity(most_late),
             longest: Span::ZERO,
             stand_ins: 0,
         }
@@ -174,7 +174,7 @@ impl<T: PoolJob> Pool<T> {
         self.begin(count);
         self.hand_out(jobs);
         own();
-        let timeout = self.perform_own().max(LEAST_PATIENCE);
+        let timeout = self.perform_own().max(LEAST_TIMEOUT);
         if !self.all_are_back_within(timeout) {
             self.stand_in(count, stand_in);
         }
@@ -268,7 +268,7 @@ impl<T: PoolJob> Pool<T> {
         self.missing -= 1;
     }
 
-    /// Takes the jobs that have come back: each goes to its place, or to `strays` if that place is already
+    /// Takes the jobs that have come back: each goes to its place, or to `late_jobs` if that place is already
     /// finished.
     fn collect(&mut self) {
         for index in 0..self.workers.len() {
@@ -280,7 +280,7 @@ impl<T: PoolJob> Pool<T> {
                 if let Some(out) = self.late.iter().position(|run| *run == envelope.run) {
                     self.late.swap_remove(out);
                 }
-                self.strays.push(envelope.job);
+                self.late_jobs.push(envelope.job);
             }
         }
         assert!(
@@ -293,9 +293,9 @@ impl<T: PoolJob> Pool<T> {
     ///
     /// # Panics
     /// If a worker has panicked.
-    pub fn strays(&mut self, take: impl FnMut(Box<T>)) {
+    pub fn late_jobs(&mut self, take: impl FnMut(Box<T>)) {
         self.collect();
-        self.strays.drain(..).for_each(take);
+        self.late_jobs.drain(..).for_each(take);
     }
 
     /// Sleeps until no job is out. Takes too long for a field cycle.
@@ -325,7 +325,7 @@ impl<T> Pool<T> {
         2 * self.workers.len()
     }
 
-    /// How many late jobs were still out at the last check: in a run, in [`Pool::strays`] or in
+    /// How many late jobs were still out at the last check: in a run, in [`Pool::late_jobs`] or in
     /// [`Pool::settle`].
     #[cfg(test)]
     pub fn out(&self) -> usize {

@@ -167,7 +167,7 @@ pub(super) fn opened() -> Option<&'static Driver> {
 
 impl Driver {
     /// The driver's name and description of a code; `None` for a code that it does not know.
-    pub(super) fn words(&self, code: i32) -> Option<(&'static str, &'static str)> {
+    pub(super) fn name_and_text(&self, code: i32) -> Option<(&'static str, &'static str)> {
         // SAFETY: as above, the type.
         let ask = |function: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int| {
             let mut text: *const c_char = std::ptr::null();

@@ -69,7 +69,7 @@ impl GpuError {
 impl fmt::Display for GpuError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (call, code) = (self.call.name(), self.code);
-        match driver::opened().and_then(|driver| driver.words(code)) {
+        match driver::opened().and_then(|driver| driver.name_and_text(code)) {
             Some((name, sentence)) => write!(f, "{call}: {name} ({code}): {sentence}"),
             None => write!(f, "{call}: CUDA error {code}"),
         }

@@ -308,7 +308,7 @@ fn read_whole(path: &Path) -> Result<Vec<u8>, LogFault> {
     // Memory for the text, a value for each cell of at least two bytes, and what is kept per row.
     room::demand(3 * length + 16 * rows.min(length / 2)).map_err(LogFault::Room)?;
     let mut bytes = Vec::new();
-    file.rest(&mut bytes).map_err(LogFault::Io)?;
+    file.read_to_end(&mut bytes).map_err(LogFault::Io)?;
     Ok(bytes)
 }
 
@@ -427,7 +427,7 @@ mod tests {
         Log::parse(Path::new("t.csv"), text.as_bytes(), &board(8), Some("what"))
     }
 
-    fn words(text: &str) -> String {
+    fn error_text(text: &str) -> String {
         parse(text).expect_err("a fault").to_string()
     }
 
@@ -462,35 +462,35 @@ mod tests {
 
     #[test]
     fn structural_faults_give_place_and_nearest_name() {
-        assert_eq!(words(""), "line 1: empty; expected a header line");
-        assert_eq!(words("a,b,what\n"), "line 2: no rows after the header line");
-        assert_eq!(words("a,b,What\n1,1,go\n"), "line 1: no column `what`; did you mean `What`?");
-        assert_eq!(words("x,b,what\n1,1,go\n"), "line 1: no column `a`");
-        assert_eq!(words("a,b,a,what\n1,1,1,go\n"), "line 1: two columns `a`");
-        assert_eq!(words("a,b,what\n1,1,go\n1,1\n"), "line 3: 2 cells; the header line has 3");
+        assert_eq!(error_text(""), "line 1: empty; expected a header line");
+        assert_eq!(error_text("a,b,what\n"), "line 2: no rows after the header line");
+        assert_eq!(error_text("a,b,What\n1,1,go\n"), "line 1: no column `what`; did you mean `What`?");
+        assert_eq!(error_text("x,b,what\n1,1,go\n"), "line 1: no column `a`");
+        assert_eq!(error_text("a,b,a,what\n1,1,1,go\n"), "line 1: two columns `a`");
+        assert_eq!(error_text("a,b,what\n1,1,go\n1,1\n"), "line 3: 2 cells; the header line has 3");
         let unknown =
             "line 2, column `what`: `stray` is not one of the board's decisions; did you mean `stay`?";
-        assert_eq!(words("a,b,what\n1,1,stray\n"), unknown);
+        assert_eq!(error_text("a,b,what\n1,1,stray\n"), unknown);
     }
 
     #[test]
     fn rows_are_limited_and_messages_quote_only_a_part() {
         let long = "x".repeat(LONGEST_ROW);
         assert_eq!(
-            words(&format!("a,b,what\n1,1,go\n1,1,{long}\n")),
+            error_text(&format!("a,b,what\n1,1,go\n1,1,{long}\n")),
             "line 3: a row of more than 65536 bytes"
         );
         // An unclosed quotation mark includes line after line.
         let open = "y\n".repeat(LONGEST_ROW);
-        assert_eq!(words(&format!("a,b,what\n1,1,\"{open}")), "line 2: a row of more than 65536 bytes");
+        assert_eq!(error_text(&format!("a,b,what\n1,1,\"{open}")), "line 2: a row of more than 65536 bytes");
         let within = "1,1,g\"o\n".repeat(LONGEST_ROW);
         assert!(
-            words(&format!("a,b,what\n{within}")).contains("not one of the board's decisions"),
+            error_text(&format!("a,b,what\n{within}")).contains("not one of the board's decisions"),
             "a quotation mark inside a cell is an ordinary character"
         );
-        let label = words(&format!("a,b,what\n1,1,\x1b]0;owned\x07{}\n", "z".repeat(60_000)));
+        let label = error_text(&format!("a,b,what\n1,1,\x1b]0;owned\x07{}\n", "z".repeat(60_000)));
         assert!(label.len() < 200 && label.contains("\\x1b]0;owned\\x07zz"), "{label}");
-        let heading = words(&format!("{},b,what\n", "q".repeat(60_000)));
+        let heading = error_text(&format!("{},b,what\n", "q".repeat(60_000)));
         assert_eq!(heading, "line 1: no column `a`");
     }
 

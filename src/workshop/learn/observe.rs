@@ -32,7 +32,7 @@ pub fn observe(
     let every = board.field.every_ticks.max(1) as usize;
     let rows: Vec<usize> = (0..log.rows()).step_by(every).collect();
     let mut features = vec![0.0; rows.len() * FEATURES];
-    engine.rest();
+    engine.reset();
     let mut cells = features.chunks_exact_mut(FEATURES);
     for row in 0..log.rows() {
         watch(row);
@@ -45,7 +45,7 @@ pub fn observe(
         engine.cycle(&input).map_err(|refused| LearnError::Refused { line: log.line(row), refused })?;
         cells.next().into_iter().for_each(|cells| engine.copy_features(cells));
     }
-    engine.rest();
+    engine.reset();
     Ok(Observed { features, rows })
 }
 

@@ -130,7 +130,7 @@ fn an_asynchronous_save_gives_the_state_at_its_start() {
     assert!(!engine.save_soon(&mut soon), "a new save begins");
     assert!(engine.save(&mut other) && other.cycle == 5, "another state, at once");
     assert!(!engine.save_soon(&mut soon), "the first save has to begin again");
-    engine.rest();
+    engine.reset();
     assert!(!engine.save_soon(&mut soon), "the pending save was dropped");
     wait_until("it is drained", || engine.save_soon(&mut soon));
     assert_eq!((soon.age, soon.bank.rows.len()), (0, 0));

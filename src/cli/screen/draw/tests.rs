@@ -111,7 +111,7 @@ fn everything_is_on_the_page_at_80_x_24_and_120_x_40() {
         let page = page(&model(status("armed")), width, height);
         assert_eq!(page[0], " ARMED  sim (simulated)  0:10");
         assert_eq!(page[1], "Armed: the field drives the motors.");
-        assert_eq!(page[2], "No cause of restraint.");
+        assert_eq!(page[2], "No active causes.");
         for words in [
             "── Sensors ──",
             " range             0.82 m       12 ms good",

@@ -152,7 +152,7 @@ impl Claims {
         let report = &mut *report.borrow_mut();
         for (at, (thing, key)) in self.taken.iter().enumerate() {
             if let Some((_, holder)) = self.taken[..at].iter().find(|(other, _)| thing.collides(*other)) {
-                clash(report, key, self.words(*thing), holder);
+                clash(report, key, self.describe(*thing), holder);
             }
         }
         self.settle_timers(report);
@@ -214,14 +214,16 @@ impl Claims {
                 .iter()
                 .find(|(thing, key)| thing.collides(Thing::Address(ranger.bus, VL53L0X)) && !mine(key));
             if let Some((_, holder)) = holder.filter(|_| ranger.address != VL53L0X) {
-                let thing =
-                    format!("{}, where a VL53L0X wakes up,", self.words(Thing::Address(ranger.bus, VL53L0X)));
+                let thing = format!(
+                    "{}, where a VL53L0X wakes up,",
+                    self.describe(Thing::Address(ranger.bus, VL53L0X))
+                );
                 clash(report, &key, thing, holder);
             }
         }
     }
 
-    fn words(&self, thing: Thing) -> String {
+    fn describe(&self, thing: Thing) -> String {
         let on = |bus: usize| match self.buses.get(bus) {
             Some(name) if bus > 0 => format!(" on bus {name}"),
             _ => String::new(),

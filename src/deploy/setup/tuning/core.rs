@@ -138,14 +138,14 @@ mod tests {
             let old = format!("{line}{end}");
             let tree = machine(PI, 4, &[(path, &old)]);
             let plan = proposed(&tree, Some(&board(Some(3))));
-            assert_eq!((plan.deeds.len(), &plan.advice[..]), (2, &[][..]), "{plan:#?}");
+            assert_eq!((plan.actions.len(), &plan.advice[..]), (2, &[][..]), "{plan:#?}");
             assert_eq!(read(&tree, path), old, "a proposal writes nothing");
             plan.carry_out(tree.root()).unwrap();
             assert_eq!(read(&tree, path), format!("{line} isolcpus=3 nohz_full=3 rcu_nocbs=3{end}"));
             assert_eq!(read(&tree, &format!("{path}{BEFORE}")), old);
             // Until the next boot the kernel runs with the old command line.
             let again = proposed(&tree, Some(&board(Some(3))));
-            assert_eq!(again.deeds, []);
+            assert_eq!(again.actions, []);
             assert!(again.advice.len() == 1 && again.advice[0].starts_with("reboot"), "{again:?}");
         }
     }
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(read(&tree, EXTLINUX), format!("TIMEOUT 30\n{expected}# end\n"));
         let tree = machine(JETSON, 6, &[(EXTLINUX, &format!("{entry}{entry}"))]);
         let plan = proposed(&tree, Some(&board(Some(5))));
-        assert!(plan.deeds.is_empty() && plan.advice[0].contains("the APPEND line of"), "{plan:?}");
+        assert!(plan.actions.is_empty() && plan.advice[0].contains("the APPEND line of"), "{plan:?}");
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         let tree = machine(PI, 4, &line);
         for board in [None, Some(board(None)), Some(board(Some(0))), Some(board(Some(4)))] {
             let plan = proposed(&tree, board.as_ref());
-            assert_eq!((plan.deeds.len(), plan.advice.len()), (0, 1), "{plan:?}");
+            assert_eq!((plan.actions.len(), plan.advice.len()), (0, 1), "{plan:?}");
         }
         let of_board = proposed(&machine(JETSON, 6, &[]), Some(&board(Some(2)))).advice;
         assert!(
@@ -177,7 +177,7 @@ mod tests {
         );
         for odd in ["", "one\ntwo\n"] {
             let tree = machine(PI, 4, &[("boot/firmware/cmdline.txt", odd)]);
-            assert_eq!(proposed(&tree, Some(&board(Some(3)))).deeds, [], "{odd:?}");
+            assert_eq!(proposed(&tree, Some(&board(Some(3)))).actions, [], "{odd:?}");
         }
         let other = machine("acme,board\0", 8, &[]);
         assert!(proposed(&other, Some(&board(Some(3)))).advice[0].contains("the kernel's command line"));

@@ -1,11 +1,11 @@
-//! A slot through bytes and back; and a slot with something in every part, for other tests.
+//! Encodes slots and decodes them again; also provides a slot with every part filled in to other tests.
 
 use super::*;
 use crate::base::fault::ReadingFault;
 use crate::base::frame::Health;
 use crate::decision::fixture::{at, ms};
 
-/// A slot with something in every part.
+/// A slot with every part filled in.
 pub fn full(index: u64) -> Slot {
     let slot = at(10 * index + 100);
     let value = |value| Reading { channel: 1, value, stamp: slot - ms(3) };
@@ -56,7 +56,7 @@ fn a_slot_survives_encoding_bit_for_bit() {
     let slot = full(9);
     let bytes = slot.bytes().unwrap();
     let read = Slot::read(&bytes).unwrap();
-    // By its words: NaN is no equal of itself, and -0.0 is one of 0.0.
+    // Compared by their text: NaN does not equal itself, and -0.0 equals 0.0.
     assert_eq!(format!("{read:?}"), format!("{slot:?}"));
     assert!(bytes.len() < 250, "{} bytes", bytes.len());
     for cut in 0..bytes.len() {

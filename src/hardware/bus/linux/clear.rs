@@ -54,16 +54,16 @@ impl Pair<'_> {
     fn stop(&mut self) -> Result<(), BusFault> {
         self.clock_low()?;
         self.gpio.set(self.sda, false)?;
-        self.rest();
+        self.wait_half_clock();
         self.clock_high()?;
         self.gpio.set(self.sda, true)?;
-        self.rest();
+        self.wait_half_clock();
         Ok(())
     }
 
     fn clock_low(&mut self) -> Result<(), BusFault> {
         self.gpio.set(self.scl, false)?;
-        self.rest();
+        self.wait_half_clock();
         Ok(())
     }
 
@@ -71,12 +71,12 @@ impl Pair<'_> {
     fn clock_high(&mut self) -> Result<(), BusFault> {
         self.gpio.set(self.scl, true)?;
         let since = self.clock.now();
-        self.rest();
+        self.wait_half_clock();
         while !self.gpio.get(self.scl)? {
             if self.waited(since) >= self.timeout {
                 return Err(BusFault::TimedOut);
             }
-            self.rest();
+            self.wait_half_clock();
         }
         self.timeout = self.timeout.less(self.waited(since));
         Ok(())
@@ -86,7 +86,7 @@ impl Pair<'_> {
         self.clock.now().since(since)
     }
 
-    fn rest(&self) {
+    fn wait_half_clock(&self) {
         self.clock.sleep_until(self.clock.now() + HALF);
     }
 }

@@ -27,9 +27,9 @@ pub const LONGEST: usize = 64;
 /// longer to get here: it has worked in between, and its recovery starts with two resets.
 const REST: Span = Span::from_millis(2_000);
 /// Timeout for the question whether it may rebind, which only looks at /sys.
-pub(super) const MAY_PATIENCE: Span = Span::from_millis(200);
+pub(super) const MAY_TIMEOUT: Span = Span::from_millis(200);
 /// Timeout for a rebind: a driver is bound within tens of milliseconds.
-pub(super) const DO_PATIENCE: Span = Span::from_millis(2_500);
+pub(super) const DO_TIMEOUT: Span = Span::from_millis(2_500);
 
 /// A request about an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Grant {
     const ALL: [Grant; 5] = [Grant::Yes, Grant::NotOnBoard, Grant::TooSoon, Grant::Failed, Grant::Mangled];
 
     /// Text for messages.
-    pub fn words(self) -> &'static str {
+    pub fn message(self) -> &'static str {
         match self {
             Grant::Yes => "granted",
             Grant::NotOnBoard => "its board has no such adapter with 'rebind = true'",

@@ -158,11 +158,11 @@ pub(super) fn reach(bus: &Bus, plan: RecoveryPlan) -> Reach {
         return Reach::Directly;
     }
     let socket = rebind::socket_of(&bus.root);
-    match rebind::ask(&socket, Ask::May, driver.device(), rebind::MAY_PATIENCE) {
+    match rebind::ask(&socket, Ask::May, driver.device(), rebind::MAY_TIMEOUT) {
         Ok(Grant::Yes) => Reach::ByAnother,
         Ok(refused) => {
             let fix = "give ganglion-rebind.service the same board file (GANGLION_BOARD), and run it as root";
-            Reach::Not(error("ganglion-rebind", refused.words(), fix))
+            Reach::Not(error("ganglion-rebind", refused.message(), fix))
         }
         Err(failure) => {
             let fix = match failure.kind() {
@@ -261,7 +261,7 @@ impl Driver {
 
     /// Has the process at `socket` do the rebind.
     fn have_bound_again(&self, socket: &Path) -> io::Result<()> {
-        match rebind::ask(socket, Ask::Do, &self.device, rebind::DO_PATIENCE)? {
+        match rebind::ask(socket, Ask::Do, &self.device, rebind::DO_TIMEOUT)? {
             Grant::Yes => Ok(()),
             Grant::TooSoon => Err(io::Error::from_raw_os_error(libc::EBUSY)),
             Grant::NotOnBoard | Grant::Mangled => Err(io::Error::from_raw_os_error(libc::EPERM)),

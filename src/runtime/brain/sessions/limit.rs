@@ -1,4 +1,4 @@
-//! AnswerLimits how much work joins may cost a brain, and remembers which joins it has seen.
+//! Limits how much work joins may cost a brain, and remembers which joins it has seen.
 //!
 //! Anyone who has seen a key's ID can send messages that claim to come from its robot. Checking such a
 //! message is cheap, and limited by the address it came from, so that a flood from one address does not block
@@ -46,7 +46,7 @@ impl Bucket {
     }
 }
 
-/// AnswerLimits how many joins are checked, by source address.
+/// Limits how many joins are checked, by source address.
 pub struct CheckLimits {
     groups: Box<[Bucket]>,
     /// Randomly seeded, so that an attacker cannot know which addresses share a group.

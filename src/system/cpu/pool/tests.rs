@@ -19,13 +19,13 @@ use std::thread::{self, ThreadId};
 #[global_allocator]
 static HEAP: CountingHeap = CountingHeap;
 
-type Deed = dyn Fn(&Job) + Send + Sync;
+type Action = dyn Fn(&Job) + Send + Sync;
 
 /// Runs its action and squares its place; records which thread did that, how often, and on which core.
 struct Job {
     id: usize,
     place: usize,
-    deed: Arc<Deed>,
+    action: Arc<Action>,
     square: Option<usize>,
     times: usize,
     by: Option<ThreadId>,
@@ -41,8 +41,8 @@ thread_local! {
 
 impl PoolJob for Job {
     fn perform(&mut self) {
-        let deed = self.deed.clone();
-        deed(self);
+        let action = self.action.clone();
+        action(self);
         self.square = Some(self.place * self.place);
         self.times += 1;
         self.by = Some(thread::current().id());
@@ -54,15 +54,15 @@ impl PoolJob for Job {
     }
 }
 
-fn job(id: usize, place: usize, deed: &Arc<Deed>) -> Box<Job> {
-    let deed = deed.clone();
-    Box::new(Job { id, place, deed, square: None, times: 0, by: None, core: 0, allocated: None })
+fn job(id: usize, place: usize, action: &Arc<Action>) -> Box<Job> {
+    let action = action.clone();
+    Box::new(Job { id, place, action, square: None, times: 0, by: None, core: 0, allocated: None })
 }
 
 #[expect(clippy::vec_box)] // jobs travel as boxes, whatever their size
-fn jobs(count: usize, deed: impl Fn(&Job) + Send + Sync + 'static) -> Vec<Box<Job>> {
-    let deed: Arc<Deed> = Arc::new(deed);
-    (0..count).map(|place| job(place, place, &deed)).collect()
+fn jobs(count: usize, action: impl Fn(&Job) + Send + Sync + 'static) -> Vec<Box<Job>> {
+    let action: Arc<Action> = Arc::new(action);
+    (0..count).map(|place| job(place, place, &action)).collect()
 }
 
 /// Every place has a finished job, in order.
@@ -297,8 +297,8 @@ fn a_pool_ends_while_a_late_job_is_running() {
             stay(&kept);
             at.pass();
         });
-        let deed = all[0].deed.clone();
-        pool.run(&mut all, || gate.await_arrivals(1), |place| Some(job(100, place, &deed)));
+        let action = all[0].action.clone();
+        pool.run(&mut all, || gate.await_arrivals(1), |place| Some(job(100, place, &action)));
         assert_eq!(pool.out(), 1);
         let opener = thread::spawn(move || {
             thread::sleep(Duration::from_millis(20)); // by then the pool waits for its worker
@@ -308,7 +308,7 @@ fn a_pool_ends_while_a_late_job_is_running() {
         assert_eq!(gone.load(Ordering::SeqCst), 1);
         opener.join().unwrap();
         drop(all);
-        assert_eq!(Arc::strong_count(&deed), 1, "the late job ended with the pool");
+        assert_eq!(Arc::strong_count(&action), 1, "the late job ended with the pool");
         KEPT.take();
     });
 }

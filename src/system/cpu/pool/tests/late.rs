@@ -9,7 +9,7 @@ fn a_run_ends_without_a_delayed_worker() {
         let (caller, gate) = (thread::current().id(), Keeper::new());
         let at = gate.clone();
         let mut all = jobs(4, move |_| at.pass());
-        let deed = all[0].deed.clone();
+        let action = all[0].action.clone();
         let mut asked = Vec::new();
         // The caller begins once a worker is held up with one job.
         pool.run(
@@ -17,7 +17,7 @@ fn a_run_ends_without_a_delayed_worker() {
             || gate.await_arrivals(1),
             |place| {
                 asked.push(place);
-                Some(job(100, place, &deed))
+                Some(job(100, place, &action))
             },
         );
         let [late] = asked[..] else { panic!("{asked:?}") };
@@ -25,7 +25,7 @@ fn a_run_ends_without_a_delayed_worker() {
         assert!(all.iter().all(|job| job.id == if job.place == late { 100 } else { job.place }));
         assert!(all.iter().all(|job| job.by == Some(caller)));
         assert_eq!((pool.stand_ins(), pool.out()), (1, 1));
-        pool.strays(|_| panic!("it is still held up"));
+        pool.late_jobs(|_| panic!("it is still held up"));
 
         // Two more runs while it is out: the caller does everything, and needs no spare.
         for times in 2..=3 {
@@ -40,8 +40,8 @@ fn a_run_ends_without_a_delayed_worker() {
         pool.settle();
         assert_eq!(pool.out(), 0);
         let mut back = Vec::new();
-        pool.strays(|job| back.push((job.id, job.square, job.times)));
-        pool.strays(|job| back.push((job.id, job.square, job.times)));
+        pool.late_jobs(|job| back.push((job.id, job.square, job.times)));
+        pool.late_jobs(|job| back.push((job.id, job.square, job.times)));
         assert_eq!(back, [(late, Some(late * late), 1)], "whole, and handed over once");
     });
 }
@@ -53,15 +53,15 @@ fn a_late_job_returning_in_a_later_run_is_not_counted_there() {
         let gate = Keeper::new();
         let at = gate.clone();
         let mut all = jobs(2, move |_| at.pass());
-        let deed = all[0].deed.clone();
-        pool.run(&mut all, || gate.await_arrivals(1), |place| Some(job(100, place, &deed)));
+        let action = all[0].action.clone();
+        pool.run(&mut all, || gate.await_arrivals(1), |place| Some(job(100, place, &action)));
         let late = stood_in(&all);
         // The worker comes back while the caller does its own, and may take a job of this run.
-        let spare = |place| Some(job(200, place, &deed));
+        let spare = |place| Some(job(200, place, &action));
         pool.run(&mut all, || gate.open(), spare);
         pool.settle();
         let mut back = Vec::new();
-        pool.strays(|job| back.push(job.id));
+        pool.late_jobs(|job| back.push(job.id));
         assert!(back.contains(&late) && all.iter().all(|job| job.id != late), "{back:?}");
         assert_eq!(back.len() as u64, pool.stand_ins());
         assert_squares(&all);
@@ -75,19 +75,19 @@ fn a_spare_job_that_has_started_counts() {
         let gate = Keeper::new();
         let at = gate.clone();
         let mut all = jobs(2, move |_| at.pass());
-        let deed = all[0].deed.clone();
+        let action = all[0].action.clone();
         let spare = |place| {
             gate.open(); // so the original comes back while its stand-in is at work
-            let deed: Arc<Deed> = Arc::new(|_| thread::sleep(Duration::from_millis(5)));
-            Some(job(100, place, &deed))
+            let action: Arc<Action> = Arc::new(|_| thread::sleep(Duration::from_millis(5)));
+            Some(job(100, place, &action))
         };
         pool.run(&mut all, || gate.await_arrivals(1), spare);
         let late = stood_in(&all);
         pool.settle();
         let mut back = Vec::new();
-        pool.strays(|job| back.push((job.id, job.times)));
+        pool.late_jobs(|job| back.push((job.id, job.times)));
         assert_eq!(back, [(late, 1)]);
-        drop(deed);
+        drop(action);
     });
 }
 
@@ -137,7 +137,7 @@ fn no_job_is_handed_out_while_one_is_far_too_late() {
                 at.pass()
             }
         });
-        let simple: Arc<Deed> = Arc::new(|_| {});
+        let simple: Arc<Action> = Arc::new(|_| {});
         let spare = |place| Some(job(100, place, &simple));
         pool.run(&mut held, || gate.await_arrivals(1), spare);
         assert!(pool.out() > 0);
@@ -161,8 +161,8 @@ fn no_job_is_handed_out_while_one_is_far_too_late() {
         }
         gate.open();
         pool.settle();
-        let deed = all[0].deed.clone();
-        let mut all: Vec<_> = (0..6).map(|place| job(place, place, &deed)).collect();
+        let action = all[0].action.clone();
+        let mut all: Vec<_> = (0..6).map(|place| job(place, place, &action)).collect();
         helped.store(0, Ordering::SeqCst);
         pool.run(&mut all, || await_help(&helped), spare);
         assert_squares(&all);

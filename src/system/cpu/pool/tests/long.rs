@@ -40,7 +40,7 @@ fn note(count: &AtomicUsize) {
 #[expect(clippy::vec_box)] // as `jobs`
 fn circulate(pool: &mut Pool<Job>, all: &mut Vec<Box<Job>>, spares: &mut Vec<Box<Job>>, runs: usize) {
     for run in 0..runs {
-        pool.strays(|job| spares.push(job));
+        pool.late_jobs(|job| spares.push(job));
         all.iter_mut().for_each(|job| job.square = None);
         pool.run(
             all,
@@ -64,11 +64,11 @@ fn every_job_is_done_once_in_ten_thousand_runs() {
             let done = Arc::new(AtomicUsize::new(0));
             let count = done.clone();
             let mut all = jobs(8, move |_| note(&count));
-            let deed = all[0].deed.clone();
-            let mut spares: Vec<_> = (0..pool.spares()).map(|n| job(8 + n, 0, &deed)).collect();
+            let action = all[0].action.clone();
+            let mut spares: Vec<_> = (0..pool.spares()).map(|n| job(8 + n, 0, &action)).collect();
             circulate(&mut pool, &mut all, &mut spares, RUNS);
             pool.settle();
-            pool.strays(|job| spares.push(job));
+            pool.late_jobs(|job| spares.push(job));
             assert_eq!(done.load(Ordering::SeqCst) as u64, 8 * RUNS as u64 + pool.stand_ins());
             let mut ids: Vec<_> = all.iter().chain(&spares).map(|job| job.id).collect();
             ids.sort();
@@ -106,7 +106,7 @@ fn a_spare_job_allocates_nothing() {
             let gate = Keeper::new();
             let at = gate.clone();
             let mut all = jobs(2, move |_| at.pass());
-            let mut spare = Some(job(100, 0, &all[0].deed));
+            let mut spare = Some(job(100, 0, &all[0].action));
             let mut back = Vec::with_capacity(1);
             let before = allocations_here();
             let stand_in = |place| {
@@ -117,7 +117,7 @@ fn a_spare_job_allocates_nothing() {
             pool.run(&mut all, || gate.await_arrivals(1), stand_in);
             gate.open();
             pool.settle();
-            pool.strays(|job| back.push(job));
+            pool.late_jobs(|job| back.push(job));
             assert_eq!(allocations_since(before), Some(0), "round {round}");
             assert_squares(&all);
             assert!(back.len() == 1 && back[0].times == 1 && all[back[0].place].id == 100);
@@ -195,11 +195,11 @@ fn two_threads_on_one_busy_core_lose_nothing() {
         let mut pool = Pool::new(2, &[core], 8);
         assert!(pool.refusals().is_empty());
         let mut all = jobs(8, |_| pause(100));
-        let deed = all[0].deed.clone();
-        let mut spares: Vec<_> = (0..pool.spares()).map(|n| job(8 + n, 0, &deed)).collect();
+        let action = all[0].action.clone();
+        let mut spares: Vec<_> = (0..pool.spares()).map(|n| job(8 + n, 0, &action)).collect();
         circulate(&mut pool, &mut all, &mut spares, 300);
         pool.settle();
-        pool.strays(|job| spares.push(job));
+        pool.late_jobs(|job| spares.push(job));
         end.store(true, Ordering::Relaxed);
         neighbour.join().unwrap();
         assert!(all.iter().chain(&spares).all(|job| job.core == core || job.times == 0));
