@@ -1,11 +1,11 @@
 //! The neural field: one sensor vector in and one motor vector out per cycle. `docs/field.md` has the
 //! maths; every engine computes exactly that.
 //!
-//! A cycle passes at most six layers, on three threads. The tick's [`link`] sends the order; the [`worker`]
-//! takes it on the field's thread, and shields the tick; [`failover`] chooses the device or the engine on
-//! standby; [`cuda`]'s engine hands the cycle over its `line` to the device's thread, where the `brains` are.
-//! On a robot without a GPU they are three: link, worker and the [`cpu`] engine. All that computes is a
-//! [`FieldEngine`], so that an engine elsewhere is one more of them; `brain` puts them together.
+//! A cycle goes through at most six layers, on three threads. The tick's [`link`] sends the order; the
+//! [`worker`] receives it on the field's thread and isolates the tick from failures; [`failover`] chooses the
+//! device or the standby engine; [`cuda`]'s engine passes the cycle over its `line` to the device's thread,
+//! which owns the `brains`. Without a GPU there are three layers: link, worker and the [`cpu`] engine. Every
+//! engine, also a remote one, is a [`FieldEngine`]; `brain` connects the layers.
 
 pub mod brain;
 pub mod cpu;

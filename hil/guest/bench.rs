@@ -33,8 +33,8 @@ struct Behind {
     since: Instant,
 }
 
-/// What was seen on the wires. No thread wakes up for an event: events are stamped, and wait until a row
-/// looks.
+/// What was seen on the wires. No thread wakes up for an event: events are timestamped and kept until a row
+/// polls.
 struct Sight {
     port: Device,
     record: Record,

@@ -18,7 +18,7 @@ use crate::field::state::StateError;
 /// Numbers of a vector for each meeting on a page: then a recalled item has 8 times the standard deviation
 /// 1/sqrt(d) of a chance cosine.
 const NUMBERS_PER_MEETING: usize = 64;
-/// An answer is believed from this many standard deviations of a chance cosine on: the largest of some
+/// An answer is accepted from this many standard deviations of a chance cosine: the largest of some
 /// hundred chance cosines, and of the bumps between them, stays below 4.5.
 const BELIEVED: f64 = 5.0;
 

@@ -81,8 +81,8 @@ impl Worker for Late {
     }
 }
 
-/// The clock of the loop. A machine that is to fall asleep in the middle of a slot does so right after the
-/// loop has checked how long the machine slept, so that the loop does not notice.
+/// The clock of the loop. A machine that is scripted to suspend in the middle of a slot does so right after
+/// the loop has checked how long the machine slept, so that the loop does not notice.
 struct Drowsy {
     clock: Arc<SimClock>,
     /// Sleep for this many nanoseconds at the next check; 0: do not.

@@ -48,7 +48,7 @@ pub struct Args {
     json: bool,
 }
 
-/// One part in this many of the time is for the loop.
+/// The loop gets one part in this many of the time.
 const LOOP_PART: u64 = 4;
 
 /// The object.

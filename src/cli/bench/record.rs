@@ -57,7 +57,7 @@ struct Report {
     hz: u32,
     seconds: u32,
     board: String,
-    /// Slots in turns with a recorder.
+    /// Slots in blocks with a recorder.
     slots_recorded: u64,
     rows: Vec<Row>,
     /// Whether all judged targets are met.

@@ -36,7 +36,7 @@ const NO_LIMIT: usize = 1 << 16;
 pub struct BrainBench {
     /// The board of every robot.
     pub board: Board,
-    /// Robots in the turns with many.
+    /// Robots in the blocks with many.
     pub robots: usize,
     /// Cycles per second of each robot.
     pub hz: u32,

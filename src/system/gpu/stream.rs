@@ -111,7 +111,7 @@ impl Stream {
         })
     }
 
-    /// Sets `bytes` bytes from `to` on to `byte`.
+    /// Sets `bytes` bytes, starting at `to`, to `byte`.
     ///
     /// # Errors
     /// As for `copy_in`.

@@ -75,9 +75,9 @@ impl Role {
 pub enum Policy {
     /// SCHED_OTHER: a fair share.
     Other,
-    /// SCHED_FIFO: at once, until it waits.
+    /// SCHED_FIFO: runs at once, until it blocks.
     Fifo,
-    /// SCHED_RR: as FIFO, in turns among equals.
+    /// SCHED_RR: as FIFO, but threads of equal priority take turns.
     RoundRobin,
     /// SCHED_DEADLINE: a reserved share of time.
     Deadline,
