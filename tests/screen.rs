@@ -5,6 +5,7 @@ use crate::cli::{self, Running, out, output};
 use crate::skips;
 use serde_json::Value;
 use std::io::{Read, Write};
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -13,14 +14,23 @@ use std::time::{Duration, Instant};
 
 /// Longer than a simulated robot takes to answer, on however busy a machine.
 const SOON: Duration = Duration::from_secs(120);
+/// The smallest terminal with a whole page.
+const ROWS: NonZeroU16 = NonZeroU16::new(24).unwrap();
+const COLUMNS: NonZeroU16 = NonZeroU16::new(80).unwrap();
 /// The sequences that enter the alternate page and leave it.
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l\x1b[?25h";
 
-/// A program on a terminal of 80 x 24.
+/// Everything that a program printed, and what a person sees of it now.
+struct Printed {
+    bytes: Vec<u8>,
+    terminal: vt100::Parser,
+}
+
+/// A program on a terminal.
 struct OnTerminal {
     child: Child,
-    printed: Arc<Mutex<Vec<u8>>>,
+    printed: Arc<Mutex<Printed>>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -36,7 +46,7 @@ impl OnTerminal {
         // The shell gets a Ctrl-C as well, and shall go on.
         let clean = "env -u NO_COLOR -u RUST_LOG -u INVOCATION_ID TERM=xterm-256color";
         let line = format!(
-            "trap : INT; stty rows 24 cols 80; {clean} {environment} '{program}' {}; echo \"ended $?\"; stty",
+            "trap : INT; stty rows {ROWS} cols {COLUMNS}; {clean} {environment} '{program}' {}; echo \"ended $?\"; stty",
             quoted.join(" ")
         );
         let mut command = Command::new("script");
@@ -47,28 +57,39 @@ impl OnTerminal {
             .stderr(Stdio::null())
             .spawn()
             .expect("script");
-        let printed = Arc::<Mutex<Vec<u8>>>::default();
+        let terminal = vt100::Parser::new(ROWS, COLUMNS, 0);
+        let printed = Arc::new(Mutex::new(Printed { bytes: Vec::new(), terminal }));
         let (mut from, to) = (child.stdout.take().expect("piped"), printed.clone());
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(length @ 1..) = from.read(&mut bytes) {
-                to.lock().expect("bytes").extend_from_slice(&bytes[..length]);
+                let mut printed = to.lock().expect("bytes");
+                printed.bytes.extend_from_slice(&bytes[..length]);
+                printed.terminal.process(&bytes[..length]);
             }
         });
         Some(OnTerminal { child, printed, reader: Some(reader) })
     }
 
     fn printed(&self) -> String {
-        String::from_utf8_lossy(&self.printed.lock().expect("bytes")).into_owned()
+        String::from_utf8_lossy(&self.printed.lock().expect("bytes").bytes).into_owned()
+    }
+
+    /// The page as a person sees it. What was printed is not enough: only the cells that change are printed.
+    fn page(&self) -> String {
+        self.printed.lock().expect("bytes").terminal.screen().contents()
     }
 
     fn press(&mut self, key: u8) {
         self.child.stdin.as_mut().expect("piped").write_all(&[key]).expect("a key");
     }
 
-    /// One word: the screen writes only the cells that change, so spaces are skipped.
     fn once_it_shows(&self, what: &str) {
-        soon(what, || self.printed().contains(what));
+        assert!(
+            comes_true(|| self.page().contains(what)),
+            "\"{what}\" is not on this page:\n{}",
+            self.page()
+        );
     }
 
     /// What it has printed when it has ended.
@@ -88,11 +109,18 @@ impl Drop for OnTerminal {
 }
 
 fn soon(what: &str, holds: impl Fn() -> bool) {
+    assert!(comes_true(holds), "{what}: not within {} s", SOON.as_secs());
+}
+
+fn comes_true(holds: impl Fn() -> bool) -> bool {
     let until = Instant::now() + SOON;
     while !holds() {
-        assert!(Instant::now() < until, "{what}: not within {} s", SOON.as_secs());
+        if Instant::now() > until {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
+    true
 }
 
 /// A folder for one test's socket.
@@ -147,15 +175,15 @@ fn keys_of_a_run_disarm_arm_and_end_it_with_its_summary() {
     let folder = Folder::new("run");
     let socket = folder.socket();
     let Some(mut run) = OnTerminal::start(&run(&socket), "") else { return };
-    run.once_it_shows("above");
+    run.once_it_shows("Room from above");
     soon("armed", || is_armed(&socket));
     run.press(b'd');
     soon("disarmed", || is_disarmed(&socket));
-    run.once_it_shows("DISARMED");
+    run.once_it_shows("Disarmed: the motors are stopped. Press a to arm.");
     run.press(b'a');
     soon("armed again", || is_armed(&socket));
     run.press(b'h');
-    run.once_it_shows("acknowledges");
+    run.once_it_shows("disarm: stop until armed again; acknowledges what has latched");
     run.press(b'q');
     let printed = run.ended();
     is_given_back(&printed, "0");
@@ -167,7 +195,7 @@ fn keys_of_a_run_disarm_arm_and_end_it_with_its_summary() {
 fn ctrl_c_ends_a_run_and_gives_the_terminal_back() {
     let folder = Folder::new("interrupt");
     let Some(mut run) = OnTerminal::start(&run(&folder.socket()), "") else { return };
-    run.once_it_shows("above");
+    run.once_it_shows("Room from above");
     run.press(3);
     is_given_back(&run.ended(), "0");
 }
@@ -179,7 +207,7 @@ fn top_arms_and_disarms_another_run_and_leaves_it_alone() {
     let mut robot = cli::watching(&run(&socket));
     soon("armed", || is_armed(&socket));
     let Some(mut top) = OnTerminal::start(&["top", "--socket", &socket], "NO_COLOR=1") else { return };
-    top.once_it_shows("above");
+    top.once_it_shows("Room from above");
     top.press(b'd');
     soon("disarmed", || is_disarmed(&socket));
     top.press(b'a');
@@ -191,7 +219,7 @@ fn top_arms_and_disarms_another_run_and_leaves_it_alone() {
     assert!(robot.is_running() && is_armed(&socket), "the robot does not notice");
 
     let Some(mut top) = OnTerminal::start(&["top", "--socket", &socket], "") else { return };
-    top.once_it_shows("above");
+    top.once_it_shows("Room from above");
     top.press(b's');
     is_given_back(&top.ended(), "0");
     assert_eq!(std::mem::replace(&mut robot, Running::none()).ended(), Some(0), "it was stopped");
@@ -204,7 +232,7 @@ fn a_run_that_ends_leaves_top_with_a_message_and_a_terminal() {
     let robot = cli::watching(&run(&socket));
     soon("armed", || is_armed(&socket));
     let Some(top) = OnTerminal::start(&["top", "--socket", &socket], "") else { return };
-    top.once_it_shows("above");
+    top.once_it_shows("Room from above");
     drop(robot); // killed
     let printed = top.ended();
     is_given_back(&printed, "69");
