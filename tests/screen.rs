@@ -5,6 +5,7 @@ use crate::cli::{self, Running, out, output};
 use crate::skips;
 use serde_json::Value;
 use std::io::{Read, Write};
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Longer than a simulated robot takes to answer, even on a busy machine.
 const SOON: Duration = Duration::from_secs(120);
+/// The smallest terminal with a whole page.
+const ROWS: NonZeroU16 = NonZeroU16::new(24).unwrap();
+const COLUMNS: NonZeroU16 = NonZeroU16::new(80).unwrap();
 /// The sequences that enter and leave the alternate screen.
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l\x1b[?25h";
@@ -23,7 +27,7 @@ struct Printed {
     terminal: vt100::Parser,
 }
 
-/// A program on a terminal of 80 x 24.
+/// A program on a terminal.
 struct OnTerminal {
     child: Child,
     printed: Arc<Mutex<Printed>>,
@@ -42,7 +46,7 @@ impl OnTerminal {
         // The shell gets the Ctrl-C as well, and must continue.
         let clean = "env -u NO_COLOR -u RUST_LOG -u INVOCATION_ID TERM=xterm-256color";
         let line = format!(
-            "trap : INT; stty rows 24 cols 80; {clean} {environment} '{program}' {}; echo \"ended $?\"; stty",
+            "trap : INT; stty rows {ROWS} cols {COLUMNS}; {clean} {environment} '{program}' {}; echo \"ended $?\"; stty",
             quoted.join(" ")
         );
         let mut command = Command::new("script");
@@ -53,7 +57,7 @@ impl OnTerminal {
             .stderr(Stdio::null())
             .spawn()
             .expect("script");
-        let terminal = vt100::Parser::new(24, 80, 0);
+        let terminal = vt100::Parser::new(ROWS, COLUMNS, 0);
         let printed = Arc::new(Mutex::new(Printed { bytes: Vec::new(), terminal }));
         let (mut from, to) = (child.stdout.take().expect("piped"), printed.clone());
         let reader = std::thread::spawn(move || {

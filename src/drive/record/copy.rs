@@ -74,8 +74,10 @@ struct Copier<W: Write> {
     /// Ids in the recording, with those in the copy and the topic.
     channels: BTreeMap<u16, (u16, String)>,
     schemas: BTreeMap<u16, u16>,
-    /// Messages since the last checkpoint, before the part has started.
+    /// Messages since the last checkpoint, before the part has started; without a checkpoint, since the last
+    /// slot.
     held: Option<Vec<Message>>,
+    has_checkpoint: bool,
     first: Option<u64>,
     times: Option<(u64, u64)>,
     copied: Copied,
@@ -99,6 +101,7 @@ pub fn copy(
         channels: BTreeMap::new(),
         schemas: BTreeMap::new(),
         held: keep.from.map(|_| Vec::new()),
+        has_checkpoint: false,
         first: None,
         times: None,
         copied: Copied::default(),
@@ -177,13 +180,19 @@ impl<W: Write> Copier<W> {
         };
         if is_checkpoint {
             held.clear();
+            self.has_checkpoint = true;
         }
         held.push((header, data));
-        if is_slot && self.keep.from.is_none_or(|from| at >= from) {
+        if !is_slot {
+            return Ok(true);
+        }
+        if self.keep.from.is_none_or(|from| at >= from) {
             let slots = self.channels.values().find(|(_, topic)| topic == SLOT_TOPIC).map(|(id, _)| *id);
             for (header, data) in self.held.take().unwrap_or_default() {
                 self.write(&header, &data, Some(header.channel_id) == slots)?;
             }
+        } else if !self.has_checkpoint {
+            held.clear(); // replay cannot begin before the part
         }
         Ok(true)
     }
@@ -211,5 +220,79 @@ impl<W: Write> Copier<W> {
         }
         self.writer.finish()?;
         Ok(self.copied)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::record::{FORMAT, METADATA};
+    use std::sync::{Arc, Mutex};
+
+    /// A target that the test can read afterwards.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Medium for Shared {
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A slot each second from 0 to 99 s, with a reading before it; checkpoints before the slots of `at`.
+    fn recording(at: &[u64]) -> Vec<u8> {
+        let target = Shared::default();
+        let options = WriteOptions::new().compression(None).disable_seeking(true);
+        let mut writer = options.create(NoSeek::new(target.clone())).unwrap();
+        let format = BTreeMap::from([("format".to_string(), FORMAT.to_string())]);
+        writer.write_metadata(&Metadata { name: METADATA.into(), metadata: format }).unwrap();
+        let topics = [CHECKPOINT_TOPIC, "reading", SLOT_TOPIC];
+        let channels = topics.map(|topic| writer.add_channel(0, topic, "", &BTreeMap::new()).unwrap());
+        let [checkpoint, reading, slot] = channels;
+        for second in 0..100 {
+            for channel_id in [checkpoint, reading, slot] {
+                if channel_id == checkpoint && !at.contains(&second) {
+                    continue;
+                }
+                let log_time = second * 1_000_000_000;
+                let header = MessageHeader { channel_id, sequence: 0, log_time, publish_time: log_time };
+                writer.write_to_known_channel(&header, &[]).unwrap();
+            }
+        }
+        writer.finish().unwrap();
+        drop(writer);
+        let bytes = target.0.lock().unwrap().clone();
+        bytes
+    }
+
+    fn cut(source: &[u8], from: u64) -> (Copied, usize) {
+        let (target, keep) =
+            (Shared::default(), Keep { from: Some(Span::from_secs_f64(from as f64)), to: None });
+        let copied = copy(source, Box::new(target.clone()), keep, "a test", |_| ()).unwrap();
+        let bytes = target.0.lock().unwrap().clone();
+        let mut reader = Reader::new(&bytes[..]);
+        let records = std::iter::from_fn(|| reader.next_record().unwrap());
+        (copied, records.filter(|record| matches!(record, Record::Message { .. })).count())
+    }
+
+    #[test]
+    fn a_part_begins_at_the_checkpoint_before_it() {
+        let (copied, messages) = cut(&recording(&[0, 50, 80]), 90);
+        assert_eq!((copied.slots, copied.from_s, messages), (20, 80.0, 41));
+    }
+
+    #[test]
+    fn without_a_checkpoint_a_part_begins_at_its_slot() {
+        let (copied, messages) = cut(&recording(&[]), 90);
+        assert_eq!((copied.slots, copied.from_s, messages), (10, 90.0, 20));
     }
 }
