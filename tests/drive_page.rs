@@ -138,7 +138,7 @@ const wait = async ready => { while (!ready()) await new Promise(on => setTimeou
   steps.push(whole[0] === 0 && whole[1] > 3.9 ? 'whole' : 'part');
   const over = document.querySelector('#sensors .u-over'), box = over.getBoundingClientRect();
   const mouse = (kind, share, on) => on.dispatchEvent(new MouseEvent(kind, {
-    bubbles: true, view: window, button: 0, clientX: box.left + share * box.width, clientY: box.top + 50}));
+    bubbles: true, view: window, button: 0, movementX: 9, clientX: box.left + share * box.width, clientY: box.top + 50}));
   mouse('mousemove', .25, over); mouse('mousedown', .25, over); mouse('mousemove', .5, over);
   mouse('mousemove', .75, over); mouse('mouseup', .75, document);
   await wait(() => range()[0] > 0);
@@ -177,7 +177,7 @@ fn text_from_a_recording_never_becomes_a_script() {
 #[test]
 fn a_recording_is_never_written_over() {
     let folder = Folder::new("files");
-    let recording = folder.recorded(&["--clock", "sim", "--for", "2s"]);
+    let recording = folder.recorded(&["--clock", "sim", "--for", "12s"]);
     let before = fs::read(&recording).unwrap();
     let refused = |from: &str, to: &str, code: i32, part: &str| {
         let ended = output(&["report", from, "-o", to]);

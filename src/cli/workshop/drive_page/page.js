@@ -28,15 +28,13 @@
   };
 
   // Every plot over time has the same range.
-  let plots = [], range = whole, zooming = false, cursor = null;
+  let plots = [], range = whole, building = true, cursor = null;
   const zoom = (from, to) => {
     const least = Math.min(4 * data.cell_s, whole[1]);
     const length = Math.min(Math.max(to - from, least), whole[1]);
     const begin = Math.min(Math.max(from, 0), whole[1] - length);
     range = [begin, begin + length];
-    zooming = true;
     plots.forEach(plot => plot.setScale('x', {min: range[0], max: range[1]}));
-    zooming = false;
     document.getElementById('range').textContent =
       `${range[0].toFixed(2)} s to ${range[1].toFixed(2)} s; drag to zoom, double-click for all`;
     drawMap();
@@ -44,7 +42,7 @@
   const zoomed = plot => {
     const {min, max} = plot.scales.x;
     // uPlot sets its scale later than it is asked to: what is already the range changes nothing.
-    if (zooming || min == null || Math.abs(min - range[0]) + Math.abs(max - range[1]) < 1e-9) return;
+    if (building || min == null || Math.abs(min - range[0]) + Math.abs(max - range[1]) < 1e-9) return;
     zoom(min, max);
   };
 
@@ -53,6 +51,7 @@
     ticks: {stroke: colour('rule'), width: 1}, ...more,
   });
   const timeAxis = () => axis({values: (_, splits) => splits.map(at => `${+at.toFixed(3)} s`), space: 70});
+  const timeScale = () => ({time: false, min: range[0], max: range[1], range: (_, min, max) => [min, max]});
   const widthOf = place => Math.max(place.clientWidth, 200);
   const settings = (place, height, more) => ({
     width: widthOf(place), height, padding: [8, 28, 0, 0],
@@ -152,7 +151,7 @@
     const none = new Array(seconds.length).fill(null);
     const causes = now => lanes.filter(lane => lane.kind === 'cause' && inSpan(lane.spans, now)).map(lane => lane.name);
     const options = settings(place, 60 + 26 * count, {
-      scales: {x: {time: false, range: () => range}, y: {range: () => [0, count]}},
+      scales: {x: timeScale(), y: {range: () => [0, count]}},
       axes: [timeAxis(), axis({
         splits: () => names.map((_, index) => count - index - .5), values: () => names, size: 118,
         grid: {show: false}, ticks: {show: false},
@@ -213,7 +212,7 @@
       values.push(new Array(seconds.length).fill(null));
     }
     make(settings(box, 170, {
-      scales: {x: {time: false, range: () => range}},
+      scales: {x: timeScale()},
       axes: [timeAxis(), axis({size: 62})],
       series: [timeSeries, ...series],
       hooks: {drawAxes: [drawBad(wanted.bad)], draw: [firstDrawn], setScale: [zoomed], setCursor: [moved]},
@@ -222,7 +221,7 @@
 
   // Bars of a tenth of a decade; the number of times on a logarithmic axis, so that the tail is visible.
   const histogram = (box, times) => {
-    element('small', element('h3', box, times.title + ' '), 'how many times, by microseconds');
+    element('small', element('h3', box, times.title + ' '), 'count, by us');
     const bound = bar => 10 ** (bar / 10), first = times.first - 1, count = times.counts.length + 2;
     const bars = Array.from({length: count}, (_, at) => first + at);
     const counts = [null, ...times.counts.map(many => many || null), null];
@@ -258,7 +257,7 @@
       series: [
         {label: 'microseconds', value: (_, bar) => bar == null ? '--' : `${word(bar)} to ${word(bar + 1)}`},
         {label: 'times', stroke: () => colour('c0'), fill: () => colour('c0'), points: {show: false},
-          paths: uPlot.paths.bars({size: [.9, 60]}), value: (_, many) => many == null ? '0' : String(many)},
+          paths: uPlot.paths.bars({size: [.92, 1000]}), value: (_, many) => many == null ? '0' : String(many)},
       ],
       legend: {markers: {show: false}},
       hooks: {draw: [draw]},
@@ -379,6 +378,7 @@
   let turn = 0;
   const build = atOnce => {
     const mine = ++turn;
+    building = true;
     plots.forEach(plot => plot.destroy());
     plots = [];
     document.querySelectorAll('.plots, #histograms').forEach(place => place.replaceChildren());
@@ -397,7 +397,7 @@
       const until = performance.now() + 30;
       while (work.length && (atOnce || performance.now() < until)) work.shift()();
       if (work.length) setTimeout(next, 0);
-      else { zoom(...range); root.dataset.drawn = Math.ceil(performance.now()); }
+      else { building = false; zoom(...range); root.dataset.drawn = Math.ceil(performance.now()); }
     };
     next();
   };

@@ -21,7 +21,7 @@ const SCRIPT: &str = include_str!("page.js");
 const LOOKS: &str = include_str!("page.css");
 /// SHA-256 of both scripts in base64: a browser runs no other. A test compares them.
 const DIGESTS: [&str; 2] =
-    ["GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=", "5tuTd5ALn9PYTBqmDYNO6Y09f+XffcLXlAGjZ1wLcxM="];
+    ["GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=", "dTmB2Vb14hKQLZuH4nO73JkTDUK/jFwk930YKSn4oHI="];
 /// Most events in the table; the timeline shows all.
 const MOST_ROWS: usize = 500;
 
