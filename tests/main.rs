@@ -50,6 +50,8 @@ mod drive;
 /// A recording holds everything that a run was decided from: it replays bit for bit, and a failing disk costs
 /// no slot.
 mod recording;
+/// The page of a recorded run: a browser draws all of it, and nothing in a recording becomes code.
+mod drive_page;
 /// The output of `bench` is consistent, complete or absent, and ends with the verdict's exit code.
 mod bench;
 /// The bench of `ganglion hil` over the simulated robot: with its wires, and with wires missing.

@@ -8,7 +8,8 @@ mod export;
 mod info;
 mod range;
 mod replay;
-mod source;
+pub(super) mod source;
+pub(super) mod tally;
 mod what_if;
 
 use super::exit::Failure;

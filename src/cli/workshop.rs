@@ -1,7 +1,9 @@
-//! The verbs of the workshop: they teach a field and examine what it learned, from logs and in the simulator.
+//! The verbs of the workshop: they teach a field and examine what it learned, from logs and in the simulator,
+//! and show a recorded run on a page.
 //! No robot needs them, and the package for robots leaves them out.
 
 mod ablate;
+mod drive_page;
 mod learn;
 mod replay;
 mod teach;
@@ -23,6 +25,8 @@ pub enum Verb {
     Teach(teach::Args),
     /// Measure in the simulator what each part of a board's brain contributes: drive with and without it
     Ablate(ablate::Args),
+    /// Show a recorded run on a page for a browser: one file with curves, events and a map
+    Report(drive_page::Args),
 }
 
 /// Runs a verb.
@@ -32,6 +36,7 @@ pub fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Learn(args) => learn::run(args),
         Verb::Teach(args) => teach::run(args),
         Verb::Ablate(args) => ablate::run(args),
+        Verb::Report(args) => drive_page::run(&args),
     }
 }
 

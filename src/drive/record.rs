@@ -39,6 +39,8 @@ pub const CHECKPOINTS_LEFT_OUT: &str = "checkpoints_left_out";
 pub const SLOT_TOPIC: &str = "/slot";
 /// Encoding of its messages, for readers that look for one they support.
 const SLOT_ENCODING: &str = "ganglion-slot";
+/// The channel of the robot's status, as `ganglion status --json` shows it.
+pub const STATUS_TOPIC: &str = "/status";
 /// The channel of checkpoints: the tick's state before the slot that follows.
 pub const CHECKPOINT_TOPIC: &str = "/checkpoint";
 /// Encoding of its messages.

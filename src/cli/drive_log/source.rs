@@ -1,7 +1,7 @@
 //! The files of a recorded run: one named file, or all files of the newest run in a folder.
 
 use crate::cli::exit::Failure;
-use crate::drive::record::{End, Event, Reader, Step, numbered};
+use crate::drive::record::{End, Event, Reader, STATUS_TOPIC, Step, numbered};
 use crate::system::bounded_read::BoundedFile;
 use crate::system::sanitize;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -36,6 +36,14 @@ impl Run {
     }
 }
 
+/// What comes next in a recording.
+pub enum Item {
+    /// A slot.
+    Step(Box<Step>),
+    /// The robot's status, as JSON.
+    Status(Vec<u8>),
+}
+
 /// A recording that is read slot by slot.
 pub struct Source {
     /// What was read about the run so far.
@@ -66,6 +74,17 @@ impl Source {
     /// The next slot; `None` at the end of the last file.
     pub fn next_step(&mut self) -> Result<Option<Box<Step>>, Failure> {
         loop {
+            match self.next_item()? {
+                Some(Item::Step(step)) => return Ok(Some(step)),
+                Some(Item::Status(_)) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// The next slot or status; `None` at the end of the last file.
+    pub fn next_item(&mut self) -> Result<Option<Item>, Failure> {
+        loop {
             let Some((file, reader)) = &mut self.reader else {
                 let Some(file) = self.files.next() else {
                     self.bar.finish_and_clear();
@@ -83,7 +102,10 @@ impl Source {
                 Some(Event::Ended(words)) => run.ended = words,
                 Some(Event::Step(step)) => {
                     self.bar.set_position(self.before + reader.at());
-                    return Ok(Some(step));
+                    return Ok(Some(Item::Step(step)));
+                }
+                Some(Event::Message { topic, json, .. }) if topic == STATUS_TOPIC => {
+                    return Ok(Some(Item::Status(json)));
                 }
                 Some(Event::Message { .. }) => {}
                 None => {

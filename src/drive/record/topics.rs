@@ -63,7 +63,7 @@ impl Topic {
             Topic::Quality => "/quality",
             Topic::Lateness => "/lateness",
             Topic::Field => "/field",
-            Topic::Status => "/status",
+            Topic::Status => super::STATUS_TOPIC,
         }
     }
 

@@ -1,0 +1,116 @@
+//! `report`: a recorded run as one page for a browser, which holds everything that it shows and loads
+//! nothing. The page begins with what `log info` says; curves, events and a map follow.
+
+mod curves;
+mod drive;
+mod lateness;
+mod page;
+mod spans;
+mod tables;
+
+use super::super::drive_log::source::{Item, Source};
+use super::super::drive_log::tally::board_of;
+use crate::cli::exit::Failure;
+use crate::system::bounded_read::BoundedFile;
+use crate::system::codec::replace;
+use drive::Drive;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `report`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion report drive.mcap -o report.html                        then open report.html in a browser
+  ganglion report /var/lib/ganglion/recordings -o report.html      the newest run in a folder
+  ganglion log cut drive.mcap stop.mcap --from 40 --to 60          first the part around a stop ...
+  ganglion report stop.mcap -o stop.html                           ... then its page, with every slot of it
+
+The page is one file: it loads nothing from a network and can be sent by mail. It begins with what
+'ganglion log info' says. Its size is bounded: of a long run each point of a curve stands for several
+slots, of which it shows the smallest and the largest value; the page says of how many.
+A file that is not such a page is never written over.
+
+Exit codes: 0 done; 64 the command line is wrong; 65 the recording is damaged, or of another version;
+69 a file cannot be read or written; 77 a permission is missing.")]
+pub struct Args {
+    /// The recording, or a folder of them: then its newest run
+    #[arg(value_name = "FILE|DIR")]
+    recording: PathBuf,
+    /// The page to write; an older page of that name is replaced
+    #[arg(short, long, value_name = "HTML")]
+    output: PathBuf,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    may_write(&args.output)?; // before the work, which may take minutes
+    let text = page_of(&args.recording)?;
+    may_write(&args.output)?;
+    replace(&args.output, text.as_bytes()).map_err(|error| Failure::file(&args.output, &error))?;
+    say!("{} ({:.1} MB): open it in a browser", args.output.display(), text.len() as f64 / 1e6);
+    Ok(())
+}
+
+/// The page of the recording at `path`.
+fn page_of(path: &Path) -> Result<String, Failure> {
+    let mut source = Source::open(path)?;
+    let mut drive: Option<Drive> = None;
+    while let Some(item) = source.next_item()? {
+        match (item, &mut drive) {
+            (Item::Step(step), Some(drive)) => drive.take(&step.slot),
+            (Item::Step(step), none) => {
+                let board = board_of(&source.run).ok_or_else(|| {
+                    Failure::data("the board in it is not one that this program takes")
+                        .at(path.display())
+                        .fix("use the version of ganglion that recorded it")
+                })?;
+                none.insert(Drive::new(&board)).take(&step.slot);
+            }
+            (Item::Status(json), Some(drive)) => drive.take_status(&json),
+            (Item::Status(_), None) => {}
+        }
+    }
+    let Some(drive) = drive else {
+        return Err(Failure::data("it has no slots").at(path.display()));
+    };
+    Ok(page::html(&drive.end(&source.run)))
+}
+
+/// Refuses a path at which there is something other than a page of this program: above all the recording.
+fn may_write(path: &Path) -> Result<(), Failure> {
+    let refused = |why: &str| {
+        Failure::usage(why).at(path.display()).fix("name a new file, for example: -o report.html")
+    };
+    let mut file = match BoundedFile::open(path, u64::MAX) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(_) if path.is_dir() => return Err(refused("the page needs a file name, and this is a folder")),
+        Err(error) => return Err(Failure::file(path, &error)),
+    };
+    match file.begin(page::BEGIN.len() as u64) {
+        Ok(begin) if begin == page::BEGIN.as_bytes() => Ok(()),
+        _ => Err(refused("there is a file that is not a report, and it is not written over")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_report_is_written_over() {
+        let folder = std::env::temp_dir().join(format!("ganglion-page-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = |name: &str| folder.join(name);
+        std::fs::write(path("recording.mcap"), b"\x89MCAP0\r\n").unwrap();
+        std::fs::write(path("empty.html"), b"").unwrap();
+        std::fs::write(path("old.html"), format!("{}more", page::BEGIN)).unwrap();
+        for refused in ["recording.mcap", "empty.html", "."] {
+            let said = may_write(&path(refused)).unwrap_err();
+            assert_eq!(said.exit(), crate::cli::exit::Exit::Usage, "{refused}: {said}");
+        }
+        for taken in ["old.html", "new.html"] {
+            assert_eq!(may_write(&path(taken)), Ok(()), "{taken}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,204 @@
+//! The page of a recorded run: a browser draws each of its plots and reports no error, nothing from a
+//! recording becomes part of the page's code, and no file is lost.
+
+mod browser; // Chromium without a screen, and what it says of a page
+
+use crate::cli::{err, out, output};
+use crate::skips::skip;
+use browser::Browser;
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("ganglion-report-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_string()
+    }
+
+    /// A recorded run with these options.
+    fn recorded(&self, options: &[&str]) -> String {
+        let path = self.path("run.mcap");
+        let run = ["run", "--engine", "cpu", "--record", &path];
+        let ended = output(&[&run[..], options].concat());
+        assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+        path
+    }
+
+    /// The page of a recording, and its text.
+    fn page(&self, recording: &str) -> (String, String) {
+        let page = self.path("page.html");
+        let ended = output(&["report", recording, "-o", &page]);
+        assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+        assert!(out(&ended).contains("page.html"), "{}", out(&ended));
+        let text = fs::read_to_string(&page).unwrap();
+        (page, text)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What the script of a page draws.
+fn data(page: &str) -> Value {
+    let begin = "id=\"data\">";
+    let from = page.find(begin).expect("the data") + begin.len();
+    let to = from + page[from..].find("</script>").expect("their end");
+    serde_json::from_str(&page[from..to]).expect("JSON")
+}
+
+fn list<'a>(data: &'a Value, key: &str) -> &'a [Value] {
+    data[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A run in which a sensor is silent for two seconds.
+const SILENT: [&str; 8] = ["--clock", "sim", "--for", "12s", "--seed", "7", "--fault", "sonar-silent@6+2"];
+
+#[test]
+fn a_page_has_what_info_says_and_each_event() {
+    let folder = Folder::new("content");
+    let recording = folder.recorded(&SILENT);
+    let (_, page) = folder.page(&recording);
+    let info = output(&["log", "info", &recording, "--json"]);
+    let info = out(&info);
+    let object: Value = serde_json::from_str(info.lines().last().unwrap()).unwrap();
+    // The sentences, but for the stops, which have a table.
+    let sentences = info.lines().filter(|line| !line.starts_with('{') && !line.starts_with("After "));
+    let escaped = |text: &str| text.replace('\'', "&#39;");
+    for sentence in sentences {
+        assert!(page.contains(&format!("<li>{}</li>", escaped(sentence))), "{sentence}");
+    }
+    let data = data(&page);
+    assert_eq!(data["stops"], object["stops"]);
+    let trips = list(&data, "marks").iter().filter(|mark| mark[1] == "trip").count() as u64;
+    let counted: u64 = object["trips"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    assert_eq!((trips, trips > 0), (counted, true));
+    let range = list(&data, "plots").iter().find(|plot| plot["title"] == "range").expect("a plot");
+    let refused = list(range, "bad").iter().find(|span| span[0].as_f64() >= Some(6.0)).expect("a band");
+    assert_eq!(refused[2], "timeout", "{range}");
+    let slots = object["slots"].as_u64().unwrap();
+    assert!(list(&data, "times").iter().any(|times| times["percentiles"]["n"] == slots));
+    assert!(page.contains("period_ms = 10.0"), "the board's effective values");
+    assert!(!page.contains("http-equiv=\"refresh\"") && !page.contains(" src="), "it loads nothing");
+}
+
+#[test]
+fn a_browser_draws_every_plot_without_an_error() {
+    let Some(browser) = Browser::find() else { return skip("no Chromium") };
+    let folder = Folder::new("drawn");
+    // In real time, so that there is a status.
+    let (page, text) = folder.page(&folder.recorded(&["--for", "4s", "--seed", "7"]));
+    let shown = browser.shown(&page);
+    assert_eq!(shown.errors, [""; 0], "as it is, with its policy");
+    assert!(shown.document.contains("data-drawn="), "{}", shown.document);
+    let data = data(&text);
+    let filled = list(&data, "plots").iter().filter(|plot| !list(plot, "series").is_empty()).count();
+    assert!(filled > 10 && list(&data, "times").len() == 5 && data["path"].is_array());
+    let expected = 1 + filled + 5 + 1; // timeline, plots, histograms, path
+    // A copy that a script of the test may look into: it counts, then zooms with the mouse and a button.
+    let probed = folder.path("probed.html");
+    let policy = text.find("<meta http-equiv").unwrap();
+    let policy = &text[policy..policy + text[policy..].find('\n').unwrap()];
+    let copy = text.replace(policy, "").replace("</body>", &format!("<script>{PROBE}</script></body>"));
+    fs::write(&probed, copy).unwrap();
+    let shown = browser.shown(&probed);
+    assert_eq!(shown.errors, [""; 0]);
+    let found = shown.attribute("data-probe").expect("the probe ran");
+    assert_eq!(found, format!("{expected} drawn, 0 empty; whole, zoomed, nearer, whole"));
+}
+
+/// Counts the canvases on which something has a colour (text, axes and grids are grey), and whether the
+/// curves follow mouse and buttons.
+const PROBE: &str = r#"
+const coloured = canvas => {
+  const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  for (let at = 0; at < data.length; at += 4) {
+    const three = [data[at], data[at + 1], data[at + 2]];
+    if (data[at + 3] > 100 && Math.max(...three) - Math.min(...three) > 60) return true;
+  }
+  return false;
+};
+const range = () => document.getElementById('range').textContent.match(/[0-9.]+/g).map(Number);
+const wait = async ready => { while (!ready()) await new Promise(on => setTimeout(on, 20)); };
+(async () => {
+  await wait(() => document.documentElement.dataset.drawn);
+  const all = [...document.querySelectorAll('canvas')], drawn = all.filter(coloured).length;
+  const steps = [], whole = range();
+  steps.push(whole[0] === 0 && whole[1] > 3.9 ? 'whole' : 'part');
+  const over = document.querySelector('#sensors .u-over'), box = over.getBoundingClientRect();
+  const mouse = (kind, share, on) => on.dispatchEvent(new MouseEvent(kind, {
+    bubbles: true, view: window, button: 0, movementX: 9, clientX: box.left + share * box.width, clientY: box.top + 50}));
+  mouse('mousemove', .25, over); mouse('mousedown', .25, over); mouse('mousemove', .5, over);
+  mouse('mousemove', .75, over); mouse('mouseup', .75, document);
+  await wait(() => range()[0] > 0);
+  const part = range(), length = part[1] - part[0], expected = whole[1] / 2;
+  steps.push(Math.abs(length - expected) < expected / 10 ? 'zoomed' : `zoomed to ${part}`);
+  document.getElementById('in').click();
+  const [from, to] = range();
+  steps.push(Math.abs(to - from - length / 2) < .05 ? 'nearer' : `nearer to ${from} ${to}`);
+  document.getElementById('all').click();
+  steps.push(range()[1] === whole[1] ? 'whole' : 'part');
+  document.body.dataset.probe = `${drawn} drawn, ${all.length - drawn} empty; ${steps.join(', ')}`;
+})();
+"#;
+
+#[test]
+fn text_from_a_recording_never_becomes_a_script() {
+    let folder = Folder::new("hostile");
+    let board = folder.path("<img src=x onerror=alert(1)>.toml");
+    let unit = "</script><script>document.title='owned'</script><!--<script>";
+    let text = format!("inherits = \"sim\"\n[[sensor]]\nname = \"range\"\nunit = \"{unit}\"\n");
+    fs::write(&board, text).unwrap();
+    let recording = folder.recorded(&["--clock", "sim", "--for", "2s", "--board", &board]);
+    let (page, text) = folder.page(&recording);
+    assert_eq!(text.matches("</script").count(), 3, "the data and the two scripts");
+    assert_eq!(text.matches("<script").count(), 3);
+    assert_eq!(text.matches("<img").count(), 0);
+    assert!(text.contains("&lt;img src=x onerror=alert(1)&gt;"), "the name is shown");
+    assert_eq!(list(&data(&text), "plots")[1]["unit"], unit, "the unit is shown");
+    let Some(browser) = Browser::find() else { return skip("no Chromium") };
+    let shown = browser.shown(&page);
+    assert_eq!(shown.errors, [""; 0]);
+    assert!(shown.document.contains("data-drawn=") && !shown.document.contains("<title>owned"));
+    assert!(!shown.document.contains("<img"), "neither the browser nor the script made one");
+}
+
+#[test]
+fn a_recording_is_never_written_over() {
+    let folder = Folder::new("files");
+    let recording = folder.recorded(&["--clock", "sim", "--for", "12s"]);
+    let before = fs::read(&recording).unwrap();
+    let refused = |from: &str, to: &str, code: i32, part: &str| {
+        let ended = output(&["report", from, "-o", to]);
+        assert_eq!(ended.status.code(), Some(code), "{from}: {}", err(&ended));
+        assert!(err(&ended).contains(part), "{}", err(&ended));
+    };
+    refused(&recording, &recording, 64, "not a report");
+    let link = folder.path("link.html");
+    std::os::unix::fs::symlink(&recording, &link).unwrap();
+    refused(&recording, &link, 64, "not a report");
+    assert_eq!(fs::read(&recording).unwrap(), before);
+    let page = folder.path("page.html");
+    refused(&folder.path("none.mcap"), &page, 69, "none.mcap");
+    let other = folder.path("other.mcap");
+    fs::write(&other, "time,range\n1,2\n").unwrap();
+    refused(&other, &page, 65, "not an MCAP file");
+    refused(&recording, &folder.path("no/such/folder.html"), 69, "folder.html");
+    assert!(!std::path::Path::new(&page).exists(), "a failure leaves no page");
+    // A page is replaced by a newer one, also of a recording that was cut off.
+    let (page, whole) = folder.page(&recording);
+    fs::write(&recording, &before[..before.len() / 2]).unwrap();
+    let (_, cut) = folder.page(&recording);
+    assert!(whole.contains("The file is complete.") && cut.contains("The file was truncated"), "{page}");
+}

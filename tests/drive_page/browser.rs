@@ -1,0 +1,61 @@
+//! Chromium without a screen: opens a page, waits until its scripts are done, and prints the document.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Virtual time that a page gets, milliseconds. It passes as fast as the page works.
+const TIME_MS: &str = "20000";
+/// Names under which distributions install it.
+const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// A browser.
+pub struct Browser(&'static str);
+
+/// What became of a page.
+pub struct Shown {
+    /// The document as HTML, after its scripts.
+    pub document: String,
+    /// What the console says, and failures to load something.
+    pub errors: Vec<String>,
+}
+
+impl Browser {
+    /// The browser of this machine, if it has one.
+    pub fn find() -> Option<Browser> {
+        let runs = |name: &&str| {
+            let version = Command::new(name).arg("--version").output();
+            version.is_ok_and(|output| output.status.success())
+        };
+        NAMES.into_iter().find(runs).map(Browser)
+    }
+
+    /// Opens the page in a profile of its own.
+    pub fn shown(&self, page: &str) -> Shown {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let profile: PathBuf =
+            std::env::temp_dir().join(format!("ganglion-browser-{}-{number}", std::process::id()));
+        let mut command = Command::new(self.0);
+        command.args(["--headless=new", "--disable-gpu", "--window-size=1200,1000", "--dump-dom"]);
+        // Its own sandbox refuses root; the page is ours.
+        command.args(["--no-sandbox", "--enable-logging=stderr", "--v=0", "--no-first-run"]);
+        command.arg(format!("--virtual-time-budget={TIME_MS}"));
+        command.arg(format!("--user-data-dir={}", profile.display()));
+        let output = command.arg(format!("file://{page}")).output().expect("the browser starts");
+        let _ = std::fs::remove_dir_all(&profile);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let said = text(&output.stderr);
+        let errors = said.lines().filter(|line| line.contains("CONSOLE")).map(str::to_string).collect();
+        Shown { document: text(&output.stdout), errors }
+    }
+}
+
+impl Shown {
+    /// The value of the first attribute of this name.
+    pub fn attribute(&self, name: &str) -> Option<String> {
+        let begin = format!("{name}=\"");
+        let from = self.document.find(&begin)? + begin.len();
+        self.document[from..].split('"').next().map(str::to_string)
+    }
+}
