@@ -37,6 +37,7 @@ mod measured;
 mod origin;
 pub mod output;
 pub mod probe;
+mod prometheus;
 mod log_rate_limit;
 pub mod rebind;
 mod error_text;

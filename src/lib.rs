@@ -56,6 +56,7 @@ pub mod decision {
 pub mod hardware {
     pub mod bus;
     pub mod device;
+    pub mod gpu_meter;
 }
 
 // A simulated robot behind the same interface.

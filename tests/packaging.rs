@@ -83,6 +83,9 @@ fn every_file_is_in_the_package_at_its_path() {
         if let Some(said) = said.and_then(|rest| rest.split([':', ' ', '\n']).next()) {
             assert_eq!(to, format!("/usr/{}", said.trim_end_matches('.')), "{path}");
         }
+        if path.ends_with(".timer") {
+            assert_eq!(to, format!("/usr/lib/systemd/system/{}", &path["systemd/".len()..]));
+        }
         if path.ends_with(".service") {
             units.push(to);
             // Every program of a unit is in the package.
@@ -98,6 +101,7 @@ fn every_file_is_in_the_package_at_its_path() {
     let expected = [
         "ganglion-brain",
         "ganglion-guard",
+        "ganglion-metrics",
         "ganglion-rebind",
         "ganglion-sleep",
         "ganglion-tether",

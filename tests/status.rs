@@ -162,3 +162,57 @@ fn a_held_level_is_labelled_and_without_a_sensor_no_heat_shown() {
     assert_eq!(status.get("temperatures"), None, "the board has no such sensor: {status}");
     assert!(!robot.page().contains("degC"));
 }
+
+#[test]
+fn figures_for_prometheus_also_tell_that_a_robot_is_off() {
+    let robot = Robot::start("prometheus", WITH_HEAT, &[]);
+    robot.once("a temperature and a lateness", |status| {
+        status["temperatures"]["die"].is_number() && status["lateness"].is_object()
+    });
+    let file = robot.folder.join("figures.prom");
+    let path = file.to_str().expect("a name");
+    let export = |socket: &str, more: &[&str]| {
+        output(&[&["status", "--prometheus", "--socket", socket][..], more].concat())
+    };
+    let figures = || std::fs::read_to_string(&file).expect("a file");
+
+    let written = export(&robot.socket(), &["--output", path]);
+    assert_eq!((written.status.code(), out(&written).as_str()), (Some(0), ""), "{}", cli::err(&written));
+    let of_a_robot = figures();
+    let has = |start: &str| of_a_robot.lines().any(|line| line.starts_with(start));
+    for start in [
+        "ganglion_up 1",
+        "ganglion_board_info{board=\"board\"",
+        "ganglion_slots_total ",
+        "ganglion_slot_lateness_seconds_bucket{le=\"+Inf\"} ",
+        "ganglion_temperature_celsius{sensor=\"die\"} 3",
+        "ganglion_motor_command_ratio{motor=\"left\"} ",
+        "ganglion_bus_failures_total{bus=\"motors\"} ",
+    ] {
+        assert!(has(start), "no line '{start}': {of_a_robot}");
+    }
+    let printed = export(&robot.socket(), &[]);
+    assert!(printed.status.success() && out(&printed).ends_with('\n'));
+    let names = |page: &str| -> Vec<String> {
+        page.lines().filter(|line| line.starts_with("# TYPE")).map(str::to_string).collect()
+    };
+    assert_eq!(names(&out(&printed)), names(&of_a_robot), "the same figures on standard output");
+
+    // Where no runtime listens: a figure for the graph, and a failure for a person.
+    let nobody = robot.folder.join("nobody").to_str().expect("a name").to_string();
+    let written = export(&nobody, &["--output", path]);
+    assert_eq!(written.status.code(), Some(0), "{}", cli::err(&written));
+    let off: Vec<String> =
+        figures().lines().filter(|line| !line.starts_with('#')).map(str::to_string).collect();
+    assert_eq!(off, ["ganglion_up 0"]);
+    let printed = export(&nobody, &[]);
+    assert_eq!(printed.status.code(), Some(69));
+    assert!(out(&printed).contains("\nganglion_up 0\n"), "{}", out(&printed));
+    let unwritable = export(&robot.socket(), &["--output", &format!("{nobody}/figures.prom")]);
+    assert_eq!(unwritable.status.code(), Some(69), "{}", cli::err(&unwritable));
+    // The collector reads whatever ends in .prom: no unfinished file stays.
+    let left = std::fs::read_dir(&robot.folder).expect("a folder").flatten();
+    let left: Vec<_> =
+        left.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().contains("prom")).collect();
+    assert_eq!(left, ["figures.prom"]);
+}

@@ -55,6 +55,7 @@ const CRATES: &[(&str, &str, &str)] = &[
     ("indicatif", "src/cli", "words are made at the edge"),
     ("ratatui", "src/cli/screen", "only the screen draws"),
     ("cudarc", "src/system/gpu", "one place knows the driver; what it gives is checked there"),
+    ("libloading", "src/system/gpu", "a library that is loaded at run time is called with unsafe code"),
     ("gpiocdev", "src/hardware/bus/linux", "one module requests lines, so that each has one owner"),
     ("rppal", "src/hardware/bus/linux", "a crate that has been retired stays replaceable"),
     ("mcap", "src/drive/record", "one module writes and reads recordings, within its limits"),

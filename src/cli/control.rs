@@ -74,6 +74,7 @@ pub struct StopArgs {
   ganglion status --near 1.5,-0.4  also what it met near that place, in metres from the start
   ganglion status --json
   ganglion status --brain          the status of a brain instead, with a row for each robot
+  ganglion status --prometheus --output /var/lib/prometheus/node-exporter/ganglion.prom
 
 Times and percentiles cover the whole run so far, and are at most 0.2 s old. What the robot does
 not have, or has not measured yet, is left out; in the JSON object its key is null or absent.
@@ -90,12 +91,18 @@ pub struct StatusArgs {
     /// Also show what the robot met near this place: metres ahead and to the left of the start
     #[arg(long, value_name = "X,Y", value_parser = place, allow_hyphen_values = true)]
     near: Option<[f64; 2]>,
+    /// Print the figures in the text format of Prometheus; 'ganglion_up 0' if no runtime answers
+    #[arg(long, conflicts_with_all = ["brain", "near", "json"])]
+    prometheus: bool,
+    /// Write them to this file, atomically; a runtime that does not answer is then no failure
+    #[arg(long, value_name = "FILE", requires = "prometheus")]
+    output: Option<PathBuf>,
 }
 
 impl StatusArgs {
     /// The whole status of a robot.
     pub fn of(whom: Whom) -> StatusArgs {
-        StatusArgs { whom, brain: None, near: None }
+        StatusArgs { whom, brain: None, near: None, prometheus: false, output: None }
     }
 }
 
@@ -135,6 +142,9 @@ pub fn stop(args: StopArgs) -> Result<(), Failure> {
 pub fn status(args: StatusArgs) -> Result<(), Failure> {
     if let Some(socket) = &args.brain {
         return super::brain::status(socket, args.whom.json);
+    }
+    if args.prometheus {
+        return super::prometheus::export(&args.whom.socket, args.output.as_deref());
     }
     let reply = control::ask_near(&args.whom.socket, Ask::Status, args.near)
         .map_err(|error| unreachable(&args.whom.socket, &error))?;

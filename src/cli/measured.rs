@@ -1,12 +1,22 @@
 //! The measurements of a running robot, as lines of text. A line without figures is left out.
 
 use crate::drive::trace::Latency;
+use crate::hardware::gpu_meter::GpuFigures;
 use crate::runtime::control::{Answer, GpuStatus, Measured, Quality, Status};
 
 /// The lines, without their indent.
 pub fn lines(status: &Status) -> Vec<String> {
-    let Measured { quality, field_us, answer_us, release_late_us, answer, gpu, temperatures, .. } =
-        &status.measured;
+    let Measured {
+        quality,
+        field_us,
+        answer_us,
+        release_late_us,
+        answer,
+        gpu,
+        gpu_figures,
+        temperatures,
+        ..
+    } = &status.measured;
     let lateness = |late: &Latency| {
         let Latency { p50, p99, p999, max, n } = late;
         let skipped = status.slots_skipped;
@@ -25,6 +35,7 @@ pub fn lines(status: &Status) -> Vec<String> {
         answer_us.as_ref().map(|taken| cycle_line("answer", taken, "from request to answer")),
         answer.as_ref().map(answer_line),
         gpu.as_ref().map(gpu_line),
+        gpu_figures.as_ref().and_then(gpu_figures_line),
         release_late_us.as_ref().map(lateness),
         (!heat.is_empty()).then(|| format!("heat       {}", heat.join(", "))),
     ]
@@ -64,6 +75,21 @@ fn gpu_line(GpuStatus { name, computes, why, attempt, attempt_in_s }: &GpuStatus
     format!("GPU        not in use{name}, the processor computes the field: {why}{next}")
 }
 
+fn gpu_figures_line(figures: &GpuFigures) -> Option<String> {
+    let GpuFigures { temperature_celsius, clock_mhz, memory_clock_mhz, power_watts, power_rail, load } =
+        figures;
+    let rail = power_rail.as_ref().map(|rail| format!(" on {rail}")).unwrap_or_default();
+    let parts = [
+        load.map(|load| format!("{:.0} % busy", load * 100.0)),
+        clock_mhz.map(|mhz| format!("{mhz:.0} MHz")),
+        memory_clock_mhz.map(|mhz| format!("memory {mhz:.0} MHz")),
+        temperature_celsius.map(|degrees| format!("{degrees:.1} degC")),
+        power_watts.map(|watts| format!("{watts:.1} W{rail}")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("           {}", parts.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +101,14 @@ mod tests {
         assert_eq!(lines(&status), Vec::<String>::new());
         status.measured.temperatures.insert("cpu".into(), None);
         assert_eq!(lines(&status), ["heat       cpu without a value"]);
+    }
+
+    #[test]
+    fn a_gpu_shows_only_the_figures_that_it_reports() {
+        let figures = GpuFigures { load: Some(0.5), power_watts: Some(7.25), ..GpuFigures::default() };
+        let line = gpu_figures_line(&figures);
+        assert_eq!(line.as_deref(), Some("           50 % busy, 7.2 W"));
+        assert_eq!(gpu_figures_line(&GpuFigures::default()), None);
     }
 
     #[test]

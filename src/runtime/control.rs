@@ -16,9 +16,9 @@ mod outcome;
 mod server;
 
 pub use client::{ask, ask_near, ask_with_pid, ask_without_map};
-pub use measured::{Answer, GpuStatus, Instruments, Measured, Observer, Quality};
+pub use measured::{Answer, GpuStatus, Instruments, LinkStatus, Measured, Observer, Quality};
 pub use outcome::carry_out;
-pub use readings::{LATENESS_BOUNDS_US, Lateness, MotorStatus, SensorStatus};
+pub use readings::{CYCLE_BOUNDS_US, CycleTimes, LATENESS_BOUNDS_US, Lateness, MotorStatus, SensorStatus};
 pub use room::{Room, RoomStatus};
 pub use server::{Server, listen_at};
 pub use status::{BusStatus, GuardSummary, Sources, Status, why_disarmed};

@@ -166,8 +166,9 @@ impl Session<'_> {
         let mut robot = robot.map_err(SessionError::Build)?;
         let handles = RunHandles::of(&mut robot);
         let sources = self.sources(&robot, guarded.as_ref());
-        let instruments =
-            Instruments::of(board, quality, robot.device.clone()).with_link(robot.link_words.clone());
+        let instruments = Instruments::of(board, quality, robot.device.clone())
+            .with_link(robot.link_words.clone())
+            .with_gpu_meter();
         let mut observer = Observer::new(instruments, sources.measured.clone());
         let place = (self.control.as_deref(), Path::new(CONTROL_SOCKET));
         let server = open_server(board, place, sources.clone(), &self.interrupted)?;
@@ -235,6 +236,7 @@ impl Session<'_> {
             loop_status: robot.loop_status.clone(),
             requests: robot.requests.clone(),
             buses: robot.buses.clone(),
+            senses: robot.senses.clone(),
             link: guarded.map(|guarded| guarded.link.clone()),
             guard_required: self.board.guard.is_some_and(|plan| plan.required),
             recollection: robot.recollection.clone(),

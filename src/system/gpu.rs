@@ -31,6 +31,7 @@ mod graph; // captured once, replayed
 mod image; // kernels: from a fatbin, or PTX that the driver compiles
 mod fatbin; // machine code: complete, from our sources, written by no other user
 mod mark; // marks that a fatbin is being loaded, in case that crashes the process
+mod nvml; // temperature, clocks, power and load, from the driver's management library
 mod installed; // which kernels: those of a release, or the PTX in the program
 
 pub use context::Gpu;
@@ -43,6 +44,7 @@ pub use image::{Image, ImageFiles, Kernel, KernelFacts, Source};
 pub use installed::{cache_folder, image_files};
 pub use mapped::Mapped;
 pub use memory::{Look, LookMut, Pinned, Pool};
+pub use nvml::{Nvml, NvmlFigures, NvmlMissing};
 pub use probe::{Absence, GpuInfo, probe};
 pub use stream::{Launch, Priority, Stream};
 pub use watch::{Counts, Watch};

@@ -8,8 +8,25 @@ use std::process::Command;
 
 use super::{Folder, text};
 
-const UNITS: [&str; 6] =
-    ["ganglion", "ganglion-rebind", "ganglion-guard", "ganglion-sleep", "ganglion-tether", "ganglion-brain"];
+/// The services, in the order in which a removal stops them.
+const UNITS: [&str; 7] = [
+    "ganglion",
+    "ganglion-rebind",
+    "ganglion-guard",
+    "ganglion-sleep",
+    "ganglion-tether",
+    "ganglion-brain",
+    "ganglion-metrics",
+];
+
+/// How a removal disables whatever starts by itself: a timer starts the last service.
+fn disabling() -> String {
+    let units = UNITS.map(|unit| match unit {
+        "ganglion-metrics" => format!("{unit}.timer"),
+        _ => format!("{unit}.service"),
+    });
+    format!("systemctl --quiet disable {}", units.join(" "))
+}
 
 /// A machine with systemd, unless a test removes it.
 struct Machine(Folder);
@@ -111,14 +128,11 @@ fn a_failed_reload_is_an_error_but_missing_udev_is_not() {
 #[test]
 fn a_removal_stops_the_robot_first_and_disables_it() {
     let machine = Machine::new("remove");
-    let mut expected: Vec<String> = UNITS
-        .iter()
-        .flat_map(|unit| {
-            [format!("systemctl stop {unit}.service"), format!("systemctl is-active --quiet {unit}.service")]
-        })
-        .collect();
-    expected
-        .push(format!("systemctl --quiet disable {}", UNITS.map(|unit| format!("{unit}.service")).join(" ")));
+    let mut expected = vec!["systemctl stop ganglion-metrics.timer".to_string()];
+    expected.extend(UNITS.iter().flat_map(|unit| {
+        [format!("systemctl stop {unit}.service"), format!("systemctl is-active --quiet {unit}.service")]
+    }));
+    expected.push(disabling());
     assert_eq!(machine.calls("prerm", &["remove"]), expected);
     // If the runtime does not stop, the guard keeps running and the package stays.
     let (code, calls) = machine.run("prerm", &["remove"], "ganglion.service");
@@ -134,9 +148,7 @@ fn installation_into_an_image_needs_no_systemd() {
     fs::remove_dir_all(machine.path("root/run")).expect("no systemd");
     let set_up = ["systemd-sysusers ganglion.conf", "systemd-tmpfiles --create ganglion.conf"];
     assert_eq!(machine.calls("postinst", &["configure", ""]), set_up);
-    let disabled =
-        format!("systemctl --quiet disable {}", UNITS.map(|unit| format!("{unit}.service")).join(" "));
-    assert_eq!(machine.calls("prerm", &["remove"]), [disabled]);
+    assert_eq!(machine.calls("prerm", &["remove"]), [disabling()]);
     assert_eq!(machine.calls("postrm", &["remove"]), [""; 0]);
 }
 

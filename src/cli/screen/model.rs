@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_step_shows_the_latest_slot_since_the_last_status() {
         let mut history = History::default();
-        let late = |counts: &[u64]| Lateness { limit_us: 10_000.0, counts: counts.to_vec() };
+        let late = |counts: &[u64]| Lateness { limit_us: 10_000.0, counts: counts.to_vec(), sum_us: 0.0 };
         assert_eq!(history.latest(&late(&[5, 1, 0])), Some(1));
         assert_eq!(history.latest(&late(&[9, 1, 0])), Some(0), "the late slot was before");
         assert_eq!(history.latest(&late(&[9, 1, 0])), None, "no slot ran");

@@ -319,7 +319,8 @@ mod tests {
 
     #[test]
     fn bars_show_one_late_slot_among_a_million() {
-        let late = Lateness { limit_us: 10_000.0, counts: vec![0, 1_000_000, 0, 0, 0, 0, 0, 0, 0, 1] };
+        let late =
+            Lateness { limit_us: 10_000.0, counts: vec![0, 1_000_000, 0, 0, 0, 0, 0, 0, 0, 1], sum_us: 0.0 };
         assert_eq!(lateness_bars(&late), " <20us   ██              ▁▁ >10ms");
         assert!(is_over_limit(9, 10_000.0) && !is_over_limit(8, 10_000.0));
     }

@@ -6,8 +6,8 @@ use crate::base::frame::Health;
 use crate::base::plan::Cause;
 use crate::base::time::Span;
 use crate::decision::smooth::Smoothness;
-use crate::field::DeviceTimes;
 use crate::field::remote::LinkTimes;
+use crate::field::{DeviceTimes, EngineState};
 use blake3::Hasher;
 use hdrhistogram::Histogram;
 
@@ -114,6 +114,8 @@ impl Recorder {
             summary.stepped_down = Some(step);
         }
         if let Some(field) = record.field {
+            let was_running = summary.engine.is_none_or(|state| state == EngineState::Running);
+            summary.failovers += (was_running && field.state != EngineState::Running) as u64;
             (summary.engine, summary.link) = (Some(field.state), field.link);
             let answer = field.response.map(|response| (response, record.slot - field.age));
             summary.answer = answer.or(summary.answer);

@@ -30,6 +30,8 @@ pub struct Summary {
     pub last: Option<Record>,
     /// State of the engine after the newest result; `None` before the first.
     pub engine: Option<EngineState>,
+    /// How often the engine stopped computing: it panicked, or its GPU or brain was lost.
+    pub failovers: u64,
     /// State of the link to a brain on another computer, from the newest result.
     pub link: Option<LinkHealth>,
     /// The newest answer of the field, and the slot that requested it.

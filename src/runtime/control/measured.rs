@@ -2,7 +2,7 @@
 //! field's newest answer. The slow thread takes them from the recorder; the tick does nothing for them. What
 //! the robot does not have or has not measured yet is absent.
 
-use super::readings::{Lateness, MotorStatus, Names, SensorStatus, commanded_by};
+use super::readings::{CycleTimes, Lateness, MotorStatus, Names, SensorStatus, commanded_by};
 use crate::base::frame::Health;
 use crate::base::plan::{Board, EngineKind, FileSensor, QualityLevel, SensorKind};
 use crate::base::time::{Instant, Span};
@@ -10,6 +10,7 @@ use crate::drive::trace::{Latency, Recorder, StepDown, Summary};
 use crate::field::remote::local::LinkPhase;
 use crate::field::remote::{LinkCounters, LinkHealth, LinkTimes, LinkWords};
 use crate::field::{DeviceTimes, EngineState, device};
+use crate::hardware::gpu_meter::{GpuFigures, GpuMeter};
 use crate::runtime::robot::Device;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -56,6 +57,17 @@ pub struct Measured {
     /// How late the slots began, as counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness: Option<Lateness>,
+    /// How long the answered cycles took to compute, as counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycle_times: Option<CycleTimes>,
+    /// How often each cause of restraint became active; those that never did are left out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub trips: BTreeMap<String, u64>,
+    /// How often the engine stopped computing: it panicked, or its GPU or brain was lost.
+    pub failovers: u64,
+    /// What the GPU that computes the field reports about itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_figures: Option<GpuFigures>,
     /// Where the time of the cycles went that a GPU computed, microseconds.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub stages_us: BTreeMap<String, Latency>,
@@ -134,6 +146,7 @@ pub struct Instruments {
     /// Every cycle runs at this level, by request.
     held: Option<QualityLevel>,
     device: Option<Device>,
+    gpu_meter: Option<GpuMeter>,
     /// Why there is no device.
     no_device: String,
     /// Messages of the field's thread about the link.
@@ -162,6 +175,7 @@ impl Instruments {
             lowest: board.budget.floor,
             held,
             device,
+            gpu_meter: None,
             no_device,
             words: None,
             said: None,
@@ -171,6 +185,12 @@ impl Instruments {
     /// The same with the messages about the link to a remote brain.
     pub fn with_link(self, words: Option<Arc<LinkWords>>) -> Instruments {
         Instruments { words, ..self }
+    }
+
+    /// The same with the figures of the GPU that computes the field, if there is one.
+    pub fn with_gpu_meter(self) -> Instruments {
+        let gpu_meter = self.device.as_ref().and_then(|device| GpuMeter::start(device.name.clone()));
+        Instruments { gpu_meter, ..self }
     }
 
     /// Takes a new message about the link, and logs it.
@@ -215,6 +235,10 @@ impl Instruments {
             motors: self.names.motors(last),
             commanded_by: commanded_by(last),
             lateness: self.names.lateness(&recorder.release_late),
+            cycle_times: CycleTimes::of(&recorder.field),
+            trips: summary.trips_by_name().into_iter().map(|(cause, n)| (cause.to_string(), n)).collect(),
+            failovers: summary.failovers,
+            gpu_figures: self.gpu_meter.as_ref().and_then(GpuMeter::newest),
             stages_us: stages(recorder),
         }
     }

@@ -13,6 +13,11 @@ use serde::{Deserialize, Serialize};
 /// real-time kernel does to what costs a slot.
 pub const LATENESS_BOUNDS_US: [u64; 9] = [20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
 
+/// Upper bounds of the classes of [`CycleTimes`], microseconds; the last class has none. From a small field
+/// on a fast GPU to a cycle that no board waits for.
+pub const CYCLE_BOUNDS_US: [u64; 12] =
+    [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000];
+
 /// A sensor at the newest slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SensorStatus {
@@ -44,6 +49,26 @@ pub struct Lateness {
     pub limit_us: f64,
     /// Slots by class; see [`LATENESS_BOUNDS_US`].
     pub counts: Vec<u64>,
+    /// Sum over all slots, microseconds.
+    #[serde(default)]
+    pub sum_us: f64,
+}
+
+/// How long the answered cycles of the field took to compute, as counts over the whole run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CycleTimes {
+    /// Cycles by class; see [`CYCLE_BOUNDS_US`].
+    pub counts: Vec<u64>,
+    /// Sum over all cycles, microseconds.
+    pub sum_us: f64,
+}
+
+impl CycleTimes {
+    /// Of a histogram of nanoseconds; `None` without a cycle.
+    pub(super) fn of(times: &Histogram<u64>) -> Option<CycleTimes> {
+        let (counts, sum_us) = classes(times, &CYCLE_BOUNDS_US)?;
+        Some(CycleTimes { counts, sum_us })
+    }
 }
 
 /// The names on a board, which its records leave out.
@@ -78,17 +103,23 @@ impl Names {
     }
 
     pub(super) fn lateness(&self, late: &Histogram<u64>) -> Option<Lateness> {
-        if late.is_empty() {
-            return None;
-        }
-        let mut counts = vec![0; LATENESS_BOUNDS_US.len() + 1];
-        for value in late.iter_recorded() {
-            let us = value.value_iterated_to() / 1_000;
-            let class = LATENESS_BOUNDS_US.iter().position(|bound| us < *bound);
-            counts[class.unwrap_or(LATENESS_BOUNDS_US.len())] += value.count_at_value();
-        }
-        Some(Lateness { limit_us: self.period_us, counts })
+        let (counts, sum_us) = classes(late, &LATENESS_BOUNDS_US)?;
+        Some(Lateness { limit_us: self.period_us, counts, sum_us })
     }
+}
+
+/// The values of a histogram of nanoseconds by class, and their sum in microseconds; `None` without a value.
+fn classes(times: &Histogram<u64>, bounds_us: &[u64]) -> Option<(Vec<u64>, f64)> {
+    if times.is_empty() {
+        return None;
+    }
+    let mut counts = vec![0; bounds_us.len() + 1];
+    for value in times.iter_recorded() {
+        let us = value.value_iterated_to() / 1_000;
+        let class = bounds_us.iter().position(|bound| us < *bound);
+        counts[class.unwrap_or(bounds_us.len())] += value.count_at_value();
+    }
+    Some((counts, times.mean() * times.len() as f64 / 1e3))
 }
 
 /// What decided the newest command, in words.
@@ -145,6 +176,20 @@ mod tests {
         let lateness = names.lateness(&late).unwrap();
         assert_eq!(lateness.counts, [2, 1, 0, 0, 0, 2, 0, 0, 1, 1]);
         assert_eq!(lateness.limit_us, 10_000.0);
+        // Each value is known to three digits.
+        assert!((lateness.sum_us - 40_441.0).abs() < 41.0, "{}", lateness.sum_us);
+    }
+
+    #[test]
+    fn each_cycle_counts_in_the_class_of_its_time() {
+        let mut times = latency_histogram();
+        assert_eq!(CycleTimes::of(&times), None);
+        for us in [90, 300, 300, 700_000] {
+            times.record(us * 1_000).unwrap();
+        }
+        let times = CycleTimes::of(&times).unwrap();
+        assert_eq!(times.counts, [1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert!((times.sum_us - 700_690.0).abs() < 701.0, "{}", times.sum_us);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::measured::{Measured, newest};
 use super::room::{Room, RoomStatus};
 use crate::base::plan::Cause;
 use crate::decision::mode::{Disarm, Mode};
-use crate::drive::io::{BusCounters, RecoveryStep};
+use crate::drive::io::{BusCounters, RecoveryStep, SenseCounters};
 use crate::drive::record::{RecordingCounts, RecordingStatus};
 use crate::memory::map::{MapStatus, Recollection};
 use crate::runtime::guard::Link;
@@ -39,6 +39,8 @@ pub struct Sources {
     pub requests: Arc<Requests>,
     /// Counters of each bus thread, the motors' first.
     pub buses: Vec<Arc<BusCounters>>,
+    /// Counters of all sensors.
+    pub senses: Arc<SenseCounters>,
     /// The link to the guard, if the board has one.
     pub link: Option<Arc<Link>>,
     /// The robot does not drive without the guard.
@@ -113,6 +115,15 @@ pub struct Status {
     /// Slots that these figures leave out, because the slow thread was too slow to take their records.
     #[serde(default)]
     pub records_dropped: u64,
+    /// Readings of sensors that were dropped because the tick was too slow to take them.
+    #[serde(default)]
+    pub readings_dropped: u64,
+    /// Edges of lines that were lost or dropped before they could be read.
+    #[serde(default)]
+    pub edges_dropped: u64,
+    /// Version of the program that runs; empty if it does not report it.
+    #[serde(default)]
+    pub version: String,
     /// The recording, if there is one.
     #[serde(default)]
     pub recording: Option<RecordingStatus>,
@@ -171,6 +182,10 @@ impl Sources {
         status.map_err(|fault| log::warn!("the map: {fault}")).ok()
     }
 
+    fn edges_dropped(&self) -> u64 {
+        self.senses.edges_lost.load(Ordering::Relaxed) + self.senses.edge_overruns.load(Ordering::Relaxed)
+    }
+
     /// The robot's status now, without its map.
     pub fn status(&self) -> Status {
         let status = self.loop_status.load();
@@ -198,6 +213,9 @@ impl Sources {
             map: None,
             room: self.room.as_ref().map(Room::status),
             records_dropped: self.records_dropped.load(Ordering::Relaxed),
+            readings_dropped: self.senses.readings_dropped.load(Ordering::Relaxed),
+            edges_dropped: self.edges_dropped(),
+            version: env!("CARGO_PKG_VERSION").into(),
             remark: self.remark.get().cloned(),
             recording: self.recording.as_ref().map(|counts| counts.look()),
         }
@@ -310,6 +328,7 @@ impl Sources {
             loop_status: Arc::default(),
             requests: Arc::default(),
             buses: Vec::new(),
+            senses: Arc::default(),
             link: None,
             guard_required: false,
             recollection: None,

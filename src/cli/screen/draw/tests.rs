@@ -42,7 +42,8 @@ fn measured() -> Measured {
         MotorStatus { name: "steering".into(), command: -0.5 },
     ];
     measured.commanded_by = Some("the field".into());
-    measured.lateness = Some(Lateness { limit_us: 10_000.0, counts: vec![0, 900, 100, 0, 0, 0, 0, 0, 0, 1] });
+    measured.lateness =
+        Some(Lateness { limit_us: 10_000.0, counts: vec![0, 900, 100, 0, 0, 0, 0, 0, 0, 1], sum_us: 0.0 });
     measured
 }
 

@@ -1,0 +1,58 @@
+//! `ganglion status --prometheus`: the status of a robot in the text format of Prometheus, for the textfile
+//! collector of node_exporter. docs/monitoring.md has the names.
+
+mod figures;
+mod page;
+#[cfg(test)]
+mod tests;
+
+use super::control::unreachable;
+use super::exit::Failure;
+use crate::runtime::control::{self, Ask, Status};
+use crate::system::codec;
+use page::Page;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+/// Prints the figures of the runtime at `socket`, or writes them to a file: a robot that is switched off is a
+/// figure too, and no failure then.
+pub fn export(socket: &Path, output: Option<&Path>) -> Result<(), Failure> {
+    let answer = control::ask_without_map(socket, Ask::Status);
+    let text = text(answer.as_ref().ok().map(|reply| &reply.status));
+    match output {
+        None => say!("{}", text.trim_end()),
+        Some(file) => codec::replace(file, text.as_bytes()).map_err(|error| unwritable(file, &error))?,
+    }
+    match answer {
+        Err(error) if output.is_none() || !is_off(&error) => Err(unreachable(socket, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// No runtime answers, which says that the robot is off or hangs. Other errors are the caller's own.
+fn is_off(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NotFound
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::BrokenPipe
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::TimedOut
+            | ErrorKind::WouldBlock
+    )
+}
+
+fn unwritable(file: &Path, error: &io::Error) -> Failure {
+    Failure::file(file, error).fix("name a file in a folder that you may write; docs/monitoring.md shows how")
+}
+
+/// The figures of a robot; `None`: it does not answer.
+fn text(status: Option<&Status>) -> String {
+    let mut page = Page::new();
+    page.gauge("up", "Whether the runtime answers on its control socket.").value(u8::from(status.is_some()));
+    if let Some(status) = status {
+        figures::write(status, &mut page);
+    }
+    page.into_text()
+}
