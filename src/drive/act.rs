@@ -56,14 +56,14 @@ impl Motor {
         if self.drives { 0.0 } else { self.last }
     }
 
-    /// `x`, cut to its own limit and to `limits`.
+    /// `x`, clamped to the motor's own limit and to `limits`.
     fn limited(&self, x: f32, limits: &Limits) -> f32 {
         let (back, forth) = if self.drives { (limits.backward, limits.forward) } else { (1.0, 1.0) };
         x.clamp(-within(back, self.limit), within(forth, self.limit))
     }
 
     /// The next command on the way from the last one to `target`, within `limits`. The last command is cut to
-    /// the limits first, so a tighter restraint takes effect at once. `brake`: so does any loss of speed.
+    /// the limits first, so a tighter restraint takes effect at once. With `brake`, slowing down does too.
     fn towards(&self, target: f32, limits: &Limits, brake: bool) -> f32 {
         let from = self.limited(self.last, limits);
         let slewed = target.clamp(from - self.step, from + self.step);
@@ -74,7 +74,7 @@ impl Motor {
             return 0.0;
         }
         if (self.last > 0.0 && target < 0.0) || (self.last < 0.0 && target > 0.0) {
-            // A reversal: down to zero, no further in this slot.
+            // To reverse, a motor first slows to zero; the other direction begins in a later slot.
             let slower = (from.abs() - self.step).max(0.0);
             return if brake { 0.0 } else { slower.copysign(self.last) };
         }
