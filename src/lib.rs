@@ -11,8 +11,8 @@
 //! `device` or `bus`; no frame in `device`; no TOML outside `board`; no `unsafe` outside `rt`, `gpu`,
 //! `bus::linux` and the vector instructions of `cpu`; no wall clock at all.
 //!
-//! The feature `workshop` (on by default) adds the tools that teach and examine a field at a desk. The
-//! package for robots is built without it.
+//! The feature `workshop` (on by default) adds the tools that teach and examine a field at a desk, and the
+//! page of a recorded run. The package for robots is built without it.
 
 // A module may use only modules above it; `tests/tidy.rs` enforces this.
 

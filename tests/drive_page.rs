@@ -1,11 +1,11 @@
 //! The page of a recorded run: a browser draws each of its plots and reports no error, nothing from a
 //! recording becomes part of the page's code, and no file is lost.
 
-mod browser; // Chromium without a screen, and what it says of a page
+mod browser; // Chromium without a screen: what it says of a page, and pictures
 
 use crate::cli::{err, out, output};
 use crate::skips::skip;
-use browser::Browser;
+use browser::{Browser, DARK};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -116,6 +116,10 @@ fn a_browser_draws_every_plot_without_an_error() {
     assert_eq!(shown.errors, [""; 0]);
     let found = shown.attribute("data-probe").expect("the probe ran");
     assert_eq!(found, format!("{expected} drawn, 0 empty; whole, zoomed, nearer, whole"));
+    for (name, options) in [("report-light.png", &[][..]), ("report-dark.png", &DARK)] {
+        let picture = fs::read(browser.keep_picture(&page, name, options)).expect("a picture");
+        assert!(picture.starts_with(b"\x89PNG"), "{name}");
+    }
 }
 
 /// Counts the canvases on which something has a colour (text, axes and grids are grey), and whether the

@@ -1,13 +1,16 @@
 //! Chromium without a screen: opens a page, waits until its scripts are done, and prints the document.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Virtual time that a page gets, milliseconds. It passes as fast as the page works.
 const TIME_MS: &str = "20000";
 /// Names under which distributions install it.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// What makes it prefer dark colours.
+pub const DARK: [&str; 2] = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"];
 
 /// A browser.
 pub struct Browser(&'static str);
@@ -30,24 +33,39 @@ impl Browser {
         NAMES.into_iter().find(runs).map(Browser)
     }
 
-    /// Opens the page in a profile of its own.
+    /// Opens the page, and prints the document.
     pub fn shown(&self, page: &str) -> Shown {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let profile: PathBuf =
-            std::env::temp_dir().join(format!("ganglion-browser-{}-{number}", std::process::id()));
-        let mut command = Command::new(self.0);
-        command.args(["--headless=new", "--disable-gpu", "--window-size=1200,1000", "--dump-dom"]);
-        // Its own sandbox refuses root; the page is ours.
-        command.args(["--no-sandbox", "--enable-logging=stderr", "--v=0", "--no-first-run"]);
-        command.arg(format!("--virtual-time-budget={TIME_MS}"));
-        command.arg(format!("--user-data-dir={}", profile.display()));
-        let output = command.arg(format!("file://{page}")).output().expect("the browser starts");
-        let _ = std::fs::remove_dir_all(&profile);
+        let output = self.open(page, &["--dump-dom"]);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let said = text(&output.stderr);
         let errors = said.lines().filter(|line| line.contains("CONSOLE")).map(str::to_string).collect();
         Shown { document: text(&output.stdout), errors }
+    }
+
+    /// Keeps a picture of the page among the files of the tests, where a person can look at it.
+    pub fn keep_picture(&self, page: &str, name: &str, options: &[&str]) -> PathBuf {
+        let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = std::fs::remove_file(&picture);
+        let option = format!("--screenshot={}", picture.display());
+        self.open(page, &[&[option.as_str(), "--hide-scrollbars"], options].concat());
+        picture
+    }
+
+    /// Runs the browser with a profile of its own.
+    fn open(&self, page: &str, options: &[&str]) -> Output {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let profile = format!("ganglion-browser-{}-{number}", std::process::id());
+        let profile = std::env::temp_dir().join(profile);
+        let mut command = Command::new(self.0);
+        command.args(["--headless=new", "--disable-gpu", "--window-size=1200,6000", "--no-first-run"]);
+        // Its own sandbox refuses root; the page is ours.
+        command.args(["--no-sandbox", "--enable-logging=stderr", "--v=0"]).args(options);
+        command.arg(format!("--virtual-time-budget={TIME_MS}"));
+        command.arg(format!("--user-data-dir={}", profile.display()));
+        let output = command.arg(format!("file://{page}")).output().expect("the browser starts");
+        let _ = std::fs::remove_dir_all(&profile);
+        output
     }
 }
 

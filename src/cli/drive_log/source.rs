@@ -40,8 +40,8 @@ impl Run {
 pub enum Item {
     /// A slot.
     Step(Box<Step>),
-    /// The robot's status, as JSON.
-    Status(Vec<u8>),
+    /// The robot's status, as JSON, which only `report` shows.
+    Status(#[cfg_attr(not(feature = "workshop"), expect(dead_code))] Vec<u8>),
 }
 
 /// A recording that is read slot by slot.

@@ -6,7 +6,9 @@ use crate::base::plan::{Board, Cause, QUALITY_LEVELS};
 use crate::base::time::{Instant, Span};
 use crate::cli::simulate;
 use crate::decision::mode::Mode;
-use crate::decision::motion::{MotionModel, Odometer, OdometryPose};
+#[cfg(feature = "workshop")]
+use crate::decision::motion::OdometryPose;
+use crate::decision::motion::{MotionModel, Odometer};
 use crate::deploy::board;
 use crate::drive::record::{CHECKPOINTS_LEFT_OUT, End, Slot, causes};
 use serde::Serialize;
@@ -71,7 +73,8 @@ impl Tally {
         Tally { period: board.map_or(Span::ZERO, |board| board.period), odometer, ..Tally::default() }
     }
 
-    /// Where the robot is by its commands, if the board states its motion.
+    /// Where the robot is by its commands, if the board states its motion. `report` draws it.
+    #[cfg(feature = "workshop")]
     pub fn pose(&self) -> Option<OdometryPose> {
         self.odometer.as_ref().map(Odometer::pose)
     }

@@ -19,18 +19,18 @@ use std::path::{Path, PathBuf};
 /// Arguments of `report`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion report drive.mcap -o report.html                        then open report.html in a browser
-  ganglion report /var/lib/ganglion/recordings -o report.html      the newest run in a folder
-  ganglion log cut drive.mcap stop.mcap --from 40 --to 60          first the part around a stop ...
-  ganglion report stop.mcap -o stop.html                           ... then its page, with every slot of it
+  ganglion report drive.mcap -o report.html                    then open it in a browser
+  ganglion report /var/lib/ganglion/recordings -o report.html  the newest run in a folder
+  ganglion log cut drive.mcap stop.mcap --from 40 --to 60      first the part around a stop,
+  ganglion report stop.mcap -o stop.html                       then its page, with every slot
 
-The page is one file: it loads nothing from a network and can be sent by mail. It begins with what
-'ganglion log info' says. Its size is bounded: of a long run each point of a curve stands for several
-slots, of which it shows the smallest and the largest value; the page says of how many.
+The page is one file: it loads nothing from a network and can be sent by mail. It begins with
+what 'ganglion log info' says. Its size is bounded: in a long run each point of a curve stands
+for several slots, of which it shows the smallest and the largest value; the page says how many.
 A file that is not such a page is never written over.
 
-Exit codes: 0 done; 64 the command line is wrong; 65 the recording is damaged, or of another version;
-69 a file cannot be read or written; 77 a permission is missing.")]
+Exit codes: 0 done; 64 the command line is wrong; 65 the recording is damaged, or of another
+version; 69 a file cannot be read or written; 77 a permission is missing.")]
 pub struct Args {
     /// The recording, or a folder of them: then its newest run
     #[arg(value_name = "FILE|DIR")]

@@ -10,13 +10,14 @@ use crate::base::time::{Instant, Span};
 use crate::cli::drive_log::source::Run;
 use crate::cli::drive_log::tally::{Summary, Tally};
 use crate::drive::record::{FieldRecord, Slot, causes, health};
+use crate::field::DeviceTimes;
 use crate::runtime::control::Status;
 use std::collections::BTreeMap;
 
 /// Most curves of temperatures: more names than any board has show a status that is not ours.
 const MOST_TEMPERATURES: usize = 16;
 /// Curves besides those of sensors and motors.
-const OTHER_CURVES: usize = 11;
+const OTHER_CURVES: usize = 14;
 
 /// What the page shows of a run.
 pub struct DriveShown {
@@ -69,6 +70,8 @@ struct Common {
     lost: CurveId,
     compute: CurveId,
     answer: CurveId,
+    /// Where a GPU's time went: queue, kernels, wake-up.
+    device: [CurveId; 3],
     /// Confidence, skill, novelty.
     judgement: [CurveId; 3],
     path: [CurveId; 2],
@@ -79,9 +82,9 @@ impl Common {
         let mut extremes = || curves.add(Keep::Extremes);
         let [release, work, wire, lost] = [(); 4].map(|()| extremes());
         let [compute, answer] = [(); 2].map(|()| extremes());
-        let judgement = [(); 3].map(|()| extremes());
+        let [device, judgement] = [(); 2].map(|()| [(); 3].map(|()| extremes()));
         let path = [(); 2].map(|()| curves.add(Keep::Newest));
-        Common { release, work, wire, lost, compute, answer, judgement, path }
+        Common { release, work, wire, lost, compute, answer, device, judgement, path }
     }
 }
 
@@ -244,6 +247,12 @@ impl Drive {
         answer.add(field.took);
         self.curves.put(self.common.compute, at, field.span.as_micros_f64() as f32);
         self.curves.put(self.common.answer, at, field.took.as_micros_f64() as f32);
+        if let Some(times) = field.times {
+            let parts = [times.queue, times.kernels, times.wake];
+            for (curve, part) in self.common.device.into_iter().zip(parts) {
+                self.curves.put(curve, at, part.as_micros_f64() as f32);
+            }
+        }
         if let Some(given) = &field.answer {
             let judged = [given.confidence, given.skill, given.novelty];
             for (curve, value) in self.common.judgement.into_iter().zip(judged) {
@@ -352,7 +361,7 @@ impl Common {
         let named = |names: &[&str], curves: &[CurveId]| {
             names.iter().map(|name| name.to_string()).zip(curves.iter().copied()).collect::<Vec<_>>()
         };
-        let Common { release, work, wire, lost, compute, answer, judgement, .. } = *self;
+        let Common { release, work, wire, lost, compute, answer, device, judgement, .. } = *self;
         vec![
             Plot::of(
                 "lateness",
@@ -373,6 +382,7 @@ impl Common {
                 "us",
                 named(&["computing", "from request to answer"], &[compute, answer]),
             ),
+            Plot::of("field", "where the GPU's time went", "us", named(&DeviceTimes::PARTS, &device)),
             Plot::of(
                 "field",
                 "what the field says of its answer",

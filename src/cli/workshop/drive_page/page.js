@@ -55,7 +55,7 @@
   const widthOf = place => Math.max(place.clientWidth, 200);
   const settings = (place, height, more) => ({
     width: widthOf(place), height, padding: [8, 28, 0, 0],
-    cursor: {sync: {key: 'time'}, drag: {x: true, y: false}, points: {size: 7}},
+    cursor: {y: false, sync: {key: 'time'}, drag: {x: true, y: false}, points: {size: 7}},
     legend: {live: true, markers: {show: true, fill: (plot, index) => plot.series[index].stroke(plot, index), width: 0}},
     ...more,
   });
@@ -249,8 +249,8 @@
     };
     new uPlot({
       width: widthOf(box), height: 170, padding: [8, 28, 0, 0],
-      cursor: {drag: {x: false, y: false}},
-      scales: {x: {time: false, range: [first - .5, first + count - .5]}, y: {distr: 3, range: () => [.7, most * 80]}},
+      cursor: {y: false, drag: {x: false, y: false}},
+      scales: {x: {time: false, range: [first - .5, first + count - .5]}, y: {distr: 3, range: () => [.7, most * 300]}},
       axes: [axis({splits: () => named.map(bar => bar - .5), values: () => named.map(word)}), axis({size: 62,
         splits: () => [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8].filter(many => many < most * 1.5),
         values: (_, splits) => splits.map(String), filter: (_, splits) => splits})],
@@ -315,7 +315,8 @@
       for (let x = Math.ceil(from[0] / step) * step; (x - middle[0]) * metre < width / 2; x += step) {
         const [at] = screen(x, 0);
         pen.strokeStyle = colour('rule'); pen.beginPath(); pen.moveTo(at, 0); pen.lineTo(at, height - 18); pen.stroke();
-        pen.fillStyle = colour('faint'); pen.textAlign = 'center'; pen.fillText(`${+x.toFixed(2)} m`, at, height - 5);
+        pen.fillStyle = colour('faint'); pen.textAlign = 'center';
+        if (at > 24 && at < width - 24) pen.fillText(`${+x.toFixed(2)} m`, at, height - 5);
       }
       for (let y = Math.ceil(from[1] / step) * step; (y - middle[1]) * metre < height / 2; y += step) {
         const [, at] = screen(0, y);

@@ -21,7 +21,7 @@ const SCRIPT: &str = include_str!("page.js");
 const LOOKS: &str = include_str!("page.css");
 /// SHA-256 of both scripts in base64: a browser runs no other. A test compares them.
 const DIGESTS: [&str; 2] =
-    ["GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=", "dTmB2Vb14hKQLZuH4nO73JkTDUK/jFwk930YKSn4oHI="];
+    ["GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=", "+6iqBeE10ejSro2yByiJ0poblt761rQbzy5c8nfXLl8="];
 /// Most events in the table; the timeline shows all.
 const MOST_ROWS: usize = 500;
 
@@ -162,7 +162,7 @@ fn times(drive: &DriveShown) -> String {
 
 fn configuration(drive: &DriveShown) -> String {
     let words = drive.words.iter().map(|(key, word)| vec![key.clone(), word.clone()]);
-    let words = table(&["of the run", ""], &words.collect::<Vec<_>>());
+    let words = table(&["key", "value"], &words.collect::<Vec<_>>());
     let board = escaped(&drive.board);
     format!("{words}<details><summary>The board's effective values</summary><pre>{board}</pre></details>")
 }
