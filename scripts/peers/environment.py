@@ -13,7 +13,7 @@ ROOT = HERE.parent.parent
 PLACE = ROOT / "target" / "peers"
 PYTHON = PLACE / "bin" / "python"
 INDEX = "PEERS_TORCH_INDEX"
-# What the default build of PyTorch takes unpacked, and as much again while pip unpacks it.
+# The unpacked size of PyTorch's default build, and as much again while pip unpacks it.
 DISK_NEEDED = 9e9
 
 

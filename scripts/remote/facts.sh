@@ -65,7 +65,7 @@ if [ -n "$installed" ]; then
 fi
 fact order "$order"
 
-# Locks that are held. Looked up, not tried: to try one is to hold it for a moment.
+# Locks that are held. It looks them up: trying to lock would hold the lock for a moment.
 for lock in /run/ganglion-update.lock "$HOME/.cache/ganglion-flash/lock"; do
     [ -e "$lock" ] && grep -q ":$(stat -c %i "$lock") 0 EOF" /proc/locks 2> /dev/null && fact busy "$lock"
 done
