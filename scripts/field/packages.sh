@@ -94,7 +94,7 @@ make_keys() {
     for name in fleet foreign revoked; do
         ssh-keygen -q -t ed25519 -N '' -C "$name" -f "$PARCEL/keys/$name"
     done
-    # The revoked key stands among the allowed ones as well: the revocation must win.
+    # The revoked key is also among the allowed ones: the revocation must win.
     for name in fleet revoked; do
         echo "fleet namespaces=\"ganglion-package\" $(cat "$PARCEL/keys/$name.pub")"
     done > "$PARCEL/allowed_signers"

@@ -71,11 +71,11 @@ def ganglion(binary: Path | None) -> Path:
             raise Failure(f"{binary} is not a program")
         return binary
     if not shutil.which("cargo"):
-        raise Failure("cargo is not there; install Rust, or name a built ganglion with --binary")
+        raise Failure("there is no cargo; install Rust, or name a built ganglion with --binary")
     note("building ganglion in release ...")
     built = subprocess.run(["cargo", "build", "--release", "--quiet", "--locked"], cwd=ROOT, check=False)
     if built.returncode:
-        raise Failure("cargo could not build ganglion; its message stands above")
+        raise Failure("cargo could not build ganglion; see its message above")
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     return ROOT / target / "release" / "ganglion"
 

@@ -82,7 +82,7 @@ def agree(grid: int, torch: bool, compiled: bool, notes: list[str]) -> None:
     note("comparing what the peers compute (compiling takes half a minute the first time) ...")
     wanted = [name for name, there in (("torch", torch), ("compiled", compiled)) if there]
     command = [environment.PYTHON, "agree.py", str(grid), *wanted]
-    # In a session of its own, so that Ctrl-C does not make it print where it was.
+    # In a separate session, so that Ctrl-C does not make it print a traceback.
     done = subprocess.run(
         command,
         cwd=environment.HERE,
