@@ -14,8 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
 PTX = KERNELS / "ganglion.ptx"
 TOOLS = ROOT / "target" / "cuda-tools"
-# NVRTC 12.6 writes PTX 8.5 of what PTX 8.0 knows as well (see `OLDEST_PACKAGES`); the assembler of 12.9 is the oldest
-# that knows all four chips; the fatbin is made by the library of 12.9 as well, so that nothing in it is newer than CUDA
+# NVRTC 12.6 writes PTX 8.5, although it uses nothing newer than 8.0 (see `OLDEST_PACKAGES`); the assembler of 12.9 is the
+# oldest that supports all four chips; the fatbin is made by the library of 12.9 as well, so that nothing in it is newer than CUDA
 # 12. The disassembler only reads, and comes without a toolkit since CUDA 13. The hashes are of these versions' files: a changed
 # file is refused.
 PACKAGES = """\
@@ -24,7 +24,7 @@ nvidia-cuda-nvcc-cu12==12.9.86 --hash=sha256:5d6a0d32fdc7ea39917c20065614ae93add
 nvidia-cuda-nvdisasm==13.5.37 --hash=sha256:d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca
 nvidia-nvfatbin-cu12==12.9.82 --hash=sha256:16cbfbd12287508212f22f42dff6ff51cf9b528b906f57f615b080da16dea1ea
 """
-# The version that NVRTC writes, and the one in the image: PTX 8.0 came with CUDA 12.0 (PTX ISA, "Release notes"), which a
+# The version that NVRTC writes, and the one in the image: PTX 8.0 came with CUDA 12.0 (PTX ISA, "Release notes"), which
 # driver 525 includes. Each build proves that the text needs nothing newer: see `prove_oldest`.
 WRITTEN, OLDEST = b"\n.version 8.5\n", b"\n.version 8.0\n"
 # CUDA 12.0 itself: its assembler, and the header of its driver.
@@ -106,7 +106,7 @@ def blake3(data):
 
 
 def digest():
-    """Of all sources: name, a zero byte, text, a zero byte, in the order of names."""
+    """The digest of all sources in the order of their names: name, zero byte, text, zero byte."""
     return blake3(b"".join(path.name.encode() + b"\0" + path.read_bytes() + b"\0" for path in sources()))
 
 
@@ -137,7 +137,7 @@ def compile_ptx(nvidia):
     nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size))
     text = ctypes.create_string_buffer(size.value)
     nvrtc.nvrtcGetPTX(program, text)
-    # NVRTC counts the zero byte at the end; a file must not hold it.
+    # NVRTC counts the zero byte at the end; the file must not contain it.
     ptx = text.raw[: size.value].rstrip(b"\0")
     if ptx.count(WRITTEN) != 1:
         sys.exit(f"NVRTC no longer writes {WRITTEN.decode().strip()}")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The devices behind the adapter: their registers, what they do with bytes, and their faults. Knows no time except
+ * The devices behind the adapter: their registers, what they do with bytes, and their faults. The only times it knows are
  * the stamps that it is given. Everything here is called with plant_lock held.
  */
 #include <linux/i2c.h>

@@ -21,13 +21,13 @@ enum {
 	HC_DEV_ADD = 1,			/* addr, arg = flags below: a device, its registers zero */
 	HC_DEV_DEL = 2,			/* addr: no device answers there any more */
 	HC_REG_SET = 3,			/* addr, reg, len, data: registers from reg on */
-	HC_FAULT = 4,			/* addr or HIL_ANY, reg = kind, arg, count (-1: for ever), len = number to skip */
+	HC_FAULT = 4,			/* addr or HIL_ANY, reg = kind, arg, count (-1: forever), len = number to skip */
 	HC_FAULT_CLEAR = 5,		/* addr (0 or HIL_ANY: all), reg = kind (0: all) */
 	HC_GPIO_SET = 6,		/* addr, arg = level of a line that this side does not drive */
 	HC_GPIO_AT = 7,			/* the same at `at`, CLOCK_MONOTONIC ns, from a hard interrupt */
 	HC_BUS_HZ = 8,			/* arg: clock of the bus; 0: transfers take no time */
 	HC_REPLY = 9,			/* at = seq of HE_REQ, data, arg < 0: fail with that errno */
-	HC_QUAD = 10,			/* addr = line A, reg = line B << 8 | slot 0..3, arg = +-ns an edge (0 stops), count */
+	HC_QUAD = 10,			/* addr = line A, reg = line B << 8 | slot 0..3, arg = +-ns per edge (0 stops), count */
 	HC_DEV_RESET = 11,		/* addr: frames, pulses, timers, pointer as after power on; byte table stays */
 	HC_DEV_MUTE = 12,		/* addr, arg 1/0: does not acknowledge (no power, held in reset) */
 	HC_BUS_PINS = 13,		/* addr = line that is SCL, reg = line that is SDA; both are pulled high */

@@ -30,8 +30,8 @@ struct edge {
 struct encoder {
 	bool on;
 	u16 a, b;
-	s64 period;			/* ns an edge; its sign is the direction */
-	int left;			/* edges, 0: for ever */
+	s64 period;			/* ns per edge; its sign is the direction */
+	int left;			/* edges, 0: forever */
 	u8 phase;
 	u64 next;
 };
@@ -311,7 +311,7 @@ static int line_request(struct gpio_chip *gc, unsigned int line)
 	return 0;
 }
 
-/* Its owner is gone, dead or alive. */
+/* Its owner released it or died. */
 static void line_free(struct gpio_chip *gc, unsigned int line)
 {
 	unsigned long flags;

@@ -29,7 +29,7 @@ struct dev {
 	u8 answer[2], next;		/* HIL_FRAME3: the last conversion, and the byte that a read returns */
 };
 
-/* When a transfer began, when a message of it ended, and how long a byte takes; ns. */
+/* When a transfer began, when one of its messages ended, and how long a byte takes; ns. */
 struct stamps {
 	u64 start, end, byte_ns;
 };

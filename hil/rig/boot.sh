@@ -29,7 +29,7 @@ apart() {
 
 # boot SHARE FOLDER LIMIT_S [QEMU OPTION...]: runs FOLDER/job, under SHARE, in the guest; its results are in FOLDER.
 # LIMIT_S: wall time. The console's output goes to $CONSOLE.
-# Virtual clock: one instruction is 2^SHIFT ns and idle time is skipped, so the host's load does not enter the guest's
+# Virtual clock: one instruction takes 2^SHIFT ns and idle time is skipped, so the host's load does not affect the guest's
 # time; that needs one processor (QEMU: "-icount"). Host clock: for experiments, never for limits. Becomes QEMU: call it in its
 # own process.
 boot() {

@@ -11,9 +11,9 @@
 #              good      staged, tried, committed if nothing interrupts it
 #              bad       a version that dies 5 s after it was ready, so that the robot rolls back
 #              rollback  requested by a person
-#   PATTERN    on the console; several with " > " between them come one after the other
-#   VERSION    that must run after the cut: old, new, or word (the commit or the end was just being written: whichever word
-#              `update status` then has, the version must be its version)
+#   PATTERN    on the console; several separated by " > " must appear one after the other
+#   VERSION    that must run after the cut: old, new, or word (the commit or the end was just being written: the version must
+#              match whichever word `update status` then reports)
 #   LAST       how `update status` says the last update ended
 power_cut() {
     CUT_WHERE[$1]=$3 CUT_AGAIN[$1]=${8-} CUT_AGAIN_AFTER[$1]=${9-}
@@ -22,7 +22,7 @@ power_cut() {
 }
 declare -A CUT_WHERE CUT_AGAIN CUT_AGAIN_AFTER CUT_FIELDS
 
-# In the background, because the laptop's end of it dies with the robot.
+# In the background, because the laptop's side of the connection dies with the robot.
 begin() {
     local log=$WORK/logs/operation.log
     case $1 in
@@ -138,7 +138,7 @@ power_cut back-start bad "${AT_TRIAL}back > MARK postinst" 2 old disarmed rolled
 power_cut rollback-installing rollback "${AT_TRIAL}installing" 0.2 new disarmed 'returned|rolled-back'
 power_cut rollback-unpack rollback 'MARK preinst' 0.6 new disarmed 'returned|rolled-back'
 power_cut rollback-trying rollback "${AT_TRIAL}trying" 0.5 new disarmed 'returned|rolled-back'
-# The boot that repairs is cut too.
+# The power fails again during the boot that repairs.
 power_cut boot-begin good 'MARK preinst' 0.6 old disarmed rolled-back 'MARK trial' 0
 power_cut boot-repair good "${AT_TRIAL}trying" 1 old disarmed rolled-back 'MARK trial .*tries\W+1|MARK preinst' 0
 power_cut boot-unpack good "${AT_TRIAL}trying" 0 old disarmed rolled-back 'MARK preinst' 0.6

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The packages that the rows install: the real one and, made of it, newer, broken and forbidden ones. Sourced
+# The packages that the rows install: the real one, and newer, broken and forbidden ones made from it. Sourced
 # by scripts/field-test.
 #
 # Each is $PARCEL/NAME/ganglion_VERSION_amd64.deb with its signature. What distinguishes two versions in a
@@ -17,7 +17,7 @@ as_it_is() { :; }
 # Ends before it is ready, every time it is started.
 never_ready() { unit_line "$1" 'ExecStartPre=/bin/sh -c "sleep 1; exit 70"'; }
 
-# Ready, and dead 5 s later.
+# Becomes ready, and dies 5 s later.
 dies() { unit_line "$1" 'ExecStartPost=/bin/sh -c "(sleep 5; kill -9 $MAINPID) \&"'; }
 unit_line() { sed -i "s|^ExecStart=|$2\n&|" "$1/usr/lib/systemd/system/ganglion.service"; }
 
@@ -94,7 +94,7 @@ make_keys() {
     for name in fleet foreign revoked; do
         ssh-keygen -q -t ed25519 -N '' -C "$name" -f "$PARCEL/keys/$name"
     done
-    # The revoked key stands among the allowed ones as well: the revocation must win.
+    # The revoked key is also among the allowed ones: the revocation must win.
     for name in fleet revoked; do
         echo "fleet namespaces=\"ganglion-package\" $(cat "$PARCEL/keys/$name.pub")"
     done > "$PARCEL/allowed_signers"
@@ -117,7 +117,7 @@ make_packages() {
     repack wrong-architecture "$WRONG_ARCHITECTURE" wrong_architecture
     repack check-fails "$CHECK_FAILS" check_fails
     deb=$(spoilt tampered)
-    # One byte in the middle of the data, which no checksum of the archive's own has to notice.
+    # Changes one byte in the middle of the data, which the archive's own checksums may miss.
     printf 'X' | dd of="$deb" bs=1 seek=$(($(stat -c %s "$deb") / 2)) conv=notrunc status=none
     deb=$(spoilt truncated)
     truncate -s $(($(stat -c %s "$deb") / 2)) "$deb"

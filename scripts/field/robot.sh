@@ -58,7 +58,7 @@ PYTHON
 console_size() { stat -c %s "$WORK/console" 2> /dev/null || echo 0; }
 
 # await SINCE PATTERNS [SECONDS]: waits until the console, from byte SINCE on, has matched the patterns one
-# after the other (they are separated by " > ").
+# after the other; " > " separates them.
 await() {
     local since=$1 rest=$2 limit=$((SECONDS + ${3:-600})) pattern found
     while [ -n "$rest" ]; do
@@ -215,7 +215,7 @@ settle() {
 }
 
 # whole VERSION MODE: that version is installed completely and runs, nothing is left unfinished,
-# no person armed it. MODE is disarmed, armed, or any (before an update has begun the board's own word holds, and
+# nobody armed it. MODE is disarmed, armed, or any (before an update has begun the board's own setting applies, and
 # this board arms by itself).
 whole() {
     local version=$1 mode=$2 status update
@@ -242,8 +242,8 @@ whole() {
     same "what 'update status' calls unfinished" "$(value unfinished "$update")" ''
 }
 
-# last PHASE FROM TO: what `update status` says of the update that ended last. PHASE may be several, with |
-# between them; none: no update has ended yet.
+# last PHASE FROM TO: what `update status` reports about the last finished update. PHASE may be several, separated
+# by |; none: no update has ended yet.
 last() {
     local update
     update=$(fact update)

@@ -80,7 +80,7 @@ update_downgrade_allowed() {
     last committed "$BASE" "$OLD"
 }
 
-# Fills the disk as root can, except for that many kilobytes.
+# Fills the disk, including root's reserve, except for that many kilobytes.
 fill() {
     echo "free=\$((\$(stat -f -c '%f * %S' /) / 1024)); fallocate -l \$((free - $1))K /var/tmp/filler ||"
     echo "dd if=/dev/zero of=/var/tmp/filler bs=1M status=none; sync"

@@ -16,7 +16,7 @@ from report import INTERRUPTED, NOT_BEGUN, RUNNING, Report
 WORDS = 2000
 # Only this much of the end of a log is read for figures.
 READ_BYTES = 4 << 20
-# The longest that a tool may take to print its version.
+# The longest time that a tool may take to print its version.
 PROBE_S = 10
 # Compiling the stand-in takes half a minute on a slow core.
 COMPILE_S = 240
@@ -87,7 +87,7 @@ def run(part, number, report, env, left_s, stop):
         if why:
             return {"result": "skipped", "why": why}
         return run_steps(part, number, report, env, min(part.limit_s, left_s), stop)
-    except Exception as why:  # a mistake in this script must not lose the other parts either
+    except Exception as why:  # a bug in this script must not lose the other parts either
         return {"result": "failed", "why": f"gpu-check itself failed: {type(why).__name__}: {why}"}
 
 
@@ -144,7 +144,7 @@ def run_steps(part, number, report, env, limit_s, stop):
 
 
 def text_of(log, start):
-    """What a step wrote, from `start` on; bytes that are no UTF-8 are replaced."""
+    """What a step wrote, from `start` on; bytes that are not UTF-8 are replaced."""
     with open(log, "rb") as file:
         end = file.seek(0, 2)
         file.seek(max(start, end - READ_BYTES))
@@ -161,12 +161,12 @@ def exit_reason(code, text, words):
 
 
 def read(part, texts):
-    """Figures, and why they are not what was expected. A part that failed may have figures too: its counts."""
+    """Figures, and the reason if they are not as expected. A failed part may have figures too: its counts."""
     if len(texts) < len(part.steps):
         return None, "not every command of the part has run"
     try:
         found = part.read(texts)
-        json.dumps(found, ensure_ascii=False).encode()  # what is no Unicode would make the whole file unreadable
+        json.dumps(found, ensure_ascii=False).encode()  # text that is not Unicode would make the whole file unreadable
         return found, None
     except Unread as why:
         return why.figures, str(why)

@@ -5,9 +5,9 @@ import signal
 import subprocess
 import time
 
-# After SIGTERM a process has this long to put things in order; then it is killed.
+# After SIGTERM a process has this long to clean up; then it is killed.
 TERM_PATIENCE_S = 2
-# A process inside a call of a driver that hangs may not go even when it is killed.
+# A process inside a driver call that hangs may survive even SIGKILL.
 KILL_PATIENCE_S = 5
 # Seconds between two polls of the child; the first polls are closer together, for short commands.
 LOOK_S = 0.05
@@ -39,7 +39,7 @@ class Ended:
 
 
 def run(command, cwd, env, out, err, limit_s, stop):
-    """Runs `command`, its output into the open files `out` and `err`, not into pipes: a process that cannot be
+    """Runs `command` with its output in the open files `out` and `err`, not in pipes: a process that cannot be
     killed would hold a pipe open. Raises OSError if it cannot be started."""
     began = time.monotonic()
     child = subprocess.Popen(
@@ -54,11 +54,11 @@ def run(command, cwd, env, out, err, limit_s, stop):
     why = None
     if not _ends(child, limit_s, stop):
         why = f"ended by {stop.signal.name}" if stop.signal else f"not done after {limit_s:.0f} s"
-        # A command that hangs gets no time to put things in order: there is a limit to keep.
+        # A command that exceeded its limit gets no time to clean up.
         if not (stop.signal and _signal(child, signal.SIGTERM) and _ends(child, TERM_PATIENCE_S)):
             _signal(child, signal.SIGKILL)
             why += ": killed" if _ends(child, KILL_PATIENCE_S) else ": it cannot be killed"
-    # Processes that the command left behind, while its number still belongs to it.
+    # Ends processes that the command left behind, while the group's number still belongs to it.
     _signal(child, signal.SIGKILL)
     return Ended(child.poll(), round(time.monotonic() - began, 3), why)
 
@@ -66,7 +66,7 @@ def run(command, cwd, env, out, err, limit_s, stop):
 def _signal(child, number):
     try:
         os.killpg(child.pid, number)
-    except (ProcessLookupError, PermissionError):  # none left; or one that has become another user's
+    except (ProcessLookupError, PermissionError):  # none is left, or one now belongs to another user
         pass
     return True
 

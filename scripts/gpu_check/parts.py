@@ -10,11 +10,11 @@ from places import IMAGE, KIT, PROGRAM, TESTS
 
 RUNGS = range(6)
 STORAGES = ["f32", "f16"]
-# A file that does not exist: the program then takes the PTX, which the driver compiles.
+# A file that does not exist: the program then uses the PTX, which the driver compiles.
 NO_IMAGE = KIT / "no-image"
 # A fresh folder for the driver's cache of compiled kernels.
 CACHE = KIT / "compute-cache"
-# Where a CUDA toolkit puts its programs, if they are not in the path.
+# Where a CUDA toolkit installs its programs, if they are not in the path.
 TOOLKIT = "/usr/local/cuda/bin"
 # With small fields, and covering all that is inserted between cycles: under the sanitizer it is many times slower.
 SMALL = "cuda::engine::changes_between_cycles_apply_in_the_next"
@@ -29,14 +29,14 @@ class Part:
     limit_s: int
     read: Callable[[list], object]
     tool: Optional[str] = None  # a program without which the part is skipped
-    probe: bool = False  # whether the tool must also answer --version: it can be there and not run
+    probe: bool = False  # whether the tool must also answer --version: it can exist and still not run
     fresh: Optional[object] = None  # a folder that is emptied before
     needs: Optional[object] = None  # a file without which the part is skipped, and why
     lacking: str = ""
 
 
 def chosen(parts, names):
-    """Those of these names, and those whose names begin with one of them and a slash; all of them without names."""
+    """The parts with these names, or whose names begin with one of them and a slash; without names, all parts."""
     return [part for part in parts if not names or any(f"{part.name}/".startswith(f"{name}/") for name in names)]
 
 

@@ -11,7 +11,7 @@ MOST_NESTED = 32
 
 
 class Unread(Exception):
-    """The output is not what was expected; `figures` are those that it holds all the same."""
+    """The output is not what was expected; `figures` are those that it contains nevertheless."""
 
     def __init__(self, why, figures=None):
         super().__init__(why)
@@ -46,7 +46,7 @@ def shallow(value, left):
 
 
 def rows(texts):
-    """The CSV of nvidia-smi, a device a row."""
+    """The CSV of nvidia-smi, one row per device."""
     found = [[cell.strip() for cell in line.split(",")] for line in texts[-1].splitlines() if line.strip()]
     if not found:
         raise Unread("no device is listed")
@@ -58,7 +58,7 @@ def lines(texts):
 
 
 def tests(texts):
-    """Counts of a test program; a test that skipped itself has shown nothing."""
+    """Counts of a test program; a test that skipped itself does not count as passed."""
     text = texts[-1]
     found = re.search(r"test result: \w+\. (\d+) passed; (\d+) failed", text)
     if not found:

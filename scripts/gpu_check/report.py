@@ -42,7 +42,7 @@ class Report:
         }
         self.logs.mkdir(parents=True, exist_ok=True)
         for old in (*self.logs.glob("*.out"), *self.logs.glob("*.err")):
-            old.unlink()  # of an earlier run: they would look like this one's
+            old.unlink()  # logs of an earlier run would look like this one's
 
     def log(self, number, ending):
         """The file for what part `number` prints."""
@@ -64,7 +64,7 @@ class Report:
         return time.monotonic() - self.began
 
     def outputs(self):
-        """Of the parts that passed: figures of one that failed are in the file and count for nothing."""
+        """Figures of the parts that passed. Those of a failed part are in the file but are not judged."""
         return {entry["name"]: entry["output"] for entry in self.entries if entry["result"] == "passed"}
 
     def device(self):

@@ -7,7 +7,7 @@ from typing import Optional
 
 @dataclasses.dataclass
 class Target:
-    """A figure: of which part, under which keys, what it must reach and what is aimed at. Less is better, but for
+    """A figure: its part, its keys, the value it must reach and the value aimed at. Less is better, except for
     a share of what is possible."""
 
     name: str
@@ -51,7 +51,7 @@ MEMORY = Target("GPU memory, one robot, MB", ROBOT_F32, ("memory_mb",), 128, 64)
 HOST = Target("host CPU at 100 Hz, share of a core", ROBOT_F32, ("host_cpu_share",), 0.05, 0.01)
 COPY = Target("evolve + features over a copy, 32 robots", "bench/cuda/batch-32/f32", SHARE, 0.5, 0.8, True)
 
-# By the word in the device's name. Only an H200 has targets for many robots and for the match.
+# Keyed by a word in the device's name. Only an H200 has targets for many robots and for the match.
 H200 = [
     *cycles(60, 30),
     COPY,

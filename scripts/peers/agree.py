@@ -1,5 +1,5 @@
-"""Runs the peers' cycles from the same start and fails if they do not agree, so that none is timed
-that is wrong. Also shows that it would: a cycle with another diffusion rate must not agree.
+"""Runs the peers' cycles from the same start and fails if they do not agree, so that no wrong cycle
+is timed. It also shows that a wrong cycle is noticed: one with another diffusion rate must not agree.
 """
 
 import sys

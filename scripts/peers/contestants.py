@@ -14,7 +14,7 @@ from failure import Failure
 
 @dataclass
 class Figures:
-    """What was measured of one of them."""
+    """What was measured for one peer."""
 
     name: str
     threads: int
@@ -44,7 +44,7 @@ def surroundings(threads: int) -> dict[str, str]:
 
 
 class Peer:
-    """A worker.py."""
+    """A peer that runs worker.py."""
 
     def __init__(self, name: str, kind: str, grid: int, threads: int) -> None:
         arguments = ["worker.py", kind, str(grid), str(threads)]

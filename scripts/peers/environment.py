@@ -13,7 +13,7 @@ ROOT = HERE.parent.parent
 PLACE = ROOT / "target" / "peers"
 PYTHON = PLACE / "bin" / "python"
 INDEX = "PEERS_TORCH_INDEX"
-# What the default build of PyTorch takes unpacked, and as much again while pip unpacks it.
+# The unpacked size of PyTorch's default build, and as much again while pip unpacks it.
 DISK_NEEDED = 9e9
 
 
@@ -71,11 +71,11 @@ def ganglion(binary: Path | None) -> Path:
             raise Failure(f"{binary} is not a program")
         return binary
     if not shutil.which("cargo"):
-        raise Failure("cargo is not there; install Rust, or name a built ganglion with --binary")
+        raise Failure("there is no cargo; install Rust, or name a built ganglion with --binary")
     note("building ganglion in release ...")
     built = subprocess.run(["cargo", "build", "--release", "--quiet", "--locked"], cwd=ROOT, check=False)
     if built.returncode:
-        raise Failure("cargo could not build ganglion; its message stands above")
+        raise Failure("cargo could not build ganglion; see its message above")
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     return ROOT / target / "release" / "ganglion"
 

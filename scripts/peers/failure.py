@@ -1,6 +1,6 @@
 """How the comparison ends when it cannot go on; the codes are those of the ganglion program."""
 
-UNAVAILABLE = 69  # something that is needed is not there
+UNAVAILABLE = 69  # something that is needed is missing
 DISAGREE = 70  # the peers do not compute the same cycle
 INTERRUPTED = 130
 

@@ -1,5 +1,5 @@
 """The comparison from start to end: set up, check that the peers compute the same, take turns,
-write the table. Runs on the Python that is there and needs nothing but its standard library.
+write the table. Runs on the installed Python and needs only its standard library.
 """
 
 import json
@@ -14,7 +14,7 @@ from contestants import Figures, Ganglion, Peer, surroundings
 from failure import DISAGREE, INTERRUPTED, Failure, note
 from options import Options
 
-# Share of the cores that others may keep busy on a machine that counts as quiet.
+# Share of the cores that other programs may keep busy while a machine still counts as quiet.
 QUIET = 0.1
 
 
@@ -82,7 +82,7 @@ def agree(grid: int, torch: bool, compiled: bool, notes: list[str]) -> None:
     note("comparing what the peers compute (compiling takes half a minute the first time) ...")
     wanted = [name for name, there in (("torch", torch), ("compiled", compiled)) if there]
     command = [environment.PYTHON, "agree.py", str(grid), *wanted]
-    # In a session of its own, so that Ctrl-C does not make it print where it was.
+    # In a separate session, so that Ctrl-C does not make it print a traceback.
     done = subprocess.run(
         command,
         cwd=environment.HERE,

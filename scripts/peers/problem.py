@@ -90,7 +90,7 @@ def _bumps(grid: int) -> F64:
 
 
 def _weights(random: np.random.Generator) -> F32:
-    """Eight content channels a sensor with normal weights, and one slow channel with weight 1."""
+    """Eight content channels per sensor with normal weights, and one slow channel with weight 1."""
     weight = np.zeros((CHANNELS, SENSORS), np.float32)
     for sensor in range(SENSORS):
         weight[random.permutation(CONTENT)[:FAN_OUT], sensor] = random.standard_normal(FAN_OUT)

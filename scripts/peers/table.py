@@ -35,7 +35,7 @@ def _busy_cores() -> float:
 
     def busy_ticks() -> int:
         ticks = [int(ticks) for ticks in _read("/proc/stat").partition("\n")[0].split()[1:9]]
-        return sum(ticks) - sum(ticks[3:5])  # but for idle and waiting for a disk
+        return sum(ticks) - sum(ticks[3:5])  # except idle and waiting for a disk
 
     if not _read("/proc/stat"):
         return 0.0

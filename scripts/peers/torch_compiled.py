@@ -1,6 +1,6 @@
 """The cycle as one function for torch.compile, without a break in its graph.
 
-The field stands in three parts (content, pattern, slow), each flat with one spare number at both
+The field is stored in three parts (content, pattern, slow), each flat with one spare number at both
 ends, so that all six neighbours of a row of cells are plain slices or whole rows: gathering them
 cell by cell keeps the compiler from using vectors.
 """
@@ -114,5 +114,5 @@ def drive(known: t.Known, weights: Tensor, like: Tensor) -> Tensor:
 
 
 def squash(spread_field: Tensor, driven: Tensor) -> Tensor:
-    """tanh(gamma v + a), by the exponential, which the compiler has in vectors."""
+    """tanh(gamma v + a), from the exponential, which the compiler can vectorise."""
     return 2.0 * torch.sigmoid(2.0 * (p.GAMMA * spread_field + driven)) - 1.0

@@ -13,7 +13,7 @@ import numpy as np
 import problem as p
 
 # Cycles that are run and not counted: at the start (torch.compile compiles in the first), to
-# choose between ways of compiling, and in every turn, while the caches are still another's.
+# choose between ways of compiling, and in every turn, while the caches still hold another peer's data.
 WARM_UP, TRIAL, UNCOUNTED = 20, 40, 4
 
 Step = Callable[[Any], Any]

@@ -67,7 +67,7 @@ said() {
     SAID=${SAID:0:400}
 }
 
-# ssh_failed HOST: says in CODE and WHY what the ssh that just returned 255 or 124 ended with.
+# ssh_failed HOST: sets CODE and WHY to the reason why ssh just returned 255 or 124.
 ssh_failed() {
     local host=$1 text
     text=$(tail -c 2000 "$OWN/err" 2> /dev/null | tr -d '\0')

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What a robot says about itself before anything is changed: lines of `name value`, the last one `end ok`. Runs on the
+# What a robot reports about itself before anything is changed: lines of `name value`, the last one `end ok`. Runs on the
 # robot, sent by ssh: POSIX sh, coreutils and what Debian always has. It reads only. $1: the version to be installed.
 new=$1
 fact() { printf '%s %s\n' "$1" "$(printf %s "$2" | tr '\n\t' '  ' | cut -c "1-${3:-400}")"; }
@@ -23,7 +23,7 @@ fact architecture "$(dpkg --print-architecture 2> /dev/null)"
 fact glibc "$(getconf GNU_LIBC_VERSION 2> /dev/null | cut -d ' ' -f 2)"
 fact driver "$(quiet nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)"
 
-# space FOLDER NAME: free KiB for everybody, and the number of its file system.
+# space FOLDER NAME: the KiB that any user may still fill, and the number of its file system.
 space() {
     fact "free_$2" "$(($(stat -f -c '%a * %S / 1024' "$1" 2> /dev/null || echo 0)))"
     fact "device_$2" "$(stat -c %d "$1" 2> /dev/null)"
@@ -65,7 +65,7 @@ if [ -n "$installed" ]; then
 fi
 fact order "$order"
 
-# Locks that are held. Looked up, not tried: to try one is to hold it for a moment.
+# Locks that are held. It looks them up: trying to lock would hold the lock for a moment.
 for lock in /run/ganglion-update.lock "$HOME/.cache/ganglion-flash/lock"; do
     [ -e "$lock" ] && grep -q ":$(stat -c %i "$lock") 0 EOF" /proc/locks 2> /dev/null && fact busy "$lock"
 done

@@ -32,7 +32,7 @@ ask_status() {
     return 1
 }
 
-# What the robot remembers of finished updates: it changes with each of them.
+# What the robot remembers about finished updates: it changes with each of them.
 remembered() {
     local key text=''
     for key in last.phase last.from last.to last.why; do text+="${J[$key]-}|"; done
@@ -42,7 +42,7 @@ remembered() {
     REMEMBERED=$(printf %s "$text" | sha256sum)
 }
 
-# wait_for_end HOST LIMIT_S: until the robot reports no unfinished update. 0: J is the last word; 1: CODE and WHY say why not.
+# wait_for_end HOST LIMIT_S: until the robot reports no unfinished update. 0: J is its last answer; 1: CODE and WHY say why not.
 wait_for_end() {
     local host=$1 until=$((SECONDS + $2)) tries=0
     while :; do

@@ -75,7 +75,7 @@ older_than() {
 
 is_number() { [[ $1 =~ ^[0-9]{1,6}(\.[0-9]{1,6}){0,3}$ ]]; }
 
-# judge INDEX: sets the verdict: refused, active, or flash. The first reason counts; they are in the order in which to fix them.
+# judge INDEX: sets the verdict: refused, active, or flash. The first reason counts; they are in the order to fix them.
 judge() {
     local index=$1 host=${HOSTS[$1]} rc installed board
     rc=$(cat "$WORK/$index/rc")
