@@ -3,6 +3,8 @@
 
 use crate::cli::{self, Running, out, output};
 use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -210,6 +212,20 @@ fn figures_for_prometheus_also_tell_that_a_robot_is_off() {
     assert!(out(&printed).contains("\nganglion_up 0\n"), "{}", out(&printed));
     let unwritable = export(&robot.socket(), &["--output", &format!("{nobody}/figures.prom")]);
     assert_eq!(unwritable.status.code(), Some(69), "{}", cli::err(&unwritable));
+    // An answer that is not understood does not tell whether the robot is off: the old file stays.
+    let odd = robot.folder.join("odd").to_str().expect("a name").to_string();
+    let listener = UnixListener::bind(&odd).expect("a socket");
+    let answering = std::thread::spawn(move || {
+        let (mut caller, _) = listener.accept().expect("a caller");
+        let mut asked = String::new();
+        BufReader::new(&caller).read_line(&mut asked).expect("a request");
+        caller.write_all(b"what?\n").expect("written");
+    });
+    export(&robot.socket(), &["--output", path]);
+    let unclear = export(&odd, &["--output", path]);
+    answering.join().expect("an answer");
+    assert_eq!(unclear.status.code(), Some(69), "{}", cli::err(&unclear));
+    assert!(figures().contains("\nganglion_up 1\n"), "{}", figures());
     // The collector reads whatever ends in .prom: no unfinished file stays.
     let left = std::fs::read_dir(&robot.folder).expect("a folder").flatten();
     let left: Vec<_> =

@@ -18,13 +18,17 @@ use std::path::Path;
 /// figure too, and no failure then.
 pub fn export(socket: &Path, output: Option<&Path>) -> Result<(), Failure> {
     let answer = control::ask_without_map(socket, Ask::Status);
+    // Whether a robot is off cannot be told from a socket that this user may not open.
+    if let Some(error) = answer.as_ref().err().filter(|error| !is_off(error)) {
+        return Err(unreachable(socket, error));
+    }
     let text = text(answer.as_ref().ok().map(|reply| &reply.status));
     match output {
         None => say!("{}", text.trim_end()),
         Some(file) => codec::replace(file, text.as_bytes()).map_err(|error| unwritable(file, &error))?,
     }
     match answer {
-        Err(error) if output.is_none() || !is_off(&error) => Err(unreachable(socket, &error)),
+        Err(error) if output.is_none() => Err(unreachable(socket, &error)),
         _ => Ok(()),
     }
 }
