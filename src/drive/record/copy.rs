@@ -270,8 +270,7 @@ mod tests {
         }
         writer.finish().unwrap();
         drop(writer);
-        let bytes = target.0.lock().unwrap().clone();
-        bytes
+        target.0.lock().unwrap().clone()
     }
 
     fn cut(source: &[u8], from: u64) -> (Copied, usize) {
