@@ -197,6 +197,14 @@ mod tests {
         assert!(world.is_cliff([3.8, 2.8]) && !world.is_cliff([3.0, 2.0]));
     }
 
+    #[test]
+    fn the_documented_world_is_valid() {
+        let page = include_str!("../../../docs/commands.md");
+        let block = page.split("```toml\n").find(|block| block.starts_with("size")).unwrap();
+        let plan = world_from_text("w.toml", block.split("```").next().unwrap().to_string());
+        assert_eq!(plan.unwrap().movers.len(), 1);
+    }
+
     /// The only finding about `SOUND` with `from` replaced by `to`.
     fn finding(from: &str, to: &str) -> String {
         assert!(SOUND.contains(from));
