@@ -107,6 +107,7 @@ pub mod workshop {
     pub mod learn;
     pub mod teach;
     pub mod ablate;
+    pub mod barn;
 }
 
 /// Board files, setup of a machine, updates, benchmarks, latency with hardware in the loop.

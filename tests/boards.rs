@@ -3,6 +3,7 @@
 
 mod bad;
 mod bad_wires;
+mod barn;
 mod capacity;
 mod facts;
 mod fuzz;

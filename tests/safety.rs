@@ -55,6 +55,7 @@ fn sensor(max_age_ms: u64, valid: [f32; 2], worst_per_s: f32, required: bool) ->
         required,
         input: None,
         looks_at: None,
+        beam: None,
     }
 }
 

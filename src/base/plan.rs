@@ -36,11 +36,11 @@ pub use rt::RtPlan;
 pub use rule::{Rule, Trip};
 pub use safety::{GuardHold, GuardPlan, SafetyPlan};
 pub use sensor::{
-    Attachment, Axis, ChipSensor, ComputedSensor, Curve, FileSensor, GpuQuantity, HAT_FULL, ImuQuantity,
-    LineRole, LineSensor, PowerChip, PowerQuantity, Rails, Scale, SensorKind, SensorPlan, chips, kind,
-    same_chip,
+    Attachment, Axis, BeamPlan, ChipSensor, ComputedSensor, Curve, FileSensor, GpuQuantity, HAT_FULL,
+    ImuQuantity, LineRole, LineSensor, PowerChip, PowerQuantity, Rails, Scale, SensorKind, SensorPlan, chips,
+    kind, same_chip,
 };
-pub use sim::{SimPlan, SonarModule};
+pub use sim::{MoverPlan, SimPlan, SonarModule, WorldPlan};
 pub use targets::{GpuTargets, Targets};
 pub use tether::{OnLoss, TetherPlan};
 

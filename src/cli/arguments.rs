@@ -1,7 +1,7 @@
 //! Arguments that several verbs share: a board, an engine, a read-out, a duration.
 
 use super::exit::Failure;
-use crate::base::plan::{Board, EngineKind, QualityLevel};
+use crate::base::plan::{Board, BusPlan, EngineKind, QualityLevel};
 use crate::base::time::Span;
 use crate::deploy::board;
 use crate::deploy::board::Loaded;
@@ -19,6 +19,24 @@ pub fn board(path: &Path) -> Result<Loaded, Failure> {
         log::warn!("{warning}");
     }
     Ok(loaded)
+}
+
+/// Puts the world in the file at `path` around the simulated robot of `loaded`. This also changes its digest:
+/// a recording tells the worlds apart.
+pub fn world(loaded: &mut Loaded, path: &Path) -> Result<(), Failure> {
+    let BusPlan::Sim = loaded.board.bus else {
+        return Err(Failure::usage(format!(
+            "--world is for a simulated robot, and board '{}' drives a real one",
+            loaded.board.name
+        ))
+        .fix("add --simulate, or name a simulated board"));
+    };
+    let world = board::world(path).map_err(|error| super::check::world_failure(path, &error))?;
+    let mut identity = blake3::Hasher::new();
+    identity.update(b"world").update(loaded.digest.as_bytes()).update(format!("{world:?}").as_bytes());
+    loaded.digest = identity.finalize();
+    loaded.board.sim.get_or_insert_default().world = Some(world);
+    Ok(())
 }
 
 /// The engine that computes the field.

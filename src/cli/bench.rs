@@ -1,6 +1,8 @@
 //! `bench`: measures now what this machine achieves. There is one file per subcommand.
 
 mod all;
+#[cfg(feature = "workshop")]
+mod barn;
 mod brain;
 mod control;
 mod device;
@@ -39,6 +41,9 @@ enum What {
     Brain(brain::Args),
     /// A remote field's round trip, compared with a bare UDP echo in the same run
     Tether(tether::Args),
+    /// Drivers cross the worlds of the navigation course BARN in the simulator
+    #[cfg(feature = "workshop")]
+    Barn(barn::Args),
     /// Control loop and field with a board's own settings, compared with the board's targets
     All(all::Args),
 }
@@ -52,6 +57,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         What::Hrr(args) => hrr::run(&args),
         What::Brain(args) => brain::run(&args),
         What::Tether(args) => tether::run(&args),
+        #[cfg(feature = "workshop")]
+        What::Barn(args) => barn::run(&args),
         What::All(args) => all::run(&args),
     }
 }

@@ -13,7 +13,7 @@ use crate::base::plan::edges::{EdgeSight, edge_sight};
 use crate::base::plan::{Board, BusPlan, FieldPlan, OnLoss, TetherPlan, bus_load};
 use crate::deploy::board;
 use crate::deploy::board::finding::Finding;
-use crate::deploy::board::{BoardError, Loaded, Setting};
+use crate::deploy::board::{BoardError, Loaded, Setting, WorldError};
 use crate::runtime::session::is_service;
 use crate::system::rt::room;
 
@@ -83,16 +83,26 @@ pub fn failure(path: &Path, error: &BoardError) -> Failure {
             let name = || "name a board file, or one of the built-in boards".to_string();
             Failure::config(error).fix(hidden().unwrap_or_else(name))
         }
-        BoardError::Refused(findings) => {
-            let count = match findings.len() {
-                1 => "one error".to_string(),
-                many => format!("{many} errors"),
-            };
-            // On a terminal the source line follows each error; a log gets one line per error.
-            let faults = if stderr_is_terminal() { format!("{error:#}") } else { error.to_string() };
-            Failure::config(format!("{}: {count}\n{faults}", path.display()))
-        }
+        BoardError::Refused(findings) => refused(path, findings.len(), error),
     }
+}
+
+/// The failure if a world file cannot be loaded: 77 if permission is missing, otherwise 78.
+pub fn world_failure(path: &Path, error: &WorldError) -> Failure {
+    match error {
+        WorldError::Unreadable { error: cause, .. } => Failure::file(path, cause),
+        WorldError::Refused(findings) => refused(path, findings.len(), error),
+    }
+}
+
+fn refused(path: &Path, count: usize, error: &dyn std::fmt::Display) -> Failure {
+    let count = match count {
+        1 => "one error".to_string(),
+        many => format!("{many} errors"),
+    };
+    // On a terminal the source line follows each error; a log gets one line per error.
+    let faults = if stderr_is_terminal() { format!("{error:#}") } else { error.to_string() };
+    Failure::config(format!("{}: {count}\n{faults}", path.display()))
 }
 
 /// The board as text: a summary, warnings, then every value with its origin.

@@ -37,6 +37,7 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
   ganglion run --fault sonar-frozen@5s --json  a sensor freezes after 5 s; figures as JSON
   ganglion run --board boards/mine.toml        a board file of your own
   ganglion run --board picarx-v4 --simulate    the board of a real robot, in the simulator
+  ganglion run --world my-room.toml            the simulated PiCar-X in a world of your own
   ganglion run --snapshot brain.bin            save the brain to a file, resume from it next time
   ganglion run --board picarx-v4-tethered --simulate --tether /tmp/tether.sock
                                                a simulated robot whose brain is remote
@@ -52,6 +53,9 @@ pub struct Args {
     /// Drive the board in the simulator, with its own buses, chips, lines and limits, but no real wire
     #[arg(long, conflicts_with = "guard", long_help = SIMULATE_HELP)]
     pub simulate: bool,
+    /// World file for the simulated robot: room, obstacles, ledges, start (docs/commands.md, "Worlds")
+    #[arg(long, value_name = "FILE")]
+    pub world: Option<PathBuf>,
     /// How long to run: 20s, 1500ms, 2min [default: 20s on a simulated board, else until Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = arguments::span)]
     pub length: Option<Span>,
@@ -144,6 +148,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let digest = loaded.digest; // the brain compares this digest of the robot's board; a simulated board has another one
     let simulation = if args.simulate { simulate(&mut loaded)? } else { Default::default() };
     simulation.without_model().for_each(|line| log::warn!("simulated: {line}"));
+    if let Some(path) = &args.world {
+        arguments::world(&mut loaded, path)?;
+    }
     arguments::engine(&mut loaded.board, args.engine, None);
     loaded.board.safety.auto_arm |= args.arm;
     let readout = args.readout.as_deref().map(arguments::readout).transpose()?;

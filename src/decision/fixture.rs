@@ -80,6 +80,7 @@ pub fn range() -> SensorPlan {
         required: true,
         input: None,
         looks_at: None,
+        beam: None,
     }
 }
 

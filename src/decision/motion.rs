@@ -1,7 +1,8 @@
 //! Estimates where the robot is from its own commands: a kinematic bicycle (Rajamani, *Vehicle Dynamics and
-//! Control*, section 2.2, reference point on the rear axle) whose speed lags. Starts at (0, 0), heading along
-//! x. It drifts, as every dead reckoning does, and does not notice when a wheel slips or a wall blocks the
-//! robot. This limits the accuracy of places.
+//! Control*, section 2.2, reference point on the rear axle), or two wheels that turn it by their difference
+//! (Siegwart and Nourbakhsh, *Introduction to Autonomous Mobile Robots*, section 3.2). Speed and turn lag.
+//! Starts at (0, 0), heading along x. It drifts, as every dead reckoning does, and does not notice when a
+//! wheel slips or a wall blocks the robot. This limits the accuracy of places.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, MotorKind, MotorPlan};
@@ -26,6 +27,34 @@ pub struct MotionModel {
     /// The motor that steers, and its angle at -1 and +1 in degrees, positive to the right; without one the
     /// robot is assumed to go straight.
     pub steering: Option<(usize, [f64; 2])>,
+    /// The wheels that turn it by their difference, on a robot without a steering motor.
+    pub wheels: Option<Wheels>,
+}
+
+/// The wheels of a differential drive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wheels {
+    /// Motors of the left side.
+    pub left: Vec<usize>,
+    /// Motors of the right side.
+    pub right: Vec<usize>,
+    /// Distance between the two sides, metres.
+    pub track: f64,
+}
+
+impl Wheels {
+    /// The wheels of `board`: motors called left and right, if it has no servo and states its track.
+    fn of(board: &Board) -> Option<Wheels> {
+        let has_servo = board.motors.iter().any(|motor| matches!(motor.kind, MotorKind::Servo { .. }));
+        let track = board.motion?.track.filter(|_| !has_servo)?.into();
+        let drives = || board.motors.iter().enumerate().filter(|(_, motor)| motor.kind.drives());
+        let called = |name: &str, other: &str| -> Vec<usize> {
+            let is = |motor: &MotorPlan| motor.name.contains(name) && !motor.name.contains(other);
+            drives().filter(|(_, motor)| is(motor)).map(|(number, _)| number).collect()
+        };
+        let (left, right) = (called("left", "right"), called("right", "left"));
+        (!left.is_empty() && !right.is_empty()).then_some(Wheels { left, right, track })
+    }
 }
 
 impl MotionModel {
@@ -43,6 +72,7 @@ impl MotionModel {
             lag_s: plan.lag.as_secs_f64(),
             drives: drives.map(|(number, _)| number).collect(),
             steering: board.motors.iter().enumerate().find_map(steers),
+            wheels: Wheels::of(board),
         })
     }
 
@@ -59,6 +89,39 @@ impl MotionModel {
         let [low, high] = self.steering.map_or([-1.0, 1.0], |(_, angles)| angles);
         let angle = libm::atan(-curvature * self.wheelbase).to_degrees();
         (2.0 * (angle - low) / (high - low) - 1.0).clamp(-1.0, 1.0) as f32
+    }
+
+    /// The commands for this speed, -1..=1 of full speed, along a path of this curvature, 1/m, positive to
+    /// the left. On a robot that its wheels turn, no wheel goes faster than `speed`: in a bend the inner
+    /// wheel is slower, and an infinite curvature is a turn on the spot, its sign times that of `speed` to
+    /// the left.
+    pub fn commands(&self, speed: f32, curvature: f32) -> [f32; MAX_MOTORS] {
+        let mut motors = [0.0; MAX_MOTORS];
+        self.drives.iter().for_each(|motor| motors[*motor] = speed);
+        if let Some((steering, _)) = self.steering {
+            motors[steering] = self.steering(curvature.into());
+        }
+        if let Some(Wheels { left, right, track }) = &self.wheels {
+            let share = f64::from(curvature) * track / 2.0;
+            let (slow, fast) = match share.abs() {
+                infinite if infinite.is_infinite() => (-1.0, 1.0),
+                share => ((1.0 - share) / (1.0 + share), 1.0),
+            };
+            let [left_share, right_share] = if share < 0.0 { [fast, slow] } else { [slow, fast] };
+            left.iter().for_each(|motor| motors[*motor] = speed * left_share as f32);
+            right.iter().for_each(|motor| motors[*motor] = speed * right_share as f32);
+        }
+        motors
+    }
+
+    /// How fast the wheels turn it with these commands, radians a second, positive to the left; `None`: it
+    /// steers.
+    fn spin(&self, motors: &[f32; MAX_MOTORS]) -> Option<f64> {
+        let Wheels { left, right, track } = self.wheels.as_ref()?;
+        let mean = |side: &[usize]| {
+            side.iter().map(|motor| f64::from(motors[*motor])).sum::<f64>() / side.len().max(1) as f64
+        };
+        Some((mean(right) - mean(left)) * self.full_speed / track)
     }
 
     /// The drive command in `motors`: the mean of the drive motors.
@@ -80,7 +143,11 @@ pub struct OdometryPose {
 impl OdometryPose {
     /// The pose after `way` metres (negative: backwards) along this `curvature`, 1/m, positive to the left.
     pub fn ahead(self, way: f64, curvature: f64) -> OdometryPose {
-        let turn = way * curvature;
+        self.moved(way, way * curvature)
+    }
+
+    /// The pose after `way` metres (negative: backwards) while it turns by `turn` radians to the left.
+    pub fn moved(self, way: f64, turn: f64) -> OdometryPose {
         let middle = self.heading + turn / 2.0;
         let at = [self.at[0] + way * libm::cos(middle), self.at[1] + way * libm::sin(middle)];
         OdometryPose { at, heading: self.heading + turn }
@@ -106,13 +173,15 @@ pub struct Odometer {
     motion: MotionModel,
     standing: OdometryPose,
     speed: f64,
+    /// How fast its wheels turn it, radians a second, positive to the left.
+    spin: f64,
     last: Option<Instant>,
 }
 
 impl Odometer {
     /// At the origin.
     pub fn new(motion: MotionModel) -> Odometer {
-        Odometer { motion, standing: OdometryPose::default(), speed: 0.0, last: None }
+        Odometer { motion, standing: OdometryPose::default(), speed: 0.0, spin: 0.0, last: None }
     }
 
     /// How its commands move it.
@@ -128,6 +197,11 @@ impl Odometer {
     /// Corrects the estimate: something other than its commands shows that the robot is here.
     pub fn put(&mut self, standing: OdometryPose) {
         self.standing = standing;
+    }
+
+    /// How fast its wheels turn it, radians a second, positive to the left; 0 on a robot that steers.
+    pub fn spin(&self) -> f64 {
+        self.spin
     }
 
     /// How fast it goes, metres a second, negative backwards.
@@ -148,6 +222,11 @@ impl Odometer {
         let share = if *lag_s > 0.0 { 1.0 - libm::exp(-seconds / lag_s) } else { 1.0 };
         self.speed += (wanted - self.speed) * share;
         let way = self.speed * seconds;
+        if let Some(wanted) = self.motion.spin(motors) {
+            self.spin += (wanted - self.spin) * share;
+            self.standing = self.standing.moved(way, self.spin * seconds);
+            return way;
+        }
         let curvature = steering.map_or(0.0, |(motor, _)| self.motion.curvature(motors[motor]));
         self.standing = self.standing.ahead(way, curvature);
         way
@@ -156,8 +235,8 @@ impl Odometer {
 
 impl Remembers for Odometer {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
-        let Odometer { motion: _, standing, speed, last } = self;
-        remember!(archive: standing, speed, last);
+        let Odometer { motion: _, standing, speed, spin, last } = self;
+        remember!(archive: standing, speed, spin, last);
         Ok(())
     }
 }
@@ -168,7 +247,13 @@ mod tests {
 
     fn motion(lag_s: f64) -> MotionModel {
         let steering = Some((2, [-30.0, 30.0]));
-        MotionModel { full_speed: 0.5, wheelbase: 0.1, lag_s, drives: vec![0, 1], steering }
+        MotionModel { full_speed: 0.5, wheelbase: 0.1, lag_s, drives: vec![0, 1], steering, wheels: None }
+    }
+
+    /// Two wheels 0.2 m apart.
+    fn two_wheels(lag_s: f64) -> MotionModel {
+        let wheels = Some(Wheels { left: vec![0], right: vec![1], track: 0.2 });
+        MotionModel { steering: None, wheels, ..motion(lag_s) }
     }
 
     fn drive(odometer: &mut Odometer, from: u64, slots: u64, command: [f32; 3]) {
@@ -202,6 +287,43 @@ mod tests {
         let OdometryPose { at: [x, y], heading } = odometer.pose();
         assert!((heading + std::f64::consts::TAU).abs() < 0.05, "a turn to the right: {heading}");
         assert!((x - 0.5).abs() < 0.01 && y.abs() < 0.01, "{x} {y}");
+    }
+
+    #[test]
+    fn two_wheels_turn_by_their_difference() {
+        let mut odometer = Odometer::new(two_wheels(0.0));
+        drive(&mut odometer, 0, 101, [-0.4, 0.4, 0.0]);
+        let OdometryPose { at: [x, y], heading } = odometer.pose();
+        assert!((heading - 0.8 * 0.5 / 0.2).abs() < 1e-6 && x.abs() < 1e-9 && y.abs() < 1e-9, "{heading}");
+        let mut straight = Odometer::new(two_wheels(0.1));
+        drive(&mut straight, 0, 201, [1.0, 1.0, 0.0]);
+        let OdometryPose { at: [x, y], heading } = straight.pose();
+        assert!((x - (2.0 - 0.1) * 0.5).abs() < 0.003 && y.abs() < 1e-9 && heading.abs() < 1e-9, "{x}");
+        assert!(straight.spin().abs() < 1e-9);
+    }
+
+    #[test]
+    fn commands_follow_the_wanted_curve_with_either_body() {
+        let model = two_wheels(0.0);
+        let pair = |speed: f32, curvature: f32| {
+            let motors = model.commands(speed, curvature);
+            [motors[0], motors[1]]
+        };
+        assert_eq!(pair(0.5, 0.0), [0.5, 0.5]);
+        assert_eq!(pair(0.5, f32::INFINITY), [-0.5, 0.5], "it turns to the left on the spot");
+        assert_eq!(pair(0.5, f32::NEG_INFINITY), [0.5, -0.5]);
+        assert_eq!(pair(0.8, 10.0), [0.0, 0.8], "it turns about its left wheel");
+        for curvature in [-30.0, -3.0, 0.5, 4.0] {
+            let mut odometer = Odometer::new(model.clone());
+            let motors = model.commands(0.6, curvature);
+            drive(&mut odometer, 0, 21, [motors[0], motors[1], 0.0]);
+            let way = odometer.speed() * 0.2;
+            assert!((odometer.pose().heading - way * f64::from(curvature)).abs() < 1e-5, "{curvature}");
+        }
+        let car = motion(0.0);
+        let motors = car.commands(0.6, 2.0);
+        assert_eq!((motors[0], motors[1]), (0.6, 0.6));
+        assert!((car.curvature(motors[2]) - 2.0).abs() < 1e-5);
     }
 
     #[test]

@@ -202,6 +202,7 @@ pub fn bench_board(board: &Board, lines: Loop) -> Board {
         required: true,
         input: Some(Scale { low: 0.0, high: 1.0, curve: Curve::Linear }),
         looks_at: None,
+        beam: None,
     }];
     bench.reflexes = vec![Rule {
         // Not an e-stop, whose cause latches; the path from the line to the motors is the same for any other.

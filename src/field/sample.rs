@@ -20,6 +20,7 @@ fn sensor(name: &str, kind: SensorKind) -> SensorPlan {
         required: false,
         input: Some(Scale { low: 0.0, high: 2.0, curve: Curve::Linear }),
         looks_at: None,
+        beam: None,
     }
 }
 

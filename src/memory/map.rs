@@ -297,8 +297,14 @@ mod tests {
     use crate::base::time::Span;
 
     fn map() -> Map {
-        let motion =
-            MotionModel { full_speed: 1.0, wheelbase: 0.1, lag_s: 0.0, drives: vec![0], steering: None };
+        let motion = MotionModel {
+            full_speed: 1.0,
+            wheelbase: 0.1,
+            lag_s: 0.0,
+            drives: vec![0],
+            steering: None,
+            wheels: None,
+        };
         let thing = |name: &str, by| Thing {
             name: name.into(),
             channel: 9,

@@ -1,18 +1,72 @@
-//! A co-processor on the I2C bus that serves the lean of the car, in degrees, as a little-endian float from a
-//! register. A one-byte write selects the register; reads continue from there.
+//! A co-processor on the I2C bus that serves little-endian floats from its registers: the lean of the car in
+//! degrees, and ranges in metres. A one-byte write selects the register; reads continue from there.
+
+use super::noise::Noise;
+use super::world::{Pose, World};
+use crate::base::plan::BeamPlan;
+
+/// Step between the rays of a beam: as for the sonar.
+const RAY_STEP_DEG: f64 = 1.0;
+/// Standard deviation of a range, metres: that of a good time-of-flight chip.
+const NOISE_M: f64 = 0.005;
+/// A ranger that sees nothing reports its reach and this much more, which its noise cannot undo.
+const BEYOND_M: f64 = 0.05;
+
+/// What a float of the device says.
+#[derive(Clone, Debug)]
+pub enum Quantity {
+    /// How far the car leans, degrees.
+    Lean,
+    /// The distance to the nearest thing in a beam.
+    Range(Box<Ranger>),
+}
+
+/// One ranger of the device.
+#[derive(Clone, Debug)]
+pub struct Ranger {
+    beam: BeamPlan,
+    noise: Noise,
+    /// The bytes of the last measurement: a float is read whole, while the world moves on.
+    last: [u8; 4],
+}
+
+impl Ranger {
+    /// A ranger that is mounted like this.
+    pub fn new(beam: BeamPlan, noise: Noise) -> Ranger {
+        Ranger { beam, noise, last: [0; 4] }
+    }
+
+    fn measure(&mut self, world: &World, pose: &Pose) {
+        let BeamPlan { at: [ahead, left], bearing_deg, half_cone_deg, reach } = self.beam;
+        let eye = pose.point(ahead.into(), left.into());
+        let half = f64::from(half_cone_deg);
+        let rays = (2.0 * half / RAY_STEP_DEG) as u32; // at most 180
+        let nearest = (0..=rays)
+            .map(|ray| f64::from(bearing_deg) - half + f64::from(ray) * RAY_STEP_DEG)
+            .map(|degrees| world.ray(eye, pose.heading + degrees.to_radians()))
+            .fold(f64::INFINITY, f64::min);
+        let seen = nearest.min(f64::from(reach) + BEYOND_M);
+        self.last = ((seen + self.noise.draw(NOISE_M)).max(0.0) as f32).to_le_bytes();
+    }
+}
 
 /// One such device.
 #[derive(Clone, Debug)]
 pub struct CoProcessor {
     address: u8,
-    register: u8,
     pointer: u8,
+    /// Each with its first register.
+    floats: Vec<(u8, Quantity)>,
 }
 
 impl CoProcessor {
-    /// A device at `address` whose float starts at `register`.
-    pub fn new(address: u8, register: u8) -> CoProcessor {
-        CoProcessor { address, register, pointer: 0 }
+    /// A device at `address` without floats.
+    pub fn new(address: u8) -> CoProcessor {
+        CoProcessor { address, pointer: 0, floats: Vec::new() }
+    }
+    /// Adds a float whose first byte is at `register`.
+    pub fn serve(&mut self, register: u8, quantity: Quantity) {
+        self.floats.push((register, quantity));
     }
     /// Its address.
     pub fn address(&self) -> u8 {
@@ -22,25 +76,68 @@ impl CoProcessor {
     pub fn take(&mut self, byte: u8) {
         self.pointer = byte;
     }
-    /// The next byte to read while the quantity is `value`; nonexistent registers read as zero.
-    pub fn give(&mut self, value: f32) -> u8 {
-        let offset = usize::from(self.pointer.wrapping_sub(self.register));
-        self.pointer = self.pointer.wrapping_add(1);
-        value.to_le_bytes().get(offset).copied().unwrap_or(0)
+    /// The next byte to read while the car is at `pose` and leans this much; nonexistent registers read as
+    /// zero.
+    pub fn give(&mut self, lean_deg: f32, world: &World, pose: &Pose) -> u8 {
+        let pointer = self.pointer;
+        self.pointer = pointer.wrapping_add(1);
+        for (register, quantity) in &mut self.floats {
+            let offset = usize::from(pointer.wrapping_sub(*register));
+            if offset >= size_of::<f32>() {
+                continue;
+            }
+            return match quantity {
+                Quantity::Lean => lean_deg.to_le_bytes()[offset],
+                Quantity::Range(ranger) => {
+                    if offset == 0 {
+                        ranger.measure(world, pose);
+                    }
+                    ranger.last[offset]
+                }
+            };
+        }
+        0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::plan::SimPlan;
+
+    fn room() -> World {
+        World::new(&SimPlan { room: [10.0, 10.0], discs: 0, cliffs: vec![], ..SimPlan::default() }, 1)
+    }
+
+    fn read(device: &mut CoProcessor, register: u8, pose: &Pose) -> f32 {
+        device.take(register);
+        f32::from_le_bytes([0; 4].map(|_: u8| device.give(-10.0, &room(), pose)))
+    }
 
     #[test]
     fn register_reads_follow_the_pointer() {
-        let mut device = CoProcessor::new(0x60, 0x10);
+        let mut device = CoProcessor::new(0x60);
+        device.serve(0x10, Quantity::Lean);
         device.take(0x10);
-        let bytes = [0; 5].map(|_: u8| device.give(-10.0));
+        let (world, pose) = (room(), Pose { x: 1.0, y: 1.0, heading: 0.0 });
+        let bytes = [0; 5].map(|_: u8| device.give(-10.0, &world, &pose));
         assert_eq!(bytes, [0x00, 0x00, 0x20, 0xC1, 0x00]);
         device.take(0x00);
-        assert_eq!(device.give(-10.0), 0);
+        assert_eq!(device.give(-10.0, &world, &pose), 0);
+    }
+
+    #[test]
+    fn rangers_look_where_they_are_mounted() {
+        let mut device = CoProcessor::new(0x60);
+        for (register, bearing_deg) in [(0, 0.0), (4, 90.0), (8, 180.0)] {
+            let beam = BeamPlan { at: [0.1, 0.05], bearing_deg, half_cone_deg: 7.0, reach: 6.0 };
+            device.serve(register, Quantity::Range(Box::new(Ranger::new(beam, Noise::new(1, 0)))));
+        }
+        let pose = Pose { x: 7.0, y: 5.0, heading: 0.0 };
+        let found = [0, 4, 8].map(|register| read(&mut device, register, &pose));
+        for (found, expected) in found.into_iter().zip([2.9, 4.95, 6.05]) {
+            assert!((found - expected).abs() <= 0.016, "{found} is not {expected}");
+        }
+        assert!(found[2] >= 6.0, "the wall behind it is out of reach: {}", found[2]);
     }
 }

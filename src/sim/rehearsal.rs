@@ -178,8 +178,12 @@ fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
             (!is_modelled)
                 .then_some("the simulated HAT has ground sensors on A0 to A2 and its battery, in V, on A4")
         }
-        SensorKind::Chip(ChipSensor::FloatRegister { .. }) => (sensor.unit != "deg")
-            .then_some("the simulated co-processor serves the lean of the robot, in deg"),
+        SensorKind::Chip(ChipSensor::FloatRegister { .. }) => {
+            let is_modelled = if sensor.beam.is_some() { sensor.unit == "m" } else { sensor.unit == "deg" };
+            (!is_modelled).then_some(
+                "the simulated co-processor serves the lean of the robot, in deg, and ranges with a `beam`, in m",
+            )
+        }
         SensorKind::File(_) => computer::value(sensor)
             .is_none()
             .then_some("the simulated computer has no such value, or none within `valid`"),

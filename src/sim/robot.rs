@@ -60,6 +60,7 @@ const NOISE_IMU: u64 = 6;
 const NOISE_SONAR: u64 = 16;
 const NOISE_RANGER: u64 = 80;
 const NOISE_POWER: u64 = 144;
+const NOISE_RING: u64 = 208;
 
 /// The outcome of a transfer on the wire, whatever its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +113,7 @@ pub struct Robot {
     hat: Option<Hat>,
     pca9685: Option<Pca9685>,
     /// Each with its bus.
-    leans: Vec<(usize, CoProcessor)>,
+    co_processors: Vec<(usize, CoProcessor)>,
     chips: Vec<(usize, Chip)>,
     sonars: Vec<Sonar>,
     ground: Ground,
@@ -137,7 +138,7 @@ impl Robot {
         let plan = board.sim.clone().unwrap_or_default();
         let world = World::new(&plan, seed);
         let spots = Spots::of(&board.sensors, &Outline::of(&plan));
-        let (leans, sonars) = (chips::leans(board), chips::sonars(board, plan.sonar, seed));
+        let sonars = chips::sonars(board, plan.sonar, seed);
         let chips = chips::chips(board, seed);
         // If a board has both, the wider view counts.
         let ranger = sonars.is_empty() && chips.iter().any(|(_, chip)| matches!(chip, Chip::Ranger(_)));
@@ -157,7 +158,7 @@ impl Robot {
                 Some(PwmPlan::Pca9685 { address, .. }) => Some(Pca9685::new(address)),
                 _ => None,
             },
-            leans,
+            co_processors: chips::co_processors(board, seed),
             chips,
             sonars,
             ground: Ground::new(
@@ -267,7 +268,9 @@ impl Robot {
         }
         let pins = self.pins();
         let (drive, steering) = (self.wiring.drive(pins), self.wiring.steering_deg(pins));
-        match self.wiring.wheels(pins) {
+        let wheels = self.wiring.wheels(pins);
+        self.world.advance(STEP_S, self.car.outline(), &self.car.pose());
+        match wheels {
             Some(wheels) => self.car.step_wheels(wheels, &self.world),
             None => self.car.step(drive, steering, &self.world),
         }
@@ -352,7 +355,7 @@ impl Robot {
     fn acknowledges(&self, bus: usize, address: u8, now: Instant) -> bool {
         self.hat.as_ref().is_some_and(|hat| bus == 0 && hat.answers(address, now))
             || self.has_pca9685(bus, address)
-            || self.leans.iter().any(|(its, device)| *its == bus && device.address() == address)
+            || self.co_processors.iter().any(|(its, device)| *its == bus && device.address() == address)
             || self.chips.iter().any(|(its, chip)| *its == bus && chip.answers(address))
     }
 
@@ -439,7 +442,7 @@ impl Robot {
             let counts = self.convert(channel, now);
             self.hat.iter_mut().for_each(|hat| hat.convert(counts));
         }
-        for (its, device) in &mut self.leans {
+        for (its, device) in &mut self.co_processors {
             if *its == bus && device.address() == address {
                 device.take(byte);
             }
@@ -452,9 +455,10 @@ impl Robot {
             byte &= hat.give();
         }
         let lean = self.lean_deg(now);
-        for (its, device) in &mut self.leans {
+        let (world, pose) = (&self.world, self.car.pose());
+        for (its, device) in &mut self.co_processors {
             if *its == bus && device.address() == address {
-                byte &= device.give(lean);
+                byte &= device.give(lean, world, &pose);
             }
         }
         self.garble(address, byte, now)

@@ -1,13 +1,17 @@
-//! The room: four walls, discs, rectangles without floor, a line on the floor. Laid out once from a seed;
-//! answers queries about distances, contacts and ground. Nothing in it moves, and it knows only a car's
-//! outline.
+//! The room: four walls, discs, rectangles without floor, a line on the floor. Laid out once, from a seed or
+//! as a file states it; answers queries about distances, contacts and ground. It knows only a car's outline.
+//! A world from a file (`solid`) also has walls inside the room, and discs that move.
 //!
 //! Metres; the origin is a corner of the room, x and y run along its walls, headings are in radians
 //! counter-clockwise from x. Everything uses f64 and `libm`, so that two machines agree to the last bit.
 
-use crate::base::plan::SimPlan;
+mod solid;
+
+use crate::base::plan::{SimPlan, WorldPlan};
 use crate::base::seed::{Stream, uniform};
 use libm::{cos, sin};
+use solid::Mover;
+pub use solid::Wall;
 use std::f64::consts::TAU;
 
 /// Half the width of the line on the floor: tape of 2 cm.
@@ -113,7 +117,7 @@ pub struct Disc {
 /// What the car can run into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// One of the four walls.
+    /// One of the four walls, a wall inside the room, or a box.
     Wall,
     /// A disc.
     Disc,
@@ -137,17 +141,26 @@ pub struct World {
     discs: Vec<Disc>,
     cliffs: Vec<[f64; 4]>,
     line: Vec<[f64; 2]>,
+    /// Walls inside the room, and the sides of boxes.
+    walls: Vec<Wall>,
+    movers: Vec<Mover>,
     start: Pose,
 }
 
 impl World {
     /// Lays out the room. The same plan and seed always give the same room.
+    /// A world that the plan states itself does not depend on the seed.
     pub fn new(plan: &SimPlan, seed: u64) -> World {
+        if let Some(world) = &plan.world {
+            return World::stated(world);
+        }
         let mut world = World {
             room: plan.room.map(f64::from),
             discs: Vec::new(),
             cliffs: plan.cliffs.iter().map(|cliff| upright(cliff.map(f64::from))).collect(),
             line: plan.line.iter().map(|point| point.map(f64::from)).collect(),
+            walls: Vec::new(),
+            movers: Vec::new(),
             start: Pose { x: 0.0, y: 0.0, heading: 0.0 },
         };
         let mut draw = Draw { seed, index: 0 };
@@ -158,6 +171,25 @@ impl World {
         world
     }
 
+    /// The world that `plan` states.
+    fn stated(plan: &WorldPlan) -> World {
+        let sides = plan.boxes.iter().copied().flat_map(Wall::sides);
+        World {
+            room: plan.size,
+            discs: plan.discs.iter().map(|&[x, y, radius]| Disc { at: [x, y], radius }).collect(),
+            cliffs: plan.ledges.iter().copied().map(upright).collect(),
+            line: plan.line.clone(),
+            walls: plan.walls.iter().copied().map(Wall::of).chain(sides).collect(),
+            movers: plan.movers.iter().map(Mover::new).collect(),
+            start: Pose { x: plan.start[0], y: plan.start[1], heading: plan.heading_deg.to_radians() },
+        }
+    }
+
+    /// Moves what moves, for `seconds`, beside a body of this outline at `pose`.
+    pub fn advance(&mut self, seconds: f64, outline: &Outline, pose: &Pose) {
+        self.movers.iter_mut().for_each(|mover| mover.advance(seconds, outline, pose));
+    }
+
     /// Where the car starts.
     pub fn start(&self) -> Pose {
         self.start
@@ -166,9 +198,20 @@ impl World {
     pub fn room(&self) -> [f64; 2] {
         self.room
     }
-    /// Its discs; fewer than the plan asks for if they do not fit.
+    /// Its discs that stand; fewer than the plan asks for if they do not fit.
     pub fn discs(&self) -> &[Disc] {
         &self.discs
+    }
+
+    /// Walls inside the room, and the sides of its boxes.
+    pub fn walls(&self) -> &[Wall] {
+        &self.walls
+    }
+
+    /// Every disc, those that move where they are now.
+    fn all_discs(&self) -> impl Iterator<Item = Disc> {
+        let moving = self.movers.iter().map(|mover| Disc { at: mover.at(), radius: mover.radius() });
+        self.discs.iter().copied().chain(moving)
     }
 
     /// Where there is no floor: two opposite corners each.
@@ -190,7 +233,7 @@ impl World {
                 }
             }
         }
-        for disc in &self.discs {
+        for disc in self.all_discs() {
             let offset = [disc.at[0] - from[0], disc.at[1] - from[1]];
             let along = offset[0] * toward[0] + offset[1] * toward[1];
             let aside = offset[0] * toward[1] - offset[1] * toward[0];
@@ -199,19 +242,21 @@ impl World {
                 nearest = nearest.min((along - chord.sqrt()).max(0.0));
             }
         }
-        nearest
+        self.walls.iter().filter_map(|wall| wall.ray(from, toward)).fold(nearest, f64::min)
     }
 
     /// The obstacle that a body of this outline would overlap at `pose`.
     pub fn touched(&self, outline: &Outline, pose: &Pose) -> Option<Obstacle> {
         let inside = |[x, y]: [f64; 2]| x > 0.0 && x < self.room[0] && y > 0.0 && y < self.room[1];
-        if !outline.corners(pose).into_iter().all(inside) {
+        if !outline.corners(pose).into_iter().all(inside)
+            || self.walls.iter().any(|wall| wall.touches(outline, pose))
+        {
             return Some(Obstacle::Wall);
         }
         let reach = outline.front() + outline.width; // no corner is farther than this from the rear axle
         let near = |disc: &Disc| distance(disc.at, [pose.x, pose.y]) < reach + disc.radius;
         let hit = |disc: &Disc| near(disc) && distance_to_body(outline, pose, disc.at) < disc.radius;
-        self.discs.iter().any(hit).then_some(Obstacle::Disc)
+        self.all_discs().any(|disc| hit(&disc)).then_some(Obstacle::Disc)
     }
 
     /// A wheel of this outline at `pose` that has no floor under it; a front wheel if there is one.

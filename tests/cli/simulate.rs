@@ -62,3 +62,34 @@ fn unsimulatable_boards_exit_78_and_a_guard_option_exits_64() {
     let checked = output(&["check", "picarx-v4", "--simulate"]);
     assert!(out(&checked).contains("# simulated: no guard is used"), "{}", out(&checked));
 }
+
+#[test]
+fn a_world_file_replaces_the_room_of_a_simulated_run_only() {
+    let path = std::env::temp_dir().join(format!("ganglion-world-{}.toml", std::process::id()));
+    let world = "size = [1.0, 30.0]\nstart = [0.5, 1.0]\nheading_deg = 90.0\n";
+    std::fs::write(&path, world).expect("a file");
+    let file = path.to_str().expect("UTF-8");
+    let run = ["run", "--clock", "sim", "--for", "5s", "--json", "--world", file];
+    let ended = output(&run);
+    assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+    let in_hall = object(&out(&ended));
+    assert!(in_hall["distance_m"].as_f64().is_some_and(|metres| metres > 0.5), "{in_hall}");
+    let in_room = object(&out(&output(&run[..6])));
+    assert_ne!(in_hall["digest"], in_room["digest"]);
+
+    let real = output(&["run", "--board", "picarx-v4", "--world", file]);
+    assert_eq!(real.status.code(), Some(64), "{}", err(&real));
+    assert!(err(&real).contains("--world is for a simulated robot"), "{}", err(&real));
+
+    std::fs::write(&path, world.replace("30.0", "300.0")).expect("a file");
+    let bad = output(&run);
+    assert_eq!(bad.status.code(), Some(78), "{}", err(&bad));
+    assert!(
+        err(&bad).contains(":1:8: size: found 300.0; allowed: a list of 2 numbers, each 0.5 to 100"),
+        "{}",
+        err(&bad)
+    );
+    std::fs::remove_file(&path).expect("it is there");
+    let none = output(&run);
+    assert_eq!(none.status.code(), Some(69), "{}", err(&none));
+}

@@ -32,6 +32,21 @@ pub struct SensorPlan {
     pub input: Option<Scale>,
     /// The spot that it looks at: metres ahead of the rear axle, and metres left of the centre line.
     pub looks_at: Option<[f32; 2]>,
+    /// Where a ranging sensor is mounted and what it sees, for those who combine several.
+    pub beam: Option<BeamPlan>,
+}
+
+/// How a ranging sensor is mounted, and what it sees.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BeamPlan {
+    /// Metres ahead of the rear axle, and metres left of the centre line.
+    pub at: [f32; 2],
+    /// Where it looks: degrees from straight ahead, positive to the left.
+    pub bearing_deg: f32,
+    /// Half its opening angle, degrees.
+    pub half_cone_deg: f32,
+    /// Metres; a reading of this or more means that it sees nothing.
+    pub reach: f32,
 }
 
 impl SensorPlan {

@@ -31,6 +31,45 @@ pub struct SimPlan {
     pub counts_every_byte: bool,
     /// Which kind of HC-SR04 its sonars are.
     pub sonar: SonarModule,
+    /// A world that was laid out by hand, from a file; it replaces the room above, its discs, cliffs and
+    /// line.
+    pub world: Option<WorldPlan>,
+}
+
+/// A world that was laid out by hand. Metres from the corner of a room with four walls, x and y along them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorldPlan {
+    /// Inner size of the room (x, y).
+    pub size: [f64; 2],
+    /// Where the robot starts: the middle of its rear axle.
+    pub start: [f64; 2],
+    /// Its heading there, degrees counter-clockwise from x.
+    pub heading_deg: f64,
+    /// Where it is meant to go.
+    pub goal: Option<[f64; 2]>,
+    /// Discs: x, y, radius.
+    pub discs: Vec<[f64; 3]>,
+    /// Boxes along the axes: two opposite corners, x0, y0, x1, y1.
+    pub boxes: Vec<[f64; 4]>,
+    /// Thin walls from one point to another: x0, y0, x1, y1.
+    pub walls: Vec<[f64; 4]>,
+    /// Rectangles without floor: x0, y0, x1, y1.
+    pub ledges: Vec<[f64; 4]>,
+    /// Points of the line on the floor.
+    pub line: Vec<[f64; 2]>,
+    /// Discs that move.
+    pub movers: Vec<MoverPlan>,
+}
+
+/// A disc that goes along a closed way at constant speed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MoverPlan {
+    /// Its radius.
+    pub radius: f64,
+    /// Metres a second.
+    pub speed: f64,
+    /// Points that it visits in turn; after the last one comes the first again.
+    pub way: Vec<[f64; 2]>,
 }
 
 /// What a sonar module does with its echo line when no echo comes back.
@@ -62,6 +101,7 @@ impl Default for SimPlan {
             edge_counts: 120.0, // well below the vendor's limit for "no floor", 500
             counts_every_byte: false,
             sonar: SonarModule::Ms38,
+            world: None,
         }
     }
 }

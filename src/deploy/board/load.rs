@@ -79,19 +79,22 @@ impl fmt::Display for BoardError {
                     "; to name a file, write a path with a `/` or a name that ends in `.toml`, as in ./{name}"
                 )
             }
-            BoardError::Refused(findings) => {
-                for (at, finding) in findings.iter().enumerate() {
-                    let gap = if at == 0 { "" } else { "\n" };
-                    f.write_str(gap)?;
-                    fmt::Display::fmt(finding, f)?;
-                }
-                Ok(())
-            }
+            BoardError::Refused(findings) => list(findings, f),
         }
     }
 }
 
 impl std::error::Error for BoardError {}
+
+/// Writes one paragraph per finding.
+pub(super) fn list(findings: &[Finding], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (at, finding) in findings.iter().enumerate() {
+        let gap = if at == 0 { "" } else { "\n" };
+        f.write_str(gap)?;
+        fmt::Display::fmt(finding, f)?;
+    }
+    Ok(())
+}
 
 /// Lists the other built-in boards.
 fn others(f: &mut fmt::Formatter<'_>, nearest: &Option<String>) -> fmt::Result {
@@ -188,13 +191,18 @@ fn digest(settings: &[Setting]) -> blake3::Hash {
 
 /// The reported errors, and at the end the number of those left out.
 fn refused(report: Report, own: &str) -> BoardError {
+    BoardError::Refused(told(report, own))
+}
+
+/// The same as a list.
+pub(super) fn told(report: Report, own: &str) -> Vec<Finding> {
     let untold = report.untold;
     let mut findings = in_order(report.findings, own);
     if untold > 0 {
         let rule = format!("and {untold} more errors");
         findings.push(Finding { key: String::new(), problem: Problem::Misfit { rule }, spot: None });
     }
-    BoardError::Refused(findings)
+    findings
 }
 
 /// Sorts by file and line, the board's own file first, so that the user can work from top to bottom.

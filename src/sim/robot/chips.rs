@@ -1,27 +1,44 @@
 //! The sensors of the simulated robot that a board lists, and transfers with those on an I2C bus.
 
 use super::super::chip::{Chip, Surroundings};
-use super::super::co_processor::CoProcessor;
+use super::super::co_processor::{self, CoProcessor, Quantity};
 use super::super::faults::FaultKind;
 use super::super::imu::{CarMotion, Imu};
 use super::super::noise::Noise;
 use super::super::power_monitor::PowerMonitor;
 use super::super::ranger::{HALF_VIEW_DEG, Ranger};
 use super::super::sonar::{self, Condition, Sonar};
-use super::{NOISE_IMU, NOISE_POWER, NOISE_RANGER, NOISE_SONAR, Robot};
+use super::{NOISE_IMU, NOISE_POWER, NOISE_RANGER, NOISE_RING, NOISE_SONAR, Robot};
 use crate::base::plan::{Board, ChipSensor, LineSensor, SensorKind, SonarModule};
 use crate::base::time::Instant;
 use crate::hardware::bus::Op;
 
 /// The co-processors, each with its bus.
-pub fn leans(board: &Board) -> Vec<(usize, CoProcessor)> {
-    let mut leans = Vec::new();
+pub fn co_processors(board: &Board, seed: u64) -> Vec<(usize, CoProcessor)> {
+    let mut devices: Vec<(usize, CoProcessor)> = Vec::new();
+    let mut rangers = 0;
     for sensor in &board.sensors {
-        if let SensorKind::Chip(ChipSensor::FloatRegister { address, register }) = sensor.kind {
-            leans.push((sensor.bus, CoProcessor::new(address, register)));
+        let SensorKind::Chip(ChipSensor::FloatRegister { address, register }) = sensor.kind else { continue };
+        let quantity = match sensor.beam {
+            Some(beam) => {
+                rangers += 1;
+                let noise = Noise::new(seed, NOISE_RING + rangers - 1);
+                Quantity::Range(Box::new(co_processor::Ranger::new(beam, noise)))
+            }
+            None => Quantity::Lean,
+        };
+        let here =
+            |(bus, device): &&mut (usize, CoProcessor)| (*bus, device.address()) == (sensor.bus, address);
+        match devices.iter_mut().find(here) {
+            Some((_, device)) => device.serve(register, quantity),
+            None => {
+                let mut device = CoProcessor::new(address);
+                device.serve(register, quantity);
+                devices.push((sensor.bus, device));
+            }
         }
     }
-    leans
+    devices
 }
 
 /// The sonars, in the board's order.

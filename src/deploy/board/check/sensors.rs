@@ -3,7 +3,7 @@
 use super::chips::{self, Keys, Needs};
 use super::claims::Claims;
 use super::wires::Wiring;
-use crate::base::plan::{BusPlan, Curve, Scale, SensorPlan};
+use crate::base::plan::{BeamPlan, BusPlan, Curve, Scale, SensorPlan};
 use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
 
@@ -57,6 +57,7 @@ pub fn sensor(
     let required = section.flag("required").or(false);
     let looks_at = section.reals::<2>("looks_at", -10.0..=10.0).optional();
     let input = scale(&section.section("input"), valid);
+    let beam = beam(&section.section("beam"));
 
     if period.is_some_and(|period| max_age < period) {
         section
@@ -82,6 +83,7 @@ pub fn sensor(
             Input::Faulty => return None,
         },
         looks_at: looks_at.map(|spot| spot.map(|metres| metres as f32)),
+        beam,
     })
 }
 
@@ -100,6 +102,24 @@ fn bus(section: &Section<'_>, wiring: &Wiring<'_>, claims: &Claims) -> Option<us
 /// Whether the first value is below the second, also after rounding to f32.
 fn ascends([low, high]: &[f64; 2]) -> bool {
     (*low as f32) < (*high as f32)
+}
+
+/// `beam`: how a ranging sensor is mounted; `None` if it is not stated, or if it is faulty, which is
+/// reported.
+fn beam(section: &Section<'_>) -> Option<BeamPlan> {
+    if !section.is_written() {
+        return None;
+    }
+    let at = section.reals::<2>("at", -10.0..=10.0).required();
+    let bearing = section.real("bearing_deg", -180.0..=180.0).required();
+    let half_cone = section.real("half_cone_deg", 0.0..=90.0).required();
+    let reach = section.real("reach", 0.01..=1000.0).required();
+    Some(BeamPlan {
+        at: at?.map(|metres| metres as f32),
+        bearing_deg: bearing? as f32,
+        half_cone_deg: half_cone? as f32,
+        reach: reach? as f32,
+    })
 }
 
 enum Input {

@@ -106,5 +106,6 @@ pub fn sim(section: &Section<'_>) -> Option<SimPlan> {
         edge_counts: edge_counts.map_or(SimPlan::default().edge_counts, |counts| counts as f32),
         counts_every_byte: counts_every_byte.unwrap_or(false),
         sonar: sonar.map_or(SonarModule::default(), |(_, module)| module),
+        world: None,
     })
 }

@@ -1,0 +1,216 @@
+//! One drive through one world, in virtual time, with a driver in the field's place. It ends at the goal, at
+//! the first contact, or when its time is over.
+
+use super::course::Course;
+use super::driver::{Driver, Surroundings};
+use super::senses::Senses;
+use crate::base::command::MAX_MOTORS;
+use crate::base::plan::{Board, QualityLevel};
+use crate::base::time::{Clock, Instant, SimClock, Span};
+use crate::decision::motion::OdometryPose;
+use crate::field::engine::Cycle;
+use crate::field::{FieldOutput, Inspect};
+use crate::runtime::robot::{BuildError, Options, Robot};
+use crate::runtime::runner;
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The benchmark's rules: near enough to the goal, the time limit, and the way after which its clock starts.
+const NEAR_M: f64 = 1.0;
+const LIMIT: Span = Span::from_millis(100_000);
+const STARTED_M: f64 = 0.1;
+/// Distance between two points of the recorded path.
+const PATH_STEP_M: f64 = 0.05;
+
+/// How a drive ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// At the goal, without a contact.
+    Reached,
+    /// It touched something, or fell.
+    Contact,
+    /// Its time was over.
+    Timeout,
+}
+
+/// One drive.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// Number of the world.
+    pub world: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Seconds from its first 0.1 m to the end.
+    pub seconds: f64,
+    /// Length of the shortest path, metres.
+    pub shortest_m: f64,
+    /// Distance driven, metres.
+    pub driven_m: f64,
+    /// How often it turned from forwards to backwards or back.
+    pub reversals: u64,
+    /// Digest of everything that the robot sensed, decided and commanded.
+    pub digest: String,
+    /// Where the middle of the axle was, about every 0.05 m, in the coordinates of the world.
+    #[serde(skip)]
+    pub path: Vec<[f64; 2]>,
+}
+
+/// What is watched during a drive.
+struct Witness {
+    goal: [f64; 2],
+    path: Vec<[f64; 2]>,
+    began: Option<Instant>,
+    ended: Option<(Outcome, Instant)>,
+    backwards: bool,
+    reversals: u64,
+}
+
+/// Slower than this, metres a second, the direction does not count: a robot that stands trembles.
+const MOVES_M_PER_S: f64 = 0.02;
+
+impl Witness {
+    fn see(&mut self, report: &crate::sim::Report) {
+        let at = [report.pose.x, report.pose.y];
+        let apart = |a: [f64; 2], b: [f64; 2]| libm::hypot(a[0] - b[0], a[1] - b[1]);
+        let first = *self.path.first().unwrap_or(&at);
+        if self.path.last().is_none_or(|last| apart(*last, at) >= PATH_STEP_M) {
+            self.path.push(at);
+        }
+        if self.began.is_none() && apart(first, at) >= STARTED_M {
+            self.began = Some(report.at);
+        }
+        if report.speed.abs() > MOVES_M_PER_S && (report.speed < 0.0) != self.backwards {
+            self.backwards = !self.backwards;
+            self.reversals += 1;
+        }
+        if self.ended.is_none() {
+            if report.contacts.all() > 0 {
+                self.ended = Some((Outcome::Contact, report.at));
+            } else if apart(at, self.goal) <= NEAR_M {
+                self.ended = Some((Outcome::Reached, report.at));
+            }
+        }
+    }
+}
+
+/// Drives `board` through `course` with `driver`, which sees through `senses`.
+pub fn drive(
+    board: &Board,
+    course: &Course,
+    senses: Senses,
+    driver: Box<dyn Driver>,
+) -> Result<Run, BuildError> {
+    let plan = &course.plan;
+    let mut board = board.clone();
+    board.sim.get_or_insert_default().world = Some(plan.clone());
+    let goal = plan.goal.unwrap_or(plan.start);
+    let start = OdometryPose { at: plan.start, heading: plan.heading_deg.to_radians() };
+    let clock = Arc::new(SimClock::new());
+    let first = Instant::ZERO + board.period;
+    let options = Options {
+        seed: course.number.into(),
+        quality: Some(QualityLevel::BEST),
+        around: Some(cycle(senses, driver, start.sees(goal))),
+        ..Options::default()
+    };
+    let robot = Robot::build(&board, clock.clone(), first, options)?;
+    let plant = robot.plant.clone().ok_or(BuildError::NoBus { board: board.name.clone() })?;
+    let mut witness =
+        Witness { goal, path: vec![plan.start], began: None, ended: None, backwards: false, reversals: 0 };
+    let over = AtomicBool::new(false);
+    let ending = runner::step(robot, &clock, first + LIMIT, &over, |_| {
+        witness.see(&plant.report(clock.now()));
+        over.store(witness.ended.is_some(), Ordering::Relaxed);
+    });
+    let report = plant.report(clock.now());
+    let (outcome, at) = witness.ended.unwrap_or((Outcome::Timeout, first + LIMIT));
+    witness.path.push([report.pose.x, report.pose.y]);
+    Ok(Run {
+        world: course.number,
+        outcome,
+        seconds: at.since(witness.began.unwrap_or(first)).as_secs_f64(),
+        shortest_m: course.path_m,
+        driven_m: report.distance_m,
+        reversals: witness.reversals,
+        digest: ending.recorder.digest(),
+        path: witness.path,
+    })
+}
+
+/// The cycle that asks `driver` and does not compute the field. `goal` is in the frame of the robot's start.
+fn cycle(mut senses: Senses, mut driver: Box<dyn Driver>, goal: [f64; 2]) -> Cycle<dyn Inspect> {
+    Box::new(move |_, input| {
+        let pose = senses.take(input);
+        let around = Surroundings { pose, elapsed: senses.every(), beams: senses.beams() };
+        let wish = driver.drive(&around, Some(goal));
+        let motors = senses.motion().commands(wish.speed, wish.curvature);
+        let scores = [0.0; MAX_MOTORS];
+        let (confidence, skill, novelty) = (0.0, 0.0, 0.0);
+        Ok(FieldOutput { cycle: input.cycle, scores, motors, confidence, skill, novelty })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::course::{built_in, empty};
+    use super::super::{Pilot, race};
+    use super::*;
+    use crate::deploy::board;
+
+    fn barn() -> Board {
+        board::built_in("barn").unwrap().unwrap().board
+    }
+
+    fn outcomes(pilot: Pilot, courses: &[Course]) -> Vec<Run> {
+        let runs = race(&barn(), &[pilot], courses, 2, &AtomicBool::new(false), || ()).unwrap();
+        runs.unwrap().remove(0)
+    }
+
+    #[test]
+    fn every_pilot_crosses_an_empty_world() {
+        let course = Course { number: 0, plan: empty(), path_m: 10.0 };
+        for pilot in Pilot::ALL {
+            let run = outcomes(pilot, std::slice::from_ref(&course)).remove(0);
+            assert_eq!(run.outcome, Outcome::Reached, "{}", pilot.name());
+            // 10 m to the goal, 1 m of which it need not go.
+            assert!((8.9..9.5).contains(&run.driven_m), "{}: {} m", pilot.name(), run.driven_m);
+            assert_eq!(run.reversals, 0, "{}", pilot.name());
+        }
+    }
+
+    #[test]
+    fn pilots_reach_as_many_built_in_worlds_as_before() {
+        let courses = built_in().unwrap();
+        for (pilot, least) in [(Pilot::FollowGap, 2), (Pilot::DynamicWindow, 4), (Pilot::ForceLets, 9)] {
+            let runs = outcomes(pilot, &courses);
+            let reached = runs.iter().filter(|run| run.outcome == Outcome::Reached).count();
+            assert!(reached >= least, "{}: {reached} of {}", pilot.name(), runs.len());
+        }
+    }
+
+    #[test]
+    fn the_same_drive_gives_the_same_digest() {
+        let course = built_in().unwrap().remove(3);
+        let twice = [course.clone(), course];
+        let runs = outcomes(Pilot::FollowGap, &twice);
+        assert_eq!(runs[0], runs[1]);
+    }
+
+    #[test]
+    fn a_wall_across_the_course_is_not_passed() {
+        let mut plan = empty();
+        plan.walls.push([0.0, 9.0, 12.0, 9.0]);
+        let run = outcomes(Pilot::FollowGap, &[Course { number: 0, plan, path_m: 10.0 }]).remove(0);
+        assert_ne!(run.outcome, Outcome::Reached);
+        assert!(run.path.iter().all(|[_, y]| *y < 9.0));
+    }
+
+    #[test]
+    fn a_board_without_beams_is_refused() {
+        let sim = board::built_in("sim").unwrap().unwrap().board;
+        let refused = race(&sim, &[Pilot::FollowGap], &[], 1, &AtomicBool::new(false), || ());
+        assert!(matches!(refused, Err(super::super::BarnError::Board(name)) if name == "sim"));
+    }
+}

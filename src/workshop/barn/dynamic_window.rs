@@ -1,0 +1,143 @@
+//! Dynamic window (Fox, Burgard, Thrun: "The dynamic window approach to collision avoidance", IEEE Robotics
+//! and Automation Magazine 4, 1997): among the speeds that the motors reach in time, those from which it can
+//! still stop before an obstacle, it takes the one with the best sum of heading, clearance and speed.
+
+use super::driver::{Body, Driver, Surroundings, Wish, toward};
+use std::f32::consts::PI;
+
+/// Weights of heading, clearance and speed (the paper's alpha, beta, gamma). Not tuned.
+const HEADING: f32 = 0.6;
+const CLEARANCE: f32 = 0.8;
+const SPEED: f32 = 0.4;
+/// Clearance beyond this counts no more, metres.
+const CLEAR_M: f32 = 1.0;
+/// How far ahead in time an arc is looked at, seconds, and the number of its points: at full speed they are
+/// 7 cm apart, less than a disc of the course is wide.
+const LOOK_S: f32 = 2.0;
+const POINTS: usize = 15;
+/// Time in which the motors must reach a speed, seconds, and what they can do: the ramp of the board.
+const WINDOW_S: f32 = 0.25;
+const ACCELERATION: f32 = 2.0;
+const TURN_ACCELERATION: f32 = 20.0;
+/// Fastest turn that it considers, radians a second.
+const FASTEST_TURN: f32 = 3.0;
+/// Candidates of either speed.
+const SPEEDS: usize = 8;
+const TURNS: usize = 21;
+/// Free space around the body, metres.
+const MARGIN_M: f32 = 0.02;
+/// How fast it brakes, m/s^2: half of what the ramp allows.
+const BRAKE: f32 = 1.0;
+
+/// The driver.
+#[derive(Clone, Debug)]
+pub struct DynamicWindow {
+    body: Body,
+    /// Its last choice: metres a second, radians a second.
+    last: [f32; 2],
+}
+
+impl DynamicWindow {
+    /// A driver for this body, at rest.
+    pub fn new(body: Body) -> DynamicWindow {
+        DynamicWindow { body, last: [0.0; 2] }
+    }
+
+    /// Metres that it can go at these speeds before it touches one of `points`, at most [`CLEAR_M`].
+    fn clearance(&self, [forward, turn]: [f32; 2], points: &[[f32; 2]]) -> f32 {
+        let near = self.body.radius + MARGIN_M;
+        let gap = |[x, y]: [f32; 2], point: &[f32; 2]| libm::hypotf(point[0] - x, point[1] - y);
+        for step in 1..=POINTS {
+            let seconds = LOOK_S * step as f32 / POINTS as f32;
+            let at = place([forward, turn], seconds);
+            // What it is already beside does not block it as long as the arc leads away.
+            let hits = |point: &[f32; 2]| gap(at, point) < near.min(gap([0.0; 2], point));
+            if points.iter().any(hits) {
+                return (forward * LOOK_S * (step - 1) as f32 / POINTS as f32).min(CLEAR_M);
+            }
+        }
+        CLEAR_M
+    }
+}
+
+/// Where an arc leads in this time: metres ahead and to the left.
+fn place([forward, turn]: [f32; 2], seconds: f32) -> [f32; 2] {
+    let turned = turn * seconds;
+    if turned.abs() < 1e-4 {
+        return [forward * seconds, 0.0];
+    }
+    let radius = forward / turn;
+    [radius * libm::sinf(turned), radius * (1.0 - libm::cosf(turned))]
+}
+
+/// Number `nth` of `count` values from `low` to `high`.
+fn between(low: f32, high: f32, nth: usize, count: usize) -> f32 {
+    low + (high - low) * nth as f32 / (count - 1) as f32
+}
+
+impl Driver for DynamicWindow {
+    fn drive(&mut self, around: &Surroundings<'_>, goal: Option<[f64; 2]>) -> Wish {
+        let Some((to_goal, goal_m)) = goal.map(|goal| toward(around, goal)) else { return Wish::STAND };
+        if goal_m < 0.05 {
+            return Wish::STAND;
+        }
+        // Each beam sees something on an arc; its middle and its ends stand for it.
+        let hits = around.beams.iter().filter_map(|beam| Some((beam, beam.hit()?)));
+        let points: Vec<[f32; 2]> = hits
+            .flat_map(|(beam, range)| {
+                [-beam.half_cone, 0.0, beam.half_cone].map(|aside| beam.point(range, aside))
+            })
+            .collect();
+        let [forward, turn] = self.last;
+        let fastest = self.body.full_speed;
+        let (slow, fast) = (
+            (forward - ACCELERATION * WINDOW_S).clamp(0.0, fastest),
+            (forward + ACCELERATION * WINDOW_S).clamp(0.0, fastest),
+        );
+        let (right, left) = (
+            (turn - TURN_ACCELERATION * WINDOW_S).clamp(-FASTEST_TURN, FASTEST_TURN),
+            (turn + TURN_ACCELERATION * WINDOW_S).clamp(-FASTEST_TURN, FASTEST_TURN),
+        );
+        let mut best: Option<(f32, [f32; 2])> = None;
+        for candidate in 0..SPEEDS * TURNS {
+            let speeds = [
+                between(slow, fast, candidate / TURNS, SPEEDS),
+                between(right, left, candidate % TURNS, TURNS),
+            ];
+            let clear_m = self.clearance(speeds, &points);
+            if speeds[0] * speeds[0] > 2.0 * clear_m * BRAKE {
+                continue; // it could not stop in time
+            }
+            let then = to_goal - speeds[1] * WINDOW_S;
+            let off = libm::fabsf(libm::remainderf(then, 2.0 * PI));
+            let score =
+                HEADING * (1.0 - off / PI) + CLEARANCE * clear_m / CLEAR_M + SPEED * speeds[0] / fastest;
+            if best.is_none_or(|(best, _)| score > best) {
+                best = Some((score, speeds));
+            }
+        }
+        // Nothing is admissible: it stops and turns.
+        self.last = best.map_or([0.0, 1.5_f32.copysign(to_goal)], |(_, speeds)| speeds);
+        Wish::moving(self.last[0], self.last[1], &self.body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arc_of_a_quarter_turn_ends_beside_its_start() {
+        let [ahead, left] = place([0.5, 0.5], PI);
+        assert!((ahead - 1.0).abs() < 1e-5 && (left - 1.0).abs() < 1e-5, "{ahead} {left}");
+    }
+
+    #[test]
+    fn clearance_ends_at_the_obstacle() {
+        let window = DynamicWindow::new(Body { track: 0.14, full_speed: 0.5, radius: 0.15 });
+        let clear = window.clearance([0.5, 0.0], &[[0.6, 0.0]]);
+        assert!((0.3..0.45).contains(&clear), "{clear}");
+        assert_eq!(window.clearance([0.5, 0.0], &[[0.6, 0.3]]), CLEAR_M, "it passes beside it");
+        assert_eq!(window.clearance([0.5, 0.0], &[[-0.1, 0.0]]), CLEAR_M, "it leads away from it");
+    }
+}

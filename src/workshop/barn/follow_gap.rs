@@ -1,0 +1,188 @@
+//! Follow the gap (Sezer, Gokasan: "A novel obstacle avoidance algorithm: Follow the Gap Method", Robotics
+//! and Autonomous Systems 60, 2012): it steers to the middle of the largest gap between obstacles, the more
+//! so the nearer the nearest of them is, and otherwise to the goal.
+
+use super::driver::{Body, Driver, Surroundings, Wish, toward};
+use std::f32::consts::{FRAC_PI_2, PI};
+
+/// Headings that are looked at: every 3 degrees, to a quarter turn on either side, as in the paper.
+const STEP: f32 = PI / 60.0;
+const HEADINGS: usize = 61;
+/// Obstacles farther away than this play no role, metres: the way of two seconds. Not tuned.
+const HORIZON_M: f32 = 1.0;
+/// Free space around the body, metres: two standard deviations of the rangers and the way of one cycle.
+const MARGIN_M: f32 = 0.03;
+/// Weight of the gap against the goal, metres (the paper's alpha, with distances in metres). Not tuned.
+const ALPHA_M: f32 = 1.0;
+/// Beyond this angle it turns on the spot, with this share of full speed.
+const SHARP: f32 = 1.0;
+const TURN_SPEED: f32 = 0.3;
+/// Distance at which it aims, metres.
+const AIM_M: f32 = 0.4;
+
+/// The driver.
+#[derive(Clone, Debug)]
+pub struct FollowGap {
+    body: Body,
+}
+
+/// An obstacle from the robot's middle.
+#[derive(Clone, Copy)]
+struct Obstacle {
+    bearing: f32,
+    distance: f32,
+    /// Half the angle that the robot's own size makes of it.
+    half: f32,
+}
+
+/// Free headings between two obstacles, or an end of the view.
+#[derive(Clone, Copy)]
+struct Gap {
+    /// Indices of its first and its last heading.
+    first: usize,
+    last: usize,
+}
+
+impl FollowGap {
+    /// A driver for this body.
+    pub fn new(body: Body) -> FollowGap {
+        FollowGap { body }
+    }
+
+    fn obstacles(&self, around: &Surroundings<'_>) -> Vec<Obstacle> {
+        let inflated = self.body.radius + MARGIN_M;
+        let points = around.beams.iter().filter_map(|beam| Some(beam.point(beam.hit()?, 0.0)));
+        points
+            .map(|[ahead, left]| {
+                let distance = libm::hypotf(ahead, left).max(1e-3);
+                let half = libm::asinf((inflated / distance).min(1.0));
+                Obstacle { bearing: libm::atan2f(left, ahead), distance, half }
+            })
+            .filter(|obstacle| obstacle.distance < HORIZON_M)
+            .collect()
+    }
+
+    /// The direction of the middle between the obstacles at the two ends of `gap`, which is nearer to the
+    /// nearer one's side than the middle of the angle is.
+    fn middle(gap: Gap, obstacles: &[Obstacle]) -> f32 {
+        let end = |heading: f32| {
+            let beside = |one: &&Obstacle| (one.bearing - heading).abs() < one.half + 1.5 * STEP;
+            let nearest = obstacles.iter().filter(beside).map(|one| one.distance).fold(HORIZON_M, f32::min);
+            [nearest * libm::cosf(heading), nearest * libm::sinf(heading)]
+        };
+        let (right, left) = (end(heading(gap.first) - STEP), end(heading(gap.last) + STEP));
+        libm::atan2f(right[1] + left[1], right[0] + left[0])
+    }
+}
+
+fn heading(index: usize) -> f32 {
+    index as f32 * STEP - FRAC_PI_2
+}
+
+/// The largest run of free headings; among equal ones the nearest to `wanted`.
+fn largest(free: &[bool], wanted: f32) -> Option<Gap> {
+    let mut best: Option<Gap> = None;
+    let mut first = None;
+    for (index, is_free) in free.iter().chain(&[false]).enumerate() {
+        match (first, is_free) {
+            (None, true) => first = Some(index),
+            (Some(begin), false) => {
+                let gap = Gap { first: begin, last: index - 1 };
+                let size = |gap: Gap| gap.last - gap.first;
+                let off = |gap: Gap| (heading(usize::midpoint(gap.first, gap.last)) - wanted).abs();
+                let is_better = best.is_none_or(|best| {
+                    size(gap) > size(best) || (size(gap) == size(best) && off(gap) < off(best))
+                });
+                if is_better {
+                    best = Some(gap);
+                }
+                first = None;
+            }
+            _ => {}
+        }
+    }
+    best
+}
+
+/// Steers towards `bearing`; the free way ahead sets the speed.
+fn steer(bearing: f32, clear_m: f32) -> Wish {
+    if bearing.abs() > SHARP {
+        return Wish { speed: TURN_SPEED, curvature: f32::INFINITY.copysign(bearing) };
+    }
+    let speed = ((clear_m - 0.15) / 0.6).clamp(0.2, 1.0);
+    Wish { speed, curvature: 2.0 * libm::sinf(bearing) / AIM_M }
+}
+
+impl Driver for FollowGap {
+    fn drive(&mut self, around: &Surroundings<'_>, goal: Option<[f64; 2]>) -> Wish {
+        let Some((to_goal, goal_m)) = goal.map(|goal| toward(around, goal)) else { return Wish::STAND };
+        if goal_m < 0.05 {
+            return Wish::STAND;
+        }
+        if to_goal.abs() > FRAC_PI_2 {
+            return steer(to_goal, 0.0); // the goal is out of view: it turns to it
+        }
+        let obstacles = self.obstacles(around);
+        let is_free = |index: usize| {
+            obstacles
+                .iter()
+                .all(|one| (heading(index) - one.bearing).abs() >= one.half || one.distance >= goal_m)
+        };
+        let free: Vec<bool> = (0..HEADINGS).map(is_free).collect();
+        let ahead = obstacles.iter().filter(|one| one.bearing.abs() < 0.6).map(|one| one.distance);
+        let clear_m = ahead.fold(HORIZON_M, f32::min) - self.body.radius;
+        let Some(gap) = largest(&free, to_goal) else {
+            return steer(FRAC_PI_2.copysign(to_goal), 0.0); // nothing is free: it looks elsewhere
+        };
+        let to_gap = FollowGap::middle(gap, &obstacles);
+        let nearest =
+            obstacles.iter().map(|one| one.distance - self.body.radius).fold(f32::INFINITY, f32::min);
+        let weight = ALPHA_M / nearest.max(0.01);
+        steer((weight * to_gap + to_goal) / (weight + 1.0), clear_m)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::driver::Beam;
+    use super::*;
+    use crate::base::time::Span;
+    use crate::decision::motion::OdometryPose;
+
+    const BODY: Body = Body { track: 0.14, full_speed: 0.5, radius: 0.15 };
+
+    /// A ring of 24 beams that sees nothing, but at these bearings in degrees this far.
+    fn wish(seen: &[(i32, f32)]) -> Wish {
+        let beams: Vec<Beam> = (-11..=12)
+            .map(|nth: i32| {
+                let range =
+                    seen.iter().find(|(degrees, _)| *degrees == nth * 15).map_or(4.0, |(_, far)| *far);
+                let bearing = (nth as f32 * 15.0).to_radians();
+                Beam { bearing, offset: [0.0; 2], half_cone: 0.13, range: Some(range), max_range: 4.0 }
+            })
+            .collect();
+        let around =
+            Surroundings { pose: OdometryPose::default(), elapsed: Span::from_millis(20), beams: &beams };
+        FollowGap::new(BODY).drive(&around, Some([5.0, 0.0]))
+    }
+
+    #[test]
+    fn it_goes_straight_where_nothing_is_near() {
+        let wish = wish(&[(0, 3.0)]);
+        assert!(wish.speed >= 1.0 && wish.curvature.abs() < 1e-6, "{wish:?}");
+    }
+
+    #[test]
+    fn it_turns_to_the_larger_gap() {
+        let right_blocked = wish(&[(0, 0.5), (-15, 0.5), (-30, 0.5), (-45, 0.5), (-60, 0.5)]);
+        assert!(right_blocked.curvature > 0.1, "{right_blocked:?}");
+        let left_blocked = wish(&[(0, 0.5), (15, 0.5), (30, 0.5), (45, 0.5), (60, 0.5)]);
+        assert!(left_blocked.curvature < -0.1, "{left_blocked:?}");
+    }
+
+    #[test]
+    fn it_turns_on_the_spot_where_nothing_is_free() {
+        let around: Vec<(i32, f32)> = (-11..=12).map(|nth| (nth * 15, 0.25)).collect();
+        assert!(wish(&around).curvature.is_infinite());
+    }
+}

@@ -1,0 +1,87 @@
+//! Force-lets (Bicho, Mallet, Schoener: "Target representation on an autonomous vehicle with low-level
+//! sensors", International Journal of Robotics Research 19, 2000): the heading follows a differential
+//! equation in which the goal attracts and each ranger repels from its own direction.
+
+use super::driver::{Body, Driver, Surroundings, Wish, toward};
+
+/// Strength of the goal, 1/s.
+const GOAL_RATE: f32 = 2.0;
+/// Strength of a ranger that touches something, 1/s, and the distance over which it falls to 1/e, metres.
+/// Not tuned.
+const REPEL_RATE: f32 = 12.0;
+const REPEL_M: f32 = 0.25;
+/// Free space beside the body, metres.
+const MARGIN_M: f32 = 0.03;
+/// Time to contact that sets the speed, seconds, and the slowest speed, metres a second.
+const AHEAD_S: f32 = 0.9;
+const SLOWEST: f32 = 0.05;
+/// What is ahead: rangers within this angle of the heading.
+const AHEAD: f32 = 0.6;
+
+/// The driver.
+#[derive(Clone, Debug)]
+pub struct ForceLets {
+    body: Body,
+}
+
+impl ForceLets {
+    /// A driver for this body.
+    pub fn new(body: Body) -> ForceLets {
+        ForceLets { body }
+    }
+}
+
+impl Driver for ForceLets {
+    fn drive(&mut self, around: &Surroundings<'_>, goal: Option<[f64; 2]>) -> Wish {
+        let Some((to_goal, goal_m)) = goal.map(|goal| toward(around, goal)) else { return Wish::STAND };
+        if goal_m < 0.05 {
+            return Wish::STAND;
+        }
+        let mut turn = GOAL_RATE * libm::sinf(to_goal);
+        let mut clear_m = f32::INFINITY;
+        for beam in around.beams {
+            let Some(range) = beam.hit() else { continue };
+            let [ahead, left] = beam.point(range, 0.0);
+            let bearing = libm::atan2f(left, ahead);
+            let gap = (libm::hypotf(ahead, left) - self.body.radius).max(0.0);
+            // The range of the force: half the ranger's view and the angle under which the robot passes.
+            let passes = (self.body.radius + MARGIN_M) / (self.body.radius + MARGIN_M + gap);
+            let sigma = libm::atanf(libm::tanf(beam.half_cone) + passes);
+            let strength = REPEL_RATE * libm::expf(-gap / REPEL_M);
+            turn -= strength * bearing * libm::expf(-bearing * bearing / (2.0 * sigma * sigma));
+            if bearing.abs() < AHEAD {
+                clear_m = clear_m.min(gap);
+            }
+        }
+        let speed = (clear_m / AHEAD_S).clamp(SLOWEST, self.body.full_speed);
+        Wish::moving(speed, turn, &self.body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::driver::Beam;
+    use super::*;
+    use crate::base::time::Span;
+    use crate::decision::motion::OdometryPose;
+
+    fn wish(bearing: f32, range: f32) -> Wish {
+        let beam = Beam { bearing, offset: [0.0; 2], half_cone: 0.13, range: Some(range), max_range: 4.0 };
+        let around =
+            Surroundings { pose: OdometryPose::default(), elapsed: Span::from_millis(20), beams: &[beam] };
+        let body = Body { track: 0.14, full_speed: 0.5, radius: 0.15 };
+        ForceLets::new(body).drive(&around, Some([5.0, 0.0]))
+    }
+
+    #[test]
+    fn it_turns_away_from_what_it_sees_beside_its_way() {
+        assert!(wish(0.3, 0.4).curvature < -0.1 && wish(-0.3, 0.4).curvature > 0.1);
+        let free = wish(0.3, 4.0);
+        assert_eq!((free.speed, free.curvature), (1.0, 0.0));
+    }
+
+    #[test]
+    fn it_is_slower_the_nearer_the_obstacle() {
+        assert!(wish(0.2, 0.25).speed < wish(0.2, 0.45).speed);
+    }
+}

@@ -1,0 +1,93 @@
+//! What a driver's runs come to.
+
+use super::drive::{Outcome, Run};
+use crate::workshop::ablate::interval::Interval;
+use serde::Serialize;
+
+/// Speed of the benchmark's own robot, metres a second: its score measures time by it.
+pub const BENCHMARK_SPEED: f64 = 2.0;
+
+/// Figures of one driver.
+#[derive(Clone, Debug, Serialize)]
+pub struct Score {
+    /// Runs that reached the goal without a contact.
+    pub reached: usize,
+    /// Runs that ended at a contact.
+    pub contacts: usize,
+    /// Runs that ran out of time.
+    pub timeouts: usize,
+    /// Share of the runs that reached the goal, with a 95 % interval over the worlds.
+    pub success: Option<Interval>,
+    /// Seconds to the goal, of the runs that reached it.
+    pub seconds: Option<Interval>,
+    /// The benchmark's score: time is measured by the shortest path at 2 m/s, so that 0.5 is the best.
+    pub score: Option<Interval>,
+    /// The same, by the shortest path at this robot's full speed.
+    pub score_own_speed: Option<Interval>,
+    /// Reversals of direction in each run.
+    pub reversals: Option<Interval>,
+}
+
+impl Score {
+    /// The figures of `runs` of a robot with this full speed, metres a second.
+    pub fn of(runs: &[Run], full_speed: f64) -> Score {
+        let count = |outcome: Outcome| runs.iter().filter(|run| run.outcome == outcome).count();
+        let over = |figure: &dyn Fn(&Run) -> f64| Interval::of(&[runs.iter().map(figure).collect()]);
+        let did = |run: &Run| run.outcome == Outcome::Reached;
+        Score {
+            reached: count(Outcome::Reached),
+            contacts: count(Outcome::Contact),
+            timeouts: count(Outcome::Timeout),
+            success: over(&|run| f64::from(u8::from(did(run)))),
+            seconds: over(&|run| if did(run) { run.seconds } else { f64::NAN }),
+            score: over(&|run| score(run, BENCHMARK_SPEED)),
+            score_own_speed: over(&|run| score(run, full_speed)),
+            reversals: over(&|run| run.reversals as f64),
+        }
+    }
+}
+
+/// Success times T* / clip(T, 2 T*, 8 T*), where T* is the time for the shortest path at `speed`.
+fn score(run: &Run, speed: f64) -> f64 {
+    let best = run.shortest_m / speed;
+    match run.outcome {
+        Outcome::Reached => best / run.seconds.clamp(2.0 * best, 8.0 * best),
+        Outcome::Contact | Outcome::Timeout => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(outcome: Outcome, seconds: f64) -> Run {
+        Run {
+            world: 0,
+            outcome,
+            seconds,
+            shortest_m: 10.0,
+            driven_m: 10.0,
+            reversals: 1,
+            digest: String::new(),
+            path: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn score_is_clipped_at_both_ends() {
+        // T* is 5 s at 2 m/s.
+        for (seconds, expected) in [(5.0, 0.5), (10.0, 0.5), (20.0, 0.25), (40.0, 0.125), (90.0, 0.125)] {
+            assert_eq!(score(&run(Outcome::Reached, seconds), BENCHMARK_SPEED), expected, "{seconds}");
+        }
+        assert_eq!(score(&run(Outcome::Contact, 5.0), BENCHMARK_SPEED), 0.0);
+    }
+
+    #[test]
+    fn only_runs_that_arrive_have_a_time() {
+        let runs = [run(Outcome::Reached, 20.0), run(Outcome::Timeout, 100.0), run(Outcome::Contact, 3.0)];
+        let score = Score::of(&runs, 0.5);
+        assert_eq!((score.reached, score.contacts, score.timeouts), (1, 1, 1));
+        assert_eq!(score.seconds.map(|seconds| seconds.mean), Some(20.0));
+        assert_eq!(score.score_own_speed.map(|score| score.mean), Some(0.5 / 3.0));
+    }
+}
