@@ -10,12 +10,14 @@
 pub mod brain;
 pub mod cpu;
 pub mod cuda;
+pub mod decision_field;
 pub mod device;
 pub mod engine;
 mod engine_state;
 mod failure;
 pub mod footprint;
 pub mod link;
+pub mod navigate;
 pub mod readout;
 mod predict;
 pub mod reference;

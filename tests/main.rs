@@ -18,6 +18,10 @@ mod field_cpu;
 mod cuda;
 /// What every field engine must do: bounds, half-lives, decodability, prediction, retrieval, quality levels.
 mod field_laws;
+/// Decision fields behave as the textbook says, with its numbers.
+mod decision_field;
+/// The navigator in closed loop: dead ends, two gaps, a goal that cannot be reached.
+mod navigate;
 /// A brain in a file: complete, or refused with the reason; saved by a running robot and restored.
 mod snapshot;
 /// Read-outs are learned from logs, judged on time not learned from, saved completely and refused elsewhere.

@@ -38,6 +38,8 @@ pub enum Stream {
     MemoryWaves = 14,
     /// Which runs a resampling draws.
     Resampling = 15,
+    /// Noise of decision fields.
+    DecisionNoise = 16,
 }
 
 fn mix(mut z: u64) -> u64 {

@@ -1,0 +1,183 @@
+//! The way to a goal, from ranges and dead reckoning. `docs/goals.md` has the maths.
+//!
+//! [`place_grid`] remembers where something was met, [`goal_wave`] spreads from the goal around it,
+//! [`heading`] is a decision field that reads the wave's slope, and [`navigator`] turns its peak into a wish.
+//! Nothing here allocates after construction, waits, or knows a thread, a board or a clock.
+
+pub mod place_grid;
+pub mod goal_wave;
+pub mod heading;
+pub mod navigator;
+
+use crate::base::time::Span;
+use crate::decision::motion::OdometryPose;
+
+/// The robot keeps this distance from what it met, metres: half a cell's diagonal, since a thing may be
+/// anywhere in its cell, and a margin for steering.
+const CLEARANCE: f32 = 0.105;
+
+/// One ranging sensor's reading in the robot's frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Beam {
+    /// Where it points, radians from straight ahead, positive to the left.
+    pub bearing: f32,
+    /// Where it is, metres from the reference point: ahead, to the left.
+    pub offset: [f32; 2],
+    /// Half of its opening angle, radians; 0 for a thin ray.
+    pub half_cone: f32,
+    /// What it measured, metres; `None`: no fresh reading.
+    pub range: Option<f32>,
+    /// A reading of this or more means that nothing was met up to here, metres.
+    pub max_range: f32,
+}
+
+/// What a driver is told in each cycle.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'a> {
+    /// Where the robot is, by dead reckoning.
+    pub pose: OdometryPose,
+    /// Time since the last call.
+    pub elapsed: Span,
+    /// The ranging sensors, in the same order in every call.
+    pub beams: &'a [Beam],
+}
+
+/// What a driver would like the robot to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wish {
+    /// Speed of the reference point as a share of full speed, -1..=1; negative backwards.
+    pub speed: f32,
+    /// Curvature of the path, 1/m, positive to the left, whatever the direction of travel. Infinite: a turn
+    /// on the spot, to the left if positive; `speed` is then that of the wheels, and not negative. Only a
+    /// body that can turn on the spot gets such a wish.
+    pub curvature: f32,
+}
+
+impl Wish {
+    /// Stand still.
+    pub const STOP: Wish = Wish { speed: 0.0, curvature: 0.0 };
+
+    /// The speeds of the left and the right wheel of a differential drive, as shares of full speed;
+    /// `half_track` is half the distance of the wheels, metres. Where a wheel would be faster than full
+    /// speed, both are slowed down, so that the curvature stays.
+    pub fn wheels(self, half_track: f32) -> [f32; 2] {
+        let Wish { speed, curvature } = self;
+        if curvature.is_infinite() {
+            return [-speed * curvature.signum(), speed * curvature.signum()];
+        }
+        let turn = speed * curvature * half_track;
+        let [left, right] = [speed - turn, speed + turn];
+        let fastest = left.abs().max(right.abs()).max(1.0);
+        [left / fastest, right / fastest]
+    }
+}
+
+/// Something that drives to a goal: the navigator, or a baseline that it is compared with.
+pub trait Driver: Send {
+    /// What the robot should do now. `goal` is a position in the frame of the pose, metres.
+    fn drive(&mut self, around: &Surroundings, goal: Option<[f64; 2]>) -> Wish;
+}
+
+/// What the robot's body looks like and can do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Body {
+    /// Half of its width, metres.
+    pub half_width: f32,
+    /// From the reference point (the middle of the driven axle) to its front, metres.
+    pub front: f32,
+    /// From the reference point to its rear, metres.
+    pub rear: f32,
+    /// Radius of its tightest curve, metres; 0: it turns on the spot.
+    pub turning_radius: f32,
+    /// Speed at full command, metres a second.
+    pub full_speed: f32,
+}
+
+/// A fact of the body out of range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BodyError {
+    /// Which fact.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f32,
+    /// Smallest and largest value.
+    pub range: [f32; 2],
+}
+
+impl Body {
+    /// Half of its length, metres.
+    pub fn half_length(&self) -> f32 {
+        (self.front + self.rear) / 2.0
+    }
+
+    /// How far its middle keeps away from what was met, metres. A body that turns on the spot needs room for
+    /// its corners.
+    pub fn keeps_clear(&self) -> f32 {
+        let beside = self.half_width + CLEARANCE;
+        if self.turns_on_spot() {
+            beside.max(libm::hypotf(self.half_width, self.half_length()))
+        } else {
+            beside
+        }
+    }
+
+    /// How far the middle of the body is ahead of the reference point, metres.
+    pub fn middle(&self) -> f32 {
+        (self.front - self.rear) / 2.0
+    }
+
+    /// Whether it turns on the spot.
+    pub fn turns_on_spot(&self) -> bool {
+        self.turning_radius == 0.0
+    }
+
+    /// The first fact that is out of its range. The ranges are those of robots that fit on a lattice of
+    /// [`place_grid::SIDE`] cells of [`place_grid::CELL`] metres.
+    pub fn check(&self) -> Result<(), BodyError> {
+        for (name, value, range) in [
+            ("half_width", self.half_width, [0.01, 1.0]),
+            ("front", self.front, [0.0, 2.0]),
+            ("rear", self.rear, [0.0, 2.0]),
+            ("turning_radius", self.turning_radius, [0.0, 3.0]),
+            ("full_speed", self.full_speed, [0.01, 5.0]),
+        ] {
+            if !(range[0] <= value && value <= range[1]) {
+                return Err(BodyError { name, value, range });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A small car.
+    pub(super) const CAR: Body =
+        Body { half_width: 0.065, front: 0.1686, rear: 0.0814, turning_radius: 0.1732, full_speed: 0.5 };
+
+    #[test]
+    fn wheels_keep_the_curvature_at_full_speed() {
+        let near = |[left, right]: [f32; 2], expected: [f32; 2]| {
+            assert!(
+                (left - expected[0]).abs() < 1e-6 && (right - expected[1]).abs() < 1e-6,
+                "{left} {right}"
+            );
+        };
+        near(Wish { speed: 0.5, curvature: 2.0 }.wheels(0.1), [0.4, 0.6]);
+        near(Wish { speed: 1.0, curvature: 5.0 }.wheels(0.1), [1.0 / 3.0, 1.0]);
+        near(Wish { speed: -0.5, curvature: 2.0 }.wheels(0.1), [-0.4, -0.6]);
+        near(Wish { speed: 0.3, curvature: f32::INFINITY }.wheels(0.1), [-0.3, 0.3]);
+        near(Wish { speed: 0.3, curvature: f32::NEG_INFINITY }.wheels(0.1), [0.3, -0.3]);
+    }
+
+    #[test]
+    fn a_body_out_of_range_is_refused_by_name() {
+        let good = Body { half_width: 0.1, front: 0.2, rear: 0.1, turning_radius: 0.0, full_speed: 0.5 };
+        assert_eq!(good.check(), Ok(()));
+        let slow = Body { full_speed: 0.0, ..good };
+        assert_eq!(slow.check(), Err(BodyError { name: "full_speed", value: 0.0, range: [0.01, 5.0] }));
+        assert_eq!(Body { rear: f32::NAN, ..good }.check().map_err(|error| error.name), Err("rear"));
+    }
+}

@@ -1,0 +1,252 @@
+//! A wave that spreads from the goal over the cells of the place grid and goes around what is closed; its
+//! slope shows the way (Glasius, Komoda and Gielen 1995). It is a diffusion with decay: without flux through
+//! the edges of closed cells, and with the goal's cell held at a constant value.
+
+use super::place_grid::{CELL, CELLS, Cell, PlaceGrid, SIDE, Window, cell_of, index};
+
+/// What a step leaves of the mean of the four neighbours. The wave then falls to 0.6345 of itself with each
+/// cell on a straight way.
+const GAIN: f32 = 0.95;
+/// -ln 0.6345: how much the wave's logarithm falls with each cell, where x = e^-this solves
+/// x^2 - (4 / GAIN - 2) x + 1 = 0.
+const DECAY: f32 = 0.4549;
+/// Value at the goal: 2^100. Only ratios are read; a large value leaves more of f32's range below it.
+const AT_GOAL: f32 = 1.267_650_6e30;
+/// Smaller values become 0, because the processor is slow with subnormal numbers. It ends the wave after 328
+/// cells: 33 m.
+const FLOOR: f32 = 1e-35;
+/// Steps in each cycle.
+const STEPS: usize = 8;
+/// Steps in each of the first cycles after a new goal, so that the wave reaches the robot within them.
+const FIRST_STEPS: usize = 64;
+/// How many such first cycles: in 20 the wave settles on ways of about 12 m around obstacles.
+const FIRST_CYCLES: u32 = 20;
+
+/// The wave.
+#[derive(Clone, Debug)]
+pub struct GoalWave {
+    window: Window,
+    wave: Vec<f32>,
+    next: Vec<f32>,
+    /// GAIN / 4 where a cell is open, else 0.
+    open: Vec<f32>,
+    /// How many of a cell's four neighbours are closed.
+    walls: Vec<f32>,
+    /// Cells held at a value.
+    held: Vec<(usize, f32)>,
+    goal: Option<[f64; 2]>,
+    first_cycles: u32,
+    goal_is_closed: bool,
+}
+
+impl GoalWave {
+    /// No wave yet.
+    pub fn new() -> GoalWave {
+        GoalWave {
+            window: Window::around([0.0; 2]),
+            wave: vec![0.0; CELLS],
+            next: vec![0.0; CELLS],
+            open: vec![0.0; CELLS],
+            walls: vec![0.0; CELLS],
+            held: Vec::with_capacity(4 * SIDE),
+            goal: None,
+            first_cycles: 0,
+            goal_is_closed: false,
+        }
+    }
+
+    /// Spreads for one cycle.
+    pub fn spread(&mut self, grid: &PlaceGrid, goal: [f64; 2]) {
+        if self.goal != Some(goal) {
+            self.goal = Some(goal);
+            self.first_cycles = FIRST_CYCLES;
+        }
+        let window = grid.window();
+        window.entered(&self.window, |cell| self.wave[cell] = 0.0);
+        self.window = window;
+        self.learn_walls(grid);
+        self.hold(grid, goal);
+        let steps = if self.first_cycles > 0 { FIRST_STEPS } else { STEPS };
+        self.first_cycles = self.first_cycles.saturating_sub(1);
+        for _ in 0..steps {
+            self.step();
+            for (cell, value) in &self.held {
+                self.wave[*cell] = *value;
+            }
+        }
+    }
+
+    /// The wave here; 0: it has not come here, or the cell is closed.
+    pub fn at(&self, place: [f64; 2]) -> f32 {
+        self.window.index(cell_of(place)).map_or(0.0, |cell| self.wave[cell])
+    }
+
+    /// Whether the goal is inside the window and too close to something that was met.
+    pub fn goal_is_closed(&self) -> bool {
+        self.goal_is_closed
+    }
+
+    fn learn_walls(&mut self, grid: &PlaceGrid) {
+        for (open, closed) in self.open.iter_mut().zip(grid.closed()) {
+            *open = if *closed { 0.0 } else { GAIN / 4.0 };
+        }
+        let closed = |cell: usize| f32::from(u8::from(grid.closed()[cell]));
+        for y in 0..SIDE {
+            let (below, above) = ((y + SIDE - 1) % SIDE * SIDE, (y + 1) % SIDE * SIDE);
+            for x in 0..SIDE {
+                let (before, after) = ((x + SIDE - 1) % SIDE, (x + 1) % SIDE);
+                let here = y * SIDE;
+                self.walls[here + x] =
+                    closed(below + x) + closed(above + x) + closed(here + before) + closed(here + after);
+            }
+        }
+    }
+
+    /// Which cells are held: the goal's, or for a goal outside the window the cells along the window's
+    /// border, each at the value that a straight way from the goal would give it there, scaled so that the
+    /// nearest has the goal's value. The nearest one alone could lie in a dead end.
+    fn hold(&mut self, grid: &PlaceGrid, goal: [f64; 2]) {
+        self.held.clear();
+        self.goal_is_closed = false;
+        if let Some(cell) = self.window.index_of_inner(cell_of(goal)) {
+            self.goal_is_closed = grid.closed()[cell];
+            self.held.push((cell, AT_GOAL));
+            return;
+        }
+        let goal = goal.map(|metres| metres / f64::from(CELL));
+        let distance = |[x, y]: Cell| {
+            let (x, y) = (x as f64 + 0.5 - goal[0], y as f64 + 0.5 - goal[1]);
+            libm::sqrt(x * x + y * y) as f32
+        };
+        let mut nearest = f32::INFINITY;
+        for side in 0..4 {
+            for step in 1..SIDE as i64 - 1 {
+                let cell = self.border(side, step);
+                if !grid.closed()[index(cell)] {
+                    let away = distance(cell);
+                    nearest = nearest.min(away);
+                    self.held.push((index(cell), away));
+                }
+            }
+        }
+        for (_, value) in &mut self.held {
+            let value_there = AT_GOAL * libm::expf(-DECAY * (*value - nearest));
+            *value = if value_there < FLOOR { 0.0 } else { value_there };
+        }
+    }
+
+    /// A cell beside the window's outermost line, which is closed.
+    fn border(&self, side: usize, step: i64) -> Cell {
+        let [left, bottom] = self.window.corner;
+        let far = SIDE as i64 - 2;
+        match side {
+            0 => [left + step, bottom + 1],
+            1 => [left + step, bottom + far],
+            2 => [left + 1, bottom + step],
+            _ => [left + far, bottom + step],
+        }
+    }
+
+    /// One step: each open cell gets GAIN / 4 times the sum over its neighbours, a closed neighbour counting
+    /// as the cell itself. The window's border is closed, so that the wrapped lattice has no seam.
+    fn step(&mut self) {
+        for y in 0..SIDE {
+            let row = |y: usize| y % SIDE * SIDE..y % SIDE * SIDE + SIDE;
+            let (here, below, above) =
+                (&self.wave[row(y)], &self.wave[row(y + SIDE - 1)], &self.wave[row(y + 1)]);
+            let (open, walls) = (&self.open[row(y)], &self.walls[row(y)]);
+            let next = &mut self.next[row(y)];
+            let floored = |value: f32| if value < FLOOR { 0.0 } else { value };
+            for x in 1..SIDE - 1 {
+                let sum = below[x] + above[x] + here[x - 1] + here[x + 1] + walls[x] * here[x];
+                next[x] = floored(open[x] * sum);
+            }
+            for x in [0, SIDE - 1] {
+                let beside = here[(x + SIDE - 1) % SIDE] + here[(x + 1) % SIDE];
+                next[x] = floored(open[x] * (below[x] + above[x] + beside + walls[x] * here[x]));
+            }
+        }
+        std::mem::swap(&mut self.wave, &mut self.next);
+    }
+}
+
+impl Default for GoalWave {
+    fn default() -> GoalWave {
+        GoalWave::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::motion::OdometryPose;
+    use crate::field::navigate::Beam;
+    use crate::field::navigate::tests::CAR;
+
+    fn grid_at(pose: OdometryPose) -> PlaceGrid {
+        let mut grid = PlaceGrid::new(&CAR);
+        grid.follow(pose);
+        grid.close(None);
+        grid
+    }
+
+    fn settled(grid: &PlaceGrid, goal: [f64; 2], cycles: usize) -> GoalWave {
+        let mut wave = GoalWave::new();
+        for _ in 0..cycles {
+            wave.spread(grid, goal);
+        }
+        wave
+    }
+
+    #[test]
+    fn the_wave_falls_as_the_maths_says() {
+        let x = libm::exp(-f64::from(DECAY));
+        assert!((x * x - (4.0 / f64::from(GAIN) - 2.0) * x + 1.0).abs() < 1e-4);
+        // A row of things on either side makes a corridor: in one dimension the decay per cell is exact.
+        let mut grid = grid_at(OdometryPose::default());
+        for step in -40..40 {
+            let pose = OdometryPose { at: [f64::from(step) * 0.1 + 0.05, 0.05], heading: 0.0 };
+            for bearing in [-1.570_796_4, 1.570_796_4] {
+                let beam =
+                    Beam { bearing, offset: [0.0; 2], half_cone: 0.0, range: Some(0.35), max_range: 4.0 };
+                grid.see(pose, &beam);
+            }
+        }
+        grid.close(None);
+        let wave = settled(&grid, [3.05, 0.05], 100);
+        let ratio = wave.at([-0.95, 0.05]) / wave.at([-0.85, 0.05]);
+        assert!((ratio - 0.6345).abs() < 2e-3, "{ratio}");
+        assert!(wave.at([0.05, 0.85]) < wave.at([0.05, 0.05]), "it goes around the corridor's walls");
+        assert_eq!(wave.at([0.05, 0.35]), 0.0, "closed");
+    }
+
+    #[test]
+    fn a_wave_over_the_whole_window_stays_in_f32() {
+        let grid = grid_at(OdometryPose::default());
+        let wave = settled(&grid, [6.15, 6.15], 20);
+        assert!(wave.wave.iter().all(|value| *value == 0.0 || (FLOOR..=AT_GOAL).contains(value)));
+        assert!(wave.at([-6.15, -6.15]) > 0.0, "the far corner is reached in the first cycles");
+        assert!(wave.at([-6.15, 6.15]) > wave.at([-6.15, -6.15]));
+    }
+
+    #[test]
+    fn a_goal_outside_pulls_to_its_side_of_the_border() {
+        let grid = grid_at(OdometryPose { at: [100.0, -50.0], heading: 0.0 });
+        let wave = settled(&grid, [130.0, -49.0], 60);
+        let at = |x: f64, y: f64| wave.at([100.0 + x, -50.0 + y]);
+        assert!(at(0.5, 0.0) > at(0.05, 0.0) && at(0.05, 0.0) > at(-0.5, 0.0));
+        assert!(at(6.15, 0.0) > at(6.15, 4.0) && at(6.15, 0.0) > at(0.0, 6.15));
+        assert!(!wave.goal_is_closed());
+    }
+
+    #[test]
+    fn a_jump_of_the_window_leaves_no_old_wave() {
+        let mut grid = grid_at(OdometryPose::default());
+        let mut wave = settled(&grid, [3.0, 0.0], 20);
+        grid.follow(OdometryPose { at: [40.0, 0.0], heading: 0.0 });
+        grid.close(None);
+        wave.spread(&grid, [45.0, 0.0]);
+        assert_eq!(wave.at([36.0, 0.0]), 0.0, "90 cells from the goal, after 64 steps");
+        assert!(wave.at([42.0, 0.0]) > 0.0);
+    }
+}

@@ -1,0 +1,149 @@
+//! Where to go next: a ring of directions, on which a decision field with the preset `selection` reads the
+//! slope of the goal wave. Its peak is the direction; it stays on one way round an obstacle where a plain
+//! maximum would change between two ways that are equally good.
+
+use super::Body;
+use super::goal_wave::GoalWave;
+use super::place_grid::PlaceGrid;
+use crate::field::decision_field::{Axis, DecisionField, DecisionFieldError, Peak, Preset, Settings};
+use std::f64::consts::{PI, TAU};
+
+/// Directions on the ring, as in COSIVINA's presets: 3.6 degrees each.
+pub const SITES: usize = 100;
+/// The slope is read this far ahead of the body's middle, metres: beyond the front of a small body.
+const AHEAD: f32 = 0.4;
+/// It is read no nearer than this, metres: one cell.
+const NEAREST: f32 = 0.1;
+/// A direction that is open for less than this is blocked, metres.
+const OPEN: f32 = 0.25;
+/// The same as a margin over what the body keeps clear, where that is more.
+const OPEN_MARGIN: f32 = 0.08;
+/// The input of the best direction: well above detection (4.45), so that a peak forms in a few cycles.
+const BEST_INPUT: f32 = 6.5;
+/// A direction whose slope is less by this much gets 1/e of the best one's input. On the straight way the
+/// slope is 1.82 in 0.4 m.
+const SHARPNESS: f32 = 0.4;
+/// The input of a blocked direction: it ends a peak there.
+const BLOCKED_INPUT: f32 = -4.0;
+/// If no direction has at least this slope in 0.4 m, the wave shows no way: it is what is left of a wave that
+/// has lost its goal, and flat.
+const FLAT: f32 = 0.2;
+/// Noise: enough to choose between equal ways, too little to leave the chosen one.
+const NOISE: f32 = 0.3;
+
+/// How the direction is chosen from the slopes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Chooser {
+    /// By a decision field.
+    #[default]
+    Field,
+    /// The direction with the largest input. Only for comparison: it shows what the field is worth.
+    Argmax,
+}
+
+/// The ring of directions.
+#[derive(Clone, Debug)]
+pub struct Heading {
+    field: DecisionField,
+    chooser: Chooser,
+    /// A unit vector for each site.
+    directions: Vec<[f64; 2]>,
+    input: Vec<f32>,
+    /// How far ahead the slope is read, metres.
+    ahead: f32,
+    /// A direction must be open so far, metres.
+    open: f32,
+}
+
+impl Heading {
+    /// No direction chosen.
+    pub fn new(body: &Body, chooser: Chooser, seed: u64) -> Result<Heading, DecisionFieldError> {
+        let ring = [Axis { sites: SITES, circular: true }];
+        let settings = Settings { noise: NOISE, seed, ..Settings::preset(Preset::Selection, &ring) };
+        let open = OPEN.max(body.keeps_clear() + OPEN_MARGIN);
+        Ok(Heading {
+            field: DecisionField::new(settings)?,
+            chooser,
+            directions: (0..SITES).map(|site| unit(angle(site as f32))).collect(),
+            input: vec![BLOCKED_INPUT; SITES],
+            ahead: AHEAD + (open - OPEN),
+            open,
+        })
+    }
+
+    /// The chosen direction after `steps` steps of the field, radians from x towards y. `middle` is the
+    /// middle of the body, `to_goal` the distance to the goal in metres.
+    pub fn choose(
+        &mut self,
+        grid: &PlaceGrid,
+        wave: &GoalWave,
+        middle: [f64; 2],
+        to_goal: f32,
+        steps: usize,
+    ) -> Option<f64> {
+        let has_way = self.read(grid, wave, middle, to_goal);
+        match self.chooser {
+            Chooser::Argmax => {
+                let best = (0..SITES).max_by(|a, b| self.input[*a].total_cmp(&self.input[*b]))?;
+                has_way.then(|| angle(best as f32))
+            }
+            Chooser::Field => {
+                for _ in 0..steps {
+                    self.field.step(&self.input);
+                }
+                let strongest = |a: &&Peak, b: &&Peak| a.max.total_cmp(&b.max);
+                self.field.peaks().iter().max_by(strongest).map(|peak| angle(peak.at[0]))
+            }
+        }
+    }
+
+    /// Nothing is chosen any more.
+    pub fn rest(&mut self) {
+        self.field.rest();
+    }
+
+    /// u of each direction of the ring.
+    pub fn activation(&self) -> &[f32] {
+        self.field.activation()
+    }
+
+    /// Computes the input of each direction. Returns whether any of them leads to the goal.
+    fn read(&mut self, grid: &PlaceGrid, wave: &GoalWave, middle: [f64; 2], to_goal: f32) -> bool {
+        let here = wave.at(middle);
+        let farthest = self.ahead.min(to_goal).max(NEAREST);
+        let mut best = f32::NEG_INFINITY;
+        for (slope, direction) in self.input.iter_mut().zip(&self.directions) {
+            *slope = f32::NEG_INFINITY;
+            let clear = grid.free_way(middle, *direction, [NEAREST, self.ahead + 0.05], false);
+            if clear < self.open.min(farthest) || here == 0.0 {
+                continue;
+            }
+            let way = clear.min(farthest);
+            let there = wave.at([0, 1].map(|axis| middle[axis] + f64::from(way) * direction[axis]));
+            if there > 0.0 {
+                *slope = libm::logf(there / here) * (AHEAD / way);
+                best = best.max(*slope);
+            }
+        }
+        let has_way = best > FLAT;
+        for input in &mut self.input {
+            let slope = *input;
+            *input = if has_way && slope.is_finite() {
+                BEST_INPUT * libm::expf((slope - best) / SHARPNESS)
+            } else {
+                BLOCKED_INPUT
+            };
+        }
+        has_way
+    }
+}
+
+/// The angle of a place on the ring, radians, from -pi.
+fn angle(site: f32) -> f64 {
+    TAU * f64::from(site) / SITES as f64 - PI
+}
+
+/// The unit vector of a direction.
+pub(super) fn unit(angle: f64) -> [f64; 2] {
+    [libm::cos(angle), libm::sin(angle)]
+}

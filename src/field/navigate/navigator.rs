@@ -1,0 +1,278 @@
+//! Drives to a goal: the peak of the heading field steers, what is ahead sets the speed, and where there is
+//! no room to turn the robot backs over ground that it knows to be free. Without a peak it stops, turns to
+//! look, and at last gives up with a reason.
+
+mod steering;
+
+use super::goal_wave::GoalWave;
+use super::heading::{Chooser, Heading};
+use super::place_grid::PlaceGrid;
+use super::{Body, BodyError, Driver, Surroundings, Wish};
+use crate::decision::motion::OdometryPose;
+use steering::{Room, Steering};
+
+/// Euler steps of the heading field in a second: with its time constant of 20 steps, 0.1 s.
+const STEPS_PER_SECOND: f64 = 200.0;
+/// Most steps in a cycle; after a longer gap the field is late rather than the cycle.
+const MOST_STEPS: usize = 16;
+/// A longer time between two calls counts as this much, seconds.
+const LONGEST: f64 = 0.2;
+/// Without a fresh reading for this long the robot stops, seconds. Shorter gaps are driven through by memory.
+const BLIND_AFTER: f64 = 0.7;
+/// A missing peak is waited for this long before the robot turns to look, seconds: a new wave needs 0.4 s,
+/// and the field 0.1 s.
+const LOOKS_AFTER: f64 = 1.0;
+/// The robot gives up after it has turned so far without finding a way, radians: once around.
+const LOOKS_AROUND: f64 = std::f64::consts::TAU;
+/// It gives up after it has looked for so long, seconds, even if it could not turn around.
+const LOOKS_FOR: f64 = 15.0;
+/// If the robot has not left a circle of [`STUCK_WITHIN`] for this long, it is stuck, seconds.
+const STUCK_AFTER: f64 = 20.0;
+/// See [`STUCK_AFTER`]; metres.
+const STUCK_WITHIN: f64 = 0.4;
+
+/// What the robot is doing about its goal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// It has no goal.
+    #[default]
+    Idle,
+    /// It is on its way.
+    Going,
+    /// It stands or turns on, because it does not know where to go.
+    Looking(Because),
+    /// It backs, because there is no room to turn.
+    Backing,
+    /// It is at its goal.
+    Arrived,
+    /// It does not try any more, until it gets another goal.
+    GivenUp(Reason),
+}
+
+/// Why the robot does not go on for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// No direction that is open leads to the goal, as far as the robot knows.
+    NoWay,
+    /// No ranging sensor has given a fresh reading.
+    Blind,
+    /// The pose is not a number.
+    NoPose,
+}
+
+/// Why the robot has given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It has looked around, and no open direction leads to the goal.
+    NoWay,
+    /// Something is at the goal, or too close to it.
+    GoalBlocked,
+    /// It has no room to turn around and look.
+    NoRoom,
+    /// It tried, and did not get anywhere.
+    Stuck,
+    /// The goal is not a number.
+    NoSuchPlace,
+}
+
+/// What may be changed about a navigator.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// The goal is reached within this distance, metres.
+    pub arrives_within: f32,
+    /// Whether it remembers what it met. Without, it knows only the newest readings; for comparison.
+    pub remembers: bool,
+    /// How it chooses its direction.
+    pub chooser: Chooser,
+    /// Seed of the heading field's noise.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { arrives_within: 0.3, remembers: true, chooser: Chooser::Field, seed: 0 }
+    }
+}
+
+/// Drives to goals by place memory, goal wave and heading field.
+#[derive(Clone, Debug)]
+pub struct Navigator {
+    body: Body,
+    options: Options,
+    grid: PlaceGrid,
+    wave: GoalWave,
+    heading: Heading,
+    steering: Steering,
+    room: Room,
+    state: State,
+    goal: Option<[f64; 2]>,
+    /// Seconds without a fresh reading.
+    blind_for: f64,
+    search: Search,
+    /// Where the robot was when it last got anywhere, and how long ago in seconds.
+    progress: ([f64; 2], f64),
+}
+
+/// How the robot has looked for a way since it had none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Search {
+    seconds: f64,
+    turned: f64,
+    /// The heading in the last cycle of the search.
+    heading: Option<f64>,
+}
+
+impl Navigator {
+    /// Without a goal. A body that is out of range is refused.
+    pub fn new(body: Body, options: Options) -> Result<Navigator, BodyError> {
+        body.check()?;
+        let heading = Heading::new(&body, options.chooser, options.seed);
+        Ok(Navigator {
+            body,
+            options,
+            grid: PlaceGrid::new(&body),
+            wave: GoalWave::new(),
+            heading: heading.expect("the settings are constants"),
+            steering: Steering::new(&body),
+            room: Room::default(),
+            state: State::Idle,
+            goal: None,
+            blind_for: 0.0,
+            search: Search::default(),
+            progress: ([0.0; 2], 0.0),
+        })
+    }
+
+    /// What it is doing.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// What it remembers of the places around it.
+    pub fn places(&self) -> &PlaceGrid {
+        &self.grid
+    }
+
+    /// The ring of directions.
+    pub fn heading(&self) -> &Heading {
+        &self.heading
+    }
+
+    /// Takes in what the sensors say, whether there is a goal or not.
+    fn perceive(&mut self, around: &Surroundings, seconds: f64) {
+        let pose = around.pose;
+        self.grid.follow(pose);
+        let is_fresh = around.beams.iter().any(|beam| beam.range.is_some());
+        self.blind_for = if is_fresh { 0.0 } else { self.blind_for + seconds };
+        if is_fresh && !self.options.remembers {
+            self.grid.forget();
+        }
+        for beam in around.beams {
+            self.grid.see(pose, beam);
+        }
+        let middle = self.middle(pose);
+        self.grid.close(Some(middle));
+        self.room.measure(&self.body, &self.grid, pose, middle, around.beams);
+    }
+
+    fn middle(&self, pose: OdometryPose) -> [f64; 2] {
+        pose.place(f64::from(self.body.middle()), 0.0)
+    }
+
+    /// Takes up a goal that is not the last one's.
+    fn take_up(&mut self, goal: Option<[f64; 2]>, pose: OdometryPose) {
+        self.goal = goal;
+        self.state = if goal.is_some() { State::Going } else { State::Idle };
+        self.search = Search::default();
+        self.progress = (pose.at, 0.0);
+        self.heading.rest();
+        self.steering.forwards();
+    }
+
+    /// One cycle on the way to a goal.
+    fn pursue(&mut self, pose: OdometryPose, goal: [f64; 2], seconds: f64) -> Wish {
+        let to_goal = distance(pose.at, goal);
+        if to_goal <= f64::from(self.options.arrives_within) {
+            return self.stop(State::Arrived);
+        }
+        let middle = self.middle(pose);
+        self.wave.spread(&self.grid, goal);
+        let steps = ((seconds * STEPS_PER_SECOND + 0.5) as usize).clamp(1, MOST_STEPS);
+        let ahead = distance(middle, goal) as f32;
+        let chosen = self.heading.choose(&self.grid, &self.wave, middle, ahead, steps);
+        if self.blind_for > BLIND_AFTER {
+            self.progress = (pose.at, 0.0);
+            return self.stop(State::Looking(Because::Blind));
+        }
+        if distance(pose.at, self.progress.0) > STUCK_WITHIN {
+            self.progress = (pose.at, 0.0);
+        }
+        self.progress.1 += seconds;
+        if self.progress.1 > STUCK_AFTER {
+            return self.stop(State::GivenUp(Reason::Stuck));
+        }
+        match chosen {
+            Some(direction) => {
+                self.search = Search::default();
+                let wish = self.steering.go(direction - pose.heading, &self.room, seconds);
+                self.state = if self.steering.is_backing() { State::Backing } else { State::Going };
+                wish
+            }
+            None => self.look(pose.heading, seconds),
+        }
+    }
+
+    /// One cycle without a direction.
+    fn look(&mut self, heading: f64, seconds: f64) -> Wish {
+        self.state = State::Looking(Because::NoWay);
+        let Search { seconds: searched, turned, heading: last } = &mut self.search;
+        *searched += seconds;
+        *turned += (heading - last.unwrap_or(heading)).abs();
+        *last = Some(heading);
+        let (searched, turned) = (*searched, *turned);
+        if searched < LOOKS_AFTER {
+            return Wish::STOP;
+        }
+        if turned < LOOKS_AROUND && searched < LOOKS_FOR {
+            return self.steering.turn(&self.room);
+        }
+        let reason = if self.wave.goal_is_closed() {
+            Reason::GoalBlocked
+        } else if turned < LOOKS_AROUND {
+            Reason::NoRoom
+        } else {
+            Reason::NoWay
+        };
+        self.stop(State::GivenUp(reason))
+    }
+
+    fn stop(&mut self, state: State) -> Wish {
+        self.state = state;
+        Wish::STOP
+    }
+}
+
+impl Driver for Navigator {
+    fn drive(&mut self, around: &Surroundings, goal: Option<[f64; 2]>) -> Wish {
+        let pose = around.pose;
+        if !(pose.at[0].is_finite() && pose.at[1].is_finite() && pose.heading.is_finite()) {
+            return self.stop(State::Looking(Because::NoPose));
+        }
+        let seconds = around.elapsed.as_secs_f64().min(LONGEST);
+        self.perceive(around, seconds);
+        if goal != self.goal {
+            self.take_up(goal, pose);
+        }
+        match (goal, self.state) {
+            (None, _) | (_, State::Arrived | State::GivenUp(_)) => Wish::STOP,
+            (Some([x, y]), _) if !(x.is_finite() && y.is_finite()) => {
+                self.stop(State::GivenUp(Reason::NoSuchPlace))
+            }
+            (Some(goal), _) => self.pursue(pose, goal, seconds),
+        }
+    }
+}
+
+fn distance(a: [f64; 2], b: [f64; 2]) -> f64 {
+    libm::hypot(a[0] - b[0], a[1] - b[1])
+}

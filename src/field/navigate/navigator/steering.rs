@@ -1,0 +1,208 @@
+//! From a direction to a wish: curvature, speed, and whether to go forwards or backwards.
+
+use super::super::heading::unit;
+use super::super::place_grid::PlaceGrid;
+use super::super::{Beam, Body, CLEARANCE, Wish};
+use crate::decision::motion::OdometryPose;
+use std::f64::consts::{FRAC_PI_2, PI, TAU};
+
+/// Closed cells are looked for from here to there, metres from the middle of the body.
+const AHEAD: [f32; 2] = [0.1, 1.2];
+/// The same backwards.
+const BEHIND: [f32; 2] = [0.1, 0.6];
+/// What the lattice says is taken as this much nearer, metres: the error of a sample of the way, and margin.
+const LATTICE_ERROR: f32 = 0.065;
+/// Share of full speed on free ground. The rest is left for corrections.
+const CRUISE: f32 = 0.9;
+/// Share of the cruising speed that is left at an obstacle.
+const CRAWL: f32 = 0.25;
+/// The robot slows down over this way, metres, for each metre a second of its full speed.
+const BRAKES_OVER: f32 = 1.2;
+/// Below this room the robot does not go on, metres.
+const NO_ROOM: f32 = 0.075;
+/// Below this share of the turning radius, as room ahead, it backs.
+const BACKS_BELOW: f32 = 0.83;
+/// If the goal's direction is behind (more than this many radians off), it also backs ...
+const FAR_OFF: f64 = 1.9;
+/// ... with less room ahead than this many metres.
+const LITTLE_ROOM: f32 = 0.475;
+/// It backs only with so much known free ground behind it, metres.
+const ROOM_BEHIND: f32 = 0.125;
+/// It goes forwards again if the direction is within so many radians ...
+const NEAR_ENOUGH: f64 = 0.6;
+/// ... and so many metres are free.
+const ROOM_AGAIN: f32 = 0.275;
+/// It goes forwards for at least this long, seconds.
+const FORWARDS_FOR: f64 = 0.4;
+/// It backs for at most this long, seconds.
+const BACKS_FOR: f64 = 1.4;
+/// Backwards it goes with at most this share of full speed ...
+const BACKING: f32 = 0.5;
+/// ... and with at most this speed, metres a second.
+const BACKING_SPEED: f32 = 0.3;
+/// While it looks around it moves with this speed, metres a second.
+const LOOKING_SPEED: f32 = 0.12;
+/// Share of the tightest curve for each radian off the direction.
+const GAIN: f64 = 2.0;
+/// The tightest curve of a body that turns on the spot while it moves, metres.
+const SOFT_RADIUS: f32 = 0.2;
+/// A body that can turns on the spot if the direction is more than this many radians off ...
+const SPOT_FROM: f64 = 0.9;
+/// ... until it is within this many.
+const SPOT_UNTIL: f64 = 0.3;
+/// Its fastest turn on the spot, radians a second.
+const SPOT_RATE: f32 = 1.5;
+
+/// The free room around the body, metres.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Room {
+    /// Before its front.
+    ahead: f32,
+    /// Known free ground behind its rear.
+    behind: f32,
+    /// The nearest thing ahead that a sensor sees now: which sensor, and how far it is from the middle.
+    nearest: Option<(usize, f32)>,
+    last: Option<[f64; 2]>,
+}
+
+impl Room {
+    /// Measures it from what is remembered and what the sensors see.
+    pub(super) fn measure(
+        &mut self,
+        body: &Body,
+        grid: &PlaceGrid,
+        pose: OdometryPose,
+        middle: [f64; 2],
+        beams: &[Beam],
+    ) {
+        self.look_ahead(body, pose, beams);
+        // Closed cells already begin half a body's width before the thing itself.
+        let overhang = (body.half_length() - body.half_width).max(0.0) + LATTICE_ERROR;
+        let way = |angle: f64, range, known| grid.free_way(middle, unit(angle), range, known) - overhang;
+        let remembered = way(pose.heading, AHEAD, false);
+        let seen = self.nearest.map_or(f32::INFINITY, |(_, away)| away - body.half_length());
+        self.ahead = remembered.min(seen);
+        self.behind = way(pose.heading + PI, BEHIND, true);
+    }
+
+    /// Finds the nearest reading in the strip that the body would sweep straight ahead. A reading stays until
+    /// its sensor gives another; the robot's own motion brings it nearer.
+    fn look_ahead(&mut self, body: &Body, pose: OdometryPose, beams: &[Beam]) {
+        if let (Some((_, away)), Some(last)) = (&mut self.nearest, self.last) {
+            *away -= (-pose.sees(last)[0]).max(0.0) as f32;
+        }
+        self.last = Some(pose.at);
+        let ahead = |beam: &Beam| f64::from(beam.bearing).abs() < FRAC_PI_2;
+        for (sensor, beam) in beams.iter().enumerate().filter(|(_, beam)| ahead(beam)) {
+            let Some(range) = beam.range else { continue };
+            if self.nearest.is_some_and(|(last, _)| last == sensor) {
+                self.nearest = None;
+            }
+            let left = beam.offset[1] + range * libm::sinf(beam.bearing);
+            let away = beam.offset[0] + range * libm::cosf(beam.bearing) - body.middle();
+            let is_met = range < beam.max_range && left.abs() < body.half_width + CLEARANCE && away > 0.0;
+            if is_met && self.nearest.is_none_or(|(_, nearest)| away < nearest) {
+                self.nearest = Some((sensor, away));
+            }
+        }
+    }
+}
+
+/// Which way the robot goes, with its memory of that.
+#[derive(Clone, Debug)]
+pub(super) struct Steering {
+    body: Body,
+    backs: bool,
+    turns_on_spot: bool,
+    /// Seconds since it changed between forwards and backwards.
+    since: f64,
+}
+
+impl Steering {
+    pub(super) fn new(body: &Body) -> Steering {
+        Steering { body: *body, backs: false, turns_on_spot: false, since: FORWARDS_FOR }
+    }
+
+    /// Begins a new way.
+    pub(super) fn forwards(&mut self) {
+        *self = Steering::new(&self.body);
+    }
+
+    pub(super) fn is_backing(&self) -> bool {
+        self.backs
+    }
+
+    /// Towards a direction that is `off` radians from the heading.
+    pub(super) fn go(&mut self, off: f64, room: &Room, seconds: f64) -> Wish {
+        let off = wrapped(off);
+        self.since += seconds;
+        if self.body.turns_on_spot() {
+            let limit = if self.turns_on_spot { SPOT_UNTIL } else { SPOT_FROM };
+            self.turns_on_spot = off.abs() > limit || (room.ahead < NO_ROOM && off.abs() > 0.05);
+            if self.turns_on_spot {
+                return self.on_spot((off.abs() as f32 * GAIN as f32).clamp(0.3, SPOT_RATE), off);
+            }
+        } else {
+            self.choose_way(off, room);
+        }
+        let turn = (GAIN * off).clamp(-1.0, 1.0) as f32 / self.radius();
+        if self.backs {
+            let speed = BACKING.min(BACKING_SPEED / self.body.full_speed);
+            return Wish { speed: -speed, curvature: -turn };
+        }
+        if room.ahead < NO_ROOM {
+            return Wish { speed: 0.0, curvature: turn };
+        }
+        let free = ((room.ahead - 0.025) / (BRAKES_OVER * self.body.full_speed)).clamp(0.0, 1.0);
+        let straight = 1.0 - 0.5 * (off.abs() as f32 / 1.5).min(1.0);
+        Wish { speed: CRUISE * (CRAWL + (1.0 - CRAWL) * free) * straight, curvature: turn }
+    }
+
+    /// Forwards or backwards, for a body that needs room to turn.
+    fn choose_way(&mut self, off: f64, room: &Room) {
+        let change = if self.backs {
+            room.behind < NO_ROOM
+                || self.since > BACKS_FOR
+                || (off.abs() < NEAR_ENOUGH && room.ahead > ROOM_AGAIN)
+        } else {
+            let is_tight = room.ahead < BACKS_BELOW * self.radius();
+            let turns_back = off.abs() > FAR_OFF && room.ahead < LITTLE_ROOM;
+            (is_tight || turns_back) && room.behind > ROOM_BEHIND && self.since > FORWARDS_FOR
+        };
+        if change {
+            self.backs = !self.backs;
+            self.since = 0.0;
+        }
+    }
+
+    /// Turns to the left to look around, in place or in as little room as the body can.
+    pub(super) fn turn(&mut self, room: &Room) -> Wish {
+        if self.body.turns_on_spot() {
+            return self.on_spot(SPOT_RATE / 2.0, 1.0);
+        }
+        let has_room = |backs: bool| if backs { room.behind > NO_ROOM } else { room.ahead > NO_ROOM };
+        if !has_room(self.backs) {
+            self.backs = !self.backs;
+        }
+        let speed = (LOOKING_SPEED / self.body.full_speed).min(1.0);
+        match (has_room(self.backs), self.backs) {
+            (false, _) => Wish::STOP,
+            (true, false) => Wish { speed, curvature: 1.0 / self.radius() },
+            (true, true) => Wish { speed: -speed, curvature: -1.0 / self.radius() },
+        }
+    }
+
+    fn on_spot(&self, rate: f32, side: f64) -> Wish {
+        let speed = (rate * self.body.half_width / self.body.full_speed).min(1.0);
+        Wish { speed, curvature: f32::INFINITY.copysign(side as f32) }
+    }
+
+    fn radius(&self) -> f32 {
+        if self.body.turns_on_spot() { SOFT_RADIUS } else { self.body.turning_radius }
+    }
+}
+
+/// The same angle in -pi..=pi.
+fn wrapped(angle: f64) -> f64 {
+    angle - TAU * libm::round(angle / TAU)
+}

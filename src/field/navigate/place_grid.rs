@@ -1,0 +1,384 @@
+//! Where something was met, and which ground was seen free: a lattice of square cells around the robot. It
+//! scrolls with the robot: a cell keeps its place in memory, and only what enters the window is cleared.
+
+use super::{Beam, Body};
+use crate::decision::motion::OdometryPose;
+
+/// Width of a cell, metres: about the width of a small robot's wheel track, and the error of a sonar.
+pub const CELL: f32 = 0.1;
+/// Cells on each side of the window, a power of two. 12.8 m: the robot sees half of that to each side, more
+/// than its sensors reach.
+pub const SIDE: usize = 128;
+/// Cells of the window.
+pub const CELLS: usize = SIDE * SIDE;
+/// Memory above this counts as something in the way: one hit of a thin ray, or three of a wide beam.
+const MET: f32 = 0.5;
+/// What a hit of a thin ray adds, as a share of what is missing to 1.
+const RAY_HIT: f32 = 0.6;
+/// The same in the middle of a cone; half of it at the edges, where an echo is less likely to come from.
+const CONE_HIT: f32 = 0.25;
+/// What a thin ray leaves of the memory of each cell that it passes, for each sample of its way.
+const RAY_CLEAR: f32 = 0.7;
+/// The same for each ray of a cone.
+const CONE_CLEAR: f32 = 0.93;
+/// Angle between two rays that stand for a cone, radians: 3 degrees are two cells at 4 m.
+const RAY_ANGLE: f32 = 0.0524;
+/// Most rays of a cone: 60 degrees.
+const MOST_RAYS: usize = 21;
+/// Distance of two samples on a ray, in cells.
+const SAMPLE: f32 = 0.5;
+/// A ray clears up to this far before its end, in cells: the end itself may be in the next cell.
+const SPARED: f32 = 0.7;
+/// Memory fades to 1/e over this way, metres. With odometry that errs by 5 %, what has half faded is 1.4 m
+/// away from where it seems to be; it is met again by then, or gone.
+const FADES_OVER: f64 = 40.0;
+
+/// Distance of two samples of a way that the robot might take, metres.
+const WAY_SAMPLE: f32 = CELL / 2.0;
+
+/// A cell of the unbounded lattice.
+pub type Cell = [i64; 2];
+
+/// The cell of a position.
+pub fn cell_of(at: [f64; 2]) -> Cell {
+    at.map(|metres| libm::floor(metres / f64::from(CELL)) as i64)
+}
+
+/// The part of the lattice that is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its cell with the smallest coordinates.
+    pub corner: Cell,
+}
+
+impl Window {
+    /// Around this position.
+    pub fn around(at: [f64; 2]) -> Window {
+        Window { corner: cell_of(at).map(|cell| cell.saturating_sub(SIDE as i64 / 2)) }
+    }
+
+    /// Where the window has this cell in memory; `None`: the cell is outside.
+    pub fn index(&self, cell: Cell) -> Option<usize> {
+        self.index_inside(cell, 0)
+    }
+
+    /// The same without the border: the window's outermost cells are a wall to the wave.
+    pub fn index_of_inner(&self, cell: Cell) -> Option<usize> {
+        self.index_inside(cell, 1)
+    }
+
+    fn index_inside(&self, [x, y]: Cell, margin: i64) -> Option<usize> {
+        let inside = |cell: i64, corner: i64| {
+            let from_corner = cell.wrapping_sub(corner);
+            (margin..SIDE as i64 - margin).contains(&from_corner)
+        };
+        (inside(x, self.corner[0]) && inside(y, self.corner[1])).then(|| index([x, y]))
+    }
+
+    /// Calls `enter` with each cell in memory that is in this window and was not in the `last` one.
+    pub fn entered(&self, last: &Window, mut enter: impl FnMut(usize)) {
+        for axis in 0..2 {
+            let moved = self.corner[axis].saturating_sub(last.corner[axis]);
+            let lines = moved.unsigned_abs().min(SIDE as u64) as i64;
+            let first = if moved > 0 { self.corner[axis] + SIDE as i64 - lines } else { self.corner[axis] };
+            for line in first..first + lines {
+                for other in 0..SIDE as i64 {
+                    enter(index(if axis == 0 { [line, other] } else { [other, line] }));
+                }
+            }
+        }
+    }
+}
+
+/// Where a cell is in memory: the lattice is wrapped around, so that no cell moves when the window does.
+pub fn index([x, y]: Cell) -> usize {
+    const MASK: i64 = SIDE as i64 - 1;
+    (y & MASK) as usize * SIDE + (x & MASK) as usize
+}
+
+/// The memory of places.
+#[derive(Clone, Debug)]
+pub struct PlaceGrid {
+    window: Window,
+    /// 0: nothing was met there, 1: certainly something.
+    met: Vec<f32>,
+    /// 1: seen free or driven over just now; fades.
+    seen: Vec<f32>,
+    /// Cells in which the middle of the body must not be.
+    closed: Vec<bool>,
+    /// The cells around a thing that are closed because of it.
+    reach: Vec<Cell>,
+    half_width: f32,
+    last: Option<OdometryPose>,
+    /// Way since memory faded last, metres.
+    way: f64,
+}
+
+impl PlaceGrid {
+    /// Nothing remembered.
+    pub fn new(body: &Body) -> PlaceGrid {
+        let distance = body.keeps_clear() / CELL;
+        let most = libm::floorf(distance) as i64;
+        let mut reach = Vec::new();
+        for y in -most..=most {
+            for x in -most..=most {
+                if ((x * x + y * y) as f32) <= distance * distance + 1e-4 {
+                    reach.push([x, y]);
+                }
+            }
+        }
+        let mut grid = PlaceGrid {
+            window: Window::around([0.0; 2]),
+            met: vec![0.0; CELLS],
+            seen: vec![0.0; CELLS],
+            closed: vec![false; CELLS],
+            reach,
+            half_width: body.half_width,
+            last: None,
+            way: 0.0,
+        };
+        grid.close(None);
+        grid
+    }
+
+    /// The part of the lattice that is in memory.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    /// For each cell in memory, whether the middle of the body must not be there.
+    pub fn closed(&self) -> &[bool] {
+        &self.closed
+    }
+
+    /// Forgets everything that was met.
+    pub fn forget(&mut self) {
+        self.met.fill(0.0);
+    }
+
+    /// The robot is here now: the window follows, memory fades with the way, and the ground under it is free.
+    pub fn follow(&mut self, pose: OdometryPose) {
+        if let Some(last) = self.last {
+            let [ahead, left] = last.sees(pose.at);
+            // Turning counts as the way of the wheels: it makes dead reckoning drift as well.
+            let turn = f64::from(self.half_width) * (pose.heading - last.heading).abs();
+            self.way += libm::sqrt(ahead * ahead + left * left) + turn;
+        }
+        self.last = Some(pose);
+        let window = Window::around(pose.at);
+        let PlaceGrid { met, seen, .. } = self;
+        window.entered(&self.window, |cell| {
+            met[cell] = 0.0;
+            seen[cell] = 0.0;
+        });
+        self.window = window;
+        if self.way >= f64::from(CELL) {
+            let left = libm::exp(-self.way / FADES_OVER) as f32;
+            for value in self.met.iter_mut().chain(&mut self.seen) {
+                *value *= left;
+            }
+            self.way = 0.0;
+        }
+        let side = f64::from(self.half_width);
+        for (ahead, left) in [(0.0, 0.0), (0.0, side), (0.0, -side)] {
+            if let Some(cell) = self.window.index(cell_of(pose.place(ahead, left))) {
+                self.seen[cell] = 1.0;
+            }
+        }
+    }
+
+    /// Takes in one sensor's reading. Returns whether it was a fresh one.
+    pub fn see(&mut self, pose: OdometryPose, beam: &Beam) -> bool {
+        let Some(range) = beam.range.filter(|range| *range > 0.0) else { return false };
+        let rays = 1 + 2 * (libm::ceilf(beam.half_cone / RAY_ANGLE - 1e-3).max(0.0) as usize);
+        let rays = rays.min(MOST_RAYS);
+        let from = pose.place(f64::from(beam.offset[0]), f64::from(beam.offset[1]));
+        let bearing = pose.heading + f64::from(beam.bearing);
+        for ray in 0..rays {
+            let off_axis = if rays == 1 { 0.0 } else { 2.0 * ray as f32 / (rays - 1) as f32 - 1.0 };
+            let angle = bearing + f64::from(off_axis * beam.half_cone);
+            let (hit, clear) = match rays {
+                1 => (RAY_HIT, RAY_CLEAR),
+                _ => (CONE_HIT / (1.0 + off_axis.abs()), CONE_CLEAR),
+            };
+            let hit = (range < beam.max_range).then_some(hit);
+            self.trace(
+                from,
+                [libm::cos(angle) as f32, libm::sin(angle) as f32],
+                range.min(beam.max_range),
+                hit,
+                clear,
+            );
+        }
+        true
+    }
+
+    /// Clears along one ray and, with a `hit`, remembers its end.
+    fn trace(&mut self, from: [f64; 2], direction: [f32; 2], range: f32, hit: Option<f32>, clear: f32) {
+        // In cells from the window's corner, so that f32 is exact enough far away from the origin.
+        let place =
+            [0, 1].map(|axis| (from[axis] / f64::from(CELL) - self.window.corner[axis] as f64) as f32);
+        let corner = self.window.corner.map(|cell| (cell & (SIDE as i64 - 1)) as usize);
+        let inside = |way: f32| {
+            let at = [0, 1].map(|axis| place[axis] + way * direction[axis]);
+            let is_inside = at.iter().all(|cell| *cell >= 0.0 && *cell < SIDE as f32);
+            let line = |axis: usize| (at[axis] as usize + corner[axis]) & (SIDE - 1);
+            is_inside.then(|| line(1) * SIDE + line(0))
+        };
+        let range = range / CELL;
+        let samples = libm::ceilf((range - SPARED).max(0.0) / SAMPLE) as usize;
+        for sample in 0..samples {
+            let Some(cell) = inside(sample as f32 * SAMPLE) else { break };
+            self.met[cell] *= clear;
+            self.seen[cell] = 1.0;
+        }
+        if let (Some(hit), Some(cell)) = (hit, inside(range)) {
+            self.met[cell] += hit * (1.0 - self.met[cell]);
+        }
+    }
+
+    /// Computes which cells are closed: those near something that was met, and the window's border. Where the
+    /// robot is, its middle can be: `here` opens the cells around it, except where something was met.
+    pub fn close(&mut self, here: Option<[f64; 2]>) {
+        self.closed.fill(false);
+        let side = SIDE as i64;
+        let [left, bottom] = self.window.corner;
+        for y in bottom..bottom + side {
+            for x in left..left + side {
+                let edge = x == left || y == bottom || x == left + side - 1 || y == bottom + side - 1;
+                if edge {
+                    self.closed[index([x, y])] = true;
+                }
+                if self.met[index([x, y])] > MET {
+                    for away in &self.reach {
+                        if let Some(cell) = self.window.index([x + away[0], y + away[1]]) {
+                            self.closed[cell] = true;
+                        }
+                    }
+                }
+            }
+        }
+        let Some(here) = here else { return };
+        let [x, y] = cell_of(here);
+        self.closed[index([x, y])] = false;
+        for away in &self.reach {
+            if let Some(cell) = self.window.index_of_inner([x + away[0], y + away[1]])
+                && self.met[cell] <= MET
+            {
+                self.closed[cell] = false;
+            }
+        }
+    }
+
+    /// Whether the middle of the body can be here, for all that is remembered.
+    pub fn is_open(&self, at: [f64; 2]) -> bool {
+        self.window.index(cell_of(at)).is_some_and(|cell| !self.closed[cell])
+    }
+
+    /// Whether this ground was seen free or driven over, and nothing has been met near it since.
+    pub fn is_known_free(&self, at: [f64; 2]) -> bool {
+        self.window.index(cell_of(at)).is_some_and(|cell| !self.closed[cell] && self.seen[cell] > MET)
+    }
+
+    /// How far the middle of the body could go from `from` in this direction (a unit vector), looking from
+    /// `start` to `end` metres. With `known`, only over ground that is known to be free.
+    pub fn free_way(&self, from: [f64; 2], direction: [f64; 2], [start, end]: [f32; 2], known: bool) -> f32 {
+        let samples = libm::floorf((end - start) / WAY_SAMPLE + 0.5) as usize;
+        for sample in 0..=samples {
+            let way = start + sample as f32 * WAY_SAMPLE;
+            let at = [0, 1].map(|axis| from[axis] + f64::from(way) * direction[axis]);
+            let is_free = if known { self.is_known_free(at) } else { self.is_open(at) };
+            if !is_free {
+                return way;
+            }
+        }
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::navigate::tests::CAR;
+
+    fn beam(range: f32) -> Beam {
+        Beam { bearing: 0.0, offset: [0.0; 2], half_cone: 0.0, range: Some(range), max_range: 4.0 }
+    }
+
+    fn at(x: f64) -> OdometryPose {
+        OdometryPose { at: [x, 0.05], heading: 0.0 }
+    }
+
+    #[test]
+    fn a_hit_closes_cells_and_a_longer_reading_opens_them() {
+        let mut grid = PlaceGrid::new(&CAR);
+        grid.follow(at(0.05));
+        assert!(grid.see(at(0.05), &beam(1.0)));
+        grid.close(None);
+        assert!(!grid.is_open([1.05, 0.05]) && !grid.is_open([0.95, 0.15]) && grid.is_open([0.85, 0.05]));
+        assert!(
+            grid.is_known_free([0.55, 0.05]) && !grid.is_known_free([0.55, 0.35]),
+            "unseen beside the ray"
+        );
+        assert!(grid.is_open([0.55, 0.35]), "what was not seen is open");
+        assert!(grid.see(at(0.05), &beam(4.0)));
+        grid.close(None);
+        assert!(grid.is_open([1.05, 0.05]), "nothing within range");
+        assert!(!grid.see(at(0.05), &Beam { range: None, ..beam(1.0) }));
+        assert!(!grid.see(at(0.05), &Beam { range: Some(f32::NAN), ..beam(1.0) }));
+    }
+
+    #[test]
+    fn a_cone_needs_three_hits() {
+        let mut grid = PlaceGrid::new(&CAR);
+        grid.follow(at(0.05));
+        let wide = Beam { half_cone: 0.1, ..beam(3.0) };
+        let open = [0, 1, 2].map(|_| {
+            grid.see(at(0.05), &wide);
+            grid.close(None);
+            grid.is_open([3.05, 0.05])
+        });
+        assert_eq!(open, [true, true, false]);
+    }
+
+    #[test]
+    fn places_stay_while_the_window_scrolls_and_then_go() {
+        let mut grid = PlaceGrid::new(&CAR);
+        grid.follow(at(0.05));
+        grid.met[index(cell_of([1.05, 0.05]))] = 0.56;
+        let mut lost = None;
+        for step in 0..200 {
+            let x = 0.05 + f64::from(step) * 0.1;
+            grid.follow(at(x));
+            grid.close(None);
+            if grid.is_open([1.05, 0.05]) && grid.window().index(cell_of([1.05, 0.05])).is_some() {
+                lost = lost.or(Some(x));
+            }
+        }
+        let lost = lost.expect("it has faded within the window");
+        assert!((lost - 0.05 - 40.0 * 1.12_f64.ln()).abs() < 0.3, "after {lost} m");
+        assert!(!grid.is_open([1.05, 0.05]), "outside the window nothing is open");
+        // The memory that it had is used by the cells 12.8 m further on, which are empty.
+        assert!(grid.is_open([13.85, 0.05]) && grid.window().index(cell_of([13.85, 0.05])).is_some());
+    }
+
+    #[test]
+    fn the_window_never_forgets_what_stays_inside() {
+        let mut grid = PlaceGrid::new(&CAR);
+        for corner in [[-3, 5], [100, -100], [i64::MAX - 500, i64::MIN + 500]] {
+            let last = Window { corner };
+            for moved in [[0, 0], [1, 0], [0, -1], [-5, 7], [127, 0], [128, 3], [400, -400]] {
+                let window = Window { corner: [corner[0] + moved[0], corner[1] + moved[1]] };
+                grid.met.fill(1.0);
+                window.entered(&last, |cell| grid.met[cell] = 0.0);
+                for y in 0..SIDE as i64 {
+                    for x in 0..SIDE as i64 {
+                        let cell = [window.corner[0] + x, window.corner[1] + y];
+                        let stays = last.index(cell).is_some();
+                        assert_eq!(grid.met[index(cell)] == 1.0, stays, "{corner:?} {moved:?} {x} {y}");
+                    }
+                }
+            }
+        }
+    }
+}
