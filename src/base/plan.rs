@@ -40,7 +40,7 @@ pub use sensor::{
     ImuQuantity, LineRole, LineSensor, PowerChip, PowerQuantity, Rails, Scale, SensorKind, SensorPlan, chips,
     kind, same_chip,
 };
-pub use sim::{MoverPlan, SimPlan, SonarModule, WorldPlan};
+pub use sim::{MoverPlan, RangerFaults, SimPlan, SonarModule, WorldPlan};
 pub use targets::{GpuTargets, Targets};
 pub use tether::{OnLoss, TetherPlan};
 

@@ -21,9 +21,9 @@ pub fn board(path: &Path) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
-/// Puts the world in the file at `path` around the simulated robot of `loaded`. This also changes its digest:
+/// Puts the world in the file at `path` around the simulated robot of `loaded`. Returns its digest, by which
 /// a recording tells the worlds apart.
-pub fn world(loaded: &mut Loaded, path: &Path) -> Result<(), Failure> {
+pub fn world(loaded: &mut Loaded, path: &Path) -> Result<blake3::Hash, Failure> {
     let BusPlan::Sim = loaded.board.bus else {
         return Err(Failure::usage(format!(
             "--world is for a simulated robot, and board '{}' drives a real one",
@@ -32,11 +32,9 @@ pub fn world(loaded: &mut Loaded, path: &Path) -> Result<(), Failure> {
         .fix("add --simulate, or name a simulated board"));
     };
     let world = board::world(path).map_err(|error| super::check::world_failure(path, &error))?;
-    let mut identity = blake3::Hasher::new();
-    identity.update(b"world").update(loaded.digest.as_bytes()).update(format!("{world:?}").as_bytes());
-    loaded.digest = identity.finalize();
+    let digest = blake3::hash(format!("{world:?}").as_bytes());
     loaded.board.sim.get_or_insert_default().world = Some(world);
-    Ok(())
+    Ok(digest)
 }
 
 /// The engine that computes the field.
@@ -118,6 +116,14 @@ pub fn span(text: &str) -> Result<Span, String> {
 /// A quality level, by its number.
 pub fn quality(text: &str) -> Result<QualityLevel, String> {
     text.parse().ok().and_then(QualityLevel::new).ok_or_else(|| "allowed: 0 to 5".to_string())
+}
+
+/// A place from text: X,Y in metres.
+pub fn place(text: &str) -> Result<[f64; 2], String> {
+    let wanted = || format!("'{text}' is not a place; expected two numbers, for example 1.5,-0.4");
+    let (x, y) = text.split_once(',').ok_or_else(wanted)?;
+    let number = |text: &str| text.trim().parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(wanted);
+    Ok([number(x)?, number(y)?])
 }
 
 #[cfg(test)]

@@ -91,10 +91,10 @@ impl MotionModel {
         (2.0 * (angle - low) / (high - low) - 1.0).clamp(-1.0, 1.0) as f32
     }
 
-    /// The commands for this speed, -1..=1 of full speed, along a path of this curvature, 1/m, positive to
-    /// the left. On a robot that its wheels turn, no wheel goes faster than `speed`: in a bend the inner
-    /// wheel is slower, and an infinite curvature is a turn on the spot, its sign times that of `speed` to
-    /// the left.
+    /// The commands for this speed of the reference point, -1..=1 of full speed, along a path of this
+    /// curvature, 1/m, positive to the left. On a robot that its wheels turn, both are slowed down where one
+    /// would be faster than full speed, so that the curvature stays. An infinite curvature turns it on the
+    /// spot, to the left if positive; `speed` is then that of the wheels.
     pub fn commands(&self, speed: f32, curvature: f32) -> [f32; MAX_MOTORS] {
         let mut motors = [0.0; MAX_MOTORS];
         self.drives.iter().for_each(|motor| motors[*motor] = speed);
@@ -102,14 +102,13 @@ impl MotionModel {
             motors[steering] = self.steering(curvature.into());
         }
         if let Some(Wheels { left, right, track }) = &self.wheels {
-            let share = f64::from(curvature) * track / 2.0;
-            let (slow, fast) = match share.abs() {
-                infinite if infinite.is_infinite() => (-1.0, 1.0),
-                share => ((1.0 - share) / (1.0 + share), 1.0),
+            let (ahead, turn) = match curvature {
+                spot if spot.is_infinite() => (0.0, speed * spot.signum()),
+                curvature => (speed, speed * curvature * *track as f32 / 2.0),
             };
-            let [left_share, right_share] = if share < 0.0 { [fast, slow] } else { [slow, fast] };
-            left.iter().for_each(|motor| motors[*motor] = speed * left_share as f32);
-            right.iter().for_each(|motor| motors[*motor] = speed * right_share as f32);
+            let fastest = (ahead.abs() + turn.abs()).max(1.0);
+            left.iter().for_each(|motor| motors[*motor] = (ahead - turn) / fastest);
+            right.iter().for_each(|motor| motors[*motor] = (ahead + turn) / fastest);
         }
         motors
     }
@@ -312,7 +311,8 @@ mod tests {
         assert_eq!(pair(0.5, 0.0), [0.5, 0.5]);
         assert_eq!(pair(0.5, f32::INFINITY), [-0.5, 0.5], "it turns to the left on the spot");
         assert_eq!(pair(0.5, f32::NEG_INFINITY), [0.5, -0.5]);
-        assert_eq!(pair(0.8, 10.0), [0.0, 0.8], "it turns about its left wheel");
+        assert_eq!(pair(0.8, 10.0), [0.0, 1.0], "it turns about its left wheel, as fast as it can");
+        assert_eq!(pair(-0.5, 5.0), [-0.25, -0.75]);
         for curvature in [-30.0, -3.0, 0.5, 4.0] {
             let mut odometer = Odometer::new(model.clone());
             let motors = model.commands(0.6, curvature);

@@ -3,7 +3,8 @@
 
 use super::noise::Noise;
 use super::world::{Pose, World};
-use crate::base::plan::BeamPlan;
+use crate::base::plan::{BeamPlan, RangerFaults};
+use crate::base::time::Instant;
 
 /// Step between the rays of a beam: as for the sonar.
 const RAY_STEP_DEG: f64 = 1.0;
@@ -11,6 +12,9 @@ const RAY_STEP_DEG: f64 = 1.0;
 const NOISE_M: f64 = 0.005;
 /// A ranger that sees nothing reports its reach and this much more, which its noise cannot undo.
 const BEYOND_M: f64 = 0.05;
+
+/// What a ranger reports in a gap: farther than any board allows.
+const FAULTY_M: f32 = 1e6;
 
 /// What a float of the device says.
 #[derive(Clone, Debug)]
@@ -25,6 +29,7 @@ pub enum Quantity {
 #[derive(Clone, Debug)]
 pub struct Ranger {
     beam: BeamPlan,
+    faults: RangerFaults,
     noise: Noise,
     /// The bytes of the last measurement: a float is read whole, while the world moves on.
     last: [u8; 4],
@@ -32,11 +37,11 @@ pub struct Ranger {
 
 impl Ranger {
     /// A ranger that is mounted like this.
-    pub fn new(beam: BeamPlan, noise: Noise) -> Ranger {
-        Ranger { beam, noise, last: [0; 4] }
+    pub fn new(beam: BeamPlan, faults: RangerFaults, noise: Noise) -> Ranger {
+        Ranger { beam, faults, noise, last: [0; 4] }
     }
 
-    fn measure(&mut self, world: &World, pose: &Pose) {
+    fn measure(&mut self, world: &World, pose: &Pose, now: Instant) {
         let BeamPlan { at: [ahead, left], bearing_deg, half_cone_deg, reach } = self.beam;
         let eye = pose.point(ahead.into(), left.into());
         let half = f64::from(half_cone_deg);
@@ -46,7 +51,12 @@ impl Ranger {
             .map(|degrees| world.ray(eye, pose.heading + degrees.to_radians()))
             .fold(f64::INFINITY, f64::min);
         let seen = nearest.min(f64::from(reach) + BEYOND_M);
-        self.last = ((seen + self.noise.draw(NOISE_M)).max(0.0) as f32).to_le_bytes();
+        let noise = libm::hypot(NOISE_M, f64::from(self.faults.noise) * seen.min(f64::from(reach)));
+        let seen = (seen + self.noise.draw(noise)).clamp(0.0, f64::from(reach) + 2.0 * BEYOND_M);
+        let is_gap = self.faults.gaps.is_some_and(|[period, part]| {
+            now.since(Instant::ZERO).as_nanos() % period.as_nanos() + part.as_nanos() >= period.as_nanos()
+        });
+        self.last = (if is_gap { FAULTY_M } else { seen as f32 }).to_le_bytes();
     }
 }
 
@@ -78,7 +88,7 @@ impl CoProcessor {
     }
     /// The next byte to read while the car is at `pose` and leans this much; nonexistent registers read as
     /// zero.
-    pub fn give(&mut self, lean_deg: f32, world: &World, pose: &Pose) -> u8 {
+    pub fn give(&mut self, lean_deg: f32, world: &World, pose: &Pose, now: Instant) -> u8 {
         let pointer = self.pointer;
         self.pointer = pointer.wrapping_add(1);
         for (register, quantity) in &mut self.floats {
@@ -90,7 +100,7 @@ impl CoProcessor {
                 Quantity::Lean => lean_deg.to_le_bytes()[offset],
                 Quantity::Range(ranger) => {
                     if offset == 0 {
-                        ranger.measure(world, pose);
+                        ranger.measure(world, pose, now);
                     }
                     ranger.last[offset]
                 }
@@ -111,7 +121,7 @@ mod tests {
 
     fn read(device: &mut CoProcessor, register: u8, pose: &Pose) -> f32 {
         device.take(register);
-        f32::from_le_bytes([0; 4].map(|_: u8| device.give(-10.0, &room(), pose)))
+        f32::from_le_bytes([0; 4].map(|_: u8| device.give(-10.0, &room(), pose, Instant::ZERO)))
     }
 
     #[test]
@@ -120,10 +130,10 @@ mod tests {
         device.serve(0x10, Quantity::Lean);
         device.take(0x10);
         let (world, pose) = (room(), Pose { x: 1.0, y: 1.0, heading: 0.0 });
-        let bytes = [0; 5].map(|_: u8| device.give(-10.0, &world, &pose));
+        let bytes = [0; 5].map(|_: u8| device.give(-10.0, &world, &pose, Instant::ZERO));
         assert_eq!(bytes, [0x00, 0x00, 0x20, 0xC1, 0x00]);
         device.take(0x00);
-        assert_eq!(device.give(-10.0, &world, &pose), 0);
+        assert_eq!(device.give(-10.0, &world, &pose, Instant::ZERO), 0);
     }
 
     #[test]
@@ -131,7 +141,10 @@ mod tests {
         let mut device = CoProcessor::new(0x60);
         for (register, bearing_deg) in [(0, 0.0), (4, 90.0), (8, 180.0)] {
             let beam = BeamPlan { at: [0.1, 0.05], bearing_deg, half_cone_deg: 7.0, reach: 6.0 };
-            device.serve(register, Quantity::Range(Box::new(Ranger::new(beam, Noise::new(1, 0)))));
+            device.serve(
+                register,
+                Quantity::Range(Box::new(Ranger::new(beam, RangerFaults::default(), Noise::new(1, 0)))),
+            );
         }
         let pose = Pose { x: 7.0, y: 5.0, heading: 0.0 };
         let found = [0, 4, 8].map(|register| read(&mut device, register, &pose));

@@ -458,7 +458,7 @@ impl Robot {
         let (world, pose) = (&self.world, self.car.pose());
         for (its, device) in &mut self.co_processors {
             if *its == bus && device.address() == address {
-                byte &= device.give(lean, world, &pose);
+                byte &= device.give(lean, world, &pose, now);
             }
         }
         self.garble(address, byte, now)

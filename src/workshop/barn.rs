@@ -18,18 +18,27 @@ pub mod score;
 pub mod senses;
 pub mod svg;
 
-use crate::base::plan::Board;
+use crate::base::plan::{Board, RangerFaults, SimPlan};
+use crate::base::time::Span;
+use crate::field::navigate::Body;
+use crate::field::navigate::heading::Chooser;
+use crate::field::navigate::navigator::Options;
 use crate::runtime::robot::BuildError;
 use crate::workshop::learn::parallel;
 use course::Course;
-use drive::{Run, drive};
-use driver::{Body, Driver};
+use drive::{Run, Source, drive};
 use senses::Senses;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A driver that can be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pilot {
+    /// The robot's own navigator.
+    Navigator,
+    /// The navigator, which takes the best direction instead of the heading field's peak.
+    Argmax,
+    /// The navigator, which knows only the newest readings.
+    NoMemory,
     /// Follow the gap.
     FollowGap,
     /// Dynamic window.
@@ -40,11 +49,21 @@ pub enum Pilot {
 
 impl Pilot {
     /// All of them.
-    pub const ALL: [Pilot; 3] = [Pilot::FollowGap, Pilot::DynamicWindow, Pilot::ForceLets];
+    pub const ALL: [Pilot; 6] = [
+        Pilot::Navigator,
+        Pilot::Argmax,
+        Pilot::NoMemory,
+        Pilot::FollowGap,
+        Pilot::DynamicWindow,
+        Pilot::ForceLets,
+    ];
 
     /// Its name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
+            Pilot::Navigator => "navigator",
+            Pilot::Argmax => "argmax",
+            Pilot::NoMemory => "no-memory",
             Pilot::FollowGap => "follow-gap",
             Pilot::DynamicWindow => "dynamic-window",
             Pilot::ForceLets => "force-lets",
@@ -54,6 +73,9 @@ impl Pilot {
     /// Where it is described.
     pub const fn source(self) -> &'static str {
         match self {
+            Pilot::Navigator => "place memory, goal wave, heading field",
+            Pilot::Argmax => "the navigator with the best direction instead of the heading field's peak",
+            Pilot::NoMemory => "the navigator with the newest readings only",
             Pilot::FollowGap => "Sezer, Gokasan 2012",
             Pilot::DynamicWindow => "Fox, Burgard, Thrun 1997",
             Pilot::ForceLets => "Bicho, Mallet, Schoener 2000",
@@ -65,12 +87,41 @@ impl Pilot {
         Pilot::ALL.into_iter().find(|pilot| pilot.name() == name)
     }
 
-    /// A new driver for this body.
-    pub fn driver(self, body: Body) -> Box<dyn Driver> {
+    /// What drives a robot with this body.
+    pub fn driver(self, body: Body) -> Source {
+        let options = Options::default();
         match self {
-            Pilot::FollowGap => Box::new(follow_gap::FollowGap::new(body)),
-            Pilot::DynamicWindow => Box::new(dynamic_window::DynamicWindow::new(body)),
-            Pilot::ForceLets => Box::new(force_lets::ForceLets::new(body)),
+            Pilot::Navigator => Source::Navigator(options),
+            Pilot::Argmax => Source::Navigator(Options { chooser: Chooser::Argmax, ..options }),
+            Pilot::NoMemory => Source::Navigator(Options { remembers: false, ..options }),
+            Pilot::FollowGap => Source::Baseline(Box::new(follow_gap::FollowGap::new(body))),
+            Pilot::DynamicWindow => Source::Baseline(Box::new(dynamic_window::DynamicWindow::new(body))),
+            Pilot::ForceLets => Source::Baseline(Box::new(force_lets::ForceLets::new(body))),
+        }
+    }
+}
+
+/// How well a robot senses and knows its own motion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Conditions {
+    /// As the board says: rangers with the noise of a good chip, and commands that do what it expects.
+    #[default]
+    Good,
+    /// Ranges with a noise of 10 %; half a second without any in every three seconds; and the robot goes 5 %
+    /// less far than it believes.
+    Rough,
+}
+
+/// See [`Conditions::Rough`].
+const ROUGH_NOISE: f32 = 0.1;
+const ROUGH_GAPS: [Span; 2] = [Span::from_millis(3_000), Span::from_millis(500)];
+const ROUGH_WAY: f32 = 0.95;
+
+impl Conditions {
+    fn apply(self, plan: &mut SimPlan) {
+        if self == Conditions::Rough {
+            plan.rangers = RangerFaults { noise: ROUGH_NOISE, gaps: Some(ROUGH_GAPS) };
+            plan.full_speed *= ROUGH_WAY;
         }
     }
 }
@@ -106,6 +157,7 @@ pub fn race(
     board: &Board,
     pilots: &[Pilot],
     courses: &[Course],
+    conditions: Conditions,
     threads: usize,
     interrupted: &AtomicBool,
     done: impl Fn() + Sync,
@@ -114,18 +166,17 @@ pub fn race(
     let (senses, body) = Senses::of(board).zip(Body::of(board)).ok_or_else(unfit)?;
     let mut board = board.clone();
     board.field.threads = 1; // the worlds already share the cores
-    board.sim.as_ref().ok_or_else(unfit)?;
+    conditions.apply(board.sim.as_mut().ok_or_else(unfit)?);
     let pieces: Vec<(Pilot, &Course)> =
         pilots.iter().flat_map(|pilot| courses.iter().map(move |course| (*pilot, course))).collect();
     let runs = parallel::map(threads, &pieces, |(pilot, course)| {
         if interrupted.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let run = drive(&board, course, senses.clone(), pilot.driver(body));
+        let run = drive(&board, course, senses.clone(), pilot.driver(body)).map_err(BarnError::Build)?;
         done();
-        run.map(Some)
+        Ok(Some(run))
     });
-    let runs: Option<Vec<Run>> =
-        runs.into_iter().collect::<Result<_, BuildError>>().map_err(BarnError::Build)?;
+    let runs: Option<Vec<Run>> = runs.into_iter().collect::<Result<_, BarnError>>()?;
     Ok(runs.map(|runs| runs.chunks(courses.len().max(1)).map(<[Run]>::to_vec).collect()))
 }

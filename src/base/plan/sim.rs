@@ -1,5 +1,7 @@
 //! The simulated world and the car in it.
 
+use crate::base::time::Span;
+
 /// The world and the car in it, as the board file states them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimPlan {
@@ -31,9 +33,20 @@ pub struct SimPlan {
     pub counts_every_byte: bool,
     /// Which kind of HC-SR04 its sonars are.
     pub sonar: SonarModule,
+    /// What is wrong with ranges that a co-processor serves. Not in board files: a study sets it.
+    pub rangers: RangerFaults,
     /// A world that was laid out by hand, from a file; it replaces the room above, its discs, cliffs and
     /// line.
     pub world: Option<WorldPlan>,
+}
+
+/// What is wrong with simulated rangers, beyond the noise of a good chip.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RangerFaults {
+    /// Standard deviation of a range, as a share of it.
+    pub noise: f32,
+    /// Ranges are out of range for the last part of every period: the period, and the part.
+    pub gaps: Option<[Span; 2]>,
 }
 
 /// A world that was laid out by hand. Metres from the corner of a room with four walls, x and y along them.
@@ -101,6 +114,7 @@ impl Default for SimPlan {
             edge_counts: 120.0, // well below the vendor's limit for "no floor", 500
             counts_every_byte: false,
             sonar: SonarModule::Ms38,
+            rangers: RangerFaults::default(),
             world: None,
         }
     }

@@ -11,7 +11,7 @@ use crate::workshop::ablate::interval::Interval;
 use crate::workshop::barn::course::{self, Course, CourseError};
 use crate::workshop::barn::drive::{Outcome, Run};
 use crate::workshop::barn::score::Score;
-use crate::workshop::barn::{BarnError, Pilot, race, svg};
+use crate::workshop::barn::{BarnError, Conditions, Pilot, race, svg};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   ganglion bench barn                                   ten built-in worlds, every driver
   ganglion bench barn --worlds barn --driver follow-gap --json | tail -1
+  ganglion bench barn --worlds barn --driver navigator,argmax,no-memory --rough
   ganglion bench barn --worlds barn --count 20 --svg run.svg
 
 A run starts in front of a field of discs and ends within 1 m of the goal behind it, at the first
@@ -37,6 +38,10 @@ pub struct Args {
     /// Only these drivers [default: all]
     #[arg(long = "driver", value_name = "NAME,...", value_delimiter = ',', value_parser = pilots())]
     pilots: Vec<Pilot>,
+    /// Rough conditions: 10 % noise on the ranges, half a second without any in every three seconds, and the
+    /// robot goes 5 % less far than it believes
+    #[arg(long)]
+    rough: bool,
     /// Only the first worlds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
@@ -69,6 +74,7 @@ struct BarnReport<'a> {
     schema: u32,
     board: &'a str,
     worlds: usize,
+    rough: bool,
     note: &'static str,
     drivers: Vec<Row<'a>>,
     /// Figures that were not measured, by key.
@@ -100,9 +106,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let pilots = if args.pilots.is_empty() { Pilot::ALL.to_vec() } else { args.pilots.clone() };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, usize::from);
+    let conditions = if args.rough { Conditions::Rough } else { Conditions::Good };
     let interrupt = Interrupt::watch()?;
     let bar = bar((pilots.len() * courses.len()) as u64);
-    let runs = race(&board, &pilots, &courses, threads, &interrupt.flag(), || bar.inc(1));
+    let runs = race(&board, &pilots, &courses, conditions, threads, &interrupt.flag(), || bar.inc(1));
     bar.finish_and_clear();
     let runs = runs.map_err(failed)?.ok_or_else(cut_short)?;
     let full_speed = board.motion.map_or(1.0, |motion| motion.full_speed.into());
@@ -127,6 +134,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         schema: 1,
         board: &board.name,
         worlds: courses.len(),
+        rough: args.rough,
         note: NOT_GAZEBO,
         drivers,
         sources: origin::all(["drivers"], SIMULATED),

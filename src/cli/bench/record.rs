@@ -92,8 +92,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let file = Temporary::new(args.into.as_deref());
     let record =
         RecordArgs { record: Some(file.0.clone()), record_when: RecordWhen::Always, record_limit: 1024 };
-    let about =
-        About { seed: SEED, faults: String::new(), simulated: false, quality: None, is_virtual: false };
+    let about = About {
+        seed: SEED,
+        faults: String::new(),
+        simulated: false,
+        world: None,
+        quality: None,
+        is_virtual: false,
+    };
     let Some(recording) = recording::start(&record, &loaded, &about)? else {
         return Err(Failure::bug("a recording that was requested did not start"));
     };

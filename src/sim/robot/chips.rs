@@ -23,7 +23,8 @@ pub fn co_processors(board: &Board, seed: u64) -> Vec<(usize, CoProcessor)> {
             Some(beam) => {
                 rangers += 1;
                 let noise = Noise::new(seed, NOISE_RING + rangers - 1);
-                Quantity::Range(Box::new(co_processor::Ranger::new(beam, noise)))
+                let faults = board.sim.as_ref().map(|plan| plan.rangers).unwrap_or_default();
+                Quantity::Range(Box::new(co_processor::Ranger::new(beam, faults, noise)))
             }
             None => Quantity::Lean,
         };

@@ -2,13 +2,15 @@
 //! the first contact, or when its time is over.
 
 use super::course::Course;
-use super::driver::{Driver, Surroundings};
 use super::senses::Senses;
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, QualityLevel};
 use crate::base::time::{Clock, Instant, SimClock, Span};
 use crate::decision::motion::OdometryPose;
 use crate::field::engine::Cycle;
+use crate::field::navigate::goals::{Route, Task};
+use crate::field::navigate::navigator;
+use crate::field::navigate::{Driver, Surroundings};
 use crate::field::{FieldOutput, Inspect};
 use crate::runtime::robot::{BuildError, Options, Robot};
 use crate::runtime::runner;
@@ -50,6 +52,9 @@ pub struct Run {
     pub driven_m: f64,
     /// How often it turned from forwards to backwards or back.
     pub reversals: u64,
+    /// Why the navigator had given up or stood at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<&'static str>,
     /// Digest of everything that the robot sensed, decided and commanded.
     pub digest: String,
     /// Where the middle of the axle was, about every 0.05 m, in the coordinates of the world.
@@ -95,13 +100,16 @@ impl Witness {
     }
 }
 
-/// Drives `board` through `course` with `driver`, which sees through `senses`.
-pub fn drive(
-    board: &Board,
-    course: &Course,
-    senses: Senses,
-    driver: Box<dyn Driver>,
-) -> Result<Run, BuildError> {
+/// What drives.
+pub enum Source {
+    /// The robot's own navigator, as the field's worker runs it.
+    Navigator(navigator::Options),
+    /// A driver in the field's place, which sees through [`Senses`].
+    Baseline(Box<dyn Driver>),
+}
+
+/// Drives `board` through `course` with `source`.
+pub fn drive(board: &Board, course: &Course, senses: Senses, source: Source) -> Result<Run, BuildError> {
     let plan = &course.plan;
     let mut board = board.clone();
     board.sim.get_or_insert_default().world = Some(plan.clone());
@@ -109,11 +117,22 @@ pub fn drive(
     let start = OdometryPose { at: plan.start, heading: plan.heading_deg.to_radians() };
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
+    let goal_from_start = start.sees(goal);
     let options = Options {
         seed: course.number.into(),
         quality: Some(QualityLevel::BEST),
-        around: Some(cycle(senses, driver, start.sees(goal))),
+        around: Some(silence()),
         ..Options::default()
+    };
+    let options = match source {
+        Source::Navigator(navigator) => Options {
+            task: Route::try_from(vec![goal_from_start]).map_or(Task::Stand, Task::Go),
+            navigator,
+            ..options
+        },
+        Source::Baseline(driver) => {
+            Options { around: Some(cycle(senses, driver, goal_from_start)), ..options }
+        }
     };
     let robot = Robot::build(&board, clock.clone(), first, options)?;
     let plant = robot.plant.clone().ok_or(BuildError::NoBus { board: board.name.clone() })?;
@@ -134,9 +153,19 @@ pub fn drive(
         shortest_m: course.path_m,
         driven_m: report.distance_m,
         reversals: witness.reversals,
+        why: ending.recorder.summary().goal.and_then(|goal| goal.state.why()),
         digest: ending.recorder.digest(),
         path: witness.path,
     })
+}
+
+/// The cycle of a field that is not computed and requests nothing.
+fn silence() -> Cycle<dyn Inspect> {
+    Box::new(|_, input| Ok(output(input.cycle, [0.0; MAX_MOTORS])))
+}
+
+fn output(cycle: u64, motors: [f32; MAX_MOTORS]) -> FieldOutput {
+    FieldOutput { cycle, scores: [0.0; MAX_MOTORS], motors, confidence: 0.0, skill: 0.0, novelty: 0.0 }
 }
 
 /// The cycle that asks `driver` and does not compute the field. `goal` is in the frame of the robot's start.
@@ -145,17 +174,14 @@ fn cycle(mut senses: Senses, mut driver: Box<dyn Driver>, goal: [f64; 2]) -> Cyc
         let pose = senses.take(input);
         let around = Surroundings { pose, elapsed: senses.every(), beams: senses.beams() };
         let wish = driver.drive(&around, Some(goal));
-        let motors = senses.motion().commands(wish.speed, wish.curvature);
-        let scores = [0.0; MAX_MOTORS];
-        let (confidence, skill, novelty) = (0.0, 0.0, 0.0);
-        Ok(FieldOutput { cycle: input.cycle, scores, motors, confidence, skill, novelty })
+        Ok(output(input.cycle, senses.motion().commands(wish.speed, wish.curvature)))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::course::{built_in, empty};
-    use super::super::{Pilot, race};
+    use super::super::{Conditions, Pilot, race};
     use super::*;
     use crate::deploy::board;
 
@@ -164,7 +190,8 @@ mod tests {
     }
 
     fn outcomes(pilot: Pilot, courses: &[Course]) -> Vec<Run> {
-        let runs = race(&barn(), &[pilot], courses, 2, &AtomicBool::new(false), || ()).unwrap();
+        let runs =
+            race(&barn(), &[pilot], courses, Conditions::Good, 2, &AtomicBool::new(false), || ()).unwrap();
         runs.unwrap().remove(0)
     }
 
@@ -183,7 +210,7 @@ mod tests {
     #[test]
     fn pilots_reach_as_many_built_in_worlds_as_before() {
         let courses = built_in().unwrap();
-        for (pilot, least) in [(Pilot::FollowGap, 2), (Pilot::DynamicWindow, 4), (Pilot::ForceLets, 9)] {
+        for (pilot, least) in [(Pilot::Navigator, 10), (Pilot::DynamicWindow, 4), (Pilot::ForceLets, 9)] {
             let runs = outcomes(pilot, &courses);
             let reached = runs.iter().filter(|run| run.outcome == Outcome::Reached).count();
             assert!(reached >= least, "{}: {reached} of {}", pilot.name(), runs.len());
@@ -209,8 +236,9 @@ mod tests {
 
     #[test]
     fn a_board_without_beams_is_refused() {
-        let sim = board::built_in("sim").unwrap().unwrap().board;
-        let refused = race(&sim, &[Pilot::FollowGap], &[], 1, &AtomicBool::new(false), || ());
-        assert!(matches!(refused, Err(super::super::BarnError::Board(name)) if name == "sim"));
+        let other = board::built_in("virtual-bench").unwrap().unwrap().board;
+        let refused =
+            race(&other, &[Pilot::FollowGap], &[], Conditions::Good, 1, &AtomicBool::new(false), || ());
+        assert!(matches!(refused, Err(super::super::BarnError::Board(name)) if name == "virtual-bench"));
     }
 }

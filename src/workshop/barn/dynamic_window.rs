@@ -2,7 +2,8 @@
 //! and Automation Magazine 4, 1997): among the speeds that the motors reach in time, those from which it can
 //! still stop before an obstacle, it takes the one with the best sum of heading, clearance and speed.
 
-use super::driver::{Body, Driver, Surroundings, Wish, toward};
+use super::driver::{moving, toward};
+use crate::field::navigate::{Body, Driver, Surroundings, Wish};
 use std::f32::consts::PI;
 
 /// Weights of heading, clearance and speed (the paper's alpha, beta, gamma). Not tuned.
@@ -45,7 +46,7 @@ impl DynamicWindow {
 
     /// Metres that it can go at these speeds before it touches one of `points`, at most [`CLEAR_M`].
     fn clearance(&self, [forward, turn]: [f32; 2], points: &[[f32; 2]]) -> f32 {
-        let near = self.body.radius + MARGIN_M;
+        let near = self.body.radius() + MARGIN_M;
         let gap = |[x, y]: [f32; 2], point: &[f32; 2]| libm::hypotf(point[0] - x, point[1] - y);
         for step in 1..=POINTS {
             let seconds = LOOK_S * step as f32 / POINTS as f32;
@@ -77,9 +78,9 @@ fn between(low: f32, high: f32, nth: usize, count: usize) -> f32 {
 
 impl Driver for DynamicWindow {
     fn drive(&mut self, around: &Surroundings<'_>, goal: Option<[f64; 2]>) -> Wish {
-        let Some((to_goal, goal_m)) = goal.map(|goal| toward(around, goal)) else { return Wish::STAND };
+        let Some((to_goal, goal_m)) = goal.map(|goal| toward(around, goal)) else { return Wish::STOP };
         if goal_m < 0.05 {
-            return Wish::STAND;
+            return Wish::STOP;
         }
         // Each beam sees something on an arc; its middle and its ends stand for it.
         let hits = around.beams.iter().filter_map(|beam| Some((beam, beam.hit()?)));
@@ -118,12 +119,13 @@ impl Driver for DynamicWindow {
         }
         // Nothing is admissible: it stops and turns.
         self.last = best.map_or([0.0, 1.5_f32.copysign(to_goal)], |(_, speeds)| speeds);
-        Wish::moving(self.last[0], self.last[1], &self.body)
+        moving(self.last[0], self.last[1], &self.body)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::driver::tests::BODY;
     use super::*;
 
     #[test]
@@ -134,7 +136,7 @@ mod tests {
 
     #[test]
     fn clearance_ends_at_the_obstacle() {
-        let window = DynamicWindow::new(Body { track: 0.14, full_speed: 0.5, radius: 0.15 });
+        let window = DynamicWindow::new(BODY);
         let clear = window.clearance([0.5, 0.0], &[[0.6, 0.0]]);
         assert!((0.3..0.45).contains(&clear), "{clear}");
         assert_eq!(window.clearance([0.5, 0.0], &[[0.6, 0.3]]), CLEAR_M, "it passes beside it");

@@ -2,7 +2,8 @@
 //! and Autonomous Systems 60, 2012): it steers to the middle of the largest gap between obstacles, the more
 //! so the nearer the nearest of them is, and otherwise to the goal.
 
-use super::driver::{Body, Driver, Surroundings, Wish, toward};
+use super::driver::toward;
+use crate::field::navigate::{Body, Driver, Surroundings, Wish};
 use std::f32::consts::{FRAC_PI_2, PI};
 
 /// Headings that are looked at: every 3 degrees, to a quarter turn on either side, as in the paper.
@@ -50,7 +51,7 @@ impl FollowGap {
     }
 
     fn obstacles(&self, around: &Surroundings<'_>) -> Vec<Obstacle> {
-        let inflated = self.body.radius + MARGIN_M;
+        let inflated = self.body.radius() + MARGIN_M;
         let points = around.beams.iter().filter_map(|beam| Some(beam.point(beam.hit()?, 0.0)));
         points
             .map(|[ahead, left]| {
@@ -115,9 +116,9 @@ fn steer(bearing: f32, clear_m: f32) -> Wish {
 
 impl Driver for FollowGap {
     fn drive(&mut self, around: &Surroundings<'_>, goal: Option<[f64; 2]>) -> Wish {
-        let Some((to_goal, goal_m)) = goal.map(|goal| toward(around, goal)) else { return Wish::STAND };
+        let Some((to_goal, goal_m)) = goal.map(|goal| toward(around, goal)) else { return Wish::STOP };
         if goal_m < 0.05 {
-            return Wish::STAND;
+            return Wish::STOP;
         }
         if to_goal.abs() > FRAC_PI_2 {
             return steer(to_goal, 0.0); // the goal is out of view: it turns to it
@@ -130,13 +131,13 @@ impl Driver for FollowGap {
         };
         let free: Vec<bool> = (0..HEADINGS).map(is_free).collect();
         let ahead = obstacles.iter().filter(|one| one.bearing.abs() < 0.6).map(|one| one.distance);
-        let clear_m = ahead.fold(HORIZON_M, f32::min) - self.body.radius;
+        let clear_m = ahead.fold(HORIZON_M, f32::min) - self.body.radius();
         let Some(gap) = largest(&free, to_goal) else {
             return steer(FRAC_PI_2.copysign(to_goal), 0.0); // nothing is free: it looks elsewhere
         };
         let to_gap = FollowGap::middle(gap, &obstacles);
         let nearest =
-            obstacles.iter().map(|one| one.distance - self.body.radius).fold(f32::INFINITY, f32::min);
+            obstacles.iter().map(|one| one.distance - self.body.radius()).fold(f32::INFINITY, f32::min);
         let weight = ALPHA_M / nearest.max(0.01);
         steer((weight * to_gap + to_goal) / (weight + 1.0), clear_m)
     }
@@ -144,12 +145,11 @@ impl Driver for FollowGap {
 
 #[cfg(test)]
 mod tests {
-    use super::super::driver::Beam;
+    use super::super::driver::tests::BODY;
     use super::*;
     use crate::base::time::Span;
     use crate::decision::motion::OdometryPose;
-
-    const BODY: Body = Body { track: 0.14, full_speed: 0.5, radius: 0.15 };
+    use crate::field::navigate::Beam;
 
     /// A ring of 24 beams that sees nothing, but at these bearings in degrees this far.
     fn wish(seen: &[(i32, f32)]) -> Wish {

@@ -2,7 +2,8 @@
 //! sensors", International Journal of Robotics Research 19, 2000): the heading follows a differential
 //! equation in which the goal attracts and each ranger repels from its own direction.
 
-use super::driver::{Body, Driver, Surroundings, Wish, toward};
+use super::driver::{moving, toward};
+use crate::field::navigate::{Body, Driver, Surroundings, Wish};
 
 /// Strength of the goal, 1/s.
 const GOAL_RATE: f32 = 2.0;
@@ -33,9 +34,9 @@ impl ForceLets {
 
 impl Driver for ForceLets {
     fn drive(&mut self, around: &Surroundings<'_>, goal: Option<[f64; 2]>) -> Wish {
-        let Some((to_goal, goal_m)) = goal.map(|goal| toward(around, goal)) else { return Wish::STAND };
+        let Some((to_goal, goal_m)) = goal.map(|goal| toward(around, goal)) else { return Wish::STOP };
         if goal_m < 0.05 {
-            return Wish::STAND;
+            return Wish::STOP;
         }
         let mut turn = GOAL_RATE * libm::sinf(to_goal);
         let mut clear_m = f32::INFINITY;
@@ -43,9 +44,9 @@ impl Driver for ForceLets {
             let Some(range) = beam.hit() else { continue };
             let [ahead, left] = beam.point(range, 0.0);
             let bearing = libm::atan2f(left, ahead);
-            let gap = (libm::hypotf(ahead, left) - self.body.radius).max(0.0);
+            let gap = (libm::hypotf(ahead, left) - self.body.radius()).max(0.0);
             // The range of the force: half the ranger's view and the angle under which the robot passes.
-            let passes = (self.body.radius + MARGIN_M) / (self.body.radius + MARGIN_M + gap);
+            let passes = (self.body.radius() + MARGIN_M) / (self.body.radius() + MARGIN_M + gap);
             let sigma = libm::atanf(libm::tanf(beam.half_cone) + passes);
             let strength = REPEL_RATE * libm::expf(-gap / REPEL_M);
             turn -= strength * bearing * libm::expf(-bearing * bearing / (2.0 * sigma * sigma));
@@ -54,23 +55,23 @@ impl Driver for ForceLets {
             }
         }
         let speed = (clear_m / AHEAD_S).clamp(SLOWEST, self.body.full_speed);
-        Wish::moving(speed, turn, &self.body)
+        moving(speed, turn, &self.body)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::driver::Beam;
+    use super::super::driver::tests::BODY;
     use super::*;
     use crate::base::time::Span;
     use crate::decision::motion::OdometryPose;
+    use crate::field::navigate::Beam;
 
     fn wish(bearing: f32, range: f32) -> Wish {
         let beam = Beam { bearing, offset: [0.0; 2], half_cone: 0.13, range: Some(range), max_range: 4.0 };
         let around =
             Surroundings { pose: OdometryPose::default(), elapsed: Span::from_millis(20), beams: &[beam] };
-        let body = Body { track: 0.14, full_speed: 0.5, radius: 0.15 };
-        ForceLets::new(body).drive(&around, Some([5.0, 0.0]))
+        ForceLets::new(BODY).drive(&around, Some([5.0, 0.0]))
     }
 
     #[test]

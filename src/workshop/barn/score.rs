@@ -68,6 +68,7 @@ mod tests {
             shortest_m: 10.0,
             driven_m: 10.0,
             reversals: 1,
+            why: None,
             digest: String::new(),
             path: Vec::new(),
         }

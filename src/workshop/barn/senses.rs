@@ -4,12 +4,12 @@
 //! The field's input does not tell a held value from a fresh one, so a driver sees a held range as a fresh
 //! one.
 
-use super::driver::Beam;
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, ComputedSensor, Curve, Scale, SensorKind};
 use crate::base::time::{Instant, Span};
 use crate::decision::motion::{MotionModel, Odometer, OdometryPose};
 use crate::field::FieldInput;
+use crate::field::navigate::Beam;
 
 /// The senses of one board.
 #[derive(Clone, Debug)]
@@ -127,6 +127,8 @@ mod tests {
 
     #[test]
     fn a_board_without_beams_has_no_senses() {
-        assert!(Senses::of(&crate::deploy::board::built_in("sim").unwrap().unwrap().board).is_none());
+        assert!(
+            Senses::of(&crate::deploy::board::built_in("virtual-bench").unwrap().unwrap().board).is_none()
+        );
     }
 }

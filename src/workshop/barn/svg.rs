@@ -21,7 +21,7 @@ pub fn drawing(course: &Course, run: &Run, title: &str) -> String {
     put(format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0}" height="{height:.0}" viewBox="0 0 {width:.0} {height:.0}">"#
     ));
-    put(format!(r##"<rect width="100%" height="100%" fill="#fff" stroke="#444"/>"##));
+    put(r##"<rect width="100%" height="100%" fill="#fff" stroke="#444"/>"##.to_string());
     put(format!(r#"<text x="10" y="24" font-family="sans-serif" font-size="16">{}</text>"#, escaped(title)));
     let disc = |centre: [f64; 2], radius: f64, style: &str| {
         let [x, y] = at(centre);
@@ -80,6 +80,7 @@ mod tests {
             shortest_m: 10.0,
             driven_m: 1.0,
             reversals: 0,
+            why: None,
             digest: String::new(),
             path: vec![[6.0, 6.0], [6.0, 7.0]],
         };

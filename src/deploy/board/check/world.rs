@@ -1,7 +1,7 @@
 //! `[rt]`, `[motion]`, `[backing]` and `[sim]`: what is requested from the system, how the robot moves and
 //! backs off, and the simulated room.
 
-use crate::base::plan::{BackingPlan, MotionPlan, RtPlan, SimPlan, SonarModule};
+use crate::base::plan::{BackingPlan, MotionPlan, RangerFaults, RtPlan, SimPlan, SonarModule};
 use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
 use crate::drive::backtrack::LONGEST_M;
@@ -106,6 +106,7 @@ pub fn sim(section: &Section<'_>) -> Option<SimPlan> {
         edge_counts: edge_counts.map_or(SimPlan::default().edge_counts, |counts| counts as f32),
         counts_every_byte: counts_every_byte.unwrap_or(false),
         sonar: sonar.map_or(SonarModule::default(), |(_, module)| module),
+        rangers: RangerFaults::default(),
         world: None,
     })
 }
