@@ -21,7 +21,6 @@ mod field_laws;
 /// Decision fields behave as the textbook says, with its numbers.
 mod decision_field;
 /// The navigator in closed loop: dead ends, two gaps, a goal that cannot be reached.
-mod navigate;
 /// A brain in a file: complete, or refused with the reason; saved by a running robot and restored.
 mod snapshot;
 /// Read-outs are learned from logs, judged on time not learned from, saved completely and refused elsewhere.
@@ -41,6 +40,10 @@ mod status;
 mod screen;
 /// A guard holds its line until a runtime is trusted, and cuts it however that runtime dies.
 mod guard;
+/// Goals of a running robot: it goes only while it is armed, and says what became of them.
+mod goals;
+/// The navigator escapes dead ends, keeps one of two gaps, and gives up what it cannot reach.
+mod navigate;
 /// The link to a brain computer: only the brain's own answers are passed on, whatever the network does.
 mod wire;
 /// A field on a brain computer: losses stop the motors in time, and nothing else does.

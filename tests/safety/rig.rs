@@ -110,6 +110,7 @@ impl Robot {
             modes: Modes::new(safety()),
             backtrack: Backtrack::default(),
             arbiter: Arbiter::new(&motors(), safety(), PERIOD),
+            navigation: None,
         };
         let tick = Tick::new(Parts {
             deciders,

@@ -1,0 +1,171 @@
+//! Goals of a running robot: it goes where it is told, only while it is armed, says what became of it, and
+//! stands or drives by its field when it is told so.
+
+use crate::cli::{self, Running, err, out, output};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Longer than a simulated robot takes for a metre, on however busy a machine.
+const SOON: Duration = Duration::from_secs(120);
+
+fn report(arguments: &[&str]) -> Value {
+    let ended = output(arguments);
+    assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+    serde_json::from_str(out(&ended).lines().last().unwrap_or_default()).expect("the report")
+}
+
+/// How far the robot was from its goal at the end, by dead reckoning, metres.
+fn distance(goal: &Value) -> f64 {
+    let number = |key: &str, axis: usize| goal[key][axis].as_f64().unwrap_or(f64::NAN);
+    (number("at", 0) - number("goal", 0)).hypot(number("at", 1) - number("goal", 1))
+}
+
+/// A robot with a ring of rangers, in a room, that runs until it is told to stop.
+struct Robot {
+    folder: PathBuf,
+    running: Running,
+    _world: World,
+}
+
+impl Robot {
+    fn start(name: &str) -> Robot {
+        let world = World::new(name, "");
+        let folder = std::env::temp_dir().join(format!("ganglion-goals-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let socket = folder.join("control").display().to_string();
+        let file = world.0.display().to_string();
+        let run = ["run", "--board", "barn", "--world", &file, "--control", &socket, "--for", "600s"];
+        let robot = Robot { folder, running: cli::watching(&run), _world: world };
+        robot.once("armed", |status| status["mode"] == "armed");
+        robot
+    }
+
+    fn ask(&self, arguments: &[&str]) -> std::process::Output {
+        let socket = self.folder.join("control").display().to_string();
+        output(&[arguments, &["--json", "--socket", &socket]].concat())
+    }
+
+    /// Its status once `holds` is true of it.
+    fn once(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + SOON;
+        loop {
+            let status = serde_json::from_str(out(&self.ask(&["status"])).trim()).unwrap_or(Value::Null);
+            if !status.is_null() && holds(&status) {
+                return status;
+            }
+            assert!(Instant::now() < until, "{what}: not within {} s: {status}", SOON.as_secs());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Robot {
+    fn drop(&mut self) {
+        self.running = Running::none(); // ends it, before its folder goes
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A file with a room of 6 x 4 m, with `more` in it. The robot starts 1 m from one end.
+struct World(PathBuf);
+
+impl World {
+    fn new(name: &str, more: &str) -> World {
+        let path = std::env::temp_dir().join(format!("ganglion-goals-{name}-{}.toml", std::process::id()));
+        std::fs::write(&path, format!("size = [6.0, 4.0]\nstart = [1.0, 2.0]\n{more}")).expect("a file");
+        World(path)
+    }
+
+    /// The report of a run in it.
+    fn run(&self, arguments: &[&str]) -> Value {
+        let file = self.0.display().to_string();
+        let run = ["run", "--board", "barn", "--clock", "sim", "--json", "--world", &file];
+        report(&[&run[..], arguments].concat())
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_route_is_driven_and_its_end_reported() {
+    let world = World::new("route", "discs = [[2.0, 2.0, 0.2], [2.2, 2.4, 0.2]]\n");
+    for seed in ["1", "2", "3"] {
+        let run = ["--for", "60s", "--seed", seed];
+        let ended = world.run(&[&run[..], &["--goal", "2.5,0.4;0,0"]].concat());
+        let goal = &ended["goal"];
+        assert_eq!((goal["state"].as_str(), goal["left"].as_u64()), (Some("arrived"), Some(0)), "{ended}");
+        assert_eq!(ended["contacts"], 0, "{ended}");
+        assert!(distance(goal) <= 0.35 && ended["distance_m"].as_f64() > Some(4.0), "{ended}");
+        assert!(world.run(&run)["goal"].is_null(), "without a goal there is nothing to report");
+    }
+}
+
+#[test]
+fn a_goal_behind_a_wall_is_given_up_with_the_reason() {
+    let world = World::new("wall", "walls = [[3.0, 0.0, 3.0, 4.0]]\n");
+    let ended = world.run(&["--for", "90s", "--goal", "3.5,0"]);
+    assert_eq!(ended["goal"]["state"], "given-up", "{ended}");
+    assert!(ended["goal"]["why"].is_string() && ended["contacts"] == 0, "{ended}");
+}
+
+#[test]
+fn a_recorded_run_with_a_goal_replays_the_same() {
+    let world = World::new("recorded", "discs = [[2.0, 2.0, 0.2]]\n");
+    let path = std::env::temp_dir().join(format!("ganglion-goals-{}.mcap", std::process::id()));
+    let file = path.display().to_string();
+    let ended = world.run(&["--for", "15s", "--record", &file, "--goal", "2,0"]);
+    assert_eq!(ended["goal"]["state"], "arrived", "{ended}");
+    let replayed = output(&["log", "replay", &file]);
+    assert_eq!(replayed.status.code(), Some(0), "{}{}", out(&replayed), err(&replayed));
+    std::fs::remove_file(&path).expect("it is there");
+}
+
+#[test]
+fn a_running_robot_obeys_orders_only_while_it_is_armed() {
+    let robot = Robot::start("orders");
+    let there = robot.ask(&["go", "0.8,0", "--wait", "120s"]);
+    assert_eq!(there.status.code(), Some(0), "{}{}", out(&there), err(&there));
+    let goal: Value = serde_json::from_str(out(&there).trim()).expect("an object");
+    assert_eq!(goal["state"], "arrived", "{goal}");
+    assert!(distance(&goal) <= 0.35, "{goal}");
+
+    assert_eq!(robot.ask(&["go", "home"]).status.code(), Some(0));
+    assert_eq!(robot.ask(&["disarm"]).status.code(), Some(0));
+    let cancelled = robot.once("the order is cancelled", |status| status["goal"]["goal"].is_null());
+    assert_eq!(cancelled["goal"]["state"], "idle", "{cancelled}");
+    let refused = robot.ask(&["go", "home"]);
+    assert_eq!(refused.status.code(), Some(75), "{}", out(&refused));
+    assert!(err(&refused).contains("it is disarmed; arm it first"), "{}", err(&refused));
+
+    assert_eq!(robot.ask(&["arm", "--wait", "60s"]).status.code(), Some(0));
+    let armed = robot.once("armed again", |status| status["mode"] == "armed");
+    assert!(armed["goal"]["goal"].is_null(), "the old goal stays cancelled: {armed}");
+    assert_eq!(robot.ask(&["go", "stop"]).status.code(), Some(0));
+    robot.once("it stands", |status| {
+        let motors = status["motors"].as_array().cloned().unwrap_or_default();
+        !motors.is_empty() && motors.iter().all(|motor| motor["command"] == 0.0)
+    });
+}
+
+#[test]
+fn wrong_words_and_unfit_boards_are_refused() {
+    for (words, expected) in [
+        (&["go", "stop;1,1"][..], "'stop' cannot be part of a route"),
+        (&["go", "1,x"], "'1,x' is not a place"),
+        (&["go", "99999,0"], "place 1 of the route"),
+        (&["run", "--goal", "1"], "'1' is not a place"),
+    ] {
+        let refused = output(words);
+        assert_eq!(refused.status.code(), Some(64), "{words:?}: {}", err(&refused));
+        assert!(err(&refused).contains(expected), "{words:?}: {}", err(&refused));
+    }
+    let unfit =
+        output(&["run", "--board", "virtual-bench", "--clock", "sim", "--for", "1s", "--goal", "1,0"]);
+    assert_eq!(unfit.status.code(), Some(78), "{}", err(&unfit));
+    assert!(err(&unfit).contains("has no navigator"), "{}", err(&unfit));
+}
