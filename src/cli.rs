@@ -26,6 +26,7 @@ pub mod calibrate;
 pub mod doctor;
 pub mod drive_log;
 pub mod exit;
+pub mod go;
 pub mod guard;
 mod hidden;
 mod held_log;
@@ -75,7 +76,7 @@ struct Invocation {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run a robot (by default a simulated PiCar-X in real time) and print a summary at the end
-    Run(run::Args),
+    Run(Box<run::Args>),
     /// Validate a board file and report every error, or the effective configuration with the origin of each
     /// value
     Check(check::Args),
@@ -107,6 +108,8 @@ enum Verb {
     Tether(tether::Args),
     /// Arm the running robot: its field drives the motors from now on
     Arm(control::ArmArgs),
+    /// Send the running robot somewhere, make it stand, or let its field drive again
+    Go(go::Args),
     /// Disarm the running robot: stop it and acknowledge latched causes
     Disarm(control::DisarmArgs),
     /// Stop the running robot's motors and end the program
@@ -123,7 +126,7 @@ enum Verb {
 
 fn dispatch(verb: Verb) -> Result<(), Failure> {
     match verb {
-        Verb::Run(args) => run::run(args),
+        Verb::Run(args) => run::run(*args),
         Verb::Check(args) => check::run(args),
         Verb::Bench(args) => bench::run(args),
         Verb::Hil(args) => hil::run(args),
@@ -139,6 +142,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Rebind(args) => rebind::run(args),
         Verb::Tether(args) => tether::run(args),
         Verb::Arm(args) => control::arm(args),
+        Verb::Go(args) => go::run(args),
         Verb::Disarm(args) => control::disarm(args),
         Verb::Stop(args) => control::stop(args),
         Verb::Status(args) => control::status(args),

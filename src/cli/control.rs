@@ -30,6 +30,16 @@ impl Whom {
     pub fn at(socket: PathBuf) -> Whom {
         Whom { socket, json: false }
     }
+
+    /// Its control socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Whether the answer is printed as JSON.
+    pub fn wants_json(&self) -> bool {
+        self.json
+    }
 }
 
 /// Arguments of `arm`.
@@ -89,7 +99,7 @@ pub struct StatusArgs {
         conflicts_with_all = ["near", "socket"])]
     brain: Option<PathBuf>,
     /// Also show what the robot met near this place: metres ahead and to the left of the start
-    #[arg(long, value_name = "X,Y", value_parser = place, allow_hyphen_values = true)]
+    #[arg(long, value_name = "X,Y", value_parser = arguments::place, allow_hyphen_values = true)]
     near: Option<[f64; 2]>,
     /// Print the figures in the text format of Prometheus; 'ganglion_up 0' if no runtime answers
     #[arg(long, conflicts_with_all = ["brain", "near", "json"])]
@@ -104,13 +114,6 @@ impl StatusArgs {
     pub fn of(whom: Whom) -> StatusArgs {
         StatusArgs { whom, brain: None, near: None, prometheus: false, output: None }
     }
-}
-
-fn place(text: &str) -> Result<[f64; 2], String> {
-    let wanted = || format!("'{text}' is not a place; expected two numbers, for example 1.5,-0.4");
-    let (x, y) = text.split_once(',').ok_or_else(wanted)?;
-    let number = |text: &str| text.trim().parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(wanted);
-    Ok([number(x)?, number(y)?])
 }
 
 /// Runs `arm`.

@@ -53,6 +53,8 @@ pub struct About {
     pub faults: String,
     /// Values that `--simulate` added to the simulator.
     pub simulated: bool,
+    /// Digest of the world file, if one was given.
+    pub world: Option<blake3::Hash>,
     /// Quality level that every cycle runs at.
     pub quality: Option<QualityLevel>,
     /// In virtual time, where nothing is lost because the run waits for the disk.
@@ -104,6 +106,7 @@ fn words(loaded: &Loaded, about: &About) -> BTreeMap<String, String> {
         ("digest", loaded.digest.to_hex().to_string()),
         ("auto_arm", board.safety.auto_arm.to_string()),
         ("simulated", about.simulated.to_string()),
+        ("world", about.world.map_or(String::new(), |world| world.to_hex().to_string())),
         ("rung", about.quality.map_or(String::new(), |quality| quality.index().to_string())),
         ("seed", about.seed.to_string()),
         ("faults", about.faults.clone()),

@@ -1,24 +1,27 @@
 //! What `run` prints at its end: a page of text, or one object for scripts. Every figure was counted or
 //! measured in the run; a figure that was not measured is absent (`null`), never zero.
 
+mod bus;
 mod link;
 
 use super::exit::Failure;
+use super::go;
 use super::origin::{self, COMPUTED, MODELLED, SIMULATED, Sources};
 use super::run::ClockKind;
 use super::simulate::Simulation;
 use crate::base::plan::Board;
 use crate::drive::backtrack::BackingCounters;
-use crate::drive::io::{BusCounters, RecoveryStep};
+use crate::drive::io::BusCounters;
 use crate::drive::trace::Latency;
 use crate::field::remote::LinkTimes;
 use crate::field::snapshot::SnapshotCounts;
 use crate::field::{DeviceTimes, FieldCounters};
-use crate::runtime::control::why_disarmed;
+use crate::runtime::control::{GoalStatus, why_disarmed};
 use crate::runtime::runner::Ending;
 use crate::runtime::session::{RunHandles, RunOutcome};
 use crate::system::executor::Rest;
 use crate::system::rt::Granted;
+use bus::BusLine;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +72,8 @@ pub struct RunReport {
     /// Whether the motors' driver accepted the last stop command; absent without motors.
     stop_heard: Option<bool>,
     mode: &'static str,
+    /// What became of its goal; absent if it had none at the end.
+    goal: Option<GoalStatus>,
     /// Why it was disarmed, unless it was armed again since.
     disarmed_by: Option<String>,
     reflexes: BTreeMap<&'static str, u64>,
@@ -175,91 +180,6 @@ struct BusReport {
     edge_storms: u64,
 }
 
-/// Counters of one bus thread.
-#[derive(Debug, Serialize)]
-struct BusLine {
-    name: String,
-    polls: u64,
-    failures: u64,
-    retries: u64,
-    set_ups: u64,
-    /// Stop commands repeated because the motors were not confirmed stopped.
-    stops_again: u64,
-    cuts: u64,
-    /// The longest time without a command to motors that may have been moving; absent if none moved.
-    longest_unled_us: Option<f64>,
-    /// How often each device was lost, by the sensors it provides; only devices that were lost.
-    losses: BTreeMap<String, u64>,
-    /// The devices that were still lost at the end.
-    lost: Vec<String>,
-    /// Recovery measures that were used.
-    #[serde(rename = "rungs")]
-    steps: BTreeMap<&'static str, u64>,
-    late: u64,
-    /// The longest poll of each device, by the sensors it provides.
-    longest_us: BTreeMap<String, f64>,
-}
-
-impl BusLine {
-    fn of(bus: &BusCounters) -> BusLine {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let taken = RecoveryStep::ALL.into_iter().map(|step| (step.name(), bus.taken(step)));
-        BusLine {
-            name: bus.name.clone(),
-            polls: bus.devices.iter().map(|device| count(&device.polls)).sum(),
-            failures: count(&bus.failures),
-            retries: count(&bus.retries),
-            set_ups: count(&bus.set_ups),
-            stops_again: count(&bus.stops_again),
-            cuts: count(&bus.cuts),
-            longest_unled_us: Some(bus.longest_write_gap().as_micros_f64()).filter(|us| *us > 0.0),
-            losses: bus
-                .devices
-                .iter()
-                .map(|device| (device.name.clone(), count(&device.losses)))
-                .filter(|(_, times)| *times > 0)
-                .collect(),
-            lost: bus.lost().map(String::from).collect(),
-            steps: taken.filter(|(_, times)| *times > 0).collect(),
-            late: bus.devices.iter().map(|device| count(&device.late)).sum(),
-            longest_us: bus
-                .devices
-                .iter()
-                .map(|device| (device.name.clone(), device.longest().as_micros_f64()))
-                .collect(),
-        }
-    }
-
-    fn print(&self, unit: &str) {
-        let BusLine { name, polls, failures, retries, late, .. } = self;
-        let longest = self.longest_us.iter().max_by(|a, b| a.1.total_cmp(b.1));
-        let longest =
-            longest.map(|(device, us)| format!(", longest {us:.0} {unit} ({device})")).unwrap_or_default();
-        say!("  bus {name:<6} {polls} polls, {late} late, {failures} failed, {retries} retries{longest}");
-        if !self.steps.is_empty() {
-            let steps: Vec<String> = self.steps.iter().map(|(step, n)| format!("{step} {n}")).collect();
-            say!("             recovery: {}", steps.join(", "));
-        }
-        if let Some(us) = self.longest_unled_us {
-            say!("             moving motors went without a command for at most {us:.0} {unit}");
-        }
-        if self.stops_again > 0 {
-            say!("             motors not confirmed stopped: stop repeated {} times", self.stops_again);
-        }
-        if self.cuts > 0 {
-            say!("             stopped by their line {} times while the bus hung", self.cuts);
-        }
-        let losses = self.losses.iter().map(|(device, times)| {
-            let end = if self.lost.contains(device) { ", still lost at the end" } else { "" };
-            format!("{device} (times: {times}{end})")
-        });
-        let losses: Vec<String> = losses.collect();
-        if !losses.is_empty() {
-            say!("             temporarily without a value: {}", losses.join(", "));
-        }
-    }
-}
-
 impl RunReport {
     /// Collects the figures of a run that has ended.
     pub fn new(board: &Board, outcome: &RunOutcome, clock: ClockKind, simulation: Simulation) -> RunReport {
@@ -297,6 +217,7 @@ impl RunReport {
                 Rest::Unheard => Some(false),
             },
             mode: ending.tick.mode().name(),
+            goal: summary.goal.filter(|report| report.goal.is_some()).as_ref().map(GoalStatus::of),
             disarmed_by: ending.tick.disarmed().map(why_disarmed),
             reflexes: summary.trips_by_name(),
             level_s: levels.map(|(quality, &slots)| (quality.to_string(), slots as f64 * period_s)).collect(),
@@ -394,6 +315,9 @@ impl RunReport {
     }
 
     fn say_world(&self) {
+        if let Some(goal) = &self.goal {
+            say!("  goal       {}", go::line(goal).trim_start_matches("goal "));
+        }
         let counts = (self.contacts, self.falls, self.rear_contacts, self.seen_ahead, self.distance_m);
         if let (Some(contacts), Some(falls), Some(rear), Some(seen), Some(distance)) = counts {
             say!(

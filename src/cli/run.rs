@@ -4,6 +4,7 @@
 use super::arguments::{self, EngineChoice};
 use super::error_text;
 use super::exit::Failure;
+use super::go;
 use super::interrupt::Interrupt;
 use super::recording;
 use super::report::RunReport;
@@ -12,6 +13,7 @@ use super::simulate::simulate;
 use super::status::StatusLine;
 use crate::base::plan::{Board, BusPlan, EngineKind, QualityLevel};
 use crate::base::time::{MonotonicClock, Span};
+use crate::field::navigate::goals::{Route, Task};
 use crate::field::remote::local::TETHER_SOCKET;
 use crate::field::remote::{SocketHop, Tether};
 use crate::field::snapshot::{ExistingSnapshot, Snapshot, SnapshotError, UsableSnapshot, previous_of};
@@ -38,6 +40,8 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
   ganglion run --board boards/mine.toml        a board file of your own
   ganglion run --board picarx-v4 --simulate    the board of a real robot, in the simulator
   ganglion run --world my-room.toml            the simulated PiCar-X in a world of your own
+  ganglion run --world my-room.toml --goal '2,1;0,0'
+                                               it goes to a place, and back to its start
   ganglion run --snapshot brain.bin            save the brain to a file, resume from it next time
   ganglion run --board picarx-v4-tethered --simulate --tether /tmp/tether.sock
                                                a simulated robot whose brain is remote
@@ -56,6 +60,10 @@ pub struct Args {
     /// World file for the simulated robot: room, obstacles, ledges, start (docs/commands.md, "Worlds")
     #[arg(long, value_name = "FILE")]
     pub world: Option<PathBuf>,
+    /// Go to these places as soon as the robot is armed: X,Y[;X,Y...], metres ahead and to the left of the
+    /// start
+    #[arg(long, value_name = "X,Y;...", value_parser = go::route, allow_hyphen_values = true)]
+    pub goal: Option<Route>,
     /// How long to run: 20s, 1500ms, 2min [default: 20s on a simulated board, else until Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = arguments::span)]
     pub length: Option<Span>,
@@ -148,11 +156,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let digest = loaded.digest; // the brain compares this digest of the robot's board; a simulated board has another one
     let simulation = if args.simulate { simulate(&mut loaded)? } else { Default::default() };
     simulation.without_model().for_each(|line| log::warn!("simulated: {line}"));
-    if let Some(path) = &args.world {
-        arguments::world(&mut loaded, path)?;
-    }
+    let world = args.world.as_ref().map(|path| arguments::world(&mut loaded, path)).transpose()?;
     arguments::engine(&mut loaded.board, args.engine, None);
     loaded.board.safety.auto_arm |= args.arm;
+    if args.goal.is_some() {
+        go::demand_navigator(&loaded.board)?;
+    }
     let readout = args.readout.as_deref().map(arguments::readout).transpose()?;
     let interrupt = Interrupt::watch()?;
     let length = match (args.length, &loaded.board.bus) {
@@ -182,6 +191,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         seed: args.seed,
         faults: faults.join("; "),
         simulated: args.simulate,
+        world,
         quality: args.quality,
         is_virtual: args.clock == ClockKind::Sim,
     };
@@ -198,6 +208,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         device,
         watch,
         tether,
+        task: args.goal.map_or(Task::Wander, Task::Go),
         ..Options::default()
     };
     let (board, interrupted) = (&loaded.board, interrupt.flag());

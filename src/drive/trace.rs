@@ -16,6 +16,7 @@ use crate::base::frame::Frame;
 use crate::base::plan::{Limits, QualityLevel};
 use crate::base::time::{Instant, Span};
 use crate::decision::mode::Mode;
+use crate::field::navigate::goals::GoalReport;
 use crate::field::remote::LinkHealth;
 use crate::field::worker::FieldResult;
 use crate::field::{DeviceTimes, EngineState, FieldOutput};
@@ -71,8 +72,8 @@ impl FieldTrace {
     /// The record of `result`, collected in `slot`.
     pub fn of(result: &FieldResult, slot: Instant) -> FieldTrace {
         let age = slot.since(result.slot);
-        let FieldResult { response, span, answer, quality, state, times, link, .. } = *result;
-        FieldTrace { response, span, answer, age, quality, state, times, link }
+        let FieldResult { response, span, answer, quality, state, times, link, goal, .. } = *result;
+        FieldTrace { response, span, answer, age, quality, state, times, link, goal }
     }
 }
 
@@ -95,4 +96,6 @@ pub struct FieldTrace {
     pub times: Option<DeviceTimes>,
     /// The link to a brain on another computer, if the field uses one, and where its time went.
     pub link: Option<LinkHealth>,
+    /// What the robot does about its goal, on a board that has a navigator.
+    pub goal: Option<GoalReport>,
 }

@@ -3,6 +3,7 @@
 
 use super::FieldOutput;
 use super::failover::DeviceCounters;
+use super::navigate::senses::NavigationInput;
 use super::remote::{LinkCounters, LinkHealth};
 use super::sensor_ring::SensorWriter;
 use super::worker::{FieldRequest, FieldResult};
@@ -125,13 +126,14 @@ impl FieldLink {
         self.state
     }
 
-    /// Launches a cycle if one is due in slot number `index` and the engine is free. `inputs` then writes the
-    /// sensors, and returns how many of them are held values.
+    /// Launches a cycle if one is due in slot number `index` and the engine is free. `navigation` then makes
+    /// the navigator's input; `inputs` writes the sensors, and returns how many of them are held values.
     pub fn launch(
         &mut self,
         index: u64,
         slot: Instant,
         quality: QualityLevel,
+        navigation: impl FnOnce() -> Option<NavigationInput>,
         inputs: impl FnOnce(&mut dyn FnMut(usize, f32)) -> usize,
     ) {
         if !index.is_multiple_of(self.every) {
@@ -142,7 +144,7 @@ impl FieldLink {
             return;
         }
         let (place, held) = self.sensors.write(inputs);
-        self.requests.put(FieldRequest { cycle: self.cycle, place, quality, slot });
+        self.requests.put(FieldRequest { cycle: self.cycle, place, quality, slot, navigation: navigation() });
         self.waker.wake();
         self.cycle += 1;
         self.launched_at = Some(slot);

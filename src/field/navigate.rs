@@ -2,15 +2,19 @@
 //!
 //! [`place_grid`] remembers where something was met, [`goal_wave`] spreads from the goal around it,
 //! [`heading`] is a decision field that reads the wave's slope, and [`navigator`] turns its peak into a wish.
-//! Nothing here allocates after construction, waits, or knows a thread, a board or a clock.
+//! [`senses`] is the tick's part of it, [`goals`] the field worker's. Nothing here allocates after
+//! construction or waits.
 
 pub mod place_grid;
 pub mod goal_wave;
 pub mod heading;
 pub mod navigator;
+pub mod senses;
+pub mod goals;
 
+use crate::base::plan::Board;
 use crate::base::time::Span;
-use crate::decision::motion::OdometryPose;
+use crate::decision::motion::{MotionModel, OdometryPose};
 
 /// The robot keeps this distance from what it met, metres: half a cell's diagonal, since a thing may be
 /// anywhere in its cell, and a margin for steering.
@@ -31,6 +35,20 @@ pub struct Beam {
     pub max_range: f32,
 }
 
+impl Beam {
+    /// The distance to what it sees; `None`: it sees nothing, or has no fresh reading.
+    pub fn hit(&self) -> Option<f32> {
+        self.range.filter(|range| *range < self.max_range)
+    }
+
+    /// The point that it sees at `range`, metres ahead and to the left, if it lies `aside` radians off the
+    /// beam's middle.
+    pub fn point(&self, range: f32, aside: f32) -> [f32; 2] {
+        let bearing = self.bearing + aside;
+        [self.offset[0] + range * libm::cosf(bearing), self.offset[1] + range * libm::sinf(bearing)]
+    }
+}
+
 /// What a driver is told in each cycle.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
@@ -49,27 +67,13 @@ pub struct Wish {
     pub speed: f32,
     /// Curvature of the path, 1/m, positive to the left, whatever the direction of travel. Infinite: a turn
     /// on the spot, to the left if positive; `speed` is then that of the wheels, and not negative. Only a
-    /// body that can turn on the spot gets such a wish.
+    /// body that can turn on the spot gets such a wish. [`MotionModel::commands`] turns both into commands.
     pub curvature: f32,
 }
 
 impl Wish {
     /// Stand still.
     pub const STOP: Wish = Wish { speed: 0.0, curvature: 0.0 };
-
-    /// The speeds of the left and the right wheel of a differential drive, as shares of full speed;
-    /// `half_track` is half the distance of the wheels, metres. Where a wheel would be faster than full
-    /// speed, both are slowed down, so that the curvature stays.
-    pub fn wheels(self, half_track: f32) -> [f32; 2] {
-        let Wish { speed, curvature } = self;
-        if curvature.is_infinite() {
-            return [-speed * curvature.signum(), speed * curvature.signum()];
-        }
-        let turn = speed * curvature * half_track;
-        let [left, right] = [speed - turn, speed + turn];
-        let fastest = left.abs().max(right.abs()).max(1.0);
-        [left / fastest, right / fastest]
-    }
 }
 
 /// Something that drives to a goal: the navigator, or a baseline that it is compared with.
@@ -89,6 +93,8 @@ pub struct Body {
     pub rear: f32,
     /// Radius of its tightest curve, metres; 0: it turns on the spot.
     pub turning_radius: f32,
+    /// Half of the distance between the wheels that turn it on the spot, metres; 0 on a robot that steers.
+    pub half_track: f32,
     /// Speed at full command, metres a second.
     pub full_speed: f32,
 }
@@ -105,6 +111,33 @@ pub struct BodyError {
 }
 
 impl Body {
+    /// The body of `board`; `None`: the board does not state it, or the robot can neither steer nor turn on
+    /// the spot.
+    pub fn of(board: &Board) -> Option<Body> {
+        let plan = board.motion?;
+        let [length, width] = plan.body?;
+        let motion = MotionModel::of(board)?;
+        let track = motion.wheels.as_ref().map(|wheels| wheels.track as f32);
+        let sharpest = |_| libm::fmin(motion.curvature(-1.0).abs(), motion.curvature(1.0).abs());
+        let turning_radius = match track {
+            Some(_) => 0.0,
+            None => motion.steering.map(sharpest).filter(|curvature| *curvature > 0.0)?.recip() as f32,
+        };
+        Some(Body {
+            half_width: width / 2.0,
+            front: (plan.wheelbase + length) / 2.0,
+            rear: (length - plan.wheelbase) / 2.0,
+            turning_radius,
+            half_track: track.unwrap_or(0.0) / 2.0,
+            full_speed: plan.full_speed,
+        })
+    }
+
+    /// From the reference point to its farthest corner, metres.
+    pub fn radius(&self) -> f32 {
+        libm::hypotf(self.front.max(self.rear), self.half_width)
+    }
+
     /// Half of its length, metres.
     pub fn half_length(&self) -> f32 {
         (self.front + self.rear) / 2.0
@@ -139,6 +172,7 @@ impl Body {
             ("front", self.front, [0.0, 2.0]),
             ("rear", self.rear, [0.0, 2.0]),
             ("turning_radius", self.turning_radius, [0.0, 3.0]),
+            ("half_track", self.half_track, [0.0, 1.0]),
             ("full_speed", self.full_speed, [0.01, 5.0]),
         ] {
             if !(range[0] <= value && value <= range[1]) {
@@ -154,27 +188,39 @@ mod tests {
     use super::*;
 
     /// A small car.
-    pub(super) const CAR: Body =
-        Body { half_width: 0.065, front: 0.1686, rear: 0.0814, turning_radius: 0.1732, full_speed: 0.5 };
+    pub(super) const CAR: Body = Body {
+        half_width: 0.065,
+        front: 0.1686,
+        rear: 0.0814,
+        turning_radius: 0.1732,
+        half_track: 0.0,
+        full_speed: 0.5,
+    };
 
     #[test]
-    fn wheels_keep_the_curvature_at_full_speed() {
-        let near = |[left, right]: [f32; 2], expected: [f32; 2]| {
-            assert!(
-                (left - expected[0]).abs() < 1e-6 && (right - expected[1]).abs() < 1e-6,
-                "{left} {right}"
-            );
+    fn bodies_of_the_shipped_boards_are_in_range() {
+        let body = |name: &str| {
+            let board = crate::deploy::board::built_in(name).unwrap().unwrap().board;
+            Body::of(&board).expect("it states its body")
         };
-        near(Wish { speed: 0.5, curvature: 2.0 }.wheels(0.1), [0.4, 0.6]);
-        near(Wish { speed: 1.0, curvature: 5.0 }.wheels(0.1), [1.0 / 3.0, 1.0]);
-        near(Wish { speed: -0.5, curvature: 2.0 }.wheels(0.1), [-0.4, -0.6]);
-        near(Wish { speed: 0.3, curvature: f32::INFINITY }.wheels(0.1), [-0.3, 0.3]);
-        near(Wish { speed: 0.3, curvature: f32::NEG_INFINITY }.wheels(0.1), [0.3, -0.3]);
+        let car = body("picarx-v4");
+        assert_eq!(car.check(), Ok(()));
+        assert!(!car.turns_on_spot() && (0.15..0.25).contains(&car.turning_radius), "{car:?}");
+        let barn = body("barn");
+        assert_eq!(barn.check(), Ok(()));
+        assert!(barn.turns_on_spot() && barn.half_track == 0.07 && barn.middle().abs() < 0.01, "{barn:?}");
     }
 
     #[test]
     fn a_body_out_of_range_is_refused_by_name() {
-        let good = Body { half_width: 0.1, front: 0.2, rear: 0.1, turning_radius: 0.0, full_speed: 0.5 };
+        let good = Body {
+            half_width: 0.1,
+            front: 0.2,
+            rear: 0.1,
+            turning_radius: 0.0,
+            half_track: 0.1,
+            full_speed: 0.5,
+        };
         assert_eq!(good.check(), Ok(()));
         let slow = Body { full_speed: 0.0, ..good };
         assert_eq!(slow.check(), Err(BodyError { name: "full_speed", value: 0.0, range: [0.01, 5.0] }));

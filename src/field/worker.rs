@@ -4,6 +4,8 @@
 
 use super::brain::{Brain, NoAnswer};
 use super::failover::DeviceCounters;
+use super::navigate::goals::{GoalReport, GoalStage};
+use super::navigate::senses::NavigationInput;
 use super::remote::LinkHealth;
 use super::snapshot::SnapshotSchedule;
 use super::{Condition, DeviceTimes, EngineState, FieldInput, FieldOutput};
@@ -24,6 +26,8 @@ pub struct FieldRequest {
     pub quality: QualityLevel,
     /// The slot whose frame it was made from: the age of a result counts from here.
     pub slot: Instant,
+    /// What the navigator gets, on a board that has one.
+    pub navigation: Option<NavigationInput>,
 }
 
 /// The engine's result.
@@ -47,12 +51,19 @@ pub struct FieldResult {
     pub times: Option<DeviceTimes>,
     /// The link to a brain on another computer, if the field uses one.
     pub link: Option<LinkHealth>,
+    /// What the robot does about its goal, on a board that has a navigator.
+    pub goal: Option<GoalReport>,
 }
 
 impl FieldRequest {
     /// The initial content of a buffer; never read.
-    pub const EMPTY: FieldRequest =
-        FieldRequest { cycle: 0, place: 0, quality: QualityLevel::BEST, slot: Instant::ZERO };
+    pub const EMPTY: FieldRequest = FieldRequest {
+        cycle: 0,
+        place: 0,
+        quality: QualityLevel::BEST,
+        slot: Instant::ZERO,
+        navigation: None,
+    };
 }
 
 impl FieldResult {
@@ -67,6 +78,7 @@ impl FieldResult {
         device: DeviceCounters { losses: 0, takeovers: 0, retries: 0 },
         times: None,
         link: None,
+        goal: None,
     };
 }
 
@@ -88,6 +100,7 @@ pub struct FieldWorker {
     failures: u32,
     failed_at: Instant,
     snapshots: Option<SnapshotSchedule>,
+    goals: Option<GoalStage>,
 }
 
 /// How long the end waits for a free buffer for the last snapshot: less than the time in which workers must
@@ -106,6 +119,7 @@ impl FieldWorker {
             failures: 0,
             failed_at: Instant::ZERO,
             snapshots: None,
+            goals: None,
         }
     }
 
@@ -115,12 +129,18 @@ impl FieldWorker {
         self
     }
 
+    /// The same with a navigator.
+    pub fn with_goals(mut self, goals: GoalStage) -> FieldWorker {
+        self.goals = Some(goals);
+        self
+    }
+
     fn compute(&mut self, request: &FieldRequest, clock: &dyn Clock) {
         let start = clock.now();
         let FieldRequest { cycle, place, quality, .. } = *request;
         let sensors = self.brain.sensors.read(place);
         let input = FieldInput { cycle, sensors, reward: 0.0, quality, place: Some(place) };
-        let response = match self.brain.cycle(&input, clock) {
+        let mut response = match self.brain.cycle(&input, clock) {
             Ok(mut response) => {
                 self.brain.request(&mut response, &input.sensors);
                 Some(response)
@@ -131,10 +151,17 @@ impl FieldWorker {
                 None
             }
         };
+        let goal = self.navigate(request, response.as_mut());
         let now = clock.now();
         let times = self.brain.engine.condition(now).times.filter(|_| response.is_some());
         let span = now.since(start);
-        self.ready = Some(FieldResult { response, span, times, ..self.without_answer(request, now) });
+        self.ready = Some(FieldResult { response, span, times, goal, ..self.without_answer(request, now) });
+    }
+
+    /// Lets the navigator replace the field's request.
+    fn navigate(&mut self, request: &FieldRequest, response: Option<&mut FieldOutput>) -> Option<GoalReport> {
+        let (goals, input) = (self.goals.as_mut()?, request.navigation.as_ref()?);
+        Some(goals.advance(input, request.slot, response.map(|response| &mut response.motors)))
     }
 
     fn failed(&mut self, now: Instant) {
@@ -192,6 +219,7 @@ impl FieldWorker {
             device,
             times: None,
             link,
+            goal: None,
         }
     }
 

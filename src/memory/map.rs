@@ -105,7 +105,7 @@ pub struct Map {
 }
 
 /// A summary of a map, for people and programs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MapStatus {
     /// Where its places come from: `computed`, from the robot's commands.
     #[serde(default)]
@@ -131,7 +131,7 @@ pub struct MapStatus {
 }
 
 /// A thing on the map.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThingStatus {
     /// Its name on the board.
     pub name: String,

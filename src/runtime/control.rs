@@ -6,6 +6,7 @@
 //! A stop or a disarm takes effect even if its caller goes away. A request to arm counts only while its
 //! caller waits for it, at most half a second: an arming that was reported as failed never happens later.
 
+mod goal;
 mod measured;
 mod readings;
 mod room;
@@ -15,7 +16,8 @@ mod client;
 mod outcome;
 mod server;
 
-pub use client::{ask, ask_near, ask_with_pid, ask_without_map};
+pub use client::{ask, ask_near, ask_with_pid, ask_without_map, order};
+pub use goal::GoalStatus;
 pub use measured::{Answer, GpuStatus, Instruments, LinkStatus, Measured, Observer, Quality};
 pub use outcome::carry_out;
 pub use readings::{CYCLE_BOUNDS_US, CycleTimes, LATENESS_BOUNDS_US, Lateness, MotorStatus, SensorStatus};
@@ -23,6 +25,7 @@ pub use room::{Room, RoomStatus};
 pub use server::{Server, listen_at};
 pub use status::{BusStatus, GuardSummary, Sources, Status, why_disarmed};
 
+use crate::field::navigate::goals::Task;
 use serde::{Deserialize, Serialize};
 
 /// Where a runtime listens by default.
@@ -44,6 +47,8 @@ pub enum Ask {
     Stop,
     /// Only report the status.
     Status,
+    /// Do the task of the request: go somewhere, stand, wander.
+    Go,
 }
 
 /// A request line.
@@ -58,6 +63,16 @@ pub struct Request {
     /// Leave the map out: decoding takes some milliseconds, too long to ask for ten times a second.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_map: bool,
+    /// For [`Ask::Go`]: what to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Task>,
+}
+
+impl Request {
+    /// A request that asks for nothing else.
+    pub fn plain(ask: Ask) -> Request {
+        Request { ask, near: None, without_map: false, task: None }
+    }
 }
 
 /// An answer line.

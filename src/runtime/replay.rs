@@ -324,7 +324,7 @@ fn outcome(field: &FieldRecord, slot: &Slot) -> Option<FieldResult> {
         Some(answer) => Some(answer.response()?),
         None => None,
     };
-    let FieldRecord { span, took: answer, age, quality, times, link, .. } = *field;
+    let FieldRecord { span, took: answer, age, quality, times, link, goal, .. } = *field;
     Some(FieldResult {
         response,
         slot: slot.slot - age,
@@ -333,6 +333,7 @@ fn outcome(field: &FieldRecord, slot: &Slot) -> Option<FieldResult> {
         answer,
         times,
         link,
+        goal,
         ..FieldResult::EMPTY
     })
 }

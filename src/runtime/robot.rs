@@ -19,6 +19,8 @@ use crate::field::brain::{Before, Brain, BrainError};
 use crate::field::engine::Cycle;
 use crate::field::failover::Open;
 use crate::field::link::FieldLink;
+use crate::field::navigate::goals::{GoalSender, GoalStage, Task};
+use crate::field::navigate::navigator;
 use crate::field::remote::{LinkWords, Tether};
 use crate::field::sensor_ring::SensorWriter;
 use crate::field::snapshot::{
@@ -85,6 +87,10 @@ pub struct Options {
     pub hardware: Option<Arc<dyn Hardware>>,
     /// Where the slots are recorded.
     pub recording: Option<RecordSender>,
+    /// What the robot does first, on a board that has a navigator.
+    pub task: Task,
+    /// What is changed about the navigator; its seed is that of the run.
+    pub navigator: navigator::Options,
 }
 
 /// Where the brain is saved, and how often.
@@ -209,6 +215,8 @@ pub struct Robot {
     pub resumed_age: Option<u64>,
     /// Scripted faults that have no target on this robot.
     pub idle_faults: Vec<&'static str>,
+    /// Gives orders to the navigator, on a board that has one.
+    pub goals: Option<GoalSender>,
 }
 
 impl Robot {
@@ -267,7 +275,10 @@ impl Robot {
             brain.engine = injector.around(brain.engine);
         }
         let (schedule, snapshots) = kept.unzip();
-        let mut field = link_field(board, brain, schedule, &mut workers);
+        let (stage, goals) =
+            GoalStage::of(board, navigator::Options { seed: options.seed, ..options.navigator }).unzip();
+        goals.iter().for_each(|goals: &GoalSender| _ = goals.order(options.task));
+        let mut field = link_field(board, brain, (schedule, stage), &mut workers);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
         let mut tick = Tick::new(Parts {
             requests: requests.clone(),
@@ -309,6 +320,7 @@ impl Robot {
             snapshots,
             resumed_age,
             idle_faults,
+            goals,
         })
     }
 }
@@ -358,7 +370,7 @@ fn copied(recollection: &Recollection) -> CopyMap {
 fn link_field(
     board: &Board,
     brain: Brain,
-    snapshots: Option<SnapshotSchedule>,
+    (snapshots, goals): (Option<SnapshotSchedule>, Option<GoalStage>),
     workers: &mut Vec<WorkerThread>,
 ) -> FieldLink {
     let (requests, taken) = triple_buffer(FieldRequest::EMPTY);
@@ -368,6 +380,9 @@ fn link_field(
     let mut worker = FieldWorker::new(brain, taken, results);
     if let Some(schedule) = snapshots {
         worker = worker.with_snapshots(schedule);
+    }
+    if let Some(goals) = goals {
+        worker = worker.with_goals(goals);
     }
     workers.push(WorkerThread { worker: Box::new(worker), waker: waker.clone(), role: Role::Field });
     FieldLink::new(requests, collected, sensors, waker, board.field.every_ticks)

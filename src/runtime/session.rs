@@ -244,6 +244,7 @@ impl Session<'_> {
             records_dropped: robot.records_dropped.clone(),
             remark: Arc::new(OnceLock::new()),
             recording: self.recording.map(Recording::counts),
+            goals: robot.goals.clone(),
         }
     }
 }

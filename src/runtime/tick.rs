@@ -22,6 +22,7 @@ use crate::drive::motor_link::MotorLink;
 use crate::drive::trace::{CheckpointTap, FieldTrace, Inputs, ReadingTap, Record, Recorder};
 use crate::field::EngineState;
 use crate::field::link::{FieldCounters, FieldLink};
+use crate::field::navigate::senses::NavigationSenses;
 use crate::field::worker::FieldResult;
 use crate::runtime::loop_status::{LoopStatus, LoopStatusCell};
 use crate::runtime::requests::Requests;
@@ -44,6 +45,7 @@ pub struct Tick {
     arbiter: Arbiter,
     motor_link: MotorLink,
     field: FieldLink,
+    navigation: Option<NavigationSenses>,
     budget: Budget,
     lost: u64,
     trace: rtrb::Producer<Record>,
@@ -67,6 +69,7 @@ impl Tick {
         let asked = self.requests.take(began);
         let receipts = self.motor_link.receipts();
         let executed = self.motor_link.executed(slot, began);
+        self.navigation.iter_mut().for_each(|own| own.follow(&executed));
         let outcome = self.field.collect();
         let quality = self.choose_level(outcome.as_ref(), began);
         let known = Signals {
@@ -84,7 +87,7 @@ impl Tick {
         let request = request.as_ref().map(|(response, taken)| (response, *taken));
         let command = self.arbiter.decide(mode, &verdict, request, &executed, began);
         self.motor_link.hand_over(command);
-        self.launch(index, slot, &shown, quality);
+        self.launch(index, slot, (&frame, &shown), mode, quality);
         self.loop_status.store(&self.status(verdict.active));
 
         let (readings, untold) = self.senses.tap.counts();
@@ -140,8 +143,17 @@ impl Tick {
         }
     }
 
-    fn launch(&mut self, index: u64, slot: Instant, shown: &Frame, quality: QualityLevel) {
-        self.field.launch(index, slot, quality, |put| self.senses.inputs(shown, put));
+    fn launch(
+        &mut self,
+        index: u64,
+        slot: Instant,
+        (frame, shown): (&Frame, &Frame),
+        mode: Mode,
+        quality: QualityLevel,
+    ) {
+        let (navigation, senses) = (&mut self.navigation, &self.senses);
+        let around = || navigation.as_mut().map(|own| own.input(frame, mode.obeys_since().is_some()));
+        self.field.launch(index, slot, quality, around, |put| senses.inputs(shown, put));
     }
 
     fn write_down(&mut self, record: Record) {

@@ -196,6 +196,11 @@ pub(super) fn field(status: &Status, history: &History, width: usize, depth: Dep
             rows.push(row(format!(" newest: cycle {}, {:.0} ms old", answer.cycle, answer.age_ms)));
         }
     }
+    if let Some(goal) = measured.goal.as_ref().filter(|goal| goal.goal.is_some()) {
+        let given_up = goal.state == "given-up";
+        let lines = wrapped(" ", &crate::cli::go::line(goal), width, 3);
+        rows.extend(lines.into_iter().map(|text| trouble(text, given_up)));
+    }
     rows.extend(status.map.as_ref().map(recalled));
     // Without a GPU the engine line above is enough.
     if let Some(gpu) = measured.gpu.as_ref().filter(|gpu| depth == Depth::Whole || gpu.name.is_some()) {

@@ -8,13 +8,14 @@ use crate::base::time::{Instant, Span};
 use crate::decision::mode::{Asked, Mode};
 use crate::decision::reflex::Signals;
 use crate::drive::trace::{FieldTrace, Record};
+use crate::field::navigate::goals::GoalReport;
 use crate::field::remote::LinkHealth;
 use crate::field::{DeviceTimes, EngineState, FieldOutput};
 use crate::system::codec::{self, CodecError};
 use serde::{Deserialize, Serialize};
 
 /// Version of the encoding: raised when a field is added, removed or moved. A program reads only its own.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// What a recording keeps of one slot.
 #[derive(Clone, Debug)]
@@ -95,6 +96,8 @@ pub struct FieldRecord {
     pub times: Option<DeviceTimes>,
     /// The link to a remote brain, if the field has one.
     pub link: Option<LinkHealth>,
+    /// What the robot does about its goal, on a board that has a navigator.
+    pub goal: Option<GoalReport>,
 }
 
 /// The field's answer. Trailing zeros of the vectors are left out.
@@ -193,8 +196,8 @@ impl FieldRecord {
     fn of(trace: &FieldTrace) -> FieldRecord {
         let state = (trace.state != EngineState::Running).then(|| trace.state.to_string());
         let answer = trace.response.as_ref().map(Answer::of);
-        let FieldTrace { span, answer: took, age, quality, times, link, .. } = *trace;
-        FieldRecord { answer, span, took, age, quality, state, times, link }
+        let FieldTrace { span, answer: took, age, quality, times, link, goal, .. } = *trace;
+        FieldRecord { answer, span, took, age, quality, state, times, link, goal }
     }
 }
 

@@ -114,6 +114,8 @@ impl Topic {
                     vec![("engine".into(), text())],
                     named(&["span_us", "answer_us", "age_us", "level", "confidence", "skill", "novelty"]),
                     named(&["queue_us", "kernels_us", "wake_us"]),
+                    vec![("goal_state".into(), text()), ("goal_why".into(), text())],
+                    named(&["goal_x", "goal_y", "at_x", "at_y", "heading_deg"]),
                 ]
                 .concat(),
             ),
@@ -161,6 +163,13 @@ struct FieldMessage {
     queue_us: Option<f32>,
     kernels_us: Option<f32>,
     wake_us: Option<f32>,
+    goal_state: Option<&'static str>,
+    goal_why: Option<&'static str>,
+    goal_x: Option<f64>,
+    goal_y: Option<f64>,
+    at_x: Option<f64>,
+    at_y: Option<f64>,
+    heading_deg: Option<f64>,
 }
 
 /// Generates the messages of one file.
@@ -311,6 +320,7 @@ fn reflex(slot: &Slot, before: u16) -> Value {
 
 fn field(field: &super::slot::FieldRecord) -> FieldMessage {
     let answer = field.answer.as_ref();
+    let (goal, place) = (field.goal, field.goal.and_then(|goal| goal.goal));
     FieldMessage {
         engine: field.state.clone().unwrap_or_else(|| "running".to_string()),
         span_us: micros(field.span),
@@ -323,6 +333,13 @@ fn field(field: &super::slot::FieldRecord) -> FieldMessage {
         queue_us: field.times.map(|times| micros(times.queue)),
         kernels_us: field.times.map(|times| micros(times.kernels)),
         wake_us: field.times.map(|times| micros(times.wake)),
+        goal_state: goal.map(|goal| goal.state.name()),
+        goal_why: goal.and_then(|goal| goal.state.why()),
+        goal_x: place.map(|[x, _]| x),
+        goal_y: place.map(|[_, y]| y),
+        at_x: goal.map(|goal| goal.pose.at[0]),
+        at_y: goal.map(|goal| goal.pose.at[1]),
+        heading_deg: goal.map(|goal| goal.pose.heading.to_degrees()),
     }
 }
 

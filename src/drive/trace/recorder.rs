@@ -5,6 +5,7 @@ use crate::base::command::{MAX_MOTORS, Source};
 use crate::base::frame::Health;
 use crate::base::plan::Cause;
 use crate::base::time::Span;
+use crate::decision::mode::Mode;
 use crate::decision::smooth::Smoothness;
 use crate::field::remote::LinkTimes;
 use crate::field::{DeviceTimes, EngineState};
@@ -119,6 +120,10 @@ impl Recorder {
             (summary.engine, summary.link) = (Some(field.state), field.link);
             let answer = field.response.map(|response| (response, record.slot - field.age));
             summary.answer = answer.or(summary.answer);
+            // The end of the run cancels the goal; what became of it is what was known before.
+            if record.mode != Mode::Stopped {
+                summary.goal = field.goal.or(summary.goal);
+            }
         }
         summary.last = Some(record.clone());
     }

@@ -3,6 +3,7 @@
 use super::Record;
 use crate::base::plan::{Cause, QUALITY_LEVELS, QualityLevel};
 use crate::base::time::{Instant, Span};
+use crate::field::navigate::goals::GoalReport;
 use crate::field::remote::LinkHealth;
 use crate::field::{EngineState, FieldOutput};
 use hdrhistogram::Histogram;
@@ -38,6 +39,8 @@ pub struct Summary {
     pub answer: Option<(FieldOutput, Instant)>,
     /// The last time that the budget lowered the quality; `None`: never.
     pub stepped_down: Option<StepDown>,
+    /// What the robot does about its goal, from the newest result of a board that has a navigator.
+    pub goal: Option<GoalReport>,
 }
 
 /// Why the budget lowered the quality of the field.

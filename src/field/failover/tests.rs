@@ -143,7 +143,7 @@ impl Rig {
         let (place, ()) = self
             .sensors
             .write(|put| sensors.iter().enumerate().for_each(|(sensor, value)| put(sensor, *value)));
-        self.orders.put(FieldRequest { cycle, place, quality, slot: now });
+        self.orders.put(FieldRequest { cycle, place, quality, slot: now, navigation: None });
         self.cycle += 1;
         self.worker.step(self.clock.as_ref());
         self.worker.publish(self.clock.as_ref());

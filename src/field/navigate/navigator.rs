@@ -7,10 +7,14 @@ mod steering;
 use super::goal_wave::GoalWave;
 use super::heading::{Chooser, Heading};
 use super::place_grid::PlaceGrid;
-use super::{Body, BodyError, Driver, Surroundings, Wish};
+use super::senses::MAX_BEAMS;
+use super::{Beam, Body, BodyError, Driver, Surroundings, Wish};
 use crate::decision::motion::OdometryPose;
+use serde::{Deserialize, Serialize};
 use steering::{Room, Steering};
 
+/// The farthest place that it goes to, metres. Dead reckoning is of no use by then.
+pub const FARTHEST_M: f64 = 10_000.0;
 /// Euler steps of the heading field in a second: with its time constant of 20 steps, 0.1 s.
 const STEPS_PER_SECOND: f64 = 200.0;
 /// Most steps in a cycle; after a longer gap the field is late rather than the cycle.
@@ -27,12 +31,20 @@ const LOOKS_AROUND: f64 = std::f64::consts::TAU;
 /// It gives up after it has looked for so long, seconds, even if it could not turn around.
 const LOOKS_FOR: f64 = 15.0;
 /// If the robot has not left a circle of [`STUCK_WITHIN`] for this long, it is stuck, seconds.
-const STUCK_AFTER: f64 = 20.0;
+const STUCK_AFTER: f64 = 10.0;
 /// See [`STUCK_AFTER`]; metres.
 const STUCK_WITHIN: f64 = 0.4;
 
+/// Before it gives up, the robot forgets what it met and tries again, so many times for each goal: a wide
+/// beam may have closed a gap that is open.
+const TRIES: u8 = 2;
+
+/// So many hits make a thing certain, also one that a wide beam sees.
+const CERTAIN: usize = 3;
+
 /// What the robot is doing about its goal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum State {
     /// It has no goal.
     #[default]
@@ -50,18 +62,20 @@ pub enum State {
 }
 
 /// Why the robot does not go on for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Because {
     /// No direction that is open leads to the goal, as far as the robot knows.
     NoWay,
     /// No ranging sensor has given a fresh reading.
     Blind,
-    /// The pose is not a number.
+    /// The pose is not a number, or farther than [`FARTHEST_M`] from the start.
     NoPose,
 }
 
 /// Why the robot has given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// It has looked around, and no open direction leads to the goal.
     NoWay,
@@ -71,8 +85,37 @@ pub enum Reason {
     NoRoom,
     /// It tried, and did not get anywhere.
     Stuck,
-    /// The goal is not a number.
+    /// The goal is not a number, or farther than [`FARTHEST_M`] from the start.
     NoSuchPlace,
+}
+
+impl State {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Idle => "idle",
+            State::Going => "going",
+            State::Looking(_) => "looking",
+            State::Backing => "backing",
+            State::Arrived => "arrived",
+            State::GivenUp(_) => "given-up",
+        }
+    }
+
+    /// Why it does not go on, in words.
+    pub const fn why(self) -> Option<&'static str> {
+        Some(match self {
+            State::Looking(Because::NoWay) => "no way is open for now",
+            State::Looking(Because::Blind) => "no ranging sensor has a fresh reading",
+            State::Looking(Because::NoPose) => "it does not know where it is",
+            State::GivenUp(Reason::NoWay) => "it has looked around and sees no way",
+            State::GivenUp(Reason::GoalBlocked) => "something is at the goal or too close to it",
+            State::GivenUp(Reason::NoRoom) => "it has no room to turn around and look for a way",
+            State::GivenUp(Reason::Stuck) => "it tried and did not get anywhere",
+            State::GivenUp(Reason::NoSuchPlace) => "the goal is not a place",
+            State::Idle | State::Going | State::Backing | State::Arrived => return None,
+        })
+    }
 }
 
 /// What may be changed about a navigator.
@@ -106,9 +149,13 @@ pub struct Navigator {
     room: Room,
     state: State,
     goal: Option<[f64; 2]>,
+    /// The newest range of each sensor; only for a navigator that does not remember.
+    newest: [Option<f32>; MAX_BEAMS],
     /// Seconds without a fresh reading.
     blind_for: f64,
     search: Search,
+    /// How often it has forgotten what it met and tried again on the way to this goal.
+    tries: u8,
     /// Where the robot was when it last got anywhere, and how long ago in seconds.
     progress: ([f64; 2], f64),
 }
@@ -137,8 +184,10 @@ impl Navigator {
             room: Room::default(),
             state: State::Idle,
             goal: None,
+            newest: [None; MAX_BEAMS],
             blind_for: 0.0,
             search: Search::default(),
+            tries: 0,
             progress: ([0.0; 2], 0.0),
         })
     }
@@ -164,15 +213,26 @@ impl Navigator {
         self.grid.follow(pose);
         let is_fresh = around.beams.iter().any(|beam| beam.range.is_some());
         self.blind_for = if is_fresh { 0.0 } else { self.blind_for + seconds };
-        if is_fresh && !self.options.remembers {
-            self.grid.forget();
-        }
         for beam in around.beams {
             self.grid.see(pose, beam);
+        }
+        if !self.options.remembers {
+            self.forget_all_but_newest(pose, around.beams);
         }
         let middle = self.middle(pose);
         self.grid.close(Some(middle));
         self.room.measure(&self.body, &self.grid, pose, middle, around.beams);
+    }
+
+    /// Leaves in the grid only the newest reading of each sensor, as if it were certain.
+    fn forget_all_but_newest(&mut self, pose: OdometryPose, beams: &[Beam]) {
+        self.grid.forget();
+        for (newest, beam) in self.newest.iter_mut().zip(beams) {
+            *newest = beam.range.or(*newest);
+            for _ in 0..CERTAIN {
+                self.grid.see(pose, &Beam { range: *newest, ..*beam });
+            }
+        }
     }
 
     fn middle(&self, pose: OdometryPose) -> [f64; 2] {
@@ -184,6 +244,7 @@ impl Navigator {
         self.goal = goal;
         self.state = if goal.is_some() { State::Going } else { State::Idle };
         self.search = Search::default();
+        self.tries = 0;
         self.progress = (pose.at, 0.0);
         self.heading.rest();
         self.steering.forwards();
@@ -209,7 +270,7 @@ impl Navigator {
         }
         self.progress.1 += seconds;
         if self.progress.1 > STUCK_AFTER {
-            return self.stop(State::GivenUp(Reason::Stuck));
+            return self.give_up(Reason::Stuck);
         }
         match chosen {
             Some(direction) => {
@@ -243,7 +304,20 @@ impl Navigator {
         } else {
             Reason::NoWay
         };
-        self.stop(State::GivenUp(reason))
+        self.give_up(reason)
+    }
+
+    /// Forgets what it met and tries again, or gives up.
+    fn give_up(&mut self, reason: Reason) -> Wish {
+        if self.tries == TRIES {
+            return self.stop(State::GivenUp(reason));
+        }
+        self.tries += 1;
+        self.grid.forget();
+        self.search = Search::default();
+        self.progress.1 = 0.0;
+        self.heading.rest();
+        self.stop(State::Looking(Because::NoWay))
     }
 
     fn stop(&mut self, state: State) -> Wish {
@@ -255,7 +329,8 @@ impl Navigator {
 impl Driver for Navigator {
     fn drive(&mut self, around: &Surroundings, goal: Option<[f64; 2]>) -> Wish {
         let pose = around.pose;
-        if !(pose.at[0].is_finite() && pose.at[1].is_finite() && pose.heading.is_finite()) {
+        let is_near = pose.at.iter().all(|metres| metres.abs() <= FARTHEST_M); // false for NaN
+        if !(is_near && pose.heading.is_finite()) {
             return self.stop(State::Looking(Because::NoPose));
         }
         let seconds = around.elapsed.as_secs_f64().min(LONGEST);
@@ -265,7 +340,7 @@ impl Driver for Navigator {
         }
         match (goal, self.state) {
             (None, _) | (_, State::Arrived | State::GivenUp(_)) => Wish::STOP,
-            (Some([x, y]), _) if !(x.is_finite() && y.is_finite()) => {
+            (Some([x, y]), _) if !(x.abs() <= FARTHEST_M && y.abs() <= FARTHEST_M) => {
                 self.stop(State::GivenUp(Reason::NoSuchPlace))
             }
             (Some(goal), _) => self.pursue(pose, goal, seconds),

@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn the_window_never_forgets_what_stays_inside() {
         let mut grid = PlaceGrid::new(&CAR);
-        for corner in [[-3, 5], [100, -100], [i64::MAX - 500, i64::MIN + 500]] {
+        for corner in [[-3, 5], [100, -100], [1 << 40, -(1 << 40)]] {
             let last = Window { corner };
             for moved in [[0, 0], [1, 0], [0, -1], [-5, 7], [127, 0], [128, 3], [400, -400]] {
                 let window = Window { corner: [corner[0] + moved[0], corner[1] + moved[1]] };

@@ -1,6 +1,7 @@
 //! The client side of the control socket: one request and one answer, with one deadline for both.
 
 use super::{Ask, LONGEST_LINE, Reply, Request};
+use crate::field::navigate::goals::Task;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::io::{self, ErrorKind, Read, Write};
@@ -21,17 +22,23 @@ pub fn ask(path: &Path, ask: Ask) -> io::Result<Reply> {
 
 /// The same; also returns the ID of the process that answered, if that can be determined.
 pub fn ask_with_pid(path: &Path, ask: Ask) -> io::Result<(Reply, Option<u32>)> {
-    send(path, &Request { ask, near: None, without_map: false })
+    send(path, &Request::plain(ask))
 }
 
 /// The same, with a place around which to read the map.
 pub fn ask_near(path: &Path, ask: Ask, near: Option<[f64; 2]>) -> io::Result<Reply> {
-    send(path, &Request { ask, near, without_map: false }).map(|(reply, _)| reply)
+    send(path, &Request { near, ..Request::plain(ask) }).map(|(reply, _)| reply)
 }
 
 /// The same, without reading the map: for a caller that asks often.
 pub fn ask_without_map(path: &Path, ask: Ask) -> io::Result<Reply> {
-    send(path, &Request { ask, near: None, without_map: true }).map(|(reply, _)| reply)
+    send(path, &Request { without_map: true, ..Request::plain(ask) }).map(|(reply, _)| reply)
+}
+
+/// Gives the robot an order.
+pub fn order(path: &Path, task: Task) -> io::Result<Reply> {
+    let request = Request { task: Some(task), without_map: true, ..Request::plain(Ask::Go) };
+    send(path, &request).map(|(reply, _)| reply)
 }
 
 fn send(path: &Path, request: &Request) -> io::Result<(Reply, Option<u32>)> {

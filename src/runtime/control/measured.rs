@@ -2,6 +2,7 @@
 //! field's newest answer. The slow thread takes them from the recorder; the tick does nothing for them. What
 //! the robot does not have or has not measured yet is absent.
 
+use super::goal::GoalStatus;
 use super::readings::{CycleTimes, Lateness, MotorStatus, Names, SensorStatus, commanded_by};
 use crate::base::frame::Health;
 use crate::base::plan::{Board, EngineKind, FileSensor, QualityLevel, SensorKind};
@@ -37,6 +38,9 @@ pub struct Measured {
     pub release_late_us: Option<Latency>,
     /// The field's newest answer.
     pub answer: Option<Answer>,
+    /// What the robot does about its goal; absent on a board without a navigator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<GoalStatus>,
     /// Whether a GPU computes the field.
     pub gpu: Option<GpuStatus>,
     /// The link to the remote brain, if one computes the field.
@@ -228,6 +232,7 @@ impl Instruments {
             answer_us: Latency::of(&recorder.answer),
             release_late_us: Latency::of(&recorder.release_late),
             answer: answer(summary),
+            goal: summary.goal.as_ref().map(GoalStatus::of),
             gpu: self.gpu(summary.engine),
             link: self.link(recorder),
             temperatures: self.temperatures(summary),

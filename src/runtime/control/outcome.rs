@@ -1,8 +1,10 @@
 //! Carries out a request: sets its flag for the tick, and reads the result from the loop status. Never waits;
 //! the server polls it again.
 
+use super::goal::OrderRefusal;
+use super::measured::newest;
 use super::status::{causes, latched};
-use super::{Ask, Reply, Sources};
+use super::{Ask, Reply, Request, Sources};
 use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 use crate::decision::mode::Mode;
 use crate::runtime::loop_status::LoopStatus;
@@ -20,7 +22,7 @@ const POLL_EVERY: Duration = Duration::from_millis(1);
 /// Carries out a request of this program's own screen, as the control socket would. Waits for the outcome,
 /// half a second at most.
 pub fn carry_out(ask: Ask, sources: &Sources, end: &AtomicBool) -> Reply {
-    let pending = PendingRequest::begin(ask, sources, end, MonotonicClock.now());
+    let pending = PendingRequest::begin(&Request::plain(ask), sources, end, MonotonicClock.now());
     let outcome = loop {
         if let Some(outcome) = pending.poll(sources, MonotonicClock.now(), false) {
             break outcome;
@@ -39,6 +41,8 @@ pub(super) struct PendingRequest {
     slots: u64,
     /// Deadline for a result; after it, the request has failed.
     until: Instant,
+    /// For [`Ask::Go`]: the number of the order, if it was given.
+    order: Option<Result<u64, OrderRefusal>>,
 }
 
 /// The result of a request.
@@ -52,14 +56,21 @@ pub(super) struct ControlOutcome {
 }
 
 impl PendingRequest {
-    /// Sets the flag of the request.
-    pub(super) fn begin(ask: Ask, sources: &Sources, end: &AtomicBool, now: Instant) -> PendingRequest {
-        let begun = PendingRequest { ask, slots: sources.loop_status.load().slots, until: now + LONGEST };
+    /// Passes the request on: sets its flag, or gives the order.
+    pub(super) fn begin(
+        request: &Request,
+        sources: &Sources,
+        end: &AtomicBool,
+        now: Instant,
+    ) -> PendingRequest {
+        let (ask, slots) = (request.ask, sources.loop_status.load().slots);
+        let mut begun = PendingRequest { ask, slots, until: now + LONGEST, order: None };
         match ask {
             Ask::Status => {}
             Ask::Stop => end.store(true, Ordering::Release),
             Ask::Disarm => sources.requests.disarm.store(true, Ordering::Release),
             Ask::Arm => sources.requests.ask_to_arm(begun.until),
+            Ask::Go => begun.order = Some(sources.order(request.task)),
         }
         begun
     }
@@ -69,6 +80,9 @@ impl PendingRequest {
         let status = sources.loop_status.load();
         if self.ask == Ask::Status {
             return Some(ControlOutcome::DONE);
+        }
+        if let Some(order) = self.order {
+            return self.obeyed(order, sources, now, last);
         }
         // After two slots: the first has read the request, and the second was decided after that.
         if status.slots >= self.slots + 2 {
@@ -81,6 +95,28 @@ impl PendingRequest {
         // A stop or a disarm stays requested, because that is safe.
         let why = vec!["the control loop is not running".to_string()];
         Some(ControlOutcome { done: false, why, may_pass: true })
+    }
+
+    /// The result of an order: the field's worker reports the number of the newest that it has.
+    fn obeyed(
+        &self,
+        order: Result<u64, OrderRefusal>,
+        sources: &Sources,
+        now: Instant,
+        last: bool,
+    ) -> Option<ControlOutcome> {
+        let number = match order {
+            Err(refusal) => {
+                let (why, may_pass) = (vec![refusal.why()], refusal.may_pass());
+                return Some(ControlOutcome { done: false, why, may_pass });
+            }
+            Ok(number) => number,
+        };
+        if newest(&sources.measured).goal.is_some_and(|goal| goal.order >= number) {
+            return Some(ControlOutcome::DONE);
+        }
+        let why = vec!["the field has not taken the order up in time".to_string()];
+        (now >= self.until || last).then_some(ControlOutcome { done: false, why, may_pass: true })
     }
 
     /// Withdraws an arming that has not happened, because no caller waits for it any more.
@@ -106,7 +142,7 @@ fn judge(ask: Ask, after: &LoopStatus) -> ControlOutcome {
             let still = causes(after).map(|cause| format!("{} is still active", cause.name()));
             ControlOutcome { done: false, why: still.collect(), may_pass: true }
         }
-        Ask::Arm | Ask::Disarm | Ask::Stop | Ask::Status => ControlOutcome::DONE,
+        Ask::Arm | Ask::Disarm | Ask::Stop | Ask::Status | Ask::Go => ControlOutcome::DONE,
     }
 }
 

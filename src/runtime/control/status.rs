@@ -7,6 +7,7 @@ use crate::base::plan::Cause;
 use crate::decision::mode::{Disarm, Mode};
 use crate::drive::io::{BusCounters, RecoveryStep, SenseCounters};
 use crate::drive::record::{RecordingCounts, RecordingStatus};
+use crate::field::navigate::goals::GoalSender;
 use crate::memory::map::{MapStatus, Recollection};
 use crate::runtime::guard::Link;
 use crate::runtime::loop_status::{LoopStatus, LoopStatusCell};
@@ -55,6 +56,8 @@ pub struct Sources {
     pub remark: Arc<OnceLock<String>>,
     /// Counts of the recording, if there is one.
     pub recording: Option<Arc<RecordingCounts>>,
+    /// Gives orders to the navigator, if the board has one.
+    pub goals: Option<GoalSender>,
 }
 
 /// The status of a robot at one moment.
@@ -336,6 +339,7 @@ impl Sources {
             records_dropped: Arc::default(),
             remark: Arc::default(),
             recording: None,
+            goals: None,
         }
     }
 }

@@ -21,6 +21,7 @@ impl Remembers for Tick {
             arbiter,
             motor_link,
             field,
+            navigation,
             budget,
             lost,
             trace: _,
@@ -40,6 +41,7 @@ impl Remembers for Tick {
         arbiter.walk(archive)?;
         motor_link.walk(archive)?;
         field.walk(archive)?;
+        navigation.iter_mut().try_for_each(|own| own.walk(archive))?;
         budget.walk(archive)
     }
 }

@@ -16,6 +16,7 @@ use crate::drive::fast_stop_events::FastStopReceiver;
 use crate::drive::motor_link::MotorLink;
 use crate::drive::trace::{CheckpointTap, ReadingTap, Record};
 use crate::field::link::FieldLink;
+use crate::field::navigate::senses::NavigationSenses;
 use crate::runtime::guard::GuardHealth;
 use crate::runtime::loop_status::LoopStatusCell;
 use crate::runtime::requests::Requests;
@@ -36,6 +37,8 @@ pub struct Deciders {
     pub backtrack: Backtrack,
     /// Makes the commands.
     pub arbiter: Arbiter,
+    /// What the navigator is told, on a board that has one.
+    pub navigation: Option<NavigationSenses>,
 }
 
 impl Deciders {
@@ -56,6 +59,7 @@ impl Deciders {
             modes: Modes::new(board.safety),
             backtrack: Backtrack::new(board),
             arbiter: Arbiter::new(&board.motors, board.safety, board.period),
+            navigation: NavigationSenses::of(board),
         }
     }
 }
@@ -93,7 +97,7 @@ impl Tick {
     pub fn new(parts: Parts) -> Tick {
         let Parts { clock, requests, grid, readings, fast_stops, deciders, field, .. } = parts;
         let Parts { motor_link, trace, records_dropped, loop_status, guard, .. } = parts;
-        let Deciders { admission, reflexes, budget, modes, backtrack, arbiter } = deciders;
+        let Deciders { admission, reflexes, budget, modes, backtrack, arbiter, navigation } = deciders;
         let frame = Frame::empty(admission.counters().len());
         let sleep = SleepWatch::new(clock.as_ref());
         let tap = ReadingTap::default();
@@ -115,6 +119,7 @@ impl Tick {
             arbiter,
             motor_link,
             field,
+            navigation,
             budget,
             lost: 0,
             trace,

@@ -12,6 +12,8 @@ const AHEAD: [f32; 2] = [0.1, 1.2];
 const BEHIND: [f32; 2] = [0.1, 0.6];
 /// What the lattice says is taken as this much nearer, metres: the error of a sample of the way, and margin.
 const LATTICE_ERROR: f32 = 0.065;
+/// The body may pass things that a sensor sees at this distance beside it, metres: noise, and room to steer.
+const BESIDE: f32 = 0.03;
 /// Share of full speed on free ground. The rest is left for corrections.
 const CRUISE: f32 = 0.9;
 /// Share of the cruising speed that is left at an obstacle.
@@ -100,7 +102,10 @@ impl Room {
             }
             let left = beam.offset[1] + range * libm::sinf(beam.bearing);
             let away = beam.offset[0] + range * libm::cosf(beam.bearing) - body.middle();
-            let is_met = range < beam.max_range && left.abs() < body.half_width + CLEARANCE && away > 0.0;
+            // What is beside the body does not stop it. A wide beam does not tell where in it the thing is.
+            let margin = CLEARANCE.min(BESIDE + range * beam.half_cone);
+            let is_ahead = left.abs() < body.half_width + margin && away > body.half_length();
+            let is_met = range < beam.max_range && is_ahead;
             if is_met && self.nearest.is_none_or(|(_, nearest)| away < nearest) {
                 self.nearest = Some((sensor, away));
             }
@@ -193,7 +198,7 @@ impl Steering {
     }
 
     fn on_spot(&self, rate: f32, side: f64) -> Wish {
-        let speed = (rate * self.body.half_width / self.body.full_speed).min(1.0);
+        let speed = (rate * self.body.half_track / self.body.full_speed).min(1.0);
         Wish { speed, curvature: f32::INFINITY.copysign(side as f32) }
     }
 

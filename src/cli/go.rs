@@ -1,0 +1,237 @@
+//! `go`: sends the running robot somewhere, makes it stand, or lets its field drive again.
+
+use super::arguments;
+use super::control::{Whom, unreachable};
+use super::exit::Failure;
+use super::output;
+use crate::base::plan::Board;
+use crate::base::time::Span;
+use crate::decision::motion::OdometryPose;
+use crate::field::navigate::goals::{Place, Route, Task, can_go};
+use crate::runtime::control::{self, Ask, GoalStatus, Reply, Status};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often `--wait` looks. People do not notice a fifth of a second, and the robot does not notice five
+/// requests a second.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Arguments of `go`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion go 2,1                2 m ahead and 1 m to the left of where it started
+  ganglion go '2,1;2,-1;home'    a route; it stands at the last place
+  ganglion go wall               where its map says that it met the wall (see 'ganglion status')
+  ganglion go 2,1 --wait 60s     until it has arrived or given up
+  ganglion go stop               it stands, still armed
+  ganglion go wander             its field drives again, as before the first order
+
+The robot must be armed. A new order replaces the last one; disarming cancels it. Places are
+measured by dead reckoning from the start, which drifts.
+
+Exit code 75: refused for now, or not there within the time of --wait; 69: it has given up.")]
+pub struct Args {
+    /// X,Y in metres ahead and to the left of the start, 'home', or a name from its map; several with ';'
+    /// between them; or 'stop' or 'wander'
+    #[arg(value_name = "WHERE", allow_hyphen_values = true)]
+    goal: String,
+    /// Wait for the robot to arrive or give up, at most this long
+    #[arg(long, value_name = "TIME", value_parser = arguments::span)]
+    wait: Option<Span>,
+    #[command(flatten)]
+    whom: Whom,
+}
+
+/// A route from text: places with `;` between them.
+pub fn route(text: &str) -> Result<Route, String> {
+    let places: Result<Vec<Place>, String> = text.split(';').map(arguments::place).collect();
+    Route::try_from(places?).map_err(|error| error.to_string())
+}
+
+/// Refuses a route on a board whose robot cannot go anywhere by itself.
+pub fn demand_navigator(board: &Board) -> Result<(), Failure> {
+    if can_go(board) {
+        return Ok(());
+    }
+    let name = &board.name;
+    Err(Failure::config(format!("board '{name}' has no navigator, so --goal cannot be followed")).fix(
+        "state `body` in [motion], and how each ranging sensor is mounted with `beam` (boards/README.md)",
+    ))
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let task = task(&args)?;
+    let socket = args.whom.socket();
+    let reply = control::order(socket, task).map_err(|error| unreachable(socket, &error))?;
+    if !reply.done {
+        return refuse(&args, &reply);
+    }
+    let route = matches!(task, Task::Go(_));
+    let status = match args.wait.filter(|_| route) {
+        Some(longest) => follow(&args, reply.status, longest)?,
+        None => reply.status,
+    };
+    if args.whom.wants_json() {
+        output::json(&status.measured.goal)?;
+    } else if let Some(goal) = &status.measured.goal {
+        relay!("{}", line(goal));
+    }
+    match status.measured.goal.filter(|goal| args.wait.is_some() && goal.state == "given-up") {
+        Some(goal) => Err(Failure::unavailable(format!("the robot has given up: {}", why(&goal)))),
+        None => Ok(()),
+    }
+}
+
+fn refuse(args: &Args, reply: &Reply) -> Result<(), Failure> {
+    if args.whom.wants_json() {
+        output::json(reply)?;
+    }
+    let words = format!("the robot does not go: {}", reply.why.join("; "));
+    Err(if reply.may_pass { Failure::not_now(words) } else { Failure::unavailable(words) })
+}
+
+/// What the words on the command line ask for.
+fn task(args: &Args) -> Result<Task, Failure> {
+    match args.goal.as_str() {
+        "stop" => return Ok(Task::Stand),
+        "wander" => return Ok(Task::Wander),
+        _ => {}
+    }
+    let mut status = None;
+    let mut places = Vec::new();
+    for word in args.goal.split(';').map(str::trim) {
+        places.push(match word {
+            "home" => [0.0, 0.0],
+            "stop" | "wander" => return Err(Failure::usage(format!("'{word}' cannot be part of a route"))),
+            word if word.contains(',') => arguments::place(word).map_err(Failure::usage)?,
+            name => {
+                if status.is_none() {
+                    let socket = args.whom.socket();
+                    let reply = control::ask(socket, Ask::Status);
+                    status = Some(reply.map_err(|error| unreachable(socket, &error))?.status);
+                }
+                status.as_ref().map_or_else(|| Err(nowhere(name)), |status| met(status, name))?
+            }
+        });
+    }
+    Ok(Task::Go(Route::try_from(places).map_err(Failure::usage)?))
+}
+
+fn nowhere(name: &str) -> Failure {
+    Failure::usage(format!("'{name}' is no place that the robot knows"))
+        .fix("give X,Y, 'home', or a name that 'ganglion status' lists under 'map' with a place")
+}
+
+/// Where the map of the robot says that it met `name`. The map keeps its own dead reckoning, which may have
+/// begun in an earlier run; the place is therefore carried over from where both say that the robot is now.
+fn met(status: &Status, name: &str) -> Result<Place, Failure> {
+    let map = status.map.as_ref().ok_or_else(|| nowhere(name))?;
+    let thing = map.things.iter().find(|thing| thing.name == name).ok_or_else(|| nowhere(name))?;
+    let was_at = thing.was_at.ok_or_else(|| {
+        Failure::not_now(format!(
+            "the robot has met '{name}' {} times, but knows no reliable place",
+            thing.met
+        ))
+    })?;
+    let goal = status.measured.goal.as_ref().ok_or_else(|| nowhere(name))?;
+    let by_map = OdometryPose { at: map.at, heading: map.heading_deg.to_radians() };
+    let here = OdometryPose { at: goal.at, heading: goal.heading_deg.to_radians() };
+    let [ahead, left] = by_map.sees(was_at);
+    Ok(here.place(ahead, left))
+}
+
+/// Waits until the robot has arrived at the last place or given up. Fails if another order or a disarming
+/// ends this one, or if the time is up.
+fn follow(args: &Args, mut status: Status, longest: Span) -> Result<Status, Failure> {
+    let until = Instant::now() + Duration::from_nanos(longest.as_nanos());
+    let number = status.measured.goal.as_ref().map_or(0, |goal| goal.order);
+    loop {
+        let Some(goal) = &status.measured.goal else { return Ok(status) };
+        if goal.order != number {
+            return Err(Failure::not_now("another order has replaced this one"));
+        }
+        if goal.goal.is_none() {
+            return Err(Failure::not_now(format!("the order was cancelled: the robot is {}", status.line())));
+        }
+        if goal.state == "given-up" || (goal.state == "arrived" && goal.left == 0) {
+            return Ok(status);
+        }
+        if Instant::now() >= until {
+            return Err(Failure::not_now(format!("not there in time: {}", line(goal))));
+        }
+        thread::sleep(LOOK_EVERY);
+        let socket = args.whom.socket();
+        let reply = control::ask_without_map(socket, Ask::Status);
+        status = reply.map_err(|error| unreachable(socket, &error))?.status;
+    }
+}
+
+fn why(goal: &GoalStatus) -> &str {
+    goal.why.as_deref().unwrap_or("no reason is known")
+}
+
+/// What the robot does about its goal, on one line.
+pub fn line(goal: &GoalStatus) -> String {
+    let GoalStatus { goal: place, left, state, why, at: [x, y], .. } = goal;
+    let here = format!("at ({x:.2}, {y:.2}) m by dead reckoning");
+    let Some([to_x, to_y]) = place else { return format!("no goal, {here}") };
+    let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+    let more = if *left > 0 { format!(", {left} more after it") } else { String::new() };
+    let state = state.replace('-', " ");
+    format!("goal ({to_x:.2}, {to_y:.2}) m: {state}{why}{more}; {here}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::map::{MapStatus, ThingStatus};
+    use crate::runtime::control::Sources;
+
+    fn goal() -> GoalStatus {
+        GoalStatus {
+            order: 1,
+            goal: Some([2.0, -1.0]),
+            left: 1,
+            state: "given-up".into(),
+            why: Some("it is stuck".into()),
+            at: [1.0, 0.5],
+            heading_deg: 0.0,
+        }
+    }
+
+    #[test]
+    fn routes_are_read_and_mistakes_named() {
+        let places: Vec<Place> = route("2,1;-0.5, 3").unwrap().into();
+        assert_eq!(places, [[2.0, 1.0], [-0.5, 3.0]]);
+        assert!(route("2").unwrap_err().contains("'2' is not a place"));
+        assert!(route("1e9,0").unwrap_err().starts_with("place 1 of the route"));
+        let many = vec!["1,1"; 17].join(";");
+        assert!(route(&many).unwrap_err().contains("found 17"));
+    }
+
+    #[test]
+    fn a_line_says_where_to_why_not_and_where_it_is() {
+        let shown = line(&goal());
+        let expected = "goal (2.00, -1.00) m: given up (it is stuck), 1 more after it; at (1.00, 0.50) m by dead reckoning";
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_name_is_carried_over_from_the_maps_frame() {
+        let mut status = Sources::idle().status();
+        assert!(met(&status, "wall").is_err());
+        status.measured.goal = Some(goal());
+        // The map began in another place: it says that the robot is at (5, 5), a quarter turn to the left.
+        let thing = ThingStatus { name: "wall".into(), met: 1, was_at: Some([5.0, 7.0]), likeness: 0.9 };
+        status.map = Some(MapStatus {
+            at: [5.0, 5.0],
+            heading_deg: 90.0,
+            things: vec![thing],
+            ..MapStatus::default()
+        });
+        let [x, y] = met(&status, "wall").unwrap();
+        assert!((x - 3.0).abs() < 1e-9 && (y - 0.5).abs() < 1e-9, "2 m ahead of it: {x}, {y}");
+        assert!(met(&status, "door").is_err());
+    }
+}

@@ -1,0 +1,333 @@
+//! Carries out orders to go somewhere: the stage in the field's worker between the field's answer and the
+//! motors' request. While there is a route, the navigator drives; otherwise the field does, or the robot
+//! stands. Orders come from other threads and never pass the tick.
+
+use super::navigator::{FARTHEST_M, Navigator, Options, State};
+use super::senses::{NavigationInput, beams};
+use super::{Beam, Body, Driver, Surroundings};
+use crate::base::command::MAX_MOTORS;
+use crate::base::plan::Board;
+use crate::base::time::{Instant, Span};
+use crate::decision::motion::{MotionModel, OdometryPose};
+use crate::system::rt::triple_buffer::{Reader, Writer, triple_buffer};
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most places of a route.
+pub const MAX_PLACES: usize = 16;
+
+/// A position relative to where the robot started, metres: ahead and to the left.
+pub type Place = [f64; 2];
+
+/// What a person wants the robot to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "it is copied to a thread that must not allocate")]
+pub enum Task {
+    /// The field drives, as without any order.
+    #[default]
+    Wander,
+    /// The robot stands.
+    Stand,
+    /// The robot goes to these places, one after the other, and stands at the last.
+    Go(Route),
+}
+
+/// The places of a route, in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Place>", into = "Vec<Place>")]
+pub struct Route {
+    places: [Place; MAX_PLACES],
+    count: usize,
+}
+
+/// Why places are no route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteError {
+    /// There are none, or more than [`MAX_PLACES`].
+    Count(usize),
+    /// A coordinate of this place (from 0) is not a number, or farther away than [`FARTHEST_M`].
+    OutOfRange(usize),
+}
+
+impl std::fmt::Display for RouteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RouteError::Count(found) => write!(f, "a route has 1 to {MAX_PLACES} places; found {found}"),
+            RouteError::OutOfRange(at) => {
+                write!(f, "place {} of the route: each coordinate must be within {FARTHEST_M} m", at + 1)
+            }
+        }
+    }
+}
+
+impl std::error::Error for RouteError {}
+
+impl TryFrom<Vec<Place>> for Route {
+    type Error = RouteError;
+    fn try_from(from: Vec<Place>) -> Result<Route, RouteError> {
+        if from.is_empty() || from.len() > MAX_PLACES {
+            return Err(RouteError::Count(from.len()));
+        }
+        let is_near = |place: &Place| place.iter().all(|metres| metres.abs() <= FARTHEST_M);
+        if let Some(far) = from.iter().position(|place| !is_near(place)) {
+            return Err(RouteError::OutOfRange(far));
+        }
+        let mut places = [[0.0; 2]; MAX_PLACES];
+        places[..from.len()].copy_from_slice(&from);
+        Ok(Route { places, count: from.len() })
+    }
+}
+
+impl From<Route> for Vec<Place> {
+    fn from(route: Route) -> Vec<Place> {
+        route.places().to_vec()
+    }
+}
+
+impl Route {
+    /// Its places.
+    pub fn places(&self) -> &[Place] {
+        &self.places[..self.count]
+    }
+}
+
+/// A task with its number.
+#[derive(Clone, Copy, Debug, Default)]
+struct Order {
+    number: u64,
+    task: Task,
+}
+
+/// Gives orders to a robot. Its copies give orders to the same robot; the newest order counts.
+#[derive(Clone)]
+pub struct GoalSender {
+    orders: Arc<Mutex<(u64, Writer<Order>)>>,
+}
+
+impl GoalSender {
+    /// Gives an order. Returns its number, which [`GoalReport::order`] shows once the robot has it.
+    pub fn order(&self, task: Task) -> u64 {
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        orders.0 += 1;
+        let number = orders.0;
+        orders.1.put(Order { number, task });
+        number
+    }
+}
+
+/// Whether `board` states what a navigator needs.
+pub fn can_go(board: &Board) -> bool {
+    GoalStage::of(board, Options::default()).is_some()
+}
+
+/// What became of the newest order.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GoalReport {
+    /// Number of the order; 0: there has been none.
+    pub order: u64,
+    /// Where the robot is, by dead reckoning from its start.
+    pub pose: OdometryPose,
+    /// The place that it goes to, or has reached or given up.
+    pub goal: Option<Place>,
+    /// Places of the route after this one.
+    pub left: u8,
+    /// What it is doing about it.
+    pub state: State,
+}
+
+/// The stage in the field's worker.
+pub struct GoalStage {
+    navigator: Navigator,
+    motion: MotionModel,
+    beams: Vec<Beam>,
+    orders: Reader<Order>,
+    order: Order,
+    /// Which place of the route is next.
+    next: usize,
+    was_armed: bool,
+    last: Option<Instant>,
+}
+
+impl GoalStage {
+    /// The stage of `board`, and how to give it orders. `None`: the board does not state its body and motion,
+    /// or has no ranging sensor with a `beam`, or its body is out of the navigator's range.
+    pub fn of(board: &Board, options: Options) -> Option<(GoalStage, GoalSender)> {
+        let (_, beams) = beams(board);
+        let body = Body::of(board).filter(|_| !beams.is_empty())?;
+        let navigator = Navigator::new(body, options).ok()?;
+        let (put, orders) = triple_buffer(Order::default());
+        let sender = GoalSender { orders: Arc::new(Mutex::new((0, put))) };
+        let stage = GoalStage {
+            navigator,
+            motion: MotionModel::of(board)?,
+            beams,
+            orders,
+            order: Order::default(),
+            next: 0,
+            was_armed: false,
+            last: None,
+        };
+        Some((stage, sender))
+    }
+
+    /// One cycle: takes in what the sensors saw until `slot`, and replaces the field's request in `motors`
+    /// unless the field drives.
+    pub fn advance(
+        &mut self,
+        input: &NavigationInput,
+        slot: Instant,
+        motors: Option<&mut [f32; MAX_MOTORS]>,
+    ) -> GoalReport {
+        if let Some(order) = self.orders.take() {
+            (self.order, self.next) = (order, 0);
+        }
+        // Nobody who arms a robot expects it to set off for a place that was ordered before it was disarmed.
+        if self.was_armed && !input.armed {
+            self.order.task = Task::Wander;
+        }
+        self.was_armed = input.armed;
+        for (beam, range) in self.beams.iter_mut().zip(&input.ranges) {
+            beam.range = (!range.is_nan()).then_some(*range);
+        }
+        let elapsed = self.last.map_or(Span::ZERO, |last| slot.since(last));
+        self.last = Some(slot);
+        let around = Surroundings { pose: input.pose, elapsed, beams: &self.beams };
+        let Order { number, task } = self.order;
+        let (goal, left) = match &task {
+            Task::Go(route) => {
+                let places = route.places();
+                (places.get(self.next).copied(), places.len().saturating_sub(self.next + 1))
+            }
+            Task::Wander | Task::Stand => (None, 0),
+        };
+        // A robot that may not move would seem to be stuck.
+        let wish = self.navigator.drive(&around, goal.filter(|_| input.armed));
+        let state = self.navigator.state();
+        if state == State::Arrived && left > 0 {
+            self.next += 1;
+        }
+        if task != Task::Wander
+            && let Some(motors) = motors
+        {
+            let commands = self.motion.commands(wish.speed, wish.curvature);
+            let steering = self.motion.steering.map(|(motor, _)| motor);
+            for motor in self.motion.drives.iter().chain(&steering) {
+                motors[*motor] = commands[*motor];
+            }
+        }
+        GoalReport { order: number, pose: input.pose, goal, left: left as u8, state }
+    }
+}
+
+const _: () = assert!(MAX_PLACES <= u8::MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::super::senses::MAX_BEAMS;
+    use super::*;
+    use crate::base::plan::Board;
+    use crate::deploy::board::built_in;
+
+    fn board(name: &str) -> Board {
+        built_in(name).unwrap().unwrap().board
+    }
+
+    /// A stage in an empty place, `cycle` cycles of 20 ms after the start.
+    struct Rig {
+        stage: GoalStage,
+        orders: GoalSender,
+        cycle: u64,
+        input: NavigationInput,
+    }
+
+    impl Rig {
+        fn of(name: &str) -> Rig {
+            let (stage, orders) =
+                GoalStage::of(&board(name), Options::default()).expect("it has a navigator");
+            let ranges = [9.0; MAX_BEAMS];
+            let input = NavigationInput { pose: OdometryPose::default(), ranges, armed: true };
+            Rig { stage, orders, cycle: 0, input }
+        }
+
+        fn advance(&mut self, motors: &mut [f32; MAX_MOTORS]) -> GoalReport {
+            self.cycle += 1;
+            let slot = Instant::ZERO + Span::from_millis(20).times(self.cycle);
+            self.stage.advance(&self.input, slot, Some(motors))
+        }
+
+        fn cycles(&mut self, count: usize) -> ([f32; MAX_MOTORS], GoalReport) {
+            let mut last = None;
+            for _ in 0..count {
+                let mut motors = [0.3; MAX_MOTORS];
+                let report = self.advance(&mut motors);
+                last = Some((motors, report));
+            }
+            last.expect("at least one cycle")
+        }
+    }
+
+    fn go(places: &[Place]) -> Task {
+        Task::Go(Route::try_from(places.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn without_an_order_the_field_drives() {
+        let (motors, report) = Rig::of("barn").cycles(3);
+        assert_eq!((motors, report.goal, report.state), ([0.3; MAX_MOTORS], None, State::Idle));
+    }
+
+    #[test]
+    fn an_order_moves_only_the_motors_that_move_the_robot() {
+        let mut rig = Rig::of("picarx-v4");
+        let number = rig.orders.order(go(&[[3.0, 0.0]]));
+        let (motors, report) = rig.cycles(50);
+        assert_eq!((report.order, report.goal, report.state), (number, Some([3.0, 0.0]), State::Going));
+        let board = board("picarx-v4");
+        for (number, motor) in board.motors.iter().enumerate() {
+            let moves = motor.kind.drives() || motor.name == "steering";
+            assert_eq!(motors[number] == 0.3, !moves, "{}: {}", motor.name, motors[number]);
+        }
+        rig.orders.order(Task::Stand);
+        let (motors, _) = rig.cycles(1);
+        let drives = board.motors.iter().zip(motors).filter(|(motor, _)| motor.kind.drives());
+        assert!(drives.map(|(_, command)| command).all(|command| command == 0.0), "{motors:?}");
+    }
+
+    #[test]
+    fn a_route_goes_on_at_each_place_and_ends_at_the_last() {
+        let mut rig = Rig::of("barn");
+        rig.orders.order(go(&[[0.1, 0.0], [2.0, 0.0]]));
+        let (_, first) = rig.cycles(1);
+        assert_eq!((first.goal, first.left, first.state), (Some([0.1, 0.0]), 1, State::Arrived));
+        let (_, second) = rig.cycles(1);
+        assert_eq!((second.goal, second.left), (Some([2.0, 0.0]), 0));
+        rig.input.pose.at = [1.9, 0.0];
+        let (motors, last) = rig.cycles(2);
+        assert_eq!((last.goal, last.state), (Some([2.0, 0.0]), State::Arrived));
+        assert_eq!(motors[..2], [0.0, 0.0], "it stands there");
+    }
+
+    #[test]
+    fn disarming_cancels_an_order_but_waiting_to_be_armed_does_not() {
+        let mut rig = Rig::of("barn");
+        rig.input.armed = false;
+        rig.orders.order(go(&[[2.0, 0.0]]));
+        let (_, waiting) = rig.cycles(2_000);
+        assert_eq!((waiting.goal, waiting.state), (Some([2.0, 0.0]), State::Idle), "not stuck");
+        rig.input.armed = true;
+        assert_eq!(rig.cycles(1).1.goal, Some([2.0, 0.0]));
+        rig.input.armed = false;
+        assert_eq!(rig.cycles(1).1.goal, None);
+        rig.input.armed = true;
+        let (motors, after) = rig.cycles(1);
+        assert_eq!((motors, after.goal), ([0.3; MAX_MOTORS], None), "the field drives");
+    }
+
+    #[test]
+    fn routes_are_bounded() {
+        assert_eq!(Route::try_from(Vec::new()), Err(RouteError::Count(0)));
+        assert_eq!(Route::try_from(vec![[0.0; 2]; MAX_PLACES + 1]), Err(RouteError::Count(MAX_PLACES + 1)));
+        assert_eq!(Route::try_from(vec![[0.0, 0.0], [f64::NAN, 0.0]]), Err(RouteError::OutOfRange(1)));
+    }
+}

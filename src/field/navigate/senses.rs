@@ -1,0 +1,91 @@
+//! What the tick tells the navigator: where the robot is by its own commands, and what its ranging sensors
+//! have measured since the last cycle.
+
+use super::{Beam, Body};
+use crate::base::command::{Executed, MAX_MOTORS};
+use crate::base::frame::{Frame, Health};
+use crate::base::plan::Board;
+use crate::base::time::Instant;
+use crate::decision::motion::{MotionModel, Odometer, OdometryPose};
+use crate::system::checkpoint::{Archive, Remembers, Unfit};
+
+/// Ranging sensors that a navigator can use: a ring of 24, and a few that look ahead.
+pub const MAX_BEAMS: usize = 32;
+
+/// What a cycle of the navigator is computed from.
+#[derive(Clone, Copy, Debug)]
+pub struct NavigationInput {
+    /// Where the robot is, by dead reckoning.
+    pub pose: OdometryPose,
+    /// What each ranging sensor measured since the last cycle, metres; NaN: no fresh reading.
+    pub ranges: [f32; MAX_BEAMS],
+    /// The motors follow the field.
+    pub armed: bool,
+}
+
+/// The robot's dead reckoning, and its ranging sensors.
+#[derive(Clone, Debug)]
+pub struct NavigationSenses {
+    odometer: Odometer,
+    /// The frame's channel of each ranging sensor.
+    channels: heapless::Vec<usize, MAX_BEAMS>,
+    /// The stamp of each sensor's last reading that a cycle got.
+    told: [Instant; MAX_BEAMS],
+}
+
+/// The ranging sensors of `board` without a reading, and the frame's channel of each. Sensors beyond
+/// [`MAX_BEAMS`] are left out.
+pub fn beams(board: &Board) -> (heapless::Vec<usize, MAX_BEAMS>, Vec<Beam>) {
+    let stated = board.sensors.iter().enumerate().filter_map(|(at, sensor)| Some((at, sensor.beam?)));
+    let (mut channels, mut beams) = (heapless::Vec::new(), Vec::new());
+    for (channel, plan) in stated.take(MAX_BEAMS) {
+        if channels.push(channel).is_ok() {
+            beams.push(Beam {
+                bearing: plan.bearing_deg.to_radians(),
+                offset: plan.at,
+                half_cone: plan.half_cone_deg.to_radians(),
+                range: None,
+                max_range: plan.reach,
+            });
+        }
+    }
+    (channels, beams)
+}
+
+impl NavigationSenses {
+    /// Those of `board`; `None`: it does not state its body and motion, or has no ranging sensor with a
+    /// `beam`.
+    pub fn of(board: &Board) -> Option<NavigationSenses> {
+        let (channels, _) = beams(board);
+        let motion = MotionModel::of(board).filter(|_| !channels.is_empty() && Body::of(board).is_some())?;
+        Some(NavigationSenses { odometer: Odometer::new(motion), channels, told: [Instant::ZERO; MAX_BEAMS] })
+    }
+
+    /// Follows the last command. One that the bus has not confirmed in time may not have moved the robot.
+    pub fn follow(&mut self, executed: &Executed) {
+        let still = [0.0; MAX_MOTORS];
+        let motors = if executed.is_confirmed() { &executed.command.motors } else { &still };
+        self.odometer.advance(executed.until, motors);
+    }
+
+    /// The input of the cycle that begins with `frame`.
+    pub fn input(&mut self, frame: &Frame, armed: bool) -> NavigationInput {
+        let mut ranges = [f32::NAN; MAX_BEAMS];
+        for ((range, channel), told) in ranges.iter_mut().zip(&self.channels).zip(&mut self.told) {
+            let sample = &frame.samples[*channel];
+            if sample.health == Health::Good && sample.stamp != *told {
+                (*range, *told) = (sample.value, sample.stamp);
+            }
+        }
+        NavigationInput { pose: self.odometer.pose(), ranges, armed }
+    }
+}
+
+impl Remembers for NavigationSenses {
+    fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
+        archive.part("navigation senses");
+        // Which readings a cycle has got changes only what the worker does, not what the tick decides.
+        let NavigationSenses { odometer, channels: _, told: _ } = self;
+        odometer.walk(archive)
+    }
+}

@@ -1,0 +1,87 @@
+//! What a running robot does about its goal, and orders to it.
+
+use super::Sources;
+use crate::decision::mode::Mode;
+use crate::field::navigate::goals::{GoalReport, Place, Task};
+use serde::{Deserialize, Serialize};
+
+/// What the robot does about its goal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GoalStatus {
+    /// Number of the newest order that it has.
+    pub order: u64,
+    /// The place that it goes to, or has reached or given up: metres ahead and to the left of the start.
+    pub goal: Option<Place>,
+    /// Places of the route after this one.
+    pub left: u8,
+    /// `idle`, `going`, `looking`, `backing`, `arrived` or `given-up`.
+    pub state: String,
+    /// Why it does not go on.
+    pub why: Option<String>,
+    /// Where it is by dead reckoning, from the start.
+    pub at: Place,
+    /// Its heading, degrees, counter-clockwise from the heading at the start.
+    pub heading_deg: f64,
+}
+
+impl GoalStatus {
+    /// In words and numbers.
+    pub fn of(report: &GoalReport) -> GoalStatus {
+        let GoalReport { order, pose, goal, left, state } = *report;
+        GoalStatus {
+            order,
+            goal,
+            left,
+            state: state.name().into(),
+            why: state.why().map(str::to_string),
+            at: pose.at,
+            heading_deg: pose.heading.to_degrees(),
+        }
+    }
+}
+
+/// Why an order is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OrderRefusal {
+    /// The robot has no navigator.
+    NoNavigator,
+    /// It is not armed, but in the mode with this code.
+    NotArmed(u8),
+    /// The request says nothing of what to do.
+    NoTask,
+}
+
+impl OrderRefusal {
+    /// In words.
+    pub(super) fn why(self) -> String {
+        match self {
+            OrderRefusal::NoNavigator => {
+                "its board does not state what a navigator needs: [motion] with `body`, and \
+                                          ranging sensors with a `beam`"
+                    .into()
+            }
+            OrderRefusal::NotArmed(mode) => {
+                format!("it is {}; arm it first ('ganglion arm')", Mode::name_of(mode))
+            }
+            OrderRefusal::NoTask => "the request does not say what to do".into(),
+        }
+    }
+
+    /// Whether the same request may be carried out later.
+    pub(super) fn may_pass(self) -> bool {
+        matches!(self, OrderRefusal::NotArmed(_))
+    }
+}
+
+impl Sources {
+    /// Gives the robot an order. Only an armed robot is sent somewhere. Returns the order's number.
+    pub(super) fn order(&self, task: Option<Task>) -> Result<u64, OrderRefusal> {
+        let goals = self.goals.as_ref().ok_or(OrderRefusal::NoNavigator)?;
+        let task = task.ok_or(OrderRefusal::NoTask)?;
+        let status = self.loop_status.load();
+        if matches!(task, Task::Go(_)) && !status.is_armed() {
+            return Err(OrderRefusal::NotArmed(status.mode));
+        }
+        Ok(goals.order(task))
+    }
+}
