@@ -11,6 +11,8 @@ mod counts;
 mod facts;
 mod file;
 mod line;
+#[cfg(test)]
+mod memory;
 mod read;
 mod slot;
 mod store;

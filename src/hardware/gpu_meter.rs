@@ -142,9 +142,14 @@ mod tests {
             assert!(std::time::Instant::now() < until, "no figures within a minute");
             thread::sleep(Duration::from_millis(1));
         }
+        meter.ended.store(true, Ordering::Relaxed);
+        // The thread drops its copy at its end; after that, nothing renews the figures.
+        while Arc::strong_count(&meter.ended) > 1 {
+            assert!(std::time::Instant::now() < until, "the meter has not ended within a minute");
+            thread::sleep(Duration::from_millis(1));
+        }
         let at = meter.newest.lock().unwrap().as_ref().unwrap().0;
         let load = |later| meter.newest_at(at + later).and_then(|figures| figures.load);
-        meter.ended.store(true, Ordering::Relaxed); // not renewed meanwhile
         assert_eq!(load(STALE_AFTER), Some(0.5));
         assert_eq!(load(STALE_AFTER + STALE_AFTER), None);
     }

@@ -275,9 +275,8 @@ impl Robot {
             brain.engine = injector.around(brain.engine);
         }
         let (schedule, snapshots) = kept.unzip();
-        let (stage, goals) =
-            GoalStage::of(board, navigator::Options { seed: options.seed, ..options.navigator }).unzip();
-        goals.iter().for_each(|goals: &GoalSender| _ = goals.order(options.task));
+        let navigator = navigator::Options { seed: options.seed, ..options.navigator };
+        let (stage, goals) = GoalStage::of(board, navigator, options.task).unzip();
         let mut field = link_field(board, brain, (schedule, stage), &mut workers);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
         let mut tick = Tick::new(Parts {

@@ -226,31 +226,12 @@ impl<W: Write> Copier<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::record::memory::Memory;
     use crate::drive::record::{FORMAT, METADATA};
-    use std::sync::{Arc, Mutex};
-
-    /// A target that the test can read afterwards.
-    #[derive(Clone, Default)]
-    struct Shared(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Shared {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Medium for Shared {
-        fn sync(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     /// A slot each second from 0 to 99 s, with a reading before it; checkpoints before the slots of `at`.
     fn recording(at: &[u64]) -> Vec<u8> {
-        let target = Shared::default();
+        let target = Memory::default();
         let options = WriteOptions::new().compression(None).disable_seeking(true);
         let mut writer = options.create(NoSeek::new(target.clone())).unwrap();
         let format = BTreeMap::from([("format".to_string(), FORMAT.to_string())]);
@@ -275,7 +256,7 @@ mod tests {
 
     fn cut(source: &[u8], from: u64) -> (Copied, usize) {
         let (target, keep) =
-            (Shared::default(), Keep { from: Some(Span::from_secs_f64(from as f64)), to: None });
+            (Memory::default(), Keep { from: Some(Span::from_secs_f64(from as f64)), to: None });
         let copied = copy(source, Box::new(target.clone()), keep, "a test", |_| ()).unwrap();
         let bytes = target.0.lock().unwrap().clone();
         let mut reader = Reader::new(&bytes[..]);

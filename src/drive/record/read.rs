@@ -247,30 +247,9 @@ impl<R: Read> Reader<R> {
 mod tests {
     use super::super::facts::Facts;
     use super::super::file::McapFile;
+    use super::super::memory::Memory;
     use super::super::slot::full;
-    use super::super::store::Medium;
     use super::*;
-    use std::io::Write;
-    use std::sync::{Arc, Mutex};
-
-    /// Bytes in memory.
-    #[derive(Clone, Default)]
-    struct Memory(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Memory {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Medium for Memory {
-        fn sync(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     /// A file of 300 slots in chunks of 100.
     fn recorded() -> Vec<u8> {

@@ -114,17 +114,27 @@ impl GoalSender {
         orders.1.put(Order { number, task });
         number
     }
+
+    /// Takes back the order with this number: the robot stands, unless a newer order has replaced it.
+    pub fn withdraw(&self, number: u64) {
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        if orders.0 == number {
+            orders.0 += 1;
+            let number = orders.0;
+            orders.1.put(Order { number, task: Task::Stand });
+        }
+    }
 }
 
 /// Whether `board` states what a navigator needs.
 pub fn can_go(board: &Board) -> bool {
-    GoalStage::of(board, Options::default()).is_some()
+    GoalStage::of(board, Options::default(), Task::Wander).is_some()
 }
 
 /// What became of the newest order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GoalReport {
-    /// Number of the order; 0: there has been none.
+    /// Number of the order; 0: there has been none, and the robot does what it was started with.
     pub order: u64,
     /// Where the robot is, by dead reckoning from its start.
     pub pose: OdometryPose,
@@ -150,9 +160,10 @@ pub struct GoalStage {
 }
 
 impl GoalStage {
-    /// The stage of `board`, and how to give it orders. `None`: the board does not state its body and motion,
-    /// or has no ranging sensor with a `beam`, or its body is out of the navigator's range.
-    pub fn of(board: &Board, options: Options) -> Option<(GoalStage, GoalSender)> {
+    /// The stage of `board`, which begins with `task` once it is armed, and how to give it orders. `None`:
+    /// the board does not state its body and motion, or has no ranging sensor with a `beam`, or its body is
+    /// out of the navigator's range.
+    pub fn of(board: &Board, options: Options, task: Task) -> Option<(GoalStage, GoalSender)> {
         let (_, beams) = beams(board);
         let body = Body::of(board).filter(|_| !beams.is_empty())?;
         let navigator = Navigator::new(body, options).ok()?;
@@ -163,7 +174,7 @@ impl GoalStage {
             motion: MotionModel::of(board)?,
             beams,
             orders,
-            order: Order::default(),
+            order: Order { number: 0, task },
             next: 0,
             was_armed: false,
             last: None,
@@ -182,8 +193,9 @@ impl GoalStage {
         if let Some(order) = self.orders.take() {
             (self.order, self.next) = (order, 0);
         }
-        // Nobody who arms a robot expects it to set off for a place that was ordered before it was disarmed.
-        if self.was_armed && !input.armed {
+        // Nobody who arms a robot expects it to set off for a place that was ordered before. Only what it was
+        // started with waits for the first arming.
+        if !input.armed && (self.was_armed || self.order.number > 0) {
             self.order.task = Task::Wander;
         }
         self.was_armed = input.armed;
@@ -243,8 +255,12 @@ mod tests {
 
     impl Rig {
         fn of(name: &str) -> Rig {
-            let (stage, orders) =
-                GoalStage::of(&board(name), Options::default()).expect("it has a navigator");
+            Rig::beginning(name, Task::Wander)
+        }
+
+        fn beginning(name: &str, task: Task) -> Rig {
+            let stage = GoalStage::of(&board(name), Options::default(), task);
+            let (stage, orders) = stage.expect("it has a navigator");
             let ranges = [9.0; MAX_BEAMS];
             let input = NavigationInput { pose: OdometryPose::default(), ranges, armed: true };
             Rig { stage, orders, cycle: 0, input }
@@ -309,10 +325,9 @@ mod tests {
     }
 
     #[test]
-    fn disarming_cancels_an_order_but_waiting_to_be_armed_does_not() {
-        let mut rig = Rig::of("barn");
+    fn disarming_cancels_a_goal_and_the_first_one_waits_for_arming() {
+        let mut rig = Rig::beginning("barn", go(&[[2.0, 0.0]]));
         rig.input.armed = false;
-        rig.orders.order(go(&[[2.0, 0.0]]));
         let (_, waiting) = rig.cycles(2_000);
         assert_eq!((waiting.goal, waiting.state), (Some([2.0, 0.0]), State::Idle), "not stuck");
         rig.input.armed = true;
@@ -322,6 +337,25 @@ mod tests {
         rig.input.armed = true;
         let (motors, after) = rig.cycles(1);
         assert_eq!((motors, after.goal), ([0.3; MAX_MOTORS], None), "the field drives");
+
+        rig.input.armed = false;
+        rig.orders.order(go(&[[2.0, 0.0]]));
+        assert_eq!(rig.cycles(1).1.goal, None, "an order that comes too late");
+        rig.input.armed = true;
+        assert_eq!(rig.cycles(1).1.goal, None);
+    }
+
+    #[test]
+    fn a_withdrawn_order_makes_the_robot_stand() {
+        let mut rig = Rig::of("barn");
+        let number = rig.orders.order(go(&[[2.0, 0.0]]));
+        assert_ne!(rig.cycles(50).0[..2], [0.0, 0.0]);
+        rig.orders.withdraw(number);
+        let (motors, report) = rig.cycles(1);
+        assert_eq!((report.goal, &motors[..2]), (None, &[0.0, 0.0][..]));
+        let newer = rig.orders.order(go(&[[1.0, 0.0]]));
+        rig.orders.withdraw(number);
+        assert_eq!(rig.cycles(1).1.order, newer, "an older one is not withdrawn again");
     }
 
     #[test]

@@ -17,10 +17,10 @@ const MET: f32 = 0.5;
 const RAY_HIT: f32 = 0.6;
 /// The same in the middle of a cone; half of it at the edges, where an echo is less likely to come from.
 const CONE_HIT: f32 = 0.25;
-/// What a thin ray leaves of the memory of each cell that it passes, for each sample of its way.
+/// What a thin ray leaves of the memory of each cell that it passes.
 const RAY_CLEAR: f32 = 0.7;
 /// The same for each ray of a cone.
-const CONE_CLEAR: f32 = 0.93;
+const CONE_CLEAR: f32 = 0.95;
 /// Angle between two rays that stand for a cone, radians: 3 degrees are two cells at 4 m.
 const RAY_ANGLE: f32 = 0.0524;
 /// Most rays of a cone: 60 degrees.
@@ -227,10 +227,13 @@ impl PlaceGrid {
         };
         let range = range / CELL;
         let samples = libm::ceilf((range - SPARED).max(0.0) / SAMPLE) as usize;
+        let mut last = None;
         for sample in 0..samples {
             let Some(cell) = inside(sample as f32 * SAMPLE) else { break };
-            self.met[cell] *= clear;
-            self.seen[cell] = 1.0;
+            if last.replace(cell) != Some(cell) {
+                self.met[cell] *= clear;
+                self.seen[cell] = 1.0;
+            }
         }
         if let (Some(hit), Some(cell)) = (hit, inside(range)) {
             self.met[cell] += hit * (1.0 - self.met[cell]);

@@ -115,14 +115,21 @@ impl PendingRequest {
         if newest(&sources.measured).goal.is_some_and(|goal| goal.order >= number) {
             return Some(ControlOutcome::DONE);
         }
+        if now < self.until && !last {
+            return None;
+        }
+        self.withdraw(sources);
         let why = vec!["the field has not taken the order up in time".to_string()];
-        (now >= self.until || last).then_some(ControlOutcome { done: false, why, may_pass: true })
+        Some(ControlOutcome { done: false, why, may_pass: true })
     }
 
-    /// Withdraws an arming that has not happened, because no caller waits for it any more.
+    /// Withdraws an arming that has not happened, or an order, because no caller waits for it any more.
     pub(super) fn withdraw(&self, sources: &Sources) {
         if self.ask == Ask::Arm {
             sources.requests.withdraw_arming(self.until);
+        }
+        if let (Some(Ok(number)), Some(goals)) = (self.order, &sources.goals) {
+            goals.withdraw(number);
         }
     }
 

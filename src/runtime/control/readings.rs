@@ -115,8 +115,9 @@ fn classes(times: &Histogram<u64>, bounds_us: &[u64]) -> Option<(Vec<u64>, f64)>
     }
     let mut counts = vec![0; bounds_us.len() + 1];
     for value in times.iter_recorded() {
-        let us = value.value_iterated_to() / 1_000;
-        let class = bounds_us.iter().position(|bound| us < *bound);
+        // At most the bound, as in Prometheus. The histogram knows a time to within its bucket only.
+        let least_ns = times.lowest_equivalent(value.value_iterated_to());
+        let class = bounds_us.iter().position(|bound| least_ns <= *bound * 1_000);
         counts[class.unwrap_or(bounds_us.len())] += value.count_at_value();
     }
     Some((counts, times.mean() * times.len() as f64 / 1e3))
@@ -184,12 +185,13 @@ mod tests {
     fn each_cycle_counts_in_the_class_of_its_time() {
         let mut times = latency_histogram();
         assert_eq!(CycleTimes::of(&times), None);
-        for us in [90, 300, 300, 700_000] {
-            times.record(us * 1_000).unwrap();
+        // A class includes its bound: 100 us is in the first one, 100.4 us in the second.
+        for ns in [90_000, 100_000, 100_400, 300_000, 300_000, 700_000_000] {
+            times.record(ns).unwrap();
         }
         let times = CycleTimes::of(&times).unwrap();
-        assert_eq!(times.counts, [1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        assert!((times.sum_us - 700_690.0).abs() < 701.0, "{}", times.sum_us);
+        assert_eq!(times.counts, [2, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert!((times.sum_us - 700_890.4).abs() < 701.0, "{}", times.sum_us);
     }
 
     #[test]
