@@ -1,5 +1,5 @@
 //! A sensor that is lost for half a second: the field continues with the last value, the reflexes do not. The
-//! robot backs off less than one whose field gets the worst case at once, and sees more of its rooms.
+//! robot backs off less than one whose field gets the worst case at once.
 
 use super::{options, run_on, sim_board};
 use ganglion::base::frame::Health;
@@ -124,7 +124,4 @@ fn holding_lost_values_beats_feeding_the_worst_at_once() {
     // In twelve rooms 68 times, compared with 162, when this was written.
     assert!(5 * held < 4 * worst, "backed off {held} times, {worst} with the worst case");
     assert_eq!(sum(0, |drive| drive.report.contacts.falls), 0);
-    // How much it sees of a single room is mostly chance: 33.7 cells compared with 28.7, +- 3.2, in sixty.
-    let [held, worst] = [0, 1].map(|which| sum(which, |drive| drive.report.coverage.cells));
-    assert!(held > worst, "{held} cells, {worst} with the worst case");
 }
