@@ -13,6 +13,7 @@ mod page_faults;
 mod feed;
 mod field;
 mod hrr;
+mod navigator;
 mod survey;
 mod tether;
 pub mod verdict;

@@ -138,6 +138,10 @@ struct Report {
     seconds: f64,
     cycle: Option<Cycle>,
     stages: Vec<StageTime>,
+    /// A cycle of the navigator with a ring of 24 rangers.
+    navigator: Option<Cycle>,
+    /// Its median over the field's.
+    navigator_share: Option<f64>,
     /// Figures that were not measured, by key.
     sources: Sources,
     /// Bytes that a cycle must read and write.
@@ -275,6 +279,7 @@ fn reject_unused_options(args: &Args) -> Result<(), Failure> {
 impl Report {
     fn new(args: &Args, plan: &FieldPlan, engine: &dyn Inspect, figures: &FieldFigures) -> Report {
         let cycle = Latency::of(&figures.cycle);
+        let navigator = Latency::of(&figures.navigator);
         let floor_us = figures.floor_us();
         let cells = (usize::from(args.batch) * CHANNELS * plan.shape.cells()) as f64;
         Report {
@@ -292,6 +297,8 @@ impl Report {
             seconds: args.seconds.as_secs_f64(),
             cycle: cycle.map(Cycle::of),
             stages: figures.stages_p50_us().map(|(name, p50_us)| StageTime { name, p50_us }).collect(),
+            navigator: navigator.map(Cycle::of),
+            navigator_share: navigator.zip(cycle).map(|(navigator, cycle)| navigator.p50 / cycle.p50),
             sources: sources(engine),
             bytes_per_cycle: figures.bytes_per_cycle,
             copy_gbps: figures.copy_gbps(),
@@ -327,7 +334,15 @@ impl Report {
             self.threads,
             self.engine_name
         );
-        say_latencies(&[("cycle", Latency::of(&figures.cycle)), ("plain copy", Latency::of(&figures.copy))]);
+        let rows =
+            [("cycle", &figures.cycle), ("plain copy", &figures.copy), ("navigator", &figures.navigator)];
+        say_latencies(&rows.map(|(name, times)| (name, Latency::of(times))));
+        if let Some(share) = self.navigator_share {
+            say!(
+                "the navigator, with a ring of 24 rangers, takes {:.1} % of a cycle (median)",
+                100.0 * share
+            );
+        }
         if self.device.is_some() {
             say!("stages, timed by events on the device in a separate run in which they do not overlap:");
         }

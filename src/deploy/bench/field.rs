@@ -3,6 +3,7 @@
 use super::copy::CopyCrew;
 use super::ended;
 use super::feed::Feed;
+use super::navigator::NavigatorLoad;
 use super::page_faults::page_faults;
 use crate::base::plan::{FieldPlan, QUALITY_LEVELS, QualityLevel};
 use crate::base::time::{Clock, MonotonicClock, Span};
@@ -25,6 +26,8 @@ const BLOCK: Span = Span::from_millis(250);
 /// A block of copies takes this fraction of a block of cycles. A copy is shorter than a cycle, so there are
 /// still more copies.
 const COPIES_PART: u64 = 4;
+/// Cycles of the navigator in a block: at a hundred microseconds each, a tenth of its time.
+const NAVIGATOR_CYCLES: u32 = 250;
 /// Copies in a block, at least: the first one wakes the threads and must not be the median.
 const LEAST_COPIES: u32 = 3;
 /// Cycles at the start of a block that do not count: the longest period in the table of rungs, so that each
@@ -80,6 +83,7 @@ pub struct FieldBench {
     engine: Box<dyn Inspect>,
     feed: Feed,
     copy: CopyCrew,
+    navigator: Option<NavigatorLoad>,
 }
 
 impl FieldBench {
@@ -97,7 +101,7 @@ impl FieldBench {
         let levels = (0..QUALITY_LEVELS).filter_map(|number| QualityLevel::new(number as u8));
         let most = levels.map(|quality| engine.bytes_per_cycle(quality)).max().unwrap_or(0);
         let copy = CopyCrew::new(engine.threads(), most, &plan.cpus).map_err(BenchFault::Threads)?;
-        Ok(FieldBench { engine, feed, copy })
+        Ok(FieldBench { engine, feed, copy, navigator: NavigatorLoad::new().ok() })
     }
 
     /// The engine.
@@ -129,6 +133,7 @@ impl FieldBench {
             }
             self.cycles(quality, block, figures, interrupted);
             self.copies(bytes, copies, figures);
+            self.navigate(figures);
             let passed = clock.now().since(start);
             watch(passed.min(length));
             if passed >= length || ended(interrupted) {
@@ -169,6 +174,14 @@ impl FieldBench {
         figures.stand_ins += self.engine.stand_ins() - stand_ins;
     }
 
+    /// Cycles of the navigator, which runs on the CPU after the field's cycle.
+    fn navigate(&mut self, figures: &mut FieldFigures) {
+        let Some(navigator) = &mut self.navigator else { return };
+        for _ in 0..NAVIGATOR_CYCLES {
+            note(&mut figures.navigator, navigator.turn());
+        }
+    }
+
     fn copies(&mut self, bytes: usize, length: Span, figures: &mut FieldFigures) {
         let until = MonotonicClock.now() + length;
         let mut least = LEAST_COPIES;
@@ -196,6 +209,8 @@ pub struct FieldFigures {
     pub cycle: Histogram<u64>,
     /// Each of the `STAGES`.
     pub stages: [Histogram<u64>; STAGES.len()],
+    /// Cycles of the navigator; none on a GPU's bench.
+    pub navigator: Histogram<u64>,
     /// Plain copies.
     pub copy: Histogram<u64>,
     /// Bytes that one of these copies read and wrote.
@@ -228,6 +243,7 @@ impl FieldFigures {
         FieldFigures {
             cycle: touched_histogram(),
             stages: std::array::from_fn(|_| touched_histogram()),
+            navigator: touched_histogram(),
             copy: touched_histogram(),
             bytes_per_copy: 0,
             bytes_per_cycle: 0,

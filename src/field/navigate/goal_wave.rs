@@ -3,6 +3,7 @@
 //! the edges of closed cells, and with the goal's cell held at a constant value.
 
 use super::place_grid::{CELL, CELLS, Cell, PlaceGrid, SIDE, Window, cell_of, index};
+use crate::system::cpu::simd::{Kernel, Level, Simd};
 
 /// What a step leaves of the mean of the four neighbours. The wave then falls to 0.6345 of itself with each
 /// cell on a straight way.
@@ -37,6 +38,8 @@ pub struct GoalWave {
     goal: Option<[f64; 2]>,
     first_cycles: u32,
     goal_is_closed: bool,
+    /// Instructions of the inner loops. They round alike on all levels: nothing is fused.
+    level: Level,
 }
 
 impl GoalWave {
@@ -52,6 +55,7 @@ impl GoalWave {
             goal: None,
             first_cycles: 0,
             goal_is_closed: false,
+            level: Level::best(),
         }
     }
 
@@ -64,12 +68,14 @@ impl GoalWave {
         let window = grid.window();
         window.entered(&self.window, |cell| self.wave[cell] = 0.0);
         self.window = window;
-        self.learn_walls(grid);
+        self.level.run(Walls { closed: grid.closed(), open: &mut self.open, walls: &mut self.walls });
         self.hold(grid, goal);
         let steps = if self.first_cycles > 0 { FIRST_STEPS } else { STEPS };
         self.first_cycles = self.first_cycles.saturating_sub(1);
         for _ in 0..steps {
-            self.step();
+            let GoalWave { wave, next, open, walls, .. } = self;
+            self.level.run(Step { wave, next, open, walls });
+            std::mem::swap(&mut self.wave, &mut self.next);
             for (cell, value) in &self.held {
                 self.wave[*cell] = *value;
             }
@@ -84,22 +90,6 @@ impl GoalWave {
     /// Whether the goal is inside the window and too close to something that was met.
     pub fn goal_is_closed(&self) -> bool {
         self.goal_is_closed
-    }
-
-    fn learn_walls(&mut self, grid: &PlaceGrid) {
-        for (open, closed) in self.open.iter_mut().zip(grid.closed()) {
-            *open = if *closed { 0.0 } else { GAIN / 4.0 };
-        }
-        let closed = |cell: usize| f32::from(u8::from(grid.closed()[cell]));
-        for y in 0..SIDE {
-            let (below, above) = ((y + SIDE - 1) % SIDE * SIDE, (y + 1) % SIDE * SIDE);
-            for x in 0..SIDE {
-                let (before, after) = ((x + SIDE - 1) % SIDE, (x + 1) % SIDE);
-                let here = y * SIDE;
-                self.walls[here + x] =
-                    closed(below + x) + closed(above + x) + closed(here + before) + closed(here + after);
-            }
-        }
     }
 
     /// Which cells are held: the goal's, or for a goal outside the window the cells along the window's
@@ -146,27 +136,75 @@ impl GoalWave {
             _ => [left + far, bottom + step],
         }
     }
+}
 
-    /// One step: each open cell gets GAIN / 4 times the sum over its neighbours, a closed neighbour counting
-    /// as the cell itself. The window's border is closed, so that the wrapped lattice has no seam.
-    fn step(&mut self) {
-        for y in 0..SIDE {
-            let row = |y: usize| y % SIDE * SIDE..y % SIDE * SIDE + SIDE;
+/// Row `y` of the wrapped lattice.
+#[inline(always)]
+fn row<T>(cells: &[T], y: usize) -> &[T; SIDE] {
+    &cells.as_chunks::<SIDE>().0[y % SIDE]
+}
+
+/// Takes over which cells are closed.
+struct Walls<'a> {
+    closed: &'a [bool],
+    open: &'a mut [f32],
+    walls: &'a mut [f32],
+}
+
+impl Kernel for Walls<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let rows = self.open.as_chunks_mut::<SIDE>().0.iter_mut().zip(self.walls.as_chunks_mut::<SIDE>().0);
+        for (y, (open, walls)) in rows.enumerate() {
             let (here, below, above) =
-                (&self.wave[row(y)], &self.wave[row(y + SIDE - 1)], &self.wave[row(y + 1)]);
-            let (open, walls) = (&self.open[row(y)], &self.walls[row(y)]);
-            let next = &mut self.next[row(y)];
-            let floored = |value: f32| if value < FLOOR { 0.0 } else { value };
+                (row(self.closed, y), row(self.closed, y + SIDE - 1), row(self.closed, y + 1));
+            for (open, closed) in open.iter_mut().zip(here) {
+                *open = if *closed { 0.0 } else { GAIN / 4.0 };
+            }
+            let mut count = |x: usize, before: usize, after: usize| {
+                let closed = [below[x], above[x], here[before], here[after]];
+                walls[x] = f32::from(closed.map(u8::from).iter().sum::<u8>());
+            };
             for x in 1..SIDE - 1 {
-                let sum = below[x] + above[x] + here[x - 1] + here[x + 1] + walls[x] * here[x];
-                next[x] = floored(open[x] * sum);
+                count(x, x - 1, x + 1);
             }
-            for x in [0, SIDE - 1] {
-                let beside = here[(x + SIDE - 1) % SIDE] + here[(x + 1) % SIDE];
-                next[x] = floored(open[x] * (below[x] + above[x] + beside + walls[x] * here[x]));
-            }
+            count(0, SIDE - 1, 1);
+            count(SIDE - 1, SIDE - 2, 0);
         }
-        std::mem::swap(&mut self.wave, &mut self.next);
+    }
+}
+
+/// One step: each open cell gets GAIN / 4 times the sum over its neighbours, a closed neighbour counting as
+/// the cell itself. The window's border is closed, so that the wrapped lattice has no seam.
+struct Step<'a> {
+    wave: &'a [f32],
+    next: &'a mut [f32],
+    open: &'a [f32],
+    walls: &'a [f32],
+}
+
+impl Kernel for Step<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        for (y, next) in self.next.as_chunks_mut::<SIDE>().0.iter_mut().enumerate() {
+            let (here, below, above) =
+                (row(self.wave, y), row(self.wave, y + SIDE - 1), row(self.wave, y + 1));
+            let (open, walls) = (row(self.open, y), row(self.walls, y));
+            let mut spread = |x: usize, before: usize, after: usize| {
+                let sum = below[x] + above[x] + here[before] + here[after] + walls[x] * here[x];
+                let value = open[x] * sum;
+                next[x] = if value < FLOOR { 0.0 } else { value };
+            };
+            for x in 1..SIDE - 1 {
+                spread(x, x - 1, x + 1);
+            }
+            spread(0, SIDE - 1, 1);
+            spread(SIDE - 1, SIDE - 2, 0);
+        }
     }
 }
 

@@ -75,6 +75,14 @@ impl Window {
         (inside(x, self.corner[0]) && inside(y, self.corner[1])).then(|| index([x, y]))
     }
 
+    /// The cell that the window has at this place in memory.
+    fn cell(&self, index: usize) -> Cell {
+        const MASK: i64 = SIDE as i64 - 1;
+        let [left, bottom] = self.corner;
+        let (x, y) = ((index % SIDE) as i64, (index / SIDE) as i64);
+        [left + (x.wrapping_sub(left) & MASK), bottom + (y.wrapping_sub(bottom) & MASK)]
+    }
+
     /// Calls `enter` with each cell in memory that is in this window and was not in the `last` one.
     pub fn entered(&self, last: &Window, mut enter: impl FnMut(usize)) {
         for axis in 0..2 {
@@ -219,23 +227,29 @@ impl PlaceGrid {
         let place =
             [0, 1].map(|axis| (from[axis] / f64::from(CELL) - self.window.corner[axis] as f64) as f32);
         let corner = self.window.corner.map(|cell| (cell & (SIDE as i64 - 1)) as usize);
-        let inside = |way: f32| {
-            let at = [0, 1].map(|axis| place[axis] + way * direction[axis]);
-            let is_inside = at.iter().all(|cell| *cell >= 0.0 && *cell < SIDE as f32);
-            let line = |axis: usize| (at[axis] as usize + corner[axis]) & (SIDE - 1);
-            is_inside.then(|| line(1) * SIDE + line(0))
+        let at = |way: f32| [0, 1].map(|axis| place[axis] + way * direction[axis]);
+        let is_inside = |way: f32| at(way).iter().all(|cell| *cell >= 0.0 && *cell < SIDE as f32);
+        let cell_at = |way: f32| {
+            let [x, y] = at(way);
+            let line = |cell: f32, corner: usize| (cell as usize + corner) & (SIDE - 1);
+            line(y, corner[1]) * SIDE + line(x, corner[0])
         };
         let range = range / CELL;
         let samples = libm::ceilf((range - SPARED).max(0.0) / SAMPLE) as usize;
+        // The window is convex: a ray whose ends are inside stays inside.
+        let is_contained = is_inside(0.0) && is_inside(samples as f32 * SAMPLE);
+        let leaves = |sample: &usize| !is_inside(*sample as f32 * SAMPLE);
+        let samples = if is_contained { samples } else { (0..samples).find(leaves).unwrap_or(samples) };
         let mut last = None;
         for sample in 0..samples {
-            let Some(cell) = inside(sample as f32 * SAMPLE) else { break };
+            let cell = cell_at(sample as f32 * SAMPLE);
             if last.replace(cell) != Some(cell) {
                 self.met[cell] *= clear;
                 self.seen[cell] = 1.0;
             }
         }
-        if let (Some(hit), Some(cell)) = (hit, inside(range)) {
+        if let Some(hit) = hit.filter(|_| is_inside(range)) {
+            let cell = cell_at(range);
             self.met[cell] += hit * (1.0 - self.met[cell]);
         }
     }
@@ -246,18 +260,18 @@ impl PlaceGrid {
         self.closed.fill(false);
         let side = SIDE as i64;
         let [left, bottom] = self.window.corner;
-        for y in bottom..bottom + side {
-            for x in left..left + side {
-                let edge = x == left || y == bottom || x == left + side - 1 || y == bottom + side - 1;
-                if edge {
-                    self.closed[index([x, y])] = true;
-                }
-                if self.met[index([x, y])] > MET {
-                    for away in &self.reach {
-                        if let Some(cell) = self.window.index([x + away[0], y + away[1]]) {
-                            self.closed[cell] = true;
-                        }
-                    }
+        let (right, top) = (left + side - 1, bottom + side - 1);
+        for step in 0..side {
+            let (x, y) = (left + step, bottom + step);
+            for edge in [[x, bottom], [x, top], [left, y], [right, y]] {
+                self.closed[index(edge)] = true;
+            }
+        }
+        for (cell, _) in self.met.iter().enumerate().filter(|(_, met)| **met > MET) {
+            let [x, y] = self.window.cell(cell);
+            for away in &self.reach {
+                if let Some(cell) = self.window.index([x + away[0], y + away[1]]) {
+                    self.closed[cell] = true;
                 }
             }
         }

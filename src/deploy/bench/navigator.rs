@@ -1,0 +1,125 @@
+//! Cycles of the navigator for a measurement: a robot with a ring of rangers drives through clutter. What it
+//! wishes is not carried out: it circles, and its goal stays ahead of it.
+
+use crate::base::seed::{Stream, uniform};
+use crate::base::time::{Clock, MonotonicClock, Span};
+use crate::decision::motion::OdometryPose;
+use crate::field::navigate::navigator::{Navigator, Options};
+use crate::field::navigate::{Beam, Body, BodyError, Driver, Surroundings};
+use std::f64::consts::TAU;
+
+/// Rangers of the ring. Each has a new reading in two cycles of five, as on the board `barn`: a reading every
+/// 50 ms, a cycle every 20 ms.
+const BEAMS: usize = 24;
+const ROUND: u64 = 5;
+const FRESH: [u64; 2] = [0, 2];
+/// Reach of a ranger, metres.
+const REACH: f64 = 4.0;
+/// Discs around the robot, their radius, and the half side of the square in which they are; metres.
+const DISCS: u64 = 40;
+const DISC_RADIUS: f64 = 0.1;
+const AROUND: f64 = 5.0;
+/// Radius of the circle on which the robot drives, metres. It is free of discs by this much on either side.
+const CIRCLE: f64 = 1.5;
+const FREE: f64 = 0.5;
+/// Time from one cycle to the next, and the speed: 10 mm a cycle.
+const EVERY: Span = Span::from_millis(20);
+const SPEED: f64 = 0.5;
+/// Beyond the clutter, metres.
+const GOAL: [f64; 2] = [8.0, 0.0];
+/// The body of the virtual robot `barn`.
+const BODY: Body = Body {
+    half_width: 0.08,
+    front: 0.125,
+    rear: 0.125,
+    turning_radius: 0.0,
+    half_track: 0.07,
+    full_speed: 0.5,
+};
+
+/// The navigator and its surroundings.
+pub struct NavigatorLoad {
+    navigator: Navigator,
+    discs: Vec<[f64; 2]>,
+    beams: Vec<Beam>,
+    cycle: u64,
+}
+
+impl NavigatorLoad {
+    pub fn new() -> Result<NavigatorLoad, BodyError> {
+        let anywhere = |number| AROUND * (2.0 * uniform(1, Stream::World, number) - 1.0);
+        let discs = (0..DISCS).map(|disc| [anywhere(2 * disc), anywhere(2 * disc + 1)]);
+        let leaves_circle = |[x, y]: &[f64; 2]| (libm::hypot(*x, *y) - CIRCLE).abs() > FREE;
+        let beam = |number: usize| Beam {
+            bearing: (TAU * number as f64 / BEAMS as f64) as f32,
+            offset: [0.0; 2],
+            half_cone: (TAU / (2 * BEAMS) as f64) as f32,
+            range: None,
+            max_range: REACH as f32,
+        };
+        Ok(NavigatorLoad {
+            navigator: Navigator::new(BODY, Options::default())?,
+            discs: discs.filter(leaves_circle).collect(),
+            beams: (0..BEAMS).map(beam).collect(),
+            cycle: 0,
+        })
+    }
+
+    /// The time of one cycle.
+    pub fn turn(&mut self) -> Span {
+        self.cycle += 1;
+        let turned = SPEED * EVERY.as_secs_f64() * self.cycle as f64 / CIRCLE;
+        let at = [CIRCLE * libm::cos(turned), CIRCLE * libm::sin(turned)];
+        let pose = OdometryPose { at, heading: turned + TAU / 4.0 };
+        for (number, beam) in self.beams.iter_mut().enumerate() {
+            let is_fresh = FRESH.contains(&((self.cycle + number as u64) % ROUND));
+            beam.range =
+                is_fresh.then(|| range(at, pose.heading + f64::from(beam.bearing), &self.discs) as f32);
+        }
+        let around = Surroundings { pose, elapsed: EVERY, beams: &self.beams };
+        let began = MonotonicClock.now();
+        let wish = self.navigator.drive(&around, Some(GOAL));
+        let span = MonotonicClock.now().since(began);
+        std::hint::black_box(wish);
+        span
+    }
+}
+
+/// The distance from `at` to the first disc in this direction, at most [`REACH`].
+fn range(at: [f64; 2], direction: f64, discs: &[[f64; 2]]) -> f64 {
+    let (sin, cos) = (libm::sin(direction), libm::cos(direction));
+    let hits = discs.iter().filter_map(|disc| {
+        let [x, y] = [disc[0] - at[0], disc[1] - at[1]];
+        let (along, aside) = (x * cos + y * sin, y * cos - x * sin);
+        (along > 0.0 && aside.abs() < DISC_RADIUS)
+            .then(|| along - libm::sqrt(DISC_RADIUS * DISC_RADIUS - aside * aside))
+    });
+    hits.fold(REACH, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::navigate::navigator::State;
+
+    #[test]
+    fn the_measured_navigator_is_on_its_way_all_the_time() {
+        let mut load = NavigatorLoad::new().unwrap();
+        let states: Vec<State> = (0..1_000)
+            .map(|_| {
+                load.turn();
+                load.navigator.state()
+            })
+            .collect();
+        let going = states.iter().filter(|state| **state == State::Going).count();
+        assert!(going > 900, "{going} of 1000 cycles compute a way; the last: {:?}", states[999]);
+        assert!(load.beams.iter().any(|beam| beam.hit().is_some()), "it sees discs");
+        assert!((9..=10).contains(&load.beams.iter().filter(|beam| beam.range.is_some()).count()));
+    }
+
+    #[test]
+    fn a_ray_ends_at_the_disc_before_it() {
+        assert!((range([0.0; 2], 0.0, &[[1.0, 0.0], [2.0, 0.0]]) - 0.9).abs() < 1e-9);
+        assert_eq!(range([0.0; 2], 0.0, &[[-1.0, 0.0], [1.0, 0.2]]), REACH);
+    }
+}
