@@ -114,6 +114,19 @@ fn a_goal_behind_a_wall_is_given_up_with_the_reason() {
 }
 
 #[test]
+fn a_goal_outlasts_a_lost_engine() {
+    let world = World::new("engine", "discs = [[2.0, 2.0, 0.2]]\n");
+    let run = ["--for", "30s", "--goal", "3,0"];
+    let lost = world.run(&[&run[..], &["--fault", "field-panic@2+1"]].concat());
+    assert_eq!((lost["goal"]["state"].as_str(), &lost["contacts"]), (Some("arrived"), &0.into()), "{lost}");
+    assert!(lost["field"]["unanswered"].as_u64() > Some(40), "the engine was lost: {lost}");
+    // Without an engine there is no request, and so no motion.
+    let gone = world.run(&[&run[..], &["--fault", "field-panic@2+20"]].concat());
+    assert_eq!(gone["field_state"], "retired", "{gone}");
+    assert!(gone["distance_m"].as_f64() < Some(1.5), "{gone}");
+}
+
+#[test]
 fn a_recorded_run_with_a_goal_replays_the_same() {
     let world = World::new("recorded", "discs = [[2.0, 2.0, 0.2]]\n");
     let path = std::env::temp_dir().join(format!("ganglion-goals-{}.mcap", std::process::id()));

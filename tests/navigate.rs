@@ -9,18 +9,18 @@ use ganglion::base::time::{Instant, Span};
 use ganglion::decision::motion::OdometryPose;
 use ganglion::deploy::board::built_in;
 use ganglion::field::navigate::goals::{GoalStage, Route, Task};
-use ganglion::field::navigate::navigator::{Options, State};
+use ganglion::field::navigate::navigator::{Navigator, Options, State};
 use ganglion::field::navigate::senses::{MAX_BEAMS, NavigationInput};
 use ganglion::workshop::barn::course::Course;
 use ganglion::workshop::barn::drive::{Outcome, Run};
 use ganglion::workshop::barn::{Conditions, Pilot, race};
 use std::sync::atomic::AtomicBool;
 
-/// The runs of one pilot, one in each world; the number of a world is also the seed of its run.
-fn runs(pilot: Pilot, worlds: Vec<WorldPlan>) -> Vec<Run> {
+/// The runs of one pilot on `board`, one in each world; the number of a world is also the seed of its run.
+fn runs(board: &str, pilot: Pilot, worlds: Vec<WorldPlan>) -> Vec<Run> {
     let course = |(number, plan)| Course { number: number as u32, plan, path_m: 1.0 };
     let courses: Vec<Course> = worlds.into_iter().enumerate().map(course).collect();
-    let board = built_in("barn").expect("a board").expect("a sound one").board;
+    let board = built_in(board).expect("a board").expect("a sound one").board;
     let end = AtomicBool::new(false);
     let runs = race(&board, &[pilot], &courses, Conditions::Good, 2, &end, || ());
     runs.expect("it drives").expect("to the end").remove(0)
@@ -51,19 +51,25 @@ fn dead_ends() -> Vec<WorldPlan> {
     worlds
 }
 
+fn reversals(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| run.reversals).sum()
+}
+
 fn count(runs: &[Run], outcome: Outcome) -> usize {
     runs.iter().filter(|run| run.outcome == outcome).count()
 }
 
 #[test]
 fn dead_ends_are_escaped_with_memory_only() {
-    let worlds = dead_ends();
-    let all = worlds.len();
-    let with = runs(Pilot::Navigator, worlds.clone());
-    assert_eq!(count(&with, Outcome::Contact), 0, "{with:?}");
-    assert!(count(&with, Outcome::Reached) + or_in_full(0, 1) >= all, "{with:?}");
-    let without = runs(Pilot::NoMemory, worlds);
-    assert!(count(&without, Outcome::Reached) <= or_in_full(1, 18), "{without:?}");
+    for board in ["barn", "barn-car"] {
+        let worlds = dead_ends();
+        let all = worlds.len();
+        let with = runs(board, Pilot::Navigator, worlds.clone());
+        assert_eq!(count(&with, Outcome::Contact), 0, "{board}: {with:?}");
+        assert!(count(&with, Outcome::Reached) + or_in_full(0, 1) >= all, "{board}: {with:?}");
+        let without = runs(board, Pilot::NoMemory, worlds);
+        assert!(count(&without, Outcome::Reached) <= or_in_full(1, 18), "{board}: {without:?}");
+    }
 }
 
 /// A wall with two gaps, both as far from the robot as from the goal behind it.
@@ -78,22 +84,28 @@ fn one_of_two_gaps_is_chosen_and_kept() {
     let number = or_in_full(4, 40);
     let worlds: Vec<WorldPlan> =
         (0..number).map(|run| two_gaps(0.1 * (f64::from(run) / f64::from(number) - 0.5))).collect();
-    let found = runs(Pilot::Navigator, worlds);
+    let found = runs("barn", Pilot::Navigator, worlds.clone());
     assert_eq!(count(&found, Outcome::Contact), 0, "{found:?}");
     assert!(count(&found, Outcome::Reached) + or_in_full(0, 1) >= found.len(), "{found:?}");
-    let reversals: u64 = found.iter().map(|run| run.reversals).sum();
-    assert!(reversals <= 2 * found.len() as u64, "{reversals} reversals: {found:?}");
     let side = |run: &Run| run.path.iter().find(|[_, y]| *y > 3.2).map(|[x, _]| *x < 3.0);
     let left = found.iter().filter(|run| side(run) == Some(true)).count();
     let expected = or_in_full(1..=3, 12..=28);
     assert!(expected.contains(&left), "{left} of {} went left", found.len());
+
+    // A body that turns on the spot never reverses; a car that changes its mind has to.
+    let car = runs("barn-car", Pilot::Navigator, worlds.clone());
+    assert_eq!(count(&car, Outcome::Contact), 0, "{car:?}");
+    assert!(count(&car, Outcome::Reached) + or_in_full(0, 1) >= car.len(), "{car:?}");
+    let argmax = reversals(&runs("barn-car", Pilot::Argmax, worlds));
+    assert!(or_in_full(0, 5 * reversals(&car).max(1)) <= argmax, "{} against {argmax}", reversals(&car));
+    assert!(reversals(&car) <= 2 * car.len() as u64, "{car:?}");
 }
 
 #[test]
 fn a_goal_behind_a_wall_is_given_up() {
     let mut wall = room([3.0, 2.0], 0.0, [3.0, 5.5]);
     wall.walls = vec![[0.0, 3.5, 6.0, 3.5]];
-    let run = runs(Pilot::Navigator, vec![wall]).remove(0);
+    let run = runs("barn", Pilot::Navigator, vec![wall]).remove(0);
     assert_eq!(run.outcome, Outcome::Timeout, "{run:?}");
     assert!(run.why.is_some(), "{run:?}");
 }
@@ -102,7 +114,8 @@ fn a_goal_behind_a_wall_is_given_up() {
 fn a_cycle_of_the_navigator_allocates_nothing() {
     let board = built_in("barn").expect("a board").expect("a sound one").board;
     let task = Task::Go(Route::try_from(vec![[3.0, 0.5]]).expect("a route"));
-    let (mut stage, _orders) = GoalStage::of(&board, Options::default(), task).expect("a navigator");
+    let navigator = Navigator::of(&board, Options::default()).expect("a navigator");
+    let (mut stage, _orders) = GoalStage::of(&board, Box::new(navigator), task).expect("it moves");
     let mut motors = [0.0; MAX_MOTORS];
     let mut cycle = |number: u64| {
         let at = [number as f64 * 0.002, 0.0];

@@ -7,7 +7,8 @@ use super::output;
 use crate::base::plan::Board;
 use crate::base::time::Span;
 use crate::decision::motion::OdometryPose;
-use crate::field::navigate::goals::{Place, Route, Task, can_go};
+use crate::field::navigate::goals::{Place, Route, Task};
+use crate::field::navigate::navigator::can_go;
 use crate::runtime::control::{self, Ask, GoalStatus, Reply, Status};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -75,7 +76,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if args.whom.wants_json() {
         output::json(&status.measured.goal)?;
     } else if let Some(goal) = &status.measured.goal {
-        relay!("{}", line(goal));
+        relay!("goal {}", line(goal));
     }
     match status.measured.goal.filter(|goal| args.wait.is_some() && goal.state == "given-up") {
         Some(goal) => Err(Failure::unavailable(format!("the robot has given up: {}", why(&goal)))),
@@ -171,15 +172,15 @@ fn why(goal: &GoalStatus) -> &str {
     goal.why.as_deref().unwrap_or("no reason is known")
 }
 
-/// What the robot does about its goal, on one line.
+/// Where the robot's goal is, what it does about it, and where the robot is, on one line.
 pub fn line(goal: &GoalStatus) -> String {
     let GoalStatus { goal: place, left, state, why, at: [x, y], .. } = goal;
     let here = format!("at ({x:.2}, {y:.2}) m by dead reckoning");
-    let Some([to_x, to_y]) = place else { return format!("no goal, {here}") };
+    let Some([to_x, to_y]) = place else { return format!("none; {here}") };
     let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
     let more = if *left > 0 { format!(", {left} more after it") } else { String::new() };
     let state = state.replace('-', " ");
-    format!("goal ({to_x:.2}, {to_y:.2}) m: {state}{why}{more}; {here}")
+    format!("({to_x:.2}, {to_y:.2}) m: {state}{why}{more}; {here}")
 }
 
 #[cfg(test)]
@@ -213,7 +214,8 @@ mod tests {
     #[test]
     fn a_line_says_where_to_why_not_and_where_it_is() {
         let shown = line(&goal());
-        let expected = "goal (2.00, -1.00) m: given up (it is stuck), 1 more after it; at (1.00, 0.50) m by dead reckoning";
+        let expected =
+            "(2.00, -1.00) m: given up (it is stuck), 1 more after it; at (1.00, 0.50) m by dead reckoning";
         assert_eq!(shown, expected);
     }
 

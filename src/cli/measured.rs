@@ -35,7 +35,7 @@ pub fn lines(status: &Status) -> Vec<String> {
         field_us.as_ref().map(|taken| cycle_line("field", taken, "of computing")),
         answer_us.as_ref().map(|taken| cycle_line("answer", taken, "from request to answer")),
         answer.as_ref().map(answer_line),
-        goal.as_ref().map(|goal| format!("goal       {}", super::go::line(goal).trim_start_matches("goal "))),
+        goal.as_ref().map(|goal| format!("goal       {}", super::go::line(goal))),
         gpu.as_ref().map(gpu_line),
         gpu_figures.as_ref().and_then(gpu_figures_line),
         release_late_us.as_ref().map(lateness),

@@ -316,7 +316,7 @@ impl RunReport {
 
     fn say_world(&self) {
         if let Some(goal) = &self.goal {
-            say!("  goal       {}", go::line(goal).trim_start_matches("goal "));
+            say!("  goal       {}", go::line(goal));
         }
         let counts = (self.contacts, self.falls, self.rear_contacts, self.seen_ahead, self.distance_m);
         if let (Some(contacts), Some(falls), Some(rear), Some(seen), Some(distance)) = counts {

@@ -198,11 +198,6 @@ impl Odometer {
         self.standing = standing;
     }
 
-    /// How fast its wheels turn it, radians a second, positive to the left; 0 on a robot that steers.
-    pub fn spin(&self) -> f64 {
-        self.spin
-    }
-
     /// How fast it goes, metres a second, negative backwards.
     pub fn speed(&self) -> f64 {
         self.speed
@@ -298,7 +293,6 @@ mod tests {
         drive(&mut straight, 0, 201, [1.0, 1.0, 0.0]);
         let OdometryPose { at: [x, y], heading } = straight.pose();
         assert!((x - (2.0 - 0.1) * 0.5).abs() < 0.003 && y.abs() < 1e-9 && heading.abs() < 1e-9, "{x}");
-        assert!(straight.spin().abs() < 1e-9);
     }
 
     #[test]

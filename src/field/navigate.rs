@@ -80,6 +80,9 @@ impl Wish {
 pub trait Driver: Send {
     /// What the robot should do now. `goal` is a position in the frame of the pose, metres.
     fn drive(&mut self, around: &Surroundings, goal: Option<[f64; 2]>) -> Wish;
+
+    /// What it is doing about its goal.
+    fn state(&self) -> navigator::State;
 }
 
 /// What the robot's body looks like and can do.

@@ -19,8 +19,9 @@ use crate::field::brain::{Before, Brain, BrainError};
 use crate::field::engine::Cycle;
 use crate::field::failover::Open;
 use crate::field::link::FieldLink;
+use crate::field::navigate::Driver;
 use crate::field::navigate::goals::{GoalSender, GoalStage, Task};
-use crate::field::navigate::navigator;
+use crate::field::navigate::navigator::{self, Navigator};
 use crate::field::remote::{LinkWords, Tether};
 use crate::field::sensor_ring::SensorWriter;
 use crate::field::snapshot::{
@@ -89,8 +90,8 @@ pub struct Options {
     pub recording: Option<RecordSender>,
     /// What the robot does first, on a board that has a navigator.
     pub task: Task,
-    /// What is changed about the navigator; its seed is that of the run.
-    pub navigator: navigator::Options,
+    /// What drives to a goal, instead of the board's navigator; in studies only.
+    pub driver: Option<Box<dyn Driver>>,
 }
 
 /// Where the brain is saved, and how often.
@@ -275,8 +276,12 @@ impl Robot {
             brain.engine = injector.around(brain.engine);
         }
         let (schedule, snapshots) = kept.unzip();
-        let navigator = navigator::Options { seed: options.seed, ..options.navigator };
-        let (stage, goals) = GoalStage::of(board, navigator, options.task).unzip();
+        let navigator = || {
+            let settings = navigator::Options { seed: options.seed, ..navigator::Options::default() };
+            Some(Box::new(Navigator::of(board, settings)?) as Box<dyn Driver>)
+        };
+        let driver = options.driver.or_else(navigator);
+        let (stage, goals) = driver.and_then(|driver| GoalStage::of(board, driver, options.task)).unzip();
         let mut field = link_field(board, brain, (schedule, stage), &mut workers);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
         let mut tick = Tick::new(Parts {

@@ -5,29 +5,28 @@
 //! A run here is a plane geometry with this simulator's body and rangers. Its figures compare drivers with
 //! each other, not with figures from the benchmark's own simulator.
 //!
-//! `course` reads the worlds, `senses` is what a driver sees, `drive` runs one world, `score` counts, `svg`
-//! draws. The drivers: `follow_gap`, `dynamic_window`, `force_lets`.
+//! `course` reads the worlds, `drive` runs one world, `score` counts, `svg` draws. The baselines:
+//! `follow_gap`, `dynamic_window`, `force_lets`; `newest` is what they see.
 
 pub mod course;
 pub mod drive;
-pub mod driver;
 pub mod dynamic_window;
 pub mod follow_gap;
 pub mod force_lets;
+pub mod newest;
 pub mod score;
-pub mod senses;
 pub mod svg;
 
 use crate::base::plan::{Board, RangerFaults, SimPlan};
 use crate::base::time::Span;
-use crate::field::navigate::Body;
 use crate::field::navigate::heading::Chooser;
-use crate::field::navigate::navigator::Options;
+use crate::field::navigate::navigator::{Navigator, Options, can_go};
+use crate::field::navigate::{Body, Driver};
 use crate::runtime::robot::BuildError;
 use crate::workshop::learn::parallel;
 use course::Course;
-use drive::{Run, Source, drive};
-use senses::Senses;
+use drive::{Run, drive};
+use newest::Newest;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A driver that can be chosen.
@@ -87,16 +86,19 @@ impl Pilot {
         Pilot::ALL.into_iter().find(|pilot| pilot.name() == name)
     }
 
-    /// What drives a robot with this body.
-    pub fn driver(self, body: Body) -> Source {
-        let options = Options::default();
+    /// What drives `board`; `seed` is that of the navigator's noise. `None`: the board lacks what drivers
+    /// need.
+    pub fn driver(self, board: &Board, seed: u64) -> Option<Box<dyn Driver>> {
+        let options = Options { seed, ..Options::default() };
+        let navigator = |options| Some(Box::new(Navigator::of(board, options)?) as Box<dyn Driver>);
+        let body = Body::of(board)?;
         match self {
-            Pilot::Navigator => Source::Navigator(options),
-            Pilot::Argmax => Source::Navigator(Options { chooser: Chooser::Argmax, ..options }),
-            Pilot::NoMemory => Source::Navigator(Options { remembers: false, ..options }),
-            Pilot::FollowGap => Source::Baseline(Box::new(follow_gap::FollowGap::new(body))),
-            Pilot::DynamicWindow => Source::Baseline(Box::new(dynamic_window::DynamicWindow::new(body))),
-            Pilot::ForceLets => Source::Baseline(Box::new(force_lets::ForceLets::new(body))),
+            Pilot::Navigator => navigator(options),
+            Pilot::Argmax => navigator(Options { chooser: Chooser::Argmax, ..options }),
+            Pilot::NoMemory => navigator(Options { remembers: false, ..options }),
+            Pilot::FollowGap => Some(Box::new(Newest::of(follow_gap::FollowGap::new(body)))),
+            Pilot::DynamicWindow => Some(Box::new(Newest::of(dynamic_window::DynamicWindow::new(body)))),
+            Pilot::ForceLets => Some(Box::new(Newest::of(force_lets::ForceLets::new(body)))),
         }
     }
 }
@@ -129,8 +131,7 @@ impl Conditions {
 /// Why a study cannot be run.
 #[derive(Debug)]
 pub enum BarnError {
-    /// The board lacks what a driver needs: a simulated world, `[motion]` with `body` and `track`, beams, the
-    /// echo of every drive command.
+    /// The board lacks what a driver needs: a simulated world, `[motion]` with `body`, beams.
     Board(String),
     /// A robot cannot be built.
     Build(BuildError),
@@ -141,8 +142,8 @@ impl std::fmt::Display for BarnError {
         match self {
             BarnError::Board(name) => write!(
                 f,
-                "board '{name}' cannot drive the course: it needs [sim], [motion] with `body` and `track`, sensors \
-                 with a `beam`, and a `motor-echo` of each drive motor, all of them inputs of the field"
+                "board '{name}' cannot drive the course: it needs [sim], [motion] with `body`, and ranging sensors \
+                 with a `beam`"
             ),
             BarnError::Build(error) => error.fmt(f),
         }
@@ -163,7 +164,9 @@ pub fn race(
     done: impl Fn() + Sync,
 ) -> Result<Option<Vec<Vec<Run>>>, BarnError> {
     let unfit = || BarnError::Board(board.name.clone());
-    let (senses, body) = Senses::of(board).zip(Body::of(board)).ok_or_else(unfit)?;
+    if !can_go(board) {
+        return Err(unfit());
+    }
     let mut board = board.clone();
     board.field.threads = 1; // the worlds already share the cores
     conditions.apply(board.sim.as_mut().ok_or_else(unfit)?);
@@ -173,7 +176,7 @@ pub fn race(
         if interrupted.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let run = drive(&board, course, senses.clone(), pilot.driver(body)).map_err(BarnError::Build)?;
+        let run = drive(&board, course, *pilot).map_err(BarnError::Build)?;
         done();
         Ok(Some(run))
     });

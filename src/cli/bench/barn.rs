@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
   ganglion bench barn                                   ten built-in worlds, every driver
   ganglion bench barn --worlds barn --driver follow-gap --json | tail -1
   ganglion bench barn --worlds barn --driver navigator,argmax,no-memory --rough
+  ganglion bench barn --worlds barn --board barn-car --driver navigator,argmax
   ganglion bench barn --worlds barn --count 20 --svg run.svg
 
 A run starts in front of a field of discs and ends within 1 m of the goal behind it, at the first
@@ -150,7 +151,9 @@ fn unreadable(error: &CourseError) -> Failure {
 
 fn failed(error: BarnError) -> Failure {
     match error {
-        BarnError::Board(_) => Failure::config(error).fix("use the board 'barn', or one that inherits it"),
+        BarnError::Board(_) => {
+            Failure::config(error).fix("use the board 'barn' or 'barn-car', or one that inherits them")
+        }
         BarnError::Build(error) => Failure::unavailable(error),
     }
 }
@@ -166,13 +169,15 @@ fn bar(runs: u64) -> ProgressBar {
 
 fn say_rows(rows: &[Row<'_>], worlds: usize) {
     say!("{worlds} worlds (simulated); {NOT_GAZEBO}");
-    say!("driver            reached  contacts  timeouts  success               time      score");
+    say!("driver            reached  contacts  timeouts  success               time      reversals  score");
     for Row { driver, score, .. } in rows {
         let Score { reached, contacts, timeouts, .. } = score;
         let [success, points] = [score.success, score.score].map(interval);
         let seconds = score.seconds.map_or("-".to_string(), |seconds| format!("{:.1} s", seconds.mean));
+        let reversals = score.reversals.map_or("-".to_string(), |reversals| format!("{:.1}", reversals.mean));
         say!(
-            "{driver:<16}  {reached:>7}  {contacts:>8}  {timeouts:>8}  {success:<20}  {seconds:<8}  {points}"
+            "{driver:<16}  {reached:>7}  {contacts:>8}  {timeouts:>8}  {success:<20}  {seconds:<8}  {reversals:>9}  \
+             {points}"
         );
     }
     for Row { driver, source, .. } in rows {

@@ -198,7 +198,7 @@ pub(super) fn field(status: &Status, history: &History, width: usize, depth: Dep
     }
     if let Some(goal) = measured.goal.as_ref().filter(|goal| goal.goal.is_some()) {
         let given_up = goal.state == "given-up";
-        let lines = wrapped(" ", &crate::cli::go::line(goal), width, 3);
+        let lines = wrapped(" ", &format!("goal {}", crate::cli::go::line(goal)), width, 3);
         rows.extend(lines.into_iter().map(|text| trouble(text, given_up)));
     }
     rows.extend(status.map.as_ref().map(recalled));

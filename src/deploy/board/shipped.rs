@@ -1,7 +1,7 @@
 //! The boards built into the program, so that it runs without a board file.
 
 /// Name and text of every built-in board.
-pub const BUILT_IN: [(&str, &str); 14] = [
+pub const BUILT_IN: [(&str, &str); 15] = [
     ("sim", include_str!("../../../boards/sim.toml")),
     ("picarx-v4", include_str!("../../../boards/picarx-v4.toml")),
     ("picarx-v5", include_str!("../../../boards/picarx-v5.toml")),
@@ -16,6 +16,7 @@ pub const BUILT_IN: [(&str, &str); 14] = [
     ("scitos-g5", include_str!("../../../boards/scitos-g5.toml")),
     ("scitos-g5-ring", include_str!("../../../boards/scitos-g5-ring.toml")),
     ("barn", include_str!("../../../boards/barn.toml")),
+    ("barn-car", include_str!("../../../boards/barn-car.toml")),
 ];
 
 /// The text of the built-in board with that name.

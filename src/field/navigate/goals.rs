@@ -1,10 +1,10 @@
 //! Carries out orders to go somewhere: the stage in the field's worker between the field's answer and the
-//! motors' request. While there is a route, the navigator drives; otherwise the field does, or the robot
-//! stands. Orders come from other threads and never pass the tick.
+//! motors' request. While there is a route, a driver drives, which is the navigator except in studies;
+//! otherwise the field does, or the robot stands. Orders come from other threads and never pass the tick.
 
-use super::navigator::{FARTHEST_M, Navigator, Options, State};
+use super::navigator::{FARTHEST_M, State};
 use super::senses::{NavigationInput, beams};
-use super::{Beam, Body, Driver, Surroundings};
+use super::{Beam, Driver, Surroundings};
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::Board;
 use crate::base::time::{Instant, Span};
@@ -126,11 +126,6 @@ impl GoalSender {
     }
 }
 
-/// Whether `board` states what a navigator needs.
-pub fn can_go(board: &Board) -> bool {
-    GoalStage::of(board, Options::default(), Task::Wander).is_some()
-}
-
 /// What became of the newest order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GoalReport {
@@ -148,7 +143,7 @@ pub struct GoalReport {
 
 /// The stage in the field's worker.
 pub struct GoalStage {
-    navigator: Navigator,
+    driver: Box<dyn Driver>,
     motion: MotionModel,
     beams: Vec<Beam>,
     orders: Reader<Order>,
@@ -160,17 +155,14 @@ pub struct GoalStage {
 }
 
 impl GoalStage {
-    /// The stage of `board`, which begins with `task` once it is armed, and how to give it orders. `None`:
-    /// the board does not state its body and motion, or has no ranging sensor with a `beam`, or its body is
-    /// out of the navigator's range.
-    pub fn of(board: &Board, options: Options, task: Task) -> Option<(GoalStage, GoalSender)> {
+    /// The stage of `board`, in which `driver` drives, and how to give it orders. It begins with `task` once
+    /// it is armed. `None`: the board does not state its motion.
+    pub fn of(board: &Board, driver: Box<dyn Driver>, task: Task) -> Option<(GoalStage, GoalSender)> {
         let (_, beams) = beams(board);
-        let body = Body::of(board).filter(|_| !beams.is_empty())?;
-        let navigator = Navigator::new(body, options).ok()?;
         let (put, orders) = triple_buffer(Order::default());
         let sender = GoalSender { orders: Arc::new(Mutex::new((0, put))) };
         let stage = GoalStage {
-            navigator,
+            driver,
             motion: MotionModel::of(board)?,
             beams,
             orders,
@@ -214,8 +206,8 @@ impl GoalStage {
             Task::Wander | Task::Stand => (None, 0),
         };
         // A robot that may not move would seem to be stuck.
-        let wish = self.navigator.drive(&around, goal.filter(|_| input.armed));
-        let state = self.navigator.state();
+        let wish = self.driver.drive(&around, goal.filter(|_| input.armed));
+        let state = self.driver.state();
         if state == State::Arrived && left > 0 {
             self.next += 1;
         }
@@ -236,6 +228,7 @@ const _: () = assert!(MAX_PLACES <= u8::MAX as usize);
 
 #[cfg(test)]
 mod tests {
+    use super::super::navigator::{Navigator, Options};
     use super::super::senses::MAX_BEAMS;
     use super::*;
     use crate::base::plan::Board;
@@ -259,8 +252,9 @@ mod tests {
         }
 
         fn beginning(name: &str, task: Task) -> Rig {
-            let stage = GoalStage::of(&board(name), Options::default(), task);
-            let (stage, orders) = stage.expect("it has a navigator");
+            let board = board(name);
+            let navigator = Navigator::of(&board, Options::default()).expect("it has a navigator");
+            let (stage, orders) = GoalStage::of(&board, Box::new(navigator), task).expect("it moves");
             let ranges = [9.0; MAX_BEAMS];
             let input = NavigationInput { pose: OdometryPose::default(), ranges, armed: true };
             Rig { stage, orders, cycle: 0, input }

@@ -102,11 +102,6 @@ impl Heading {
         self.field.rest();
     }
 
-    /// u of each direction of the ring.
-    pub fn activation(&self) -> &[f32] {
-        self.field.activation()
-    }
-
     /// Computes the input of each direction. Returns whether any of them leads to the goal.
     fn read(&mut self, grid: &PlaceGrid, wave: &GoalWave, middle: [f64; 2], to_goal: f32) -> bool {
         let here = wave.at(middle);

@@ -7,8 +7,9 @@ mod steering;
 use super::goal_wave::GoalWave;
 use super::heading::{Chooser, Heading};
 use super::place_grid::PlaceGrid;
-use super::senses::MAX_BEAMS;
+use super::senses::{MAX_BEAMS, beams};
 use super::{Beam, Body, BodyError, Driver, Surroundings, Wish};
+use crate::base::plan::Board;
 use crate::decision::motion::OdometryPose;
 use serde::{Deserialize, Serialize};
 use steering::{Room, Steering};
@@ -169,7 +170,23 @@ struct Search {
     heading: Option<f64>,
 }
 
+/// The body of `board`, if the board states all that a navigator needs.
+fn body(board: &Board) -> Option<Body> {
+    Body::of(board).filter(|body| body.check().is_ok() && !beams(board).1.is_empty())
+}
+
+/// Whether `board` states all that a navigator needs: its motion and body within the navigator's range, and a
+/// ranging sensor with a `beam`.
+pub fn can_go(board: &Board) -> bool {
+    body(board).is_some()
+}
+
 impl Navigator {
+    /// The navigator of `board`; `None`: [`can_go`] is false.
+    pub fn of(board: &Board, options: Options) -> Option<Navigator> {
+        Navigator::new(body(board)?, options).ok()
+    }
+
     /// Without a goal. A body that is out of range is refused.
     pub fn new(body: Body, options: Options) -> Result<Navigator, BodyError> {
         body.check()?;
@@ -190,21 +207,6 @@ impl Navigator {
             tries: 0,
             progress: ([0.0; 2], 0.0),
         })
-    }
-
-    /// What it is doing.
-    pub fn state(&self) -> State {
-        self.state
-    }
-
-    /// What it remembers of the places around it.
-    pub fn places(&self) -> &PlaceGrid {
-        &self.grid
-    }
-
-    /// The ring of directions.
-    pub fn heading(&self) -> &Heading {
-        &self.heading
     }
 
     /// Takes in what the sensors say, whether there is a goal or not.
@@ -345,6 +347,10 @@ impl Driver for Navigator {
             }
             (Some(goal), _) => self.pursue(pose, goal, seconds),
         }
+    }
+
+    fn state(&self) -> State {
+        self.state
     }
 }
 

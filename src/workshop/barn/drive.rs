@@ -1,17 +1,15 @@
-//! One drive through one world, in virtual time, with a driver in the field's place. It ends at the goal, at
+//! One drive through one world, in virtual time. The field is not computed. A drive ends at the goal, at
 //! the first contact, or when its time is over.
 
+use super::Pilot;
 use super::course::Course;
-use super::senses::Senses;
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, QualityLevel};
 use crate::base::time::{Clock, Instant, SimClock, Span};
 use crate::decision::motion::OdometryPose;
 use crate::field::engine::Cycle;
 use crate::field::navigate::goals::{Route, Task};
-use crate::field::navigate::navigator;
-use crate::field::navigate::{Driver, Surroundings};
-use crate::field::{FieldOutput, Inspect};
+use crate::field::{FieldInput, FieldOutput, Inspect};
 use crate::runtime::robot::{BuildError, Options, Robot};
 use crate::runtime::runner;
 use serde::Serialize;
@@ -100,16 +98,8 @@ impl Witness {
     }
 }
 
-/// What drives.
-pub enum Source {
-    /// The robot's own navigator, as the field's worker runs it.
-    Navigator(navigator::Options),
-    /// A driver in the field's place, which sees through [`Senses`].
-    Baseline(Box<dyn Driver>),
-}
-
-/// Drives `board` through `course` with `source`.
-pub fn drive(board: &Board, course: &Course, senses: Senses, source: Source) -> Result<Run, BuildError> {
+/// Drives `board` through `course` with `pilot`.
+pub fn drive(board: &Board, course: &Course, pilot: Pilot) -> Result<Run, BuildError> {
     let plan = &course.plan;
     let mut board = board.clone();
     board.sim.get_or_insert_default().world = Some(plan.clone());
@@ -122,17 +112,9 @@ pub fn drive(board: &Board, course: &Course, senses: Senses, source: Source) -> 
         seed: course.number.into(),
         quality: Some(QualityLevel::BEST),
         around: Some(silence()),
+        task: Route::try_from(vec![goal_from_start]).map_or(Task::Stand, Task::Go),
+        driver: pilot.driver(&board, course.number.into()),
         ..Options::default()
-    };
-    let options = match source {
-        Source::Navigator(navigator) => Options {
-            task: Route::try_from(vec![goal_from_start]).map_or(Task::Stand, Task::Go),
-            navigator,
-            ..options
-        },
-        Source::Baseline(driver) => {
-            Options { around: Some(cycle(senses, driver, goal_from_start)), ..options }
-        }
     };
     let robot = Robot::build(&board, clock.clone(), first, options)?;
     let plant = robot.plant.clone().ok_or(BuildError::NoBus { board: board.name.clone() })?;
@@ -161,20 +143,10 @@ pub fn drive(board: &Board, course: &Course, senses: Senses, source: Source) -> 
 
 /// The cycle of a field that is not computed and requests nothing.
 fn silence() -> Cycle<dyn Inspect> {
-    Box::new(|_, input| Ok(output(input.cycle, [0.0; MAX_MOTORS])))
-}
-
-fn output(cycle: u64, motors: [f32; MAX_MOTORS]) -> FieldOutput {
-    FieldOutput { cycle, scores: [0.0; MAX_MOTORS], motors, confidence: 0.0, skill: 0.0, novelty: 0.0 }
-}
-
-/// The cycle that asks `driver` and does not compute the field. `goal` is in the frame of the robot's start.
-fn cycle(mut senses: Senses, mut driver: Box<dyn Driver>, goal: [f64; 2]) -> Cycle<dyn Inspect> {
-    Box::new(move |_, input| {
-        let pose = senses.take(input);
-        let around = Surroundings { pose, elapsed: senses.every(), beams: senses.beams() };
-        let wish = driver.drive(&around, Some(goal));
-        Ok(output(input.cycle, senses.motion().commands(wish.speed, wish.curvature)))
+    let still = [0.0; MAX_MOTORS];
+    Box::new(move |_, FieldInput { cycle, .. }| {
+        let cycle = *cycle;
+        Ok(FieldOutput { cycle, scores: still, motors: still, confidence: 0.0, skill: 0.0, novelty: 0.0 })
     })
 }
 

@@ -1,6 +1,42 @@
-//! What the baselines have in common.
+//! What the baselines have in common: what they see, and simple geometry.
 
-use crate::field::navigate::{Body, Surroundings, Wish};
+use crate::field::navigate::navigator::State;
+use crate::field::navigate::{Beam, Body, Driver, Surroundings, Wish};
+
+/// A method that decides by where the goal is and what is around now.
+pub trait Baseline: Send {
+    /// What the robot should do now. `goal` is in the frame of the pose, metres.
+    fn drive(&mut self, around: &Surroundings, goal: [f64; 2]) -> Wish;
+}
+
+/// A baseline as a driver: it sees the newest reading of each ranger until there is another.
+#[derive(Clone, Debug)]
+pub struct Newest<B> {
+    baseline: B,
+    beams: Vec<Beam>,
+}
+
+impl<B: Baseline> Newest<B> {
+    /// Drives by `baseline`.
+    pub fn of(baseline: B) -> Newest<B> {
+        Newest { baseline, beams: Vec::new() }
+    }
+}
+
+impl<B: Baseline> Driver for Newest<B> {
+    fn drive(&mut self, around: &Surroundings, goal: Option<[f64; 2]>) -> Wish {
+        self.beams.resize_with(around.beams.len(), || around.beams[0]);
+        for (held, beam) in self.beams.iter_mut().zip(around.beams) {
+            *held = Beam { range: beam.range.or(held.range), ..*beam };
+        }
+        let around = Surroundings { beams: &self.beams, ..*around };
+        goal.map_or(Wish::STOP, |goal| self.baseline.drive(&around, goal))
+    }
+
+    fn state(&self) -> State {
+        State::Going
+    }
+}
 
 /// To go forwards this fast, metres a second, and to turn to the left at this rate, radians a second.
 pub fn moving(forward: f32, turn: f32, body: &Body) -> Wish {
