@@ -10,6 +10,7 @@ mod copy;
 mod counts;
 mod facts;
 mod file;
+mod lengths;
 mod line;
 #[cfg(test)]
 mod memory;

@@ -2,7 +2,7 @@
 //! allowed. Only this file writes the messages.
 
 use super::source::Spot;
-use crate::system::sanitize::quoted;
+use crate::system::sanitize::{one_line, quoted};
 use std::fmt;
 
 /// One error or warning about a board file.
@@ -120,10 +120,11 @@ impl fmt::Display for Finding {
         if let Some(spot) = &self.spot {
             write!(f, "{}:{}:{}: ", spot.file, spot.line, spot.column)?;
         }
+        // Keys and names are the file's own words.
         if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
+            write!(f, "{}: ", one_line(&self.key))?;
         }
-        write!(f, "{}", self.problem)?;
+        f.write_str(&one_line(&self.problem.to_string()))?;
         if let (true, Some(spot)) = (f.alternate(), &self.spot) {
             let number = spot.line.to_string();
             let (gap, lead) = (" ".repeat(number.len()), " ".repeat(spot.column - 1 - spot.before));

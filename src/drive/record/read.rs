@@ -1,6 +1,7 @@
 //! Reads a recording from its start, record by record, however large it is. A truncated chunk is readable up
 //! to the chunk before it. Any bytes are either accepted or give an error.
 
+use super::lengths;
 use super::slot::{FORMAT, Slot, Step};
 use super::{BOARD_FILE, CHECKPOINT_ENCODING, METADATA, SLOT_ENCODING};
 use crate::system::codec::CodecError;
@@ -167,6 +168,12 @@ impl<R: Read> Reader<R> {
                     self.at += got as u64;
                     continue;
                 }
+                Some(Ok(LinearReadEvent::Record { opcode, .. })) if !lengths::is_used(opcode) => continue,
+                Some(Ok(LinearReadEvent::Record { data, opcode })) if !lengths::fit(opcode, data) => {
+                    self.end = Some(End::Cut);
+                    let reason = format!("a record of kind {opcode} is shorter than it says");
+                    return Err(ReadError::Damaged { before: self.at, reason });
+                }
                 Some(Ok(LinearReadEvent::Record { data, opcode })) => {
                     parse_record(opcode, data).map(|record| record.into_owned())
                 }
@@ -250,6 +257,7 @@ mod tests {
     use super::super::memory::Memory;
     use super::super::slot::full;
     use super::*;
+    use mcap::records::op;
 
     /// A file of 300 slots in chunks of 100.
     fn recorded() -> Vec<u8> {
@@ -320,6 +328,21 @@ mod tests {
             damaged += u32::from(matches!(end, Err(ReadError::Damaged { .. })));
         }
         assert!(damaged > 20, "{damaged}");
+    }
+
+    /// `mcap` alone would reserve 4 GB for the first and panic at the second.
+    #[test]
+    fn a_record_that_claims_too_much_is_damage() {
+        let attachment = [&[0; 16][..], &[0; 8], &[0; 8]].concat();
+        for (opcode, record) in [(op::CHANNEL, vec![0xff; 24]), (op::ATTACHMENT, attachment)] {
+            let mut bytes = mcap::MAGIC.to_vec();
+            bytes.push(opcode);
+            bytes.extend((record.len() as u64).to_le_bytes());
+            bytes.extend(record);
+            let (_, end) = slots(&bytes);
+            let reason = end.expect_err("it claims more than there is").to_string();
+            assert!(reason.contains(&format!("a record of kind {opcode} is shorter")), "{reason}");
+        }
     }
 
     #[test]
