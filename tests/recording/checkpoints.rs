@@ -27,13 +27,13 @@ fn a_run_replays_from_each_of_its_checkpoints() {
 #[test]
 fn every_file_of_a_rotation_replays_on_its_own() {
     let (board, files) = (sim_board(), Files::default());
-    // A file ends at the first checkpoint after this size, or anywhere at twice the size. The 5 s between two
-    // checkpoints take about 200 kB, and more on a busy machine, where the bytes are flushed more often.
-    let quota = Quota { file: 300_000, ..Quota::default() };
+    // A file ends at the first checkpoint after this size, or anywhere at twice the size. So it is more than
+    // a chunk, whose 256 kB count only when it is written, and the 5 s between two checkpoints, about 200 kB.
+    let quota = Quota { file: 600_000, ..Quota::default() };
     let plan = Plan { quota, ..in_folder("rotation", &board, files.opener()) };
-    let (run, status) = record(&board, plan, true, 3, &["sonar-silent@20+15"], 60);
+    let (run, status) = record(&board, plan, true, 3, &["sonar-silent@12+30"], 60);
     let files = files.0.lock().unwrap().clone();
-    assert!(files.len() >= 4, "{} files", files.len());
+    assert!(files.len() >= 3, "{} files", files.len());
     let parts: Vec<Vec<Step>> = files.iter().map(|bytes| steps_in(bytes)).collect();
     assert_eq!((parts.iter().map(Vec::len).sum::<usize>() as u64, status.lost()), (run, 0));
     for part in &parts {
