@@ -8,17 +8,19 @@ use ganglion::base::plan::WorldPlan;
 use ganglion::base::time::{Instant, Span};
 use ganglion::decision::motion::OdometryPose;
 use ganglion::deploy::board::built_in;
+use ganglion::field::navigate::Body;
 use ganglion::field::navigate::goals::{GoalStage, Route, Task};
 use ganglion::field::navigate::navigator::{Navigator, Options, State};
 use ganglion::field::navigate::senses::{MAX_BEAMS, NavigationInput};
-use ganglion::workshop::barn::course::Course;
+use ganglion::workshop::barn::course::{BARN_RULES, Course};
 use ganglion::workshop::barn::drive::{Outcome, Run};
+use ganglion::workshop::barn::rooms::rooms;
 use ganglion::workshop::barn::{Conditions, Pilot, race};
 use std::sync::atomic::AtomicBool;
 
 /// The runs of one pilot on `board`, one in each world; the number of a world is also the seed of its run.
 fn runs(board: &str, pilot: Pilot, worlds: Vec<WorldPlan>) -> Vec<Run> {
-    let course = |(number, plan)| Course { number: number as u32, plan, path_m: 1.0 };
+    let course = |(number, plan)| Course { number: number as u32, plan, path_m: 1.0, rules: BARN_RULES };
     let courses: Vec<Course> = worlds.into_iter().enumerate().map(course).collect();
     let board = built_in(board).expect("a board").expect("a sound one").board;
     let end = AtomicBool::new(false);
@@ -96,9 +98,26 @@ fn one_of_two_gaps_is_chosen_and_kept() {
     let car = runs("barn-car", Pilot::Navigator, worlds.clone());
     assert_eq!(count(&car, Outcome::Contact), 0, "{car:?}");
     assert!(count(&car, Outcome::Reached) + or_in_full(0, 1) >= car.len(), "{car:?}");
-    let argmax = reversals(&runs("barn-car", Pilot::Argmax, worlds));
-    assert!(or_in_full(0, 5 * reversals(&car).max(1)) <= argmax, "{} against {argmax}", reversals(&car));
     assert!(reversals(&car) <= 2 * car.len() as u64, "{car:?}");
+    // In so few runs as in the short form, argmax need not reverse.
+    if or_in_full(false, true) {
+        let argmax = reversals(&runs("barn-car", Pilot::Argmax, worlds));
+        assert!(5 * reversals(&car).max(1) <= argmax, "{} against {argmax}", reversals(&car));
+    }
+}
+
+/// Without the arcs and without assuming the unseen sides of things, the car touched something in 14 of the
+/// first 100 rooms and reached the goal in 78.
+#[test]
+fn a_car_with_one_sonar_reaches_goals_in_rooms() {
+    let board = built_in("sim").expect("a board").expect("a sound one").board;
+    let (body, sim) = (Body::of(&board).expect("a body"), board.sim.as_ref().expect("a simulator"));
+    let rooms = rooms(sim, body.keeps_clear().into(), or_in_full(12, 100));
+    let end = AtomicBool::new(false);
+    let found = race(&board, &[Pilot::Navigator], &rooms, Conditions::Good, 2, &end, || ());
+    let found = found.expect("it drives").expect("to the end").remove(0);
+    assert!(count(&found, Outcome::Contact) <= or_in_full(0, 2), "{found:?}");
+    assert!(count(&found, Outcome::Reached) >= or_in_full(11, 90), "{found:?}");
 }
 
 #[test]

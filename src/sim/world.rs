@@ -322,6 +322,13 @@ impl World {
         }
     }
 
+    /// Distance from a point to the nearest wall of the room, standing disc or missing floor, metres;
+    /// negative inside a disc or outside the room. Walls inside the room do not count.
+    pub fn clearance(&self, at: [f64; 2]) -> f64 {
+        let discs = self.discs.iter().map(|disc| distance(at, disc.at) - disc.radius);
+        discs.fold(self.wall_distance(at).min(self.cliff_distance(at)), f64::min)
+    }
+
     fn wall_distance(&self, [x, y]: [f64; 2]) -> f64 {
         x.min(y).min(self.room[0] - x).min(self.room[1] - y)
     }

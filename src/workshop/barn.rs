@@ -5,8 +5,8 @@
 //! A run here is a plane geometry with this simulator's body and rangers. Its figures compare drivers with
 //! each other, not with figures from the benchmark's own simulator.
 //!
-//! `course` reads the worlds, `drive` runs one world, `score` counts, `svg` draws. The baselines:
-//! `follow_gap`, `dynamic_window`, `force_lets`; `newest` is what they see.
+//! `course` reads the worlds, `rooms` makes others, `drive` runs one world, `score` counts, `svg` draws. The
+//! baselines: `follow_gap`, `dynamic_window`, `force_lets`; `newest` is what they see.
 
 pub mod course;
 pub mod drive;
@@ -14,6 +14,7 @@ pub mod dynamic_window;
 pub mod follow_gap;
 pub mod force_lets;
 pub mod newest;
+pub mod rooms;
 pub mod score;
 pub mod svg;
 

@@ -1,15 +1,18 @@
 //! `bench barn`: drivers cross the worlds of the navigation course BARN in the simulator.
 
 use super::cut_short;
+use crate::base::plan::Board;
 use crate::cli::arguments;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::origin::{self, SIMULATED, Sources};
 use crate::cli::output;
+use crate::field::navigate::Body;
 use crate::system::codec;
 use crate::workshop::ablate::interval::Interval;
 use crate::workshop::barn::course::{self, Course, CourseError};
 use crate::workshop::barn::drive::{Outcome, Run};
+use crate::workshop::barn::rooms::rooms;
 use crate::workshop::barn::score::Score;
 use crate::workshop::barn::{BarnError, Conditions, Pilot, race, svg};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -25,17 +28,25 @@ use std::path::{Path, PathBuf};
   ganglion bench barn --worlds barn --driver navigator,argmax,no-memory --rough
   ganglion bench barn --worlds barn --board barn-car --driver navigator,argmax
   ganglion bench barn --worlds barn --count 20 --svg run.svg
+  ganglion bench barn --rooms 100 --board sim --driver navigator   a car with one sonar
 
 A run starts in front of a field of discs and ends within 1 m of the goal behind it, at the first
 contact, or after 100 s. The robot's own control period, reflexes and simulator run in virtual time;
 only the driver differs. The score of a run is T* / clip(T, 2 T*, 8 T*) if it reached the goal and 0
 otherwise; T* is the time for the shortest path at 2 m/s, the benchmark's speed (at most 0.5). The
 figures are means over the worlds with 95 % intervals. A folder for --worlds has worlds.csv
-(world,discs,shortest_path_m) and discs.csv (world,x_m,y_m).")]
+(world,discs,shortest_path_m) and discs.csv (world,x_m,y_m).
+
+With --rooms, the worlds are rooms of the board's own simulator, one for each seed, each with a goal at
+least 1.5 m away that the robot can reach. It has to come within 0.4 m of it in 60 s.")]
 pub struct Args {
     /// Folder with worlds.csv and discs.csv [default: ten built-in worlds]
     #[arg(long, value_name = "DIR")]
     worlds: Option<PathBuf>,
+    /// Rooms of the board's simulator instead, with seeds from 0
+    #[arg(long, value_name = "N", conflicts_with_all = ["worlds", "count"],
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rooms: Option<u32>,
     /// Only these drivers [default: all]
     #[arg(long = "driver", value_name = "NAME,...", value_delimiter = ',', value_parser = pilots())]
     pilots: Vec<Pilot>,
@@ -95,15 +106,7 @@ struct Row<'a> {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let board = arguments::board(&args.board)?.board;
-    let mut courses = match &args.worlds {
-        Some(folder) => course::load(folder),
-        None => course::built_in(),
-    }
-    .map_err(|error| unreadable(&error))?;
-    courses.truncate(args.count.map_or(usize::MAX, |count| count as usize));
-    if courses.is_empty() {
-        return Err(Failure::data("worlds.csv lists no world"));
-    }
+    let courses = courses(args, &board)?;
     let pilots = if args.pilots.is_empty() { Pilot::ALL.to_vec() } else { args.pilots.clone() };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, usize::from);
@@ -140,6 +143,25 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         drivers,
         sources: origin::all(["drivers"], SIMULATED),
     })
+}
+
+/// The worlds to drive through.
+fn courses(args: &Args, board: &Board) -> Result<Vec<Course>, Failure> {
+    if let Some(count) = args.rooms {
+        let unfit = || failed(BarnError::Board(board.name.clone()));
+        let (body, plan) = Body::of(board).zip(board.sim.as_ref()).ok_or_else(unfit)?;
+        return Ok(rooms(plan, body.keeps_clear().into(), count));
+    }
+    let mut courses = match &args.worlds {
+        Some(folder) => course::load(folder),
+        None => course::built_in(),
+    }
+    .map_err(|error| unreadable(&error))?;
+    courses.truncate(args.count.map_or(usize::MAX, |count| count as usize));
+    if courses.is_empty() {
+        return Err(Failure::data("worlds.csv lists no world"));
+    }
+    Ok(courses)
 }
 
 fn unreadable(error: &CourseError) -> Failure {
@@ -198,7 +220,7 @@ fn draw(path: &Path, row: &Row<'_>, courses: &[Course]) -> Result<(), Failure> {
         Outcome::Contact => "ended at a contact",
         Outcome::Timeout => "ran out of time",
     };
-    let title = format!("BARN world {}, {}: {how}, {:.1} s", run.world, row.driver, run.seconds);
+    let title = format!("world {}, {}: {how}, {:.1} s", run.world, row.driver, run.seconds);
     let svg = svg::drawing(course, run, &title);
     codec::replace(path, svg.as_bytes()).map_err(|error| Failure::file(path, &error))?;
     say!("drawn: {title} ({})", path.display());

@@ -32,7 +32,8 @@ nothing fills a library while a robot runs, and the shipped boards leave both ou
 --bank 1 does here. Cycles run back to back; blocks of cycles and of plain copies alternate. The
 first four cycles of a block, which find the caches as the copies left them, do not count; the
 percentiles include all others. A byte read and a byte written count as one each. The cycle itself
-reads the clock to time its stages.
+reads the clock to time its stages. After each block come 250 cycles of the navigator, with a ring
+of 24 rangers in clutter: --seconds includes them.
 
 On a GPU the copy is in the GPU's own memory. Half of the time is for cycles and copies. A tenth is
 for stages: events time them while they run one after another, which takes longer than a normal
@@ -194,7 +195,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let bar = progress();
     let mut figures = FieldFigures::new();
     let bench = on_a_thread(|| {
-        let mut bench = FieldBench::build(&plan, args.simd.name())?;
+        let mut bench = FieldBench::build(&plan, args.simd.name())?.with_navigator();
         bench.measure(args.quality, args.seconds, &mut figures, &flag, &mut |passed| {
             bar.set_position((1000.0 * passed.as_secs_f64() / args.seconds.as_secs_f64()) as u64);
         });

@@ -83,6 +83,7 @@ pub struct FieldBench {
     engine: Box<dyn Inspect>,
     feed: Feed,
     copy: CopyCrew,
+    /// Driven between the blocks; only if its time is wanted.
     navigator: Option<NavigatorLoad>,
 }
 
@@ -101,7 +102,12 @@ impl FieldBench {
         let levels = (0..QUALITY_LEVELS).filter_map(|number| QualityLevel::new(number as u8));
         let most = levels.map(|quality| engine.bytes_per_cycle(quality)).max().unwrap_or(0);
         let copy = CopyCrew::new(engine.threads(), most, &plan.cpus).map_err(BenchFault::Threads)?;
-        Ok(FieldBench { engine, feed, copy, navigator: NavigatorLoad::new().ok() })
+        Ok(FieldBench { engine, feed, copy, navigator: None })
+    }
+
+    /// Measures the navigator as well.
+    pub fn with_navigator(self) -> FieldBench {
+        FieldBench { navigator: Some(NavigatorLoad::new()), ..self }
     }
 
     /// The engine.

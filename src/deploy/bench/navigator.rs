@@ -1,20 +1,18 @@
-//! Cycles of the navigator for a measurement: a robot with a ring of rangers drives through clutter. What it
+//! Cycles of the navigator for a measurement: the robot of the board `barn` drives through clutter. What it
 //! wishes is not carried out: it circles, and its goal stays ahead of it.
 
 use crate::base::seed::{Stream, uniform};
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::decision::motion::OdometryPose;
+use crate::deploy::board::built_in;
 use crate::field::navigate::navigator::{Navigator, Options};
-use crate::field::navigate::{Beam, Body, BodyError, Driver, Surroundings};
+use crate::field::navigate::senses::beams;
+use crate::field::navigate::{Beam, Driver, Surroundings};
 use std::f64::consts::TAU;
 
-/// Rangers of the ring. Each has a new reading in two cycles of five, as on the board `barn`: a reading every
-/// 50 ms, a cycle every 20 ms.
-const BEAMS: usize = 24;
+/// Each ranger has a new reading in two cycles of five: a reading every 50 ms, a cycle every 20 ms.
 const ROUND: u64 = 5;
 const FRESH: [u64; 2] = [0, 2];
-/// Reach of a ranger, metres.
-const REACH: f64 = 4.0;
 /// Discs around the robot, their radius, and the half side of the square in which they are; metres.
 const DISCS: u64 = 40;
 const DISC_RADIUS: f64 = 0.1;
@@ -27,15 +25,6 @@ const EVERY: Span = Span::from_millis(20);
 const SPEED: f64 = 0.5;
 /// Beyond the clutter, metres.
 const GOAL: [f64; 2] = [8.0, 0.0];
-/// The body of the virtual robot `barn`.
-const BODY: Body = Body {
-    half_width: 0.08,
-    front: 0.125,
-    rear: 0.125,
-    turning_radius: 0.0,
-    half_track: 0.07,
-    full_speed: 0.5,
-};
 
 /// The navigator and its surroundings.
 pub struct NavigatorLoad {
@@ -46,23 +35,17 @@ pub struct NavigatorLoad {
 }
 
 impl NavigatorLoad {
-    pub fn new() -> Result<NavigatorLoad, BodyError> {
+    pub fn new() -> NavigatorLoad {
         let anywhere = |number| AROUND * (2.0 * uniform(1, Stream::World, number) - 1.0);
         let discs = (0..DISCS).map(|disc| [anywhere(2 * disc), anywhere(2 * disc + 1)]);
         let leaves_circle = |[x, y]: &[f64; 2]| (libm::hypot(*x, *y) - CIRCLE).abs() > FREE;
-        let beam = |number: usize| Beam {
-            bearing: (TAU * number as f64 / BEAMS as f64) as f32,
-            offset: [0.0; 2],
-            half_cone: (TAU / (2 * BEAMS) as f64) as f32,
-            range: None,
-            max_range: REACH as f32,
-        };
-        Ok(NavigatorLoad {
-            navigator: Navigator::new(BODY, Options::default())?,
+        let barn = built_in("barn").and_then(Result::ok).expect("tests build every shipped board").board;
+        NavigatorLoad {
+            navigator: Navigator::of(&barn, Options::default()).expect("it states its body and beams"),
             discs: discs.filter(leaves_circle).collect(),
-            beams: (0..BEAMS).map(beam).collect(),
+            beams: beams(&barn).1,
             cycle: 0,
-        })
+        }
     }
 
     /// The time of one cycle.
@@ -73,8 +56,11 @@ impl NavigatorLoad {
         let pose = OdometryPose { at, heading: turned + TAU / 4.0 };
         for (number, beam) in self.beams.iter_mut().enumerate() {
             let is_fresh = FRESH.contains(&((self.cycle + number as u64) % ROUND));
-            beam.range =
-                is_fresh.then(|| range(at, pose.heading + f64::from(beam.bearing), &self.discs) as f32);
+            let [ahead, left] = beam.offset.map(f64::from);
+            beam.range = is_fresh.then(|| {
+                let direction = pose.heading + f64::from(beam.bearing);
+                range(pose.place(ahead, left), direction, &self.discs, beam.max_range)
+            });
         }
         let around = Surroundings { pose, elapsed: EVERY, beams: &self.beams };
         let began = MonotonicClock.now();
@@ -85,8 +71,8 @@ impl NavigatorLoad {
     }
 }
 
-/// The distance from `at` to the first disc in this direction, at most [`REACH`].
-fn range(at: [f64; 2], direction: f64, discs: &[[f64; 2]]) -> f64 {
+/// The distance from `at` to the first disc in this direction, at most `reach`, metres.
+fn range(at: [f64; 2], direction: f64, discs: &[[f64; 2]], reach: f32) -> f32 {
     let (sin, cos) = (libm::sin(direction), libm::cos(direction));
     let hits = discs.iter().filter_map(|disc| {
         let [x, y] = [disc[0] - at[0], disc[1] - at[1]];
@@ -94,7 +80,7 @@ fn range(at: [f64; 2], direction: f64, discs: &[[f64; 2]]) -> f64 {
         (along > 0.0 && aside.abs() < DISC_RADIUS)
             .then(|| along - libm::sqrt(DISC_RADIUS * DISC_RADIUS - aside * aside))
     });
-    hits.fold(REACH, f64::min)
+    hits.fold(f64::from(reach), f64::min) as f32
 }
 
 #[cfg(test)]
@@ -104,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_measured_navigator_is_on_its_way_all_the_time() {
-        let mut load = NavigatorLoad::new().unwrap();
+        let mut load = NavigatorLoad::new();
         let states: Vec<State> = (0..1_000)
             .map(|_| {
                 load.turn();
@@ -119,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_ray_ends_at_the_disc_before_it() {
-        assert!((range([0.0; 2], 0.0, &[[1.0, 0.0], [2.0, 0.0]]) - 0.9).abs() < 1e-9);
-        assert_eq!(range([0.0; 2], 0.0, &[[-1.0, 0.0], [1.0, 0.2]]), REACH);
+        assert!((range([0.0; 2], 0.0, &[[1.0, 0.0], [2.0, 0.0]], 4.0) - 0.9).abs() < 1e-6);
+        assert_eq!(range([0.0; 2], 0.0, &[[-1.0, 0.0], [1.0, 0.2]], 4.0), 4.0);
     }
 }

@@ -259,6 +259,28 @@ mod tests {
     }
 
     #[test]
+    fn the_wave_has_the_same_bits_on_every_level() {
+        let mut grid = grid_at(OdometryPose { at: [0.03, 0.07], heading: 0.3 });
+        for bearing in [-1.0_f32, -0.2, 0.4, 1.3] {
+            let range = Some(1.0 + bearing.abs());
+            let beam = Beam { bearing, offset: [0.0; 2], half_cone: 0.2, range, max_range: 4.0 };
+            (0..5).for_each(|_| _ = grid.see(OdometryPose::default(), &beam));
+        }
+        grid.close(None);
+        let bits = |level: Level| {
+            let mut wave = GoalWave { level, ..GoalWave::new() };
+            (0..30).for_each(|_| wave.spread(&grid, [4.0, 1.0]));
+            wave.wave.iter().map(|value| value.to_bits()).collect::<Vec<u32>>()
+        };
+        let levels = Level::all();
+        let expected = bits(levels[0]);
+        assert!(expected.iter().filter(|bits| **bits != 0).count() > CELLS / 2);
+        for level in levels {
+            assert!(bits(level) == expected, "{level:?}");
+        }
+    }
+
+    #[test]
     fn a_wave_over_the_whole_window_stays_in_f32() {
         let grid = grid_at(OdometryPose::default());
         let wave = settled(&grid, [6.15, 6.15], 20);

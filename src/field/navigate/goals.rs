@@ -108,22 +108,23 @@ pub struct GoalSender {
 impl GoalSender {
     /// Gives an order. Returns its number, which [`GoalReport::order`] shows once the robot has it.
     pub fn order(&self, task: Task) -> u64 {
-        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        orders.0 += 1;
-        let number = orders.0;
-        orders.1.put(Order { number, task });
-        number
+        give(&mut self.orders.lock().unwrap_or_else(PoisonError::into_inner), task)
     }
 
     /// Takes back the order with this number: the robot stands, unless a newer order has replaced it.
     pub fn withdraw(&self, number: u64) {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         if orders.0 == number {
-            orders.0 += 1;
-            let number = orders.0;
-            orders.1.put(Order { number, task: Task::Stand });
+            give(&mut orders, Task::Stand);
         }
     }
+}
+
+/// Gives the next order. Returns its number.
+fn give((last, orders): &mut (u64, Writer<Order>), task: Task) -> u64 {
+    *last += 1;
+    orders.put(Order { number: *last, task });
+    *last
 }
 
 /// What became of the newest order.
@@ -185,8 +186,8 @@ impl GoalStage {
         if let Some(order) = self.orders.take() {
             (self.order, self.next) = (order, 0);
         }
-        // Nobody who arms a robot expects it to set off for a place that was ordered before. Only what it was
-        // started with waits for the first arming.
+        // Arming must not send a robot to a place that was ordered before. Only what it was started with
+        // waits for the first arming.
         if !input.armed && (self.was_armed || self.order.number > 0) {
             self.order.task = Task::Wander;
         }

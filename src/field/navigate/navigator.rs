@@ -2,6 +2,7 @@
 //! no room to turn the robot backs over ground that it knows to be free. Without a peak it stops, turns to
 //! look, and at last gives up with a reason.
 
+mod arcs;
 mod steering;
 
 use super::goal_wave::GoalWave;

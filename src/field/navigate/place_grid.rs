@@ -9,10 +9,15 @@ pub const CELL: f32 = 0.1;
 /// Cells on each side of the window, a power of two. 12.8 m: the robot sees half of that to each side, more
 /// than its sensors reach.
 pub const SIDE: usize = 128;
+/// Of a cell's coordinate, the bits that say where in memory it is.
+const MASK: i64 = SIDE as i64 - 1;
 /// Cells of the window.
 pub const CELLS: usize = SIDE * SIDE;
 /// Memory above this counts as something in the way: one hit of a thin ray, or three of a wide beam.
 const MET: f32 = 0.5;
+/// A thing is assumed to be this much larger than what was met of it, in cells, as far as that ground was not
+/// seen free: a sensor that looks ahead meets the near side of a thing, and the robot passes its far side.
+const UNSEEN_SIDE: f32 = 1.5;
 /// What a hit of a thin ray adds, as a share of what is missing to 1.
 const RAY_HIT: f32 = 0.6;
 /// The same in the middle of a cone; half of it at the edges, where an echo is less likely to come from.
@@ -77,7 +82,6 @@ impl Window {
 
     /// The cell that the window has at this place in memory.
     fn cell(&self, index: usize) -> Cell {
-        const MASK: i64 = SIDE as i64 - 1;
         let [left, bottom] = self.corner;
         let (x, y) = ((index % SIDE) as i64, (index / SIDE) as i64);
         [left + (x.wrapping_sub(left) & MASK), bottom + (y.wrapping_sub(bottom) & MASK)]
@@ -100,8 +104,15 @@ impl Window {
 
 /// Where a cell is in memory: the lattice is wrapped around, so that no cell moves when the window does.
 pub fn index([x, y]: Cell) -> usize {
-    const MASK: i64 = SIDE as i64 - 1;
     (y & MASK) as usize * SIDE + (x & MASK) as usize
+}
+
+/// The cells around one at the origin within this distance, in cells.
+fn cells_within(distance: f32) -> Vec<Cell> {
+    let most = libm::floorf(distance) as i64;
+    let line = -most..=most;
+    let square = line.clone().flat_map(|y| line.clone().map(move |x| [x, y]));
+    square.filter(|[x, y]| ((x * x + y * y) as f32) <= distance * distance + 1e-4).collect()
 }
 
 /// The memory of places.
@@ -116,6 +127,10 @@ pub struct PlaceGrid {
     closed: Vec<bool>,
     /// The cells around a thing that are closed because of it.
     reach: Vec<Cell>,
+    /// The cells around one that was met which may belong to the same thing.
+    unseen_side: Vec<Cell>,
+    /// Whether each cell is taken as part of a thing; computed with `closed`.
+    solid: Vec<bool>,
     half_width: f32,
     last: Option<OdometryPose>,
     /// Way since memory faded last, metres.
@@ -125,22 +140,14 @@ pub struct PlaceGrid {
 impl PlaceGrid {
     /// Nothing remembered.
     pub fn new(body: &Body) -> PlaceGrid {
-        let distance = body.keeps_clear() / CELL;
-        let most = libm::floorf(distance) as i64;
-        let mut reach = Vec::new();
-        for y in -most..=most {
-            for x in -most..=most {
-                if ((x * x + y * y) as f32) <= distance * distance + 1e-4 {
-                    reach.push([x, y]);
-                }
-            }
-        }
         let mut grid = PlaceGrid {
             window: Window::around([0.0; 2]),
             met: vec![0.0; CELLS],
             seen: vec![0.0; CELLS],
             closed: vec![false; CELLS],
-            reach,
+            reach: cells_within(body.keeps_clear() / CELL),
+            unseen_side: cells_within(UNSEEN_SIDE),
+            solid: vec![false; CELLS],
             half_width: body.half_width,
             last: None,
             way: 0.0,
@@ -254,8 +261,9 @@ impl PlaceGrid {
         }
     }
 
-    /// Computes which cells are closed: those near something that was met, and the window's border. Where the
-    /// robot is, its middle can be: `here` opens the cells around it, except where something was met.
+    /// Computes which cells are closed: those near something that was met or is assumed, and the window's
+    /// border. Where the robot is, its middle can be: `here` opens the cells around it, except where
+    /// something was met.
     pub fn close(&mut self, here: Option<[f64; 2]>) {
         self.closed.fill(false);
         let side = SIDE as i64;
@@ -267,7 +275,8 @@ impl PlaceGrid {
                 self.closed[index(edge)] = true;
             }
         }
-        for (cell, _) in self.met.iter().enumerate().filter(|(_, met)| **met > MET) {
+        self.find_solid();
+        for (cell, _) in self.solid.iter().enumerate().filter(|(_, is_solid)| **is_solid) {
             let [x, y] = self.window.cell(cell);
             for away in &self.reach {
                 if let Some(cell) = self.window.index([x + away[0], y + away[1]]) {
@@ -283,6 +292,23 @@ impl PlaceGrid {
                 && self.met[cell] <= MET
             {
                 self.closed[cell] = false;
+            }
+        }
+    }
+
+    /// Computes which cells are taken as part of a thing: those where something was met, and the unseen ones
+    /// beside them.
+    fn find_solid(&mut self) {
+        self.solid.fill(false);
+        for (cell, _) in self.met.iter().enumerate().filter(|(_, met)| **met > MET) {
+            let [x, y] = self.window.cell(cell);
+            self.solid[cell] = true;
+            for away in &self.unseen_side {
+                if let Some(beside) = self.window.index([x + away[0], y + away[1]])
+                    && self.seen[beside] <= MET
+                {
+                    self.solid[beside] = true;
+                }
             }
         }
     }
@@ -332,7 +358,9 @@ mod tests {
         grid.follow(at(0.05));
         assert!(grid.see(at(0.05), &beam(1.0)));
         grid.close(None);
-        assert!(!grid.is_open([1.05, 0.05]) && !grid.is_open([0.95, 0.15]) && grid.is_open([0.85, 0.05]));
+        assert!(!grid.is_open([1.05, 0.05]) && !grid.is_open([0.95, 0.15]));
+        // The unseen cells beside the ray's end may belong to the thing.
+        assert!(!grid.is_open([0.85, 0.05]) && grid.is_open([0.75, 0.05]));
         assert!(
             grid.is_known_free([0.55, 0.05]) && !grid.is_known_free([0.55, 0.35]),
             "unseen beside the ray"
@@ -343,6 +371,21 @@ mod tests {
         assert!(grid.is_open([1.05, 0.05]), "nothing within range");
         assert!(!grid.see(at(0.05), &Beam { range: None, ..beam(1.0) }));
         assert!(!grid.see(at(0.05), &Beam { range: Some(f32::NAN), ..beam(1.0) }));
+    }
+
+    #[test]
+    fn ground_beside_a_thing_is_open_once_it_was_seen_free() {
+        let mut grid = PlaceGrid::new(&CAR);
+        grid.follow(at(0.05));
+        grid.see(at(0.05), &beam(1.0));
+        grid.close(None);
+        assert!(!grid.is_open([1.05, 0.25]), "near the unseen cell beside the thing");
+        for side in [-0.1, 0.1] {
+            let pose = OdometryPose { at: [0.05, 0.05 + side], heading: 0.0 };
+            grid.see(pose, &beam(4.0));
+        }
+        grid.close(None);
+        assert!(grid.is_open([1.05, 0.25]) && !grid.is_open([1.05, 0.15]), "near the thing only");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! A folder has `discs.csv` (`world,x_m,y_m`) and `worlds.csv` (`world,discs,shortest_path_m`).
 
 use crate::base::plan::WorldPlan;
+use crate::base::time::Span;
 use crate::system::bounded_read;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,21 @@ pub struct Course {
     pub plan: WorldPlan,
     /// Length of the shortest path, metres.
     pub path_m: f64,
+    /// When a run in it ends.
+    pub rules: Rules,
 }
+
+/// When a run ends, unless something is touched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// The goal is reached within this distance, metres.
+    pub near_m: f64,
+    /// Its time limit.
+    pub limit: Span,
+}
+
+/// Those of the benchmark.
+pub const BARN_RULES: Rules = Rules { near_m: 1.0, limit: Span::from_millis(100_000) };
 
 /// Why there are no worlds.
 #[derive(Debug)]
@@ -93,7 +108,7 @@ fn parse(worlds: [&str; 2], discs: [&str; 2]) -> Result<Vec<Course>, CourseError
         if courses.iter().any(|course| f64::from(course.number) == number) {
             return Err(wrong(worlds[0], line, format!("world {number} is listed twice")));
         }
-        courses.push(Course { number: number as u32, plan: empty(), path_m });
+        courses.push(Course { number: number as u32, plan: empty(), path_m, rules: BARN_RULES });
         counts.push((line, count as usize));
     }
     for (line, [number, x, y]) in

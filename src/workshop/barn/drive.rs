@@ -2,10 +2,10 @@
 //! the first contact, or when its time is over.
 
 use super::Pilot;
-use super::course::Course;
+use super::course::{Course, Rules};
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, QualityLevel};
-use crate::base::time::{Clock, Instant, SimClock, Span};
+use crate::base::time::{Clock, Instant, SimClock};
 use crate::decision::motion::OdometryPose;
 use crate::field::engine::Cycle;
 use crate::field::navigate::goals::{Route, Task};
@@ -16,9 +16,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The benchmark's rules: near enough to the goal, the time limit, and the way after which its clock starts.
-const NEAR_M: f64 = 1.0;
-const LIMIT: Span = Span::from_millis(100_000);
+/// The way after which a run's clock starts: the benchmark's rule.
 const STARTED_M: f64 = 0.1;
 /// Distance between two points of the recorded path.
 const PATH_STEP_M: f64 = 0.05;
@@ -63,6 +61,7 @@ pub struct Run {
 /// What is watched during a drive.
 struct Witness {
     goal: [f64; 2],
+    near_m: f64,
     path: Vec<[f64; 2]>,
     began: Option<Instant>,
     ended: Option<(Outcome, Instant)>,
@@ -91,7 +90,7 @@ impl Witness {
         if self.ended.is_none() {
             if report.contacts.all() > 0 {
                 self.ended = Some((Outcome::Contact, report.at));
-            } else if apart(at, self.goal) <= NEAR_M {
+            } else if apart(at, self.goal) <= self.near_m {
                 self.ended = Some((Outcome::Reached, report.at));
             }
         }
@@ -118,15 +117,17 @@ pub fn drive(board: &Board, course: &Course, pilot: Pilot) -> Result<Run, BuildE
     };
     let robot = Robot::build(&board, clock.clone(), first, options)?;
     let plant = robot.plant.clone().ok_or(BuildError::NoBus { board: board.name.clone() })?;
+    let Rules { near_m, limit } = course.rules;
+    let path = vec![plan.start];
     let mut witness =
-        Witness { goal, path: vec![plan.start], began: None, ended: None, backwards: false, reversals: 0 };
+        Witness { goal, near_m, path, began: None, ended: None, backwards: false, reversals: 0 };
     let over = AtomicBool::new(false);
-    let ending = runner::step(robot, &clock, first + LIMIT, &over, |_| {
+    let ending = runner::step(robot, &clock, first + limit, &over, |_| {
         witness.see(&plant.report(clock.now()));
         over.store(witness.ended.is_some(), Ordering::Relaxed);
     });
     let report = plant.report(clock.now());
-    let (outcome, at) = witness.ended.unwrap_or((Outcome::Timeout, first + LIMIT));
+    let (outcome, at) = witness.ended.unwrap_or((Outcome::Timeout, first + limit));
     witness.path.push([report.pose.x, report.pose.y]);
     Ok(Run {
         world: course.number,
@@ -152,7 +153,7 @@ fn silence() -> Cycle<dyn Inspect> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::course::{built_in, empty};
+    use super::super::course::{BARN_RULES, built_in, empty};
     use super::super::{Conditions, Pilot, race};
     use super::*;
     use crate::deploy::board;
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn every_pilot_crosses_an_empty_world() {
-        let course = Course { number: 0, plan: empty(), path_m: 10.0 };
+        let course = Course { number: 0, plan: empty(), path_m: 10.0, rules: BARN_RULES };
         for pilot in Pilot::ALL {
             let run = outcomes(pilot, std::slice::from_ref(&course)).remove(0);
             assert_eq!(run.outcome, Outcome::Reached, "{}", pilot.name());
@@ -201,7 +202,8 @@ mod tests {
     fn a_wall_across_the_course_is_not_passed() {
         let mut plan = empty();
         plan.walls.push([0.0, 9.0, 12.0, 9.0]);
-        let run = outcomes(Pilot::FollowGap, &[Course { number: 0, plan, path_m: 10.0 }]).remove(0);
+        let run = outcomes(Pilot::FollowGap, &[Course { number: 0, plan, path_m: 10.0, rules: BARN_RULES }])
+            .remove(0);
         assert_ne!(run.outcome, Outcome::Reached);
         assert!(run.path.iter().all(|[_, y]| *y < 9.0));
     }

@@ -57,7 +57,7 @@ pub fn toward(around: &Surroundings<'_>, goal: [f64; 2]) -> (f32, f32) {
 pub(super) mod tests {
     use super::*;
 
-    /// Two driven wheels in the middle of a body of 0.25 x 0.16 m.
+    /// Two driven wheels in the middle of a small body.
     pub const BODY: Body = Body {
         half_width: 0.08,
         front: 0.125,

@@ -64,7 +64,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::course::empty;
+    use super::super::course::{BARN_RULES, empty};
     use super::*;
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
         let mut plan = empty();
         plan.discs = vec![[5.0, 9.0, 0.1], [7.0, 9.0, 0.1]];
         plan.walls = vec![[1.0, 1.0, 2.0, 2.0]];
-        let course = Course { number: 1, plan, path_m: 10.0 };
+        let course = Course { number: 1, plan, path_m: 10.0, rules: BARN_RULES };
         let mut run = Run {
             world: 1,
             outcome: Outcome::Contact,

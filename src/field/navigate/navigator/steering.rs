@@ -3,6 +3,7 @@
 use super::super::heading::unit;
 use super::super::place_grid::PlaceGrid;
 use super::super::{Beam, Body, CLEARANCE, Wish};
+use super::arcs::Arcs;
 use crate::decision::motion::OdometryPose;
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
 
@@ -24,15 +25,18 @@ const BRAKES_OVER: f32 = 1.2;
 const NO_ROOM: f32 = 0.075;
 /// Below this share of the turning radius, as room ahead, it backs.
 const BACKS_BELOW: f32 = 0.83;
-/// If the goal's direction is behind (more than this many radians off), it also backs ...
-const FAR_OFF: f64 = 1.9;
-/// ... with less room ahead than this many metres.
-const LITTLE_ROOM: f32 = 0.475;
+/// It also backs if no arc brings it within so many radians of the direction.
+const FAR_OFF: f32 = 1.0;
+/// What a sensor sees straight ahead counts as this much farther away when the robot decides to back, metres:
+/// it can still turn off.
+const SEEN_AHEAD: f32 = 0.1;
+/// Below this share of the sharpest curvature, what is straight ahead is in the way.
+const STRAIGHT: f32 = 0.3;
 /// It backs only with so much known free ground behind it, metres.
 const ROOM_BEHIND: f32 = 0.125;
-/// It goes forwards again if the direction is within so many radians ...
-const NEAR_ENOUGH: f64 = 0.6;
-/// ... and so many metres are free.
+/// It goes forwards again if an arc brings it within so many radians of the direction ...
+const NEAR_ENOUGH: f32 = 0.5;
+/// ... and has so much room, metres.
 const ROOM_AGAIN: f32 = 0.275;
 /// It goes forwards for at least this long, seconds.
 const FORWARDS_FOR: f64 = 0.4;
@@ -65,6 +69,8 @@ pub(super) struct Room {
     /// The nearest thing ahead that a sensor sees now: which sensor, and how far it is from the middle.
     nearest: Option<(usize, f32)>,
     last: Option<[f64; 2]>,
+    /// Along the arcs of a car; unused on a body that turns on the spot.
+    arcs: Arcs,
 }
 
 impl Room {
@@ -84,6 +90,9 @@ impl Room {
         let remembered = way(pose.heading, AHEAD, false);
         let seen = self.nearest.map_or(f32::INFINITY, |(_, away)| away - body.half_length());
         self.ahead = remembered.min(seen);
+        if !body.turns_on_spot() {
+            self.arcs.measure(body, grid, pose);
+        }
         self.behind = way(pose.heading + PI, BEHIND, true);
     }
 
@@ -118,6 +127,8 @@ impl Room {
 pub(super) struct Steering {
     body: Body,
     backs: bool,
+    /// The side to which it turns sharply, to the left if positive.
+    side: f32,
     turns_on_spot: bool,
     /// Seconds since it changed between forwards and backwards.
     since: f64,
@@ -125,7 +136,7 @@ pub(super) struct Steering {
 
 impl Steering {
     pub(super) fn new(body: &Body) -> Steering {
-        Steering { body: *body, backs: false, turns_on_spot: false, since: FORWARDS_FOR }
+        Steering { body: *body, backs: false, side: 0.0, turns_on_spot: false, since: FORWARDS_FOR }
     }
 
     /// Begins a new way.
@@ -141,43 +152,42 @@ impl Steering {
     pub(super) fn go(&mut self, off: f64, room: &Room, seconds: f64) -> Wish {
         let off = wrapped(off);
         self.since += seconds;
-        if self.body.turns_on_spot() {
-            let limit = if self.turns_on_spot { SPOT_UNTIL } else { SPOT_FROM };
-            self.turns_on_spot = off.abs() > limit || (room.ahead < NO_ROOM && off.abs() > 0.05);
-            if self.turns_on_spot {
-                return self.on_spot((off.abs() as f32 * GAIN as f32).clamp(0.3, SPOT_RATE), off);
-            }
-        } else {
-            self.choose_way(off, room);
+        if !self.body.turns_on_spot() {
+            return self.by_arc(off as f32, room);
+        }
+        let limit = if self.turns_on_spot { SPOT_UNTIL } else { SPOT_FROM };
+        self.turns_on_spot = off.abs() > limit || (room.ahead < NO_ROOM && off.abs() > 0.05);
+        if self.turns_on_spot {
+            return self.on_spot((off.abs() as f32 * GAIN as f32).clamp(0.3, SPOT_RATE), off);
         }
         let turn = (GAIN * off).clamp(-1.0, 1.0) as f32 / self.radius();
-        if self.backs {
-            let speed = BACKING.min(BACKING_SPEED / self.body.full_speed);
-            return Wish { speed: -speed, curvature: -turn };
-        }
-        if room.ahead < NO_ROOM {
-            return Wish { speed: 0.0, curvature: turn };
-        }
-        let free = ((room.ahead - 0.025) / (BRAKES_OVER * self.body.full_speed)).clamp(0.0, 1.0);
-        let straight = 1.0 - 0.5 * (off.abs() as f32 / 1.5).min(1.0);
-        Wish { speed: CRUISE * (CRAWL + (1.0 - CRAWL) * free) * straight, curvature: turn }
+        forwards(room.ahead, off as f32, turn, self.body.full_speed)
     }
 
-    /// Forwards or backwards, for a body that needs room to turn.
-    fn choose_way(&mut self, off: f64, room: &Room) {
+    /// Towards the direction, for a body that needs room to turn.
+    fn by_arc(&mut self, off: f32, room: &Room) -> Wish {
+        let radius = self.radius();
+        let wanted = (GAIN as f32 * off).clamp(-1.0, 1.0);
+        let arc = room.arcs.best(off, wanted, self.side, radius);
         let change = if self.backs {
-            room.behind < NO_ROOM
-                || self.since > BACKS_FOR
-                || (off.abs() < NEAR_ENOUGH && room.ahead > ROOM_AGAIN)
+            let goes_on = arc.off < NEAR_ENOUGH && arc.room > ROOM_AGAIN;
+            goes_on || room.behind < NO_ROOM || self.since > BACKS_FOR
         } else {
-            let is_tight = room.ahead < BACKS_BELOW * self.radius();
-            let turns_back = off.abs() > FAR_OFF && room.ahead < LITTLE_ROOM;
-            (is_tight || turns_back) && room.behind > ROOM_BEHIND && self.since > FORWARDS_FOR
+            let is_tight = arc.room.min(room.ahead.max(0.0) + SEEN_AHEAD) < BACKS_BELOW * radius;
+            (is_tight || arc.off > FAR_OFF) && room.behind > ROOM_BEHIND && self.since > FORWARDS_FOR
         };
         if change {
             self.backs = !self.backs;
             self.since = 0.0;
         }
+        if self.backs {
+            let speed = BACKING.min(BACKING_SPEED / self.body.full_speed);
+            return Wish { speed: -speed, curvature: -wanted / radius };
+        }
+        self.side = arc.side();
+        // What is straight ahead is not in the way of a sharp turn.
+        let ahead = if arc.share.abs() < STRAIGHT { arc.room.min(room.ahead) } else { arc.room };
+        forwards(ahead, off, arc.share / radius, self.body.full_speed)
     }
 
     /// Turns to the left to look around, in place or in as little room as the body can.
@@ -205,6 +215,17 @@ impl Steering {
     fn radius(&self) -> f32 {
         if self.body.turns_on_spot() { SOFT_RADIUS } else { self.body.turning_radius }
     }
+}
+
+/// Forwards with this curvature and as fast as the room ahead allows, metres; `off` is the angle to the
+/// direction.
+fn forwards(ahead: f32, off: f32, curvature: f32, full_speed: f32) -> Wish {
+    if ahead < NO_ROOM {
+        return Wish { speed: 0.0, curvature };
+    }
+    let free = ((ahead - 0.025) / (BRAKES_OVER * full_speed)).clamp(0.0, 1.0);
+    let straight = 1.0 - 0.5 * (off.abs() / 1.5).min(1.0);
+    Wish { speed: CRUISE * (CRAWL + (1.0 - CRAWL) * free) * straight, curvature }
 }
 
 /// The same angle in -pi..=pi.

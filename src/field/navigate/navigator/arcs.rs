@@ -1,0 +1,171 @@
+//! The arcs that a car can drive, and how much room there is along each. A car that has to turn far finds out
+//! here to which side it can.
+
+use super::super::Body;
+use super::super::place_grid::PlaceGrid;
+use crate::decision::motion::OdometryPose;
+use std::f64::consts::TAU;
+
+/// The arcs, as shares of the sharpest curvature, to the left if positive.
+const SHARES: [f32; 11] = [-1.0, -0.75, -0.5, -0.25, -0.1, 0.0, 0.1, 0.25, 0.5, 0.75, 1.0];
+/// Distance of two places on an arc, metres.
+const STEP: f64 = 0.05;
+/// Room is measured as far as the sharpest arc turns by this angle, radians: a little more than half a turn.
+/// In metres, at least and at most this.
+const TURN: f32 = 3.5;
+const FARTHEST: [f32; 2] = [0.6, 2.0];
+/// What it costs to leave the wanted curvature by the sharpest one, as radians off the direction: little, so
+/// that an arc with room is worth it.
+const LEAVING: f32 = 0.3;
+/// What an arc without any room costs, and from which room on this is nothing, metres: two lengths of a small
+/// car.
+const TIGHT: f32 = 2.0;
+const ENOUGH: f32 = 0.5;
+/// What it costs to change the side of a sharp turn, so that two sides that are equally good do not
+/// alternate.
+const OTHER_SIDE: f32 = 0.3;
+/// From this share on a turn is sharp.
+const SHARP: f32 = 0.2;
+
+/// The arc that the car takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Arc {
+    /// Its curvature as a share of the sharpest, to the left if positive.
+    pub share: f32,
+    /// How far the reference point can go along it, metres.
+    pub room: f32,
+    /// How far off the direction the car still is after that, radians.
+    pub off: f32,
+}
+
+/// The room along each arc.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Arcs {
+    rooms: [f32; SHARES.len()],
+}
+
+impl Arcs {
+    /// Measures the room along each arc of a car at `pose`.
+    pub(super) fn measure(&mut self, body: &Body, grid: &PlaceGrid, pose: OdometryPose) {
+        for (room, share) in self.rooms.iter_mut().zip(SHARES) {
+            *room = room_along(body, grid, pose, share / body.turning_radius);
+        }
+    }
+
+    /// The best arc towards a direction that is `off` radians from the heading of a car with this turning
+    /// radius in metres. `wanted` is the curvature that it would take without obstacles, as a share of the
+    /// sharpest; `side` the side of its last sharp turn, or 0.
+    pub(super) fn best(&self, off: f32, wanted: f32, side: f32, radius: f32) -> Arc {
+        let arcs = SHARES.iter().zip(self.rooms).map(|(share, room)| {
+            let arc = Arc { share: *share, room, off: off_after(off, share / radius, room) };
+            let tight = TIGHT * (1.0 - room / ENOUGH).max(0.0);
+            let changes_side = if share * side < 0.0 { OTHER_SIDE } else { 0.0 };
+            (arc, arc.off + LEAVING * (share - wanted).abs() + tight + changes_side)
+        });
+        let best = arcs.min_by(|(_, a), (_, b)| a.total_cmp(b));
+        let (arc, _) = best.expect("there are arcs");
+        // The wanted curvature itself, if no other arc is nearer to it.
+        let away = (arc.share - wanted).abs();
+        let is_nearest = SHARES.iter().all(|share| (share - wanted).abs() >= away);
+        Arc { share: if is_nearest { wanted } else { arc.share }, ..arc }
+    }
+}
+
+impl Arc {
+    /// The side to which it turns sharply, 1 to the left and -1 to the right; 0: it does not.
+    pub(super) fn side(&self) -> f32 {
+        if self.share.abs() > SHARP { self.share.signum() } else { 0.0 }
+    }
+}
+
+/// How far the reference point can go along an arc before the body comes too close to something, metres. Two
+/// circles stand for the body: at its front and at its rear.
+fn room_along(body: &Body, grid: &PlaceGrid, pose: OdometryPose, curvature: f32) -> f32 {
+    let farthest = (TURN * body.turning_radius).clamp(FARTHEST[0], FARTHEST[1]);
+    let circles = [f64::from(body.front - body.half_width), f64::from(body.half_width - body.rear)];
+    let samples = (f64::from(farthest) / STEP) as usize;
+    for sample in 1..=samples {
+        let way = STEP * sample as f64;
+        let half = way * f64::from(curvature) / 2.0;
+        let chord = if half.abs() < 1e-6 { way } else { way * libm::sin(half) / half };
+        let at = pose.place(chord * libm::cos(half), chord * libm::sin(half));
+        let there = OdometryPose { at, heading: pose.heading + 2.0 * half };
+        if circles.iter().any(|ahead| !grid.is_open(there.place(*ahead, 0.0))) {
+            return (STEP * (sample - 1) as f64) as f32;
+        }
+    }
+    farthest
+}
+
+/// How far off the direction a car still is, at best, on its way along an arc, radians. `off` is how far off
+/// it is now.
+fn off_after(off: f32, curvature: f32, room: f32) -> f32 {
+    let turns = curvature.abs() * room;
+    let needs = if off * curvature >= 0.0 { off.abs() } else { TAU as f32 - off.abs() };
+    (needs - turns).clamp(0.0, off.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Beam;
+    use super::super::super::tests::CAR;
+    use super::*;
+
+    /// The arcs of a car that sees a thin thing at each of these bearings and distances.
+    fn arcs(things: &[(f32, f32)]) -> Arcs {
+        let pose = OdometryPose { at: [0.05, 0.05], heading: 0.0 };
+        let mut grid = PlaceGrid::new(&CAR);
+        grid.follow(pose);
+        for (bearing, range) in things {
+            let range = Some(*range);
+            grid.see(
+                pose,
+                &Beam { bearing: *bearing, offset: [0.0; 2], half_cone: 0.0, range, max_range: 4.0 },
+            );
+        }
+        grid.close(Some(pose.at));
+        let mut arcs = Arcs::default();
+        arcs.measure(&CAR, &grid, pose);
+        arcs
+    }
+
+    #[test]
+    fn without_obstacles_a_car_takes_the_wanted_curvature() {
+        let free = arcs(&[]);
+        for (off, wanted) in [(0.1, 0.2), (-0.4, -0.8), (2.5, 1.0)] {
+            let arc = free.best(off, wanted, 0.0, CAR.turning_radius);
+            assert_eq!((arc.share, arc.off), (wanted, 0.0));
+        }
+    }
+
+    #[test]
+    fn a_car_turns_the_long_way_if_the_short_one_is_closed() {
+        let (off, radius) = (2.6, CAR.turning_radius);
+        let left = arcs(&[(0.9, 0.45), (1.2, 0.45)]);
+        let arc = left.best(off, 1.0, 0.0, radius);
+        assert!(arc.share < -SHARP && arc.off < 0.3 && arc.side() == -1.0, "{arc:?}");
+        let open = arcs(&[]).best(off, 1.0, 0.0, radius);
+        assert!(open.share > SHARP, "{open:?}");
+    }
+
+    #[test]
+    fn room_ends_before_what_is_in_the_way() {
+        let ahead = arcs(&[(0.0, 0.8)]);
+        let straight = ahead.rooms[SHARES.len() / 2];
+        assert!((0.35..0.6).contains(&straight), "{straight}");
+        assert_eq!(
+            ahead.rooms[0],
+            FARTHEST[0].max(TURN * CAR.turning_radius),
+            "a sharp turn stays clear of it"
+        );
+    }
+
+    #[test]
+    fn what_an_arc_turns_is_less_off() {
+        assert_eq!(off_after(1.0, 5.0, 0.1), 0.5);
+        assert_eq!(off_after(1.0, 5.0, 1.0), 0.0);
+        assert_eq!(off_after(1.0, 0.0, 1.0), 1.0);
+        assert!((off_after(3.0, -5.0, 0.1) - 2.783_185).abs() < 1e-5);
+        assert_eq!(off_after(1.0, -5.0, 0.1), 1.0, "it is off at the start");
+    }
+}
