@@ -101,13 +101,14 @@ pub mod runtime {
     pub mod em_brain;
 }
 
-/// Teaching and examining a field, at a desk. No robot needs it.
+/// Teaching and examining a field, and watching a robot, at a desk. No robot needs it.
 #[cfg(feature = "workshop")]
 pub mod workshop {
     pub mod learn;
     pub mod teach;
     pub mod ablate;
     pub mod barn;
+    pub mod live;
 }
 
 /// Board files, setup of a machine, updates, benchmarks, latency with hardware in the loop.

@@ -38,6 +38,8 @@ mod restart;
 mod status;
 /// The screen: its keys reach the robot, and the terminal is restored however it ends.
 mod screen;
+/// A viewer sees a running robot live, and hears of its end.
+mod live;
 /// A guard holds its line until a runtime is trusted, and cuts it however that runtime dies.
 mod guard;
 /// Goals of a running robot: it goes only while it is armed, and says what became of them.

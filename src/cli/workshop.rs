@@ -1,10 +1,11 @@
 //! The verbs of the workshop: they teach a field and examine what it learned, from logs and in the simulator,
-//! and show a recorded run on a page.
+//! and show a recorded run on a page, or a running robot in a viewer.
 //! No robot needs them, and the package for robots leaves them out.
 
 mod ablate;
 mod drive_page;
 mod learn;
+mod live;
 mod replay;
 mod teach;
 
@@ -27,6 +28,8 @@ pub enum Verb {
     Ablate(ablate::Args),
     /// Show a recorded run on a page for a browser: one file with curves, events and a map
     Report(drive_page::Args),
+    /// Show a running robot live in Foxglove or Lichtblick
+    Live(live::Args),
 }
 
 /// Runs a verb.
@@ -37,6 +40,7 @@ pub fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Teach(args) => teach::run(args),
         Verb::Ablate(args) => ablate::run(args),
         Verb::Report(args) => drive_page::run(&args),
+        Verb::Live(args) => live::run(args),
     }
 }
 

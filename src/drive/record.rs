@@ -28,7 +28,7 @@ pub use line::{RecordSender, Recording};
 pub use read::{End, Event, ReadError, Reader};
 pub use slot::{Answer, FORMAT, FieldRecord, Slot, Step};
 pub use store::{Medium, Opener, Quota, RecordingTarget, disk, numbered};
-pub use topics::{causes, health};
+pub use topics::{Topic, causes, health};
 pub use window::When;
 pub use writer::Plan;
 

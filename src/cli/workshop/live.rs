@@ -1,0 +1,133 @@
+//! `live`: shows a running robot in viewers that speak Foxglove's WebSocket protocol. `workshop::live` is the
+//! server; this file asks the robot for its status, and passes it on.
+
+use super::super::control::unreachable;
+use super::super::output;
+use crate::base::time::{Clock, MonotonicClock};
+use crate::cli::exit::Failure;
+use crate::cli::interrupt::Interrupt;
+use crate::runtime::control::{Ask, CONTROL_SOCKET, Status, ask_without_map};
+use crate::workshop::live::Server;
+use serde::Serialize;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the robot is asked: as often as it takes its figures.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+
+/// A robot that answers has measured its first figures within a fraction of this.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Arguments of `live`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion live                                   the robot on this machine
+  ganglion live --socket /tmp/robot.sock          a run with --control /tmp/robot.sock
+  ssh -L /tmp/robot.sock:/run/ganglion/control.sock rover    a robot elsewhere: in one terminal,
+  ganglion live --socket /tmp/robot.sock          in another one
+
+Then, in Foxglove or Lichtblick: Open connection, Foxglove WebSocket, ws://localhost:8765.
+
+The topics have the names and keys of a recording (docs/recording.md), ten times a second. Viewers
+can only watch. A viewer that is too slow loses messages; it cannot slow the robot down, which is
+asked for its status as by 'ganglion top', and only while somebody watches. Ctrl-C ends it.
+
+Exit codes: 0 done; 64 the command line is wrong; 69 no robot answers, or the port is in use.")]
+pub struct Args {
+    /// Control socket of the runtime
+    #[arg(long, value_name = "PATH", default_value = CONTROL_SOCKET)]
+    socket: PathBuf,
+    /// Where viewers connect; port 0: any that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8765")]
+    listen: SocketAddr,
+    /// At the end, print what was sent as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was sent, for `--json`.
+#[derive(Serialize)]
+struct Report {
+    schema: u32,
+    /// Viewers that were connected.
+    viewers: u64,
+    /// Viewers that were turned away.
+    refused: u64,
+    /// Messages that were sent.
+    messages: u64,
+    /// Times that a viewer was too slow for a status.
+    dropped: u64,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let interrupt = Interrupt::watch()?;
+    let status = first(&args.socket).map_err(|error| unreachable(&args.socket, &error))?;
+    let session = MonotonicClock.now().as_nanos().to_string();
+    let mut server = Server::listen(args.listen, &status, &session).map_err(|error| {
+        Failure::unavailable(format!("cannot listen at {}: {error}", args.listen))
+            .fix("name another port with --listen 127.0.0.1:PORT")
+    })?;
+    let address = server.address().map_err(|error| Failure::unavailable(error).at("the port"))?;
+    if !address.ip().is_loopback() {
+        log::warn!("everybody who can reach {address} can watch the robot; nobody can drive it from there");
+    }
+    relay!(
+        "{} is shown at ws://{address}; open it in Foxglove or Lichtblick. Ctrl-C ends this",
+        status.board
+    );
+    while !interrupt.asked() {
+        let began = Instant::now();
+        let watched = server.accept().map_err(|error| Failure::unavailable(error).at("the port"))?;
+        if watched {
+            match look(&args.socket) {
+                Ok(status) => server.show(&status, MonotonicClock.now()),
+                Err(error) => server.show_silence(&error.to_string()),
+            }
+        }
+        thread::sleep(ASK_EVERY.saturating_sub(began.elapsed()));
+    }
+    conclude(&server, args.json)
+}
+
+/// The status of a robot that may have just started.
+fn first(socket: &Path) -> io::Result<Status> {
+    let until = Instant::now() + STARTS_WITHIN;
+    loop {
+        match look(socket) {
+            Err(error) if error.kind() == ErrorKind::NotConnected && Instant::now() < until => {
+                thread::sleep(ASK_EVERY);
+            }
+            found => return found,
+        }
+    }
+}
+
+fn look(socket: &Path) -> io::Result<Status> {
+    let status = ask_without_map(socket, Ask::Status)?.status;
+    if status.measured.motors.is_empty() {
+        return Err(io::Error::new(ErrorKind::NotConnected, "it has not measured anything yet"));
+    }
+    Ok(status)
+}
+
+fn conclude(server: &Server, json: bool) -> Result<(), Failure> {
+    let counts = server.counts();
+    let report = Report {
+        schema: 1,
+        viewers: counts.viewers.load(Ordering::Relaxed),
+        refused: counts.refused.load(Ordering::Relaxed),
+        messages: counts.messages.load(Ordering::Relaxed),
+        dropped: counts.dropped.load(Ordering::Relaxed),
+    };
+    if json {
+        return output::json(&report);
+    }
+    let Report { viewers, refused, messages, dropped, .. } = report;
+    say!("{viewers} viewers ({refused} refused), {messages} messages, {dropped} times too slow for a status");
+    Ok(())
+}

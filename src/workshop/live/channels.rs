@@ -1,0 +1,176 @@
+//! The channels that viewers subscribe to, and their messages, from a robot's status.
+
+use super::protocol::Advertised;
+use crate::drive::record::{Facts, Topic};
+use crate::runtime::control::Status;
+use serde_json::{Map, Value, json};
+
+/// The channels, in the order of their numbers. Lateness is missing: a status has its distribution over the
+/// whole run (`/status`), a recording the largest value since the last message.
+const TOPICS: [Topic; 7] =
+    [Topic::Frame, Topic::Command, Topic::Mode, Topic::Reflex, Topic::Quality, Topic::Field, Topic::Status];
+
+/// The channels of one robot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Channels {
+    sensors: Vec<(String, String)>,
+    motors: Vec<String>,
+}
+
+impl Channels {
+    /// Of the robot with this status.
+    pub fn of(status: &Status) -> Channels {
+        let sensors = status.measured.sensors.iter();
+        let motors = status.measured.motors.iter();
+        Channels {
+            sensors: sensors.map(|sensor| (sensor.name.clone(), sensor.unit.clone())).collect(),
+            motors: motors.map(|motor| motor.name.clone()).collect(),
+        }
+    }
+
+    /// What viewers learn about them.
+    pub(super) fn advertised(&self) -> Vec<Advertised> {
+        let facts = Facts { sensors: self.sensors.clone(), motors: self.motors.clone(), ..Facts::default() };
+        let numbered = TOPICS.iter().enumerate();
+        let advertised = numbered.map(|(id, topic)| Advertised {
+            id: id as u32,
+            topic: topic.name(),
+            encoding: "json",
+            schema_name: format!("ganglion.{}", &topic.name()[1..]),
+            schema: topic.schema(&facts).to_string(),
+            schema_encoding: "jsonschema",
+        });
+        advertised.collect()
+    }
+
+    /// Number of channels.
+    pub(super) const COUNT: usize = TOPICS.len();
+
+    /// Each channel's message; `None`: it has none now.
+    pub(super) fn messages(status: &Status) -> [Option<Vec<u8>>; Channels::COUNT] {
+        TOPICS.map(|topic| {
+            let message = match topic {
+                Topic::Frame => Some(frame(status)),
+                Topic::Command => Some(command(status)),
+                Topic::Mode => Some(mode(status)),
+                Topic::Reflex => Some(json!({"active": status.causes, "latched": latched(status)})),
+                Topic::Quality => quality(status),
+                Topic::Field => field(status),
+                Topic::Status => whole(status),
+                Topic::Lateness => None,
+            };
+            // Cannot fail: maps with text keys can always be written.
+            message.and_then(|message| serde_json::to_vec(&message).ok())
+        })
+    }
+}
+
+fn frame(status: &Status) -> Value {
+    let (mut value, mut age_ms, mut health) = (Map::new(), Map::new(), Map::new());
+    for sensor in &status.measured.sensors {
+        value.insert(sensor.name.clone(), json!(sensor.value));
+        age_ms.insert(sensor.name.clone(), json!(sensor.age_ms));
+        health.insert(sensor.name.clone(), json!(sensor.health));
+    }
+    json!({"value": value, "age_ms": age_ms, "health": health})
+}
+
+fn command(status: &Status) -> Value {
+    let motors = status.measured.motors.iter();
+    let motors: Map<_, _> = motors.map(|motor| (motor.name.clone(), json!(motor.command))).collect();
+    json!({"source": status.measured.commanded_by.as_deref().unwrap_or(""), "motor": motors})
+}
+
+fn latched(status: &Status) -> Vec<&str> {
+    status.latched.iter().map(String::as_str).collect()
+}
+
+fn mode(status: &Status) -> Value {
+    let causes = status.causes.iter().chain(&status.refusal).map(String::as_str);
+    let reasons: Vec<&str> = latched(status).into_iter().chain(causes).collect();
+    json!({"mode": status.mode, "reasons": reasons})
+}
+
+fn quality(status: &Status) -> Option<Value> {
+    let quality = status.measured.quality.as_ref()?;
+    Some(json!({"level": quality.level, "why": quality.reason.as_deref().unwrap_or("the best level")}))
+}
+
+fn field(status: &Status) -> Option<Value> {
+    let (answer, goal) = (status.measured.answer, status.measured.goal.as_ref());
+    if answer.is_none() && goal.is_none() {
+        return None;
+    }
+    let place = goal.and_then(|goal| goal.goal);
+    Some(json!({
+        "engine": status.engine_state,
+        "age_us": answer.map(|answer| answer.age_ms * 1e3),
+        "level": status.measured.quality.as_ref().map(|quality| quality.level),
+        "confidence": answer.map(|answer| answer.confidence),
+        "novelty": answer.map(|answer| answer.novelty),
+        "goal_state": goal.map(|goal| goal.state.as_str()),
+        "goal_why": goal.and_then(|goal| goal.why.as_deref()),
+        "goal_x": place.map(|[x, _]| x),
+        "goal_y": place.map(|[_, y]| y),
+        "at_x": goal.map(|goal| goal.at[0]),
+        "at_y": goal.map(|goal| goal.at[1]),
+        "heading_deg": goal.map(|goal| goal.heading_deg),
+    }))
+}
+
+/// The status without what the other channels have.
+fn whole(status: &Status) -> Option<Value> {
+    let measured = status.measured.clone().without_slots();
+    serde_json::to_value(Status { measured, ..status.clone() }).ok()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::runtime::control::Sources;
+
+    /// The status of a robot with one sensor and one motor, and `text` in a place of any length.
+    pub(in super::super) fn status(text: &str) -> Status {
+        let status = Sources::idle().status();
+        let mut json = serde_json::to_value(status).unwrap();
+        json["mode"] = json!("armed");
+        json["remark"] = json!(text);
+        json["sensors"] = json!([
+            {"name": "range", "unit": "m", "value": 0.5, "age_ms": 12.0, "health": "good"},
+        ]);
+        json["motors"] = json!([{"name": "left", "command": -0.25}]);
+        json["quality"] = json!({"level": 2, "lowest": 5, "reason": "a cycle took too long"});
+        json["answer"] = json!({"cycle": 7, "age_ms": 3.0, "confidence": 0.5, "novelty": 0.1});
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn every_message_has_only_keys_of_its_channels_schema() {
+        let status = status("");
+        let advertised = Channels::of(&status).advertised();
+        let messages = Channels::messages(&status);
+        assert_eq!(advertised.len(), messages.len());
+        for (channel, message) in advertised.iter().zip(&messages) {
+            let schema: Value = serde_json::from_str(&channel.schema).unwrap();
+            let message: Value = serde_json::from_slice(message.as_ref().unwrap()).unwrap();
+            assert!(channel.topic == "/status" || schema["properties"].is_object(), "{}", channel.topic);
+            for key in message.as_object().unwrap().keys().filter(|_| channel.topic != "/status") {
+                assert!(schema["properties"].get(key).is_some(), "{}: {key}", channel.topic);
+            }
+        }
+    }
+
+    #[test]
+    fn messages_hold_what_the_status_says() {
+        let read = |topic: &str| -> Value {
+            let at = TOPICS.iter().position(|other| other.name() == topic).unwrap();
+            serde_json::from_slice(Channels::messages(&status(""))[at].as_ref().unwrap()).unwrap()
+        };
+        assert_eq!(read("/frame")["value"]["range"], 0.5);
+        assert_eq!(read("/command")["motor"]["left"], -0.25);
+        assert_eq!(read("/mode")["mode"], "armed");
+        assert_eq!(read("/quality")["level"], 2);
+        assert_eq!(read("/field")["age_us"], 3_000.0);
+        assert_eq!((&read("/status")["mode"], read("/status").get("sensors")), (&json!("armed"), None));
+    }
+}

@@ -1,0 +1,176 @@
+//! The server: accepts viewers and hands each the robot's news. It never waits for one of them.
+
+use super::channels::Channels;
+use super::protocol::{advertise, answers_again, server_info, silent};
+use super::viewer::serve;
+use crate::base::time::Instant;
+use crate::runtime::control::Status;
+use crossbeam_channel::{Receiver, Sender, TrySendError};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+/// Most viewers at a time; each costs a thread.
+const MOST_VIEWERS: usize = 8;
+/// News that wait for a viewer: two seconds. Older news are of no use to somebody who watches.
+const QUEUE: usize = 20;
+
+/// What a server has done.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Viewers that were connected.
+    pub viewers: AtomicU64,
+    /// Viewers that were turned away, because they speak something else or there were too many.
+    pub refused: AtomicU64,
+    /// Messages that were sent.
+    pub messages: AtomicU64,
+    /// News that a viewer was too slow for.
+    pub dropped: AtomicU64,
+}
+
+/// What a viewer is told first.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Hello {
+    pub info: String,
+    pub channels: String,
+}
+
+/// The messages of one moment, by channel.
+pub(super) struct Batch {
+    pub time_ns: u64,
+    pub messages: [Option<Vec<u8>>; Channels::COUNT],
+}
+
+/// What viewers are told.
+#[derive(Clone)]
+pub(super) enum News {
+    Batch(Arc<Batch>),
+    /// Whatever they have subscribed to.
+    Notice(Arc<str>),
+}
+
+/// The server.
+pub struct Server {
+    listener: TcpListener,
+    hello: Hello,
+    viewers: Vec<Sender<News>>,
+    /// Threads that serve a viewer.
+    serving: Arc<AtomicUsize>,
+    counts: Arc<Counts>,
+    /// The robot did not answer the last time.
+    silent: bool,
+}
+
+/// Counts a thread's end, also after a panic.
+struct Serving(Arc<AtomicUsize>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Server {
+    /// Listens at `address` for viewers of the robot with this status. `session` differs from server to
+    /// server.
+    pub fn listen(address: SocketAddr, status: &Status, session: &str) -> io::Result<Server> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let channels = advertise(&Channels::of(status).advertised());
+        let hello = Hello { info: server_info(&status.board, session), channels };
+        let (serving, counts) = Default::default();
+        Ok(Server { listener, hello, viewers: Vec::new(), serving, counts, silent: false })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Accepts the viewers that have come. Returns whether anybody watches.
+    pub fn accept(&mut self) -> io::Result<bool> {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.admit(stream)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The viewer has given up already.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.serving.load(Ordering::Relaxed) > 0)
+    }
+
+    fn admit(&mut self, stream: TcpStream) -> io::Result<()> {
+        if self.serving.load(Ordering::Relaxed) >= MOST_VIEWERS {
+            self.counts.refused.fetch_add(1, Ordering::Relaxed);
+            return Ok(()); // the connection is closed
+        }
+        let (sender, news): (Sender<News>, Receiver<News>) = crossbeam_channel::bounded(QUEUE);
+        self.serving.fetch_add(1, Ordering::Relaxed);
+        let serving = Serving(self.serving.clone());
+        let (hello, counts) = (self.hello.clone(), self.counts.clone());
+        thread::Builder::new().name("viewer".into()).spawn(move || {
+            let _serving = serving;
+            let mut is_greeted = false;
+            let greeted = || {
+                is_greeted = true;
+                counts.viewers.fetch_add(1, Ordering::Relaxed);
+            };
+            match serve(stream, &hello, &news, &counts, greeted) {
+                Ok(end) => log::debug!("a viewer: {end:?}"),
+                Err(error) => log::debug!("a viewer: {error}"),
+            }
+            if !is_greeted {
+                counts.refused.fetch_add(1, Ordering::Relaxed);
+            }
+        })?;
+        self.viewers.push(sender);
+        Ok(())
+    }
+
+    /// Passes on the robot's status, which it had at `now`. If it is another robot than before, the viewers
+    /// are disconnected: they connect again, and are then told its channels.
+    pub fn show(&mut self, status: &Status, now: Instant) {
+        let channels = advertise(&Channels::of(status).advertised());
+        if channels != self.hello.channels {
+            self.hello.channels = channels;
+            self.viewers.clear();
+        }
+        if std::mem::take(&mut self.silent) {
+            self.tell(&News::Notice(answers_again().into()));
+        }
+        let batch = Batch { time_ns: now.as_nanos(), messages: Channels::messages(status) };
+        self.tell(&News::Batch(Arc::new(batch)));
+    }
+
+    /// Tells the viewers that the robot does not answer.
+    pub fn show_silence(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.silent, true) {
+            self.tell(&News::Notice(silent(why).into()));
+        }
+    }
+
+    fn tell(&mut self, news: &News) {
+        let counts = &self.counts;
+        self.viewers.retain(|viewer| match viewer.try_send(news.clone()) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_)) => {
+                counts.dropped.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! `ganglion live`: a viewer sees a running robot, and is told when it ends.
+
+use crate::cli::{self, Running, output};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tungstenite::client::IntoClientRequest;
+use tungstenite::http::HeaderValue;
+use tungstenite::stream::MaybeTlsStream;
+use tungstenite::{Message, WebSocket, connect};
+
+/// Longer than a simulated robot takes to answer, on however busy a machine.
+const SOON: Duration = Duration::from_secs(120);
+
+type Viewer = WebSocket<MaybeTlsStream<TcpStream>>;
+
+/// Waits until `look` finds something.
+fn once<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + SOON;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < until, "{what}: not within {} s", SOON.as_secs());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Starts `live` on any free port, with its output in `printed`, and connects a viewer.
+fn watch(socket: &str, printed: &Path) -> (Running, Viewer) {
+    let arguments = ["live", "--socket", socket, "--listen", "127.0.0.1:0", "--json"];
+    let file = File::create(printed).expect("a file");
+    let live = cli::watching_with(&arguments, |command| _ = command.stdout(file));
+    let address = once("the address", || {
+        let text = std::fs::read_to_string(printed).expect("text");
+        let (_, rest) = text.split_once("ws://")?;
+        rest.split_once(';').map(|(address, _)| format!("ws://{address}"))
+    });
+    let mut request = address.into_client_request().expect("an address");
+    let protocol = HeaderValue::from_static("foxglove.websocket.v1");
+    request.headers_mut().insert("Sec-WebSocket-Protocol", protocol);
+    let (client, _) = connect(request).expect("a viewer");
+    (live, client)
+}
+
+fn text(client: &mut Viewer) -> Value {
+    loop {
+        if let Message::Text(text) = client.read().expect("a message") {
+            return serde_json::from_str(text.as_str()).expect("JSON");
+        }
+    }
+}
+
+#[test]
+fn a_viewer_sees_a_running_robot_and_hears_of_its_end() {
+    let folder = std::env::temp_dir().join(format!("ganglion-live-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let socket = folder.join("control").to_str().expect("a name").to_string();
+    let robot = cli::watching(&["run", "--control", &socket, "--for", "600s", "--json"]);
+    once("it answers", || output(&["status", "--socket", &socket]).status.success().then_some(()));
+    let printed = folder.join("printed");
+    let (live, mut client) = watch(&socket, &printed);
+    assert_eq!(text(&mut client)["op"], "serverInfo");
+    let channels = text(&mut client);
+    let mut channels = channels["channels"].as_array().expect("channels").iter();
+    let frame = channels.find(|channel| channel["topic"] == "/frame").expect("the channel");
+    let subscribe = json!({"op": "subscribe", "subscriptions": [{"id": 5, "channelId": frame["id"]}]});
+    client.send(Message::text(subscribe.to_string())).expect("it takes it");
+    let measured = loop {
+        let Message::Binary(bytes) = client.read().expect("a message") else { continue };
+        let message: Value = serde_json::from_slice(&bytes[13..]).expect("JSON");
+        if message["health"]["range"] == "good" {
+            break message["value"]["range"].as_f64();
+        }
+    };
+    assert!(measured.is_some_and(|range| range > 0.0), "{measured:?}");
+
+    let MaybeTlsStream::Plain(stream) = client.get_ref() else { panic!("no TLS here") };
+    let taken = stream.peer_addr().expect("an address").to_string();
+    let second = output(&["live", "--socket", &socket, "--listen", &taken]);
+    assert_eq!(second.status.code(), Some(69), "the port is in use: {second:?}");
+    assert_eq!(output(&["stop", "--socket", &socket]).status.code(), Some(0));
+    drop(robot);
+    let told = text(&mut client);
+    assert_eq!((&told["op"], &told["level"]), (&json!("status"), &json!(2)), "{told}");
+    live.send(&[Signal::INT]);
+    let ended = live.finish();
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    let text = std::fs::read_to_string(&printed).expect("text");
+    let report: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
+    assert_eq!((&report["viewers"], &report["refused"]), (&json!(1), &json!(0)), "{report}");
+    assert!(report["messages"].as_u64() > Some(0), "{report}");
+    let _ = std::fs::remove_dir_all(&folder);
+}
