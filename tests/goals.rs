@@ -30,12 +30,19 @@ struct Robot {
 
 impl Robot {
     fn start(name: &str) -> Robot {
+        Robot::start_with(name, "")
+    }
+
+    /// With `more` in its board file.
+    fn start_with(name: &str, more: &str) -> Robot {
         let world = World::new(name, "");
         let folder = std::env::temp_dir().join(format!("ganglion-goals-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let socket = folder.join("control").display().to_string();
         let file = world.0.display().to_string();
-        let run = ["run", "--board", "barn", "--world", &file, "--control", &socket, "--for", "600s"];
+        let board = folder.join("board.toml").display().to_string();
+        std::fs::write(&board, format!("inherits = \"barn\"\n{more}")).expect("written");
+        let run = ["run", "--board", &board, "--world", &file, "--control", &socket, "--for", "600s"];
         let robot = Robot { folder, running: cli::watching(&run), _world: world };
         robot.once("armed", |status| status["mode"] == "armed");
         robot
@@ -106,6 +113,36 @@ fn a_route_is_driven_and_its_end_reported() {
 }
 
 #[test]
+fn a_patrol_goes_on_until_the_end_of_the_run() {
+    let world = World::new("patrol", "discs = [[2.0, 2.0, 0.2]]\n");
+    for seed in ["1", "2", "3"] {
+        let run = ["--for", "90s", "--seed", seed, "--goal", "2.5,0.4;0,0"];
+        let once = world.run(&run);
+        let repeated = world.run(&[&run[..], &["--repeat"]].concat());
+        assert_eq!(
+            (&once["goal"]["state"], &repeated["contacts"]),
+            (&"arrived".into(), &0.into()),
+            "{repeated}"
+        );
+        let metres = |report: &Value| report["distance_m"].as_f64().expect("a distance");
+        assert!(metres(&repeated) > 2.0 * metres(&once), "{repeated}");
+    }
+}
+
+#[test]
+fn the_patrol_of_a_board_is_driven_by_its_name() {
+    let robot = Robot::start_with("by-name", "[patrol]\nplaces = [[0.8, 0.0], [0.0, 0.0]]\n");
+    let waits = robot.ask(&["go", "patrol", "--wait", "5s"]);
+    assert_eq!(waits.status.code(), Some(64), "{}", err(&waits));
+    assert_eq!(robot.ask(&["go", "patrol"]).status.code(), Some(0));
+    for place in [0.8, 0.0, 0.8] {
+        robot.once("the next place", |status| status["goal"]["goal"][0] == place);
+    }
+    assert_eq!(robot.ask(&["go", "stop"]).status.code(), Some(0));
+    robot.once("the patrol ends", |status| status["goal"]["goal"].is_null());
+}
+
+#[test]
 fn a_goal_behind_a_wall_is_given_up_with_the_reason() {
     let world = World::new("wall", "walls = [[3.0, 0.0, 3.0, 4.0]]\n");
     let ended = world.run(&["--for", "90s", "--goal", "3.5,0"]);
@@ -124,6 +161,8 @@ fn a_goal_outlasts_a_lost_engine() {
     let gone = world.run(&[&run[..], &["--fault", "field-panic@2+20"]].concat());
     assert_eq!(gone["field_state"], "retired", "{gone}");
     assert!(gone["distance_m"].as_f64() < Some(1.5), "{gone}");
+    assert_eq!(gone["goal"]["state"], "given-up", "{gone}");
+    assert!(gone["goal"]["why"].as_str().is_some_and(|why| why.contains("engine")), "{gone}");
 }
 
 #[test]
@@ -172,6 +211,9 @@ fn wrong_words_and_unfit_boards_are_refused() {
         (&["go", "1,x"], "'1,x' is not a place"),
         (&["go", "99999,0"], "place 1 of the route"),
         (&["run", "--goal", "1"], "'1' is not a place"),
+        (&["run", "--goal", "1,1", "--repeat"], "at least 2 places"),
+        (&["go", "stop", "--repeat"], "--repeat needs places"),
+        (&["go", "1,1;patrol"], "'patrol' cannot be part of a route"),
     ] {
         let refused = output(words);
         assert_eq!(refused.status.code(), Some(64), "{words:?}: {}", err(&refused));

@@ -93,6 +93,8 @@ pub struct Board {
     pub motion: Option<MotionPlan>,
     /// How the robot backs off; `None`: as the field requests.
     pub backing: Option<BackingPlan>,
+    /// The places of its patrol, metres ahead and to the left of the start; empty: it has none.
+    pub patrol: Vec<[f64; 2]>,
     /// What a decided label means for the motors (read-outs that choose among labels).
     pub decisions: Vec<Decision>,
     /// The simulated world, for boards on the simulator.

@@ -7,7 +7,7 @@ use super::output;
 use crate::base::plan::Board;
 use crate::base::time::Span;
 use crate::decision::motion::OdometryPose;
-use crate::field::navigate::goals::{Place, Route, Task};
+use crate::field::navigate::goals::{FEWEST_OF_PATROL, Place, Route, Task};
 use crate::field::navigate::navigator::can_go;
 use crate::runtime::control::{self, Ask, GoalStatus, Reply, Status};
 use std::thread;
@@ -22,6 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 #[command(after_help = "Examples:
   ganglion go 2,1                2 m ahead and 1 m to the left of where it started
   ganglion go '2,1;2,-1;home'    a route; it stands at the last place
+  ganglion go '2,1;2,-1' --repeat    round these places until another order comes
+  ganglion go patrol             round the places in [patrol] of its board file
   ganglion go wall               where its map says that it met the wall (see 'ganglion status')
   ganglion go 2,1 --wait 60s     until it has arrived or given up
   ganglion go stop               it stands, still armed
@@ -33,9 +35,12 @@ measured by dead reckoning from the start, which drifts.
 Exit code 75: refused for now, or not there within the time of --wait; 69: it has given up.")]
 pub struct Args {
     /// X,Y in metres ahead and to the left of the start, 'home', or a name from its map; several with ';'
-    /// between them; or 'stop' or 'wander'
+    /// between them; or 'patrol', 'stop' or 'wander'
     #[arg(value_name = "WHERE", allow_hyphen_values = true)]
     goal: String,
+    /// Go round the places until another order comes; a place that it gives up is left out in that round
+    #[arg(long, conflicts_with = "wait")]
+    repeat: bool,
     /// Wait for the robot to arrive or give up, at most this long
     #[arg(long, value_name = "TIME", value_parser = arguments::span)]
     wait: Option<Span>,
@@ -68,7 +73,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if !reply.done {
         return refuse(&args, &reply);
     }
-    let route = matches!(task, Task::Go(_));
+    let route = matches!(task, Task::Go(_)); // a patrol has no end to wait for
     let status = match args.wait.filter(|_| route) {
         Some(longest) => follow(&args, reply.status, longest)?,
         None => reply.status,
@@ -95,8 +100,12 @@ fn refuse(args: &Args, reply: &Reply) -> Result<(), Failure> {
 /// What the words on the command line ask for.
 fn task(args: &Args) -> Result<Task, Failure> {
     match args.goal.as_str() {
+        "stop" | "wander" if args.repeat => {
+            return Err(Failure::usage("--repeat needs places"));
+        }
         "stop" => return Ok(Task::Stand),
         "wander" => return Ok(Task::Wander),
+        "patrol" => return boards_patrol(args),
         _ => {}
     }
     let mut status = None;
@@ -104,7 +113,9 @@ fn task(args: &Args) -> Result<Task, Failure> {
     for word in args.goal.split(';').map(str::trim) {
         places.push(match word {
             "home" => [0.0, 0.0],
-            "stop" | "wander" => return Err(Failure::usage(format!("'{word}' cannot be part of a route"))),
+            "stop" | "wander" | "patrol" => {
+                return Err(Failure::usage(format!("'{word}' cannot be part of a route")));
+            }
             word if word.contains(',') => arguments::place(word).map_err(Failure::usage)?,
             name => {
                 if status.is_none() {
@@ -116,7 +127,31 @@ fn task(args: &Args) -> Result<Task, Failure> {
             }
         });
     }
-    Ok(Task::Go(Route::try_from(places).map_err(Failure::usage)?))
+    let route = Route::try_from(places).map_err(Failure::usage)?;
+    if args.repeat { patrol(route) } else { Ok(Task::Go(route)) }
+}
+
+/// The task to go round the places of `route`.
+pub fn patrol(route: Route) -> Result<Task, Failure> {
+    if route.places().len() < FEWEST_OF_PATROL {
+        return Err(Failure::usage(format!("--repeat needs at least {FEWEST_OF_PATROL} places")));
+    }
+    Ok(Task::Patrol(route))
+}
+
+/// The patrol in the robot's board file.
+fn boards_patrol(args: &Args) -> Result<Task, Failure> {
+    if args.wait.is_some() {
+        return Err(Failure::usage("a patrol has no end, so --wait cannot wait for it"));
+    }
+    let socket = args.whom.socket();
+    let reply = control::ask_without_map(socket, Ask::Status).map_err(|error| unreachable(socket, &error))?;
+    let places = reply.status.patrol;
+    if places.is_empty() {
+        return Err(Failure::unavailable(format!("board '{}' has no patrol", reply.status.board))
+            .fix("state `places` in [patrol] of the board file, or give them with --repeat"));
+    }
+    patrol(Route::try_from(places).map_err(Failure::unavailable)?)
 }
 
 fn nowhere(name: &str) -> Failure {

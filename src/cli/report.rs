@@ -217,7 +217,10 @@ impl RunReport {
                 Rest::Unheard => Some(false),
             },
             mode: ending.tick.mode().name(),
-            goal: summary.goal.filter(|report| report.goal.is_some()).as_ref().map(GoalStatus::of),
+            goal: summary
+                .goal
+                .filter(|report| report.goal.is_some())
+                .map(|report| GoalStatus::of(&report, ending.tick.engine_state())),
             disarmed_by: ending.tick.disarmed().map(why_disarmed),
             reflexes: summary.trips_by_name(),
             level_s: levels.map(|(quality, &slots)| (quality.to_string(), slots as f64 * period_s)).collect(),

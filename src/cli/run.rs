@@ -64,6 +64,9 @@ pub struct Args {
     /// start
     #[arg(long, value_name = "X,Y;...", value_parser = go::route, allow_hyphen_values = true)]
     pub goal: Option<Route>,
+    /// With --goal: go round these places instead of standing at the last one
+    #[arg(long, requires = "goal")]
+    pub repeat: bool,
     /// How long to run: 20s, 1500ms, 2min [default: 20s on a simulated board, else until Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = arguments::span)]
     pub length: Option<Span>,
@@ -162,6 +165,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if args.goal.is_some() {
         go::demand_navigator(&loaded.board)?;
     }
+    let task = match args.goal {
+        Some(route) if args.repeat => go::patrol(route)?,
+        Some(route) => Task::Go(route),
+        None => Task::Wander,
+    };
     let readout = args.readout.as_deref().map(arguments::readout).transpose()?;
     let interrupt = Interrupt::watch()?;
     let length = match (args.length, &loaded.board.bus) {
@@ -208,7 +216,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         device,
         watch,
         tether,
-        task: args.goal.map_or(Task::Wander, Task::Go),
+        task,
         ..Options::default()
     };
     let (board, interrupted) = (&loaded.board, interrupt.flag());

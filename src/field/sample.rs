@@ -92,6 +92,7 @@ pub fn board(grid: usize) -> Board {
         targets: Targets::default(),
         decisions: vec![decision("go", [0.5, 0.5]), decision("stay", [0.0, 0.0])],
         backing: None,
+        patrol: Vec::new(),
         sim: None,
         motion: None,
     }

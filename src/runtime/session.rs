@@ -245,6 +245,7 @@ impl Session<'_> {
             remark: Arc::new(OnceLock::new()),
             recording: self.recording.map(Recording::counts),
             goals: robot.goals.clone(),
+            patrol: self.board.patrol.clone(),
         }
     }
 }

@@ -358,3 +358,17 @@ fn a_controller_has_one_address_or_a_list_of_them() {
     let words = "reserved_i2c.other: I2C address 0x15 is already taken by mcu.address";
     assert!(faults.len() == 1 && faults[0].contains(words), "{faults:#?}");
 }
+
+#[test]
+fn a_patrol_needs_two_near_places_and_a_navigator() {
+    let told = |base: &str, places: &str| {
+        faults(&format!("inherits = \"{base}\"\n[patrol]\nplaces = {places}\n")).join("\n")
+    };
+    assert_eq!(told("barn", "[[1.0, 0.0], [0.0, 0.0]]"), "");
+    let lone = told("barn", "[[1.0, 0.0]]");
+    assert!(lone.starts_with("bad.toml:3:") && lone.contains("2 to 16 places; found 1"), "{lone}");
+    let far = told("barn", "[[1.0, 0.0], [1e6, 0.0]]");
+    assert!(far.starts_with("bad.toml:3:") && far.contains("-10000 to 10000"), "{far}");
+    let blind = told("virtual-bench", "[[1.0, 0.0], [0.0, 0.0]]");
+    assert!(blind.contains("patrol.places") && blind.contains("needs a navigator"), "{blind}");
+}

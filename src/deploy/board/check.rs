@@ -71,6 +71,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     let sim = if_written(root.section("sim"), world::sim);
     let motion = if_written(root.section("motion"), world::motion);
     let backing = if_written(root.section("backing"), world::backing);
+    let patrol = if_written(root.section("patrol"), world::patrol);
     let guard = if_written(root.section("guard"), |section| {
         wires::guard(section, devices.mcu.is_some(), devices.enable.is_some(), period)
     });
@@ -99,6 +100,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
         decisions: decisions?,
         motion: all_or_none(motion)?,
         backing: all_or_none(backing)?,
+        patrol: all_or_none(patrol)?.unwrap_or_default(),
         sim: all_or_none(sim)?,
     };
     Some((board, reflex_names))

@@ -15,6 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most places of a route.
 pub const MAX_PLACES: usize = 16;
+/// Fewest places of a patrol.
+pub const FEWEST_OF_PATROL: usize = 2;
+/// How long a patrol stands after it has given up a place: a person who looks at the status sees it, and so
+/// do recordings, which show the state ten times a second.
+const SHOWS_MISSED: Span = Span::from_millis(2_000);
 
 /// A position relative to where the robot started, metres: ahead and to the left.
 pub type Place = [f64; 2];
@@ -31,6 +36,19 @@ pub enum Task {
     Stand,
     /// The robot goes to these places, one after the other, and stands at the last.
     Go(Route),
+    /// It goes round these places until another order comes. A place that it has given up is left out in this
+    /// round; if it has given up all of them one after the other, it stands.
+    Patrol(Route),
+}
+
+impl Task {
+    /// The places that it goes to.
+    pub fn route(&self) -> Option<&Route> {
+        match self {
+            Task::Go(route) | Task::Patrol(route) => Some(route),
+            Task::Wander | Task::Stand => None,
+        }
+    }
 }
 
 /// The places of a route, in order.
@@ -136,10 +154,41 @@ pub struct GoalReport {
     pub pose: OdometryPose,
     /// The place that it goes to, or has reached or given up.
     pub goal: Option<Place>,
-    /// Places of the route after this one.
+    /// Places of the route after this one; on a patrol, of this round.
     pub left: u8,
     /// What it is doing about it.
     pub state: State,
+}
+
+/// How far the robot is on its route.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// Which place of the route is next.
+    next: usize,
+    /// When a patrol has given up this place.
+    gave_up: Option<Instant>,
+    /// Places that a patrol has given up one after the other.
+    missed: usize,
+}
+
+impl Progress {
+    /// Chooses the next place if the robot is done with this one.
+    fn go_on(&mut self, task: &Task, state: State, slot: Instant) {
+        match (task, state) {
+            (Task::Go(route), State::Arrived) => self.next = (self.next + 1).min(route.count - 1),
+            (Task::Patrol(route), State::Arrived) => {
+                *self = Progress { next: (self.next + 1) % route.count, ..Progress::default() };
+            }
+            (Task::Patrol(route), State::GivenUp(_)) if self.missed + 1 < route.count => {
+                let since = *self.gave_up.get_or_insert(slot);
+                if slot.since(since) >= SHOWS_MISSED {
+                    let (next, missed) = ((self.next + 1) % route.count, self.missed + 1);
+                    *self = Progress { next, missed, gave_up: None };
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// The stage in the field's worker.
@@ -149,8 +198,7 @@ pub struct GoalStage {
     beams: Vec<Beam>,
     orders: Reader<Order>,
     order: Order,
-    /// Which place of the route is next.
-    next: usize,
+    progress: Progress,
     was_armed: bool,
     last: Option<Instant>,
 }
@@ -168,7 +216,7 @@ impl GoalStage {
             beams,
             orders,
             order: Order { number: 0, task },
-            next: 0,
+            progress: Progress::default(),
             was_armed: false,
             last: None,
         };
@@ -184,7 +232,7 @@ impl GoalStage {
         motors: Option<&mut [f32; MAX_MOTORS]>,
     ) -> GoalReport {
         if let Some(order) = self.orders.take() {
-            (self.order, self.next) = (order, 0);
+            (self.order, self.progress) = (order, Progress::default());
         }
         // Arming must not send a robot to a place that was ordered before. Only what it was started with
         // waits for the first arming.
@@ -199,19 +247,14 @@ impl GoalStage {
         self.last = Some(slot);
         let around = Surroundings { pose: input.pose, elapsed, beams: &self.beams };
         let Order { number, task } = self.order;
-        let (goal, left) = match &task {
-            Task::Go(route) => {
-                let places = route.places();
-                (places.get(self.next).copied(), places.len().saturating_sub(self.next + 1))
-            }
-            Task::Wander | Task::Stand => (None, 0),
-        };
+        let next = self.progress.next;
+        let (goal, left) = task.route().map_or((None, 0), |route| {
+            (route.places().get(next).copied(), route.count.saturating_sub(next + 1))
+        });
         // A robot that may not move would seem to be stuck.
         let wish = self.driver.drive(&around, goal.filter(|_| input.armed));
         let state = self.driver.state();
-        if state == State::Arrived && left > 0 {
-            self.next += 1;
-        }
+        self.progress.go_on(&task, state, slot);
         if task != Task::Wander
             && let Some(motors) = motors
         {
@@ -229,7 +272,7 @@ const _: () = assert!(MAX_PLACES <= u8::MAX as usize);
 
 #[cfg(test)]
 mod tests {
-    use super::super::navigator::{Navigator, Options};
+    use super::super::navigator::{Navigator, Options, Reason};
     use super::super::senses::MAX_BEAMS;
     use super::*;
     use crate::base::plan::Board;
@@ -317,6 +360,58 @@ mod tests {
         let (motors, last) = rig.cycles(2);
         assert_eq!((last.goal, last.state), (Some([2.0, 0.0]), State::Arrived));
         assert_eq!(motors[..2], [0.0, 0.0], "it stands there");
+    }
+
+    /// A driver that is done with a goal in the cycle after it got it: places with a negative x are given up.
+    struct Quick(State);
+
+    impl Driver for Quick {
+        fn drive(&mut self, _: &Surroundings, goal: Option<[f64; 2]>) -> super::super::Wish {
+            self.0 = match goal {
+                None => State::Idle,
+                Some([x, _]) if x < 0.0 => State::GivenUp(Reason::NoWay),
+                Some(_) => State::Arrived,
+            };
+            super::super::Wish::STOP
+        }
+        fn state(&self) -> State {
+            self.0
+        }
+    }
+
+    /// The goals of so many cycles of 20 ms on a patrol of `places`, without repeating one that stays.
+    fn patrolled(places: &[Place], cycles: usize) -> Vec<(Place, u8)> {
+        let mut rig = Rig::of("barn");
+        rig.stage.driver = Box::new(Quick(State::Idle));
+        rig.orders.order(Task::Patrol(Route::try_from(places.to_vec()).unwrap()));
+        let mut goals: Vec<_> =
+            (0..cycles).map(|_| rig.cycles(1).1).map(|report| (report.goal.unwrap(), report.left)).collect();
+        goals.dedup();
+        goals
+    }
+
+    #[test]
+    fn a_patrol_goes_round_its_places() {
+        let round = [([1.0, 0.0], 2), ([2.0, 0.0], 1), ([3.0, 0.0], 0)];
+        let places = round.map(|(place, _)| place);
+        assert_eq!(patrolled(&places, 7), [&round[..], &round, &round[..1]].concat());
+    }
+
+    #[test]
+    fn a_patrol_leaves_out_a_place_that_it_has_given_up() {
+        let places = [[1.0, 0.0], [-2.0, 0.0], [3.0, 0.0]];
+        // It stands for two seconds at the second place in each round.
+        let shown = (SHOWS_MISSED.as_nanos() / 20_000_000) as usize + 1;
+        let goals = patrolled(&places, 2 * (shown + 2));
+        let round = [(places[0], 2), (places[1], 1), (places[2], 0)];
+        assert_eq!(goals, [round, round].concat());
+    }
+
+    #[test]
+    fn a_patrol_that_has_given_up_all_places_stands() {
+        let places = [[-1.0, 0.0], [-2.0, 0.0], [-3.0, 0.0]];
+        let goals = patrolled(&places, 10_000);
+        assert_eq!(goals, [(places[0], 2), (places[1], 1), (places[2], 0)]);
     }
 
     #[test]

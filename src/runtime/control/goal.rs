@@ -2,8 +2,13 @@
 
 use super::Sources;
 use crate::decision::mode::Mode;
+use crate::field::EngineState;
 use crate::field::navigate::goals::{GoalReport, Place, Task};
+use crate::field::navigate::navigator::State;
 use serde::{Deserialize, Serialize};
+
+/// Why a robot whose engine is retired has given up.
+const NO_ENGINE: &str = "the field's engine has failed for good, so nothing drives it";
 
 /// What the robot does about its goal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,15 +30,21 @@ pub struct GoalStatus {
 }
 
 impl GoalStatus {
-    /// In words and numbers.
-    pub fn of(report: &GoalReport) -> GoalStatus {
+    /// In words and numbers. The navigator runs after the field's cycle, so a robot whose engine is retired
+    /// goes nowhere, and the report stays as it was.
+    pub fn of(report: &GoalReport, engine: EngineState) -> GoalStatus {
         let GoalReport { order, pose, goal, left, state } = *report;
+        let is_done = left == 0 && state == State::Arrived || matches!(state, State::GivenUp(_));
+        let (state, why) = match (goal, engine) {
+            (Some(_), EngineState::Retired) if !is_done => ("given-up", Some(NO_ENGINE)),
+            _ => (state.name(), state.why()),
+        };
         GoalStatus {
             order,
             goal,
             left,
-            state: state.name().into(),
-            why: state.why().map(str::to_string),
+            state: state.into(),
+            why: why.map(str::to_string),
             at: pose.at,
             heading_deg: pose.heading.to_degrees(),
         }
@@ -79,7 +90,7 @@ impl Sources {
         let goals = self.goals.as_ref().ok_or(OrderRefusal::NoNavigator)?;
         let task = task.ok_or(OrderRefusal::NoTask)?;
         let status = self.loop_status.load();
-        if matches!(task, Task::Go(_)) && !status.is_armed() {
+        if task.route().is_some() && !status.is_armed() {
             return Err(OrderRefusal::NotArmed(status.mode));
         }
         Ok(goals.order(task))

@@ -232,7 +232,7 @@ impl Instruments {
             answer_us: Latency::of(&recorder.answer),
             release_late_us: Latency::of(&recorder.release_late),
             answer: answer(summary),
-            goal: summary.goal.as_ref().map(GoalStatus::of),
+            goal: summary.goal.as_ref().map(|goal| GoalStatus::of(goal, summary.engine.unwrap_or_default())),
             gpu: self.gpu(summary.engine),
             link: self.link(recorder),
             temperatures: self.temperatures(summary),

@@ -7,7 +7,7 @@ use crate::base::plan::Cause;
 use crate::decision::mode::{Disarm, Mode};
 use crate::drive::io::{BusCounters, RecoveryStep, SenseCounters};
 use crate::drive::record::{RecordingCounts, RecordingStatus};
-use crate::field::navigate::goals::GoalSender;
+use crate::field::navigate::goals::{GoalSender, Place};
 use crate::memory::map::{MapStatus, Recollection};
 use crate::runtime::guard::Link;
 use crate::runtime::loop_status::{LoopStatus, LoopStatusCell};
@@ -58,6 +58,8 @@ pub struct Sources {
     pub recording: Option<Arc<RecordingCounts>>,
     /// Gives orders to the navigator, if the board has one.
     pub goals: Option<GoalSender>,
+    /// The places of the board's patrol.
+    pub patrol: Vec<Place>,
 }
 
 /// The status of a robot at one moment.
@@ -130,6 +132,9 @@ pub struct Status {
     /// The recording, if there is one.
     #[serde(default)]
     pub recording: Option<RecordingStatus>,
+    /// The places of the board's patrol: metres ahead and to the left of the start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub patrol: Vec<Place>,
 }
 
 /// A bus thread.
@@ -221,6 +226,7 @@ impl Sources {
             version: env!("CARGO_PKG_VERSION").into(),
             remark: self.remark.get().cloned(),
             recording: self.recording.as_ref().map(|counts| counts.look()),
+            patrol: self.patrol.clone(),
         }
     }
 }
@@ -340,6 +346,7 @@ impl Sources {
             remark: Arc::default(),
             recording: None,
             goals: None,
+            patrol: Vec::new(),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::base::plan::{
 use crate::base::time::Span;
 use crate::decision::motion::MotionModel;
 use crate::deploy::board::report::Report;
+use crate::field::navigate::navigator::can_go;
 use crate::memory::map::MOST_THINGS;
 
 /// A bus busier than this has no time to repeat a failed transfer.
@@ -29,6 +30,7 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
     no_line(board, report);
     map(board, report);
     backing(board, report);
+    patrol(board, report);
     if let Some(core) = board.rt.cpu.filter(|core| board.field.cpus.contains(core)) {
         let rule = format!(
             "core {core} belongs to the control loop (rt.cpu): the field's thread there waits for it"
@@ -141,6 +143,14 @@ fn backing(board: &Board, report: &mut Report) {
     if wants_body && board.motion.is_some_and(|motion| motion.body.is_none()) {
         let rule = "pass_m needs `body` in [motion]: the outline that must not touch an obstacle";
         report.misfit("backing.pass_m", rule.to_string());
+    }
+}
+
+/// Checks that a robot with a patrol can go somewhere by itself.
+fn patrol(board: &Board, report: &mut Report) {
+    if !board.patrol.is_empty() && !can_go(board) {
+        let rule = "a patrol needs a navigator: `body` in [motion], and how each ranging sensor is mounted with `beam`";
+        report.misfit("patrol.places", rule.to_string());
     }
 }
 

@@ -1,10 +1,12 @@
-//! `[rt]`, `[motion]`, `[backing]` and `[sim]`: what is requested from the system, how the robot moves and
-//! backs off, and the simulated room.
+//! `[rt]`, `[motion]`, `[backing]`, `[patrol]` and `[sim]`: what is requested from the system, how the robot
+//! moves and backs off, where it patrols, and the simulated room.
 
 use crate::base::plan::{BackingPlan, MotionPlan, RangerFaults, RtPlan, SimPlan, SonarModule};
 use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
 use crate::drive::backtrack::LONGEST_M;
+use crate::field::navigate::goals::{FEWEST_OF_PATROL, MAX_PLACES};
+use crate::field::navigate::navigator::FARTHEST_M;
 
 /// `[rt]`.
 pub fn rt(section: &Section<'_>) -> Option<RtPlan> {
@@ -49,6 +51,18 @@ pub fn backing(section: &Section<'_>) -> Option<BackingPlan> {
         trail_m: trail_m? as f32,
         start_m: start_m as f32,
     })
+}
+
+/// `[patrol]`.
+pub fn patrol(section: &Section<'_>) -> Option<Vec<[f64; 2]>> {
+    let places = section.rows::<2>("places", -FARTHEST_M..=FARTHEST_M).required()?;
+    let allowed = FEWEST_OF_PATROL..=MAX_PLACES;
+    if !allowed.contains(&places.len()) {
+        let rule = format!("a patrol has {FEWEST_OF_PATROL} to {MAX_PLACES} places; found {}", places.len());
+        section.misfit("places", rule);
+        return None;
+    }
+    Some(places)
 }
 
 /// Variants of the HC-SR04, by how long they hold their echo line when no echo returns.
