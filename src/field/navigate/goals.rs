@@ -27,7 +27,6 @@ pub type Place = [f64; 2];
 /// What a person wants the robot to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(clippy::large_enum_variant, reason = "it is copied to a thread that must not allocate")]
 pub enum Task {
     /// The field drives, as without any order.
     #[default]
