@@ -211,7 +211,7 @@ fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
 
 /// The verb of the workshop that clap did not recognise, if that is the error.
 fn of_the_workshop(answer: &clap::Error) -> Option<&'static str> {
-    const VERBS: [&str; 5] = ["replay", "learn", "teach", "ablate", "report"];
+    const VERBS: [&str; 6] = ["replay", "learn", "teach", "ablate", "report", "live"];
     match answer.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(asked)) => VERBS.into_iter().find(|verb| verb == asked),
         _ => None,
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     #[cfg(not(feature = "workshop"))]
     fn the_robot_build_lacks_the_workshop_and_says_so() {
-        for verb in ["replay", "learn", "teach", "ablate", "report"] {
+        for verb in ["replay", "learn", "teach", "ablate", "report", "live"] {
             assert!(command().find_subcommand(verb).is_none(), "{verb}");
             let refused = invoke(["ganglion", verb].map(OsString::from)).map(|_| ());
             assert_eq!(refused, Err(lacks(verb)));
