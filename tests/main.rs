@@ -61,6 +61,8 @@ mod drive;
 mod recording;
 /// The page of a recorded run: a browser draws all of it, and nothing in a recording becomes code.
 mod drive_page;
+/// A long run needs no more memory, files or threads at its end than at its start, and every slot counts.
+mod soak;
 /// The output of `bench` is consistent, complete or absent, and ends with the verdict's exit code.
 mod bench;
 /// The bench of `ganglion hil` over the simulated robot: with its wires, and with wires missing.

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 mod checkpoints; // replay that begins in the middle of a run
 mod command_line; // cut, recover, diff, info as a person calls them
+mod field; // the field's answers, computed again
 mod disks; // disks that are full, hang or panic
 mod lines; // what a recording costs the tick
 mod service; // armed, disarmed, rotated, as in the service

@@ -1,7 +1,7 @@
 //! `--record` of `ganglion run`: what is recorded where, and a message about the result.
 
 use super::exit::Failure;
-use crate::base::plan::QualityLevel;
+use crate::base::plan::{EngineKind, QualityLevel};
 use crate::base::time::Span;
 use crate::deploy::board::Loaded;
 use crate::drive::record::{
@@ -57,6 +57,12 @@ pub struct About {
     pub world: Option<blake3::Hash>,
     /// Quality level that every cycle runs at.
     pub quality: Option<QualityLevel>,
+    /// What computes the field: the GPU if one is open, else what the board says.
+    pub engine: EngineKind,
+    /// Digest of the read-out, if one was given.
+    pub readout: Option<blake3::Hash>,
+    /// It resumed from a saved brain.
+    pub resumed: bool,
     /// In virtual time, where nothing is lost because the run waits for the disk.
     pub is_virtual: bool,
 }
@@ -108,6 +114,9 @@ fn words(loaded: &Loaded, about: &About) -> BTreeMap<String, String> {
         ("simulated", about.simulated.to_string()),
         ("world", about.world.map_or(String::new(), |world| world.to_hex().to_string())),
         ("rung", about.quality.map_or(String::new(), |quality| quality.index().to_string())),
+        ("engine", about.engine.name().to_string()),
+        ("readout", about.readout.map_or(String::new(), |readout| readout.to_hex().to_string())),
+        ("resumed", about.resumed.to_string()),
         ("seed", about.seed.to_string()),
         ("faults", about.faults.clone()),
         ("clock", if about.is_virtual { "virtual" } else { "real" }.to_string()),

@@ -13,6 +13,7 @@ use super::simulate::simulate;
 use super::status::StatusLine;
 use crate::base::plan::{Board, BusPlan, EngineKind, QualityLevel};
 use crate::base::time::{MonotonicClock, Span};
+use crate::field::Readout;
 use crate::field::navigate::goals::{Route, Task};
 use crate::field::remote::local::TETHER_SOCKET;
 use crate::field::remote::{SocketHop, Tether};
@@ -201,6 +202,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         simulated: args.simulate,
         world,
         quality: args.quality,
+        engine: engine_of(&loaded.board, device.is_some(), tether.is_some()),
+        readout: readout.as_ref().map(Readout::digest),
+        resumed: resume.is_some(),
         is_virtual: args.clock == ClockKind::Sim,
     };
     let (recording, sender) = recording::start(&args.recording, &loaded, &about)?.unzip();
@@ -264,6 +268,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
         super::output::json(&report)?;
     }
     report.verdict()
+}
+
+/// The engine that computes the field.
+fn engine_of(board: &Board, has_device: bool, has_tether: bool) -> EngineKind {
+    match board.field.engine {
+        EngineKind::Reference => EngineKind::Reference,
+        _ if has_tether => EngineKind::Remote,
+        _ if has_device => EngineKind::Cuda,
+        _ => EngineKind::Cpu,
+    }
 }
 
 /// The connection to the brain that the board's tether names. `None` if the field is computed here: as the

@@ -28,7 +28,7 @@ pub use line::{RecordSender, Recording};
 pub use read::{End, Event, ReadError, Reader};
 pub use slot::{Answer, FORMAT, FieldRecord, Slot, Step};
 pub use store::{Medium, Opener, Quota, RecordingTarget, disk, numbered};
-pub use topics::{Topic, causes, health};
+pub use topics::{ProcessMessage, Topic, causes, health};
 pub use window::When;
 pub use writer::Plan;
 
@@ -44,6 +44,8 @@ pub const SLOT_TOPIC: &str = "/slot";
 const SLOT_ENCODING: &str = "ganglion-slot";
 /// The channel of the robot's status, as `ganglion status --json` shows it.
 pub const STATUS_TOPIC: &str = "/status";
+/// The channel of what the process occupies.
+pub const PROCESS_TOPIC: &str = "/process";
 /// The channel of checkpoints: the tick's state before the slot that follows.
 pub const CHECKPOINT_TOPIC: &str = "/checkpoint";
 /// Encoding of its messages.

@@ -263,6 +263,12 @@ impl Readout {
     pub fn weights(&self) -> &[f32] {
         &self.weights
     }
+    /// Identifies the weights.
+    pub fn digest(&self) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new();
+        self.weights.iter().for_each(|weight| _ = hasher.update(&weight.to_le_bytes()));
+        hasher.finalize()
+    }
     /// Where the weights come from.
     pub fn origin(&self) -> &Origin {
         &self.origin

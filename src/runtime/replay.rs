@@ -3,11 +3,13 @@
 //! engine, no real clock.
 
 mod compare;
+mod field;
 mod script;
 #[cfg(test)]
 mod tests;
 
 pub use compare::{Difference, Names, first_difference_of_runs};
+pub use field::{FieldAnswers, FieldReplay, FieldUnknown, NoFieldReplay};
 
 use crate::base::command::{Command, OnWire};
 use crate::base::frame::Reading;
@@ -122,8 +124,9 @@ pub struct Replay {
     halt: Arc<Halt>,
     readings_dropped: Arc<AtomicU64>,
     outcomes: Writer<FieldResult>,
-    /// Discards orders, because the results are already known.
-    _orders: Reader<FieldRequest>,
+    /// What the tick requests of the field. The results are already known.
+    orders: Reader<FieldRequest>,
+    sensor_ring: SensorRing,
     _commands: Reader<Command>,
     receipts: rtrb::Producer<OnWire>,
     guard: Option<Arc<Link>>,
@@ -152,7 +155,7 @@ impl Replay {
         let _ = inlets.push(inlet); // an empty list has room for one
         let halt = Arc::new(Halt::new(Arc::default()));
         let readings_dropped = Arc::new(AtomicU64::new(0));
-        let (orders, _orders) = triple_buffer(FieldRequest::EMPTY);
+        let (requested, orders) = triple_buffer(FieldRequest::EMPTY);
         let (outcomes, collected) = triple_buffer(FieldResult::EMPTY);
         let (commands, _commands) = triple_buffer(Command::still(board.motors.len()));
         let (receipts, confirmed) = rtrb::RingBuffer::new(WIRES);
@@ -161,7 +164,8 @@ impl Replay {
             Some(plan) if plan.required => Some(Link::new(true)?),
             _ => None,
         };
-        let sensors = SensorWriter::new(SensorRing::new());
+        let sensor_ring = SensorRing::new();
+        let sensors = SensorWriter::new(sensor_ring.clone());
         let tick = Tick::new(Parts {
             clock: script.clone(),
             requests: requests.clone(),
@@ -169,7 +173,7 @@ impl Replay {
             readings: inlets,
             fast_stops: FastStopReceiver::new(halt.clone(), readings_dropped.clone()),
             deciders: Deciders::of(board, quality),
-            field: FieldLink::new(orders, collected, sensors, Arc::default(), board.field.every_ticks),
+            field: FieldLink::new(requested, collected, sensors, Arc::default(), board.field.every_ticks),
             motor_link: MotorLink::new(&board.motors, commands, confirmed, Arc::default()),
             trace,
             records_dropped: Arc::default(),
@@ -188,7 +192,8 @@ impl Replay {
             halt,
             readings_dropped,
             outcomes,
-            _orders,
+            orders,
+            sensor_ring,
             _commands,
             receipts,
             guard,

@@ -6,6 +6,7 @@ pub mod flock;
 pub mod grant;
 pub mod heap;
 pub mod pages;
+mod process_usage;
 mod processor;
 pub mod room;
 pub mod signals;
@@ -13,6 +14,7 @@ pub mod triple_buffer;
 pub mod words;
 pub mod sync;
 
+pub use process_usage::ProcessUsage;
 pub use processor::{process_time, thread_time};
 
 pub use grant::{

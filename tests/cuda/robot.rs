@@ -2,7 +2,7 @@
 //! every kind of loss that can be injected. In real time; it does not show how fast a GPU would be.
 
 use super::standin::{Alone, alone};
-use crate::cli::{out, output, watching_with};
+use crate::cli::{err, out, output, watching_with};
 use ganglion::workshop::learn::parallel;
 use serde_json::Value;
 use std::process::Command;
@@ -10,8 +10,12 @@ use std::time::{Duration, Instant};
 
 /// The report of a run with these faults.
 fn report(alone: &Alone, faults: &[&str], seconds: &str) -> Value {
+    report_with(alone, faults, &["--for", seconds])
+}
+
+fn report_with(alone: &Alone, faults: &[&str], more: &[&str]) -> Value {
     let mut program = Command::new(env!("CARGO_BIN_EXE_ganglion"));
-    program.args(["run", "--engine", "cuda", "--json", "--for", seconds]);
+    program.args(["run", "--engine", "cuda", "--json"]).args(more);
     program.args(faults.iter().flat_map(|fault| ["--inject", fault]));
     let output = program.env("LD_LIBRARY_PATH", alone.folder()).output().expect("the built program");
     let said = String::from_utf8_lossy(&output.stdout);
@@ -33,11 +37,19 @@ fn assert_safe(report: &Value, what: &str) {
 #[test]
 fn a_robot_drives_with_the_field_on_a_device() {
     let Some(alone) = alone() else { return };
-    let report = report(&alone, &[], "3s");
+    let drive = std::env::temp_dir().join(format!("ganglion-device-{}.mcap", std::process::id()));
+    let path = drive.to_str().expect("a temporary folder has a plain name");
+    let report = report_with(&alone, &[], &["--for", "3s", "--record", path]);
     assert_safe(&report, "nothing wrong");
     assert!(report["engine"].as_str().is_some_and(|name| name.starts_with("cuda (")), "{report}");
     assert_eq!(report["field_state"], "running");
     assert_eq!(report["field"]["losses"], 0);
+    // The CPU computes the device's answers again, from the recording.
+    let replayed = output(&["log", "replay", path, "--field", "--json"]);
+    std::fs::remove_file(&drive).expect("the recording");
+    assert_eq!(replayed.status.code(), Some(0), "{}", err(&replayed));
+    let found: Value = serde_json::from_str(out(&replayed).lines().last().expect("an object")).unwrap();
+    assert_eq!(found["field"]["equal"], report["field_us"]["n"], "{found}");
     for part in ["queue", "kernels", "wake"] {
         let count = report["gpu_us"][part]["n"].as_u64().unwrap_or(0);
         assert_eq!(Some(count), report["field_us"]["n"].as_u64(), "every cycle has its {part}: {report}");

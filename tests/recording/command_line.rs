@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 /// A folder that is removed at the end.
-struct Folder(PathBuf);
+pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub(super) fn new(name: &str) -> Folder {
         let folder = std::env::temp_dir().join(format!("ganglion-log-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         Folder(folder)
     }
-    fn path(&self, name: &str) -> String {
+    pub(super) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_string()
     }
     /// A recording of twelve virtual seconds.
-    fn recorded(&self, name: &str, more: &[&str]) -> String {
+    pub(super) fn recorded(&self, name: &str, more: &[&str]) -> String {
         let path = self.path(name);
         let run = ["run", "--clock", "sim", "--for", "12s", "--engine", "cpu", "--record", &path];
         let ended = output(&[&run[..], more].concat());
@@ -42,19 +42,19 @@ impl Drop for Folder {
     }
 }
 
-fn log(arguments: &[&str]) -> Output {
+pub(super) fn log(arguments: &[&str]) -> Output {
     output(&[&["log"], arguments].concat())
 }
 
 /// The object on the last line of a call that ends with `code`.
-fn object(arguments: &[&str], code: i32) -> Value {
+pub(super) fn object(arguments: &[&str], code: i32) -> Value {
     let ended = log(&[arguments, &["--json"]].concat());
     assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}{}", out(&ended), err(&ended));
     serde_json::from_str(out(&ended).lines().last().expect("a line")).expect("an object")
 }
 
 /// The message of a call that fails with `code`.
-fn refused(arguments: &[&str], code: i32) -> String {
+pub(super) fn refused(arguments: &[&str], code: i32) -> String {
     let ended = log(arguments);
     assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}{}", out(&ended), err(&ended));
     err(&ended)

@@ -49,6 +49,28 @@ pub enum EngineKind {
     Remote,
 }
 
+impl EngineKind {
+    /// Every engine.
+    pub const ALL: [EngineKind; 5] =
+        [EngineKind::Auto, EngineKind::Reference, EngineKind::Cpu, EngineKind::Cuda, EngineKind::Remote];
+
+    /// Its name in board files and recordings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            EngineKind::Auto => "auto",
+            EngineKind::Reference => "reference",
+            EngineKind::Cpu => "cpu",
+            EngineKind::Cuda => "cuda",
+            EngineKind::Remote => "remote",
+        }
+    }
+
+    /// The engine of that name.
+    pub fn named(name: &str) -> Option<EngineKind> {
+        EngineKind::ALL.into_iter().find(|engine| engine.name() == name)
+    }
+}
+
 /// How the cells of the field are stored between two cycles. Arithmetic is f32 either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {

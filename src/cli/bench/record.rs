@@ -98,6 +98,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         simulated: false,
         world: None,
         quality: None,
+        engine: loaded.board.field.engine,
+        readout: None,
+        resumed: false,
         is_virtual: false,
     };
     let Some(recording) = recording::start(&record, &loaded, &about)? else {

@@ -1,6 +1,6 @@
 //! `log info`: a summary of a recorded run that fits on one screen.
 
-use super::source;
+use super::source::{Item, Source};
 use super::tally::{Tally, board_of};
 use crate::cli::exit::Failure;
 use crate::cli::output;
@@ -25,12 +25,17 @@ const TOLD: usize = 8;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let mut tally = None;
-    let run = source::read(&args.recording, |run, step| {
-        tally.get_or_insert_with(|| Tally::new(board_of(run).as_ref())).take(&step.slot);
-        Ok(())
-    })?;
-    let (summary, sentences) = tally.unwrap_or_default().end(&run, TOLD);
+    let mut source = Source::open(&args.recording)?;
+    let mut tally: Option<Tally> = None;
+    while let Some(item) = source.next_item()? {
+        let tally = tally.get_or_insert_with(|| Tally::new(board_of(&source.run).as_ref()));
+        match item {
+            Item::Step(step) => tally.take(&step.slot),
+            Item::Process(message) => tally.take_process(&message),
+            Item::Status(_) => {}
+        }
+    }
+    let (summary, sentences) = tally.unwrap_or_default().end(&source.run, TOLD);
     sentences.iter().for_each(|sentence| say!("{sentence}"));
     if args.json {
         output::json(&summary)?;

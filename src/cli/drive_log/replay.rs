@@ -3,14 +3,14 @@
 use super::range::Range;
 use super::source::{Run, Source};
 use super::what_if::{self, Otherwise};
-use crate::base::plan::{Board, QualityLevel};
+use crate::base::plan::{Board, EngineKind, QualityLevel};
 use crate::cli::exit::Failure;
-use crate::cli::{output, simulate};
+use crate::cli::{arguments, output, simulate};
 use crate::deploy::board;
 use crate::drive::record::Step;
-use crate::runtime::replay::{Difference, Missing, Replay, Replayed};
+use crate::runtime::replay::{Difference, FieldAnswers, FieldReplay, Missing, Replay, Replayed};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Arguments of `log replay`.
@@ -19,6 +19,7 @@ use std::time::Instant;
   ganglion log replay drive.mcap
   ganglion log replay drive.mcap --from 40 --to 60    the third of a minute in which it stopped
   ganglion log replay drive.mcap --what-if reflex.obstacle.below=0.25    what another limit would have decided
+  ganglion log replay drive.mcap --field              compute the field again, too
   ganglion log replay drive.mcap --json | tail -1
 
 A recording that starts in the middle of a run is replayed from its first checkpoint, and after a loss replay continues
@@ -28,14 +29,23 @@ at the next one; there is one every 5 s.
 Lists the slots that would have been decided differently; this is not a failure. What the robot would have sensed then is not
 known: the readings and the field's results are those of the recorded drive.
 
+--field needs a recording that begins with its run, because an engine's state depends on every cycle before; it stops where
+an answer is missing. The answers of a GPU are computed again on the CPU and may differ by 0.001: the order of their sums differs.
+
 Exit codes: 0 every slot replayed as recorded; 65 a value differs, or the recording is damaged; 69 some slots cannot be
-replayed, because slots before them are missing, and all others replayed as recorded.")]
+replayed, or not all of the field computed, because something before them is missing; all others replayed as recorded.")]
 pub struct Args {
     /// The recording, or a folder, for its newest run
     #[arg(value_name = "FILE|DIR")]
     recording: PathBuf,
     #[command(flatten)]
     range: Range,
+    /// Also compute the field again and compare each of its answers; only from the start of a run
+    #[arg(long, conflicts_with_all = ["from", "what_if"])]
+    field: bool,
+    /// The read-out that the run was given
+    #[arg(long, value_name = "FILE", requires = "field")]
+    readout: Option<PathBuf>,
     /// Change a value of the board and list the slots with other decisions; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     what_if: Vec<String>,
@@ -65,9 +75,47 @@ struct Report {
     /// Recorded seconds that were replayed, and how long that took.
     seconds: f64,
     took_s: f64,
+    /// The field's answers, computed again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<FieldReport>,
     /// Which decisions the changed values of the board would have changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     what_if: Option<Otherwise>,
+}
+
+/// The field's answers, computed again.
+#[derive(Debug, Serialize)]
+struct FieldReport {
+    /// Answers with the same bits as recorded; of a GPU, the same up to rounding.
+    equal: u64,
+    /// Those of them whose motors a goal replaced, so that the motors were not compared.
+    steered: u64,
+    /// The largest difference of a value: 0 unless a GPU computed the run's field.
+    largest: f32,
+    /// Why later answers were not computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown: Option<String>,
+}
+
+impl FieldReport {
+    fn of(answers: &FieldAnswers) -> FieldReport {
+        let FieldAnswers { equal, steered, largest, ref unknown, .. } = *answers;
+        FieldReport { equal, steered, largest, unknown: unknown.as_ref().map(ToString::to_string) }
+    }
+
+    fn print(&self) {
+        let FieldReport { equal, steered, .. } = self;
+        match self.largest {
+            0.0 => say!("{equal} answers of the field computed again, bit for bit"),
+            largest => {
+                say!("{equal} answers of the GPU computed again on the CPU; largest difference {largest:.1e}")
+            }
+        }
+        if *steered > 0 {
+            say!("{steered} of them without their motors, because a goal decided those");
+        }
+        self.unknown.iter().for_each(|why| say!("Later answers were not computed: {why}"));
+    }
 }
 
 /// Most reasons that are printed.
@@ -76,6 +124,7 @@ const TOLD: usize = 8;
 /// A replay in progress. The newest slot waits for the next one, which tells what was lost after it.
 struct Course {
     replay: Replay,
+    field: Option<FieldReplay>,
     waiting: Option<Box<Step>>,
     report: Report,
     first: Option<crate::base::time::Instant>,
@@ -83,7 +132,8 @@ struct Course {
 }
 
 impl Course {
-    fn new(run: &Run, changes: &[String]) -> Result<Course, Failure> {
+    fn new(run: &Run, args: &Args) -> Result<Course, Failure> {
+        let changes = args.what_if.as_slice();
         let mut report = Report { schema: 1, board: run.word("board"), ..Report::default() };
         let replay = match changes {
             [] => board_of(run).map(|(board, quality)| Replay::new(&board, quality)),
@@ -93,7 +143,8 @@ impl Course {
             }
         };
         let replay = replay?.map_err(Failure::unavailable)?;
-        Ok(Course { replay, waiting: None, report, first: None, last_missing: None })
+        let field = args.field.then(|| field_of(run, args.readout.as_deref())).transpose()?;
+        Ok(Course { replay, field, waiting: None, report, first: None, last_missing: None })
     }
 
     /// Whether the replay continues.
@@ -104,7 +155,11 @@ impl Course {
             let slot = step.slot.slot;
             report.slots += 1;
             report.seconds = slot.since(*self.first.get_or_insert(slot)).as_secs_f64();
-            match self.replay.step(&step, lost) {
+            let replayed = self.replay.step(&step, lost);
+            if let Some(field) = &mut self.field {
+                field.step(&step.slot, &mut self.replay, replayed == Replayed::Equal);
+            }
+            match replayed {
                 Replayed::Equal => report.equal += 1,
                 Replayed::Differs(difference) => match &mut report.what_if {
                     Some(otherwise) => otherwise.note(report.seconds, &difference),
@@ -120,6 +175,10 @@ impl Course {
             }
         }
         self.report.slots_missing = self.replay.gaps();
+        let field = self.field.as_ref().map(FieldReplay::answers);
+        if let Some(difference) = field.and_then(|answers| answers.differs.as_ref()) {
+            self.report.differ(difference);
+        }
         self.report.differs.is_none()
     }
 }
@@ -139,6 +198,7 @@ impl Report {
             say!("{undecided} slots cannot be replayed:");
         }
         self.missing.iter().for_each(|missing| say!("  {missing}"));
+        self.field.iter().for_each(FieldReport::print);
         if *slots_missing > 0 {
             say!("{slots_missing} slots that ran are missing from the recording");
         }
@@ -153,7 +213,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let at = || args.recording.display();
     while let Some(steps) = part.next(&mut source)? {
         if course.is_none() {
-            course = Some(Course::new(&source.run, &args.what_if).map_err(|failure| failure.at(at()))?);
+            course = Some(Course::new(&source.run, args).map_err(|failure| failure.at(at()))?);
         }
         let Some(course) = &mut course else { continue };
         if !steps.into_iter().all(|step| course.take(Some(Box::new(step)))) {
@@ -167,16 +227,36 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         course.take(None);
     }
     let mut report = course.report;
+    report.field = course.field.as_ref().map(|field| FieldReport::of(field.answers()));
     report.took_s = began.elapsed().as_secs_f64();
     report.print();
     if args.json {
         output::json(&report)?;
     }
-    match (report.differs, report.missing.into_iter().next()) {
+    let unknown = report.field.and_then(|field| field.unknown);
+    match (report.differs, report.missing.into_iter().next().or(unknown)) {
         (Some(difference), _) => Err(Failure::data(difference).at(at())),
         (None, Some(missing)) => Err(Failure::unavailable(missing).at(at())),
         (None, None) => Ok(()),
     }
+}
+
+/// An engine for the field of `run`, with the read-out at `readout`.
+fn field_of(run: &Run, readout: Option<&Path>) -> Result<FieldReplay, Failure> {
+    let (board, _) = board_of(run)?;
+    if run.word("resumed") == "true" {
+        return Err(Failure::unavailable(
+            "the run resumed from a saved brain, which its recording does not contain",
+        ));
+    }
+    let readout = readout.map(arguments::readout).transpose()?;
+    let given = readout.as_ref().map_or(String::new(), |readout| readout.digest().to_hex().to_string());
+    if given != run.word("readout") {
+        let fix = "give --readout with the file that the run was given, and leave it out if there was none";
+        return Err(Failure::usage("the run had another read-out").fix(fix));
+    }
+    let engine = EngineKind::named(&run.word("engine")).unwrap_or_default();
+    FieldReplay::new(&board, readout, engine).map_err(Failure::unavailable)
 }
 
 /// The board as the run used it, and the quality level it was fixed at.

@@ -1,7 +1,7 @@
 //! The files of a recorded run: one named file, or all files of the newest run in a folder.
 
 use crate::cli::exit::Failure;
-use crate::drive::record::{End, Event, Reader, STATUS_TOPIC, Step, numbered};
+use crate::drive::record::{End, Event, PROCESS_TOPIC, ProcessMessage, Reader, STATUS_TOPIC, Step, numbered};
 use crate::system::bounded_read::BoundedFile;
 use crate::system::sanitize;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -42,6 +42,8 @@ pub enum Item {
     Step(Box<Step>),
     /// The robot's status, as JSON, which only `report` shows.
     Status(#[cfg_attr(not(feature = "workshop"), expect(dead_code))] Vec<u8>),
+    /// What the program occupied after the newest slot.
+    Process(ProcessMessage),
 }
 
 /// A recording that is read slot by slot.
@@ -76,13 +78,13 @@ impl Source {
         loop {
             match self.next_item()? {
                 Some(Item::Step(step)) => return Ok(Some(step)),
-                Some(Item::Status(_)) => {}
+                Some(Item::Status(_) | Item::Process(_)) => {}
                 None => return Ok(None),
             }
         }
     }
 
-    /// The next slot or status; `None` at the end of the last file.
+    /// The next slot or message; `None` at the end of the last file.
     pub fn next_item(&mut self) -> Result<Option<Item>, Failure> {
         loop {
             let Some((file, reader)) = &mut self.reader else {
@@ -106,6 +108,13 @@ impl Source {
                 }
                 Some(Event::Message { topic, json, .. }) if topic == STATUS_TOPIC => {
                     return Ok(Some(Item::Status(json)));
+                }
+                Some(Event::Message { topic, json, .. }) if topic == PROCESS_TOPIC => {
+                    let message = serde_json::from_slice(&json).map_err(|error| {
+                        Failure::data(format!("a message of {PROCESS_TOPIC} is damaged: {error}"))
+                            .at(file.display())
+                    })?;
+                    return Ok(Some(Item::Process(message)));
                 }
                 Some(Event::Message { .. }) => {}
                 None => {

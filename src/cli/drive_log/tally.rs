@@ -10,7 +10,8 @@ use crate::decision::mode::Mode;
 use crate::decision::motion::OdometryPose;
 use crate::decision::motion::{MotionModel, Odometer};
 use crate::deploy::board;
-use crate::drive::record::{CHECKPOINTS_LEFT_OUT, End, Slot, causes};
+use crate::drive::record::{CHECKPOINTS_LEFT_OUT, End, ProcessMessage, Slot, causes};
+use crate::system::rt::ProcessUsage;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -41,9 +42,73 @@ pub struct Summary {
     /// Seconds at each quality level.
     levels_s: [f64; QUALITY_LEVELS],
     release_late_max_us: f64,
+    /// What the program occupied; absent if the recording does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    process: Option<ProcessSummary>,
     /// Whether the file is complete.
     whole: bool,
     files: usize,
+}
+
+/// What the program occupied while it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct ProcessSummary {
+    resident_kib: Use,
+    open_files: Use,
+    threads: Use,
+}
+
+/// How much of something was in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+struct Use {
+    first: u64,
+    last: u64,
+    largest: u64,
+}
+
+impl Use {
+    fn take(self, value: u64) -> Use {
+        Use { first: self.first, last: value, largest: self.largest.max(value) }
+    }
+}
+
+impl ProcessSummary {
+    /// After another message; one that lacks a value changes nothing.
+    fn after(before: Option<ProcessSummary>, usage: &ProcessUsage) -> Option<ProcessSummary> {
+        let ProcessUsage { resident_kib: Some(kib), open_files: Some(files), threads: Some(threads), .. } =
+            *usage
+        else {
+            return before;
+        };
+        let start = |value| Use { first: value, ..Use::default() };
+        let before = before.unwrap_or(ProcessSummary {
+            resident_kib: start(kib),
+            open_files: start(files),
+            threads: start(threads),
+        });
+        Some(ProcessSummary {
+            resident_kib: before.resident_kib.take(kib),
+            open_files: before.open_files.take(files),
+            threads: before.threads.take(threads),
+        })
+    }
+
+    fn sentence(&self) -> String {
+        let megabytes = |kib: u64| kib as f64 / 1024.0;
+        let Use { first, last, largest } = self.resident_kib;
+        let counts = |count: &Use| format!("(at first {}, at most {})", count.first, count.largest);
+        format!(
+            "At the end the program used {:.1} MiB of memory (at first {:.1}, at most {:.1}), {} open files {} \
+             and {} threads {}.",
+            megabytes(last),
+            megabytes(first),
+            megabytes(largest),
+            self.open_files.last,
+            counts(&self.open_files),
+            self.threads.last,
+            counts(&self.threads),
+        )
+    }
 }
 
 /// Why and when an armed robot stopped.
@@ -108,6 +173,11 @@ impl Tally {
         }
         self.advance(slot);
         self.last = Some(slot.clone());
+    }
+
+    /// Takes note of what the program occupied.
+    pub fn take_process(&mut self, message: &ProcessMessage) {
+        self.summary.process = ProcessSummary::after(self.summary.process, &message.usage);
     }
 
     /// The summary and its sentences, once every slot of `run` was counted. The sentences name the first
@@ -189,6 +259,7 @@ impl Summary {
         if let Some(last) = last {
             add!("At the end the robot was {}.", last.mode.name());
         }
+        said.extend(self.process.as_ref().map(ProcessSummary::sentence));
         match (self.slots_missing, self.readings_missing) {
             (0, 0) => add!("Nothing is missing from the recording."),
             (slots, readings) => {

@@ -66,7 +66,8 @@ fn page_of(path: &Path) -> Result<String, Failure> {
                 none.insert(Drive::new(&board)).take(&step.slot);
             }
             (Item::Status(json), Some(drive)) => drive.take_status(&json),
-            (Item::Status(_), None) => {}
+            (Item::Process(message), Some(drive)) => drive.take_process(&message),
+            (Item::Status(_) | Item::Process(_), None) => {}
         }
     }
     let Some(drive) = drive else {

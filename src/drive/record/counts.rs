@@ -77,6 +77,11 @@ impl RecordingCounts {
         }
     }
 
+    /// Slots that are missing from the files so far.
+    pub(super) fn lost(&self) -> u64 {
+        self.overrun.load(Ordering::Relaxed) + self.unwritten.load(Ordering::Relaxed)
+    }
+
     pub(super) fn add(counter: &AtomicU64, more: u64) {
         counter.fetch_add(more, Ordering::Relaxed);
     }

@@ -4,7 +4,7 @@
 use super::facts::Facts;
 use super::slot::{FORMAT, Slot, Step};
 use super::store::Medium;
-use super::topics::{Topic, Topics};
+use super::topics::{ProcessMessage, Topic, Topics};
 use super::{BOARD_FILE, CHECKPOINT_ENCODING, CHECKPOINT_TOPIC, METADATA, SLOT_ENCODING, SLOT_TOPIC};
 use mcap::records::MessageHeader;
 use mcap::write::{Metadata, NoSeek};
@@ -110,6 +110,12 @@ impl McapFile {
     /// Adds the robot's status as it was at `time`.
     pub fn status(&mut self, time: u64, json: &str) -> io::Result<()> {
         self.message(self.people[Topic::Status as usize], time, json.as_bytes())
+    }
+
+    /// Adds what the process occupied at `time`.
+    pub fn process(&mut self, time: u64, message: &ProcessMessage) -> io::Result<()> {
+        let json = serde_json::to_vec(message)?;
+        self.message(self.people[Topic::Process as usize], time, &json)
     }
 
     fn message(&mut self, channel_id: u16, log_time: u64, data: &[u8]) -> io::Result<()> {

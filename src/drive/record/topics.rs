@@ -8,7 +8,8 @@ use crate::base::plan::Cause;
 use crate::base::time::{Instant, Span};
 use crate::decision::admit::{REFUSALS, refusal};
 use crate::decision::mode::Mode;
-use serde::Serialize;
+use crate::system::rt::ProcessUsage;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -38,11 +39,13 @@ pub enum Topic {
     Field,
     /// The robot's status, as `ganglion status --json` shows it.
     Status,
+    /// What the process occupies, and what the recording has lost.
+    Process,
 }
 
 impl Topic {
     /// Every channel.
-    pub const ALL: [Topic; 8] = [
+    pub const ALL: [Topic; 9] = [
         Topic::Frame,
         Topic::Command,
         Topic::Mode,
@@ -51,6 +54,7 @@ impl Topic {
         Topic::Lateness,
         Topic::Field,
         Topic::Status,
+        Topic::Process,
     ];
 
     /// Its name.
@@ -64,6 +68,7 @@ impl Topic {
             Topic::Lateness => "/lateness",
             Topic::Field => "/field",
             Topic::Status => super::STATUS_TOPIC,
+            Topic::Process => super::PROCESS_TOPIC,
         }
     }
 
@@ -120,6 +125,9 @@ impl Topic {
                 .concat(),
             ),
             Topic::Status => json!({"type": "object"}),
+            Topic::Process => {
+                object(named(&["resident_kib", "locked_kib", "threads", "open_files", "slots_unrecorded"]))
+            }
         }
     }
 }
@@ -139,6 +147,16 @@ struct FrameMessage<'a> {
 struct CommandMessage<'a> {
     source: String,
     motor: BTreeMap<&'a str, f32>,
+}
+
+/// What the process occupies, and the slots that are missing from the recording so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessMessage {
+    /// Memory, threads, open files.
+    #[serde(flatten)]
+    pub usage: ProcessUsage,
+    /// Slots that ran but could not be recorded.
+    pub slots_unrecorded: u64,
 }
 
 /// The maxima since the last message, microseconds.

@@ -10,10 +10,12 @@ use super::facts::Facts;
 use super::file::McapFile;
 use super::slot::{Slot, Step};
 use super::store::{Opener, Quota, RecordingTarget};
+use super::topics::ProcessMessage;
 use super::window::{When, Window};
 use crate::base::frame::Reading;
+use crate::base::time::{Instant as SlotTime, Span};
 use crate::drive::trace::Record;
-use crate::system::rt::thread_time;
+use crate::system::rt::{ProcessUsage, thread_time};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::BTreeMap;
 use std::io;
@@ -23,6 +25,8 @@ use std::time::{Duration, Instant};
 
 /// Interval between syncs.
 const SYNC_EVERY: Duration = Duration::from_millis(1_000);
+/// Interval between messages about the process, on the robot's clock: also in virtual time.
+const PROCESS_EVERY: Span = Span::from_millis(1_000);
 /// Delay after a failure before the next file: a full disk does not get free space any sooner.
 const RETRY_AFTER: Duration = Duration::from_millis(5_000);
 
@@ -74,6 +78,8 @@ pub(super) struct Writer {
     synced: Instant,
     retry_at: Option<Instant>,
     words: BTreeMap<String, String>,
+    /// Slot of the newest message about the process.
+    measured: Option<SlotTime>,
 }
 
 impl Writer {
@@ -91,6 +97,7 @@ impl Writer {
             synced: now,
             retry_at: None,
             words: BTreeMap::new(),
+            measured: None,
         }
     }
 
@@ -147,7 +154,14 @@ impl Writer {
             RecordingCounts::add(&self.counts.unwritten, 1);
             return;
         };
-        let written = file.step(step);
+        let mut written = file.step(step);
+        let slot = step.slot.slot;
+        if written.is_ok() && self.measured.is_none_or(|at| slot.since(at) >= PROCESS_EVERY || slot < at) {
+            self.measured = Some(slot);
+            let slots_unrecorded = self.counts.lost();
+            let message = ProcessMessage { usage: ProcessUsage::now(), slots_unrecorded };
+            written = file.process(slot.as_nanos(), &message);
+        }
         self.unsynced += 1;
         self.note(written);
     }

@@ -5,6 +5,7 @@ use crate::base::frame::Sample;
 use crate::base::plan::Board;
 use crate::drive::record::Slot;
 use crate::drive::trace::Record;
+use crate::field::FieldOutput;
 use crate::system::checkpoint::Named;
 use std::fmt::{self, Debug};
 
@@ -51,6 +52,12 @@ impl Names {
         }
     }
 
+    fn motor_named(&self, place: usize) -> String {
+        self.motors
+            .get(place)
+            .map_or("a motor that the board lacks".to_string(), |name| format!("motor '{name}'"))
+    }
+
     fn motor(&self, place: usize) -> String {
         match self.motors.get(place) {
             Some(name) => format!("the command for motor '{name}'"),
@@ -60,12 +67,53 @@ impl Names {
 }
 
 /// Collects the first difference of a slot.
-struct Search {
+pub(super) struct Search {
     index: u64,
     found: Option<Difference>,
 }
 
 impl Search {
+    /// None yet, in slot number `index`.
+    pub(super) fn in_slot(index: u64) -> Search {
+        Search { index, found: None }
+    }
+
+    /// The first difference.
+    pub(super) fn found(self) -> Option<Difference> {
+        self.found
+    }
+
+    /// Compares two answers of the field, with or without their motors: bit for bit if `bound` is 0, else up
+    /// to this difference. Returns the largest difference.
+    pub(super) fn answers(
+        &mut self,
+        (recorded, decided): (&FieldOutput, &FieldOutput),
+        bound: f32,
+        motors: bool,
+        names: &Names,
+    ) -> f32 {
+        self.value("the field's cycle", &recorded.cycle, &decided.cycle);
+        let mut largest: f32 = 0.0;
+        let mut near = |what: &dyn Fn() -> String, recorded: f32, decided: f32| {
+            let apart = (recorded - decided).abs();
+            largest = largest.max(apart);
+            if bound == 0.0 || apart.is_nan() || apart > bound {
+                self.by(&what(), &recorded, &decided, |value| value.to_bits());
+            }
+        };
+        for (row, (recorded, decided)) in recorded.scores.iter().zip(&decided.scores).enumerate() {
+            near(&|| format!("the field's score {row}"), *recorded, *decided);
+        }
+        near(&|| "the field's confidence".into(), recorded.confidence, decided.confidence);
+        near(&|| "the field's skill".into(), recorded.skill, decided.skill);
+        near(&|| "the field's novelty".into(), recorded.novelty, decided.novelty);
+        let moved = recorded.motors.iter().zip(&decided.motors).enumerate().filter(|_| motors);
+        for (motor, (recorded, decided)) in moved {
+            near(&|| format!("the field's request for {}", names.motor_named(motor)), *recorded, *decided);
+        }
+        largest
+    }
+
     /// Compares one value: by `bits`, printed as it is.
     fn by<T: Debug, B: PartialEq>(&mut self, what: &str, recorded: &T, decided: &T, bits: impl Fn(&T) -> B) {
         if self.found.is_none() && bits(recorded) != bits(decided) {
@@ -78,7 +126,7 @@ impl Search {
         }
     }
 
-    fn value<T: Debug + PartialEq + Clone>(&mut self, what: &str, recorded: &T, decided: &T) {
+    pub(super) fn value<T: Debug + PartialEq + Clone>(&mut self, what: &str, recorded: &T, decided: &T) {
         self.by(what, recorded, decided, T::clone);
     }
 
@@ -129,7 +177,7 @@ pub(super) fn first_forgotten(
 /// The first difference between the same slot of two runs, in the order in which a tick decides. Times are
 /// left out, because they differ between any two runs in real time.
 pub fn first_difference_of_runs(a: &Slot, b: &Slot, names: &Names) -> Option<Difference> {
-    let mut search = Search { index: a.index, found: None };
+    let mut search = Search::in_slot(a.index);
     search.value("the slots lost before it", &a.lost, &b.lost);
     search.value("what was requested", &a.asked, &b.asked);
     let read = |slot: &Slot| -> Vec<_> {
@@ -153,7 +201,7 @@ pub fn first_difference_of_runs(a: &Slot, b: &Slot, names: &Names) -> Option<Dif
 
 /// The first difference between `slot` and `record`, in the order in which a tick decides.
 pub(super) fn first_difference(slot: &Slot, record: &Record, names: &Names) -> Option<Difference> {
-    let mut search = Search { index: slot.index, found: None };
+    let mut search = Search::in_slot(slot.index);
     search.value("its number", &slot.index, &record.index);
     search.value("its time", &slot.slot, &record.slot);
     search.value("the slots lost before it", &slot.lost, &record.lost);

@@ -78,14 +78,14 @@ fn left_in(folder: &Path) -> Option<u64> {
 }
 
 /// The number after `name` on the line that begins with it.
-fn field(text: &str, name: &str) -> Option<u64> {
+pub(super) fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace();
         (words.next() == Some(name)).then(|| words.next()?.parse().ok()).flatten()
     })
 }
 
-fn text(path: &Path) -> Option<String> {
+pub(super) fn text(path: &Path) -> Option<String> {
     bounded_read::text(path, LONGEST).ok()
 }
 

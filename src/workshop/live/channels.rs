@@ -6,7 +6,8 @@ use crate::runtime::control::Status;
 use serde_json::{Map, Value, json};
 
 /// The channels, in the order of their numbers. Lateness is missing: a status has its distribution over the
-/// whole run (`/status`), a recording the largest value since the last message.
+/// whole run (`/status`), a recording the largest value since the last message. What the process occupies is
+/// in recordings only.
 const TOPICS: [Topic; 7] =
     [Topic::Frame, Topic::Command, Topic::Mode, Topic::Reflex, Topic::Quality, Topic::Field, Topic::Status];
 
@@ -57,7 +58,7 @@ impl Channels {
                 Topic::Quality => quality(status),
                 Topic::Field => field(status),
                 Topic::Status => whole(status),
-                Topic::Lateness => None,
+                Topic::Lateness | Topic::Process => None,
             };
             // Cannot fail: maps with text keys can always be written.
             message.and_then(|message| serde_json::to_vec(&message).ok())

@@ -9,7 +9,7 @@ use crate::base::plan::{Board, Cause};
 use crate::base::time::{Instant, Span};
 use crate::cli::drive_log::source::Run;
 use crate::cli::drive_log::tally::{Summary, Tally};
-use crate::drive::record::{FieldRecord, Slot, causes, health};
+use crate::drive::record::{FieldRecord, ProcessMessage, Slot, causes, health};
 use crate::field::DeviceTimes;
 use crate::runtime::control::Status;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// Most curves of temperatures: more names than any board has show a status that is not ours.
 const MOST_TEMPERATURES: usize = 16;
 /// Curves besides those of sensors and motors.
-const OTHER_CURVES: usize = 14;
+const OTHER_CURVES: usize = 19;
 
 /// What the page shows of a run.
 pub struct DriveShown {
@@ -74,6 +74,11 @@ struct Common {
     device: [CurveId; 3],
     /// Confidence, skill, novelty.
     judgement: [CurveId; 3],
+    /// Memory: resident, locked.
+    memory: [CurveId; 2],
+    /// Open files, threads.
+    handles: [CurveId; 2],
+    unrecorded: CurveId,
     path: [CurveId; 2],
 }
 
@@ -83,8 +88,23 @@ impl Common {
         let [release, work, wire, lost] = [(); 4].map(|()| extremes());
         let [compute, answer] = [(); 2].map(|()| extremes());
         let [device, judgement] = [(); 2].map(|()| [(); 3].map(|()| extremes()));
+        let [memory, handles] = [(); 2].map(|()| [(); 2].map(|()| extremes()));
+        let unrecorded = extremes();
         let path = [(); 2].map(|()| curves.add(Keep::Newest));
-        Common { release, work, wire, lost, compute, answer, device, judgement, path }
+        Common {
+            release,
+            work,
+            wire,
+            lost,
+            compute,
+            answer,
+            device,
+            judgement,
+            memory,
+            handles,
+            unrecorded,
+            path,
+        }
     }
 }
 
@@ -101,6 +121,7 @@ struct Sensor {
 pub struct Drive {
     tally: Tally,
     first: Option<Instant>,
+    newest: Instant,
     at_s: f64,
     curves: Curves,
     common: Common,
@@ -138,6 +159,7 @@ impl Drive {
         Drive {
             tally: Tally::new(Some(board)),
             first: None,
+            newest: Instant::ZERO,
             at_s: 0.0,
             curves,
             common,
@@ -165,6 +187,7 @@ impl Drive {
     /// The next slot.
     pub fn take(&mut self, slot: &Slot) {
         let at = slot.slot.since(*self.first.get_or_insert(slot.slot));
+        self.newest = slot.slot;
         self.at_s = at.as_secs_f64();
         self.tally.take(slot);
         if let Some(pose) = self.tally.pose() {
@@ -258,6 +281,27 @@ impl Drive {
             for (curve, value) in self.common.judgement.into_iter().zip(judged) {
                 self.curves.put(curve, at, value);
             }
+        }
+    }
+
+    /// What the program occupied after the newest slot.
+    pub fn take_process(&mut self, message: &ProcessMessage) {
+        self.tally.take_process(message);
+        let Some(first) = self.first else { return };
+        let at = self.newest.since(first);
+        let mebibytes = |kib: u64| kib as f32 / 1024.0;
+        let usage = &message.usage;
+        let [resident, locked] = self.common.memory;
+        let [files, threads] = self.common.handles;
+        let values = [
+            (resident, usage.resident_kib.map(mebibytes)),
+            (locked, usage.locked_kib.map(mebibytes)),
+            (files, usage.open_files.map(|files| files as f32)),
+            (threads, usage.threads.map(|threads| threads as f32)),
+            (self.common.unrecorded, Some(message.slots_unrecorded as f32)),
+        ];
+        for (curve, value) in values {
+            self.curves.put(curve, at, value.unwrap_or(f32::NAN));
         }
     }
 
@@ -362,6 +406,7 @@ impl Common {
             names.iter().map(|name| name.to_string()).zip(curves.iter().copied()).collect::<Vec<_>>()
         };
         let Common { release, work, wire, lost, compute, answer, device, judgement, .. } = *self;
+        let Common { memory, handles, unrecorded, .. } = *self;
         vec![
             Plot::of(
                 "lateness",
@@ -388,6 +433,14 @@ impl Common {
                 "what the field says of its answer",
                 "1",
                 named(&["confidence", "skill", "novelty"], &judgement),
+            ),
+            Plot::of("machine", "memory of the program", "MiB", named(&["in RAM", "locked"], &memory)),
+            Plot::of("machine", "open files and threads", "1", named(&["open files", "threads"], &handles)),
+            Plot::of(
+                "machine",
+                "slots that could not be recorded",
+                "slots",
+                named(&["so far"], &[unrecorded]),
             ),
         ]
     }

@@ -10,13 +10,6 @@ use crate::base::plan::{
 use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
 
-const ENGINES: [(&str, EngineKind); 5] = [
-    ("auto", EngineKind::Auto),
-    ("reference", EngineKind::Reference),
-    ("cpu", EngineKind::Cpu),
-    ("cuda", EngineKind::Cuda),
-    ("remote", EngineKind::Remote),
-];
 const STORAGES: [(&str, Storage); 2] =
     [(Storage::F32.name(), Storage::F32), (Storage::F16.name(), Storage::F16)];
 /// The engine has work for 8 threads, and `threads` allows 64.
@@ -42,7 +35,9 @@ pub fn field(
     devices: &Devices,
     decisions: Option<&[Decision]>,
 ) -> Option<FieldPlan> {
-    let (_, engine) = section.choice("engine", "engine", &ENGINES).or(("auto", EngineKind::Auto));
+    let (_, engine) = section
+        .choice("engine", "engine", &EngineKind::ALL.map(|engine| (engine.name(), engine)))
+        .or(("auto", EngineKind::Auto));
     let shape = shape(root, section, devices, decisions);
     let seed = section.integer("seed", 0..=i64::MAX).or(1);
     let threads = section.integer("threads", 1..=64).or(1);

@@ -1,0 +1,215 @@
+//! Computes the field of a recorded run again. The replayed tick makes the same requests as in the run; an
+//! engine answers each of them, and the answers are compared with the recorded ones: bit for bit if the CPU
+//! computed them, else up to rounding.
+//!
+//! An engine's state depends on every cycle since its start, and recordings do not contain it. So the field
+//! can be computed again from the start of a run, until a cycle is missing.
+
+use super::compare::{Difference, Search};
+use super::{Names, Replay};
+use crate::base::plan::{Board, EngineKind};
+use crate::base::time::{Instant, MonotonicClock};
+use crate::drive::record::{FieldRecord, Slot};
+use crate::field::brain::{Before, Brain, BrainError, NoAnswer};
+use crate::field::readout::{Readout, ReadoutError};
+use crate::field::worker::FieldRequest;
+use crate::field::{FieldInput, FieldOutput};
+use std::fmt;
+use std::sync::Arc;
+
+/// Largest difference between values of the engine on a GPU and of the one on the CPU. They add in another
+/// order: a cell differs by some 2e-5, and the skill, a quotient of small errors, by up to 1e-3
+/// (`tests/cuda/engine.rs` holds both engines to that).
+const ROUNDING: f32 = 1e-3;
+
+/// Why the field cannot be computed again from here on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldUnknown {
+    /// The recording starts with this slot.
+    Begin(u64),
+    /// This slot could not be replayed, so its request is unknown.
+    Request(u64),
+    /// The engine of the run did not answer in this slot.
+    NoAnswer(u64),
+    /// The robot used another engine in this slot than before it.
+    Engine(u64, String),
+}
+
+impl fmt::Display for FieldUnknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FieldUnknown::Begin(index) => {
+                write!(f, "the recording starts with slot {index}, and the field's state there is not in it")
+            }
+            FieldUnknown::Request(index) => write!(f, "slot {index} could not be replayed"),
+            FieldUnknown::NoAnswer(index) => write!(f, "the robot's engine did not answer in slot {index}"),
+            FieldUnknown::Engine(index, state) => write!(f, "the engine's state in slot {index}: {state}"),
+        }
+    }
+}
+
+/// Why no engine can compute the field of a run.
+#[derive(Debug)]
+pub enum NoFieldReplay {
+    /// A brain computer has computed it, whose state before the run is unknown.
+    Remote,
+    /// The read-out was made for another board.
+    Readout(ReadoutError),
+    /// The engine cannot be built.
+    Brain(BrainError),
+}
+
+impl fmt::Display for NoFieldReplay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoFieldReplay::Remote => {
+                f.write_str("a brain computer computed the field, and its state before the run is unknown")
+            }
+            NoFieldReplay::Readout(error) => error.fmt(f),
+            NoFieldReplay::Brain(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NoFieldReplay {}
+
+/// How many answers were compared, and how that ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FieldAnswers {
+    /// Answers that are the same, up to rounding if a GPU gave them.
+    pub equal: u64,
+    /// Those of them whose motors a goal replaced: their motors were not compared.
+    pub steered: u64,
+    /// The largest difference of a value; 0 unless a GPU computed the run's field.
+    pub largest: f32,
+    /// The first value that differs; nothing is computed after it.
+    pub differs: Option<Difference>,
+    /// Why nothing is computed any more.
+    pub unknown: Option<FieldUnknown>,
+}
+
+/// The field of a run, computed again.
+pub struct FieldReplay {
+    brain: Brain,
+    names: Names,
+    /// Largest difference that is not reported; 0: every bit counts.
+    bound: f32,
+    /// The answer to the request that the run's engine has not answered yet, and that request's slot.
+    pending: Option<(Instant, Option<FieldOutput>)>,
+    begun: bool,
+    answers: FieldAnswers,
+}
+
+impl FieldReplay {
+    /// The field of `board` at rest, with the read-out that the run was given. `computed_by` is the engine of
+    /// the run; the CPU stands in for a GPU.
+    pub fn new(
+        board: &Board,
+        readout: Option<Readout>,
+        computed_by: EngineKind,
+    ) -> Result<FieldReplay, NoFieldReplay> {
+        if computed_by == EngineKind::Remote {
+            return Err(NoFieldReplay::Remote);
+        }
+        if let Some(readout) = &readout {
+            readout.check(board).map_err(NoFieldReplay::Readout)?;
+        }
+        let mut board = board.clone();
+        let (engine, bound) = match computed_by {
+            EngineKind::Reference => (EngineKind::Reference, 0.0),
+            EngineKind::Cuda => (EngineKind::Cpu, ROUNDING),
+            EngineKind::Auto | EngineKind::Cpu | EngineKind::Remote => (EngineKind::Cpu, 0.0),
+        };
+        board.field.engine = engine;
+        let brain = Brain::resume(&board, readout, None, Before::default(), Arc::new(MonotonicClock));
+        Ok(FieldReplay {
+            brain: brain.map_err(NoFieldReplay::Brain)?,
+            names: Names::of(&board),
+            bound,
+            pending: None,
+            begun: false,
+            answers: FieldAnswers::default(),
+        })
+    }
+
+    /// What was compared so far.
+    pub fn answers(&self) -> &FieldAnswers {
+        &self.answers
+    }
+
+    /// Compares the result that `slot` took, then computes the request that `replay` made in it. `replayed`:
+    /// the slot could be replayed.
+    pub fn step(&mut self, slot: &Slot, replay: &mut Replay, replayed: bool) {
+        let request = replay.take_request();
+        if self.answers.differs.is_some() || self.answers.unknown.is_some() {
+            return;
+        }
+        if !std::mem::replace(&mut self.begun, true) && slot.index != 0 {
+            self.answers.unknown = Some(FieldUnknown::Begin(slot.index));
+        } else if !replayed {
+            self.answers.unknown = Some(FieldUnknown::Request(slot.index));
+        } else {
+            if let Some(field) = &slot.field {
+                self.compare(slot, field);
+            }
+            if let Some((request, sensors)) = request {
+                let input = FieldInput {
+                    cycle: request.cycle,
+                    sensors,
+                    reward: 0.0,
+                    quality: request.quality,
+                    place: None,
+                };
+                self.pending = Some((request.slot, self.answer(&input)));
+            }
+        }
+    }
+
+    /// The answer of the engine, as the worker of a robot gives it.
+    fn answer(&mut self, input: &FieldInput) -> Option<FieldOutput> {
+        let answer: Result<FieldOutput, NoAnswer> = self.brain.cycle(input, &MonotonicClock);
+        let mut answer = answer.ok()?;
+        self.brain.request(&mut answer, &input.sensors);
+        Some(answer)
+    }
+
+    fn compare(&mut self, slot: &Slot, field: &FieldRecord) {
+        let index = slot.index;
+        if let Some(state) = &field.state {
+            self.answers.unknown = Some(FieldUnknown::Engine(index, state.clone()));
+            return;
+        }
+        let requested = slot.slot - field.age;
+        let Some((_, computed)) = self.pending.take().filter(|(slot, _)| *slot == requested) else {
+            self.answers.unknown = Some(FieldUnknown::Request(index));
+            return;
+        };
+        match (&field.answer, computed) {
+            // Both refused the input, which changes no state.
+            (None, None) => self.answers.equal += 1,
+            (None, Some(_)) => self.answers.unknown = Some(FieldUnknown::NoAnswer(index)),
+            (Some(recorded), computed) => {
+                let steered = field.goal.is_some_and(|goal| goal.order > 0 || goal.goal.is_some());
+                let mut search = Search::in_slot(index);
+                let recorded = recorded.response();
+                search.value("whether the field answered", &recorded.is_some(), &computed.is_some());
+                if let Some((recorded, computed)) = recorded.zip(computed) {
+                    let apart = search.answers((&recorded, &computed), self.bound, !steered, &self.names);
+                    self.answers.largest = self.answers.largest.max(apart);
+                }
+                self.answers.differs = search.found();
+                let is_equal = self.answers.differs.is_none();
+                self.answers.equal += u64::from(is_equal);
+                self.answers.steered += u64::from(is_equal && steered);
+            }
+        }
+    }
+}
+
+impl Replay {
+    /// The request to the field that the newest slot made, and its sensors.
+    fn take_request(&mut self) -> Option<(FieldRequest, [f32; crate::base::frame::MAX_SENSORS])> {
+        let request = self.orders.take()?;
+        Some((request, self.sensor_ring.read(request.place)))
+    }
+}

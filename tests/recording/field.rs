@@ -1,0 +1,129 @@
+//! The field of a recorded run is computed again: the same bits, or the first answer that differs, or why it
+//! cannot be computed.
+
+use super::command_line::{Folder, log, object, refused};
+use super::{recorded, sim_board};
+use crate::cli::{err, output};
+use ganglion::base::plan::{Board, EngineKind};
+use ganglion::drive::record::Step;
+use ganglion::field::readout::{Origin, Readout};
+use ganglion::runtime::replay::{FieldAnswers, FieldReplay, FieldUnknown, Replay, Replayed};
+use std::path::Path;
+
+/// The field of `steps`, computed again.
+fn computed(board: &Board, steps: &[Step]) -> FieldAnswers {
+    let (mut replay, mut field) =
+        (Replay::new(board, None).unwrap(), FieldReplay::new(board, None, EngineKind::Cpu).unwrap());
+    for (place, step) in steps.iter().enumerate() {
+        let lost = steps.get(place + 1).map_or(0, |next| next.slot.lost);
+        let is_equal = replay.step(step, lost) == Replayed::Equal;
+        field.step(&step.slot, &mut replay, is_equal);
+    }
+    field.answers().clone()
+}
+
+fn answers_in(steps: &[Step]) -> u64 {
+    steps.iter().filter(|step| step.slot.field.as_ref().is_some_and(|field| field.answer.is_some())).count()
+        as u64
+}
+
+#[test]
+fn the_field_is_computed_again_bit_for_bit() {
+    for seed in 1..=3 {
+        let steps = recorded(seed, &[], 8);
+        let found = computed(&sim_board(), &steps);
+        let expected = FieldAnswers { equal: answers_in(&steps), ..FieldAnswers::default() };
+        assert!(expected.equal > 100, "seed {seed}: the field answered");
+        assert_eq!(found, expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_changed_answer_of_the_field_is_found_and_named() {
+    let steps = recorded(1, &[], 6);
+    // No decision depends on these values, so the tick's own replay finds nothing.
+    for (what, place) in [("the field's confidence", 300), ("the field's novelty", 500)] {
+        let mut changed = steps.clone();
+        let answered = changed[place..].iter_mut().find_map(|step| {
+            let index = step.slot.index;
+            step.slot.field.as_mut()?.answer.as_mut().map(|answer| (index, answer))
+        });
+        let (index, answer) = answered.expect("an answer");
+        let value = if place == 300 { &mut answer.confidence } else { &mut answer.novelty };
+        *value = f32::from_bits(value.to_bits() ^ 1);
+        assert_eq!(super::first_failure(&changed), None, "{what}");
+        let found = computed(&sim_board(), &changed);
+        let difference = found.differs.expect("a difference");
+        assert_eq!((difference.index, difference.what.as_str()), (index, what));
+        assert_eq!(
+            found.equal,
+            answers_in(&steps[..index as usize]),
+            "{what}: everything before is the same"
+        );
+    }
+}
+
+#[test]
+fn the_field_is_unknown_after_a_missing_answer() {
+    let steps = recorded(5, &["field-panic@4+0.1"], 8);
+    let found = computed(&sim_board(), &steps);
+    let failed =
+        steps.iter().find(|step| step.slot.field.as_ref().is_some_and(|field| field.state.is_some()));
+    let failed = failed.expect("the engine failed").slot.index;
+    assert!(matches!(&found.unknown, Some(FieldUnknown::Engine(index, _)) if *index == failed), "{found:?}");
+    assert_eq!((found.equal, found.differs), (answers_in(&steps[..failed as usize]), None));
+    let later = computed(&sim_board(), &steps[100..]);
+    assert_eq!((later.unknown, later.equal), (Some(FieldUnknown::Begin(100)), 0));
+}
+
+#[test]
+fn a_run_with_a_read_out_needs_it_for_its_field() {
+    let folder = Folder::new("readout");
+    let board = sim_board();
+    let given = |name: &str, weight: f32| {
+        let weights = vec![weight; Readout::silent(&board).weights().len()];
+        let readout = Readout::new(&board, weights, Origin::Given).expect("of this board");
+        let path = folder.path(name);
+        readout.save(Path::new(&path)).unwrap();
+        path
+    };
+    let (used, other) = (given("used", 0.01), given("other", 0.02));
+    let drive = folder.recorded("drive.mcap", &["--readout", &used]);
+    let found = object(&["replay", &drive, "--field", "--readout", &used], 0);
+    assert!(found["field"]["equal"].as_u64() > Some(100), "{found}");
+    assert_eq!(
+        (&found["field"]["steered"], &found["field"]["unknown"]),
+        (&0.into(), &serde_json::Value::Null)
+    );
+    for wrong in [vec![], vec!["--readout", &other]] {
+        let said = refused(&[&["replay", &drive, "--field"], &wrong[..]].concat(), 64);
+        assert!(said.contains("the run had another read-out"), "{said}");
+    }
+}
+
+#[test]
+fn a_resumed_or_steered_run_says_what_of_its_field_is_known() {
+    let folder = Folder::new("resumed");
+    let brain = folder.path("brain");
+    folder.recorded("first.mcap", &["--snapshot", &brain]);
+    let resumed = folder.recorded("second.mcap", &["--snapshot", &brain]);
+    let said = refused(&["replay", &resumed, "--field"], 69);
+    assert!(said.contains("resumed from a saved brain"), "{said}");
+    assert_eq!(log(&["replay", &resumed]).status.code(), Some(0), "its decisions replay all the same");
+
+    let steered = folder.recorded("steered.mcap", &["--goal", "1,0"]);
+    let found = object(&["replay", &steered, "--field"], 0);
+    let [equal, without] = ["equal", "steered"].map(|key| found["field"][key].as_u64());
+    assert!(equal > Some(100) && without > Some(100), "{found}");
+}
+
+#[test]
+fn the_field_of_a_run_in_real_time_is_computed_again() {
+    let folder = Folder::new("real");
+    let path = folder.path("real.mcap");
+    let ended = output(&["run", "--for", "3s", "--engine", "cpu", "--record", &path]);
+    assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+    let found = object(&["replay", &path, "--field"], 0);
+    assert!(found["field"]["equal"].as_u64() > Some(20), "{found}");
+    assert_eq!(found["field"]["unknown"], serde_json::Value::Null, "{found}");
+}

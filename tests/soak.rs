@@ -1,0 +1,256 @@
+//! A long run needs no more at its end than at its start: memory, files, threads. No due slot is missing, no
+//! record is lost, and a service manager never waits too long for a sign of life. Everything is judged from
+//! the run's own recording.
+//!
+//! `cargo test` drives for three virtual minutes and six real seconds; `scripts/full-check soak` for eight
+//! virtual hours and a real one.
+
+use crate::cli::{Running, err, out, output};
+use crate::long;
+use ganglion::drive::record::{Event, PROCESS_TOPIC, ProcessMessage, Reader, Slot, numbered};
+use ganglion::system::rt::ProcessUsage;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufReader, ErrorKind};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Control period of the board `sim`.
+const PERIOD_NS: u64 = 10_000_000;
+/// Seconds until memory has settled: queues have been filled, code has been loaded. A shorter run says
+/// nothing about memory.
+const SETTLED_S: usize = 60;
+/// Growth of resident memory that is allowed after that: an allocator reuses pages in no fixed order. Over
+/// eight hours a leak of one byte in every slot would be 2.8 MiB.
+const GROWTH_KIB: u64 = 1_024;
+/// The desk robot, without the rules about its battery: the pack would be empty after an hour, and a robot
+/// that stands shows little.
+const BOARD: &str = "\
+inherits = \"sim\"
+[[reflex]]
+name = \"battery-low\"
+remove = true
+[[reflex]]
+name = \"battery-empty\"
+remove = true
+";
+/// Metres that the robot drives at least in a second, on average: half of what it does in its first minutes.
+const PACE_M: f64 = 0.05;
+/// The shipped unit's `WatchdogSec`, in microseconds.
+const WATCHDOG_US: u64 = 2_000_000;
+
+/// A folder for one run's files, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        // Beside the program: eight hours take gigabytes, and a temporary folder may be in memory.
+        let folder =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("soak-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+    /// Writes the board file and returns its path.
+    fn board(&self) -> String {
+        let path = self.path("desk.toml");
+        fs::write(&path, BOARD).unwrap();
+        path
+    }
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a recording says about a run's use of the machine.
+#[derive(Default)]
+struct Soak {
+    slots: u64,
+    /// Slots that were due but did not run.
+    skipped: u64,
+    usage: Vec<ProcessUsage>,
+    unrecorded: u64,
+    /// What is wrong.
+    faults: Vec<String>,
+}
+
+impl Soak {
+    /// Reads the recording of one run in `folder`.
+    fn of(folder: &Path) -> Soak {
+        let mut soak = Soak::default();
+        let (mut first, mut last): (Option<Slot>, Option<Slot>) = (None, None);
+        for (_, file) in numbered(folder).expect("the folder can be read") {
+            let mut reader = Reader::new(BufReader::new(File::open(file).unwrap()));
+            while let Some(event) = reader.next_event().expect("the recording is intact") {
+                match event {
+                    Event::Step(step) => {
+                        soak.slot(first.as_ref(), last.as_ref(), &step.slot);
+                        first.get_or_insert_with(|| step.slot.clone());
+                        last = Some(step.slot);
+                    }
+                    Event::Message { topic, json, .. } if topic == PROCESS_TOPIC => {
+                        let message: ProcessMessage = serde_json::from_slice(&json).unwrap();
+                        soak.usage.push(message.usage);
+                        soak.unrecorded = message.slots_unrecorded;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        soak.judge();
+        soak
+    }
+
+    /// Every due slot ran or was counted as skipped, and stands on the grid of the first.
+    fn slot(&mut self, first: Option<&Slot>, last: Option<&Slot>, slot: &Slot) {
+        self.slots += 1;
+        let (Some(first), Some(last)) = (first, last) else { return };
+        self.skipped += slot.lost;
+        let (since_first, index) = (slot.slot.since(first.slot).as_nanos(), slot.index - first.index);
+        if since_first != index * PERIOD_NS {
+            self.faults.push(format!("slot {} is {since_first} ns after the first", slot.index));
+        }
+        if slot.index != last.index + 1 + slot.lost {
+            self.faults.push(format!("slot {} follows {}, {} lost", slot.index, last.index, slot.lost));
+        }
+    }
+
+    fn judge(&mut self) {
+        let count = self.usage.len();
+        let has_settled = count >= 2 * SETTLED_S;
+        let first = if has_settled { SETTLED_S } else { count / 3 };
+        let part = (count - first) / 4;
+        if part == 0 {
+            return self.faults.push(format!("{count} messages of {PROCESS_TOPIC}"));
+        }
+        let (early, late) = (&self.usage[first..first + part], &self.usage[count - part..]);
+        let median = |part: &[ProcessUsage], value: fn(&ProcessUsage) -> Option<u64>| {
+            let mut values: Vec<Option<u64>> = part.iter().map(value).collect();
+            values.sort_unstable();
+            values[values.len() / 2]
+        };
+        let resident = [early, late].map(|part| median(part, |usage| usage.resident_kib));
+        let files = [early, late].map(|part| median(part, |usage| usage.open_files));
+        let threads = [early, late].map(|part| median(part, |usage| usage.threads));
+        println!("{} slots; KiB {resident:?}, files {files:?}, threads {threads:?}", self.slots);
+        match resident {
+            [Some(_), Some(_)] if !has_settled => {}
+            [Some(early), Some(late)] if late <= early + GROWTH_KIB => {}
+            grown => self.faults.push(format!("memory, KiB: {grown:?}")),
+        }
+        for (what, counts) in [("open files", files), ("threads", threads)] {
+            if counts[0].is_none() || counts[0] != counts[1] {
+                self.faults.push(format!("{what}: {counts:?}"));
+            }
+        }
+        if self.unrecorded > 0 {
+            self.faults.push(format!("{} slots are not in the recording", self.unrecorded));
+        }
+    }
+}
+
+/// Slots that ran and that were skipped, by the report of a run of so many seconds that ended well.
+fn ran_and_skipped(ended: &Output, seconds: u64) -> (u64, u64) {
+    assert_eq!(ended.status.code(), Some(0), "{}", err(ended));
+    let report: Value =
+        serde_json::from_str(out(ended).lines().last().expect("a report")).expect("an object");
+    let driven = report["distance_m"].as_f64();
+    assert!(driven > Some(seconds as f64 * PACE_M), "{driven:?} m driven");
+    let [ran, skipped] = ["slots_run", "slots_skipped"].map(|key| report[key].as_u64().expect("a count"));
+    (ran, skipped)
+}
+
+#[test]
+fn hours_in_virtual_time_need_no_more_than_minutes() {
+    let seconds = long::or_in_full(180, 8 * 3600);
+    let folder = Folder::new("virtual");
+    let (record, snapshot) = (folder.path("recordings/"), folder.path("brain"));
+    fs::create_dir_all(&record).unwrap();
+    let (length, board) = (format!("{seconds}s"), folder.board());
+    let run = ["run", "--board", &board, "--clock", "sim", "--for", &length, "--record", &record];
+    let ended = output(&[&run[..], &["--record-limit", "16384", "--snapshot", &snapshot, "--json"]].concat());
+    let soak = Soak::of(Path::new(&record));
+    assert_eq!(soak.faults, Vec::<String>::new());
+    assert_eq!(ran_and_skipped(&ended, seconds), (soak.slots, 0), "every slot ran, and is recorded");
+    assert!(soak.slots >= seconds * 100, "{} slots", soak.slots);
+}
+
+#[test]
+fn an_hour_in_real_time_never_starves_the_watchdog() {
+    let seconds = long::or_in_full(6, 3600);
+    let folder = Folder::new("real");
+    let (record, socket) = (folder.path("recordings/"), folder.path("notify"));
+    fs::create_dir_all(&record).unwrap();
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    // Without real-time priority a busy machine may keep the loop waiting for seconds.
+    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let (length, board, control) = (format!("{seconds}s"), folder.board(), folder.path("control"));
+    let run = ["run", "--board", &board, "--arm", "--for", &length, "--control", &control, "--json"];
+    let run = [&run[..], &["--record", &record, "--record-when", "always"]].concat();
+    let runtime = Running::start(&run, |command| {
+        command.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", WATCHDOG_US.to_string());
+        command.stderr(Stdio::null());
+    });
+    let (mut beats, mut longest, mut last) = (0, Duration::ZERO, None::<Instant>);
+    loop {
+        let mut text = [0; 4096];
+        let length = match manager.recv(&mut text) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            heard => heard.expect("the runtime shows that it is alive, or ends"),
+        };
+        let said = String::from_utf8_lossy(&text[..length]);
+        if said.starts_with("WATCHDOG=1") {
+            let now = Instant::now();
+            longest = longest.max(last.map_or(Duration::ZERO, |last| now - last));
+            (beats, last) = (beats + 1, Some(now));
+        }
+        if said.starts_with("STOPPING=1") {
+            break;
+        }
+    }
+    let ended = runtime.finish();
+    println!("{beats} signs of life, at most {longest:?} apart");
+    // In a short run beside other tests, a machine may pause for longer than a service's unit allows.
+    let most = long::or_in_full(Duration::from_secs(60), Duration::from_micros(WATCHDOG_US));
+    assert!(beats >= seconds / 2 && longest <= most, "{beats} signs of life, at most {longest:?} apart");
+    let soak = Soak::of(Path::new(&record));
+    assert_eq!(soak.faults, Vec::<String>::new());
+    assert_eq!(
+        ran_and_skipped(&ended, seconds),
+        (soak.slots, soak.skipped),
+        "every slot that ran is recorded"
+    );
+    assert!(soak.slots + soak.skipped >= seconds * 100, "slots run + skipped = elapsed / period");
+}
+
+/// The faults of a run with these KiB, files and threads in each of 200 messages.
+fn faults_of(each: impl Fn(u64) -> (u64, u64, u64)) -> Vec<String> {
+    let usage = (0..200).map(|message| {
+        let (kib, files, threads) = each(message);
+        ProcessUsage {
+            resident_kib: Some(kib),
+            locked_kib: Some(0),
+            open_files: Some(files),
+            threads: Some(threads),
+        }
+    });
+    let mut soak = Soak { usage: usage.collect(), ..Soak::default() };
+    soak.judge();
+    soak.faults
+}
+
+#[test]
+fn a_leak_of_memory_files_or_threads_is_found() {
+    assert_eq!(faults_of(|_| (60_000, 30, 9)), Vec::<String>::new());
+    assert_eq!(faults_of(|message| (60_000 + message % 500, 30, 9)), Vec::<String>::new(), "noise");
+    assert_eq!(faults_of(|message| (60_000 + message * 20, 30, 9)).len(), 1, "memory");
+    assert_eq!(faults_of(|message| (60_000, 30 + message / 90, 9)).len(), 1, "files");
+    assert_eq!(faults_of(|message| (60_000, 30, 9 + message / 90)).len(), 1, "threads");
+}
