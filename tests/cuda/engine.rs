@@ -513,5 +513,5 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         }
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    panic!("{what}: not within ten seconds");
+    panic!("{what}: not within a minute");
 }

@@ -10,6 +10,7 @@
 
 mod calls;
 mod faults;
+mod initcheck;
 mod order;
 mod raw;
 
@@ -154,17 +155,21 @@ pub fn without(symbol: &str) -> Option<PathBuf> {
     compile(symbol)
 }
 
-/// The folder of the library, compiled if its sources have changed.
-fn compile(without: &str) -> Option<PathBuf> {
+/// The folder of the library, compiled if its sources have changed: whole (""), without one of the driver's
+/// functions, or with checked reads ("initcheck").
+fn compile(variant: &str) -> Option<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let whole = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stand-in-{}", &digest("")[..16]));
-    let lacking = || whole.join(format!("without-{without}"));
-    let folder = if without.is_empty() { whole.clone() } else { lacking() };
+    let folder = match variant {
+        "" => whole.clone(),
+        "initcheck" => whole.join(variant),
+        symbol => whole.join(format!("without-{symbol}")),
+    };
     if folder.join("libcuda.so").exists() {
         return Some(folder);
     }
-    let said = Command::new("sh").arg("scripts/stand-in-driver").arg(&whole).arg(without).output();
+    let said = Command::new("sh").arg("scripts/stand-in-driver").arg(&whole).arg(variant).output();
     let said = said.expect("a shell");
     let errors = String::from_utf8_lossy(&said.stderr);
     if said.status.code() == Some(2) {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <pthread.h>
 
+#include "initialised.hpp"
 #include "memory.hpp"
 #include "orders.hpp"
 #include "work.hpp"
@@ -51,6 +52,7 @@ inline struct sigaction before_us[2];
 
 [[noreturn]] inline void leave_launch(int code) {
   in_kernel = false;
+  check_accesses(false);
   siglongjmp(launch_end, code);
 }
 
@@ -98,7 +100,9 @@ inline int run_kernel(const Operation& it, bool backwards) {
                blockIdx.z, threadIdx.x, code == ILLEGAL_ADDRESS ? "touched memory that is not there" : "was refused");
   }
   in_kernel = true;
+  check_accesses(true);
   emulator::launch(*it.function->kernel, it.grid, it.threads, backwards, table, it.how);
+  check_accesses(false);
   in_kernel = false;
   return OK;
 }
@@ -114,9 +118,13 @@ inline int execute(const Operation& it, bool backwards) {
   auto *to = reinterpret_cast<void*>(it.to), *from = reinterpret_cast<void*>(it.from);
   switch (it.kind) {
   case Kind::Launch: return run_kernel(it, backwards);
-  case Kind::Fill: std::memset(to, it.byte, it.bytes); return OK;
-  default: std::memmove(to, from, it.bytes); return OK;
+  case Kind::Fill: std::memset(to, it.byte, it.bytes); break;
+  default:
+    if (!is_written(it.from, it.bytes)) return say(LAUNCH_FAILED, "a copy reads memory that nothing has written");
+    std::memmove(to, from, it.bytes);
   }
+  note_write(it.to, it.bytes);
+  return OK;
 }
 
 /// By which code a context was lost; OK: it was not.
@@ -230,6 +238,7 @@ inline void step(const Next& next, Lock& lock) {
     if (code == OK && launches && !it.function->module->loaded) code = say(LAUNCH_FAILED, "%s: its module was unloaded", it.function->entry.name.c_str());
     if (code == OK) {
       const bool backwards = device.orders.backwards;
+      list_allocations(device.memory);
       device.executing = true;
       lock.unlock();
       const auto start = Clock::now();

@@ -25,7 +25,18 @@ struct Allocation {
   bool host;
   bool registered = false; // the host's own memory: no margins, and the driver never frees it
   std::uintptr_t context = 0;
+  unsigned char* written = nullptr; // on the device: for each byte whether it was written (initialised.hpp)
 };
+
+/// A flag for each byte, all 0; null in a library that does not check reads, or if the system has no memory.
+inline unsigned char* written_flags([[maybe_unused]] std::size_t bytes) {
+#ifdef GANGLION_INITCHECK
+  void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return pages == MAP_FAILED ? nullptr : static_cast<unsigned char*>(pages);
+#else
+  return nullptr;
+#endif
+}
 
 struct Memory {
   std::map<std::uintptr_t, Allocation> live;
@@ -43,7 +54,7 @@ struct Memory {
     std::memset(start + MARGIN, FRESH, bytes);
     std::memset(start + MARGIN + bytes, UNTOUCHED, whole - MARGIN - bytes);
     const auto address = reinterpret_cast<std::uintptr_t>(start + MARGIN);
-    live[address] = {start, bytes, whole, flags, host, false, context};
+    live[address] = {start, bytes, whole, flags, host, false, context, host ? nullptr : written_flags(whole)};
     (host ? host_now : device_now) += 1;
     if (!host) device_bytes += bytes;
     return address;
@@ -52,6 +63,7 @@ struct Memory {
   void give_back(std::uintptr_t address) {
     const Allocation it = live[address];
     live.erase(address);
+    if (it.written != nullptr) munmap(it.written, it.whole);
     if (it.registered) return; // it stays the host's
     // In one step: the pages go, their addresses do not.
     mmap(it.pages, it.whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

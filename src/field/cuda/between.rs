@@ -106,7 +106,8 @@ impl Brains {
         let mut once = vec![(shared.brains, brains), (shared.rule, rule), (shared.bias, bias)];
         once.extend(shared.profiles.into_iter().zip(profiles));
         once.extend([shared.first_tap, shared.tap_sensor, shared.tap_weight].into_iter().zip(taps));
-        let empty = [shared.contexts, shared.stored, shared.readout];
+        // A saved state is copied to the host as a whole, with the gaps between its pieces.
+        let empty = [shared.contexts, shared.stored, shared.readout, self.layout.saved];
         empty.into_iter().try_for_each(|place| self.fill(place))?;
         for (place, bytes) in once {
             self.put(place, 0, &bytes)?;

@@ -9,12 +9,12 @@ use super::library::Library;
 use super::save::Drain;
 use super::schedule::Schedule;
 use super::start::Start;
-use super::tables::Answer;
+use super::tables::{Answer, Cycle};
 use super::watch::{Marks, Times, Waiting};
 use crate::base::plan::FieldPlan;
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::field::sensor_ring::SensorRing;
-use crate::field::shape::DESCRIPTOR;
+use crate::field::shape::{DESCRIPTOR, GROUPS};
 use crate::field::{FieldInput, StageTimes};
 use crate::system::gpu::{
     Gpu, GpuError, GpuInfo, Graph, Image, Launch, Pinned, Pool, Priority, Stream, Watch, image_files,
@@ -270,8 +270,10 @@ impl Brains {
         let inputs = vec![rehearsal; self.robots()];
         let mut answers = vec![Answer::START; self.robots()];
         self.cycle(&inputs, &mut answers, FIRST)?;
-        for graph in self.graphs.all() {
-            self.main.replay(graph)?;
+        for launches in Launches::all(Schedule::most_sub_steps(&self.plan)) {
+            self.desk.lay(&launches.rehearsal(), &inputs);
+            self.main.replay(self.graphs.of(launches))?;
+            self.settle()?;
         }
         self.launch(self.kernels.metrics(true))?;
         self.settle()?;
@@ -296,6 +298,25 @@ struct Launches {
     steps: u32,
 }
 
+impl Launches {
+    /// Every combination, in an order in which each cycle can follow the one before: the half grid is entered
+    /// before it is used or left.
+    fn all(most_steps: u32) -> impl Iterator<Item = Launches> {
+        let grids = [(false, false), (true, true), (true, false), (false, true)];
+        grids.into_iter().flat_map(move |(on_half, moves)| {
+            (1..=most_steps).map(move |steps| Launches { on_half, moves, steps })
+        })
+    }
+
+    /// Orders for which a cycle needs these launches, for the rehearsal: all groups are stepped, and stay as
+    /// they are.
+    fn rehearsal(self) -> Cycle {
+        let Launches { on_half, moves: moved, steps } = self;
+        let (count, hold) = ([steps; GROUPS], [1.0; GROUPS]);
+        Cycle { on_half, moved, count, hold, parts: 1, ..Cycle::default() }
+    }
+}
+
 /// A graph for each combination: by grid, by whether the field moves to it, by the number of sub-steps minus
 /// one.
 #[derive(Default)]
@@ -304,10 +325,6 @@ struct Graphs([[Vec<Graph>; 2]; 2]);
 impl Graphs {
     fn of(&self, launches: Launches) -> &Graph {
         &self.0[usize::from(launches.on_half)][usize::from(launches.moves)][launches.steps as usize - 1]
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Graph> {
-        self.0.iter().flatten().flatten()
     }
 }
 

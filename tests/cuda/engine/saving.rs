@@ -1,7 +1,7 @@
 //! What a save copies off the device, what it returns, and how much memory patterns take there.
 
 use super::super::{context, input, level_at, near, volume};
-use super::{Pair, SEEN, device, open, plan, wait_until};
+use super::{Device, Pair, SEEN, device, open, plan, wait_until};
 use ganglion::base::plan::{FieldPlan, Shape};
 use ganglion::field::cuda::CudaEngine;
 use ganglion::field::shape::{CHANNELS, DESCRIPTOR, PATTERN};
@@ -120,7 +120,11 @@ fn an_asynchronous_save_gives_the_state_at_its_start() {
     (0..3).for_each(|cycle| assert!(engine.cycle(&input(9, cycle, 5)).is_ok()));
     assert!(engine.save(&mut at_once));
     device.order("stall=0");
-    assert!(!engine.save_soon(&mut soon) && !engine.save_soon(&mut soon), "the device is paused");
+    assert!(!engine.save_soon(&mut soon), "a save begins");
+    // A GPU does not pause: there, the transfer may be over already.
+    if matches!(device, Device::StandIn(_)) {
+        assert!(!engine.save_soon(&mut soon), "the device is paused");
+    }
     device.order("release");
     for cycle in 3..6 {
         assert!(engine.cycle(&input(9, cycle, 5)).is_ok());
