@@ -1,6 +1,7 @@
 //! `ganglion live`: a viewer sees a running robot, and is told when it ends.
 
 use crate::cli::{self, Running, output};
+use ganglion::drive::record::{Facts, Topic};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -65,18 +66,29 @@ fn a_viewer_sees_a_running_robot_and_hears_of_its_end() {
     let (live, mut client) = watch(&socket, &printed);
     assert_eq!(text(&mut client)["op"], "serverInfo");
     let channels = text(&mut client);
-    let mut channels = channels["channels"].as_array().expect("channels").iter();
-    let frame = channels.find(|channel| channel["topic"] == "/frame").expect("the channel");
-    let subscribe = json!({"op": "subscribe", "subscriptions": [{"id": 5, "channelId": frame["id"]}]});
-    client.send(Message::text(subscribe.to_string())).expect("it takes it");
-    let measured = loop {
-        let Message::Binary(bytes) = client.read().expect("a message") else { continue };
-        let message: Value = serde_json::from_slice(&bytes[13..]).expect("JSON");
-        if message["health"]["range"] == "good" {
-            break message["value"]["range"].as_f64();
+    let channel = |topic: &str| {
+        let mut channels = channels["channels"].as_array().expect("channels").iter();
+        channels.find(|channel| channel["topic"] == topic).expect("the channel")
+    };
+    let mut next = |id: u32, topic: &str, is_it: &dyn Fn(&Value) -> bool| {
+        let subscriptions = json!([{"id": id, "channelId": channel(topic)["id"]}]);
+        let subscribe = json!({"op": "subscribe", "subscriptions": subscriptions});
+        client.send(Message::text(subscribe.to_string())).expect("it takes it");
+        loop {
+            let Message::Binary(bytes) = client.read().expect("a message") else { continue };
+            let message: Value = serde_json::from_slice(&bytes[13..]).expect("JSON");
+            if bytes[1..5] == id.to_le_bytes() && is_it(&message) {
+                return message;
+            }
         }
     };
-    assert!(measured.is_some_and(|range| range > 0.0), "{measured:?}");
+    let frame = next(5, "/frame", &|frame| frame["health"]["range"] == "good");
+    assert!(frame["value"]["range"].as_f64().is_some_and(|range| range > 0.0), "{frame}");
+    assert_eq!(channel("/scene")["schemaName"], "foxglove.SceneUpdate");
+    let scene = next(6, "/scene", &|_| true);
+    let drawn = scene["entities"].as_array().expect("entities").iter().map(|entity| &entity["id"]);
+    let drawn: Vec<_> = drawn.filter(|id| *id != "ranges").collect();
+    assert_eq!(drawn, ["robot", "path-0", "room"], "no goal yet");
 
     let MaybeTlsStream::Plain(stream) = client.get_ref() else { panic!("no TLS here") };
     let taken = stream.peer_addr().expect("an address").to_string();
@@ -94,4 +106,40 @@ fn a_viewer_sees_a_running_robot_and_hears_of_its_end() {
     assert_eq!((&report["viewers"], &report["refused"]), (&json!(1), &json!(0)), "{report}");
     assert!(report["messages"].as_u64() > Some(0), "{report}");
     let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn the_viewers_layout_names_only_what_there_is() {
+    let text = std::fs::read_to_string("docs/foxglove-layout.json").expect("the layout");
+    let layout: Value = serde_json::from_str(&text).expect("JSON");
+    let panels = layout["configById"].as_object().expect("panels");
+    let mut placed = Vec::new();
+    list_panels(&layout["layout"], &mut placed);
+    placed.sort_unstable();
+    assert_eq!(placed, panels.keys().map(String::as_str).collect::<Vec<_>>(), "each panel has one place");
+    let facts = Facts::default();
+    let known = |path: &str| {
+        let (topic, key) = path[1..].split_once('.').unwrap_or((&path[1..], ""));
+        let topic = Topic::ALL.into_iter().find(|known| known.name()[1..] == *topic).expect(path);
+        assert!(key.is_empty() || topic.schema(&facts)["properties"].get(key).is_some(), "{path}");
+    };
+    let mut paths = 0;
+    for panel in panels.values() {
+        let values = panel["paths"].as_array().into_iter().flatten().map(|path| &path["value"]);
+        for path in values.chain(panel.get("topicPath")) {
+            known(path.as_str().expect("text"));
+            paths += 1;
+        }
+        panel["topics"].as_object().into_iter().flatten().for_each(|(topic, _)| known(topic));
+    }
+    assert!(paths > 5, "{paths}");
+}
+
+/// The panels of a layout, which is a panel or is split in two.
+fn list_panels<'a>(layout: &'a Value, into: &mut Vec<&'a str>) {
+    match layout {
+        Value::String(panel) => into.push(panel),
+        Value::Object(split) => ["first", "second"].iter().for_each(|part| list_panels(&split[*part], into)),
+        other => panic!("{other}"),
+    }
 }

@@ -15,8 +15,10 @@ mod line;
 #[cfg(test)]
 mod memory;
 mod read;
+mod scene;
 mod slot;
 mod store;
+mod topic;
 mod topics;
 mod window;
 mod writer;
@@ -26,9 +28,11 @@ pub use counts::{RecordingCounts, RecordingStatus};
 pub use facts::{Facts, KEYS};
 pub use line::{RecordSender, Recording};
 pub use read::{End, Event, ReadError, Reader};
+pub use scene::{Beam, Entity, GREY, Lines, RED, RobotShape, Scene, SceneMoment, colour, lines, place};
 pub use slot::{Answer, FORMAT, FieldRecord, Slot, Step};
 pub use store::{Medium, Opener, Quota, RecordingTarget, disk, numbered};
-pub use topics::{ProcessMessage, Topic, causes, health};
+pub use topic::Topic;
+pub use topics::{ProcessMessage, causes, health};
 pub use window::When;
 pub use writer::Plan;
 

@@ -12,7 +12,7 @@ mod outcome;
 use crate::base::plan::{Board, BusPlan};
 use crate::base::time::{Clock, Instant, MonotonicClock, SimClock, Span};
 use crate::decision::mode::Disarm;
-use crate::drive::record::Recording;
+use crate::drive::record::{Recording, RobotShape};
 use crate::drive::trace::Recorder;
 use crate::hardware::bus::Hardware;
 use crate::runtime::access::{self, AccessError};
@@ -246,6 +246,7 @@ impl Session<'_> {
             recording: self.recording.map(Recording::counts),
             goals: robot.goals.clone(),
             patrol: self.board.patrol.clone(),
+            shape: RobotShape::of(self.board),
         }
     }
 }

@@ -246,7 +246,8 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, CodecE
 
 /// Decodes a payload; returns the value and how many bytes it took. bincode allocates the stated length of a
 /// string before it checks that so many bytes follow. So it gets a limit that depends on the payload's
-/// length, 2 to 8 times as much; bincode's limits have to be constants.
+/// length: 512 KiB, 128 MiB, or twice the longest payload. bincode's limits have to be constants, and each
+/// compiles another decoder of every type.
 fn spelled_by<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, usize), bincode::error::DecodeError> {
     fn within<T: DeserializeOwned, const LIMIT: usize>(
         payload: &[u8],
@@ -254,16 +255,8 @@ fn spelled_by<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, usize), bincode
         bincode::serde::decode_from_slice(payload, bincode::config::legacy().with_limit::<LIMIT>())
     }
     type Reader<T> = fn(&[u8]) -> Result<(T, usize), bincode::error::DecodeError>;
-    let by_length: [(usize, Reader<T>); 8] = [
-        (0x4000, within::<T, 0x8000>),
-        (0x1_0000, within::<T, 0x2_0000>),
-        (0x4_0000, within::<T, 0x8_0000>),
-        (0x10_0000, within::<T, 0x20_0000>),
-        (0x40_0000, within::<T, 0x80_0000>),
-        (0x100_0000, within::<T, 0x200_0000>),
-        (0x400_0000, within::<T, 0x800_0000>),
-        (0x1000_0000, within::<T, 0x2000_0000>),
-    ];
+    let by_length: [(usize, Reader<T>); 2] =
+        [(0x4_0000, within::<T, 0x8_0000>), (0x400_0000, within::<T, 0x800_0000>)];
     let fitting = by_length.iter().find(|(longest, _)| payload.len() <= *longest);
     fitting.map_or(within::<T, { 2 * MAX_PAYLOAD }> as Reader<T>, |(_, reader)| *reader)(payload)
 }

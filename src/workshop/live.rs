@@ -9,6 +9,7 @@
 
 mod channels;
 mod protocol;
+mod room;
 mod server;
 mod viewer;
 

@@ -1,5 +1,6 @@
 //! What every file contains about its run: enough to replay its slots, and to tell which run they belong to.
 
+use super::scene::RobotShape;
 use crate::base::plan::Board;
 use crate::base::time::Span;
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ pub struct Facts {
     pub sensors: Vec<(String, String)>,
     /// Names of the motors, in their order.
     pub motors: Vec<String>,
+    /// How it is drawn.
+    pub shape: RobotShape,
     /// The control period.
     pub period: Span,
 }
@@ -38,6 +41,7 @@ impl Facts {
             board: text,
             sensors: sensors.collect(),
             motors: board.motors.iter().map(|motor| motor.name.clone()).collect(),
+            shape: RobotShape::of(board),
             period: board.period,
         }
     }

@@ -4,7 +4,8 @@
 use super::facts::Facts;
 use super::slot::{FORMAT, Slot, Step};
 use super::store::Medium;
-use super::topics::{ProcessMessage, Topic, Topics};
+use super::topic::Topic;
+use super::topics::{ProcessMessage, Topics};
 use super::{BOARD_FILE, CHECKPOINT_ENCODING, CHECKPOINT_TOPIC, METADATA, SLOT_ENCODING, SLOT_TOPIC};
 use mcap::records::MessageHeader;
 use mcap::write::{Metadata, NoSeek};
@@ -81,8 +82,8 @@ impl McapFile {
         let mut people = [0; Topic::ALL.len()];
         for (id, topic) in people.iter_mut().zip(Topic::ALL) {
             let schema = topic.schema(facts).to_string();
-            let name = format!("ganglion.{}", &topic.name()[1..]);
-            let schema = writer.add_schema(&name, "jsonschema", schema.as_bytes()).map_err(of_mcap)?;
+            let schema =
+                writer.add_schema(&topic.schema_name(), "jsonschema", schema.as_bytes()).map_err(of_mcap)?;
             *id = writer.add_channel(schema, topic.name(), "json", &BTreeMap::new()).map_err(of_mcap)?;
         }
         Ok(McapFile { writer, medium, checkpoints, slots, people, topics: Topics::new(facts), sequence: 0 })

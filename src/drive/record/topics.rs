@@ -1,13 +1,16 @@
-//! The channels for people: what a plotter or a viewer shows, as JSON with a schema. Values come ten or
-//! twenty times a second, events when they happen; the exact slots have a channel of their own.
+//! The messages of the channels for people, as JSON. Values come ten or twenty times a second, events when they
+//! happen; the exact slots have a channel of their own.
 
 use super::facts::Facts;
+use super::scene::{Scene, SceneMoment};
 use super::slot::Slot;
+use super::topic::Topic;
 use crate::base::frame::Health;
 use crate::base::plan::Cause;
 use crate::base::time::{Instant, Span};
 use crate::decision::admit::{REFUSALS, refusal};
 use crate::decision::mode::Mode;
+use crate::field::navigate::goals::GoalReport;
 use crate::system::rt::ProcessUsage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,124 +20,10 @@ use std::collections::BTreeMap;
 const FIGURES: Span = Span::from_millis(100);
 /// Interval between messages about the commands.
 const COMMANDS: Span = Span::from_millis(50);
+/// Interval between messages about the scene: a message is ten times as long as one about the field.
+const SCENES: Span = Span::from_millis(200);
 /// An unchanged quality level is repeated this often, for readers that start in the middle.
 const QUALITY: Span = Span::from_millis(1_000);
-
-/// A channel, by its position in [`Topic::ALL`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Topic {
-    /// Sensors: value, age, health.
-    Frame,
-    /// The commands for the motors.
-    Command,
-    /// Mode of the robot, and who requested it.
-    Mode,
-    /// Reflexes with their causes, when they trip and clear.
-    Reflex,
-    /// Quality level.
-    Quality,
-    /// Lateness of the loop, by part.
-    Lateness,
-    /// The field's newest answer, and its times.
-    Field,
-    /// The robot's status, as `ganglion status --json` shows it.
-    Status,
-    /// What the process occupies, and what the recording has lost.
-    Process,
-}
-
-impl Topic {
-    /// Every channel.
-    pub const ALL: [Topic; 9] = [
-        Topic::Frame,
-        Topic::Command,
-        Topic::Mode,
-        Topic::Reflex,
-        Topic::Quality,
-        Topic::Lateness,
-        Topic::Field,
-        Topic::Status,
-        Topic::Process,
-    ];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Topic::Frame => "/frame",
-            Topic::Command => "/command",
-            Topic::Mode => "/mode",
-            Topic::Reflex => "/reflex",
-            Topic::Quality => "/quality",
-            Topic::Lateness => "/lateness",
-            Topic::Field => "/field",
-            Topic::Status => super::STATUS_TOPIC,
-            Topic::Process => super::PROCESS_TOPIC,
-        }
-    }
-
-    /// The JSON schema of its messages.
-    pub fn schema(self, facts: &Facts) -> Value {
-        let number = || json!({"type": ["number", "null"]});
-        let text = || json!({"type": "string"});
-        let texts = || json!({"type": "array", "items": {"type": "string"}});
-        let each = |names: &mut dyn Iterator<Item = (&str, &str)>, kind: &str| {
-            let of = |(name, about): (&str, &str)| {
-                (name.to_string(), json!({"type": [kind, "null"], "description": about}))
-            };
-            object(names.map(of).collect())
-        };
-        let named = |names: &[&str]| names.iter().map(|name| (name.to_string(), number())).collect();
-        let sensors = || facts.sensors.iter().map(|(name, unit)| (name.as_str(), unit.as_str()));
-        match self {
-            Topic::Frame => object(vec![
-                ("value".into(), each(&mut sensors(), "number")),
-                ("age_ms".into(), each(&mut sensors().map(|(name, _)| (name, "ms")), "number")),
-                ("health".into(), each(&mut sensors().map(|(name, _)| (name, "good or why not")), "string")),
-            ]),
-            Topic::Command => object(vec![
-                ("source".into(), text()),
-                (
-                    "motor".into(),
-                    each(&mut facts.motors.iter().map(|name| (name.as_str(), "-1..=1")), "number"),
-                ),
-            ]),
-            Topic::Mode => object(vec![
-                ("mode".into(), text()),
-                ("code".into(), number()),
-                ("requested".into(), texts()),
-                ("reasons".into(), texts()),
-            ]),
-            Topic::Reflex => object(vec![
-                ("active".into(), texts()),
-                ("tripped".into(), texts()),
-                ("cleared".into(), texts()),
-                ("latched".into(), texts()),
-                ("stopped_at_once".into(), texts()),
-                ("limits".into(), object(named(&["forward", "backward", "steer"]))),
-            ]),
-            Topic::Quality => object([named(&["level", "took_us"]), vec![("why".into(), text())]].concat()),
-            Topic::Lateness => object(named(&["release_us", "work_us", "wire_us", "slots_lost"])),
-            Topic::Field => object(
-                [
-                    vec![("engine".into(), text())],
-                    named(&["span_us", "answer_us", "age_us", "level", "confidence", "skill", "novelty"]),
-                    named(&["queue_us", "kernels_us", "wake_us"]),
-                    vec![("goal_state".into(), text()), ("goal_why".into(), text())],
-                    named(&["goal_x", "goal_y", "at_x", "at_y", "heading_deg"]),
-                ]
-                .concat(),
-            ),
-            Topic::Status => json!({"type": "object"}),
-            Topic::Process => {
-                object(named(&["resident_kib", "locked_kib", "threads", "open_files", "slots_unrecorded"]))
-            }
-        }
-    }
-}
-
-fn object(properties: Vec<(String, Value)>) -> Value {
-    json!({"type": "object", "properties": properties.into_iter().collect::<serde_json::Map<_, _>>()})
-}
 
 #[derive(Serialize)]
 struct FrameMessage<'a> {
@@ -199,6 +88,8 @@ pub struct Topics {
     commanded: Option<Instant>,
     graded: Option<(Instant, usize)>,
     fielded: Option<Instant>,
+    drawn: Option<Instant>,
+    scene: Scene,
     mode: Option<Mode>,
     active: Option<u16>,
     late: LatenessMessage,
@@ -208,7 +99,8 @@ impl Topics {
     /// No message was generated yet.
     pub fn new(facts: &Facts) -> Topics {
         let sensors = facts.sensors.iter().map(|(name, _)| name.clone()).collect();
-        Topics { sensors, motors: facts.motors.clone(), ..Topics::default() }
+        let scene = Scene::new(facts.shape.clone());
+        Topics { sensors, motors: facts.motors.clone(), scene, ..Topics::default() }
     }
 
     /// The messages that result from `slot`.
@@ -243,7 +135,27 @@ impl Topics {
         if slot.field.is_some() && is_due(&mut self.fielded, slot.slot, FIGURES) {
             put(Topic::Field, serde_json::to_vec(&slot.field.as_ref().map(field)));
         }
+        if let Some(goal) = slot.field.as_ref().and_then(|field| field.goal)
+            && is_due(&mut self.drawn, slot.slot, SCENES)
+        {
+            put(Topic::Scene, serde_json::to_vec(&self.scene(slot, &goal)));
+        }
         made
+    }
+
+    /// A robot without a navigator does not know where it is: it has no scene.
+    fn scene(&mut self, slot: &Slot, goal: &GoalReport) -> Value {
+        let moment = SceneMoment {
+            time: slot.slot,
+            pose: goal.pose,
+            goal: goal.goal,
+            doing: goal.state.why().unwrap_or(goal.state.name()),
+        };
+        let sensors = &self.sensors;
+        self.scene.message(moment, |name| {
+            let (_, sample) = sensors.iter().zip(&slot.frame).find(|(sensor, _)| *sensor == name)?;
+            (sample.health == Health::Good).then_some(f64::from(sample.value))
+        })
     }
 
     fn watch_lateness(&mut self, slot: &Slot) {
@@ -386,7 +298,7 @@ mod tests {
         }
         // A second at 100 Hz: one mode that remains, one cause that clears.
         let expected = [("/command", 20), ("/field", 10), ("/frame", 10), ("/lateness", 10), ("/mode", 1)];
-        let expected = expected.into_iter().chain([("/quality", 1), ("/reflex", 2)]);
+        let expected = expected.into_iter().chain([("/quality", 1), ("/reflex", 2), ("/scene", 5)]);
         assert_eq!(counts, expected.collect());
     }
 }

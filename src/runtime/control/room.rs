@@ -20,6 +20,9 @@ pub struct RoomStatus {
     pub cliffs: Vec<[f64; 4]>,
     /// Middle of the rear axle, and heading.
     pub pose: [f64; 3],
+    /// The same at the start of the run, from which the robot counts its own way.
+    #[serde(default)]
+    pub start: [f64; 3],
     /// Length and width of the car.
     pub car: [f64; 2],
     /// From the rear axle to the front end of the car.
@@ -51,11 +54,13 @@ impl Room {
         let ranger = board.sensors.iter().find_map(|sensor| Some((&sensor.name, looks(&sensor.kind)?)));
         let discs = world.discs().iter().map(|disc| [disc.at[0], disc.at[1], disc.radius]);
         let [length, width] = plan.body.map(f64::from);
+        let start = plant.pose_cell().load();
         let fixed = RoomStatus {
             size: world.room(),
             discs: discs.take(MOST_THINGS).collect(),
             cliffs: world.cliffs().iter().copied().take(MOST_THINGS).collect(),
             pose: [0.0; 3],
+            start: [start.x, start.y, start.heading],
             car: [length, width],
             front: (f64::from(plan.wheelbase) + length) / 2.0,
             ranger: ranger.map(|(name, _)| name.clone()),

@@ -6,7 +6,7 @@ use super::room::{Room, RoomStatus};
 use crate::base::plan::Cause;
 use crate::decision::mode::{Disarm, Mode};
 use crate::drive::io::{BusCounters, RecoveryStep, SenseCounters};
-use crate::drive::record::{RecordingCounts, RecordingStatus};
+use crate::drive::record::{RecordingCounts, RecordingStatus, RobotShape};
 use crate::field::navigate::goals::{GoalSender, Place};
 use crate::memory::map::{MapStatus, Recollection};
 use crate::runtime::guard::Link;
@@ -60,6 +60,8 @@ pub struct Sources {
     pub goals: Option<GoalSender>,
     /// The places of the board's patrol.
     pub patrol: Vec<Place>,
+    /// Size of the robot, and its range sensors.
+    pub shape: RobotShape,
 }
 
 /// The status of a robot at one moment.
@@ -135,6 +137,9 @@ pub struct Status {
     /// The places of the board's patrol: metres ahead and to the left of the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patrol: Vec<Place>,
+    /// Size of the robot, and its range sensors, as the board states them.
+    #[serde(default)]
+    pub shape: RobotShape,
 }
 
 /// A bus thread.
@@ -227,6 +232,7 @@ impl Sources {
             remark: self.remark.get().cloned(),
             recording: self.recording.as_ref().map(|counts| counts.look()),
             patrol: self.patrol.clone(),
+            shape: self.shape.clone(),
         }
     }
 }
@@ -347,6 +353,7 @@ impl Sources {
             recording: None,
             goals: None,
             patrol: Vec::new(),
+            shape: RobotShape::default(),
         }
     }
 }

@@ -1,15 +1,26 @@
 //! The channels that viewers subscribe to, and their messages, from a robot's status.
 
 use super::protocol::Advertised;
-use crate::drive::record::{Facts, Topic};
+use super::room;
+use crate::base::time::Instant;
+use crate::decision::motion::OdometryPose;
+use crate::drive::record::{Facts, Scene, SceneMoment, Topic};
 use crate::runtime::control::Status;
 use serde_json::{Map, Value, json};
 
 /// The channels, in the order of their numbers. Lateness is missing: a status has its distribution over the
 /// whole run (`/status`), a recording the largest value since the last message. What the process occupies is
 /// in recordings only.
-const TOPICS: [Topic; 7] =
-    [Topic::Frame, Topic::Command, Topic::Mode, Topic::Reflex, Topic::Quality, Topic::Field, Topic::Status];
+const TOPICS: [Topic; 8] = [
+    Topic::Frame,
+    Topic::Command,
+    Topic::Mode,
+    Topic::Reflex,
+    Topic::Quality,
+    Topic::Field,
+    Topic::Status,
+    Topic::Scene,
+];
 
 /// The channels of one robot.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +48,7 @@ impl Channels {
             id: id as u32,
             topic: topic.name(),
             encoding: "json",
-            schema_name: format!("ganglion.{}", &topic.name()[1..]),
+            schema_name: topic.schema_name(),
             schema: topic.schema(&facts).to_string(),
             schema_encoding: "jsonschema",
         });
@@ -47,8 +58,12 @@ impl Channels {
     /// Number of channels.
     pub(super) const COUNT: usize = TOPICS.len();
 
-    /// Each channel's message; `None`: it has none now.
-    pub(super) fn messages(status: &Status) -> [Option<Vec<u8>>; Channels::COUNT] {
+    /// Each channel's message; `None`: it has none now. `scene` draws this robot.
+    pub(super) fn messages(
+        status: &Status,
+        scene: &mut Scene,
+        now: Instant,
+    ) -> [Option<Vec<u8>>; Channels::COUNT] {
         TOPICS.map(|topic| {
             let message = match topic {
                 Topic::Frame => Some(frame(status)),
@@ -58,6 +73,7 @@ impl Channels {
                 Topic::Quality => quality(status),
                 Topic::Field => field(status),
                 Topic::Status => whole(status),
+                Topic::Scene => draw(status, scene, now),
                 Topic::Lateness | Topic::Process => None,
             };
             // Cannot fail: maps with text keys can always be written.
@@ -119,6 +135,25 @@ fn field(status: &Status) -> Option<Value> {
     }))
 }
 
+/// The robot where it believes it is, and the simulated room around it.
+fn draw(status: &Status, scene: &mut Scene, now: Instant) -> Option<Value> {
+    let goal = status.measured.goal.as_ref()?;
+    let moment = SceneMoment {
+        time: now,
+        pose: OdometryPose { at: goal.at, heading: goal.heading_deg.to_radians() },
+        goal: goal.goal,
+        doing: goal.why.as_deref().unwrap_or(&goal.state),
+    };
+    let mut message = scene.message(moment, |name| {
+        let sensor = status.measured.sensors.iter().find(|sensor| sensor.name == name)?;
+        sensor.value.filter(|_| sensor.health == "good").map(f64::from)
+    });
+    if let (Some(room), Some(entities)) = (&status.room, message["entities"].as_array_mut()) {
+        entities.push(room::draw(room, now));
+    }
+    Some(message)
+}
+
 /// The status without what the other channels have.
 fn whole(status: &Status) -> Option<Value> {
     let measured = status.measured.clone().without_slots();
@@ -141,6 +176,10 @@ pub(super) mod tests {
         ]);
         json["motors"] = json!([{"name": "left", "command": -0.25}]);
         json["quality"] = json!({"level": 2, "lowest": 5, "reason": "a cycle took too long"});
+        json["goal"] = json!({
+            "order": 1, "goal": [2.0, 0.5], "left": 0, "state": "going", "why": null, "at": [1.0, 0.0],
+            "heading_deg": 90.0,
+        });
         json["answer"] = json!({"cycle": 7, "age_ms": 3.0, "confidence": 0.5, "novelty": 0.1});
         serde_json::from_value(json).unwrap()
     }
@@ -149,7 +188,7 @@ pub(super) mod tests {
     fn every_message_has_only_keys_of_its_channels_schema() {
         let status = status("");
         let advertised = Channels::of(&status).advertised();
-        let messages = Channels::messages(&status);
+        let messages = Channels::messages(&status, &mut Scene::default(), Instant::ZERO);
         assert_eq!(advertised.len(), messages.len());
         for (channel, message) in advertised.iter().zip(&messages) {
             let schema: Value = serde_json::from_str(&channel.schema).unwrap();
@@ -165,13 +204,16 @@ pub(super) mod tests {
     fn messages_hold_what_the_status_says() {
         let read = |topic: &str| -> Value {
             let at = TOPICS.iter().position(|other| other.name() == topic).unwrap();
-            serde_json::from_slice(Channels::messages(&status(""))[at].as_ref().unwrap()).unwrap()
+            let messages = Channels::messages(&status(""), &mut Scene::default(), Instant::ZERO);
+            serde_json::from_slice(messages[at].as_ref().unwrap()).unwrap()
         };
         assert_eq!(read("/frame")["value"]["range"], 0.5);
         assert_eq!(read("/command")["motor"]["left"], -0.25);
         assert_eq!(read("/mode")["mode"], "armed");
         assert_eq!(read("/quality")["level"], 2);
         assert_eq!(read("/field")["age_us"], 3_000.0);
+        let goal = &read("/scene")["entities"][1];
+        assert_eq!((&goal["id"], &goal["texts"][0]["text"]), (&json!("goal"), &json!("going")));
         assert_eq!((&read("/status")["mode"], read("/status").get("sensors")), (&json!("armed"), None));
     }
 }

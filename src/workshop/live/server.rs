@@ -4,6 +4,7 @@ use super::channels::Channels;
 use super::protocol::{advertise, answers_again, server_info, silent};
 use super::viewer::serve;
 use crate::base::time::Instant;
+use crate::drive::record::Scene;
 use crate::runtime::control::Status;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use std::io;
@@ -61,6 +62,10 @@ pub struct Server {
     counts: Arc<Counts>,
     /// The robot did not answer the last time.
     silent: bool,
+    /// Draws the robot.
+    scene: Scene,
+    /// Slots that the robot had run the last time.
+    slots: u64,
 }
 
 /// Counts a thread's end, also after a panic.
@@ -81,7 +86,8 @@ impl Server {
         let channels = advertise(&Channels::of(status).advertised());
         let hello = Hello { info: server_info(&status.board, session), channels };
         let (serving, counts) = Default::default();
-        Ok(Server { listener, hello, viewers: Vec::new(), serving, counts, silent: false })
+        let (viewers, scene) = (Vec::new(), Scene::new(status.shape.clone()));
+        Ok(Server { listener, hello, viewers, serving, counts, silent: false, scene, slots: 0 })
     }
 
     /// Where it listens.
@@ -145,10 +151,14 @@ impl Server {
             self.hello.channels = channels;
             self.viewers.clear();
         }
+        if std::mem::replace(&mut self.slots, status.slots_run) > status.slots_run {
+            self.scene = Scene::new(status.shape.clone()); // another run, which has its own start
+        }
         if std::mem::take(&mut self.silent) {
             self.tell(&News::Notice(answers_again().into()));
         }
-        let batch = Batch { time_ns: now.as_nanos(), messages: Channels::messages(status) };
+        let batch =
+            Batch { time_ns: now.as_nanos(), messages: Channels::messages(status, &mut self.scene, now) };
         self.tell(&News::Batch(Arc::new(batch)));
     }
 

@@ -65,6 +65,7 @@ fn status(mode: &str) -> Status {
         size: [4.0, 3.0],
         discs: vec![[1.0, 1.0, 0.12]],
         cliffs: vec![[3.4, 2.5, 4.0, 3.0]],
+        start: [0.0; 3],
         pose: [2.0, 1.5, 0.3],
         car: [0.25, 0.13],
         front: 0.17,

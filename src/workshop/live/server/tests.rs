@@ -29,7 +29,11 @@ fn viewer(server: &mut Server, protocols: &str) -> Result<Client, Error> {
         server.accept().expect("it accepts");
         thread::sleep(Duration::from_millis(1));
     }
-    connecting.join().expect("no panic")
+    let client = connecting.join().expect("no panic")?;
+    if let MaybeTlsStream::Plain(stream) = client.get_ref() {
+        stream.set_read_timeout(Some(SOON))?; // a message that does not come fails the test
+    }
+    Ok(client)
 }
 
 fn text(client: &mut Client) -> Value {
@@ -101,8 +105,8 @@ fn bad_requests_are_answered_and_change_nothing() {
         client.send(Message::text(bad)).expect("it takes it");
         assert_eq!(text(&mut client)["level"], 2, "{bad}");
     }
-    send(&mut client, &json!({"op": "subscribe", "subscriptions": [{"id": 1, "channelId": 7}]}));
-    assert_eq!(text(&mut client)["message"], "there is no channel 7");
+    send(&mut client, &json!({"op": "subscribe", "subscriptions": [{"id": 1, "channelId": 8}]}));
+    assert_eq!(text(&mut client)["message"], "there is no channel 8");
     let many: Vec<Value> = (0..300).map(|id| json!({"id": id, "channelId": 0})).collect();
     send(&mut client, &json!({"op": "subscribe", "subscriptions": many}));
     assert_eq!(text(&mut client)["message"], "at most 256 subscriptions");

@@ -1,0 +1,303 @@
+//! The robot from outside, for 3-D panels: body, what its range sensors measure, goal and path, as messages of
+//! the type `foxglove.SceneUpdate` (<https://docs.foxglove.dev/docs/sdk/schemas/scene-update>). Everything is
+//! where the robot believes it to be: metres ahead of and to the left of its start.
+
+mod schema;
+
+pub use schema::scene_schema;
+
+use crate::base::plan::Board;
+use crate::base::time::Instant;
+use crate::decision::motion::OdometryPose;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Type of the messages, by which viewers recognise them.
+pub const SCENE_TYPE: &str = "foxglove.SceneUpdate";
+/// Name of the coordinate frame: x ahead and y left of where the run began, z up.
+pub const SCENE_FRAME: &str = "start";
+
+/// What is not drawn again within this many seconds disappears: what the robot no longer knows must not stay.
+const LIFETIME_S: u64 = 1;
+/// Distance between two points of the path, metres: a curve of a small car still looks round.
+const PATH_STEP_M: f64 = 0.1;
+/// Points of a piece of the path. Every message repeats the piece that grows, and only that one.
+const PATH_PIECE: usize = 10;
+/// With more range sensors than this, only the far end of each cone is drawn: a ring of 64 would hide the robot.
+const WHOLE_CONES: usize = 4;
+/// Height at which a body is drawn, and of a robot whose size is unknown, metres.
+const HEIGHT_M: f64 = 0.1;
+/// Length of the arrow for a robot whose board does not state its size, metres.
+const ARROW_M: f64 = 0.3;
+/// Radius of the ball that marks a goal, metres.
+const GOAL_M: f64 = 0.08;
+
+/// How a robot looks: its size, and its range sensors.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RobotShape {
+    /// Length and width of the body, metres, if the board states them.
+    pub body: Option<[f32; 2]>,
+    /// From the rear axle to the front end of the body, metres.
+    pub front: f32,
+    /// Each sensor that measures a distance in metres.
+    pub beams: Vec<Beam>,
+}
+
+/// A range sensor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Beam {
+    /// Name of the sensor.
+    pub sensor: String,
+    /// Where it is mounted: metres ahead of the rear axle, and metres left of the centre line.
+    pub at: [f32; 2],
+    /// Where it looks: degrees from straight ahead, positive to the left.
+    pub bearing_deg: f32,
+    /// Half its opening angle, degrees.
+    pub half_cone_deg: f32,
+    /// A reading of this many metres or more means that it sees nothing.
+    pub reach: f32,
+}
+
+impl RobotShape {
+    /// What `board` states.
+    pub fn of(board: &Board) -> RobotShape {
+        let motion = board.motion.as_ref();
+        let body = motion.and_then(|motion| motion.body);
+        let front = motion.zip(body).map_or(0.0, |(motion, [length, _])| (motion.wheelbase + length) / 2.0);
+        let metric = board.sensors.iter().filter(|sensor| sensor.unit == "m");
+        let beams = metric.filter_map(|sensor| {
+            let beam = sensor.beam?;
+            Some(Beam {
+                sensor: sensor.name.clone(),
+                at: beam.at,
+                bearing_deg: beam.bearing_deg,
+                half_cone_deg: beam.half_cone_deg,
+                reach: beam.reach,
+            })
+        });
+        RobotShape { body, front, beams: beams.collect() }
+    }
+}
+
+/// What the robot knows at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct SceneMoment<'a> {
+    /// Its time.
+    pub time: Instant,
+    /// Where the robot believes it is.
+    pub pose: OdometryPose,
+    /// The place that it goes to.
+    pub goal: Option<[f64; 2]>,
+    /// What it does about it, in words.
+    pub doing: &'a str,
+}
+
+/// Draws a robot, and remembers the last piece of its path.
+#[derive(Clone, Debug, Default)]
+pub struct Scene {
+    shape: RobotShape,
+    piece: Vec<[f64; 2]>,
+    /// Pieces before this one.
+    pieces: u64,
+}
+
+impl Scene {
+    /// A robot of this shape that has not moved yet.
+    pub fn new(shape: RobotShape) -> Scene {
+        Scene { shape, ..Scene::default() }
+    }
+
+    /// The message for a moment. `range` returns the metres that a sensor measures, if its value is valid.
+    pub fn message(&mut self, moment: SceneMoment<'_>, range: impl Fn(&str) -> Option<f64>) -> Value {
+        self.follow(moment.pose.at);
+        let robot = Entity::new("robot", moment.time).expires();
+        let ranges = Entity::new("ranges", moment.time).expires();
+        let path = Entity::new(&format!("path-{}", self.pieces), moment.time);
+        let entities = [
+            Some(self.body(robot, moment.pose)),
+            self.ranges(ranges, moment.pose, range),
+            moment.goal.map(|goal| goal_ball(Entity::new("goal", moment.time).expires(), goal, moment.doing)),
+            Some(path.with("lines", lines(Lines::Strip, &self.piece, BLUE))),
+        ];
+        let entities: Vec<Value> = entities.into_iter().flatten().map(|entity| entity.0).collect();
+        json!({"entities": entities})
+    }
+
+    /// Adds a point to the path. A piece that is complete stays as it is, and the next begins where it ends.
+    fn follow(&mut self, at: [f64; 2]) {
+        if !at.iter().all(|metres| metres.is_finite()) {
+            return;
+        }
+        let far = |last: &[f64; 2]| (at[0] - last[0]).hypot(at[1] - last[1]) >= PATH_STEP_M;
+        if self.piece.last().is_none_or(far) {
+            if self.piece.len() >= PATH_PIECE {
+                self.piece.drain(..PATH_PIECE - 1);
+                self.pieces += 1;
+            }
+            self.piece.push(at);
+        }
+    }
+
+    fn body(&self, entity: Entity, pose: OdometryPose) -> Entity {
+        let Some([length, width]) = self.shape.body.map(|size| size.map(f64::from)) else {
+            return entity.with("arrows", arrow(pose.at, pose.heading, ARROW_M));
+        };
+        let front = f64::from(self.shape.front);
+        let middle = ahead(pose, front - length / 2.0, 0.0);
+        let cube = json!([{
+            "pose": place(middle, HEIGHT_M / 2.0, pose.heading),
+            "size": {"x": mm(length), "y": mm(width), "z": HEIGHT_M},
+            "color": colour(GREEN, 0.5),
+        }]);
+        entity.with("cubes", cube).with("arrows", arrow(pose.at, pose.heading, front))
+    }
+
+    /// The cones of the sensors that see something; `None` if none does.
+    fn ranges(
+        &self,
+        entity: Entity,
+        pose: OdometryPose,
+        range: impl Fn(&str) -> Option<f64>,
+    ) -> Option<Entity> {
+        let mut points = Vec::new();
+        for beam in &self.shape.beams {
+            let seen = range(&beam.sensor).filter(|metres| *metres >= 0.0 && *metres < f64::from(beam.reach));
+            let Some(metres) = seen else { continue };
+            let [x, y] = beam.at.map(f64::from);
+            let end = |degrees: f32| {
+                let (sin, cos) = f64::from(degrees).to_radians().sin_cos();
+                ahead(pose, x + metres * cos, y + metres * sin)
+            };
+            let (left, right) =
+                (end(beam.bearing_deg + beam.half_cone_deg), end(beam.bearing_deg - beam.half_cone_deg));
+            points.extend([left, right]);
+            if self.shape.beams.len() <= WHOLE_CONES {
+                let mount = ahead(pose, x, y);
+                points.extend([mount, left, mount, right]);
+            }
+        }
+        (!points.is_empty()).then(|| entity.with("lines", lines(Lines::List, &points, YELLOW)))
+    }
+}
+
+/// The point `forward` metres ahead of the rear axle and `left` metres to the left.
+fn ahead(pose: OdometryPose, forward: f64, left: f64) -> [f64; 2] {
+    let (sin, cos) = pose.heading.sin_cos();
+    [pose.at[0] + forward * cos - left * sin, pose.at[1] + forward * sin + left * cos]
+}
+
+fn goal_ball(entity: Entity, at: [f64; 2], doing: &str) -> Entity {
+    let size = json!({"x": 2.0 * GOAL_M, "y": 2.0 * GOAL_M, "z": 2.0 * GOAL_M});
+    let ball = json!([{"pose": place(at, GOAL_M, 0.0), "size": size, "color": colour(RED, 0.8)}]);
+    let text = json!([{
+        "pose": place(at, 4.0 * GOAL_M, 0.0),
+        "billboard": true,
+        "font_size": 14.0, // of the screen, because it is scale-invariant
+        "scale_invariant": true,
+        "color": colour(RED, 1.0),
+        "text": doing,
+    }]);
+    entity.with("spheres", ball).with("texts", text)
+}
+
+fn arrow(at: [f64; 2], heading: f64, length: f64) -> Value {
+    let length = if length > 0.0 { length } else { ARROW_M };
+    json!([{
+        "pose": place(at, HEIGHT_M, heading),
+        "shaft_length": mm(0.7 * length),
+        "shaft_diameter": 0.02,
+        "head_length": mm(0.3 * length),
+        "head_diameter": 0.05,
+        "color": colour(GREEN, 1.0),
+    }])
+}
+
+/// Something that is drawn; it replaces what had its name before.
+pub struct Entity(pub Value);
+
+impl Entity {
+    /// Named `id`, at `time`; it stays until it is replaced.
+    pub fn new(id: &str, time: Instant) -> Entity {
+        let nanos = time.as_nanos();
+        Entity(json!({
+            "timestamp": {"sec": nanos / 1_000_000_000, "nsec": nanos % 1_000_000_000},
+            "frame_id": SCENE_FRAME,
+            "id": id,
+            "lifetime": {"sec": 0, "nsec": 0},
+            "frame_locked": true,
+        }))
+    }
+
+    /// It disappears if it is not drawn again.
+    pub fn expires(mut self) -> Entity {
+        self.0["lifetime"]["sec"] = json!(LIFETIME_S);
+        self
+    }
+
+    /// With these primitives.
+    pub fn with(mut self, kind: &str, primitives: Value) -> Entity {
+        self.0[kind] = primitives;
+        self
+    }
+}
+
+/// How points are joined; the numbers are those of `foxglove.LineType`.
+#[derive(Clone, Copy)]
+pub enum Lines {
+    /// One after the other.
+    Strip = 0,
+    /// The same, and the last with the first.
+    Loop = 1,
+    /// In pairs.
+    List = 2,
+}
+
+// Red, green and blue, 0..=1, from the palette of Okabe and Ito: the colour-blind tell them apart too.
+/// The robot.
+const GREEN: [f64; 3] = [0.0, 0.62, 0.45];
+/// Its path.
+const BLUE: [f64; 3] = [0.0, 0.45, 0.7];
+/// What its sensors see.
+const YELLOW: [f64; 3] = [0.9, 0.62, 0.0];
+/// Its goal, and places without floor.
+pub const RED: [f64; 3] = [0.84, 0.37, 0.0];
+/// Walls and things.
+pub const GREY: [f64; 3] = [0.5, 0.5, 0.5];
+
+/// Lines on the ground, two pixels wide.
+pub fn lines(joined: Lines, points: &[[f64; 2]], rgb: [f64; 3]) -> Value {
+    let points: Vec<Value> =
+        points.iter().map(|[x, y]| json!({"x": mm(*x), "y": mm(*y), "z": 0.0})).collect();
+    json!([{
+        "type": joined as u8,
+        "pose": place([0.0, 0.0], 0.0, 0.0),
+        "thickness": 2.0,
+        "scale_invariant": true,
+        "points": points,
+        "color": colour(rgb, 1.0),
+        "colors": [],
+        "indices": [],
+    }])
+}
+
+/// A place at `height` metres, turned by `heading` radians.
+pub fn place([x, y]: [f64; 2], height: f64, heading: f64) -> Value {
+    let (sin, cos) = (heading / 2.0).sin_cos();
+    json!({
+        "position": {"x": mm(x), "y": mm(y), "z": mm(height)},
+        "orientation": {"x": 0.0, "y": 0.0, "z": sin, "w": cos},
+    })
+}
+
+/// A colour with its opacity.
+pub fn colour([r, g, b]: [f64; 3], a: f64) -> Value {
+    json!({"r": r, "g": g, "b": b, "a": a})
+}
+
+/// Rounded to millimetres: more digits would only make recordings longer.
+fn mm(metres: f64) -> f64 {
+    (metres * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! The channels for people: what a plotter or a viewer shows, with the JSON schemas of their messages.
+
+use super::facts::Facts;
+use super::scene::{SCENE_TYPE, scene_schema};
+use serde_json::{Value, json};
+
+/// A channel, by its position in [`Topic::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// Sensors: value, age, health.
+    Frame,
+    /// The commands for the motors.
+    Command,
+    /// Mode of the robot, and who requested it.
+    Mode,
+    /// Reflexes with their causes, when they trip and clear.
+    Reflex,
+    /// Quality level.
+    Quality,
+    /// Lateness of the loop, by part.
+    Lateness,
+    /// The field's newest answer, and its times.
+    Field,
+    /// The robot's status, as `ganglion status --json` shows it.
+    Status,
+    /// What the process occupies, and what the recording has lost.
+    Process,
+    /// The robot from outside, for 3-D panels.
+    Scene,
+}
+
+impl Topic {
+    /// Every channel.
+    pub const ALL: [Topic; 10] = [
+        Topic::Frame,
+        Topic::Command,
+        Topic::Mode,
+        Topic::Reflex,
+        Topic::Quality,
+        Topic::Lateness,
+        Topic::Field,
+        Topic::Status,
+        Topic::Process,
+        Topic::Scene,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Topic::Frame => "/frame",
+            Topic::Command => "/command",
+            Topic::Mode => "/mode",
+            Topic::Reflex => "/reflex",
+            Topic::Quality => "/quality",
+            Topic::Lateness => "/lateness",
+            Topic::Field => "/field",
+            Topic::Status => super::STATUS_TOPIC,
+            Topic::Process => super::PROCESS_TOPIC,
+            Topic::Scene => "/scene",
+        }
+    }
+
+    /// The type of its messages: one that viewers know, or one of ours.
+    pub fn schema_name(self) -> String {
+        match self {
+            Topic::Scene => SCENE_TYPE.into(),
+            other => format!("ganglion.{}", &other.name()[1..]),
+        }
+    }
+
+    /// The JSON schema of its messages.
+    pub fn schema(self, facts: &Facts) -> Value {
+        let number = || json!({"type": ["number", "null"]});
+        let text = || json!({"type": "string"});
+        let texts = || json!({"type": "array", "items": {"type": "string"}});
+        let each = |names: &mut dyn Iterator<Item = (&str, &str)>, kind: &str| {
+            let of = |(name, about): (&str, &str)| {
+                (name.to_string(), json!({"type": [kind, "null"], "description": about}))
+            };
+            object(names.map(of).collect())
+        };
+        let named = |names: &[&str]| names.iter().map(|name| (name.to_string(), number())).collect();
+        let sensors = || facts.sensors.iter().map(|(name, unit)| (name.as_str(), unit.as_str()));
+        match self {
+            Topic::Frame => object(vec![
+                ("value".into(), each(&mut sensors(), "number")),
+                ("age_ms".into(), each(&mut sensors().map(|(name, _)| (name, "ms")), "number")),
+                ("health".into(), each(&mut sensors().map(|(name, _)| (name, "good or why not")), "string")),
+            ]),
+            Topic::Command => object(vec![
+                ("source".into(), text()),
+                (
+                    "motor".into(),
+                    each(&mut facts.motors.iter().map(|name| (name.as_str(), "-1..=1")), "number"),
+                ),
+            ]),
+            Topic::Mode => object(vec![
+                ("mode".into(), text()),
+                ("code".into(), number()),
+                ("requested".into(), texts()),
+                ("reasons".into(), texts()),
+            ]),
+            Topic::Reflex => object(vec![
+                ("active".into(), texts()),
+                ("tripped".into(), texts()),
+                ("cleared".into(), texts()),
+                ("latched".into(), texts()),
+                ("stopped_at_once".into(), texts()),
+                ("limits".into(), object(named(&["forward", "backward", "steer"]))),
+            ]),
+            Topic::Quality => object([named(&["level", "took_us"]), vec![("why".into(), text())]].concat()),
+            Topic::Lateness => object(named(&["release_us", "work_us", "wire_us", "slots_lost"])),
+            Topic::Field => object(
+                [
+                    vec![("engine".into(), text())],
+                    named(&["span_us", "answer_us", "age_us", "level", "confidence", "skill", "novelty"]),
+                    named(&["queue_us", "kernels_us", "wake_us"]),
+                    vec![("goal_state".into(), text()), ("goal_why".into(), text())],
+                    named(&["goal_x", "goal_y", "at_x", "at_y", "heading_deg"]),
+                ]
+                .concat(),
+            ),
+            Topic::Status => json!({"type": "object"}),
+            Topic::Process => {
+                object(named(&["resident_kib", "locked_kib", "threads", "open_files", "slots_unrecorded"]))
+            }
+            Topic::Scene => scene_schema(),
+        }
+    }
+}
+
+fn object(properties: Vec<(String, Value)>) -> Value {
+    json!({"type": "object", "properties": properties.into_iter().collect::<serde_json::Map<_, _>>()})
+}
