@@ -1,11 +1,11 @@
 //! `run --svg`: well-formed, the same for the same seed, in agreement with the report, and refused where it
-//! cannot be drawn or written.
+//! cannot be drawn or written. The drive that the documents show is drawn again and compared.
 
 use crate::cli::{err, out, output, watching};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A folder for the files of one test.
 struct Folder(PathBuf);
@@ -171,4 +171,18 @@ fn pictures_that_cannot_be_made_are_refused_at_the_start() {
     assert_eq!(refused("sim", folder.0.to_str().expect("a name")).0, Some(64));
     assert_eq!(refused("sim", &folder.file("absent/drive.svg")).0, Some(69));
     assert_eq!(folder.names(), ["drive.mcap"]);
+}
+
+#[test]
+fn the_drive_in_the_documents_is_what_the_program_draws() {
+    let folder = Folder::new("documents");
+    let script = std::fs::read_to_string("scripts/pictures").expect("the script");
+    let line = script.lines().find_map(|line| line.strip_prefix("DRIVE = \"")).expect("the arguments");
+    let arguments: Vec<&str> = line.trim_end_matches('"').split(' ').collect();
+    let (svg, _) = drawn(&folder.file("drive.svg"), &arguments);
+    let shown = std::fs::read_to_string(Path::new("docs/pictures/drive.svg")).expect("the picture");
+    assert!(
+        svg == shown,
+        "docs/pictures/drive.svg is of another version: run scripts/pictures, and look at it"
+    );
 }
