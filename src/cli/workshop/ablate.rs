@@ -218,8 +218,9 @@ impl Row {
             _ => "none".to_string(),
         };
         let same = if self.same_runs >= 1.0 { "  every run identical" } else { "" };
-        let saved_time =
-            self.cycle_of_whole.map_or("-".to_string(), |share| format!("{:.0}", 100.0 * (1.0 - share)));
+        // Adding 0 makes a rounded -0 positive.
+        let saved = |share: f64| format!("{:.0}", (100.0 * (1.0 - share)).round() + 0.0);
+        let saved_time = self.cycle_of_whole.map_or("-".to_string(), saved);
         say!(
             "{:<17}{:>9.2}{:>7.2}{:>7.1}{:>7.1}{:>7.1}{:>8.1}  {:<17}{:<17}{saved_time:>7}{:>8.2}{}",
             self.name,
