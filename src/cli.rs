@@ -33,6 +33,7 @@ mod held_log;
 pub mod hil;
 pub mod interrupt;
 mod panic_message;
+mod picture;
 mod logging;
 mod measured;
 mod origin;

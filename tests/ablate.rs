@@ -43,11 +43,15 @@ fn runs(findings: &Findings, arm: Arm) -> &[Vec<Run>] {
 
 #[test]
 fn thread_count_does_not_matter_and_null_effects_stay_null() {
-    let alone = done(&study(&[Arm::Bank, Arm::Recurrence, Arm::Table, Arm::Recall], 1, 1));
-    let both = done(&study(&[Arm::Bank, Arm::Table], 2, 2));
+    let alone = done(&study(&[Arm::Bank, Arm::Recurrence, Arm::Table, Arm::Random, Arm::Recall], 1, 1));
+    let both = done(&study(&[Arm::Bank, Arm::Random, Arm::Table], 2, 2));
     let order: Vec<Arm> = alone.arms.iter().map(|finding| finding.arm).collect();
-    assert_eq!(order, [Arm::Whole, Arm::Table, Arm::Recurrence, Arm::Bank], "the board has no map");
-    for arm in [Arm::Whole, Arm::Table, Arm::Bank] {
+    assert_eq!(
+        order,
+        [Arm::Whole, Arm::Table, Arm::Random, Arm::Recurrence, Arm::Bank],
+        "the board has no map"
+    );
+    for arm in [Arm::Whole, Arm::Table, Arm::Random, Arm::Bank] {
         assert!(
             runs(&alone, arm)[0] == runs(&both, arm)[0],
             "{}: two threads found something else",
@@ -60,10 +64,19 @@ fn thread_count_does_not_matter_and_null_effects_stay_null() {
     assert!(table[0] == table[1] && table[0] != whole[0], "a table has no field");
 
     let same = |findings: &Findings, at: usize| findings.arms[at].same_as(&findings.arms[0]);
-    assert_eq!((same(&alone, 3), same(&alone, 2)), (1.0, 0.0), "nothing reads the bank; recurrence drives");
-    let bank = alone.arms[3].against(&alone.arms[0]);
+    assert_eq!((same(&alone, 4), same(&alone, 3)), (1.0, 0.0), "nothing reads the bank; recurrence drives");
+    let bank = alone.arms[4].against(&alone.arms[0]);
     assert!(bank.iter().flatten().all(|difference| !difference.is_apart() && difference.mean == 0.0));
     let shares = alone.shares.iter().sum::<f64>();
+    let random = runs(&both, Arm::Random);
+    assert!(random[0] == random[1], "no field seed matters");
+    assert_ne!(random[0][0].digest, random[0][1].digest, "each room has its own requests");
+    assert!(random[0].iter().all(|run| !table[0].contains(run)));
+    let costs: Vec<_> = alone.arms.iter().map(|finding| finding.cost).collect();
+    assert!(costs.iter().all(|cost| cost.cycle_us.is_some()), "every arm's cycles are timed: {costs:?}");
+    let bytes: Vec<u64> = costs.iter().map(|cost| cost.memory_bytes).collect();
+    assert_eq!((bytes[1], bytes[2], bytes[3]), (0, 0, bytes[0]), "no field; no recurrence");
+    assert!(bytes[4] < bytes[0], "one experience takes less memory than 64: {bytes:?}");
     assert!((shares - 1.0).abs() < 1e-6 && alone.shares.iter().all(|share| *share >= 0.0), "{shares}");
 }
 

@@ -59,6 +59,8 @@ mod drive;
 /// A recording holds everything that a run was decided from: it replays bit for bit, and a failing disk costs
 /// no slot.
 mod recording;
+/// The picture of a simulated run: it agrees with the report, and the documents show the present one.
+mod picture;
 /// The page of a recorded run: a browser draws all of it, and nothing in a recording becomes code.
 mod drive_page;
 /// A long run needs no more memory, files or threads at its end than at its start, and every slot counts.

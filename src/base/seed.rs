@@ -40,6 +40,8 @@ pub enum Stream {
     Resampling = 15,
     /// Noise of decision fields.
     DecisionNoise = 16,
+    /// Requests of the random controller.
+    RandomRequest = 17,
 }
 
 fn mix(mut z: u64) -> u64 {

@@ -2,10 +2,13 @@
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
 use std::sync::Mutex;
 
 use super::exit::Failure;
+use crate::system::bounded_read::BoundedFile;
 use crate::system::sanitize;
+use rustix::fs::Access;
 
 /// The first error of standard output, except for a closed pipe.
 static BROKEN: Mutex<Option<std::io::Error>> = Mutex::new(None);
@@ -56,6 +59,38 @@ pub(super) fn outcome() -> Result<(), Failure> {
         Some(error) => Err(Failure::unavailable(error)
             .at("standard output")
             .fix("free some disk space, or redirect the output")),
+    }
+}
+
+/// A file that a verb writes at its end, and may write over if it wrote it itself.
+pub struct Replaced {
+    /// The bytes that every such file begins with.
+    pub begin: &'static str,
+    /// What it is, with its article.
+    pub name: &'static str,
+    /// A part of a command line that names a new one.
+    pub example: &'static str,
+}
+
+/// Refuses a path at which there is something other than such a file, above all a recording, and a folder in
+/// which no file can be written: before the work, which may take minutes.
+pub fn may_replace(path: &Path, what: &Replaced) -> Result<(), Failure> {
+    let Replaced { begin, name, example } = what;
+    let refused = |why: String| {
+        Failure::usage(why).at(path.display()).fix(format!("name a new file, for example: {example}"))
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|error| Failure::file(path, &error.into()))?;
+    let mut file = match BoundedFile::open(path, u64::MAX) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(_) if path.is_dir() => return Err(refused("this is a folder, and a file is needed".to_string())),
+        Err(error) => return Err(Failure::file(path, &error)),
+    };
+    match file.begin(begin.len() as u64) {
+        Ok(found) if found == begin.as_bytes() => Ok(()),
+        _ => Err(refused(format!("there is a file that is not {name}, and it is not written over"))),
     }
 }
 

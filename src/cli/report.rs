@@ -492,7 +492,7 @@ mod tests {
         let mut board = board::built_in("sim").unwrap().unwrap().board;
         board.field.start.clear();
         let (length, interrupted) = (Span::from_millis(100), AtomicBool::new(false));
-        let mut outcome = session::step(&board, Options::default(), length, &interrupted, |_| ()).unwrap();
+        let mut outcome = session::step(&board, Options::default(), length, &interrupted, |_, _| ()).unwrap();
         change(&mut outcome.ending);
         let verdict = RunReport::new(&board, &outcome, ClockKind::Sim, Simulation::default()).verdict();
         assert_eq!(verdict.is_ok(), outcome.is_sound(), "a failure keeps the next run from arming by itself");

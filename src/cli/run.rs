@@ -6,6 +6,7 @@ use super::error_text;
 use super::exit::Failure;
 use super::go;
 use super::interrupt::Interrupt;
+use super::picture::{self, Picture};
 use super::recording;
 use super::report::RunReport;
 use super::screen::{self, OwnRun};
@@ -48,6 +49,8 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
                                                a simulated robot whose brain is remote
   ganglion run --board picarx-v4 --arm         a real robot; it drives as soon as all checks pass
   ganglion run --record drive.mcap             record what it sees and decides, for 'ganglion log'
+  ganglion run --clock sim --for 2min --svg drive.svg
+                                               draw the room from above with the way that it drove
 
 Ctrl-C stops the motors and prints the summary. A second Ctrl-C, more than a second later, ends the
 program at once. SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is ignored.")]
@@ -121,6 +124,9 @@ pub struct Args {
     /// What is recorded, and where
     #[command(flatten)]
     pub recording: recording::RecordArgs,
+    /// Draw a simulated run from above into this file, at its end: the room, the way, where reflexes tripped
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     pub json: bool,
@@ -171,6 +177,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(route) => Task::Go(route),
         None => Task::Wander,
     };
+    let mut picture = picture(&args, &loaded.board, &task)?;
     let readout = args.readout.as_deref().map(arguments::readout).transpose()?;
     let interrupt = Interrupt::watch()?;
     let length = match (args.length, &loaded.board.bus) {
@@ -226,10 +233,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let (board, interrupted) = (&loaded.board, interrupt.flag());
     let is_simulated = matches!(board.bus, BusPlan::Sim);
     let mut status = StatusLine::new(length, is_simulated);
+    let mut drawn = picture.as_mut();
+    let mut follow = move |recorder: &_, room: Option<&_>| {
+        drawn.iter_mut().for_each(|picture| picture.follow(recorder, room));
+    };
     let ended = match args.clock {
-        ClockKind::Sim => {
-            session::step(board, options, length, &interrupted, move |recorder| status.show(recorder))
-        }
+        ClockKind::Sim => session::step(board, options, length, &interrupted, move |recorder, room| {
+            status.show(recorder);
+            follow(recorder, room);
+        }),
         ClockKind::Real => {
             let Args { control, guard, any_machine, ready_within, .. } = args;
             let digest = loaded.digest;
@@ -256,6 +268,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 if screen.is_none() {
                     status.show(recorder);
                 }
+                follow(recorder, sources.room.as_ref());
                 log::logger().flush(); // reports the lines that the quota dropped
             })
         }
@@ -264,10 +277,18 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let report = RunReport::new(board, &outcome, args.clock, simulation);
     report.print();
     recording.into_iter().for_each(|recording| drop(recording::end(recording, &outcome.ending.granted)));
+    let pictured = picture.map_or(Ok(()), |picture| picture.end(board, &outcome));
     if args.json {
         super::output::json(&report)?;
     }
-    report.verdict()
+    report.verdict().and(pictured)
+}
+
+/// The picture that `--svg` asks for.
+fn picture(args: &Args, board: &Board, task: &Task) -> Result<Option<Picture>, Failure> {
+    let is_virtual = args.clock == ClockKind::Sim;
+    let about = picture::About { seed: args.seed, is_virtual, route: task.route().copied() };
+    args.svg.clone().map(|path| Picture::begin(path, board, about)).transpose()
 }
 
 /// The engine that computes the field.

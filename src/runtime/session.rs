@@ -111,18 +111,20 @@ impl From<AccessError> for SessionError {
     }
 }
 
-/// Runs `board` in virtual time; `watch` is called after each slot.
+/// Runs `board` in virtual time; `watch` is called after each slot, with the room if the robot is simulated.
 pub fn step(
     board: &Board,
     options: Options,
     length: Span,
     interrupted: &AtomicBool,
-    watch: impl FnMut(&Recorder),
+    mut watch: impl FnMut(&Recorder, Option<&Room>),
 ) -> Result<RunOutcome, SessionError> {
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
     let mut robot = Robot::build(board, clock.clone(), first, options).map_err(SessionError::Build)?;
     let handles = RunHandles::of(&mut robot);
+    let room = robot.plant.as_ref().map(|plant| Room::of(plant, board));
+    let watch = |recorder: &Recorder| watch(recorder, room.as_ref());
     let ending = runner::step(robot, &clock, first + length, interrupted, watch);
     Ok(RunOutcome::new(ending, handles, clock.as_ref()))
 }

@@ -148,6 +148,9 @@ pub struct World {
 }
 
 impl World {
+    /// How wide the line on the floor is, metres.
+    pub const LINE_WIDTH: f64 = 2.0 * LINE_HALF_WIDTH;
+
     /// Lays out the room. The same plan and seed always give the same room.
     /// A world that the plan states itself does not depend on the seed.
     pub fn new(plan: &SimPlan, seed: u64) -> World {
@@ -208,10 +211,19 @@ impl World {
         &self.walls
     }
 
+    /// The way of the line on the floor, from point to point; empty if there is none.
+    pub fn line(&self) -> &[[f64; 2]] {
+        &self.line
+    }
+
+    /// What moves: where it is now, and the points that it goes round.
+    pub fn movers(&self) -> impl Iterator<Item = (Disc, &[[f64; 2]])> {
+        self.movers.iter().map(|mover| (Disc { at: mover.at(), radius: mover.radius() }, mover.way()))
+    }
+
     /// Every disc, those that move where they are now.
     fn all_discs(&self) -> impl Iterator<Item = Disc> {
-        let moving = self.movers.iter().map(|mover| Disc { at: mover.at(), radius: mover.radius() });
-        self.discs.iter().copied().chain(moving)
+        self.discs.iter().copied().chain(self.movers().map(|(disc, _)| disc))
     }
 
     /// Where there is no floor: two opposite corners each.

@@ -63,6 +63,22 @@ fn beginning(text: &str, most: usize) -> String {
     }
 }
 
+/// `text` as HTML and XML show it, with control characters made visible, which XML does not allow.
+pub fn markup(text: &str) -> String {
+    let mut all = String::with_capacity(text.len() + 16);
+    for character in lines(text).chars() {
+        match character {
+            '<' => all += "&lt;",
+            '>' => all += "&gt;",
+            '&' => all += "&amp;",
+            '"' => all += "&quot;",
+            '\'' => all += "&#39;",
+            other => all.push(other),
+        }
+    }
+    all
+}
+
 /// JSON that also escapes the characters that JSON allows and a terminal would act on.
 pub fn json(text: String) -> String {
     if !text.contains(acts) {

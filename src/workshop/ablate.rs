@@ -1,11 +1,12 @@
 //! Measures what each part of a brain contributes. A field that was taught to correct the starting table
 //! drives through many rooms, then does so again with one part left out and taught anew. It is compared with
-//! the table alone, and with the table corrected by a linear map without memory. Every arm drives through the
-//! same rooms with each of several field seeds; the reported intervals are over both.
+//! the table alone, with the table corrected by a linear map without memory, and with requests at random.
+//! Every arm drives through the same rooms with each of several field seeds; the reported intervals are over
+//! both. Beside its effect stands what an arm costs: the time of its cycle and its memory.
 //!
 //! `arm` defines what is left out, `judge` drives, `interval` computes how certain a mean is. The command
 //! line writes text and tables. The same study gives the same figures with any number of threads, except for
-//! the shares of time.
+//! times.
 
 pub mod arm;
 pub mod interval;
@@ -15,7 +16,7 @@ use crate::base::plan::{Board, QualityLevel};
 use crate::field::STAGES;
 use crate::runtime::robot::BuildError;
 use crate::workshop::learn::parallel;
-use crate::workshop::teach::driver::Driver;
+use crate::workshop::teach::driver::{Driver, RandomRequests};
 use crate::workshop::teach::trial::Rooms;
 use crate::workshop::teach::trouble::Trouble;
 use crate::workshop::teach::{Syllabus, teach_grid};
@@ -69,9 +70,26 @@ pub struct Finding {
     pub arm: Arm,
     /// Its runs, by field seed and room.
     pub runs: Vec<Vec<Run>>,
+    /// What it costs.
+    pub cost: Cost,
+}
+
+/// What an arm costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Mean time of a cycle of its driver on this machine, microseconds; `None`: it ran none.
+    pub cycle_us: Option<f64>,
+    /// Memory that its driver takes, in bytes, computed from sizes.
+    pub memory_bytes: u64,
 }
 
 impl Finding {
+    /// Time of its cycle as a share of that of `whole`, measured in the same study.
+    pub fn cycle_of(&self, whole: &Finding) -> Option<f64> {
+        let share = self.cost.cycle_us? / whole.cost.cycle_us?;
+        share.is_finite().then_some(share)
+    }
+
     /// Mean over all runs of each of [`FIGURES`].
     pub fn figures(&self) -> [Option<Interval>; FIGURES.len()] {
         std::array::from_fn(|figure| Interval::of(&self.by(|_, _, run| run.figures[figure])))
@@ -120,12 +138,16 @@ pub fn ablate(
 ) -> Result<Option<Findings>, BuildError> {
     let others = Arm::ALL.into_iter().filter(|arm| *arm != Arm::Whole && study.arms.contains(arm));
     let arms = std::iter::once(Arm::Whole).chain(others);
-    let (mut findings, mut boards): (Vec<Finding>, Vec<Board>) =
-        arms.filter_map(|arm| Some((Finding { arm, runs: Vec::new() }, arm.board(board)?))).unzip();
-    let spent = Arc::<Spent>::default();
+    let begin = |arm: Arm| {
+        let its_board = arm.board(board)?;
+        let cost = Cost { cycle_us: None, memory_bytes: arm.memory_bytes(&its_board) };
+        Some((Finding { arm, runs: Vec::new(), cost }, its_board))
+    };
+    let (mut findings, mut boards): (Vec<Finding>, Vec<Board>) = arms.filter_map(begin).unzip();
+    let spent: Vec<Arc<Spent>> = findings.iter().map(|_| Arc::default()).collect();
     for nth in 0..study.fields {
         let mut whole = None;
-        for (finding, its_board) in findings.iter_mut().zip(&mut boards) {
+        for ((finding, its_board), time) in findings.iter_mut().zip(&mut boards).zip(&spent) {
             its_board.field.seed = board.field.seed.wrapping_add(nth as u64);
             if nth > 0 && !finding.arm.has_field() {
                 finding.runs.push(finding.runs[0].clone()); // another seed would give the same drive
@@ -135,15 +157,17 @@ pub fn ablate(
             let taught = driver(its_board, study, whole.as_ref(), interrupted, &mut at, &mut watch)?;
             let Some(driver) = taught else { return Ok(None) };
             watch(Progress { round: None, ..at });
-            let time = if finding.arm == Arm::Whole { spent.clone() } else { Arc::default() };
-            finding.runs.push(runs(its_board, study, &driver, &time)?);
+            finding.runs.push(runs(its_board, study, &driver, time)?);
             whole.get_or_insert(driver);
             if interrupted.load(Ordering::Relaxed) {
                 return Ok(None);
             }
         }
     }
-    Ok(Some(Findings { arms: findings, shares: spent.shares() }))
+    for (finding, time) in findings.iter_mut().zip(&spent) {
+        finding.cost.cycle_us = time.cycle_us();
+    }
+    Ok(Some(Findings { arms: findings, shares: spent[0].shares() })) // the whole field always comes first
 }
 
 /// The driver of the arm `at`, whose board is `board`. `None`: interrupted.
@@ -157,6 +181,7 @@ fn driver(
 ) -> Result<Option<Driver>, BuildError> {
     watch(*at);
     match (at.arm.taught(), whole) {
+        (Taught::No, _) if at.arm == Arm::Random => Ok(Some(Driver::Random(RandomRequests::new(board)))),
         (Taught::No, _) => Ok(Some(Driver::Table)),
         (Taught::AsWhole, Some(whole)) => Ok(Some(whole.clone())),
         _ => {

@@ -11,7 +11,7 @@ mod tables;
 use super::super::drive_log::source::{Item, Source};
 use super::super::drive_log::tally::board_of;
 use crate::cli::exit::Failure;
-use crate::system::bounded_read::BoundedFile;
+use crate::cli::output::{Replaced, may_replace};
 use crate::system::codec::replace;
 use drive::Drive;
 use std::path::{Path, PathBuf};
@@ -42,9 +42,9 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    may_write(&args.output)?; // before the work, which may take minutes
+    may_replace(&args.output, &PRODUCT)?; // before the work, which may take minutes
     let text = page_of(&args.recording)?;
-    may_write(&args.output)?;
+    may_replace(&args.output, &PRODUCT)?;
     replace(&args.output, text.as_bytes()).map_err(|error| Failure::file(&args.output, &error))?;
     say!("{} ({:.1} MB): open it in a browser", args.output.display(), text.len() as f64 / 1e6);
     Ok(())
@@ -76,22 +76,8 @@ fn page_of(path: &Path) -> Result<String, Failure> {
     Ok(page::html(&drive.end(&source.run)))
 }
 
-/// Refuses a path at which there is something other than a page of this program: above all the recording.
-fn may_write(path: &Path) -> Result<(), Failure> {
-    let refused = |why: &str| {
-        Failure::usage(why).at(path.display()).fix("name a new file, for example: -o report.html")
-    };
-    let mut file = match BoundedFile::open(path, u64::MAX) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(_) if path.is_dir() => return Err(refused("the page needs a file name, and this is a folder")),
-        Err(error) => return Err(Failure::file(path, &error)),
-    };
-    match file.begin(page::BEGIN.len() as u64) {
-        Ok(begin) if begin == page::BEGIN.as_bytes() => Ok(()),
-        _ => Err(refused("there is a file that is not a report, and it is not written over")),
-    }
-}
+/// The page as a file: which one may be replaced.
+const PRODUCT: Replaced = Replaced { begin: page::BEGIN, name: "a report", example: "-o report.html" };
 
 #[cfg(test)]
 mod tests {
@@ -106,11 +92,11 @@ mod tests {
         std::fs::write(path("empty.html"), b"").unwrap();
         std::fs::write(path("old.html"), format!("{}more", page::BEGIN)).unwrap();
         for refused in ["recording.mcap", "empty.html", "."] {
-            let said = may_write(&path(refused)).unwrap_err();
+            let said = may_replace(&path(refused), &PRODUCT).unwrap_err();
             assert_eq!(said.exit(), crate::cli::exit::Exit::Usage, "{refused}: {said}");
         }
         for taken in ["old.html", "new.html"] {
-            assert_eq!(may_write(&path(taken)), Ok(()), "{taken}");
+            assert_eq!(may_replace(&path(taken), &PRODUCT), Ok(()), "{taken}");
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -275,14 +275,14 @@ pub fn lines(joined: Lines, points: &[[f64; 2]], rgb: [f64; 3]) -> Value {
         "scale_invariant": true,
         "points": points,
         "color": colour(rgb, 1.0),
-        "colors": [],
-        "indices": [],
     }])
 }
 
 /// A place at `height` metres, turned by `heading` radians.
 pub fn place([x, y]: [f64; 2], height: f64, heading: f64) -> Value {
     let (sin, cos) = (heading / 2.0).sin_cos();
+    // A ten-thousandth turns a robot by a hundredth of a degree.
+    let [sin, cos] = [sin, cos].map(|part| (part * 1e4).round() / 1e4);
     json!({
         "position": {"x": mm(x), "y": mm(y), "z": mm(height)},
         "orientation": {"x": 0.0, "y": 0.0, "z": sin, "w": cos},

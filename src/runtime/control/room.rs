@@ -2,7 +2,7 @@
 //! where the car is, without the simulator's lock.
 
 use crate::base::plan::{Board, ChipSensor, LineSensor, SensorKind};
-use crate::sim::{HALF_CONE_DEG, HALF_VIEW_DEG, Plant, PoseCell};
+use crate::sim::{HALF_CONE_DEG, HALF_VIEW_DEG, Plant, Pose, PoseCell};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -69,9 +69,14 @@ impl Room {
         Room { fixed, pose: plant.pose_cell() }
     }
 
+    /// Where the car is now.
+    pub fn pose(&self) -> Pose {
+        self.pose.load()
+    }
+
     /// The room now.
     pub fn status(&self) -> RoomStatus {
-        let pose = self.pose.load();
+        let pose = self.pose();
         RoomStatus { pose: [pose.x, pose.y, pose.heading], ..self.fixed.clone() }
     }
 }

@@ -69,6 +69,11 @@ impl RunOutcome {
         }
     }
 
+    /// The simulated robot, if it is one.
+    pub fn plant(&self) -> Option<&Plant> {
+        self.handles.plant.as_ref()
+    }
+
     /// Whether the motors may still be running, as far as is known.
     pub fn may_run(&self) -> bool {
         self.motors_still == Some(false) || self.ending.rest == Rest::Unheard

@@ -86,6 +86,10 @@ impl Mover {
     pub fn at(&self) -> [f64; 2] {
         self.at
     }
+    /// The points that it goes round.
+    pub fn way(&self) -> &[[f64; 2]] {
+        &self.plan.way
+    }
     /// Its radius.
     pub fn radius(&self) -> f64 {
         self.plan.radius

@@ -3,6 +3,7 @@
 //! teaches each arm anew, so that the rest can make up for the missing part.
 
 use crate::base::plan::{Board, ComputedSensor, Curve, Scale, SensorKind};
+use crate::field::footprint::field_bytes;
 use crate::field::shape::{BLOCK_COUNT, CONTENT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES};
 use crate::workshop::teach::fit::{Regressors, is_content};
 
@@ -13,6 +14,8 @@ pub enum Arm {
     Whole,
     /// The starting table alone.
     Table,
+    /// Requests at random: the simplest controller to compare with.
+    Random,
     /// The table corrected by a linear map of the sensors without memory, taught like the field.
     Map,
     /// The read-out has no weights for the means of channels.
@@ -57,9 +60,10 @@ const MUTE: Scale = Scale { low: -1e30, high: 1e30, curve: Curve::Linear };
 
 impl Arm {
     /// All arms, the whole field first.
-    pub const ALL: [Arm; 15] = [
+    pub const ALL: [Arm; 16] = [
         Arm::Whole,
         Arm::Table,
+        Arm::Random,
         Arm::Map,
         Arm::ChannelMeans,
         Arm::BlockMeans,
@@ -80,6 +84,7 @@ impl Arm {
         match self {
             Arm::Whole => "whole",
             Arm::Table => "table",
+            Arm::Random => "random",
             Arm::Map => "map",
             Arm::ChannelMeans => "no-channel-means",
             Arm::BlockMeans => "no-block-means",
@@ -104,7 +109,7 @@ impl Arm {
     /// How it is taught.
     pub const fn taught(self) -> Taught {
         match self {
-            Arm::Table => Taught::No,
+            Arm::Table | Arm::Random => Taught::No,
             Arm::Library | Arm::Bank => Taught::AsWhole,
             _ => Taught::Itself,
         }
@@ -112,7 +117,18 @@ impl Arm {
 
     /// Whether the field's seed changes the arm's result.
     pub const fn has_field(self) -> bool {
-        !matches!(self, Arm::Table | Arm::Map)
+        !matches!(self, Arm::Table | Arm::Random | Arm::Map)
+    }
+
+    /// Memory that the arm's driver takes on its `board`, in bytes, computed from sizes: the field's for a
+    /// full library and bank, the weights of a linear map.
+    pub fn memory_bytes(self, board: &Board) -> u64 {
+        let shape = &board.field.shape;
+        match self {
+            Arm::Table | Arm::Random => 0,
+            Arm::Map => (size_of::<f32>() * shape.motors * (shape.sensors + 1)) as u64,
+            _ => field_bytes(&board.field),
+        }
     }
 
     /// `board` modified for this arm. `None`: the board lacks the part that this arm leaves out.
@@ -182,7 +198,7 @@ mod tests {
             let changed = board != whole;
             let regressors = arm.regressors(&board);
             let as_many = regressors.count() == content;
-            let is_same = matches!(arm, Arm::Whole | Arm::Table);
+            let is_same = matches!(arm, Arm::Whole | Arm::Table | Arm::Random);
             assert_eq!(changed || !as_many, !is_same, "{}", arm.name());
             assert!(!changed || as_many, "{}: an arm changes only one thing", arm.name());
             assert_eq!(Arm::named(arm.name()), Some(arm));
@@ -196,6 +212,19 @@ mod tests {
             content,
             "{counts:?}: the three groups are all content features"
         );
+    }
+
+    #[test]
+    fn leaving_out_a_memory_saves_its_bytes() {
+        let mut whole = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
+        (whole.field.shape.patterns, whole.field.shape.bank) = (100, 10_000);
+        let bytes = |arm: Arm| arm.memory_bytes(&arm.board(&whole).unwrap());
+        let (motors, sensors) = (whole.field.shape.motors, whole.field.shape.sensors);
+        assert_eq!(bytes(Arm::Whole), field_bytes(&whole.field));
+        assert!(bytes(Arm::Bank) < bytes(Arm::Whole) && bytes(Arm::Library) < bytes(Arm::Whole));
+        assert_eq!(bytes(Arm::Recurrence), bytes(Arm::Whole), "its weights are parameters");
+        assert_eq!([Arm::Table, Arm::Random].map(bytes), [0, 0]);
+        assert_eq!(bytes(Arm::Map), (4 * motors * (sensors + 1)) as u64);
     }
 
     #[test]

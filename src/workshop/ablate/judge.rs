@@ -2,6 +2,7 @@
 //! only the source of the motion differs.
 
 use crate::base::plan::{Board, FieldPlan, QualityLevel};
+use crate::base::time::{Clock, MonotonicClock};
 use crate::field::STAGES;
 use crate::field::engine::Cycle;
 use crate::field::{Failure, FieldInput, FieldOutput, Inspect};
@@ -43,14 +44,25 @@ impl Run {
     }
 }
 
-/// Time spent in cycles, by stage, in nanoseconds. Drives on several threads add to it.
+/// Time spent in cycles, in nanoseconds. Drives on several threads add to it.
 #[derive(Debug, Default)]
-pub struct Spent([AtomicU64; STAGES.len()]);
+pub struct Spent {
+    stages: [AtomicU64; STAGES.len()],
+    /// The whole cycles of the driver, and their number.
+    total: AtomicU64,
+    cycles: AtomicU64,
+}
 
 impl Spent {
+    /// Mean time of the driver's cycle, microseconds; `None`: it ran none.
+    pub fn cycle_us(&self) -> Option<f64> {
+        let [total, cycles] = [&self.total, &self.cycles].map(|sum| sum.load(Ordering::Relaxed) as f64);
+        (cycles > 0.0).then(|| total / cycles / 1e3)
+    }
+
     /// Each stage's share of the total; 0 if nothing was computed.
     pub fn shares(&self) -> [f64; STAGES.len()] {
-        let spent = std::array::from_fn(|stage| self.0[stage].load(Ordering::Relaxed) as f64);
+        let spent = std::array::from_fn(|stage| self.stages[stage].load(Ordering::Relaxed) as f64);
         let all = spent.iter().sum::<f64>().max(1.0);
         spent.map(|stage| stage / all)
     }
@@ -67,7 +79,7 @@ pub fn judge(
     spent: &std::sync::Arc<Spent>,
 ) -> Result<Run, BuildError> {
     let mut judge = Judge {
-        driver: driver.clone(),
+        driver: driver.in_room(room),
         plan: board.field.clone(),
         troubled: Troubled::new(trouble, room),
         spent: spent.clone(),
@@ -87,9 +99,13 @@ struct Judge {
 impl Judge {
     fn cycle(&mut self, engine: &mut dyn Inspect, input: &FieldInput) -> Result<FieldOutput, Failure> {
         let seen = self.troubled.see(input, self.plan.shape.sensors);
+        let began = MonotonicClock.now();
         let response = self.driver.cycle(&self.plan, &seen, engine)?;
+        let took = MonotonicClock.now().since(began);
+        self.spent.total.fetch_add(took.as_nanos(), Ordering::Relaxed);
+        self.spent.cycles.fetch_add(1, Ordering::Relaxed);
         if let Driver::Field(_) = self.driver {
-            for (sum, stage) in self.spent.0.iter().zip(engine.stage_times()) {
+            for (sum, stage) in self.spent.stages.iter().zip(engine.stage_times()) {
                 sum.fetch_add(stage.as_nanos(), Ordering::Relaxed);
             }
         }

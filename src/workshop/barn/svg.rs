@@ -2,6 +2,7 @@
 
 use super::course::Course;
 use super::drive::{Outcome, Run};
+use crate::system::sanitize::markup;
 use std::fmt::Write;
 
 /// Pixels of a metre.
@@ -22,7 +23,7 @@ pub fn drawing(course: &Course, run: &Run, title: &str) -> String {
         r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0}" height="{height:.0}" viewBox="0 0 {width:.0} {height:.0}">"#
     ));
     put(r##"<rect width="100%" height="100%" fill="#fff" stroke="#444"/>"##.to_string());
-    put(format!(r#"<text x="10" y="24" font-family="sans-serif" font-size="16">{}</text>"#, escaped(title)));
+    put(format!(r#"<text x="10" y="24" font-family="sans-serif" font-size="16">{}</text>"#, markup(title)));
     let disc = |centre: [f64; 2], radius: f64, style: &str| {
         let [x, y] = at(centre);
         format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="{:.1}" {style}/>"#, radius * SCALE)
@@ -56,10 +57,6 @@ pub fn drawing(course: &Course, run: &Run, title: &str) -> String {
     }
     put("</svg>".to_string());
     svg
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 #[cfg(test)]

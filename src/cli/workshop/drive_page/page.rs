@@ -3,7 +3,7 @@
 
 use super::drive::DriveShown;
 use super::tables::{machine, readings, table};
-use crate::system::sanitize;
+use crate::system::sanitize::{self, markup};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -25,25 +25,9 @@ const DIGESTS: [&str; 2] =
 /// Most events in the table; the timeline shows all.
 const MOST_ROWS: usize = 500;
 
-/// `text` as HTML shows it, with control characters made visible.
-pub fn escaped(text: &str) -> String {
-    let mut html = String::with_capacity(text.len() + 16);
-    for character in sanitize::lines(text).chars() {
-        match character {
-            '<' => html += "&lt;",
-            '>' => html += "&gt;",
-            '&' => html += "&amp;",
-            '"' => html += "&quot;",
-            '\'' => html += "&#39;",
-            other => html.push(other),
-        }
-    }
-    html
-}
-
 /// The page.
 pub fn html(drive: &DriveShown) -> String {
-    let title = escaped(&format!("ganglion report: {}", word(drive, "board")));
+    let title = markup(&format!("ganglion report: {}", word(drive, "board")));
     let mut html = String::from(BEGIN);
     let digests = DIGESTS.map(|digest| format!("'sha256-{digest}'")).join(" ");
     html += "<html lang=\"en\"><head><meta charset=\"utf-8\">\n";
@@ -95,7 +79,7 @@ fn body(html: &mut String, drive: &DriveShown, title: &str) {
     };
     section(html, "machine", "Buses, engine and machine", [&machine, ""]);
     section(html, "configuration", "Configuration", [&configuration(drive), ""]);
-    let _ = writeln!(html, "</main><footer><p>{}</p></footer>", escaped(&detail(drive)));
+    let _ = writeln!(html, "</main><footer><p>{}</p></footer>", markup(&detail(drive)));
 }
 
 /// What zooms all curves at once.
@@ -114,7 +98,7 @@ fn section(html: &mut String, id: &str, title: &str, [before, after]: [&str; 2])
 
 fn summary(drive: &DriveShown) -> String {
     let mut html = String::from("<ul class=\"sentences\">");
-    drive.sentences.iter().for_each(|sentence| html += &format!("<li>{}</li>", escaped(sentence)));
+    drive.sentences.iter().for_each(|sentence| html += &format!("<li>{}</li>", markup(sentence)));
     html += "</ul>\n";
     let stops = &drive.summary.stops;
     if !stops.is_empty() {
@@ -163,7 +147,7 @@ fn times(drive: &DriveShown) -> String {
 fn configuration(drive: &DriveShown) -> String {
     let words = drive.words.iter().map(|(key, word)| vec![key.clone(), word.clone()]);
     let words = table(&["key", "value"], &words.collect::<Vec<_>>());
-    let board = escaped(&drive.board);
+    let board = markup(&drive.board);
     format!("{words}<details><summary>The board's effective values</summary><pre>{board}</pre></details>")
 }
 
@@ -283,6 +267,6 @@ mod tests {
 
     #[test]
     fn text_is_escaped_for_html() {
-        assert_eq!(escaped("<a href='x'>&\"\u{1b}[2K\n"), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;\\x1b[2K\n");
+        assert_eq!(markup("<a href='x'>&\"\u{1b}[2K\n"), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;\\x1b[2K\n");
     }
 }

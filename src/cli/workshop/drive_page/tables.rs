@@ -1,9 +1,9 @@
 //! What the page counts, and its tables: readings by sensor, buses, engine and guard, as HTML.
 
-use super::page::escaped;
 use crate::base::fault::ReadingFault;
 use crate::decision::admit::{REFUSALS, refusal};
 use crate::runtime::control::Status;
+use crate::system::sanitize::markup;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -39,11 +39,11 @@ impl Readings {
 /// A table: its head, and rows of cells, which are escaped here.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let mut html = String::from("<div class=\"wide\"><table><thead><tr>");
-    head.iter().for_each(|cell| html += &format!("<th>{}</th>", escaped(cell)));
+    head.iter().for_each(|cell| html += &format!("<th>{}</th>", markup(cell)));
     html += "</tr></thead><tbody>";
     for row in rows {
         html += "<tr>";
-        row.iter().for_each(|cell| html += &format!("<td>{}</td>", escaped(cell)));
+        row.iter().for_each(|cell| html += &format!("<td>{}</td>", markup(cell)));
         html += "</tr>";
     }
     html + "</tbody></table></div>\n"
@@ -86,7 +86,7 @@ pub fn machine(status: &Status) -> String {
     html += "<dl class=\"facts\">";
     let mut fact = |name: &str, value: String| {
         // Writing to a string cannot fail.
-        let _ = write!(html, "<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(&value));
+        let _ = write!(html, "<div><dt>{}</dt><dd>{}</dd></div>", markup(name), markup(&value));
     };
     fact("engine", format!("{}; {}", status.engine, status.engine_state));
     if let Some(gpu) = &status.measured.gpu {

@@ -26,7 +26,6 @@ pub fn scene_schema() -> Value {
     let line = of(json!({
         "type": {"type": "integer"}, "pose": pose(), "thickness": {"type": "number"},
         "scale_invariant": {"type": "boolean"}, "points": many(xyz()), "color": rgba(),
-        "colors": many(rgba()), "indices": many(json!({"type": "integer"})),
     }));
     let text = of(json!({
         "pose": pose(), "billboard": {"type": "boolean"}, "font_size": {"type": "number"},

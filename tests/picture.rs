@@ -1,0 +1,188 @@
+//! `run --svg`: well-formed, the same for the same seed, in agreement with the report, and refused where it
+//! cannot be drawn or written. The drive that the documents show is drawn again and compared.
+
+use crate::cli::{err, out, output, watching};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A folder for the files of one test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ganglion-svg-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a name").to_string()
+    }
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).expect("a folder");
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The picture in `file` of a run with these arguments, and the run's report.
+fn drawn(file: &str, arguments: &[&str]) -> (String, Value) {
+    let run = output(&[&["run", "--json", "--svg", file], arguments].concat());
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    let report = serde_json::from_str(out(&run).lines().last().expect("a line")).expect("JSON");
+    let svg = std::fs::read_to_string(file).expect("a picture");
+    is_well_formed(&svg);
+    (svg, report)
+}
+
+/// Checks what an XML reader would: every element is closed in order, attributes are quoted, text is escaped.
+fn is_well_formed(svg: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut elements = 0;
+    let mut rest = svg;
+    while let Some(at) = rest.find('<') {
+        let (text, tag) = rest.split_at(at);
+        assert!(!text.contains('>') && (!open.is_empty() || text.trim().is_empty()), "text: {text}");
+        for entity in text.split('&').skip(1) {
+            assert!(entity.split_once(';').is_some_and(|(name, _)| name.len() < 6), "a bare '&': {text}");
+        }
+        if let Some(comment) = tag.strip_prefix("<!--") {
+            rest = comment.split_once("-->").expect("a closed comment").1;
+            continue;
+        }
+        let (inside, after) = tag[1..].split_once('>').expect("a closed tag");
+        rest = after;
+        if let Some(name) = inside.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "closed in order");
+            continue;
+        }
+        let (name, attributes) = inside.trim_end_matches('/').split_once(' ').unwrap_or((inside, ""));
+        assert!(open.is_empty() == (name == "svg"), "one root: {name} in {open:?}");
+        assert!(attributes.matches('"').count().is_multiple_of(2), "{attributes}");
+        let names = attributes.split('"').step_by(2).filter(|name| !name.trim().is_empty());
+        assert!(names.clone().all(|name| name.ends_with('=')), "{attributes}");
+        elements += 1;
+        if !inside.ends_with('/') {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty() && elements > 10 && rest.trim().is_empty(), "{open:?}");
+}
+
+/// How many marks of each cause are in the room.
+fn trips(svg: &str) -> BTreeMap<String, u64> {
+    let mut trips = BTreeMap::new();
+    for line in svg.lines().filter(|line| line.starts_with("<polygon class=\"trip ")) {
+        let name = line.split("<title>").nth(1).and_then(|rest| rest.split(',').next()).expect("a cause");
+        *trips.entry(name.to_string()).or_default() += 1;
+    }
+    trips
+}
+
+#[test]
+fn picture_agrees_with_its_report_and_repeats() {
+    let folder = Folder::new("repeats");
+    let seed =
+        |file: &str, seed| drawn(&folder.file(file), &["--clock", "sim", "--for", "40s", "--seed", seed]);
+    let (first, report) = seed("a.svg", "3");
+    let (again, _) = seed("b.svg", "3");
+    let (other, _) = seed("a.svg", "4");
+    assert!(first == again, "the same seed, the same bytes");
+    assert!(first != other, "an old picture is replaced");
+    let counted: BTreeMap<String, u64> = serde_json::from_value(report["reflexes"].clone()).expect("counts");
+    assert!(!counted.is_empty() && trips(&first) == counted, "{counted:?}: {:?}", trips(&first));
+    for (cause, count) in &counted {
+        assert!(first.contains(&format!(">{cause} {count}</text>")), "the legend names {cause}");
+    }
+    let distance = report["distance_m"].as_f64().expect("metres");
+    assert!(first.contains("seed 3, ") && first.contains(&format!("{distance:.1} m driven")));
+    assert!(first.contains("board &#39;sim&#39;") && first.contains("prefers-color-scheme:dark"));
+    assert!(!first.contains("href") && !first.contains("url(http"), "it loads nothing");
+    assert_eq!(folder.names(), ["a.svg", "b.svg"], "nothing else is left");
+}
+
+#[test]
+fn a_picture_shows_the_world_and_the_goals_of_its_run() {
+    let folder = Folder::new("world");
+    let (world, file) = (folder.file("room.toml"), folder.file("drive.svg"));
+    let text = "size = [6.0, 4.0]\nstart = [1.0, 2.0]\ndiscs = [[3.0, 3.2, 0.2], [4.0, 0.6, 0.1]]\n\
+                boxes = [[2.0, 0.5, 2.4, 1.0]]\nwalls = [[4.0, 3.0, 4.0, 4.0]]\n\
+                ledges = [[5.5, 3.5, 6.0, 4.0]]\nline = [[0.5, 0.5], [5.0, 0.5]]\n\
+                [[mover]]\nradius = 0.2\nspeed = 0.3\nway = [[3.0, 1.5], [5.0, 1.5]]\n";
+    std::fs::write(&world, text).expect("a file");
+    let run = ["--clock", "sim", "--for", "4s", "--world", &world, "--goal", "1,0;0,0.5"];
+    let (svg, _) = drawn(&file, &run);
+    let count = |class: &str| svg.matches(&format!("class=\"{class}\"")).count();
+    assert_eq!([count("solid"), count("mover"), count("tape"), count("hole")], [3, 1, 1, 1]);
+    assert_eq!(count("wall"), 5, "one, and the four sides of the box");
+    // The way is also in the legend.
+    assert_eq!([count("place"), count("start"), count("end"), count("way")], [2, 1, 1, 2]);
+    assert!(svg.contains(">goal 1</text>") && svg.contains(">goal 2</text>") && svg.contains(">1 m</text>"));
+}
+
+#[test]
+fn an_interrupted_run_in_real_time_is_drawn() {
+    let folder = Folder::new("interrupted");
+    let file = folder.file("drive.svg");
+    let run = watching(&[
+        "run",
+        "--for",
+        "600s",
+        "--engine",
+        "cpu",
+        "--simulate",
+        "--board",
+        "picarx-v4",
+        "--svg",
+        &file,
+    ]);
+    run.send(&[Signal::INT]);
+    let ended = run.finish();
+    assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+    assert!(out(&ended).contains("  picture    "), "{}", out(&ended));
+    is_well_formed(&std::fs::read_to_string(&file).expect("a picture"));
+}
+
+#[test]
+fn pictures_that_cannot_be_made_are_refused_at_the_start() {
+    let folder = Folder::new("refused");
+    let refused = |board: &str, file: &str| {
+        let run = output(&["run", "--board", board, "--clock", "sim", "--for", "1s", "--svg", file]);
+        assert!(!out(&run).contains("slots"), "it did not run: {}", out(&run));
+        (run.status.code(), err(&run))
+    };
+    let (code, said) = refused("picarx-v4", &folder.file("real.svg"));
+    assert!(code == Some(64) && said.contains("--simulate") && said.contains("--record"), "{said}");
+    let recording = folder.file("drive.mcap");
+    std::fs::write(&recording, "a recording").expect("a file");
+    let (code, said) = refused("sim", &recording);
+    assert!(code == Some(64) && said.contains("not written over"), "{said}");
+    assert_eq!(std::fs::read_to_string(&recording).expect("the file"), "a recording");
+    assert_eq!(refused("sim", folder.0.to_str().expect("a name")).0, Some(64));
+    assert_eq!(refused("sim", &folder.file("absent/drive.svg")).0, Some(69));
+    assert_eq!(folder.names(), ["drive.mcap"]);
+}
+
+#[test]
+fn the_drive_in_the_documents_is_what_the_program_draws() {
+    let folder = Folder::new("documents");
+    let script = std::fs::read_to_string("scripts/pictures").expect("the script");
+    let line = script.lines().find_map(|line| line.strip_prefix("DRIVE = \"")).expect("the arguments");
+    let arguments: Vec<&str> = line.trim_end_matches('"').split(' ').collect();
+    let (svg, _) = drawn(&folder.file("drive.svg"), &arguments);
+    let shown = std::fs::read_to_string(Path::new("docs/pictures/drive.svg")).expect("the picture");
+    assert!(
+        svg == shown,
+        "docs/pictures/drive.svg is of another version: run scripts/pictures, and look at it"
+    );
+}
