@@ -30,12 +30,12 @@ struct Robot {
 
 impl Robot {
     fn start(name: &str) -> Robot {
-        Robot::start_with(name, "")
+        Robot::start_with(name, "", "")
     }
 
-    /// With `more` in its board file.
-    fn start_with(name: &str, more: &str) -> Robot {
-        let world = World::new(name, "");
+    /// With `more` in its board file, and `things` in its room.
+    fn start_with(name: &str, more: &str, things: &str) -> Robot {
+        let world = World::new(name, things);
         let folder = std::env::temp_dir().join(format!("ganglion-goals-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let socket = folder.join("control").display().to_string();
@@ -131,7 +131,8 @@ fn a_patrol_goes_on_until_the_end_of_the_run() {
 
 #[test]
 fn the_patrol_of_a_board_is_driven_by_its_name() {
-    let robot = Robot::start_with("by-name", "[patrol]\nplaces = [[0.8, 0.0], [0.0, 0.0]]\n");
+    let patrol = "[patrol]\nplaces = [[0.8, 0.0], [0.0, 0.0]]\n";
+    let robot = Robot::start_with("by-name", patrol, "");
     let waits = robot.ask(&["go", "patrol", "--wait", "5s"]);
     assert_eq!(waits.status.code(), Some(64), "{}", err(&waits));
     assert_eq!(robot.ask(&["go", "patrol"]).status.code(), Some(0));
@@ -202,6 +203,44 @@ fn a_running_robot_obeys_orders_only_while_it_is_armed() {
         let motors = status["motors"].as_array().cloned().unwrap_or_default();
         !motors.is_empty() && motors.iter().all(|motor| motor["command"] == 0.0)
     });
+}
+
+/// What is nearer than 0.7 m ahead is remembered as a wall.
+const REMEMBERS_WALLS: &str = r#"
+[[sensor]]
+name = "wall"
+kind = "recall"
+unit = "1"
+by = "ahead"
+below = 0.7
+ahead = 0.17
+period_ms = 100.0
+valid = [0.0, 1.0]
+input = { low = 0.0, high = 1.0 }
+"#;
+
+#[test]
+fn a_robot_goes_back_to_what_it_has_met_by_name() {
+    let robot = Robot::start_with("met", REMEMBERS_WALLS, "walls = [[2.6, 0.0, 2.6, 4.0]]\n");
+    let unknown = robot.ask(&["go", "door"]);
+    assert_eq!(unknown.status.code(), Some(64), "{}", err(&unknown));
+    assert!(err(&unknown).contains("'door' is no place that the robot knows"), "{}", err(&unknown));
+    let go = |place: &str| {
+        let ended = robot.ask(&["go", place, "--wait", "120s"]);
+        assert_eq!(ended.status.code(), Some(0), "{place}: {}{}", out(&ended), err(&ended));
+        serde_json::from_str::<Value>(out(&ended).trim()).expect("an object")
+    };
+    // It stands 1 m from one wall and 1.6 m from another, which it meets on the way.
+    go("1.1,0");
+    robot.once("the wall is met", |status| {
+        status["map"]["things"].as_array().into_iter().flatten().any(|thing| thing["was_at"].is_array())
+    });
+    go("home");
+    let there = go("wall");
+    assert_eq!(there["state"], "arrived", "{there}");
+    let [ahead, left] = [0, 1].map(|axis| there["goal"][axis].as_f64().expect("metres"));
+    // The wall itself is no place to be: it stops 0.4 m short of it, by dead reckoning.
+    assert!((ahead - 1.2).abs() < 0.25 && left.abs() < 0.25, "{there}");
 }
 
 #[test]

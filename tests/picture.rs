@@ -123,9 +123,9 @@ fn a_picture_shows_the_world_and_the_goals_of_its_run() {
     let run = ["--clock", "sim", "--for", "4s", "--world", &world, "--goal", "1,0;0,0.5"];
     let (svg, _) = drawn(&file, &run);
     let count = |class: &str| svg.matches(&format!("class=\"{class}\"")).count();
-    assert_eq!([count("solid"), count("mover"), count("tape"), count("hole")], [3, 1, 1, 1]);
+    // The line on the floor and the way are also in the legend.
+    assert_eq!([count("solid"), count("mover"), count("tape"), count("hole")], [3, 1, 2, 1]);
     assert_eq!(count("wall"), 5, "one, and the four sides of the box");
-    // The way is also in the legend.
     assert_eq!([count("place"), count("start"), count("end"), count("way")], [2, 1, 1, 2]);
     assert!(svg.contains(">goal 1</text>") && svg.contains(">goal 2</text>") && svg.contains(">1 m</text>"));
 }

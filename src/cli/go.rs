@@ -159,7 +159,11 @@ fn nowhere(name: &str) -> Failure {
         .fix("give X,Y, 'home', or a name that 'ganglion status' lists under 'map' with a place")
 }
 
-/// Where the map of the robot says that it met `name`. The map keeps its own dead reckoning, which may have
+/// How far short of a thing a robot stops, metres: a wall cannot be driven into, and a body of half a metre
+/// needs some room to turn in front of it.
+const SHORT_OF_M: f64 = 0.4;
+
+/// A place short of where the map of the robot says that it met `name`, on the straight line. The map keeps its own dead reckoning, which may have
 /// begun in an earlier run; the place is therefore carried over from where both say that the robot is now.
 fn met(status: &Status, name: &str) -> Result<Place, Failure> {
     let map = status.map.as_ref().ok_or_else(|| nowhere(name))?;
@@ -174,7 +178,9 @@ fn met(status: &Status, name: &str) -> Result<Place, Failure> {
     let by_map = OdometryPose { at: map.at, heading: map.heading_deg.to_radians() };
     let here = OdometryPose { at: goal.at, heading: goal.heading_deg.to_radians() };
     let [ahead, left] = by_map.sees(was_at);
-    Ok(here.place(ahead, left))
+    let metres = ahead.hypot(left);
+    let share = if metres > SHORT_OF_M { 1.0 - SHORT_OF_M / metres } else { 0.0 };
+    Ok(here.place(share * ahead, share * left))
 }
 
 /// Waits until the robot has arrived at the last place or given up. Fails if another order or a disarming
@@ -268,7 +274,11 @@ mod tests {
             ..MapStatus::default()
         });
         let [x, y] = met(&status, "wall").unwrap();
-        assert!((x - 3.0).abs() < 1e-9 && (y - 0.5).abs() < 1e-9, "2 m ahead of it: {x}, {y}");
+        let expected = 1.0 + 2.0 - SHORT_OF_M;
+        assert!((x - expected).abs() < 1e-9 && (y - 0.5).abs() < 1e-9, "it is 2 m ahead: {x}, {y}");
         assert!(met(&status, "door").is_err());
+        // It is there already.
+        status.map.as_mut().unwrap().at = [5.0, 6.8];
+        assert_eq!(met(&status, "wall").unwrap(), [1.0, 0.5]);
     }
 }

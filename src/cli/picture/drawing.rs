@@ -296,6 +296,7 @@ fn legend(scene: &Scene<'_>, page: &Page, width: f64) -> Legend {
 /// What the legend explains.
 enum Sample {
     Way,
+    Tape,
     Hole,
     Trip(Cause),
 }
@@ -305,6 +306,7 @@ impl Sample {
     fn svg(&self, [x, y]: [f64; 2]) -> String {
         match self {
             Sample::Way => format!(r#"<path class="way" d="M{x:.1} {y:.1}h16"/>"#),
+            Sample::Tape => format!(r#"<path class="tape" stroke-width="5" d="M{x:.1} {y:.1}h16"/>"#),
             Sample::Hole => format!(
                 r##"<rect class="edge" x="{x:.1}" y="{:.1}" width="16" height="14" fill="url(#hatch)"/>"##,
                 y - 7.0
@@ -319,6 +321,9 @@ impl Sample {
 
 fn entries(scene: &Scene<'_>) -> Vec<(Sample, String)> {
     let mut entries = vec![(Sample::Way, "way driven".to_string())];
+    if !scene.world.line().is_empty() {
+        entries.push((Sample::Tape, "line on the floor".to_string()));
+    }
     if !scene.world.cliffs().is_empty() {
         entries.push((Sample::Hole, "no floor".to_string()));
     }

@@ -1,6 +1,6 @@
-//! The robot from outside, for 3-D panels: body, what its range sensors measure, goal and path, as messages of
-//! the type `foxglove.SceneUpdate` (<https://docs.foxglove.dev/docs/sdk/schemas/scene-update>). Everything is
-//! where the robot believes it to be: metres ahead of and to the left of its start.
+//! The robot from outside, for 3-D panels: body, what its range sensors measure, goal and path, as messages
+//! of the type `foxglove.SceneUpdate` (<https://docs.foxglove.dev/docs/sdk/schemas/scene-update>). Everything
+//! is where the robot believes it to be: metres ahead of and to the left of its start.
 
 mod schema;
 
@@ -23,7 +23,8 @@ const LIFETIME_S: u64 = 1;
 const PATH_STEP_M: f64 = 0.1;
 /// Points of a piece of the path. Every message repeats the piece that grows, and only that one.
 const PATH_PIECE: usize = 10;
-/// With more range sensors than this, only the far end of each cone is drawn: a ring of 64 would hide the robot.
+/// With more range sensors than this, only the far end of each cone is drawn: a ring of 64 would hide the
+/// robot.
 const WHOLE_CONES: usize = 4;
 /// Height at which a body is drawn, and of a robot whose size is unknown, metres.
 const HEIGHT_M: f64 = 0.1;

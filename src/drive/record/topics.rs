@@ -1,5 +1,5 @@
-//! The messages of the channels for people, as JSON. Values come ten or twenty times a second, events when they
-//! happen; the exact slots have a channel of their own.
+//! The messages of the channels for people, as JSON. Values come ten or twenty times a second, events when
+//! they happen; the exact slots have a channel of their own.
 
 use super::facts::Facts;
 use super::scene::{Scene, SceneMoment};

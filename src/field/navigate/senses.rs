@@ -1,7 +1,8 @@
 //! What the tick tells the navigator: where the robot is by its own commands, and what its ranging sensors
 //! have measured since the last cycle.
 
-use super::{Beam, Body};
+use super::Beam;
+use super::navigator::can_go;
 use crate::base::command::{Executed, MAX_MOTORS};
 use crate::base::frame::{Frame, Health};
 use crate::base::plan::Board;
@@ -53,11 +54,10 @@ pub fn beams(board: &Board) -> (heapless::Vec<usize, MAX_BEAMS>, Vec<Beam>) {
 }
 
 impl NavigationSenses {
-    /// Those of `board`; `None`: it does not state its body and motion, or has no ranging sensor with a
-    /// `beam`.
+    /// Those of `board`; `None`: [`can_go`] is false, so there is no navigator to tell.
     pub fn of(board: &Board) -> Option<NavigationSenses> {
         let (channels, _) = beams(board);
-        let motion = MotionModel::of(board).filter(|_| !channels.is_empty() && Body::of(board).is_some())?;
+        let motion = MotionModel::of(board).filter(|_| can_go(board))?;
         Some(NavigationSenses { odometer: Odometer::new(motion), channels, told: [Instant::ZERO; MAX_BEAMS] })
     }
 

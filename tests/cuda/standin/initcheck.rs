@@ -1,5 +1,5 @@
-//! The stand-in that checks reads (`driver/initialised.hpp`), as compute-sanitizer's initcheck does on a GPU. Each
-//! test runs a child process that loads it as the machine's driver.
+//! The stand-in that checks reads (`driver/initialised.hpp`), as compute-sanitizer's initcheck does on a GPU.
+//! Each test runs a child process that loads it as the machine's driver.
 
 use super::raw::{Bench, cu, empty_brain, kernel, launch, module};
 use super::{NO_COMPILER, compile};
@@ -10,8 +10,8 @@ use std::process::{Command, Output};
 /// Set in a child process of these tests.
 const CHILD: &str = "GANGLION_TEST_INITCHECK";
 
-/// Runs tests of this binary on the checking stand-in, and returns what they print; `None` (with a message) if
-/// it cannot be compiled.
+/// Runs tests of this binary on the checking stand-in, and returns what they print; `None` (with a message)
+/// if it cannot be compiled.
 fn run_checked(tests: &[&str]) -> Option<String> {
     let Some(folder) = compile("initcheck") else {
         skip(NO_COMPILER);

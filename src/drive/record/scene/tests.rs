@@ -1,3 +1,5 @@
+//! Where a scene shows things, and that its messages have the type that viewers know.
+
 use super::*;
 
 fn shape(beams: usize) -> RobotShape {
