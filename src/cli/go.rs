@@ -163,8 +163,9 @@ fn nowhere(name: &str) -> Failure {
 /// needs some room to turn in front of it.
 const SHORT_OF_M: f64 = 0.4;
 
-/// A place short of where the map of the robot says that it met `name`, on the straight line. The map keeps its own dead reckoning, which may have
-/// begun in an earlier run; the place is therefore carried over from where both say that the robot is now.
+/// A place short of where the map of the robot says that it met `name`, on the straight line. The map keeps
+/// its own dead reckoning, which may have begun in an earlier run; the place is therefore carried over from
+/// where both say that the robot is now.
 fn met(status: &Status, name: &str) -> Result<Place, Failure> {
     let map = status.map.as_ref().ok_or_else(|| nowhere(name))?;
     let thing = map.things.iter().find(|thing| thing.name == name).ok_or_else(|| nowhere(name))?;
