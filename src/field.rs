@@ -27,6 +27,7 @@ pub mod sensor_ring;
 pub(crate) mod sample;
 mod stage;
 pub mod shape;
+pub mod slices;
 pub mod snapshot;
 pub mod state;
 pub mod remote;

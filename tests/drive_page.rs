@@ -89,6 +89,10 @@ fn a_page_has_what_info_says_and_each_event() {
     assert_eq!(refused[2], "timeout", "{range}");
     let slots = object["slots"].as_u64().unwrap();
     assert!(list(&data, "times").iter().any(|times| times["percentiles"]["n"] == slots));
+    let slices = list(&data, "slices");
+    let seconds: Vec<f64> = slices.iter().filter_map(|set| set[0].as_f64()).collect();
+    assert!((20..=25).contains(&seconds.len()) && seconds.is_sorted(), "two sets a second: {seconds:?}");
+    assert!(seconds[0] < 1.0 && seconds[seconds.len() - 1] > 11.0, "{seconds:?}");
     assert!(page.contains("period_ms = 10.0"), "the board's effective values");
     assert!(!page.contains("http-equiv=\"refresh\"") && !page.contains(" src="), "it loads nothing");
 }
@@ -105,7 +109,7 @@ fn a_browser_draws_every_plot_without_an_error() {
     let data = data(&text);
     let filled = list(&data, "plots").iter().filter(|plot| !list(plot, "series").is_empty()).count();
     assert!(filled > 10 && list(&data, "times").len() == 5 && data["path"].is_array());
-    let expected = 1 + filled + 5 + 1; // timeline, plots, histograms, path
+    let expected = 1 + filled + 5 + 1 + 1; // timeline, plots, histograms, path, slices
     // A copy that a script of the test may look into: it counts, then zooms with the mouse and a button.
     let probed = folder.path("probed.html");
     let policy = text.find("<meta http-equiv").unwrap();

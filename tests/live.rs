@@ -90,6 +90,13 @@ fn a_viewer_sees_a_running_robot_and_hears_of_its_end() {
     let drawn: Vec<_> = drawn.filter(|id| *id != "ranges").collect();
     assert_eq!(drawn, ["robot", "path-0", "room"], "no goal yet");
 
+    assert_eq!(channel("/slices")["schemaName"], "foxglove.RawImage");
+    let slices = next(7, "/slices", &|slices| slices["cycle"].as_u64() > Some(0));
+    let pixels =
+        slices["width"].as_u64().zip(slices["height"].as_u64()).map(|(width, height)| width * height);
+    let digits = slices["data"].as_str().expect("base64").trim_end_matches('=').len() as u64;
+    assert_eq!(Some(digits), pixels.map(|pixels| (4 * pixels).div_ceil(3)), "a byte per pixel");
+
     let MaybeTlsStream::Plain(stream) = client.get_ref() else { panic!("no TLS here") };
     let taken = stream.peer_addr().expect("an address").to_string();
     let second = output(&["live", "--socket", &socket, "--listen", &taken]);
@@ -126,7 +133,8 @@ fn the_viewers_layout_names_only_what_there_is() {
     let mut paths = 0;
     for panel in panels.values() {
         let values = panel["paths"].as_array().into_iter().flatten().map(|path| &path["value"]);
-        for path in values.chain(panel.get("topicPath")) {
+        let image = panel.get("imageMode").map(|image| &image["imageTopic"]);
+        for path in values.chain(panel.get("topicPath")).chain(image) {
             known(path.as_str().expect("text"));
             paths += 1;
         }

@@ -18,6 +18,8 @@ mod field_cpu;
 mod cuda;
 /// What every field engine must do: bounds, half-lives, decodability, prediction, retrieval, quality levels.
 mod field_laws;
+/// Slices through the field: the same from every engine, in recordings, and on request from a running robot.
+mod slices;
 /// Decision fields behave as the textbook says, with its numbers.
 mod decision_field;
 /// The navigator in closed loop: dead ends, two gaps, a goal that cannot be reached.

@@ -29,13 +29,13 @@ mod tethered; // a robot whose field is computed elsewhere
 /// How long a test waits for the end of a recording: far longer than it takes.
 const LONG: Duration = Duration::from_secs(60);
 
-fn sim_board() -> Board {
+pub fn sim_board() -> Board {
     board::built_in("sim").expect("the sim board is built in").expect("and sound").board
 }
 
 /// Files in memory, in the order in which they were started.
 #[derive(Clone, Default)]
-struct Files(Arc<Mutex<Vec<Vec<u8>>>>);
+pub struct Files(Arc<Mutex<Vec<Vec<u8>>>>);
 
 struct InMemory(Files, usize);
 
@@ -55,13 +55,18 @@ impl Medium for InMemory {
 }
 
 impl Files {
-    fn opener(&self) -> Opener {
+    pub fn opener(&self) -> Opener {
         let files = self.clone();
         Box::new(move |_| {
             let mut all = files.0.lock().unwrap();
             all.push(Vec::new());
             Ok(Box::new(InMemory(files.clone(), all.len() - 1)))
         })
+    }
+
+    /// The content of the first file.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap()[0].clone()
     }
 
     /// Every slot of the files, in order.
@@ -81,7 +86,7 @@ fn steps_in(bytes: &[u8]) -> Vec<Step> {
     steps
 }
 
-fn plan(board: &Board, when: When, open: Opener) -> Plan {
+pub fn plan(board: &Board, when: When, open: Opener) -> Plan {
     let place = RecordingTarget::File("run.mcap".into());
     Plan {
         place,
@@ -100,7 +105,7 @@ fn in_folder(name: &str, board: &Board, open: Opener) -> Plan {
 }
 
 /// A run in virtual time with this recording; returns the slots that ran, and the result of the recording.
-fn record(
+pub fn record(
     board: &Board,
     plan: Plan,
     patient: bool,

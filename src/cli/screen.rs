@@ -6,7 +6,7 @@
 //! only the screen.
 //!
 //! `model` holds what there is to show, `draw` renders a page of it without changing anything, `panels`,
-//! `room` and `words` are parts of that page. `keys` handles keys, `robot` is the robot that they act on,
+//! `room`, `slices` and `words` are parts of that page. `keys` handles keys, `robot` is the robot that they act on,
 //! `terminal` sets up and restores the terminal, `own_run` is the thread beside a run, `top` is the command.
 
 mod draw;
@@ -17,6 +17,7 @@ mod panels;
 mod robot;
 mod room;
 mod show;
+mod slices;
 mod terminal;
 mod top;
 mod words;

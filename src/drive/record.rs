@@ -10,6 +10,7 @@ mod copy;
 mod counts;
 mod facts;
 mod file;
+mod image;
 mod lengths;
 mod line;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod writer;
 pub use copy::{Copied, CopyError, Keep, copy};
 pub use counts::{RecordingCounts, RecordingStatus};
 pub use facts::{Facts, KEYS};
+pub use image::{ImageMessage, image};
 pub use line::{RecordSender, Recording};
 pub use read::{End, Event, ReadError, Reader};
 pub use scene::{Beam, Entity, GREY, Lines, RED, RobotShape, Scene, SceneMoment, colour, lines, place};
@@ -50,6 +52,8 @@ const SLOT_ENCODING: &str = "ganglion-slot";
 pub const STATUS_TOPIC: &str = "/status";
 /// The channel of what the process occupies.
 pub const PROCESS_TOPIC: &str = "/process";
+/// The channel of slices through the field.
+pub const SLICES_TOPIC: &str = "/slices";
 /// The channel of checkpoints: the tick's state before the slot that follows.
 pub const CHECKPOINT_TOPIC: &str = "/checkpoint";
 /// Encoding of its messages.

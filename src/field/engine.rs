@@ -10,6 +10,7 @@ use super::failover::DeviceCounters;
 use super::reference::ReferenceEngine;
 use super::remote::LinkHealth;
 use super::shape::{CONTEXT, DESCRIPTOR};
+use super::slices::FieldSlices;
 use super::state::{Learned, Live, StateError};
 use super::{DeviceTimes, EngineState, Failure, FieldInput, FieldOutput, Metrics, StageTimes};
 use crate::base::plan::{EngineKind, FieldPlan, QualityLevel};
@@ -67,6 +68,12 @@ pub trait FieldEngine: Send {
 
     /// Work that may take longer than a cycle; called between two cycles, after the answer is out.
     fn maintain(&mut self, _now: Instant) {}
+
+    /// Slices through its field as it is now or was a second ago. Allocates nothing. `None`: this engine has no
+    /// field here to look at.
+    fn slices(&self) -> Option<FieldSlices> {
+        None
+    }
 
     /// Its condition.
     fn condition(&self, _now: Instant) -> Condition {
@@ -246,6 +253,9 @@ impl<E: FieldEngine + ?Sized> FieldEngine for Around<E> {
     }
     fn maintain(&mut self, now: Instant) {
         self.engine.maintain(now);
+    }
+    fn slices(&self) -> Option<FieldSlices> {
+        self.engine.slices()
     }
     fn condition(&self, now: Instant) -> Condition {
         self.engine.condition(now)

@@ -17,6 +17,7 @@ mod tests;
 
 use super::engine::{Condition, FieldEngine};
 use super::sensor_ring::SensorRing;
+use super::slices::FieldSlices;
 use super::state::{Learned, Live, StateError};
 use super::{EngineState, Failure, FieldInput, FieldOutput, Loss};
 use crate::base::plan::FieldPlan;
@@ -223,6 +224,14 @@ impl FieldEngine for Failover {
             self.lose(Loss::Panicked, now);
         }
         was_there
+    }
+
+    /// From the last good state while the device computes: the device itself is not disturbed.
+    fn slices(&self) -> Option<FieldSlices> {
+        match self.remote {
+            Some(_) => FieldSlices::of_saved(&self.good),
+            None => self.here.slices(),
+        }
     }
 
     /// Saves the device's state, reopens a lost device, and gives a reopened one the state of `here`.

@@ -7,6 +7,7 @@ use super::failover::DeviceCounters;
 use super::navigate::goals::{GoalReport, GoalStage};
 use super::navigate::senses::NavigationInput;
 use super::remote::LinkHealth;
+use super::slices::SliceSchedule;
 use super::snapshot::SnapshotSchedule;
 use super::{Condition, DeviceTimes, EngineState, FieldInput, FieldOutput};
 use crate::base::plan::QualityLevel;
@@ -100,6 +101,7 @@ pub struct FieldWorker {
     failures: u32,
     failed_at: Instant,
     snapshots: Option<SnapshotSchedule>,
+    slices: SliceSchedule,
     goals: Option<GoalStage>,
 }
 
@@ -119,6 +121,7 @@ impl FieldWorker {
             failures: 0,
             failed_at: Instant::ZERO,
             snapshots: None,
+            slices: SliceSchedule::default(),
             goals: None,
         }
     }
@@ -126,6 +129,12 @@ impl FieldWorker {
     /// The same with snapshots when `schedule` says so, and at the end.
     pub fn with_snapshots(mut self, schedule: SnapshotSchedule) -> FieldWorker {
         self.snapshots = Some(schedule);
+        self
+    }
+
+    /// The same with slices for those who read them.
+    pub fn with_slices(mut self, schedule: SliceSchedule) -> FieldWorker {
+        self.slices = schedule;
         self
     }
 
@@ -229,6 +238,7 @@ impl FieldWorker {
             return; // the engine's state is not valid, so it must not be saved
         }
         self.brain.engine.maintain(now);
+        self.slices.maintain(&*self.brain.engine, now);
         if let Some(snapshots) = &mut self.snapshots {
             snapshots.maintain(&mut *self.brain.engine, now);
         }

@@ -16,7 +16,7 @@ mod client;
 mod outcome;
 mod server;
 
-pub use client::{ask, ask_near, ask_with_pid, ask_without_map, order};
+pub use client::{ask, ask_near, ask_with_pid, ask_without_map, order, status_with};
 pub use goal::GoalStatus;
 pub use measured::{Answer, GpuStatus, Instruments, LinkStatus, Measured, Observer, Quality};
 pub use outcome::carry_out;
@@ -63,6 +63,9 @@ pub struct Request {
     /// Leave the map out: decoding takes some milliseconds, too long to ask for ten times a second.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_map: bool,
+    /// Add slices through the field, six kilobytes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_slices: bool,
     /// For [`Ask::Go`]: what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Task>,
@@ -71,7 +74,7 @@ pub struct Request {
 impl Request {
     /// A request that asks for nothing else.
     pub fn plain(ask: Ask) -> Request {
-        Request { ask, near: None, without_map: false, task: None }
+        Request { ask, near: None, without_map: false, with_slices: false, task: None }
     }
 }
 

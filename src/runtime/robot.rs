@@ -24,6 +24,7 @@ use crate::field::navigate::goals::{GoalSender, GoalStage, Task};
 use crate::field::navigate::navigator::{self, Navigator};
 use crate::field::remote::{LinkWords, Tether};
 use crate::field::sensor_ring::SensorWriter;
+use crate::field::slices::{NewestSlices, SliceSchedule};
 use crate::field::snapshot::{
     Beside, CopyMap, ExistingSnapshot, Snapshot, SnapshotError, SnapshotSchedule, SnapshotWriter,
 };
@@ -218,6 +219,8 @@ pub struct Robot {
     pub idle_faults: Vec<&'static str>,
     /// Gives orders to the navigator, on a board that has one.
     pub goals: Option<GoalSender>,
+    /// Slices through the field, for people who watch the robot in real time.
+    pub slices: Option<NewestSlices>,
 }
 
 impl Robot {
@@ -282,7 +285,11 @@ impl Robot {
         };
         let driver = options.driver.or_else(navigator);
         let (stage, goals) = driver.and_then(|driver| GoalStage::of(board, driver, options.task)).unzip();
-        let mut field = link_field(board, brain, (schedule, stage), &mut workers);
+        let mut recording = options.recording;
+        let (watched, slices) = clock.is_real().then(NewestSlices::channel).unzip();
+        let recorded = recording.as_mut().and_then(RecordSender::slice_tap);
+        let readers = SliceSchedule::new(watched.into_iter().chain(recorded).collect());
+        let mut field = link_field(board, brain, (schedule, stage, readers), &mut workers);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
         let mut tick = Tick::new(Parts {
             requests: requests.clone(),
@@ -298,7 +305,6 @@ impl Robot {
             guard: options.guard,
             clock,
         });
-        let mut recording = options.recording;
         if let Some(sender) = &mut recording {
             let (readings, checkpoints) = sender.taps();
             tick.record_to(readings, checkpoints);
@@ -325,6 +331,7 @@ impl Robot {
             resumed_age,
             idle_faults,
             goals,
+            slices,
         })
     }
 }
@@ -374,14 +381,14 @@ fn copied(recollection: &Recollection) -> CopyMap {
 fn link_field(
     board: &Board,
     brain: Brain,
-    (snapshots, goals): (Option<SnapshotSchedule>, Option<GoalStage>),
+    (snapshots, goals, slices): (Option<SnapshotSchedule>, Option<GoalStage>, SliceSchedule),
     workers: &mut Vec<WorkerThread>,
 ) -> FieldLink {
     let (requests, taken) = triple_buffer(FieldRequest::EMPTY);
     let (results, collected) = triple_buffer(FieldResult::EMPTY);
     let waker: Arc<Waker> = Arc::default();
     let sensors = SensorWriter::new(brain.sensors.clone());
-    let mut worker = FieldWorker::new(brain, taken, results);
+    let mut worker = FieldWorker::new(brain, taken, results).with_slices(slices);
     if let Some(schedule) = snapshots {
         worker = worker.with_snapshots(schedule);
     }

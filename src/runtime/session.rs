@@ -249,6 +249,7 @@ impl Session<'_> {
             goals: robot.goals.clone(),
             patrol: self.board.patrol.clone(),
             shape: RobotShape::of(self.board),
+            slices: robot.slices.clone(),
         }
     }
 }

@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         match item {
             Item::Step(step) => tally.take(&step.slot),
             Item::Process(message) => tally.take_process(&message),
-            Item::Status(_) => {}
+            Item::Status(_) | Item::Slices(..) => {}
         }
     }
     let (summary, sentences) = tally.unwrap_or_default().end(&source.run, TOLD);

@@ -1,7 +1,9 @@
 //! The files of a recorded run: one named file, or all files of the newest run in a folder.
 
 use crate::cli::exit::Failure;
-use crate::drive::record::{End, Event, PROCESS_TOPIC, ProcessMessage, Reader, STATUS_TOPIC, Step, numbered};
+use crate::drive::record::{
+    End, Event, PROCESS_TOPIC, ProcessMessage, Reader, SLICES_TOPIC, STATUS_TOPIC, Step, numbered,
+};
 use crate::system::bounded_read::BoundedFile;
 use crate::system::sanitize;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -44,6 +46,11 @@ pub enum Item {
     Status(#[cfg_attr(not(feature = "workshop"), expect(dead_code))] Vec<u8>),
     /// What the program occupied after the newest slot.
     Process(ProcessMessage),
+    /// Slices through the field, as JSON, which only `report` shows, and their time on the robot's clock.
+    Slices(
+        #[cfg_attr(not(feature = "workshop"), expect(dead_code))] u64,
+        #[cfg_attr(not(feature = "workshop"), expect(dead_code))] Vec<u8>,
+    ),
 }
 
 /// A recording that is read slot by slot.
@@ -78,7 +85,7 @@ impl Source {
         loop {
             match self.next_item()? {
                 Some(Item::Step(step)) => return Ok(Some(step)),
-                Some(Item::Status(_) | Item::Process(_)) => {}
+                Some(Item::Status(_) | Item::Process(_) | Item::Slices(..)) => {}
                 None => return Ok(None),
             }
         }
@@ -115,6 +122,9 @@ impl Source {
                             .at(file.display())
                     })?;
                     return Ok(Some(Item::Process(message)));
+                }
+                Some(Event::Message { topic, time, json }) if topic == SLICES_TOPIC => {
+                    return Ok(Some(Item::Slices(time, json)));
                 }
                 Some(Event::Message { .. }) => {}
                 None => {

@@ -1,8 +1,8 @@
 //! Renders a page of the model. A pure function: the same model gives the same page.
 
-use super::model::Model;
+use super::model::{Model, Page};
 use super::panels::{self, Depth, Panel, fit};
-use super::{room, words};
+use super::{room, slices, words};
 use crate::base::plan::Cause;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -31,7 +31,7 @@ pub(super) fn draw(model: &Model, area: Rect, buffer: &mut Buffer) {
     footer(model, area, buffer);
     let Some(height) = area.height.checked_sub(ABOVE + BELOW) else { return };
     let body = Rect { y: area.y + ABOVE, height, ..area };
-    if model.shows_help {
+    if model.page == Page::Help {
         let rows = words::help(model.owner);
         return lines(&rows, body, buffer);
     }
@@ -39,6 +39,9 @@ pub(super) fn draw(model: &Model, area: Rect, buffer: &mut Buffer) {
         let [width, height] = WHOLE;
         let small = format!(" This window has {} x {}. From {width} x {height} on", area.width, area.height);
         return lines(&[small, " it shows sensors, motors, loop, field and buses.".into()], body, buffer);
+    }
+    if model.page == Page::Slices {
+        return slices::draw(model.shown().0.slices.as_ref(), model.colour, body, buffer);
     }
     if area.width >= THREE_COLUMNS {
         three_columns(model, body, buffer)

@@ -1,6 +1,6 @@
 //! The actions of the keys.
 
-use super::model::{Model, Owner};
+use super::model::{Model, Owner, Page};
 use super::robot::Robot;
 use crate::runtime::control::{Ask, Reply};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -17,6 +17,8 @@ pub(super) enum Key {
     Stop,
     /// Freeze the page, or continue.
     Freeze,
+    /// Show or hide slices through the field.
+    Slices,
     /// Show or hide the help.
     Help,
     /// Leave the screen; a run ends with it.
@@ -46,6 +48,7 @@ impl Key {
             KeyCode::Char('d') => Key::Disarm,
             KeyCode::Char('s') => Key::Stop,
             KeyCode::Char(' ') => Key::Freeze,
+            KeyCode::Char('f') => Key::Slices,
             KeyCode::Char('h' | '?') => Key::Help,
             KeyCode::Char('q') => Key::Quit,
             _ => Key::Other,
@@ -74,14 +77,16 @@ pub(super) fn press(key: Key, model: &mut Model, robot: &mut dyn Robot) -> io::R
             model.notice = "stopping the motors; the robot's program ends".to_string();
         }
         Key::Freeze => model.freeze(),
-        Key::Help => model.shows_help = !model.shows_help,
+        Key::Slices => model.turn_to(Page::Slices),
+        Key::Help => model.turn_to(Page::Help),
         Key::Quit => {
             if model.owner == Owner::Run {
                 robot.ask(Ask::Stop)?;
             }
             return Ok(After::Leave);
         }
-        Key::Other => model.shows_help = false,
+        Key::Other if model.page == Page::Help => model.page = Page::Robot,
+        Key::Other => {}
     }
     Ok(After::Stay)
 }
@@ -103,13 +108,13 @@ mod tests {
     struct Noting(Vec<Ask>);
 
     impl Robot for Noting {
-        fn status(&mut self) -> io::Result<Status> {
+        fn status(&mut self, _with_slices: bool) -> io::Result<Status> {
             Ok(Sources::idle().status())
         }
         fn ask(&mut self, ask: Ask) -> io::Result<Reply> {
             self.0.push(ask);
             let why = vec!["a required sensor is not good yet".to_string()];
-            Ok(Reply { done: ask != Ask::Arm, why, may_pass: true, status: self.status()? })
+            Ok(Reply { done: ask != Ask::Arm, why, may_pass: true, status: self.status(false)? })
         }
     }
 
@@ -128,8 +133,13 @@ mod tests {
     fn each_key_asks_for_what_it_stands_for() {
         let (asked, model, after) = pressed(Owner::Top, "ads ?x");
         assert_eq!(asked, [Ask::Arm, Ask::Disarm, Ask::Stop]);
-        assert_eq!((model.is_frozen(), model.shows_help, after), (true, false, After::Stay));
-        assert!(pressed(Owner::Top, "h").1.shows_help);
+        assert_eq!((model.is_frozen(), model.page, after), (true, Page::Robot, After::Stay));
+        for (keys, page) in
+            [("h", Page::Help), ("f", Page::Slices), ("ff", Page::Robot), ("fhx", Page::Robot)]
+        {
+            assert_eq!(pressed(Owner::Top, keys).1.page, page, "{keys}");
+        }
+        assert_eq!(pressed(Owner::Top, "fx").1.page, Page::Slices, "only the help leaves on any key");
     }
 
     #[test]

@@ -24,6 +24,17 @@ pub(super) enum Owner {
     Top,
 }
 
+/// What the middle of the screen shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    /// Sensors, motors, loop, field, room.
+    Robot,
+    /// Slices through the field.
+    Slices,
+    /// The keys, and what the robot's page means.
+    Help,
+}
+
 /// Everything that is shown.
 pub(super) struct Model {
     pub(super) owner: Owner,
@@ -37,7 +48,7 @@ pub(super) struct Model {
     pub(super) notice: String,
     /// The newest line of the log.
     pub(super) log: Option<String>,
-    pub(super) shows_help: bool,
+    pub(super) page: Page,
     /// This screen has stopped the robot's program, so its end is not an error.
     pub(super) has_stopped: bool,
     asked_to_arm: Option<Instant>,
@@ -68,7 +79,7 @@ impl Model {
             frozen: None,
             notice: String::new(),
             log: None,
-            shows_help: false,
+            page: Page::Robot,
             has_stopped: false,
             asked_to_arm: None,
         }
@@ -94,6 +105,11 @@ impl Model {
 
     pub(super) fn is_frozen(&self) -> bool {
         self.frozen.is_some()
+    }
+
+    /// Shows `page`, or the robot again if it is shown already.
+    pub(super) fn turn_to(&mut self, page: Page) {
+        self.page = if self.page == page { Page::Robot } else { page };
     }
 
     /// Freezes the page, or continues.

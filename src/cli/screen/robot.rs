@@ -13,8 +13,8 @@ const MAP_EVERY: Duration = Duration::from_secs(1);
 
 /// The robot.
 pub(super) trait Robot {
-    /// Its current status.
-    fn status(&mut self) -> io::Result<Status>;
+    /// Its current status, with slices through the field if the page shows them.
+    fn status(&mut self, with_slices: bool) -> io::Result<Status>;
     /// Sends a request, and waits for its outcome.
     fn ask(&mut self, ask: Ask) -> io::Result<Reply>;
 }
@@ -53,11 +53,12 @@ impl Inside {
 }
 
 impl Robot for Inside {
-    fn status(&mut self) -> io::Result<Status> {
+    fn status(&mut self, with_slices: bool) -> io::Result<Status> {
         if self.map.is_due() {
             self.map.map = self.sources.map(None);
         }
-        Ok(Status { map: self.map.map.clone(), ..self.sources.status() })
+        let slices = if with_slices { self.sources.slices() } else { None };
+        Ok(Status { map: self.map.map.clone(), slices, ..self.sources.status() })
     }
 
     fn ask(&mut self, ask: Ask) -> io::Result<Reply> {
@@ -78,13 +79,13 @@ impl Remote {
 }
 
 impl Robot for Remote {
-    fn status(&mut self) -> io::Result<Status> {
-        if self.map.is_due() {
-            let status = control::ask(&self.socket, Ask::Status)?.status;
+    fn status(&mut self, with_slices: bool) -> io::Result<Status> {
+        let with_map = self.map.is_due();
+        let status = control::status_with(&self.socket, with_map, with_slices)?;
+        if with_map {
             self.map.map.clone_from(&status.map);
             return Ok(status);
         }
-        let status = control::ask_without_map(&self.socket, Ask::Status)?.status;
         Ok(Status { map: self.map.map.clone(), ..status })
     }
 

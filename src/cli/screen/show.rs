@@ -1,7 +1,7 @@
 //! The screen's loop: reads the status ten times a second, draws it, and handles the keys.
 
 use super::keys::{After, Key, press};
-use super::model::{Model, Owner};
+use super::model::{Model, Owner, Page};
 use super::robot::Robot;
 use super::terminal::{Before, Screen, has_colour};
 use crate::cli::held_log;
@@ -19,7 +19,7 @@ pub(super) fn show(
     before: Before,
     ended: impl Fn() -> bool,
 ) -> io::Result<()> {
-    let mut model = Model::new(owner, has_colour(), robot.status()?);
+    let mut model = Model::new(owner, has_colour(), robot.status(false)?);
     let mut screen = Screen::enter(before)?;
     while !ended() {
         model.log = held_log::newest();
@@ -35,7 +35,7 @@ pub(super) fn show(
                 return Ok(());
             }
         }
-        match robot.status() {
+        match robot.status(model.page == Page::Slices) {
             Ok(status) => model.take(status),
             Err(_) if model.has_stopped => return Ok(()),
             Err(error) => return Err(error),

@@ -78,7 +78,7 @@ fn ends_with(cause: Cause) -> &'static str {
 }
 
 /// The keys, for the last line.
-pub(super) const KEYS: &str = " a arm   d disarm   s stop and end   space freeze   h help   q quit";
+pub(super) const KEYS: &str = " a arm  d disarm  s stop and end  f field  space freeze  h help  q quit";
 
 /// The help page.
 pub(super) fn help(owner: Owner) -> Vec<String> {
@@ -90,6 +90,7 @@ pub(super) fn help(owner: Owner) -> Vec<String> {
         "a      arm: the field drives the motors (on a real robot: press it twice)",
         "d      disarm: stop until armed again; acknowledges latched causes",
         "s      stop the motors and end the robot's program",
+        "f      show slices through the field, or the robot again",
         "space  freeze the page; the mode on top stays live",
         "h ?    show or hide this help",
     ]

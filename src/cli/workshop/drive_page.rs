@@ -67,7 +67,8 @@ fn page_of(path: &Path) -> Result<String, Failure> {
             }
             (Item::Status(json), Some(drive)) => drive.take_status(&json),
             (Item::Process(message), Some(drive)) => drive.take_process(&message),
-            (Item::Status(_) | Item::Process(_), None) => {}
+            (Item::Slices(time, json), Some(drive)) => drive.take_slices(time, &json),
+            (Item::Status(_) | Item::Process(_) | Item::Slices(..), None) => {}
         }
     }
     let Some(drive) = drive else {

@@ -6,7 +6,7 @@ use super::super::output;
 use crate::base::time::{Clock, MonotonicClock};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
-use crate::runtime::control::{Ask, CONTROL_SOCKET, Status, ask_without_map};
+use crate::runtime::control::{CONTROL_SOCKET, Status, status_with};
 use crate::workshop::live::Server;
 use serde::Serialize;
 use std::io::{self, ErrorKind};
@@ -108,7 +108,7 @@ fn first(socket: &Path) -> io::Result<Status> {
 }
 
 fn look(socket: &Path) -> io::Result<Status> {
-    let status = ask_without_map(socket, Ask::Status)?.status;
+    let status = status_with(socket, false, true)?;
     if status.measured.motors.is_empty() {
         return Err(io::Error::new(ErrorKind::NotConnected, "it has not measured anything yet"));
     }

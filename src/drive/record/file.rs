@@ -2,11 +2,14 @@
 //! that a truncated file loses at most its last chunk and writing takes little time.
 
 use super::facts::Facts;
+use super::image::image;
 use super::slot::{FORMAT, Slot, Step};
 use super::store::Medium;
 use super::topic::Topic;
 use super::topics::{ProcessMessage, Topics};
 use super::{BOARD_FILE, CHECKPOINT_ENCODING, CHECKPOINT_TOPIC, METADATA, SLOT_ENCODING, SLOT_TOPIC};
+use crate::base::time::Instant;
+use crate::field::slices::SlicesMessage;
 use mcap::records::MessageHeader;
 use mcap::write::{Metadata, NoSeek};
 use mcap::{Attachment, McapError, WriteOptions, Writer};
@@ -117,6 +120,12 @@ impl McapFile {
     pub fn process(&mut self, time: u64, message: &ProcessMessage) -> io::Result<()> {
         let json = serde_json::to_vec(message)?;
         self.message(self.people[Topic::Process as usize], time, &json)
+    }
+
+    /// Adds slices through the field as it was at `time`.
+    pub fn slices(&mut self, time: Instant, slices: &SlicesMessage) -> io::Result<()> {
+        let json = serde_json::to_vec(&image(time, slices))?;
+        self.message(self.people[Topic::Slices as usize], time.as_nanos(), &json)
     }
 
     fn message(&mut self, channel_id: u16, log_time: u64, data: &[u8]) -> io::Result<()> {

@@ -8,6 +8,8 @@ use crate::base::time::Instant;
 use crate::drive::trace::{
     CheckpointTap, Checkpoints, ReadingTap, Record, Taken, checkpoint_tap, reading_tap,
 };
+use crate::field::slices::{FieldSlices, SlicesMessage};
+use crate::system::rt::triple_buffer::{Reader as Latest, Writer as Slot, triple_buffer};
 use crossbeam_channel::{Receiver, Sender};
 use std::io;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ pub struct RecordSender {
     next: Option<Taken>,
     checkpoints: Checkpoints,
     taps: Option<(ReadingTap, CheckpointTap)>,
+    slices: Option<Latest<FieldSlices>>,
     items: Sender<Item>,
     /// Waits for room instead of losing a slot.
     patient: bool,
@@ -74,6 +77,7 @@ impl Recording {
             next: None,
             checkpoints,
             taps: Some((readings, tap)),
+            slices: None,
             items: items.clone(),
             patient,
             counts: counts.clone(),
@@ -121,6 +125,12 @@ impl RecordSender {
         self.taps.take().unwrap_or_default()
     }
 
+    /// The end of the channel for slices through the field. Until it is taken, none are recorded.
+    pub fn slice_tap(&mut self) -> Option<Slot<FieldSlices>> {
+        let (writer, reader) = triple_buffer(FieldSlices::EMPTY);
+        self.slices.replace(reader).is_none().then_some(writer)
+    }
+
     /// Passes a slot on, with its readings.
     pub fn take(&mut self, record: &Record) {
         let readings = self.readings_of(record.index);
@@ -133,6 +143,15 @@ impl RecordSender {
             false => self.items.try_send(item).is_ok(),
         };
         RecordingCounts::add(if sent { &self.counts.queued } else { &self.counts.overrun }, 1);
+        self.pass_slices();
+    }
+
+    /// Passes on the newest slices through the field. Those that do not fit into the queue are left out: the
+    /// next ones follow in half a second.
+    fn pass_slices(&mut self) {
+        let Some(slices) = self.slices.as_mut().and_then(Latest::take) else { return };
+        let item = Item::Slices(slices.at, Box::new(SlicesMessage::of(&slices)));
+        let _ = if self.patient { self.items.send(item).is_ok() } else { self.items.try_send(item).is_ok() };
     }
 
     /// The readings that slot number `index` took. Those of slots whose record was lost are dropped.

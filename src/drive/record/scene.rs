@@ -219,9 +219,8 @@ pub struct Entity(pub Value);
 impl Entity {
     /// Named `id`, at `time`; it stays until it is replaced.
     pub fn new(id: &str, time: Instant) -> Entity {
-        let nanos = time.as_nanos();
         Entity(json!({
-            "timestamp": {"sec": nanos / 1_000_000_000, "nsec": nanos % 1_000_000_000},
+            "timestamp": timestamp(time),
             "frame_id": SCENE_FRAME,
             "id": id,
             "lifetime": {"sec": 0, "nsec": 0},
@@ -293,6 +292,12 @@ pub fn place([x, y]: [f64; 2], height: f64, heading: f64) -> Value {
 /// A colour with its opacity.
 pub fn colour([r, g, b]: [f64; 3], a: f64) -> Value {
     json!({"r": r, "g": g, "b": b, "a": a})
+}
+
+/// A time as messages for viewers have it.
+pub fn timestamp(time: Instant) -> Value {
+    let nanos = time.as_nanos();
+    json!({"sec": nanos / 1_000_000_000, "nsec": nanos % 1_000_000_000})
 }
 
 /// Rounded to millimetres: more digits would only make recordings longer.

@@ -1,6 +1,7 @@
 //! The channels for people: what a plotter or a viewer shows, with the JSON schemas of their messages.
 
 use super::facts::Facts;
+use super::image::{IMAGE_TYPE, image_schema};
 use super::scene::{SCENE_TYPE, scene_schema};
 use serde_json::{Value, json};
 
@@ -27,11 +28,13 @@ pub enum Topic {
     Process,
     /// The robot from outside, for 3-D panels.
     Scene,
+    /// Slices through the field, for image panels.
+    Slices,
 }
 
 impl Topic {
     /// Every channel.
-    pub const ALL: [Topic; 10] = [
+    pub const ALL: [Topic; 11] = [
         Topic::Frame,
         Topic::Command,
         Topic::Mode,
@@ -42,6 +45,7 @@ impl Topic {
         Topic::Status,
         Topic::Process,
         Topic::Scene,
+        Topic::Slices,
     ];
 
     /// Its name.
@@ -57,6 +61,7 @@ impl Topic {
             Topic::Status => super::STATUS_TOPIC,
             Topic::Process => super::PROCESS_TOPIC,
             Topic::Scene => "/scene",
+            Topic::Slices => super::SLICES_TOPIC,
         }
     }
 
@@ -64,6 +69,7 @@ impl Topic {
     pub fn schema_name(self) -> String {
         match self {
             Topic::Scene => SCENE_TYPE.into(),
+            Topic::Slices => IMAGE_TYPE.into(),
             other => format!("ganglion.{}", &other.name()[1..]),
         }
     }
@@ -125,6 +131,7 @@ impl Topic {
                 object(named(&["resident_kib", "locked_kib", "threads", "open_files", "slots_unrecorded"]))
             }
             Topic::Scene => scene_schema(),
+            Topic::Slices => image_schema(),
         }
     }
 }

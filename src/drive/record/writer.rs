@@ -15,6 +15,7 @@ use super::window::{When, Window};
 use crate::base::frame::Reading;
 use crate::base::time::{Instant as SlotTime, Span};
 use crate::drive::trace::Record;
+use crate::field::slices::SlicesMessage;
 use crate::system::rt::{ProcessUsage, thread_time};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::BTreeMap;
@@ -59,6 +60,8 @@ pub(super) enum Item {
     },
     /// The robot's status as JSON, and its time on the robot's clock.
     Status(u64, String),
+    /// Slices through the field, and when they were taken.
+    Slices(SlotTime, Box<SlicesMessage>),
     /// Entries of the metadata at the end of the file.
     Word(String, String),
 }
@@ -136,6 +139,10 @@ impl Writer {
             }
             Item::Status(time, json) => {
                 let written = self.file.as_mut().map_or(Ok(()), |file| file.status(time, &json));
+                self.note(written);
+            }
+            Item::Slices(at, message) => {
+                let written = self.file.as_mut().map_or(Ok(()), |file| file.slices(at, &message));
                 self.note(written);
             }
             Item::Word(key, word) => drop(self.words.insert(key, word)),

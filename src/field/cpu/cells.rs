@@ -56,6 +56,14 @@ impl Cells {
         }
     }
 
+    /// Cell number `index` of channel `c`.
+    pub fn cell(&self, c: usize, index: usize) -> f32 {
+        match self {
+            Cells::Full(cells) => channel(cells, c)[index],
+            Cells::Packed(cells) => channel(cells, c)[index].get(),
+        }
+    }
+
     /// Replaces channel `c`; values are rounded to the storage and cut to `bound`.
     pub fn write(&mut self, c: usize, from: &[f32], bound: f32) {
         let from = from.iter().map(|value| value.clamp(-bound, bound));

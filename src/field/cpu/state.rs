@@ -7,6 +7,7 @@ use crate::base::plan::EngineKind;
 use crate::field::device;
 use crate::field::engine::{FieldEngine, Inspect, finite};
 use crate::field::shape::{CHANNELS, GROUP, GROUPS, PATTERN, PATTERN_FIRST};
+use crate::field::slices::FieldSlices;
 use crate::field::state::{Learned, Live, Pattern, StateError, refill, refill_list};
 use crate::field::{Failure, FieldInput, FieldOutput};
 
@@ -27,6 +28,14 @@ impl FieldEngine for CpuEngine {
 
     fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
         finite(self.compute(input)?, self.predictor.prediction())
+    }
+
+    fn slices(&self) -> Option<FieldSlices> {
+        let grid = self.plan.shape.grid / if self.on_half { 2 } else { 1 };
+        let parts = self.parallel.parts();
+        Some(FieldSlices::of(grid, self.cycle, |channel, index| {
+            parts[channel / GROUP].cells(self.on_half).cell(channel % GROUP, index)
+        }))
     }
 
     fn save(&mut self, live: &mut Live) -> bool {

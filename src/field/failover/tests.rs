@@ -10,6 +10,7 @@ use crate::field::readout::Origin;
 use crate::field::sample::board as small_board;
 use crate::field::sensor_ring::SensorWriter;
 use crate::field::shape::READOUT_COLUMNS;
+use crate::field::slices::{NewestSlices, SliceSchedule};
 use crate::field::worker::{FieldRequest, FieldResult, FieldWorker};
 use crate::field::{DeviceTimes, Readout};
 use crate::system::executor::Worker;
@@ -366,6 +367,20 @@ fn deferred_save_is_requested_again() {
     let mut expected_engine = expected_engine();
     (0..20).for_each(|cycle| assert!(expected_engine.cycle(&input(cycle)).is_ok()));
     assert_eq!(response.scores, expected_engine.cycle(&input(52)).expect("in range").scores);
+}
+
+#[test]
+fn slices_come_from_the_last_save_while_the_device_computes() {
+    let mut rig = Rig::new();
+    let (saved, shown) = NewestSlices::channel();
+    rig.worker = rig.worker.with_slices(SliceSchedule::new(vec![saved]));
+    rig.run_cycles(31);
+    let slices = shown.get().expect("there is a save");
+    assert_eq!(slices.cycle, 19, "the save after 20 cycles, not cycle 30");
+    rig.script().strike = Some(LOST);
+    rig.run_cycles(12);
+    let slices = shown.get().expect("the engine on the CPU has a field");
+    assert!((31..43).contains(&slices.cycle), "{}", slices.cycle);
 }
 
 #[test]

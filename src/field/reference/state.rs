@@ -2,6 +2,7 @@
 
 use super::{ErrorRing, GROUPS, ReferenceEngine};
 use crate::field::engine::{FieldEngine, finite};
+use crate::field::slices::FieldSlices;
 use crate::field::state::{Learned, Live, StateError, refill, volume_step};
 use crate::field::{Failure, FieldInput, FieldOutput};
 
@@ -12,6 +13,11 @@ impl FieldEngine for ReferenceEngine {
 
     fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
         finite(self.compute(input)?, &self.prediction)
+    }
+
+    fn slices(&self) -> Option<FieldSlices> {
+        let grid = self.plan.shape.grid / if self.on_half { 2 } else { 1 };
+        Some(FieldSlices::of(grid, self.cycle, |channel, index| self.channel(channel)[index] as f32))
     }
 
     fn save(&mut self, live: &mut Live) -> bool {

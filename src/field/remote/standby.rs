@@ -9,6 +9,7 @@
 use super::engine::RemoteEngine;
 use super::health::{LinkHealth, NoLink};
 use crate::base::time::{Clock, Instant, Span};
+use crate::field::slices::FieldSlices;
 use crate::field::state::{Learned, Live, StateError};
 use crate::field::{Condition, EngineState, Failure, FieldEngine, FieldInput, FieldOutput};
 use std::sync::Arc;
@@ -121,6 +122,11 @@ impl FieldEngine for Standby {
 
     fn rebuild(&mut self, learned: &Learned) {
         self.here.rebuild(learned);
+    }
+
+    /// None while the brain computes: the local field then only keeps itself ready.
+    fn slices(&self) -> Option<FieldSlices> {
+        if self.stood_in { self.here.slices() } else { None }
     }
 
     fn condition(&self, now: Instant) -> Condition {

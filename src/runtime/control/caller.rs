@@ -19,7 +19,7 @@ enum Stage {
     /// The line is incomplete.
     Reading { line: Vec<u8> },
     /// The result is not known yet, or the answer is not made yet.
-    Waiting { near: Option<[f64; 2]>, without_map: bool, pending: PendingRequest },
+    Waiting { request: Request, pending: PendingRequest },
     /// The answer is being sent.
     Writing { answer: Vec<u8>, sent: usize },
 }
@@ -79,7 +79,7 @@ impl Caller {
             return Connection::Done;
         }
         let pending = PendingRequest::begin(&request, sources, end, now);
-        self.stage = Stage::Waiting { near: request.near, without_map: request.without_map, pending };
+        self.stage = Stage::Waiting { request, pending };
         Connection::Open
     }
 
@@ -103,10 +103,11 @@ impl Caller {
     /// Makes the answer if the result is known; returns whether it did. With a map this may take
     /// milliseconds.
     pub(super) fn make_answer(&mut self, sources: &Sources, now: Instant, last: bool) -> bool {
-        let Stage::Waiting { near, without_map, pending } = &self.stage else { return false };
+        let Stage::Waiting { request, pending } = &self.stage else { return false };
         let Some(outcome) = pending.poll(sources, now, last) else { return false };
-        let map = if last || *without_map { None } else { sources.map(*near) };
-        let status = Status { map, ..sources.status() };
+        let map = if last || request.without_map { None } else { sources.map(request.near) };
+        let slices = if request.with_slices { sources.slices() } else { None };
+        let status = Status { map, slices, ..sources.status() };
         let reply = Reply { done: outcome.done, why: outcome.why, may_pass: outcome.may_pass, status };
         // Cannot fail: a reply has only strings and numbers.
         let mut answer = serde_json::to_vec(&reply).unwrap_or_default();

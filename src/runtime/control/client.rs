@@ -1,6 +1,6 @@
 //! The client side of the control socket: one request and one answer, with one deadline for both.
 
-use super::{Ask, LONGEST_LINE, Reply, Request};
+use super::{Ask, LONGEST_LINE, Reply, Request, Status};
 use crate::field::navigate::goals::Task;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -33,6 +33,12 @@ pub fn ask_near(path: &Path, ask: Ask, near: Option<[f64; 2]>) -> io::Result<Rep
 /// The same, without reading the map: for a caller that asks often.
 pub fn ask_without_map(path: &Path, ask: Ask) -> io::Result<Reply> {
     send(path, &Request { without_map: true, ..Request::plain(ask) }).map(|(reply, _)| reply)
+}
+
+/// The status, with or without the map, with or without slices through the field.
+pub fn status_with(path: &Path, map: bool, slices: bool) -> io::Result<Status> {
+    let request = Request { without_map: !map, with_slices: slices, ..Request::plain(Ask::Status) };
+    send(path, &request).map(|(reply, _)| reply.status)
 }
 
 /// Gives the robot an order.

@@ -8,6 +8,7 @@ use crate::decision::mode::{Disarm, Mode};
 use crate::drive::io::{BusCounters, RecoveryStep, SenseCounters};
 use crate::drive::record::{RecordingCounts, RecordingStatus, RobotShape};
 use crate::field::navigate::goals::{GoalSender, Place};
+use crate::field::slices::{NewestSlices, SlicesMessage};
 use crate::memory::map::{MapStatus, Recollection};
 use crate::runtime::guard::Link;
 use crate::runtime::loop_status::{LoopStatus, LoopStatusCell};
@@ -62,6 +63,8 @@ pub struct Sources {
     pub patrol: Vec<Place>,
     /// Size of the robot, and its range sensors.
     pub shape: RobotShape,
+    /// Slices through the field.
+    pub slices: Option<NewestSlices>,
 }
 
 /// The status of a robot at one moment.
@@ -140,6 +143,9 @@ pub struct Status {
     /// Size of the robot, and its range sensors, as the board states them.
     #[serde(default)]
     pub shape: RobotShape,
+    /// Slices through the field, for a caller that asks for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<SlicesMessage>,
 }
 
 /// A bus thread.
@@ -199,7 +205,12 @@ impl Sources {
         self.senses.edges_lost.load(Ordering::Relaxed) + self.senses.edge_overruns.load(Ordering::Relaxed)
     }
 
-    /// The robot's status now, without its map.
+    /// Slices through the field; `None`: it is computed elsewhere, or has not run yet.
+    pub fn slices(&self) -> Option<SlicesMessage> {
+        self.slices.as_ref()?.get().as_ref().map(SlicesMessage::of)
+    }
+
+    /// The robot's status now, without its map and slices.
     pub fn status(&self) -> Status {
         let status = self.loop_status.load();
         let measured = newest(&self.measured);
@@ -233,6 +244,7 @@ impl Sources {
             recording: self.recording.as_ref().map(|counts| counts.look()),
             patrol: self.patrol.clone(),
             shape: self.shape.clone(),
+            slices: None,
         }
     }
 }
@@ -354,6 +366,7 @@ impl Sources {
             goals: None,
             patrol: Vec::new(),
             shape: RobotShape::default(),
+            slices: None,
         }
     }
 }

@@ -4,14 +4,14 @@ use super::protocol::Advertised;
 use super::room;
 use crate::base::time::Instant;
 use crate::decision::motion::OdometryPose;
-use crate::drive::record::{Facts, Scene, SceneMoment, Topic};
+use crate::drive::record::{Facts, Scene, SceneMoment, Topic, image};
 use crate::runtime::control::Status;
 use serde_json::{Map, Value, json};
 
 /// The channels, in the order of their numbers. Lateness is missing: a status has its distribution over the
 /// whole run (`/status`), a recording the largest value since the last message. What the process occupies is
 /// in recordings only.
-const TOPICS: [Topic; 8] = [
+const TOPICS: [Topic; 9] = [
     Topic::Frame,
     Topic::Command,
     Topic::Mode,
@@ -20,6 +20,7 @@ const TOPICS: [Topic; 8] = [
     Topic::Field,
     Topic::Status,
     Topic::Scene,
+    Topic::Slices,
 ];
 
 /// The channels of one robot.
@@ -74,6 +75,7 @@ impl Channels {
                 Topic::Field => field(status),
                 Topic::Status => whole(status),
                 Topic::Scene => draw(status, scene, now),
+                Topic::Slices => slices(status, now),
                 Topic::Lateness | Topic::Process => None,
             };
             // Cannot fail: maps with text keys can always be written.
@@ -154,10 +156,15 @@ fn draw(status: &Status, scene: &mut Scene, now: Instant) -> Option<Value> {
     Some(message)
 }
 
+fn slices(status: &Status, now: Instant) -> Option<Value> {
+    let slices = status.slices.as_ref()?;
+    serde_json::to_value(image(now, slices)).ok()
+}
+
 /// The status without what the other channels have.
 fn whole(status: &Status) -> Option<Value> {
     let measured = status.measured.clone().without_slots();
-    serde_json::to_value(Status { measured, ..status.clone() }).ok()
+    serde_json::to_value(Status { measured, slices: None, ..status.clone() }).ok()
 }
 
 #[cfg(test)]
@@ -181,6 +188,10 @@ pub(super) mod tests {
             "heading_deg": 90.0,
         });
         json["answer"] = json!({"cycle": 7, "age_ms": 3.0, "confidence": 0.5, "novelty": 0.1});
+        json["slices"] = json!({
+            "cycle": 7, "channels": [5, 17, 40, 50], "planes": [1, 2, 3, 4], "range": [-0.5, 0.5], "width": 2,
+            "height": 2, "data": "AAAAAA==",
+        });
         serde_json::from_value(json).unwrap()
     }
 

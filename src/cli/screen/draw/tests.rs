@@ -3,6 +3,7 @@
 use super::*;
 use crate::cli::screen::model::Owner;
 use crate::drive::trace::Latency;
+use crate::field::slices::{FieldSlices, SlicesMessage};
 use crate::runtime::control::{
     Answer, BusStatus, GpuStatus, Lateness, Measured, MotorStatus, Quality, RoomStatus, SensorStatus,
     Sources, Status,
@@ -183,7 +184,7 @@ fn no_size_breaks_the_page_and_a_small_one_keeps_the_mode() {
         let mut model = model(Status { causes: vec!["cliff".into()], ..status("degraded") });
         let small = page(&model, width, height);
         assert!(width < 10 || small[0].starts_with(" DEGRADED"), "{small:?}");
-        model.shows_help = true;
+        model.page = Page::Help;
         page(&model, width, height);
     }
     let small = page(&model(status("armed")), 60, 15);
@@ -219,7 +220,7 @@ fn a_frozen_page_says_so_and_keeps_its_figures() {
 fn the_help_fits_the_smallest_page() {
     for owner in [Owner::Run, Owner::Top] {
         let mut model = model(status("armed"));
-        (model.shows_help, model.owner) = (true, owner);
+        (model.page, model.owner) = (Page::Help, owner);
         let page = page(&model, 80, 24);
         words::help(owner).iter().for_each(|line| has(&page, line));
     }
@@ -230,4 +231,50 @@ fn control_characters_of_others_do_not_reach_the_terminal() {
     let hostile = Status { board: "a\x1b[2Jb".into(), causes: vec!["x\x07y\n".into()], ..status("degraded") };
     let buffer = buffer(&model(hostile), 80, 24);
     assert!(buffer.content().iter().all(|cell| !cell.symbol().contains(char::is_control)));
+}
+
+/// A field of 32 cells per axis: channel 9 has its peak in one corner, channel 40 in the opposite one.
+fn slices() -> SlicesMessage {
+    SlicesMessage::of(&FieldSlices::of(32, 812, |channel, index| {
+        let place = [index % 32, index / 32 % 32, index / 1024];
+        match channel {
+            9 if place.iter().all(|at| *at < 8) => 0.75,
+            40 if place.iter().all(|at| *at >= 24) => 0.5,
+            _ => -0.25,
+        }
+    }))
+}
+
+#[test]
+fn slices_are_shown_by_shade_as_many_as_fit() {
+    let mut model = model(Status { slices: Some(slices()), ..status("armed") });
+    model.page = Page::Slices;
+    let small = page(&model, 80, 24);
+    has(&small, " Cycle 812, the channels that vary most at their peaks, -0.25 to +0.75");
+    has(&small, " 9 (content), z 2");
+    has(&small, "40 (pattern), z 26");
+    let body: Vec<Vec<char>> = small[6..22].iter().map(|line| line.chars().collect()).collect();
+    let at = |slice: usize, x: usize, y: usize| body[y / 2].get(slice * 34 + 1 + x).copied().unwrap_or(' ');
+    assert_eq!((at(0, 0, 0), at(0, 7, 7), at(0, 8, 0), at(0, 31, 31)), ('█', '█', ' ', ' '));
+    assert_eq!((at(1, 0, 0), at(1, 23, 31), at(1, 24, 24), at(1, 31, 31)), (' ', ' ', '▓', '▓'));
+    let large = page(&model, 140, 30);
+    assert_eq!(large.iter().filter(|line| line.matches(", z ").count() == 4).count(), 1, "all four in a row");
+    model.colour = true;
+    let colours = buffer(&model, 80, 24);
+    let cell = |x, y| (colours[(x, y)].fg, colours[(x, y)].bg);
+    assert_eq!(cell(1, 6), (Color::Indexed(255), Color::Indexed(255)));
+    assert_eq!(cell(12, 6), (Color::Indexed(232), Color::Indexed(232)));
+}
+
+#[test]
+fn without_slices_their_page_says_why() {
+    let mut model = model(status("armed"));
+    model.page = Page::Slices;
+    has(&page(&model, 80, 24), " No slices yet: the field has not run, or another computer computes it.");
+    let damaged = SlicesMessage { data: "?".into(), ..slices() };
+    model.take(Status { slices: Some(damaged), ..status("armed") });
+    has(&page(&model, 80, 24), " No slices yet");
+    for (width, height) in [(1, 1), (33, 10), (80, 24), (300, 100)] {
+        page(&model, width, height);
+    }
 }

@@ -9,13 +9,16 @@ use crate::base::plan::{Board, Cause};
 use crate::base::time::{Instant, Span};
 use crate::cli::drive_log::source::Run;
 use crate::cli::drive_log::tally::{Summary, Tally};
-use crate::drive::record::{FieldRecord, ProcessMessage, Slot, causes, health};
+use crate::drive::record::{FieldRecord, ImageMessage, ProcessMessage, Slot, causes, health};
 use crate::field::DeviceTimes;
+use crate::field::slices::SlicesMessage;
 use crate::runtime::control::Status;
 use std::collections::BTreeMap;
 
 /// Most curves of temperatures: more names than any board has show a status that is not ours.
 const MOST_TEMPERATURES: usize = 16;
+/// Most sets of slices through the field: one every five seconds of ten minutes, 0.7 MB of the page.
+const MOST_SLICES: usize = 120;
 /// Curves besides those of sensors and motors.
 const OTHER_CURVES: usize = 19;
 
@@ -34,6 +37,8 @@ pub struct DriveShown {
     pub marks: Vec<Mark>,
     pub times: Vec<TimesShown>,
     pub sensors: Vec<(String, Readings)>,
+    /// Slices through the field, and their seconds.
+    pub slices: Vec<(f64, SlicesMessage)>,
     /// The last status in the recording.
     pub status: Option<Box<Status>>,
     /// Messages of status that this program cannot read.
@@ -136,6 +141,10 @@ pub struct Drive {
     lost: bool,
     marks: Marks,
     times: [Times; 5],
+    /// Every `slices_step`th set.
+    slices: Vec<(f64, SlicesMessage)>,
+    slices_step: u64,
+    slices_seen: u64,
     status: Option<Box<Status>>,
     unreadable: u64,
 }
@@ -179,6 +188,9 @@ impl Drive {
                 .collect::<Vec<_>>()
                 .try_into()
                 .unwrap_or_else(|_| unreachable!("five titles")),
+            slices: Vec::new(),
+            slices_step: 1,
+            slices_seen: 0,
             status: None,
             unreadable: 0,
         }
@@ -321,6 +333,33 @@ impl Drive {
         self.status = Some(Box::new(status));
     }
 
+    /// Slices through the field, taken at `time`. If there are too many, every second set goes.
+    pub fn take_slices(&mut self, time: u64, json: &[u8]) {
+        let Ok(ImageMessage { slices, .. }) = serde_json::from_slice(json) else {
+            self.unreadable += 1;
+            return;
+        };
+        if slices.cells().is_none() {
+            self.unreadable += 1;
+            return;
+        }
+        let Some(first) = self.first else { return };
+        self.slices_seen += 1;
+        if !(self.slices_seen - 1).is_multiple_of(self.slices_step) {
+            return;
+        }
+        if self.slices.len() == MOST_SLICES {
+            let mut place = 0;
+            self.slices.retain(|_| {
+                place += 1;
+                place % 2 == 1
+            });
+            self.slices_step *= 2;
+        }
+        let at = (Instant::ZERO + Span::from_nanos(time)).since(first);
+        self.slices.push((at.as_secs_f64(), slices));
+    }
+
     /// What the page shows, once every slot of `run` was taken.
     pub fn end(self, run: &Run) -> DriveShown {
         let Drive { tally, at_s, curves, common, sensors, motors, temperatures, marks, times, .. } = self;
@@ -386,6 +425,7 @@ impl Drive {
             marks,
             times: times.iter().filter_map(Times::shown).collect(),
             sensors: counted,
+            slices: self.slices,
             status: self.status,
             unreadable: self.unreadable,
             left_out,

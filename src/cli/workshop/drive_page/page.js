@@ -38,6 +38,7 @@
     document.getElementById('range').textContent =
       `${range[0].toFixed(2)} s to ${range[1].toFixed(2)} s; drag to zoom, double-click for all`;
     drawMap();
+    showSlices();
   };
   const zoomed = plot => {
     const {min, max} = plot.scales.x;
@@ -267,13 +268,14 @@
   // The path from above: x to the right, y up, the same scale for both.
   const path = data.path && data.path.map(unpacked);
   const timeOf = cell => cell * data.cell_s;
-  let drawMap = () => {}, showPlace = () => {};
+  let drawMap = () => {}, showPlace = () => {}, showSlices = () => {};
   const moved = plot => {
     const {idx: index} = plot.cursor;
     const at = index == null ? null : seconds[index];
     if (at === cursor) return;
     cursor = at;
     showPlace();
+    showSlices();
   };
   const map = place => {
     const canvas = element('canvas', place), words = element('p', place);
@@ -375,6 +377,53 @@
     drawMap();
   };
 
+  // Slices through the field: the set nearest to the cursor, or to the middle of what is shown.
+  const pixels = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+  const channelOf = number => `${number} (${number < 32 ? 'content' : number < 48 ? 'pattern' : 'slow'})`;
+  const slices = () => {
+    const canvas = document.getElementById('slices'), words = document.getElementById('sliced');
+    const pen = canvas.getContext('2d');
+    const rgb = name => {
+      pen.fillStyle = colour(name);
+      return [1, 3, 5].map(at => parseInt(pen.fillStyle.slice(at, at + 2), 16));
+    };
+    showSlices = () => {
+      const wanted = cursor == null ? (range[0] + range[1]) / 2 : cursor;
+      const away = set => Math.abs(set[0] - wanted);
+      const [at, set] = data.slices.reduce((best, set) => away(set) < away(best) ? set : best);
+      const side = set.width / 2, bytes = pixels(set.data), scale = devicePixelRatio;
+      const across = canvas.parentNode.clientWidth >= 560 ? 4 : 2, gap = 12, head = 20;
+      const box = Math.min((Math.max(canvas.parentNode.clientWidth, 200) - (across - 1) * gap) / across, 220);
+      const [width, height] = [across * (box + gap) - gap, 4 / across * (box + head)];
+      canvas.width = width * scale; canvas.height = height * scale;
+      canvas.style.width = width + 'px';
+      pen.scale(scale, scale);
+      const [low, high] = [rgb('card'), rgb('c0')];
+      const small = document.createElement('canvas');
+      small.width = small.height = side;
+      for (let slice = 0; slice < 4; slice++) {
+        const image = new ImageData(side, side);
+        for (let y = 0; y < side; y++) for (let x = 0; x < side; x++) {
+          const share = bytes[(Math.floor(slice / 2) * side + y) * set.width + slice % 2 * side + x] / 255;
+          const to = 4 * (y * side + x);
+          for (let part = 0; part < 3; part++) image.data[to + part] = low[part] + share * (high[part] - low[part]);
+          image.data[to + 3] = 255;
+        }
+        small.getContext('2d').putImageData(image, 0, 0);
+        const left = slice % across * (box + gap), top = Math.floor(slice / across) * (box + head) + head;
+        pen.imageSmoothingEnabled = false;
+        pen.drawImage(small, left, top, box, box);
+        pen.strokeStyle = colour('rule'); pen.strokeRect(left + .5, top + .5, box - 1, box - 1);
+        pen.fillStyle = colour('ink'); pen.font = FONT;
+        pen.fillText(`channel ${channelOf(set.channels[slice])}, z ${set.planes[slice]}`, left, top - 6);
+      }
+      const [least, most] = set.range.map(value => value.toFixed(2));
+      words.textContent = `After ${at.toFixed(2)} s, cycle ${set.cycle}: from ${least} (pale) to ${most} (blue). `
+        + 'Move over a curve to see the field at that time.';
+    };
+    showSlices();
+  };
+
   // Draws everything anew: at the start, in another width, in other colours, for paper.
   let turn = 0;
   const build = atOnce => {
@@ -392,6 +441,7 @@
       work.push(() => histogram(box, times));
     });
     if (path) work.push(() => map(place('path')));
+    if (data.slices.length) work.push(slices);
     delete root.dataset.drawn;
     const next = () => {
       if (mine !== turn) return;

@@ -3,7 +3,9 @@
 
 use super::drive::DriveShown;
 use super::tables::{machine, readings, table};
+use crate::field::slices::SLICES;
 use crate::system::sanitize::{self, markup};
+use data_encoding::BASE64;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -21,7 +23,7 @@ const SCRIPT: &str = include_str!("page.js");
 const LOOKS: &str = include_str!("page.css");
 /// SHA-256 of both scripts in base64: a browser runs no other. A test compares them.
 const DIGESTS: [&str; 2] =
-    ["GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=", "+6iqBeE10ejSro2yByiJ0poblt761rQbzy5c8nfXLl8="];
+    ["GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=", "GJKR50QXLmaM1ihk/jkPi1UfhrGHca2HfesqaRqnvIg="];
 /// Most events in the table; the timeline shows all.
 const MOST_ROWS: usize = 500;
 
@@ -67,12 +69,12 @@ fn body(html: &mut String, drive: &DriveShown, title: &str) {
     let path = match drive.path {
         Some(_) => {
             "<p>The path is an estimate: it is computed from the commands, and drifts. It does not notice when \
-             a wheel slips or a wall blocks the robot. Slices of the field are not recorded.</p>"
+             a wheel slips or a wall blocks the robot.</p>"
         }
         None => "<p>The board does not state how its commands move it ([motion]), so there is no path.</p>",
     };
     section(html, "path", "Path", ["", path]);
-    section(html, "field", "Field", ["", ""]);
+    section(html, "field", "Field", ["", &slices(drive)]);
     let machine = match &drive.status {
         Some(status) => machine(status),
         None => "<p>The recording holds no status: a run in virtual time records none.</p>".to_string(),
@@ -144,6 +146,18 @@ fn times(drive: &DriveShown) -> String {
     format!("{}<div id=\"histograms\"></div>", table(&head, &rows.collect::<Vec<_>>()))
 }
 
+/// Where the script draws slices.
+fn slices(drive: &DriveShown) -> String {
+    match drive.slices.len() {
+        0 => "<p>The recording holds no slices through the field.</p>".to_string(),
+        count => format!(
+            "<h3>Slices through the field</h3>\n<p>Each square is one plane of the field: of the {SLICES} channels \
+             that vary most at that time, the plane with the peak. All have the same scale.</p>\n\
+             <canvas id=\"slices\"></canvas><p id=\"sliced\"></p>\n<p>The page holds {count} sets.</p>"
+        ),
+    }
+}
+
 fn configuration(drive: &DriveShown) -> String {
     let words = drive.words.iter().map(|(key, word)| vec![key.clone(), word.clone()]);
     let words = table(&["key", "value"], &words.collect::<Vec<_>>());
@@ -196,28 +210,13 @@ fn data(drive: &DriveShown) -> Value {
         "times": drive.times,
         "path": drive.path.map(|path| path.map(|curve| packed(&curves.values(curve)))),
         "stops": drive.summary.stops,
+        "slices": drive.slices,
     })
 }
 
 /// Numbers as base64 of 32-bit floats, lowest byte first.
 fn packed(values: &[f32]) -> String {
-    base64(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>())
-}
-
-/// Bytes as base64 (RFC 4648, section 4).
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let bits = (0..3).fold(0, |bits, place| bits << 8 | u32::from(*three.get(place).unwrap_or(&0)));
-        for place in 0..4 {
-            match place <= three.len() {
-                true => text.push(DIGITS[(bits >> (18 - 6 * place) & 63) as usize].into()),
-                false => text.push('='),
-            }
-        }
-    }
-    text
+    BASE64.encode(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -250,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_page_names_the_digests_of_its_scripts() {
-        let found = [UPLOT, SCRIPT].map(|script| base64(&sha256(script)));
+        let found = [UPLOT, SCRIPT].map(|script| BASE64.encode(&sha256(script)));
         assert_eq!(found, DIGESTS, "after a change of page.js put the digests on the left into DIGESTS");
         // In HTML a script ends at the first of these.
         assert!(
@@ -259,9 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_is_that_of_the_standard() {
-        let cases = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")];
-        cases.into_iter().for_each(|(bytes, text)| assert_eq!(base64(bytes.as_bytes()), text));
+    fn numbers_are_packed_lowest_byte_first() {
         assert_eq!(packed(&[1.0]), "AACAPw==");
     }
 
