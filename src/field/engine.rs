@@ -69,8 +69,8 @@ pub trait FieldEngine: Send {
     /// Work that may take longer than a cycle; called between two cycles, after the answer is out.
     fn maintain(&mut self, _now: Instant) {}
 
-    /// Slices through its field as it is now or was a second ago. Allocates nothing. `None`: this engine has no
-    /// field here to look at.
+    /// Slices through its field as it is now or was a second ago. Allocates nothing. `None`: this engine has
+    /// no field here to look at.
     fn slices(&self) -> Option<FieldSlices> {
         None
     }

@@ -16,9 +16,11 @@ pub const SLICES: usize = 4;
 pub const MOST_SIDE: usize = 32;
 /// Interval between two sets of slices: a person sees a change, and a recording grows by 12 kB/s.
 const EVERY: Span = Span::from_millis(500);
-/// Cells per axis and channel that are compared to choose channels and planes. A receptive field is about a
-/// third of the cube wide, so a lattice of eight does not miss one.
-const LATTICE: usize = 8;
+/// Cells per axis that are compared to choose channels. A receptive field is about a third of the cube wide,
+/// so at least one of them shows it.
+const COARSE: usize = 4;
+/// Cells per axis that are compared to choose the plane of a channel.
+const FINE: usize = 8;
 
 /// One set of slices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +33,7 @@ pub struct FieldSlices {
     pub side: u8,
     /// The value that is stored as 0 and the one stored as 255.
     pub range: [f32; 2],
-    /// The slices, of the channel that varies most first.
+    /// The slices, in the order of their channels.
     pub slices: [FieldSlice; SLICES],
 }
 
@@ -46,15 +48,6 @@ pub struct FieldSlice {
     pub cells: [u8; MOST_SIDE * MOST_SIDE],
 }
 
-/// What was found on the lattice of a channel.
-#[derive(Clone, Copy, Default)]
-struct Found {
-    channel: usize,
-    /// Largest minus smallest cell.
-    spread: f32,
-    plane: usize,
-}
-
 impl FieldSlices {
     /// The initial content of a buffer; never read.
     pub const EMPTY: FieldSlices = FieldSlices {
@@ -65,38 +58,39 @@ impl FieldSlices {
         slices: [FieldSlice { channel: 0, plane: 0, cells: [0; MOST_SIDE * MOST_SIDE] }; SLICES],
     };
 
-    /// Slices of a field of `grid` cells per axis; `cell` returns a cell of a channel, x fastest.
-    pub fn of(grid: usize, cycle: u64, cell: impl Fn(usize, usize) -> f32) -> FieldSlices {
-        let mut most = [Found::default(); SLICES];
+    /// Slices of a field of `grid` cells per axis. `copy(channel, first, step, to)` copies cells of a channel,
+    /// in which x runs fastest: from `first` on every `step`th, as many as `to` holds.
+    pub fn of(grid: usize, cycle: u64, copy: impl Fn(usize, usize, usize, &mut [f32])) -> FieldSlices {
+        let mut most = [(0, -1.0); SLICES]; // any channel varies more
         for channel in 0..CHANNELS {
-            let found = search(grid, channel, |index| cell(channel, index));
-            let place = most.iter().position(|other| found.spread > other.spread).unwrap_or(SLICES);
+            let [low, high] =
+                Lattice::of(grid, COARSE, |first, step, to| copy(channel, first, step, to)).extremes;
+            let place = most.iter().position(|(_, spread)| high.0 - low.0 > *spread).unwrap_or(SLICES);
             if place < SLICES {
                 most[place..].rotate_right(1);
-                most[place] = found;
+                most[place] = (channel, high.0 - low.0);
             }
         }
+        most.sort_unstable_by_key(|(channel, _)| *channel); // so that a channel seldom moves on a page
         let side = grid.min(MOST_SIDE);
-        let at = |found: &Found, x: usize, y: usize| {
-            let [x, y] = [x, y].map(|to| to * grid / side);
-            cell(found.channel, (found.plane * grid + y) * grid + x)
-        };
-        let mut range = [f32::MAX, f32::MIN];
-        for found in &most {
-            for (y, x) in (0..side).flat_map(|y| (0..side).map(move |x| (y, x))) {
-                let value = at(found, x, y);
-                range = [range[0].min(value), range[1].max(value)];
+        let mut values = [[0.0; MOST_SIDE * MOST_SIDE]; SLICES];
+        let mut slices = FieldSlices { cycle, side: side as u8, ..FieldSlices::EMPTY };
+        for ((slice, values), (channel, _)) in slices.slices.iter_mut().zip(&mut values).zip(most) {
+            let plane = Lattice::of(grid, FINE, |first, step, to| copy(channel, first, step, to)).peak();
+            (slice.channel, slice.plane) = (channel as u8, plane as u8);
+            for (y, row) in values[..side * side].chunks_exact_mut(side).enumerate() {
+                copy(channel, (plane * grid + y * grid / side) * grid, grid / side, row);
             }
         }
-        let steps = if range[1] > range[0] { 255.0 / (range[1] - range[0]) } else { 0.0 };
-        let mut slices = FieldSlices { cycle, side: side as u8, range, ..FieldSlices::EMPTY };
-        for (slice, found) in slices.slices.iter_mut().zip(&most) {
-            (slice.channel, slice.plane) = (found.channel as u8, found.plane as u8);
-            for (place, to) in slice.cells[..side * side].iter_mut().enumerate() {
-                *to = ((at(found, place % side, place / side) - range[0]) * steps).round() as u8;
-            }
+        let shown = || values.iter().flat_map(|values| &values[..side * side]);
+        let [low, high] =
+            [shown().copied().fold(f32::MAX, f32::min), shown().copied().fold(f32::MIN, f32::max)];
+        let steps = if high > low { 255.0 / (high - low) } else { 0.0 };
+        for (slice, values) in slices.slices.iter_mut().zip(&values) {
+            let cells = slice.cells.iter_mut().zip(&values[..side * side]);
+            cells.for_each(|(cell, value)| *cell = ((value - low) * steps).round() as u8);
         }
-        slices
+        FieldSlices { range: [low, high], ..slices }
     }
 
     /// Slices of a saved field; `None`: nothing has been saved.
@@ -105,33 +99,51 @@ impl FieldSlices {
         let per_channel = cells.len() / CHANNELS;
         let grid = (per_channel as f64).cbrt().round() as usize;
         let fits = grid > 0 && grid.pow(3) * CHANNELS == cells.len();
-        fits.then(|| FieldSlices::of(grid, live.cycle, |channel, index| cells[channel * per_channel + index]))
+        fits.then(|| {
+            FieldSlices::of(grid, live.cycle, |channel, first, step, to| {
+                copy_every(&cells[channel * per_channel..][..per_channel], first, step, to, |cell| *cell);
+            })
+        })
     }
 }
 
-/// How much a channel varies on its lattice, and in which plane it differs most from its mean.
-fn search(grid: usize, channel: usize, cell: impl Fn(usize) -> f32) -> Found {
-    let per_axis = LATTICE.min(grid);
-    let step = grid / per_axis;
-    let lattice = || {
-        let axis = move || (0..per_axis).map(move |place| place * step + step / 2);
-        axis()
-            .flat_map(move |z| axis().flat_map(move |y| axis().map(move |x| (z, (z * grid + y) * grid + x))))
-    };
-    let (mut low, mut high, mut sum) = ((f32::MAX, 0), (f32::MIN, 0), 0.0);
-    for (plane, index) in lattice() {
-        let value = cell(index);
-        sum += value;
-        if value < low.0 {
-            low = (value, plane);
+/// Copies cells of one channel from `first` on, every `step`th, as many as `to` holds.
+pub fn copy_every<C>(cells: &[C], first: usize, step: usize, to: &mut [f32], value: impl Fn(&C) -> f32) {
+    to.iter_mut().zip(cells[first..].iter().step_by(step)).for_each(|(to, cell)| *to = value(cell));
+}
+
+/// The cells of a channel on a lattice.
+struct Lattice {
+    /// The smallest and the largest cell, and their planes.
+    extremes: [(f32, usize); 2],
+    mean: f32,
+}
+
+impl Lattice {
+    /// On `per_axis` cells along each axis, or on all of a smaller grid.
+    fn of(grid: usize, per_axis: usize, copy: impl Fn(usize, usize, &mut [f32])) -> Lattice {
+        let per_axis = per_axis.min(grid);
+        let step = grid / per_axis;
+        let mut row = [0.0; FINE];
+        let (mut low, mut high, mut sum) = ((f32::MAX, 0), (f32::MIN, 0), 0.0);
+        let at = |place: usize| place * step + step / 2;
+        for (z, y) in (0..per_axis).flat_map(|z| (0..per_axis).map(move |y| (z, y))) {
+            let row = &mut row[..per_axis];
+            copy((at(z) * grid + at(y)) * grid + at(0), step, row);
+            for value in row {
+                sum += *value;
+                low = if *value < low.0 { (*value, at(z)) } else { low };
+                high = if *value > high.0 { (*value, at(z)) } else { high };
+            }
         }
-        if value > high.0 {
-            high = (value, plane);
-        }
+        Lattice { extremes: [low, high], mean: sum / per_axis.pow(3) as f32 }
     }
-    let mean = sum / per_axis.pow(3) as f32;
-    let plane = if high.0 - mean >= mean - low.0 { high.1 } else { low.1 };
-    Found { channel, spread: high.0 - low.0, plane }
+
+    /// The plane in which a cell differs most from the mean.
+    fn peak(&self) -> usize {
+        let [low, high] = self.extremes;
+        if high.0 - self.mean >= self.mean - low.0 { high.1 } else { low.1 }
+    }
 }
 
 /// Takes slices at intervals, for those who read them: a recording, the control socket.
@@ -184,7 +196,7 @@ impl NewestSlices {
 }
 
 /// Slices as the control socket and recordings carry them: a grey image with the four slices as its quarters,
-/// the one that varies most at the top left, each with its first row at the top.
+/// each with its first row at the top.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SlicesMessage {
     /// Number of the field's last cycle.
@@ -245,7 +257,7 @@ mod tests {
 
     /// A field at rest at -0.5, with a bump of height 1 - channel / 100 at (x, y, z) in some channels.
     fn bumps(grid: usize, bumps: &[(usize, [usize; 3])]) -> FieldSlices {
-        FieldSlices::of(grid, 7, |channel, index| {
+        let cell = |channel: usize, index: usize| {
             let place = [index % grid, index / grid % grid, index / grid / grid];
             let near = |centre: &[usize; 3]| {
                 let squares = place.iter().zip(centre).map(|(a, b)| (*a as f32 - *b as f32).powi(2));
@@ -253,12 +265,16 @@ mod tests {
             };
             let of_channel = bumps.iter().filter(|(at, _)| *at == channel);
             -0.5 + of_channel.map(|(_, centre)| (1.0 - channel as f32 / 100.0) * near(centre)).sum::<f32>()
+        };
+        FieldSlices::of(grid, 7, |channel, first, step, to| {
+            to.iter_mut().enumerate().for_each(|(place, to)| *to = cell(channel, first + place * step));
         })
     }
 
     #[test]
     fn the_channels_that_vary_most_are_cut_at_their_peaks() {
-        let places = [(40, [3, 4, 9]), (5, [12, 2, 3]), (63, [8, 8, 8]), (17, [6, 6, 13]), (50, [1, 1, 1])];
+        let places =
+            [(40, [2, 6, 10]), (5, [14, 2, 2]), (63, [10, 10, 10]), (17, [6, 6, 14]), (50, [2, 2, 2])];
         let slices = bumps(16, &places);
         assert_eq!(slices.slices.map(|slice| slice.channel), [5, 17, 40, 50]);
         assert_eq!((slices.side, slices.cycle), (16, 7));
@@ -276,9 +292,9 @@ mod tests {
         for (grid, side) in [(4, 4), (8, 8), (32, 32), (64, 32)] {
             let peak = [grid / 4, grid / 2, 5 * grid / 8];
             let slices = bumps(grid, &[(9, peak)]);
-            let slice = &slices.slices[0];
+            let slice = slices.slices.iter().find(|slice| slice.channel == 9).expect("the one that varies");
             let brightest = (0..side * side).max_by_key(|place| slice.cells[*place]).unwrap();
-            assert_eq!((usize::from(slices.side), slice.channel), (side, 9));
+            assert_eq!(usize::from(slices.side), side);
             assert_eq!((brightest % side, brightest / side), (side / 4, side / 2), "{grid}");
         }
     }
@@ -287,6 +303,7 @@ mod tests {
     fn a_field_at_rest_has_slices_of_one_shade() {
         let slices = bumps(16, &[]);
         assert_eq!(slices.range, [-0.5; 2]);
+        assert_eq!(slices.slices.map(|slice| slice.channel), [0, 1, 2, 3], "none twice");
         assert!(slices.slices.iter().all(|slice| slice.cells.iter().all(|cell| *cell == 0)));
     }
 

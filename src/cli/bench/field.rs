@@ -33,7 +33,8 @@ nothing fills a library while a robot runs, and the shipped boards leave both ou
 first four cycles of a block, which find the caches as the copies left them, do not count; the
 percentiles include all others. A byte read and a byte written count as one each. The cycle itself
 reads the clock to time its stages. After each block come 250 cycles of the navigator, with a ring
-of 24 rangers in clutter: --seconds includes them.
+of 24 rangers in clutter, and 20 sets of slices through the field, of which a running robot takes two
+a second: --seconds includes them.
 
 On a GPU the copy is in the GPU's own memory. Half of the time is for cycles and copies. A tenth is
 for stages: events time them while they run one after another, which takes longer than a normal
@@ -143,6 +144,8 @@ struct Report {
     navigator: Option<Cycle>,
     /// Its median over the field's.
     navigator_share: Option<f64>,
+    /// One set of slices through the field.
+    slices: Option<Cycle>,
     /// Figures that were not measured, by key.
     sources: Sources,
     /// Bytes that a cycle must read and write.
@@ -300,6 +303,7 @@ impl Report {
             stages: figures.stages_p50_us().map(|(name, p50_us)| StageTime { name, p50_us }).collect(),
             navigator: navigator.map(Cycle::of),
             navigator_share: navigator.zip(cycle).map(|(navigator, cycle)| navigator.p50 / cycle.p50),
+            slices: Latency::of(&figures.slices).map(Cycle::of),
             sources: sources(engine),
             bytes_per_cycle: figures.bytes_per_cycle,
             copy_gbps: figures.copy_gbps(),
@@ -335,8 +339,12 @@ impl Report {
             self.threads,
             self.engine_name
         );
-        let rows =
-            [("cycle", &figures.cycle), ("plain copy", &figures.copy), ("navigator", &figures.navigator)];
+        let rows = [
+            ("cycle", &figures.cycle),
+            ("plain copy", &figures.copy),
+            ("navigator", &figures.navigator),
+            ("slices", &figures.slices),
+        ];
         say_latencies(&rows.map(|(name, times)| (name, Latency::of(times))));
         if let Some(share) = self.navigator_share {
             say!(

@@ -3,7 +3,7 @@
 
 use super::panels::fit;
 use crate::field::shape::{CONTENT, SLOW_FIRST};
-use crate::field::slices::SlicesMessage;
+use crate::field::slices::{SLICES, SlicesMessage};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
@@ -12,29 +12,32 @@ use ratatui::style::{Color, Style};
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
 /// The grey levels of a terminal with 256 colours: the first, and their number.
 const GREYS: [u8; 2] = [232, 24];
+/// Columns of a cell, from small to large.
+const SCALES: [usize; 3] = [1, 2, 4];
 /// Columns between two slices.
 const GAP: u16 = 2;
 
-/// Draws as many of the slices as fit, the one that varies most first.
+/// Draws as many of the slices as fit.
 pub(super) fn draw(slices: Option<&SlicesMessage>, colour: bool, area: Rect, buffer: &mut Buffer) {
     let Some((message, (cells, side))) = slices.and_then(|message| Some((message, message.cells()?))) else {
         put(" No slices yet: the field has not run, or another computer computes it.", area, 0, buffer);
         return;
     };
     put(&about(message), area, 0, buffer);
-    let (width, height) = (side as u16, side.div_ceil(2) as u16 + 1);
-    let across = (area.width / (width + GAP)).max(1);
+    let (scale, across) = layout(side, area);
+    let [width, height] = size(side, scale);
     for (place, cells) in cells.iter().enumerate() {
         let (x, y) = (place as u16 % across * (width + GAP) + 1, place as u16 / across * height + 1);
         if x + width > area.width || y + height > area.height {
             break;
         }
-        let place_of_slice = Rect { x: area.x + x, y: area.y + y, width, height };
-        put(&title(message, place), place_of_slice, 0, buffer);
-        let cell = |x: u16, y: usize| cells[y.min(side - 1) * side + usize::from(x)];
+        let slice = Rect { x: area.x + x, y: area.y + y, width, height };
+        put(&title(message, place), slice, 0, buffer);
+        let cell =
+            |x: u16, half_row: usize| cells[(half_row / scale).min(side - 1) * side + usize::from(x) / scale];
         for (row, x) in (0..height - 1).flat_map(|row| (0..width).map(move |x| (row, x))) {
             let (upper, lower) = (cell(x, 2 * usize::from(row)), cell(x, 2 * usize::from(row) + 1));
-            let target = &mut buffer[(place_of_slice.x + x, place_of_slice.y + 1 + row)];
+            let target = &mut buffer[(slice.x + x, slice.y + 1 + row)];
             if colour {
                 target.set_char('▀').set_style(Style::new().fg(grey(upper)).bg(grey(lower)));
             } else {
@@ -45,9 +48,25 @@ pub(super) fn draw(slices: Option<&SlicesMessage>, colour: bool, area: Rect, buf
     }
 }
 
+/// Columns of a slice, and its rows with its title, if each cell is `scale` columns wide.
+fn size(side: usize, scale: usize) -> [u16; 2] {
+    [(scale * side) as u16, (scale * side).div_ceil(2) as u16 + 1]
+}
+
+/// The scale at which the most slices fit, the largest of several, and how many then fit beside each other.
+fn layout(side: usize, area: Rect) -> (usize, u16) {
+    let fit_at = |scale: &usize| {
+        let [width, height] = size(side, *scale);
+        let across = (area.width / (width + GAP)).clamp(1, SLICES as u16);
+        (across, (across * (area.height.saturating_sub(1) / height)).min(SLICES as u16))
+    };
+    let scale = SCALES.into_iter().max_by_key(|scale| fit_at(scale).1).unwrap_or(1);
+    (scale, fit_at(&scale).0)
+}
+
 fn about(message: &SlicesMessage) -> String {
-    let [low, high] = message.range;
-    format!(" Cycle {}, the channels that vary most at their peaks, {low:+.2} to {high:+.2}", message.cycle)
+    let ([low, high], cycle) = (message.range, message.cycle);
+    format!(" Channels that vary most, at their peaks: {low:+.2} dark, {high:+.2} bright; cycle {cycle}")
 }
 
 fn title(message: &SlicesMessage, place: usize) -> String {
@@ -57,7 +76,7 @@ fn title(message: &SlicesMessage, place: usize) -> String {
         channel if channel < SLOW_FIRST => "pattern",
         _ => "slow",
     };
-    format!("{channel} ({kind}), z {}", message.planes[place])
+    format!("{channel} {kind}, z {}", message.planes[place])
 }
 
 fn grey(cell: u8) -> Color {

@@ -28,6 +28,8 @@ const BLOCK: Span = Span::from_millis(250);
 const COPIES_PART: u64 = 4;
 /// Cycles of the navigator in a block: at a hundred microseconds each, a tenth of its time.
 const NAVIGATOR_CYCLES: u32 = 250;
+/// Sets of slices through the field in a block: at fifty microseconds each, as much time as a few cycles.
+const SLICES_SETS: u32 = 20;
 /// Copies in a block, at least: the first one wakes the threads and must not be the median.
 const LEAST_COPIES: u32 = 3;
 /// Cycles at the start of a block that do not count: the longest period in the table of rungs, so that each
@@ -140,6 +142,7 @@ impl FieldBench {
             self.cycles(quality, block, figures, interrupted);
             self.copies(bytes, copies, figures);
             self.navigate(figures);
+            self.slice(figures);
             let passed = clock.now().since(start);
             watch(passed.min(length));
             if passed >= length || ended(interrupted) {
@@ -188,6 +191,16 @@ impl FieldBench {
         }
     }
 
+    /// Slices through the field, which a running robot takes twice a second.
+    fn slice(&mut self, figures: &mut FieldFigures) {
+        for _ in 0..SLICES_SETS {
+            let began = MonotonicClock.now();
+            if std::hint::black_box(self.engine.slices()).is_some() {
+                note(&mut figures.slices, MonotonicClock.now().since(began));
+            }
+        }
+    }
+
     fn copies(&mut self, bytes: usize, length: Span, figures: &mut FieldFigures) {
         let until = MonotonicClock.now() + length;
         let mut least = LEAST_COPIES;
@@ -217,6 +230,8 @@ pub struct FieldFigures {
     pub stages: [Histogram<u64>; STAGES.len()],
     /// Cycles of the navigator; none on a GPU's bench.
     pub navigator: Histogram<u64>,
+    /// Slices through the field; none on a GPU's bench.
+    pub slices: Histogram<u64>,
     /// Plain copies.
     pub copy: Histogram<u64>,
     /// Bytes that one of these copies read and wrote.
@@ -250,6 +265,7 @@ impl FieldFigures {
             cycle: touched_histogram(),
             stages: std::array::from_fn(|_| touched_histogram()),
             navigator: touched_histogram(),
+            slices: touched_histogram(),
             copy: touched_histogram(),
             bytes_per_copy: 0,
             bytes_per_cycle: 0,

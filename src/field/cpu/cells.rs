@@ -3,6 +3,7 @@
 use super::cell::Cell;
 use crate::base::plan::Storage;
 use crate::field::shape::GROUP;
+use crate::field::slices::copy_every;
 use crate::system::cpu::simd::{Half, Kernel, Level, Simd};
 use crate::system::rt::pages::want_large;
 
@@ -56,11 +57,11 @@ impl Cells {
         }
     }
 
-    /// Cell number `index` of channel `c`.
-    pub fn cell(&self, c: usize, index: usize) -> f32 {
+    /// Copies cells of channel `c` from `first` on, every `step`th, as many as `to` holds.
+    pub fn read_every(&self, c: usize, first: usize, step: usize, to: &mut [f32]) {
         match self {
-            Cells::Full(cells) => channel(cells, c)[index],
-            Cells::Packed(cells) => channel(cells, c)[index].get(),
+            Cells::Full(cells) => copy_every(channel(cells, c), first, step, to, |cell| *cell),
+            Cells::Packed(cells) => copy_every(channel(cells, c), first, step, to, |cell| cell.get()),
         }
     }
 

@@ -33,8 +33,8 @@ impl FieldEngine for CpuEngine {
     fn slices(&self) -> Option<FieldSlices> {
         let grid = self.plan.shape.grid / if self.on_half { 2 } else { 1 };
         let parts = self.parallel.parts();
-        Some(FieldSlices::of(grid, self.cycle, |channel, index| {
-            parts[channel / GROUP].cells(self.on_half).cell(channel % GROUP, index)
+        Some(FieldSlices::of(grid, self.cycle, |channel, first, step, to| {
+            parts[channel / GROUP].cells(self.on_half).read_every(channel % GROUP, first, step, to);
         }))
     }
 

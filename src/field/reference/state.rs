@@ -2,7 +2,7 @@
 
 use super::{ErrorRing, GROUPS, ReferenceEngine};
 use crate::field::engine::{FieldEngine, finite};
-use crate::field::slices::FieldSlices;
+use crate::field::slices::{FieldSlices, copy_every};
 use crate::field::state::{Learned, Live, StateError, refill, volume_step};
 use crate::field::{Failure, FieldInput, FieldOutput};
 
@@ -17,7 +17,9 @@ impl FieldEngine for ReferenceEngine {
 
     fn slices(&self) -> Option<FieldSlices> {
         let grid = self.plan.shape.grid / if self.on_half { 2 } else { 1 };
-        Some(FieldSlices::of(grid, self.cycle, |channel, index| self.channel(channel)[index] as f32))
+        Some(FieldSlices::of(grid, self.cycle, |channel, first, step, to| {
+            copy_every(self.channel(channel), first, step, to, |cell| *cell as f32);
+        }))
     }
 
     fn save(&mut self, live: &mut Live) -> bool {

@@ -14,12 +14,21 @@ use std::sync::atomic::AtomicBool;
 /// machine, so this is enough even if bytes arrive one at a time.
 const LONGEST: Span = Span::from_millis(2_000);
 
+/// What a caller wants in its answer besides the robot's figures.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Where to read the map; `None`: where the robot is.
+    near: Option<[f64; 2]>,
+    map: bool,
+    slices: bool,
+}
+
 /// Progress of a connection.
 enum Stage {
     /// The line is incomplete.
     Reading { line: Vec<u8> },
     /// The result is not known yet, or the answer is not made yet.
-    Waiting { request: Request, pending: PendingRequest },
+    Waiting { wanted: Wanted, pending: PendingRequest },
     /// The answer is being sent.
     Writing { answer: Vec<u8>, sent: usize },
 }
@@ -79,7 +88,9 @@ impl Caller {
             return Connection::Done;
         }
         let pending = PendingRequest::begin(&request, sources, end, now);
-        self.stage = Stage::Waiting { request, pending };
+        let Request { near, without_map, with_slices, .. } = request;
+        let wanted = Wanted { near, map: !without_map, slices: with_slices };
+        self.stage = Stage::Waiting { wanted, pending };
         Connection::Open
     }
 
@@ -103,10 +114,10 @@ impl Caller {
     /// Makes the answer if the result is known; returns whether it did. With a map this may take
     /// milliseconds.
     pub(super) fn make_answer(&mut self, sources: &Sources, now: Instant, last: bool) -> bool {
-        let Stage::Waiting { request, pending } = &self.stage else { return false };
+        let Stage::Waiting { wanted, pending } = &self.stage else { return false };
         let Some(outcome) = pending.poll(sources, now, last) else { return false };
-        let map = if last || request.without_map { None } else { sources.map(request.near) };
-        let slices = if request.with_slices { sources.slices() } else { None };
+        let map = if wanted.map && !last { sources.map(wanted.near) } else { None };
+        let slices = if wanted.slices { sources.slices() } else { None };
         let status = Status { map, slices, ..sources.status() };
         let reply = Reply { done: outcome.done, why: outcome.why, may_pass: outcome.may_pass, status };
         // Cannot fail: a reply has only strings and numbers.

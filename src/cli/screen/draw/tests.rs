@@ -235,13 +235,17 @@ fn control_characters_of_others_do_not_reach_the_terminal() {
 
 /// A field of 32 cells per axis: channel 9 has its peak in one corner, channel 40 in the opposite one.
 fn slices() -> SlicesMessage {
-    SlicesMessage::of(&FieldSlices::of(32, 812, |channel, index| {
+    let cell = |channel: usize, index: usize| {
         let place = [index % 32, index / 32 % 32, index / 1024];
         match channel {
             9 if place.iter().all(|at| *at < 8) => 0.75,
             40 if place.iter().all(|at| *at >= 24) => 0.5,
+            50 | 63 if place[0] >= 16 => 0.0,
             _ => -0.25,
         }
+    };
+    SlicesMessage::of(&FieldSlices::of(32, 812, |channel, first, step, to| {
+        to.iter_mut().enumerate().for_each(|(place, to)| *to = cell(channel, first + place * step));
     }))
 }
 
@@ -250,15 +254,17 @@ fn slices_are_shown_by_shade_as_many_as_fit() {
     let mut model = model(Status { slices: Some(slices()), ..status("armed") });
     model.page = Page::Slices;
     let small = page(&model, 80, 24);
-    has(&small, " Cycle 812, the channels that vary most at their peaks, -0.25 to +0.75");
-    has(&small, " 9 (content), z 2");
-    has(&small, "40 (pattern), z 26");
+    has(&small, " Channels that vary most, at their peaks: -0.25 dark, +0.75 bright; cycle 812");
+    has(&small, " 9 content, z 2");
+    has(&small, "40 pattern, z 26");
     let body: Vec<Vec<char>> = small[6..22].iter().map(|line| line.chars().collect()).collect();
     let at = |slice: usize, x: usize, y: usize| body[y / 2].get(slice * 34 + 1 + x).copied().unwrap_or(' ');
     assert_eq!((at(0, 0, 0), at(0, 7, 7), at(0, 8, 0), at(0, 31, 31)), ('█', '█', ' ', ' '));
     assert_eq!((at(1, 0, 0), at(1, 23, 31), at(1, 24, 24), at(1, 31, 31)), (' ', ' ', '▓', '▓'));
     let large = page(&model, 140, 30);
     assert_eq!(large.iter().filter(|line| line.matches(", z ").count() == 4).count(), 1, "all four in a row");
+    let huge = page(&model, 280, 70);
+    assert!(huge[6].starts_with(&format!(" {}", "█".repeat(16))), "twice as large: {}", huge[6]);
     model.colour = true;
     let colours = buffer(&model, 80, 24);
     let cell = |x, y| (colours[(x, y)].fg, colours[(x, y)].bg);
