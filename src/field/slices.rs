@@ -58,8 +58,8 @@ impl FieldSlices {
         slices: [FieldSlice { channel: 0, plane: 0, cells: [0; MOST_SIDE * MOST_SIDE] }; SLICES],
     };
 
-    /// Slices of a field of `grid` cells per axis. `copy(channel, first, step, to)` copies cells of a channel,
-    /// in which x runs fastest: from `first` on every `step`th, as many as `to` holds.
+    /// Slices of a field of `grid` cells per axis. `copy(channel, first, step, to)` copies cells of a channel
+    /// in which x runs fastest: every `step`th from `first` on, as many as `to` holds.
     pub fn of(grid: usize, cycle: u64, copy: impl Fn(usize, usize, usize, &mut [f32])) -> FieldSlices {
         let mut most = [(0, -1.0); SLICES]; // any channel varies more
         for channel in 0..CHANNELS {
