@@ -2,6 +2,7 @@
 //! same every time. The long one is `scripts/campaign`; docs/campaign.md says what is drawn, what is judged
 //! and what to do after a failure.
 
+mod cable;
 mod chance;
 mod course;
 mod draw;

@@ -18,6 +18,7 @@ pub fn script_of_seed(seed: u64, board: &Board, length: Span, panics: bool) -> S
     writer.ends();
     writer.guard(board);
     writer.sleeps();
+    writer.link(board, Draw::new(seed, 1002));
     if panics {
         writer.panic(Draw::new(seed, 1001));
     }
@@ -271,6 +272,31 @@ impl Writer {
                 self.ask("arm", arm);
             }
             due += self.draw.wait(mean);
+        }
+    }
+
+    /// Troubles of the link to a brain, if the board has one. They have their own random numbers.
+    fn link(&mut self, board: &Board, mut draw: Draw) {
+        if board.tether.is_none() {
+            return;
+        }
+        let mean = draw.decades(1.0, 20.0);
+        let mut at = draw.wait(mean);
+        while at < self.length {
+            let length = draw.decades(0.001, 8.0);
+            match draw.below(6) {
+                0 | 1 => self.event("link-cut", at, length),
+                2 => self.event(&format!("link-loss:{}", 1 + draw.below(99)), at, length),
+                3 => self.event(&format!("link-slow:{}", 1 + draw.below(255)), at, length),
+                4 => self.event("link-noise", at, length),
+                _ => self.event("tether-dies", at, length),
+            }
+            if draw.chance(0.3) {
+                let disarm = at + length + draw.between(-0.1, 2.0);
+                self.ask("disarm", disarm.max(at));
+                self.ask("arm", disarm.max(at) + draw.decades(0.001, 2.0));
+            }
+            at += draw.wait(mean);
         }
     }
 

@@ -1,6 +1,7 @@
 //! One run: a board, a script and a length of virtual time, under a judge. The robot is the real one, built
 //! as usual and stepped in virtual time; only late threads and the judge are added.
 
+use super::cable::{self, Answers};
 use super::judge::facts::Facts;
 use super::judge::promise::Watched;
 use super::judge::{Breach, Happening, Judge};
@@ -178,6 +179,7 @@ struct Run<'a> {
     next_ask: usize,
     sleeps: Vec<(Instant, Sleep)>,
     next_sleep: usize,
+    answers: Option<Answers>,
     late: Vec<(Instant, Instant)>,
     until: Instant,
     /// Slots since a request to stop.
@@ -192,8 +194,11 @@ impl<'a> Run<'a> {
         let clock = Arc::new(SimClock::new());
         let first = Instant::ZERO + site.board.period;
         let (faults, readout) = (script.faults(), Some(site.readout.clone()));
-        let device = site.temper.map(|bent| Temper::open(seed, bent));
-        let mut options = Options { seed, readout, device, ..Options::default() };
+        let bent = site.temper.unwrap_or_default();
+        let (tether, answers) = cable::tether(&site.board, script, seed, bent, &clock).unzip();
+        let device = site.temper.filter(|_| tether.is_none()).map(|bent| Temper::open(seed, bent));
+        let readout = readout.filter(|_| tether.is_none());
+        let mut options = Options { seed, readout, device, tether, ..Options::default() };
         let drowsy = Arc::new(Drowsy { clock: clock.clone(), due: AtomicU64::new(0) });
         let plant = Plant::new(&site.board, seed, &faults, drowsy.clone());
         let guarded = Guarded::of(&site.board, &plant, script);
@@ -249,6 +254,7 @@ impl<'a> Run<'a> {
             next_ask: 0,
             sleeps,
             next_sleep: 0,
+            answers,
             late,
             until,
             stopping: None,
@@ -324,7 +330,16 @@ impl<'a> Run<'a> {
             self.note(event.at, || format!("{:?}", event.what));
             self.judge.tell(event.at, Happening::Seen(event.what));
         }
+        self.tell_answers();
         self.breach = self.judge.look(now).cloned();
+    }
+
+    /// Tells the judge when answers of a brain could be read.
+    fn tell_answers(&mut self) {
+        for at in self.answers.as_ref().map(Answers::take).unwrap_or_default() {
+            self.note(at, || "an answer of the brain".to_string());
+            self.judge.tell(at, Happening::Answered);
+        }
     }
 
     /// The process ends: every worker has its last call, and then none touches the hardware any more.
@@ -340,6 +355,7 @@ impl<'a> Run<'a> {
                 self.note(event.at, || format!("{:?}", event.what));
                 self.judge.tell(event.at, Happening::Seen(event.what));
             }
+            self.tell_answers();
             // From the last slot on the judge checks only the end: no process controls the hardware.
             self.breach = self.judge.end(at).cloned();
         }

@@ -3,12 +3,13 @@
 //! it uses no code of the runtime's decisions and asks the runtime nothing.
 //!
 //! The promises are in `authority` (who allowed the robot to move), `senses` (which sensors forbid it),
-//! `wire` (commands, buses, backing) and `guard`; `facts` has the times. A promise is checked over stretches
+//! `wire` (commands, buses, backing), `guard` and `link`; `facts` has the times. A promise is checked over stretches
 //! of time in which the currents of the motors are constant: between two events.
 
 pub mod authority;
 pub mod facts;
 pub mod guard;
+pub mod link;
 pub mod promise;
 pub mod retreat;
 pub mod senses;
@@ -21,6 +22,7 @@ use facts::Facts;
 use ganglion::base::command::MAX_MOTORS;
 use ganglion::base::time::Instant;
 use guard::Guarding;
+use link::Link;
 use promise::{COUNT, Promise, Watched};
 use senses::Senses;
 use wire::Wire;
@@ -41,6 +43,8 @@ pub enum Happening {
     SafeStop,
     /// The machine wakes from a suspend, during which the clock stopped.
     Woke,
+    /// The runtime could read an answer of its brain.
+    Answered,
     /// The loop ran the slot that was due at this time.
     Slot(Instant),
 }
@@ -76,6 +80,7 @@ pub struct Judge {
     senses: Senses,
     wire: Wire,
     guarding: Guarding,
+    link: Link,
     watched: Watched,
     at: Instant,
     currents: heapless::Vec<f32, MAX_MOTORS>,
@@ -98,6 +103,7 @@ impl Judge {
             senses: Senses::new(&facts),
             wire: Wire::new(&facts),
             guarding: Guarding::default(),
+            link: Link::default(),
             facts,
             watched,
             at: Instant::ZERO,
@@ -164,10 +170,12 @@ impl Judge {
             self.senses.check(&stretch, &self.facts),
             self.wire.check(&stretch, &self.facts),
             self.guarding.check(&stretch, &self.facts),
+            self.link.check(&stretch, &self.facts),
         ];
         for promise in self.guarding.take_exercised() {
             self.exercised[promise as usize] += 1;
         }
+        self.exercised[Promise::LinkLost as usize] += self.link.take_exercised();
         self.senses.retreats.pass(&stretch, &self.facts);
         for breach in breaches.into_iter().flatten() {
             self.report(breach);
@@ -191,7 +199,7 @@ impl Judge {
                         self.authority.latch(Promise::Latch, at, &self.facts);
                     }
                 }
-                self.authority.heard(at, self.senses.latching());
+                self.authority.heard(at, self.is_latching(at));
                 let [required, ruled] = std::mem::take(&mut self.senses.staled);
                 self.exercised[Promise::Retreat as usize] +=
                     std::mem::take(&mut self.senses.retreats.exercised);
@@ -213,7 +221,7 @@ impl Judge {
                 if *ask == Ask::Arm && self.senses.misses_one() {
                     self.exercised[Promise::NeverRead as usize] += 1;
                 }
-                self.authority.ask(*ask, at, self.senses.latching(), &self.facts);
+                self.authority.ask(*ask, at, self.is_latching(at), &self.facts);
             }
             Happening::Button { pressed } => {
                 if *pressed {
@@ -227,12 +235,20 @@ impl Judge {
                 if lasts {
                     self.count(Promise::SafeStop);
                 }
-                self.authority.safe_stop(lasts, at, self.senses.latching(), &self.facts);
+                self.authority.safe_stop(lasts, at, self.is_latching(at), &self.facts);
             }
             Happening::SafeStop => {}
             Happening::Woke => {
                 self.count(Promise::Slept);
+                self.senses.wake(at);
                 self.authority.woke(at, &self.facts);
+            }
+            Happening::Answered => {
+                if self.link.answered(at, &self.facts) {
+                    self.exercised[Promise::Latch as usize] += 1;
+                    self.authority.latch(Promise::Latch, at, &self.facts);
+                }
+                self.authority.heard(at, self.is_latching(at));
             }
             Happening::Slot(slot) => {
                 if self.wire.slot(*slot, at, &self.facts) {
@@ -243,10 +259,16 @@ impl Judge {
         // For how long something has forced a stop without interruption.
         let forced = self.senses.forces(at, &self.facts)
             || self.wire.forces(at, &self.facts)
-            || Guarding::forces(&self.facts, at);
+            || Guarding::forces(&self.facts, at)
+            || self.link.forces(&self.facts, at);
         if self.authority.force(forced, at, &self.facts) {
             self.exercised[Promise::DisarmAfter as usize] += 1;
         }
+    }
+
+    /// Whether something at this time latches again as soon as it is acknowledged.
+    fn is_latching(&self, at: Instant) -> bool {
+        self.senses.latching() || self.link.latches(at, &self.facts)
     }
 
     fn take_currents(&mut self, at: Instant, currents: &[f32]) {

@@ -1,6 +1,7 @@
 //! The long campaign: consecutive seeds until the time is over or a promise is broken, or a single seed. It
 //! treats a seed as `tests/campaign.rs` does. See docs/campaign.md.
 
+mod cable;
 mod chance;
 mod course;
 mod draw;

@@ -49,6 +49,27 @@ pub enum Trouble {
     Hangs,
 }
 
+/// Troubles of the link to a brain on another computer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkTrouble {
+    /// The cable is pulled.
+    Cut,
+    /// This share of the datagrams is lost, in each direction.
+    Loss {
+        /// Percent.
+        percent: u8,
+    },
+    /// Answers come later by this much.
+    Slow {
+        /// Milliseconds.
+        ms: u8,
+    },
+    /// Something else comes instead of each answer.
+    Noise,
+    /// The tether's process on the robot is dead.
+    Dies,
+}
+
 /// What a line does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
@@ -62,6 +83,8 @@ pub enum Action {
     Guard(Trouble),
     /// A caller asks the guard for a safe-stop.
     SafeStop,
+    /// The link to the brain has this trouble.
+    Link(LinkTrouble),
     /// A fault of the world.
     World(Fault),
 }
@@ -80,7 +103,7 @@ pub struct Line {
 }
 
 /// Everything that the simulator does not do, by name. The line states the length of a sleep.
-const OWN: [(&str, Action); 13] = [
+const OWN: [(&str, Action); 18] = [
     ("arm", Action::Ask(Ask::Arm)),
     ("disarm", Action::Ask(Ask::Disarm)),
     ("stop", Action::Ask(Ask::Stop)),
@@ -94,6 +117,11 @@ const OWN: [(&str, Action); 13] = [
     ("guard-dies", Action::Guard(Trouble::Dies)),
     ("guard-hangs", Action::Guard(Trouble::Hangs)),
     ("safe-stop", Action::SafeStop),
+    ("link-cut", Action::Link(LinkTrouble::Cut)),
+    ("link-loss", Action::Link(LinkTrouble::Loss { percent: 50 })),
+    ("link-slow", Action::Link(LinkTrouble::Slow { ms: 100 })),
+    ("link-noise", Action::Link(LinkTrouble::Noise)),
+    ("tether-dies", Action::Link(LinkTrouble::Dies)),
 ];
 
 /// The names of what a script does besides the simulator's faults.
@@ -113,6 +141,13 @@ impl Line {
         // Neither a request nor a sleep takes time on the clock of the loop.
         let (action, length) = match own {
             Some(asked @ (Action::Ask(_) | Action::SafeStop)) => (asked, Span::ZERO),
+            Some(Action::Link(LinkTrouble::Loss { percent })) => {
+                let percent = fault.target.unwrap_or(percent);
+                (Action::Link(LinkTrouble::Loss { percent }), length)
+            }
+            Some(Action::Link(LinkTrouble::Slow { ms })) => {
+                (Action::Link(LinkTrouble::Slow { ms: fault.target.unwrap_or(ms) }), length)
+            }
             Some(Action::Sleep(sleep)) => (Action::Sleep(Sleep { lasted: length, ..sleep }), Span::ZERO),
             Some(action) => (action, length),
             None => (Action::World(fault), length),
@@ -183,6 +218,15 @@ impl Script {
     pub fn safe_stops(&self) -> impl Iterator<Item = Instant> {
         let lines = self.lines.iter().filter(|line| line.action == Action::SafeStop);
         lines.map(|line| Instant::ZERO + line.start)
+    }
+
+    /// What happens to the link: trouble, start, end.
+    pub fn link_troubles(&self) -> Vec<(LinkTrouble, Instant, Instant)> {
+        let trouble = |line: &Line| match line.action {
+            Action::Link(trouble) => Some((trouble, Instant::ZERO + line.start, Instant::ZERO + line.end)),
+            _ => None,
+        };
+        self.lines.iter().filter_map(trouble).collect()
     }
 
     /// When this thread is late: start, end.

@@ -17,6 +17,10 @@ const DRAWS: u64 = 50;
 const RETREAT: u64 = 0x7265;
 const RETREAT_KEY: &str = "retreat_ms";
 
+/// Purpose of the random numbers that tethers are drawn with, and the share of the boards that have one.
+const TETHER: u64 = 0x7465;
+const TETHERED: f64 = 0.25;
+
 /// Share of the seeds in which the CPU engine computes the field.
 const OWN_ENGINE: f64 = 0.08;
 
@@ -44,11 +48,27 @@ impl Site {
             // The CPU engine costs most of a run's time.
             let temper = (!draw.chance(OWN_ENGINE)).then_some(bent);
             match Site::of_text(text, bent, temper) {
-                Ok(site) => return site,
+                Ok(site) => return site.maybe_tethered(bent, Draw::new(seed, TETHER)),
                 Err(why) => refusals = why,
             }
         }
         panic!("no board of seed {seed} passes the check; the last was refused: {refusals}");
+    }
+
+    /// The same board, or one whose field a brain on another computer computes.
+    fn maybe_tethered(self, bent: f64, mut draw: Draw) -> Site {
+        if self.temper.is_none() || !draw.chance(TETHERED) {
+            return self;
+        }
+        let field_ms = self.board.field.dt.as_secs_f64() * 1e3;
+        let silence = (field_ms * draw.between(3.0, 9.0)).clamp(20.0, 1_000.0);
+        let mut text = self.text.replace("engine = \"cpu\"", "engine = \"remote\"");
+        let _ = write!(
+            text,
+            "[tether]\naddress = \"10.0.0.2:4747\"\nsilence_ms = {silence:.1}\nlatched = {}\n",
+            draw.chance(0.3)
+        );
+        Site::of_text(text, bent, self.temper).expect("a tether changes nothing else")
     }
 
     /// The board of `text`, whose field prefers this direction.

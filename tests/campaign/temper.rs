@@ -33,11 +33,14 @@ pub struct Temper {
 }
 
 impl Temper {
-    /// How to open the engine of `seed`, which prefers to go forwards (`bent` above 0) or backwards.
+    /// The engine of `seed`, which prefers to go forwards (`bent` above 0) or backwards.
+    pub fn new(seed: u64, bent: f64) -> Temper {
+        Temper { draw: Draw::new(seed, 3000), mood: Mood::Steady(bent), left: MOOD, bent }
+    }
+
+    /// How to open it in place of a GPU.
     pub fn open(seed: u64, bent: f64) -> Open {
-        Box::new(move |_, _| {
-            Ok(Box::new(Temper { draw: Draw::new(seed, 3000), mood: Mood::Steady(bent), left: MOOD, bent }))
-        })
+        Box::new(move |_, _| Ok(Box::new(Temper::new(seed, bent))))
     }
 
     fn change(&mut self) {

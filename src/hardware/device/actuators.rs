@@ -367,6 +367,31 @@ mod tests {
     }
 
     #[test]
+    fn after_a_torn_frame_nothing_is_written_until_a_set_up() {
+        // One byte of the frame may have arrived: the controller would take the next frame's first two bytes
+        // as its value, a pulse of any length.
+        for torn in [BusFault::TimedOut, BusFault::Io, BusFault::ArbitrationLost] {
+            let fault = Err(DeviceFault::Bus { register: 0x2D, fault: torn });
+            for stops in [true, false] {
+                let mut rig = Rig::ready();
+                rig.write(&[0.0, 1.0, 0.0, 1.0, 0.0]).unwrap();
+                rig.i2c = FakeI2c::new().fault(0x14, torn); // any further transfer fails the test
+                let clock = rig.clock.clone();
+                for _ in 0..2 {
+                    let mut ports = Ports { i2c: &mut rig.i2c, gpio: &mut rig.gpio, clock: clock.as_ref() };
+                    let done = if stops { rig.actuators.stop(&mut ports) } else { rig.write(&[0.0; 5]) };
+                    assert_eq!(done, fault, "{torn:?}, stops: {stops}");
+                }
+                rig.i2c = FakeI2c::recording();
+                rig.initialise();
+                rig.i2c.take_written();
+                rig.write(&[0.0, 1.0, 0.0, 1.0, 0.0]).unwrap();
+                assert_eq!(rig.i2c.take_written(), [[0x2D, 0x0F, 0xFF], [0x2C, 0x0F, 0xFF]]);
+            }
+        }
+    }
+
+    #[test]
     fn failing_motor_does_not_keep_the_other_from_its_command() {
         let mut rig = Rig::ready();
         rig.write(&[0.0, 1.0, 0.0, 1.0, 0.0]).unwrap();

@@ -32,6 +32,10 @@ pub fn servo_counts(pulse_us: f64) -> u16 {
 pub struct HatPulses {
     registers: Registers,
     timers: heapless::Vec<(u8, Timer), { robot_hat::TIMERS as usize }>,
+    /// A frame broke off with this fault. The controller would take the next frame's bytes as the rest of it,
+    /// and could make a pulse of them: until the next set-up nothing is written, except by
+    /// `stop_at_any_place`.
+    torn: Option<DeviceFault>,
     /// Frames that remove the pulse from every drive channel, ready to send.
     stop: heapless::Vec<[u8; 3], { robot_hat::CHANNELS as usize }>,
 }
@@ -40,7 +44,8 @@ impl HatPulses {
     /// What these motors need from the controller.
     pub fn new<'a>(motors: impl Iterator<Item = &'a MotorKind>, mcu: &McuPlan) -> HatPulses {
         let registers = Registers::new(RobotHat::new(mcu));
-        let mut pulses = HatPulses { registers, timers: heapless::Vec::new(), stop: heapless::Vec::new() };
+        let (timers, stop) = (heapless::Vec::new(), heapless::Vec::new());
+        let mut pulses = HatPulses { registers, timers, torn: None, stop };
         for kind in motors {
             if let Some(motor) = DcMotor::of(kind) {
                 for channel in motor.channels() {
@@ -64,7 +69,20 @@ impl HatPulses {
     }
 
     fn hold(&mut self, register: u8, value: u16, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        self.registers.hold(register, value, ports.i2c, ports.clock)
+        self.in_frames(|pulses| pulses.registers.hold(register, value, ports.i2c, ports.clock))
+    }
+
+    /// Writes, unless a frame has broken off before.
+    fn in_frames(
+        &mut self,
+        write: impl FnOnce(&mut HatPulses) -> Result<(), DeviceFault>,
+    ) -> Result<(), DeviceFault> {
+        if let Some(fault) = self.torn {
+            return Err(fault);
+        }
+        let written = write(self);
+        self.torn = written.err().filter(|fault| fault.needs_reset());
+        written
     }
 }
 
@@ -73,15 +91,19 @@ impl Pulses for HatPulses {
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.registers.forget();
         self.registers.hat().reset(ports.gpio, ports.clock)?;
-        for frame in &self.stop {
-            self.registers.hold(frame[0], 0, ports.i2c, ports.clock)?;
-        }
-        for (timer, setting) in &self.timers {
-            for (register, value) in timer_registers(*timer).into_iter().zip(setting.register_values()) {
-                self.registers.hold(register, value, ports.i2c, ports.clock)?;
+        self.torn = None;
+        self.in_frames(|pulses| {
+            let HatPulses { registers, timers, stop, .. } = pulses;
+            for frame in stop {
+                registers.hold(frame[0], 0, ports.i2c, ports.clock)?;
             }
-        }
-        Ok(())
+            for (timer, setting) in timers {
+                for (register, value) in timer_registers(*timer).into_iter().zip(setting.register_values()) {
+                    registers.hold(register, value, ports.i2c, ports.clock)?;
+                }
+            }
+            Ok(())
+        })
     }
 
     fn drive(&mut self, channel: u8, share: f32, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
@@ -93,18 +115,19 @@ impl Pulses for HatPulses {
     }
 
     fn renew(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        self.registers.renew(ports.i2c, ports.clock)
+        self.in_frames(|pulses| pulses.registers.renew(ports.i2c, ports.clock))
     }
 
     /// Sends frames that were encoded in advance. Servos keep their pulse.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let address = self.registers.hat().address();
         let mut outcome = Ok(());
-        for frame in &self.stop {
+        for frame in self.stop.clone() {
             let register = frame[0];
-            let written = ports.i2c.write(address, frame);
-            outcome = outcome.and(written.map_err(|fault| DeviceFault::Bus { register, fault }));
             self.registers.doubt(register, 0); // the next command writes it again, not this stop
+            outcome = outcome.and(self.in_frames(|_| {
+                ports.i2c.write(address, &frame).map_err(|fault| DeviceFault::Bus { register, fault })
+            }));
         }
         outcome
     }

@@ -24,7 +24,7 @@ pub trait Pulses: Send {
     /// answers.
     fn renew(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
     /// Removes the pulse from every drive channel in the shortest way, whatever the known state. Tries every
-    /// channel, and returns the first fault.
+    /// channel, unless the chip counts bytes and a frame broke off, and returns the first fault.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
     /// The same after an aborted frame, for a chip that counts bytes.
     fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {

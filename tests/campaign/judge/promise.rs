@@ -39,6 +39,8 @@ pub enum Promise {
     GuardLost,
     /// A guard that receives nothing from the runtime cuts the line.
     GuardTrips,
+    /// A robot whose brain is elsewhere does not drive while that brain is silent.
+    LinkLost,
     /// The robot backs no longer than `reverse_max_ms`.
     Reverse,
     /// After the end of the process the motors stand still.
@@ -46,7 +48,7 @@ pub enum Promise {
 }
 
 /// The number of promises.
-pub const COUNT: usize = 20;
+pub const COUNT: usize = 21;
 
 /// Each with its name and its wording in README.md, boards/README.md or docs/service.md.
 pub const ALL: [(Promise, &str, &str); COUNT] = [
@@ -68,6 +70,7 @@ pub const ALL: [(Promise, &str, &str); COUNT] = [
     (Promise::BusBack, "bus-back", "a bus that answers again: stillness first"),
     (Promise::GuardLost, "guard-lost", "the guard dies or hangs: still motors"),
     (Promise::GuardTrips, "guard-trips", "stops the motors when the runtime falls silent"),
+    (Promise::LinkLost, "link-lost", "`silence_ms`: the brain is silent: still motors"),
     (Promise::Reverse, "reverse", "`reverse_max_ms`"),
     (Promise::End, "end", "motors stand when the process has ended"),
 ];

@@ -148,6 +148,8 @@ pub struct Senses {
     drives: Vec<(f32, f32)>,
     /// Retreats of rules that bind only by their retreat.
     pub retreats: Retreats,
+    /// When the machine woke last: what a sensor said before shows nothing any more.
+    woke_at: Instant,
     /// Whether a required sensor, and an optional one, had been silent for too long.
     pub staled: [bool; 2],
 }
@@ -181,6 +183,7 @@ impl Senses {
                 .collect(),
             retreats: Retreats::new(facts, drives.clone()),
             drives,
+            woke_at: Instant::ZERO,
             staled: [false; 2],
         }
     }
@@ -213,10 +216,16 @@ impl Senses {
         tripped
     }
 
-    /// Whether a latched rule's limit is passed by its sensor's last good reading.
+    /// The machine wakes at `at`.
+    pub fn wake(&mut self, at: Instant) {
+        self.woke_at = at;
+    }
+
+    /// Whether a latched rule's limit is passed by its sensor's last good reading since the machine woke.
     pub fn latching(&self) -> bool {
         let latching = |watched: &&Watched| {
             watched.rule.latched
+                && self.senses[watched.rule.channel].good_at.is_some_and(|at| at > self.woke_at)
                 && self.heard(&watched.rule).is_some_and(|value| passes(&watched.rule, value))
         };
         self.rules.iter().any(|watched| latching(&watched))

@@ -1,0 +1,67 @@
+//! The link to a brain on another computer: the motors stop when it is silent. Knows when answers could be
+//! read, and nothing of what the runtime made of them.
+
+use super::facts::Facts;
+use super::promise::Promise;
+use super::{Breach, Stretch};
+use ganglion::base::time::{Instant, Span};
+
+/// A link latches only after it has worked. After this many answers the loop has certainly seen one of them.
+const CERTAINLY_SEEN: u64 = 5;
+
+/// What is known about the link of a board that has one.
+#[derive(Debug, Default)]
+pub struct Link {
+    heard: Option<Instant>,
+    answers: u64,
+    exercised: u64,
+}
+
+impl Link {
+    /// How often the silence began to matter since the last call.
+    pub fn take_exercised(&mut self) -> u64 {
+        std::mem::take(&mut self.exercised)
+    }
+
+    /// An answer could be read at `at`. Returns whether the silence before it has certainly latched.
+    pub fn answered(&mut self, at: Instant, facts: &Facts) -> bool {
+        let latched = self.latches(at, facts);
+        self.heard = Some(at);
+        self.answers += 1;
+        latched
+    }
+
+    /// Whether the silence up to `at` has certainly latched: two more slots have seen it.
+    pub fn latches(&self, at: Instant, facts: &Facts) -> bool {
+        let latched = facts.board.tether.as_ref().is_some_and(|plan| plan.latched);
+        latched && self.answers >= CERTAINLY_SEEN && self.stopped_by(facts.reaction(), facts) <= at
+    }
+
+    /// When the motors must have stopped, if nothing is heard any more.
+    fn stopped_by(&self, base: Span, facts: &Facts) -> Instant {
+        let (Some(plan), Some(heard)) = (&facts.board.tether, self.heard) else { return Instant::ZERO };
+        facts.deadline(heard + plan.silence, base)
+    }
+
+    /// Whether a silent brain forces a stop at `at`.
+    pub fn forces(&self, facts: &Facts, at: Instant) -> bool {
+        // The slot after the silence notices it, and its command is sent.
+        facts.board.tether.is_some() && self.stopped_by(facts.board.period + facts.bus_time, facts) <= at
+    }
+
+    /// Motion without a brain.
+    pub fn check(&mut self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
+        let silence = facts.board.tether.as_ref()?.silence;
+        if let Some(lost) = self.heard.map(|heard| heard + silence) {
+            self.exercised += u64::from(stretch.from < lost && lost <= stretch.until);
+        }
+        let stopped = self.stopped_by(facts.board.period + facts.bus_time, facts).max(stretch.from);
+        (stopped < stretch.until).then(|| {
+            let heard = self.heard.map_or("never".to_string(), |heard| {
+                format!("last at {:.4} s", heard.as_nanos() as f64 / 1e9)
+            });
+            let what = format!("the brain answered {heard}; the currents are {:?}", stretch.currents);
+            Breach { promise: Promise::LinkLost, at: stopped, what }
+        })
+    }
+}
