@@ -81,6 +81,13 @@ impl Cable {
         self.at(at).any(|trouble| trouble == LinkTrouble::Dies)
     }
 
+    /// When the tether's process dies, if it does until `until`.
+    fn dies_by(&self, until: Instant) -> Option<Instant> {
+        let now = self.clock.now();
+        let begins = self.troubles.iter().filter(|(trouble, ..)| *trouble == LinkTrouble::Dies);
+        begins.map(|(_, from, _)| *from).filter(|from| now < *from && *from <= until).min()
+    }
+
     /// Whether the tether's process runs all the time from `from` to `until`.
     fn lives(&self, from: Instant, until: Instant) -> bool {
         let dies = |(trouble, begin, end): &(LinkTrouble, Instant, Instant)| {
@@ -206,7 +213,13 @@ impl Hop for Cable {
             return Received::Closed;
         }
         let first = (0..self.coming.len()).min_by_key(|&place| self.coming[place].0);
-        match first.filter(|&first| self.coming[first].0 <= until) {
+        let first = first.filter(|&first| self.coming[first].0 <= until);
+        let ends = first.map_or(until, |first| self.coming[first].0);
+        if let Some(dies) = self.dies_by(ends) {
+            self.clock.sleep_until(dies);
+            return Received::Closed;
+        }
+        match first {
             None => {
                 self.clock.sleep_until(until);
                 Received::Nothing

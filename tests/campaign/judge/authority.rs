@@ -104,7 +104,7 @@ impl Authority {
                 }
             }
             Ask::Disarm => {
-                self.releasing_until = self.releasing_until.max(at + facts.board.period.times(2));
+                self.releasing_until = self.releasing_until.max(facts.seen_by_loop(at));
                 self.release(tripped);
                 self.revoke(Promise::Disarm, at, facts.deadline(at, facts.reaction()));
             }

@@ -113,6 +113,11 @@ impl Facts {
         self.board.period.times(2) + self.bus_time
     }
 
+    /// When the loop can see a request that was made at `at`.
+    pub fn seen_by_loop(&self, at: Instant) -> Instant {
+        after(&self.late_tick, at) + self.board.period.times(2)
+    }
+
     /// When an edge of a button at `at` can be received.
     pub fn heard_of_button(&self, at: Instant) -> Instant {
         after(&self.late_lines, at)
