@@ -117,6 +117,11 @@ const PICAR: &str =
 /// A guard that it requires.
 const GUARD: &str = "[guard]\nholds = \"reset\"\npatience_ms = 50.0\n";
 
+/// The same car, whose field a brain elsewhere computes.
+const TETHERED: &str = "inherits = \"sim\"\n[safety]\nauto_arm = false\n\
+    [field]\nengine = \"remote\"\ngrid = 8\npatterns = 1\nbank = 1\n\
+    [tether]\naddress = \"10.0.0.2:4747\"\nsilence_ms = 100.0\n";
+
 /// A judge of a robot whose motors turn from 1 s on, armed at 0.9 s, with all sensors healthy and every slot
 /// run.
 struct Hearing {
@@ -253,6 +258,40 @@ fn motion_after_guard_loss_or_a_stopped_runtime_is_a_breach() {
 }
 
 #[test]
+fn motion_without_answers_of_the_brain_is_a_breach() {
+    // The brain answers until 2 s.
+    let answered = |board: &str, script: &str| {
+        let mut hearing = Hearing::on(board, script);
+        (20..=2_000).step_by(20).for_each(|ms| hearing.judge.tell(at(ms), Happening::Answered));
+        hearing.well_until(6_000, &[]);
+        hearing
+    };
+    let mut silent = answered(TETHERED, "");
+    assert_eq!(silent.verdict(2_100), None, "its silence has not lasted long enough");
+    assert_eq!(silent.verdict(2_150), Some(Promise::LinkLost));
+    let mut late = answered(TETHERED, "late-tick@2.05+0.09");
+    assert_eq!(late.verdict(2_140), None, "no program could stop it");
+    assert!(late.verdict(2_300).is_some());
+    let mut never = Hearing::on(TETHERED, "");
+    assert_eq!(never.verdict(1_010), Some(Promise::LinkLost), "it has never answered");
+    // It answers again: the robot drives on, unless the loss latched.
+    let again = |latched: &str, acknowledged: bool| {
+        let mut hearing = answered(&format!("{TETHERED}{latched}"), "");
+        hearing.drive(2_080, 0.0);
+        (2_500..4_000).step_by(20).for_each(|ms| hearing.judge.tell(at(ms), Happening::Answered));
+        if acknowledged {
+            hearing.judge.tell(at(2_700), Happening::Asked(Ask::Disarm));
+            hearing.judge.tell(at(2_800), Happening::Asked(Ask::Arm));
+        }
+        hearing.drive(3_000, 0.5);
+        hearing.verdict(3_500)
+    };
+    assert_eq!(again("", false), None);
+    assert_eq!(again("latched = true\n", false), Some(Promise::Latch));
+    assert_eq!(again("latched = true\n", true), None);
+}
+
+#[test]
 fn motion_after_a_safe_stop_is_a_breach_until_a_caller_arms() {
     let asked_at = |mut hearing: Hearing, ms| {
         hearing.well_until(6_000, &[]);
@@ -300,6 +339,24 @@ fn a_press_holds_until_it_is_released_disarmed_and_armed() {
     hearing.judge.tell(at(3_000), Happening::Asked(Ask::Arm));
     hearing.drive(3_100, 0.5);
     assert_eq!(hearing.verdict(3_200), Some(Promise::Press));
+}
+
+#[test]
+fn a_late_loop_sees_a_disarm_after_the_release() {
+    let disarmed_at = |script: &str| {
+        let mut hearing = Hearing::new(script);
+        hearing.well_until(6_000, &[]);
+        for (ms, pressed) in [(2_000, true), (2_600, false)] {
+            hearing.judge.tell(at(ms), Happening::Button { pressed });
+        }
+        hearing.drive(2_004, 0.0);
+        hearing.judge.tell(at(2_550), Happening::Asked(Ask::Disarm));
+        hearing.judge.tell(at(2_800), Happening::Asked(Ask::Arm));
+        hearing.drive(2_900, 0.5);
+        hearing.verdict(3_000)
+    };
+    assert_eq!(disarmed_at("estop@2+0.6"), Some(Promise::Press), "it was disarmed while it was pressed");
+    assert_eq!(disarmed_at("estop@2+0.6 late-all@2.5+0.2"), None);
 }
 
 #[test]

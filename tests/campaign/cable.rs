@@ -1,6 +1,6 @@
-//! The tether and the brain of a robot whose field is computed elsewhere, in virtual time: what the script does
-//! to the link, and when the runtime's end of it got an answer that counts. The brain makes the requests of a
-//! `Temper`.
+//! The tether and the brain of a robot whose field is computed elsewhere, in virtual time: what the script
+//! does to the link, and when the runtime's end of it got an answer that counts. The brain makes the requests
+//! of a `Temper`.
 
 use super::draw::Draw;
 use super::script::{LinkTrouble, Script};

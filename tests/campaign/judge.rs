@@ -3,8 +3,8 @@
 //! it uses no code of the runtime's decisions and asks the runtime nothing.
 //!
 //! The promises are in `authority` (who allowed the robot to move), `senses` (which sensors forbid it),
-//! `wire` (commands, buses, backing), `guard` and `link`; `facts` has the times. A promise is checked over stretches
-//! of time in which the currents of the motors are constant: between two events.
+//! `wire` (commands, buses, backing), `guard` and `link`; `facts` has the times. A promise is checked over
+//! stretches of time in which the currents of the motors are constant: between two events.
 
 pub mod authority;
 pub mod facts;

@@ -223,7 +223,11 @@ impl Transport for Knock {
         let mut sentry = self.sentry.lock().expect("no panic while it was locked");
         if sentry.is_connected && sentry.inbox.len() < QUEUE {
             sentry.inbox.push_back(bytes.try_into().expect("a whole frame"));
-            sentry.attend(self.clock.now());
+            // A driver's step may be ahead of the guard's own: then the script decides.
+            let now = self.clock.now();
+            if !within(&sentry.dead, now) && !within(&sentry.hung, now) {
+                sentry.attend(now);
+            }
             self.bell.wake();
         }
     }
