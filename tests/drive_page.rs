@@ -98,6 +98,21 @@ fn a_page_has_what_info_says_and_each_event() {
 }
 
 #[test]
+fn slices_of_a_long_run_are_thinned_evenly() {
+    let folder = Folder::new("thinned");
+    let recording = folder.recorded(&["--clock", "sim", "--for", "130s", "--seed", "7"]);
+    let (_, page) = folder.page(&recording);
+    let data = data(&page);
+    let seconds: Vec<f64> = list(&data, "slices").iter().filter_map(|set| set[0].as_f64()).collect();
+    assert!((60..=120).contains(&seconds.len()), "{} of some 260 sets", seconds.len());
+    assert!(seconds[0] < 1.0 && seconds[seconds.len() - 1] > 125.0, "of the whole run: {seconds:?}");
+    let steps = seconds.windows(2).map(|pair| pair[1] - pair[0]);
+    let (least, most) =
+        steps.fold((f64::MAX, 0.0), |(least, most): (f64, f64), step| (least.min(step), most.max(step)));
+    assert!(least > 0.9 * most, "from {least} to {most} s apart");
+}
+
+#[test]
 fn a_browser_draws_every_plot_without_an_error() {
     let Some(browser) = Browser::find() else { return skip("no Chromium") };
     let folder = Folder::new("drawn");
@@ -119,7 +134,7 @@ fn a_browser_draws_every_plot_without_an_error() {
     let shown = browser.shown(&probed);
     assert_eq!(shown.errors, [""; 0]);
     let found = shown.attribute("data-probe").expect("the probe ran");
-    assert_eq!(found, format!("{expected} drawn, 0 empty; whole, zoomed, nearer, whole"));
+    assert_eq!(found, format!("{expected} drawn, 0 empty; whole, slices follow, zoomed, nearer, whole"));
     for (name, options) in [("report-light.png", &[][..]), ("report-dark.png", &DARK)] {
         let picture = fs::read(browser.keep_picture(&page, name, options)).expect("a picture");
         assert!(picture.starts_with(b"\x89PNG"), "{name}");
@@ -147,6 +162,10 @@ const wait = async ready => { while (!ready()) await new Promise(on => setTimeou
   const over = document.querySelector('#sensors .u-over'), box = over.getBoundingClientRect();
   const mouse = (kind, share, on) => on.dispatchEvent(new MouseEvent(kind, {
     bubbles: true, view: window, button: 0, movementX: 9, clientX: box.left + share * box.width, clientY: box.top + 50}));
+  const sliced = () => Number(document.getElementById('sliced').textContent.match(/After ([0-9.]+)/)[1]);
+  mouse('mousemove', .75, over);
+  await wait(() => Math.abs(sliced() - .75 * whole[1]) < whole[1] / 8);
+  steps.push('slices follow');
   mouse('mousemove', .25, over); mouse('mousedown', .25, over); mouse('mousemove', .5, over);
   mouse('mousemove', .75, over); mouse('mouseup', .75, document);
   await wait(() => range()[0] > 0);

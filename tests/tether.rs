@@ -8,8 +8,8 @@ use ganglion::deploy::board;
 use ganglion::drive::trace::Record;
 use ganglion::field::remote::local::{FromRuntime, FromTether, LinkPhase, Text, Unwanted};
 use ganglion::field::remote::message::{CycleRequest, Verdict};
-use ganglion::field::remote::{Hop, LinkCounters, NoLink, RemoteEngine, SocketHop, Tether};
-use ganglion::field::{EngineState, Failure, FieldEngine, FieldInput, FieldOutput};
+use ganglion::field::remote::{Hop, LinkCounters, NoLink, RemoteEngine, SocketHop, Standby, Tether};
+use ganglion::field::{self, EngineState, Failure, FieldEngine, FieldInput, FieldOutput};
 use ganglion::runtime::robot::{Options, Robot};
 use ganglion::runtime::runner::{self, Ending};
 use ganglion::sim::rehearsal;
@@ -348,6 +348,23 @@ fn ten_minutes_at_1_percent_loss_cause_no_false_stop() {
     assert!(counters.missed > 400 && counters.asked > 29_000, "{counters:?}");
     assert_eq!((run.trips(Cause::LinkLost), stood), (0, 0));
     assert_eq!(run.ending.recorder.summary().slots_skipped, 0);
+}
+
+#[test]
+fn the_local_field_is_shown_only_while_it_drives() {
+    let clock = Arc::new(SimClock::new());
+    let fates = [vec![Fate::Answer(TRIP, SPIN.to_vec()); 5], vec![Fate::Lost; 5]].concat();
+    let remote = engine(clock.clone(), fated(fates)(clock.clone()));
+    assert_eq!(remote.slices(), None, "there is no field here");
+    let mut standby = Standby::new(remote, field::engine::build(&tethered().field), clock.clone());
+    let shown = (0..10).map(|cycle| {
+        clock.set(Instant::ZERO + ms(20).times(cycle + 1));
+        let _ = standby.cycle(&FieldInput { cycle, ..FieldInput::AT_REST }); // the first loss has no answer
+        standby.slices().map(|slices| slices.cycle)
+    });
+    let shown: Vec<_> = shown.collect();
+    assert_eq!(shown[..5], [None; 5], "the brain drives");
+    assert_eq!(shown[7..], [Some(7), Some(8), Some(9)], "it has taken over");
 }
 
 #[test]

@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub const SLICES: usize = 4;
 /// The most cells per axis that a slice shows; of a larger grid it shows every second or fourth cell.
 pub const MOST_SIDE: usize = 32;
-/// Interval between two sets of slices: a person sees a change, and a recording grows by 12 kB/s.
+/// Interval between two sets of slices: a person sees a change, and a recording of a field of 32^3 grows by
+/// 12 kB/s (computed).
 const EVERY: Span = Span::from_millis(500);
 /// Cells per axis that are compared to choose channels. A receptive field is about a third of the cube wide,
 /// so at least one of them shows it.
@@ -159,8 +160,8 @@ impl SliceSchedule {
         SliceSchedule { readers, due: Instant::ZERO }
     }
 
-    /// Takes slices of `engine` if they are due and somebody reads them. Until there is a field to look at,
-    /// the next call tries again.
+    /// Takes slices of `engine` if they are due and have a reader. Until there is a field to look at, the
+    /// next call tries again.
     pub fn maintain(&mut self, engine: &dyn FieldEngine, now: Instant) {
         if now < self.due || self.readers.is_empty() {
             return;
