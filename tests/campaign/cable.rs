@@ -88,14 +88,6 @@ impl Cable {
         begins.map(|(_, from, _)| *from).filter(|from| now < *from && *from <= until).min()
     }
 
-    /// Whether the tether's process runs all the time from `from` to `until`.
-    fn lives(&self, from: Instant, until: Instant) -> bool {
-        let dies = |(trouble, begin, end): &(LinkTrouble, Instant, Instant)| {
-            *trouble == LinkTrouble::Dies && *begin <= until && *end > from
-        };
-        !self.troubles.iter().any(dies)
-    }
-
     /// Whether a datagram that is on its way at `at` is lost.
     fn loses(&mut self, at: Instant) -> bool {
         let troubles: Vec<LinkTrouble> = self.at(at).collect();
@@ -139,7 +131,7 @@ impl Cable {
     /// The runtime can read an answer at `at`.
     fn count(&mut self, request: &CycleRequest, at: Instant) {
         if at.since(request.sent) <= self.silence
-            && self.lives(request.sent, at)
+            && self.dies_by(at).is_none()
             && let Ok(mut all) = self.answers.0.lock()
         {
             all.push(at);

@@ -1,7 +1,7 @@
 //! Renders a page of the model. A pure function: the same model gives the same page.
 
 use super::model::{Model, Page};
-use super::panels::{self, Depth, Panel, fit};
+use super::panels::{self, Depth, Panel, fit, put};
 use super::{room, slices, words};
 use crate::base::plan::Cause;
 use ratatui::buffer::Buffer;
@@ -192,14 +192,6 @@ impl Pile<'_> {
 
 fn lines(rows: &[String], area: Rect, buffer: &mut Buffer) {
     rows.iter().zip(0..area.height).for_each(|(row, y)| put(row, Style::new(), y, area, buffer));
-}
-
-/// Writes one line, `y` rows below the top of `area`.
-fn put(text: &str, style: Style, y: u16, area: Rect, buffer: &mut Buffer) {
-    if y < area.height {
-        let width = usize::from(area.width);
-        buffer.set_stringn(area.x, area.y + y, fit(text, width), width, style);
-    }
 }
 
 fn mode_style(model: &Model) -> Style {

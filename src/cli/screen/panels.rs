@@ -4,6 +4,9 @@ use super::model::{History, Model};
 use crate::drive::trace::Latency;
 use crate::memory::map::MapStatus;
 use crate::runtime::control::{BusStatus, LATENESS_BOUNDS_US, Lateness, MotorStatus, SensorStatus, Status};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Bars from the lowest to the highest.
@@ -49,6 +52,14 @@ pub(super) fn fit(text: &str, width: usize) -> String {
         cut.push('…');
     }
     cut
+}
+
+/// Writes one line, `y` rows below the top of `area`.
+pub(super) fn put(text: &str, style: Style, y: u16, area: Rect, buffer: &mut Buffer) {
+    if y < area.height {
+        let width = usize::from(area.width);
+        buffer.set_stringn(area.x, area.y + y, fit(text, width), width, style);
+    }
 }
 
 /// The first `rows` of these, or one fewer and the number of the missing ones. If there is not enough room,

@@ -1,7 +1,7 @@
 //! The page of slices through the field, as shades: with colours two cells in each character, one above the
 //! other; without, one character for both.
 
-use super::panels::fit;
+use super::panels::put;
 use crate::field::shape::{CONTENT, SLOW_FIRST};
 use crate::field::slices::{SLICES, SlicesMessage};
 use ratatui::buffer::Buffer;
@@ -20,10 +20,10 @@ const GAP: u16 = 2;
 /// Draws as many of the slices as fit.
 pub(super) fn draw(slices: Option<&SlicesMessage>, colour: bool, area: Rect, buffer: &mut Buffer) {
     let Some((message, (cells, side))) = slices.and_then(|message| Some((message, message.cells()?))) else {
-        put(" No slices yet: the field has not run, or another computer computes it.", area, 0, buffer);
-        return;
+        let why = " No slices yet: the field has not run, or another computer computes it.";
+        return put(why, Style::new(), 0, area, buffer);
     };
-    put(&about(message), area, 0, buffer);
+    put(&about(message), Style::new(), 0, area, buffer);
     let (scale, across) = layout(side, area);
     let [width, height] = size(side, scale);
     for (place, cells) in cells.iter().enumerate() {
@@ -32,7 +32,7 @@ pub(super) fn draw(slices: Option<&SlicesMessage>, colour: bool, area: Rect, buf
             break;
         }
         let slice = Rect { x: area.x + x, y: area.y + y, width, height };
-        put(&title(message, place), slice, 0, buffer);
+        put(&title(message, place), Style::new(), 0, slice, buffer);
         let cell =
             |x: u16, half_row: usize| cells[(half_row / scale).min(side - 1) * side + usize::from(x) / scale];
         for (row, x) in (0..height - 1).flat_map(|row| (0..width).map(move |x| (row, x))) {
@@ -82,11 +82,4 @@ fn title(message: &SlicesMessage, place: usize) -> String {
 fn grey(cell: u8) -> Color {
     let [first, count] = GREYS;
     Color::Indexed(first + (u16::from(cell) * u16::from(count) / 256) as u8)
-}
-
-fn put(text: &str, area: Rect, y: u16, buffer: &mut Buffer) {
-    if y < area.height {
-        let width = usize::from(area.width);
-        buffer.set_stringn(area.x, area.y + y, fit(text, width), width, Style::new());
-    }
 }

@@ -123,7 +123,7 @@ impl McapFile {
     }
 
     /// Adds slices through the field as it was at `time`.
-    pub fn slices(&mut self, time: Instant, slices: &SlicesMessage) -> io::Result<()> {
+    pub fn slices(&mut self, time: Instant, slices: SlicesMessage) -> io::Result<()> {
         let json = serde_json::to_vec(&image(time, slices))?;
         self.message(self.people[Topic::Slices as usize], time.as_nanos(), &json)
     }

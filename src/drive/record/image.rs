@@ -23,13 +23,13 @@ pub struct ImageMessage {
 }
 
 /// The message about `slices`, which were taken at `time`.
-pub fn image(time: Instant, slices: &SlicesMessage) -> ImageMessage {
+pub fn image(time: Instant, slices: SlicesMessage) -> ImageMessage {
     ImageMessage {
         timestamp: timestamp(time),
         frame_id: "field".into(),
         encoding: "mono8".into(),
         step: slices.width,
-        slices: slices.clone(),
+        slices,
     }
 }
 

@@ -28,7 +28,8 @@ pub struct RecordSender {
     next: Option<Taken>,
     checkpoints: Checkpoints,
     taps: Option<(ReadingTap, CheckpointTap)>,
-    slices: Option<Latest<FieldSlices>>,
+    slices: Latest<FieldSlices>,
+    slice_tap: Option<Slot<FieldSlices>>,
     items: Sender<Item>,
     /// Waits for room instead of losing a slot.
     patient: bool,
@@ -72,12 +73,14 @@ impl Recording {
         let thread = std::thread::Builder::new().name("record".into()).spawn(life)?;
         let (readings, taken) = reading_tap();
         let (tap, checkpoints) = checkpoint_tap();
+        let (slice_tap, slices) = triple_buffer(FieldSlices::EMPTY);
         let feed = RecordSender {
             taken,
             next: None,
             checkpoints,
             taps: Some((readings, tap)),
-            slices: None,
+            slices,
+            slice_tap: Some(slice_tap),
             items: items.clone(),
             patient,
             counts: counts.clone(),
@@ -125,10 +128,9 @@ impl RecordSender {
         self.taps.take().unwrap_or_default()
     }
 
-    /// The end of the channel for slices through the field. Until it is taken, none are recorded.
+    /// The sending end for slices through the field, which can be taken once.
     pub fn slice_tap(&mut self) -> Option<Slot<FieldSlices>> {
-        let (writer, reader) = triple_buffer(FieldSlices::EMPTY);
-        self.slices.replace(reader).is_none().then_some(writer)
+        self.slice_tap.take()
     }
 
     /// Passes a slot on, with its readings.
@@ -138,20 +140,25 @@ impl RecordSender {
         let checkpoint = self.checkpoints.before(record.index);
         self.counts.checkpoints_left_out.store(self.checkpoints.left_out(), Ordering::Relaxed);
         let item = Item::Slot { record: Box::new(record.clone()), readings, untold, checkpoint };
-        let sent = match self.patient {
-            true => self.items.send(item).is_ok(),
-            false => self.items.try_send(item).is_ok(),
-        };
+        let sent = self.send(item);
         RecordingCounts::add(if sent { &self.counts.queued } else { &self.counts.overrun }, 1);
         self.pass_slices();
+    }
+
+    /// Whether `item` is in the queue.
+    fn send(&self, item: Item) -> bool {
+        match self.patient {
+            true => self.items.send(item).is_ok(),
+            false => self.items.try_send(item).is_ok(),
+        }
     }
 
     /// Passes on the newest slices through the field. Those that do not fit into the queue are left out: the
     /// next ones follow in half a second.
     fn pass_slices(&mut self) {
-        let Some(slices) = self.slices.as_mut().and_then(Latest::take) else { return };
-        let item = Item::Slices(slices.at, Box::new(SlicesMessage::of(&slices)));
-        let _ = if self.patient { self.items.send(item).is_ok() } else { self.items.try_send(item).is_ok() };
+        if let Some(slices) = self.slices.take() {
+            self.send(Item::Slices(slices.at, Box::new(SlicesMessage::of(&slices))));
+        }
     }
 
     /// The readings that slot number `index` took. Those of slots whose record was lost are dropped.

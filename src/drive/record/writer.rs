@@ -142,7 +142,7 @@ impl Writer {
                 self.note(written);
             }
             Item::Slices(at, message) => {
-                let written = self.file.as_mut().map_or(Ok(()), |file| file.slices(at, &message));
+                let written = self.file.as_mut().map_or(Ok(()), |file| file.slices(at, *message));
                 self.note(written);
             }
             Item::Word(key, word) => drop(self.words.insert(key, word)),

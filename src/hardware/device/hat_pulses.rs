@@ -69,21 +69,22 @@ impl HatPulses {
     }
 
     fn hold(&mut self, register: u8, value: u16, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        self.in_frames(|pulses| pulses.registers.hold(register, value, ports.i2c, ports.clock))
+        let HatPulses { registers, torn, .. } = self;
+        in_frames(torn, || registers.hold(register, value, ports.i2c, ports.clock))
     }
+}
 
-    /// Writes, unless a frame has broken off before.
-    fn in_frames(
-        &mut self,
-        write: impl FnOnce(&mut HatPulses) -> Result<(), DeviceFault>,
-    ) -> Result<(), DeviceFault> {
-        if let Some(fault) = self.torn {
-            return Err(fault);
-        }
-        let written = write(self);
-        self.torn = written.err().filter(|fault| fault.needs_reset());
-        written
+/// Writes, unless a frame has broken off before; notes in `torn` if one does now.
+fn in_frames(
+    torn: &mut Option<DeviceFault>,
+    write: impl FnOnce() -> Result<(), DeviceFault>,
+) -> Result<(), DeviceFault> {
+    if let Some(fault) = *torn {
+        return Err(fault);
     }
+    let written = write();
+    *torn = written.err().filter(|fault| fault.needs_reset());
+    written
 }
 
 impl Pulses for HatPulses {
@@ -92,8 +93,8 @@ impl Pulses for HatPulses {
         self.registers.forget();
         self.registers.hat().reset(ports.gpio, ports.clock)?;
         self.torn = None;
-        self.in_frames(|pulses| {
-            let HatPulses { registers, timers, stop, .. } = pulses;
+        let HatPulses { registers, timers, torn, stop } = self;
+        in_frames(torn, || {
             for frame in stop {
                 registers.hold(frame[0], 0, ports.i2c, ports.clock)?;
             }
@@ -115,18 +116,20 @@ impl Pulses for HatPulses {
     }
 
     fn renew(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        self.in_frames(|pulses| pulses.registers.renew(ports.i2c, ports.clock))
+        let HatPulses { registers, torn, .. } = self;
+        in_frames(torn, || registers.renew(ports.i2c, ports.clock))
     }
 
     /// Sends frames that were encoded in advance. Servos keep their pulse.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        let address = self.registers.hat().address();
+        let HatPulses { registers, torn, stop, .. } = self;
+        let address = registers.hat().address();
         let mut outcome = Ok(());
-        for frame in self.stop.clone() {
+        for frame in &*stop {
             let register = frame[0];
-            self.registers.doubt(register, 0); // the next command writes it again, not this stop
-            outcome = outcome.and(self.in_frames(|_| {
-                ports.i2c.write(address, &frame).map_err(|fault| DeviceFault::Bus { register, fault })
+            registers.doubt(register, 0); // the next command writes it again, not this stop
+            outcome = outcome.and(in_frames(torn, || {
+                ports.i2c.write(address, frame).map_err(|fault| DeviceFault::Bus { register, fault })
             }));
         }
         outcome

@@ -157,8 +157,7 @@ fn draw(status: &Status, scene: &mut Scene, now: Instant) -> Option<Value> {
 }
 
 fn slices(status: &Status, now: Instant) -> Option<Value> {
-    let slices = status.slices.as_ref()?;
-    serde_json::to_value(image(now, slices)).ok()
+    serde_json::to_value(image(now, status.slices.clone()?)).ok()
 }
 
 /// The status without what the other channels have.

@@ -335,24 +335,22 @@ impl Drive {
 
     /// Slices through the field, taken at `time`. If there are too many, every second set goes.
     pub fn take_slices(&mut self, time: u64, json: &[u8]) {
-        let Ok(ImageMessage { slices, .. }) = serde_json::from_slice(json) else {
+        let message = serde_json::from_slice(json).ok().map(|ImageMessage { slices, .. }| slices);
+        let Some(slices) = message.filter(|slices| slices.cells().is_some()) else {
             self.unreadable += 1;
             return;
         };
-        if slices.cells().is_none() {
-            self.unreadable += 1;
-            return;
-        }
         let Some(first) = self.first else { return };
+        let number = self.slices_seen;
         self.slices_seen += 1;
-        if !(self.slices_seen - 1).is_multiple_of(self.slices_step) {
+        if !number.is_multiple_of(self.slices_step) {
             return;
         }
         if self.slices.len() == MOST_SLICES {
-            let mut place = 0;
+            let mut stays = false;
             self.slices.retain(|_| {
-                place += 1;
-                place % 2 == 1
+                stays = !stays;
+                stays
             });
             self.slices_step *= 2;
         }
