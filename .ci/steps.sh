@@ -2,9 +2,6 @@
 # What .ci/run and scripts/full-check share: parallel steps, skipped steps, and how tools are installed.
 
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_NET_RETRY=5
-# One unit of code a crate: compiling the tests takes a tenth less than with the 16 that are the default. Several crates are
-# compiled at a time anyway.
-export CARGO_PROFILE_DEV_CODEGEN_UNITS=1
 
 TOOLS=target/ci-tools
 LOGS=target/ci-logs
