@@ -55,6 +55,7 @@ def parts(emulated):
         *cuda[: len(STORAGES)],
         _bench("cuda", emulated, first, "f32", batch=batches[0]),
         _bench("cuda", emulated, first, "f16", batch=batches[1]),
+        _profile(first),
         _tests(emulated),
         *_kernels(emulated),
         *(_sanitizer(kind) for kind in ("memcheck", "racecheck", "initcheck", "synccheck")),
@@ -123,6 +124,18 @@ def _kernels(emulated):
         ),
         Part("start/cache", [kept, kept], 45, reading.cached(emulated, CACHE), fresh=CACHE),
     ]
+
+
+def _profile(grid):
+    """How long each kernel runs on its own, with caches and clocks as they are."""
+    program = tool("ncu") or "ncu"
+    what = ["--metrics", f"{reading.DURATION},{reading.WARPS}", "--cache-control", "none", "--clock-control", "none"]
+    # Not what fills the bank; past the start, which runs every graph once; then a dozen cycles.
+    kernels = "regex:sense|learn|evolve|features|library|bank|remember|predict|motor|deliver|metrics"
+    which = ["--kernel-name", kernels, "--launch-skip", 400, "--launch-count", 160]
+    bench = [PROGRAM, "bench", "field", "--engine", "cuda", "--grid", grid, "--seconds", 1, "--json"]
+    command = [program, *what, *which, "--csv", "--print-units", "base", *bench]
+    return Part("profile", [command], 45, reading.profile, tool="ncu", probe=True)
 
 
 def _sanitizer(kind):

@@ -1,11 +1,15 @@
 """Reads figures from a part's output. A reader takes the text of each step and raises Unread if it is not
 what was expected."""
 
+import csv
 import json
 import math
 import os
 import re
+import statistics
 
+# What a profile measures of each kernel: how long it runs, and the share of a multiprocessor's warps that it keeps.
+DURATION, WARPS = "gpu__time_duration.sum", "sm__warps_active.avg.pct_of_peak_sustained_active"
 # The program's objects are four deep. Readers of the report give up at a hundred or so.
 MOST_NESTED = 32
 
@@ -51,6 +55,23 @@ def rows(texts):
     if not found:
         raise Unread("no device is listed")
     return found
+
+
+def profile(texts):
+    """Of Nsight Compute's CSV: how long each kernel runs, and how many warps it keeps on a multiprocessor."""
+    text = [line for line in texts[-1].splitlines() if line.startswith('"')]
+    found = {}
+    for row in csv.DictReader(text):
+        kernel = found.setdefault(row["Kernel Name"].partition("(")[0], {})
+        kernel.setdefault(row["Metric Name"], []).append(finite(row["Metric Value"].replace(",", "")))
+    if not found:
+        raise Unread("no kernel was profiled")
+    median = lambda values: round(statistics.median(values), 3) if values else None
+    kernels = []
+    for name, metrics in found.items():
+        times, warps = metrics.get(DURATION, []), metrics.get(WARPS, [])
+        kernels.append({"kernel": name, "count": len(times), "p50_ns": median(times), "warps_percent": median(warps)})
+    return sorted(kernels, key=lambda kernel: -(kernel["p50_ns"] or 0))
 
 
 def lines(texts):

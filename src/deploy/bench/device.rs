@@ -30,6 +30,8 @@ const COPIES: usize = 4;
 const SETTLING: u32 = 8;
 /// How ten parts of the time are divided: cycles, stages, and the paced part.
 const PARTS: [u64; 3] = [5, 1, 4];
+/// Timeout of a cycle: a bench shows how slow a device is, also under a profiler, and only a robot gives it up.
+const PATIENCE: Span = Span::from_millis(10_000);
 /// Time between two cycles of the paced part: 100 Hz.
 const PACE: Span = Span::from_millis(10);
 
@@ -66,6 +68,7 @@ impl DeviceBench {
     /// Opens an engine for `robots` robots on this machine's GPU, and loads it.
     pub fn build(plan: &FieldPlan, robots: usize) -> Result<DeviceBench, BenchFault> {
         let mut engine = CudaEngine::open(plan, robots).map_err(BenchFault::Device)?;
+        engine.set_timeout(PATIENCE);
         // An engine that has just been found lost reports it in its next cycle: this one.
         let mut feed = Feed::new(plan);
         let Some(facts) = engine.device_facts() else {
