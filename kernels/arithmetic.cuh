@@ -117,30 +117,33 @@ template <unsigned COUNT> struct Best {
   }
 };
 
-/// One warp takes the best `COUNT` of `length` matches in shared memory, best first, into `best`.
-/// What is taken is crossed out.
-template <unsigned COUNT> __device__ inline void warp_best(Match* matches, unsigned length, Match* best) {
+/// A cosine as a whole number in the same order, so that comparing takes no f64 unit; 0 for what is not there.
+__device__ inline unsigned long long ordered(double cosine, unsigned index) {
+  if (index == NO_ROW) return 0;
+  const auto bits = static_cast<unsigned long long>(__double_as_longlong(cosine + 0.0)); // -0 becomes 0
+  return bits >> 63 ? ~bits : bits | 1ull << 63;
+}
+
+/// One warp takes the best `COUNT` of `length` matches, best first, into `best` in shared memory. Each round ranks
+/// the best so far and as many others as there are lanes left. No index may occur twice.
+template <unsigned COUNT> __device__ inline void warp_best(const Match* matches, unsigned length, Match* best) {
   const unsigned lane = threadIdx.x % WARP;
+  if (lane < COUNT) best[lane] = {-2.0, NO_ROW, 0};
+  __syncwarp();
 #pragma unroll 1
-  for (unsigned place = 0; place < COUNT; place++) {
-    double score = -2.0;
-    unsigned index = NO_ROW, at = 0;
-#pragma unroll 1
-    for (unsigned i = lane; i < length; i += WARP) {
-      if (before(matches[i].cosine, matches[i].row, score, index)) {
-        score = matches[i].cosine, index = matches[i].row, at = i;
-      }
+  for (unsigned first = 0; first < length; first += WARP - COUNT) {
+    const unsigned at = first + lane - COUNT;
+    const Match mine = lane < COUNT ? best[lane] : at < length ? matches[at] : Match{-2.0, NO_ROW, 0};
+    const unsigned long long key = ordered(mine.cosine, mine.row);
+    unsigned rank = 0;
+#pragma unroll 8
+    for (unsigned other = 0; other < WARP; other++) {
+      const unsigned long long its = __shfl_sync(ALL, key, other);
+      const unsigned row = __shfl_sync(ALL, mine.row, other);
+      rank += its > key || (its == key && row < mine.row);
     }
-    for (unsigned step = WARP / 2; step > 0; step /= 2) {
-      const double other = __shfl_xor_sync(ALL, score, step);
-      const unsigned other_index = __shfl_xor_sync(ALL, index, step);
-      const unsigned other_at = __shfl_xor_sync(ALL, at, step);
-      if (before(other, other_index, score, index)) score = other, index = other_index, at = other_at;
-    }
-    if (lane == 0) {
-      best[place] = {score, index, 0};
-      if (index != NO_ROW) matches[at].row = NO_ROW;
-    }
+    __syncwarp(); // all lanes have read
+    if (rank < COUNT && mine.row != NO_ROW) best[rank] = mine;
     __syncwarp();
   }
 }

@@ -1,21 +1,19 @@
 /// Step 5, bank: the exact five nearest rows, and what is stored or recognised.
 ///
-/// Four entries. A sweep is bank_scan_half or bank_scan_bytes, bank_score, remember, in this order;
-/// experience puts one in from outside.
-///
-/// bank_scan_*: grid (up to SCAN_BLOCKS, 1, robots), block 256. A warp reads a coarse row (1 KiB or
-///   512 bytes) and bounds its cosine from both sides (see `Bounds`). Leaves an upper bound a row and the
-///   five highest lower bounds a block. All in f32 and whole numbers.
-/// bank_score: the same grid and block. A row whose upper bound is below the fifth of all lower
+/// bank_scan: grid (up to SCAN_BLOCKS, 1, robots), block 256. Eight lanes read a coarse row (512 bytes) and bound its
+///   cosine from both sides (see `Bounds`). Leaves an upper bound a row and the five highest lower bounds a
+///   block. All in f32 and whole numbers.
+/// compare_rows, by `answer`: the scan's blocks again. A row whose upper bound is below the fifth of all lower
 ///   bounds cannot be among the five; the others are compared exactly, in f64. However coarse the
 ///   rows are, the result is exact: only the number of rows read twice depends on it. Where the bank is
 ///   full and this cycle is worth storing, each block also leaves the row of its share that is worth least.
-/// remember: grid (1, 1, robots), block 256. Merges, decides, stores.
-/// experience: the same; bank.given is the descriptor about rest and its value.
+/// remember, by `deliver`: merges, decides, stores.
+/// experience: grid (1, 1, robots), block 256. Stores bank.given, a descriptor about rest and its value.
 ///
 /// The query is made once a cycle, by `features`; a lane holds its part of it in registers.
-/// 256 threads: eight rows under way a block hide the latency of a row. Shared memory: lists of 5.4 KiB at
+/// 256 threads: 32 rows under way a block hide the latency of a row. Shared memory: lists of 6 KiB at
 /// most, for `experience` a query of 2.6 KiB.
+#pragma once
 #include "query.cuh"
 
 constexpr unsigned BANK_THREADS = 256;
@@ -32,12 +30,10 @@ constexpr float ROUNDING = 4e-6f;
 ///
 /// e and f are rounded up by more than their making can lose (ROUNDED_UP; src/field/cuda/bank.rs for rows of
 /// the host). What remains is the rounding of c.d and of the bounds themselves, each step of it at most
-/// 2^-24 = 6e-8 of a number. Bytes leave out at most sqrt(512) / 254 < 0.1 of a row's length and halves less,
-/// so e, f < 0.1 and every number here is below (1 + e) (1 + f) + 0.21 < 1.5 in size. Halves: a product, 2
-/// additions within four numbers, 4 sums a lane, 5 additions between lanes, of products whose sizes add up to
-/// at most |c| |d|: 12 roundings. Bytes: the sum of whole numbers is at most 512 x 127 x 127 < 2^24 and so
-/// exact; two products round. In both, 4 for the bound's distance, one for the bound, and 2 for lengths that
-/// are not quite 1: at most 19 x 1.5 x 6e-8 = 1.7e-6.
+/// 2^-24 = 6e-8 of a number. Bytes leave out at most sqrt(512) / 254 < 0.1 of a row's length, so e, f < 0.1 and
+/// every number here is below (1 + e) (1 + f) + 0.21 < 1.5 in size. The sum of whole numbers is at most
+/// 512 x 127 x 127 < 2^24 and so exact; two products round, 4 for the bound's distance, one for the bound, and 2
+/// for lengths that are not quite 1: at most 9 x 1.5 x 6e-8 = 8.1e-7.
 /// tests/cuda/bank.rs searches for a row that breaks it.
 struct Bounds {
   float low, high;
@@ -47,45 +43,39 @@ __device__ inline Bounds bounds(float cosine, float row_error, float query_error
   return {cosine - off, cosine + off};
 }
 
-/// A lane's part of the query, as a row of halves meets it.
-struct QueryOfHalves {
-  float4 part[DESCRIPTOR / (4 * WARP)];
+/// Lanes that compare a row. A warp has four rows at once: one after another, each would wait for memory and for
+/// five exchanges between lanes.
+constexpr unsigned ROW_LANES = 8;
+constexpr unsigned ROWS_AT_ONCE = WARP / ROW_LANES;
+constexpr unsigned ROW_PARTS = DESCRIPTOR / (16 * ROW_LANES); // loads of a lane, 16 bytes each
 
-  __device__ explicit QueryOfHalves(const Query& query) {
-    for (unsigned k = 0; k < DESCRIPTOR / (4 * WARP); k++) part[k] = load(query.exact + at(k));
+/// A lane's part of the query, and its length and error: whole numbers, so that only the two scales round.
+struct ScannedQuery {
+  uint4 part[ROW_PARTS];
+  float scale, error;
+
+  __device__ explicit ScannedQuery(const Query& query) : scale(query.scale), error(query.error) {
+    for (unsigned k = 0; k < ROW_PARTS; k++) part[k] = at(query.bytes, k);
   }
-  /// Eight numbers side by side are one load of a row.
-  __device__ static unsigned at(unsigned k) { return k / 2 * 8 * WARP + threadIdx.x % WARP * 8 + k % 2 * 4; }
-
-  /// A row's coarse cosine, the same in all lanes.
-  __device__ float cosine(const unsigned short* row, float) const {
-    float sum = 0.0f;
-    for (unsigned k = 0; k < DESCRIPTOR / (4 * WARP); k++) {
-      const float4 r = load(row + at(k)), q = part[k];
-      sum += (r.x * q.x + r.y * q.y) + (r.z * q.z + r.w * q.w);
-    }
-    return lanes_sum(sum);
+  __device__ static uint4 at(const signed char* row, unsigned k) {
+    return reinterpret_cast<const uint4*>(row)[k * ROW_LANES + threadIdx.x % ROW_LANES];
   }
-  __device__ float error() const { return 0.0f; }
-};
 
-/// The same of bytes: whole numbers, so that only the two scales round.
-struct QueryOfBytes {
-  uint4 part;
-  float scale, off;
-
-  __device__ explicit QueryOfBytes(const Query& query)
-      : part(reinterpret_cast<const uint4*>(query.bytes)[threadIdx.x % WARP]), scale(query.scale), off(query.error) {}
-
+  /// A row's coarse cosine, the same in all its lanes.
   __device__ float cosine(const signed char* row, float row_scale) const {
-    const uint4 r = reinterpret_cast<const uint4*>(row)[threadIdx.x % WARP];
-    int sum = __dp4a(static_cast<int>(r.x), static_cast<int>(part.x), 0);
-    sum = __dp4a(static_cast<int>(r.y), static_cast<int>(part.y), sum);
-    sum = __dp4a(static_cast<int>(r.z), static_cast<int>(part.z), sum);
-    sum = __dp4a(static_cast<int>(r.w), static_cast<int>(part.w), sum);
-    return static_cast<float>(lanes_sum(sum)) * (row_scale * scale);
+    uint4 r[ROW_PARTS];
+#pragma unroll
+    for (unsigned k = 0; k < ROW_PARTS; k++) r[k] = at(row, k);
+    int sum = 0;
+#pragma unroll
+    for (unsigned k = 0; k < ROW_PARTS; k++) {
+      sum = __dp4a(static_cast<int>(r[k].x), static_cast<int>(part[k].x), sum);
+      sum = __dp4a(static_cast<int>(r[k].y), static_cast<int>(part[k].y), sum);
+      sum = __dp4a(static_cast<int>(r[k].z), static_cast<int>(part[k].z), sum);
+      sum = __dp4a(static_cast<int>(r[k].w), static_cast<int>(part[k].w), sum);
+    }
+    return static_cast<float>(lanes_sum(sum, ROW_LANES)) * (row_scale * scale);
   }
-  __device__ float error() const { return off; }
 };
 
 /// The five highest of some numbers, best first. Only the numbers count: which row one is of does not matter.
@@ -138,40 +128,36 @@ __device__ inline Rows rows_due(const Brain& brain) {
           static_cast<unsigned>(used * (cycle.part + 1) / cycle.parts)};
 }
 
-template <class Part, class Coarse> __device__ void bank_scan(const Brain& brain, const Coarse*) {
-  __shared__ float lows[BANK_WARPS * BANK_TOP];
-  const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_scan(const Brain* brains, Launch) {
+  constexpr unsigned LISTS = BANK_WARPS * ROWS_AT_ONCE;
+  __shared__ float lows[LISTS * BANK_TOP];
+  const Brain& brain = brains[blockIdx.z];
+  const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, mine = lane / ROW_LANES;
   const Rows rows = rows_due(brain);
   if (rows.from == rows.to) return;
-  const Part query(brain.about->query);
+  const ScannedQuery query(brain.about->query);
   const Bank& bank = brain.bank;
-  const Coarse* coarse = static_cast<const Coarse*>(bank.coarse);
   Floors floors;
-  for (unsigned row = rows.from + blockIdx.x * BANK_WARPS + warp; row < rows.to; row += gridDim.x * BANK_WARPS) {
-    const float cosine = query.cosine(coarse + static_cast<unsigned long long>(row) * DESCRIPTOR, bank.scale[row]);
-    const Bounds is = bounds(cosine, bank.error[row], query.error());
-    if (lane == 0) bank.high[row] = is.high;
+  const unsigned stride = gridDim.x * LISTS;
+  for (unsigned first = rows.from + (blockIdx.x * BANK_WARPS + warp) * ROWS_AT_ONCE; first < rows.to; first += stride) {
+    const bool is_row = first + mine < rows.to;
+    const unsigned row = is_row ? first + mine : first; // all lanes take part in the exchanges
+    const float cosine = query.cosine(bank.coarse + static_cast<unsigned long long>(row) * DESCRIPTOR, bank.scale[row]);
+    const Bounds is = bounds(cosine, bank.error[row], query.error);
+    if (!is_row) continue;
+    if (lane % ROW_LANES == 0) bank.high[row] = is.high;
     floors.raise(is.low);
   }
-  if (lane == 0) {
-    for (unsigned i = 0; i < BANK_TOP; i++) lows[warp * BANK_TOP + i] = floors.value[i];
+  if (lane % ROW_LANES == 0) {
+    for (unsigned i = 0; i < BANK_TOP; i++) lows[(warp * ROWS_AT_ONCE + mine) * BANK_TOP + i] = floors.value[i];
   }
   __syncthreads();
   if (warp != 0) return;
   Floors best;
-  for (unsigned i = lane; i < BANK_WARPS * BANK_TOP; i += WARP) best.raise(lows[i]);
+  for (unsigned i = lane; i < LISTS * BANK_TOP; i += WARP) best.raise(lows[i]);
   float fifth;
-  const float mine = best.merged(fifth);
-  if (lane < BANK_TOP) bank.low[blockIdx.x * BANK_TOP + lane] = mine;
-}
-
-extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_scan_half(const Brain* brains, Launch) {
-  const unsigned short* halves = nullptr; // says what a row is made of
-  bank_scan<QueryOfHalves>(brains[blockIdx.z], halves);
-}
-extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_scan_bytes(const Brain* brains, Launch) {
-  const signed char* bytes = nullptr;
-  bank_scan<QueryOfBytes>(brains[blockIdx.z], bytes);
+  const float low = best.merged(fifth);
+  if (lane < BANK_TOP) bank.low[blockIdx.x * BANK_TOP + lane] = low;
 }
 
 /// What this cycle is worth as an experience; below 0: it is none.
@@ -221,18 +207,18 @@ __device__ inline Match least(const Brain& brain, unsigned first, unsigned strid
   return block_first(found, scratch);
 }
 
-extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_score(const Brain* brains, Launch) {
+/// Compares the rows of one of the scan's blocks exactly.
+__device__ inline void compare_rows(const Brain& brain, unsigned blocks) {
   __shared__ Match lists[BANK_WARPS * BANK_TOP];
   __shared__ Match best[BANK_TOP];
   __shared__ Match worth[BANK_WARPS];
-  const Brain& brain = brains[blockIdx.z];
   const Bank& bank = brain.bank;
   const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   const Rows rows = rows_due(brain);
   if (rows.from == rows.to) return;
   // Each warp finds the floor for itself: no barrier, and the lists come from the cache.
   Floors floors;
-  for (unsigned i = lane; i < gridDim.x * BANK_TOP; i += WARP) floors.raise(bank.low[i]);
+  for (unsigned i = lane; i < blocks * BANK_TOP; i += WARP) floors.raise(bank.low[i]);
   float floor;
   floors.merged(floor);
   constexpr unsigned EACH = DESCRIPTOR / WARP;
@@ -241,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_score(const Brai
 
   Best<BANK_TOP> nearest;
   nearest.clear();
-  const unsigned stride = gridDim.x * BANK_WARPS * WARP;
+  const unsigned stride = blocks * BANK_WARPS * WARP;
   for (unsigned first = rows.from + (blockIdx.x * BANK_WARPS + warp) * WARP; first < rows.to; first += stride) {
     const bool mine = first + lane < rows.to && bank.high[first + lane] >= floor;
     for (unsigned left = __ballot_sync(ALL, mine); left != 0; left &= left - 1) {
@@ -258,8 +244,8 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_score(const Brai
     for (unsigned i = 0; i < BANK_TOP; i++) lists[warp * BANK_TOP + i] = {nearest.score[i], nearest.index[i], 0};
   }
   if (may_replace(brain)) {
-    const Match worst = least(brain, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x, worth);
-    if (threadIdx.x == 0) bank.found[gridDim.x * BANK_TOP + blockIdx.x] = worst;
+    const Match worst = least(brain, blockIdx.x * blockDim.x + threadIdx.x, blocks * blockDim.x, worth);
+    if (threadIdx.x == 0) bank.found[blocks * BANK_TOP + blockIdx.x] = worst;
   }
   __syncthreads();
   if (warp != 0) return;
@@ -267,32 +253,21 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_score(const Brai
   if (lane < BANK_TOP) bank.found[blockIdx.x * BANK_TOP + lane] = best[lane];
 }
 
-/// Puts the query into the first free row, or over `replaced` where there is none. `coarse_bytes`: the coarse
-/// rows are bytes.
-__device__ inline void enter(const Brain& brain, const Query& query, unsigned replaced, float* scratch, double value,
-                             bool coarse_bytes) {
+/// Puts the query into the first free row, or over `replaced` where there is none.
+__device__ inline void enter(const Brain& brain, const Query& query, unsigned replaced, double value) {
   const Bank& bank = brain.bank;
   const unsigned used = brain.answer->experiences;
   const unsigned row = used < brain.rule->rows ? used : replaced;
   if (row == NO_ROW) return; // a bank without rows
   const unsigned long long first = static_cast<unsigned long long>(row) * DESCRIPTOR;
-  float off = 0.0f;
   for (unsigned i = threadIdx.x; i < DESCRIPTOR; i += blockDim.x) {
-    const float exact = query.exact[i];
-    bank.exact[first + i] = exact;
-    if (coarse_bytes) {
-      static_cast<signed char*>(bank.coarse)[first + i] = query.bytes[i];
-    } else {
-      const unsigned short half = to_half(exact);
-      static_cast<unsigned short*>(bank.coarse)[first + i] = half;
-      const float miss = exact - from_half(half); // exact: it has at most 13 digits
-      off += miss * miss;
-    }
+    bank.exact[first + i] = query.exact[i];
+    bank.coarse[first + i] = query.bytes[i];
   }
-  const float error = __fsqrt_rn(block_sum(off, scratch)) * ROUNDED_UP;
+  __syncthreads(); // all have seen how full the bank was
   if (threadIdx.x == 0) {
     bank.scale[row] = query.scale;
-    bank.error[row] = coarse_bytes ? query.error : error;
+    bank.error[row] = query.error;
     bank.value[row] = value;
     bank.last_use[row] = brain.cycle->number;
     bank.sweep->touched = row;
@@ -300,15 +275,21 @@ __device__ inline void enter(const Brain& brain, const Query& query, unsigned re
   }
 }
 
-/// Closes a part of the sweep: what the blocks found, and what the parts before found.
-__device__ inline void close_part(const Brain& brain, Rows rows, unsigned lists, Match* candidates, Match* best) {
+/// Closes a part of the sweep: what the blocks found, and what the parts before found. Each warp takes the best of
+/// its share, and the first warp the best of those.
+__device__ inline void close_part(const Brain& brain, Rows rows, unsigned blocks, Match* best) {
+  __shared__ Match candidates[(SCAN_BLOCKS + 1) * BANK_TOP];
+  __shared__ Match lists[BANK_WARPS * BANK_TOP];
   Sweep& sweep = *brain.bank.sweep;
-  const unsigned found = rows.from == rows.to ? 0 : lists * BANK_TOP;
+  const unsigned found = rows.from == rows.to ? 0 : blocks * BANK_TOP;
   for (unsigned i = threadIdx.x; i < found; i += blockDim.x) candidates[i] = brain.bank.found[i];
-  const unsigned before_it = brain.cycle->part == 0 ? 0 : BANK_TOP;
+  const unsigned before_it = brain.cycle->part == 0 ? 0 : BANK_TOP, all = found + before_it;
   if (threadIdx.x < before_it) candidates[found + threadIdx.x] = sweep.running[threadIdx.x];
   __syncthreads();
-  if (threadIdx.x < WARP) warp_best<BANK_TOP>(candidates, found + before_it, best);
+  const unsigned warp = threadIdx.x / WARP, first = all * warp / BANK_WARPS, end = all * (warp + 1) / BANK_WARPS;
+  warp_best<BANK_TOP>(candidates + first, end - first, lists + warp * BANK_TOP);
+  __syncthreads();
+  if (warp == 0) warp_best<BANK_TOP>(lists, BANK_WARPS * BANK_TOP, best);
   __syncthreads();
   if (threadIdx.x < BANK_TOP) sweep.running[threadIdx.x] = best[threadIdx.x];
 }
@@ -324,12 +305,10 @@ __device__ inline void answer_sweep(Answer& answer, const Match* best) {
   answer.novelty = count > 0 ? static_cast<float>(clamp(1.0 - best[0].cosine, 0.0, 1.0)) : 1.0f;
 }
 
-/// launch.number: blocks of the scan. launch.planes: 1 where the coarse rows are bytes.
-extern "C" __global__ void __launch_bounds__(BANK_THREADS) remember(const Brain* brains, Launch launch) {
-  __shared__ float scratch[BANK_WARPS];
-  __shared__ Match candidates[(SCAN_BLOCKS + 1) * BANK_TOP];
+/// Merges what the blocks of the scan found, decides, stores. By a whole block.
+__device__ inline void remember(const Brain& brain, unsigned blocks) {
+  __shared__ Match least_of[BANK_WARPS];
   __shared__ Match best[BANK_TOP];
-  const Brain& brain = brains[blockIdx.z];
   const Cycle& cycle = *brain.cycle;
   const Rule& rule = *brain.rule;
   Sweep& sweep = *brain.bank.sweep;
@@ -342,7 +321,7 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) remember(const Brain*
     sweep.touched = NO_ROW;
   }
   if (missed) return;
-  close_part(brain, rows, launch.number, candidates, best);
+  close_part(brain, rows, blocks, best);
   if (!whole) return;
   if (threadIdx.x == 0) answer_sweep(*brain.answer, best);
   if (!rule.learns) return;
@@ -357,15 +336,15 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) remember(const Brain*
   const Query& query = brain.about->query;
   if (value < 0.0 || !query.points) return;
   unsigned replaced = NO_ROW;
-  if (may_replace(brain)) { // each block of bank_score left its own
+  if (may_replace(brain)) { // each block that compared rows left its own
     Match mine = {0.0, NO_ROW, 0};
-    if (threadIdx.x < launch.number) mine = brain.bank.found[launch.number * BANK_TOP + threadIdx.x];
-    replaced = block_first(mine, candidates).row;
+    if (threadIdx.x < blocks) mine = brain.bank.found[blocks * BANK_TOP + threadIdx.x];
+    replaced = block_first(mine, least_of).row;
   }
-  enter(brain, query, replaced, scratch, value, launch.planes == 1);
+  enter(brain, query, replaced, value);
 }
 
-extern "C" __global__ void __launch_bounds__(BANK_THREADS) experience(const Brain* brains, Launch launch) {
+extern "C" __global__ void __launch_bounds__(BANK_THREADS) experience(const Brain* brains, Launch) {
   __shared__ Query query;
   __shared__ QueryScratch for_query;
   __shared__ Match worth[BANK_WARPS];
@@ -374,5 +353,5 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) experience(const Brai
   const bool full = brain.answer->experiences >= brain.rule->rows;
   const unsigned replaced = full ? least(brain, threadIdx.x, blockDim.x, worth).row : NO_ROW;
   __syncthreads(); // the query is whole, and all have seen how full the bank is
-  enter(brain, query, replaced, for_query.floats, brain.bank.given[DESCRIPTOR], launch.planes == 1);
+  enter(brain, query, replaced, brain.bank.given[DESCRIPTOR]);
 }

@@ -194,7 +194,7 @@ struct Sweep {
 struct Bank {
   const float* given;       // [DESCRIPTOR + 1]: an experience put in from outside, and its value
   float* exact;             // [rows][DESCRIPTOR]
-  void* coarse;             // [rows][DESCRIPTOR] binary16 or signed bytes
+  signed char* coarse;      // [rows][DESCRIPTOR]
   float* scale;             // [rows]: what one step of a row of bytes is worth
   float* error;             // [rows]: length of (exact - coarse), rounded up
   double* value;            // [rows]
@@ -252,8 +252,9 @@ struct Brain {
 
 /// What differs between two launches of a kernel in one cycle.
 struct Launch {
-  unsigned number;            // evolve: which sub-step, from 0. metrics: 1 measures though not due
-  unsigned planes;            // evolve, features: planes of a slab; divides a quarter of the grid
+  unsigned number;            // evolve: which sub-step, from 0. metrics: 1 measures though not due. answer, deliver:
+                              // blocks of the scan
+  unsigned planes;            // evolve, features: planes of a slab; divides a quarter of the grid. answer: its tasks
 };
 
 static_assert(sizeof(Rule) == 112 && sizeof(Cycle) == 392 && sizeof(Answer) == 768 && sizeof(Report) == 2864, "agreed with the host");

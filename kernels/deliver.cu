@@ -1,10 +1,10 @@
-/// The end of a cycle for the host: its answer goes to the host's memory, and then the ticket by which the host
-/// sees that all of it is there. The host looks at the ticket and asks no driver.
+/// The end of a cycle: the bank stores or recognises, the answer goes to the host's memory, and then the ticket by
+/// which the host sees that all of it is there. The host looks at the ticket and asks no driver.
 ///
-/// Launch: grid (1, 1, robots), block 96: a thread for each 8 bytes of the answer.
-#include "arithmetic.cuh"
+/// Launch: grid (1, 1, robots), block 256. launch.number: blocks of the scan.
+#include "bank.cu"
 
-constexpr unsigned DELIVER_THREADS = 96;
+constexpr unsigned DELIVER_THREADS = BANK_THREADS;
 
 /// The row that the cycle changed, for the host's copy of the bank: at most 2 KB, and only of a bank that learns.
 __device__ inline void deliver_row(const Brain& brain) {
@@ -20,17 +20,19 @@ __device__ inline void deliver_row(const Brain& brain) {
   }
 }
 
-extern "C" __global__ void __launch_bounds__(DELIVER_THREADS) deliver(const Brain* brains, Launch) {
+extern "C" __global__ void __launch_bounds__(DELIVER_THREADS) deliver(const Brain* brains, Launch launch) {
   const Brain& brain = brains[blockIdx.z];
-  static_assert(sizeof(Answer) == DELIVER_THREADS * sizeof(unsigned long long), "a word for each thread");
+  remember(brain, launch.number);
+  __syncthreads(); // what the block has stored is seen by all of it
+  constexpr unsigned WORDS = sizeof(Answer) / sizeof(unsigned long long);
+  static_assert(WORDS <= DELIVER_THREADS, "a thread for each word");
   const auto* from = reinterpret_cast<const unsigned long long*>(brain.answer);
   auto* to = reinterpret_cast<unsigned long long*>(&brain.report->answer);
-  to[threadIdx.x] = from[threadIdx.x];
+  if (threadIdx.x < WORDS) to[threadIdx.x] = from[threadIdx.x];
   deliver_row(brain);
-  __threadfence_system(); // the answer is there before the ticket, for the host as well
+  if (threadIdx.x == 0) brain.report->ended = device_clock();
   __syncthreads();
   if (threadIdx.x != 0) return;
-  brain.report->ended = device_clock();
-  __threadfence_system();
+  __threadfence_system(); // all that the block wrote is there before the ticket, for the host as well
   *const_cast<volatile unsigned*>(&brain.report->ticket) = brain.cycle->ticket;
 }

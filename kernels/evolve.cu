@@ -7,7 +7,7 @@
 /// robot on a large card; more planes let a block find its neighbours' planes in its own cache.
 ///
 /// Shared memory (static): amplitudes and sensors of at most 512 taps, 4 KiB; a plane of sums a team,
-/// 0.5 KiB at 4 cells per axis to 16 KiB at 64; sums, at most 0.5 KiB; the blend, 24 bytes.
+/// 0.5 KiB at 4 cells per axis to 16 KiB at 64; sums, at most 0.5 KiB; the blend, 40 bytes.
 ///
 /// A thread has four cells along x and takes them through the eight channels (or its team's share of
 /// them). The six neighbours come from the cache: a tile in shared memory would cost two barriers a
@@ -40,8 +40,9 @@ template <unsigned N> struct alignas(16) EvolveShared { // planes are read sixte
   float plane[teams(N)][N * N];
   float channel[GROUP][team_threads(N) / team_lanes(N)];
   float column[COLUMNS];
-  float share[BLEND_TOP];   // of each blended pattern, times what a step of a volume is worth
-  unsigned slot[BLEND_TOP];
+  const short* volume[BLEND_TOP]; // of each blended pattern, on the grid in use
+  float share[BLEND_TOP];   // of each, times what a step of a volume is worth
+  unsigned blended;
 };
 
 /// Numbers of a sub-step that all cells of a block share.
@@ -53,19 +54,32 @@ __device__ inline void add_scaled(float4& sum, float scale, float4 value) {
   sum.x += scale * value.x, sum.y += scale * value.y, sum.z += scale * value.z, sum.w += scale * value.w;
 }
 
-/// Q times its share, of four cells of one pattern channel: the weighted sum of the stored volumes.
+/// Four cells of each blended pattern, as they are stored; zeros beside a pattern channel.
+struct Stored {
+  short4 cells[BLEND_TOP];
+};
+
+/// Loads them, all at once: they come from far away.
 template <unsigned N>
-__device__ inline float4 blended_cells(const EvolveShared<N>& shared, const Brain& brain, unsigned grid,
-                                       unsigned channel, unsigned cells, unsigned at) {
+__device__ inline Stored stored_cells(const EvolveShared<N>& shared, bool is_pattern, unsigned at) {
+  Stored stored;
+#pragma unroll
+  for (unsigned i = 0; i < BLEND_TOP; i++) {
+    stored.cells[i] = {0, 0, 0, 0};
+    if (is_pattern && i < shared.blended) {
+      stored.cells[i] = *reinterpret_cast<const short4*>(shared.volume[i] + at);
+    }
+  }
+  return stored;
+}
+
+/// Q times its share: the weighted sum.
+template <unsigned N> __device__ inline float4 blended_cells(const EvolveShared<N>& shared, const Stored& stored) {
   float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
-  if (channel < PATTERN_FIRST || channel >= PATTERN_FIRST + PATTERN) return sum;
-  const unsigned count = brain.answer->blended;
-#pragma unroll 1
-  for (unsigned i = 0; i < count; i++) {
-    const short* volume = brain.volumes[grid][shared.slot[i]] + (channel - PATTERN_FIRST) * cells;
-    const short4 v = *reinterpret_cast<const short4*>(volume + at);
-    const float4 steps = {float(v.x), float(v.y), float(v.z), float(v.w)};
-    add_scaled(sum, shared.share[i], steps);
+#pragma unroll
+  for (unsigned i = 0; i < BLEND_TOP; i++) {
+    const short4 v = stored.cells[i];
+    add_scaled(sum, shared.share[i], {float(v.x), float(v.y), float(v.z), float(v.w)});
   }
   return sum;
 }
@@ -160,9 +174,11 @@ __device__ inline void evolve_slab(EvolveShared<N>& shared, const Brain& brain, 
         const unsigned at = ((c * N + z) * N + y) * N + x;
         float4 u = load(old + at);
         if (steps) {
+          const unsigned pattern = group * GROUP + c - PATTERN_FIRST; // a large number before the first
+          const Stored stored = stored_cells(shared, pattern < PATTERN, pattern * CELLS + (z * N + y) * N + x);
           const float4 sides = neighbours<N>(old, at, u, x, y, z);
           const float4 drive = drive_cells<N>(shared, brain, group, c, x, y, z);
-          const float4 q = blended_cells(shared, brain, cycle.on_half, group * GROUP + c, CELLS, (z * N + y) * N + x);
+          const float4 q = blended_cells(shared, stored);
           u.x = cell_step(u.x, sides.x, drive.x, q.x, step);
           u.y = cell_step(u.y, sides.y, drive.y, q.y, step);
           u.z = cell_step(u.z, sides.z, drive.z, q.z, step);
@@ -200,10 +216,14 @@ template <unsigned N> __device__ void evolve(const Brain* brains, Launch launch)
     shared.sensor[tap - first] = sensor;
     shared.amplitude[tap - first] = brain.taps.weight[tap] * brain.senses->felt[sensor];
   }
+  const unsigned blended = brain.answer->blended;
   if (threadIdx.x < BLEND_TOP) { // weights are f64: made floats once a block, and without f64 units
-    shared.slot[threadIdx.x] = brain.answer->slot[threadIdx.x];
-    shared.share[threadIdx.x] = rule.pattern_step * narrow(brain.answer->weight[threadIdx.x]);
+    const bool is_blended = threadIdx.x < blended;
+    shared.volume[threadIdx.x] =
+        is_blended ? brain.volumes[cycle.on_half][brain.answer->slot[threadIdx.x]] : nullptr;
+    shared.share[threadIdx.x] = is_blended ? rule.pattern_step * narrow(brain.answer->weight[threadIdx.x]) : 0.0f;
   }
+  if (threadIdx.x == 0) shared.blended = blended;
   __syncthreads();
 
   const bool half = rule.half_groups >> group & 1;

@@ -1,13 +1,14 @@
 /// Step 4: context, descriptor and gradients from the sums that the last sub-step left.
 ///
-/// Launch: grid (BLOCK_COUNT, GROUPS, robots), block as many threads as a spatial block has cells, but
+/// Launch: grid (BLOCK_COUNT, GROUPS + 1, robots), block as many threads as a spatial block has cells, but
 /// at least 32 and at most 128 (four cells each at 32 per axis). A block has one spatial block of one
 /// group: its descriptor entry; in the first eight spatial blocks a channel's mean each; in content
 /// groups the Sobel derivatives of the block's cells. The block that arrives last makes the bank's query of
-/// the whole descriptor (query.cuh): a launch of its own would cost more than the query does. Shared memory:
-/// 404 bytes.
+/// the whole descriptor (query.cuh): a launch of its own would cost more than the query does. The blocks behind the
+/// last group do the second half of learning (learn.cuh). Shared memory: half a KiB.
 ///
 /// launch.planes is that of evolve. Groups that stood still are put together from their old sums.
+#include "learn.cuh"
 #include "query.cuh"
 
 constexpr unsigned FEATURE_THREADS = 128;
@@ -41,7 +42,7 @@ __device__ inline double one_over(unsigned count) {
 
 /// Mean derivative and mean magnitude along each axis in one spatial block.
 __device__ inline void gradients(const Brain& brain, unsigned n, unsigned block, unsigned group) {
-  __shared__ float scratch[FEATURE_THREADS / WARP];
+  __shared__ float scratch[FEATURE_THREADS / WARP][6];
   const unsigned side = n / BLOCKS, cells = side * side * side;
   const float* volume = brain.group_sums + static_cast<unsigned long long>(group) * n * n * n;
   float sums[6] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
@@ -57,40 +58,57 @@ __device__ inline void gradients(const Brain& brain, unsigned n, unsigned block,
       sums[2 * axis + 1] += fabsf(slope[axis]);
     }
   }
+  // The warps' sums first, all six side by side: one after another they would wait for twelve barriers.
+  for (unsigned i = 0; i < 6; i++) sums[i] = lanes_sum(sums[i]);
+  if (threadIdx.x % WARP == 0) {
+    for (unsigned i = 0; i < 6; i++) scratch[threadIdx.x / WARP][i] = sums[i];
+  }
+  __syncthreads();
+  if (threadIdx.x >= 6) return;
+  float sum = 0.0f;
+  for (unsigned warp = 0; warp < blockDim.x / WARP; warp++) sum += scratch[warp][threadIdx.x];
   // Sums of eight channels, derivatives times 32, and per whole cell: two of them lie in a half one.
   const float width = brain.cycle->on_half ? 2.0f : 1.0f;
   const float scale = 1.0f / (32.0f * GROUP * width * static_cast<float>(cells));
-  for (unsigned i = 0; i < 6; i++) {
-    const float sum = block_sum(sums[i], scratch);
-    if (threadIdx.x == 0) {
-      brain.features[CHANNELS + DESCRIPTOR + (group * 6 + i) * BLOCK_COUNT + block] = scale * sum;
-    }
-  }
+  brain.features[CHANNELS + DESCRIPTOR + (group * 6 + threadIdx.x) * BLOCK_COUNT + block] = scale * sum;
+}
+
+/// Sum of `count` floats that lie `stride` apart, by one warp in an order that depends on `count` only.
+__device__ inline double strided_sum(const float* first, unsigned count, unsigned stride) {
+  double sum = 0.0;
+  for (unsigned i = threadIdx.x % WARP; i < count; i += WARP) sum += static_cast<double>(first[i * stride]);
+  return lanes_sum(sum);
 }
 
 extern "C" __global__ void __launch_bounds__(FEATURE_THREADS) features(const Brain* brains, Launch launch) {
   const Brain& brain = brains[blockIdx.z];
   const unsigned n = brain.rule->grid / (brain.cycle->on_half ? 2 : 1);
-  const unsigned side = n / BLOCKS, block = blockIdx.x, group = blockIdx.y;
-  About& about = *brain.about;
-  if (threadIdx.x == 0) {
-    const unsigned slabs = side / launch.planes, first = block / COLUMNS * slabs;
-    double sum = 0.0;
-    for (unsigned slab = first; slab < first + slabs; slab++) {
-      sum += brain.block_sums[(slab * GROUPS + group) * COLUMNS + block % COLUMNS];
-    }
-    const unsigned index = group * BLOCK_COUNT + block;
-    const double mean = sum * one_over(GROUP * side * side * side);
-    brain.features[CHANNELS + index] = static_cast<float>(mean);
-    about.descriptor[index] = mean - about.rest_descriptor[index];
+  const unsigned side = n / BLOCKS, block = blockIdx.x, group = blockIdx.y, lane = threadIdx.x % WARP;
+  if (group == GROUPS) {
+    const unsigned warps = blockDim.x / WARP;
+    learn_apply(brain, block * warps + threadIdx.x / WARP, gridDim.x * warps);
+    return;
   }
-  if (threadIdx.x == blockDim.x - 1 && block < GROUP) {
+  About& about = *brain.about;
+  if (threadIdx.x < WARP) {
+    const unsigned slabs = side / launch.planes, first = block / COLUMNS * slabs;
+    const float* sums = brain.block_sums + (first * GROUPS + group) * COLUMNS + block % COLUMNS;
+    const double sum = strided_sum(sums, slabs, GROUPS * COLUMNS);
+    if (lane == 0) {
+      const unsigned index = group * BLOCK_COUNT + block;
+      const double mean = sum * one_over(GROUP * side * side * side);
+      brain.features[CHANNELS + index] = static_cast<float>(mean);
+      about.descriptor[index] = mean - about.rest_descriptor[index];
+    }
+  }
+  if (threadIdx.x >= blockDim.x - WARP && block < GROUP) { // the last warp; the first where there is but one
     const unsigned channel = group * GROUP + block;
-    double sum = 0.0;
-    for (unsigned slab = 0; slab < n / launch.planes; slab++) sum += brain.channel_sums[slab * CHANNELS + channel];
-    const double mean = sum * one_over(n * n * n);
-    brain.features[channel] = static_cast<float>(mean);
-    about.context[channel] = mean - about.rest_context[channel];
+    const double sum = strided_sum(brain.channel_sums + channel, n / launch.planes, CHANNELS);
+    if (lane == 0) {
+      const double mean = sum * one_over(n * n * n);
+      brain.features[channel] = static_cast<float>(mean);
+      about.context[channel] = mean - about.rest_context[channel];
+    }
   }
   if (group < CONTENT_GROUPS) gradients(brain, n, block, group);
 
@@ -98,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(FEATURE_THREADS) features(const Bra
   __shared__ bool last;
   if (threadIdx.x == 0) {
     __threadfence(); // the entry is there before the arrival is counted
-    last = atomicAdd(&about.query.arrived, 1u) == gridDim.x * gridDim.y - 1;
+    last = atomicAdd(&about.query.arrived, 1u) == BLOCK_COUNT * GROUPS - 1;
     __threadfence(); // and the others' are seen after it
   }
   __syncthreads();

@@ -1,9 +1,10 @@
-/// Step 1: takes the orders and the sensors from the host's memory, compares them with what was expected, keeps the averages behind
-/// confidence, skill and trust, and says what is felt.
+/// Step 1: takes the orders and the sensors from the host's memory, compares them with what was expected, keeps the
+/// averages behind confidence, skill and trust, and says what is felt. Beside it, the first half of learning.
 ///
-/// Launch: grid (1, 1, robots), block 64: a thread a sensor, as there are at most 64. Shared memory:
-/// two doubles. The host has refused sensors that are not finite or not in [-1, 1] (step 0).
-#include "arithmetic.cuh"
+/// Launch: grid (1 + ceil(regressors / 2), 1, robots), block 64. The first block senses, a thread a sensor, as
+/// there are at most 64; in the others a warp has a row of the covariance (learn.cuh). Shared memory: two
+/// doubles. The host has refused sensors that are not finite or not in [-1, 1] (step 0).
+#include "learn.cuh"
 
 constexpr unsigned SENSE_THREADS = MAX_SENSORS;
 
@@ -57,6 +58,10 @@ __device__ inline void take_orders(const Brain& brain) {
 extern "C" __global__ void __launch_bounds__(SENSE_THREADS) sense(const Brain* brains, Launch) {
   __shared__ double scratch[SENSE_THREADS / WARP];
   const Brain& brain = brains[blockIdx.z];
+  if (blockIdx.x > 0) {
+    learn_gain(brain, (blockIdx.x - 1) * (SENSE_THREADS / WARP) + threadIdx.x / WARP);
+    return;
+  }
   take_orders(brain);
   if (threadIdx.x == 0) brain.report->began = device_clock();
   const Cycle& cycle = *brain.cycle;

@@ -37,7 +37,7 @@ OPTIONS = [b"--gpu-architecture=compute_87", b"--std=c++17", b"-default-device"]
 CHIPS = ["sm_87", "sm_89", "sm_90", "sm_120"]
 # Kernels that must have no f64 instruction: the loops over cells and over the bank's rows, and the memory.
 # The bank's query is made in features, whose f64 instructions are budgeted.
-WITHOUT_F64 = ("evolve_", "bank_scan_", "convolve_", "superpose_", "nearest_", "enter_half", "leave_half")
+WITHOUT_F64 = ("evolve_", "bank_scan", "convolve_", "superpose_", "nearest_", "enter_half", "leave_half")
 # Instructions of machine code that need an f64 unit, or pass through it: arithmetic, comparisons, the first step of
 # a quotient or a root, conversions.
 F64 = re.compile(r"(D(ADD|MUL|FMA|SETP|MNMX|MMA)\b|MUFU\.\w*64H|(F2F|F2I|I2F|FRND)\S*F64)")

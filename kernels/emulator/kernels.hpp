@@ -20,9 +20,8 @@ template <class Table, void (*kernel)(const Table*, Launch)> void run_on(const v
 #define MEMORY(name) {#name, run_on<Sheet, name>, sizeof(Sheet)}
 constexpr Kernel KERNELS[] = {
     KERNEL(sense),          KERNEL(evolve_4),        KERNEL(evolve_8),   KERNEL(evolve_16), KERNEL(evolve_32),
-    KERNEL(evolve_64),      KERNEL(features),        KERNEL(library),    KERNEL(bank_scan_half),
-    KERNEL(bank_scan_bytes), KERNEL(bank_score),     KERNEL(remember),   KERNEL(experience), KERNEL(learn_gain),
-    KERNEL(learn_apply),    KERNEL(predict),         KERNEL(motor),      KERNEL(metrics),   KERNEL(deliver),   KERNEL(enter_half),
+    KERNEL(evolve_64),      KERNEL(features),        KERNEL(bank_scan),  KERNEL(answer),    KERNEL(deliver),
+    KERNEL(metrics),        KERNEL(experience),      KERNEL(enter_half),
     KERNEL(leave_half),     MEMORY(convolve_128),    MEMORY(convolve_256), MEMORY(convolve_512),
     MEMORY(convolve_1024),  MEMORY(convolve_2048),   MEMORY(convolve_4096), MEMORY(convolve_8192),
     MEMORY(superpose_leaves), MEMORY(superpose_join), MEMORY(nearest_scan), MEMORY(nearest_join)};

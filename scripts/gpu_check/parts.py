@@ -131,7 +131,7 @@ def _profile(grid):
     program = tool("ncu") or "ncu"
     what = ["--metrics", f"{reading.DURATION},{reading.WARPS}", "--cache-control", "none", "--clock-control", "none"]
     # Not what fills the bank; past the start, which runs every graph once; then a dozen cycles.
-    kernels = "regex:sense|learn|evolve|features|library|bank|remember|predict|motor|deliver|metrics"
+    kernels = "regex:sense|evolve|features|bank_scan|answer|deliver|metrics"
     which = ["--kernel-name", kernels, "--launch-skip", 400, "--launch-count", 160]
     bench = [PROGRAM, "bench", "field", "--engine", "cuda", "--grid", grid, "--seconds", 1, "--json"]
     command = [program, *what, *which, "--csv", "--print-units", "base", *bench]

@@ -17,6 +17,10 @@ use ganglion::field::shape::{
     SLOW_FIRST, TURN, is_due, regressors, sub_steps,
 };
 
+/// Tasks of `answer`: the bank, and all three.
+const TASK_BANK: u32 = 1;
+const ALL_TASKS: u32 = 7;
+
 /// The launch parameters that can be chosen.
 #[derive(Clone, Copy, Debug)]
 pub struct Launching {
@@ -24,8 +28,6 @@ pub struct Launching {
     pub planes: usize,
     /// Blocks of a scan of the bank.
     pub blocks: u32,
-    /// Whether the bank's coarse rows are bytes rather than binary16.
-    pub bytes: bool,
 }
 
 /// A robot's own buffers that the tests read.
@@ -191,10 +193,9 @@ impl Rig {
         let about = device.hold(&about);
         own.extend([features, about, device.hold(&vec![0; SENSES])]);
         own.extend([device.hold(&vec![0; shape.sensors * n * 8]), device.hold(&identity), learned]);
-        let row_bytes = DESCRIPTOR * if self.launching.bytes { 1 } else { 2 };
         // exact, coarse, scale, error, value, last_use, high
         let bank =
-            [DESCRIPTOR * 4, row_bytes, 4, 4, 8, 8, 4].map(|bytes| device.allocate(shape.bank * bytes));
+            [DESCRIPTOR * 4, DESCRIPTOR, 4, 4, 8, 8, 4].map(|bytes| device.allocate(shape.bank * bytes));
         own.extend(bank);
         let lists = self.launching.blocks as usize * BANK_TOP;
         let low = device.allocate(lists * 4);
@@ -283,8 +284,7 @@ impl Rig {
             let bytes = Table::default().f32s(descriptor).f32s(&[value]).bytes();
             self.device.write(robot.learned, 0, &bytes);
         }
-        let how = [0, u32::from(self.launching.bytes)];
-        self.launch("experience", [1, 1], 256, how);
+        self.launch("experience", [1, 1], 256, [0, 0]);
     }
 
     /// Rows of the bank as numbers.
@@ -313,7 +313,7 @@ impl Rig {
         let rest = (CONTEXT + DESCRIPTOR + CONTEXT) * 8;
         self.device.write(about, rest, &[0; DESCRIPTOR * 8]);
         self.launch_features();
-        self.launch_bank();
+        self.launch_bank(TASK_BANK);
         let answer = Answer::read(&self.device.read(answer, 0, ANSWER));
         let (used, wide) = (answer.experiences, DESCRIPTOR);
         let made = self.device.read(about, QUERY, ABOUT - QUERY);
@@ -326,21 +326,13 @@ impl Rig {
         };
         let exact = numbers(&mut self.device, bank[0], used * wide);
         let scales = numbers(&mut self.device, bank[2], used);
-        let coarse: Vec<f64> = if self.launching.bytes {
-            let steps = Reader(&self.device.read(bank[1], 0, used * wide)).i8s(used * wide);
-            let worth = |(i, step): (usize, &i8)| f64::from(*step) * f64::from(scales[i / wide]);
-            steps.iter().enumerate().map(worth).collect()
-        } else {
-            let halves = Reader(&self.device.read(bank[1], 0, used * wide * 2)).u16s(used * wide);
-            halves.into_iter().map(|half| f64::from(from_half(half))).collect()
-        };
-        let coarse_query = |(exact, step): (&f32, &i8)| {
-            if self.launching.bytes { f64::from(*step) * scale } else { f64::from(*exact) }
-        };
+        let steps = Reader(&self.device.read(bank[1], 0, used * wide)).i8s(used * wide);
+        let worth = |(i, step): (usize, &i8)| f64::from(*step) * f64::from(scales[i / wide]);
+        let coarse: Vec<f64> = steps.iter().enumerate().map(worth).collect();
         Swept {
-            query_coarse: query.iter().zip(&bytes).map(coarse_query).collect(),
+            query_coarse: bytes.iter().map(|step| f64::from(*step) * scale).collect(),
             query,
-            query_error: if self.launching.bytes { query_error } else { 0.0 },
+            query_error,
             rows: exact.chunks(wide).map(<[f32]>::to_vec).collect(),
             coarse: coarse.chunks(wide).map(<[f64]>::to_vec).collect(),
             errors: numbers(&mut self.device, bank[3], used),
@@ -440,10 +432,7 @@ impl Rig {
         let n = shape.grid / if self.on_half { 2 } else { 1 };
         let planes = self.launching.planes.min(n / 4);
         let columns = regressors(shape.sensors);
-        let warps = |rows: usize| [rows.div_ceil(8) as u32, 1];
-        self.launch("sense", [1, 1], 64, [0, 0]);
-        self.launch("learn_gain", warps(columns), 256, [0, 0]);
-        self.launch("learn_apply", warps(columns + shape.sensors), 256, [0, 0]);
+        self.launch("sense", [1 + columns.div_ceil(2) as u32, 1], 64, [0, 0]);
         if changes {
             let halves = (shape.cells() / 8).div_ceil(256) as u32;
             let name = if self.on_half { "enter_half" } else { "leave_half" };
@@ -457,11 +446,7 @@ impl Rig {
             self.launch(&format!("evolve_{n}"), grid, threads, [sub_step, planes as u32]);
         }
         self.launch_features();
-        self.launch("library", [1, 1], 256, [0, 0]);
-        self.launch_bank();
-        self.launch("predict", warps(shape.sensors), 256, [0, 0]);
-        self.launch("motor", [shape.motors as u32, 1], 256, [0, 0]);
-        self.launch("deliver", [1, 1], 96, [0, 0]);
+        self.launch_bank(ALL_TASKS);
         self.launch("metrics", [CHANNELS as u32, 1], 256, [0, 0]);
     }
 
@@ -469,15 +454,16 @@ impl Rig {
         let side = self.plan.shape.grid / if self.on_half { 8 } else { 4 };
         let threads = (side * side * side).clamp(32, 128) as u32;
         let planes = self.launching.planes.min(side);
-        self.launch("features", [64, GROUPS as u32], threads, [0, planes as u32]);
+        self.launch("features", [64, GROUPS as u32 + 1], threads, [0, planes as u32]);
     }
 
-    fn launch_bank(&mut self) {
-        let (blocks, bytes) = (self.launching.blocks, u32::from(self.launching.bytes));
-        let scan = if self.launching.bytes { "bank_scan_bytes" } else { "bank_scan_half" };
-        self.launch(scan, [blocks, 1], 256, [0, 0]);
-        self.launch("bank_score", [blocks, 1], 256, [0, 0]);
-        self.launch("remember", [1, 1], 256, [blocks, bytes]);
+    /// The scan, the answer, and its end.
+    fn launch_bank(&mut self, tasks: u32) {
+        let (shape, blocks) = (self.plan.shape, self.launching.blocks);
+        let others = 1 + shape.sensors.div_ceil(8) + shape.motors;
+        self.launch("bank_scan", [blocks, 1], 256, [0, 0]);
+        self.launch("answer", [blocks + others as u32, 1], 256, [blocks, tasks]);
+        self.launch("deliver", [1, 1], 256, [blocks, 0]);
     }
 
     /// Updates the host's state after the cycle.

@@ -30,7 +30,7 @@ const COPIES: usize = 4;
 const SETTLING: u32 = 8;
 /// How ten parts of the time are divided: cycles, stages, and the paced part.
 const PARTS: [u64; 3] = [5, 1, 4];
-/// Timeout of a cycle: a bench shows how slow a device is, also under a profiler, and only a robot gives it up.
+/// Timeout of a cycle: a bench shows how slow a device is, also under a profiler; only a robot gives it up.
 const PATIENCE: Span = Span::from_millis(10_000);
 /// Time between two cycles of the paced part: 100 Hz.
 const PACE: Span = Span::from_millis(10);

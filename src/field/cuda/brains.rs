@@ -3,7 +3,7 @@
 
 use super::bank_copy::BankCopy;
 use super::desk::Desk;
-use super::launches::{Cut, Kernels, Step};
+use super::launches::{AnswerTask, Cut, Kernels, Step};
 use super::layout::{BufferRange, Layout};
 use super::library::Library;
 use super::save::Drain;
@@ -34,11 +34,10 @@ pub const MOST_ROBOTS: usize = 64;
 /// Brains on a device. Fields are dropped in order: the context's objects before the context.
 pub struct Brains {
     graphs: Graphs,
-    /// The same work without branches, with a mark after each stage; recorded when stages are first watched.
+    /// The same work with a mark after each stage; recorded when stages are first watched.
     watched: Option<Graphs>,
     pub(super) marks: Marks,
     pub(super) main: Stream,
-    side: Stream,
     pub(super) kernels: Kernels,
     image: Image,
     pub(super) staging: Pinned,
@@ -79,7 +78,6 @@ impl Brains {
             watched: None,
             marks: Marks::new(&gpu)?,
             main: Stream::new(&gpu, Priority::High)?,
-            side: Stream::new(&gpu, Priority::High)?,
             kernels,
             image,
             staging: Pinned::take(&gpu, STAGING)?,
@@ -174,7 +172,14 @@ impl Brains {
 
     /// Launches a step for all robots.
     pub(super) fn launch(&self, step: Step) -> Result<(), GpuError> {
-        launch(&self.main, step, self.brains(), self.robots())
+        let (grid, words) = ([step.grid[0], step.grid[1], self.robots() as u32], step.words);
+        self.main.launch(&Launch {
+            kernel: step.kernel,
+            grid,
+            block: step.block,
+            table: self.brains(),
+            words,
+        })
     }
 
     /// Address of the table of brains.
@@ -188,7 +193,7 @@ impl Brains {
         let record = |on_half: bool, moves: bool| -> Result<Vec<Graph>, GpuError> {
             let graph = |steps: u32| {
                 let launches = Launches { on_half, moves, steps };
-                self.main.capture(|| if watched { self.in_line(launches) } else { self.branched(launches) })
+                self.main.capture(|| if watched { self.watched(launches) } else { self.unwatched(launches) })
             };
             (1..=most).map(graph).collect()
         };
@@ -196,58 +201,45 @@ impl Brains {
         Ok(Graphs([both(false)?, both(true)?]))
     }
 
-    /// The launches of a cycle: learning in parallel with the field, then the bank in parallel with
-    /// everything else that needs the features. The metrics come after the answer, which does not need them.
-    fn branched(&self, launches: Launches) -> Result<(), GpuError> {
-        let (main, side, brains, robots) = (&self.main, &self.side, self.brains(), self.robots());
-        let on = |stream: &Stream, step: Step| launch(stream, step, brains, robots);
-        on(main, self.kernels.sense())?;
-        main.fork(&self.marks.sensed)?;
-        side.wait(&self.marks.sensed)?;
-        for step in self.kernels.learning() {
-            on(side, step)?;
-        }
-        if launches.moves {
-            on(main, self.kernels.movement(launches.on_half))?;
-        }
-        for sub_step in 0..launches.steps {
-            on(main, self.kernels.evolve(launches.on_half, sub_step))?;
-        }
-        on(main, self.kernels.features(launches.on_half))?;
-        main.fork(&self.marks.reduced)?;
-        side.wait(&self.marks.reduced)?;
-        on(side, self.kernels.library())?;
-        for step in self.kernels.answer() {
-            on(side, step)?;
-        }
-        side.fork(&self.marks.matched)?;
-        for step in self.kernels.bank() {
-            on(main, step)?;
-        }
-        main.wait(&self.marks.matched)?;
-        on(main, self.kernels.deliver())?;
-        on(main, self.kernels.metrics(false))
+    /// The launches of a cycle, one after another: what can run in parallel shares a launch. The metrics come
+    /// after the answer, which does not need them.
+    fn unwatched(&self, launches: Launches) -> Result<(), GpuError> {
+        let on = |step: Step| self.launch(step);
+        on(self.kernels.sense())?;
+        self.evolve(launches)?;
+        on(self.kernels.features(launches.on_half))?;
+        on(self.kernels.scan())?;
+        on(self.kernels.answer(&[AnswerTask::Bank, AnswerTask::Library, AnswerTask::Act]))?;
+        on(self.kernels.deliver())?;
+        on(self.kernels.metrics(false))
     }
 
-    /// The same launches one after another, with a mark at the end of each stage.
-    fn in_line(&self, launches: Launches) -> Result<(), GpuError> {
+    /// The move to another grid and the sub-steps.
+    fn evolve(&self, launches: Launches) -> Result<(), GpuError> {
+        if launches.moves {
+            self.launch(self.kernels.movement(launches.on_half))?;
+        }
+        let steps = 0..launches.steps;
+        steps.into_iter().try_for_each(|step| self.launch(self.kernels.evolve(launches.on_half, step)))
+    }
+
+    /// The same work with a mark after each stage, and one task of `answer` each time. The learning is
+    /// part of the stages in which it runs, those of `sense` and `features`.
+    fn watched(&self, launches: Launches) -> Result<(), GpuError> {
         let on = |step: Step| self.launch(step);
         let mark = |stage: usize| self.main.record(&self.marks.stages[stage]);
         on(self.kernels.sense())?;
-        self.kernels.learning().into_iter().try_for_each(on)?;
         mark(0)?;
-        if launches.moves {
-            on(self.kernels.movement(launches.on_half))?;
-        }
-        (0..launches.steps).try_for_each(|sub_step| on(self.kernels.evolve(launches.on_half, sub_step)))?;
+        self.evolve(launches)?;
         mark(1)?;
         on(self.kernels.features(launches.on_half))?;
         mark(2)?;
-        on(self.kernels.library())?;
+        on(self.kernels.answer(&[AnswerTask::Library]))?;
         mark(3)?;
-        self.kernels.bank().into_iter().try_for_each(on)?;
+        on(self.kernels.scan())?;
+        on(self.kernels.answer(&[AnswerTask::Bank]))?;
         mark(4)?;
-        self.kernels.answer().into_iter().try_for_each(on)?;
+        on(self.kernels.answer(&[AnswerTask::Act]))?;
         on(self.kernels.metrics(false))?;
         mark(5)?;
         on(self.kernels.deliver()) // last: once the host sees the answer, all marks have been passed
@@ -326,11 +318,4 @@ impl Graphs {
     fn of(&self, launches: Launches) -> &Graph {
         &self.0[usize::from(launches.on_half)][usize::from(launches.moves)][launches.steps as usize - 1]
     }
-}
-
-/// Launches a step for `robots` robots on a stream.
-fn launch(stream: &Stream, step: Step, brains: u64, robots: usize) -> Result<(), GpuError> {
-    let [x, y] = step.grid;
-    let grid = [x, y, robots as u32];
-    stream.launch(&Launch { kernel: step.kernel, grid, block: step.block, table: brains, words: step.words })
 }

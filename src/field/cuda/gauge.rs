@@ -28,7 +28,7 @@ impl Brains {
     /// clock.
     pub fn time_nothing(&mut self) -> Result<Span, GpuError> {
         let clock = MonotonicClock;
-        let nothing = self.main.capture(|| self.main.record(&self.marks.sensed))?;
+        let nothing = self.main.capture(|| self.main.record(&self.marks.settled))?;
         self.main.replay(&nothing)?;
         self.settle()?;
         let start = clock.now();

@@ -9,6 +9,8 @@ use crate::system::gpu::{GpuError, Image, Kernel};
 const BLOCK: u32 = 256;
 /// Warps of such a block; each takes a row.
 const WARPS: usize = 8;
+/// Warps of a block of `sense`, which has a thread for each sensor.
+const SENSE_WARPS: usize = 2;
 /// Maximum number of blocks of a scan: each leaves a list that must be merged.
 const MOST_SCAN_BLOCKS: usize = 64;
 /// Each multiprocessor should get at least this many blocks, so that one computes while another waits for
@@ -50,21 +52,27 @@ pub struct Step {
     pub words: [u32; 2],
 }
 
+/// Tasks of the kernel `answer`, as in `kernels/answer.cu`: they run side by side, or one at a time to be
+/// timed.
+#[derive(Clone, Copy)]
+pub enum AnswerTask {
+    /// The exact comparison of the bank's rows.
+    Bank = 1,
+    /// The match with the library.
+    Library = 2,
+    /// The prediction and the motors.
+    Act = 4,
+}
+
 /// The kernels, ready to be launched.
 pub struct Kernels {
     sense: Kernel,
-    learn_gain: Kernel,
-    learn_apply: Kernel,
     evolve: [Kernel; 2],
     features: Kernel,
-    library: Kernel,
     bank_scan: Kernel,
-    bank_score: Kernel,
-    remember: Kernel,
-    predict: Kernel,
-    motor: Kernel,
-    metrics: Kernel,
+    answer: Kernel,
     deliver: Kernel,
+    metrics: Kernel,
     enter_half: Kernel,
     leave_half: Kernel,
     experience: Kernel,
@@ -79,18 +87,12 @@ impl Kernels {
         let evolve = |grid: usize| image.kernel(&format!("evolve_{grid}"));
         Ok(Kernels {
             sense: image.kernel("sense")?,
-            learn_gain: image.kernel("learn_gain")?,
-            learn_apply: image.kernel("learn_apply")?,
             evolve: [evolve(grid)?, evolve(grid / 2)?],
             features: image.kernel("features")?,
-            library: image.kernel("library")?,
-            bank_scan: image.kernel("bank_scan_bytes")?,
-            bank_score: image.kernel("bank_score")?,
-            remember: image.kernel("remember")?,
-            predict: image.kernel("predict")?,
-            motor: image.kernel("motor")?,
-            metrics: image.kernel("metrics")?,
+            bank_scan: image.kernel("bank_scan")?,
+            answer: image.kernel("answer")?,
             deliver: image.kernel("deliver")?,
+            metrics: image.kernel("metrics")?,
             enter_half: image.kernel("enter_half")?,
             leave_half: image.kernel("leave_half")?,
             experience: image.kernel("experience")?,
@@ -105,17 +107,11 @@ impl Kernels {
         let evolve = [grid, grid / 2].map(|grid| format!("evolve_{grid}"));
         let rest = [
             "sense",
-            "learn_gain",
-            "learn_apply",
             "features",
-            "library",
-            "bank_scan_bytes",
-            "bank_score",
-            "remember",
-            "predict",
-            "motor",
-            "metrics",
+            "bank_scan",
+            "answer",
             "deliver",
+            "metrics",
             "enter_half",
             "leave_half",
             "experience",
@@ -143,19 +139,10 @@ impl Kernels {
         Kernels::step(kernel, [CHANNELS, blocks], BLOCK, [0, 0])
     }
 
-    /// Step 1.
+    /// Step 1, and beside it the first half of learning: a warp for each row of the covariance.
     pub fn sense(&self) -> Step {
-        Kernels::step(self.sense, [1, 1], 64, [0, 0])
-    }
-
-    /// The learning from the last cycle.
-    pub fn learning(&self) -> [Step; 2] {
-        let (columns, sensors) = (regressors(self.plan.shape.sensors), self.plan.shape.sensors);
-        let warps = |rows: usize| [rows.div_ceil(WARPS), 1];
-        [
-            Kernels::step(self.learn_gain, warps(columns), BLOCK, [0, 0]),
-            Kernels::step(self.learn_apply, warps(columns + sensors), BLOCK, [0, 0]),
-        ]
+        let rows = regressors(self.plan.shape.sensors);
+        Kernels::step(self.sense, [1 + rows.div_ceil(SENSE_WARPS), 1], 64, [0, 0])
     }
 
     /// One sub-step of the field.
@@ -168,35 +155,24 @@ impl Kernels {
         Kernels::step(kernel, [n / planes, GROUPS], block, [sub_step as usize, planes])
     }
 
-    /// Turns sums into features.
+    /// Turns sums into features; beside it, the second half of learning.
     pub fn features(&self, on_half: bool) -> Step {
         let side = self.n(on_half) / 4;
         let block = (side * side * side).clamp(32, 128) as u32;
-        Kernels::step(self.features, [64, GROUPS], block, [0, self.planes(on_half)])
+        Kernels::step(self.features, [64, GROUPS + 1], block, [0, self.planes(on_half)])
     }
 
-    /// The match with the library.
-    pub fn library(&self) -> Step {
-        Kernels::step(self.library, [1, 1], BLOCK, [0, 0])
+    /// The scan of the bank.
+    pub fn scan(&self) -> Step {
+        Kernels::step(self.bank_scan, [self.cut.scan_blocks, 1], BLOCK, [0, 0])
     }
 
-    /// The match with the bank, and the new experience.
-    pub fn bank(&self) -> [Step; 3] {
-        let blocks = self.cut.scan_blocks;
-        [
-            Kernels::step(self.bank_scan, [blocks, 1], BLOCK, [0, 0]),
-            Kernels::step(self.bank_score, [blocks, 1], BLOCK, [0, 0]),
-            Kernels::step(self.remember, [1, 1], BLOCK, [blocks, 1]),
-        ]
-    }
-
-    /// The next prediction, and the motors.
-    pub fn answer(&self) -> [Step; 2] {
-        let shape = self.plan.shape;
-        [
-            Kernels::step(self.predict, [shape.sensors.div_ceil(WARPS), 1], BLOCK, [0, 0]),
-            Kernels::step(self.motor, [shape.motors, 1], BLOCK, [0, 0]),
-        ]
+    /// What follows from the features and the scan, for some of its tasks.
+    pub fn answer(&self, tasks: &[AnswerTask]) -> Step {
+        let (shape, scan) = (self.plan.shape, self.cut.scan_blocks);
+        let blocks = scan + 1 + shape.sensors.div_ceil(WARPS) + shape.motors;
+        let tasks = tasks.iter().map(|task| *task as usize).sum();
+        Kernels::step(self.answer, [blocks, 1], BLOCK, [scan, tasks])
     }
 
     /// The metrics; `now`: even if they are not due.
@@ -204,14 +180,14 @@ impl Kernels {
         Kernels::step(self.metrics, [CHANNELS, 1], BLOCK, [usize::from(now), 0])
     }
 
-    /// Delivers the answer to the host.
+    /// Stores the experience, and delivers the answer to the host.
     pub fn deliver(&self) -> Step {
-        Kernels::step(self.deliver, [1, 1], 96, [0, 0])
+        Kernels::step(self.deliver, [1, 1], BLOCK, [self.cut.scan_blocks, 0])
     }
 
     /// An experience from outside.
     pub fn experience(&self) -> Step {
-        Kernels::step(self.experience, [1, 1], BLOCK, [0, 1])
+        Kernels::step(self.experience, [1, 1], BLOCK, [0, 0])
     }
 }
 

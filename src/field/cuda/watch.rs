@@ -42,12 +42,6 @@ pub struct Marks {
     pub begin: Event,
     /// After all work so far.
     pub settled: Event,
-    /// Forks and joins inside a graph.
-    pub sensed: Event,
-    /// See `sensed`.
-    pub reduced: Event,
-    /// See `sensed`.
-    pub matched: Event,
     /// End of each stage, in the order of `STAGES`.
     pub stages: [Event; STAGES.len()],
 }
@@ -59,9 +53,6 @@ impl Marks {
         Ok(Marks {
             begin: event()?,
             settled: event()?,
-            sensed: event()?,
-            reduced: event()?,
-            matched: event()?,
             stages: [event()?, event()?, event()?, event()?, event()?, event()?],
         })
     }

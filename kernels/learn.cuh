@@ -1,19 +1,16 @@
 /// Step 6: what followed the last cycle's regressors, and what is expected next. In f64, as in every
 /// engine: an f32 covariance wears out.
 ///
-/// learn_gain, then learn_apply: need `sense` only, so that they may run beside the field's step.
-///   Grid (ceil(n / 8), 1, robots) and (ceil((n + sensors) / 8), 1, robots) for n regressors, block
-///   256: a warp has a row of P or W. Both return at once where learning is not due.
-/// predict: needs learn_apply and features. Grid (ceil(sensors / 8), 1, robots), block 256: a warp a
-///   sensor. Shared memory of predict: the regressors, 1.6 KiB; none in the others.
+/// Each is done by warps that have a row of P or W each, beside other work of the same launch:
+///   learn_gain by blocks of `sense`: it needs no orders, and is done though no learning may be due;
+///   learn_apply, after it and what `sense` found, by blocks of `features`; returns at once where not due;
+///   predict, after learn_apply and the features, by blocks of `answer`. Shared memory: the regressors, 1.6 KiB.
 ///
 /// The two rank-one steps of the contract, the observation and the ridge in turn, become one pass
 /// over P: column j after the first step is known from column j and the gain before it, so that every
 /// warp finds the second gain by itself. P is read twice and written once a cycle.
+#pragma once
 #include "arithmetic.cuh"
-
-constexpr unsigned LEARN_THREADS = 256;
-constexpr unsigned LEARN_WARPS = LEARN_THREADS / WARP;
 
 __device__ inline unsigned regressors(unsigned sensors) { return CHANNELS + 2 * sensors + 1; }
 __device__ inline bool is_finite(double value) { return fabs(value) <= 1.7976931348623157e308; }
@@ -23,33 +20,36 @@ __device__ inline double lanes_dot(const double* a, const double* b, unsigned le
   return lanes_sum(sum);
 }
 
-extern "C" __global__ void __launch_bounds__(LEARN_THREADS) learn_gain(const Brain* brains, Launch) {
-  const Brain& brain = brains[blockIdx.z];
-  if (!brain.cycle->learn_due) return;
+/// Row i of P x and of P e_j, before P is divided by `keep`.
+__device__ inline void learn_gain(const Brain& brain, unsigned i) {
   Senses& senses = *brain.senses;
-  const unsigned n = regressors(brain.rule->sensors), lane = threadIdx.x % WARP;
-  const unsigned i = blockIdx.x * LEARN_WARPS + threadIdx.x / WARP;
+  const unsigned n = regressors(brain.rule->sensors);
   if (i >= n) return; // a whole warp
   const double* row = brain.covariance + i * n;
   const double gain = lanes_dot(row, senses.regressors, n);
-  if (lane == 0) {
-    senses.gain[i] = gain / brain.cycle->keep;
-    senses.column[i] = row[senses.turn] / brain.cycle->keep;
-    if (i == 0) senses.row = senses.turn;
-  }
+  if (threadIdx.x % WARP != 0) return;
+  senses.gain[i] = gain;
+  senses.column[i] = row[senses.turn];
+  if (i == 0) senses.row = senses.turn;
 }
 
-/// The two steps that a row of P or W takes.
+/// The two steps that a row of P or W takes, with quotients made factors, as each is used in every column.
 struct Learning {
   unsigned n, turn;
-  double first;  // 1 + x.P x
-  double second; // 1 / rho^2 + P_jj after the first
+  double grow;    // 1 / mu: P is divided by it first
+  double first;   // 1 / (1 + x.P x)
+  double second;  // 1 / (1 / rho^2 + P_jj after the first)
   bool first_holds, second_holds;
 };
 
+/// P x, entry i.
+__device__ inline double first_gain(const Senses& senses, const Learning& step, unsigned i) {
+  return senses.gain[i] * step.grow;
+}
 /// P e_j after the first step, entry i.
 __device__ inline double second_gain(const Senses& senses, const Learning& step, unsigned i) {
-  return senses.column[i] - senses.gain[i] * senses.gain[step.turn] / step.first;
+  const double turn = first_gain(senses, step, step.turn);
+  return senses.column[i] * step.grow - first_gain(senses, step, i) * turn * step.first;
 }
 
 __device__ inline Learning learning(const Brain& brain) {
@@ -57,10 +57,12 @@ __device__ inline Learning learning(const Brain& brain) {
   Learning step;
   step.n = regressors(brain.rule->sensors);
   step.turn = senses.row;
-  step.first = 1.0 + lanes_dot(senses.gain, senses.regressors, step.n);
-  step.first_holds = is_finite(step.first) && step.first >= 1.0;
+  step.grow = 1.0 / brain.cycle->keep;
+  const double first = 1.0 + lanes_dot(senses.gain, senses.regressors, step.n) * step.grow;
+  step.first_holds = is_finite(first) && first >= 1.0;
+  step.first = 1.0 / first;
   const double own = second_gain(senses, step, step.turn);
-  step.second = 1.0 / (RIDGE * step.n * (1.0 - brain.cycle->keep)) + own;
+  step.second = 1.0 / (1.0 / (RIDGE * step.n * (1.0 - brain.cycle->keep)) + own);
   step.second_holds = step.first_holds && is_finite(own) && own > 0.0;
   return step;
 }
@@ -69,11 +71,11 @@ __device__ inline Learning learning(const Brain& brain) {
 __device__ inline void learn_covariance(const Brain& brain, const Learning& step, unsigned i) {
   const Senses& senses = *brain.senses;
   double* row = brain.covariance + i * step.n;
-  const double other = second_gain(senses, step, i);
+  const double gain = first_gain(senses, step, i), other = second_gain(senses, step, i);
   for (unsigned k = threadIdx.x % WARP; k < step.n; k += WARP) {
     if (step.second_holds) {
-      const double seen = senses.gain[i] * senses.gain[k] / step.first;
-      row[k] = row[k] / brain.cycle->keep - seen - other * second_gain(senses, step, k) / step.second;
+      const double seen = gain * first_gain(senses, step, k) * step.first; // the same bits on both sides of the diagonal
+      row[k] = row[k] * step.grow - seen - other * second_gain(senses, step, k) * step.second;
     } else {
       row[k] = i == k ? 1.0 / RIDGE : 0.0;
     }
@@ -86,27 +88,29 @@ __device__ inline void learn_weights(const Brain& brain, const Learning& step, u
   const Senses& senses = *brain.senses;
   double* row = brain.weights + sensor * step.n;
   const double miss = senses.change[sensor] - lanes_dot(row, senses.regressors, step.n);
-  const double amount = miss / step.first;
-  const double shown = row[step.turn] + amount * senses.gain[step.turn];
-  const double shrink = step.second_holds ? -shown / step.second : 0.0;
+  const double amount = miss * step.first;
+  const double shown = row[step.turn] + amount * first_gain(senses, step, step.turn);
+  const double shrink = step.second_holds ? -shown * step.second : 0.0;
   __syncwarp(); // all lanes have read the weight that is shown
   for (unsigned k = threadIdx.x % WARP; k < step.n; k += WARP) {
-    row[k] += amount * senses.gain[k];
+    row[k] += amount * first_gain(senses, step, k);
     if (step.second_holds) row[k] += shrink * second_gain(senses, step, k);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(LEARN_THREADS) learn_apply(const Brain* brains, Launch) {
-  const Brain& brain = brains[blockIdx.z];
+/// What the last cycle's regressors teach, by `warps` warps of which this one has number `warp`.
+__device__ inline void learn_apply(const Brain& brain, unsigned warp, unsigned warps) {
   if (!brain.cycle->learn_due) return;
   const Learning step = learning(brain);
-  const unsigned row = blockIdx.x * LEARN_WARPS + threadIdx.x / WARP;
-  if (row < step.n) {
-    learn_covariance(brain, step, row);
-  } else if (row < step.n + brain.rule->sensors) {
-    learn_weights(brain, step, row - step.n);
+#pragma unroll 1
+  for (unsigned row = warp; row < step.n + brain.rule->sensors; row += warps) {
+    if (row < step.n) {
+      learn_covariance(brain, step, row);
+    } else {
+      learn_weights(brain, step, row - step.n);
+    }
   }
-  if (blockIdx.x == 0 && threadIdx.x == 0 && step.first_holds) brain.senses->turn = (step.turn + 1) % step.n;
+  if (warp == 0 && threadIdx.x % WARP == 0 && step.first_holds) brain.senses->turn = (step.turn + 1) % step.n;
 }
 
 /// Regressor j of this cycle.
@@ -118,17 +122,17 @@ __device__ inline double regressor(const Brain& brain, unsigned j) {
   return 1.0;
 }
 
-extern "C" __global__ void __launch_bounds__(LEARN_THREADS) predict(const Brain* brains, Launch) {
+/// The prediction of as many sensors as a block has warps; `block` counts the blocks that predict.
+__device__ inline void predict(const Brain& brain, unsigned block) {
   __shared__ double x[REGRESSORS_HELD];
-  const Brain& brain = brains[blockIdx.z];
   Senses& senses = *brain.senses;
   const unsigned n = regressors(brain.rule->sensors), lane = threadIdx.x % WARP;
   if (threadIdx.x < n) {
     x[threadIdx.x] = regressor(brain, threadIdx.x);
-    if (blockIdx.x == 0) senses.regressors[threadIdx.x] = x[threadIdx.x];
+    if (block == 0) senses.regressors[threadIdx.x] = x[threadIdx.x];
   }
   __syncthreads();
-  const unsigned sensor = blockIdx.x * LEARN_WARPS + threadIdx.x / WARP;
+  const unsigned sensor = block * (blockDim.x / WARP) + threadIdx.x / WARP;
   if (sensor >= brain.rule->sensors) return;
   const double learned = lanes_dot(brain.weights + sensor * n, x, n);
   if (lane != 0) return;

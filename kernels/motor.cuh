@@ -1,18 +1,15 @@
 /// Step 7: the read-out, the bridge after a change of grid, and the motors.
 ///
-/// Launch: grid (motors, 1, robots), block 256: a block a row of 2113 weights, eight or nine each.
+/// By a block of 256 threads of `answer` for each motor: a row of 2113 weights, eight or nine a thread.
 /// Shared memory: eight doubles. Products in f64, so that the sum does not depend on how many
 /// threads shared it by more than the last bits of a double; 2113 of them hide behind the loads.
+#pragma once
 #include "arithmetic.cuh"
 
-constexpr unsigned MOTOR_THREADS = 256;
-
-extern "C" __global__ void __launch_bounds__(MOTOR_THREADS) motor(const Brain* brains, Launch) {
-  __shared__ double scratch[MOTOR_THREADS / WARP];
-  const Brain& brain = brains[blockIdx.z];
+__device__ inline void drive_motor(const Brain& brain, unsigned row) {
+  __shared__ double scratch[8];
   const Cycle& cycle = *brain.cycle;
-  const unsigned row = blockIdx.x;
-  const float* weights = brain.readout + (cycle.on_half * gridDim.x + row) * (FEATURES + 1);
+  const float* weights = brain.readout + (cycle.on_half * brain.rule->motors + row) * (FEATURES + 1);
   double sum = 0.0;
   for (unsigned i = threadIdx.x; i < FEATURES; i += blockDim.x) {
     sum += static_cast<double>(weights[i]) * static_cast<double>(brain.features[i]);

@@ -1,19 +1,19 @@
 /// Step 5, library: which patterns are blended from the next cycle on, and with which weights.
 ///
-/// Launch: grid (1, 1, robots), block 256; returns at once where the match is not due. A warp
-/// compares one slot at a time. In f64, as a weight feels an error of a cosine ten times over: 6400
-/// products for a hundred slots. Shared memory: 8 warps x 3 candidates, 384 bytes.
+/// By one block of 256 threads of `answer`; returns at once where the match is not due. A warp compares four slots
+/// at a time, so that it waits for memory once for them all. In f64, as a weight feels an error of a cosine
+/// ten times over: 6400 products for a hundred slots. Shared memory: 8 warps x 3 candidates, 384 bytes.
 ///
 /// Volumes and contexts are put in by the host between cycles (kernels/README.md).
+#pragma once
 #include "arithmetic.cuh"
 
-constexpr unsigned LIBRARY_THREADS = 256;
-constexpr unsigned LIBRARY_WARPS = LIBRARY_THREADS / WARP;
+constexpr unsigned LIBRARY_WARPS = 8;
+constexpr unsigned SLOTS_AT_ONCE = 4;
 
-extern "C" __global__ void __launch_bounds__(LIBRARY_THREADS) library(const Brain* brains, Launch) {
+__device__ inline void match_library(const Brain& brain) {
   __shared__ Match candidates[LIBRARY_WARPS * BLEND_TOP];
   __shared__ Match chosen[BLEND_TOP];
-  const Brain& brain = brains[blockIdx.z];
   const Cycle& cycle = *brain.cycle;
   if (!cycle.blend_due) return;
   const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -23,10 +23,23 @@ extern "C" __global__ void __launch_bounds__(LIBRARY_THREADS) library(const Brai
   query[0] /= length, query[1] /= length;
   Best<BLEND_TOP> best;
   best.clear();
-  for (unsigned slot = warp; slot < brain.rule->patterns; slot += LIBRARY_WARPS) {
-    if (!brain.stored[slot]) continue;
-    const double* context = brain.contexts + slot * CHANNELS;
-    best.offer(lanes_sum(query[0] * context[lane] + query[1] * context[lane + WARP]), slot);
+#pragma unroll 1
+  for (unsigned first = warp * SLOTS_AT_ONCE; first < brain.rule->patterns; first += LIBRARY_WARPS * SLOTS_AT_ONCE) {
+    double part[SLOTS_AT_ONCE];
+    bool is_stored[SLOTS_AT_ONCE];
+#pragma unroll
+    for (unsigned i = 0; i < SLOTS_AT_ONCE; i++) {
+      const unsigned slot = first + i < brain.rule->patterns ? first + i : first;
+      is_stored[i] = slot == first + i && brain.stored[slot];
+      const double* context = brain.contexts + slot * CHANNELS;
+      part[i] = query[0] * context[lane] + query[1] * context[lane + WARP];
+    }
+#pragma unroll
+    for (unsigned i = 0; i < SLOTS_AT_ONCE; i++) part[i] = lanes_sum(part[i]);
+#pragma unroll
+    for (unsigned i = 0; i < SLOTS_AT_ONCE; i++) {
+      if (is_stored[i]) best.offer(part[i], first + i);
+    }
   }
   if (lane == 0) {
     for (unsigned i = 0; i < BLEND_TOP; i++) candidates[warp * BLEND_TOP + i] = {best.score[i], best.index[i], 0};

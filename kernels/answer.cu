@@ -1,0 +1,30 @@
+/// Steps 5 to 7 after the scan: the exact comparison of the bank's rows, the match with the library, the prediction
+/// and the motors, side by side in one launch: none needs another's result, and a launch each would take longer
+/// than they do.
+///
+/// Launch: grid (scan's blocks + 1 + ceil(sensors / 8) + motors, 1, robots), block 256. launch.number: blocks of
+/// the scan. launch.planes: the tasks, the sum of those below; the blocks of the others return at once.
+#include "bank.cu"
+#include "learn.cuh"
+#include "library.cuh"
+#include "motor.cuh"
+
+constexpr unsigned TASK_BANK = 1, TASK_LIBRARY = 2, TASK_ACT = 4;
+
+extern "C" __global__ void __launch_bounds__(BANK_THREADS) answer(const Brain* brains, Launch launch) {
+  const Brain& brain = brains[blockIdx.z];
+  if (blockIdx.x < launch.number) {
+    if (launch.planes & TASK_BANK) compare_rows(brain, launch.number);
+    return;
+  }
+  const unsigned block = blockIdx.x - launch.number, predicting = (brain.rule->sensors + BANK_WARPS - 1) / BANK_WARPS;
+  if (block == 0) {
+    if (launch.planes & TASK_LIBRARY) match_library(brain);
+  } else if (launch.planes & TASK_ACT) {
+    if (block <= predicting) {
+      predict(brain, block - 1);
+    } else {
+      drive_motor(brain, block - 1 - predicting);
+    }
+  }
+}
