@@ -3,7 +3,7 @@
 /// than they do.
 ///
 /// Launch: grid (scan's blocks + 1 + ceil(sensors / 8) + motors, 1, robots), block 256. launch.number: blocks of
-/// the scan. launch.planes: the tasks, the sum of those below; the blocks of the others return at once.
+/// the scan. launch.planes_or_tasks: the tasks, the sum of those below; the blocks of the others return at once.
 #include "bank.cu"
 #include "learn.cuh"
 #include "library.cuh"
@@ -11,16 +11,17 @@
 
 constexpr unsigned TASK_BANK = 1, TASK_LIBRARY = 2, TASK_ACT = 4;
 
-extern "C" __global__ void __launch_bounds__(BANK_THREADS) answer(const Brain* brains, Launch launch) {
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS) answer(const Brain* brains, Launch launch) {
   const Brain& brain = brains[blockIdx.z];
+  const unsigned tasks = launch.planes_or_tasks;
   if (blockIdx.x < launch.number) {
-    if (launch.planes & TASK_BANK) compare_rows(brain, launch.number);
+    if (tasks & TASK_BANK) compare_rows(brain, launch.number);
     return;
   }
-  const unsigned block = blockIdx.x - launch.number, predicting = (brain.rule->sensors + BANK_WARPS - 1) / BANK_WARPS;
+  const unsigned block = blockIdx.x - launch.number, predicting = (brain.rule->sensors + BLOCK_WARPS - 1) / BLOCK_WARPS;
   if (block == 0) {
-    if (launch.planes & TASK_LIBRARY) match_library(brain);
-  } else if (launch.planes & TASK_ACT) {
+    if (tasks & TASK_LIBRARY) match_library(brain);
+  } else if (tasks & TASK_ACT) {
     if (block <= predicting) {
       predict(brain, block - 1);
     } else {

@@ -7,6 +7,9 @@
 
 constexpr unsigned WARP = 32;
 constexpr unsigned ALL = 0xffffffffu;
+/// Threads of a block of every kernel without a number of its own, as in src/field/cuda/launches.rs.
+constexpr unsigned BLOCK_THREADS = 256;
+constexpr unsigned BLOCK_WARPS = BLOCK_THREADS / WARP;
 
 #ifdef GANGLION_EMULATOR
 __device__ inline float from_half(unsigned short bits) { return emulator::from_half(bits); }
@@ -88,10 +91,18 @@ template <class Number> __device__ inline Number block_sum(Number value, Number*
   return sum;
 }
 
+/// A score as a whole number in the same order, so that comparing takes no f64 unit; 0 for NO_ROW.
+__device__ inline unsigned long long ordered(double score, unsigned index) {
+  if (index == NO_ROW) return 0;
+  const auto bits = static_cast<unsigned long long>(__double_as_longlong(score + 0.0)); // -0 becomes 0
+  return bits >> 63 ? ~bits : bits | 1ull << 63;
+}
 /// Whether a comes before b: larger, or equal and with the lower index. NO_ROW comes last.
-__device__ inline bool before(double a, unsigned index_a, double b, unsigned index_b) {
-  if (index_a == NO_ROW || index_b == NO_ROW) return index_b == NO_ROW && index_a != NO_ROW;
-  return a > b || (a == b && index_a < index_b);
+__device__ inline bool before(unsigned long long ordered_a, unsigned a, unsigned long long ordered_b, unsigned b) {
+  return ordered_a > ordered_b || (ordered_a == ordered_b && a < b);
+}
+__device__ inline bool before(double score_a, unsigned a, double score_b, unsigned b) {
+  return before(ordered(score_a, a), a, ordered(score_b, b), b);
 }
 
 /// The best `COUNT` of what was offered in any order, best first.
@@ -117,13 +128,6 @@ template <unsigned COUNT> struct Best {
   }
 };
 
-/// A cosine as a whole number in the same order, so that comparing takes no f64 unit; 0 for what is not there.
-__device__ inline unsigned long long ordered(double cosine, unsigned index) {
-  if (index == NO_ROW) return 0;
-  const auto bits = static_cast<unsigned long long>(__double_as_longlong(cosine + 0.0)); // -0 becomes 0
-  return bits >> 63 ? ~bits : bits | 1ull << 63;
-}
-
 /// One warp takes the best `COUNT` of `length` matches, best first, into `best` in shared memory. Each round ranks
 /// the best so far and as many others as there are lanes left. No index may occur twice.
 template <unsigned COUNT> __device__ inline void warp_best(const Match* matches, unsigned length, Match* best) {
@@ -140,7 +144,7 @@ template <unsigned COUNT> __device__ inline void warp_best(const Match* matches,
     for (unsigned other = 0; other < WARP; other++) {
       const unsigned long long its = __shfl_sync(ALL, key, other);
       const unsigned row = __shfl_sync(ALL, mine.row, other);
-      rank += its > key || (its == key && row < mine.row);
+      rank += before(its, row, key, mine.row);
     }
     __syncwarp(); // all lanes have read
     if (rank < COUNT && mine.row != NO_ROW) best[rank] = mine;

@@ -16,8 +16,6 @@
 #pragma once
 #include "query.cuh"
 
-constexpr unsigned BANK_THREADS = 256;
-constexpr unsigned BANK_WARPS = BANK_THREADS / WARP;
 /// What rounding in f32 may take from a bound; `Bounds` adds it up.
 constexpr float ROUNDING = 4e-6f;
 
@@ -128,8 +126,8 @@ __device__ inline Rows rows_due(const Brain& brain) {
           static_cast<unsigned>(used * (cycle.part + 1) / cycle.parts)};
 }
 
-extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_scan(const Brain* brains, Launch) {
-  constexpr unsigned LISTS = BANK_WARPS * ROWS_AT_ONCE;
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS) bank_scan(const Brain* brains, Launch) {
+  constexpr unsigned LISTS = BLOCK_WARPS * ROWS_AT_ONCE;
   __shared__ float lows[LISTS * BANK_TOP];
   const Brain& brain = brains[blockIdx.z];
   const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, mine = lane / ROW_LANES;
@@ -139,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_scan(const Brain
   const Bank& bank = brain.bank;
   Floors floors;
   const unsigned stride = gridDim.x * LISTS;
-  for (unsigned first = rows.from + (blockIdx.x * BANK_WARPS + warp) * ROWS_AT_ONCE; first < rows.to; first += stride) {
+  for (unsigned first = rows.from + (blockIdx.x * BLOCK_WARPS + warp) * ROWS_AT_ONCE; first < rows.to; first += stride) {
     const bool is_row = first + mine < rows.to;
     const unsigned row = is_row ? first + mine : first; // all lanes take part in the exchanges
     const float cosine = query.cosine(bank.coarse + static_cast<unsigned long long>(row) * DESCRIPTOR, bank.scale[row]);
@@ -186,7 +184,7 @@ __device__ inline Match block_first(Match mine, Match* scratch) {
   if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = mine;
   __syncthreads();
 #pragma unroll 1
-  for (unsigned warp = 0; warp < BANK_WARPS; warp++) {
+  for (unsigned warp = 0; warp < BLOCK_WARPS; warp++) {
     if (before(scratch[warp].cosine, scratch[warp].row, mine.cosine, mine.row)) mine = scratch[warp];
   }
   return mine;
@@ -209,9 +207,9 @@ __device__ inline Match least(const Brain& brain, unsigned first, unsigned strid
 
 /// Compares the rows of one of the scan's blocks exactly.
 __device__ inline void compare_rows(const Brain& brain, unsigned blocks) {
-  __shared__ Match lists[BANK_WARPS * BANK_TOP];
+  __shared__ Match lists[BLOCK_WARPS * BANK_TOP];
   __shared__ Match best[BANK_TOP];
-  __shared__ Match worth[BANK_WARPS];
+  __shared__ Match worth[BLOCK_WARPS];
   const Bank& bank = brain.bank;
   const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   const Rows rows = rows_due(brain);
@@ -227,8 +225,8 @@ __device__ inline void compare_rows(const Brain& brain, unsigned blocks) {
 
   Best<BANK_TOP> nearest;
   nearest.clear();
-  const unsigned stride = blocks * BANK_WARPS * WARP;
-  for (unsigned first = rows.from + (blockIdx.x * BANK_WARPS + warp) * WARP; first < rows.to; first += stride) {
+  const unsigned stride = blocks * BLOCK_WARPS * WARP;
+  for (unsigned first = rows.from + (blockIdx.x * BLOCK_WARPS + warp) * WARP; first < rows.to; first += stride) {
     const bool mine = first + lane < rows.to && bank.high[first + lane] >= floor;
     for (unsigned left = __ballot_sync(ALL, mine); left != 0; left &= left - 1) {
       const unsigned row = first + (__ffs(static_cast<int>(left)) - 1);
@@ -249,7 +247,7 @@ __device__ inline void compare_rows(const Brain& brain, unsigned blocks) {
   }
   __syncthreads();
   if (warp != 0) return;
-  warp_best<BANK_TOP>(lists, BANK_WARPS * BANK_TOP, best);
+  warp_best<BANK_TOP>(lists, BLOCK_WARPS * BANK_TOP, best);
   if (lane < BANK_TOP) bank.found[blockIdx.x * BANK_TOP + lane] = best[lane];
 }
 
@@ -279,17 +277,17 @@ __device__ inline void enter(const Brain& brain, const Query& query, unsigned re
 /// its share, and the first warp the best of those.
 __device__ inline void close_part(const Brain& brain, Rows rows, unsigned blocks, Match* best) {
   __shared__ Match candidates[(SCAN_BLOCKS + 1) * BANK_TOP];
-  __shared__ Match lists[BANK_WARPS * BANK_TOP];
+  __shared__ Match lists[BLOCK_WARPS * BANK_TOP];
   Sweep& sweep = *brain.bank.sweep;
   const unsigned found = rows.from == rows.to ? 0 : blocks * BANK_TOP;
   for (unsigned i = threadIdx.x; i < found; i += blockDim.x) candidates[i] = brain.bank.found[i];
   const unsigned before_it = brain.cycle->part == 0 ? 0 : BANK_TOP, all = found + before_it;
   if (threadIdx.x < before_it) candidates[found + threadIdx.x] = sweep.running[threadIdx.x];
   __syncthreads();
-  const unsigned warp = threadIdx.x / WARP, first = all * warp / BANK_WARPS, end = all * (warp + 1) / BANK_WARPS;
+  const unsigned warp = threadIdx.x / WARP, first = all * warp / BLOCK_WARPS, end = all * (warp + 1) / BLOCK_WARPS;
   warp_best<BANK_TOP>(candidates + first, end - first, lists + warp * BANK_TOP);
   __syncthreads();
-  if (warp == 0) warp_best<BANK_TOP>(lists, BANK_WARPS * BANK_TOP, best);
+  if (warp == 0) warp_best<BANK_TOP>(lists, BLOCK_WARPS * BANK_TOP, best);
   __syncthreads();
   if (threadIdx.x < BANK_TOP) sweep.running[threadIdx.x] = best[threadIdx.x];
 }
@@ -307,7 +305,7 @@ __device__ inline void answer_sweep(Answer& answer, const Match* best) {
 
 /// Merges what the blocks of the scan found, decides, stores. By a whole block.
 __device__ inline void remember(const Brain& brain, unsigned blocks) {
-  __shared__ Match least_of[BANK_WARPS];
+  __shared__ Match least_of[BLOCK_WARPS];
   __shared__ Match best[BANK_TOP];
   const Cycle& cycle = *brain.cycle;
   const Rule& rule = *brain.rule;
@@ -344,10 +342,10 @@ __device__ inline void remember(const Brain& brain, unsigned blocks) {
   enter(brain, query, replaced, value);
 }
 
-extern "C" __global__ void __launch_bounds__(BANK_THREADS) experience(const Brain* brains, Launch) {
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS) experience(const Brain* brains, Launch) {
   __shared__ Query query;
   __shared__ QueryScratch for_query;
-  __shared__ Match worth[BANK_WARPS];
+  __shared__ Match worth[BLOCK_WARPS];
   const Brain& brain = brains[blockIdx.z];
   make_query(query, brain.bank.given, for_query);
   const bool full = brain.answer->experiences >= brain.rule->rows;

@@ -254,7 +254,7 @@ struct Brain {
 struct Launch {
   unsigned number;            // evolve: which sub-step, from 0. metrics: 1 measures though not due. answer, deliver:
                               // blocks of the scan
-  unsigned planes;            // evolve, features: planes of a slab; divides a quarter of the grid. answer: its tasks
+  unsigned planes_or_tasks;   // evolve, features: planes of a slab; divides a quarter of the grid. answer: its tasks
 };
 
 static_assert(sizeof(Rule) == 112 && sizeof(Cycle) == 392 && sizeof(Answer) == 768 && sizeof(Report) == 2864, "agreed with the host");

@@ -4,7 +4,7 @@
 /// Launch: grid (1, 1, robots), block 256. launch.number: blocks of the scan.
 #include "bank.cu"
 
-constexpr unsigned DELIVER_THREADS = BANK_THREADS;
+constexpr unsigned DELIVER_THREADS = BLOCK_THREADS;
 
 /// The row that the cycle changed, for the host's copy of the bank: at most 2 KB, and only of a bank that learns.
 __device__ inline void deliver_row(const Brain& brain) {

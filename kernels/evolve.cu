@@ -1,9 +1,9 @@
 /// Steps 2 to 4: drive, one sub-step, and the sums that the features are made of, in one pass.
 ///
-/// Launch: grid (planes of the grid in use / launch.planes, GROUPS, robots), block
+/// Launch: grid (planes of the grid in use / launch.planes_or_tasks, GROUPS, robots), block
 /// evolve_threads(n), once a sub-step, launch.number counting them from 0. A block has one slab of
 /// one group of channels; groups that stand still, or are done with their sub-steps, return at once.
-/// launch.planes divides n / 4 (a slab lies in one row of blocks): 1 gives most blocks and suits one
+/// launch.planes_or_tasks divides n / 4 (a slab lies in one row of blocks): 1 gives most blocks and suits one
 /// robot on a large card; more planes let a block find its neighbours' planes in its own cache.
 ///
 /// Shared memory (static): amplitudes and sensors of at most 512 taps, 4 KiB; a plane of sums a team,
@@ -14,7 +14,7 @@
 /// plane and channel for loads that hit the first level anyway. Old and new field lie in two
 /// buffers, so that no cell is read after it was written. Nothing else as large as the field exists:
 /// the drive is made from the felt sensors where it is needed, the blend from the stored volumes.
-/// Every sum is added in an order that depends on the grid and on launch.planes only.
+/// Every sum is added in an order that depends on the grid and on launch.planes_or_tasks only.
 #include "pair.cuh"
 
 /// Most threads of a block. A thread needs at most 80 registers: three blocks of 256 fit a multiprocessor's
@@ -163,8 +163,8 @@ __device__ inline void evolve_slab(EvolveShared<N>& shared, const Brain& brain, 
     for (unsigned c = team; c < GROUP; c += teams(N)) shared.channel[c][member / LANES] = 0.0f;
   }
 #pragma unroll 1
-  for (unsigned plane = 0; plane < launch.planes; plane++) {
-    const unsigned z = blockIdx.x * launch.planes + plane;
+  for (unsigned plane = 0; plane < launch.planes_or_tasks; plane++) {
+    const unsigned z = blockIdx.x * launch.planes_or_tasks + plane;
 #pragma unroll 1
     for (unsigned place = member; place < N * N / 4; place += TEAM) {
       const unsigned y = place / (N / 4), x = place % (N / 4) * 4;

@@ -7,7 +7,7 @@
 /// the whole descriptor (query.cuh): a launch of its own would cost more than the query does. The blocks behind the
 /// last group do the second half of learning (learn.cuh). Shared memory: half a KiB.
 ///
-/// launch.planes is that of evolve. Groups that stood still are put together from their old sums.
+/// launch.planes_or_tasks is that of evolve. Groups that stood still are put together from their old sums.
 #include "learn.cuh"
 #include "query.cuh"
 
@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(FEATURE_THREADS) features(const Bra
   }
   About& about = *brain.about;
   if (threadIdx.x < WARP) {
-    const unsigned slabs = side / launch.planes, first = block / COLUMNS * slabs;
+    const unsigned slabs = side / launch.planes_or_tasks, first = block / COLUMNS * slabs;
     const float* sums = brain.block_sums + (first * GROUPS + group) * COLUMNS + block % COLUMNS;
     const double sum = strided_sum(sums, slabs, GROUPS * COLUMNS);
     if (lane == 0) {
@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(FEATURE_THREADS) features(const Bra
   }
   if (threadIdx.x >= blockDim.x - WARP && block < GROUP) { // the last warp; the first where there is but one
     const unsigned channel = group * GROUP + block;
-    const double sum = strided_sum(brain.channel_sums + channel, n / launch.planes, CHANNELS);
+    const double sum = strided_sum(brain.channel_sums + channel, n / launch.planes_or_tasks, CHANNELS);
     if (lane == 0) {
       const double mean = sum * one_over(n * n * n);
       brain.features[channel] = static_cast<float>(mean);

@@ -38,6 +38,7 @@ struct Learning {
   unsigned n, turn;
   double grow;    // 1 / mu: P is divided by it first
   double first;   // 1 / (1 + x.P x)
+  double crossed; // (P x)_j x first: how much of P x the first step takes from column j
   double second;  // 1 / (1 / rho^2 + P_jj after the first)
   bool first_holds, second_holds;
 };
@@ -48,8 +49,7 @@ __device__ inline double first_gain(const Senses& senses, const Learning& step, 
 }
 /// P e_j after the first step, entry i.
 __device__ inline double second_gain(const Senses& senses, const Learning& step, unsigned i) {
-  const double turn = first_gain(senses, step, step.turn);
-  return senses.column[i] * step.grow - first_gain(senses, step, i) * turn * step.first;
+  return senses.column[i] * step.grow - first_gain(senses, step, i) * step.crossed;
 }
 
 __device__ inline Learning learning(const Brain& brain) {
@@ -61,6 +61,7 @@ __device__ inline Learning learning(const Brain& brain) {
   const double first = 1.0 + lanes_dot(senses.gain, senses.regressors, step.n) * step.grow;
   step.first_holds = is_finite(first) && first >= 1.0;
   step.first = 1.0 / first;
+  step.crossed = first_gain(senses, step, step.turn) * step.first;
   const double own = second_gain(senses, step, step.turn);
   step.second = 1.0 / (1.0 / (RIDGE * step.n * (1.0 - brain.cycle->keep)) + own);
   step.second_holds = step.first_holds && is_finite(own) && own > 0.0;

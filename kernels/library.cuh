@@ -8,11 +8,10 @@
 #pragma once
 #include "arithmetic.cuh"
 
-constexpr unsigned LIBRARY_WARPS = 8;
 constexpr unsigned SLOTS_AT_ONCE = 4;
 
 __device__ inline void match_library(const Brain& brain) {
-  __shared__ Match candidates[LIBRARY_WARPS * BLEND_TOP];
+  __shared__ Match candidates[BLOCK_WARPS * BLEND_TOP];
   __shared__ Match chosen[BLEND_TOP];
   const Cycle& cycle = *brain.cycle;
   if (!cycle.blend_due) return;
@@ -24,7 +23,7 @@ __device__ inline void match_library(const Brain& brain) {
   Best<BLEND_TOP> best;
   best.clear();
 #pragma unroll 1
-  for (unsigned first = warp * SLOTS_AT_ONCE; first < brain.rule->patterns; first += LIBRARY_WARPS * SLOTS_AT_ONCE) {
+  for (unsigned first = warp * SLOTS_AT_ONCE; first < brain.rule->patterns; first += BLOCK_WARPS * SLOTS_AT_ONCE) {
     double part[SLOTS_AT_ONCE];
     bool is_stored[SLOTS_AT_ONCE];
 #pragma unroll
@@ -46,7 +45,7 @@ __device__ inline void match_library(const Brain& brain) {
   }
   __syncthreads();
   if (warp != 0) return;
-  warp_best<BLEND_TOP>(candidates, LIBRARY_WARPS * BLEND_TOP, chosen);
+  warp_best<BLEND_TOP>(candidates, BLOCK_WARPS * BLEND_TOP, chosen);
   if (lane != 0) return;
   Answer& answer = *brain.answer;
   double weight[BLEND_TOP], sum = 0.0;

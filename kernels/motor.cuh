@@ -7,7 +7,7 @@
 #include "arithmetic.cuh"
 
 __device__ inline void drive_motor(const Brain& brain, unsigned row) {
-  __shared__ double scratch[8];
+  __shared__ double scratch[BLOCK_WARPS];
   const Cycle& cycle = *brain.cycle;
   const float* weights = brain.readout + (cycle.on_half * brain.rule->motors + row) * (FEATURES + 1);
   double sum = 0.0;

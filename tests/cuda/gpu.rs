@@ -201,7 +201,6 @@ fn objects_of_another_context_are_refused() {
     let said = [
         mine.stream.launch(&other.sense(&image, table)),
         mine.stream.record(&event),
-        mine.stream.fork(&event),
         mine.stream.wait(&event),
         mine.stream.replay(&graph),
         own.micros_since(&event).map(|_| ()),
@@ -213,33 +212,26 @@ fn objects_of_another_context_are_refused() {
 }
 
 #[test]
-fn a_captured_graph_is_replayed_with_its_fork_and_join() {
+fn a_captured_graph_is_replayed_as_it_was_captured() {
     let Some(alone) = alone() else { return };
     for order in ["order=forwards", "order=backwards"] {
         alone.order(order);
         let mut desk = desk();
-        let side = Stream::new(&desk.gpu, Priority::High).expect("a second stream");
         let event = || Event::new(&desk.gpu).expect("an event");
-        let (fork, join, began, ended) = (event(), event(), event(), event());
+        let (began, ended) = (event(), event());
         let (at, stream, pinned) = (desk.pool.address(), &desk.stream, &desk.pinned);
         let graph = stream
             .capture(|| {
                 stream.record(&began)?;
                 stream.copy_in(at, pinned, 0..64)?;
-                stream.fork(&fork)?;
-                side.wait(&fork)?;
-                side.copy_within(at, at + 1024, 64)?;
-                side.fill(at + 1024, 9, 1)?;
-                side.fork(&join)?;
+                stream.copy_within(at, at + 1024, 64)?;
+                stream.fill(at + 1024, 9, 1)?;
                 stream.fill(at + 512, 8, 64)?;
-                stream.wait(&join)?;
                 stream.copy_within(at + 512, at + 1056, 8)?;
                 stream.copy_out(at + 1024, pinned, 128..192)?;
                 stream.record(&ended)
             })
             .expect("captured");
-        // The graph keeps what it uses of these.
-        drop((fork, join, side));
         let before = desk.watch.counts();
         assert_eq!(before.copies_in + before.copies_out + before.copies_within, 0, "nothing is done yet");
         for round in 1..4_u8 {
@@ -317,7 +309,7 @@ fn events_order_streams_and_time_them() {
     let at = desk.pool.address();
     desk.stream.record(&before).expect("recorded");
     desk.stream.fill(at, 1, 64).expect("filled");
-    desk.stream.fork(&after).expect("recorded");
+    desk.stream.record(&after).expect("recorded");
     other.wait(&after).expect("waits");
     other.fill(at, 2, 64).expect("filled");
     assert_eq!((before.is_done(), after.is_done(), other.is_done()), (Ok(false), Ok(false), Ok(false)));

@@ -48,7 +48,7 @@ pub struct Step {
     pub grid: [u32; 2],
     /// Threads of a block.
     pub block: u32,
-    /// `Launch::number`, `Launch::planes`.
+    /// `Launch::number`, `Launch::planes_or_tasks`.
     pub words: [u32; 2],
 }
 

@@ -25,8 +25,8 @@ pub struct Graph {
 }
 
 impl Stream {
-    /// Captures what `body` queues on this stream, and on those that join by `fork` and `wait`, into a graph;
-    /// none of it runs now. `body` must not query, allocate or free anything.
+    /// Captures what `body` queues on this stream into a graph; none of it runs now. `body` must not query,
+    /// allocate or free anything.
     ///
     /// # Errors
     /// The error of `body`; the driver's error, which checks the whole capture when it ends.

@@ -155,10 +155,9 @@ impl Stream {
         })
     }
 
-    /// Records the event here. Inside a capture it becomes a part of the graph: each replay records it again,
-    /// and it gives times; to order streams inside a capture, use `fork`. Until a replay reaches the event, a
-    /// query of it may still report the previous replay. To find out whether a replay is done, query the
-    /// stream or an event that is recorded after the replay.
+    /// Records the event here. Inside a capture it becomes a part of the graph: each replay records it again.
+    /// Until a replay reaches the event, a query of it may still report the previous replay. To find out
+    /// whether a replay is done, query the stream or an event that is recorded after the replay.
     ///
     /// # Errors
     /// Without a driver call: invalid handle if the event is of another context. Otherwise the driver's
@@ -166,35 +165,21 @@ impl Stream {
     pub fn record(&self, event: &Event) -> Result<(), GpuError> {
         let mark = &event.mark;
         self.check(Call::EventRecord, event)?;
-        if !self.context.is_capturing.get() {
-            return self.fork(event);
-        }
         self.context.keep(mark);
-        mark.is_of_a_graph();
-        let flags = CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
-        self.hand_over(Call::EventRecordExternal, Counts::default(), |d| {
-            // SAFETY: a live event of this context, kept by the graph.
-            unsafe { (d.event_record_external)(mark.raw, self.raw, flags) }
-        })
-    }
-
-    /// Records the event here for other streams to [`Stream::wait`] for. Inside a capture, this is how other
-    /// streams join it and come together again.
-    ///
-    /// # Errors
-    /// As for `record`.
-    pub fn fork(&self, event: &Event) -> Result<(), GpuError> {
-        self.check(Call::EventRecord, event)?;
-        self.context.keep(&event.mark);
         if self.context.is_capturing.get() {
-            event.mark.is_of_a_graph();
+            mark.is_of_a_graph();
+            let flags = CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
+            self.hand_over(Call::EventRecordExternal, Counts::default(), |d| {
+                // SAFETY: a live event of this context, kept by the graph.
+                unsafe { (d.event_record_external)(mark.raw, self.raw, flags) }
+            })
         } else {
-            event.mark.is_behind(self.progress.mark());
+            mark.is_behind(self.progress.mark());
+            // SAFETY: a live event of this context.
+            self.hand_over(Call::EventRecord, Counts::default(), |d| unsafe {
+                (d.event_record)(mark.raw, self.raw)
+            })
         }
-        // SAFETY: a live event of this context.
-        self.hand_over(Call::EventRecord, Counts::default(), |d| unsafe {
-            (d.event_record)(event.mark.raw, self.raw)
-        })
     }
 
     /// Work queued on this stream from now on runs after the event. The stream waits, the caller does not.

@@ -111,6 +111,34 @@ fn sanitizer_counts_are_kept_when_the_part_failed() {
     assert_eq!(word(&report, "synccheck", "why"), why);
 }
 
+/// Nsight Compute's CSV between its messages: two launches of one kernel, one of another, base units.
+const PROFILE: &str = r#"case "$*" in
+*--version*) exit 0 ;;
+esac
+echo '==PROF== Connected to process 7'
+echo '{"engine":"cuda"}'
+echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+echo '"0","sense(const Brain *, Launch)","gpu__time_duration.sum","ns","7,600"'
+echo '"0","sense(const Brain *, Launch)","sm__warps_active.avg.pct_of_peak_sustained_active","%","3.5"'
+echo '"1","evolve_32(const Brain *, Launch)","gpu__time_duration.sum","ns","17,900"'
+echo '"1","evolve_32(const Brain *, Launch)","sm__warps_active.avg.pct_of_peak_sustained_active","%","20"'
+echo '"2","sense(const Brain *, Launch)","gpu__time_duration.sum","ns","7,800"'"#;
+
+#[test]
+fn a_profile_lists_each_kernel_with_the_slowest_first() {
+    let Some(kit) = Kit::new("profile", "exit 0") else { return };
+    kit.program("bin/ncu", PROFILE);
+    let (said, report) = kit.check(&["--only", "profile"]);
+    assert_eq!((said.status.code(), results(&report)), (Some(0), vec!["passed"]), "{report}");
+    let kernel = |name: &str, count: u32, p50_ns: f64, warps: f64| json!({"kernel": name, "count": count, "p50_ns": p50_ns, "warps_percent": warps});
+    let expected = json!([kernel("evolve_32", 1, 17_900.0, 20.0), kernel("sense", 2, 7_700.0, 3.5)]);
+    assert_eq!(part(&report, "profile")["output"], expected);
+    // Without a kernel in the table, as where the filter matches no name, the part fails.
+    kit.program("bin/ncu", &PROFILE.replace("echo '\"", ": '"));
+    let (_, report) = kit.check(&["--only", "profile"]);
+    assert_eq!(word(&report, "profile", "why"), "no kernel was profiled");
+}
+
 #[test]
 fn tests_that_fail_or_hang_are_counted_and_named() {
     let Some(kit) = Kit::new("tests", "exit 0") else { return };
