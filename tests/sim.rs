@@ -73,10 +73,16 @@ impl Rig {
 
     /// Both wheels at `drive`, the front wheels at `steering`, every other servo straight.
     fn command(&mut self, drive: f32, steering: f32) -> Result<(), DeviceFault> {
+        self.command_wheels([drive; 2], steering)
+    }
+
+    /// The left and the right wheel at `wheels`, the rest as in `command`.
+    fn command_wheels(&mut self, wheels: [f32; 2], steering: f32) -> Result<(), DeviceFault> {
         let mut command = Command::still(self.board.motors.len());
         for (request, motor) in command.motors.iter_mut().zip(&self.board.motors) {
             *request = match motor.name.as_str() {
-                "left" | "right" => drive,
+                "left" => wheels[0],
+                "right" => wheels[1],
                 "steering" => steering,
                 _ => 0.0,
             };

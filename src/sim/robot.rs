@@ -338,17 +338,16 @@ impl Robot {
         unplugged
     }
 
-    /// The bus hangs in the middle of the first transfer during the fault: one byte has arrived, and the rest
-    /// never will.
+    /// The bus hangs in the first transfer during the fault. The seed draws how many of its bytes have
+    /// arrived, from none to all; the rest never will.
     fn break_off(&mut self, bus: usize, address: u8, ops: &[Op<'_>], now: Instant) {
         if bus != 0 || self.broken_off || !self.acknowledges(bus, address, now) {
             return; // only the controller on the first bus is affected
         }
         self.broken_off = true;
-        if let Some(Op::Write(bytes)) = ops.first()
-            && let Some(first) = bytes.first()
-        {
-            self.take(bus, address, *first, now);
+        if let Some(Op::Write(bytes)) = ops.first() {
+            let arrived = bits(self.seed, Stream::Fault, self.transfers) % (bytes.len() as u64 + 1);
+            bytes[..arrived as usize].iter().for_each(|byte| self.take(bus, address, *byte, now));
         }
     }
 

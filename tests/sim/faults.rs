@@ -47,6 +47,25 @@ fn a_stuck_bus_costs_its_timeout_and_shifts_frames() {
 }
 
 #[test]
+fn a_frame_that_a_stuck_bus_breaks_off_may_have_arrived() {
+    let mut stopped = 0;
+    for seed in 0..40 {
+        let mut rig = Rig::ready(seed, &["i2c-stuck@2+1"]);
+        rig.command_wheels([0.2, 0.0], 0.0).unwrap(); // the wheel whose frame is the first of a stop
+        rig.wait_until(ms(2000));
+        let fault = rig.stop().unwrap_err();
+        assert_eq!(fault, DeviceFault::Bus { register: 0x2D, fault: BusFault::TimedOut });
+        stopped += usize::from(rig.plant.motors_still());
+        rig.wait_until(ms(3000));
+        assert_eq!(rig.stop(), Err(fault), "whatever arrived, nothing is written before a reset");
+        rig.set_up().unwrap();
+        assert!(rig.plant.motors_still());
+    }
+    // All three bytes in one of four draws: 10 of 40 expected, and never 0 or 40.
+    assert!((3..=20).contains(&stopped), "{stopped} of 40 frames arrived whole");
+}
+
+#[test]
 fn corrupted_bytes_are_mostly_implausible_and_never_right() {
     let mut rig = Rig::ready(1, &["i2c-wrong-bytes@2+1"]);
     rig.wait_until(ms(2000));
