@@ -4,8 +4,6 @@
 /// Launch: grid (1, 1, robots), block 256. launch.number: blocks of the scan.
 #include "bank.cu"
 
-constexpr unsigned DELIVER_THREADS = BLOCK_THREADS;
-
 /// The row that the cycle changed, for the host's copy of the bank: at most 2 KB, and only of a bank that learns.
 __device__ inline void deliver_row(const Brain& brain) {
   Report& report = *brain.report;
@@ -13,19 +11,19 @@ __device__ inline void deliver_row(const Brain& brain) {
   if (threadIdx.x == 0) report.touched = row;
   if (row == NO_ROW) return;
   const float* exact = brain.bank.exact + static_cast<unsigned long long>(row) * DESCRIPTOR;
-  for (unsigned i = threadIdx.x; i < DESCRIPTOR; i += DELIVER_THREADS) report.exact[i] = exact[i];
+  for (unsigned i = threadIdx.x; i < DESCRIPTOR; i += BLOCK_THREADS) report.exact[i] = exact[i];
   if (threadIdx.x == 0) {
     report.value = brain.bank.value[row];
     report.last_use = brain.bank.last_use[row];
   }
 }
 
-extern "C" __global__ void __launch_bounds__(DELIVER_THREADS) deliver(const Brain* brains, Launch launch) {
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS) deliver(const Brain* brains, Launch launch) {
   const Brain& brain = brains[blockIdx.z];
   remember(brain, launch.number);
   __syncthreads(); // what the block has stored is seen by all of it
   constexpr unsigned WORDS = sizeof(Answer) / sizeof(unsigned long long);
-  static_assert(WORDS <= DELIVER_THREADS, "a thread for each word");
+  static_assert(WORDS <= BLOCK_THREADS, "a thread for each word");
   const auto* from = reinterpret_cast<const unsigned long long*>(brain.answer);
   auto* to = reinterpret_cast<unsigned long long*>(&brain.report->answer);
   if (threadIdx.x < WORDS) to[threadIdx.x] = from[threadIdx.x];
