@@ -1,13 +1,14 @@
 //! Recordings: a recorded run replays bit for bit, whatever failed in it, and a difference is reported. A
 //! disk that is full or hangs, or a recorder thread that panics, loses records but no slot.
 
-use ganglion::base::plan::Board;
+use ganglion::base::plan::{Board, SafetyPlan};
 use ganglion::base::time::{Instant, SimClock, Span};
 use ganglion::deploy::board;
 use ganglion::drive::record::{
     Event, Facts, Medium, Opener, Plan, Quota, Reader, Recording, RecordingStatus, RecordingTarget, Slot,
     Step, When,
 };
+use ganglion::field::shape::CHANNELS;
 use ganglion::runtime::replay::{Missing, Replay, Replayed};
 use ganglion::runtime::robot::{Options, Robot};
 use ganglion::runtime::runner;
@@ -64,6 +65,17 @@ impl Files {
         })
     }
 
+    /// Bytes of all files so far.
+    fn size(&self) -> usize {
+        self.0.lock().unwrap().iter().map(Vec::len).sum()
+    }
+
+    /// The copies of the field in the files, in order.
+    fn field_copies(&self) -> Vec<Vec<u8>> {
+        let copy = |event| if let Event::FieldCopy(copy) = event { Some(copy) } else { None };
+        self.0.lock().unwrap().iter().flat_map(|bytes| events_in(bytes).filter_map(copy)).collect()
+    }
+
     /// The content of the first file.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().unwrap()[0].clone()
@@ -75,15 +87,14 @@ impl Files {
     }
 }
 
-fn steps_in(bytes: &[u8]) -> Vec<Step> {
+fn events_in(bytes: &[u8]) -> impl Iterator<Item = Event> {
     let mut reader = Reader::new(bytes);
-    let mut steps = Vec::new();
-    while let Some(event) = reader.next_event().expect("it was written in order") {
-        if let Event::Step(step) = event {
-            steps.push(*step);
-        }
-    }
-    steps
+    std::iter::from_fn(move || reader.next_event().expect("it was written in order"))
+}
+
+fn steps_in(bytes: &[u8]) -> Vec<Step> {
+    let step = |event| if let Event::Step(step) = event { Some(*step) } else { None };
+    events_in(bytes).filter_map(step).collect()
 }
 
 pub fn plan(board: &Board, when: When, open: Opener) -> Plan {
@@ -130,6 +141,32 @@ fn recorded(seed: u64, faults: &[&str], seconds: u64) -> Vec<Step> {
     let steps = files.steps();
     assert_eq!((steps.len() as u64, status.slots, status.lost()), (run, run, 0), "every slot is there");
     steps
+}
+
+/// A recording that begins two seconds before the robot is armed, in its slot 1,700.
+fn armed_late(seed: u64, faults: &[&str], seconds: u64) -> (Board, Files) {
+    let mut board = sim_board();
+    board.safety = SafetyPlan { auto_arm: false, ..board.safety };
+    let files = Files::default();
+    let when = When::Armed { before: Span::from_millis(2_000) };
+    let (recording, sender) = Recording::start(plan(&board, when, files.opener()), true).expect("a thread");
+    let faults = faults.iter().map(|text| Fault::parse(text).expect("a fault of the script")).collect();
+    let options = Options { seed, faults, recording: Some(sender), ..Options::default() };
+    let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
+    let robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
+    let (requests, mut slots) = (robot.requests.clone(), 0);
+    let cells = size_of::<f32>() * CHANNELS * board.field.shape.cells();
+    let until = first + Span::from_millis(1_000 * seconds);
+    runner::step(robot, &clock, until, &AtomicBool::new(false), |_| {
+        slots += 1;
+        requests.arm.store(slots == 1_700, Ordering::Relaxed);
+        // Virtual time waits for the writing thread, until the copy of the field that it asks for is there.
+        if slots > 1_700 && files.size() < cells {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    recording.end(LONG);
+    (board, files)
 }
 
 /// The result of each slot, in order.

@@ -28,7 +28,7 @@ pub use copy::{Copied, CopyError, Keep, copy};
 pub use counts::{RecordingCounts, RecordingStatus};
 pub use facts::{Facts, KEYS};
 pub use image::{ImageMessage, image};
-pub use line::{RecordSender, Recording};
+pub use line::{FieldCopyTap, RecordSender, Recording};
 pub use read::{End, Event, ReadError, Reader};
 pub use scene::{Beam, Entity, GREY, Lines, RED, RobotShape, Scene, SceneMoment, colour, lines, place};
 pub use slot::{Answer, FORMAT, FieldRecord, Slot, Step};
@@ -42,6 +42,8 @@ pub use writer::Plan;
 pub const METADATA: &str = "ganglion";
 /// Name of the attachment that holds the board file.
 pub const BOARD_FILE: &str = "board.toml";
+/// Name of the attachments that hold a copy of the field, for a file that begins in the middle of a run.
+pub const FIELD_COPY: &str = "field.bin";
 /// Key in the metadata at the end of a file: how many checkpoints of the run were left out until then.
 pub const CHECKPOINTS_LEFT_OUT: &str = "checkpoints_left_out";
 /// The channel of exact slots.

@@ -6,7 +6,8 @@ use super::failover::{Failover, Open};
 use super::remote::{RemoteEngine, Standby, Tether};
 use super::sensor_ring::SensorRing;
 use super::snapshot::{
-    Beside, ExistingSnapshot, Snapshot, SnapshotSchedule, SnapshotWriter, start_snapshot_writer,
+    Beside, ExistingSnapshot, Snapshot, SnapshotSchedule, SnapshotWriter, start_field_copies,
+    start_snapshot_writer,
 };
 use super::state::{Learned, State, StateError};
 use super::{Failure, FieldInput, FieldOutput, Readout};
@@ -19,6 +20,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// An engine with everything needed to rebuild it.
 pub struct Brain {
@@ -214,6 +216,18 @@ impl Brain {
         let (learned, engine) = (self.learned.clone(), &mut self.engine);
         let started = start_snapshot_writer(path, existing, board, learned, beside, |live| engine.save(live));
         started.map(|(sender, writer)| (SnapshotSchedule::new(sender, every), writer))
+    }
+
+    /// Prepares copies of the field for a recording: one whenever `asked` is set, as bytes for `send`.
+    /// `None`: the field is too large. Allocates all memory that the field's thread needs for this.
+    pub fn copy_when_asked(
+        &mut self,
+        board: &Board,
+        asked: Arc<AtomicBool>,
+        send: impl FnMut(Vec<u8>) + Send + 'static,
+    ) -> std::io::Result<Option<SnapshotSchedule>> {
+        let engine = &mut self.engine;
+        start_field_copies(board, &self.learned, asked, send, |live| engine.save(live))
     }
 
     /// Turns the answer of the read-out to `sensors` into a request.

@@ -1,12 +1,14 @@
 //! A whole brain in a file, with a description of the field for which it was made. The file is written
 //! atomically and only if valid, and read completely or refused with the reason. The previous file stays
 //! beside it, as `NAME.previous`, for a start that cannot use the newest. `schedule` decides when to write,
-//! `writer` has the thread that writes, `places` the robot's map.
+//! `writer` has the thread that writes, `places` the robot's map. `copies` serves recordings.
 
+mod copies;
 mod places;
 mod schedule;
 mod writer;
 
+pub use copies::{FieldCopy, start_field_copies};
 pub use places::{Places, PlacesPage, PlacesThing};
 pub use schedule::SnapshotSchedule;
 pub use writer::{

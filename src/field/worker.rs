@@ -100,7 +100,7 @@ pub struct FieldWorker {
     /// Failures in a row, and when the last one was.
     failures: u32,
     failed_at: Instant,
-    snapshots: Option<SnapshotSchedule>,
+    snapshots: heapless::Vec<SnapshotSchedule, 2>,
     slices: SliceSchedule,
     goals: Option<GoalStage>,
 }
@@ -120,15 +120,15 @@ impl FieldWorker {
             state: EngineState::Running,
             failures: 0,
             failed_at: Instant::ZERO,
-            snapshots: None,
+            snapshots: heapless::Vec::new(),
             slices: SliceSchedule::default(),
             goals: None,
         }
     }
 
-    /// The same with snapshots when `schedule` says so, and at the end.
-    pub fn with_snapshots(mut self, schedule: SnapshotSchedule) -> FieldWorker {
-        self.snapshots = Some(schedule);
+    /// The same with snapshots when `schedules` say so: those of a file, those of a recording.
+    pub fn with_snapshots(mut self, schedules: [Option<SnapshotSchedule>; 2]) -> FieldWorker {
+        self.snapshots = schedules.into_iter().flatten().collect();
         self
     }
 
@@ -239,7 +239,7 @@ impl FieldWorker {
         }
         self.brain.engine.maintain(now);
         self.slices.maintain(&*self.brain.engine, now);
-        if let Some(snapshots) = &mut self.snapshots {
+        for snapshots in &mut self.snapshots {
             snapshots.maintain(&mut *self.brain.engine, now);
         }
     }
@@ -275,10 +275,10 @@ impl Worker for FieldWorker {
 
     fn finish(&mut self, _clock: &dyn Clock) -> bool {
         // A state left behind by a panic must not overwrite a good one.
-        if self.state == EngineState::Running
-            && let Some(snapshots) = &mut self.snapshots
-        {
-            snapshots.finish(&mut *self.brain.engine, LAST_SNAPSHOT);
+        if self.state == EngineState::Running {
+            for snapshots in &mut self.snapshots {
+                snapshots.finish(&mut *self.brain.engine, LAST_SNAPSHOT);
+            }
         }
         true
     }

@@ -9,7 +9,7 @@ mod script;
 mod tests;
 
 pub use compare::{Difference, Names, first_difference_of_runs};
-pub use field::{FieldAnswers, FieldReplay, FieldUnknown, NoFieldReplay};
+pub use field::{FieldAnswers, FieldReplay, FieldStart, FieldUnknown, NoFieldReplay};
 
 use crate::base::command::{Command, OnWire};
 use crate::base::frame::Reading;

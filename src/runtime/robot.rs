@@ -265,6 +265,10 @@ impl Robot {
         let beside = Beside { map: recollection.as_ref().map(copied) };
         let keep = |SnapshotPlan { path, existing, every }| brain.keep(board, path, existing, every, beside);
         let kept = options.snapshots.map(keep).transpose().map_err(BuildError::Thread)?;
+        let mut recording = options.recording;
+        let tap = recording.as_mut().and_then(RecordSender::field_copy_tap).filter(|_| !is_remote);
+        let copies = tap.map(|tap| brain.copy_when_asked(board, tap.asked(), move |copy| tap.send(copy)));
+        let copies = copies.transpose().map_err(BuildError::Thread)?.flatten();
         let (requests, loop_status) = (options.requests, options.loop_status);
         let (trace, records) = rtrb::RingBuffer::new(TRACE_RING);
         let records_dropped = Arc::new(AtomicU64::new(0));
@@ -285,11 +289,10 @@ impl Robot {
         };
         let driver = options.driver.or_else(navigator);
         let (stage, goals) = driver.and_then(|driver| GoalStage::of(board, driver, options.task)).unzip();
-        let mut recording = options.recording;
         let (watched, slices) = clock.is_real().then(NewestSlices::channel).unzip();
         let recorded = recording.as_mut().and_then(RecordSender::slice_tap);
         let readers = SliceSchedule::new(watched.into_iter().chain(recorded).collect());
-        let mut field = link_field(board, brain, (schedule, stage, readers), &mut workers);
+        let mut field = link_field(board, brain, ([schedule, copies], stage, readers), &mut workers);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
         let mut tick = Tick::new(Parts {
             requests: requests.clone(),
@@ -381,17 +384,14 @@ fn copied(recollection: &Recollection) -> CopyMap {
 fn link_field(
     board: &Board,
     brain: Brain,
-    (snapshots, goals, slices): (Option<SnapshotSchedule>, Option<GoalStage>, SliceSchedule),
+    (snapshots, goals, slices): ([Option<SnapshotSchedule>; 2], Option<GoalStage>, SliceSchedule),
     workers: &mut Vec<WorkerThread>,
 ) -> FieldLink {
     let (requests, taken) = triple_buffer(FieldRequest::EMPTY);
     let (results, collected) = triple_buffer(FieldResult::EMPTY);
     let waker: Arc<Waker> = Arc::default();
     let sensors = SensorWriter::new(brain.sensors.clone());
-    let mut worker = FieldWorker::new(brain, taken, results).with_slices(slices);
-    if let Some(schedule) = snapshots {
-        worker = worker.with_snapshots(schedule);
-    }
+    let mut worker = FieldWorker::new(brain, taken, results).with_slices(slices).with_snapshots(snapshots);
     if let Some(goals) = goals {
         worker = worker.with_goals(goals);
     }

@@ -2,7 +2,6 @@
 //! checkpoint that differs from the tick's state is detected.
 
 use super::*;
-use ganglion::base::plan::SafetyPlan;
 
 /// Positions of the checkpoints in a recording.
 fn checkpoints(steps: &[Step]) -> Vec<usize> {
@@ -45,21 +44,8 @@ fn every_file_of_a_rotation_replays_on_its_own() {
 
 #[test]
 fn a_recording_that_starts_at_arming_replays_completely() {
-    let mut board = sim_board();
-    board.safety = SafetyPlan { auto_arm: false, ..board.safety };
-    let files = Files::default();
-    let when = When::Armed { before: Span::from_millis(2_000) };
-    let (recording, sender) = Recording::start(plan(&board, when, files.opener()), true).expect("a thread");
-    let options = Options { seed: 1, recording: Some(sender), ..Options::default() };
-    let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
-    let robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
-    let (requests, mut slots) = (robot.requests.clone(), 0);
-    let until = first + Span::from_millis(22_000);
-    runner::step(robot, &clock, until, &AtomicBool::new(false), |_| {
-        slots += 1;
-        requests.arm.store(slots == 1_700, Ordering::Relaxed);
-    });
-    recording.end(LONG);
+    let (board, files) = armed_late(1, &[], 22);
+    assert_eq!(files.0.lock().unwrap().len(), 1, "the drive is in the file that was named");
     let steps = files.steps();
     let armed = steps.iter().position(|step| step.slot.mode.obeys_since().is_some()).expect("it was armed");
     assert!(steps[0].slot.index > 0 && armed >= 200, "from slot {}, {armed} before", steps[0].slot.index);

@@ -2,18 +2,26 @@
 //! cannot be computed.
 
 use super::command_line::{Folder, log, object, refused};
-use super::{recorded, sim_board};
+use super::{armed_late, recorded, sim_board};
 use crate::cli::{err, output};
-use ganglion::base::plan::{Board, EngineKind};
+use crate::long::or_in_full;
+use ganglion::base::plan::{Board, EngineKind, QualityLevel};
 use ganglion::drive::record::Step;
 use ganglion::field::readout::{Origin, Readout};
-use ganglion::runtime::replay::{FieldAnswers, FieldReplay, FieldUnknown, Replay, Replayed};
+use ganglion::field::snapshot::FieldCopy;
+use ganglion::runtime::replay::{FieldAnswers, FieldReplay, FieldStart, FieldUnknown, Replay, Replayed};
 use std::path::Path;
 
-/// The field of `steps`, computed again.
+/// The field of `steps` of a run from rest, computed again.
 fn computed(board: &Board, steps: &[Step]) -> FieldAnswers {
-    let (mut replay, mut field) =
-        (Replay::new(board, None).unwrap(), FieldReplay::new(board, None, EngineKind::Cpu).unwrap());
+    computed_from(board, steps, Vec::new())
+}
+
+/// The same with these copies of the field.
+fn computed_from(board: &Board, steps: &[Step], copies: Vec<FieldCopy>) -> FieldAnswers {
+    let start = FieldStart { at_rest: true, copies };
+    let field = FieldReplay::new(board, None, EngineKind::Cpu, start);
+    let (mut replay, mut field) = (Replay::new(board, None).unwrap(), field.unwrap());
     for (place, step) in steps.iter().enumerate() {
         let lost = steps.get(place + 1).map_or(0, |next| next.slot.lost);
         let is_equal = replay.step(step, lost) == Replayed::Equal;
@@ -77,6 +85,35 @@ fn the_field_is_unknown_after_a_missing_answer() {
 }
 
 #[test]
+fn a_field_is_computed_from_its_copy_in_the_middle_of_a_run() {
+    for seed in 1..=or_in_full(2, 10) {
+        // Other quality levels after the copy need all that it holds, the half grid too.
+        let (board, files) = armed_late(seed, &["field-slow@22+4", "sonar-silent@30+1"], 40);
+        let (steps, copies) = (files.steps(), files.field_copies());
+        let read = || copies.iter().map(|copy| FieldCopy::read(copy).expect("a copy")).collect();
+        let found = computed_from(&board, &steps, read());
+        assert_eq!((copies.len(), &found.unknown, &found.differs), (1, &None, &None), "seed {seed}");
+        assert!(found.equal > 300 && found.before > 0, "seed {seed}: {found:?}");
+        assert_eq!(found.before + found.equal, answers_in(&steps), "seed {seed}");
+        let lower = steps.iter().filter(|step| step.slot.quality > QualityLevel::BEST).count();
+        assert!(lower > 100, "seed {seed}: {lower} slots at a lower level");
+        let without = computed(&board, &steps);
+        assert_eq!((without.equal, without.unknown), (0, Some(FieldUnknown::Begin(steps[0].slot.index))));
+    }
+}
+
+#[test]
+fn a_damaged_copy_of_the_field_is_refused() {
+    let (_, files) = armed_late(3, &[], 30);
+    let copies = files.field_copies();
+    for place in [0, 30, copies[0].len() / 2, copies[0].len() - 1] {
+        let mut damaged = copies[0].clone();
+        damaged[place] ^= 1;
+        assert!(FieldCopy::read(&damaged).is_err(), "byte {place}");
+    }
+}
+
+#[test]
 fn a_run_with_a_read_out_needs_it_for_its_field() {
     let folder = Folder::new("readout");
     let board = sim_board();
@@ -107,9 +144,20 @@ fn a_resumed_or_steered_run_says_what_of_its_field_is_known() {
     let brain = folder.path("brain");
     folder.recorded("first.mcap", &["--snapshot", &brain]);
     let resumed = folder.recorded("second.mcap", &["--snapshot", &brain]);
-    let said = refused(&["replay", &resumed, "--field"], 69);
-    assert!(said.contains("resumed from a saved brain"), "{said}");
-    assert_eq!(log(&["replay", &resumed]).status.code(), Some(0), "its decisions replay all the same");
+    let found = object(&["replay", &resumed, "--field"], 0);
+    let [equal, before] = ["equal", "before"].map(|key| found["field"][key].as_u64());
+    assert!(equal > Some(100) && before > Some(0), "{found}");
+
+    // The saved brain of this run has a read-out, which is not in the recording.
+    let (taught, readout) = (folder.path("taught"), folder.path("readout"));
+    let weights = vec![0.01; Readout::silent(&sim_board()).weights().len()];
+    let given = Readout::new(&sim_board(), weights, Origin::Given).expect("of this board");
+    given.save(Path::new(&readout)).unwrap();
+    folder.recorded("third.mcap", &["--snapshot", &taught, "--readout", &readout]);
+    let unfit = folder.recorded("fourth.mcap", &["--snapshot", &taught]);
+    let said = refused(&["replay", &unfit, "--field"], 69);
+    assert!(said.contains("no copy of the field in it can be used"), "{said}");
+    assert_eq!(log(&["replay", &unfit]).status.code(), Some(0), "its decisions replay all the same");
 
     let steered = folder.recorded("steered.mcap", &["--goal", "1,0"]);
     let found = object(&["replay", &steered, "--field"], 0);

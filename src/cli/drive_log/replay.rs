@@ -1,14 +1,15 @@
 //! `log replay`: runs the recorded run through the same tick, slot by slot.
 
 use super::range::Range;
-use super::source::{Run, Source};
+use super::source::{Run, Source, field_copies};
 use super::what_if::{self, Otherwise};
 use crate::base::plan::{Board, EngineKind, QualityLevel};
 use crate::cli::exit::Failure;
 use crate::cli::{arguments, output, simulate};
 use crate::deploy::board;
 use crate::drive::record::Step;
-use crate::runtime::replay::{Difference, FieldAnswers, FieldReplay, Missing, Replay, Replayed};
+use crate::field::snapshot::FieldCopy;
+use crate::runtime::replay::{Difference, FieldAnswers, FieldReplay, FieldStart, Missing, Replay, Replayed};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -90,6 +91,8 @@ struct FieldReport {
     equal: u64,
     /// Those of them whose motors a goal replaced, so that the motors were not compared.
     steered: u64,
+    /// Answers before the first of them, to requests at which the field's state is unknown.
+    before: u64,
     /// The largest difference of a value: 0 unless a GPU computed the run's field.
     largest: f32,
     /// Why later answers were not computed.
@@ -99,8 +102,8 @@ struct FieldReport {
 
 impl FieldReport {
     fn of(answers: &FieldAnswers) -> FieldReport {
-        let FieldAnswers { equal, steered, largest, ref unknown, .. } = *answers;
-        FieldReport { equal, steered, largest, unknown: unknown.as_ref().map(ToString::to_string) }
+        let FieldAnswers { equal, steered, before, largest, ref unknown, .. } = *answers;
+        FieldReport { equal, steered, before, largest, unknown: unknown.as_ref().map(ToString::to_string) }
     }
 
     fn print(&self) {
@@ -110,6 +113,12 @@ impl FieldReport {
             largest => {
                 say!("{equal} answers of the GPU computed again on the CPU; largest difference {largest:.1e}")
             }
+        }
+        if self.before > 0 && *equal > 0 {
+            say!(
+                "{} answers before them were not: the recording has no copy of the field from then",
+                self.before
+            );
         }
         if *steered > 0 {
             say!("{steered} of them without their motors, because a goal decided those");
@@ -143,7 +152,11 @@ impl Course {
             }
         };
         let replay = replay?.map_err(Failure::unavailable)?;
-        let field = args.field.then(|| field_of(run, args.readout.as_deref())).transpose()?;
+        let readout = args.readout.as_deref();
+        let field = match args.field {
+            true => Some(field_of(run, readout, field_copies(&args.recording)?)?),
+            false => None,
+        };
         Ok(Course { replay, field, waiting: None, report, first: None, last_missing: None })
     }
 
@@ -242,13 +255,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// An engine for the field of `run`, with the read-out at `readout`.
-fn field_of(run: &Run, readout: Option<&Path>) -> Result<FieldReplay, Failure> {
+fn field_of(run: &Run, readout: Option<&Path>, copies: Vec<FieldCopy>) -> Result<FieldReplay, Failure> {
     let (board, _) = board_of(run)?;
-    if run.word("resumed") == "true" {
-        return Err(Failure::unavailable(
-            "the run resumed from a saved brain, which its recording does not contain",
-        ));
-    }
     let readout = readout.map(arguments::readout).transpose()?;
     let given = readout.as_ref().map_or(String::new(), |readout| readout.digest().to_hex().to_string());
     if given != run.word("readout") {
@@ -256,7 +264,8 @@ fn field_of(run: &Run, readout: Option<&Path>) -> Result<FieldReplay, Failure> {
         return Err(Failure::usage("the run had another read-out").fix(fix));
     }
     let engine = EngineKind::named(&run.word("engine")).unwrap_or_default();
-    FieldReplay::new(&board, readout, engine).map_err(Failure::unavailable)
+    let start = FieldStart { at_rest: run.word("resumed") != "true", copies };
+    FieldReplay::new(&board, readout, engine, start).map_err(Failure::unavailable)
 }
 
 /// The board as the run used it, and the quality level it was fixed at.

@@ -2,8 +2,9 @@
 
 use crate::cli::exit::Failure;
 use crate::drive::record::{
-    End, Event, PROCESS_TOPIC, ProcessMessage, Reader, SLICES_TOPIC, STATUS_TOPIC, Step, numbered,
+    End, Event, FIELD_COPY, PROCESS_TOPIC, ProcessMessage, Reader, SLICES_TOPIC, STATUS_TOPIC, Step, numbered,
 };
+use crate::field::snapshot::FieldCopy;
 use crate::system::bounded_read::BoundedFile;
 use crate::system::sanitize;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -126,7 +127,7 @@ impl Source {
                 Some(Event::Message { topic, time, json }) if topic == SLICES_TOPIC => {
                     return Ok(Some(Item::Slices(time, json)));
                 }
-                Some(Event::Message { .. }) => {}
+                Some(Event::Message { .. } | Event::FieldCopy(_)) => {}
                 None => {
                     run.end = reader.end().unwrap_or(End::Cut);
                     self.before += reader.at();
@@ -135,6 +136,23 @@ impl Source {
             }
         }
     }
+}
+
+/// The copies of the field in the recording at `path`, as far as it can be read.
+pub fn field_copies(path: &Path) -> Result<Vec<FieldCopy>, Failure> {
+    let mut copies = Vec::new();
+    for file in files(path)? {
+        let source = BoundedFile::open(&file, LARGEST).map_err(|error| Failure::file(&file, &error))?;
+        let mut reader = Reader::new(BufReader::new(source.stream()));
+        while let Ok(Some(event)) = reader.next_event() {
+            let Event::FieldCopy(bytes) = event else { continue };
+            let copy = FieldCopy::read(&bytes);
+            copies.push(
+                copy.map_err(|error| Failure::data(format!("{FIELD_COPY}: {error}")).at(file.display()))?,
+            );
+        }
+    }
+    Ok(copies)
 }
 
 /// A progress bar on standard error for files that take a while; hidden if that is not a terminal.

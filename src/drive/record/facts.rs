@@ -30,6 +30,8 @@ pub struct Facts {
     pub shape: RobotShape,
     /// The control period.
     pub period: Span,
+    /// Whether its field began with a saved state.
+    pub resumed: bool,
 }
 
 impl Facts {
@@ -43,6 +45,7 @@ impl Facts {
             motors: board.motors.iter().map(|motor| motor.name.clone()).collect(),
             shape: RobotShape::of(board),
             period: board.period,
+            resumed: false,
         }
     }
 

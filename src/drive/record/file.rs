@@ -7,7 +7,9 @@ use super::slot::{FORMAT, Slot, Step};
 use super::store::Medium;
 use super::topic::Topic;
 use super::topics::{ProcessMessage, Topics};
-use super::{BOARD_FILE, CHECKPOINT_ENCODING, CHECKPOINT_TOPIC, METADATA, SLOT_ENCODING, SLOT_TOPIC};
+use super::{
+    BOARD_FILE, CHECKPOINT_ENCODING, CHECKPOINT_TOPIC, FIELD_COPY, METADATA, SLOT_ENCODING, SLOT_TOPIC,
+};
 use crate::base::time::Instant;
 use crate::field::slices::SlicesMessage;
 use mcap::records::MessageHeader;
@@ -70,14 +72,9 @@ impl McapFile {
         words.insert("part".into(), part.to_string());
         let head = Metadata { name: METADATA.into(), metadata: words };
         writer.write_metadata(&head).map_err(of_mcap)?;
-        let board = Attachment {
-            log_time: 0,
-            create_time: 0,
-            name: BOARD_FILE.into(),
-            media_type: "application/toml".into(),
-            data: facts.board.as_bytes().into(),
-        };
-        writer.attach(&board).map_err(of_mcap)?;
+        writer
+            .attach(&attachment(BOARD_FILE, "application/toml", facts.board.as_bytes()))
+            .map_err(of_mcap)?;
         let mut exact =
             |topic, encoding| writer.add_channel(0, topic, encoding, &BTreeMap::new()).map_err(of_mcap);
         let checkpoints = exact(CHECKPOINT_TOPIC, CHECKPOINT_ENCODING)?;
@@ -128,6 +125,11 @@ impl McapFile {
         self.message(self.people[Topic::Slices as usize], time.as_nanos(), &json)
     }
 
+    /// Adds a copy of the field.
+    pub fn field_copy(&mut self, copy: &[u8]) -> io::Result<()> {
+        self.writer.attach(&attachment(FIELD_COPY, "application/octet-stream", copy)).map_err(of_mcap)
+    }
+
     fn message(&mut self, channel_id: u16, log_time: u64, data: &[u8]) -> io::Result<()> {
         let header = MessageHeader { channel_id, sequence: self.sequence, log_time, publish_time: log_time };
         self.sequence = self.sequence.wrapping_add(1);
@@ -152,6 +154,11 @@ impl McapFile {
     pub fn size(&self) -> u64 {
         self.medium.with(|(_, size)| *size)
     }
+}
+
+fn attachment<'a>(name: &str, media_type: &str, data: &'a [u8]) -> Attachment<'a> {
+    let (name, media_type) = (name.into(), media_type.into());
+    Attachment { log_time: 0, create_time: 0, name, media_type, data: data.into() }
 }
 
 fn of_mcap(error: McapError) -> io::Error {

@@ -13,7 +13,7 @@ use crate::system::rt::triple_buffer::{Reader as Latest, Writer as Slot, triple_
 use crossbeam_channel::{Receiver, Sender};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Moment};
 
@@ -30,10 +30,31 @@ pub struct RecordSender {
     taps: Option<(ReadingTap, CheckpointTap)>,
     slices: Latest<FieldSlices>,
     slice_tap: Option<Slot<FieldSlices>>,
+    field_copy_tap: Option<FieldCopyTap>,
     items: Sender<Item>,
     /// Waits for room instead of losing a slot.
     patient: bool,
     counts: Arc<RecordingCounts>,
+}
+
+/// Where copies of the field go, whenever the recording asks for one.
+pub struct FieldCopyTap {
+    asked: Arc<AtomicBool>,
+    items: Sender<Item>,
+}
+
+impl FieldCopyTap {
+    /// Whether the recording asks for a copy. Who sends one clears it.
+    pub fn asked(&self) -> Arc<AtomicBool> {
+        self.asked.clone()
+    }
+
+    /// Sends a copy. If it does not fit into the queue, the recording asks for another one.
+    pub fn send(&self, copy: Vec<u8>) {
+        if self.items.try_send(Item::FieldCopy(copy)).is_err() {
+            self.asked.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// A running recording.
@@ -62,7 +83,8 @@ impl Recording {
 
     fn queued(plan: Plan, patient: bool, queue: usize) -> io::Result<(Recording, RecordSender)> {
         let counts: Arc<RecordingCounts> = Arc::default();
-        let mut writer = Writer::new(plan, counts.clone());
+        let asked: Arc<AtomicBool> = Arc::default();
+        let mut writer = Writer::new(plan, counts.clone(), asked.clone());
         writer.begin()?;
         let (items, taken_items): (Sender<Item>, Receiver<Item>) = crossbeam_channel::bounded(queue);
         let gone = Gone(counts.clone());
@@ -81,6 +103,7 @@ impl Recording {
             taps: Some((readings, tap)),
             slices,
             slice_tap: Some(slice_tap),
+            field_copy_tap: Some(FieldCopyTap { asked, items: items.clone() }),
             items: items.clone(),
             patient,
             counts: counts.clone(),
@@ -131,6 +154,11 @@ impl RecordSender {
     /// The sending end for slices through the field, which can be taken once.
     pub fn slice_tap(&mut self) -> Option<Slot<FieldSlices>> {
         self.slice_tap.take()
+    }
+
+    /// The sending end for copies of the field, which can be taken once.
+    pub fn field_copy_tap(&mut self) -> Option<FieldCopyTap> {
+        self.field_copy_tap.take()
     }
 
     /// Passes a slot on, with its readings.

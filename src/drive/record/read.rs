@@ -3,7 +3,7 @@
 
 use super::lengths;
 use super::slot::{FORMAT, Slot, Step};
-use super::{BOARD_FILE, CHECKPOINT_ENCODING, METADATA, SLOT_ENCODING};
+use super::{BOARD_FILE, CHECKPOINT_ENCODING, FIELD_COPY, METADATA, SLOT_ENCODING};
 use crate::system::codec::CodecError;
 use mcap::records::Record;
 use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
@@ -25,6 +25,8 @@ pub enum Event {
     Facts(BTreeMap<String, String>),
     /// The board's effective values.
     Board(String),
+    /// A copy of the field.
+    FieldCopy(Vec<u8>),
     /// A slot, with the checkpoint before it, if there is one.
     Step(Box<Step>),
     /// A message for people.
@@ -227,6 +229,9 @@ impl<R: Read> Reader<R> {
             }
             Record::Attachment { header, data, .. } if header.name == BOARD_FILE => {
                 Some(Event::Board(String::from_utf8_lossy(&data).into_owned()))
+            }
+            Record::Attachment { header, data, .. } if header.name == FIELD_COPY => {
+                Some(Event::FieldCopy(data.into_owned()))
             }
             Record::Channel(channel) => {
                 self.channels.insert(channel.id, (channel.topic, channel.message_encoding));

@@ -21,7 +21,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Interval between syncs.
@@ -62,6 +62,8 @@ pub(super) enum Item {
     Status(u64, String),
     /// Slices through the field, and when they were taken.
     Slices(SlotTime, Box<SlicesMessage>),
+    /// A copy of the field, for which the writer has asked.
+    FieldCopy(Vec<u8>),
     /// Entries of the metadata at the end of the file.
     Word(String, String),
 }
@@ -72,6 +74,13 @@ pub(super) struct Writer {
     counts: Arc<RecordingCounts>,
     window: Window,
     file: Option<McapFile>,
+    /// Set to ask for a copy of the field.
+    field_copy_asked: Arc<AtomicBool>,
+    /// The file has no slot yet.
+    is_new: bool,
+    /// Bytes of the file that are copies of the field. They do not count for its largest size: otherwise a
+    /// small file would be full of its copy.
+    copied: u64,
     part: u64,
     /// Slots in the file since it was last synced.
     unsynced: u64,
@@ -86,13 +95,16 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(plan: Plan, counts: Arc<RecordingCounts>) -> Writer {
+    pub(super) fn new(plan: Plan, counts: Arc<RecordingCounts>, field_copy_asked: Arc<AtomicBool>) -> Writer {
         let now = Instant::now();
         Writer {
             window: Window::new(plan.when),
             plan,
             counts,
             file: None,
+            field_copy_asked,
+            is_new: true,
+            copied: 0,
             part: 0,
             unsynced: 0,
             before: 0,
@@ -132,7 +144,8 @@ impl Writer {
                 let mut due = Vec::new();
                 self.window.take(step, |step| due.push(step), drop);
                 due.iter().for_each(|step| self.write(step));
-                if !self.window.is_open() && self.file.is_some() {
+                // A named file waits for its first slot.
+                if !self.window.is_open() && self.file.is_some() && !self.is_new {
                     self.close();
                 }
                 RecordingCounts::add(&self.counts.taken, 1);
@@ -143,6 +156,11 @@ impl Writer {
             }
             Item::Slices(at, message) => {
                 let written = self.file.as_mut().map_or(Ok(()), |file| file.slices(at, *message));
+                self.note(written);
+            }
+            Item::FieldCopy(copy) => {
+                let written = self.file.as_mut().map_or(Ok(()), |file| file.field_copy(&copy));
+                self.copied += copy.len() as u64;
                 self.note(written);
             }
             Item::Word(key, word) => drop(self.words.insert(key, word)),
@@ -161,6 +179,11 @@ impl Writer {
             RecordingCounts::add(&self.counts.unwritten, 1);
             return;
         };
+        // A field that has been at rest can be computed from there.
+        let begins_at_rest = step.slot.index == 0 && !self.plan.facts.resumed;
+        if std::mem::take(&mut self.is_new) && !begins_at_rest {
+            self.field_copy_asked.store(true, Ordering::Release);
+        }
         let mut written = file.step(step);
         let slot = step.slot.slot;
         if written.is_ok() && self.measured.is_none_or(|at| slot.since(at) >= PROCESS_EVERY || slot < at) {
@@ -182,8 +205,9 @@ impl Writer {
         };
         let quota = &self.plan.quota;
         let age = Duration::from_nanos(quota.age.as_nanos());
-        let is_over = file.size() >= quota.file || self.opened.elapsed() >= age;
-        is_over && (at_checkpoint || file.size() >= quota.file.saturating_mul(2))
+        let size = file.size().saturating_sub(self.copied);
+        let is_over = size >= quota.file || self.opened.elapsed() >= age;
+        is_over && (at_checkpoint || size >= quota.file.saturating_mul(2))
     }
 
     fn open(&mut self) -> io::Result<()> {
@@ -194,6 +218,7 @@ impl Writer {
         self.part += 1;
         self.file = Some(McapFile::begin(medium, &self.plan.facts, self.part - 1)?);
         (self.opened, self.retry_at) = (Instant::now(), None);
+        (self.is_new, self.copied) = (true, 0);
         RecordingCounts::add(&self.counts.files, 1);
         self.counts.writing.store(true, Ordering::Relaxed);
         Ok(())

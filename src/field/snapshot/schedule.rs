@@ -1,34 +1,57 @@
-//! Decides when a brain is handed to the snapshot writer.
+//! Decides when a brain is handed to the snapshot writer, or to a recording.
 
 use super::SnapshotSender;
 use crate::base::time::{Instant, Span};
 use crate::field::FieldEngine;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Hands a brain to the writer at intervals, and at the end. The first interval begins with the first call.
+/// Hands a brain to the writer when that is due.
 pub struct SnapshotSchedule {
     sender: SnapshotSender,
-    every: Span,
-    due: Option<Instant>,
+    due: Due,
+}
+
+/// When a brain is handed over.
+enum Due {
+    /// At intervals, the first of which begins with the first call, and at the end.
+    Every { every: Span, next: Option<Instant> },
+    /// Whenever this is set.
+    Asked(Arc<AtomicBool>),
 }
 
 impl SnapshotSchedule {
     /// A snapshot over `sender` every `every`.
     pub fn new(sender: SnapshotSender, every: Span) -> SnapshotSchedule {
-        SnapshotSchedule { sender, every, due: None }
+        SnapshotSchedule { sender, due: Due::Every { every, next: None } }
+    }
+
+    /// A snapshot over `sender` whenever `asked` is set.
+    pub fn when_asked(sender: SnapshotSender, asked: Arc<AtomicBool>) -> SnapshotSchedule {
+        SnapshotSchedule { sender, due: Due::Asked(asked) }
     }
 
     /// Hands over the state of `engine` if that is due. If the engine cannot save now, the next call tries
     /// again.
     pub fn maintain(&mut self, engine: &mut dyn FieldEngine, now: Instant) {
-        let due = *self.due.get_or_insert(now + self.every);
-        if now >= due && self.sender.hand_over(|live| engine.save(live)) {
-            self.due = Some(now + self.every);
+        let is_due = match &mut self.due {
+            Due::Every { every, next } => now >= *next.get_or_insert(now + *every),
+            Due::Asked(asked) => asked.load(Ordering::Acquire),
+        };
+        if is_due && self.sender.hand_over(|live| engine.save(live)) {
+            match &mut self.due {
+                Due::Every { every, next } => *next = Some(now + *every),
+                Due::Asked(asked) => asked.store(false, Ordering::Release),
+            }
         }
     }
 
-    /// Hands over the last state; waits for a free buffer for at most `timeout`.
+    /// Hands over the last state, if snapshots are taken at intervals; waits for a free buffer for at most
+    /// `timeout`.
     pub fn finish(&mut self, engine: &mut dyn FieldEngine, timeout: Duration) {
-        self.sender.hand_over_last(timeout, |live| engine.save(live));
+        if matches!(self.due, Due::Every { .. }) {
+            self.sender.hand_over_last(timeout, |live| engine.save(live));
+        }
     }
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Number of buffers: one is filled while the other is written.
+/// Number of buffers of snapshots: one is filled while the other is written.
 const BUFFERS: usize = 2;
 /// How often [`SnapshotWriter::end`] checks whether the writer is done.
 const CHECK_EVERY: Duration = Duration::from_millis(2);
@@ -113,32 +113,42 @@ pub fn start_snapshot_writer(
         keeps = true; // the file that is there now is good
         Ok(())
     };
-    start(board, besides, fill, write)
+    // Room for the largest file from the start: a buffer that grows with the bank would make the process grow
+    // during the run.
+    let bytes = besides + Live::default().reserve(&board.field, false);
+    start(board, Buffers { count: BUFFERS, bytes, thread: "snapshot" }, fill, write)
 }
 
-/// The same, with `write` to write a brain; it gets a byte buffer with room for all the brain's numbers plus
-/// `besides`.
-fn start(
+/// What the path from the field to a writer has.
+pub(super) struct Buffers {
+    /// Buffers for a brain.
+    pub count: usize,
+    /// Room for the bytes that are written.
+    pub bytes: usize,
+    /// The name of the writing thread.
+    pub thread: &'static str,
+}
+
+/// The same, with `write` to write a brain; it gets the byte buffer.
+pub(super) fn start(
     board: &Board,
-    besides: usize,
+    buffers: Buffers,
     mut fill: impl FnMut(&mut Live) -> bool,
     mut write: impl FnMut(&Live, &mut Vec<u8>) -> Result<(), SnapshotError> + Send + 'static,
 ) -> std::io::Result<(SnapshotSender, SnapshotWriter)> {
-    let (put_back, empty) = bounded(BUFFERS);
-    let (full, to_write) = bounded::<Box<Live>>(BUFFERS);
-    let mut largest = 0;
-    for _ in 0..BUFFERS {
+    let Buffers { count, bytes, thread } = buffers;
+    let (put_back, empty) = bounded(count);
+    let (full, to_write) = bounded::<Box<Live>>(count);
+    for _ in 0..count {
         let mut live = Box::<Live>::default();
-        largest = live.reserve(&board.field, false);
+        live.reserve(&board.field, false);
         fill(&mut live); // so that its pages are mapped
         let _ = put_back.send(live);
     }
     let progress: Arc<Progress> = Arc::default();
     let counts = progress.clone();
-    // Room for the largest file from the start: a buffer that grows with the bank would make the process grow
-    // during the run.
-    let mut bytes = Vec::with_capacity(besides + largest);
-    thread::Builder::new().name("snapshot".into()).spawn(move || {
+    let mut bytes = Vec::with_capacity(bytes);
+    thread::Builder::new().name(thread.into()).spawn(move || {
         for live in to_write {
             match write(&live, &mut bytes) {
                 Ok(()) => counts.written.fetch_add(1, Ordering::Release),

@@ -123,7 +123,7 @@ fn one_snapshot_is_handed_over_per_interval_and_one_at_the_end() {
         |_| true,
     )
     .expect("a thread");
-    rig.worker = rig.worker.with_snapshots(SnapshotSchedule::new(sender, ms(1_000)));
+    rig.worker = rig.worker.with_snapshots([Some(SnapshotSchedule::new(sender, ms(1_000))), None]);
     for now in (0..3_500).step_by(100) {
         rig.clock.set(at(now));
         rig.requests.put(FieldRequest { slot: at(now), ..FieldRequest::EMPTY });

@@ -2,8 +2,8 @@
 //! engine answers each of them, and the answers are compared with the recorded ones: bit for bit if the CPU
 //! computed them, else up to rounding.
 //!
-//! An engine's state depends on every cycle since its start, and recordings do not contain it. So the field
-//! can be computed again from the start of a run, until a cycle is missing.
+//! An engine's state depends on every cycle since its start. So the field can be computed again from the
+//! start of a run, or from a copy of the field in the recording, until a cycle is missing.
 
 use super::compare::{Difference, Search};
 use super::{Names, Replay};
@@ -12,6 +12,7 @@ use crate::base::time::{Instant, MonotonicClock};
 use crate::drive::record::{FieldRecord, Slot};
 use crate::field::brain::{Before, Brain, BrainError, NoAnswer};
 use crate::field::readout::{Readout, ReadoutError};
+use crate::field::snapshot::FieldCopy;
 use crate::field::worker::FieldRequest;
 use crate::field::{FieldInput, FieldOutput};
 use std::fmt;
@@ -25,7 +26,7 @@ const ROUNDING: f32 = 1e-3;
 /// Why the field cannot be computed again from here on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldUnknown {
-    /// The recording starts with this slot.
+    /// The recording starts with this slot, and no copy of the field in it can be used.
     Begin(u64),
     /// This slot could not be replayed, so its request is unknown.
     Request(u64),
@@ -39,7 +40,10 @@ impl fmt::Display for FieldUnknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FieldUnknown::Begin(index) => {
-                write!(f, "the recording starts with slot {index}, and the field's state there is not in it")
+                write!(
+                    f,
+                    "the recording starts with slot {index}, and no copy of the field in it can be used"
+                )
             }
             FieldUnknown::Request(index) => write!(f, "slot {index} could not be replayed"),
             FieldUnknown::NoAnswer(index) => write!(f, "the robot's engine did not answer in slot {index}"),
@@ -73,6 +77,15 @@ impl fmt::Display for NoFieldReplay {
 
 impl std::error::Error for NoFieldReplay {}
 
+/// From where the field of a run can be computed.
+#[derive(Debug, Default)]
+pub struct FieldStart {
+    /// The field was at rest before the run's first slot.
+    pub at_rest: bool,
+    /// Copies of it after some of its cycles.
+    pub copies: Vec<FieldCopy>,
+}
+
 /// How many answers were compared, and how that ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldAnswers {
@@ -80,6 +93,8 @@ pub struct FieldAnswers {
     pub equal: u64,
     /// Those of them whose motors a goal replaced: their motors were not compared.
     pub steered: u64,
+    /// Answers before the first of them, to requests at which the field's state is unknown.
+    pub before: u64,
     /// The largest difference of a value; 0 unless a GPU computed the run's field.
     pub largest: f32,
     /// The first value that differs; nothing is computed after it.
@@ -94,19 +109,23 @@ pub struct FieldReplay {
     names: Names,
     /// Largest difference that is not reported; 0: every bit counts.
     bound: f32,
+    start: FieldStart,
     /// The answer to the request that the run's engine has not answered yet, and that request's slot.
     pending: Option<(Instant, Option<FieldOutput>)>,
     begun: bool,
+    /// Number of the next cycle; `None`: the field's state is unknown.
+    next: Option<u64>,
     answers: FieldAnswers,
 }
 
 impl FieldReplay {
-    /// The field of `board` at rest, with the read-out that the run was given. `computed_by` is the engine of
-    /// the run; the CPU stands in for a GPU.
+    /// The field of `board`, with the read-out that the run was given; it is computed from `start` on.
+    /// `computed_by` is the engine of the run; the CPU stands in for a GPU.
     pub fn new(
         board: &Board,
         readout: Option<Readout>,
         computed_by: EngineKind,
+        mut start: FieldStart,
     ) -> Result<FieldReplay, NoFieldReplay> {
         if computed_by == EngineKind::Remote {
             return Err(NoFieldReplay::Remote);
@@ -122,12 +141,16 @@ impl FieldReplay {
         };
         board.field.engine = engine;
         let brain = Brain::resume(&board, readout, None, Before::default(), Arc::new(MonotonicClock));
+        let brain = brain.map_err(NoFieldReplay::Brain)?;
+        start.copies.retain(|copy| copy.fits(&brain.learned));
         Ok(FieldReplay {
-            brain: brain.map_err(NoFieldReplay::Brain)?,
+            brain,
             names: Names::of(&board),
             bound,
+            start,
             pending: None,
             begun: false,
+            next: None,
             answers: FieldAnswers::default(),
         })
     }
@@ -141,28 +164,55 @@ impl FieldReplay {
     /// the slot could be replayed.
     pub fn step(&mut self, slot: &Slot, replay: &mut Replay, replayed: bool) {
         let request = replay.take_request();
-        if self.answers.differs.is_some() || self.answers.unknown.is_some() {
+        if self.answers.differs.is_some() {
             return;
         }
-        if !std::mem::replace(&mut self.begun, true) && slot.index != 0 {
-            self.answers.unknown = Some(FieldUnknown::Begin(slot.index));
-        } else if !replayed {
-            self.answers.unknown = Some(FieldUnknown::Request(slot.index));
-        } else {
-            if let Some(field) = &slot.field {
-                self.compare(slot, field);
+        if !std::mem::replace(&mut self.begun, true) {
+            match slot.index == 0 && self.start.at_rest {
+                true => self.next = Some(0),
+                false => self.lose(FieldUnknown::Begin(slot.index)),
             }
-            if let Some((request, sensors)) = request {
-                let input = FieldInput {
-                    cycle: request.cycle,
+        }
+        if !replayed {
+            self.lose(FieldUnknown::Request(slot.index));
+        } else if let Some(field) = &slot.field {
+            match self.next {
+                Some(_) => self.compare(slot, field),
+                None => self.restore(slot, field),
+            }
+        }
+        if let Some((request, sensors)) = request {
+            let answer = self.next.and_then(|cycle| {
+                self.next = Some(cycle + 1);
+                self.answer(&FieldInput {
+                    cycle,
                     sensors,
                     reward: 0.0,
                     quality: request.quality,
                     place: None,
-                };
-                self.pending = Some((request.slot, self.answer(&input)));
-            }
+                })
+            });
+            self.pending = Some((request.slot, answer));
         }
+    }
+
+    /// From here on the field's state is unknown.
+    fn lose(&mut self, why: FieldUnknown) {
+        (self.next, self.pending) = (None, None);
+        self.answers.unknown.get_or_insert(why);
+    }
+
+    /// Continues from the copy that was made after the cycle of this answer, if there is one.
+    fn restore(&mut self, slot: &Slot, field: &FieldRecord) {
+        let requested = slot.slot - field.age;
+        let is_own = self.pending.take().is_some_and(|(slot, _)| slot == requested);
+        let Some(answer) = field.answer.as_ref().filter(|_| is_own && field.state.is_none()) else { return };
+        let copy = self.start.copies.iter().find(|copy| copy.live().cycle == answer.cycle);
+        let engine = &mut self.brain.engine;
+        if self.answers.equal == 0 && copy.is_some_and(|copy| engine.restore(copy.live()).is_ok()) {
+            (self.next, self.answers.unknown) = (Some(answer.cycle + 1), None);
+        }
+        self.answers.before += u64::from(self.answers.equal == 0);
     }
 
     /// The answer of the engine, as the worker of a robot gives it.
@@ -176,18 +226,18 @@ impl FieldReplay {
     fn compare(&mut self, slot: &Slot, field: &FieldRecord) {
         let index = slot.index;
         if let Some(state) = &field.state {
-            self.answers.unknown = Some(FieldUnknown::Engine(index, state.clone()));
+            self.lose(FieldUnknown::Engine(index, state.clone()));
             return;
         }
         let requested = slot.slot - field.age;
         let Some((_, computed)) = self.pending.take().filter(|(slot, _)| *slot == requested) else {
-            self.answers.unknown = Some(FieldUnknown::Request(index));
+            self.lose(FieldUnknown::Request(index));
             return;
         };
         match (&field.answer, computed) {
             // Both refused the input, which changes no state.
             (None, None) => self.answers.equal += 1,
-            (None, Some(_)) => self.answers.unknown = Some(FieldUnknown::NoAnswer(index)),
+            (None, Some(_)) => self.lose(FieldUnknown::NoAnswer(index)),
             (Some(recorded), computed) => {
                 let steered = field.goal.is_some_and(|goal| goal.order > 0 || goal.goal.is_some());
                 let mut search = Search::in_slot(index);

@@ -45,7 +45,9 @@ fn a_busy_writer_skips_a_snapshot_without_waiting() {
         }
         Ok(())
     };
-    let (mut sender, writer) = start(&board, 0, fill, write).expect("a thread");
+    let (mut sender, writer) =
+        start(&board, Buffers { count: BUFFERS, bytes: 0, thread: "snapshot" }, fill, write)
+            .expect("a thread");
     for _ in 0..5 {
         assert!(sender.hand_over(fill));
     }
