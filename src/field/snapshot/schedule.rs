@@ -35,14 +35,18 @@ impl SnapshotSchedule {
     /// Hands over the state of `engine` if that is due. If the engine cannot save now, the next call tries
     /// again.
     pub fn maintain(&mut self, engine: &mut dyn FieldEngine, now: Instant) {
-        let is_due = match &mut self.due {
-            Due::Every { every, next } => now >= *next.get_or_insert(now + *every),
-            Due::Asked(asked) => asked.load(Ordering::Acquire),
-        };
-        if is_due && self.sender.hand_over(|live| engine.save(live)) {
-            match &mut self.due {
-                Due::Every { every, next } => *next = Some(now + *every),
-                Due::Asked(asked) => asked.store(false, Ordering::Release),
+        let mut hand_over = || self.sender.hand_over(|live| engine.save(live));
+        match &mut self.due {
+            Due::Every { every, next } => {
+                if now >= *next.get_or_insert(now + *every) && hand_over() {
+                    *next = Some(now + *every);
+                }
+            }
+            // Cleared first: who takes the copy may ask for another one at once.
+            Due::Asked(asked) => {
+                if asked.swap(false, Ordering::AcqRel) && !hand_over() {
+                    asked.store(true, Ordering::Release);
+                }
             }
         }
     }
