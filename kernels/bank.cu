@@ -26,7 +26,7 @@ constexpr float ROUNDING = 4e-6f;
 ///
 ///   |r.q - c.d| = |(r - c).q + c.(q - d)| <= e |q| + |c| f <= e + (1 + e) f.
 ///
-/// e and f are rounded up by more than their making can lose (ROUNDED_UP; src/field/cuda/bank.rs for rows of
+/// e and f are rounded up by more than computing them can lose (ROUNDED_UP; src/field/cuda/bank.rs for rows of
 /// the host). What remains is the rounding of c.d and of the bounds themselves, each step of it at most
 /// 2^-24 = 6e-8 of a number. Bytes leave out at most sqrt(512) / 254 < 0.1 of a row's length, so e, f < 0.1 and
 /// every number here is below (1 + e) (1 + f) + 0.21 < 1.5 in size. The sum of whole numbers is at most

@@ -1,5 +1,5 @@
 /// The end of a cycle: the bank stores or recognises, the answer goes to the host's memory, and then the ticket by
-/// which the host sees that all of it is there. The host looks at the ticket and asks no driver.
+/// which the host sees that all of it is there. The host polls the ticket; it does not call the driver.
 ///
 /// Launch: grid (1, 1, robots), block 256. launch.number: blocks of the scan.
 #include "bank.cu"
@@ -21,7 +21,7 @@ __device__ inline void deliver_row(const Brain& brain) {
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS) deliver(const Brain* brains, Launch launch) {
   const Brain& brain = brains[blockIdx.z];
   remember(brain, launch.number);
-  __syncthreads(); // what the block has stored is seen by all of it
+  __syncthreads(); // makes what the block has stored visible to all of its threads
   constexpr unsigned WORDS = sizeof(Answer) / sizeof(unsigned long long);
   static_assert(WORDS <= BLOCK_THREADS, "a thread for each word");
   const auto* from = reinterpret_cast<const unsigned long long*>(brain.answer);

@@ -1,8 +1,8 @@
 /// What the bank's rows are compared with, made once a cycle: by the last block of `features` from the
 /// descriptor, by `experience` from what was put in.
 ///
-/// The descriptor is f64. Its length and the quotients are pairs of floats, so that the query is that of f64
-/// but for one number in a million, which may be its neighbour; every engine's cosines are of the query it
+/// The descriptor is f64. Its length and the quotients are pairs of floats, so that the query is that of f64,
+/// except that one number in a million may be the adjacent float; every engine's cosines are of the query it
 /// made, so that the five nearest are exact either way.
 #pragma once
 #include "pair.cuh"
@@ -13,8 +13,9 @@ __device__ inline Pair length_floor() {
   constexpr float LOW = static_cast<float>(NORM_FLOOR - static_cast<double>(HIGH));
   return {HIGH, LOW};
 }
-/// Of a length that was summed in f32: at most 16 squares a thread, 5 additions between lanes and 31 between
-/// warps, each 2^-24 of the sum off, half of which stays in the root: 2e-6. Five times as much.
+/// Rounds up a length that was summed in f32. The sum takes at most 16 squares a thread, 5 additions between
+/// lanes and 31 between warps, each off by at most 2^-24 of the sum, and the root halves the relative error:
+/// 2e-6. This is five times as much.
 constexpr float ROUNDED_UP = 1.00001f;
 
 /// What a block needs to make one.

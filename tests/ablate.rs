@@ -64,12 +64,16 @@ fn thread_count_does_not_matter_and_null_effects_stay_null() {
     assert!(table[0] == table[1] && table[0] != whole[0], "a table has no field");
 
     let same = |findings: &Findings, at: usize| findings.arms[at].same_as(&findings.arms[0]);
-    assert_eq!((same(&alone, 4), same(&alone, 3)), (1.0, 0.0), "nothing reads the bank; recurrence drives");
+    assert_eq!(
+        (same(&alone, 4), same(&alone, 3)),
+        (1.0, 0.0),
+        "without the bank nothing changes; without recurrence it does"
+    );
     let bank = alone.arms[4].against(&alone.arms[0]);
     assert!(bank.iter().flatten().all(|difference| !difference.is_apart() && difference.mean == 0.0));
     let shares = alone.shares.iter().sum::<f64>();
     let random = runs(&both, Arm::Random);
-    assert!(random[0] == random[1], "no field seed matters");
+    assert!(random[0] == random[1], "it does not depend on the field seed");
     assert_ne!(random[0][0].digest, random[0][1].digest, "each room has its own requests");
     assert!(random[0].iter().all(|run| !table[0].contains(run)));
     let costs: Vec<_> = alone.arms.iter().map(|finding| finding.cost).collect();

@@ -248,7 +248,10 @@ fn a_slow_engine_explores_as_much_and_rarely_backs() {
             let (slow, quick) = (slow.report.coverage, quick.report.coverage);
             // How much it sees in a single minute is mostly chance.
             let seen = [slow, quick].map(|coverage| coverage.cells as f64);
-            assert!(length == 60 || seen[0] >= 0.75 * seen[1], "room {room}: {slow:?}, beside {quick:?}");
+            assert!(
+                length == 60 || seen[0] >= 0.75 * seen[1],
+                "room {room}: {slow:?} with a slow engine, {quick:?} without"
+            );
             cells = [cells[0] + seen[0], cells[1] + seen[1]];
             backwards += slow.backward_share / count;
         }

@@ -13,7 +13,7 @@ use tungstenite::http::HeaderValue;
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket, connect};
 
-/// Longer than a simulated robot takes to answer, on however busy a machine.
+/// Longer than a simulated robot takes to answer, however busy the machine is.
 const SOON: Duration = Duration::from_secs(120);
 
 type Viewer = WebSocket<MaybeTlsStream<TcpStream>>;

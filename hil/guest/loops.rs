@@ -38,8 +38,8 @@ const ALONE: Span = Span::from_millis(250);
 const ALONE_EVERY: Span = Span::from_millis(3_000);
 /// How long a loop presses its input.
 const PRESSED: Span = Span::from_millis(8);
-/// A stop that began this shortly before its edge was already in progress: an ordinary poll read the sample
-/// between its bytes and its edge. Such a poll takes half of this time.
+/// A stop that began within this time before its edge was not caused by it: an ordinary poll read the sample
+/// after its bytes were there but before its edge. Such a poll takes half of this time.
 const UNDER_WAY: Span = Span::from_millis(1);
 /// From the sample's bytes to its edge. A periodic poll in between has seen the sample too early, and is not
 /// counted.

@@ -1,5 +1,5 @@
 //! The protocol of `/dev/hilplant`: commands written to it and events read from it, both as bytes of fixed
-//! length (`hil/kmod/hilplant.h`, little endian). Knows no robot, opens nothing.
+//! length (`hil/kmod/hilplant.h`, little endian). Independent of any robot; opens no file.
 
 use ganglion::base::time::{Instant, Span};
 

@@ -58,7 +58,7 @@ def rows(texts):
 
 
 def profile(texts):
-    """Of Nsight Compute's CSV: how long each kernel runs, and how many warps it keeps on a multiprocessor."""
+    """From Nsight Compute's CSV: how long each kernel runs, and how many warps it keeps on a multiprocessor."""
     text = [line for line in texts[-1].splitlines() if line.startswith('"')]
     found = {}
     for row in csv.DictReader(text):

@@ -94,7 +94,7 @@ copy_package() {
         0) break ;;
         65)
             damaged=$((damaged + 1))
-            [ $damaged -lt 2 ] || ends 69 failed 'what arrived twice has another SHA-256 than the package; is its disk failing?'
+            [ $damaged -lt 2 ] || ends 69 failed 'what arrived twice does not have the SHA-256 of the package; is its disk failing?'
             event copy 'what arrived has another SHA-256; copying again from the beginning'
             ;;
         73) said "$OWN/err" && ends 69 failed "the copy cannot be written there: ${SAID:-no space, or a read-only disk}" ;;

@@ -155,7 +155,7 @@ fn summary(board: &Board) -> Vec<String> {
     lines.extend(board.tether.as_ref().map(tether));
     if let Some(backing) = &board.backing {
         lines.push(format!(
-            "backing off: along the recorded way, at most {} m; after an edge or an obstacle a turn by {} rad, at most {} s",
+            "backing off: along the recorded path for at most {} m; after an edge or an obstacle, a turn of {} rad for at most {} s",
             backing.trail_m,
             backing.turn_rad,
             backing.turn_time.as_secs_f64(),

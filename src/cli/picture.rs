@@ -1,6 +1,6 @@
-//! `--svg` of `ganglion run`: follows a simulated run, and at its end draws the room from above with the way
-//! that the robot drove and the places where reflexes tripped. It reads what the slow thread has anyway; the
-//! tick does nothing for it.
+//! `--svg` of `ganglion run`: follows a simulated run, and at its end draws the room from above, with the
+//! path that the robot took and the places where reflexes tripped. It reads what the slow thread has anyway;
+//! the tick does nothing for it.
 
 mod drawing;
 mod marks;

@@ -145,7 +145,7 @@ struct BackingReport {
     turns: u64,
     /// How often it found itself stuck.
     stuck: u64,
-    /// How long it had to drive backwards with no recorded way left.
+    /// How long it had to drive backwards with no recorded path left.
     without_way_s: f64,
 }
 
@@ -269,8 +269,8 @@ impl RunReport {
         self.say_world();
         if let Some(BackingReport { times, metres, turns, stuck, without_way_s }) = &self.backing {
             say!(
-                "  backing    {times} times, {metres:.2} m along the recorded way (computed), {turns} turns away, {stuck} times stuck; \
-                 {without_way_s:.2} s with no way left"
+                "  backing    {times} times, {metres:.2} m along the recorded path (computed), {turns} turns away, {stuck} times stuck; \
+                 {without_way_s:.2} s with no path left"
             );
         }
         let reflexes: Vec<String> = self.reflexes.iter().map(|(name, n)| format!("{name} {n}")).collect();

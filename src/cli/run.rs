@@ -50,7 +50,7 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
   ganglion run --board picarx-v4 --arm         a real robot; it drives as soon as all checks pass
   ganglion run --record drive.mcap             record what it sees and decides, for 'ganglion log'
   ganglion run --clock sim --for 2min --svg drive.svg
-                                               draw the room from above with the way that it drove
+                                               draw the room from above with the path that it took
 
 Ctrl-C stops the motors and prints the summary. A second Ctrl-C, more than a second later, ends the
 program at once. SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is ignored.")]
@@ -362,7 +362,7 @@ fn note_differences(snapshot: &Snapshot, path: &Path, board: &Board) {
     }
     if snapshot.has_other_readout(board) {
         log::warn!(
-            "{}: the read-out in this snapshot was made for another starting table than the board's; \
+            "{}: the read-out in this snapshot was made for a starting table other than the board's; \
              it is not used, but the rest of the brain is",
             path.display()
         );

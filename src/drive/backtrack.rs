@@ -36,8 +36,8 @@ use stuck::Stuck;
 const LEAST_BACK: f32 = 0.02;
 /// Steering beyond this chooses a side: a fifth of full lock is more than read-out noise.
 const TURNS: f32 = 0.2;
-/// From an edge it turns by a right angle at least. With less it would go on towards the edge at a slant, and
-/// a wheel would pass over the edge's next corner beside the sensors.
+/// It turns away from an edge by at least a right angle. With less it would go on towards the edge at a
+/// slant, and a wheel would pass over the edge's next corner beside the sensors.
 const ALONG_RAD: f32 = std::f32::consts::FRAC_PI_2;
 /// After a turn from an edge it does not steer back towards it for this distance forwards, metres: more than
 /// two lengths of the car. In a bend the front wheel cuts inside the track of its ground sensor; it went over
@@ -162,7 +162,7 @@ struct Backing {
     side: f32,
     /// It is turning away from an edge.
     from_edge: bool,
-    /// The distance for which it still must not steer back after a turn from an edge, metres, and the side to
+    /// Distance left, in metres, before it may steer back after turning away from an edge, and the side to
     /// which it turned.
     kept: (f64, f32),
     /// It had no room to turn and turns all the same: no path was left to back up further.

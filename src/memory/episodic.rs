@@ -141,7 +141,8 @@ impl Episodes {
         Ok(found.filter(|place| place.likeness >= self.believed()))
     }
 
-    /// The things that were met nearest to `place`, as far as they can be believed, the most certain first.
+    /// The things that were met nearest to `place`, the most certain first; only those with a cosine that is
+    /// believed.
     /// The cosine falls with the distance between `place` and where a thing was met, as for the plane's
     /// pointers, to about 0 at one scale.
     pub fn what_is_near(&mut self, place: [f64; 2], best: &mut Best) -> Result<(), Fault> {

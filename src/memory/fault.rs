@@ -31,7 +31,7 @@ pub enum Fault {
         /// Actual entries.
         found: usize,
     },
-    /// Vectors of another length than the memory's.
+    /// Vectors whose length is not the memory's.
     OtherDimension {
         /// What has these vectors.
         what: &'static str,

@@ -86,7 +86,7 @@ impl Store {
         capacity.saturating_mul((dim.get() + 1) * size_of::<f32>())
     }
 
-    /// The same store with the given instructions; the results have the same bits.
+    /// The same store, computed with the instruction set `level`; the results are bit-identical.
     pub fn at_level(mut self, level: Level) -> Store {
         self.level = level;
         self

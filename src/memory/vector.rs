@@ -114,7 +114,7 @@ fn checked(vector: &[f32]) -> Result<Spectrum, Fault> {
     Ok(Spectrum::of(vector))
 }
 
-/// Whether all numbers are finite.
+/// An error at the first number that is not finite.
 pub(super) fn finite(what: &'static str, numbers: &[f32]) -> Result<(), Fault> {
     match numbers.iter().position(|number| !number.is_finite()) {
         None => Ok(()),

@@ -240,8 +240,8 @@ impl Replay {
         }
     }
 
-    /// Brings the tick to its state before `step`. Returns the difference if the tick is already there with
-    /// another state than the recorded one.
+    /// Brings the tick to its state before `step`. Returns the difference if the tick is already there in
+    /// a state other than the recorded one.
     fn begin(&mut self, step: &Step) -> Result<Option<Difference>, Missing> {
         let slot = &step.slot;
         let broken = self.follows(slot).err().or(self.lost_track.take());

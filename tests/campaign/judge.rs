@@ -43,7 +43,7 @@ pub enum Happening {
     SafeStop,
     /// The machine wakes from a suspend, during which the clock stopped.
     Woke,
-    /// The runtime could read an answer of its brain.
+    /// The runtime was able to read an answer from its brain.
     Answered,
     /// The loop ran the slot that was due at this time.
     Slot(Instant),

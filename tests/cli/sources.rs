@@ -39,7 +39,7 @@ fn every_time_of_a_virtual_run_is_labelled() {
     is_labelled(&text, " us", "(modelled)");
     is_labelled(&text, "m driven", "(simulated)");
     is_labelled(&text, "% standing", "(simulated)");
-    is_labelled(&text, "along the recorded way", "(computed)");
+    is_labelled(&text, "along the recorded path", "(computed)");
     has_sources(&report, &[&TIMES[..], &WIRES].concat(), "modelled");
     has_sources(&report, &["distance_m", "contacts", "falls", "cells_visited"], "simulated");
     has_sources(&report, &["backing.metres"], "computed");

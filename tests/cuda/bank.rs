@@ -22,7 +22,7 @@ type Descriptor = [f32; DESCRIPTOR];
 /// The choice of rows and query.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Rows so close around the query that coarse ones are in a wrong order.
+    /// Rows so close to the query that their coarse forms rank in the wrong order.
     Ties,
     /// A query along the rounding error of the first row, as far as a query can be that is exact in bytes.
     AlongARowsError,

@@ -25,7 +25,7 @@ const INVALID_VALUE: i32 = 1;
 const INVALID_HANDLE: i32 = 400;
 const NOT_FOUND: i32 = 500;
 
-/// A GPU with one stream, a pool, and pinned memory as large as it.
+/// A GPU with one stream, a memory pool, and pinned memory of the pool's size.
 struct Desk {
     found: GpuInfo,
     watch: Arc<Watch>,

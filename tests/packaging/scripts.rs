@@ -19,7 +19,8 @@ const UNITS: [&str; 7] = [
     "ganglion-metrics",
 ];
 
-/// How a removal disables whatever starts by itself: a timer starts the last service.
+/// The command with which a removal disables all units that start by themselves. The last service is started
+/// by its timer.
 fn disabling() -> String {
     let units = UNITS.map(|unit| match unit {
         "ganglion-metrics" => format!("{unit}.timer"),

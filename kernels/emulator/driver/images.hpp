@@ -41,7 +41,7 @@ inline int read_ptx(const std::string& text, int chip, Image& image) {
   if (version == std::string::npos || arch == std::string::npos ||
       std::sscanf(text.c_str() + version, "\n.version %d.%d", &major, &minor) != 2 ||
       std::sscanf(text.c_str() + arch, "\n.target sm_%d", &target) != 1) {
-    return say(INVALID_PTX, "this is no PTX: it states no version or target");
+    return say(INVALID_PTX, "this is not PTX: it states no version or target");
   }
   if (major > PTX_MAJOR || (major == PTX_MAJOR && minor > PTX_MINOR)) {
     return say(UNSUPPORTED_PTX_VERSION, "PTX %d.%d; this driver takes %d.%d at most", major, minor, PTX_MAJOR, PTX_MINOR);
@@ -49,7 +49,7 @@ inline int read_ptx(const std::string& text, int chip, Image& image) {
   if (target > chip) return say(NO_BINARY_FOR_GPU, "PTX for sm_%d; this chip is sm_%d", target, chip);
   long depth = 0;
   for (char letter : text) depth += letter == '{' ? 1 : letter == '}' ? -1 : 0;
-  if (depth != 0) return say(INVALID_PTX, "the PTX breaks off: its braces are not balanced");
+  if (depth != 0) return say(INVALID_PTX, "the PTX is truncated: its braces are not balanced");
   const std::string mark = ".visible .entry ";
   for (std::size_t at = text.find(mark); at != std::string::npos;) {
     const std::size_t name = at + mark.size(), next = text.find(mark, name);

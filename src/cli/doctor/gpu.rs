@@ -79,7 +79,7 @@ pub(super) fn finding(root: &Path, gpu: &Gpu) -> Finding {
     let facts = format!("chip {chip}, {processors} multiprocessors, {memory} MiB, driver with CUDA {driver}");
     // How much of a core the wait for a cycle may take.
     let wait = format!(
-        "its thread polls at most {} us a cycle without a sleep, else every {} us",
+        "its thread busy-polls for at most {} us per cycle, then polls every {} us",
         AWAKE.as_micros_f64(),
         NAP.as_micros_f64()
     );

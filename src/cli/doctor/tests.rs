@@ -159,5 +159,5 @@ fn a_gpu_is_reported_in_a_line_and_its_absence_with_its_reason() {
     };
     let found = gpu::finding(&jetson.0, &orin).found;
     assert!(found.starts_with("Orin, chip 8.7, 8 multiprocessors"), "{found}");
-    assert!(found.ends_with("polls at most 100 us a cycle without a sleep, else every 50 us"), "{found}");
+    assert!(found.ends_with("busy-polls for at most 100 us per cycle, then polls every 50 us"), "{found}");
 }

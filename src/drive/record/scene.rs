@@ -32,6 +32,8 @@ const HEIGHT_M: f64 = 0.1;
 const ARROW_M: f64 = 0.3;
 /// Radius of the ball that marks a goal, metres.
 const GOAL_M: f64 = 0.08;
+/// How far beside a goal its text is, metres: the text has a background, which would hide the ball.
+const TEXT_BESIDE_M: f64 = 0.3;
 
 /// How a robot looks: its size, and its range sensors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -191,7 +193,7 @@ fn goal_ball(entity: Entity, at: [f64; 2], doing: &str) -> Entity {
     let size = json!({"x": 2.0 * GOAL_M, "y": 2.0 * GOAL_M, "z": 2.0 * GOAL_M});
     let ball = json!([{"pose": place(at, GOAL_M, 0.0), "size": size, "color": colour(RED, 0.8)}]);
     let text = json!([{
-        "pose": place(at, 4.0 * GOAL_M, 0.0),
+        "pose": place([at[0], at[1] + TEXT_BESIDE_M], GOAL_M, 0.0),
         "billboard": true,
         "font_size": 14.0, // of the screen, because it is scale-invariant
         "scale_invariant": true,

@@ -74,15 +74,16 @@ impl Topic {
         }
     }
 
-    /// The JSON schema of its messages.
+    /// The JSON schema of its messages. A missing value is null, though the schema does not say so:
+    /// Lichtblick (1.28, `parseJsonSchema.ts`) refuses a topic with a list of types, and accepts null for any
+    /// type.
     pub fn schema(self, facts: &Facts) -> Value {
-        let number = || json!({"type": ["number", "null"]});
+        let number = || json!({"type": "number"});
         let text = || json!({"type": "string"});
         let texts = || json!({"type": "array", "items": {"type": "string"}});
         let each = |names: &mut dyn Iterator<Item = (&str, &str)>, kind: &str| {
-            let of = |(name, about): (&str, &str)| {
-                (name.to_string(), json!({"type": [kind, "null"], "description": about}))
-            };
+            let of =
+                |(name, about): (&str, &str)| (name.to_string(), json!({"type": kind, "description": about}));
             object(names.map(of).collect())
         };
         let named = |names: &[&str]| names.iter().map(|name| (name.to_string(), number())).collect();
@@ -138,4 +139,35 @@ impl Topic {
 
 fn object(properties: Vec<(String, Value)>) -> Value {
     json!({"type": "object", "properties": properties.into_iter().collect::<serde_json::Map<_, _>>()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every `type` in a schema.
+    fn types(schema: &Value, found: &mut Vec<Value>) {
+        match schema {
+            Value::Object(entries) => entries.iter().for_each(|(key, value)| match key.as_str() {
+                "type" if !value.is_object() => found.push(value.clone()),
+                _ => types(value, found),
+            }),
+            Value::Array(items) => items.iter().for_each(|item| types(item, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_type_in_a_schema_is_a_single_one() {
+        let facts = Facts {
+            sensors: vec![("range".into(), "m".into())],
+            motors: vec!["left".into()],
+            ..Facts::default()
+        };
+        for topic in Topic::ALL {
+            let mut found = Vec::new();
+            types(&topic.schema(&facts), &mut found);
+            assert!(!found.is_empty() && found.iter().all(Value::is_string), "{}: {found:?}", topic.name());
+        }
+    }
 }

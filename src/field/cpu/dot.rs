@@ -45,7 +45,7 @@ mod tests {
         let a: Vec<f32> = (0..512).map(|i| ((i * 37) % 101) as f32 / 101.0 - 0.5).collect();
         let b: Vec<f32> = (0..512).map(|i| ((i * 53) % 97) as f32 / 97.0 - 0.5).collect();
         let exact: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
-        // 32 additions a lane and 4 in the tree, each within half a unit of at most 512 / 4.
+        // 32 additions per lane and 4 in the tree; each rounds by half a unit of a sum of at most 512 / 4.
         assert!((f64::from(dot(&a, &b)) - exact).abs() < 36.0 * 128.0 * f64::from(f32::EPSILON));
         assert!((dot_wide(&a, &b) - exact).abs() < 1e-12);
     }

@@ -15,7 +15,7 @@ use crate::decision::motion::OdometryPose;
 use serde::{Deserialize, Serialize};
 use steering::{Room, Steering};
 
-/// The farthest place that it goes to, metres. Dead reckoning is of no use by then.
+/// The farthest place that it goes to, metres. Dead reckoning is of no use that far away.
 pub const FARTHEST_M: f64 = 10_000.0;
 /// Euler steps of the heading field in a second: with its time constant of 20 steps, 0.1 s.
 const STEPS_PER_SECOND: f64 = 200.0;
@@ -23,10 +23,10 @@ const STEPS_PER_SECOND: f64 = 200.0;
 const MOST_STEPS: usize = 16;
 /// A longer time between two calls counts as this much, seconds.
 const LONGEST: f64 = 0.2;
-/// Without a fresh reading for this long the robot stops, seconds. Shorter gaps are driven through by memory.
+/// Without a fresh reading for this long the robot stops, seconds. It drives through shorter gaps by memory.
 const BLIND_AFTER: f64 = 0.7;
-/// A missing peak is waited for this long before the robot turns to look, seconds: a new wave needs 0.4 s,
-/// and the field 0.1 s.
+/// The robot waits this long for a missing peak before it turns to look, seconds: a new wave needs 0.4 s, and
+/// the field 0.1 s.
 const LOOKS_AFTER: f64 = 1.0;
 /// The robot gives up after it has turned so far without finding a way, radians: once around.
 const LOOKS_AROUND: f64 = std::f64::consts::TAU;
@@ -37,11 +37,11 @@ const STUCK_AFTER: f64 = 10.0;
 /// See [`STUCK_AFTER`]; metres.
 const STUCK_WITHIN: f64 = 0.4;
 
-/// Before it gives up, the robot forgets what it met and tries again, so many times for each goal: a wide
+/// Before it gives up, the robot forgets what it met and tries again, this many times for each goal: a wide
 /// beam may have closed a gap that is open.
 const TRIES: u8 = 2;
 
-/// So many hits make a thing certain, also one that a wide beam sees.
+/// This many hits make a thing certain, even one that a wide beam sees.
 const CERTAIN: usize = 3;
 
 /// What the robot is doing about its goal.
@@ -53,9 +53,9 @@ pub enum State {
     Idle,
     /// It is on its way.
     Going,
-    /// It stands or turns on, because it does not know where to go.
+    /// It stands still or keeps turning, because it does not know where to go.
     Looking(Because),
-    /// It backs, because there is no room to turn.
+    /// It backs up, because there is no room to turn.
     Backing,
     /// It is at its goal.
     Arrived,

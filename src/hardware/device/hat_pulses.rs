@@ -127,7 +127,7 @@ impl Pulses for HatPulses {
         let mut outcome = Ok(());
         for frame in &*stop {
             let register = frame[0];
-            registers.doubt(register, 0); // the next command writes it again, not this stop
+            registers.doubt(register, 0); // so that the next command writes it again
             outcome = outcome.and(in_frames(torn, || {
                 ports.i2c.write(address, frame).map_err(|fault| DeviceFault::Bus { register, fault })
             }));

@@ -110,7 +110,7 @@ impl Server {
         Server { guard, line, line_sound: true, listener, end, clients, clock, allowed }
     }
 
-    /// The same, for a runtime of another user than the guard's.
+    /// The same, for a runtime whose user is not the guard's.
     pub fn guarding(self, allowed: AllowedUser) -> Server {
         Server { allowed, ..self }
     }

@@ -212,8 +212,8 @@ fn this_process() -> u64 {
     *NUMBER.get_or_init(random)
 }
 
-/// Removes the files that processes left when they were killed while writing `name`: `name.PID.NUMBERS.new`,
-/// if no process has that PID, or if this one has it but another number. Nothing depends on it.
+/// Removes the files left by processes that were killed while writing `name`: `name.PID.NUMBERS.new`, if no
+/// process has that PID, or if this process has that PID but a different number. Nothing depends on it.
 fn sweep(folder: &Path, name: &OsStr) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         if is_left_over(entry.file_name().as_encoded_bytes(), name.as_encoded_bytes()) {

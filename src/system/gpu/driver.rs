@@ -176,7 +176,7 @@ impl Driver {
             if answer != SUCCESS || text.is_null() {
                 return None;
             }
-            // SAFETY: not null, and then a constant of the library, which is never closed.
+            // SAFETY: not null, so it points to a constant string in the library, which is never closed.
             unsafe { CStr::from_ptr(text) }.to_str().ok()
         };
         Some((ask(self.error_name)?, ask(self.error_text)?))

@@ -1,4 +1,5 @@
-//! Events in the order of a device's work: whether the device has passed them, and the time between two.
+//! Events: markers in the order of a device's work. They tell whether the device has passed them, and the
+//! time between two of them.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
 

@@ -107,7 +107,7 @@ fn largest(free: &[bool], wanted: f32) -> Option<Gap> {
     best
 }
 
-/// Steers towards `bearing`; the free way ahead sets the speed.
+/// Steers towards `bearing`; the clear distance ahead sets the speed.
 fn steer(bearing: f32, clear_m: f32) -> Wish {
     if bearing.abs() > SHARP {
         return Wish { speed: TURN_SPEED, curvature: f32::INFINITY.copysign(bearing) };

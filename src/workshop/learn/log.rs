@@ -312,8 +312,8 @@ fn read_whole(path: &Path) -> Result<Vec<u8>, LogFault> {
     Ok(bytes)
 }
 
-/// Offset of the first row of more than [`LONGEST_ROW`] bytes. A quotation mark at the start of a cell
-/// includes line ends up to the next one, as in the CSV reader.
+/// Offset of the first row of more than [`LONGEST_ROW`] bytes. A quotation mark at the start of a cell opens
+/// a quoted cell: line ends up to the closing mark belong to it, as in the CSV reader.
 fn long_row(text: &[u8]) -> Option<usize> {
     #[derive(PartialEq)]
     enum At {

@@ -1,4 +1,4 @@
-//! Who allowed the robot to move: requests to arm, and everything that withdraws the permission. Knows no
+//! Who allowed the robot to move: requests to arm, and everything that withdraws the permission. Uses no
 //! sensor values.
 
 use super::super::script::Ask;
@@ -36,8 +36,8 @@ pub struct Authority {
     releasing_until: Instant,
     ended: bool,
     armed_at: Option<Instant>,
-    /// The motors have turned under the present permission, so the robot is armed. A robot that only may be
-    /// armed is not disarmed.
+    /// The motors have turned under the present permission, so the robot is certainly armed. Until then it
+    /// may or may not be armed, and does not count as disarmed.
     has_moved: bool,
     forced_since: Option<Instant>,
     /// Motion has been allowed since then.

@@ -1,4 +1,5 @@
-//! Commands that expire, buses that are lost and come back, backing. Knows no sensor and no request.
+//! Judges expired commands, buses that are lost and come back, and driving backwards for too long. Uses no
+//! sensor values and no requests.
 
 use super::facts::Facts;
 use super::promise::Promise;

@@ -131,12 +131,12 @@ fn backing(board: &Board, report: &mut Report) {
         return;
     }
     if board.motion.is_none() {
-        let rule = "backing off along the recorded way needs a [motion] table: how commands move the robot";
+        let rule = "backing off along the recorded path needs a [motion] table: how commands move the robot";
         report.misfit("backing.trail_m", rule.to_string());
     } else if MotionModel::of(board)
         .is_none_or(|motion| motion.steering.is_none() || motion.drives.is_empty())
     {
-        let rule = "backing off along the recorded way needs a drive motor and a servo named \"steering\"";
+        let rule = "backing off along the recorded path needs a drive motor and a servo named \"steering\"";
         report.misfit("backing.trail_m", rule.to_string());
     }
     let wants_body = board.backing.is_some_and(|backing| backing.pass_m > 0.0);

@@ -39,7 +39,7 @@ pub fn backing(section: &Section<'_>) -> Option<BackingPlan> {
     let trail_m = section.real("trail_m", 0.05..=LONGEST_M).required();
     let start_m = section.real("start_m", 0.0..=1.0).or(0.0);
     if let Some(trail_m) = trail_m.filter(|trail_m| start_m > *trail_m) {
-        let rule = format!("{start_m} m is more than trail_m ({trail_m} m), the length of the recorded way");
+        let rule = format!("{start_m} m is more than trail_m ({trail_m} m), the length of the recorded path");
         section.misfit("start_m", rule);
     }
     Some(BackingPlan {

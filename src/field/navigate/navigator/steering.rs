@@ -40,11 +40,11 @@ const NEAR_ENOUGH: f32 = 0.5;
 const ROOM_AGAIN: f32 = 0.275;
 /// It goes forwards for at least this long, seconds.
 const FORWARDS_FOR: f64 = 0.4;
-/// It backs for at most this long, seconds.
+/// It drives backwards for at most this long, seconds.
 const BACKS_FOR: f64 = 1.4;
-/// Backwards it goes with at most this share of full speed ...
+/// It drives backwards at no more than this share of full speed ...
 const BACKING: f32 = 0.5;
-/// ... and with at most this speed, metres a second.
+/// ... and at no more than this speed, metres a second.
 const BACKING_SPEED: f32 = 0.3;
 /// While it looks around it moves with this speed, metres a second.
 const LOOKING_SPEED: f32 = 0.12;

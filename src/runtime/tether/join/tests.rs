@@ -12,7 +12,7 @@ fn join(name: &str) -> Join {
     Join::of("rover-7", &board(name), [9; 32])
 }
 
-/// A board with the most sensors and motors, all with long names.
+/// A board with the maximum number of sensors and motors, all with long names.
 fn large() -> Board {
     let mut board = board("sim");
     let (sensor, motor) = (board.sensors[0].clone(), board.motors[0].clone());
