@@ -34,7 +34,7 @@ install_puts_units_and_starts_nothing() {
 install_upgrade_leaves_what_runs() {
     local before after
     load robot
-    g "echo '# mine' >> /etc/ganglion/board.toml; sha256sum /etc/ganglion/* > /var/tmp/before.sums"
+    g "echo '# mine' >> /etc/ganglion/board.toml; find /etc/ganglion -type f -exec sha256sum {} + > /var/tmp/before.sums"
     before=$(g "systemctl show -P MainPID ganglion ganglion-guard | xargs")
     exits 0 "apt-get -y -qq install $(package_at good) < /dev/null"
     after=$(g "systemctl show -P MainPID ganglion ganglion-guard | xargs")
