@@ -92,7 +92,6 @@ pub fn start(
     let total = u64::from(args.record_limit) << 20;
     let quota = Quota { total, file: Quota::default().file.min(total / 4), ..Quota::default() };
     let facts = Facts::of(&loaded.board, loaded.effective().join("\n"), words(loaded, about));
-    let facts = Facts { resumed: about.resumed, ..facts };
     let plan = Plan { place, when, quota, facts, open: disk() };
     let started = Recording::start(plan, about.is_virtual);
     started.map(Some).map_err(|error| {

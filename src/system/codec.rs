@@ -246,8 +246,8 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, CodecE
 
 /// Decodes a payload; returns the value and how many bytes it took. bincode allocates the stated length of a
 /// string before it checks that so many bytes follow. So it gets a limit that depends on the payload's
-/// length: 512 KiB, 64 MiB, or twice the longest payload. bincode's limits have to be constants, and each
-/// compiles another decoder of every type.
+/// length: 512 KiB, 64 MiB, 128 MiB, or twice the longest payload. bincode's limits have to be constants, and
+/// each compiles another decoder of every type.
 fn spelled_by<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, usize), bincode::error::DecodeError> {
     fn within<T: DeserializeOwned, const LIMIT: usize>(
         payload: &[u8],
@@ -255,8 +255,11 @@ fn spelled_by<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, usize), bincode
         bincode::serde::decode_from_slice(payload, bincode::config::legacy().with_limit::<LIMIT>())
     }
     type Reader<T> = fn(&[u8]) -> Result<(T, usize), bincode::error::DecodeError>;
-    let by_length: [(usize, Reader<T>); 2] =
-        [(0x4_0000, within::<T, 0x8_0000>), (0x200_0000, within::<T, 0x400_0000>)];
+    let by_length: [(usize, Reader<T>); 3] = [
+        (0x4_0000, within::<T, 0x8_0000>),
+        (0x200_0000, within::<T, 0x400_0000>),
+        (0x400_0000, within::<T, 0x800_0000>),
+    ];
     let fitting = by_length.iter().find(|(longest, _)| payload.len() <= *longest);
     fitting.map_or(within::<T, { 2 * MAX_PAYLOAD }> as Reader<T>, |(_, reader)| *reader)(payload)
 }
@@ -394,14 +397,23 @@ mod tests {
     /// A fuzzer found that a snapshot of 313 kB could take 118 MB of memory.
     #[test]
     fn a_text_that_claims_too_much_is_refused_unallocated() {
-        const CLAIM: u64 = 100 << 20;
-        let mut bytes = encode(THING, &vec![1_u8; 300_000]).unwrap();
-        let end = bytes.len() - DIGEST;
-        bytes[HEADER..HEADER + size_of::<u64>()].copy_from_slice(&CLAIM.to_le_bytes());
-        let digest = blake3::hash(&bytes[..end]);
-        bytes[end..].copy_from_slice(digest.as_bytes());
-        let refused = decode::<String>(THING, &bytes).expect_err("it has no such text");
-        assert!(refused.to_string().contains("LimitExceeded"), "{refused}");
+        for (length, limit) in [
+            (1 << 18, 1 << 19),
+            ((1 << 18) + 1, 1 << 26),
+            (1 << 25, 1 << 26),
+            ((1 << 25) + 1, 1 << 27),
+            (1 << 26, 1 << 27),
+            ((1 << 26) + 1, 2 * MAX_PAYLOAD),
+        ] {
+            let mut payload = vec![b'a'; length];
+            let mut refusal_of = |claim: usize| {
+                payload[..size_of::<u64>()].copy_from_slice(&(claim as u64).to_le_bytes());
+                spelled_by::<String>(&payload).expect_err("no text is longer than its file").to_string()
+            };
+            assert!(refusal_of(limit).contains("LimitExceeded"), "a payload of {length}");
+            // Within the limit bincode allocates the text, then finds that bytes are missing.
+            assert!(refusal_of(limit / 2 + 1).contains("UnexpectedEnd"), "a payload of {length}");
+        }
     }
 
     #[test]

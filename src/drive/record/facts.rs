@@ -6,13 +6,14 @@ use crate::base::time::Span;
 use std::collections::BTreeMap;
 
 /// Keys of the metadata that a replay needs, with their meaning.
-pub const KEYS: [(&str, &str); 6] = [
+pub const KEYS: [(&str, &str); 7] = [
     ("format", "version of the exact slots"),
     ("board", "name of the board"),
     ("digest", "BLAKE3 of its effective values"),
     ("auto_arm", "whether the run was allowed to arm by itself"),
     ("simulated", "whether the board ran in the simulator"),
     ("rung", "the quality level of every cycle, if it was fixed"),
+    ("resumed", "whether its field began with a saved state"),
 ];
 
 /// The facts.
@@ -30,8 +31,6 @@ pub struct Facts {
     pub shape: RobotShape,
     /// The control period.
     pub period: Span,
-    /// Whether its field began with a saved state.
-    pub resumed: bool,
 }
 
 impl Facts {
@@ -45,8 +44,12 @@ impl Facts {
             motors: board.motors.iter().map(|motor| motor.name.clone()).collect(),
             shape: RobotShape::of(board),
             period: board.period,
-            resumed: false,
         }
+    }
+
+    /// Whether its field began with a saved state.
+    pub fn resumed(&self) -> bool {
+        self.words.get("resumed").is_some_and(|word| word == "true")
     }
 
     /// Name of the board.

@@ -180,7 +180,7 @@ impl Writer {
             return;
         };
         // A field that was at rest before the first slot needs no copy.
-        let begins_at_rest = step.slot.index == 0 && !self.plan.facts.resumed;
+        let begins_at_rest = step.slot.index == 0 && !self.plan.facts.resumed();
         if std::mem::take(&mut self.is_new) && !begins_at_rest {
             self.field_copy_asked.store(true, Ordering::Release);
         }
