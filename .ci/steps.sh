@@ -34,7 +34,7 @@ declare -A BEGUN=()
 begin() {
     local name=$1
     shift
-    set -m # a process group of its own, so that everything it started can be killed
+    set -m # its own process group, so that everything it started can be killed
     (set -e; "$@") > "$LOGS/$name" 2>&1 < /dev/null &
     BEGUN[$name]=$!
     set +m
@@ -49,7 +49,7 @@ end_begun() { for pid in "${BEGUN[@]}"; do kill -- "-$pid" 2> /dev/null || true;
 trap end_begun EXIT
 
 have() { command -v "$1" > /dev/null; }
-# Without recommended packages the cross compiler comes without a C library's headers.
+# Without its recommended packages the cross compiler lacks the C library's headers.
 have_cross_cc() { echo '#include <stdio.h>' | aarch64-linux-gnu-gcc -E - > /dev/null 2>&1; }
 
 apt_install() {

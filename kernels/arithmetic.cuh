@@ -1,13 +1,13 @@
-/// Numbers on the device: the two storages of a cell, tanh, and sums whose order never changes.
+/// Numbers on the device: the two storage formats of a cell, tanh, and sums in a fixed order.
 ///
-/// The only place that knows which compiler reads it: four functions are instructions on a GPU and
-/// plain C++ in the emulator. Everything else is the same source.
+/// The only file that depends on the compiler: four functions are instructions on a GPU and plain C++ in
+/// the emulator. Everything else is the same source.
 #pragma once
 #include "brain.cuh"
 
 constexpr unsigned WARP = 32;
 constexpr unsigned ALL = 0xffffffffu;
-/// Threads of a block of every kernel without a number of its own, as in src/field/cuda/launches.rs.
+/// Threads per block of every kernel that does not set its own number, as in src/field/cuda/launches.rs.
 constexpr unsigned BLOCK_THREADS = 256;
 constexpr unsigned BLOCK_WARPS = BLOCK_THREADS / WARP;
 
@@ -27,9 +27,9 @@ __device__ inline unsigned short to_half(float value) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
 }
-/// Within 2 units in the last place, at a third of the instructions of a rounded quotient.
+/// Within 2 units in the last place, with a third of the instructions of a correctly rounded quotient.
 __device__ inline float quotient(float a, float b) { return __fdividef(a, b); }
-/// Nanoseconds. How often it goes on is the chip's own: every 32 ns to every microsecond.
+/// Nanoseconds. Its resolution depends on the chip: 32 ns to a microsecond.
 __device__ inline unsigned long long device_clock() {
   unsigned long long now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
@@ -50,13 +50,13 @@ __device__ inline float field_tanh(float x) {
 
 __device__ inline double clamp(double value, double low, double high) { return fmin(fmax(value, low), high); }
 
-/// Four cells side by side, as they are kept.
+/// Loads four adjacent cells from their storage format.
 __device__ inline float4 load(const float* cells) { return *reinterpret_cast<const float4*>(cells); }
 __device__ inline float4 load(const unsigned short* cells) {
   const ushort4 bits = *reinterpret_cast<const ushort4*>(cells);
   return {from_half(bits.x), from_half(bits.y), from_half(bits.z), from_half(bits.w)};
 }
-/// Puts four cells down and says what was kept of them.
+/// Stores four cells and returns their values as stored.
 __device__ inline float4 store(float* cells, float4 value) {
   *reinterpret_cast<float4*>(cells) = value;
   return value;
@@ -71,18 +71,18 @@ __device__ inline float one(const unsigned short* cell) { return from_half(*cell
 __device__ inline void put(float* cell, float value) { *cell = value; }
 __device__ inline void put(unsigned short* cell, float value) { *cell = to_half(value); }
 
-/// Sum over `width` neighbouring lanes (a power of two), the same bits in each of them: a butterfly
-/// adds the same pairs whichever lane looks.
+/// Sum over `width` neighbouring lanes (a power of two), with the same bits in each lane, because a butterfly
+/// adds the same pairs in all lanes.
 template <class Number> __device__ inline Number lanes_sum(Number value, unsigned width = WARP) {
   for (unsigned step = width / 2; step > 0; step /= 2) value += __shfl_xor_sync(ALL, value, step);
   return value;
 }
 
-/// Sum over a block of at most 32 warps, the same in all threads. `scratch` has a place a warp.
+/// Sum over a block of at most 32 warps, the same in all threads. `scratch` has one place per warp.
 template <class Number> __device__ inline Number block_sum(Number value, Number* scratch) {
   const unsigned warps = blockDim.x / WARP;
   value = lanes_sum(value);
-  __syncthreads(); // who reads the last sum is done
+  __syncthreads(); // all threads have read the previous sum
   if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
   __syncthreads();
   Number sum = 0;
@@ -91,13 +91,13 @@ template <class Number> __device__ inline Number block_sum(Number value, Number*
   return sum;
 }
 
-/// A score as a whole number in the same order, so that comparing takes no f64 unit; 0 for NO_ROW.
+/// A score as an integer with the same order, so that comparisons need no f64 unit; 0 for NO_ROW.
 __device__ inline unsigned long long ordered(double score, unsigned index) {
   if (index == NO_ROW) return 0;
   const auto bits = static_cast<unsigned long long>(__double_as_longlong(score + 0.0)); // -0 becomes 0
   return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
-/// Whether a comes before b: larger, or equal and with the lower index. NO_ROW comes last.
+/// Whether a comes before b: it is larger, or equal with the lower index. NO_ROW comes last.
 __device__ inline bool before(unsigned long long ordered_a, unsigned a, unsigned long long ordered_b, unsigned b) {
   return ordered_a > ordered_b || (ordered_a == ordered_b && a < b);
 }
@@ -105,7 +105,7 @@ __device__ inline bool before(double score_a, unsigned a, double score_b, unsign
   return before(ordered(score_a, a), a, ordered(score_b, b), b);
 }
 
-/// The best `COUNT` of what was offered in any order, best first.
+/// The best `COUNT` of the candidates offered, in any order; sorted best first.
 template <unsigned COUNT> struct Best {
   double score[COUNT];
   unsigned index[COUNT];
@@ -114,7 +114,7 @@ template <unsigned COUNT> struct Best {
     for (unsigned place = 0; place < COUNT; place++) score[place] = -2.0, index[place] = NO_ROW;
   }
   __device__ void offer(double candidate, unsigned from) {
-    // Most are not among them: one comparison.
+    // Most candidates are not among the best: one comparison.
     if (!before(candidate, from, score[COUNT - 1], index[COUNT - 1])) return;
 #pragma unroll
     for (unsigned place = 0; place < COUNT; place++) {

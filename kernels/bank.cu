@@ -1,38 +1,38 @@
 /// Step 5, bank: the exact five nearest rows, and what is stored or recognised.
 ///
 /// bank_scan: grid (up to SCAN_BLOCKS, 1, robots), block 256. Eight lanes read a coarse row (512 bytes) and bound its
-///   cosine from both sides (see `Bounds`). Leaves an upper bound a row and the five highest lower bounds a
-///   block. All in f32 and whole numbers.
+///   cosine from both sides (see `Bounds`). Writes an upper bound per row and the five highest lower bounds per
+///   block. All in f32 and integers.
 /// compare_rows, by `answer`: the scan's blocks again. A row whose upper bound is below the fifth of all lower
 ///   bounds cannot be among the five; the others are compared exactly, in f64. However coarse the
-///   rows are, the result is exact: only the number of rows read twice depends on it. Where the bank is
-///   full and this cycle is worth storing, each block also leaves the row of its share that is worth least.
+///   rows are, the result is exact: only the number of rows read twice depends on it. If the bank is full
+///   and this cycle is worth storing, each block also writes the least valuable row of its share.
 /// remember, by `deliver`: merges, decides, stores.
 /// experience: grid (1, 1, robots), block 256. Stores bank.given, a descriptor about rest and its value.
 ///
-/// The query is made once a cycle, by `features`; a lane holds its part of it in registers.
-/// 256 threads: 32 rows under way a block hide the latency of a row. Shared memory: lists of 6 KiB at
-/// most, for `experience` a query of 2.6 KiB.
+/// The query is made once per cycle, by `features`; a lane holds its part of it in registers.
+/// 256 threads: 32 rows in flight per block hide the latency of a row. Shared memory: lists of at most 6 KiB;
+/// for `experience` a query of 2.6 KiB.
 #pragma once
 #include "query.cuh"
 
-/// What rounding in f32 may take from a bound; `Bounds` adds it up.
+/// Margin for f32 rounding in a bound; derived at `Bounds`.
 constexpr float ROUNDING = 4e-6f;
 
-/// What no cosine is above, and what it is not below.
+/// Upper and lower bound of a cosine.
 ///
-/// Let r be a row and q the query as numbers, c and d as they are scanned, all of them at most 1 long but for
-/// rounding, |r - c| <= e and |q - d| <= f. Then by Cauchy and Schwarz
+/// Let r be a row and q the query as floats, c and d their byte versions for the scan, all of length at most 1
+/// except for rounding, |r - c| <= e and |q - d| <= f. Then by Cauchy-Schwarz
 ///
 ///   |r.q - c.d| = |(r - c).q + c.(q - d)| <= e |q| + |c| f <= e + (1 + e) f.
 ///
-/// e and f are rounded up by more than computing them can lose (ROUNDED_UP; src/field/cuda/bank.rs for rows of
-/// the host). What remains is the rounding of c.d and of the bounds themselves, each step of it at most
-/// 2^-24 = 6e-8 of a number. Bytes leave out at most sqrt(512) / 254 < 0.1 of a row's length, so e, f < 0.1 and
-/// every number here is below (1 + e) (1 + f) + 0.21 < 1.5 in size. The sum of whole numbers is at most
-/// 512 x 127 x 127 < 2^24 and so exact; two products round, 4 for the bound's distance, one for the bound, and 2
-/// for lengths that are not quite 1: at most 9 x 1.5 x 6e-8 = 8.1e-7.
-/// tests/cuda/bank.rs searches for a row that breaks it.
+/// e and f are rounded up by more than their own rounding error (ROUNDED_UP; src/field/cuda/bank.rs for rows of
+/// the host). What remains is the rounding of c.d and of the bounds themselves, each step at most 2^-24 = 6e-8
+/// of a number. Quantising to bytes loses at most sqrt(512) / 254 < 0.1 of a row's length, so e, f < 0.1 and
+/// every number here is below (1 + e) (1 + f) + 0.21 < 1.5 in magnitude. The integer sum is at most
+/// 512 x 127 x 127 < 2^24 and so exact; there are 2 roundings in products, 4 in the bound's distance, 1 in the
+/// bound, and 2 for lengths that are not quite 1: at most 9 x 1.5 x 6e-8 = 8.1e-7.
+/// tests/cuda/bank.rs searches for a row that violates the bound.
 struct Bounds {
   float low, high;
 };
@@ -41,13 +41,13 @@ __device__ inline Bounds bounds(float cosine, float row_error, float query_error
   return {cosine - off, cosine + off};
 }
 
-/// Lanes that compare a row. A warp has four rows at once: one after another, each would wait for memory and for
-/// five exchanges between lanes.
+/// Lanes that compare a row. A warp handles four rows at once: one after another, each would wait for memory and
+/// for five exchanges between lanes.
 constexpr unsigned ROW_LANES = 8;
 constexpr unsigned ROWS_AT_ONCE = WARP / ROW_LANES;
-constexpr unsigned ROW_PARTS = DESCRIPTOR / (16 * ROW_LANES); // loads of a lane, 16 bytes each
+constexpr unsigned ROW_PARTS = DESCRIPTOR / (16 * ROW_LANES); // loads per lane, 16 bytes each
 
-/// A lane's part of the query, and its length and error: whole numbers, so that only the two scales round.
+/// A lane's part of the query as integers, so that only the two scales round; the query's scale and error.
 struct ScannedQuery {
   uint4 part[ROW_PARTS];
   float scale, error;
@@ -76,15 +76,15 @@ struct ScannedQuery {
   }
 };
 
-/// The five highest of some numbers, best first. Only the numbers count: which row one is of does not matter.
+/// The five highest of some numbers, best first. Only the values matter, not the rows they belong to.
 struct Floors {
   float value[BANK_TOP];
 
-  /// No cosine is as low as -2, so it bounds the rows that are not there.
+  /// Initialises with -2, which is below every cosine and so stands for missing rows.
   __device__ Floors() {
     for (unsigned i = 0; i < BANK_TOP; i++) value[i] = -2.0f;
   }
-  /// Most rows are not among the five: one comparison.
+  /// Most rows are not among the five: one comparison is enough.
   __device__ void raise(float floor) {
     if (!(floor > value[BANK_TOP - 1])) return;
 #pragma unroll
@@ -94,8 +94,8 @@ struct Floors {
       value[i] = more;
     }
   }
-  /// One warp merges its lanes' lists: the number at `threadIdx.x % WARP` in each of the first five lanes, and
-  /// the fifth in `fifth`, in all lanes.
+  /// One warp merges its lanes' lists: each of the first five lanes gets the number at its place, and all lanes
+  /// get the fifth in `fifth`.
   __device__ float merged(float& fifth) {
     const unsigned lane = threadIdx.x % WARP;
     float mine = -2.0f;
@@ -105,7 +105,7 @@ struct Floors {
       for (unsigned step = WARP / 2; step > 0; step /= 2) fifth = fmaxf(fifth, __shfl_xor_sync(ALL, fifth, step));
       if (lane == place) mine = fifth;
       const unsigned holders = __ballot_sync(ALL, value[0] == fifth);
-      if (lane + 1 == static_cast<unsigned>(__ffs(static_cast<int>(holders)))) { // taken from the first of them
+      if (lane + 1 == static_cast<unsigned>(__ffs(static_cast<int>(holders)))) { // removed from the first of them
         for (unsigned i = 0; i + 1 < BANK_TOP; i++) value[i] = value[i + 1];
         value[BANK_TOP - 1] = -2.0f;
       }
@@ -114,7 +114,7 @@ struct Floors {
   }
 };
 
-/// Rows to be compared in this cycle; none where an earlier part of the sweep is missing.
+/// Rows to be compared in this cycle; none if an earlier part of the sweep is missing.
 struct Rows {
   unsigned from, to;
 };
@@ -158,14 +158,14 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS) bank_scan(const Brai
   if (lane < BANK_TOP) bank.low[blockIdx.x * BANK_TOP + lane] = low;
 }
 
-/// What this cycle is worth as an experience; below 0: it is none.
+/// The value of this cycle as an experience; below 0: do not store it.
 __device__ inline double worth_of_cycle(const Brain& brain) {
   const float size = fabsf(brain.cycle->reward);
   const double reward = size > REWARD_FLOOR ? static_cast<double>(size) : 0.0, error = brain.senses->mean_error;
   return reward > 0.0 || error > brain.rule->error_threshold ? fmax(reward, error) : -1.0;
 }
 
-/// Whether an experience may be put over another at the end of this cycle, if it turns out to be new.
+/// Whether an experience may overwrite another one at the end of this cycle, if it turns out to be new.
 __device__ inline bool may_replace(const Brain& brain) {
   const Cycle& cycle = *brain.cycle;
   const unsigned rows = brain.rule->rows;
@@ -173,7 +173,7 @@ __device__ inline bool may_replace(const Brain& brain) {
          worth_of_cycle(brain) >= 0.0;
 }
 
-/// The first of a block's candidates, the same in all threads.
+/// The first of a block's candidates in order, the same in all threads.
 __device__ inline Match block_first(Match mine, Match* scratch) {
   for (unsigned step = WARP / 2; step > 0; step /= 2) {
     const double worth = __shfl_xor_sync(ALL, mine.cosine, step);
@@ -190,8 +190,8 @@ __device__ inline Match block_first(Match mine, Match* scratch) {
   return mine;
 }
 
-/// Of every `stride`-th row from `first` on, that of lowest value x recency, the first of equal ones, in all
-/// threads; its worth is below 0, so that the first in order is the lowest.
+/// Among every `stride`-th row from `first` on, the one with the lowest value x recency (the first of equal ones),
+/// in all threads; the score is negated, so that the first in order is the lowest.
 __device__ inline Match least(const Brain& brain, unsigned first, unsigned stride, Match* scratch) {
   const unsigned long long now = brain.cycle->number;
   Match found = {0.0, NO_ROW, 0};
@@ -214,7 +214,7 @@ __device__ inline void compare_rows(const Brain& brain, unsigned blocks) {
   const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   const Rows rows = rows_due(brain);
   if (rows.from == rows.to) return;
-  // Each warp finds the floor for itself: no barrier, and the lists come from the cache.
+  // Each warp computes the floor itself: no barrier, and the lists come from the cache.
   Floors floors;
   for (unsigned i = lane; i < blocks * BANK_TOP; i += WARP) floors.raise(bank.low[i]);
   float floor;
@@ -251,7 +251,7 @@ __device__ inline void compare_rows(const Brain& brain, unsigned blocks) {
   if (lane < BANK_TOP) bank.found[blockIdx.x * BANK_TOP + lane] = best[lane];
 }
 
-/// Puts the query into the first free row, or over `replaced` where there is none.
+/// Writes the query into the first free row, or over `replaced` if there is none.
 __device__ inline void enter(const Brain& brain, const Query& query, unsigned replaced, double value) {
   const Bank& bank = brain.bank;
   const unsigned used = brain.answer->experiences;
@@ -262,7 +262,7 @@ __device__ inline void enter(const Brain& brain, const Query& query, unsigned re
     bank.exact[first + i] = query.exact[i];
     bank.coarse[first + i] = query.bytes[i];
   }
-  __syncthreads(); // all have seen how full the bank was
+  __syncthreads(); // all threads have read how full the bank was
   if (threadIdx.x == 0) {
     bank.scale[row] = query.scale;
     bank.error[row] = query.error;
@@ -273,8 +273,8 @@ __device__ inline void enter(const Brain& brain, const Query& query, unsigned re
   }
 }
 
-/// Closes a part of the sweep: what the blocks found, and what the parts before found. Each warp takes the best of
-/// its share, and the first warp the best of those.
+/// Closes a part of the sweep: merges what the blocks found with what the earlier parts found. Each warp takes the
+/// best of its share, and the first warp the best of those.
 __device__ inline void close_part(const Brain& brain, Rows rows, unsigned blocks, Match* best) {
   __shared__ Match candidates[(SCAN_BLOCKS + 1) * BANK_TOP];
   __shared__ Match lists[BLOCK_WARPS * BANK_TOP];
@@ -292,7 +292,7 @@ __device__ inline void close_part(const Brain& brain, Rows rows, unsigned blocks
   if (threadIdx.x < BANK_TOP) sweep.running[threadIdx.x] = best[threadIdx.x];
 }
 
-/// What a whole sweep says.
+/// Writes the result of a complete sweep.
 __device__ inline void answer_sweep(Answer& answer, const Match* best) {
   unsigned count = 0;
   for (; count < BANK_TOP && best[count].row != NO_ROW; count++) {
@@ -303,7 +303,7 @@ __device__ inline void answer_sweep(Answer& answer, const Match* best) {
   answer.novelty = count > 0 ? static_cast<float>(clamp(1.0 - best[0].cosine, 0.0, 1.0)) : 1.0f;
 }
 
-/// Merges what the blocks of the scan found, decides, stores. By a whole block.
+/// Merges what the blocks of the scan found, decides, stores. Runs on a whole block.
 __device__ inline void remember(const Brain& brain, unsigned blocks) {
   __shared__ Match least_of[BLOCK_WARPS];
   __shared__ Match best[BANK_TOP];
@@ -313,7 +313,7 @@ __device__ inline void remember(const Brain& brain, unsigned blocks) {
   const bool missed = cycle.part != 0 && sweep.next_part != cycle.part;
   const bool whole = cycle.part + 1 == cycle.parts;
   const Rows rows = rows_due(brain);
-  __syncthreads(); // all have seen where the sweep stood
+  __syncthreads(); // all threads have read the state of the sweep
   if (threadIdx.x == 0) {
     sweep.next_part = missed || whole ? 0 : cycle.part + 1;
     sweep.touched = NO_ROW;
@@ -334,7 +334,7 @@ __device__ inline void remember(const Brain& brain, unsigned blocks) {
   const Query& query = brain.about->query;
   if (value < 0.0 || !query.points) return;
   unsigned replaced = NO_ROW;
-  if (may_replace(brain)) { // each block that compared rows left its own
+  if (may_replace(brain)) { // each block that compared rows wrote its candidate
     Match mine = {0.0, NO_ROW, 0};
     if (threadIdx.x < blocks) mine = brain.bank.found[blocks * BANK_TOP + threadIdx.x];
     replaced = block_first(mine, least_of).row;
@@ -350,6 +350,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS) experience(const Bra
   make_query(query, brain.bank.given, for_query);
   const bool full = brain.answer->experiences >= brain.rule->rows;
   const unsigned replaced = full ? least(brain, threadIdx.x, blockDim.x, worth).row : NO_ROW;
-  __syncthreads(); // the query is whole, and all have seen how full the bank is
+  __syncthreads(); // the query is complete, and all threads have read how full the bank is
   enter(brain, query, replaced, brain.bank.given[DESCRIPTOR]);
 }

@@ -1,8 +1,8 @@
-/// The words that host and device share: sizes, and the tables a cycle reads and writes.
+/// The data layout that host and device share: sizes, and the structs that a cycle reads and writes.
 ///
-/// The sizes are those of src/field/shape.rs and mean what they mean there; docs/field.md is the
-/// contract. Fields stand widest first, so that no table has padding and a host in another language
-/// can write it byte by byte; the sizes at the end are what both sides must agree on.
+/// The sizes are those of src/field/shape.rs, with the same meaning; docs/field.md is the specification.
+/// Fields are ordered widest first, so that no struct has padding and a host in another language can write
+/// it byte by byte; both sides must agree on the sizes asserted at the end.
 #pragma once
 
 constexpr unsigned CHANNELS = 64;
@@ -26,7 +26,7 @@ constexpr unsigned REGRESSORS_HELD = 200;             // the next multiple of 8
 constexpr unsigned ERROR_RING = 1000;
 constexpr unsigned CONFIDENCE_CYCLES = 100;
 constexpr unsigned METRIC_RING = 64;                  // 6400 cycles of metrics: five minutes at 20 Hz
-constexpr unsigned SCAN_BLOCKS = 64;                  // most blocks of a scan: each leaves a list to be merged
+constexpr unsigned SCAN_BLOCKS = 64;                  // maximum blocks of a scan: each writes a list to be merged
 constexpr unsigned NO_ROW = 0xffffffffu;
 
 constexpr double NORM_FLOOR = 1e-3;
@@ -37,21 +37,21 @@ constexpr double CONTEXT_SCALE = 16.0;
 constexpr double CHANGE_SCALE = 8.0;
 constexpr double RIDGE = 1.0;
 
-/// What stands from start to end of a run.
+/// Constant during a run.
 struct Rule {
   double eta;               // weight of the error in the drive
-  double average_weight;    // min(1, dt / 10 s): of the newest in long averages
+  double average_weight;    // min(1, dt / 10 s): weight of the newest value in long averages
   double bridge_fade;       // exp(-dt / 0.2 s)
   double temperature;       // of the softmax over the library's cosines
   double novelty_threshold;
   double error_threshold;
-  double age_per_cycle;     // dt / 60 s: the age at which an experience counts half is 1
+  double age_per_cycle;     // dt / 60 s: an experience of age 1 counts half
   float gamma;
   float reach;              // largest f32 <= 1 - beta: the size of F and the bound of f32 cells
   float half_reach;         // largest binary16 <= 1 - beta: the bound of f16 cells
   float own;                // 1 - pattern_share
-  float pattern_step;       // pattern_share x what one step of a stored volume is worth
-  float lambda[2];          // on the whole grid; a quarter of it on the half one
+  float pattern_step;       // pattern_share x the size of one step of a stored volume
+  float lambda[2];          // on the full grid; a quarter of that on the half grid
   unsigned grid;            // cells per axis of the whole grid: 8, 16, 32 or 64
   unsigned sensors;
   unsigned motors;
@@ -61,16 +61,16 @@ struct Rule {
   unsigned half_groups;     // bit g: the cells of group g are kept as binary16
 };
 
-/// One cycle's orders, written by the host: everything in it follows from the cycle's number, the
-/// rung, and what was ordered before.
+/// One cycle's orders, written by the host: they depend only on the cycle's number, the rung and the
+/// earlier orders.
 struct Cycle {
   unsigned long long number;
   double keep;              // 0.99^(seconds since the last step of learning)
   double noise[MAX_MOTORS]; // exploration, already scaled
-  const float* sensors;     // each finite and in [-1, 1]: the host refuses others (step 0). Memory of the host
+  const float* sensors;     // in host memory; each finite and in [-1, 1]: the host refuses others (step 0)
   float reward;             // likewise
-  unsigned ticket;          // the report of this cycle has the same
-  unsigned first;           // nothing came before: no last value, nothing to learn from
+  unsigned ticket;          // the report of this cycle repeats it
+  unsigned first;           // first cycle: no previous value, nothing to learn from
   unsigned on_half;         // grid in use: 0 whole, 1 half
   unsigned moved;           // first cycle on this grid, and not the first of all
   unsigned learn_due;       // never in the first cycle
@@ -79,17 +79,17 @@ struct Cycle {
   unsigned metrics_due;
   unsigned part;            // of the bank's sweep
   unsigned parts;
-  unsigned count[GROUPS];   // sub-steps of each group; 0: it stands still
+  unsigned count[GROUPS];   // sub-steps of each group; 0: it does not change
   unsigned front[GROUPS];   // which of the two buffers holds the group before the cycle
-  unsigned left[GROUPS];    // the same on the grid that was left; read by the moves only
-  unsigned stale[GROUPS];   // the group's sums are not those of its cells: reduce it though it stands still
+  unsigned left[GROUPS];    // the same on the grid that was left; only the moves read it
+  unsigned stale[GROUPS];   // the group's sums do not match its cells: reduce it even without sub-steps
   float take[GROUPS];       // share k of F in a sub-step
   float hold[GROUPS];       // 1 - k
   unsigned unused;
 };
 
-/// What the host reads back: the answer, and what can be asked of an engine. It is also where the
-/// kernels keep these. 0 at the start, but for novelty, which is 1 while there is no sweep.
+/// What the host reads back: the answer, and what an engine can be queried for. The kernels also keep these
+/// values here between cycles. 0 at the start, except novelty, which is 1 until the first sweep.
 struct Answer {
   unsigned long long cycle;
   double prediction[MAX_SENSORS];
@@ -107,12 +107,12 @@ struct Answer {
   unsigned row[BANK_TOP];
 };
 
-/// A cycle's result in memory of the host, which looks at the ticket until it is this cycle's.
+/// A cycle's result in host memory; the host polls the ticket until it is this cycle's.
 struct Report {
   Answer answer;
-  unsigned long long began; // the device's clock, ns: when the first kernel had the orders
+  unsigned long long began; // device clock, ns: when the first kernel had read the orders
   unsigned long long ended; // and when the answer was complete
-  double value;             // of the row that the cycle changed; meaningless where it changed none
+  double value;             // of the row that the cycle changed; undefined if it changed none
   unsigned long long last_use;
   float exact[DESCRIPTOR];
   unsigned ticket;          // written last
@@ -133,28 +133,28 @@ struct Taps {
   const float* bias;        // [CHANNELS], gain x h
 };
 
-/// Steps 1 and 6: what is known about the sensors. 0 at the start.
+/// State of the sensors in steps 1 and 6. 0 at the start.
 struct Senses {
   double sensors[MAX_SENSORS];
   double change[MAX_SENSORS];
   double learned[MAX_SENSORS];    // l = W x of the last cycle
-  double mean[MAX_SENSORS];       // averages behind the skill
+  double mean[MAX_SENSORS];       // averages from which the skill is computed
   double predicted[MAX_SENSORS];
   double persistent[MAX_SENSORS];
   double climatic[MAX_SENSORS];
-  double agreement[MAX_SENSORS];  // averages behind the trust
+  double agreement[MAX_SENSORS];  // averages from which the trust is computed
   double power[MAX_SENSORS];
   double regressors[REGRESSORS_HELD]; // x of the last cycle
   double gain[REGRESSORS_HELD];   // P x
   double column[REGRESSORS_HELD]; // P e_j
   double errors[ERROR_RING];
   double mean_error;
-  unsigned long long observed;    // cycles behind the averages
+  unsigned long long observed;    // cycles in the averages
   float felt[MAX_SENSORS];        // s + eta e
   unsigned head;                  // where the next error goes
   unsigned filled;
-  unsigned turn;                  // regressor that is next seen as 0
-  unsigned row;                   // the same, held while a step of learning is under way
+  unsigned turn;                  // the next regressor to be treated as 0
+  unsigned row;                   // the same, kept constant during a learning step
 };
 
 /// The descriptor about rest at unit length: what the bank's rows are compared with.
@@ -162,12 +162,12 @@ struct alignas(16) Query { // read sixteen bytes at a time
   float exact[DESCRIPTOR];
   signed char bytes[DESCRIPTOR];  // in steps of scale
   float scale;
-  float error;                    // no less than the length of (exact - bytes)
-  unsigned points;                // whether it has a direction: its length was not below the floor
-  unsigned arrived;               // blocks of features that are done
+  float error;                    // at least the length of (exact - bytes)
+  unsigned points;                // whether it has a direction: its length reached NORM_FLOOR
+  unsigned arrived;               // finished blocks of features
 };
 
-/// Step 4's vectors about rest, and where rest is.
+/// Step 4's vectors about rest, and the vectors at rest.
 struct About {
   double context[CHANNELS];
   double descriptor[DESCRIPTOR];
@@ -183,24 +183,24 @@ struct Match {
   unsigned unused;
 };
 
-/// Where the sweep stands. 0 at the start.
+/// Progress of the sweep. 0 at the start.
 struct Sweep {
   Match running[BANK_TOP];  // found in the parts so far
-  unsigned next_part;       // the part that is needed next; 0: a sweep has to begin
+  unsigned next_part;       // the part that comes next; 0: a new sweep begins
   unsigned touched;         // the row that the last cycle, or an experience since, changed; NO_ROW: none
 };
 
-/// The bank. Rows are unit descriptors; each is kept twice, coarse to be scanned and exact to decide.
+/// The bank. Rows are unit descriptors; each is kept twice: coarse for the scan, exact for the decision.
 struct Bank {
-  const float* given;       // [DESCRIPTOR + 1]: an experience put in from outside, and its value
+  const float* given;       // [DESCRIPTOR + 1]: an experience from outside, and its value
   float* exact;             // [rows][DESCRIPTOR]
   signed char* coarse;      // [rows][DESCRIPTOR]
-  float* scale;             // [rows]: what one step of a row of bytes is worth
+  float* scale;             // [rows]: the size of one step of the row's bytes
   float* error;             // [rows]: length of (exact - coarse), rounded up
   double* value;            // [rows]
   unsigned long long* last_use; // [rows], cycle number
-  float* high;              // [rows]: no cosine is above this
-  float* low;               // [SCAN_BLOCKS][BANK_TOP]: the highest that cosines are not below
+  float* high;              // [rows]: upper bound of the cosine
+  float* low;               // [SCAN_BLOCKS][BANK_TOP]: the highest lower bounds of the cosines
   Match* found;             // [SCAN_BLOCKS][BANK_TOP], then [SCAN_BLOCKS]: rows that may be replaced
   Sweep* sweep;
 };
@@ -212,28 +212,28 @@ struct Metric {
   unsigned unused;
 };
 
-/// The metrics ring and the sums on the way to it.
+/// The metrics ring and its intermediate sums.
 struct Metrics {
   double sum[CHANNELS];
   double square[CHANNELS];
   Metric ring[METRIC_RING];
-  unsigned long long written; // entries ever; the newest is at (written - 1) % METRIC_RING
+  unsigned long long written; // total entries; the newest is at (written - 1) % METRIC_RING
   float most[CHANNELS];       // largest |u|
-  unsigned arrived;           // blocks that are done
+  unsigned arrived;           // finished blocks
   unsigned unused;
 };
 
-/// Everything that one robot's cycle touches. Robots of a batch may share what is const here.
+/// Everything that one robot's cycle accesses. Robots of a batch may share the data that is const here.
 struct Brain {
   const Rule* rule;
-  const Cycle* given;         // memory of the host: the orders, read once by the first kernel
-  Cycle* cycle;               // the same for all others
+  const Cycle* given;         // in host memory: the orders, read once by the first kernel
+  Cycle* cycle;               // device copy of the orders, for all other kernels
   Answer* answer;
-  Report* report;             // memory of the host
+  Report* report;             // in host memory
   Wires wires[2];             // whole grid, half grid
   Taps taps;
   void* cells[2][2][GROUPS];  // [grid][buffer][group]: [GROUP][n][n][n], x fastest
-  const short* const* volumes[2]; // [slot]: where its [PATTERN][n][n][n] lie, in steps of (1 - beta) / 32767
+  const short* const* volumes[2]; // [slot]: address of its [PATTERN][n][n][n], in steps of (1 - beta) / 32767
   const double* contexts;     // [slot][CHANNELS], unit length, about rest
   const unsigned* stored;     // [slot], 0 for an empty one
   float* channel_sums;        // [slab][CHANNELS]
@@ -252,7 +252,7 @@ struct Brain {
 
 /// What differs between two launches of a kernel in one cycle.
 struct Launch {
-  unsigned number;            // evolve: which sub-step, from 0. metrics: 1 measures though not due. answer, deliver:
+  unsigned number;            // evolve: which sub-step, from 0. metrics: 1 measures even if not due. answer, deliver:
                               // blocks of the scan
   unsigned planes_or_tasks;   // evolve, features: planes of a slab; divides a quarter of the grid. answer: its tasks
 };

@@ -1,5 +1,5 @@
-/// The end of a cycle: the bank stores or recognises, the answer goes to the host's memory, and then the ticket by
-/// which the host sees that all of it is there. The host polls the ticket; it does not call the driver.
+/// The end of a cycle: the bank stores or recognises, the answer is written to host memory, and then the ticket,
+/// which tells the host that the answer is complete. The host polls the ticket; it does not call the driver.
 ///
 /// Launch: grid (1, 1, robots), block 256. launch.number: blocks of the scan.
 #include "bank.cu"
@@ -31,6 +31,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS) deliver(const Brain*
   if (threadIdx.x == 0) brain.report->ended = device_clock();
   __syncthreads();
   if (threadIdx.x != 0) return;
-  __threadfence_system(); // all that the block wrote is there before the ticket, for the host as well
+  __threadfence_system(); // everything that the block wrote is visible before the ticket, also to the host
   *const_cast<volatile unsigned*>(&brain.report->ticket) = brain.cycle->ticket;
 }

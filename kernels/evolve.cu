@@ -1,24 +1,24 @@
-/// Steps 2 to 4: drive, one sub-step, and the sums that the features are made of, in one pass.
+/// Steps 2 to 4: the drive, one sub-step, and the sums from which the features are computed, in one pass.
 ///
 /// Launch: grid (planes of the grid in use / launch.planes_or_tasks, GROUPS, robots), block
-/// evolve_threads(n), once a sub-step, launch.number counting them from 0. A block has one slab of
-/// one group of channels; groups that stand still, or are done with their sub-steps, return at once.
-/// launch.planes_or_tasks divides n / 4 (a slab lies in one row of blocks): 1 gives most blocks and suits one
-/// robot on a large card; more planes let a block find its neighbours' planes in its own cache.
+/// evolve_threads(n), once per sub-step, which launch.number counts from 0. A block handles one slab of one
+/// group of channels; groups that do not step, or have finished their sub-steps, return at once.
+/// launch.planes_or_tasks divides n / 4 (a slab lies in one row of blocks): 1 gives the most blocks and suits
+/// one robot on a large card; more planes let a block find its neighbours' planes in its own cache.
 ///
-/// Shared memory (static): amplitudes and sensors of at most 512 taps, 4 KiB; a plane of sums a team,
-/// 0.5 KiB at 4 cells per axis to 16 KiB at 64; sums, at most 0.5 KiB; the blend, 40 bytes.
+/// Shared memory (static): amplitudes and sensors of at most 512 taps, 4 KiB; a plane of sums per team, 0.5
+/// KiB at 4 cells per axis to 16 KiB at 64; sums, at most 0.5 KiB; the blend, 40 bytes.
 ///
-/// A thread has four cells along x and takes them through the eight channels (or its team's share of
-/// them). The six neighbours come from the cache: a tile in shared memory would cost two barriers a
-/// plane and channel for loads that hit the first level anyway. Old and new field lie in two
-/// buffers, so that no cell is read after it was written. Nothing else as large as the field exists:
-/// the drive is made from the felt sensors where it is needed, the blend from the stored volumes.
-/// Every sum is added in an order that depends on the grid and on launch.planes_or_tasks only.
+/// A thread handles four cells along x, for all eight channels (or its team's share of them). The six
+/// neighbours come from the cache: a tile in shared memory would cost two barriers per plane and channel for
+/// loads that hit the L1 cache anyway. The old and the new field are in separate buffers, so that no cell is
+/// read after it was written. Nothing else as large as the field is stored: the drive is computed where it is
+/// needed from the felt sensors, the blend from the stored volumes. Every sum is added in an order that
+/// depends on the grid and on launch.planes_or_tasks only.
 #include "pair.cuh"
 
-/// Most threads of a block. A thread needs at most 80 registers: three blocks of 256 fit a multiprocessor's
-/// 65536, but only one of 512.
+/// Maximum number of threads per block. A thread needs at most 80 registers: three blocks of 256 fit a
+/// multiprocessor's 65536, but only one of 512.
 constexpr unsigned MOST_THREADS = 256;
 /// Threads of a team: a plane of cells, four each; on the largest grid four times over.
 __host__ __device__ constexpr unsigned team_threads(unsigned n) {
@@ -41,7 +41,7 @@ template <unsigned N> struct alignas(16) EvolveShared { // planes are read sixte
   float channel[GROUP][team_threads(N) / team_lanes(N)];
   float column[COLUMNS];
   const short* volume[BLEND_TOP]; // of each blended pattern, on the grid in use
-  float share[BLEND_TOP];   // of each, times what a step of a volume is worth
+  float share[BLEND_TOP];   // of each, times the value of one step of a volume
   unsigned blended;
 };
 
@@ -54,12 +54,12 @@ __device__ inline void add_scaled(float4& sum, float scale, float4 value) {
   sum.x += scale * value.x, sum.y += scale * value.y, sum.z += scale * value.z, sum.w += scale * value.w;
 }
 
-/// Four cells of each blended pattern, as they are stored; zeros beside a pattern channel.
+/// Four cells of each blended pattern, as stored; zeros outside the pattern channels.
 struct Stored {
   short4 cells[BLEND_TOP];
 };
 
-/// Loads them, all at once: they come from far away.
+/// Loads them all at once, because they come from slow memory.
 template <unsigned N>
 __device__ inline Stored stored_cells(const EvolveShared<N>& shared, bool is_pattern, unsigned at) {
   Stored stored;
@@ -174,7 +174,7 @@ __device__ inline void evolve_slab(EvolveShared<N>& shared, const Brain& brain, 
         const unsigned at = ((c * N + z) * N + y) * N + x;
         float4 u = load(old + at);
         if (steps) {
-          const unsigned pattern = group * GROUP + c - PATTERN_FIRST; // a large number before the first
+          const unsigned pattern = group * GROUP + c - PATTERN_FIRST; // wraps to a large number before the first
           const Stored stored = stored_cells(shared, pattern < PATTERN, pattern * CELLS + (z * N + y) * N + x);
           const float4 sides = neighbours<N>(old, at, u, x, y, z);
           const float4 drive = drive_cells<N>(shared, brain, group, c, x, y, z);
@@ -183,7 +183,7 @@ __device__ inline void evolve_slab(EvolveShared<N>& shared, const Brain& brain, 
           u.y = cell_step(u.y, sides.y, drive.y, q.y, step);
           u.z = cell_step(u.z, sides.z, drive.z, q.z, step);
           u.w = cell_step(u.w, sides.w, drive.w, q.w, step);
-          u = store(fresh + at, u); // as it is kept: sums are of what the next cycle reads
+          u = store(fresh + at, u); // as stored: the sums are over what the next cycle reads
         }
         if (reduces) {
           add_scaled(sum, 1.0f, u);
@@ -217,7 +217,7 @@ template <unsigned N> __device__ void evolve(const Brain* brains, Launch launch)
     shared.amplitude[tap - first] = brain.taps.weight[tap] * brain.senses->felt[sensor];
   }
   const unsigned blended = brain.answer->blended;
-  if (threadIdx.x < BLEND_TOP) { // weights are f64: made floats once a block, and without f64 units
+  if (threadIdx.x < BLEND_TOP) { // weights are f64: converted to floats once per block, and without f64 units
     const bool is_blended = threadIdx.x < blended;
     shared.volume[threadIdx.x] =
         is_blended ? brain.volumes[cycle.on_half][brain.answer->slot[threadIdx.x]] : nullptr;
@@ -242,7 +242,7 @@ template <unsigned N> __device__ void evolve(const Brain* brains, Launch launch)
   }
 
   if (launch.number + 1 < cycle.count[group]) return;
-  // The last plane's gathering ended with a barrier: all sums are there.
+  // The gathering of the last plane ended with a barrier: all sums are complete.
   constexpr unsigned PARTS = team_threads(N) / team_lanes(N);
   if (threadIdx.x < GROUP) {
     float sum = 0.0f;
@@ -255,7 +255,7 @@ template <unsigned N> __device__ void evolve(const Brain* brains, Launch launch)
   }
 }
 
-// Three blocks to a multiprocessor: asked for fewer registers the assembler spills, left alone it takes more.
+// Three blocks per multiprocessor: with fewer registers the assembler spills, without a limit it uses more.
 #define EVOLVE(n)                                                                                        \
   extern "C" __global__ void __launch_bounds__(evolve_threads(n), 3) evolve_##n(const Brain* brains, Launch launch) { \
     evolve<n>(brains, launch);                                                                           \

@@ -1,20 +1,20 @@
 /// Step 4: context, descriptor and gradients from the sums that the last sub-step left.
 ///
 /// Launch: grid (BLOCK_COUNT, GROUPS + 1, robots), block as many threads as a spatial block has cells, but
-/// at least 32 and at most 128 (four cells each at 32 per axis). A block has one spatial block of one
-/// group: its descriptor entry; in the first eight spatial blocks a channel's mean each; in content
-/// groups the Sobel derivatives of the block's cells. The block that arrives last makes the bank's query of
-/// the whole descriptor (query.cuh): a launch of its own would cost more than the query does. The blocks behind the
-/// last group do the second half of learning (learn.cuh). Shared memory: half a KiB.
+/// at least 32 and at most 128 (four cells each at 32 per axis). A block computes one spatial block of one
+/// group: its descriptor entry; in each of the first eight spatial blocks also a channel's mean; in content
+/// groups also the Sobel derivatives of the block's cells. The block that arrives last makes the bank's query
+/// of the whole descriptor (query.cuh): a separate launch would cost more than the query itself. The blocks
+/// after the last group do the second half of learning (learn.cuh). Shared memory: half a KiB.
 ///
-/// launch.planes_or_tasks is that of evolve. Groups that stood still are put together from their old sums.
+/// launch.planes_or_tasks is that of evolve. Groups that did not step are assembled from their old sums.
 #include "learn.cuh"
 #include "query.cuh"
 
 constexpr unsigned FEATURE_THREADS = 128;
 
 /// Sobel derivatives times 32 at one cell of a volume of n^3: [-1 0 1] along the axis, [1 2 1] across
-/// both others; a cell outside the grid is the nearest inside.
+/// both others; a cell outside the grid has the value of the nearest one inside.
 __device__ inline void sobel(const float* volume, unsigned n, unsigned x, unsigned y, unsigned z, float slope[3]) {
   const unsigned west = x > 0 ? x - 1 : 0, east = x + 1 < n ? x + 1 : x;
   slope[0] = slope[1] = slope[2] = 0.0f;
@@ -58,7 +58,7 @@ __device__ inline void gradients(const Brain& brain, unsigned n, unsigned block,
       sums[2 * axis + 1] += fabsf(slope[axis]);
     }
   }
-  // The warps' sums first, all six side by side: one after another they would wait for twelve barriers.
+  // The warps' sums first, all six together: one after another they would need twelve barriers.
   for (unsigned i = 0; i < 6; i++) sums[i] = lanes_sum(sums[i]);
   if (threadIdx.x % WARP == 0) {
     for (unsigned i = 0; i < 6; i++) scratch[threadIdx.x / WARP][i] = sums[i];
@@ -67,7 +67,7 @@ __device__ inline void gradients(const Brain& brain, unsigned n, unsigned block,
   if (threadIdx.x >= 6) return;
   float sum = 0.0f;
   for (unsigned warp = 0; warp < blockDim.x / WARP; warp++) sum += scratch[warp][threadIdx.x];
-  // Sums of eight channels, derivatives times 32, and per whole cell: two of them lie in a half one.
+  // Sums of eight channels, derivatives times 32, and per whole cell: a half cell spans two of them.
   const float width = brain.cycle->on_half ? 2.0f : 1.0f;
   const float scale = 1.0f / (32.0f * GROUP * width * static_cast<float>(cells));
   brain.features[CHANNELS + DESCRIPTOR + (group * 6 + threadIdx.x) * BLOCK_COUNT + block] = scale * sum;
@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(FEATURE_THREADS) features(const Bra
       about.descriptor[index] = mean - about.rest_descriptor[index];
     }
   }
-  if (threadIdx.x >= blockDim.x - WARP && block < GROUP) { // the last warp; the first where there is but one
+  if (threadIdx.x >= blockDim.x - WARP && block < GROUP) { // the last warp, which is the first if there is only one
     const unsigned channel = group * GROUP + block;
     const double sum = strided_sum(brain.channel_sums + channel, n / launch.planes_or_tasks, CHANNELS);
     if (lane == 0) {
@@ -115,9 +115,9 @@ extern "C" __global__ void __launch_bounds__(FEATURE_THREADS) features(const Bra
   __shared__ QueryScratch scratch;
   __shared__ bool last;
   if (threadIdx.x == 0) {
-    __threadfence(); // the entry is there before the arrival is counted
+    __threadfence(); // the entry is visible before the arrival is counted
     last = atomicAdd(&about.query.arrived, 1u) == BLOCK_COUNT * GROUPS - 1;
-    __threadfence(); // and the others' are seen after it
+    __threadfence(); // and the other entries are read after it
   }
   __syncthreads();
   if (!last) return;

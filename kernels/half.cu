@@ -1,8 +1,8 @@
-/// Rung 5: onto the half grid and back. One launch before the first cycle on another grid.
+/// Rung 5: onto the half grid and back. One launch before the first cycle on the other grid.
 ///
-/// Launch: grid (CHANNELS, ceil((grid / 2)^3 / 256), robots), block 256: a thread a half cell and its
-/// 2x2x2 whole ones. No shared memory. cycle.left tells the buffer of the grid that is left,
-/// cycle.front that of the one gone to. Both keep the storage of the group.
+/// Launch: grid (CHANNELS, ceil((grid / 2)^3 / 256), robots), block 256: one thread per half cell and its
+/// 2x2x2 whole ones. No shared memory. cycle.left names the buffer of the old grid, cycle.front that of the
+/// new one. Both keep the storage of the group.
 ///
 /// Going in, a half cell is the mean of its cells and the whole field is kept. Coming out, each whole
 /// cell moves by as much as its block's mean has moved, within the bound, in place.

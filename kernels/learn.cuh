@@ -1,8 +1,8 @@
-/// Step 6: what followed the last cycle's regressors, and what is expected next. In f64, as in every
-/// engine: an f32 covariance wears out.
+/// Step 6: learn what followed the last cycle's regressors, and predict what comes next. In f64, as in every
+/// engine: an f32 covariance degrades over time.
 ///
-/// Each is done by warps that have a row of P or W each, beside other work of the same launch:
-///   learn_gain by blocks of `sense`: it needs no orders, and is done though no learning may be due;
+/// Each part is done by warps with one row of P or W each, beside other work of the same launch:
+///   learn_gain by blocks of `sense`: it needs no orders, and runs even if no learning is due;
 ///   learn_apply, after it and what `sense` found, by blocks of `features`; returns at once where not due;
 ///   predict, after learn_apply and the features, by blocks of `answer`. Shared memory: the regressors, 1.6 KiB.
 ///
@@ -33,7 +33,8 @@ __device__ inline void learn_gain(const Brain& brain, unsigned i) {
   if (i == 0) senses.row = senses.turn;
 }
 
-/// The two steps that a row of P or W takes, with quotients made factors, as each is used in every column.
+/// The two steps that a row of P or W takes, with divisions turned into factors, as each is used in every
+/// column.
 struct Learning {
   unsigned n, turn;
   double grow;    // 1 / mu: P is divided by it first
@@ -68,7 +69,7 @@ __device__ inline Learning learning(const Brain& brain) {
   return step;
 }
 
-/// P <- P / mu - k (P x)' - k (P e_j)' along row i; back to I / ridge where a number is unsound.
+/// P <- P / mu - k (P x)' - k (P e_j)' along row i; reset to I / ridge where a number is invalid.
 __device__ inline void learn_covariance(const Brain& brain, const Learning& step, unsigned i) {
   const Senses& senses = *brain.senses;
   double* row = brain.covariance + i * step.n;
@@ -92,14 +93,14 @@ __device__ inline void learn_weights(const Brain& brain, const Learning& step, u
   const double amount = miss * step.first;
   const double shown = row[step.turn] + amount * first_gain(senses, step, step.turn);
   const double shrink = step.second_holds ? -shown * step.second : 0.0;
-  __syncwarp(); // all lanes have read the weight that is shown
+  __syncwarp(); // all lanes have read the weight at `turn`
   for (unsigned k = threadIdx.x % WARP; k < step.n; k += WARP) {
     row[k] += amount * first_gain(senses, step, k);
     if (step.second_holds) row[k] += shrink * second_gain(senses, step, k);
   }
 }
 
-/// What the last cycle's regressors teach, by `warps` warps of which this one has number `warp`.
+/// Learns from the last cycle's regressors, with `warps` warps of which this one has number `warp`.
 __device__ inline void learn_apply(const Brain& brain, unsigned warp, unsigned warps) {
   if (!brain.cycle->learn_due) return;
   const Learning step = learning(brain);

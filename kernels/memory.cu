@@ -1,19 +1,20 @@
-/// The holographic memory: bind, unbind, lay over each other, find again. Every number is made by the operations
-/// of docs/memory.md ("Order of arithmetic") in their order, each with its own rounding, so that the bits are
-/// those of src/memory on a processor. The compiler may not fuse or reorder any of them: they are intrinsics.
+/// The holographic memory: bind, unbind, superpose, clean up. Every number is computed by the operations of
+/// docs/memory.md ("Order of arithmetic") in that order, each with its own rounding, so that the results
+/// equal those of src/memory on a processor bit for bit. The compiler may not fuse or reorder any of them:
+/// they are intrinsics.
 ///
 /// convolve_D: grid (rows), block convolve_threads(D / 2). A block takes one row through the transform of D
 ///   numbers: the factor first, whose spectrum then stays in registers, so that one buffer of D / 2 complex
-///   numbers (36 KiB for 8192, with padding) is all that it shares and no launch has to ask for more than 48 KiB.
-///   A stage reads, waits, writes: in place. Scaling to length 1 happens before the row leaves the block.
-/// superpose_leaves: grid (columns / 128, leaves of 64 rows), block 128. A thread a column: the order of a sum
-///   is a column's own. superpose_join: grid (1), block 256. Leaf by leaf, and the length.
-/// nearest_scan: grid (blocks, queries), block 256. A warp a row: lane l keeps the running sums l and l + 32.
+///   numbers (36 KiB for 8192, with padding) is all that it shares and no launch needs more than 48 KiB. A
+///   stage reads, waits, writes: in place. Rows are scaled to length 1 before they leave the block.
+/// superpose_leaves: grid (columns / 128, leaves of 64 rows), block 128. One thread per column, which fixes
+/// the order of its sum. superpose_join: grid (1), block 256. Leaf by leaf, and the length. nearest_scan:
+/// grid (blocks, queries), block 256. One warp per row: lane l keeps the running sums l and l + 32.
 ///   The store is read once; each warp keeps its best in registers. nearest_join: grid (queries), block 32.
 #include "memory.cuh"
 
 constexpr unsigned SUMS = 64;       // running sums of a scalar product
-constexpr unsigned LEAF = 64;       // rows that are added up before their sum joins the total
+constexpr unsigned LEAF = 64;       // rows that are summed before their sum is added to the total
 constexpr unsigned MOST_TOP = 64;   // as in src/memory/nearest.rs
 constexpr unsigned LEAF_COLUMNS = 128;   // of a block of superpose_leaves
 constexpr unsigned JOINERS = 256;
@@ -43,11 +44,11 @@ __device__ inline Complex product(Complex a, Complex b, bool conjugated) {
   return {fused(a.im, b.im, times(a.re, b.re)), fused_less(a.re, b.im, times(a.im, b.re))};
 }
 
-/// Threads that a row of `n` complex numbers gets: one a butterfly, at most 512, so that registers suffice.
+/// Threads for a row of `n` complex numbers: one per butterfly, at most 512, so that registers suffice.
 constexpr unsigned convolve_threads(unsigned n) { return n / 4 < WARP ? WARP : n / 4 < 512 ? n / 4 : 512; }
 
-/// Complex numbers that a block shares. Four places in every 36 stay empty, so that neither places in a row nor
-/// places four or sixteen apart all lie in the same banks.
+/// Complex numbers that a block shares. Four places in every 36 stay empty, so that neither adjacent places
+/// nor places four or sixteen apart all fall into the same banks.
 template <unsigned N> struct alignas(16) Desk {
   float re[N + N / 8], im[N + N / 8];
   float sums[SUMS];
@@ -55,12 +56,12 @@ template <unsigned N> struct alignas(16) Desk {
   static __device__ unsigned at(unsigned place) { return place + place / 32 * 4; }
   __device__ Complex get(unsigned place) const { return {re[at(place)], im[at(place)]}; }
   __device__ void put(unsigned place, Complex x) { re[at(place)] = x.re, im[at(place)] = x.im; }
-  /// One number, where the sums will be: nobody else touches it before they are made.
+  /// One number, stored where the sums will be: nothing else uses that space until then.
   __device__ void keep(Complex x) { sums[0] = x.re, sums[1] = x.im; }
   __device__ Complex kept() const { return {sums[0], sums[1]}; }
 };
 
-/// A row, two numbers in a row being one complex one; beyond its own numbers it is zeros.
+/// A row, with each two adjacent numbers read as one complex number; padded with zeros.
 struct RowSource {
   const float* row;
   unsigned d;
@@ -79,7 +80,7 @@ struct RowSource {
     return {number(2 * place), number(2 * place + 1)};
   }
 };
-/// What lies on the desk, real and imaginary parts exchanged.
+/// The contents of the desk, with real and imaginary parts exchanged.
 struct ExchangedSource {
   template <unsigned N> __device__ Complex get(const Desk<N>& desk, unsigned place) const {
     const Complex x = desk.get(place);
@@ -87,7 +88,7 @@ struct ExchangedSource {
   }
 };
 
-/// w(k, 2N) for k below 3N / 2, of which every turn of every stage is one.
+/// w(k, 2N) for k below 3N / 2: every twiddle factor of every stage is one of these.
 __device__ inline Complex turn(const float2* turns, unsigned k) {
   const float2 w = turns[k];
   return {w.x, w.y};
@@ -103,7 +104,8 @@ __device__ inline void butterfly(Complex (&z)[4]) {
   z[3] = {minus(a_c.re, b_d.im), plus(a_c.im, b_d.re)};
 }
 
-/// Transforms N complex numbers from `source` onto the desk. Begins with reading, ends with all having written.
+/// Transforms N complex numbers from `source` onto the desk. Begins with a read; returns once all threads
+/// have written.
 template <unsigned N, class Source>
 __device__ __forceinline__ void transform(Desk<N>& desk, const Source& source, const float2* turns) {
   constexpr unsigned THREADS = convolve_threads(N), QUARTER = N / 4;
@@ -138,7 +140,7 @@ __device__ __forceinline__ void transform(Desk<N>& desk, const Source& source, c
     __syncthreads(); // all have written
   }
   if (length == 1) return;
-  // Pairs half a transform apart: each thread keeps its own, nobody else reads them meanwhile.
+  // Pairs half a transform apart: each thread has its own pair, which no other thread reads meanwhile.
 #pragma unroll 1
   for (unsigned place = threadIdx.x; place < N / 2; place += THREADS) {
     const Complex a = desk.get(place), b = desk.get(place + N / 2);
@@ -148,7 +150,7 @@ __device__ __forceinline__ void transform(Desk<N>& desk, const Source& source, c
   __syncthreads();
 }
 
-/// What lies at place k and at place N - k.
+/// The numbers at place k and at place N - k.
 struct Both {
   Complex near, far;
 };
@@ -193,13 +195,14 @@ __device__ inline float tree(float low, float high) {
   return sum;
 }
 
-/// 1 over the length of what has this square; 0 where there is nothing to divide by.
+/// 1 over the length whose square this is; 0 where the square is zero, subnormal or not finite.
 __device__ inline float inverse_length(float square) {
   const unsigned exponent = __float_as_uint(square) >> 23 & 255;
   return exponent > 0 && exponent < 255 ? __fdiv_rn(1.0f, __fsqrt_rn(square)) : 0.0f;
 }
 
-/// The product's row on the desk of a block, times a power of two; what went beyond d is laid over its beginning.
+/// The product's row on the desk of a block, times a power of two; what extends beyond d wraps around to its
+/// beginning.
 template <unsigned N> struct Result {
   const Desk<N>& desk;
   unsigned d;
@@ -232,7 +235,7 @@ template <unsigned D> __device__ __forceinline__ void convolve(const Sheet& shee
     if (N / 2 >= THREADS || k < N / 2) kept[e] = untangle(pick(desk, k), turn(sheet.turns, k));
   }
   if (threadIdx.x == 0) desk.keep(desk.get(N / 2));
-  __syncthreads(); // all have taken the factor
+  __syncthreads(); // all threads have read the factor
 
   transform<N>(desk, RowSource{sheet.a + own, d, is_whole, false}, sheet.turns);
   const bool conjugated = backwards && is_whole;
@@ -312,7 +315,7 @@ __device__ inline float warp_dot(const float* a, const float* b, unsigned d) {
     low = fused(a[i], b[i], low);
     high = fused(a[i + WARP], b[i + WARP], high);
   }
-  if (i - lane < d) { // what is missing of a last block is zeros
+  if (i - lane < d) { // a partial last block is padded with zeros
     const bool first = i < d, second = i + WARP < d;
     low = fused(first ? a[i] : 0.0f, first ? b[i] : 0.0f, low);
     high = fused(second ? a[i + WARP] : 0.0f, second ? b[i + WARP] : 0.0f, high);
@@ -346,17 +349,17 @@ __device__ inline Key key_of(float cosine, unsigned row) {
   return static_cast<Key>(order) << 32 | static_cast<Key>(~row);
 }
 
-/// The best of a warp, best first: lane l has places l and 32 + l.
+/// A warp's best keys, best first: lane l has places l and 32 + l.
 struct Top {
   Key high, low;
 
   __device__ void clear() { high = 0, low = 0; }
-  /// The key at the last place that is wanted, the same in all lanes.
+  /// The key at the last wanted place, the same in all lanes.
   __device__ Key floor(unsigned wanted) const {
     const unsigned last = wanted - 1;
     return __shfl_sync(ALL, last < WARP ? high : low, last % WARP);
   }
-  /// Enters a key that all lanes have.
+  /// Inserts a key that all lanes have.
   __device__ void enter(Key key) {
     const unsigned lane = threadIdx.x % WARP;
     const unsigned place = __popc(__ballot_sync(ALL, high > key)) + __popc(__ballot_sync(ALL, low > key));
@@ -366,7 +369,7 @@ struct Top {
     const Key above = lane == 0 ? last_high : above_low;
     low = lane + WARP < place ? low : lane + WARP == place ? key : above;
   }
-  /// Enters what is better than the last of a list in memory.
+  /// Inserts the keys of a list in memory that beat the last kept one.
   __device__ void take(const Key* list, unsigned length, unsigned wanted) {
     const unsigned lane = threadIdx.x % WARP;
     Key least = floor(wanted);

@@ -1,14 +1,14 @@
 /// The holographic memory: the tables that host and device share (src/memory/gpu/table.rs).
 ///
-/// No padding, little-endian. A `Sheet` holds addresses only, what is not needed being null; numbers stand in
-/// the `Task` that it points to.
+/// No padding, little-endian. A `Sheet` holds addresses only, null where not needed; the numbers are in the
+/// `Task` that it points to.
 #pragma once
 #include "arithmetic.cuh"
 
-/// A cosine and its row in one number: of two, the one that comes first is larger. 0: none.
+/// A cosine and its row in one number; the better match has the larger key. 0: none.
 using Key = unsigned long long;
 
-/// What is to be done.
+/// The operation.
 struct Task {
   unsigned d;       // numbers in a row
   unsigned rows;    // of `a`
@@ -19,10 +19,10 @@ struct Task {
   unsigned unused[2];
 };
 
-/// Where it is done.
+/// Its buffers.
 struct Sheet {
   const Task* task;
-  const float* a;       // [rows][d]: first factors, rows to be added up, a store
+  const float* a;       // [rows][d]: first factors, rows to be summed, a store
   const float* b;       // second factors; queries
   float* out;           // [rows][d], [d]
   const float2* turns;  // w(k, D) for k below 3 D / 4, D being the transform's length

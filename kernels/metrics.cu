@@ -2,9 +2,9 @@
 ///
 /// Launch: grid (CHANNELS, 1, robots), block 256, the last of a cycle; returns at once where metrics
 /// are not due and launch.number is 0. Shared memory: 1.4 KiB. A thread adds at most 1024 cells (64 per
-/// axis) in f32, the rest in f64. The block that arrives last fetches the channels' sums, a thread each, and
-/// puts them together in their order: the counter of arrivals is a whole number, and nothing else depends on
-/// who is last.
+/// axis) in f32, the rest in f64. The block that arrives last fetches the channels' sums, one thread per
+/// channel, and combines them in their order: the counter of arrivals is an integer, and nothing else depends
+/// on which block is last.
 #include "arithmetic.cuh"
 
 constexpr unsigned METRIC_THREADS = 256;
@@ -18,7 +18,7 @@ template <class Cell> __device__ inline void measure(const Cell* cells, unsigned
   }
 }
 
-/// The sums of all channels, fetched side by side and added by one thread in their order.
+/// The sums of all channels, fetched in parallel and added by one thread in their order.
 struct Fetched {
   double sum[CHANNELS], square[CHANNELS];
   float most[CHANNELS];
@@ -78,9 +78,9 @@ extern "C" __global__ void __launch_bounds__(METRIC_THREADS) metrics(const Brain
     metrics.sum[channel] = sum;
     metrics.square[channel] = square;
     metrics.most[channel] = most;
-    __threadfence(); // the sums are there before the arrival is counted
+    __threadfence(); // the sums are visible before the arrival is counted
     last = atomicAdd(&metrics.arrived, 1u) == CHANNELS - 1;
-    __threadfence(); // and the others' are seen after it
+    __threadfence(); // and the other sums are read after it
   }
   __syncthreads();
   if (!last) return;

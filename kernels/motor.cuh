@@ -1,8 +1,8 @@
 /// Step 7: the read-out, the bridge after a change of grid, and the motors.
 ///
 /// By a block of 256 threads of `answer` for each motor: a row of 2113 weights, eight or nine a thread.
-/// Shared memory: eight doubles. Products in f64, so that the sum does not depend on how many
-/// threads shared it by more than the last bits of a double; 2113 of them hide behind the loads.
+/// Shared memory: eight doubles. Products in f64, so that the number of threads changes no more than the last
+/// bits of the sum; the loads hide the cost of 2113 of them.
 #pragma once
 #include "arithmetic.cuh"
 

@@ -1,4 +1,4 @@
-/// Numbers of two floats: nearly the precision of f64, on chips that have few f64 units (an Orin or a
+/// Numbers made of two floats: nearly the precision of f64, on chips that have few f64 units (an Orin or a
 /// GeForce adds 64 floats, or one double, in the same time).
 ///
 /// A pair is the sum of its two numbers; `low` is at most half a step of `high`, so that a pair has some
@@ -12,10 +12,10 @@ struct Pair {
   float high, low;
 };
 
-/// A double's bits, taken apart: size = top x 2^-23 x unit + rest x 2^-52 x unit, with 24 and 29 bits.
+/// A double's bits, split: size = top x 2^-23 x unit + rest x 2^-52 x unit, with 24 and 29 bits.
 struct Parts {
   unsigned top, rest;
-  float unit; // with the sign; 0 for sizes below 2^-100, which nothing in a field depends on
+  float unit; // with the sign; 0 for sizes below 2^-100, which have no effect on a field
 };
 __device__ inline Parts parts_of(double value) {
   const unsigned long long bits = static_cast<unsigned long long>(__double_as_longlong(value));
@@ -61,7 +61,7 @@ __device__ inline Pair squared(Pair value) {
   return {high, __fsub_rn(low, __fsub_rn(high, square))};
 }
 
-/// The square root: one step of Newton's from that of the first float.
+/// The square root: one Newton step from that of the first float.
 __device__ inline Pair root(Pair value) {
   if (!(value.high > 0.0f)) return {0.0f, 0.0f};
   const float guess = __fsqrt_rn(value.high);
@@ -71,7 +71,7 @@ __device__ inline Pair root(Pair value) {
 }
 
 /// a / b as a float: that of the exact quotient, or its neighbour where the quotient is within 2^-44 of the
-/// middle between them.
+/// midpoint between them.
 __device__ inline float quotient_of(Pair a, Pair b) {
   const float guess = __fdiv_rn(a.high, b.high);
   const float left = __fmaf_rn(-guess, b.high, a.high);
@@ -86,7 +86,7 @@ __device__ inline Pair block_sum(Pair value, Pair* scratch) {
   for (unsigned step = WARP / 2; step > 0; step /= 2) {
     value = value + Pair{__shfl_xor_sync(ALL, value.high, step), __shfl_xor_sync(ALL, value.low, step)};
   }
-  __syncthreads(); // who reads the last sum is done
+  __syncthreads(); // all threads have read the previous sum
   if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
   __syncthreads();
   Pair sum = {0.0f, 0.0f};

@@ -1,9 +1,9 @@
-/// What the bank's rows are compared with, made once a cycle: by the last block of `features` from the
-/// descriptor, by `experience` from what was put in.
+/// The query that the bank's rows are compared with, made once a cycle: by the last block of `features` from
+/// the descriptor, by `experience` from the descriptor that it is given.
 ///
-/// The descriptor is f64. Its length and the quotients are pairs of floats, so that the query is that of f64,
-/// except that one number in a million may be the adjacent float; every engine's cosines are of the query it
-/// made, so that the five nearest are exact either way.
+/// The descriptor is f64. Its length and the quotients are pairs of floats, so that the query equals the one
+/// computed in f64, except that one number in a million may be the adjacent float; every engine compares with
+/// the query it made itself, so that the five nearest are exact either way.
 #pragma once
 #include "pair.cuh"
 
@@ -18,7 +18,7 @@ __device__ inline Pair length_floor() {
 /// 2e-6. This is five times as much.
 constexpr float ROUNDED_UP = 1.00001f;
 
-/// What a block needs to make one.
+/// What a block needs to make a query.
 struct QueryScratch {
   Pair pairs[32];
   float floats[32];
@@ -40,8 +40,8 @@ __device__ inline float block_most(float value, float* scratch) {
   return value;
 }
 
-/// The descriptor at unit length (shorter where it has no direction), as numbers and as bytes. By a whole
-/// block of at least 32 threads; a thread reads no number but those it wrote.
+/// The descriptor at unit length (shorter where it has no direction), as numbers and as bytes. Run by a whole
+/// block of at least 32 threads; a thread reads only the numbers that it wrote.
 template <class Number>
 __device__ inline void make_query(Query& query, const Number* descriptor, QueryScratch& scratch) {
   Pair square = {0.0f, 0.0f};

@@ -1,9 +1,10 @@
-/// Step 1: takes the orders and the sensors from the host's memory, compares them with what was expected, keeps the
-/// averages behind confidence, skill and trust, and says what is felt. Beside it, the first half of learning.
+/// Step 1: takes the orders and the sensors from the host's memory, compares them with the prediction,
+/// updates the averages behind confidence, skill and trust, and computes the felt sensors. Beside it, the
+/// first half of learning.
 ///
-/// Launch: grid (1 + ceil(regressors / 2), 1, robots), block 64. The first block senses, a thread a sensor, as
-/// there are at most 64; in the others a warp has a row of the covariance (learn.cuh). Shared memory: two
-/// doubles. The host has refused sensors that are not finite or not in [-1, 1] (step 0).
+/// Launch: grid (1 + ceil(regressors / 2), 1, robots), block 64. The first block senses, one thread per
+/// sensor, as there are at most 64; in the others each warp has a row of the covariance (learn.cuh). Shared
+/// memory: two doubles. The host has refused sensors that are not finite or not in [-1, 1] (step 0).
 #include "learn.cuh"
 
 constexpr unsigned SENSE_THREADS = MAX_SENSORS;
@@ -32,9 +33,10 @@ __device__ inline double skill(const Senses& senses, unsigned sensors, double* s
   return fmax(1.0 - (predicted + floor) / (forecast + floor), -1.0);
 }
 
-/// The averages of sensor i, the newest counting `weight`; `newest` is the first of all.
+/// Updates the averages of sensor i with `weight` for the newest value; `newest` marks the first value of
+/// all.
 __device__ inline void average(Senses& senses, unsigned i, double now, double last, double error, double weight, bool newest) {
-  // Before the first sample the last value is the only mean there is.
+  // Before the first sample the last value is the only available mean.
   const double mean = newest ? last : senses.mean[i];
   follow(senses.predicted[i], error * error, weight);
   follow(senses.persistent[i], (now - last) * (now - last), weight);
@@ -44,7 +46,7 @@ __device__ inline void average(Senses& senses, unsigned i, double now, double la
   follow(senses.power[i], senses.learned[i] * senses.learned[i], weight);
 }
 
-/// Takes the orders over from the host's memory, which is read once: across a bus it is slow.
+/// Copies the orders from the host's memory, which is read only once because it is slow across a bus.
 __device__ inline void take_orders(const Brain& brain) {
   static_assert(sizeof(Cycle) % sizeof(unsigned long long) == 0, "copied in whole words");
   const auto* from = reinterpret_cast<const unsigned long long*>(brain.given);
@@ -81,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(SENSE_THREADS) sense(const Brain* b
       average(senses, i, now, last, error, weight, observed == 1);
     }
   }
-  const double mean_error = block_sum(size, scratch) / sensors; // its barriers part reading from writing
+  const double mean_error = block_sum(size, scratch) / sensors; // its barriers separate the reads from the writes
   if (i == 0) {
     senses.mean_error = mean_error;
     senses.errors[senses.head] = mean_error;

@@ -32,7 +32,7 @@ OLDEST_PACKAGES = """\
 nvidia-cuda-nvcc-cu12==12.0.140 --hash=sha256:958d54df87d0c0b7207e7fed403d6eeda0890a01cc44cfeaccf87c7f90e9b165
 nvidia-cuda-runtime-cu12==12.0.146 --hash=sha256:18c038592af387684812fa712642aa9a26c12da80acb488b6709f7cced147f71
 """
-OLDEST_CHIPS = ["sm_87", "sm_89", "sm_90"]  # the chips that it knows
+OLDEST_CHIPS = ["sm_87", "sm_89", "sm_90"]  # the chips that it supports
 OPTIONS = [b"--gpu-architecture=compute_87", b"--std=c++17", b"-default-device"]
 CHIPS = ["sm_87", "sm_89", "sm_90", "sm_120"]
 # Kernels that must have no f64 instruction: the loops over cells and over the bank's rows, and the memory.
@@ -41,7 +41,7 @@ WITHOUT_F64 = ("evolve_", "bank_scan", "convolve_", "superpose_", "nearest_", "e
 # Instructions of machine code that need an f64 unit, or pass through it: arithmetic, comparisons, the first step of
 # a quotient or a root, conversions.
 F64 = re.compile(r"(D(ADD|MUL|FMA|SETP|MNMX|MMA)\b|MUFU\.\w*64H|(F2F|F2I|I2F|FRND)\S*F64)")
-# An entry of a listing: its section's label, or an instruction behind its address, with its condition.
+# An entry of a listing: its section's label, or an instruction after its address, with its condition.
 LISTED = re.compile(r"^\.text\.(\w+):|^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.M)
 BUDGET = KERNELS / "budget.txt"
 
@@ -151,7 +151,7 @@ class Assembled:
         self.cubins = {}
         """Bytes, by chip."""
         self.kernels = {}
-        """By name, then chip: registers of a thread, bytes that did not fit into them, shared bytes of a block."""
+        """By name, then chip: registers per thread, bytes spilled, shared bytes per block."""
         self.f64 = {}
         """By name, then chip: f64 instructions."""
 
@@ -202,7 +202,7 @@ def prove_oldest(nvidia):
         cubin(oldest, chip, PTX)
     for chip in CHIPS:
         if cubin(nvidia, chip, PTX) != cubin(nvidia, chip, newer):
-            sys.exit(f"as PTX of the oldest version the kernels become other code for {chip}")
+            sys.exit(f"as PTX of the oldest version the kernels compile to different code for {chip}")
     header = (oldest / "cuda_runtime" / "include" / "cuda.h").read_text()
     called = re.findall(r'"(cu[A-Z]\w+)"', (ROOT / "src" / "system" / "gpu" / "driver.rs").read_text())
     known = set(re.findall(r"\b(cu[A-Z]\w+)\b", re.sub(r"/\*.*?\*/", "", header, flags=re.S)))
@@ -215,7 +215,7 @@ def prove_oldest(nvidia):
 
 
 def f64_instructions(nvidia, cubin):
-    """How many each kernel of a file of machine code has, from its listing."""
+    """How many each kernel in a file of machine code has, from its listing."""
     nvdisasm = nvidia / "cu13" / "bin" / "nvdisasm"
     nvdisasm.chmod(0o755)
     listing = subprocess.run([nvdisasm, "-c", cubin], check=True, capture_output=True, text=True).stdout
@@ -233,7 +233,7 @@ def f64_instructions(nvidia, cubin):
 
 
 def counted(ptx):
-    """By kernel of a text of PTX: all instructions, and those that compute in f64. tests/cuda/budget.rs counts alike."""
+    """For each kernel in a PTX text: all instructions, and those that compute in f64; tests/cuda/budget.rs counts likewise."""
     found, kernel = {}, None
     for line in ptx.splitlines():
         words = line.split()

@@ -1,8 +1,8 @@
 //! The command line: one file per verb, each with its own `Args` and `run(args) -> Result<(), Failure>`. A
 //! new verb is one variant and one arm here.
 //!
-//! Only this module writes sentences. The library's errors are small values; the command line gives each a
-//! sentence, a fix and an exit code. Nothing in here makes decisions about the robot.
+//! Only this module contains message texts. The library's errors are small values; the command line gives
+//! each a message, a fix and an exit code. Nothing in here makes decisions about the robot.
 
 /// `println!` for verbs. Unlike the standard one it does not panic if the reader is gone (`ganglion check
 /// FILE | head`): a closed pipe must not stop a robot. A full disk is recorded and becomes the program's
@@ -109,7 +109,7 @@ enum Verb {
     Tether(tether::Args),
     /// Arm the running robot: its field drives the motors from now on
     Arm(control::ArmArgs),
-    /// Send the running robot somewhere, make it stand, or let its field drive again
+    /// Send the running robot somewhere, make it stand still, or let its field drive again
     Go(go::Args),
     /// Disarm the running robot: stop it and acknowledge latched causes
     Disarm(control::DisarmArgs),

@@ -1,7 +1,7 @@
 //! The neural field: one sensor vector in and one motor vector out per cycle. `docs/field.md` has the
 //! maths; every engine computes exactly that.
 //!
-//! A cycle goes through at most six layers, on three threads. The tick's [`link`] sends the order; the
+//! A cycle goes through at most six layers, on three threads. The tick's [`link`] sends the request; the
 //! [`worker`] receives it on the field's thread and isolates the tick from failures; [`failover`] chooses the
 //! device or the standby engine; [`cuda`]'s engine passes the cycle over its `line` to the device's thread,
 //! which owns the `brains`. Without a GPU there are three layers: link, worker and the [`cpu`] engine. Every
@@ -49,7 +49,7 @@ use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::QualityLevel;
 
-/// What one cycle is fed.
+/// The input of one cycle.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldInput {
     /// Number of the cycle, from 0. Decides noise and which parts of a level's work are due.
@@ -57,11 +57,11 @@ pub struct FieldInput {
     /// Sensors on their scale, -1..=1; entries from the shape's `sensors` on are ignored.
     /// A value that is not finite or out of range is refused (see [`RefusedInput`]).
     pub sensors: [f32; MAX_SENSORS],
-    /// Reward, -1..=1; |r| <= 0.1 is nothing.
+    /// Reward, -1..=1; |r| <= 0.1 counts as none.
     pub reward: f32,
     /// Quality of this cycle.
     pub quality: QualityLevel,
-    /// Where the same sensors lie in the robot's ring, for an engine that reads them there. It looks whether
+    /// Where the same sensors lie in the robot's ring, for an engine that reads them there. It checks that
     /// they are the same.
     pub place: Option<u8>,
 }
@@ -91,7 +91,7 @@ impl FieldInput {
     }
 }
 
-/// A stimulus that no engine takes: the field is left untouched.
+/// An input that every engine refuses: the field is left untouched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RefusedInput {
     /// Index of the sensor; `None`: the reward.
@@ -147,7 +147,7 @@ mod tests {
     fn the_first_value_out_of_range_is_named() {
         let mut input = FieldInput::AT_REST;
         input.sensors[..4].copy_from_slice(&[1.0, -1.0, 0.5, f32::NAN]);
-        assert_eq!(input.check(3), Ok([1.0, -1.0, 0.5].as_slice()), "the fourth is of no board of three");
+        assert_eq!(input.check(3), Ok([1.0, -1.0, 0.5].as_slice()), "sensors past the third are ignored");
         let refused = input.check(4).unwrap_err();
         assert!(refused.sensor == Some(3) && refused.value.is_nan());
         for value in [1.000_1, -1.000_1, f32::INFINITY] {

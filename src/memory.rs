@@ -1,11 +1,10 @@
-//! Holographic memory: vectors of real numbers that are bound to each other by circular convolution, laid
-//! over each other by addition and found again by their angle (holographic reduced representations, Plate
-//! 1995). Maths, order of arithmetic and error bounds: `docs/memory.md`.
+//! Holographic memory: vectors of real numbers that are bound to each other by circular convolution,
+//! superposed by addition and retrieved by their angle (holographic reduced representations, Plate 1995).
+//! Maths, order of arithmetic and error bounds: `docs/memory.md`.
 //!
 //! Read `dim` and `fault`, then `ops`; below that `fft`, `convolve` and `reduce`. All arithmetic that the
-//! robot repeats is f32 in an order that depends on shapes alone: every level of instructions and every batch
-//! gives the same bits. One-time work (vectors from a seed, powers, inverses) is
-//! f64, rounded at the end.
+//! robot repeats is f32 in an order that depends on shapes alone: every SIMD level and every batch gives the
+//! same bits. One-time work (vectors from a seed, powers, inverses) is f64, rounded at the end.
 //!
 //! `gpu` does the same on a GPU, bit for bit; `choice` measures when that is worth it, and `dispatch` sends
 //! each batch to one or the other.

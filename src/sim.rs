@@ -4,12 +4,12 @@
 //! steps of 1 ms), `wiring` (which pin means what), `outputs`, `hat`, `pca9685`, `co_processor`, `chip`
 //! (`imu`, `ranger`, `power_monitor`), `sonar`, `ground`, `battery` (parts with a wire), `car`, `world` (what
 //! moves and what does not). `faults` is the script of faults.
-//! `rehearsal` makes of any board one that drives here, and names what has no model; `computer` is what its
-//! computer says of itself.
+//! `rehearsal` turns any board into one that drives here, and names the parts without a model; `computer`
+//! holds the readings of the robot's own computer.
 //!
-//! It knows the board and its vocabulary, never the drivers, the reflex or the field; its chips are
-//! written from the data sheets independently of the drivers. Each file states how it differs from a real
-//! robot: the simulator is there to find wrong software, not to predict a robot.
+//! It uses the board and its vocabulary, never the drivers, the reflex or the field; its chips are written
+//! from the data sheets independently of the drivers. Each file states how it differs from a real robot: the
+//! simulator is there to find software bugs, not to predict a robot.
 
 mod battery;
 mod bus;

@@ -19,7 +19,7 @@ fn small() -> Board {
     board
 }
 
-/// Taught in one or two lessons, in rooms that are left after a short time.
+/// Taught in one or two lessons and judged in short drives.
 fn study(arms: &[Arm], fields: usize, threads: usize) -> Study {
     let rooms = Rooms { first: 1 << 41, count: 2, seconds: 4 };
     Study {

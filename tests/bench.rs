@@ -1,5 +1,5 @@
-//! `ganglion bench`: its objects have every figure and the figures agree with each other; wrong requests are
-//! refused; an interrupted bench gives no figures; a board's targets decide the exit code. No test here
+//! `ganglion bench`: its objects contain every figure and the figures agree with each other; wrong requests
+//! are refused; an interrupted bench gives no figures; a board's targets decide the exit code. No test here
 //! asserts a duration.
 
 mod device;
@@ -79,7 +79,7 @@ fn the_fields_object_has_every_figure_and_they_agree() {
         assert!(number(&object, "memory_mb") * 1e6 > 64.0 * 512.0 * 2.0, "the field alone is more");
         assert_eq!(object["allocations_per_cycle"], 0.0, "{more:?}");
         assert!(number(&object, "page_faults_per_cycle") >= 0.0);
-        assert!(out(&ended).lines().count() > 10, "a table for people is printed above the object");
+        assert!(out(&ended).lines().count() > 10, "a human-readable table is printed above the object");
     }
 }
 
@@ -337,7 +337,7 @@ fn the_bench_field_is_filled_like_a_used_robots() {
             assert!(figures.cycle.len() > before, "at least one cycle, however short the time");
             assert_eq!(figures.bytes_per_cycle, bench.engine().bytes_per_cycle(quality));
             let uneven = figures.bytes_per_cycle - figures.bytes_per_copy;
-            assert!(uneven < 2, "the copy has the cycle's size, to the last even byte: {uneven}");
+            assert!(uneven < 2, "the copy is the cycle's data rounded down to even bytes: {uneven}");
             let copies = figures.copy.len();
             assert!(figures.stages.iter().all(|stage| stage.len() == figures.cycle.len()) && copies >= 6);
         }

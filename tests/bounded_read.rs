@@ -1,5 +1,5 @@
-//! Malicious files and peers: files without an end, pipes without a process at the other end, bytes that a
-//! terminal obeys.
+//! Malicious files and peers: endless files, pipes without a process at the other end, terminal control
+//! sequences.
 
 use crate::cli::{err, ganglion, out};
 use std::io::{BufRead, BufReader, Write};
@@ -37,7 +37,7 @@ impl Drop for Folder {
     }
 }
 
-/// The program's answer; the program is killed if it gives none.
+/// The program's output; the program is killed if it does not end in time.
 fn answer(words: &[&str]) -> Output {
     let mut child = ganglion(words)
         .stdin(Stdio::null())
@@ -117,7 +117,7 @@ fn unfitting_field_is_refused_before_teaching() {
     assert!(began.elapsed() < Duration::from_secs(20), "refused before half a minute of teaching");
 }
 
-/// Checks that the text contains nothing that a terminal would obey.
+/// Checks that the text contains no terminal control characters.
 #[track_caller]
 fn tame(words: &str) {
     let odd = |character: &char| character.is_control() && *character != '\n';

@@ -121,7 +121,7 @@ fn a_wrong_command_line_exits_64_with_one_line_on_stderr() {
     }
     let nearest = err(&output(&["doctr"]));
     assert!(nearest.contains("doctor"), "{nearest}");
-    // Without a verb: the whole help, and still a wrong command line.
+    // Without a verb: the whole help, but still the exit code of a wrong command line.
     let bare = output(&[]);
     assert_eq!(bare.status.code(), Some(64));
     assert!(err(&bare).contains("Commands:"));
@@ -155,15 +155,14 @@ fn simulated_run_reports_its_drive_and_keeps_a_held_level() {
     let [chosen, held] = [&[][..], &["--rung", "3"]].map(run);
     let number = |key: &str| chosen[key].as_f64().unwrap_or_else(|| panic!("{key} of {chosen}"));
     let (cells, metres) = (number("cells_visited"), number("distance_m"));
-    // A cell's diagonal is 0.35 m: a path of that many metres crosses at most four cells for each cell side
-    // of its length.
+    // A path enters fewer than two new cells for each cell side (0.25 m) of its length.
     assert!(cells >= 4.0 && cells <= 2.0 + metres / 0.25 * 2.0, "{cells} cells in {metres} m");
     let (backward, still) = (number("backward_share"), number("still_share"));
     assert!(still > 0.0 && backward >= 0.0 && backward + still < 0.9, "{backward} backwards, {still} still");
     let in_rungs = |run: &Value| -> Vec<f64> {
         (0..6).map(|quality| run["rungs"][quality.to_string()].as_f64().expect("seconds")).collect()
     };
-    assert!(in_rungs(&chosen)[0] > 15.0, "there is time enough for the best level: {:?}", in_rungs(&chosen));
+    assert!(in_rungs(&chosen)[0] > 15.0, "there is enough time for the best level: {:?}", in_rungs(&chosen));
     let all = in_rungs(&held);
     assert!(all[3] > 19.0 && all.iter().sum::<f64>() - all[3] < 0.5, "{all:?}");
     let refused = output(&["run", "--clock", "sim", "--rung", "6"]);

@@ -52,8 +52,8 @@ fn plan(grid: usize) -> FieldPlan {
     }
 }
 
-/// Every level, every change between neighbours, and both ends after each other; three cycles of each, so
-/// that each begins at even and at odd numbers.
+/// Every level, every change between neighbours, and jumps between both ends; three cycles of each, so that
+/// each begins at even and at odd numbers.
 fn level_at(cycle: u64) -> usize {
     const ORDER: [usize; 12] = [0, 1, 2, 3, 4, 5, 0, 5, 4, 3, 0, 2];
     ORDER[(cycle / 3) as usize % ORDER.len()]
@@ -69,7 +69,7 @@ fn readout(motors: usize) -> Vec<f32> {
         .collect()
 }
 
-/// The kernels and the reference that judges them, loaded alike.
+/// The kernels and the reference that judges them, with the same contents.
 struct Pair {
     rig: Rig,
     judge: ReferenceEngine,
@@ -273,8 +273,8 @@ fn memory(row: usize, centre: &[f64]) -> [f32; DESCRIPTOR] {
 
 #[test]
 fn the_bank_finds_the_exact_five_and_evicts_the_same_row() {
-    // 350 rows overfill the bank; they are more than the threads, and many have the same value; whole sweeps,
-    // then halves.
+    // 350 rows overfill the bank and outnumber the threads, and many have the same value; whole sweeps, then
+    // halves.
     let shape = Shape { bank: 300, ..plan(8).shape };
     let plan = FieldPlan { shape, learn: false, ..plan(8) };
     let Some(mut pair) = Pair::new(&plan, Launching { planes: 1, blocks: 5 }, 0) else { return };

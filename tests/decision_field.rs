@@ -136,7 +136,7 @@ fn equal_inputs_with_noise_make_one_decision() {
         let settings = Settings { noise: 1.0, seed, ..Settings::preset(Preset::Selection, &[RING]) };
         let mut field = DecisionField::new(settings).expect("a preset is valid");
         let peaks = run(&mut field, &input, 500);
-        // Noise may cut the flank of a peak; what must not be is a second place.
+        // Noise may cut the flank of a peak, but there must be no second place.
         let places: Vec<f32> = peaks.iter().map(|peak| peak.at[0]).collect();
         let of_left = places.iter().filter(|at| (**at - 25.0).abs() < 10.0).count();
         let of_right = places.iter().filter(|at| (**at - 75.0).abs() < 10.0).count();
@@ -167,8 +167,8 @@ fn one_input_has_two_states_by_its_past() {
 }
 
 /// Amari's exact widths: w = 2 exp(-x^2 / 2) - exp(-x^2 / 8), output 0 or 1, and W(a) = -h for the width a,
-/// where W is the integral of w from 0 to a. On sites a bump stops a little before that width, from either
-/// side, because a further site would have to come or go as a whole; so the middle of both is compared.
+/// where W is the integral of w from 0 to a. On a grid of sites a bump stops a little before that width, from
+/// either side, because only whole sites can join or leave it; so the middle of both is compared.
 #[test]
 fn bumps_have_the_widths_that_amari_proved() {
     const STEP: f32 = 0.05; // distance of two sites

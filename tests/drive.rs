@@ -86,7 +86,8 @@ fn each_seed_drives_5_m_and_hits_nothing_visible() {
         assert!(run.report.distance_m > 5.0, "seed {seed}: only {} m", run.report.distance_m);
         beside += run.report.contacts.all();
     }
-    // A corner of the car touches something beside the sonar's cone, in 3 rooms of 40 (docs/measurements.md).
+    // A corner of the car touches something outside the sonar's cone, in 3 rooms of 40
+    // (docs/measurements.md).
     assert!(beside <= 1, "{beside} contacts");
 }
 
@@ -235,7 +236,7 @@ fn a_slow_engine_lowers_the_quality_level_and_recovers() {
 #[test]
 fn a_slow_engine_explores_as_much_and_rarely_backs() {
     // A minute in each of many rooms must meet the target. In ten minutes the robot backs 5 to 27 % of the
-    // time, 15 % in the mean of ten rooms, which is more than the target: docs/measurements.md.
+    // time, 15 % on average over ten rooms, which is more than the target: docs/measurements.md.
     let minutes = or_in_full((3..=3, 60, 0.10), (1..=20, 60, 0.10));
     let long = or_in_full(None, Some((1..=6, 600, 0.20)));
     for (rooms, length, most_backwards) in std::iter::once(minutes).chain(long) {

@@ -1,7 +1,7 @@
 //! The page of a recorded run: a browser draws each of its plots and reports no error, nothing from a
 //! recording becomes part of the page's code, and no file is lost.
 
-mod browser; // Chromium without a screen: what it says of a page, and pictures
+mod browser; // headless Chromium: its errors for a page, and screenshots
 
 use crate::cli::{err, out, output};
 use crate::skips::skip;
@@ -73,7 +73,7 @@ fn a_page_has_what_info_says_and_each_event() {
     let info = output(&["log", "info", &recording, "--json"]);
     let info = out(&info);
     let object: Value = serde_json::from_str(info.lines().last().unwrap()).unwrap();
-    // The sentences, but for the stops, which have a table.
+    // All sentences except those about the stops, which have a table.
     let sentences = info.lines().filter(|line| !line.starts_with('{') && !line.starts_with("After "));
     let escaped = |text: &str| text.replace('\'', "&#39;");
     for sentence in sentences {
@@ -125,7 +125,7 @@ fn a_browser_draws_every_plot_without_an_error() {
     let filled = list(&data, "plots").iter().filter(|plot| !list(plot, "series").is_empty()).count();
     assert!(filled > 10 && list(&data, "times").len() == 5 && data["path"].is_array());
     let expected = 1 + filled + 5 + 1 + 1; // timeline, plots, histograms, path, slices
-    // A copy that a script of the test may look into: it counts, then zooms with the mouse and a button.
+    // A copy that a script of the test can inspect: it counts, then zooms with the mouse and a button.
     let probed = folder.path("probed.html");
     let policy = text.find("<meta http-equiv").unwrap();
     let policy = &text[policy..policy + text[policy..].find('\n').unwrap()];

@@ -22,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex};
 const MODEST: RtPlan = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
 /// Commands that are valid for the whole test: only a last call can stop the motors in time.
 const FOR_LONG: Span = Span::from_millis(600_000);
-/// Longer than any robot here takes to start driving, on however busy a machine.
+/// Longer than any robot here takes to start driving, however busy the machine is.
 const AN_HOUR: Span = Span::from_millis(3_600_000);
 
 fn board() -> Board {
@@ -147,7 +147,7 @@ impl Rig {
         self
     }
 
-    /// Runs it until it ends by itself; `driving` is called once the motors run.
+    /// Runs it until it ends on its own; `driving` is called once the motors run.
     fn run(self, mut driving: impl FnMut()) -> (Ending, Plant) {
         let Rig { mut robot, plant, clock } = self;
         let first = clock.now() + Span::from_millis(20);
@@ -162,7 +162,7 @@ impl Rig {
     }
 }
 
-/// The motors stand still, and stay so: nobody is left who writes.
+/// The motors stand still, and stay still: no thread is left to write.
 fn assert_stopped(plant: &Plant) {
     for _ in 0..10 {
         assert!(plant.motors_still());
@@ -238,7 +238,7 @@ fn watching_threads_panic_resumes_after_motors_and_threads_stop() {
         catch_unwind(AssertUnwindSafe(|| rig.run(|| panic!("a panic caused by the test: the watcher"))));
     assert!(panicked.is_err());
     assert!(plant.motors_still());
-    // This one and the world's: no thread holds another any more.
+    // This reference and the world's: no thread holds one any more.
     assert_eq!(Arc::strong_count(&clock), 2);
     assert_stopped(&plant);
 }
@@ -342,8 +342,7 @@ full_speed = 0.5
 battery_v = 7.8
 "#;
 
-/// How a run ends whose bus does not answer from its first second on, and whether the motors confirmed the
-/// stop.
+/// How a run ends if its bus stops answering after one second, and whether the motors confirmed the stop.
 fn dead_at_its_end(board: &str) -> (Option<i32>, String, Value) {
     let arguments =
         ["run", "--board", board, "--for", "3s", "--clock", "sim", "--fault", "i2c-nack@1+60", "--json"];

@@ -36,13 +36,13 @@ pub trait Judged {
     fn seeds() -> &'static [u64] {
         Self::SEEDS
     }
-    /// How much of something a law asks of this engine: `whole`, except for the device, which is emulated and
-    /// a hundred times slower: `some` in daily use. Besides the laws it is compared with the reference cycle
-    /// by cycle (`cuda::engine`).
+    /// How much of something a law asks of this engine: `whole`. The emulated device, a hundred times slower,
+    /// takes `some` in daily use; besides the laws it is compared with the reference cycle by cycle
+    /// (`cuda::engine`).
     fn share(whole: u64, _some: u64) -> u64 {
         whole
     }
-    /// What has to be held while engines of this kind are used; `None` if there can be none.
+    /// A value to hold while engines of this kind are used; `None` if there can be none.
     fn ready() -> Option<Box<dyn Any>> {
         Some(Box::new(()))
     }
@@ -240,7 +240,7 @@ impl Judged for OnDevice {
     // Fused products and a quotient of two units in the last place, in addition to the CPU engine's
     // roundings.
     const ROUNDING: f64 = 2e-7;
-    // Eight milliseconds each on the stand-in; the laws that need it are never run in short.
+    // Eight milliseconds each on the stand-in; the laws that need it never run in their short form.
     const FOR_EVER: (u64, u64) = (300, 300);
     const SEEDS: &'static [u64] = &[1];
     fn share(whole: u64, some: u64) -> u64 {
@@ -366,8 +366,8 @@ fn random_readout<E: Judged>(engine: &mut E, seed: u64, size: f64) -> Vec<f32> {
     (0..MOTORS).flat_map(row).collect()
 }
 
-/// Tests one engine with every law: those of many cycles with this attribute, if one is given; the last one,
-/// which asks for steps smaller than a half has, only on request.
+/// Tests one engine against every law. The laws of many cycles get this attribute, if one is given; the last
+/// law, which needs smaller steps than a half has, is tested only on request.
 macro_rules! laws {
     ($name:ident, $(#[$long:meta])? $engine:ty $(, $also:ident)?) => {
         mod $name {
@@ -416,8 +416,8 @@ macro_rules! laws {
 
 laws!(reference, ReferenceEngine, with_bias_each_channel_fades_by_its_own_slope);
 laws!(cpu, CpuEngine, with_bias_each_channel_fades_by_its_own_slope);
-// Without the law of slopes about a bias: it moves a field by 1e-3 about values up to 0.95, which are 5e-4
-// apart in halves, and asks for the quotient of two such steps within a tenth.
+// Without the law of slopes about a bias: it moves a field by 1e-3 about values up to 0.95, where halves are
+// 5e-4 apart, and checks the quotient of two such steps to within a tenth.
 laws!(half, Packed);
 // Emulated, a cycle takes a hundred times as long; in daily use `cuda::engine` compares it cycle by cycle.
 laws!(

@@ -1,12 +1,12 @@
-//! Goals of a running robot: it goes where it is told, only while it is armed, says what became of it, and
-//! stands or drives by its field when it is told so.
+//! Goals of a running robot: it goes where it is told, only while it is armed, reports the outcome, and
+//! stands still or drives by its field when told to.
 
 use crate::cli::{self, Running, err, out, output};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Longer than a simulated robot takes for a metre, on however busy a machine.
+/// Longer than a simulated robot takes for a metre, however busy the machine is.
 const SOON: Duration = Duration::from_secs(120);
 
 fn report(arguments: &[&str]) -> Value {
@@ -69,7 +69,7 @@ impl Robot {
 
 impl Drop for Robot {
     fn drop(&mut self) {
-        self.running = Running::none(); // ends it, before its folder goes
+        self.running = Running::none(); // ends it before its folder is deleted
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -239,7 +239,7 @@ fn a_robot_goes_back_to_what_it_has_met_by_name() {
     let there = go("wall");
     assert_eq!(there["state"], "arrived", "{there}");
     let [ahead, left] = [0, 1].map(|axis| there["goal"][axis].as_f64().expect("metres"));
-    // The wall itself is no place to be: it stops 0.4 m short of it, by dead reckoning.
+    // It cannot stand in the wall itself: it stops 0.4 m short of it, by dead reckoning.
     assert!((ahead - 1.2).abs() < 0.25 && left.abs() < 0.25, "{there}");
 }
 

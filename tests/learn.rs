@@ -1,5 +1,5 @@
-//! Learning from logs: a rule is learned and survives its file, another board refuses it, equal inputs give
-//! equal bytes, and on a real robot's log most decisions of unseen time are right.
+//! Learning from logs: a rule is learned and survives being saved, another board refuses it, equal inputs
+//! give equal bytes, and on a real robot's log most decisions of unseen time are right.
 
 use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::{Board, EngineKind, QualityLevel};
@@ -187,8 +187,8 @@ fn both_engines_learn_the_same_decisions() {
         let row = &readout.weights()[..FEATURES];
         row.iter().zip(features).map(|(w, f)| f64::from(*w) * f64::from(*f)).sum::<f64>()
     };
-    // Right decisions are fitted to 1, wrong ones to 0. Rounding of f32 is some 1e-6 of a feature, and the
-    // least squares amplify it by as much as the ridge lets them: without one, to tens.
+    // Right decisions are fitted to 1, wrong ones to 0. Rounding of f32 is some 1e-6 of a feature, and least
+    // squares amplify it as far as the ridge allows: without one, to tens.
     for features in seen.features.chunks_exact(FEATURES) {
         let apart = score(of_cpu, features) - score(&of_reference, features);
         assert!(apart.abs() < 0.1, "scores are {apart} apart");

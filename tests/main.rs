@@ -40,11 +40,11 @@ mod restart;
 mod status;
 /// The screen: its keys reach the robot, and the terminal is restored however it ends.
 mod screen;
-/// A viewer sees a running robot live, and hears of its end.
+/// A viewer sees a running robot live, and is told when it ends.
 mod live;
 /// A guard holds its line until a runtime is trusted, and cuts it however that runtime dies.
 mod guard;
-/// Goals of a running robot: it goes only while it is armed, and says what became of them.
+/// Goals of a running robot: it goes only while it is armed, and reports their outcome.
 mod goals;
 /// The navigator escapes dead ends, keeps one of two gaps, and gives up what it cannot reach.
 mod navigate;
@@ -61,7 +61,7 @@ mod drive;
 /// A recording holds everything that a run was decided from: it replays bit for bit, and a failing disk costs
 /// no slot.
 mod recording;
-/// The picture of a simulated run: it agrees with the report, and the documents show the present one.
+/// The picture of a simulated run: it agrees with the report, and the documents show the current one.
 mod picture;
 /// The page of a recorded run: a browser draws all of it, and nothing in a recording becomes code.
 mod drive_page;
@@ -76,7 +76,7 @@ mod hil;
 mod boards;
 /// Drivers and simulated robot together: motion, framing, echoes, every fault, deterministic.
 mod sim;
-/// Endless files, fields too large for memory, bytes that a terminal obeys: refused, and shown escaped.
+/// Endless files, fields too large for memory, terminal control characters: refused, and shown escaped.
 mod bounded_read;
 /// The built program: exit codes, help with examples, one message per failure, no panic on a closed pipe.
 mod cli;

@@ -28,7 +28,7 @@ fn runs(board: &str, pilot: Pilot, worlds: Vec<WorldPlan>) -> Vec<Run> {
     runs.expect("it drives").expect("to the end").remove(0)
 }
 
-/// An empty room of 6 m, with the robot at `start`, heading along y but for `off` radians to the left.
+/// An empty room of 6 m, with the robot at `start`, heading along y, turned `off` radians to the left.
 fn room(start: [f64; 2], off: f64, goal: [f64; 2]) -> WorldPlan {
     let heading_deg = 90.0 + off.to_degrees();
     WorldPlan { size: [6.0; 2], start, heading_deg, goal: Some(goal), ..WorldPlan::default() }

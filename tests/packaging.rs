@@ -108,7 +108,7 @@ fn every_file_is_in_the_package_at_its_path() {
         "ganglion",
     ];
     assert_eq!(units, expected.map(|unit| format!("/usr/lib/systemd/system/{unit}.service")));
-    // What the script does not generate is in the tree.
+    // Files that the script does not generate are in the tree.
     for (source, _) in assets().iter().filter(|(source, _)| !source.starts_with("made/")) {
         let folder = source.rsplit_once('/').map_or("", |(folder, _)| folder);
         let exists =
@@ -133,7 +133,7 @@ fn the_package_script_makes_all_generated_assets() {
             "made/{folder}"
         );
     }
-    // The package takes the boards by their files, and the program has them by name.
+    // The package lists the boards as files, and the program has them by name.
     let named: BTreeSet<String> = ganglion::deploy::board::names().map(str::to_string).collect();
     let on_disk = fs::read_dir("boards").expect("boards").map(|entry| entry.expect("an entry").path());
     let on_disk: BTreeSet<String> = on_disk

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 mod checkpoints; // replay that begins in the middle of a run
-mod command_line; // cut, recover, diff, info as a person calls them
+mod command_line; // cut, recover, diff, info as a user calls them
 mod field; // the field's answers, computed again
 mod disks; // disks that are full, hang or panic
 mod lines; // what a recording costs the tick

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Longer than a simulated robot takes to be ready, on however busy a machine.
+/// Longer than a simulated robot takes to be ready, however busy the machine is.
 const SOON: Duration = Duration::from_secs(120);
 
 /// A folder with the socket of one robot, which the test starts any number of times.
@@ -118,7 +118,7 @@ fn an_update_hold_lasts_until_a_person_arms() {
         std::thread::sleep(Duration::from_millis(500)); // fifty slots in which it could arm
         assert!(!is_armed(&place.status()), "armed by itself during a hold");
         place.end(Signal::KILL);
-        // A reboot removes the mark of the run that died. The hold stays.
+        // A reboot removes the marker of the run that died. The hold stays.
         std::fs::remove_file(place.folder.join("unfinished-run")).unwrap();
         assert!(hold.exists());
     }

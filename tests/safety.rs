@@ -214,8 +214,9 @@ enum Missing {
     Guard,
 }
 
-/// A stretch of slots. In a calm one nothing is wrong and one request lasts, otherwise nothing would ever
-/// start moving; in an outage one thing is missing for long; requests occur in all of them.
+/// A stretch of slots. In a calm one nothing is wrong and the same request continues, otherwise nothing would
+/// ever start moving; in an outage one thing is missing for a long time; requests to arm, disarm or stop
+/// occur in all of them.
 #[derive(Clone, Debug)]
 enum Stretch {
     Calm { request: [f32; 3], asked: Asked, slots: u64 },

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Longer than a simulated robot takes to answer, even on a busy machine.
 const SOON: Duration = Duration::from_secs(120);
-/// The smallest terminal with a whole page.
+/// The smallest terminal that shows a whole page.
 const ROWS: NonZeroU16 = NonZeroU16::new(24).unwrap();
 const COLUMNS: NonZeroU16 = NonZeroU16::new(80).unwrap();
 /// The sequences that enter and leave the alternate screen.

@@ -28,7 +28,7 @@ const fn ms(ms: u64) -> Span {
     Span::from_millis(ms)
 }
 
-/// A robot on virtual time with its drivers, and nothing in between.
+/// A robot in virtual time with its drivers, and nothing in between.
 struct Rig {
     board: Board,
     clock: Arc<SimClock>,

@@ -37,7 +37,7 @@ fn each_engine_shows_the_cells_that_it_has() {
             );
             let mut live = Live::default();
             assert!(engine.save(&mut live));
-            assert_eq!(FieldSlices::of_saved(&live), Some(expected), "a saved field is shown the same");
+            assert_eq!(FieldSlices::of_saved(&live), Some(expected), "a saved field gives the same slices");
         }
     }
     assert_eq!(FieldSlices::of_saved(&Live::default()), None);

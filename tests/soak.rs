@@ -26,7 +26,7 @@ const SETTLED_S: usize = 60;
 /// eight hours a leak of one byte in every slot would be 2.8 MiB.
 const GROWTH_KIB: u64 = 1_024;
 /// The desk robot, without the rules about its battery: the pack would be empty after an hour, and a robot
-/// that stands shows little.
+/// that stands still exercises little.
 const BOARD: &str = "\
 inherits = \"sim\"
 [[reflex]]
@@ -36,7 +36,8 @@ remove = true
 name = \"battery-empty\"
 remove = true
 ";
-/// Metres that the robot drives at least in a second, on average: half of what it does in its first minutes.
+/// Minimum distance that the robot drives in a second, in metres, on average: half of what it does in its
+/// first minutes.
 const PACE_M: f64 = 0.05;
 /// The shipped unit's `WatchdogSec`, in microseconds.
 const WATCHDOG_US: u64 = 2_000_000;
@@ -156,7 +157,7 @@ impl Soak {
     }
 }
 
-/// Slots that ran and that were skipped, by the report of a run of so many seconds that ended well.
+/// Slots that ran and that were skipped, by the report of a run of `seconds` that ended well.
 fn ran_and_skipped(ended: &Output, seconds: u64) -> (u64, u64) {
     assert_eq!(ended.status.code(), Some(0), "{}", err(ended));
     let report: Value =

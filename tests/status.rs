@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Longer than a simulated robot takes to answer, on however busy a machine.
+/// Longer than a simulated robot takes to answer, however busy the machine is.
 const SOON: Duration = Duration::from_secs(120);
 
 /// The desk robot with an inertial sensor that reports the temperature of its die, 31 degrees in the model.
@@ -85,7 +85,7 @@ impl Robot {
 
 impl Drop for Robot {
     fn drop(&mut self) {
-        self.running = Running::none(); // ends it, before its folder goes
+        self.running = Running::none(); // ends it before its folder is deleted
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -200,7 +200,7 @@ fn figures_for_prometheus_also_tell_that_a_robot_is_off() {
     };
     assert_eq!(names(&out(&printed)), names(&of_a_robot), "the same figures on standard output");
 
-    // Where no runtime listens: a figure for the graph, and a failure for a person.
+    // With no runtime listening, the file gets `ganglion_up 0` for the graphs, and a call by hand fails.
     let nobody = robot.folder.join("nobody").to_str().expect("a name").to_string();
     let written = export(&nobody, &["--output", path]);
     assert_eq!(written.status.code(), Some(0), "{}", cli::err(&written));

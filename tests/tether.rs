@@ -66,7 +66,7 @@ impl Rig {
 
     fn turn(&mut self) -> Result<FieldOutput, Failure> {
         let slot = Instant::ZERO + ms(20).times(self.cycle + 1);
-        assert!(self.clock.now() <= slot, "a cycle waits into the next one");
+        assert!(self.clock.now() <= slot, "a cycle waited past the start of the next one");
         self.clock.set(slot);
         let answer = self.engine.cycle(&FieldInput { cycle: self.cycle, ..FieldInput::AT_REST });
         self.cycle += 1;

@@ -145,6 +145,6 @@ fn no_command_older_than_its_reading_passes_a_halt() {
     assert!(passed > 0, "no tick ran after the halt");
     assert_eq!(
         blind, 0,
-        "of {passed} commands that the halt lets pass were made without knowing of the press"
+        "of {passed} commands that the halt lets through were made without knowing of the press"
     );
 }

@@ -54,7 +54,7 @@ const CRATES: &[(&str, &str, &str)] = &[
     ("clap", "src/cli", "words are made at the edge"),
     ("indicatif", "src/cli", "words are made at the edge"),
     ("ratatui", "src/cli/screen", "only the screen draws"),
-    ("cudarc", "src/system/gpu", "one place knows the driver; what it gives is checked there"),
+    ("cudarc", "src/system/gpu", "one module talks to the driver and checks what it returns"),
     ("libloading", "src/system/gpu", "a library that is loaded at run time is called with unsafe code"),
     ("gpiocdev", "src/hardware/bus/linux", "one module requests lines, so that each has one owner"),
     ("rppal", "src/hardware/bus/linux", "a crate that has been retired stays replaceable"),
@@ -62,7 +62,7 @@ const CRATES: &[(&str, &str, &str)] = &[
     (
         "snow",
         "src/runtime/tether",
-        "one place seals and opens; what the crate leaves to its caller is done there",
+        "one module seals and opens, and does what the crate leaves to its caller",
     ),
     ("bincode", "src/system/codec", "one module knows how bytes are laid out, so that it can be replaced"),
 ];
@@ -376,7 +376,7 @@ fn only_the_command_line_prints() {
             let speaks = ["println!", "print!", "eprintln!", "eprint!", "dbg!"]
                 .iter()
                 .any(|word| line.contains(word) && !line.contains(&format!("_{word}")));
-            // Output of a unit test goes to the test program, which keeps it unless the test fails.
+            // Output of a unit test goes to the test program, which shows it only if the test fails.
             if speaks && source.path != "src/cli/output.rs" {
                 faults.push(format!("{}: use say! (in cli/) or log", at(&source, number)));
             }
@@ -526,10 +526,10 @@ fn the_full_check_has_a_command_for_each_step() {
         let described = script.contains(&format!("    [{step}]=\""));
         !described || !script.lines().any(|line| line.trim_start().starts_with(&format!("{step}) ")))
     });
-    none(lacks.map(|step| format!("scripts/full-check: no words or no command for {step}")).collect());
+    none(lacks.map(|step| format!("scripts/full-check: no description or no command for {step}")).collect());
     let page = std::fs::read_to_string("docs/tests.md").expect("docs/tests.md");
     let unused = steps.iter().filter(|step| !page.contains(&format!("`{step}`")));
-    none(unused.map(|step| format!("docs/tests.md: says of no change that it needs {step}")).collect());
+    none(unused.map(|step| format!("docs/tests.md: does not say which changes need {step}")).collect());
 }
 
 #[test]

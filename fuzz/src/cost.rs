@@ -1,15 +1,15 @@
-//! Limits the CPU time and memory that an input may cost, both measured on the thread that takes it. Too much
-//! is a panic, like any other failure.
+//! Limits the CPU time and memory that an input may cost, both measured on the thread that takes it.
+//! Exceeding a limit is a panic, like any other failure.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Longest CPU time of one input, in nanoseconds, because a person may wait for it.
+/// Longest CPU time of one input, in nanoseconds, because a user may be waiting for it.
 const LONGEST_NS: i64 = 1_000_000_000;
-/// Most memory of one input, in bytes, in addition to its copies.
+/// Maximum memory of one input, in bytes, in addition to its copies.
 const MOST: usize = 64 << 20;
-/// Most copies of an input in memory at once: as bytes, text, values, and messages about them.
+/// Maximum number of copies of an input in memory at once: as bytes, text, values, and messages about them.
 const COPIES: usize = 10;
 
 thread_local! {

@@ -21,8 +21,8 @@ pub fn way_in(name: &str) -> &'static WayIn {
     WAYS_IN.iter().find(|way| way.name == name).expect("it is in the list")
 }
 
-/// Takes an input and checks its cost. Takes the seeds first, because the first input of a process also pays
-/// for everything that is initialized once.
+/// Feeds an input to the entry point and checks its cost. Feeds the seeds first, because the first input of a
+/// process also pays for everything that is initialized once.
 pub fn take(way: &WayIn, bytes: &[u8]) {
     static BEGUN: std::sync::Once = std::sync::Once::new();
     BEGUN.call_once(|| (way.seeds)().iter().for_each(|seed| _ = (way.take)(seed)));

@@ -27,7 +27,7 @@ const DRAIN_INTERVAL: Span = Span::from_millis(1000);
 /// Polling interval of the caller while it waits for something.
 const POLL_INTERVAL: Span = Span::from_millis(5);
 
-/// The far side, and its start: it ignores events of an earlier row.
+/// The far side and the time of its start: it ignores events of an earlier row.
 struct Behind {
     far: FarSide,
     since: Instant,
@@ -41,7 +41,7 @@ struct Sight {
 }
 
 impl Sight {
-    /// Takes over everything that the kernel's side has reported so far.
+    /// Collects everything that the kernel's side has reported so far.
     fn look(&mut self) {
         while let Some(event) = fatal(self.port.next(Span::ZERO)) {
             self.record.take(&event);
@@ -135,7 +135,7 @@ impl Bench {
         self.sight.get_mut().port.send(commands)
     }
 
-    /// From now on, transfers go wrong.
+    /// Makes transfers fail in this way from now on.
     pub fn fault(&mut self, address: Option<u8>, kind: Fault, argument: i32, count: i32) -> io::Result<()> {
         let address = address.map_or(ANY, u16::from);
         self.send(&[Command::Fault { address, kind, argument, count, skip: 0 }])

@@ -98,7 +98,7 @@ fn check_write_gap(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mu
 }
 
 /// Waits until the motors stop or, where the car may back off, until it does not go forward, and checks the
-/// limit. Returns when this was reached.
+/// limit. Returns the time at which that happened.
 fn stands(
     bench: &Bench,
     trouble: Trouble,
@@ -118,7 +118,7 @@ fn stands(
     if may_go_on {
         bench.wait_until((cause + allowed).min(over));
     }
-    // Watch it to its end, so that the report says how late a robot is.
+    // Watch to the end, so that the report shows how late the robot is.
     let stood = bench.until(over, |record| match backs_off {
         true if may_go_on => record.not_ahead_since(cause),
         false if may_go_on => record.still_since(cause),

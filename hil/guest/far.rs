@@ -20,7 +20,7 @@ pub const REFRESH: Span = Span::from_millis(10);
 const CONVERTERS: u8 = 0x10;
 const PULSES: std::ops::RangeInclusive<u8> = 0x20..=0x33;
 const FIRMWARE: u8 = 0x05;
-/// If an echo would have to begin sooner than this, it is shifted: this process woke up late, not the module.
+/// An echo that would have to begin sooner than this is shifted: this process woke up late, not the module.
 const LEAD: Span = Span::from_micros(20);
 /// The last echo edge comes at most this long after the trigger.
 const ECHO_WITHIN: Span = Span::from_millis(50);
@@ -38,8 +38,8 @@ pub enum Echo {
     Short,
     /// The pulse begins 10 ms late.
     Late,
-    /// A pulse as from 3 cm, and another one 3 ms after it: the time from the first rise to the last fall
-    /// corresponds to half a metre.
+    /// A pulse as for a distance of 3 cm, and another one 3 ms after it: the time from the first rise to the
+    /// last fall corresponds to half a metre.
     Double,
     /// It rises and stays: the module never ends its pulse.
     Held,
@@ -62,7 +62,7 @@ pub struct FarSide {
     drives: Vec<(u8, u16)>,
     enabled: bool,
     answers: bool,
-    /// Its wires to the bus are off; its pulses continue.
+    /// It is disconnected from the bus; its pulses continue.
     unplugged: bool,
     imu: Option<(u8, Imu)>,
     /// Whether it is on the bus.
@@ -207,7 +207,7 @@ impl FarSide {
         }
     }
 
-    /// Handles a frame for the controller. A pulse for a motor only takes effect behind the enable line.
+    /// Handles a frame for the controller. A pulse for a motor only takes effect while the enable line is on.
     fn take_frame(&mut self, event: &Event) {
         let Some((register, value)) = event.frame() else { return };
         if (CONVERTERS..CONVERTERS + 8).contains(&register) {
@@ -427,7 +427,7 @@ impl FarSide {
             _ => self.power_imu(out),
         }
     }
-    /// Whether samples are signalled by themselves; if not, only [`FarSide::sample_at`] sets them.
+    /// Whether samples are signalled automatically; if not, only [`FarSide::sample_at`] sets them.
     pub fn announce(&mut self, by_itself: bool) {
         self.announces = by_itself;
         self.next_ready = None;

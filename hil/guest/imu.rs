@@ -36,7 +36,7 @@ pub struct Imu {
 }
 
 impl Imu {
-    /// A chip that was just powered.
+    /// A chip that was just powered up.
     pub fn new() -> Imu {
         let mut imu = Imu { registers: [0; 128], noise: 0x9E37_79B9_7F4A_7C15 };
         imu.forget();

@@ -1,5 +1,5 @@
 //! What a stopped guard leaves behind: a controller in reset, whose line no process holds and the kernel
-//! keeps driving. A person then inspects the robot, as when it does not start.
+//! keeps driving. A person then inspects the robot, as after a failed start.
 
 use super::bench::Bench;
 use super::course::RowContext;

@@ -12,7 +12,7 @@ use ganglion::base::time::{Instant, Span};
 use serde_json::Value;
 use std::io;
 
-/// Loops that are closed for one figure: a hundredth of them is two.
+/// Number of loops measured for one figure: two of them lie above the 99th percentile.
 const TIMES: usize = 200;
 /// Attempts: in some, the motors are not running.
 const ATTEMPTS: usize = 4 * TIMES;
@@ -28,7 +28,7 @@ const OVER_DEG: f64 = 45.0;
 const LATEST: Span = Span::from_millis(500);
 /// Motors have been running for this long when a loop begins.
 const RUNNING: Span = Span::from_millis(15);
-/// From the choice of an edge's time to the earliest such time; the load runs during the last part of it.
+/// An edge comes at least this long after its time was chosen; the load runs during the last part of this.
 const LEAD: Span = Span::from_millis(12);
 /// The load runs for this long before the edge, so that all of its processes have run.
 const LOADED: Span = Span::from_millis(10);
@@ -115,8 +115,8 @@ fn judge(name: &str, closed: Loop, begins: Latency, baseline: &Baseline, outcome
     }
 }
 
-/// Closes the loop once: to the first bit of the stop, its last bit, and the end of motion. `None`: the
-/// motors did not run.
+/// Closes the loop once; returns the times to the first bit of the stop, to its last bit, and to the end of
+/// motion. `None`: the motors did not run.
 fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Result<Option<[Span; 3]>> {
     let timeout = bench.now() + Span::from_millis(3000);
     if bench.until(timeout, |record| record.is_moving().then_some(())).is_none() {

@@ -1,6 +1,6 @@
 //! What was seen on the wires, collected from events: which motor has been moving since when and in which
-//! direction, every pulse for a drive motor, every failed transfer, every frame that no board asks for.
-//! Judges nothing.
+//! direction, every pulse for a drive motor, every failed transfer, every frame that does not belong to the
+//! board. Judges nothing.
 
 use super::wire::{Event, Happening};
 use ganglion::base::plan::{Board, EnablePlan, Line, LineSensor, MotorKind, SensorKind};
@@ -311,12 +311,12 @@ impl Record {
     }
 }
 
-/// Whether these turns were on at `at`.
+/// Whether the state with these changes was on at `at`.
 fn was(turns: &[(Instant, bool)], at: Instant) -> bool {
     turns.iter().take_while(|turn| turn.0 <= at).last().is_some_and(|turn| turn.1)
 }
 
-/// Since when these turns have been off, at the earliest `from`; `None`: they are on.
+/// Since when the state with these changes has been off, at the earliest `from`; `None`: it is on.
 fn since(turns: &[(Instant, bool)], from: Instant) -> Option<Instant> {
     match turns.last() {
         Some((_, true)) => None,

@@ -25,7 +25,7 @@ pub struct Row {
 /// The procedure of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
-    /// A driving robot has a trouble for this many milliseconds, which then ends.
+    /// A driving robot meets a trouble, which ends after this many milliseconds.
     Trouble(Trouble, u64, End),
     /// The same on a board whose guard holds the controller's reset, as on the flagship. The enable line
     /// belongs to the runtime, and stays on when the runtime dies.

@@ -131,7 +131,7 @@ impl Scene {
         }
         let report = self.runtime.report();
         let grid = report.as_ref().and_then(|report| report["grid_identity_holds"].as_bool());
-        outcome.demand(grid == Some(true), || "the grid's identity is not reported to hold".into());
+        outcome.demand(grid == Some(true), || "the report does not say that the slots add up".into());
         Ok(report.unwrap_or(Value::Null))
     }
 }

@@ -200,7 +200,7 @@ fn refused(bench: &Bench, code: u64, outcome: &mut RowResult) -> io::Result<()> 
     let (status, restarts) = (number("ExecMainStatus")?, number("NRestarts")?);
     let state = property("ActiveState")?;
     outcome.note(format!("exit {status}, {restarts} restarts, {state}"));
-    outcome.demand(status == code, || format!("it ended with {status}, {code} wanted"));
+    outcome.demand(status == code, || format!("it ended with {status}, {code} expected"));
     outcome.demand(restarts == 0, || format!("it was started again {restarts} times"));
     outcome.demand(state == "failed", || format!("the unit is {state}"));
     let moved = bench.seen(|record| record.moved_between(Instant::ZERO, bench.now()));

@@ -70,7 +70,7 @@ pub fn write(path: &Path, loaded: &Loaded, variant: Variant) -> std::io::Result<
     std::fs::write(path, text(loaded, variant))
 }
 
-/// The bench's board; an error is the text of what is wrong with it.
+/// The bench's board, or a text that says what is wrong with it.
 pub fn load() -> Result<Loaded, String> {
     match board::built_in(BOARD) {
         Some(Ok(loaded)) => Ok(loaded),

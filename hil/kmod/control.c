@@ -15,7 +15,7 @@
 #include "plant.h"
 
 #define QUEUE 32768			/* events a reader may lag: some 30 s of a busy robot */
-#define LATEST (200 * NSEC_PER_MSEC)	/* until a reader learns of events without an answer; the far side reads sooner */
+#define LATEST (200 * NSEC_PER_MSEC)	/* until events that need no answer wake a reader; the far side reads sooner */
 #define MOST_COMMANDS 512		/* in one write: limits how long interrupts are off */
 
 struct opener {

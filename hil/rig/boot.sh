@@ -30,8 +30,8 @@ apart() {
 # boot SHARE FOLDER LIMIT_S [QEMU OPTION...]: runs FOLDER/job, under SHARE, in the guest; its results are in FOLDER.
 # LIMIT_S: wall time. The console's output goes to $CONSOLE.
 # Virtual clock: one instruction takes 2^SHIFT ns and idle time is skipped, so the host's load does not affect the guest's
-# time; that needs one processor (QEMU: "-icount"). Host clock: for experiments, never for limits. Becomes QEMU: call it in its
-# own process.
+# time; that needs one processor (QEMU: "-icount"). Host clock: for experiments, never for limits. Execs QEMU:
+# call it in its own process.
 boot() {
     local share=$1 folder=$2 limit=$3 clock=()
     shift 3

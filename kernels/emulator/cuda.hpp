@@ -1,10 +1,10 @@
-/// As much of the CUDA device language as the kernels use, as C++17 on one processor core.
+/// The part of the CUDA device language that the kernels use, as C++17 on one processor core.
 ///
 /// A CUDA thread is a fiber. It runs until it waits at a barrier or in an exchange between the lanes
-/// of its warp; then the next lane runs, then the next warp. A warp runs on alone until it waits at a
-/// block barrier, so that warps drift as far apart as the barriers allow: the schedule that shows a
-/// missing barrier. In the other order the last lane, warp and block come first. A result that
-/// depends on the order is a race, and a kernel that could hang a GPU ends here with a sentence.
+/// of its warp; then the next lane runs, then the next warp. A warp runs alone until it waits at a
+/// block barrier, so that warps drift as far apart as the barriers allow: this schedule reveals a
+/// missing barrier. In reverse order the last lane, warp and block come first. A result that depends
+/// on the order is a race, and a kernel that could hang a GPU ends here with a message.
 ///
 /// Absent: grid-wide barriers, lanes left out of an exchange, textures, tensor cores.
 #pragma once
@@ -40,10 +40,10 @@ namespace emulator {
 
 constexpr unsigned LANES = 32;
 constexpr unsigned MOST_THREADS = 1024;
-/// Stack of a fiber: kernels hold a few hundred bytes; 64 KiB is what a system call in a debugger needs.
+/// Stack of a fiber: kernels need a few hundred bytes; a system call in a debugger needs 64 KiB.
 constexpr std::size_t STACK = 64 * 1024;
 
-/// What ends a launch that no GPU would survive: the process, unless its host has a better way out.
+/// Ends a launch that would crash a GPU: exits the process, unless the host sets another way.
 [[noreturn]] inline void end_process() { std::exit(70); }
 inline void (*end_launch)() = end_process;
 
@@ -51,23 +51,23 @@ inline void (*end_launch)() = end_process;
   std::fprintf(stderr, "emulator: block (%u, %u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y, blockIdx.z,
                threadIdx.x, what);
   end_launch();
-  std::abort(); // never: a launch does not go on
+  std::abort(); // never reached: the launch has ended
 }
 
 enum class State : unsigned char { Ready, InExchange, AtBarrier, Done };
 enum class Exchange : unsigned char { None, Shuffle, Ballot, Sync };
 
 struct Fiber {
-  void* stack_at = nullptr; // where it stands while it does not run
-  unsigned exchanges = 0;   // taken part in
+  void* stack_at = nullptr; // its stack pointer while it does not run
+  unsigned exchanges = 0;   // number it has taken part in
   bool begun = false;
   std::unique_ptr<char[]> stack;
 };
 
 struct Warp {
-  std::uint64_t offered[2][LANES]; // by turns: a lane may be one exchange ahead of another
+  std::uint64_t offered[2][LANES]; // alternating: a lane may be one exchange ahead of another
   unsigned arrived;                // lanes that wait in the exchange
-  Exchange kind;                   // what the first of them came for
+  Exchange kind;                   // set by the first of them
 };
 
 struct Block {
@@ -76,17 +76,17 @@ struct Block {
   State states[MOST_THREADS];
   unsigned threads = 0;
   bool reversed = false;
-  void* scheduler = nullptr; // where it stands while a fiber runs
+  void* scheduler = nullptr; // its stack pointer while a fiber runs
   void (*kernel)(void*) = nullptr;
   void* arguments = nullptr;
 };
 inline Block block;
 
-/// Lane or warp or block `i` of `count` in the order of this launch.
+/// Lane, warp or block `i` of `count` in the order of this launch.
 inline unsigned in_order(unsigned i, unsigned count) { return block.reversed ? count - 1 - i : i; }
 
-/// Leaves a fiber (or the scheduler) for the next lane of the warp that is ready after `i` of them in the
-/// order, or for the scheduler if there is none.
+/// Switches from a fiber (or the scheduler) to the next ready lane of the warp, from place `i` of the order
+/// on, or to the scheduler if there is none.
 inline void go_on(void** from, unsigned warp, unsigned i) {
   for (; i < LANES; i++) {
     const unsigned thread = warp * LANES + in_order(i, LANES);
@@ -97,15 +97,15 @@ inline void go_on(void** from, unsigned warp, unsigned i) {
   if (from != &block.scheduler) ganglion_emulator_switch(from, block.scheduler);
 }
 
-/// Called by a fiber: lets the others run. Lanes hand over to each other: half as many switches as by way
-/// of the scheduler.
+/// Called by a fiber: lets the others run. Lanes switch directly to each other: half as many switches as
+/// through the scheduler.
 inline void wait(State state) {
   const unsigned thread = threadIdx.x;
   block.states[thread] = state;
   go_on(&block.fibers[thread].stack_at, thread / LANES, in_order(thread % LANES, LANES) + 1);
 }
 
-/// A fiber's life: one kernel after another.
+/// The main loop of a fiber: one kernel after another.
 [[noreturn]] inline void live() {
   for (;;) {
     block.kernel(block.arguments);
@@ -113,21 +113,21 @@ inline void wait(State state) {
   }
 }
 
-/// Makes a stack for the fiber on which it begins to live.
+/// Makes a stack for the fiber and prepares it to enter `live`.
 inline void begin(Fiber& fiber, unsigned thread) {
   if (!fiber.stack) fiber.stack = std::make_unique<char[]>(STACK);
   fiber.begun = true;
-  // Stacks begin at different places of a page: at the same one, lanes would drive each other from the cache.
+  // Stacks begin at different offsets in a page: at equal offsets, lanes would evict each other from the cache.
   auto top = reinterpret_cast<std::uintptr_t>(fiber.stack.get()) + STACK - thread % LANES * 192;
   fiber.stack_at = first_stack(top / 16 * 16, live);
 }
 
-/// After a launch that did not end: no fiber goes on where it was.
+/// After a launch that did not finish: no fiber continues where it was.
 inline void abandon() {
   for (Fiber& fiber : block.fibers) fiber.begun = false;
 }
 
-/// Ends an exchange that all lanes have come to; false if there is none.
+/// Ends an exchange that all lanes have reached; false if there is none.
 inline bool end_exchange(unsigned warp) {
   Warp& it = block.warps[warp];
   if (it.arrived == 0) return false;
@@ -157,11 +157,12 @@ inline void run_block() {
   }
 }
 
-/// Launches so far: the device's clock where runs are compared bit by bit. The stand-in has a real one.
+/// Number of launches so far: serves as the device's clock when runs are compared bit by bit. The stand-in has a
+/// real clock.
 inline unsigned long long launched = 0;
 inline unsigned long long (*device_clock)() = [] { return launched; };
 
-/// Runs a kernel over a grid. Blocks come one after another.
+/// Runs a kernel over a grid, one block after another.
 inline void launch(uint3 grid, unsigned threads, bool reversed, void (*kernel)(void*), void* arguments) {
   launched++;
   if (threads == 0 || threads > MOST_THREADS || threads % LANES != 0) refuse("no such block");
@@ -182,7 +183,7 @@ inline void launch(uint3 grid, unsigned threads, bool reversed, void (*kernel)(v
   }
 }
 
-/// Offers `value` to the lanes of the warp; answers what they offered.
+/// Offers `value` to the lanes of the warp; returns what they offered.
 inline const std::uint64_t* exchange(Exchange kind, unsigned mask, std::uint64_t value) {
   if (mask != 0xffffffffu) refuse("an exchange that leaves lanes out");
   const unsigned thread = threadIdx.x;
@@ -204,7 +205,7 @@ template <class Number> Number shuffle(unsigned mask, Number value, unsigned lan
   return value;
 }
 
-/// IEEE 754 binary16, to the nearest, ties to even.
+/// IEEE 754 binary16, rounded to nearest, ties to even.
 inline float from_half(unsigned short bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   const float size = exponent == 0    ? std::ldexp(static_cast<float>(fraction), -24)
@@ -220,7 +221,7 @@ inline unsigned short to_half(float value) {
   if (size < 6.103515625e-5f) return static_cast<unsigned short>(sign | static_cast<unsigned>(std::nearbyint(size * 16777216.0f)));
   int exponent;
   const float fraction = std::frexp(size, &exponent); // in [0.5, 1)
-  // Rounding up to 2048 carries into the exponent by itself.
+  // Rounding up to 2048 carries into the exponent.
   const unsigned digits = static_cast<unsigned>(std::nearbyint(fraction * 2048.0f));
   return static_cast<unsigned short>(sign | ((static_cast<unsigned>(exponent + 13) << 10) + digits));
 }
@@ -236,7 +237,7 @@ template <class Number> Number __shfl_xor_sync(unsigned mask, Number value, unsi
   return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES ^ lanes);
 }
 template <class Number> Number __shfl_up_sync(unsigned mask, Number value, unsigned lanes) {
-  return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES - lanes); // wraps to beyond the warp
+  return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES - lanes); // wraps around to beyond the warp
 }
 template <class Number> Number __shfl_down_sync(unsigned mask, Number value, unsigned lanes) {
   return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES + lanes);

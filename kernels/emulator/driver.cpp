@@ -1,8 +1,8 @@
-/// A stand-in for the CUDA driver: a shared library with the driver's functions, as far as src/system/gpu calls
-/// them, over the kernel emulator. A test tool: it refuses whatever a real driver refuses, and says why
-/// in a sentence on standard error; it goes wrong where it is told to (driver/orders.hpp).
+/// A stand-in for the CUDA driver: a shared library with those driver functions that src/system/gpu calls, on
+/// top of the kernel emulator. A test tool: it refuses whatever a real driver refuses, and says why on
+/// standard error; it injects faults where it is told to (driver/orders.hpp).
 ///
-/// What it is not: default streams, pageable copies, textures, any kernel but ours.
+/// Not supported: default streams, pageable copies, textures, any kernel but ours.
 /// scripts/stand-in-driver compiles it.
 #include <algorithm>
 
@@ -15,7 +15,7 @@ using namespace standin;
 
 int chip() { return device.orders.major * 10 + device.orders.minor; }
 
-/// The options that the stand-in looks at: CU_JIT_ERROR_LOG_BUFFER and its size. Others change nothing here.
+/// The options that the stand-in uses: CU_JIT_ERROR_LOG_BUFFER and its size. It ignores the others.
 void write_log(int code, unsigned count, const int* options, void** values) {
   char* log = nullptr; // the caller's
   std::size_t bytes = 0;
@@ -23,7 +23,7 @@ void write_log(int code, unsigned count, const int* options, void** values) {
   for (unsigned i = 0; i < count; i++) {
     if (options[i] == 5) log = static_cast<char*>(values[i]);
     if (options[i] == 6) bytes = reinterpret_cast<std::size_t>(values[i]), used = &values[i];
-    if (options[i] == 4) values[i] = nullptr; // nothing is in the other log
+    if (options[i] == 4) values[i] = nullptr; // the other log is empty
   }
   if (log == nullptr || bytes == 0) return;
   const int length = std::snprintf(log, bytes, code == OK ? "" : "stand-in: this image is refused with code %d", code);
@@ -45,7 +45,7 @@ const Named* named(int code) {
   return true;
 }();
 
-/// The environment's orders, taken at load, after the device was made.
+/// The orders in the environment, applied at load time, after the device was created.
 [[maybe_unused]] const bool understood_at_load = device.orders.take_all(std::getenv("GANGLION_STAND_IN"));
 
 } // namespace
@@ -82,7 +82,7 @@ API cuModuleGetFunction(void** function, void* handle, const char* name) {
     return say(NOT_FOUND, "%s is not in the image", name);
   });
 }
-/// Registers are what ptxas allows evolve on every chip; nothing spills: constants, as nothing is compiled here.
+/// Constants, because nothing is compiled here: registers as ptxas limits them for evolve on every chip, no spills.
 API cuFuncGetAttribute(int* value, int attribute, void* function) {
   return call("cuFuncGetAttribute", Needs::Context, [&](Lock&) -> int {
     const auto found = device.functions.find(function);
@@ -105,8 +105,8 @@ API cuGetErrorString(int code, const char** meaning) {
   return it ? OK : INVALID_VALUE;
 }
 
-/// Takes orders (driver/orders.hpp); 0 if they were understood. `fresh` besides: orders and counts as at
-/// the start, and the device without a context, whoever held one.
+/// Takes orders (driver/orders.hpp); returns 0 if they were understood. `fresh` resets everything: orders and
+/// counts as at the start, and all contexts of the device destroyed, whoever held them.
 API ganglion_stand_in(const char* orders) {
   Lock lock(device.mutex);
   const bool fresh = std::strcmp(orders, "fresh") == 0;
@@ -122,7 +122,7 @@ API ganglion_stand_in(const char* orders) {
   }
   return understood ? 0 : 1;
 }
-/// Writes the counts, as many as fit into `room`; how many there are.
+/// Writes as many of the counts as fit into `room`; returns how many there are.
 API ganglion_stand_in_counts(std::uint64_t* numbers, std::size_t room) {
   Lock lock(device.mutex);
   Counts counts = device.counts;

@@ -1,5 +1,5 @@
-/// The kernels of ganglion.cu by name, to be run on the emulator, all with the same two arguments: a table, of
-/// brains or of whatever else, and two numbers.
+/// The kernels of ganglion.cu by name, to be run on the emulator, all with the same two arguments: a table
+/// (of brains or anything else) and two numbers.
 #pragma once
 #include "cuda.hpp"
 #include "../ganglion.cu"
@@ -12,7 +12,7 @@ struct Kernel {
   std::size_t table; // bytes for each z of the grid
 };
 
-/// A kernel whatever its table.
+/// A kernel, whatever its table holds.
 template <class Table, void (*kernel)(const Table*, Launch)> void run_on(const void* table, Launch launch) {
   kernel(static_cast<const Table*>(table), launch);
 }

@@ -8,14 +8,14 @@
 ///   R  buffer: u32, at: u64, length: u64                 answers the data
 ///   L  name length: u32, name, order: u32, grid: 3 u32, threads: u32, brains: u32 (buffer),
 ///      number: u32, planes: u32                          launches; order 1 runs everything backwards
-/// The end of input ends it with 0. What no GPU would survive ends it with 70 and a sentence on
+/// The end of input ends it with 0. An error that would be fatal on a GPU ends it with 70 and a message on
 /// standard error: a write beside a buffer, a divergent barrier, an unknown kernel.
 #include "kernels.hpp"
 
 namespace {
 
-/// Bytes on both sides of a buffer that nothing may write, and what is in fresh memory: as a number
-/// NaN, so that reading what nobody wrote shows.
+/// Bytes on both sides of a buffer that nothing may write, and the fill of fresh memory: NaN if read as a
+/// number, so that reads of unwritten memory show.
 constexpr std::size_t MARGIN = 256;
 constexpr unsigned char UNTOUCHED = 0xA5, FRESH = 0xFF;
 

@@ -1,7 +1,8 @@
-/// From one stack to another in a few instructions: what a call must leave as it was, and nothing else.
+/// Switches from one stack to another in a few instructions: saves what a call must preserve, and nothing
+/// else.
 ///
-/// The floating-point modes are those of the thread and stay. No signal mask is touched, so that a switch
-/// costs no system call.
+/// The floating-point modes belong to the thread and are left alone. No signal mask is touched, so that a
+/// switch costs no system call.
 #pragma once
 #include <cstdint>
 
@@ -9,7 +10,7 @@
 #error "the emulator's fibers know x86-64 and aarch64"
 #endif
 
-/// Leaves this stack, says in `from` where it was left, and goes on where `to` was left.
+/// Leaves this stack, stores the position in `from`, and continues where `to` was left.
 extern "C" __attribute__((visibility("hidden"))) void ganglion_emulator_switch(void** from, void* to);
 
 #if defined(__x86_64__)
@@ -77,10 +78,10 @@ ganglion_emulator_switch:
 
 namespace emulator {
 
-/// Where a stack stands on which `entry` begins when it is gone to. `top` is a multiple of 16.
+/// The initial position of a stack that runs `entry` when it is first switched to. `top` is a multiple of 16.
 inline void* first_stack(std::uintptr_t top, void (*entry)()) {
 #if defined(__x86_64__)
-  constexpr int WORDS = 8, RETURN = 6; // six registers, where to return to, and nowhere to return to from there
+  constexpr int WORDS = 8, RETURN = 6; // six registers, the return address, and a null return address for `entry`
 #else
   constexpr int WORDS = 20, RETURN = 11; // x30
 #endif

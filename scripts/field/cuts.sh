@@ -138,7 +138,7 @@ power_cut back-start bad "${AT_TRIAL}back > MARK postinst" 2 old disarmed rolled
 power_cut rollback-installing rollback "${AT_TRIAL}installing" 0.2 new disarmed 'returned|rolled-back'
 power_cut rollback-unpack rollback 'MARK preinst' 0.6 new disarmed 'returned|rolled-back'
 power_cut rollback-trying rollback "${AT_TRIAL}trying" 0.5 new disarmed 'returned|rolled-back'
-# The power fails again during the boot that repairs.
+# The power fails again during the boot that does the repair.
 power_cut boot-begin good 'MARK preinst' 0.6 old disarmed rolled-back 'MARK trial' 0
 power_cut boot-repair good "${AT_TRIAL}trying" 1 old disarmed rolled-back 'MARK trial .*tries\W+1|MARK preinst' 0
 power_cut boot-unpack good "${AT_TRIAL}trying" 0 old disarmed rolled-back 'MARK preinst' 0.6

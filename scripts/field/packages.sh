@@ -81,7 +81,7 @@ sign() {
     ssh-keygen -q -Y sign -f "$PARCEL/keys/$1" -n ganglion-package "$2" 2> /dev/null
 }
 
-# spoilt FOLDER: a folder with a copy of the good package, to be spoilt; prints its path.
+# spoilt FOLDER: a folder with a copy of the good package, to be corrupted; prints its path.
 spoilt() {
     mkdir -p "$PARCEL/$1"
     cp "$PARCEL/good/"* "$PARCEL/$1/"

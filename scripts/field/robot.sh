@@ -20,7 +20,7 @@ wrong() {
     exit 1
 }
 
-# told WORDS: the text that a passing row prints beside its name.
+# told WORDS: the text that a row prints beside its name if it passes.
 told() { echo "$*" > "$WHY"; }
 
 # exits CODE COMMAND: the command in the guest must exit with that code. Its output is in $SAID.

@@ -222,8 +222,8 @@ update_ssh_dropped() {
 }
 
 row update-good "0.1.0 to 0.2.0: staged, tried, committed, disarmed" update_good
-row update-same-again "the version that runs, once more: already active, nothing is touched" update_same_again
-row update-never-ready "a version that never is ready: rolled back" update_never_ready
+row update-same-again "the running version again: already active, nothing is touched" update_same_again
+row update-never-ready "a version that never becomes ready: rolled back" update_never_ready
 row update-dies "a version that dies 5 s after it was ready: rolled back" update_dies
 row update-postinst "a version whose postinst fails: rolled back" update_postinst_fails
 row update-tampered "one byte of the package changed: refused" update_tampered
@@ -236,14 +236,14 @@ row update-wrong-architecture "for another processor, by its control file: refus
 row update-check-fails "a program that refuses this robot's board file: refused" update_check_fails
 row update-downgrade-refused "an older version: refused" update_downgrade_refused
 row update-downgrade-allowed "an older version with --allow-downgrade: committed" update_downgrade_allowed
-row update-disk-full "no room: refused before anything is touched; with room again it goes on" update_disk_full
-row update-disk-fills-up "the disk fills up during the trial: the way back has kept its room" update_disk_fills_up
+row update-disk-full "no space: refused before anything is touched; with space again it works" update_disk_full
+row update-disk-fills-up "the disk fills up during the trial: the rollback still has its reserved space" update_disk_fills_up
 row update-read-only "a /usr that cannot be written: refused, nothing is touched" update_read_only
-row update-armed "an armed robot: refused, it drives on" update_armed
-row update-armed-later "armed between stage and trial: refused, it drives on" update_armed_after_staging
+row update-armed "an armed robot: refused, it keeps driving" update_armed
+row update-armed-later "armed between stage and trial: refused, it keeps driving" update_armed_after_staging
 row update-two-at-once "a second stage, trial and rollback during a trial: refused, the first goes on" update_two_at_once
-row update-rollback "rollback of a committed version: the one before runs" update_rollback
-row update-no-toggle "a second rollback: refused, never back to what was left" update_rollback_does_not_toggle
+row update-rollback "rollback of a committed version: the previous one runs" update_rollback
+row update-no-toggle "a second rollback: refused, never returns to the version that was rolled back" update_rollback_does_not_toggle
 row update-killed-trial "the updater killed (SIGKILL) during the trial: rolled back" update_killed_in_trial
 row update-killed-dpkg "the updater killed (SIGKILL) during the installation: rolled back" update_killed_in_installation
 row update-ssh-dropped "ssh lost in the middle: committed all the same" update_ssh_dropped

@@ -21,7 +21,7 @@ def build():
     made = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
     tests = [m["executable"] for m in made if m.get("executable") and m["target"]["kind"] == ["test"]]
     if len(tests) != 1:
-        sys.exit(f"cargo has made {len(tests)} test binaries, and not one")
+        sys.exit(f"cargo built {len(tests)} test binaries, not one")
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     for source, place in ((target / "release" / "ganglion", PROGRAM), (tests[0], TESTS)):
         shutil.copy2(source, place)

@@ -27,7 +27,7 @@ def check(parts, emulated, out, minutes):
     for needed in (PROGRAM, TESTS):
         if not needed.exists():
             name = needed.relative_to(ROOT)
-            print(f"gpu-check: no {name}: scripts/gpu-check --build, where Rust is", file=sys.stderr)
+            print(f"gpu-check: no {name}: run scripts/gpu-check --build where Rust is installed", file=sys.stderr)
             return 69
     stop = child.Stop()
     stop.watch()
@@ -59,7 +59,7 @@ def check(parts, emulated, out, minutes):
 
 
 def conclude(report, stop):
-    """The last state of the file, the words, the exit code."""
+    """The final state of the file, the message, the exit code."""
     why = f"ended by {stop.signal.name}" if stop.signal else "the time of the whole was over"
     for entry in report.entries:
         if entry["result"] == NOT_BEGUN:
@@ -125,7 +125,7 @@ def run_steps(part, number, report, env, limit_s, stop):
                 break
             done.update(exit_code=ended.code, wall_s=round(done["wall_s"] + ended.wall_s, 3))
             for file in (out, err):
-                file.seek(0, 2)  # the child wrote through a descriptor of its own
+                file.seek(0, 2)  # the child wrote through its own descriptor
             text, words = (text_of(log, start) for log, start in zip(logs, began))
             texts.append(text)
             why = ended.why or exit_reason(ended.code, text, words)
@@ -152,7 +152,7 @@ def text_of(log, start):
 
 
 def exit_reason(code, text, words):
-    """A program says why it failed first thing on standard error, the tests last thing on standard output."""
+    """A program says why it failed at the start of standard error, the tests at the end of standard output."""
     if code == 0:
         return None
     said = words.strip().splitlines()[:1] + text.strip().splitlines()[-1:]
@@ -175,7 +175,7 @@ def read(part, texts):
 
 
 def say(line):
-    """Standard output may be closed, or know fewer characters than a part has printed."""
+    """Standard output may be closed, or its encoding may lack characters that a part has printed."""
     try:
         print(line.encode("ascii", "backslashreplace").decode("ascii"), flush=True)
     except OSError:

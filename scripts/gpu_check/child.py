@@ -1,4 +1,4 @@
-"""Runs one command in a process group of its own, for a limited time, and leaves none of its processes alive."""
+"""Runs one command in its own process group, for a limited time, and leaves none of its processes alive."""
 
 import os
 import signal
@@ -72,7 +72,7 @@ def _signal(child, number):
 
 
 def _ends(child, seconds, stop=None):
-    """Whether the child ends in this time and before a signal. It is not reaped, so that its number stays its own."""
+    """Whether the child ends in this time and before a signal. It is not reaped, so that its process id is not reused."""
     until, look = time.monotonic() + seconds, 0.001
     while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if time.monotonic() >= until or (stop and stop.signal):

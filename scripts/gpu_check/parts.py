@@ -16,7 +16,8 @@ NO_IMAGE = KIT / "no-image"
 CACHE = KIT / "compute-cache"
 # Where a CUDA toolkit installs its programs, if they are not in the path.
 TOOLKIT = "/usr/local/cuda/bin"
-# With small fields, and covering all that is inserted between cycles: under the sanitizer it is many times slower.
+# With small fields, and covering everything that runs between cycles: it is many times slower under the
+# sanitizer.
 SMALL = "cuda::engine::changes_between_cycles_apply_in_the_next"
 
 
@@ -92,7 +93,7 @@ def _bench(engine, emulated, grid, storage, rung=0, batch=None):
 
 
 def _hrr(emulated):
-    # The lengths and batches of the requirement; each figure for a twentieth of a second.
+    # The lengths and batches of the requirement; each figure is measured for a twentieth of a second.
     shape = ["--dims", 128, "--batches", "1,8"] if emulated else ["--dims", "512,1024", "--batches", "1,100,1000"]
     command = [PROGRAM, "bench", "hrr", *shape, "--seconds", 0.01 if emulated else 0.05, "--json"]
     return Part("bench/hrr", [command], 45, reading.hrr(emulated))
@@ -130,7 +131,7 @@ def _profile(grid):
     """How long each kernel runs on its own, with caches and clocks as they are."""
     program = tool("ncu") or "ncu"
     what = ["--metrics", f"{reading.DURATION},{reading.WARPS}", "--cache-control", "none", "--clock-control", "none"]
-    # Not what fills the bank; past the start, which runs every graph once; then a dozen cycles.
+    # Skips what fills the bank and the start, which runs every graph once; then a dozen cycles.
     kernels = "regex:sense|evolve|features|bank_scan|answer|deliver|metrics"
     which = ["--kernel-name", kernels, "--launch-skip", 400, "--launch-count", 160]
     bench = [PROGRAM, "bench", "field", "--engine", "cuda", "--grid", grid, "--seconds", 1, "--json"]
@@ -146,7 +147,7 @@ def _sanitizer(kind):
 
 
 def environment(emulated, stand_in):
-    """GANGLION_GPU: the tests take the driver that is there, the machine's or the stand-in in the path."""
+    """GANGLION_GPU: the tests use whatever driver is found, the machine's or the stand-in in the path."""
     env = {**os.environ, "GANGLION_GPU": "1"}
     if IMAGE.exists():
         env["GANGLION_IMAGE"] = str(IMAGE)

@@ -1,4 +1,4 @@
-"""Paths, and how a command is shown to a person."""
+"""Paths, and how a command is displayed."""
 
 import pathlib
 

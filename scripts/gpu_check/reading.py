@@ -8,7 +8,8 @@ import os
 import re
 import statistics
 
-# What a profile measures of each kernel: how long it runs, and the share of a multiprocessor's warps that it keeps.
+# What a profile measures of each kernel: how long it runs, and the share of a multiprocessor's warps that it
+# keeps active.
 DURATION, WARPS = "gpu__time_duration.sum", "sm__warps_active.avg.pct_of_peak_sustained_active"
 # The program's objects are four deep. Readers of the report give up at a hundred or so.
 MOST_NESTED = 32
@@ -38,7 +39,7 @@ def last_object(texts):
     except (IndexError, ValueError, RecursionError) as why:
         raise Unread(f"no JSON on the last line: {why}") from None
     if not isinstance(found, dict):
-        raise Unread(f"the last line is no JSON object: {lines[-1][:80]}")
+        raise Unread(f"the last line is not a JSON object: {lines[-1][:80]}")
     if not shallow(found, MOST_NESTED):
         raise Unread(f"the object on the last line is nested more than {MOST_NESTED} deep")
     return found
@@ -58,7 +59,7 @@ def rows(texts):
 
 
 def profile(texts):
-    """From Nsight Compute's CSV: how long each kernel runs, and how many warps it keeps on a multiprocessor."""
+    """From Nsight Compute's CSV: how long each kernel runs, and how many warps it keeps active on a multiprocessor."""
     text = [line for line in texts[-1].splitlines() if line.startswith('"')]
     found = {}
     for row in csv.DictReader(text):

@@ -45,7 +45,7 @@ class Report:
             old.unlink()  # logs of an earlier run would look like this one's
 
     def log(self, number, ending):
-        """The file for what part `number` prints."""
+        """The log file of part `number`."""
         name = re.sub(r"[^A-Za-z0-9.]+", "-", self.entries[number]["name"])
         return self.logs / f"{number + 1:02}-{name}.{ending}"
 

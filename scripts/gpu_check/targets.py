@@ -66,7 +66,7 @@ DEVICES = {"H200": H200, "H100": H100, "Orin": ORIN}
 
 
 def of(device):
-    """The device's word and targets, and why they are not judged if so; a part of a device is none."""
+    """The device's word and targets, and the reason if they are not judged; a MIG slice is not judged."""
     name = device if isinstance(device, str) else ""
     if not re.search(r"\bMIG\b", name):
         for word, targets in DEVICES.items():

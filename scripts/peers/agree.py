@@ -9,7 +9,7 @@ import numpy as np
 import problem as p
 from numpy_cycle import NumpyCycle, ScipyCycle
 
-# Of the largest number of a kind; found: 2e-6 at most.
+# As a share of the largest number of each kind; measured: 2e-6 at most.
 TOLERANCE = 2e-5
 CYCLES = 30
 WRONG = "numpy with 1 % more diffusion"

@@ -90,7 +90,7 @@ class Peer:
     def _answer(self) -> Any:
         assert self.process.stdout
         for line in self.process.stdout:
-            if line.startswith(("{", "[")):  # inductor's autotuning prints tables of its own
+            if line.startswith(("{", "[")):  # inductor's autotuning prints its own tables
                 return json.loads(line)
         raise Failure(f"{self.figures.name} ended; its message is above")
 

@@ -20,13 +20,13 @@ DISK_NEEDED = 9e9
 def python() -> None:
     """The virtual environment with NumPy and SciPy."""
     if not PYTHON.exists():
-        note(f"making a virtual environment in {PLACE.relative_to(ROOT)} ...")
+        note(f"creating a virtual environment in {PLACE.relative_to(ROOT)} ...")
         try:
             venv.create(PLACE, with_pip=True)
         except (OSError, subprocess.CalledProcessError) as error:
             shutil.rmtree(PLACE, ignore_errors=True)
             raise Failure(
-                f"python3 cannot make a virtual environment ({error}); Debian: apt-get install python3-venv"
+                f"python3 cannot create a virtual environment ({error}); Debian: apt-get install python3-venv"
             ) from error
     if not _has(HERE / "requirements.txt"):
         note("installing NumPy and SciPy ...")

@@ -1,4 +1,4 @@
-"""How the comparison ends when it cannot go on; the codes are those of the ganglion program."""
+"""How the comparison ends when it cannot continue; the codes are those of the ganglion program."""
 
 UNAVAILABLE = 69  # something that is needed is missing
 DISAGREE = 70  # the peers do not compute the same cycle
@@ -6,7 +6,7 @@ INTERRUPTED = 130
 
 
 class Failure(Exception):
-    """A message for a person, and the exit code."""
+    """A message for the user, and the exit code."""
 
     def __init__(self, message: str, code: int = UNAVAILABLE) -> None:
         super().__init__(message)

@@ -42,8 +42,8 @@ def compare(asked: Options) -> None:
     about = table.machine()
     if about["busy"] > QUIET * about["cores"]:
         notes.append(
-            f"Not a quiet machine: others kept {about['busy']:.1f} of {about['cores']} cores busy just before. "
-            "Peers with two threads and more wait for each other at every operation and suffer most."
+            f"Not a quiet machine: other programs kept {about['busy']:.1f} of {about['cores']} cores busy just before. "
+            "Peers with two or more threads wait for each other at every operation and suffer most."
         )
     results: list[Figures] = []
     for threads in asked.threads:

@@ -10,7 +10,7 @@ from problem import F32, F64, Problem
 
 
 class NumpyCycle:
-    """One field with all that it has learned. `step` is one cycle."""
+    """One field with everything that it has learned. `step` is one cycle."""
 
     def __init__(self, given: Problem, diffusion: float = p.LAMBDA) -> None:
         n = given.grid

@@ -59,7 +59,7 @@ is not there; 70 the peers do not compute the same cycle; 130 ended by Ctrl-C"""
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="write the table to FILE, the JSON beside it (.json)"
     )
-    parser.add_argument("--binary", type=Path, metavar="FILE", help="a ganglion that is built already")
+    parser.add_argument("--binary", type=Path, metavar="FILE", help="an already built ganglion")
     torch = parser.add_mutually_exclusive_group()
     torch.add_argument("--require-torch", action="store_true", help="fail if PyTorch cannot be installed")
     torch.add_argument("--no-torch", action="store_true", help="leave PyTorch out")

@@ -27,7 +27,7 @@ DT = 0.05
 LAMBDA, GAMMA, BETA = 0.1, 0.9, 0.05
 GAIN, ETA = 4.0, 0.5
 PATTERN_SHARE = 0.1
-SLOW_STEP = DT / 1.0  # k of the slow channels; of the others, with T = dt, it is 1
+SLOW_STEP = DT / 1.0  # k of the slow channels; for the others, with T = dt, it is 1
 TEMPERATURE = 0.1
 BLEND_TOP, BANK_TOP = 3, 5
 NORM_FLOOR = 1e-3

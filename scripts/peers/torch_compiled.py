@@ -29,7 +29,7 @@ class Part:
 
 
 class Compiled:
-    """One field with all that it has learned. `step` is one cycle."""
+    """One field with everything that it has learned. `step` is one cycle."""
 
     def __init__(self, given: Problem, mode: str = "default") -> None:
         n = given.grid
@@ -37,7 +37,8 @@ class Compiled:
         self.state = t.Learned.nothing()
         rest = self.known.rest
         self.parts = [Part(rest[a:b].clone(), n) for a, b in _RANGES]
-        # For each of both directions: left, here, right of what is read, and what is written.
+        # For each of the two directions: the left, centre and right views that are read, and the view that is
+        # written.
         self.views = [
             [
                 (part.inner(now, -1), part.inner(now), part.inner(now, 1), part.inner(1 - now))

@@ -11,7 +11,7 @@ from problem import Problem
 
 
 class Eager:
-    """One field with all that it has learned. `step` is one cycle."""
+    """One field with everything that it has learned. `step` is one cycle."""
 
     def __init__(self, given: Problem) -> None:
         n = given.grid

@@ -38,7 +38,7 @@ def timed(step: Step, stimuli: Any, seconds: float, least: int = 5) -> list[floa
 
 
 def fastest(ways: dict[str, Callable[[], Any]], stimuli: Any) -> tuple[Step, dict[str, Any]]:
-    """The fastest of some ways to compute the same, and what was found."""
+    """The fastest of several ways to compute the same result, and the times measured."""
     steps: dict[str, Step] = {}
     for way, build in ways.items():
         steps[way] = build().step

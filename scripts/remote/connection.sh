@@ -76,7 +76,7 @@ ssh_failed() {
     *'Permission denied'* | *'Too many authentication failures'*)
         WHY="ssh would ask for a password, and this script answers no questions; once: ssh-copy-id $host" ;;
     *'Host key verification failed'* | *'REMOTE HOST IDENTIFICATION HAS CHANGED'*)
-        WHY="ssh does not know this robot's host key, or knows another one; look at it once: ssh $host" ;;
+        WHY="ssh does not know this robot's host key, or knows another one; check it once: ssh $host" ;;
     *)
         CODE=69
         said "$OWN/err"

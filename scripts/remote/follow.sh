@@ -76,7 +76,7 @@ watch() {
     {
         timeout --foreground "$limit" "${SSH[@]}" -- "$host" "$COMMAND" < /dev/null 2> >(head -c 65536 > "$OWN/err")
         echo $? > "$OWN/rc"
-    } | dd bs=4096 count=4096 2> /dev/null | while IFS= read -r line || [ -n "$line" ]; do # head would hold lines back
+    } | dd bs=4096 count=4096 2> /dev/null | while IFS= read -r line || [ -n "$line" ]; do # head would buffer lines
         clean "$line" 160
         lines=$((lines + 1))
         case $CLEAN in '' | '{'*) continue ;; esac

@@ -12,8 +12,8 @@ in_manifest() {
     fail 65 "$MANIFEST: \"$1\" is '$CLEAN', which is not what a manifest of ganglion has there"
 }
 
-# look_at_package PATH: sets PACKAGE, SIZE, DIGEST, SIGNATURE (base64) and what the manifest says. Ends the script with a
-# sentence if something is missing or does not fit.
+# look_at_package PATH: sets PACKAGE, SIZE, DIGEST, SIGNATURE (base64) and what the manifest says. Ends the
+# script with a message if something is missing or does not fit.
 look_at_package() {
     PACKAGE=$1
     local folder name shown magic line text

@@ -83,7 +83,7 @@ flash_robot() {
 
 copy_package() {
     local start=$SECONDS tries=0 damaged=0 rc before=0
-    REACHED=0 # bytes that were there at the last check
+    REACHED=0 # bytes copied at the last check
     while :; do
         rc=0
         copy_rest || rc=$?
@@ -103,7 +103,7 @@ copy_package() {
             tries=$((tries + 1))
             if [ $tries -ge $TRIES ]; then
                 [ $rc != 75 ] || ends 75 failed 'another flash is copying to this robot'
-                ends 69 unreachable "the connection broke $tries times in a row while copying; the next flash goes on from there"
+                ends 69 unreachable "the connection broke $tries times in a row while copying; the next flash continues from there"
             fi
             progress "connection lost while copying; attempt $tries of $TRIES"
             sleep $((rc == 75 || tries > 2 ? PAUSE_S : 2))

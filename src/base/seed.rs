@@ -28,7 +28,7 @@ pub enum Stream {
     Patterns = 9,
     /// Random faults.
     Fault = 10,
-    /// When within a control period the bench's stimuli come.
+    /// When within a control period the bench's stimuli arrive.
     Phase = 11,
     /// Random vectors of the holographic memory.
     MemoryVectors = 12,
@@ -36,7 +36,7 @@ pub enum Stream {
     MemoryPhases = 13,
     /// Wave vectors of its spatial pointers.
     MemoryWaves = 14,
-    /// Which runs a resampling draws.
+    /// Which runs a bootstrap resampling draws.
     Resampling = 15,
     /// Noise of decision fields.
     DecisionNoise = 16,

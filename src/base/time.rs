@@ -142,7 +142,7 @@ impl Clock for MonotonicClock {
         {}
     }
 
-    /// How far the clock that continues during sleep (`CLOCK_BOOTTIME`) is ahead. Never an overestimate.
+    /// How far ahead the clock that continues during sleep (`CLOCK_BOOTTIME`) is. Never an overestimate.
     fn slept(&self) -> Span {
         let mut slept = Span::ZERO;
         for _ in 0..READINGS {
@@ -166,13 +166,13 @@ fn read(clock: rustix::time::ClockId) -> Instant {
     Instant(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
-/// Two clock readings this close together count as simultaneous: a hundred times what they take, a hundredth
-/// of [`NOTICEABLE`]. Without this, a thread that loses its core between them would detect a sleep.
+/// Two clock readings this close together count as simultaneous: a hundred times the time that they take, a
+/// hundredth of [`NOTICEABLE`]. Without this, a thread that loses its core between them would detect a sleep.
 const AT_ONCE: Span = Span::from_micros(100);
 /// No thread is preempted this many times in a row between two readings.
 const READINGS: usize = 4;
-/// A shorter sleep makes no sample older than its stamp says by more than a control period. Real sleeps take
-/// a hundred times as long.
+/// A shorter sleep makes no sample more than one control period older than its timestamp says. Real sleeps
+/// take a hundred times as long.
 const NOTICEABLE: Span = Span::from_millis(10);
 
 /// Detects that the machine has slept.
@@ -208,7 +208,7 @@ pub struct SimClock {
 }
 
 impl SimClock {
-    /// A clock that is at zero.
+    /// A clock at zero.
     pub fn new() -> SimClock {
         SimClock::default()
     }
@@ -278,7 +278,7 @@ impl Grid {
     pub fn slots_run(&self) -> u64 {
         self.run
     }
-    /// Slots run so far, with the one that is running.
+    /// Slots run so far, including the current one.
     pub fn slots_begun(&self) -> u64 {
         self.run + 1
     }
@@ -290,7 +290,7 @@ impl Grid {
     pub fn progress(&self) -> (Instant, u64, u64) {
         (self.start, self.run, self.skipped)
     }
-    /// A grid of the same period that has come this far.
+    /// A grid of the same period that has progressed this far.
     pub fn resumed(&self, (start, run, skipped): (Instant, u64, u64)) -> Grid {
         Grid { start, period: self.period, run, skipped }
     }
@@ -298,7 +298,7 @@ impl Grid {
     pub fn period(&self) -> Span {
         self.period
     }
-    /// Time from the first slot to the slot that is next.
+    /// Time from the first slot to the next slot.
     pub fn elapsed(&self) -> Span {
         self.slot().since(self.start)
     }

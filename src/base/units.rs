@@ -25,7 +25,7 @@ unit!(/// A raw reading of a 12-bit converter, 0 to 4095 counts.
 impl Duty {
     /// No drive.
     pub const STILL: Duty = Duty(0.0);
-    /// `x` limited to -1..=1; NaN becomes no drive.
+    /// `x` limited to -1..=1; NaN becomes 0 (no drive).
     pub fn clamped(x: f32) -> Duty {
         if x.is_nan() { Duty::STILL } else { Duty(x.clamp(-1.0, 1.0)) }
     }

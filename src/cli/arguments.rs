@@ -22,7 +22,7 @@ pub fn board(path: &Path) -> Result<Loaded, Failure> {
 }
 
 /// Puts the world in the file at `path` around the simulated robot of `loaded`. Returns its digest, by which
-/// a recording tells the worlds apart.
+/// a recording distinguishes the worlds.
 pub fn world(loaded: &mut Loaded, path: &Path) -> Result<blake3::Hash, Failure> {
     let BusPlan::Sim = loaded.board.bus else {
         return Err(Failure::usage(format!(
@@ -62,7 +62,7 @@ impl EngineChoice {
     }
 }
 
-/// Replaces the board's engine and threads by those of the command line, if given. Neither changes what the
+/// Replaces the board's engine and threads with those of the command line, if given. Neither changes what the
 /// field computes, except for rounding.
 pub fn engine(board: &mut Board, choice: Option<EngineChoice>, threads: Option<u8>) {
     if let Some(choice) = choice {
@@ -95,10 +95,10 @@ pub fn readout(path: &Path) -> Result<Readout, Failure> {
     Readout::load(path).map_err(|error| Failure::data(error).at(path.display()))
 }
 
-/// A duration as people write it: `20s`, `1500ms`, `2min`, `1h 30min`.
+/// A human-readable duration: `20s`, `1500ms`, `2min`, `1h 30min`.
 pub fn span(text: &str) -> Result<Span, String> {
     // humantime 2.4 panics if the parts' seconds add up to exactly 2^64 - 1 and the rest adds one more. Five
-    // ten-digit numbers of years are a tenth of that.
+    // ten-digit numbers of years add up to a tenth of that.
     const LONGEST: usize = 64;
     const DIGITS: usize = 10;
     let digits = text.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);
@@ -118,7 +118,7 @@ pub fn quality(text: &str) -> Result<QualityLevel, String> {
     text.parse().ok().and_then(QualityLevel::new).ok_or_else(|| "allowed: 0 to 5".to_string())
 }
 
-/// A place from text: X,Y in metres.
+/// Parses a place: X,Y in metres.
 pub fn place(text: &str) -> Result<[f64; 2], String> {
     let wanted = || format!("'{text}' is not a place; expected two numbers, for example 1.5,-0.4");
     let (x, y) = text.split_once(',').ok_or_else(wanted)?;

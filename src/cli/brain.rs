@@ -32,7 +32,7 @@ use std::thread;
 use std::time::Duration;
 use words::EventPrinter;
 
-/// How often the end is checked.
+/// How often to check whether the program should end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Arguments of `brain`.
@@ -66,7 +66,7 @@ pub struct Args {
     /// Address and UDP port to listen on
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:4747")]
     listen: SocketAddr,
-    /// Most robots that may join at a time
+    /// Maximum number of robots that may join at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     max_robots: u16,
     /// Number of compute threads [default: one for each core]
@@ -259,7 +259,7 @@ fn engine(engine: Engine, loaded: &[Loaded]) -> Result<EngineKind, Failure> {
             Err(Failure::unavailable(why)
                 .fix("use '--engine auto' or '--engine cpu' to compute without a GPU"))
         }
-        // Not an error: the engine's name tells why no GPU computes.
+        // Not an error: the engine's name says why the GPU is not used.
         Ok(_) | Err(NoDevice::NotAsked | NoDevice::Absent(_) | NoDevice::Emulated { .. }) => Ok(kind),
     }
 }

@@ -1,6 +1,5 @@
-//! `calibrate`: measures what differs between two robots of the same kind: where a servo is straight, what a
-//! converter's counts mean, how bright the floor is. Saves the result in this robot's board file, which
-//! inherits the board.
+//! `calibrate`: measures what differs between two robots of the same kind: a servo's trim, a converter's
+//! scale, the floor's brightness. Saves the result in this robot's board file, which inherits the board.
 
 mod adc;
 mod keep;

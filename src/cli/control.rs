@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time between two attempts to arm: what prevents arming changes with the world, not with every tick.
+/// Time between two attempts to arm: the reason that prevents arming depends on the world and does not change
+/// every tick.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The runtime to address.

@@ -21,7 +21,7 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// A wire could not be opened. With a missing permission (77), starting again is no use.
+/// A wire could not be opened. With a missing permission (77), a restart does not help.
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Failure {
         let failure = match error.denied {

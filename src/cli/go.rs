@@ -1,4 +1,4 @@
-//! `go`: sends the running robot somewhere, makes it stand, or lets its field drive again.
+//! `go`: sends the running robot somewhere, makes it stand still, or lets its field drive again.
 
 use super::arguments;
 use super::control::{Whom, unreachable};
@@ -97,7 +97,7 @@ fn refuse(args: &Args, reply: &Reply) -> Result<(), Failure> {
     Err(if reply.may_pass { Failure::not_now(words) } else { Failure::unavailable(words) })
 }
 
-/// What the words on the command line ask for.
+/// What the command line asks for.
 fn task(args: &Args) -> Result<Task, Failure> {
     match args.goal.as_str() {
         "stop" | "wander" if args.repeat => {
@@ -163,15 +163,15 @@ fn nowhere(name: &str) -> Failure {
 /// needs some room to turn in front of it.
 const SHORT_OF_M: f64 = 0.4;
 
-/// A place short of where the map of the robot says that it met `name`, on the straight line. The map keeps
-/// its own dead reckoning, which may have begun in an earlier run; the place is therefore carried over from
-/// where both say that the robot is now.
+/// A place on the straight line to where the robot's map says that it met `name`, a little short of it. The
+/// map keeps its own dead reckoning, which may have begun in an earlier run; the place is therefore carried
+/// over from where both say that the robot is now.
 fn met(status: &Status, name: &str) -> Result<Place, Failure> {
     let map = status.map.as_ref().ok_or_else(|| nowhere(name))?;
     let thing = map.things.iter().find(|thing| thing.name == name).ok_or_else(|| nowhere(name))?;
     let was_at = thing.was_at.ok_or_else(|| {
         Failure::not_now(format!(
-            "the robot has met '{name}' {} times, but knows no reliable place",
+            "the robot has met '{name}' {} times, but has no reliable place for it",
             thing.met
         ))
     })?;
@@ -214,7 +214,7 @@ fn why(goal: &GoalStatus) -> &str {
     goal.why.as_deref().unwrap_or("no reason is known")
 }
 
-/// Where the robot's goal is, what it does about it, and where the robot is, on one line.
+/// The robot's goal, its progress and its position, on one line.
 pub fn line(goal: &GoalStatus) -> String {
     let GoalStatus { goal: place, left, state, why, at: [x, y], .. } = goal;
     let here = format!("at ({x:.2}, {y:.2}) m by dead reckoning");

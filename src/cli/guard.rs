@@ -145,8 +145,8 @@ pub(super) fn signals() -> Result<OwnedFd, Failure> {
 }
 
 /// Writes lines to standard error without waiting or allocating: a stalled journal must not keep the guard
-/// from its line. A line that cannot be written at once is dropped. Each kind of event has a quota, because
-/// any process that may connect can make the guard refuse as often as it likes.
+/// from switching its line. A line that cannot be written at once is dropped. Each kind of event has a quota,
+/// because any process that may connect can make the guard refuse as often as it likes.
 struct Words {
     stderr: std::io::Stderr,
     prefixes: [&'static str; 2],

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most lines that are kept; older ones are dropped and counted. More than anyone reads after a run.
+/// Maximum number of lines kept; older ones are dropped and counted. More than anyone reads after a run.
 const MOST_LINES: usize = 500;
 
 /// The kept lines; `None` while no screen uses the terminal.

@@ -108,7 +108,7 @@ fn failure(error: HilError) -> Failure {
         HilError::Drive(error) => Failure::permission(error),
         HilError::End { panicked, rest } => {
             let verdict = report::verdict_on(report::panicked(&panicked), rest == Rest::Unheard);
-            verdict.expect_err("an end is returned only if it was not sound")
+            verdict.expect_err("an end is returned only if it was not clean")
         }
     }
 }

@@ -62,18 +62,18 @@ pub(super) fn outcome() -> Result<(), Failure> {
     }
 }
 
-/// A file that a verb writes at its end, and may write over if it wrote it itself.
+/// A file that a verb writes at its end, and may overwrite only if this program wrote it.
 pub struct Replaced {
     /// The bytes that every such file begins with.
     pub begin: &'static str,
     /// What it is, with its article.
     pub name: &'static str,
-    /// A part of a command line that names a new one.
+    /// Example arguments that name a new file.
     pub example: &'static str,
 }
 
-/// Refuses a path at which there is something other than such a file, above all a recording, and a folder in
-/// which no file can be written: before the work, which may take minutes.
+/// Refuses a path that holds anything but such a file (above all a recording), or whose folder cannot be
+/// written, before the work, which may take minutes.
 pub fn may_replace(path: &Path, what: &Replaced) -> Result<(), Failure> {
     let Replaced { begin, name, example } = what;
     let refused = |why: String| {

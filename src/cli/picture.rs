@@ -19,7 +19,7 @@ use drawing::Scene;
 use std::path::PathBuf;
 use way::Way;
 
-/// Most trips that are drawn: more would cover the room. The legend says how many there were.
+/// Maximum number of trips drawn: more would cover the room. The legend says how many there were.
 const MOST_TRIPS: usize = 1_000;
 
 /// What a picture says about its run in words.
@@ -44,7 +44,7 @@ struct TripMark {
 /// How often each cause became active, by `Cause as usize`.
 type Trips = [u64; Cause::ALL.len()];
 
-/// The picture of a run that goes on.
+/// The picture of a run in progress.
 pub struct Picture {
     path: PathBuf,
     about: About,
@@ -55,8 +55,8 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Begins a picture of a run of `board` that is written to `path`. Refuses a real robot, whose way nobody
-    /// knows, and a path that could not be written at the end.
+    /// Begins a picture of a run of `board` that is written to `path`. Refuses a real robot, whose true path
+    /// is unknown, and a file that could not be written at the end.
     pub fn begin(path: PathBuf, board: &Board, about: About) -> Result<Picture, Failure> {
         if !matches!(board.bus, BusPlan::Sim) {
             let what =
@@ -70,7 +70,7 @@ impl Picture {
         Ok(Picture { path, about, way, marks, trips: Trips::default(), first: None })
     }
 
-    /// Follows the run: `recorder` has counted what happened since the last call, in at most some 20 ms.
+    /// Follows the run: `recorder` has counted what happened since the last call, at most some 20 ms ago.
     pub fn follow(&mut self, recorder: &Recorder, room: Option<&Room>) {
         if let (Some(room), Some(last)) = (room, &recorder.summary().last) {
             let pose = room.pose();

@@ -14,11 +14,11 @@ use page::Page;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Prints the figures of the runtime at `socket`, or writes them to a file: a robot that is switched off is a
-/// figure too, and no failure then.
+/// Prints the figures of the runtime at `socket`, or writes them to a file: a robot that is switched off is
+/// then reported as a figure, not as a failure.
 pub fn export(socket: &Path, output: Option<&Path>) -> Result<(), Failure> {
     let answer = control::ask_without_map(socket, Ask::Status);
-    // Whether a robot is off cannot be told from a socket that this user may not open.
+    // A socket that this user may not open does not show whether the robot is off.
     if let Some(error) = answer.as_ref().err().filter(|error| !is_off(error)) {
         return Err(unreachable(socket, error));
     }
@@ -33,7 +33,7 @@ pub fn export(socket: &Path, output: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// No runtime answers, which says that the robot is off or hangs. Other errors are the caller's own.
+/// No runtime answers: the robot is off or hangs. Other errors are the caller's own.
 fn is_off(error: &io::Error) -> bool {
     matches!(
         error.kind(),

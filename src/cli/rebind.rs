@@ -26,7 +26,7 @@ pub struct Args {
     /// Socket to listen on
     #[arg(long, value_name = "PATH", default_value = REBIND_SOCKET)]
     socket: PathBuf,
-    /// The user whose requests it serves, by name or number [default: its own user]; root's always
+    /// The user whose requests it serves, by name or number [default: its own user]; root is always served
     #[arg(long = "for", value_name = "USER")]
     allowed: Option<String>,
 }

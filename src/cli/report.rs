@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Version of the JSON object; raised when a key changes its meaning or is removed.
 const SCHEMA: u32 = 1;
 
-/// Keys of the time of a transfer, and of the times of tick and field: each group has one origin.
+/// A key of the transfer times, and one of the tick and field times: all times of a group have one origin.
 const WIRES: &str = "end_late_us";
 const TICK: &str = "exec_us";
 
@@ -141,7 +141,7 @@ fn sources(clock: ClockKind, is_simulated: bool) -> Sources {
 struct BackingReport {
     times: u64,
     metres: f64,
-    /// Number of turns away from what it had backed off from.
+    /// Number of turns away from the edge or obstacle after backing off.
     turns: u64,
     /// How often it found itself stuck.
     stuck: u64,
@@ -487,7 +487,7 @@ mod tests {
     use crate::runtime::session;
     use std::sync::atomic::AtomicBool;
 
-    /// Runs a few slots of an untaught robot, which does not move; `change` edits its ending.
+    /// Runs a few slots of an untaught robot, which does not move; `change` edits how the run ended.
     fn verdict(change: impl FnOnce(&mut Ending)) -> Result<(), Failure> {
         let mut board = board::built_in("sim").unwrap().unwrap().board;
         board.field.start.clear();

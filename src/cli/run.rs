@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 /// Length of a run on a simulated board without `--for`.
 const DEFAULT_RUN: Span = Span::from_millis(20_000);
-/// Longer than any robot runs, short enough to be added to any clock.
+/// Longer than any robot runs, yet short enough to add to any clock reading.
 const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
 
 /// Arguments of `run`.
@@ -124,7 +124,7 @@ pub struct Args {
     /// What is recorded, and where
     #[command(flatten)]
     pub recording: recording::RecordArgs,
-    /// Draw a simulated run from above into this file, at its end: the room, the way, where reflexes tripped
+    /// Draw a simulated run from above into this file, at its end: the room, the path, where reflexes tripped
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     /// Print one JSON object as the last line of standard output
@@ -355,7 +355,7 @@ fn brain_in(path: &Path, board: &Board) -> Result<(Option<Snapshot>, ExistingSna
     }
 }
 
-/// Logs what the robot does not use of a snapshot.
+/// Logs the parts of a snapshot that the robot does not use.
 fn note_differences(snapshot: &Snapshot, path: &Path, board: &Board) {
     if snapshot.lacks_map(board) {
         log::warn!("{}: this snapshot contains no map; the map begins empty", path.display());

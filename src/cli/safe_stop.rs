@@ -1,4 +1,4 @@
-//! `safe-stop`: reports in words and as an exit code what the last resorts in `safe_stop` found and did.
+//! `safe-stop`: reports what the steps in `safe_stop` found and did, as text and as an exit code.
 
 use super::exit::Failure;
 use super::interrupt::Interrupt;
@@ -34,14 +34,14 @@ pub struct Args {
     #[arg(long, value_name = "PATH", default_value = GUARD_SOCKET)]
     guard: PathBuf,
     /// For a service manager after the runtime has ended: the next runtime may arm by itself if its board
-    /// allows it. A runtime that is still running is stopped as without this option
+    /// allows it. A runtime that is still running is stopped as usual
     #[arg(long)]
     after_exit: bool,
 }
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    // Once begun it runs to its end, even if the session is lost or signals cannot be ignored.
+    // Once started it runs to the end, even if the session is lost or signals cannot be ignored.
     let _watched = Interrupt::watch();
     let loaded = super::arguments::board(&args.board)?;
     if matches!(loaded.board.bus, BusPlan::Log) {

@@ -60,7 +60,7 @@ pub struct Args {
     root: Option<PathBuf>,
 }
 
-/// Where a verb works, and with what.
+/// Where a subcommand works, and with which programs.
 struct Site<'p> {
     root: PathBuf,
     /// Whether this is the machine itself and not a folder.
@@ -104,7 +104,7 @@ fn set_up(site: &Site, args: &Args) -> Result<(), Failure> {
     outcome.map(drop)
 }
 
-/// The options that a repeated command needs.
+/// The options needed when the command is run again.
 fn with_board(args: &Args) -> String {
     let board = args.board.as_ref().map(|board| format!(" (with --board {})", board.display()));
     board.unwrap_or_default()

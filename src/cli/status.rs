@@ -20,7 +20,7 @@ pub struct StatusLine {
 }
 
 impl StatusLine {
-    /// A line for a run of that length.
+    /// A status line for a run of that length.
     pub fn new(length: Span, simulated: bool) -> StatusLine {
         let bar = ProgressBar::with_draw_target(
             Some(length.as_nanos() / 1_000_000),

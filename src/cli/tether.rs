@@ -24,7 +24,7 @@ use crate::system::seqpacket::listen_at;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A tether answers at once; one that takes longer hangs.
+/// A tether answers at once; one that takes longer is hung.
 const STATUS_TIMEOUT: Span = Span::from_millis(500);
 
 /// Arguments of `tether`.
@@ -210,7 +210,7 @@ fn describe(event: &Event) -> String {
         Event::Link(phase, text) if text.as_str().is_empty() => phase_name(*phase).to_string(),
         Event::Link(phase, text) => format!("{}: {text}", phase_name(*phase)),
         Event::NoRandom => "the system gives no random numbers, without which no session is safe".to_string(),
-        Event::NoSocket => "the system gives no socket to the brain".to_string(),
+        Event::NoSocket => "the system refuses a socket to the brain".to_string(),
     }
 }
 

@@ -21,14 +21,14 @@ const SHOWN: usize = 20;
 #[command(after_help = "Examples:
   sudo ganglion update stage ganglion_0.2.0_arm64.deb  verify and keep it; nothing changes yet
   sudo ganglion update trial --for 60s                 install and watch it, then keep it or go back
-  sudo ganglion update rollback                        return to the version before
+  sudo ganglion update rollback                        return to the previous version
   ganglion update status --json                        what is installed, and what happened
   sudo ganglion update keep ganglion_0.1.0_arm64.deb   gives the first update a way back
 
 A package needs a signature (PACKAGE.sig) by a key in /etc/ganglion/allowed_signers. A trial stops
 the motors first; from then on the robot does not arm by itself until a person runs 'ganglion arm'.
-If the power fails during the trial, the next boot returns to the version before. A trial continues
-if this command or its terminal ends.
+If the power fails during the trial, the next boot returns to the previous version. A trial
+continues if this command or its terminal ends.
 
 Exit codes: 65 the package is refused; 69 too little space, or nothing to try or to return to; 70
 neither version runs; 75 the robot went back, is armed, or another update is in progress; 77 not
@@ -83,7 +83,7 @@ enum Step {
         #[command(flatten)]
         output: Output,
     },
-    /// Return to the version before, or end an unfinished update
+    /// Return to the previous version, or end an unfinished update
     #[command(after_help = "Examples:
   sudo ganglion update rollback  stops the motors; the robot does not arm by itself afterwards")]
     Rollback {
@@ -107,7 +107,7 @@ enum Step {
         #[command(flatten)]
         output: Output,
     },
-    /// The trial itself, which `trial` lets systemd start
+    /// The trial itself, which `trial` has systemd start
     #[command(hide = true)]
     RunTrial {
         #[arg(long = "for", value_parser = arguments::span)]
@@ -115,7 +115,7 @@ enum Step {
         #[command(flatten)]
         output: Output,
     },
-    /// The rollback itself, which `rollback` lets systemd start
+    /// The rollback itself, which `rollback` has systemd start
     #[command(hide = true)]
     RunRollback {
         /// Because the committed version died this many times in a row
@@ -124,7 +124,7 @@ enum Step {
         #[command(flatten)]
         output: Output,
     },
-    /// Count an end of the service; its unit runs this after each
+    /// Count one exit of the service; its unit runs this after each
     #[command(hide = true)]
     Ended {
         #[command(flatten)]
@@ -219,8 +219,8 @@ fn keep(layout: &Layout, package: &std::path::Path, json: bool) -> Result<(), Fa
     Ok(())
 }
 
-/// The end of a process that systemd started: the history informs the command that follows it, the exit code
-/// informs systemd.
+/// Reports the end of a process that systemd started: to the command that follows it through the history, to
+/// systemd through the exit code.
 fn conclude(layout: &Layout, ended: Result<Ended, UpdateError>) -> Result<(), Failure> {
     match ended {
         Ok(ended) => words::outcome(&ended),
@@ -232,8 +232,8 @@ fn conclude(layout: &Layout, ended: Result<Ended, UpdateError>) -> Result<(), Fa
     }
 }
 
-/// Counts an end of the service, which systemd describes in the environment (systemd.exec(5)). After a crash
-/// loop of a committed version it goes back to the version before.
+/// Counts one exit of the service, which systemd describes in the environment (systemd.exec(5)). After a
+/// crash loop of a committed version it goes back to the previous version.
 fn service_ended(layout: &Layout) -> Result<(), Failure> {
     let failed = std::env::var("SERVICE_RESULT").is_ok_and(|result| result != "success");
     // A robot that was never updated, or whose update is in progress, has nothing to count.
@@ -266,7 +266,7 @@ struct Report {
     history: Vec<String>,
 }
 
-/// A marker, with its reason in words.
+/// A marker, with its reason as text.
 #[derive(Debug, Serialize)]
 struct Told {
     phase: Phase,

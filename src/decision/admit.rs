@@ -18,7 +18,7 @@ use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
 /// How long the field still gets a sensor's last good value after that value has become too old for a reflex:
 /// a drop-out of half a second, the longest that was measured (docs/measurements.md). A reflex must assume
-/// the worst case, but the worst case is unlikely: a field that was fed with it backed off from nothing.
+/// the worst case, but the worst case is unlikely: a field that got it as input backed off for no reason.
 pub const HELD: Span = Span::from_millis(500);
 
 /// Kinds of refusal that are counted separately, in the order of [`SensorCounters::refused`].
@@ -58,7 +58,7 @@ pub struct Inputs {
     pub used: usize,
     /// How many of these are not based on a good sample.
     pub untrusted: usize,
-    /// How many of those are a held last good value.
+    /// How many of those are held last good values.
     pub held: usize,
 }
 
@@ -312,8 +312,8 @@ impl Admission {
         }
     }
 
-    /// Passes the field's inputs in board order, each within -1..=1. A separate call, because the field sees
-    /// the frame after the reflexes have put past edges into it.
+    /// Passes the field's inputs in board order, each within -1..=1. A separate call, because the reflexes
+    /// first put past edges into the frame that the field sees.
     pub fn inputs(&self, frame: &Frame, mut put: impl FnMut(usize, f32)) -> Inputs {
         let mut inputs = Inputs::default();
         for (channel, sample) in self.channels.iter().zip(frame.used()) {

@@ -1,4 +1,4 @@
-//! Measured durations to a quality level. Pure: the time comes in as an argument.
+//! Turns measured durations into a quality level. Pure: the time comes in as an argument.
 //!
 //! Each level has an estimate of what a cycle would cost *now*. The estimate rises at once after a slow run
 //! and falls slowly. A cycle that is slower or faster than its estimate means that the machine became slower

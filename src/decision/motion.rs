@@ -1,8 +1,8 @@
 //! Estimates where the robot is from its own commands: a kinematic bicycle (Rajamani, *Vehicle Dynamics and
-//! Control*, section 2.2, reference point on the rear axle), or two wheels that turn it by their difference
-//! (Siegwart and Nourbakhsh, *Introduction to Autonomous Mobile Robots*, section 3.2). Speed and turn lag.
-//! Starts at (0, 0), heading along x. It drifts, as every dead reckoning does, and does not notice when a
-//! wheel slips or a wall blocks the robot. This limits the accuracy of places.
+//! Control*, section 2.2, reference point on the rear axle), or two wheels that turn it by their speed
+//! difference (Siegwart and Nourbakhsh, *Introduction to Autonomous Mobile Robots*, section 3.2). Speed and
+//! turn lag. Starts at (0, 0), heading along x. It drifts, as all dead reckoning does, and does not notice
+//! when a wheel slips or a wall blocks the robot. This limits the accuracy of places.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, MotorKind, MotorPlan};
@@ -10,7 +10,7 @@ use crate::base::time::{Instant, Span};
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
 /// The longest time that one command is assumed to have lasted. After a longer gap (a stalled loop) the robot
-/// is assumed to have stood, because motors stop when their command expires.
+/// is assumed to have stood still, because motors stop when their command expires.
 const LONGEST: Span = Span::from_millis(200);
 
 /// How the robot's commands move it.
@@ -27,7 +27,7 @@ pub struct MotionModel {
     /// The motor that steers, and its angle at -1 and +1 in degrees, positive to the right; without one the
     /// robot is assumed to go straight.
     pub steering: Option<(usize, [f64; 2])>,
-    /// The wheels that turn it by their difference, on a robot without a steering motor.
+    /// The wheels that turn it by their speed difference, on a robot without a steering motor.
     pub wheels: Option<Wheels>,
 }
 
@@ -92,9 +92,9 @@ impl MotionModel {
     }
 
     /// The commands for this speed of the reference point, -1..=1 of full speed, along a path of this
-    /// curvature, 1/m, positive to the left. On a robot that its wheels turn, both are slowed down where one
-    /// would be faster than full speed, so that the curvature stays. An infinite curvature turns it on the
-    /// spot, to the left if positive; `speed` is then that of the wheels.
+    /// curvature, 1/m, positive to the left. On a differential drive, both wheels are slowed down if one
+    /// would exceed full speed, so that the curvature is kept. An infinite curvature turns it on the spot, to
+    /// the left if positive; `speed` is then that of the wheels.
     pub fn commands(&self, speed: f32, curvature: f32) -> [f32; MAX_MOTORS] {
         let mut motors = [0.0; MAX_MOTORS];
         self.drives.iter().for_each(|motor| motors[*motor] = speed);
@@ -114,7 +114,7 @@ impl MotionModel {
     }
 
     /// How fast the wheels turn it with these commands, radians a second, positive to the left; `None`: it
-    /// steers.
+    /// has no differential drive.
     fn spin(&self, motors: &[f32; MAX_MOTORS]) -> Option<f64> {
         let Wheels { left, right, track } = self.wheels.as_ref()?;
         let mean = |side: &[usize]| {

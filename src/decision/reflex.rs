@@ -39,7 +39,7 @@ use crate::base::time::{Instant, Span};
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 use rule::RuleState;
 
-/// Most rules a board may have: one on each side of every channel.
+/// Maximum number of rules on a board: one on each side of every channel.
 pub const MAX_RULES: usize = 2 * MAX_SENSORS;
 
 /// What the reflexes must know besides the frame.

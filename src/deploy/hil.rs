@@ -7,7 +7,7 @@
 //! ```
 //!
 //! This file builds the board for it and returns the results; `baseline` measures the machine's best,
-//! `episode` one pass from edge to stop. Words and JSON are in `cli/hil.rs`.
+//! `episode` one pass from edge to stop. The printed text and JSON are in `cli/hil.rs`.
 
 mod episode;
 mod baseline;

@@ -1,9 +1,9 @@
 //! Turns a fresh machine into a robot that is ready to be armed, and undoes that: detects the machine,
 //! proposes a board and every change with its reason, makes the changes with a journal, undoes them.
 //!
-//! The path: `found` and `choice` -> `proposal` (with `tuning`, which `doctor --fix` proposes alone, and
+//! The steps: `found` and `choice` -> `proposal` (with `tuning`, which `doctor --fix` proposes alone, and
 //! `config_txt`) -> `carry_out`, which writes the `journal` before it makes each `action` through `files` and
-//! `programs`. All paths are below a root: `/`, or a folder of a test.
+//! `programs`. All paths are below a root: `/`, or a test's folder.
 
 pub mod carry_out;
 pub mod choice;

@@ -1,6 +1,6 @@
 //! Updates the package of the robot that this program runs on: [`stage`] a package, put it on [`trial`], then
-//! commit it or go back to the version before. All of it happens on the robot, so the command that started it
-//! may end at any time.
+//! commit it or go back to the previous version. All of it happens on the robot, so the command that started
+//! it may end at any time.
 //!
 //! How it survives a power cut at any moment: the [`marker`] of an unfinished update is on disk before the
 //! first change, and only its phase decides. Until the phase is `committed`, every boot goes back to the
@@ -115,7 +115,7 @@ pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> UpdateError + '_ {
 pub struct Ended {
     /// One of the final phases.
     pub phase: Phase,
-    /// The version before the update.
+    /// The version installed before the update.
     pub from: String,
     /// The version on trial.
     pub to: String,

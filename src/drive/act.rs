@@ -129,9 +129,9 @@ impl Arbiter {
         }
     }
 
-    /// Decides, at `now`, the command of the slot up to which the last command was `executed`. `field` is the
-    /// newest answer, with the slot of the frame it was computed from. [`Command::seq`] stays 0: the motor
-    /// link counts.
+    /// Decides, at `now`, the command of the slot that begins at `executed.until`, where the last command
+    /// ends. `field` is the newest answer, with the slot of the frame it was computed from. [`Command::seq`]
+    /// stays 0: the motor link counts.
     pub fn decide(
         &mut self,
         mode: Mode,

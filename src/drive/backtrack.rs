@@ -58,21 +58,21 @@ const TURNING_M: f64 = 0.08;
 /// Steering to try where the requested steering would sweep over something, as shares of full lock to the
 /// requested side: the nearest first.
 const INSTEAD: [f32; 8] = [0.5, 0.25, 0.0, -0.25, -0.5, -0.75, -1.0, 1.0];
-/// It slows down while the wheels are not steered as they were when it came, and waits when they differ by
-/// this share of full lock: at a cusp of its path the wheels have to swing over, which takes longer than the
-/// path allows.
+/// It slows down while the wheels are not yet steered as they were on the recorded path, and waits when they
+/// differ by this share of full lock: at a cusp of its path the wheels have to swing over, which takes longer
+/// than the path allows.
 const WAITS: f32 = 0.2;
-/// When it is beside its path, it heads so as to reach the path after the first distance, metres, and takes
-/// that heading within the second: a length of the car, and half of one.
+/// When it is beside its path, it takes a heading that reaches the path after the first of these distances,
+/// and turns to that heading within the second, metres: a length of the car, and half of one.
 const TOWARDS_M: f64 = 0.2;
 const WITHIN_M: f64 = 0.1;
 /// The largest and the smallest correction of its heading: with more it would leave the area that it has
-/// swept; less is the rounding of dead reckoning.
+/// swept; anything less is rounding in dead reckoning.
 const AT_MOST_RAD: f64 = 0.3;
 const EVEN_RAD: f64 = 1e-6;
 /// It backs at most this far to get room for a turn, metres, to stay within the area that it has swept.
 const ROOM_M: f64 = 0.1;
-/// A shorter path counts as none, metres: the robot would creep.
+/// A path shorter than this counts as no path, metres: the robot would creep.
 const NO_WAY_M: f64 = 0.01;
 
 /// Counts, for reports.

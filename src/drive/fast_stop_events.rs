@@ -28,13 +28,13 @@ pub struct FastStopReceiver {
 }
 
 impl FastStopReceiver {
-    /// Reads the counts of `halt`, and the lost readings in `dropped`, both from zero.
+    /// Reads the counts of `halt` and the lost readings in `dropped`; both count from zero.
     pub fn new(halt: Arc<Halt>, dropped: Arc<AtomicU64>) -> FastStopReceiver {
         FastStopReceiver { halt, dropped, seen: [0; Cause::ALL.len()], lost: 0 }
     }
 
-    /// What happened since the last call. Call it before taking the readings: a stop that shows here put its
-    /// reading into a ring earlier.
+    /// What happened since the last call. Call it before taking the readings: the reading behind a stop seen
+    /// here is already in a ring.
     pub fn take(&mut self) -> FastStopEvents {
         let mut halts = 0;
         for (cause, count) in self.halt.counts() {

@@ -1,10 +1,10 @@
-//! The threads that do I/O. They poll devices by a table (which device feeds which channel, how often, on
+//! The threads that do I/O. They poll devices from a table (which device feeds which channel, how often, on
 //! which bus) and turn the results into readings; `admit.rs` decides whether to believe them.
 
 //!
 //! `i2c` is the thread of a bus, made of `polls` (the table), `motors` (commands), `retry`,
-//! `controller_timeout` and `ladder` (recovery). `edges`, `lines`, `slow` and `log` are the threads beside
-//! it; `cut` stops the motors by their line while their bus hangs. `fast_stop` finds urgent readings; `halt`
+//! `controller_timeout` and `ladder` (recovery). `edges`, `lines`, `slow` and `log` are the other threads;
+//! `cut` stops the motors through their line while their bus hangs. `fast_stop` finds urgent readings; `halt`
 //! and `data_ready` pass stops and poll requests to a bus thread; `counters` is for reports.
 
 mod counters;
@@ -66,8 +66,8 @@ impl Outlet {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
-    /// Hands over the staged readings. A clock that is read after this returns a time not earlier than the
-    /// moment at which the tick could take the readings.
+    /// Hands over the staged readings. A clock read after this call never shows a time before the tick could
+    /// take the readings.
     pub fn publish(&mut self) {
         if self.staged.is_empty() {
             return;
@@ -78,11 +78,11 @@ impl Outlet {
             }
         }
         self.staged.clear();
-        // The processor may read the time before other cores see what it wrote earlier.
+        // Otherwise the processor may read the time before other cores see its earlier writes.
         fence(Ordering::SeqCst);
     }
     /// Hands over the staged readings. If one of them tripped a stop rule (`crossed`), returns the cause with
-    /// a time: the tick's decisions from before that time may not have known those readings.
+    /// a time: decisions that the tick made before that time may not include those readings.
     fn publish_with(&mut self, crossed: &mut Option<Cause>, clock: &dyn Clock) -> Option<(Cause, Instant)> {
         self.publish();
         crossed.take().map(|cause| (cause, clock.now()))
@@ -157,7 +157,7 @@ mod tests {
         let mut crossed = Some(Cause::EStop);
         let (cause, at) = outlet.publish_with(&mut crossed, &clock).expect("it crossed");
         assert_eq!((cause, crossed), (Cause::EStop, None));
-        // With an earlier time, a command decided in between would count as one that knew of the reading.
+        // With an earlier time, a command decided in between would count as made with the reading.
         let published = clock.published.lock().expect("one thread");
         assert_eq!(published[at.as_nanos() as usize - 1], 1, "{published:?}");
         drop(published);

@@ -11,7 +11,7 @@ use crate::system::rt::triple_buffer::Writer;
 use rtrb::Consumer;
 use std::sync::Arc;
 
-/// Limit of a restored command number; no robot sends as many: at 10 kHz it would take millions of years.
+/// Limit of a restored command number; no robot sends that many: at 10 kHz it would take millions of years.
 const MOST_COMMANDS: u64 = 1 << 60;
 
 /// The tick's end.

@@ -1,10 +1,10 @@
 //! The recorder: what the robot sensed, what it decided and why, in MCAP files. The tick puts its records
-//! into a ring, as without a recording; the slow thread joins them with the readings and passes them on; a
-//! separate thread writes the files. A disk that is full or hangs costs records, which are counted, but no
-//! slot.
+//! into a ring, just as it does without a recording; the slow thread joins them with the readings and passes
+//! them on; a separate thread writes the files. A full or hung disk costs records, which are counted, but
+//! never a slot.
 //!
 //! Each slot is recorded twice: bit for bit in the channel `slot`, from which it can be replayed, and at a
-//! lower rate as JSON, for people and their tools. docs/recording.md describes the files.
+//! lower rate as JSON, for viewers and other tools. docs/recording.md describes the files.
 
 mod copy;
 mod counts;
@@ -52,7 +52,7 @@ pub const SLOT_TOPIC: &str = "/slot";
 const SLOT_ENCODING: &str = "ganglion-slot";
 /// The channel of the robot's status, as `ganglion status --json` shows it.
 pub const STATUS_TOPIC: &str = "/status";
-/// The channel of what the process occupies.
+/// The channel of the process's resource use.
 pub const PROCESS_TOPIC: &str = "/process";
 /// The channel of slices through the field.
 pub const SLICES_TOPIC: &str = "/slices";

@@ -65,7 +65,7 @@ impl MotorRequests {
     }
 }
 
-/// What is put around the engine on the CPU.
+/// Wrappers around the engine on the CPU.
 #[derive(Default)]
 pub struct Before {
     /// Opens the GPU that computes in its place; the engine on the CPU is then on standby, with all its
@@ -203,8 +203,8 @@ impl Brain {
         }
     }
 
-    /// Starts to write the brain to `path` every `every`, together with `beside`; `existing` describes the
-    /// file that is there now. Allocates all memory for this and starts the writer's thread.
+    /// Starts to write the brain to `path` at intervals of `every`, together with `beside`; `existing`
+    /// describes the file that is there now. Allocates all memory for this and starts the writer's thread.
     pub fn keep(
         &mut self,
         board: &Board,

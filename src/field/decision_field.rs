@@ -20,7 +20,8 @@ use peaks::Search;
 
 /// Most dimensions of a field.
 pub const MOST_AXES: usize = 3;
-/// Most sites of a field: 64 on each of three axes. A step of so many takes longer than a control period.
+/// Most sites of a field: 64 on each of three axes. A step with that many sites takes longer than a control
+/// period.
 pub const MOST_SITES: usize = 64 * 64 * 64;
 /// Resting level of all presets (COSIVINA, `examples/presetOneLayerField_*.json`, version 1.4).
 const RESTING: f32 = -5.0;
@@ -70,7 +71,7 @@ impl Preset {
     ///
     /// In one dimension it is COSIVINA's (version 1.4, `examples/presetOneLayerField_stabilized.json`, and
     /// `selection`, `memory`). The project ships none for more dimensions: there the strengths were chosen so
-    /// that a peak of the input's size has the same regime, and the tests hold them to it.
+    /// that a peak of the input's size has the same regime, which the tests check.
     pub fn interaction(self, dimensions: usize) -> Interaction {
         let (excitation, inhibition, global) = match (self, dimensions) {
             (Preset::Stabilised, ..=1) => (17.5, 15.0, 0.0),
@@ -214,7 +215,7 @@ impl DecisionField {
         self.search.peaks(&self.settings.axes, &self.activation)
     }
 
-    /// Back to rest. The noise goes on where it was.
+    /// Back to rest. The noise sequence continues where it was.
     pub fn rest(&mut self) {
         self.activation.fill(self.settings.resting);
     }

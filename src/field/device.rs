@@ -61,9 +61,9 @@ pub fn why_none() -> String {
     }
 }
 
-/// Opens the GPU at each call; the first call runs a trial before. The caller has dropped the earlier engine;
-/// while that engine's thread is still in a driver call, its memory is not free and opening fails. Each
-/// engine has its own context, so that an error that spoiled one context does not affect the next.
+/// Opens the GPU at each call; the first call runs a trial beforehand. The caller has dropped the earlier
+/// engine; while that engine's thread is still in a driver call, its memory is not free and opening fails.
+/// Each engine has its own context, so that an error that spoiled one context does not affect the next.
 fn opener(
     watch: Arc<Watch>,
 ) -> impl FnMut(&FieldPlan, &SensorRing) -> Result<Box<dyn FieldEngine>, Loss> + Send {
@@ -74,7 +74,8 @@ fn opener(
             if !ended() {
                 return Err(Loss::Timeout { call: "the lost device's last call" });
             }
-            // Its context is gone. Whether the error spoiled more than that shows when another one is opened.
+            // Its context is gone. Whether the error spoiled more than that shows when another engine is
+            // opened.
             if let Some(error) = watch.last_failure() {
                 log::warn!("opening the GPU again, after {error}");
             }

@@ -99,7 +99,7 @@ pub trait Inspect: FieldEngine {
     /// The kind of engine: `reference`, `cpu` or `cuda`.
     fn kind(&self) -> &'static str;
 
-    /// Worker threads, from 1, that were not granted their core.
+    /// Worker threads, numbered from 1, that were not granted their core.
     fn refusals(&self) -> &[(usize, Refusal)] {
         &[]
     }
@@ -115,7 +115,7 @@ pub trait Inspect: FieldEngine {
     /// holds.
     fn copy_channel(&self, c: usize, out: &mut [f32]);
 
-    /// What the next sensors are expected to be, -1..=1.
+    /// The prediction of the next sensors, -1..=1.
     fn prediction(&self) -> &[f64];
 
     /// Sets the motor read-out: motors x `READOUT_COLUMNS` weights for the full grid, then as many for the

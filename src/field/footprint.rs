@@ -5,8 +5,8 @@ use crate::field::shape::{BANK_BLOCK, CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROU
 
 /// Maximum number of bytes that the field's engine will take, computed for a full library and a full bank,
 /// and slightly more than the engine itself reports. A GPU engine takes about as much again on the device,
-/// besides the CPU engine on standby. Boards are refused for lack of memory by this figure, so that memory
-/// does not run out later.
+/// besides the CPU engine on standby. Boards are refused for lack of memory on the basis of this figure, so
+/// that memory does not run out later.
 pub fn field_bytes(plan: &FieldPlan) -> u64 {
     bytes_with(plan, plan.shape.patterns, plan.shape.bank)
 }

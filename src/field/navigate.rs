@@ -1,4 +1,4 @@
-//! The way to a goal, from ranges and dead reckoning. `docs/goals.md` has the maths.
+//! Finds the way to a goal from ranges and dead reckoning. `docs/goals.md` has the maths.
 //!
 //! [`place_grid`] remembers where something was met, [`goal_wave`] spreads from the goal around it,
 //! [`heading`] is a decision field that reads the wave's slope, and [`navigator`] turns its peak into a wish.
@@ -49,7 +49,7 @@ impl Beam {
     }
 }
 
-/// What a driver is told in each cycle.
+/// The input of a driver in each cycle.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
     /// Where the robot is, by dead reckoning.
@@ -85,7 +85,7 @@ pub trait Driver: Send {
     fn state(&self) -> navigator::State;
 }
 
-/// What the robot's body looks like and can do.
+/// Size and abilities of the robot's body.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Body {
     /// Half of its width, metres.
@@ -102,10 +102,10 @@ pub struct Body {
     pub full_speed: f32,
 }
 
-/// A fact of the body out of range.
+/// A property of the body that is out of range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BodyError {
-    /// Which fact.
+    /// Which property.
     pub name: &'static str,
     /// Its value.
     pub value: f32,
@@ -146,8 +146,8 @@ impl Body {
         (self.front + self.rear) / 2.0
     }
 
-    /// How far its middle keeps away from what was met, metres. A body that turns on the spot needs room for
-    /// its corners.
+    /// Distance that its middle keeps from anything that was met, metres. A body that turns on the spot needs
+    /// room for its corners.
     pub fn keeps_clear(&self) -> f32 {
         let beside = self.half_width + CLEARANCE;
         if self.turns_on_spot() {
@@ -167,7 +167,7 @@ impl Body {
         self.turning_radius == 0.0
     }
 
-    /// The first fact that is out of its range. The ranges are those of robots that fit on a lattice of
+    /// The first property that is out of its range. The ranges are those of robots that fit on a lattice of
     /// [`place_grid::SIDE`] cells of [`place_grid::CELL`] metres.
     pub fn check(&self) -> Result<(), BodyError> {
         for (name, value, range) in [

@@ -281,14 +281,14 @@ mod tests {
         for (w, expected) in learner.weights.iter().zip([0.5, 0.0, -0.25, 0.1]) {
             assert!((w - expected).abs() < 0.01, "{:?}", learner.weights);
         }
-        // With a constant input, the direction of (1, 1, 0, 1) is known better and better, the others only as
-        // well as the ridge says.
+        // With a constant input, the direction of (1, 1, 0, 1) becomes known ever more precisely, the others
+        // only as precisely as the ridge allows.
         for _ in 0..200_000 {
             learner.observe(&[1.0, 1.0, 0.0, 1.0], &[0.2], 0.9995);
         }
         let trace: f64 = learner.covariance.iter().step_by(5).sum();
         assert!(trace.is_finite() && trace <= 4.0 * 1.1 / RIDGE, "trace {trace}");
         assert!((learner.output(0, &[1.0, 1.0, 0.0, 1.0]) - 0.2).abs() < 1e-3);
-        assert!(learner.weights[2].abs() < 1e-3, "an unused weight goes back to nothing");
+        assert!(learner.weights[2].abs() < 1e-3, "an unused weight decays to zero");
     }
 }

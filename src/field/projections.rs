@@ -8,7 +8,7 @@ use crate::base::seed::{Stream, normal, uniform};
 /// Content channels that one sensor drives.
 pub const FAN_OUT: usize = 8;
 
-/// Profiles below this are cut to 0: added to a bias they vanish in f32, and the product of three would be a
+/// Profiles below this are set to 0: added to a bias they vanish in f32, and the product of three would be a
 /// subnormal number, with which some processors compute a hundred times as slowly.
 const LEAST_PHI: f64 = 1e-9;
 

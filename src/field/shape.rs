@@ -42,7 +42,7 @@ pub const READOUT_GRIDS: usize = 2;
 /// Largest weight of a read-out: with it, the rounding error of a feature in single precision already swings
 /// a motor over its whole range. A larger weight would read only rounding.
 pub const READOUT_MOST: f32 = 1.0 / f32::EPSILON;
-/// What an experience can be worth: a reward or a mean error of numbers within -1..=1.
+/// Largest worth of an experience: a reward or a mean error of numbers within -1..=1.
 pub const WORTH_MOST: f64 = 2.0;
 /// Recent prediction errors kept for confidence.
 pub const ERROR_RING: usize = 1000;
@@ -81,8 +81,8 @@ pub const fn regressors(sensors: usize) -> usize {
 /// Context is multiplied by this among the regressors: a receptive field fills about a thirtieth
 /// of the cube, four of them a channel, so that a channel's mean moves by about a sixteenth.
 pub const CONTEXT_SCALE: f64 = 16.0;
-/// The last change is multiplied by this among the regressors: a sine of 0.4 Hz at 20 Hz changes by
-/// an eighth of its amplitude a cycle, so that sensors and changes weigh alike under the ridge.
+/// The last change is multiplied by this among the regressors: a sine of 0.4 Hz at 20 Hz changes by an eighth
+/// of its amplitude a cycle, so that sensors and changes have equal weight under the ridge.
 pub const CHANGE_SCALE: f64 = 8.0;
 /// Ridge of the prediction's least squares, in squared units of the regressors: the weight of one observation
 /// of unit size. With a tenth of it, the prediction learns noise for its first 20 s; with ten times as much,
@@ -115,7 +115,7 @@ impl Shape {
         }
         sound
     }
-    /// Where in a read-out the weights for the full grid are (`on_half`: for the half grid).
+    /// Range of a read-out's weights for the full grid (`on_half`: for the half grid).
     pub const fn weights_on(&self, on_half: bool) -> std::ops::Range<usize> {
         let one = self.motors * READOUT_COLUMNS;
         if on_half { one..2 * one } else { 0..one }

@@ -1,5 +1,5 @@
-//! Slices through the field for people to look at: one plane of each of the channels that vary most. Taking
-//! them reads a few thousand cells, allocates nothing and changes nothing.
+//! Slices through the field for viewing: one plane of each of the channels that vary most. Taking them reads
+//! a few thousand cells, allocates nothing and changes nothing.
 
 use super::engine::FieldEngine;
 use super::shape::CHANNELS;
@@ -10,12 +10,12 @@ use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Channels that are shown. Four fit on a screen beside each other, and into a message of six kilobytes.
+/// Channels that are shown. Four fit side by side on a screen, and into a message of six kilobytes.
 pub const SLICES: usize = 4;
 /// The most cells per axis that a slice shows; of a larger grid it shows every second or fourth cell.
 pub const MOST_SIDE: usize = 32;
-/// Interval between two sets of slices: a person sees a change, and a recording of a field of 32^3 grows by
-/// 12 kB/s (computed).
+/// Interval between two sets of slices: short enough to show a change; a recording of a field of 32^3 grows
+/// by 12 kB/s (computed).
 const EVERY: Span = Span::from_millis(500);
 /// Cells per axis that are compared to choose channels. A receptive field is about a third of the cube wide,
 /// so at least one of them shows it.
@@ -147,7 +147,7 @@ impl Lattice {
     }
 }
 
-/// Takes slices at intervals, for those who read them: a recording, the control socket.
+/// Takes slices at intervals for their readers: a recording, the control socket.
 #[derive(Default)]
 pub struct SliceSchedule {
     readers: Vec<Writer<FieldSlices>>,

@@ -1,7 +1,7 @@
 //! A whole brain in a file, with a description of the field for which it was made. The file is written
 //! atomically and only if valid, and read completely or refused with the reason. The previous file stays
 //! beside it, as `NAME.previous`, for a start that cannot use the newest. `schedule` decides when to write,
-//! `writer` has the thread that writes, `places` the robot's map. `copies` serves recordings.
+//! `writer` holds the thread that writes, `places` the robot's map. `copies` serves recordings.
 
 mod copies;
 mod places;

@@ -40,7 +40,7 @@ impl StageWatch {
     pub fn begin(&mut self) {
         *self = StageWatch { last: MonotonicClock.now(), ..StageWatch::NEW };
     }
-    /// The work since the last call, or since the start of the cycle, was `stage`.
+    /// Charges the time since the last call, or since the start of the cycle, to `stage`.
     pub fn end(&mut self, stage: Stage) {
         let now = MonotonicClock.now();
         let time = &mut self.times[stage as usize];

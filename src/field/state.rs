@@ -1,13 +1,13 @@
 //! The whole state of an engine between two cycles, in a form that all engines share: the content of a
 //! snapshot file, and what one engine takes over from another.
 //!
-//! An engine that resumes from its own state continues bit for bit; another engine continues within its
+//! An engine that resumes from its own state continues bit for bit; another engine's results differ only by
 //! rounding. Features are not part of the state: they follow from the cells, except for the means that
 //! `Reduced` keeps. Values that an engine keeps in more than f32 are in `fine`, beside the f32 values that
 //! every engine understands.
 //!
-//! `check` decides whether a state fits an engine, `bounds` how large a number can become; each engine saves
-//! and loads its own.
+//! `check` decides whether a state fits an engine, `bounds` how large a number can become; each engine
+//! implements its own saving and loading.
 
 mod bounds;
 mod check;
@@ -31,7 +31,7 @@ pub struct State {
     pub live: Live,
 }
 
-/// The part that came from outside; it stays when an engine goes back to rest.
+/// The part that was given from outside; it stays when an engine returns to rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
     /// The weights; [`Shape::weights`](crate::base::plan::Shape::weights) is their number.
@@ -75,7 +75,7 @@ pub struct Live {
     pub whole: Vec<f32>,
     /// Cells of the half grid, 64 x (N/2)^3; empty unless it is in use.
     pub half: Vec<f32>,
-    /// The means that the features are made of, which the cells alone do not determine.
+    /// The means from which the features are computed; the cells alone do not determine them.
     pub reduced: Reduced,
     /// Cycles since each group was stepped, since the library was matched, since the last step of learning.
     pub since_step: [u64; GROUPS],
@@ -109,7 +109,7 @@ pub struct Reduced {
     pub descriptor: Vec<f64>,
 }
 
-/// Cells and rows in f64, beside and in the order of those in f32; empty where an engine has none.
+/// The f64 values of cells and rows, in the order of the f32 ones; empty where an engine has none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fine {
     /// See [`Live::whole`].
@@ -257,7 +257,7 @@ pub fn refill<T: Clone>(to: &mut Vec<T>, from: &[T]) {
     to.extend_from_slice(from);
 }
 
-/// Converts numbers of rows or slots to the form in files.
+/// Converts row or slot indices to their form in files.
 pub fn refill_list(to: &mut Vec<(u32, f64)>, from: impl Iterator<Item = (usize, f64)>) {
     to.clear();
     to.extend(from.map(|(number, x)| (number as u32, x)));

@@ -1,6 +1,6 @@
 //! The trial of a GPU before it is trusted: it computes a few cycles beside the CPU engine, with the grid,
 //! the rates and the storage of the plan. The trial catches a driver, a compiler or a chip that computes
-//! wrong results before these reach the motors. It does not measure speed.
+//! wrong results before they reach the motors. It does not measure speed.
 
 use super::cpu::CpuEngine;
 use super::cuda::CudaEngine;

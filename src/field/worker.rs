@@ -1,6 +1,6 @@
 //! The engine on its own thread: takes the newest request, returns a result, and shields the tick from engine
-//! failures (a panic, a hang, a slow run), of which the tick only sees that a result is missing. Work that
-//! takes longer than a cycle (saving, reopening a GPU) happens between two cycles, after the result is out.
+//! failures (a panic, a hang, a slow run): the tick only sees a missing result. Work that takes longer than a
+//! cycle (saving, reopening a GPU) happens between two cycles, after the result is out.
 
 use super::brain::{Brain, NoAnswer};
 use super::failover::DeviceCounters;
@@ -105,7 +105,7 @@ pub struct FieldWorker {
     goals: Option<GoalStage>,
 }
 
-/// How long the end waits for a free buffer for the last snapshot: less than the time in which workers must
+/// How long shutdown waits for a free buffer for the last snapshot: less than the time in which workers must
 /// end.
 const LAST_SNAPSHOT: Duration = Duration::from_millis(300);
 
@@ -126,19 +126,19 @@ impl FieldWorker {
         }
     }
 
-    /// The same with snapshots when `schedules` say so: those of a file, those of a recording.
+    /// Adds snapshots on these schedules: one for the file, one for the recording.
     pub fn with_snapshots(mut self, schedules: [Option<SnapshotSchedule>; 2]) -> FieldWorker {
         self.snapshots = schedules.into_iter().flatten().collect();
         self
     }
 
-    /// The same with slices for those who read them.
+    /// Adds slices for viewers.
     pub fn with_slices(mut self, schedule: SliceSchedule) -> FieldWorker {
         self.slices = schedule;
         self
     }
 
-    /// The same with a navigator.
+    /// Adds a navigator.
     pub fn with_goals(mut self, goals: GoalStage) -> FieldWorker {
         self.goals = Some(goals);
         self

@@ -1,7 +1,7 @@
-//! Temperature, clocks, power and load of the GPU that computes the field, for people: from sysfs on a
-//! Jetson, from the driver's management library elsewhere. A thread of its own reads them once a second,
+//! Temperature, clocks, power and load of the GPU that computes the field, for display: from sysfs on a
+//! Jetson, from the driver's management library elsewhere. A separate thread reads them once a second,
 //! because a call to a card that has fallen off the bus may never return. Nothing waits for that thread;
-//! figures that it no longer renews are left out.
+//! figures that it no longer updates are left out.
 
 mod jetson;
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// A chip's temperature changes within seconds, and graphs are drawn every 15 s.
 const EVERY: Duration = Duration::from_secs(1);
-/// Figures are left out when they are older than this: five readings have failed to come.
+/// Figures are left out when they are older than this: five readings have been missed.
 const STALE_AFTER: Span = Span::from_millis(5_000);
 
 /// What a GPU reports about itself; what it does not report is absent.
@@ -35,7 +35,7 @@ pub struct GpuFigures {
     pub power_watts: Option<f32>,
     /// That rail's name.
     pub power_rail: Option<String>,
-    /// Share of the time in which the GPU worked, 0..=1.
+    /// Share of the time in which the GPU was busy, 0..=1.
     pub load: Option<f32>,
 }
 

@@ -27,7 +27,7 @@ const LONGEST: usize = 1 << 16;
 /// Time for a whole calibration. For most batch sizes a GPU wins or loses by a factor, so a few calls of each
 /// show it.
 pub const CALIBRATION: Span = Span::from_millis(1_500);
-/// Calls per measurement. The fastest counts: other work disturbed the others.
+/// Calls per measurement. The fastest call counts: the others were slowed down by other work.
 const CALLS: usize = 3;
 /// Largest batch to try, memory permitting: a GPU that is not faster here never is.
 const MOST_ROWS: usize = 4096;
@@ -104,7 +104,7 @@ struct Identity {
     chip: (u32, u32),
     driver: (u32, u32),
     multiprocessors: u32,
-    /// The processor's instructions and cores.
+    /// The processor's instruction set and cores.
     instructions: String,
     cores: u32,
     /// The program's version.
@@ -139,7 +139,7 @@ pub enum Because {
     NoGpu(Unfit),
     /// It was measured now.
     Measured,
-    /// An earlier start measured it.
+    /// An earlier run measured it.
     Kept,
     /// The measurement failed.
     Failed(GpuWorkspaceFault),
@@ -147,7 +147,7 @@ pub enum Because {
     Asked,
 }
 
-/// From which batch size the GPU does which work.
+/// Which work the GPU does, and from which batch size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The measurements; empty: the processor does everything, or the preference decides.

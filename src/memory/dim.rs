@@ -27,7 +27,7 @@ impl Dim {
         self.0 as usize
     }
 
-    /// Rows in `numbers` numbers, if they are whole rows.
+    /// The number of rows in `numbers` numbers, if these make up whole rows.
     pub fn rows(self, numbers: usize) -> Option<usize> {
         numbers.is_multiple_of(self.get()).then(|| numbers / self.get())
     }

@@ -46,8 +46,8 @@ pub struct Episodes {
 }
 
 impl Episodes {
-    /// For `things` things and `pages` pages; refused if that is more than `limit` bytes, the decoder's grid
-    /// not counted.
+    /// For `things` things and `pages` pages; refused if that is more than `limit` bytes, not counting the
+    /// decoder's grid.
     pub fn new(
         decoder: Decoder,
         things: usize,
@@ -101,7 +101,7 @@ impl Episodes {
         self.forgotten
     }
 
-    /// The cosine from which on an answer is believed.
+    /// The lowest cosine at which an answer is believed.
     pub fn believed(&self) -> f64 {
         BELIEVED / (self.dim().get() as f64).sqrt()
     }
@@ -125,8 +125,7 @@ impl Episodes {
         Ok(())
     }
 
-    /// Where `thing` was met, as far as that can be believed; of several places, the one that is remembered
-    /// best.
+    /// Where `thing` was met, if the answer is believed; of several places, the best remembered one.
     pub fn where_was(&mut self, thing: usize) -> Result<Option<DecodedPlace>, Fault> {
         self.known(thing)?;
         let mut found: Option<DecodedPlace> = None;
@@ -141,10 +140,9 @@ impl Episodes {
         Ok(found.filter(|place| place.likeness >= self.believed()))
     }
 
-    /// The things that were met nearest to `place`, the most certain first; only those with a cosine that is
-    /// believed.
-    /// The cosine falls with the distance between `place` and where a thing was met, as for the plane's
-    /// pointers, to about 0 at one scale.
+    /// The things that were met nearest to `place`, the most certain first; only those whose cosine is
+    /// believed. The cosine falls with the distance between `place` and where a thing was met, as for the
+    /// plane's pointers, to about 0 at one scale.
     pub fn what_is_near(&mut self, place: [f64; 2], best: &mut Best) -> Result<(), Fault> {
         self.decoder.plane().pointer(place, &mut self.pointer)?;
         best.clear();

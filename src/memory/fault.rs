@@ -35,7 +35,7 @@ pub enum Fault {
     OtherDimension {
         /// What has these vectors.
         what: &'static str,
-        /// Its numbers in a row.
+        /// Its numbers per vector.
         found: usize,
         /// The memory's.
         wanted: usize,
@@ -44,14 +44,14 @@ pub enum Fault {
     NotFinite {
         /// Which of the arguments.
         what: &'static str,
-        /// At which number of it.
+        /// Index of the number in it.
         at: usize,
     },
     /// A vector whose length is zero, or so small or large that its square is not a normal f32.
     NoLength {
         /// Which of the arguments.
         what: &'static str,
-        /// At which row of it.
+        /// Index of the row in it.
         row: usize,
     },
     /// A vector without an exact inverse: one of its frequencies is practically absent.

@@ -467,7 +467,7 @@ fn settle(stream: &Stream) -> Result<(), GpuWorkspaceFault> {
     Ok(())
 }
 
-/// All of `pinned`. Waits for copies that a failed operation has left under way.
+/// All of `pinned`. Waits for copies that a failed operation has left in flight.
 fn free<'p>(pinned: &'p mut Pinned, stream: &Stream) -> Result<LookMut<'p>, GpuWorkspaceFault> {
     if pinned.bytes_mut().is_err() {
         settle(stream)?;

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 /// Numbers in a vector: enough for eight meetings per page.
 const NUMBERS: usize = 512;
 /// Two places this far apart have dissimilar vectors: about two lengths of a small car, and so the distance
-/// at which the field begins to sense that it comes near.
+/// at which the field begins to sense its approach.
 const SCALE_M: f64 = 0.5;
 /// Half the side of the recorded square around the start: a room. Meetings outside are counted, not kept.
 const REACH_M: f64 = 5.0;
@@ -35,7 +35,7 @@ const REACH_M: f64 = 5.0;
 const PAGES: usize = 16;
 /// A thing that is met again within this distance is the same meeting.
 const APART_M: f64 = 0.5;
-/// A sensor has left its threshold when it is above this multiple of it: noise must not count as new
+/// A sensor has cleared its threshold when it is above this multiple of it: noise must not count as new
 /// meetings.
 const CLEAR: f32 = 1.2;
 /// Seed of the vectors of things and waves: fixed, so that a board has the same map in every run.
@@ -90,7 +90,7 @@ impl Scene {
 struct Known {
     thing: Thing,
     met: u64,
-    /// The sensor has not left the threshold since the last meeting.
+    /// The sensor has not cleared the threshold since the last meeting.
     here: bool,
     last: Option<[f64; 2]>,
 }
@@ -104,7 +104,7 @@ pub struct Map {
     beyond: u64,
 }
 
-/// A summary of a map, for people and programs.
+/// A summary of a map, for users and programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MapStatus {
     /// Where its places come from: `computed`, from the robot's commands.
@@ -361,7 +361,7 @@ mod tests {
             a_metre(&mut map, 100 * metre, ramp);
         }
         let (times, last) = map.met(1).expect("known");
-        assert_eq!((times, map.beyond), (5, 3), "a metre apart each, five metres of reach");
+        assert_eq!((times, map.beyond), (5, 3), "one metre apart, with a reach of five metres");
         assert!(last.is_some_and(|[x, _]| x < REACH_M));
         assert!(Map::new(map.odometer.motion().clone(), Vec::new()).is_err());
     }

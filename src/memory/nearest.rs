@@ -14,8 +14,8 @@ pub struct Match {
 }
 
 impl Match {
-    /// The larger cosine wins, of equal ones the lower row: a total order, so that threads cannot change the
-    /// list.
+    /// The larger cosine wins, or the lower row if they are equal: a total order, so that threads cannot
+    /// change the list.
     fn beats(&self, other: &Match) -> bool {
         match self.cosine.total_cmp(&other.cosine) {
             std::cmp::Ordering::Greater => true,

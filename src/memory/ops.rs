@@ -14,7 +14,7 @@ use crate::system::cpu::simd::Level;
 pub enum Length {
     /// Not scaled.
     AsIs,
-    /// Length 1; a row without a length becomes zeros.
+    /// Length 1; a row without a usable length becomes zeros.
     Unit,
 }
 
@@ -45,12 +45,12 @@ struct Pad {
 }
 
 impl Workspace {
-    /// With the best instructions that this processor has.
+    /// With the best instruction set that this processor has.
     pub fn new(d: Dim) -> Workspace {
         Workspace::at_level(d, Level::best())
     }
 
-    /// With the given instructions; the results have the same bits.
+    /// With the given instruction set; the results have the same bits.
     pub fn at_level(d: Dim, level: Level) -> Workspace {
         let n = d.get();
         let own = n.is_power_of_two() && n >= LEAST_ROW;
@@ -146,7 +146,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// Scales each row to length 1; a row without a length becomes zeros.
+    /// Scales each row to length 1; a row without a usable length becomes zeros.
     pub fn normalise(&self, rows: &mut [f32]) -> Result<(), Fault> {
         self.whole_rows("rows", rows)?;
         self.level.run(Normalise { d: self.d.get(), rows });
@@ -160,7 +160,8 @@ impl Workspace {
         Ok(self.level.run(Dot(a, b)))
     }
 
-    /// The cosine of the angle between two vectors, -1..=1 within rounding; 0 if one of them has no length.
+    /// The cosine of the angle between two vectors, -1..=1 within rounding; 0 if one of them has no usable
+    /// length.
     pub fn cosine(&self, a: &[f32], b: &[f32]) -> Result<f32, Fault> {
         let product = self.dot(a, b)?;
         let (a, b) = (self.level.run(InverseLength(a)), self.level.run(InverseLength(b)));

@@ -8,8 +8,8 @@ use crate::system::cpu::simd::{Kernel, Simd};
 /// Running sums: four of the widest registers, enough to hide the latency of a fused multiply-add.
 const SUMS: usize = 64;
 
-/// Rows that are added up in order before their sum joins the total: few enough that rounding stays that of
-/// some dozens of sums, enough that the total is rarely touched.
+/// Rows that are added up in order before their sum joins the total: few enough that the rounding error stays
+/// that of a few dozen sums, enough that the total is rarely touched.
 pub const LEAF: usize = 64;
 
 /// Rows that are read at once within a leaf.
@@ -78,7 +78,7 @@ pub fn inverse_length<S: Simd>(simd: S, row: &[f32]) -> f32 {
     if square.is_normal() { 1.0 / square.sqrt() } else { 0.0 }
 }
 
-/// Scales a row to length 1; a row without a length (see [`inverse_length`]) becomes zeros.
+/// Scales a row to length 1; a row without a usable length (see [`inverse_length`]) becomes zeros.
 #[inline(always)]
 pub fn normalise<S: Simd>(simd: S, row: &mut [f32]) {
     let factor = inverse_length(simd, row);

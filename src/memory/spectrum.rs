@@ -130,7 +130,7 @@ fn chirped(re: &mut [f64], im: &mut [f64]) {
     radix_two(&mut b_re, &mut b_im);
     for k in 0..length {
         let (x, y) = (a_re[k] * b_re[k] - a_im[k] * b_im[k], a_re[k] * b_im[k] + a_im[k] * b_re[k]);
-        (a_re[k], a_im[k]) = (x, -y); // conjugated for the way back
+        (a_re[k], a_im[k]) = (x, -y); // conjugated for the inverse transform
     }
     radix_two(&mut a_re, &mut a_im);
     for (k, (c, s)) in chirp.iter().enumerate() {

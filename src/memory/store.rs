@@ -58,7 +58,7 @@ struct Written {
 }
 
 impl Store {
-    /// An empty store for `capacity` rows, all memory taken and touched now; refused if that is more than
+    /// An empty store for `capacity` rows, all memory allocated and touched now; refused if that is more than
     /// `limit` bytes.
     pub fn new(dim: Dim, capacity: usize, limit: usize) -> Result<Store, Fault> {
         if !(1..=u32::MAX as usize).contains(&capacity) {
@@ -150,7 +150,7 @@ impl Store {
         self.write(row, vector)
     }
 
-    /// Removes a row; the last row, if it is another, gets its number.
+    /// Removes a row; if it is not the last one, the last row gets its number.
     pub fn swap_remove(&mut self, row: usize) -> Result<(), Fault> {
         self.known(row)?;
         let (d, last) = (self.dim.get(), self.count - 1);
@@ -176,7 +176,7 @@ impl Store {
         Ok(())
     }
 
-    /// One over the length of a vector; an error if it has none.
+    /// One over the length of a vector; an error if it has no usable length.
     fn checked(&self, what: &'static str, vector: &[f32]) -> Result<f32, Fault> {
         let d = self.dim.get();
         if vector.len() != d {
@@ -195,7 +195,7 @@ impl Store {
     }
 
     /// Compares queries (rows one after the other) with all rows: `best[i]` gets the best matches of query i.
-    /// A query without a length has cosine 0 with everything.
+    /// A query without a usable length has cosine 0 with everything.
     pub fn nearest(&self, queries: &[f32], best: &mut [Best]) -> Result<(), Fault> {
         self.fits(queries, best.len())?;
         best.iter_mut().for_each(Best::clear);

@@ -7,8 +7,9 @@ use super::spectrum::Spectrum;
 use crate::base::seed::{Stream, normal, uniform};
 use std::f64::consts::TAU;
 
-/// Least share of the mean magnitude that a frequency of an invertible vector has. An inverse magnifies the
-/// rounding of its vector (6e-8 per number) by one over this: with 1e-3 it is still good to 1e-4.
+/// Smallest share of the mean magnitude that a frequency of an invertible vector may have. An inverse
+/// magnifies the rounding of its vector (6e-8 per number) by one over this: with 1e-3 it is still good to
+/// 1e-4.
 pub const LEAST_SHARE: f64 = 1e-3;
 
 /// Below this share of the mean magnitude a frequency's phase is nothing but rounding, and unitary projection

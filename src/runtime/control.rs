@@ -4,7 +4,8 @@
 //! the socket's owner and group may use it.
 //!
 //! A stop or a disarm takes effect even if its caller goes away. A request to arm counts only while its
-//! caller waits for it, at most half a second: an arming that was reported as failed never happens later.
+//! caller waits for it, at most half a second: a request that was reported as failed never arms the robot
+//! later.
 
 mod goal;
 mod measured;

@@ -34,7 +34,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most readings in a slot: what all inlets of a tick hold together, which is more than a recording keeps.
+/// Maximum number of readings in a slot: what all inlets of a tick hold together, which is more than a
+/// recording keeps.
 const READINGS: usize = 1 << 15;
 
 /// A guard that always answers.
@@ -67,7 +68,7 @@ pub enum Missing {
     Checkpoint {
         /// Number of the slot.
         index: u64,
-        /// The value where it stops to match.
+        /// The first value that does not match.
         unfit: Unfit,
     },
     /// Something in this slot is impossible on this board.
@@ -124,7 +125,7 @@ pub struct Replay {
     halt: Arc<Halt>,
     readings_dropped: Arc<AtomicU64>,
     outcomes: Writer<FieldResult>,
-    /// What the tick requests of the field. The results are already known.
+    /// What the tick requests from the field. The results are already known.
     orders: Reader<FieldRequest>,
     sensor_ring: SensorRing,
     _commands: Reader<Command>,
@@ -178,7 +179,7 @@ impl Replay {
             trace,
             records_dropped: Arc::default(),
             loop_status: Arc::default(),
-            // Either heard in this slot or lost.
+            // The guard either answered in this slot or is lost.
             guard: guard.clone().map(|link| GuardHealth::new(link, Span::ZERO)),
         });
         Ok(Replay {
@@ -207,7 +208,7 @@ impl Replay {
         })
     }
 
-    /// The same for a board with other limits than in the run: it continues after a difference, with the
+    /// The same for a board whose limits differ from the run's: it continues after a difference, with the
     /// state that its own decisions have led to. What the robot would have sensed then is unknown: the
     /// readings are those of the run.
     pub fn what_if(board: &Board, quality: Option<QualityLevel>) -> std::io::Result<Replay> {
@@ -219,7 +220,7 @@ impl Replay {
         self.gaps
     }
 
-    /// Runs `step` through the tick. `lost`: how many slots were lost after it, which the next one tells.
+    /// Runs `step` through the tick. `lost`: how many slots were lost after it, as the next one reports.
     pub fn step(&mut self, step: &Step, lost: u64) -> Replayed {
         let slot = &step.slot;
         match self.begin(step) {
@@ -312,8 +313,8 @@ impl Replay {
             self.receipts.push(*receipt).map_err(|_| misfit("it has more receipts than a slot can take"))?;
         }
         if let Some(field) = &slot.field {
-            let outcome =
-                outcome(field, slot).ok_or_else(|| misfit("it has an answer for more motors than any"))?;
+            let outcome = outcome(field, slot)
+                .ok_or_else(|| misfit("it has an answer for more motors than any board has"))?;
             self.outcomes.put(outcome);
         }
         if let Some(link) = self.guard.as_ref().filter(|_| !slot.signals.guard_lost) {

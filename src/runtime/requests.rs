@@ -1,4 +1,5 @@
-//! Requests of people, signals and the guard to a running robot: other threads set them, the tick takes them.
+//! Requests from users, signals and the guard to a running robot: other threads set them, the tick takes
+//! them.
 
 use crate::base::time::Instant;
 use crate::decision::mode::Asked;

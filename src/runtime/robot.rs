@@ -66,7 +66,7 @@ pub struct Options {
     pub resume: Option<Snapshot>,
     /// Where the brain is saved.
     pub snapshots: Option<SnapshotPlan>,
-    /// Requests of people and signals. An option, because some threads need them before the robot is built.
+    /// Requests from users and signals. An option, because some threads need them before the robot is built.
     pub requests: Arc<Requests>,
     /// The loop's status, an option for the same reason.
     pub loop_status: Arc<LoopStatusCell>,
@@ -206,7 +206,7 @@ pub struct Robot {
     pub engine_name: String,
     /// The device that was given to the field; `None`: only the CPU computes it.
     pub device: Option<Device>,
-    /// What the engine's own threads were refused.
+    /// What the system refused the engine's own threads.
     pub engine_refusals: Vec<Refusal>,
     /// Messages about the link to a remote brain, if one computes the field.
     pub link_words: Option<Arc<LinkWords>>,
@@ -219,7 +219,7 @@ pub struct Robot {
     pub idle_faults: Vec<&'static str>,
     /// Gives orders to the navigator, on a board that has one.
     pub goals: Option<GoalSender>,
-    /// Slices through the field, for people who watch the robot in real time.
+    /// Slices through the field, for users who watch the robot in real time.
     pub slices: Option<NewestSlices>,
 }
 
@@ -235,7 +235,7 @@ impl Robot {
         let link_words = options.tether.as_ref().map(|tether| tether.words.clone());
         let is_remote = link_words.is_some();
         room::demand(memory_needed(board, is_remote)).map_err(BuildError::Room)?;
-        // The engine first, because it is slow: the simulator's fault times count from when it is made.
+        // The engine first, because it is slow: fault times count from when the simulator is made.
         let resume = options.resume.as_ref();
         let has_device = options.device.is_some();
         let before = Before { device: options.device, cycle: options.around, tether: options.tether };

@@ -29,7 +29,7 @@ const DRAIN_EVERY: Duration = Duration::from_millis(20);
 
 /// How a run ended.
 pub struct Ending {
-    /// The stopped tick, whose counters are figures of the run.
+    /// The stopped tick, whose counters go into the run's figures.
     pub tick: Tick,
     /// The counts of the run.
     pub recorder: Recorder,
@@ -85,7 +85,7 @@ pub fn step(
 pub enum RunnerError {
     /// The system refused to start a thread.
     Thread(std::io::Error),
-    /// The board is strict and the system refused something to a thread.
+    /// The board is strict and the system refused a thread's request.
     Refused {
         /// Which thread.
         thread: &'static str,
@@ -114,7 +114,7 @@ impl std::fmt::Display for RunnerError {
 impl std::error::Error for RunnerError {}
 
 /// Runs `robot` on threads in real time until `until` or until `interrupted`. The calling thread is the slow
-/// one: it drains the trace and calls `watch`. However this function ends, even by a panic of `watch`, it
+/// one: it drains the trace and calls `watch`. However this function ends, even by a panic in `watch`, it
 /// stops the motors and ends every thread, with a bounded wait for both.
 pub fn run(
     robot: Robot,
@@ -137,7 +137,7 @@ pub fn run(
         threads.start_watched(started.worker, started.waker, clock.clone(), started.role, plan, beat)?;
     }
     if let Some((_, granted)) = threads.granted.iter_mut().find(|(_, granted)| granted.role == Role::Field) {
-        // Adds them to the refusals of the field's own thread, as far as there is room.
+        // Adds them to the refusals of the field's own thread, as long as there is room.
         for refusal in engine_refusals {
             let _ = granted.refusals.push(refusal);
         }

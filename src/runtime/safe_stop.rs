@@ -26,13 +26,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 pub use verdict::{Pulled, Runtime, StopFindings, Threat};
 
-/// How often the stop is written before a line is pulled: brush noise can spoil one write, but hardly three.
+/// How often the stop is written before a line is pulled: brush noise can spoil one write, but is unlikely to
+/// spoil three.
 const TRIES: usize = 3;
 /// A live runtime answers within two slots, or reports after half a second that its loop is not running.
 const DISARM_TIMEOUT: Duration = Duration::from_millis(700);
 /// A live guard answers within a millisecond.
 const GUARD_TIMEOUT: Span = Span::from_millis(150);
-/// A bus that has not accepted a few frames by now hangs; then a line is pulled.
+/// A bus that has not accepted a few frames by now is hung; a line is then pulled.
 const BUS_TIMEOUT: Duration = Duration::from_millis(300);
 /// Setting a line takes one system call.
 const LINE_TIMEOUT: Duration = Duration::from_millis(150);
@@ -157,7 +158,7 @@ fn is_pulled(board: &Board, line: Line) -> bool {
     reset || board.enable.is_some_and(|enable| enable.line == line)
 }
 
-/// Pulls the enable line and the reset line, as far as the board has them and no other process holds them.
+/// Pulls the enable line and the reset line, where the board has them and no other process holds them.
 fn pull(board: &Board, hardware: &dyn Hardware) -> Result<Vec<Pulled>, StepError> {
     let clock = MonotonicClock;
     let mut pulled = Vec::new();
@@ -296,7 +297,7 @@ mod tests {
             assert!(stop_motors(&board, &hardware).is_ok(), "the bus answers");
             let driven = hardware.driven.lock().unwrap().clone();
             assert!(!driven.iter().any(|(driven, _)| *driven == line), "{driven:?}");
-            // Pulling sets it to off and to nothing else.
+            // Pulling sets it to off and to no other level.
             assert!(pull(&board, &hardware).unwrap().contains(&Pulled::Enable));
             let driven = hardware.driven.lock().unwrap().clone();
             let levels: Vec<bool> =

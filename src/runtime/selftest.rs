@@ -134,7 +134,7 @@ pub fn self_test(
         Ok(reset) => reset,
         Err(check) => {
             checks.push(check);
-            return (checks, board.clone()); // without a reset, answers of the controller mean nothing
+            return (checks, board.clone()); // without a reset, the controller's answers mean nothing
         }
     };
     let found = match hardware.i2c(0) {

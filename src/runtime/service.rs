@@ -1,5 +1,5 @@
-//! The runtime as a service: what it reports to systemd, and when. It is ready once every part works that
-//! arming needs, whatever the surroundings; it is alive while the loop *and* the thread of the motors' bus
+//! The runtime as a service: what it reports to systemd, and when. It is ready once every part that arming
+//! needs works, whatever is around the robot; it is alive while the loop *and* the thread of the motors' bus
 //! advance. The slow thread reports, because a message is a system call that may wait.
 //!
 //! Does nothing if no service manager listens (`NOTIFY_SOCKET` is not set).
@@ -36,13 +36,13 @@ pub fn missing(status: &LoopStatus) -> ArmRefusal {
 pub enum Notice<'a> {
     /// The robot is ready.
     Ready,
-    /// A status line for people.
+    /// A status line for humans.
     Status(&'a str),
     /// The runtime is alive.
     Watchdog,
     /// It is ending.
     Stopping,
-    /// The start may take this long from now.
+    /// Startup may take this long from now.
     Extend(Span),
 }
 
@@ -86,7 +86,7 @@ impl Service {
         }
     }
 
-    /// Asks for up to `longer` from now for the start.
+    /// Asks for up to `longer`, counted from now, to finish starting.
     pub fn extend(&mut self, longer: Span) {
         (self.send)(Notice::Extend(longer));
     }

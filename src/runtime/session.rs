@@ -46,7 +46,7 @@ const BUILDING: Span = Span::from_millis(120_000);
 pub const READY_WITHIN: Span = Span::from_millis(30_000);
 /// How often the status goes into the recording.
 const STATUS_EVERY: Span = Span::from_millis(1_000);
-/// Time that a run which never got ready takes to end cleanly.
+/// Time that a run needs to end cleanly if it never became ready.
 const ENDING: Span = Span::from_millis(10_000);
 
 /// A run in real time.
@@ -84,7 +84,7 @@ pub enum SessionError {
     Access(AccessError),
     /// The heartbeat thread cannot be started.
     Heartbeat(io::Error),
-    /// The board is strict and the system refused something to the heartbeat thread.
+    /// The board is strict and the system refused a request of the heartbeat thread.
     Refused(Refusal),
     /// The board requires the guard at this socket, but the guard refuses; `None`: it does not answer.
     NoGuard(PathBuf, Option<GuardRefusal>),
@@ -99,7 +99,7 @@ pub enum SessionError {
     Control(PathBuf, io::Error),
     /// Another runtime is using the default control socket.
     Occupied(PathBuf, io::Error),
-    /// The thread of the control socket cannot be started.
+    /// The thread for the control socket cannot be started.
     Server(io::Error),
     /// The robot's threads cannot be started.
     Drive(RunnerError),
@@ -227,7 +227,7 @@ impl Session<'_> {
         }
     }
 
-    /// The sources from which answers to callers are made.
+    /// What replies to callers are built from.
     fn sources(&self, robot: &Robot, guarded: Option<&Guarded>) -> Sources {
         Sources {
             board: self.board.name.clone(),
@@ -277,7 +277,8 @@ fn report_to(service: &mut Service, sources: &Sources, now: Instant) {
     });
 }
 
-/// Adds the robot's status to its recording, once a second, without what the recording has in every slot.
+/// Adds the robot's status to its recording, once a second, leaving out what the recording holds for every
+/// slot anyway.
 fn record_status(recording: Option<&Recording>, due: &mut Instant, sources: &Sources, now: Instant) {
     let Some(recording) = recording.filter(|_| now >= *due) else { return };
     *due = now + STATUS_EVERY;

@@ -201,7 +201,8 @@ impl Tick {
     pub fn is_willing(&self) -> bool {
         self.policy.modes.is_willing()
     }
-    /// Why the robot is disarmed, or was at its end; `None`: it has been armed since, or was never disarmed.
+    /// Why the robot is disarmed, or was disarmed before it latched or stopped; `None`: it has been armed
+    /// since, or was never disarmed.
     pub fn disarmed(&self) -> Option<Disarm> {
         self.policy.modes.disarmed()
     }

@@ -68,7 +68,7 @@ impl I2c for SimI2c {
 /// is a register access.
 pub struct SimGpio {
     plant: Plant,
-    /// Number of its watch in the robot.
+    /// The robot's number for this handle's watch.
     watch: usize,
 }
 

@@ -1,6 +1,6 @@
 //! The car in motion: a kinematic bicycle with motors that lag and a steering servo of limited speed, or two
-//! driven wheels that turn it by their difference; and a body that stops at obstacles. Does not know pins or
-//! registers.
+//! driven wheels that turn it by their speed difference; and a body that stops at obstacles. Does not know
+//! pins or registers.
 //!
 //! Kinematic means that tyres do not slip, which holds below about 1 m/s on a dry floor. Rajamani, Vehicle
 //! Dynamics and Control, section 2.2, with the reference point on the rear axle.
@@ -20,11 +20,11 @@ pub const STEP_S: f64 = 0.001;
 const LAG_S: f64 = 0.08;
 /// The vendor's figure for its servo, degrees a second.
 const SERVO_DEG_PER_S: f64 = 428.0;
-/// Where the linkage of the front axle reaches its end, degrees; this also keeps the tangent finite.
+/// End stop of the front axle's linkage, degrees; this also keeps the tangent finite.
 const LINKAGE_DEG: f64 = 40.0;
 /// A slower car counts as stopped: it would move less than a tenth of a millimetre in a day.
 const STANDS_M_PER_S: f64 = 1e-9;
-/// A slower turn does not count either.
+/// A slower turn counts as none.
 const STANDS_RAD_PER_S: f64 = 1e-9;
 /// A contact has ended when there is this much space around the body again. A car that is pushed against a
 /// wall and rebounds by less has hit the wall once.

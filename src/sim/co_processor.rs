@@ -10,13 +10,13 @@ use crate::base::time::Instant;
 const RAY_STEP_DEG: f64 = 1.0;
 /// Standard deviation of a range, metres: that of a good time-of-flight chip.
 const NOISE_M: f64 = 0.005;
-/// A ranger that sees nothing reports its reach and this much more, which its noise cannot undo.
+/// A ranger that sees nothing reports this much more than its reach, which its noise cannot cancel.
 const BEYOND_M: f64 = 0.05;
 
 /// What a ranger reports in a gap: farther than any board allows.
 const FAULTY_M: f32 = 1e6;
 
-/// What a float of the device says.
+/// What a float of the device means.
 #[derive(Clone, Debug)]
 pub enum Quantity {
     /// How far the car leans, degrees.
@@ -31,7 +31,8 @@ pub struct Ranger {
     beam: BeamPlan,
     faults: RangerFaults,
     noise: Noise,
-    /// The bytes of the last measurement: a float is read whole, while the world moves on.
+    /// The bytes of the last measurement, so that a float stays whole although the world moves on while it is
+    /// read.
     last: [u8; 4],
 }
 

@@ -43,9 +43,9 @@ pub enum FaultKind {
     FieldPanic,
     /// The field engine is slow.
     FieldSlow,
-    /// A call of the GPU's driver fails.
+    /// A call to the GPU's driver fails.
     GpuError,
-    /// A call of the GPU's driver does not return.
+    /// A call to the GPU's driver does not return.
     GpuStuck,
     /// Work launched on the GPU does not end.
     GpuHang,
@@ -127,8 +127,8 @@ const TABLE: [Entry; 22] = [
     entry(FaultKind::FieldHang, "field-hang", Some(5), "a cycle of the field engine does not end"),
     entry(FaultKind::FieldPanic, "field-panic", Some(1), "every cycle of the field engine panics"),
     entry(FaultKind::FieldSlow, "field-slow", Some(5), "the field engine is ten times slower"),
-    entry(FaultKind::GpuError, "gpu-error", Some(1), "a call of the GPU's driver fails"),
-    entry(FaultKind::GpuStuck, "gpu-stuck", Some(5), "a call of the GPU's driver does not return"),
+    entry(FaultKind::GpuError, "gpu-error", Some(1), "a call to the GPU's driver fails"),
+    entry(FaultKind::GpuStuck, "gpu-stuck", Some(5), "a call to the GPU's driver does not return"),
     entry(FaultKind::GpuHang, "gpu-hang", Some(5), "work launched on the GPU does not end"),
     entry(FaultKind::GpuSlow, "gpu-slow", Some(5), "the GPU is ten times slower"),
     entry(FaultKind::GpuLost, "gpu-lost", Some(5), "the GPU's context is lost: every call fails"),
@@ -376,9 +376,9 @@ impl FieldFaults {
         })
     }
 
-    /// When a cycle that began at `start` and takes `own` by itself ends: later if the engine is slow, not
-    /// before the fault's end if it hangs, [`Instant::NEVER`] if the fault does not end. A hang that begins
-    /// while the cycle runs affects it too.
+    /// When a cycle that began at `start` and takes `own` without faults ends: later if the engine is slow,
+    /// not before the fault's end if it hangs, [`Instant::NEVER`] if the fault does not end. A hang that
+    /// begins while the cycle runs affects it too.
     pub fn end_of_cycle(&self, start: Instant, own: Span) -> Instant {
         let at = start.since(self.zero);
         let slow = self.faults.iter().any(|(kind, fault)| *kind == FieldFault::Slow && fault.is_on(at));

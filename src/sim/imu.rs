@@ -153,7 +153,7 @@ impl Imu {
         }
     }
 
-    /// How many times coarser than the finest the scale selected by a configuration register is.
+    /// How many times coarser the scale selected by a configuration register is than the finest.
     fn coarser(&self, register: usize) -> f64 {
         f64::from(1 << (self.registers[register] >> 3 & 3))
     }

@@ -108,7 +108,7 @@ impl Plant {
     pub fn report(&self, now: Instant) -> Report {
         self.robot_at(now).report(now)
     }
-    /// Whether no drive motor has a pulse now.
+    /// Whether no drive motor gets a pulse now.
     pub fn motors_still(&self) -> bool {
         self.robot_at(self.clock.now()).is_still()
     }

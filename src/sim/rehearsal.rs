@@ -31,7 +31,7 @@ pub struct Rehearsal {
 pub enum Change {
     /// There is no real robot whose lines a guard would have to hold.
     NoGuard,
-    /// The robot arms by itself: it can hurt no person.
+    /// The robot arms by itself: it cannot hurt anyone.
     ArmsItself,
     /// Refused real-time requests are reported and do not end the run, although the board is strict.
     NotStrict,

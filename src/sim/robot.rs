@@ -221,7 +221,7 @@ impl Robot {
         }
     }
 
-    /// Whether no drive motor has a pulse.
+    /// Whether no drive motor gets a pulse.
     pub fn is_still(&self) -> bool {
         self.wiring.is_still(self.pins())
     }
@@ -328,7 +328,8 @@ impl Robot {
         self.pca9685.as_ref().is_some_and(|chip| bus == 0 && chip.address() == address)
     }
 
-    /// Whether a fault silences `address`. If it strikes this address alone, its chip also loses its supply.
+    /// Whether a fault silences `address`. If it affects only this address, the chip there also loses its
+    /// supply.
     fn is_unplugged(&mut self, address: u8, now: Instant) -> bool {
         let unplugged = self.script.is_on_at(FaultKind::I2cNack, address, now);
         if unplugged && !self.script.is_on_at(FaultKind::I2cNack, NOWHERE, now) {
@@ -338,7 +339,7 @@ impl Robot {
         unplugged
     }
 
-    /// The bus hangs in the first transfer during the fault. The seed draws how many of its bytes have
+    /// The bus hangs in the first transfer during the fault. The seed determines how many of its bytes have
     /// arrived, from none to all; the rest never will.
     fn break_off(&mut self, bus: usize, address: u8, ops: &[Op<'_>], now: Instant) {
         if bus != 0 || self.broken_off || !self.acknowledges(bus, address, now) {

@@ -29,7 +29,7 @@ const NOISE_M: f64 = 0.001;
 const TRIGGER: Span = Span::from_micros(10);
 /// From the trigger's end to the rising edge.
 const DELAY: Span = Span::from_micros(450);
-/// Length of the pulse if no echo returns: by the data sheet, and of the slower modules.
+/// Length of the pulse if no echo returns: per the data sheet, and for the slower modules.
 const NO_ECHO: Span = Span::from_millis(38);
 const LONG_NO_ECHO: Span = Span::from_millis(200);
 

@@ -1,5 +1,5 @@
 //! What each pin and channel of the simulated car does: as the board states it, seen from the vehicle. The
-//! car is wired as its board file says; a wrong file shows only on the real car.
+//! car is wired as its board file says; a wrong file only shows up on the real car.
 
 use super::outputs::Outputs;
 use crate::base::command::MAX_MOTORS;
@@ -101,7 +101,7 @@ pub struct Wiring {
 impl Wiring {
     /// The wires that `board` names. The servo called `steering`, or else the first servo, turns the front
     /// wheels; other servos move nothing that is simulated. Without any servo, wheels called `left` and
-    /// `right` turn the car by their difference.
+    /// `right` turn the car by their speed difference.
     pub fn new(board: &Board) -> Wiring {
         let mut wiring = Wiring { wires: Vec::new(), drives: Vec::new(), steering: None };
         if let Some(mcu) = &board.mcu {
@@ -203,7 +203,7 @@ impl Wiring {
         }))
     }
 
-    /// Whether the difference of its wheels turns it: it has no servo, and each side has a wheel.
+    /// Whether the speed difference of its wheels turns it: it has no servo, and each side has a wheel.
     pub fn turns_by_its_wheels(&self) -> bool {
         let has = |side| self.drives.iter().any(|drive| drive.side == Some(side));
         self.steering.is_none() && has(Side::Left) && has(Side::Right)
@@ -238,7 +238,7 @@ impl Wiring {
         if useful.is_finite() { useful.copysign(signed) } else { signed }
     }
 
-    /// Whether no drive motor has a pulse, whatever its timer does.
+    /// Whether no drive motor gets a pulse, whatever its timer does.
     pub fn is_still(&self, pins: &dyn Outputs) -> bool {
         let none = |channel| pins.is_silent(channel);
         self.drives.iter().all(|drive| match drive.bridge {

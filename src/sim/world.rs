@@ -1,6 +1,6 @@
 //! The room: four walls, discs, rectangles without floor, a line on the floor. Laid out once, from a seed or
-//! as a file states it; answers queries about distances, contacts and ground. It knows only a car's outline.
-//! A world from a file (`solid`) also has walls inside the room, and discs that move.
+//! as a file states it; answers queries about distances, contacts and ground. All that it knows of a car is
+//! the outline. A world from a file (`solid`) also has walls inside the room, and discs that move.
 //!
 //! Metres; the origin is a corner of the room, x and y run along its walls, headings are in radians
 //! counter-clockwise from x. Everything uses f64 and `libm`, so that two machines agree to the last bit.
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// Moves what moves, for `seconds`, beside a body of this outline at `pose`.
+    /// Advances the moving discs by `seconds`; the car's body has this outline and is at `pose`.
     pub fn advance(&mut self, seconds: f64, outline: &Outline, pose: &Pose) {
         self.movers.iter_mut().for_each(|mover| mover.advance(seconds, outline, pose));
     }
@@ -201,7 +201,7 @@ impl World {
     pub fn room(&self) -> [f64; 2] {
         self.room
     }
-    /// Its discs that stand; fewer than the plan asks for if they do not fit.
+    /// Its standing discs; fewer than the plan asks for if they do not fit.
     pub fn discs(&self) -> &[Disc] {
         &self.discs
     }
@@ -211,17 +211,17 @@ impl World {
         &self.walls
     }
 
-    /// The way of the line on the floor, from point to point; empty if there is none.
+    /// The path of the line on the floor, from point to point; empty if there is none.
     pub fn line(&self) -> &[[f64; 2]] {
         &self.line
     }
 
-    /// What moves: where it is now, and the points that it goes round.
+    /// The moving discs: where each is now, and the points of its round trip.
     pub fn movers(&self) -> impl Iterator<Item = (Disc, &[[f64; 2]])> {
         self.movers.iter().map(|mover| (Disc { at: mover.at(), radius: mover.radius() }, mover.way()))
     }
 
-    /// Every disc, those that move where they are now.
+    /// Every disc; the moving ones at their present positions.
     fn all_discs(&self) -> impl Iterator<Item = Disc> {
         self.discs.iter().copied().chain(self.movers().map(|(disc, _)| disc))
     }
@@ -351,7 +351,7 @@ impl World {
     }
 }
 
-/// Random numbers of the seed for a layout, in order.
+/// The seed's random numbers for a layout, in order.
 struct Draw {
     seed: u64,
     index: u64,

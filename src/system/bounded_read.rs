@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// A path that is removed with the test.
+    /// A path that is removed after the test.
     struct Spot(PathBuf);
 
     impl Spot {

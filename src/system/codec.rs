@@ -185,8 +185,8 @@ pub fn record<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     Ok(value)
 }
 
-/// Writes `value` as [`append`] does, into `room` that is there already, without an allocation. How many
-/// bytes it takes; `None`: there is no room for them.
+/// Writes `value` as [`append`] does, into the existing `room`, without an allocation. How many bytes it
+/// takes; `None`: there is no room for them.
 pub fn put<T: Serialize>(value: &T, room: &mut [u8]) -> Option<usize> {
     bincode::serde::encode_into_slice(value, room, bincode::config::standard()).ok()
 }

@@ -37,7 +37,7 @@ pub trait Worker: Send {
     /// the halt.
     fn publish(&mut self, clock: &dyn Clock);
     /// The last call: leave the hardware safe. Bounded like a step. Called again if it panics, and also after
-    /// a panic of any other worker. Returns whether its motors, if any, are known to have stopped.
+    /// a panic in any other worker. Returns whether its motors, if any, are known to have stopped.
     fn finish(&mut self, _clock: &dyn Clock) -> bool {
         true
     }

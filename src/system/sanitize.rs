@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-/// Most characters that are quoted from one name, cell or label: enough to recognise it.
+/// Maximum number of characters quoted from one name, cell or label: enough to recognise it.
 const MOST_QUOTED: usize = 60;
-/// Most characters that are quoted from a value that is compared: room for the names of all motors and
+/// Maximum number of characters quoted from a value that is compared: room for the names of all motors and
 /// sensors of a large board.
 const MOST_COMPARED: usize = 1000;
 

@@ -1,5 +1,5 @@
-//! Local sockets of the kind SOCK_SEQPACKET that never block. A message arrives whole or not at all, and each
-//! side notices at once when the other closes. The guard, the rebind helper and the tether use them.
+//! Local SOCK_SEQPACKET sockets that never block. A message arrives whole or not at all, and each side
+//! notices at once when the other closes. The guard, the rebind helper and the tether use them.
 
 mod lock;
 
@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// Connections that may wait to be accepted: a runtime, a safe-stop and a person.
+/// Connections that may wait to be accepted: a runtime, a safe-stop and a user.
 const BACKLOG: i32 = 4;
 
 /// Listens at `path`, for its owner and its group, for as long as the lock is held. Replaces a socket that a

@@ -2,7 +2,7 @@
 //! drives through many rooms, then does so again with one part left out and taught anew. It is compared with
 //! the table alone, with the table corrected by a linear map without memory, and with requests at random.
 //! Every arm drives through the same rooms with each of several field seeds; the reported intervals are over
-//! both. Beside its effect stands what an arm costs: the time of its cycle and its memory.
+//! both. The effect of an arm is reported together with its cost: the time of its cycle and its memory.
 //!
 //! `arm` defines what is left out, `judge` drives, `interval` computes how certain a mean is. The command
 //! line writes text and tables. The same study gives the same figures with any number of threads, except for
@@ -37,7 +37,7 @@ pub struct Study {
     pub fields: usize,
     /// The level for learning and driving.
     pub quality: QualityLevel,
-    /// The trouble on the driver's sensors in the judged drives.
+    /// The trouble that affects the driver's sensors in the judged drives.
     pub trouble: Trouble,
     /// How an arm is taught, and the number of threads for all work.
     pub syllabus: Syllabus,

@@ -2,8 +2,8 @@
 //! Tick, admission, reflexes, limits and simulator are the robot's own; only the source of the motion
 //! differs.
 //!
-//! A run here is a plane geometry with this simulator's body and rangers. Its figures compare drivers with
-//! each other, not with figures from the benchmark's own simulator.
+//! A run here takes place in two dimensions, with this simulator's body and rangers. Its figures compare
+//! drivers with each other, not with figures from the benchmark's own simulator.
 //!
 //! `course` reads the worlds, `rooms` makes others, `drive` runs one world, `score` counts, `svg` draws. The
 //! baselines: `follow_gap`, `dynamic_window`, `force_lets`; `newest` is what they see.
@@ -107,11 +107,12 @@ impl Pilot {
 /// How well a robot senses and knows its own motion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conditions {
-    /// As the board says: rangers with the noise of a good chip, and commands that do what it expects.
+    /// As the board says: rangers with the noise of a good chip, and commands that have the effect it
+    /// expects.
     #[default]
     Good,
-    /// Ranges with a noise of 10 %; half a second without any in every three seconds; and the robot goes 5 %
-    /// less far than it believes.
+    /// Ranges with a noise of 10 %; half a second without any in every three seconds; and the robot drives 5
+    /// % less than it believes.
     Rough,
 }
 

@@ -297,8 +297,8 @@ fn machine_sensors_need_a_real_machine() {
     one(&hwmon.replace("zone = \"cpu-thermal\"\n", ""), "sensor.cpu.chip: expected: a name, not a path");
 }
 
-/// A Jetson's adapter waits 160 ms for a hung transfer, whatever timeout is set: the check refuses each
-/// budget that counts on less, and says what it may be.
+/// A Jetson's adapter waits 160 ms for a hung transfer, whatever timeout is set: the check refuses each time
+/// limit that assumes less, and says what is allowed.
 #[test]
 fn budgets_below_the_drivers_own_timeout_are_refused() {
     let jetson = |extra: &str| faults(&format!("inherits = \"jetson-orin-nano\"\n{extra}\n"));

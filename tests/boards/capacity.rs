@@ -18,7 +18,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Numbers of everything that has a capacity.
+/// Counts of everything that has a capacity.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     servos: usize,
@@ -124,7 +124,7 @@ fn runs(board: &Board) {
     assert!(!ending.recorder.end_late.is_empty(), "no command ever reached the motors");
 }
 
-/// Every capacity: its name, the board at the limit, the board one beyond, and the words of the refusal.
+/// Every capacity: its name, the board at the limit, the board one beyond, and the text of the refusal.
 fn capacities() -> Vec<(&'static str, Counts, Counts, String)> {
     let one = |name, at: Counts, beyond: Counts, words: String| (name, at, beyond, words);
     let most_sonars = MAX_SENSORS;

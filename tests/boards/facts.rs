@@ -201,8 +201,8 @@ fn picarx_v4_matches_the_vendors_car() {
     assert_eq!(facts(&shipped("picarx-v4").board), PICARX_V4);
 }
 
-/// The controller of a Pi 5 can hang in ways that only a rebind of its driver ends (raspberrypi/linux, issues
-/// 5784 and 6043); the bench shows what the runtime does without that.
+/// The controller of a Pi 5 can hang in ways that only a rebind of its driver fixes (raspberrypi/linux,
+/// issues 5784 and 6043); the bench shows what the runtime does without that.
 #[test]
 fn the_cars_permit_a_rebind_but_the_bench_does_not() {
     for (name, expected) in [("picarx-v4", true), ("picarx-v5", true), ("virtual-bench", false)] {
@@ -265,7 +265,7 @@ fn virtual_bench_is_the_v4_with_other_wires_and_an_imu() {
     assert!(bench.safety.auto_arm && bench.rt.strict);
 }
 
-/// Sources: data sheets of the four chips; wiring as a person would do it.
+/// Sources: data sheets of the four chips; typical wiring.
 const GENERIC: &str = "\
 bus /dev/i2c-1 400000 Hz ; period 10000 us
 Pca9685 { address: 64, hz: 1000.0, output_enable: None }
@@ -290,7 +290,7 @@ Battery: battery <= 6.4, clear 7: Still, latched
 field 16^3 8 -> 2 every 20 ms
 ";
 
-/// Sources: NVIDIA's pin tables of Jetson-GPIO, Linux' device trees of module and carrier.
+/// Sources: NVIDIA's pin tables of Jetson-GPIO, Linux device trees of module and carrier.
 const ORIN_NANO: &str = "\
 bus c250000.i2c 400000 Hz tegra234-gpio tegra234-gpio-aon; period 10000 us
 bus side: Adapter(\"c240000.i2c\") 100000 Hz
@@ -582,12 +582,12 @@ fn gpu_boards_state_targets_for_their_gpu() {
     assert_eq!((desktop.field.shape.grid, desktop.bus), (32, BusPlan::Sim));
 }
 
-/// Tethered cars differ in where the field is computed only. Silence: five periods at 50 Hz.
+/// Tethered cars differ only in where the field is computed. Silence: five periods at 50 Hz.
 #[test]
 fn tethered_cars_stop_when_the_brain_computer_is_silent() {
     for (name, untethered) in [("picarx-v4-tethered", "picarx-v4"), ("picarx-v5-tethered", "picarx-v5")] {
         let board = shipped(name).board;
-        let tether = board.tether.clone().expect("it has a guard");
+        let tether = board.tether.clone().expect("it has a tether");
         assert_eq!((tether.on_loss, tether.latched), (OnLoss::Stop, false), "{name}");
         assert_eq!(
             (tether.silence, board.field.dt.times(5)),

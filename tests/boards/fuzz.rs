@@ -10,7 +10,7 @@ use ganglion::deploy::board::{self, BoardError};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
-/// Values that are wrong in some place, at the ends of ranges, or of an unexpected type.
+/// Values that are wrong somewhere, at the ends of ranges, or of an unexpected type.
 const VALUES: [&str; 32] = [
     "0x40",
     "\"side:0x68\"",
@@ -192,7 +192,7 @@ proptest! {
                     prop_assert!(words.len() > 10);
                 }
             }
-            Err(error) => prop_assert!(false, "a text cannot be unreadable: {}", error),
+            Err(error) => prop_assert!(false, "a text is always readable: {}", error),
         }
     }
 }

@@ -75,7 +75,7 @@ fn field_storage_and_cores_are_shown_with_their_origin() {
     assert_eq!(origin(&loaded, "field.cpus"), "child.toml:4");
     let text = loaded.effective().join("\n");
     assert!(text.contains("\ncpus = [3, 1, 2] ") && text.contains("\nstorage = \"f16\" "), "{text}");
-    // A board that does not state them has the defaults, and shows that.
+    // A board that does not state them gets the defaults, and they are shown as such.
     let bare = text_of("picarx-v4").replace("storage = \"f32\"\n", "").replace("cpus = []", "");
     let bare = board::from_text("bare", &bare).unwrap();
     assert_eq!((bare.board.field.storage, bare.board.field.cpus.len()), (Storage::F32, 0));
@@ -224,7 +224,7 @@ fn inheritance_cycles_are_refused() {
 
 #[test]
 fn a_path_without_a_folder_means_the_current_folder() {
-    // The parent of a path without a folder is the empty path; its neighbours are searched there.
+    // The parent of a path without a folder is the empty path; its neighbours are looked up there.
     let error = board::load(Path::new("Cargo.toml")).unwrap_err().to_string();
     assert!(error.contains("package: unknown key"), "{error}");
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Longest file that is read.
 const FULL: usize = 1_000_000;
-/// A busy machine takes no longer, and a person would still wait for it.
+/// Long enough for a busy machine, and short enough that a person would still wait.
 const SOON: Duration = Duration::from_secs(30);
 
 /// As many numbered copies of `line` as fit.

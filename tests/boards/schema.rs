@@ -91,7 +91,7 @@ const ASKS: [&str; 20] = [
     ".entries",
 ];
 
-/// Lists whose entries have a name: the key of the name is the second literal.
+/// Lists whose entries have a name; the second literal in the call is the name's key.
 const LISTS: [&str; 5] = ["\"i2c\"", "\"motor\"", "\"sensor\"", "\"reflex\"", "\"decision\""];
 
 /// Every name of a property in `schema`, at any depth.
@@ -153,7 +153,7 @@ fn with_a_slip(board: &Value, path: &str, all: &mut Vec<(String, Value)>, put: &
                 with_a_slip(item, &format!("{path}/{nth}"), all, &inside);
             }
         }
-        // No key accepts such a number; a word in its place has the wrong type.
+        // No key accepts this number, or a nested list in place of a number.
         Value::Number(_) => {
             all.push((path.to_string(), put(json!(-1e300))));
             all.push((path.to_string(), put(json!([["word"]]))));

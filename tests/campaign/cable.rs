@@ -1,6 +1,5 @@
 //! The tether and the brain of a robot whose field is computed elsewhere, in virtual time: what the script
-//! does to the link, and when the runtime's end of it got an answer that counts. The brain makes the requests
-//! of a `Temper`.
+//! does to the link, and when the runtime's end of it got an answer that counts. A `Temper` plays the brain.
 
 use super::draw::Draw;
 use super::script::{LinkTrouble, Script};
@@ -16,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 /// Purpose of the random numbers of a cable.
 const CABLE: u64 = 0x6361;
-/// From request to answer over a sound link, microseconds.
+/// From request to answer over a healthy link, microseconds.
 const TRIP_US: [f64; 2] = [200.0, 3_000.0];
 
 /// Times at which the runtime could read an answer to one of its requests.
@@ -71,7 +70,7 @@ pub fn tether(
 }
 
 impl Cable {
-    /// The troubles at `at`.
+    /// The faults at `at`.
     fn at(&self, at: Instant) -> impl Iterator<Item = LinkTrouble> {
         let does = self.troubles.iter().filter(move |(_, from, until)| *from <= at && at < *until);
         does.map(|(trouble, ..)| *trouble)
@@ -81,14 +80,14 @@ impl Cable {
         self.at(at).any(|trouble| trouble == LinkTrouble::Dies)
     }
 
-    /// When the tether's process dies, if it does until `until`.
+    /// When the tether's process dies, if it does by `until`.
     fn dies_by(&self, until: Instant) -> Option<Instant> {
         let now = self.clock.now();
         let begins = self.troubles.iter().filter(|(trouble, ..)| *trouble == LinkTrouble::Dies);
         begins.map(|(_, from, _)| *from).filter(|from| now < *from && *from <= until).min()
     }
 
-    /// Whether a datagram that is on its way at `at` is lost.
+    /// Whether a datagram in flight at `at` is lost.
     fn loses(&mut self, at: Instant) -> bool {
         let troubles: Vec<LinkTrouble> = self.at(at).collect();
         troubles.into_iter().any(|trouble| match trouble {
@@ -120,7 +119,7 @@ impl Cable {
         let input = FieldInput { cycle: request.cycle, ..FieldInput::AT_REST };
         let Ok(response) = self.brain.cycle(&input) else { return };
         let answer = CycleAnswer::answered(request, &response, self.motors).encode();
-        // An answer with a motor that is not a number counts as none.
+        // An answer in which a motor is NaN does not count.
         if CycleAnswer::decode(&answer).is_ok() {
             self.count(request, at);
         }
@@ -138,8 +137,8 @@ impl Cable {
         }
     }
 
-    /// Something else than the answer: bytes without meaning, half of an answer, an earlier answer again, an
-    /// answer from the future, or an honest "no".
+    /// Something other than the answer: random bytes, a truncated answer, an earlier answer again, an answer
+    /// from the future, or a refusal.
     fn noise(&mut self, request: &CycleRequest, at: Instant, trip: Span) {
         let verdicts = [Verdict::Refused, Verdict::Failed, Verdict::Late];
         match self.draw.below(5) {

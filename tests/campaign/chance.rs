@@ -1,5 +1,5 @@
-//! What a seed makes happen on a board: the lines of its script, drawn one kind after another, each kind with
-//! its own rate and lengths. Runs nothing and judges nothing.
+//! The events that a seed produces on a board: the lines of its script, drawn one kind after another, each
+//! kind with its own rate and lengths. Runs nothing and judges nothing.
 
 use super::draw::Draw;
 use super::script::{Line, Script};
@@ -7,7 +7,7 @@ use ganglion::base::plan::{Board, ChipSensor, LineSensor, SensorKind};
 use ganglion::base::time::Span;
 
 /// The script of `seed` on `board` for `length`. `panics`: whether the field's engine may panic; not if
-/// another thread would then reopen it at a time that no run can reproduce.
+/// another thread would then reopen it at a time that cannot be reproduced.
 pub fn script_of_seed(seed: u64, board: &Board, length: Span, panics: bool) -> Script {
     let mut writer = Writer { draw: Draw::new(seed, 1000), lines: Vec::new(), length: length.as_secs_f64() };
     writer.absent(board);
@@ -48,7 +48,7 @@ pub const FAULTS: [&str; 15] = [
     "estop",
 ];
 
-/// Everything that a fault can hit: its name with the target, and its usual longest duration, seconds.
+/// Every possible fault on this board: its name with the target, and its usual longest duration, seconds.
 fn strikable(board: &Board) -> Vec<(String, f64)> {
     let mut all: Vec<(String, f64)> = [
         ("i2c-nack", 20.0),
@@ -149,7 +149,7 @@ impl Writer {
         self.event(PANIC, at, 0.1);
     }
 
-    /// Presses of the stop buttons, most of them followed by what people do then.
+    /// Presses of the stop buttons, most of them followed by what an operator would do next.
     fn presses(&mut self, board: &Board) {
         let line = |sensor: &ganglion::base::plan::SensorPlan| match sensor.kind {
             SensorKind::Lines(LineSensor::Button { line, .. }) => Some(line.0),
@@ -210,7 +210,7 @@ impl Writer {
         }
     }
 
-    /// Troubles of the guard, if the board has one.
+    /// Faults of the guard, if the board has one.
     fn guard(&mut self, board: &Board) {
         let Some(plan) = board.guard else { return };
         let timeout = plan.timeout.as_secs_f64();
@@ -238,7 +238,7 @@ impl Writer {
     }
 
     /// Suspends of the machine, in two seeds of three. Half of them happen during something else: a press, a
-    /// dead bus, a late thread. Threads resume one after another, and people arm.
+    /// dead bus, a late thread. Afterwards, threads resume one after another, and an operator arms the robot.
     fn sleeps(&mut self) {
         if self.draw.chance(0.33) {
             return;
@@ -275,7 +275,7 @@ impl Writer {
         }
     }
 
-    /// Troubles of the link to a brain, if the board has one. They have their own random numbers.
+    /// Faults of the link to a brain, if the board has one. They have their own random numbers.
     fn link(&mut self, board: &Board, mut draw: Draw) {
         if board.tether.is_none() {
             return;

@@ -86,7 +86,7 @@ impl Worker for Late {
 /// the loop has checked how long the machine slept, so that the loop does not notice.
 struct Drowsy {
     clock: Arc<SimClock>,
-    /// Sleep for this many nanoseconds at the next check; 0: do not.
+    /// Nanoseconds to sleep at the next check; 0: none.
     due: AtomicU64,
 }
 

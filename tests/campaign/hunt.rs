@@ -10,12 +10,12 @@ use super::script::Script;
 use super::site::Site;
 use ganglion::base::time::{Instant, Span};
 
-/// Most runs to shorten a script: each takes as long as the first one did until its breach.
+/// Maximum runs for shortening a script: each takes as long as the first one did until its breach.
 const SHRINKS: usize = 200;
 /// Shown before and after a breach.
 const AROUND: Span = Span::from_millis(400);
 
-/// The case that a seed stands for.
+/// The case that a seed produces.
 pub struct Case {
     /// The seed.
     pub seed: u64,

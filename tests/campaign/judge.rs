@@ -58,7 +58,7 @@ pub struct Stretch<'a> {
     pub until: Instant,
     /// Per drive motor, -1..=1.
     pub currents: &'a [f32],
-    /// Since when some motor has had current without interruption.
+    /// Since when some motor has continuously had current.
     pub moving_since: Instant,
 }
 
@@ -288,7 +288,7 @@ impl Judge {
         }
     }
 
-    /// A reason for `promise` came: it counts if the motors turn.
+    /// `promise` began to apply: it counts if the motors turn.
     fn count(&mut self, promise: Promise) {
         self.exercised[promise as usize] += u64::from(self.moving_since.is_some());
     }

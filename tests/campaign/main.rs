@@ -74,7 +74,7 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
-    // The script makes engines panic: that is a fault like others, not worth a message.
+    // The script makes engines panic on purpose, so those panics print no message.
     std::panic::set_hook(Box::new(|panic| {
         if !panic.to_string().contains("the script lets the field engine panic") {
             eprintln!("{panic}");

@@ -1,11 +1,11 @@
-//! What happens to a robot: faults of its world, requests of people, late threads. A script is text with one
+//! What happens to a robot: faults of its world, operators' requests, late threads. A script is text with one
 //! event per line; it is drawn from a seed (`chance.rs`), printed in a report, and parsed again.
 
 use ganglion::base::time::{Instant, Span};
 use ganglion::sim::{Fault, FaultKind};
 use std::fmt;
 
-/// Requests of people and signals.
+/// Operators' requests and signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Follow the field.
@@ -40,7 +40,7 @@ pub struct Sleep {
     pub lasted: Span,
 }
 
-/// Troubles of the guard's process.
+/// Faults of the guard's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// It is killed, and restarted at the end.
@@ -49,7 +49,7 @@ pub enum Trouble {
     Hangs,
 }
 
-/// Troubles of the link to a brain on another computer.
+/// Faults of the link to a brain on another computer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkTrouble {
     /// The cable is pulled.
@@ -59,12 +59,12 @@ pub enum LinkTrouble {
         /// Percent.
         percent: u8,
     },
-    /// Answers come later by this much.
+    /// Answers are delayed by this much.
     Slow {
         /// Milliseconds.
         ms: u8,
     },
-    /// Something else comes instead of each answer.
+    /// Each answer is replaced by something else.
     Noise,
     /// The tether's process on the robot is dead.
     Dies,
@@ -79,11 +79,11 @@ pub enum Action {
     Late(Thread),
     /// The machine sleeps.
     Sleep(Sleep),
-    /// The guard's process has this trouble.
+    /// The guard's process has this fault.
     Guard(Trouble),
     /// A caller asks the guard for a safe-stop.
     SafeStop,
-    /// The link to the brain has this trouble.
+    /// The link to the brain has this fault.
     Link(LinkTrouble),
     /// A fault of the world.
     World(Fault),
@@ -102,7 +102,7 @@ pub struct Line {
     pub end: Span,
 }
 
-/// Everything that the simulator does not do, by name. The line states the length of a sleep.
+/// Every action that is not a simulator fault, by name. The line states the length of a sleep.
 const OWN: [(&str, Action); 18] = [
     ("arm", Action::Ask(Ask::Arm)),
     ("disarm", Action::Ask(Ask::Disarm)),
@@ -124,7 +124,7 @@ const OWN: [(&str, Action); 18] = [
     ("tether-dies", Action::Link(LinkTrouble::Dies)),
 ];
 
-/// The names of what a script does besides the simulator's faults.
+/// The names of a script's actions other than the simulator's faults.
 pub fn own_names() -> impl Iterator<Item = &'static str> {
     OWN.iter().map(|(name, _)| *name)
 }
@@ -208,7 +208,7 @@ impl Script {
         self.lines.iter().filter_map(sleep)
     }
 
-    /// When the guard's process has this trouble: start, end.
+    /// When the guard's process has this fault: start, end.
     pub fn troubles(&self, kind: Trouble) -> Vec<(Instant, Instant)> {
         let lines = self.lines.iter().filter(|line| line.action == Action::Guard(kind));
         lines.map(|line| (Instant::ZERO + line.start, Instant::ZERO + line.end)).collect()
@@ -220,7 +220,7 @@ impl Script {
         lines.map(|line| Instant::ZERO + line.start)
     }
 
-    /// What happens to the link: trouble, start, end.
+    /// What happens to the link: fault, start, end.
     pub fn link_troubles(&self) -> Vec<(LinkTrouble, Instant, Instant)> {
         let trouble = |line: &Line| match line.action {
             Action::Link(trouble) => Some((trouble, Instant::ZERO + line.start, Instant::ZERO + line.end)),

@@ -1,7 +1,7 @@
 //! The guard's process in virtual time: the library's own decisions (`guard::Guard`), its frames, and the
-//! line on the simulated board, driven in the same order as `guard::Server` does it. The script kills it,
-//! pauses it, and asks it for a safe-stop. Only the socket is missing: messages arrive at once, in order, and
-//! stay when the other end is gone.
+//! line on the simulated board, driven in the same order as by `guard::Server`. The script kills it, pauses
+//! it, and asks it for a safe-stop. Only the socket is missing: messages arrive at once, in order, and remain
+//! after the other end is gone.
 
 use super::script::{Script, Trouble};
 use ganglion::base::plan::{Board, GuardHold};
@@ -25,7 +25,7 @@ const PERSON: usize = 1;
 
 type Spells = Vec<(Instant, Instant)>;
 
-/// A guard, its line, its socket and its troubles.
+/// A guard, its line, its socket and its faults.
 pub struct Sentry {
     guard: Guard,
     hold: Hold,
@@ -111,7 +111,7 @@ impl Sentry {
         }
     }
 
-    /// Handles every message to it, each with the line first and the answer second; then the deadlines.
+    /// Handles every message to it, setting the line before it answers; then the deadlines.
     fn attend(&mut self, now: Instant) {
         while self.runs() && self.unread_stops > 0 {
             self.unread_stops -= 1;
@@ -144,7 +144,7 @@ impl Sentry {
         }
     }
 
-    /// When it next acts by itself.
+    /// When it next has something to do without a message.
     fn next(&self, now: Instant) -> Instant {
         let edges = self.dead.iter().chain(&self.hung).flat_map(|(from, until)| [*from, *until]);
         let events = edges.chain(self.stops.iter().copied()).filter(|at| *at > now);
@@ -223,7 +223,7 @@ impl Transport for Knock {
         let mut sentry = self.sentry.lock().expect("no panic while it was locked");
         if sentry.is_connected && sentry.inbox.len() < QUEUE {
             sentry.inbox.push_back(bytes.try_into().expect("a whole frame"));
-            // A driver's step may be ahead of the guard's own: then the script decides.
+            // A driver's step may be ahead of the guard's own, so the script says whether the guard runs now.
             let now = self.clock.now();
             if !within(&sentry.dead, now) && !within(&sentry.hung, now) {
                 sentry.attend(now);

@@ -93,7 +93,7 @@ impl Site {
 }
 
 /// How a sensor is polled: its interval, milliseconds; the range of its `max_age_ms`, in periods; how likely
-/// it is required.
+/// it is to be required.
 struct Poll {
     period: f64,
     ages: [f64; 2],

@@ -47,7 +47,7 @@ impl Tally {
         let promises = promises.map(|((_, name, _), times)| format!("promise {name}: {times}"));
         let faults = self.played.iter().filter(|(_, times)| **times < least);
         let faults = faults.map(|(name, times)| format!("fault {name}: {times}"));
-        // Faults that never ran are not among the counted ones.
+        // The counts do not include faults that never ran.
         let names = own_names().chain(FAULTS);
         let never = names.filter(|name| !self.played.contains_key(*name));
         promises.chain(faults).chain(never.map(|name| format!("fault {name}: never"))).collect()

@@ -27,7 +27,7 @@ pub enum What {
     /// The currents of the drive motors from now on, in the board's order: share of the time, -1..=1,
     /// positive forwards.
     Currents(heapless::Vec<f32, MAX_MOTORS>),
-    /// A sensor's reading was complete on its wire. As it arrived, including flipped bits; NaN: bytes that
+    /// A sensor's reading was complete on its wire. As it arrived, including flipped bits; NaN if the bytes
     /// mean no value.
     Heard {
         /// Its index in the board's list.

@@ -1,5 +1,5 @@
 //! A field engine that only makes requests: full forwards, full backwards, alternating, sometimes NaN. It
-//! takes the place of a GPU, costs nothing, and leaves it to everything behind it to keep the robot safe. In
+//! takes the place of a GPU, costs nothing, and leaves it to everything downstream to keep the robot safe. In
 //! some of the seeds the CPU engine computes instead.
 
 use super::draw::Draw;

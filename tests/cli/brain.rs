@@ -1,4 +1,4 @@
-//! `ganglion brain` as a person sees it: it starts, answers status requests, and ends with a table.
+//! `ganglion brain` as a user sees it: it starts, answers status requests, and ends with a table.
 
 use super::{err, ganglion, out, output};
 use rustix::process::{Pid, Signal, kill_process};

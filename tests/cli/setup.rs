@@ -1,4 +1,4 @@
-//! `ganglion setup` as a person types it, on simulated machines: what is shown, what is changed, how it ends.
+//! `ganglion setup` as a user types it, on simulated machines: what is shown, what is changed, how it ends.
 
 use super::{err, ganglion, out};
 use serde_json::Value;

@@ -24,7 +24,8 @@ type Descriptor = [f32; DESCRIPTOR];
 enum Kind {
     /// Rows so close to the query that their coarse forms rank in the wrong order.
     Ties,
-    /// A query along the rounding error of the first row, as far as a query can be that is exact in bytes.
+    /// A query along the rounding error of the first row, as closely as a query that is exact in bytes can
+    /// be.
     AlongARowsError,
     /// Rows that are exact in bytes and lie along the rounding error of the query.
     AlongTheQuerysError,

@@ -79,7 +79,7 @@ impl Process {
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        self.orders.write_all(bytes).expect("the emulator runs; what stopped it stands above");
+        self.orders.write_all(bytes).expect("the emulator runs; its error is printed above");
     }
 }
 
@@ -160,7 +160,7 @@ impl Device {
             let length = (name.len() as u32).to_le_bytes();
             process.send(&[b"L".as_slice(), &length, name.as_bytes(), &numbers].concat());
             // Both run at the same time.
-            process.orders.flush().expect("the emulator runs; what stopped it stands above");
+            process.orders.flush().expect("the emulator runs; its error is printed above");
         }
         self.launches += 1;
     }
@@ -175,7 +175,7 @@ impl Device {
         let [there, back] = self.processes.each_mut().map(|process| {
             process.orders.flush().expect("the emulator runs");
             let mut data = vec![0; length];
-            process.answers.read_exact(&mut data).expect("the emulator runs; what stopped it stands above");
+            process.answers.read_exact(&mut data).expect("the emulator runs; its error is printed above");
             data
         });
         if let Some(byte) = there.iter().zip(&back).position(|(a, b)| a != b) {

@@ -58,7 +58,7 @@ fn open(plan: &FieldPlan, robots: usize) -> CudaEngine {
     open_with(plan, robots, Arc::default())
 }
 
-/// The same under a watch through which a test injects faults.
+/// The same with a watch through which a test injects faults.
 fn open_with(plan: &FieldPlan, robots: usize, watch: Arc<Watch>) -> CudaEngine {
     let mut engine = CudaEngine::open_with(plan, robots, watch, None).unwrap_or_else(|why| panic!("{why}"));
     if let Some(seconds) = std::env::var("GANGLION_PATIENCE_S").ok().and_then(|text| text.parse().ok()) {
@@ -67,7 +67,7 @@ fn open_with(plan: &FieldPlan, robots: usize, watch: Arc<Watch>) -> CudaEngine {
     engine
 }
 
-/// Engine and reference, loaded alike.
+/// Engine and reference, with the same contents.
 struct Pair {
     engine: CudaEngine,
     judge: ReferenceEngine,
@@ -253,7 +253,7 @@ fn sensors_give_the_same_bits_with_and_without_the_ring() {
         let given = input(9, cycle, level_at(cycle));
         let mut named = put(&mut writer, given);
         if cycle % 4 == 3 {
-            // As teaching does it: the given values count, whatever the ring holds at that place.
+            // As in teaching: the given values are used, whatever the ring holds at that place.
             named = FieldInput { place: put(&mut writer, input(7, cycle, 0)).place, ..given };
         }
         let [a, b] = [plain.cycle(&given), in_place.cycle(&named)].map(|answer| answer.expect("in range"));
@@ -277,7 +277,7 @@ fn kernels_read_the_sensors_in_place() {
     let answer = std::thread::scope(|scope| {
         let cycle = scope.spawn(|| in_place.cycle(&named).expect("in range"));
         wait_for("the driver has the order", || alone.counts().replays > before);
-        // Once round the ring: the place gets other numbers while the device is paused.
+        // Once around the ring: the place is overwritten while the device is paused.
         let later = [1, 2, 3, 4].map(|cycle| put(&mut writer, input(9, cycle, 0)));
         assert_eq!(later[3].place, named.place);
         alone.order("release");

@@ -42,7 +42,7 @@ fn the_ptx_loads_on_the_oldest_supported_driver() {
     let image = image();
     let lines: Vec<&str> = image.lines().map(str::trim).collect();
     assert!(lines.contains(&".version 8.0"), "driver 525 brings CUDA 12.0, which takes no newer PTX");
-    assert!(lines.contains(&".target sm_87"), "Orin is the oldest chip that is promised");
+    assert!(lines.contains(&".target sm_87"), "Orin is the oldest supported chip");
     assert!(!image.contains('\0'), "a C string would end there");
 }
 

@@ -17,7 +17,7 @@ use ganglion::field::shape::{
     SLOW_FIRST, TURN, is_due, regressors, sub_steps,
 };
 
-/// Tasks of `answer`: the bank, and all three.
+/// Tasks of `answer`: only the bank, and all three.
 const TASK_BANK: u32 = 1;
 const ALL_TASKS: u32 = 7;
 

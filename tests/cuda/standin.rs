@@ -38,7 +38,7 @@ pub struct Counts {
     pub fills: u64,
     /// Copies refused because the host memory was not page-locked.
     pub pageable: u64,
-    /// Allocations ever, now, and their bytes.
+    /// Allocations in total and at present, and their bytes.
     pub device_ever: u64,
     pub device_now: u64,
     pub device_bytes: u64,
@@ -98,7 +98,7 @@ impl StandIn {
     }
 }
 
-/// The stand-in of this process; its orders are cleared at both ends.
+/// The stand-in of this process; its orders are cleared at the start and the end.
 pub struct Alone {
     stand_in: &'static StandIn,
 }
@@ -237,7 +237,7 @@ fn cudarc_uses_the_library_loaded_under_the_drivers_name() {
     assert_eq!(
         (raw::cu!(cuDriverGetVersion(&mut version)), version),
         (0, 11040),
-        "it is this library, and it obeys"
+        "it is this library, and it takes orders"
     );
     let ours = open(alone.folder());
     // SAFETY: a name that ends in a zero byte; the handle is only compared.

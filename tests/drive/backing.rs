@@ -11,7 +11,7 @@ use ganglion::field::shape::{READOUT_COLUMNS, READOUT_GRIDS};
 use ganglion::runtime::robot::Options;
 use ganglion::sim::{Contacts, Report};
 
-/// The desk robot on a table of 1.2 m by 1.2 m: everything beside it is an edge.
+/// The desk robot on a table of 1.2 m by 1.2 m: everything around it is an edge.
 fn table() -> Board {
     let mut board = sim_board();
     let sim = board.sim.as_mut().expect("it is simulated");
@@ -90,7 +90,7 @@ fn backtracking_keeps_cars_from_hitting_discs_behind_them() {
         let run = run_board(&sim_board(), seed, or_in_full(60, 300), &[]);
         let Contacts { falls, backwards, head_on, .. } = run.report.contacts;
         assert_eq!((falls, backwards, head_on), (0, 0, 0), "seed {seed}: {:?}", run.report);
-        let counters = run.ending.tick.backing().expect("the desk robot backs along its way");
+        let counters = run.ending.tick.backing().expect("the desk robot backs along its path");
         assert!(counters.times > 0 && counters.turns > 0 && counters.metres > 0.05, "{counters:?}");
     }
 }

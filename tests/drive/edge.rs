@@ -71,8 +71,8 @@ fn forgotten(board: &Board, blindly: &[u64], by_table: &[u64]) -> [u64; 2] {
 
 #[test]
 fn cars_fall_at_edges_only_without_the_retreat_rule() {
-    // Of 400 blind seeds, seven fell at a corner without the retreat; here are some of them, and others,
-    // besides ones with the table.
+    // Of 400 blind seeds, seven fell at a corner without the retreat. The first list has three of those and
+    // some others; the cars of the second list have the table.
     let (blindly, taughtly) = ([49, 263, 372, 1, 2, 3, 4], [9, 15, 16, 1]);
     let (blind, taught) = or_in_full((4, 3), (7, 4));
     assert_eq!(forgotten(&stairwells(), &blindly[..blind], &taughtly[..taught]), [0, 0]);
@@ -93,12 +93,12 @@ fn a_noise_free_zero_counts_as_an_edge_not_a_dead_sensor() {
             edges += run.tripped(Cause::Cliff);
             noughts += run.records.iter().filter(|record| shows_nought(record)).count();
             assert_eq!((run.tripped(Cause::SensorLying), run.tripped(Cause::SensorLost)), (0, 0), "{seed}");
-            let late = run.records.iter().rev().nth(200).expect("half a minute has as many slots");
+            let late = run.records.iter().rev().nth(200).expect("half a minute has that many slots");
             assert!(late.mode.obeys_since().is_some(), "seed {seed}: it drives on");
             assert_eq!(run.report.contacts.falls_after_stop, 0, "seed {seed}");
         }
         assert!(edges >= 5, "{edges} edges in half a minute of three rooms");
-        assert!(noughts > 20 * edges as usize, "it never stands over one: {noughts} slots");
+        assert!(noughts > 20 * edges as usize, "it never stands over an edge: {noughts} slots");
     }
 }
 
@@ -108,8 +108,8 @@ fn shows_nought(record: &ganglion::drive::trace::Record) -> bool {
 
 #[test]
 fn the_field_keeps_seeing_the_edge_and_backs_away() {
-    // If the field wanted forwards as soon as its sensors see floor, the car would stand before each edge for
-    // ever.
+    // If the field wanted to drive forwards as soon as its sensors see floor, the car would stand before each
+    // edge for ever.
     let run = run_board(&stairwells(), 1, 30, &[]);
     let edges = run.tripped(Cause::Cliff);
     assert!(edges >= 3, "{edges} edges in half a minute");

@@ -1,5 +1,5 @@
-//! A robot that could not move for long, whose machine slept, or that never saw where it goes: it does not
-//! start by itself, and it does not drive into things.
+//! A robot that could not move for long, whose machine slept, or that never saw where it was going: it does
+//! not start by itself, and it does not drive into things.
 
 use super::stage::Stage;
 use super::{run_board, sim_board};
@@ -9,8 +9,8 @@ use ganglion::base::time::Span;
 use ganglion::decision::mode::{Disarm, Mode};
 use std::sync::atomic::Ordering;
 
-/// A cable is unplugged for half a minute. When it is back, nothing moves until a person arms; and the robot
-/// says why.
+/// A cable is unplugged for half a minute. When it is back, nothing moves until a person arms the robot, and
+/// it says why.
 #[test]
 fn replugging_a_device_does_not_start_the_wheels() {
     let cables = [

@@ -1,5 +1,5 @@
 //! What the tick reports about itself in every slot; and that a hanging cycle of the field lowers quality
-//! while it hangs, not afterwards.
+//! while it hangs, not only afterwards.
 
 use super::sim_board;
 use super::stage::Stage;
@@ -72,7 +72,7 @@ fn a_hanging_cycle_lowers_quality_before_it_ends() {
         }
     }
     assert_eq!(answered, 0, "the cycle that hangs has not ended");
-    let seen = seen.expect("its cost is known by how long it has been at it");
+    let seen = seen.expect("its cost so far is known from its running time");
     // The cycle began by 4.02 s, has 10 ms, and is checked in each slot.
     assert!((4.0..4.1).contains(&seen), "{seen}");
 }

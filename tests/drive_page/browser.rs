@@ -1,21 +1,21 @@
-//! Chromium without a screen: opens a page, waits until its scripts are done, and prints the document.
+//! Headless Chromium: opens a page, waits until its scripts are done, and prints the document.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Virtual time that a page gets, milliseconds. It passes as fast as the page works.
+/// Virtual time that a page gets, milliseconds. It elapses as fast as the page runs.
 const TIME_MS: &str = "20000";
 /// Names under which distributions install it.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// What makes it prefer dark colours.
+/// Options that make it prefer dark colours.
 pub const DARK: [&str; 2] = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"];
 
 /// A browser.
 pub struct Browser(&'static str);
 
-/// What became of a page.
+/// A page as the browser showed it.
 pub struct Shown {
     /// The document as HTML, after its scripts.
     pub document: String,
@@ -42,7 +42,7 @@ impl Browser {
         Shown { document: text(&output.stdout), errors }
     }
 
-    /// Keeps a picture of the page among the files of the tests, where a person can look at it.
+    /// Saves a screenshot of the page in the tests' folder, for a person to look at.
     pub fn keep_picture(&self, page: &str, name: &str, options: &[&str]) -> PathBuf {
         let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = std::fs::remove_file(&picture);
@@ -51,7 +51,7 @@ impl Browser {
         picture
     }
 
-    /// Runs the browser with a profile of its own.
+    /// Runs the browser with its own profile.
     fn open(&self, page: &str, options: &[&str]) -> Output {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

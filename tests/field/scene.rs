@@ -1,5 +1,6 @@
 //! A laptop that has only bash, coreutils and a simulated `ssh`, and robots that are folders. ssh runs its
-//! command there with stand-ins for `ganglion`, `sudo`, `dpkg`; whatever would change a robot leaves a line.
+//! command there with stand-ins for `ganglion`, `sudo`, `dpkg`; every call that would change a robot is
+//! logged as a line.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

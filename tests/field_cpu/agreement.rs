@@ -52,8 +52,9 @@ fn tolerance_in_halves(plan: &FieldPlan) -> f64 {
     3.0 * rounding / (share * (1.0 - plan.params.field_gain())) + rounding
 }
 
-/// Which share of that rounding errors reach, doubled: they do not all have the same sign, and most slopes
-/// are below G. Seen: a cell 9.9e-4 at 20 Hz, 2.1e-3 at 100 Hz and, in slow channels, at 8 Hz; features
+/// The share of that bound that rounding errors reach, doubled: they do not all have the same sign, and most
+/// slopes are below G. Seen: a cell 9.9e-4 at 20 Hz, 2.1e-3 at 100 Hz and, in slow channels, at 8 Hz;
+/// features
 /// 4.5e-4, scores 3.9e-4.
 const SEEN_IN_HALVES: f64 = 0.4;
 
@@ -173,7 +174,7 @@ pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, quality: impl Fn(u
     let mut engines: Vec<CpuEngine> = levels.iter().map(|level| CpuEngine::at_level(plan, *level)).collect();
     engines.iter_mut().for_each(|engine| load(engine, plan));
     if !plan.learn {
-        // What learning would have stored, if rounding did not decide about it.
+        // Stored by hand, because rounding would decide what learning stores.
         for experience in 0..plan.shape.bank.min(5) {
             let draw = |i: usize| uniform(experience as u64, Stream::Patterns, i as u64) as f32 - 0.5;
             let cpu = engines.iter_mut().map(|engine| engine as &mut dyn Inspect);

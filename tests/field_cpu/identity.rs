@@ -87,7 +87,8 @@ impl Drop for Hogs {
 #[test]
 fn a_busy_second_core_does_not_change_results() {
     for storage in STORAGES {
-        // Anywhere; each on its own core; both on one, where the worker gets what the caller leaves.
+        // Anywhere; each on its own core; both on one core, where the worker gets the time that the caller
+        // leaves.
         for cpus in [vec![], vec![0, 1], vec![0, 0]] {
             let plan = FieldPlan { storage, ..plan(16) };
             let mut alone = build(&plan);

@@ -47,8 +47,8 @@ fn a_cycle_allocates_nothing() {
     }
 }
 
-/// One of three attempts, each with its own engine, must count nothing: the test runner has a thread in this
-/// process too, and the system its own work, but what an engine does it does each time.
+/// One of three attempts, each with its own engine, must count nothing: the test runner's thread and the
+/// system may add counts now and then, but whatever an engine does it does in every attempt.
 pub fn quiet_once(what: &str, mut attempt: impl FnMut() -> u64) {
     let mut counts = Vec::new();
     while counts.len() < 3 && counts.last().is_none_or(|count| *count > 0) {

@@ -22,7 +22,7 @@ fn saved(engine: &mut dyn Inspect) -> Live {
     live
 }
 
-/// Another engine of `plan` that continues where `engine` is. It has been used for something else.
+/// Another engine of `plan` that continues from the state of `engine`. It has been used for something else.
 fn successor(engine: &mut dyn Inspect, plan: &FieldPlan) -> Box<dyn Inspect> {
     let mut other = engine::build(plan);
     run(other.as_mut(), 0..27);

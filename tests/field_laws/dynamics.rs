@@ -1,4 +1,4 @@
-//! The field by itself: bounds, refusals, the formula of one cycle, contraction, half-lives, rate.
+//! The field alone: bounds, refusals, the formula of one cycle, contraction, half-lives, rate.
 
 use super::*;
 use ganglion::field::projections::Projections;
@@ -273,9 +273,9 @@ pub fn the_field_returns_to_rest_after_an_input<E: Judged>() {
     assert!(away(&engine, ALL) < 0.01, "{} is left after 55 s", away(&engine, ALL));
 }
 
-/// The same signal in seconds, 20 and 100 times a second. A step of 50 ms is taken at once where five of 10
-/// ms take it gradually: what differs is a delay of about 40 ms, which moves the context by under a fifth of
-/// its swing at 0.4 Hz; without the delay a twelfth is left.
+/// The same signal in seconds, 20 and 100 times a second. One step of 50 ms acts at once where five of 10 ms
+/// act gradually: the difference is a delay of about 40 ms, which moves the context by under a fifth of its
+/// swing at 0.4 Hz; without the delay a twelfth is left.
 pub fn behaviour_does_not_depend_on_the_loop_rate<E: Judged>() {
     let end = 200; // slow cycles: 10 s
     let contexts = |ms: u64| -> Vec<Vec<f64>> {

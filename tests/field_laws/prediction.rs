@@ -103,5 +103,5 @@ pub fn constant_sensors_for_ever_break_nothing<E: Judged>() {
         // The first change is a real one, from the sensors' old values.
         wildest = wildest.max(if cycle > standing + 20 { change } else { 0.0 });
     }
-    assert!(wildest < 3e-4, "a tremble of 0.001 is answered with {wildest}");
+    assert!(wildest < 3e-4, "a jitter of 0.001 changes the prediction by {wildest}");
 }

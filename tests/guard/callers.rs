@@ -1,4 +1,4 @@
-//! The control socket with malicious callers: none of them delays a person's request or the end.
+//! The control socket with malicious callers: none of them delays an operator's request or the shutdown.
 
 use super::site::{TestSite, soon};
 use crate::cli::{err, out};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The promise to a person who disarms a robot.
+/// The promise to an operator who disarms a robot.
 const DISARMED_WITHIN: Duration = Duration::from_secs(1);
 /// From the signal to the end of the process.
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
@@ -73,7 +73,7 @@ fn silent_and_slow_callers_delay_neither_disarm_nor_shutdown() {
     let mut worst = Duration::ZERO;
     let mut silent = Vec::new();
     for round in 0..10 {
-        // Some of them connect just before the question.
+        // Some of them connect just before the request.
         let come = |_| UnixStream::connect(&control).unwrap();
         silent.extend((0..SILENT / 10).map(come));
         let began = Instant::now();

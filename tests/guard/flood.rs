@@ -49,7 +49,7 @@ fn unanswerable_map_queries_cause_only_a_few_warnings() {
     let mut place = TestSite::with(board);
     let runtime = place.runtime(&[]);
     let socket = place.path("control");
-    // So far away that its phases are not finite: once anything was met, there is no answer.
+    // So far away that its phases are not finite: once the map has an entry, there is no answer.
     let nowhere = || ask_near(Path::new(&socket), Request::Status, Some([1e308, 1e308])).expect("it answers");
     soon("something was met", || nowhere().status.map.is_none());
     (0..400).for_each(|_| assert!(nowhere().status.map.is_none(), "no place is returned"));

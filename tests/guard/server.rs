@@ -25,7 +25,7 @@ const STOP: Ask = Ask::Trip { lasting: true };
 const HOLD: Hold = Hold { line: Line(11), on_high: true, kind: GuardHold::Enable };
 /// Long enough for a loaded machine, short enough to wait for.
 const TIMEOUT: Span = Span::from_millis(400);
-/// For tests in which nothing expires: what happens was not a timeout.
+/// For tests in which nothing may expire, so that no event is due to a timeout.
 const LONG: Span = Span::from_millis(600_000);
 /// How long a test waits for an event that must come.
 const SOON: Span = Span::from_millis(20_000);
@@ -354,7 +354,7 @@ fn heartbeats_of_a_stopped_loop_do_not_keep_the_line_on() {
     let beats = || ask_once(&stand.socket, Ask::Status, SOON).unwrap().status.beats;
     soon("it beats", || beats() > 0);
     soon("and yet", || stand.levels() == [false, true, false]);
-    // It is trusted again by itself; the line stays off until there is a loop behind the heartbeats.
+    // It becomes trusted again on its own; the line stays off until there is a loop behind the heartbeats.
     soon("trusted again", || side.link.is_trusted());
     soon("heartbeats continue", || beats() > 10);
     assert_eq!(stand.levels(), [false, true, false]);

@@ -1,4 +1,4 @@
-//! A folder with a board, sockets, and the processes that were started in it: all of them end with it.
+//! A folder with a board, sockets, and the processes that were started in it, which end when it is dropped.
 
 use crate::cli::{Running, err, out, output, watching};
 use rustix::process::Signal;
@@ -8,10 +8,10 @@ use std::process::Output;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a test waits for an event that must come, on a machine that also does other things.
+/// How long a test waits for an event that must come, even on a busy machine.
 pub const SOON: Duration = Duration::from_secs(60);
 
-/// A field that needs little of the machine: these tests are about other things.
+/// A field that is cheap to compute: these tests are about other things.
 const SMALL: &str = "[field]\ngrid = 8\npatterns = 1\nbank = 64\n";
 
 /// A separate place for sockets and a board; ends the processes that were started in it.

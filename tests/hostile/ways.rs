@@ -95,7 +95,7 @@ pub fn payload_of(bytes: &[u8]) -> Option<Range<usize>> {
     (end >= 24).then_some(24..end)
 }
 
-/// Checks an error message about refused bytes: at most one screen, and nothing that a terminal obeys.
+/// Checks an error message about refused bytes: of limited length, and without terminal control characters.
 fn reported(what: &dyn Display) {
     const MOST: usize = 64 << 10;
     let words = what.to_string();
@@ -167,7 +167,7 @@ fn take_recording(bytes: &[u8]) -> bool {
     let mut reader = Reader::new(bytes);
     loop {
         match reader.next_event() {
-            // Replay decides every complete step, whatever its values.
+            // Replay reaches a decision for every complete step, whatever its values.
             Ok(Some(Event::Step(step))) => drop(replay.step(&step, 0)),
             Ok(Some(_)) => {}
             Ok(None) => return true,
@@ -202,7 +202,7 @@ fn take_log(bytes: &[u8]) -> bool {
                 Ok(log) => {
                     let bad =
                         (0..log.rows()).flat_map(|row| log.readings(row)).filter(|(_, value)| value.is_err());
-                    assert!(bad.count() <= log.defects(), "a value that is not a number is a defect");
+                    assert!(bad.count() <= log.defects(), "every bad value counts as a defect");
                 }
                 Err(fault) => reported(fault),
             }
@@ -274,8 +274,8 @@ fn map_of(board: &Board) -> Map {
     map
 }
 
-/// After an accepted snapshot, the field gives finite answers, the map places can be compared, and their own
-/// snapshot is accepted too.
+/// After an accepted snapshot, the field gives finite answers, the map's places can be compared, and their
+/// own snapshot is accepted too.
 fn take_snapshot(bytes: &[u8]) -> bool {
     let snapshot = match with_file(bytes, Snapshot::load) {
         Ok(snapshot) => snapshot,

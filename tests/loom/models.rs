@@ -15,14 +15,14 @@ pub type Model = (&'static str, fn());
 pub const ALL: [Model; 6] = [
     ("triple buffer: a value is complete and never older than the one before", whole_and_newest),
     ("triple buffer: a cell is written again only after it was read", cells_have_one_owner),
-    ("halt: a worker that reads it knows until when commands are overtaken", heard_with_its_time),
-    ("halt: two that are raised at once are received with the later time", two_at_once),
+    ("halt: a worker that reads it knows which commands it overrides", heard_with_its_time),
+    ("halt: two raised at once are seen with the later time", two_at_once),
     ("waker: a worker that is woken wakes, also just before it sleeps", rung_wakes),
     ("waker: the woken worker sees what was written before the wake-up", left_is_seen),
 ];
 
-/// Waits as `executor::threads` does, without the time limit of a real wait: a lost wake-up is a thread that
-/// sleeps for ever.
+/// Waits as `executor::threads` does, without the time limit of a real wait: a lost wake-up shows as a thread
+/// that sleeps for ever.
 fn wait(waker: &Waker) {
     while !waker.answered() {
         thread::park();

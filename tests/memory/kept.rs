@@ -173,7 +173,7 @@ fn an_older_format_without_a_map_is_read_and_reported() {
     assert!(!err(&ended).contains("begins empty"), "now it has one: {}", err(&ended));
 }
 
-/// The read-outs of older versions drove by themselves: added to the table they would drive anywhere.
+/// The read-outs of older versions drove on their own: added to the table they would drive anywhere.
 #[test]
 fn a_readout_for_another_starting_table_is_not_used() {
     let folder = Folder::new("table");

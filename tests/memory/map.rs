@@ -162,7 +162,7 @@ fn a_recall_sensor_without_motion_causes_a_warning() {
     let error = board::from_text("mapped", &text).expect_err("no motion").to_string();
     assert!(error.contains("[motion]"), "{error}");
     let text = WITH_MAP.replace("by = \"range\"", "by = \"wall\"");
-    assert!(board::from_text("mapped", &text).is_err(), "a thing cannot be met by itself");
+    assert!(board::from_text("mapped", &text).is_err(), "a map sensor cannot detect its own thing");
 }
 
 /// A process that ends with the test.

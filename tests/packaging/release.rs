@@ -22,7 +22,7 @@ impl Tree {
         );
         fs::copy("scripts/release", tree.program("tree/scripts/release", "")).expect("the script");
         tree.program("tree/scripts/build-fatbin", "echo 'no index of packages' >&2\nexit 1");
-        // A package for each architecture, to whose bytes a file of the test may add.
+        // A package for each architecture; a file of the test may add bytes to it.
         tree.program(
             "tree/scripts/package",
             "while [ $# -gt 0 ]; do\n\
@@ -195,7 +195,7 @@ fn a_release_has_each_file_once_with_its_checksum() {
     assert!(notes.starts_with("# ganglion 0.2.0\n\n### Added\n- Wings.\n"), "{notes}");
     assert!(!notes.contains("Wheels") && !notes.contains("Later"), "{notes}");
     assert!(notes.contains(&format!("from commit {COMMIT} by rustc 1.95.0 and zig 0.17.1")), "{notes}");
-    // Crates that are not compiled are in neither list, and no folder of this machine is.
+    // Crates that are not compiled are in neither list, nor is any folder of this machine.
     let crates = text(tree.path(&format!("{dist}/ganglion_0.2.0_arm64.cdx.json")));
     let bom: serde_json::Value = serde_json::from_str(&crates).expect("JSON");
     assert_eq!(bom["components"].as_array().map(Vec::len), Some(1), "{crates}");

@@ -26,8 +26,9 @@ fn a_run_replays_from_each_of_its_checkpoints() {
 #[test]
 fn every_file_of_a_rotation_replays_on_its_own() {
     let (board, files) = (sim_board(), Files::default());
-    // A file ends at the first checkpoint after this size, or anywhere at twice the size. So it is more than
-    // a chunk, whose 256 kB count only when it is written, and the 5 s between two checkpoints, about 200 kB.
+    // A file ends at the first checkpoint after this size, or anywhere at twice the size. So the size exceeds
+    // a chunk, whose 256 kB count only when it is written, plus the 5 s between two checkpoints, about 200
+    // kB.
     let quota = Quota { file: 600_000, ..Quota::default() };
     let plan = Plan { quota, ..in_folder("rotation", &board, files.opener()) };
     let (run, status) = record(&board, plan, true, 3, &["sonar-silent@12+30"], 60);
@@ -39,7 +40,7 @@ fn every_file_of_a_rotation_replays_on_its_own() {
         assert!(part[0].checkpoint.is_some(), "it begins with a checkpoint");
         assert_eq!(first_failure(part), None, "from slot {}", part[0].slot.index);
     }
-    assert!(parts[1..].iter().any(|part| part[0].slot.active != 0), "a reflex is active where one starts");
+    assert!(parts[1..].iter().any(|part| part[0].slot.active != 0), "a reflex is active where one begins");
 }
 
 #[test]

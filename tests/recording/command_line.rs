@@ -1,4 +1,4 @@
-//! `ganglion log` as called by a person, on complete and on damaged recordings.
+//! `ganglion log` as called by a user, on complete and on damaged recordings.
 
 use crate::cli::{err, out, output};
 use serde_json::Value;
@@ -60,8 +60,8 @@ pub(super) fn refused(arguments: &[&str], code: i32) -> String {
     err(&ended)
 }
 
-/// Flips a bit of the first message for people after this fraction of the file: anything between the chunks,
-/// such as an index, is not read.
+/// Flips a bit of the first JSON message after this fraction of the file: anything between the chunks, such
+/// as an index, is not read.
 fn flip_a_bit_after(tenths: usize) -> impl FnOnce(&mut Vec<u8>) {
     move |bytes| {
         let from = bytes.len() * tenths / 10;

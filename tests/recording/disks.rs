@@ -70,7 +70,7 @@ fn a_full_disk_loses_records_but_no_slots() {
 fn a_hanging_disk_loses_records_but_no_slots() {
     let (board, files, free) = (sim_board(), Files::default(), Arc::new(AtomicBool::new(false)));
     let stalled = in_folder("hangs", &board, hanging(free.clone(), &files));
-    // Not patient: it does not wait, as in real time.
+    // `false`: as in real time, it does not wait for the disk.
     let (recording, sender) = Recording::start(stalled, false).expect("a thread");
     let options = Options { recording: Some(sender), ..Options::default() };
     let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);

@@ -85,7 +85,7 @@ fn the_largest_checkpoint_fits_its_room() {
         }
     });
     assert_eq!(status.checkpoints_left_out, 0);
-    assert!(steps.iter().any(|step| step.slot.motors[0].abs() > 0.1), "it drives: the way behind it is long");
+    assert!(steps.iter().any(|step| step.slot.motors[0].abs() > 0.1), "it drives: its path is long");
     println!("{most} bytes at most");
     assert!(most > 5_000 && 3 * most <= ROOM, "{most} bytes of {ROOM}: a third of the room is the most");
 }

@@ -159,8 +159,8 @@ fn a_trip_shorter_than_a_slot_still_latches() {
     }
 }
 
-/// A cable that is plugged in again: for a while the robot continues where it was; after a longer outage it
-/// does not.
+/// A cable that is plugged in again: after a short outage the robot continues where it was, after a longer
+/// one it does not.
 #[test]
 fn a_robot_held_for_long_does_not_restart_by_itself() {
     for (slots, starts) in [(20, true), (60, false), (6_000, false)] {

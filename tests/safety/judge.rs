@@ -50,7 +50,7 @@ impl Trust {
         }
     }
 
-    /// Follows a slot; uses from `record` only its time, and since when the robot says that it obeys.
+    /// Follows a slot; uses from `record` only its time, and since when the robot says that it has obeyed.
     pub fn follow(&mut self, slot: &Slot, record: &Record) {
         let now = record.slot;
         self.now = now;
@@ -102,7 +102,7 @@ impl Trust {
         self.armed &= now.since(since) < safety().disarm_after;
     }
 
-    /// What holds it, if anything: only reasons that must hold it, not all that may.
+    /// Why it must not move, if there is a reason: only reasons that must stop it, not all that may.
     fn held(&self) -> Result<(), &'static str> {
         let safety = safety();
         let older = |at: Option<Instant>, limit| at.is_none_or(|at| self.now.since(at) > limit);

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A clock that a test sets; it may jump after it was read once, as if the work of a slot took that long, and
-/// the machine may sleep on it.
+/// it can report that the machine slept.
 #[derive(Debug, Default)]
 struct TestClock {
     at: AtomicU64,

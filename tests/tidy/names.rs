@@ -11,7 +11,7 @@ use std::path::Path;
 const DOCUMENTS: &[&str] =
     &["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "boards/README.md"];
 
-/// Folders in which a path in a document begins, or whose name it may leave out.
+/// Folders in which a document's paths start, or whose names the paths may leave out.
 const FOLDERS: &[&str] = &[
     "",
     "src/",
@@ -88,7 +88,7 @@ impl Tree {
         Tree { sources: sources(&["src", "tests", "hil"]), crates }
     }
 
-    /// Whether `a::b::c` exists. Its beginning is a module (the end of a module's path is enough) or a type;
+    /// Whether `a::b::c` exists. It starts with a module (the end of a module's path is enough) or a type;
     /// each further part is a word of that module, or of one below it.
     fn has(&self, parts: &[&str]) -> bool {
         if self.crates.contains(parts[0]) {

@@ -81,7 +81,7 @@ impl Brain {
 impl Drop for Brain {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        let _ = self.thread.take().map(JoinHandle::join); // a panic of it looks like a silent brain
+        let _ = self.thread.take().map(JoinHandle::join); // a panic there looks like a silent brain
     }
 }
 

@@ -48,7 +48,8 @@ const Z_TURNED: i32 = 0x0480;
 const NO_RETRY: &str = "the first NACK is taken for a lost bus";
 const SHIFTED: &str = "the transfer is only retried: the next frame is shifted and names the wrong register";
 const HELD_VALUE: &str = "the last value is treated as new";
-const NO_RESET: &str = "the motors' controller is not reset, or through a line that no process drives";
+const NO_RESET: &str =
+    "the motors' controller is not reset, or is reset through a line that no process drives";
 
 /// The rows, in the order in which they run.
 pub const ROWS: &[Row] = &[
@@ -125,7 +126,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "mcu-stuck",
-        "a bus that hangs for good ends in motors without pulses",
+        "a bus that hangs for good leaves the motors without pulses",
         disarms(Trouble::Transfers(MCU, Fault::Stuck, 0), Limit::Period, BUS),
         NO_RESET,
     ),
@@ -155,7 +156,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "mcu-all-ones",
-        "a read of only ones is a dead wire",
+        "a read of all ones means a dead wire",
         back(Trouble::Transfers(MCU, Fault::AllOnes, 0), 1500, Limit::Stale("ground-left"), SENSOR),
         "0xffff is taken for a bright floor",
     ),
@@ -167,7 +168,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "mcu-unplugged",
-        "off the bus while its pulses continue: cut by another wire, and back",
+        "a controller that is off the bus but keeps pulsing is cut by another line, and comes back",
         back(Trouble::McuUnplugged, 2000, Limit::Period, BUS),
         NO_RESET,
     ),
@@ -228,7 +229,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "imu-all-ones",
-        "a read of only ones is a dead wire",
+        "a read of all ones means a dead wire",
         back(Trouble::Transfers(IMU, Fault::AllOnes, 0), 1500, Limit::Stale("roll"), LEAN),
         "0xffff is taken for level",
     ),
@@ -240,7 +241,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "imu-unplugged",
-        "gone and back asleep: woken before it is believed",
+        "a sensor that comes back asleep is woken before its values count",
         back(Trouble::ImuUnplugged, 1500, Limit::Stale("roll"), SENSOR),
         "a sensor that has forgotten its registers is only polled again",
     ),
@@ -271,7 +272,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "bus-wedged",
-        "an adapter that only its driver can free",
+        "an adapter that only a rebind of its driver can free",
         disarms(Trouble::Bus(Fault::Rebind, 0), Limit::Period, BUS),
         NO_RESET,
     ),
@@ -284,7 +285,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "echo-short",
-        "an echo shorter than the module can make is refused",
+        "an echo shorter than the module can produce is refused",
         back(Trouble::Echo(Echo::Short), 1500, Limit::Stale("range"), SENSOR),
         "9 mm is taken for a distance",
     ),
@@ -416,7 +417,7 @@ pub const ROWS: &[Row] = &[
         "reset-left-low",
         "commands that inspect a robot with a stopped guard see its controller, and leave it in reset",
         Course::LeftInReset,
-        "no process has the line that a stopped guard left low, and the commands see an empty bus",
+        "no process holds the line that a stopped guard left low, and the commands see an empty bus",
     ),
     // ---- the service
     row(

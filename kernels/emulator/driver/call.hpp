@@ -1,4 +1,4 @@
-/// The way into every function: injected faults, the state that it needs, and no exception out of it.
+/// Entry to every function: injects faults, checks the required state, and lets no exception out.
 #pragma once
 #include "device.hpp"
 
@@ -6,12 +6,12 @@
 
 namespace standin {
 
-/// What a function needs before it may do anything.
+/// The state that a function requires.
 enum class Needs {
   Nothing,
   Init,    // cuInit was called
   Context, // a current context that is not lost
-  Quiet,   // and no capture under way that this thread could disturb
+  Quiet,   // also no active capture that this thread could disturb
 };
 
 /// Breaks the captures that a call of this thread disturbs: its own unless relaxed, and global ones.
@@ -57,7 +57,7 @@ template <class Body> int call(const char* name, Needs needs, Body body) noexcep
   }
 }
 
-/// Whether a wait that has ended ended well.
+/// The result of a wait that has ended.
 inline int after_wait() { return loss_of(current); }
 
 inline int no_handle(const char* name, const char* what) {

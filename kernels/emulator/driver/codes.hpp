@@ -1,11 +1,11 @@
-/// The driver's error codes that the stand-in answers with, and what it says on standard error.
+/// The driver's error codes that the stand-in returns, and its messages on standard error.
 #pragma once
 #include <cstdarg>
 #include <cstdio>
 
 namespace standin {
 
-/// What a function answers: a CUresult, as it is numbered in every version of CUDA.
+/// A function's result: a CUresult, with the same numbers in every version of CUDA.
 enum Code : int {
   OK = 0,
   INVALID_VALUE = 1,
@@ -85,13 +85,13 @@ constexpr Named NAMES[] = {
     {UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
-/// Whether nothing works with the context any more after this code.
+/// Whether the context is unusable after this code.
 constexpr bool is_sticky(int code) {
   return code == ILLEGAL_ADDRESS || code == LAUNCH_TIMEOUT || code == ASSERT ||
          (code >= HARDWARE_STACK_ERROR && code <= LAUNCH_FAILED);
 }
 
-/// One sentence on standard error; answers `code`.
+/// Prints one message on standard error; returns `code`.
 __attribute__((format(printf, 2, 3))) inline int say(int code, const char* format, ...) {
   char text[512];
   va_list rest;

@@ -4,13 +4,14 @@
 
 namespace standin {
 
-/// What cuDeviceGetAttribute answers: an Orin's, as far as anybody asks. Numbered as in every version.
+/// Results of cuDeviceGetAttribute: those of an Orin, as far as any caller needs them. The attribute numbers are the
+/// same in every version.
 struct Attribute {
   int number, value;
 };
 constexpr Attribute ATTRIBUTES[] = {
-    {1, 1024}, {2, 1024}, {3, 1024}, {4, 64},          // most threads of a block; along x, y, z
-    {5, 0x7fffffff}, {6, 65535}, {7, 65535},           // most blocks along x, y, z
+    {1, 1024}, {2, 1024}, {3, 1024}, {4, 64},          // maximum threads per block; along x, y, z
+    {5, 0x7fffffff}, {6, 65535}, {7, 65535},           // maximum blocks along x, y, z
     {8, 49152}, {9, 65536}, {10, 32}, {12, 65536},     // shared and constant memory, lanes, registers
     {13, 918000}, {15, 1}, {16, 8}, {17, 0}, {18, 1},  // clock in kHz, overlap, multiprocessors, no time limit, integrated
     {19, 1}, {20, 0}, {31, 1}, {32, 0},                // maps host memory, default mode, concurrent kernels, no ECC
@@ -31,7 +32,7 @@ inline void start_worker() {
   std::thread(live).detach();
 }
 
-/// A context with nothing in it.
+/// An empty context.
 inline std::uintptr_t new_context() {
   static std::uintptr_t next = CONTEXTS;
   device.contexts[next += 64] = OK;
@@ -108,7 +109,7 @@ API cuDevicePrimaryCtxReset_v2(int number) {
     return OK;
   });
 }
-/// A context of the caller's own: current at once, and gone with all that is in it when it is destroyed, even if it is lost.
+/// A context owned by the caller: current at once; destroying it frees everything in it, even if it is lost.
 API cuCtxCreate_v2(void** context, unsigned, int number) {
   return call("cuCtxCreate_v2", Needs::Init, [&](Lock&) -> int {
     if (check_device(number) != OK) return INVALID_DEVICE;
@@ -186,7 +187,7 @@ API cuMemHostAlloc(void** address, std::size_t bytes, unsigned flags) {
   });
 }
 
-/// Gives memory back, after all work is done, as the real driver does it.
+/// Frees memory after all work is done, as the real driver does.
 static int free_memory(const char* name, std::uintptr_t address, bool host, Lock& lock) {
   device.progress.wait(lock, [] { return after_wait() != OK || is_idle(); });
   if (after_wait() != OK) return after_wait();
@@ -204,7 +205,7 @@ API cuMemFree_v2(std::uintptr_t address) {
 API cuMemFreeHost(void* address) {
   return call("cuMemFreeHost", Needs::Quiet, [&](Lock& lock) { return free_memory("cuMemFreeHost", reinterpret_cast<std::uintptr_t>(address), true, lock); });
 }
-/// Pages of the host become known to the device, which locks them.
+/// Registers pages of the host with the device, which locks them.
 API cuMemHostRegister_v2(void* start, std::size_t bytes, unsigned flags) {
   return call("cuMemHostRegister_v2", Needs::Quiet, [&](Lock&) -> int {
     const auto address = reinterpret_cast<std::uintptr_t>(start);

@@ -1,8 +1,8 @@
 /// The device: one thread that executes what streams hold, one operation at a time.
 ///
-/// Of what is free to run, the stream with the highest priority comes first, then the oldest; with
-/// `order=backwards` the newest, and of a graph the last node. Everything here is behind one lock but the
-/// execution itself, and is never destroyed: the thread ends with the process.
+/// Of the streams that can run, the one with the highest priority comes first, then the oldest; with
+/// `order=backwards` the newest, and within a graph the last node. Everything here except the execution
+/// itself is behind one lock, and is never destroyed: the thread ends with the process.
 #pragma once
 #include <algorithm>
 #include <condition_variable>
@@ -27,13 +27,13 @@ struct Device {
   Counts counts = {};
   Memory memory;
   bool initialised = false, executing = false, started = false;
-  std::map<std::uintptr_t, int> contexts; // alive, and the code by which each was lost
-  int spoiled = OK;           // the code of a loss that no context of the process survives
+  std::map<std::uintptr_t, int> contexts; // those alive, each with its loss code (OK: not lost)
+  int spoiled = OK;           // the code of a loss that spoils every context of the process
   std::uintptr_t primary = 0; // the primary context; 0 while it is not active
   unsigned context_flags = 0;
   long retained = 0;
   std::uint64_t streams_made = 0;
-  std::vector<std::shared_ptr<Stream>> queues; // also of streams that were destroyed with work left
+  std::vector<std::shared_ptr<Stream>> queues; // also of destroyed streams with work left
   std::vector<std::shared_ptr<Capture>> captures;
   Handles<Stream> streams;
   Handles<Event> events;
@@ -44,7 +44,7 @@ struct Device {
 };
 inline Device& device = *new Device;
 
-/// Where a launch that cannot go on returns to, and the thread that it may do so on.
+/// Where a launch that cannot continue returns to, and the thread on which it may do so.
 inline sigjmp_buf launch_end;
 inline pthread_t worker;
 inline volatile bool in_kernel = false;
@@ -56,13 +56,13 @@ inline struct sigaction before_us[2];
   siglongjmp(launch_end, code);
 }
 
-/// A kernel that touches what is not there ends; anybody else's fault goes where it would have gone.
+/// A kernel that touches unmapped memory is ended; any other fault goes to the previous handler.
 inline void on_fault(int signal, siginfo_t*, void*) {
   if (in_kernel && pthread_equal(pthread_self(), worker)) leave_launch(ILLEGAL_ADDRESS);
   sigaction(signal, &before_us[signal == SIGBUS], nullptr); // and the faulting instruction runs again
 }
 
-/// Watches for faults around one launch only: the handler of the host's language stays in place otherwise.
+/// Catches faults during a launch only: at other times the host language's own handler stays in place.
 struct Watching {
   Watching() {
     struct sigaction ours = {};
@@ -77,7 +77,7 @@ struct Watching {
   }
 };
 
-/// Every address in the tables of a launch must be of memory that the device may touch, or null.
+/// Every address in a launch's tables must point to memory that the device may touch, or be null.
 inline int check_table(const Operation& it) {
   const std::size_t bytes = it.grid.z * it.function->kernel->table;
   if (device.memory.check_device(it.function->entry.name.c_str(), it.from, bytes) != OK) return ILLEGAL_ADDRESS;
@@ -89,7 +89,7 @@ inline int check_table(const Operation& it) {
   return OK;
 }
 
-/// Runs a kernel; what no GPU would survive is a code.
+/// Runs a kernel; an error that would be fatal on a GPU is returned as a code.
 inline int run_kernel(const Operation& it, bool backwards) {
   const auto* table = reinterpret_cast<const void*>(it.from);
   const Watching watching;
@@ -107,13 +107,13 @@ inline int run_kernel(const Operation& it, bool backwards) {
   return OK;
 }
 
-/// Whether the ranges of a copy or fill are still there.
+/// Whether the ranges of a copy or fill are still allocated.
 inline int check_ranges(const Operation& it) {
   const bool there = device.memory.holding(it.to, it.bytes) && (it.kind == Kind::Fill || device.memory.holding(it.from, it.bytes));
   return there ? OK : say(ILLEGAL_ADDRESS, "a copy or fill comes to memory that was freed after it was ordered");
 }
 
-/// Executes a launch, copy or fill, without the lock; the ranges were checked with it.
+/// Executes a launch, copy or fill without the lock; the ranges were checked under it.
 inline int execute(const Operation& it, bool backwards) {
   auto *to = reinterpret_cast<void*>(it.to), *from = reinterpret_cast<void*>(it.from);
   switch (it.kind) {
@@ -127,13 +127,13 @@ inline int execute(const Operation& it, bool backwards) {
   return OK;
 }
 
-/// By which code a context was lost; OK: it was not.
+/// The code with which a context was lost; OK if it was not.
 inline int loss_of(std::uintptr_t context) {
   const auto it = device.contexts.find(context);
   return device.spoiled != OK ? device.spoiled : it == device.contexts.end() ? int(CONTEXT_IS_DESTROYED) : it->second;
 }
 
-/// A context is lost: nothing that was ordered in it is done any more.
+/// A context is lost: none of its pending work is done any more.
 inline void lose(std::uintptr_t context, int code) {
   const auto it = device.contexts.find(context);
   if (it != device.contexts.end() && it->second == OK) it->second = code;
@@ -176,13 +176,13 @@ inline bool next_node(Stream& stream, Executable& executable, Next& next) {
   return false;
 }
 
-/// What is to run next; no stream in it if nothing is free to.
+/// What runs next; its stream is null if nothing can run.
 inline Next choose() {
   Next best;
   for (const auto& stream : device.queues) {
     if (stream->held.empty() || loss_of(stream->context) != OK) continue;
     if (best.stream) {
-      const bool newer = device.orders.backwards; // the queues stand in the order of creation
+      const bool newer = device.orders.backwards; // the queues are in order of creation
       if (stream->priority > best.stream->priority || (stream->priority == best.stream->priority && !newer)) continue;
     }
     Next next = {stream, stream->held.front(), stream->held.front().get(), 0};
@@ -197,7 +197,7 @@ inline Next choose() {
   return best;
 }
 
-/// Notes what was done, and takes it off its stream.
+/// Records an operation as done, and removes it from its stream.
 inline void settle(const Next& next) {
   const Operation& it = *next.operation;
   Counts& counts = device.counts;
@@ -227,7 +227,7 @@ inline void settle(const Next& next) {
   stream.held.pop_front();
 }
 
-/// Executes one operation; the lock is free meanwhile.
+/// Executes one operation; releases the lock meanwhile.
 inline void step(const Next& next, Lock& lock) {
   const Operation& it = *next.operation;
   int code = OK;
@@ -256,14 +256,14 @@ inline void step(const Next& next, Lock& lock) {
     }
   }
   if (code != OK) return lose(next.stream->context, code > 0 ? code : LAUNCH_FAILED);
-  if (loss_of(next.stream->context) != OK) return; // it went meanwhile, and what it held with it
+  if (loss_of(next.stream->context) != OK) return; // it was destroyed meanwhile, with all that it held
   if (device.orders.stall > 0) device.orders.stall--;
   settle(next);
 }
 
-/// The life of the device's thread.
+/// The main loop of the device's thread.
 [[noreturn]] inline void live() {
-  static char stack[64 * 1024]; // for on_fault: a fiber's own may be what overflowed
+  static char stack[64 * 1024]; // for on_fault: the fiber's own stack may have overflowed
   stack_t alternate = {};
   alternate.ss_sp = stack;
   alternate.ss_size = sizeof stack;
@@ -288,7 +288,7 @@ inline void step(const Next& next, Lock& lock) {
   }
 }
 
-/// Whether the streams of the current context have done all that they held.
+/// Whether the streams of the current context have finished all their work.
 inline bool is_idle() {
   for (const auto& stream : device.queues) {
     if (stream->context == current && !stream->held.empty()) return false;
@@ -296,7 +296,7 @@ inline bool is_idle() {
   return !device.executing;
 }
 
-/// Everything of a context goes, whether it was done or not; what is executing ends first.
+/// Drops everything in a context, done or not; what is executing finishes first.
 inline void destroy_context(Lock& lock, std::uintptr_t context) {
   const auto it = device.contexts.find(context);
   if (it == device.contexts.end()) return;

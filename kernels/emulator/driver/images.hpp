@@ -1,5 +1,5 @@
-/// Module images: PTX text. Compiles nothing: an image says which kernels are there, and their code is what
-/// the stand-in was compiled with.
+/// Module images: PTX text. Compiles nothing: an image only says which kernels it has; their code was
+/// compiled into the stand-in.
 #pragma once
 #include <cstring>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace standin {
 
-/// Newest PTX that the oldest driver takes: that of CUDA 12.0.
+/// The newest PTX version that the oldest driver accepts: that of CUDA 12.0.
 constexpr int PTX_MAJOR = 8, PTX_MINOR = 0;
 
 struct Entry {
@@ -34,7 +34,7 @@ inline unsigned shared_bytes(const std::string& body) {
   return bytes;
 }
 
-/// Reads PTX for a chip; the code, after a sentence, if its driver would not take it.
+/// Reads PTX for a chip; prints a message and returns the error code if its driver would reject it.
 inline int read_ptx(const std::string& text, int chip, Image& image) {
   int major = 0, minor = 0, target = 0;
   const std::size_t version = text.find("\n.version "), arch = text.find("\n.target sm_");

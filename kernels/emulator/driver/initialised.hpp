@@ -2,7 +2,7 @@
 ///
 /// Only in a library that is compiled with GANGLION_INITCHECK and -fsanitize=kernel-address: the compiler then calls
 /// the functions at the end of this file before each access. A kernel, or a copy from the device, that reads a byte
-/// which no copy, fill or kernel has written is refused with a sentence, and its context is lost.
+/// which no copy, fill or kernel has written fails with a message, and its context is lost.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -15,10 +15,10 @@
 namespace standin {
 
 #ifdef GANGLION_INITCHECK
-/// Compiled without checks, as is all that it calls: plain pointers, nothing of a library.
+/// Compiled without checks, like everything it calls: plain pointers, no library code.
 #define UNCHECKED __attribute__((no_sanitize("kernel-address")))
 
-/// An allocation on the device, and for each of its bytes whether it was written.
+/// An allocation on the device, with a flag for each byte that tells whether it was written.
 struct Shadow {
   std::uintptr_t start;
   std::size_t bytes;
@@ -31,7 +31,7 @@ struct Shadows {
 };
 inline std::vector<Shadow> listed;
 inline thread_local Shadows shadows = {};
-/// Whether this thread runs a kernel: only then are accesses looked at.
+/// Whether this thread runs a kernel: accesses are checked only then.
 inline thread_local bool checking = false;
 
 inline void list_allocations(const Memory& memory) {
@@ -42,7 +42,7 @@ inline void list_allocations(const Memory& memory) {
   shadows = {listed.data(), listed.size(), 0};
 }
 
-/// What is known of a range; null if it does not lie in one allocation on the device.
+/// The flags of a range; null if it does not lie within one allocation on the device.
 UNCHECKED inline unsigned char* shadow_of(std::uintptr_t address, std::size_t bytes) {
   for (std::size_t tried = 0; tried < shadows.count; tried++) {
     const Shadow& it = shadows.all[shadows.last];

@@ -1,7 +1,7 @@
-/// Memory of the device and page-locked memory of the host: who has what, what lies beside it.
+/// Device memory and page-locked host memory: who owns what, and the margins around it.
 ///
-/// Both are pages of this process. Fresh memory is NaN, margins around it must stay as they are, and
-/// what was freed can never be touched or handed out again: its addresses stay taken, without access.
+/// Both are pages of this process. Fresh memory is NaN, the margins around it must stay unchanged, and freed
+/// memory can never be touched or handed out again: its addresses stay reserved, without access.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -13,7 +13,7 @@
 
 namespace standin {
 
-/// On both sides of what is handed out; also its alignment, which is that of the real driver.
+/// The margin on both sides of an allocation; also the alignment, which is that of the real driver.
 constexpr std::size_t MARGIN = 256;
 constexpr std::size_t PAGE = 4096;
 constexpr unsigned char UNTOUCHED = 0xA5, FRESH = 0xFF;
@@ -25,10 +25,11 @@ struct Allocation {
   bool host;
   bool registered = false; // the host's own memory: no margins, and the driver never frees it
   std::uintptr_t context = 0;
-  unsigned char* written = nullptr; // on the device: for each byte whether it was written (initialised.hpp)
+  unsigned char* written = nullptr; // on the device: a written flag for each byte (initialised.hpp)
 };
 
-/// A flag for each byte, all 0; null in a library that does not check reads, or if the system has no memory.
+/// A flag for each byte, all 0; null in a library that does not check reads, or if the system is out of
+/// memory.
 inline unsigned char* written_flags([[maybe_unused]] std::size_t bytes) {
 #ifdef GANGLION_INITCHECK
   void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -44,7 +45,7 @@ struct Memory {
   std::size_t device_bytes = 0;
   std::uint64_t device_now = 0, host_now = 0;
 
-  /// The address of fresh memory; 0 if the system has none.
+  /// The address of fresh memory; 0 if the system is out of memory.
   std::uintptr_t take(std::size_t bytes, bool host, unsigned flags, std::uintptr_t context) {
     const std::size_t whole = (2 * MARGIN + bytes + PAGE - 1) / PAGE * PAGE;
     void* pages = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -65,14 +66,14 @@ struct Memory {
     live.erase(address);
     if (it.written != nullptr) munmap(it.written, it.whole);
     if (it.registered) return; // it stays the host's
-    // In one step: the pages go, their addresses do not.
+    // In one step: frees the pages but keeps their addresses reserved.
     mmap(it.pages, it.whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     freed[address] = it.bytes;
     (it.host ? host_now : device_now) -= 1;
     if (!it.host) device_bytes -= it.bytes;
   }
 
-  /// A context goes, and all that was taken in it.
+  /// A context is destroyed, with all memory allocated in it.
   void give_back_all_of(std::uintptr_t context) {
     std::vector<std::uintptr_t> theirs;
     for (const auto& entry : live) {
@@ -81,7 +82,7 @@ struct Memory {
     for (const std::uintptr_t address : theirs) give_back(address);
   }
 
-  /// Memory of the host becomes known to the device; false if part of it is already.
+  /// Registers host memory with the device; false if part of it is registered already.
   bool take_in(std::uintptr_t address, std::size_t bytes, unsigned flags, std::uintptr_t context) {
     for (const auto& entry : live) {
       if (entry.first < address + bytes && address < entry.first + entry.second.bytes) return false;
@@ -91,7 +92,7 @@ struct Memory {
     return true;
   }
 
-  /// What holds all of this range; null if nothing does.
+  /// The allocation that holds all of this range; null if none does.
   const Allocation* holding(std::uintptr_t address, std::size_t bytes) const {
     auto after = live.upper_bound(address);
     if (after == live.begin()) return nullptr;
@@ -107,7 +108,7 @@ struct Memory {
     return address - after->first <= after->second;
   }
 
-  /// Refuses a range that the device may not touch: `what` names it in the sentence.
+  /// Refuses a range that the device may not touch: `what` names it in the message.
   int check_device(const char* what, std::uintptr_t address, std::size_t bytes) const {
     const Allocation* it = holding(address, bytes);
     if (it != nullptr && (!it->host || (it->flags & 2) != 0)) return OK;
@@ -122,7 +123,7 @@ struct Memory {
     return say(INVALID_VALUE, "%s: the range of %zu bytes at 0x%zx %s", what, bytes, static_cast<std::size_t>(address), why);
   }
 
-  /// Says what was written beside; false if anything was.
+  /// Reports writes outside an allocation; false if there were any.
   bool margins_hold(const char* writer) const {
     for (const auto& entry : live) {
       const Allocation& it = entry.second;

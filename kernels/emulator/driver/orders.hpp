@@ -1,23 +1,23 @@
-/// What a test orders the stand-in to do wrong, and what it has counted. Executes nothing itself.
+/// The faults that a test orders, and what the stand-in has counted. Executes nothing itself.
 ///
-/// Orders come as text, `key=value` or a word, parted by commas, from the environment
-/// (GANGLION_STAND_IN, read once at load) and from `ganglion_stand_in(text)`:
+/// Orders come as text, `key=value` or a word, separated by commas, from the environment (GANGLION_STAND_IN,
+/// read once at load) and from `ganglion_stand_in(text)`:
 ///   fail=NAME:N:CODE      the N-th call from now of the function fails, with CODE; NAME without its _v2.
 ///                         NAME `kernel` or `copy`: the N-th that the device executes. Codes of a lost
 ///                         context (700, 702, 710, 714 to 719) lose it, and no other
 ///   block=NAME or NAME:N  the N-th (first) call from now does not come back until `release`
 ///   stall=N               after N more operations the device executes nothing until `release`
 ///   release               ends what blocks and stalls
-///   slow=F                a kernel takes F times as long as it does
+///   slow=F a kernel takes F times as long
 ///   order=forwards|backwards   threads, blocks, and what is free to run in any order
 ///   sticky=context|process     whether a lost context spoils the whole process: then every call answers the
 ///                         code, until `fresh`
 ///   memory=64M            of the device, with K, M or G
 ///   events=early|late     whether an event of a graph counts as recorded again when the graph is
-///                         launched, or only when it comes to the event
+///                         launched, or only when it reaches the event
 ///   init=CODE             what cuInit answers: 100 no device, 34 stub library, 803 mismatch
 ///   devices=N  driver=11040  chip=6.1
-///   reset                 all of this as without any order, the environment's too
+///   reset back to the state without any orders, the environment's included
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -43,20 +43,20 @@ struct Counts {
   std::uint64_t host_ever, host_now;
   std::uint64_t registered;       // ranges of the host that are known to the device
   std::uint64_t streams, events, graphs, executables, modules; // alive
-  std::uint64_t retained;         // references to the primary context, and contexts beside it
+  std::uint64_t retained;         // references to the primary context, and other contexts
 };
 constexpr std::size_t COUNTS = sizeof(Counts) / sizeof(std::uint64_t);
 
-/// A call that is to go wrong.
+/// A call that shall fail or block.
 struct Strike {
   std::string name;
-  long left; // calls until it strikes, this one included
+  long left; // calls until it strikes, that one included
   int code;  // 0: it blocks
 };
 
 struct Orders {
   std::vector<Strike> strikes;
-  long stall = -1; // operations until the device stands still; -1: it does not
+  long stall = -1; // operations until the device stalls; -1: never
   double slow = 1.0;
   bool backwards = false, late = false, whole_process = false;
   std::size_t memory = std::size_t(2) << 30;
@@ -84,7 +84,7 @@ struct Orders {
     }
   }
 
-  /// One order; false if it is none.
+  /// One order; false if it is not valid.
   bool take(const std::string& key, const std::string& value) {
     const long number = std::atol(value.c_str());
     if (key == "fail") return take_strike(value, true);
@@ -111,7 +111,7 @@ struct Orders {
     return false;
   }
 
-  /// Orders parted by commas; false, and a sentence, at the first that is none.
+  /// Orders separated by commas; prints a message and returns false at the first invalid one.
   bool take_all(const char* text) {
     std::string left = text == nullptr ? "" : text;
     while (!left.empty()) {

@@ -4,7 +4,7 @@
 
 using namespace standin;
 
-/// A call on a stream: finds it, refuses when its capture is broken.
+/// A call on a stream: finds the stream, refuses if its capture is broken.
 template <class Body> static int on_stream(const char* name, void* handle, Body body) {
   return call(name, Needs::Context, [&](Lock&) -> int {
     if (handle == nullptr) return say(INVALID_HANDLE, "%s on the default stream, which the stand-in does not have", name);
@@ -56,7 +56,7 @@ API cuMemsetD8Async(std::uintptr_t to, unsigned char byte, std::size_t bytes, vo
   });
 }
 
-/// What the driver refuses about a launch before it gets to the device.
+/// What the driver rejects in a launch before it reaches the device.
 static int check_launch(const Function& function, uint3 grid, uint3 block, unsigned shared, void** arguments, void** extra) {
   const char* name = function.entry.name.c_str();
   if (!function.module->loaded) return say(INVALID_HANDLE, "%s: its module was unloaded", name);
@@ -88,7 +88,7 @@ API cuStreamCreateWithPriority(void** handle, unsigned flags, int priority) {
     auto stream = std::make_shared<Stream>();
     stream->context = current;
     stream->number = device.streams_made++;
-    stream->priority = std::max(-5, std::min(0, priority)); // a real driver takes the nearest it has, too
+    stream->priority = std::max(-5, std::min(0, priority)); // a real driver also uses the nearest it has
     device.queues.push_back(stream);
     *handle = device.streams.put(stream);
     return OK;
@@ -176,15 +176,15 @@ API cuEventRecordWithFlags(void* handle, void* stream, unsigned flags) {
 }
 API cuEventRecord(void* handle, void* stream) { return cuEventRecordWithFlags(handle, stream, 0); }
 
-/// Whether an event may be asked.
+/// Whether an event may be queried.
 static int check_event(const char* name, const std::shared_ptr<Event>& event) {
   if (!event) return no_handle(name, "event");
   if (!event->captured) return OK;
   event->captured->broken = true;
   return say(CAPTURED_EVENT, "%s: the event was last recorded in a capture", name);
 }
-/// A query holds its caller for so long before it says "not yet": who asks again and again would take a core from the
-/// kernels, which are work of this processor too. Short beside every patience of the runtime.
+/// How long a query blocks its caller before it says "not yet": a caller that polls in a tight loop would
+/// take a core from the kernels, which run on this processor too. Short against every timeout of the runtime.
 constexpr std::chrono::milliseconds HELD{1};
 API cuEventQuery(void* handle) {
   return call("cuEventQuery", Needs::Quiet, [&](Lock& lock) -> int {
@@ -233,7 +233,7 @@ API cuStreamBeginCapture_v2(void* handle, int mode) {
   });
 }
 
-/// Whether all that was forked has come back to the stream that the capture began in.
+/// Whether all forked streams have been joined to the stream in which the capture began.
 static bool is_joined(const Stream& origin) {
   const std::set<std::size_t> seen = ancestors(origin.capture->nodes, origin.after);
   return seen.size() == origin.capture->nodes.size();
@@ -287,7 +287,7 @@ API cuGraphLaunch(void* handle, void* stream) {
   return on_stream("cuGraphLaunch", stream, [&](Stream& stream) -> int {
     const auto executable = device.executables.find(handle);
     if (!executable) return no_handle("cuGraphLaunch", "executable graph");
-    if (stream.capture) return break_capture(stream, say(CAPTURE_UNSUPPORTED, "a graph inside a capture is not part of this stand-in"));
+    if (stream.capture) return break_capture(stream, say(CAPTURE_UNSUPPORTED, "a graph inside a capture is not supported by this stand-in"));
     Operation it(Kind::Replay);
     it.executable = executable;
     it.marks.resize(executable->nodes.size());

@@ -22,10 +22,10 @@ inline thread_local std::uintptr_t current = 0;
 
 struct Event {
   unsigned flags = 0;
-  std::uint64_t recorded = 0, done = 0; // how often; the newest record is done when they are equal
+  std::uint64_t recorded = 0, done = 0; // how many times; the newest record is done when they are equal
   Clock::time_point at;
-  std::shared_ptr<Capture> captured; // last recorded in a capture: not to be asked then
-  std::set<std::size_t> after;       // the nodes it stands for there
+  std::shared_ptr<Capture> captured; // last recorded in a capture: must not be queried then
+  std::set<std::size_t> after;       // the nodes it stands for in that capture
 };
 
 struct Module {
@@ -69,7 +69,7 @@ enum class Mode { Global = 0, ThreadLocal = 1, Relaxed = 2 };
 
 struct Stream;
 
-/// A capture under way, or over.
+/// A capture, in progress or ended.
 struct Capture {
   Mode mode;
   std::thread::id thread;
@@ -87,7 +87,7 @@ struct Executable {
   bool running = false;
 };
 
-/// How far a replay has come.
+/// How far a replay has got.
 struct Run {
   std::vector<bool> done;
   std::size_t left;
@@ -95,17 +95,17 @@ struct Run {
 
 struct Stream {
   std::uintptr_t context = 0;
-  std::uint64_t number = 0; // of creation
+  std::uint64_t number = 0; // in order of creation
   int priority = 0;
   std::deque<std::shared_ptr<Operation>> held;
   std::unique_ptr<Run> run; // of the replay at the front
   std::shared_ptr<Capture> capture;
   bool origin = false;
-  std::set<std::size_t> after; // the nodes that the next one captured comes after
+  std::set<std::size_t> after; // the nodes that the next captured one depends on
 };
 
-/// Handles are numbers that no other handle ever had: one that was destroyed is known as such. Each is of the
-/// context in which it was made, and there is none of it in another.
+/// Handle numbers are never reused, so that a destroyed handle is recognised as such. Each belongs to the
+/// context in which it was made and is invalid in any other.
 template <class Thing> struct Handles {
   struct Made {
     std::shared_ptr<Thing> thing;
@@ -128,7 +128,7 @@ template <class Thing> struct Handles {
   }
 };
 
-/// Nodes that come before one of `last`, these included.
+/// Nodes that come before one of `last`, and those in `last` themselves.
 inline std::set<std::size_t> ancestors(const std::vector<Node>& nodes, const std::set<std::size_t>& last) {
   std::set<std::size_t> found = last;
   for (std::size_t i = nodes.size(); i-- > 0;) {

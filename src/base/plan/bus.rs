@@ -47,14 +47,14 @@ pub enum BusPlan {
     Log,
 }
 
-/// One I2C bus. Each has a thread of its own.
+/// One I2C bus. Each has its own thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct I2cPlan {
     /// Name, unique on the board; the motors are on the first bus.
     pub name: String,
     /// Where it is; not used by the simulator.
     pub node: I2cNode,
-    /// The kernel driver of its adapter, if that driver uses a timeout of its own.
+    /// The kernel driver of its adapter, if that driver uses its own timeout.
     pub driver: Option<OwnTime>,
     /// Speed and timeout.
     pub timing: I2cTiming,
@@ -89,12 +89,12 @@ impl OwnTime {
         }
     }
 
-    /// The longest that one of our transfers can take with this driver.
+    /// The longest time that one of our transfers can take with this driver.
     ///
     /// Tegra (`drivers/i2c/busses/i2c-tegra.c`, Linux 5.10 to 6.12 and JetPack 5 and 6 alike): 100 ms plus
     /// the time of its bits for each message (`tegra_i2c_xfer_msg`); the first message that fails ends the
     /// transfer. After a lost arbitration, 50 ms more for nine clocks (`tegra_i2c_issue_bus_clear`). The
-    /// driver never reads the timeout that I2C_TIMEOUT sets. The last 10 ms are for the bits and the kernel's
+    /// driver ignores the timeout that I2C_TIMEOUT sets. The last 10 ms are for the bits and the kernel's
     /// tick.
     pub const fn longest(self) -> Span {
         match self {
@@ -137,7 +137,7 @@ pub struct RailPlan {
 /// A reserved address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReservedAddress {
-    /// What uses it, as text for people.
+    /// What uses it, as readable text.
     pub holder: String,
     /// Index of the bus.
     pub bus: usize,

@@ -6,7 +6,7 @@ use crate::base::time::Span;
 
 /// START, four bytes of nine bits (address, register, two of data), STOP.
 pub const PWM_WRITE_BITS: u32 = 38;
-/// START, six bytes (address, register, twice two of data), STOP.
+/// START, six bytes (address, register, two data words of two bytes), STOP.
 pub const PCA9685_WRITE_BITS: u32 = 56;
 
 /// Shares of the bus's time; more than 1 is an overload.

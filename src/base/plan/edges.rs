@@ -33,13 +33,13 @@ pub fn edge_sight(board: &Board) -> EdgeSight {
     let unseen = |side: f32| {
         let angle = |spot: &[f32; 2]| {
             let (lead, inside) = (spot[0] - wheelbase, track / 2.0 - side * spot[1]);
-            // A sensor that looks behind the axle warns of no edge, hence 90.
+            // A sensor that looks behind the axle gives no warning of an edge, hence 90.
             if lead > 0.0 { f64::from(inside.max(0.0)).atan2(lead.into()).to_degrees() } else { 90.0 }
         };
         spots.iter().map(angle).fold(90.0, f64::min)
     };
     let worse = unseen(1.0).max(unseen(-1.0));
-    // Nobody can measure a tenth of a degree with a ruler.
+    // A tenth of a degree cannot be measured with a ruler.
     if worse < 0.1 { EdgeSight::Whole } else { EdgeSight::Below(worse) }
 }
 
@@ -55,8 +55,8 @@ mod tests {
         // The sensor is 38 mm further in than the wheel and 71 mm ahead of it.
         let EdgeSight::Below(degrees) = edge_sight(&narrow) else { panic!("{:?}", edge_sight(&narrow)) };
         assert!((degrees - 28.4).abs() < 0.3, "{degrees}");
-        // A better sensor on one side does not help the other; a sensor behind the axle sees no edge before
-        // the wheel.
+        // A better sensor on one side does not help the other; a sensor behind the axle never sees an edge
+        // before the wheel.
         let left = narrow.sensors.iter_mut().find(|sensor| sensor.name == "ground-left").expect("it has one");
         left.looks_at = Some([0.158, 0.06]);
         assert_eq!(edge_sight(&narrow), EdgeSight::Below(degrees));

@@ -166,12 +166,12 @@ pub struct StartCurve {
     pub motor: usize,
     /// Index of the sensor among the field's inputs.
     pub sensor: usize,
-    /// (sensor on its -1..=1 scale, motor -1..=1), sensor ascending; flat outside.
+    /// (sensor on its -1..=1 scale, motor -1..=1), sensor ascending; constant outside.
     pub points: Vec<[f32; 2]>,
 }
 
 impl StartCurve {
-    /// Its value at `x`: straight between its points, flat outside.
+    /// Its value at `x`: linear between its points, constant outside.
     pub fn at(&self, x: f32) -> f32 {
         let points = &self.points;
         match points.iter().position(|point| point[0] > x) {
@@ -254,7 +254,7 @@ impl From<QualityLevel> for u8 {
 impl QualityLevel {
     /// Full quality.
     pub const BEST: QualityLevel = QualityLevel(0);
-    /// The least work that is still a field cycle.
+    /// The minimum work that is still a field cycle.
     pub const WORST: QualityLevel = QualityLevel(QUALITY_LEVELS as u8 - 1);
 
     /// The level with that number, if there is one.

@@ -1,4 +1,4 @@
-//! Every GPIO line that a board uses, with its role, for people who examine a machine.
+//! Every GPIO line that a board uses, with its role, for whoever examines a machine.
 
 use super::{Board, GuardHold, Line, LineRole, PwmPlan};
 

@@ -13,7 +13,7 @@ pub struct MotorPlan {
     pub kind: MotorKind,
     /// Largest |command| that is ever written (0..=1).
     pub limit: f32,
-    /// Fastest change of the command, full scales a second. Stopping is never slowed down.
+    /// Fastest change of the command, in full scales per second. Stopping is never slowed down.
     pub slew_per_s: f32,
 }
 

@@ -17,7 +17,7 @@ pub struct SafetyPlan {
     pub late_slots: u32,
     /// Sensors must have been good for this long before arming.
     pub settle: Span,
-    /// Longest unbroken time that the robot may drive backwards (it has no sensors there).
+    /// Longest unbroken time that the robot may drive backwards (it has no sensors at the rear).
     pub reverse_max: Span,
     /// An armed robot that may not move for this long without a break is disarmed.
     pub disarm_after: Span,

@@ -9,7 +9,7 @@ use std::mem::discriminant;
 pub struct SensorPlan {
     /// Name, unique on the board.
     pub name: String,
-    /// Unit of the value, for people (`m`, `V`, `counts`, `deg`, `1`).
+    /// Unit of the value, for display (`m`, `V`, `counts`, `deg`, `1`).
     pub unit: String,
     /// Where the value comes from.
     pub kind: SensorKind,
@@ -32,7 +32,7 @@ pub struct SensorPlan {
     pub input: Option<Scale>,
     /// The spot that it looks at: metres ahead of the rear axle, and metres left of the centre line.
     pub looks_at: Option<[f32; 2]>,
-    /// Where a ranging sensor is mounted and what it sees, for those who combine several.
+    /// Where a ranging sensor is mounted and what it sees, for code that combines several.
     pub beam: Option<BeamPlan>,
 }
 
@@ -80,7 +80,7 @@ pub enum Attachment {
     Inside,
 }
 
-/// What a line of a sensor is for.
+/// The purpose of a sensor's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineRole {
     /// Output: a pulse begins a measurement.
@@ -89,9 +89,9 @@ pub enum LineRole {
     Echo,
     /// Input: its level is the measurement.
     Button,
-    /// Input: the chip has a fresh sample.
+    /// Input: signals that the chip has a fresh sample.
     Ready,
-    /// Output: low keeps the chip silent.
+    /// Output: low keeps the chip shut down.
     Shutdown,
 }
 
@@ -129,7 +129,7 @@ pub fn same_chip(one: &SensorPlan, other: &SensorPlan) -> bool {
     one.bus == other.bus
         && discriminant(a) == discriminant(b)
         && one.kind.i2c_address().is_some_and(|address| other.kind.i2c_address() == Some(address))
-        && !matches!(a, ChipSensor::FloatRegister { .. }) // each float is a transfer of its own
+        && !matches!(a, ChipSensor::FloatRegister { .. }) // each float is a separate transfer
 }
 
 /// From a physical value to -1..=1, clamped.
@@ -335,7 +335,7 @@ pub mod kind {
 /// Full scale of the Robot HAT's 12-bit converter, counts. A board file states the value at this count.
 pub const HAT_FULL: u16 = 4095;
 
-/// The lowest and the highest value that a converter can return at all.
+/// The lowest and the highest value that a converter can return.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rails {
     /// At 0 counts.
@@ -445,9 +445,9 @@ impl SensorKind {
 /// A quantity of an inertial sensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImuQuantity {
-    /// Lean to the right, measured from gravity, degrees.
+    /// Roll to the right, measured from gravity, degrees.
     Roll,
-    /// Nose up, measured from gravity, degrees.
+    /// Pitch, nose up, measured from gravity, degrees.
     Pitch,
     /// Acceleration along x (forward), y (left), z (up), m/s^2.
     Acceleration(Axis),

@@ -25,22 +25,22 @@ pub struct SimPlan {
     pub full_speed: f32,
     /// Battery when the run starts, volts.
     pub battery_v: f32,
-    /// What its ground sensors read where there is no floor, counts; below 0 the converter reads 0, without
-    /// noise.
+    /// What its ground sensors read where there is no floor, counts; for a value below 0 the converter reads
+    /// 0, without noise.
     pub edge_counts: f32,
     /// The motors' controller counts every byte that it receives towards its three-byte frames, even the
     /// register number before a repeated start.
     pub counts_every_byte: bool,
     /// Which kind of HC-SR04 its sonars are.
     pub sonar: SonarModule,
-    /// What is wrong with ranges that a co-processor serves. Not in board files: a study sets it.
+    /// The faults of ranges that a co-processor serves. Not in board files: a study sets it.
     pub rangers: RangerFaults,
     /// A world that was laid out by hand, from a file; it replaces the room above, its discs, cliffs and
     /// line.
     pub world: Option<WorldPlan>,
 }
 
-/// What is wrong with simulated rangers, beyond the noise of a good chip.
+/// The faults of simulated rangers, beyond the noise of a good chip.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RangerFaults {
     /// Standard deviation of a range, as a share of it.
@@ -74,14 +74,14 @@ pub struct WorldPlan {
     pub movers: Vec<MoverPlan>,
 }
 
-/// A disc that goes along a closed way at constant speed.
+/// A disc that moves along a closed path at constant speed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MoverPlan {
     /// Its radius.
     pub radius: f64,
     /// Metres a second.
     pub speed: f64,
-    /// Points that it visits in turn; after the last one comes the first again.
+    /// Points that it visits in turn; after the last one it returns to the first.
     pub way: Vec<[f64; 2]>,
 }
 

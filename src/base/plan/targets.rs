@@ -38,7 +38,7 @@ pub struct GpuTargets {
     pub cycle_f16_us: Option<f64>,
     /// A cycle of 64 robots in f16 storage, median, microseconds, at most.
     pub batch_us: Option<f64>,
-    /// Bandwidth of evolve and features of 32 robots over that of a copy on the device, at least.
+    /// Bandwidth of evolve and features for 32 robots over that of a copy on the device, at least.
     pub copy_share: Option<f64>,
     /// Evolving the field, median, microseconds, at most; stages run one after another for this.
     pub evolve_us: Option<f64>,

@@ -48,7 +48,7 @@ pub struct Args {
     json: bool,
 }
 
-/// The loop gets one part in this many of the time.
+/// The loop gets 1 / `LOOP_PART` of the time.
 const LOOP_PART: u64 = 4;
 
 /// The object.

@@ -76,7 +76,7 @@ fn pilots() -> impl TypedValueParser<Value = Pilot> {
         .map(|name| Pilot::named(&name).unwrap_or(Pilot::FollowGap)) // only these names are accepted
 }
 
-/// What the figures must not be compared with.
+/// A warning about what the figures must not be compared with.
 const NOT_GAZEBO: &str =
     "these runs are plain 2-D geometry: not comparable with the benchmark's figures from Gazebo";
 

@@ -128,7 +128,7 @@ impl DeviceReport {
         }
     }
 
-    /// Prints the lines above all figures.
+    /// Prints the lines that precede all figures.
     pub(super) fn say_first(&self) {
         if self.emulated {
             say!("EMULATED: a processor emulates the GPU, so no figure below is a measurement");
@@ -146,7 +146,7 @@ impl DeviceReport {
         );
     }
 
-    /// Prints the lines below the figures of every engine.
+    /// Prints the lines that follow the figures common to every engine.
     pub(super) fn print(&self) {
         say!("where the time of a cycle goes, p50 and p99 (kernels timed by the device's own clock):");
         for name in DeviceTimes::PARTS {

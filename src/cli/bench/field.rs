@@ -382,7 +382,7 @@ impl Report {
     }
 }
 
-/// How figures that were not measured came about: byte counts, and what is derived from them.
+/// How the figures that were not measured were obtained: byte counts, and what is derived from them.
 fn sources(engine: &dyn Inspect) -> Sources {
     let mut sources = origin::all(["bytes_per_cycle", "floor_us", "ratio_to_floor", "memory_mb"], COMPUTED);
     if engine.kind() == "cuda" {

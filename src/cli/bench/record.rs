@@ -77,7 +77,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0); // it may not have been made
+        let _ = std::fs::remove_file(&self.0); // it may not have been created
     }
 }
 

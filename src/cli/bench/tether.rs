@@ -1,4 +1,4 @@
-//! `bench tether`: the way to a brain and back, beside a bare UDP echo.
+//! `bench tether`: the round trip to a brain, compared with a bare UDP echo.
 
 use super::{cut_short, on_a_thread, say_latencies};
 use crate::base::plan::{RtPlan, Shape};
@@ -12,7 +12,7 @@ use crate::deploy::bench::{TetherBench, TetherFigures};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// The round trip may be this many times the echo's, at the 99th percentile, and so many microseconds more.
+/// The p99 of the round trip may be this many times the echo's, plus this many microseconds.
 const TIMES: f64 = 2.0;
 const MORE_US: f64 = 150.0;
 /// The processor time may be this many times the echo's.

@@ -22,12 +22,12 @@ use std::path::Path;
 const PAUSE: Span = Span::from_millis(7);
 /// A larger correction of the scale means that it is another signal: wrong channel, wrong divider.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.2..=5.0;
-/// `clear` over the threshold, as in the board's own reflexes: 600 over 500.
+/// Ratio of `clear` to the threshold, as in the board's own reflexes: 600 to 500.
 const CLEAR_ABOVE: f64 = 1.2;
-/// The proposed limit over the longest run of equal readings. The longest run grows with the logarithm of the
-/// number of readings: from 200 samples to the four million of a day it becomes three times as long.
+/// Ratio of the proposed limit to the longest run of equal readings. The longest run grows with the logarithm
+/// of the number of readings: from 200 samples to the four million of a day it becomes three times as long.
 const FROZEN_OVER_RUN: u32 = 4;
-/// The limit is never lower than this: shorter runs of equal readings are chance even with much noise.
+/// The limit is never lower than this: shorter runs of equal readings occur by chance even in a noisy signal.
 const FEWEST_EQUAL: u32 = 10;
 
 /// Arguments of `calibrate adc`.
@@ -80,7 +80,7 @@ impl Measured {
     }
 }
 
-/// The longest run of equal `values` off `rails`, and the number of values at a rail.
+/// The longest run of equal `values` away from `rails`, and the number of values at a rail.
 fn rows(values: &[f64], rails: Option<Rails>) -> (u32, u32) {
     let (mut longest, mut run, mut railed, mut last) = (0, 0, 0, None);
     for &value in values {
@@ -333,7 +333,7 @@ mod tests {
         assert!((10..=16).contains(&limit), "{limit}");
         let said = equal_rows(&floor, 50, Some(25));
         assert!(said.ends_with(&format!("proposed: frozen_after = {limit}, the board has 25")), "{said}");
-        // A dead converter, and one that shows only its lower end (nothing is plugged in).
+        // A dead converter, and one that stays at its lower end because nothing is plugged in.
         let dead = measured("ground-left", &["adc-frozen@0+60"]).unwrap();
         assert!(dead.longest_run >= 49 && dead.frozen_after(50).is_none(), "{dead:?}");
         let end = Measured { longest_run: 0, at_rail: 50, ..dead };

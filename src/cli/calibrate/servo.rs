@@ -1,4 +1,4 @@
-//! `calibrate servo`: finds where a servo is straight. The drive motors stay stopped throughout.
+//! `calibrate servo`: finds the trim at which a servo is straight. The drive motors stay stopped throughout.
 
 use super::{Common, keep};
 use crate::base::plan::{Board, MotorKind};
@@ -28,7 +28,7 @@ const LONGEST_LINE: u64 = 1_000;
 /// Time for a servo under load to turn from one end to the other: it takes 0.1 to 0.2 s for 60 degrees.
 /// Without this time, a controller that returns to reset would leave it half-way.
 const SERVO_TRAVEL: Span = Span::from_millis(600);
-/// How often to check, while the user thinks, whether the program should end.
+/// How often to check, while waiting for the user, whether the program should end.
 const LOOK_EVERY: Span = Span::from_millis(50);
 
 /// Arguments of `calibrate servo`.

@@ -1,5 +1,5 @@
 //! What the scheduler, the memory and the timer grant. The requests are made on threads that end right after,
-//! so that the program itself keeps none of it.
+//! so that the program itself keeps nothing that was granted.
 
 use std::num::NonZeroU64;
 use std::thread;
@@ -14,7 +14,7 @@ use crate::base::time::{Clock, Grid, MonotonicClock, Span};
 use crate::cli::exit::Failure;
 use crate::system::rt::{Granted, Refusal, Request, Role, become_real_time};
 
-/// What to request without a board: the shipped robot's priority, and no core of its own.
+/// What to request without a board: the shipped robot's priority, and no dedicated core.
 const USUAL: RtPlan = RtPlan { strict: false, priority: 80, cpu: None, lock_memory: true };
 
 /// Period of the timer measurement: that of the fastest supported control loop.

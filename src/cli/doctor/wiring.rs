@@ -44,7 +44,7 @@ pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     findings
 }
 
-/// Whether the last measure against a hanging controller is available.
+/// Whether the last resort against a hung controller is available.
 fn rebind(board: &Board, bus: usize, reach: Reach) -> Option<Finding> {
     let name = &board.i2c[bus].name;
     match reach {

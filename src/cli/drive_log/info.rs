@@ -20,7 +20,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Most stops that are listed: what fits on a screen.
+/// Maximum number of stops listed: what fits on a screen.
 const TOLD: usize = 8;
 
 /// Runs the command.

@@ -87,11 +87,11 @@ struct Report {
 /// The field's answers, computed again.
 #[derive(Debug, Serialize)]
 struct FieldReport {
-    /// Answers with the same bits as recorded; of a GPU, the same up to rounding.
+    /// Answers with the same bits as recorded; for a GPU, the same up to rounding.
     equal: u64,
     /// Those of them whose motors a goal replaced, so that the motors were not compared.
     steered: u64,
-    /// Answers before the first of them, to requests at which the field's state is unknown.
+    /// Answers before the first compared one, to requests for which the field's state is unknown.
     before: u64,
     /// The largest difference of a value: 0 unless a GPU computed the run's field.
     largest: f32,
@@ -127,10 +127,11 @@ impl FieldReport {
     }
 }
 
-/// Most reasons that are printed.
+/// Maximum number of reasons printed.
 const TOLD: usize = 8;
 
-/// A replay in progress. The newest slot waits for the next one, which tells what was lost after it.
+/// A replay in progress. The newest slot is held back until the next one arrives, which shows what was lost
+/// in between.
 struct Course {
     replay: Replay,
     field: Option<FieldReplay>,

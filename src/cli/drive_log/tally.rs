@@ -1,4 +1,4 @@
-//! Counts what happened in a recorded run, slot by slot, and says it in sentences.
+//! Counts what happened in a recorded run, slot by slot, and summarises it in sentences.
 
 use super::source::Run;
 use crate::base::command::MAX_MOTORS;
@@ -73,7 +73,7 @@ impl Use {
 }
 
 impl ProcessSummary {
-    /// After another message; one that lacks a value changes nothing.
+    /// The summary after another message; one that lacks a value changes nothing.
     fn after(before: Option<ProcessSummary>, usage: &ProcessUsage) -> Option<ProcessSummary> {
         let ProcessUsage { resident_kib: Some(kib), open_files: Some(files), threads: Some(threads), .. } =
             *usage
@@ -120,7 +120,7 @@ pub struct Stop {
     pub why: String,
 }
 
-/// What was read of the run so far.
+/// What has been read of the run so far.
 #[derive(Default)]
 pub struct Tally {
     /// The figures so far.
@@ -132,13 +132,13 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Before the first slot of a run on `board`, which is unknown if this program does not take it.
+    /// The state before the first slot of a run on `board`; `None` if this program does not accept the board.
     pub fn new(board: Option<&Board>) -> Tally {
         let odometer = board.and_then(MotionModel::of).map(Odometer::new);
         Tally { period: board.map_or(Span::ZERO, |board| board.period), odometer, ..Tally::default() }
     }
 
-    /// Where the robot is by its commands, if the board states its motion. `report` draws it.
+    /// Where the robot is according to its commands, if the board states its motion. `report` draws it.
     #[cfg(feature = "workshop")]
     pub fn pose(&self) -> Option<OdometryPose> {
         self.odometer.as_ref().map(Odometer::pose)

@@ -9,9 +9,9 @@ use crate::deploy::board::{self, edit};
 use crate::runtime::replay::Difference;
 use serde::Serialize;
 
-/// Most stretches that are kept; more would not help a reader.
+/// Maximum number of stretches kept; more would not help a reader.
 const KEPT: usize = 1_000;
-/// Most stretches that are printed: what fits on a screen.
+/// Maximum number of stretches printed: what fits on a screen.
 const TOLD: usize = 8;
 
 /// What would have been different.

@@ -8,7 +8,7 @@ use crate::sim::{Pose, Report, World};
 use crate::system::sanitize;
 use std::fmt::Write;
 
-/// The bytes that every picture begins with. A file without them is not written over.
+/// The bytes that every picture begins with. A file without them is not overwritten.
 pub(super) const BEGIN: &str = "<!-- a picture of a run of ganglion -->\n";
 /// Pixels of the longer side of a room: a picture that fits on a screen beside its text.
 const LONGER_PX: f64 = 800.0;
@@ -96,10 +96,10 @@ pub(super) fn svg(scene: &Scene<'_>) -> String {
     svg
 }
 
-/// The lines of the area without floor.
+/// The hatching of the area without floor.
 const HATCH: &str = r#"<defs><pattern id="hatch" width="10" height="10" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch" d="M0 0V10"/></pattern></defs>"#;
 
-/// Where metres are on the page.
+/// Maps metres to pixels of the page.
 struct Page {
     /// Pixels of a metre.
     scale: f64,
@@ -234,14 +234,14 @@ fn marks(scene: &Scene<'_>, page: &Page) -> String {
     scene.marks.iter().map(mark).collect::<Vec<_>>().join("\n")
 }
 
-/// Where the mark of `cause` is drawn that belongs at `at`: to the right of a mark of another cause that
-/// would hide it.
+/// Where to draw the mark of `cause` that belongs at `at`: to the right of a mark of another cause that would
+/// hide it.
 fn beside(placed: &[(Cause, [f64; 2])], cause: Cause, [mut x, y]: [f64; 2]) -> [f64; 2] {
     let is_hidden = |x: f64| {
         let over = |at: &[f64; 2]| (at[0] - x).abs().max((at[1] - y).abs()) < RADIUS;
         placed.iter().any(|(other, at)| *other != cause && over(at))
     };
-    // As often as there are causes: more marks of different causes are rarely in one place.
+    // At most once per cause: more marks of different causes are rarely in one place.
     for _ in Cause::ALL {
         if is_hidden(x) {
             x += 2.0 * RADIUS;
@@ -302,7 +302,7 @@ enum Sample {
 }
 
 impl Sample {
-    /// A sample of it, left of its words.
+    /// A sample of it, to the left of its text.
     fn svg(&self, [x, y]: [f64; 2]) -> String {
         match self {
             Sample::Way => format!(r#"<path class="way" d="M{x:.1} {y:.1}h16"/>"#),

@@ -1,4 +1,4 @@
-//! The marks of the causes: each has a shape of its own, because colour must not be the only sign.
+//! The marks of the causes: each has its own shape, because colour must not be the only distinction.
 
 use crate::base::plan::Cause;
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};

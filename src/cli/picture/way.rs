@@ -1,12 +1,12 @@
-//! The way that a robot drove, in bounded memory: a point for every few centimetres, and if there are too
-//! many, for twice as many.
+//! The path that a robot drove, in bounded memory: a point every few centimetres; when there are too many
+//! points, the spacing doubles.
 
-/// Shortest distance between two points at first, metres: a tenth of a PiCar-X, so that curves look round.
+/// Initial minimum distance between two points, metres: a tenth of a PiCar-X, so that curves look round.
 const FIRST_STEP_M: f64 = 0.02;
-/// Most points: 80 m at the first distance, and some 50 kB of a picture.
+/// Maximum number of points: 80 m at the initial distance, and some 50 kB of a picture.
 const MOST_POINTS: usize = 4_000;
 
-/// The way so far.
+/// The path so far.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
     points: Vec<[f64; 2]>,
@@ -37,7 +37,7 @@ impl Way {
         self.points.push(at);
     }
 
-    /// The way to its `end`, where the robot is now.
+    /// The path up to `end`, where the robot is now.
     pub(super) fn to(&self, end: [f64; 2]) -> Vec<[f64; 2]> {
         let last = self.points.last().filter(|last| **last == end);
         let rest = if last.is_some() { None } else { Some(end) };

@@ -1,4 +1,4 @@
-//! Which figures of a status go onto the page, under which names. Base units, as Prometheus asks for:
+//! Selects the figures of a status that go onto the page, and names them. Base units, as Prometheus asks for:
 //! seconds, bytes, hertz, watts, ratios; temperatures in degrees Celsius.
 
 use super::page::Page;
@@ -46,7 +46,7 @@ fn identity(status: &Status, page: &mut Page) {
 
 fn mode(status: &Status, page: &mut Page) {
     let mut modes = page.gauge("mode", "1 for the robot's mode, 0 for the others.");
-    // Last the mode itself, if this version does not know it; otherwise it is there already.
+    // The status's own mode comes last in case this version does not know it; otherwise it is already listed.
     for mode in MODES.map(|code| -> &str { Mode::name_of(code) }).chain([status.mode.as_str()]) {
         modes.with(&[("mode", mode)], bit(mode == status.mode));
     }
@@ -204,7 +204,7 @@ fn guard(guard: &GuardSummary, page: &mut Page) {
     for phase in GUARD_PHASES.into_iter().chain([guard.phase.as_str()]) {
         phases.with(&[("phase", phase)], bit(phase == guard.phase));
     }
-    page.gauge("guard_required", "Whether the robot does not drive without its guard.")
+    page.gauge("guard_required", "Whether the robot refuses to drive without its guard.")
         .value(bit(guard.required));
     page.gauge("guard_line_on", "Whether the guard lets the motors run.").value(bit(guard.line_on));
     page.counter("guard_trips_total", "How often the guard switched its line off.").value(guard.trips);
@@ -215,8 +215,7 @@ fn link(LinkStatus { stood_in, counters, .. }: &LinkStatus, page: &mut Page) {
     page.gauge("link_local_field", "Whether a field on this machine computes in place of the brain.")
         .value(bit(*stood_in));
     page.counter("link_requests_total", "Requests sent to the brain.").value(counters.asked);
-    let mut failed =
-        page.counter("link_failures_total", "Cycles and messages that came to nothing, by reason.");
+    let mut failed = page.counter("link_failures_total", "Failed cycles and messages, by reason.");
     let reasons = [
         ("missed", counters.missed),
         ("late", counters.late),

@@ -1,6 +1,6 @@
-//! Prometheus' text format: a header of each metric, then its samples. Each name gets the prefix `ganglion_`.
-//! A metric without a sample is left out, and so is a sample that is no finite number or has the labels of an
-//! earlier one, because a reader refuses the whole file for it.
+//! Prometheus' text format: a header for each metric, then its samples. Each name gets the prefix
+//! `ganglion_`. A metric without samples is left out, and so is a sample that is not finite or repeats the
+//! labels of an earlier one, because a reader would reject the whole file.
 
 use crate::system::sanitize;
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ impl Page {
     }
 
     /// A histogram: `counts` by class, each with its upper bound in `bounds_us` except for the last class.
-    /// Counts of another number of classes are left out: they come from a runtime of another version.
+    /// Counts with a different number of classes are left out: they come from another version of the runtime.
     pub(super) fn histogram(
         &mut self,
         (name, help): (&str, &str),
@@ -103,7 +103,7 @@ impl Metric<'_> {
     }
 }
 
-/// A label value as the format demands. Line ends and bytes that a terminal obeys become readable first.
+/// A label value as the format demands. Line ends and terminal control bytes are made readable first.
 fn escaped(value: &str) -> String {
     sanitize::one_line(value).replace('\\', "\\\\").replace('"', "\\\"")
 }

@@ -1,4 +1,4 @@
-//! What is written is what Prometheus reads, and every name in the documents is among it.
+//! Checks that Prometheus can read the page and that the page and the documents name the same metrics.
 
 use super::page::Page;
 use super::text;
@@ -11,7 +11,7 @@ use crate::runtime::control::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A metric, as the strict reader has read it.
+/// A metric as parsed by the strict reader.
 #[derive(Debug, Default)]
 struct Family {
     kind: String,
@@ -19,7 +19,7 @@ struct Family {
     samples: Vec<(String, BTreeMap<String, String>, f64)>,
 }
 
-/// Reads a page as strictly as the format is defined: one header for each metric, before its samples; known
+/// Reads a page and enforces every rule of the format: one header for each metric, before its samples; known
 /// kinds; names, labels and escapes of the allowed characters; no series twice; complete histograms.
 fn read(page: &str) -> Result<BTreeMap<String, Family>, String> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();

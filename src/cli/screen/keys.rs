@@ -139,7 +139,7 @@ mod tests {
         {
             assert_eq!(pressed(Owner::Top, keys).1.page, page, "{keys}");
         }
-        assert_eq!(pressed(Owner::Top, "fx").1.page, Page::Slices, "only the help leaves on any key");
+        assert_eq!(pressed(Owner::Top, "fx").1.page, Page::Slices, "only the help closes on any key");
     }
 
     #[test]

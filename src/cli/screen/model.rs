@@ -12,7 +12,7 @@ const STEPS: usize = 240;
 /// Points of the path that are kept, and the shortest distance between two, metres: together 40 m.
 const TRAIL_POINTS: usize = 4_000;
 const TRAIL_STEP_M: f64 = 0.01;
-/// How long the question whether to arm a real robot stays open.
+/// How long the prompt that confirms arming a real robot stays open.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 
 /// Whose screen it is.
@@ -107,7 +107,7 @@ impl Model {
         self.frozen.is_some()
     }
 
-    /// Shows `page`, or the robot again if it is shown already.
+    /// Shows `page`; if it is already shown, goes back to the robot.
     pub(super) fn turn_to(&mut self, page: Page) {
         self.page = if self.page == page { Page::Robot } else { page };
     }
@@ -120,8 +120,8 @@ impl Model {
         };
     }
 
-    /// Whether the key to arm takes effect. A real robot needs it twice: one accidental key must not make it
-    /// drive.
+    /// Whether the key to arm takes effect. For a real robot it must be pressed twice: one accidental key
+    /// press must not make it drive.
     pub(super) fn may_arm(&mut self) -> bool {
         if self.newest.simulated || self.asked_to_arm.take().is_some() {
             return true;

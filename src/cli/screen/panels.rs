@@ -62,8 +62,8 @@ pub(super) fn put(text: &str, style: Style, y: u16, area: Rect, buffer: &mut Buf
     }
 }
 
-/// The first `rows` of these, or one fewer and the number of the missing ones. If there is not enough room,
-/// those with problems come first.
+/// The first `rows` of these, or one fewer and a count of those left out. If there is not enough room, those
+/// with problems come first.
 fn first(rows: Vec<Row>, most: usize, what: &str) -> Vec<Row> {
     if rows.len() <= most {
         return rows;
@@ -241,7 +241,7 @@ fn recalled(map: &MapStatus) -> Row {
     row(format!(" recalled near here: {near}"))
 }
 
-/// `words` behind `label`, in lines of at most `width` columns; the last of `most` may be cut.
+/// `words` after `label`, in lines of at most `width` columns; the last of `most` may be cut.
 fn wrapped(label: &str, words: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = vec![label.trim_end().to_string()];
     for word in words.split_whitespace() {

@@ -81,7 +81,7 @@ fn things(context: &mut Context<'_>, room: &RoomStatus, paint: &Paint) {
     }
 }
 
-/// Metres that the sonar measures, if its value is valid.
+/// Distance that the sonar measures, in metres, if its value is valid.
 fn range(status: &Status, room: &RoomStatus) -> Option<f64> {
     let name = room.ranger.as_ref()?;
     let sensor = status.measured.sensors.iter().find(|sensor| sensor.name == *name)?;

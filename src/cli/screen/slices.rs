@@ -1,5 +1,5 @@
-//! The page of slices through the field, as shades: with colours two cells in each character, one above the
-//! other; without, one character for both.
+//! The page of slices through the field, as shades: with colours, each character shows two cells, one above
+//! the other; without, one shade for both.
 
 use super::panels::put;
 use crate::field::shape::{CONTENT, SLOW_FIRST};
@@ -53,7 +53,7 @@ fn size(side: usize, scale: usize) -> [u16; 2] {
     [(scale * side) as u16, (scale * side).div_ceil(2) as u16 + 1]
 }
 
-/// The scale at which the most slices fit, the largest of several, and how many then fit beside each other.
+/// The scale at which the most slices fit (the largest such scale), and how many then fit beside each other.
 fn layout(side: usize, area: Rect) -> (usize, u16) {
     let fit_at = |scale: &usize| {
         let [width, height] = size(side, *scale);

@@ -15,10 +15,10 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write, stderr, stdin, stdout};
 
 /// Switches to the terminal's alternate screen, cleared and without a cursor, and back. Nothing here queries
-/// the terminal: on a slow connection, a late answer would look like a terminal that gives none.
+/// the terminal: on a slow connection, a late answer would look like no answer at all.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J\x1b[?25l";
 const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
-/// Room for a whole page with its colours, so that it is written at once.
+/// Room for a whole page with its colours, so that it goes out in one write.
 const PAGE_BYTES: usize = 64 * 1024;
 
 /// Whether a screen can use the terminal: all three streams are a terminal, it can do more than print lines,

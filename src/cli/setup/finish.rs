@@ -14,7 +14,7 @@ use crate::deploy::setup::journal::Journal;
 use crate::deploy::setup::proposal::Proposal;
 use crate::deploy::update::{Layout, package};
 
-/// How far a setup has come.
+/// How far a setup got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum State {
@@ -131,7 +131,7 @@ fn next() {
     say!("  ganglion stop               motors off, the program ends");
 }
 
-/// Provides `/dev/i2c-N` now; from the next boot on it is there by itself.
+/// Provides `/dev/i2c-N` now; from the next boot on it exists without this step.
 fn load_i2c_dev(site: &Site, loaded: &Loaded) {
     let wants = matches!(loaded.board.bus, BusPlan::Linux { .. }) && !loaded.board.i2c.is_empty();
     if wants && !names(&site.root, "dev").iter().any(|name| name.starts_with("i2c-")) {
@@ -140,7 +140,7 @@ fn load_i2c_dev(site: &Site, loaded: &Loaded) {
     }
 }
 
-/// Prints what to calibrate, because it differs between two robots of this kind.
+/// Prints what to calibrate, because it differs even between robots of the same kind.
 fn calibration(loaded: &Loaded) {
     let hints = hints(loaded);
     if hints.is_empty() {

@@ -59,7 +59,7 @@ pub(super) fn plan(site: &Site, proposal: &Proposal, package: &Package) {
     }
 }
 
-/// Prints each change with its reason. The same setting of several cores is one change.
+/// Prints each change with its reason. The same setting on several cores counts as one change.
 fn changes(site: &Site, changes: &[Change]) {
     let mut rest = changes;
     while let [first, ..] = rest {
@@ -139,7 +139,7 @@ pub(super) fn no_proposal(error: &NoProposal) -> Failure {
         }
         NoProposal::Unreadable(error) => Failure::unavailable(error),
         NoProposal::UpdateAtWork => Failure::not_now("an update is not finished")
-            .fix("wait for its end: 'sudo ganglion update status'"),
+            .fix("wait for it to end: 'sudo ganglion update status'"),
     }
 }
 
@@ -222,7 +222,7 @@ pub(super) fn journal(error: JournalError) -> Failure {
             .at(path.display())
             .fix("nothing can be undone without it; move it away to set up again"),
         JournalError::Busy(holder) => {
-            Failure::not_now(format!("another setup is running: {holder}")).fix("wait for its end")
+            Failure::not_now(format!("another setup is running: {holder}")).fix("wait for it to end")
         }
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Only its owner may read a key, and no one may change it in place.
 const KEY_MODE: u32 = 0o400;
-/// Where the system gives random bytes.
+/// The system's source of random bytes.
 const RANDOM: &str = "/dev/urandom";
 
 /// Arguments of `tether key`.

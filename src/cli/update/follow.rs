@@ -1,5 +1,5 @@
-//! Lets systemd run a trial or a rollback, and follows it through its history. The update does not depend on
-//! this process: a dropped ssh connection, a closed terminal or Ctrl-C only ends the following.
+//! Has systemd run a trial or a rollback, and follows it through its history. The update does not depend on
+//! this process: a dropped ssh connection, a closed terminal or Ctrl-C ends only this command.
 
 use super::words;
 use crate::cli::exit::Failure;
@@ -56,7 +56,7 @@ pub(super) fn detached(layout: &Layout, step: &[&str], json: bool) -> Result<(),
     conclude(layout, ended, lines, json)
 }
 
-/// How an entry ends an update, if it does.
+/// The outcome of the update, if this entry ends it.
 fn end_of(entry: &Entry) -> Option<Result<Phase, String>> {
     match &entry.event {
         Event::Ended { phase, .. } => Some(Ok(*phase)),
@@ -65,7 +65,7 @@ fn end_of(entry: &Entry) -> Option<Result<Phase, String>> {
     }
 }
 
-/// Lets systemd run `ganglion update STEP` without following it.
+/// Has systemd run `ganglion update STEP` without following it.
 pub(super) fn begin(layout: &Layout, step: &[&str]) -> Result<(), Failure> {
     let ran = start(layout, step, "--no-block")?.wait();
     ran.map(drop).map_err(|error| Failure::unavailable(format!("systemd-run: {error}")))

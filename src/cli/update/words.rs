@@ -140,7 +140,7 @@ pub(super) fn why(why: &Why) -> String {
         Why::GuardLost => "its guard is not running".to_string(),
         Why::Cause(cause) => {
             format!(
-                "it reports '{cause}', which prevents driving and which the version before did not report"
+                "it reports '{cause}', which prevents driving and which the previous version did not report"
             )
         }
         Why::Slow { key, target_ms, found_ms } => {

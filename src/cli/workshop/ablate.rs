@@ -165,7 +165,7 @@ struct Row {
     saved_bytes: i64,
 }
 
-/// The origin of the figures that were not measured. The times of an arm were.
+/// The origin of the figures that were not measured; the times of an arm were measured.
 fn sources() -> Sources {
     let driven = ["arms.by_field_seed", "arms.against_whole", "arms.same_runs"];
     let figures = FIGURES_OF_ARMS.into_iter().chain(driven).map(|key| (key, SIMULATED));

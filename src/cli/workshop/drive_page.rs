@@ -1,5 +1,5 @@
-//! `report`: a recorded run as one page for a browser, which holds everything that it shows and loads
-//! nothing. The page begins with what `log info` says; curves, events and a map follow.
+//! `report`: a recorded run as one self-contained page for a browser, which loads nothing else. The page
+//! begins with what `log info` says; curves, events and a map follow.
 
 mod curves;
 mod drive;
@@ -59,7 +59,7 @@ fn page_of(path: &Path) -> Result<String, Failure> {
             (Item::Step(step), Some(drive)) => drive.take(&step.slot),
             (Item::Step(step), none) => {
                 let board = board_of(&source.run).ok_or_else(|| {
-                    Failure::data("the board in it is not one that this program takes")
+                    Failure::data("this program does not accept the board in it")
                         .at(path.display())
                         .fix("use the version of ganglion that recorded it")
                 })?;
@@ -77,7 +77,7 @@ fn page_of(path: &Path) -> Result<String, Failure> {
     Ok(page::html(&drive.end(&source.run)))
 }
 
-/// The page as a file: which one may be replaced.
+/// Which existing files a page may replace.
 const PRODUCT: Replaced = Replaced { begin: page::BEGIN, name: "a report", example: "-o report.html" };
 
 #[cfg(test)]

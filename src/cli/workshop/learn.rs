@@ -161,7 +161,7 @@ pub(super) fn refuse_what_cannot_be_written(output: &Path) -> Result<(), Failure
     }
 }
 
-/// The failure of a verb whose log cannot be read.
+/// The failure of a verb that cannot read its log.
 pub fn of_log(error: LogError) -> Failure {
     match &error.fault {
         LogFault::Io(cause) => Failure::file(&error.path, cause),
@@ -188,7 +188,8 @@ pub(super) fn of_saving(path: &Path, error: ReadoutError) -> Failure {
     }
 }
 
-/// Seconds of each stage, and a progress bar on standard error if the work takes long and that is a terminal.
+/// The time of each stage, and a progress bar on standard error if that is a terminal and the work takes
+/// long.
 struct Progress {
     began: Instant,
     fitting_since: Option<Instant>,
@@ -266,7 +267,7 @@ struct Report {
     rows: usize,
     cycles: u64,
     engine: String,
-    /// Share of right decisions on the held-out blocks.
+    /// Share of correct decisions on the held-out blocks.
     accuracy: Option<f64>,
     blocks: Vec<Option<f64>>,
     gap_s: f64,
@@ -281,7 +282,7 @@ struct Report {
     cycles_per_s: Option<f64>,
 }
 
-/// One ridge that `learn` tried.
+/// One ridge penalty that `learn` tried.
 #[derive(Debug, Serialize)]
 struct Step {
     lambda: f64,

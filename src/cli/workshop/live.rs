@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the robot is asked: as often as it takes its figures.
+/// How often the robot is polled: as often as it measures its figures.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// A robot that answers has measured its first figures within a fraction of this.

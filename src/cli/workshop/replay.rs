@@ -72,7 +72,7 @@ struct Report {
     /// Prediction skill of the field at the end of the log: 1 - MSE / MSE of the better of two naive
     /// predictions, the last value and the mean.
     skill: Option<f32>,
-    /// Cells with an invalid value, which the loop takes as faulty readings.
+    /// Cells with an invalid value, which the loop treats as faulty readings.
     defects: usize,
     slots_run: u64,
     slots_skipped: u64,

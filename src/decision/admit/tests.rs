@@ -117,7 +117,7 @@ fn frozen_values_are_refused_only_if_the_board_says_so() {
 }
 
 /// Over an edge, a reflection sensor reads zero, and in the sun full scale, both without any noise. Between
-/// these ends, such a row of equal values means a dead converter.
+/// these ends, such a run of equal values means a dead converter.
 #[test]
 fn a_converter_at_an_end_of_its_scale_is_not_frozen() {
     let adc = |per_count| SensorPlan {

@@ -41,7 +41,7 @@ impl Disarm {
         }
     }
 
-    /// The reason of these bits; `None` for 0.
+    /// The reason that these bits encode; `None` for 0.
     pub fn from_bits(bits: u64) -> Option<Disarm> {
         let lasted = Span::from_millis(bits >> 18);
         match bits & 3 {

@@ -12,7 +12,7 @@ pub(super) struct RuleState {
     /// Channels whose readings it checks, one bit each: its own, or the members if its channel is a minimum.
     sources: u64,
     /// Longest age of its sensor's last good value, if the board does not require the sensor. The loss of a
-    /// required sensor is a finding of its own.
+    /// required sensor is a separate finding.
     pub(super) timeout: Option<Span>,
     tripped_at: Option<Instant>,
     /// How much of its retreat remains.
@@ -50,8 +50,8 @@ impl RuleState {
         self.tripped_at.is_some()
     }
 
-    /// Checks one reading, however short its event: if the reading trips the rule, the rule is active in the
-    /// next check at least. `frame` has the newest values of the other channels.
+    /// Checks one reading, however short its event: if the reading trips the rule, the rule is active at
+    /// least in the next check. `frame` has the newest values of the other channels.
     pub(super) fn observe(&mut self, frame: &Frame, channel: usize, value: f32, now: Instant) {
         if self.sources & (1 << channel) == 0 {
             return;

@@ -1,6 +1,6 @@
-//! Measures a brain that serves many robots against the same brain that serves one, in alternating turns. A
-//! thread of this process sends each robot's requests at that robot's own phase, and collects the answers
-//! where the brain would send them. No network is involved.
+//! Measures a brain serving many robots against the same brain serving one, in alternating turns. A thread of
+//! this process sends each robot's requests at that robot's own phase, and collects the answers where the
+//! brain would send them. No network is involved.
 
 use crate::base::plan::{Board, EngineKind};
 use crate::base::seed::{Stream, uniform};
@@ -36,7 +36,7 @@ const NO_LIMIT: usize = 1 << 16;
 pub struct BrainBench {
     /// The board of every robot.
     pub board: Board,
-    /// Robots in the blocks with many.
+    /// Number of robots in the blocks with many robots.
     pub robots: usize,
     /// Cycles per second of each robot.
     pub hz: u32,

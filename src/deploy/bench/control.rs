@@ -16,7 +16,8 @@ use std::time::Duration;
 /// Length of a block: short compared with the drift of a shared machine, long compared with the first slot of
 /// a block, which finds the caches as the other kind of block left them.
 const BLOCK: Span = Span::from_millis(250);
-/// The robot runs this long before anything counts: it sets up its devices, and first uses allocate.
+/// The robot runs this long before anything counts: it sets up its devices and makes its first-use
+/// allocations.
 const WARM_UP: Span = Span::from_millis(1_000);
 
 /// The measurement.

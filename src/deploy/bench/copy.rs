@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A thread polls this often for its next order before it sleeps: some 50 us. That is longer than the time
-/// between two copies, so that no copy includes a wake-up, and short compared with a block of cycles.
+/// A thread polls this many times for its next order before it sleeps: some 50 us. That is longer than the
+/// time between two copies, so that no copy includes a wake-up, and short compared with a block of cycles.
 const LOOKS: u32 = 5_000;
 /// A sleeping thread checks this often whether it has to end, in case it missed its wake-up.
 const NAP: Duration = Duration::from_millis(50);
@@ -41,7 +41,7 @@ struct Buffers {
 }
 
 impl Buffers {
-    /// Writes to every page: with a value other than zero, each becomes a page of its own.
+    /// Writes a value other than zero, so that every page gets memory of its own.
     fn new(bytes: usize) -> Buffers {
         Buffers { from: vec![1; bytes], to: vec![2; bytes] }
     }

@@ -1,7 +1,7 @@
 //! Measures where the time of a GPU's field cycle goes, and compares it with a copy in the GPU's own memory
 //! in the same seconds.
 //!
-//! Blocks of cycles and of copies alternate. Stages have a part of their own, because they run one after
+//! Blocks of cycles and of copies alternate. Stages are timed in a separate part, because they run one after
 //! another there. The host's cost is measured at a rate of 100 Hz. Knows no other engine.
 
 use super::ended;
@@ -30,7 +30,8 @@ const COPIES: usize = 4;
 const SETTLING: u32 = 8;
 /// How ten parts of the time are divided: cycles, stages, and the paced part.
 const PARTS: [u64; 3] = [5, 1, 4];
-/// Timeout of a cycle: a bench shows how slow a device is, also under a profiler; only a robot gives it up.
+/// Timeout of a cycle: a bench shows how slow a device is, also under a profiler; only a robot gives up on
+/// it.
 const PATIENCE: Span = Span::from_millis(10_000);
 /// Time between two cycles of the paced part: 100 Hz.
 const PACE: Span = Span::from_millis(10);
@@ -69,7 +70,7 @@ impl DeviceBench {
     pub fn build(plan: &FieldPlan, robots: usize) -> Result<DeviceBench, BenchFault> {
         let mut engine = CudaEngine::open(plan, robots).map_err(BenchFault::Device)?;
         engine.set_timeout(PATIENCE);
-        // An engine that has just been found lost reports it in its next cycle: this one.
+        // An engine that was just found to be lost reports the loss in its next cycle: this one.
         let mut feed = Feed::new(plan);
         let Some(facts) = engine.device_facts() else {
             let answer = engine.cycle(&feed.next(QualityLevel::BEST));

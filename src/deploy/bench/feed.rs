@@ -1,7 +1,7 @@
-//! Generates input for a field in a bench, so that a cycle does all the work it can have: sensor values that
-//! wander, a library of random patterns whose contexts resemble those that occur, a full bank, and a
-//! read-out. No robot has as much today: nothing fills a library at run time, and the shipped boards leave
-//! out library and bank. Everything is drawn from a seed, so two benches get the same input.
+//! Generates input for a field in a bench, so that a cycle does all the work it may ever have to do: sensor
+//! values that wander, a library of random patterns whose contexts resemble those that occur, a full bank,
+//! and a read-out. No robot has this much today: nothing fills a library at run time, and the shipped boards
+//! leave out library and bank. Everything is drawn from a seed, so two benches get the same input.
 
 use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::{FieldPlan, QualityLevel};
@@ -15,7 +15,7 @@ const SEED: u64 = 0x6265_6E63;
 /// Cycles before the library is filled: one second at 20 Hz, which is how far back the field's slow channels
 /// remember. Fewer cycles would leave the field near rest; more would only take longer.
 const LIFE: u64 = 20;
-/// The contexts of this many last cycles are kept as situations.
+/// The contexts of this many of the latest cycles are kept as situations.
 const SITUATIONS: u64 = 10;
 /// Spread of the stored contexts around one that occurred, on the scale of a channel's mean: a tenth of how
 /// much a mean moves, so that the best three matches are close to each other and change.
@@ -38,7 +38,7 @@ impl Feed {
         Feed { sensors: plan.shape.sensors.min(MAX_SENSORS), dt: plan.dt.as_secs_f64(), cycle: 0 }
     }
 
-    /// The next stimulus. Cycle numbers rise, so that work which runs only every few cycles occurs.
+    /// The next stimulus. Cycle numbers rise, so that work that runs only every few cycles is included.
     pub fn next(&mut self, quality: QualityLevel) -> FieldInput {
         let (cycle, time) = (self.cycle, self.cycle as f64 * self.dt);
         self.cycle += 1;

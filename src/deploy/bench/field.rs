@@ -30,7 +30,7 @@ const COPIES_PART: u64 = 4;
 const NAVIGATOR_CYCLES: u32 = 250;
 /// Sets of slices through the field in a block: at fifty microseconds each, as much time as a few cycles.
 const SLICES_SETS: u32 = 20;
-/// Copies in a block, at least: the first one wakes the threads and must not be the median.
+/// Minimum number of copies in a block: the first one wakes the threads and must not be the median.
 const LEAST_COPIES: u32 = 3;
 /// Cycles at the start of a block that do not count: the longest period in the table of rungs, so that each
 /// kind of work has filled its caches and touched its memory.

@@ -24,9 +24,9 @@ use std::sync::atomic::AtomicBool;
 
 /// A sample repeats the operation for at least this long: a thousand times what reading the clock takes.
 const LEAST_SAMPLE: Span = Span::from_micros(30);
-/// Samples of a cell at least, however long they take.
+/// Minimum number of samples of a cell, however long they take.
 const LEAST_SAMPLES: usize = 5;
-/// Samples of a cell at most: more would not improve the median.
+/// Maximum number of samples of a cell: more would not improve the median.
 const MOST_SAMPLES: usize = 2_000;
 
 /// The operations.
@@ -61,7 +61,7 @@ impl Operation {
         }
     }
 
-    /// Bytes that must be read and written at least, each number once.
+    /// Minimum number of bytes to read and write, each number once.
     pub fn bytes(self, d: usize, batch: usize) -> usize {
         let row = d * size_of::<f32>();
         match self {
@@ -176,7 +176,7 @@ pub struct HrrFigures {
     pub simd: &'static str,
     /// The GPU; `None`: there is none, or none was opened.
     pub gpu: Option<GpuName>,
-    /// Why there are no figures of a GPU, if so.
+    /// Why there are no figures for a GPU, if so.
     pub gpu_absence: Option<String>,
     /// A processor emulates the GPU, so its figures are not measurements. `None`: no GPU.
     pub emulated: Option<bool>,

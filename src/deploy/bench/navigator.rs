@@ -1,5 +1,5 @@
-//! Cycles of the navigator for a measurement: the robot of the board `barn` drives through clutter. What it
-//! wishes is not carried out: it circles, and its goal stays ahead of it.
+//! Cycles of the navigator for a measurement: the robot of the board `barn` drives through clutter. Its
+//! commands are not carried out: it circles, and its goal stays ahead of it.
 
 use crate::base::seed::{Stream, uniform};
 use crate::base::time::{Clock, MonotonicClock, Span};
@@ -13,7 +13,7 @@ use std::f64::consts::TAU;
 /// Each ranger has a new reading in two cycles of five: a reading every 50 ms, a cycle every 20 ms.
 const ROUND: u64 = 5;
 const FRESH: [u64; 2] = [0, 2];
-/// Discs around the robot, their radius, and the half side of the square in which they are; metres.
+/// Discs around the robot, their radius, and half the side of the square in which they are; metres.
 const DISCS: u64 = 40;
 const DISC_RADIUS: f64 = 0.1;
 const AROUND: f64 = 5.0;

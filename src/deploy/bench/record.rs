@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Length of a block: short compared with the drift of a shared machine, long compared with the first slot of
 /// a block, which finds the caches as the other kind of block left them.
 const TURN: Span = Span::from_millis(500);
-/// The first blocks do not count: the robot sets up its devices, and first uses allocate.
+/// The first blocks do not count: the robot sets up its devices and makes its first-use allocations.
 const WARM_UP_TURNS: u64 = 4;
 /// How often the slow thread drains the trace, as in a run.
 const DRAIN_EVERY: Duration = Duration::from_millis(20);
@@ -35,7 +35,7 @@ const LATER: f64 = 1.1;
 const CORE_SHARE: f64 = 0.02;
 /// It may write at most this many kilobytes per second at [`JUDGED_HZ`].
 const KILOBYTES_PER_S: f64 = 100.0;
-/// The rate at which the targets of the share and the bytes apply: that of the shipped boards.
+/// The rate at which the targets for share and bytes apply: that of the shipped boards.
 const JUDGED_HZ: u32 = 100;
 
 /// The loop in one kind of block.

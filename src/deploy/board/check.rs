@@ -32,7 +32,7 @@ use claims::Claims;
 use wires::Wiring;
 
 /// Shortest and longest control period in milliseconds. 2 kHz is more than a wake-up on a real-time kernel
-/// can keep; a loop slower than once a second makes no robot safe.
+/// can keep; a loop slower than once a second keeps no robot safe.
 const PERIOD_MS: std::ops::RangeInclusive<f64> = 0.5..=1000.0;
 
 /// Reads `table`; returns `None` if any error makes the board unusable.

@@ -120,7 +120,7 @@ impl fmt::Display for Finding {
         if let Some(spot) = &self.spot {
             write!(f, "{}:{}:{}: ", spot.file, spot.line, spot.column)?;
         }
-        // Keys and names are the file's own words.
+        // Keys and names are text from the file, so sanitize them.
         if !self.key.is_empty() {
             write!(f, "{}: ", one_line(&self.key))?;
         }

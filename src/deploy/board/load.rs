@@ -40,7 +40,7 @@ impl Loaded {
     }
 }
 
-/// Why there is no board.
+/// Why a board could not be loaded.
 #[derive(Debug)]
 pub enum BoardError {
     /// The file cannot be read.

@@ -15,7 +15,7 @@ const LONGEST: u64 = 256 << 10;
 /// Name and text of every built-in profile.
 const BUILT_IN: [(&str, &str); 1] = [("picarx", include_str!("../../../packaging/em-brain/picarx.toml"))];
 
-/// A profile as it is written.
+/// A profile as written in its file.
 #[derive(Debug, PartialEq)]
 pub struct ProfileFile {
     /// The board that the values belong to: a file, relative to the profile's folder, or a built-in one.
@@ -24,12 +24,12 @@ pub struct ProfileFile {
     pub draft: Draft,
 }
 
-/// Why a file is no profile.
+/// Why a file is not a profile.
 #[derive(Debug)]
 pub enum ProfileFileError {
     /// It cannot be read.
     Io(std::io::Error),
-    /// It is no TOML, or has other keys or types than a profile; in words, with its line.
+    /// It is not TOML, or its keys or types are not a profile's; in words, with the line.
     Content(String),
 }
 

@@ -99,7 +99,7 @@ enum Shown {
     Lists,
 }
 
-/// A generated board that presents to the checks what is known so far.
+/// A generated board that shows the checks everything known so far.
 struct Probe<'k> {
     known: &'k [Asked],
     /// The kind of the table that can have several.

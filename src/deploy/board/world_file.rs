@@ -14,12 +14,13 @@ use std::path::{Path, PathBuf};
 
 /// Coordinates in a world file, metres.
 const METRES: RangeInclusive<f64> = 0.0..=100.0;
-/// Most discs, boxes or walls in one world: each costs every ray and every step of the simulator its time.
+/// Maximum number of discs, of boxes and of walls in a world: each adds time to every ray and every step of
+/// the simulator.
 const MOST: usize = 2_000;
 /// Space that the start must have around the middle of the rear axle: half the width of a small robot.
 const START_FREE_M: f64 = 0.05;
 
-/// Why there is no world.
+/// Why a world could not be loaded.
 #[derive(Debug)]
 pub enum WorldError {
     /// The file cannot be read.
@@ -164,7 +165,7 @@ fn too_many(root: &Section<'_>, key: &str, found: usize) {
     }
 }
 
-/// Checks that the robot does not start in something.
+/// Checks that the start is free: no disc, box or ledge is there.
 fn free(root: &Section<'_>, plan: &WorldPlan) {
     let world = World::new(&SimPlan { world: Some(plan.clone()), ..SimPlan::default() }, 0);
     let [x, y] = plan.start;

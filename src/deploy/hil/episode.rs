@@ -103,7 +103,7 @@ impl Episodes {
             if stop.load(Ordering::Acquire) {
                 break;
             }
-            // A random phase: a stimulus in step with the control period would always find the same one.
+            // A random phase: a stimulus in step with the control period would always hit the same phase.
             let share = uniform(SEED, Stream::Phase, u64::from(sample));
             let phase = Span::from_nanos((share * self.period.as_nanos() as f64) as u64);
             self.clock.sleep_until(self.clock.now() + self.period + phase);

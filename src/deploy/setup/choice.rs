@@ -36,7 +36,7 @@ pub enum Origin {
     Only(&'static str),
 }
 
-/// Why there is no board.
+/// Why no board was chosen.
 #[derive(Debug)]
 pub enum NoBoard {
     /// There is no built-in board for this machine.

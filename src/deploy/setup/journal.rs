@@ -90,7 +90,7 @@ impl Journal {
         kept.map_err(|error| JournalError::File(Path::new("/").join(FILE), error))
     }
 
-    /// Takes the lock of setups; creates the folder for it.
+    /// Takes the setup lock; creates the folder for it.
     pub fn lock(root: &Path) -> Result<Flock, JournalError> {
         let folder = root.join(FOLDER);
         let refused = |error| JournalError::File(Path::new("/").join(FOLDER), error);

@@ -104,8 +104,8 @@ pub fn run_with(
         .stdin(input.map_or_else(Stdio::null, Stdio::from))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Its own process group: Ctrl-C in a terminal must reach only us, so that the program ends in order.
-        // A program that hangs is killed with its children, such as the scripts that dpkg runs.
+        // Its own process group: Ctrl-C in a terminal must reach only us, so that the program ends cleanly. A
+        // program that hangs is killed with its children, such as the scripts that dpkg runs.
         .process_group(0)
         .spawn()
         .map_err(|error| CommandError::Start(name.clone(), error))?;
@@ -172,7 +172,7 @@ impl Stream {
 }
 
 fn lock(kept: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
-    // The data is valid at any moment.
+    // The data is valid at all times, even if a thread panicked while holding the lock.
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,8 +1,8 @@
 //! Detects crash loops of a committed version, caused by a fault that a short trial does not show. systemd's
-//! `ExecStopPost=` counts every end of the service here; `OnFailure=` fires only once, late, and never for a
+//! `ExecStopPost=` counts every exit of the service here; `OnFailure=` fires only once, late, and never for a
 //! slow loop.
 //!
-//! If a version dies early [`LIMIT`] times in a row, the robot goes back to the version before. Once a
+//! If a version dies early [`LIMIT`] times in a row, the robot goes back to the previous version. Once a
 //! version has run long enough, it has settled: later deaths are not due to the update but to a wire or a
 //! sensor, and going back would not help.
 
@@ -59,7 +59,7 @@ impl Deaths {
     }
 }
 
-/// Counts an end of the service. Returns whether the robot should go back to the version before.
+/// Counts one exit of the service. Returns whether the robot should go back to the previous version.
 pub fn count(layout: &Layout, version: &str, failed: bool, lived_s: f64) -> Result<bool, UpdateError> {
     let before = Deaths::read(layout);
     let now = before.clone().after(version, failed, lived_s);

@@ -68,8 +68,8 @@ pub fn start(before: &Before) -> Result<(), Why> {
     systemctl(&["start", RUNTIME], LONG).map_err(|_| Why::NotReady(property(RUNTIME, "Result")))
 }
 
-/// Judges a new version for `length`: it keeps running, no new cause of restraint persists, its limits are
-/// kept.
+/// Judges a new version for `length`: it keeps running, no new cause of restraint persists, it stays within
+/// its limits.
 pub fn judge(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> {
     let mut answers = Vec::new();
     lives(layout, before, length, |answer| answers.push(answer))?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Beyond this length, in bytes, the older half is dropped; some hundred updates remain.
 const LONGEST: usize = 64 << 10;
-/// Most bytes that are read, in case something else has made the file longer.
+/// Maximum number of bytes read, in case something else has made the file longer.
 const MOST: u64 = 16 << 20;
 
 /// An event.
@@ -45,7 +45,7 @@ pub enum Event {
     Ended {
         /// The final phase.
         phase: Phase,
-        /// The version before the update.
+        /// The version installed before the update.
         from: String,
         /// The version on trial.
         to: String,

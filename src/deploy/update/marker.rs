@@ -27,8 +27,8 @@ pub enum Phase {
     Back,
     /// The new version stays.
     Committed,
-    /// Like `Committed`, after a person requested the return to the version before. There is no further step
-    /// back.
+    /// Like `Committed`, after a person requested the return to the previous version. There is no further
+    /// step back.
     Returned,
     /// The proven version runs again.
     RolledBack,

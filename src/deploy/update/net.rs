@@ -52,7 +52,7 @@ fn failed(program: &str, words: String) -> UpdateError {
     super::command::CommandError::Failed(program.to_string(), words).into()
 }
 
-/// Copies the running program byte for byte; the file in `/usr/bin` may already be another.
+/// Copies the running program byte for byte; the file in `/usr/bin` may already be a different one.
 fn copy_program(layout: &Layout) -> Result<(), UpdateError> {
     let own = Path::new("/proc/self/exe");
     let path = layout.rescue();

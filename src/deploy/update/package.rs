@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Name of the package.
 pub const NAME: &str = "ganglion";
-/// Largest package, in bytes; the real one has some megabytes.
+/// Largest package, in bytes; the real one has a few megabytes.
 pub const LARGEST: u64 = 256 << 20;
 /// Largest manifest, in bytes.
 const MANIFEST: u64 = 64 << 10;
@@ -85,7 +85,7 @@ pub fn is_earlier(a: &str, b: &str) -> Result<bool, UpdateError> {
 pub struct Installed {
     /// The version; `none` if there is none.
     pub version: String,
-    /// dpkg's status: `installed`, or how far the installation came.
+    /// dpkg's status: `installed`, or how far the installation got.
     pub state: String,
 }
 

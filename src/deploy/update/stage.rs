@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const IDENTITY: &str = "fleet";
 /// The namespace of the signatures.
 const NAMESPACE: &str = "ganglion-package";
-/// Largest signature, in bytes; real ones have some hundred.
+/// Largest signature, in bytes; real ones have a few hundred.
 const SIGNATURE: u64 = 16 << 10;
 
 /// The result of staging.

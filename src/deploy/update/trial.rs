@@ -53,8 +53,8 @@ fn of_staged(layout: &Layout) -> Result<Marker, UpdateError> {
     Ok(Marker { phase: Phase::Prepared, from, to, goal, tries: 0, is_return: false, why: None })
 }
 
-/// Returns to the version before for the reason `why`, from an unfinished update or from a committed one.
-/// Never returns to a version that was left because of its faults.
+/// Returns to the previous version for the reason `why`, from an unfinished update or from a committed one.
+/// Never returns to a version that was abandoned because of its faults.
 pub fn roll_back(layout: &Layout, why: Why) -> Result<Ended, UpdateError> {
     state::demand_root(layout)?;
     let _lock = state::lock(layout)?;
@@ -67,7 +67,7 @@ pub fn roll_back(layout: &Layout, why: Why) -> Result<Ended, UpdateError> {
     attempt(layout, marker, PROVEN)
 }
 
-/// The update that returns from `installed` to the version before, if the last update was committed.
+/// The update that returns from `installed` to the previous version, if the last update was committed.
 fn return_of(installed: &str, last: Option<Marker>) -> Result<Marker, UpdateError> {
     match last {
         Some(last) if last.phase == Phase::Committed && last.to == installed && last.from != installed => {
@@ -123,7 +123,7 @@ fn attempt(layout: &Layout, mut marker: Marker, length: Span) -> Result<Ended, U
     }
 }
 
-/// The steps that may fail, from the end of the runtime to the end of the gate.
+/// The steps that may fail, from stopping the runtime to the end of the gate.
 fn steps(layout: &Layout, marker: &mut Marker, before: &Before, length: Span) -> Result<(), Why> {
     systemctl(&["stop", RUNTIME], LONG).map_err(Why::Failed)?;
     enter(layout, marker, Phase::Installing).map_err(why)?;
@@ -180,7 +180,7 @@ pub fn restore(layout: &Layout, goal: &str) -> bool {
         let _ = command::run("dpkg", &["--configure".as_ref(), "-a".as_ref()], LONG);
         let _ = package::install(layout, &path);
     }
-    // If a package's scripts failed, systemd has not read its units again.
+    // If a package's scripts failed, systemd has not reloaded its units.
     let _ = systemctl(&["daemon-reload"], net::RELOAD);
     package::is_whole(goal).unwrap_or(false)
 }

@@ -1,5 +1,5 @@
 //! Obstacles that the sonar no longer sees and the robot has not yet passed. An obstacle enters and leaves
-//! the sonar's cone at its rim; the echo then leaps, which shows where the obstacle is. A robot that steers
+//! the sonar's cone at its rim; the echo then jumps, which shows where the obstacle is. A robot that steers
 //! sharply moves its front to where its sonar does not look, so it must not sweep over these places.
 //!
 //! It remembers a few places for a few metres, by dead reckoning from the robot's own commands. It is not a
@@ -8,8 +8,8 @@
 use crate::decision::motion::OdometryPose;
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
-/// The echo leaps by more than this when an obstacle enters or leaves the cone, metres: five times what a
-/// robot approaches between two echoes, at half a metre a second and ten echoes a second.
+/// The echo jumps by more than this when an obstacle enters or leaves the cone, metres: five times as far as
+/// a robot moves between two echoes, at half a metre a second and ten echoes a second.
 const LEAP_M: f64 = 0.25;
 /// The rim of the cone, radians from its axis: 15 degrees for an HC-SR04.
 const RIM_RAD: f64 = 0.26;

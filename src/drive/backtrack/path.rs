@@ -7,7 +7,7 @@ use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 /// Length of a piece, metres: two control periods of a PiCar-X at full speed. The steering changes by a
 /// twentieth of its range over a piece; shorter pieces would cost memory and add nothing.
 const PIECE_M: f64 = 0.01;
-/// Rounding may leave a rest of this length, metres; it does not count as a piece.
+/// Rounding may leave a remainder of this length, metres; it does not count as a piece.
 const LEAST_M: f64 = 1e-9;
 /// Maximum number of pieces: together 4 m, and no retreat is longer.
 const PIECES: usize = 400;
@@ -133,7 +133,7 @@ mod tests {
         path.backwards(1.0);
         assert!(path.length().abs() < 1e-12, "it went back further than the path");
         path.forwards(0.03, 0.5, HERE);
-        assert!((path.length() - 0.03).abs() < 1e-9, "and the rest does not count as debt");
+        assert!((path.length() - 0.03).abs() < 1e-9, "and the remainder does not count as debt");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 const SAME_M: f64 = 0.01;
 /// The robot is stuck after this distance forwards, by its commands, without a change, metres: twelve seconds
 /// at a PiCar-X's pace. With half a metre, every robot that followed a wall of a room of 4 m by 3 m backed
-/// off from nothing, again and again.
+/// off for no reason, again and again.
 const WAY_M: f64 = 2.5;
 /// Farther echoes are not used, metres: the far end of a large room, or nothing at all, may give an echo that
 /// does not change.
@@ -44,7 +44,7 @@ impl Stuck {
 mod tests {
     use super::*;
 
-    /// Whether it is stuck after these steps of way and echo.
+    /// Whether it is stuck after these steps, each a distance and an echo.
     fn stuck_after(steps: impl IntoIterator<Item = (f64, Option<f64>)>) -> bool {
         let mut stuck = Stuck::default();
         for (way, range) in steps {

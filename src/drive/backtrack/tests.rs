@@ -49,7 +49,7 @@ impl Rig {
         }
     }
 
-    /// The request and the limits to which the stage changes `wanted` and `verdict`.
+    /// The request and the limits that the stage makes of `wanted` and `verdict`.
     fn ask(&mut self, wanted: [f32; 3], mode: Mode, verdict: Verdict) -> ([f32; 3], Limits) {
         let mut verdict = verdict;
         self.backtrack.backing.iter().for_each(|backing| backing.limit(&mut verdict));
@@ -80,7 +80,7 @@ impl Rig {
 const CONFIRMED: Option<Span> = Some(ms(5));
 const BACK: [f32; 3] = [-0.5, -0.5, 0.9];
 
-/// No forwards, for this cause.
+/// A verdict that forbids driving forwards, for this cause.
 fn held(cause: Cause) -> Verdict {
     Verdict { limits: Restraint::NoForward.limits(), active: cause.bit(), ..FREE }
 }

@@ -1,6 +1,7 @@
 //! Measures how long the motors' controller has not answered. It measures time instead of counting calls,
-//! because the number of calls depends on how the robot drives: one that drives straight on writes a register
-//! now and then; another fails three times within one spark. Pure; `i2c.rs` decides what a timeout leads to.
+//! because the number of calls depends on how the robot drives: a robot that drives straight on writes a
+//! register now and then; another one fails three times within one spark. Pure; `i2c.rs` decides what a
+//! timeout leads to.
 
 use crate::base::time::{Instant, Span};
 use crate::hardware::device::DeviceFault;

@@ -69,7 +69,7 @@ impl DeviceCounters {
     pub(super) fn took(&self, span: Span) {
         self.longest_ns.fetch_max(span.as_nanos(), Ordering::Relaxed);
     }
-    /// The longest poll so far. (A set-up is no poll.)
+    /// The longest poll so far. (A set-up is not a poll.)
     pub fn longest(&self) -> Span {
         Span::from_nanos(self.longest_ns.load(Ordering::Relaxed))
     }
@@ -88,13 +88,14 @@ pub struct BusCounters {
     pub set_ups: AtomicU64,
     /// Recovery steps taken, by [`RecoveryStep`]; the first set-up does not count.
     pub steps_taken: [AtomicU64; RecoveryStep::ALL.len()],
-    /// Steps of recovery that can be taken here, by [`RecoveryStep`].
+    /// Recovery steps available here, by [`RecoveryStep`].
     pub reachable: [AtomicBool; RecoveryStep::ALL.len()],
     /// Commands that every motor accepted.
     pub written: AtomicU64,
-    /// Commands that expired before they could be written, or on the wire without a successor.
+    /// Commands that expired before they could be written, or while the motors obeyed them because no newer
+    /// one came.
     pub expired: AtomicU64,
-    /// Commands that were dropped because they were made before the tick could know the reason of a halt.
+    /// Commands that were dropped because the tick made them before it could know the cause of a halt.
     pub withheld: AtomicU64,
     /// How often the motors were stopped without waiting for the tick.
     pub halts: AtomicU64,
@@ -128,7 +129,7 @@ impl BusCounters {
         let reachable = |(_, reachable): &(RecoveryStep, &AtomicBool)| reachable.load(Ordering::Relaxed);
         RecoveryStep::ALL.into_iter().zip(&self.reachable).filter(reachable).map(|(step, _)| step)
     }
-    /// Records that motors which may have moved received nothing for this long.
+    /// Records how long motors that may have moved received nothing.
     pub(super) fn count_write_gap(&self, span: Span) {
         self.longest_write_gap_ns.fetch_max(span.as_nanos(), Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Stops the motors by their line while their bus hangs. A transfer cannot be interrupted: an adapter with a
-//! timeout of 20 ms may take 160 (`plan::OwnTime`) or stretch a clock for ever. Meanwhile a halt waits, and
-//! the motors keep obeying an expired command.
+//! Stops the motors through their line while their bus hangs. A transfer cannot be interrupted: an adapter
+//! with a timeout of 20 ms may take 160 (`plan::OwnTime`) or stretch a clock for ever. Meanwhile a halt
+//! waits, and the motors keep obeying an expired command.
 //!
-//! The bus thread records each transfer and until when the motors obey. The [`Cutter`] thread checks these
+//! The bus thread records each transfer and how long the motors may obey. The [`Cutter`] thread checks these
 //! records while the motors may move, and switches their lines off once a stop is overdue. Both threads share
 //! the lines under a lock, which the bus thread never holds during a transfer. After a cut the bus thread
 //! sets everything up again, which switches the lines on.
@@ -28,14 +28,14 @@ const CHECK_EVERY: Span = Span::from_millis(5);
 /// `executor::END_PATIENCE`, less one check, nobody waits for that thread any longer.
 const LAST_CHECKS: u32 = 80;
 
-/// What the bus thread notes for the cutter. One per robot.
+/// What the bus thread records for the cutter. One per robot.
 #[derive(Debug)]
 pub struct InFlight {
     /// Holds the start of the transfer in progress.
     halt: Arc<Halt>,
-    /// From when on the motors must not move; [`Instant::NEVER`]: they are known to be stopped.
+    /// Time from which the motors must not move; [`Instant::NEVER`]: they are known to be stopped.
     stop_due: AtomicU64,
-    /// How often the lines were cut, and when last, nanoseconds.
+    /// How often the lines were cut, and the time of the last cut in nanoseconds.
     cuts: AtomicU64,
     cut_at: AtomicU64,
     /// A transfer that takes longer than this hangs.
@@ -67,8 +67,8 @@ impl InFlight {
             self.waker.wake();
         }
     }
-    /// How often the lines were cut so far, and when last. Who sees the count also sees the effect of the
-    /// cut.
+    /// How often the lines were cut so far, and when last. A reader that sees the count also sees the effect
+    /// of the cut.
     pub(super) fn cuts(&self) -> (u64, Instant) {
         let cuts = self.cuts.load(Ordering::Acquire);
         (cuts, Instant::from_nanos(self.cut_at.load(Ordering::Relaxed)))
@@ -141,7 +141,7 @@ impl Cutter {
         Cutter { in_flight, gpio: lines.stop.clone(), stops, counters }
     }
 
-    /// Whether the motors may move and should not.
+    /// Whether the motors may be moving although they should not.
     fn stop_overdue(&self, now: Instant) -> bool {
         !self.in_flight.motors_stopped()
             && (self.in_flight.halt.is_pending() || self.in_flight.stop_due() <= now)

@@ -105,7 +105,7 @@ mod tests {
         let clock = Arc::new(SimClock::new());
         let (trig, echo) = (Line(27), Line(22));
         let us = |us| Instant::ZERO + Span::from_micros(us);
-        // 583 us there and back are 10 cm; pings at 0, 60 and 120 ms.
+        // A round trip of 583 us is 10 cm; pings at 0, 60 and 120 ms.
         let gpio = [0, 60_000, 120_000].into_iter().fold(FakeGpio::new(clock.clone()), |gpio, ping| {
             gpio.edge(echo, true, us(ping + 460)).edge(echo, false, us(ping + 1_043))
         });

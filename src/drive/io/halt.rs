@@ -37,7 +37,7 @@ impl Halt {
 
     /// A halt also wakes the cutter behind `waker` if the transfer in progress takes long.
     pub fn also_wake(&self, waker: Arc<Waker>) {
-        let _ = self.cutter.set(waker); // set once, when the robot is put together
+        let _ = self.cutter.set(waker); // set once, when the robot is assembled
     }
 
     /// A transfer on the motors' bus begins at `now`; `None`: the one in progress has ended.
@@ -91,7 +91,7 @@ pub struct HaltWatch {
 }
 
 impl HaltWatch {
-    /// Receives what is raised from now on.
+    /// Receives halts raised from now on.
     pub fn new(halt: Arc<Halt>) -> HaltWatch {
         let taken = halt.raised.load(Ordering::Relaxed); // relaxed, as in `is_raised`: only the count is read
         HaltWatch { halt, taken }
@@ -100,7 +100,7 @@ impl HaltWatch {
     pub fn is_raised(&self) -> bool {
         self.halt.raised.load(Ordering::Relaxed) != self.taken
     }
-    /// Until when commands are discarded, if a halt was raised since the last call.
+    /// The time up to which commands are discarded, if a halt was raised since the last call.
     pub fn take(&mut self) -> Option<Instant> {
         let raised = self.halt.raised.load(Ordering::Acquire);
         if raised == self.taken {
@@ -126,7 +126,7 @@ mod tests {
         halt.raise(Cause::EStop, at(7));
         halt.raise(Cause::Cliff, at(5));
         assert!(watch.is_raised() && watch.is_raised(), "checking does not take the halt");
-        assert_eq!(watch.take(), Some(at(7)), "an earlier one does not shorten a later one");
+        assert_eq!(watch.take(), Some(at(7)), "a halt with an earlier time does not replace a later time");
         assert!(!watch.is_raised());
         assert_eq!(watch.take(), None);
         halt.raise(Cause::Cliff, at(9));

@@ -112,7 +112,7 @@ impl Wire {
         crossed: Option<&AtomicBool>,
         call: impl FnOnce(&mut Ports<'_>) -> R,
     ) -> R {
-        let watch = self.watch.take(); // lent for the length of the call
+        let watch = self.watch.take(); // lent for the duration of the call
         let result =
             self.through(&OvertakenClock { clock, watch: watch.as_ref(), data_ready, crossed }, call);
         self.watch = watch;
@@ -231,7 +231,7 @@ impl I2cWorker {
         self.account(result, true, began, clock.now());
     }
 
-    /// A halt. It is carried out also while the bus is down, because some motors can be stopped without the
+    /// A halt. It is also carried out while the bus is down, because some motors can be stopped without the
     /// bus.
     fn stop_at_once(&mut self, clock: &dyn Clock) {
         self.with_motors(clock, Motors::stop);
@@ -290,7 +290,7 @@ impl I2cWorker {
     }
 
     /// Handles the result of a call that began at `began`. A wire failure takes the bus down, and so does a
-    /// motors' controller that does not answer for too long. Another device that fails alone does not.
+    /// motors' controller that fails to answer for too long. Another device that fails alone does not.
     fn account(&mut self, result: Result<(), DeviceFault>, controller: bool, began: Instant, now: Instant) {
         let Err(fault) = result else {
             if controller {
@@ -411,7 +411,7 @@ impl Worker for I2cWorker {
     }
 
     fn publish(&mut self, clock: &dyn Clock) {
-        // Only from now on can the tick know the reason: its earlier decisions are void.
+        // The tick can know the cause only from now on: its earlier decisions are void.
         if let Some((cause, at)) = self.outlet.publish_with(&mut self.crossed, clock) {
             match &mut self.motors {
                 Some(motors) => {

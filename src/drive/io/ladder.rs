@@ -10,7 +10,7 @@
 //!
 //! A reset stops the motors and then sets everything up from scratch. It counts as successful after a number
 //! of good transfers. A failure before that moves on to the next step, so a bus that only seems to come back
-//! is not reset for ever. Pauses between steps grow, and shrink only after a calm time, so steps stay rare
+//! is not reset for ever. Pauses between steps grow, and shrink only after a calm period, so steps stay rare
 //! whatever the bus does. Motors that may be running do not wait for a recovery step: `motors.rs` stops them.
 
 use crate::base::time::{Instant, Span};
@@ -69,7 +69,7 @@ impl RecoveryStep {
     }
 }
 
-/// Number of resets before anything stronger, and after everything stronger.
+/// Number of resets before the first stronger step, and after the last one.
 const RESETS_FIRST: usize = 2;
 const RESETS_LAST: usize = 5;
 /// Pause between steps, doubled each time up to the longest: a controller that browns out needs its supply
@@ -80,7 +80,7 @@ const LONGEST_PAUSE: Span = Span::from_millis(2_000);
 const PROOF: u32 = 16;
 /// Pauses start from the shortest again once the bus has worked for this long.
 const CALM: Span = Span::from_millis(5_000);
-/// Retry interval of a dead bus: a person may plug the cable back in.
+/// Retry interval of a dead bus: someone may plug the cable back in.
 pub const DEAD_RETRY: Span = Span::from_millis(5_000);
 /// Wait after the supply returns, before the first transfer: the slowest chip in use boots within 50 ms.
 const RAIL_SETTLE: Span = Span::from_millis(100);
@@ -118,7 +118,8 @@ pub struct Ladder {
 }
 
 impl Ladder {
-    /// A bus to be set up. `permits` lists the allowed measures; `rail_off`: how long the supply is off.
+    /// A bus that still has to be set up. `permits` lists the allowed measures; `rail_off`: how long the
+    /// supply is off.
     pub fn new(permits: impl Fn(Measure) -> bool, rail_off: Span) -> Ladder {
         use RecoveryStep::{Clear, Rebind, Reset};
         let mut steps = heapless::Vec::new();
@@ -371,7 +372,7 @@ mod tests {
         set_up(&mut ladder, at(0));
         prove(&mut ladder);
         ladder.failed(at(10_000));
-        set_up(&mut ladder, at(10_000)); // after a calm time there is no pause
+        set_up(&mut ladder, at(10_000)); // after a calm period there is no pause
         prove(&mut ladder);
         ladder.failed(at(10_100));
         assert_eq!((ladder.next(at(10_149)), ladder.due()), (None, at(10_150)));

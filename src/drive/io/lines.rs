@@ -22,11 +22,11 @@ use crate::hardware::device::button::Button;
 use crate::system::executor::Worker;
 use std::sync::Arc;
 
-/// Longest wait for an edge: a thread that has to end reacts within this time.
+/// Longest wait for an edge: a thread told to end reacts within this time.
 const LONGEST_WAIT: Span = Span::from_millis(50);
 /// Edges within [`LONGEST_WAIT`] that are still handled. A pressed button bounces a dozen times; the output
-/// of a chip with a thousand samples a second rises fifty times. More is a floating line, and it must not
-/// take up the processor.
+/// of a chip with a thousand samples a second rises fifty times. More edges mean a floating line, which must
+/// not take up the processor.
 const STORM: u32 = 256;
 
 /// A button and its channel.
@@ -74,9 +74,9 @@ pub struct LinesWorker {
     fast_stops: FastStops,
     halt: Arc<Halt>,
     crossed: Option<Cause>,
-    /// How many edges came since when.
+    /// Number of edges, and the time from which they are counted.
     edges: (u32, Instant),
-    /// Until when edges are ignored.
+    /// Edges are ignored until this time.
     ignore_edges_until: Instant,
     /// Edges have been ignored since the last poll of every level.
     ignored_edges: bool,
@@ -304,7 +304,7 @@ mod tests {
         rig
     }
 
-    /// The same on these lines, with the worker in the hands of the test.
+    /// The same on these lines, with the worker driven by the test.
     fn rig_of(period: u64, clock: Arc<SimClock>, gpio: Box<dyn Gpio>) -> (LinesWorker, Rig) {
         let (readings, sensed) = rtrb::RingBuffer::new(1024);
         let waker: Arc<Waker> = Arc::default();

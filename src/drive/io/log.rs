@@ -70,7 +70,7 @@ impl Worker for LogWorker {
     fn publish(&mut self, _clock: &dyn Clock) {
         self.outlet.publish();
         if let Some(receipt) = self.receipt.take() {
-            // The ring buffer holds many times what one tick takes; a stopped tick has no use for it.
+            // The ring buffer holds many times what one tick takes; it is full only if the tick has stopped.
             let _ = self.receipts.push(receipt);
         }
     }

@@ -21,17 +21,17 @@ use rtrb::Producer;
 use std::sync::Arc;
 
 /// At the end, the stop command is written up to this many times before everything is set up again: brush
-/// noise may spoil one write, hardly four.
+/// noise may spoil one write, but hardly four.
 const LAST_TRIES: u32 = 4;
 
 /// Delay before retrying a failed stop: by then the spark is over, and other devices could use the bus.
 const STOP_AGAIN: Span = Span::from_millis(1);
-/// The same on a bus that is down, until the bus is back or a person comes. Motors run on for no longer than
-/// this plus the attempt in progress. Attempts that no device acknowledges take 0.8 ms with their retries,
-/// less than a sixth of the thread's time.
+/// The same on a bus that is down, until the bus is back or someone intervenes. Motors run on for no longer
+/// than this plus the attempt in progress. Attempts that no device acknowledges take 0.8 ms with their
+/// retries, less than a sixth of the thread's time.
 const STOP_AGAIN_DOWN: Span = Span::from_millis(5);
 
-/// The motors and their line to the tick.
+/// The motors and their link to the tick.
 pub struct MotorEnd {
     /// Their driver.
     pub actuators: Box<dyn Actuators>,
@@ -74,7 +74,7 @@ pub(super) struct Motors {
     line_failed: bool,
     /// Cuts of their line that `written_at` already accounts for.
     cuts: u64,
-    /// Tells the thread that cuts their line until when they may move.
+    /// Tells the thread that cuts their line how long they may move.
     in_flight: Option<Arc<InFlight>>,
     /// Commands for slots up to this one are dropped: they were made without knowing why the motors were
     /// stopped.
@@ -261,7 +261,7 @@ impl Motors {
         self.stop_now(down, ports)
     }
 
-    /// Stops them in any way that is left, and records whether they stopped. If the bus is `down`, it uses a
+    /// Stops them in whatever way remains, and records whether they stopped. If the bus is `down`, it uses a
     /// line first, unless the line failed the last time; otherwise, or if no line works, a write.
     fn stop_now(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let line_first = down && !self.line_failed;
@@ -323,7 +323,8 @@ impl Motors {
         for _ in 0..LAST_TRIES {
             match self.stop_now(false, ports) {
                 Ok(()) => by_word = true,
-                // A transfer that hangs is not a spark: the next one would hang as long; a line does not.
+                // A spark does not make a transfer hang: the next one would hang just as long; a line does
+                // not.
                 Err(DeviceFault::Bus { fault: BusFault::TimedOut, .. }) => {}
                 Err(_) => continue,
             }

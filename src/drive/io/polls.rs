@@ -98,7 +98,7 @@ impl Polls {
         let (place, poll) = self.polls.iter().enumerate().min_by_key(|(_, poll)| poll.due.at)?;
         (poll.due.at <= now).then_some(place)
     }
-    /// When the next one is.
+    /// When the next device is due.
     pub fn next(&self) -> Instant {
         self.polls.iter().map(|poll| poll.due.at).min().unwrap_or(Instant::NEVER)
     }

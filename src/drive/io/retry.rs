@@ -15,22 +15,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Pauses before the first and the second retry: for a device that is busy for a moment, and for a brush
 /// spark. Two retries with their pauses take less time than a poll of the slowest chip.
 const PAUSES: [Span; 2] = [Span::from_micros(100), Span::from_micros(300)];
-/// A wait is divided into pieces of this, each followed by a halt check: a frame of three bytes at 400 kHz.
+/// A wait is divided into pieces of this length, each followed by a halt check: a frame of three bytes at 400
+/// kHz.
 const PIECE: Span = Span::from_micros(100);
 
 /// Number of retries for `fault`. If `fragile`, the chip loses its place in its frames when a transfer breaks
-/// off, and later writes go astray. Then only a transfer that no device acknowledged is retried.
+/// off, and misreads later writes. Then only a transfer that no device acknowledged is retried.
 ///
 /// A lost arbitration breaks a transfer off in this way. The loser releases the wire in the middle of a bit
-/// (UM10204, 3.1.8), and the adapter does not say at which. In the address byte, no device took anything; in
-/// one of the three bytes after it, the chip keeps the complete ones. Three quarters of a frame's bits follow
-/// the address. A Robot HAT has only one master, so something else pulled the wire low.
+/// (UM10204, 3.1.8), and the adapter does not say at which. If that was in the address byte, no device took
+/// anything; if in one of the three bytes after it, the chip keeps the complete bytes. Three quarters of a
+/// frame's bits follow the address. A Robot HAT has only one master, so something else pulled the wire low.
 fn retries(fault: BusFault, fragile: bool) -> usize {
     match fault {
         BusFault::Nack => 2,
         BusFault::ArbitrationLost if !fragile => 2,
         BusFault::Io if !fragile => 1,
-        // The lines are held, or the adapter cannot do it or is gone: the same transfer would fail again.
+        // The lines are stuck, or the adapter cannot do the transfer or is gone: the same transfer would fail
+        // again.
         _ => 0,
     }
 }

@@ -1,5 +1,5 @@
-//! The thread of values without a bus: kernel files with temperatures, voltages, loads. Reading one may take
-//! a while, so this thread has no real-time priority.
+//! The thread for values that need no bus: kernel files with temperatures, voltages, loads. Reading one may
+//! take a while, so this thread has no real-time priority.
 
 use super::Outlet;
 use super::counters::{BusCounters, count};

@@ -83,8 +83,8 @@ struct Copier<W: Write> {
     copied: Copied,
 }
 
-/// Copies the part `keep` of `source` to `target`. `word` records in the copy how it was made. `watch` is
-/// called with the number of bytes read.
+/// Copies the part `keep` of `source` to `target`. `word`, which is stored in the copy, says how it was made.
+/// `watch` is called with the number of bytes read.
 pub fn copy(
     source: impl Read,
     target: Box<dyn Medium>,

@@ -42,7 +42,7 @@ pub struct RecordingStatus {
     pub removed: u64,
     /// Slots that were lost because the disk was too slow.
     pub overrun: u64,
-    /// Slots that were lost because the disk returned an error, or with the writing thread.
+    /// Slots that were lost because the disk returned an error or the writing thread failed.
     pub unwritten: u64,
     /// How often writing failed.
     pub failures: u64,
@@ -86,7 +86,8 @@ impl RecordingCounts {
         counter.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Counts a failed write with the system's message. Returns whether it is a different one than the last.
+    /// Counts a failed write with the system's message. Returns whether that message differs from the last
+    /// one.
     pub(super) fn failed(&self, words: String) -> bool {
         RecordingCounts::add(&self.failures, 1);
         let mut last = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);

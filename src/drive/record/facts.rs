@@ -19,7 +19,7 @@ pub const KEYS: [(&str, &str); 7] = [
 /// The facts.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Metadata by key: [`KEYS`], and others for people.
+    /// Metadata by key: [`KEYS`], and others for human readers.
     pub words: BTreeMap<String, String>,
     /// The board's effective values, as a board file that can be loaded again.
     pub board: String,

@@ -1,5 +1,5 @@
-//! One MCAP file: its header, the slots, their messages for people, its footer. Chunks are not compressed, so
-//! that a truncated file loses at most its last chunk and writing takes little time.
+//! One MCAP file: its header, the slots, their messages for viewers, its footer. Chunks are not compressed,
+//! so that a truncated file loses at most its last chunk and writing takes little time.
 
 use super::facts::Facts;
 use super::image::image;

@@ -1,5 +1,5 @@
-//! Slices through the field as an image that viewers know: `foxglove.RawImage`, with the keys of
-//! [`SlicesMessage`] beside its own.
+//! Slices through the field as an image that viewers can show: `foxglove.RawImage`, with the keys of
+//! [`SlicesMessage`] added to its own.
 
 use super::scene::timestamp;
 use crate::base::time::Instant;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// The type of the messages.
 pub const IMAGE_TYPE: &str = "foxglove.RawImage";
 
-/// A message: the image, and what its pixels are.
+/// A message: the image, and what its pixels mean.
 #[derive(Serialize, Deserialize)]
 pub struct ImageMessage {
     timestamp: Value,

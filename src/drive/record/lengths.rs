@@ -1,5 +1,5 @@
 //! Whether the lengths inside an MCAP record fit into the record. The crate `mcap` (0.26) trusts them: it
-//! reserves memory for a text of any length, and panics at an attachment that ends before its checksum.
+//! reserves memory for a text of any length, and panics on an attachment that ends before its checksum.
 //!
 //! Layouts: the MCAP specification, section "Records".
 

@@ -44,7 +44,7 @@ pub struct FieldCopyTap {
 }
 
 impl FieldCopyTap {
-    /// Whether the recording asks for a copy. Who sends one clears it.
+    /// Whether the recording asks for a copy. Whoever sends one clears it.
     pub fn asked(&self) -> Arc<AtomicBool> {
         self.asked.clone()
     }
@@ -128,8 +128,7 @@ impl Recording {
         let _ = sent;
     }
 
-    /// Ends the file after the run, when its [`RecordSender`] is gone, and waits for that for at most
-    /// `timeout`.
+    /// Ends the file after the run, when its [`RecordSender`] is gone, and waits at most `timeout` for that.
     pub fn end(mut self, timeout: Duration) -> RecordingStatus {
         self.items = None;
         let until = Moment::now() + timeout;

@@ -1,5 +1,5 @@
-//! Reads a recording from its start, record by record, however large it is. A truncated chunk is readable up
-//! to the chunk before it. Any bytes are either accepted or give an error.
+//! Reads a recording from its start, record by record, however large it is. A truncated recording is readable
+//! up to its last complete chunk. Any bytes are either accepted or give an error.
 
 use super::lengths;
 use super::slot::{FORMAT, Slot, Step};
@@ -328,7 +328,7 @@ mod tests {
         for place in (0..bytes.len()).step_by(997) {
             let mut flipped = bytes.clone();
             flipped[place] ^= 4;
-            // What does not affect a slot may be flipped: an index, text for people.
+            // A flipped bit goes unnoticed where it affects no slot: in an index or in text for viewers.
             let (_, end) = slots(&flipped);
             damaged += u32::from(matches!(end, Err(ReadError::Damaged { .. })));
         }

@@ -17,16 +17,16 @@ pub const SCENE_TYPE: &str = "foxglove.SceneUpdate";
 /// Name of the coordinate frame: x ahead and y left of where the run began, z up.
 pub const SCENE_FRAME: &str = "start";
 
-/// What is not drawn again within this many seconds disappears: what the robot no longer knows must not stay.
+/// Anything not redrawn within this many seconds disappears: what the robot no longer knows must not stay.
 const LIFETIME_S: u64 = 1;
 /// Distance between two points of the path, metres: a curve of a small car still looks round.
 const PATH_STEP_M: f64 = 0.1;
-/// Points of a piece of the path. Every message repeats the piece that grows, and only that one.
+/// Points of a piece of the path. Every message repeats only the piece that is still growing.
 const PATH_PIECE: usize = 10;
 /// With more range sensors than this, only the far end of each cone is drawn: a ring of 64 would hide the
 /// robot.
 const WHOLE_CONES: usize = 4;
-/// Height at which a body is drawn, and of a robot whose size is unknown, metres.
+/// Height at which a body is drawn, and height of a robot of unknown size, metres.
 const HEIGHT_M: f64 = 0.1;
 /// Length of the arrow for a robot whose board does not state its size, metres.
 const ARROW_M: f64 = 0.3;
@@ -91,7 +91,7 @@ pub struct SceneMoment<'a> {
     pub pose: OdometryPose,
     /// The place that it goes to.
     pub goal: Option<[f64; 2]>,
-    /// What it does about it, in words.
+    /// What it is doing about its goal, in words.
     pub doing: &'a str,
 }
 
@@ -215,7 +215,7 @@ fn arrow(at: [f64; 2], heading: f64, length: f64) -> Value {
     }])
 }
 
-/// Something that is drawn; it replaces what had its name before.
+/// A drawn item; it replaces the previous one with its name.
 pub struct Entity(pub Value);
 
 impl Entity {
@@ -248,13 +248,13 @@ impl Entity {
 pub enum Lines {
     /// One after the other.
     Strip = 0,
-    /// The same, and the last with the first.
+    /// The same, with the last joined to the first.
     Loop = 1,
     /// In pairs.
     List = 2,
 }
 
-// Red, green and blue, 0..=1, from the palette of Okabe and Ito: the colour-blind tell them apart too.
+// Red, green and blue, 0..=1, from the palette of Okabe and Ito: colour-blind users can tell them apart too.
 /// The robot.
 const GREEN: [f64; 3] = [0.0, 0.62, 0.45];
 /// Its path.
@@ -296,7 +296,7 @@ pub fn colour([r, g, b]: [f64; 3], a: f64) -> Value {
     json!({"r": r, "g": g, "b": b, "a": a})
 }
 
-/// A time as messages for viewers have it.
+/// A time in the form that viewers expect.
 pub fn timestamp(time: Instant) -> Value {
     let nanos = time.as_nanos();
     json!({"sec": nanos / 1_000_000_000, "nsec": nanos % 1_000_000_000})

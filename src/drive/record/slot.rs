@@ -45,7 +45,7 @@ pub struct Slot {
     pub signals: Signals,
     /// The readings that were taken, in order.
     pub readings: Vec<Reading>,
-    /// How many more were taken, which are not in the recording.
+    /// How many more were taken that are not in the recording.
     pub untold: u32,
     /// Commands confirmed since the slot before.
     pub receipts: Vec<OnWire>,

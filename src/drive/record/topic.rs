@@ -1,4 +1,4 @@
-//! The channels for people: what a plotter or a viewer shows, with the JSON schemas of their messages.
+//! The channels for viewers: what a plotter or a viewer shows, with the JSON schemas of their messages.
 
 use super::facts::Facts;
 use super::image::{IMAGE_TYPE, image_schema};
@@ -24,7 +24,7 @@ pub enum Topic {
     Field,
     /// The robot's status, as `ganglion status --json` shows it.
     Status,
-    /// What the process occupies, and what the recording has lost.
+    /// Resources that the process uses, and what the recording has lost.
     Process,
     /// The robot from outside, for 3-D panels.
     Scene,

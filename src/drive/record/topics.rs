@@ -1,4 +1,4 @@
-//! The messages of the channels for people, as JSON. Values come ten or twenty times a second, events when
+//! The messages of the channels for viewers, as JSON. Values come ten or twenty times a second, events when
 //! they happen; the exact slots have a channel of their own.
 
 use super::facts::Facts;
@@ -38,7 +38,7 @@ struct CommandMessage<'a> {
     motor: BTreeMap<&'a str, f32>,
 }
 
-/// What the process occupies, and the slots that are missing from the recording so far.
+/// Resources that the process uses, and the slots that are missing from the recording so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessMessage {
     /// Memory, threads, open files.

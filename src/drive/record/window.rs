@@ -7,7 +7,7 @@ use crate::decision::mode::Mode;
 use crate::drive::trace::CHECKPOINT_EVERY;
 use std::collections::VecDeque;
 
-/// How long slots are still written after a robot was disarmed, to show how it came to a stop.
+/// How long slots are still written after the robot is disarmed, to show how it came to a stop.
 const AFTER: Span = Span::from_millis(2_000);
 /// Most slots in memory: 30 s at 1 kHz. With a PiCar-X's sensors that is 40 MB, at 100 Hz a tenth of it.
 const MOST: usize = 30_000;

@@ -1,4 +1,4 @@
-//! The thread that writes the files. It may wait for a disk for any time: what arrives meanwhile waits in a
+//! The thread that writes the files. It may wait for a disk indefinitely: what arrives meanwhile waits in a
 //! queue, and what does not fit there is counted by the sender.
 //!
 //! A chunk is written and synced every second, so a power failure costs a second or two. After a failure the
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const SYNC_EVERY: Duration = Duration::from_millis(1_000);
 /// Interval between messages about the process, on the robot's clock: also in virtual time.
 const PROCESS_EVERY: Span = Span::from_millis(1_000);
-/// Delay after a failure before the next file: a full disk does not get free space any sooner.
+/// Delay after a failure before the next file: a full disk does not free up any sooner.
 const RETRY_AFTER: Duration = Duration::from_millis(5_000);
 
 /// Settings of a recording.
@@ -116,8 +116,8 @@ impl Writer {
         }
     }
 
-    /// Opens a file that a person named, who waits for the result. A folder may become writable later, and
-    /// never keeps a robot from running.
+    /// Opens a file named by a user who waits for the result. A folder may become writable later, and never
+    /// keeps a robot from running.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         if matches!(self.plan.place, RecordingTarget::File(_)) { self.open() } else { Ok(()) }
     }

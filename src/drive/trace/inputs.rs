@@ -12,9 +12,9 @@ pub const READING_TAP: usize = 16_384;
 /// Inputs of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
-    /// What people, signals and the guard requested.
+    /// What users, signals and the guard requested.
     pub asked: Asked,
-    /// What the reflexes knew besides the frame.
+    /// The inputs of the reflexes besides the frame.
     pub signals: Signals,
     /// Readings that the slot took.
     pub readings: u32,

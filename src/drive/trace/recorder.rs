@@ -16,7 +16,7 @@ use hdrhistogram::Histogram;
 /// a waker may allocate once.
 const WARM_UP_SLOTS: u64 = 100;
 
-/// Longest lateness that a histogram resolves, in nanoseconds; more is recorded as this.
+/// Longest lateness that a histogram resolves, in nanoseconds; anything longer is recorded as this.
 const LONGEST_NS: u64 = 60_000_000_000;
 
 /// Everything that is counted over a run.
@@ -120,7 +120,7 @@ impl Recorder {
             (summary.engine, summary.link) = (Some(field.state), field.link);
             let answer = field.response.map(|response| (response, record.slot - field.age));
             summary.answer = answer.or(summary.answer);
-            // The end of the run cancels the goal; what became of it is what was known before.
+            // The end of the run cancels the goal; its outcome is the one known before that.
             if record.mode != Mode::Stopped {
                 summary.goal = field.goal.or(summary.goal);
             }

@@ -55,7 +55,7 @@ pub struct StepDown {
 }
 
 impl StepDown {
-    /// The step between two records, if there was one.
+    /// The step down between two records, if there was one.
     pub(super) fn between(before: &Record, after: &Record) -> Option<StepDown> {
         let took = after.field.filter(|field| field.response.is_some()).map(|field| field.span);
         (after.quality > before.quality).then_some(StepDown { slot: after.slot, from: before.quality, took })

@@ -157,7 +157,7 @@ impl Rows {
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(Block::bytes).sum()
     }
-    /// The place in this shard of the first of its rows from bank row `row` on.
+    /// The place of this shard's first row at or after bank row `row`.
     fn place(&self, row: usize) -> usize {
         (row + SHARDS - 1 - self.number) / SHARDS
     }
@@ -171,8 +171,8 @@ impl Rows {
 }
 
 /// Compares a query with those of the bank's rows `from..to` that are in a shard. The five nearest are exact:
-/// every row is first compared in integers, with a bound on the error of that; a row is compared again in f32
-/// unless five others are certainly nearer.
+/// every row is first compared in integers, with a bound on the error; a row is compared again in f32 unless
+/// five others are certainly nearer.
 pub struct Scan<'a> {
     /// The shard.
     pub rows: &'a Rows,

@@ -37,8 +37,8 @@ impl Cells {
         }
     }
 
-    /// Sets every cell of channel `c` to `value`, rounded to the storage and cut to `bound`, a number of the
-    /// storage.
+    /// Sets every cell of channel `c` to `value`, rounded to the storage and clamped to `bound`, which the
+    /// storage represents exactly.
     pub fn fill(&mut self, c: usize, value: f32, bound: f32) {
         let value = value.clamp(-bound, bound);
         match self {
@@ -65,7 +65,7 @@ impl Cells {
         }
     }
 
-    /// Replaces channel `c`; values are rounded to the storage and cut to `bound`.
+    /// Replaces channel `c`; values are rounded to the storage and clamped to `bound`.
     pub fn write(&mut self, c: usize, from: &[f32], bound: f32) {
         let from = from.iter().map(|value| value.clamp(-bound, bound));
         match self {

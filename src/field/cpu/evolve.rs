@@ -9,7 +9,7 @@ use crate::field::shape::{BLEND_TOP, BLOCK_COUNT, BLOCKS};
 use crate::system::cpu::simd::{Kernel, Simd};
 use plane::{Lanes, Plane, Window};
 
-/// What drives a channel: 2 log2(e) times the drive of the field's formula, as the exponential needs it.
+/// The drive of a channel: 2 log2(e) times the drive of the field's formula, as the exponential needs it.
 #[derive(Clone, Copy)]
 pub struct Drive<'a> {
     /// Drive of every cell.

@@ -200,7 +200,7 @@ mod tests {
             [0, 4, 6].map(|group| plan.storage_of(group))
         };
         assert_eq!(of(50), [Storage::F16, Storage::F16, Storage::F32]);
-        assert_eq!(of(4), [Storage::F32; 3], "at 250 Hz nothing moves by a tenth");
+        assert_eq!(of(4), [Storage::F32; 3], "at 250 Hz no group moves by a tenth");
         assert_eq!(of(100), [Storage::F16; 3]);
     }
 

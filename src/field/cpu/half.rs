@@ -90,7 +90,7 @@ fn pack<S: Simd, C: Cell>(simd: S, from: &[f32], to: &mut [C]) {
     }
 }
 
-/// Where the four rows of `n` cells begin that row `index` of the half grid represents.
+/// Starts of the four rows of `n` cells that row `index` of the half grid represents.
 #[inline(always)]
 fn four_rows(index: usize, n: usize) -> [usize; 4] {
     let (z, y) = (index / (n / 2) * 2, index % (n / 2) * 2);
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::system::cpu::simd::{Half, Level};
 
-    /// A number of both storages.
+    /// Both storages represent it exactly.
     const BOUND: f32 = 1945.0 / 2048.0;
 
     fn means_are_those_of_the_cells_and_detail_survives<C: Cell>(level: Level, error: f32) {

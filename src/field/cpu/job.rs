@@ -310,7 +310,7 @@ impl Job {
     }
 }
 
-/// How far a sweep goes, and where.
+/// The sub-steps of a sweep, and their grid.
 struct Stride {
     half: bool,
     count: usize,

@@ -198,7 +198,7 @@ impl Parallel {
     pub fn stand_ins(&self) -> u64 {
         self.pool.stand_ins()
     }
-    /// Workers, from 1, that were not granted their core.
+    /// Workers, numbered from 1, that were not granted their core.
     pub fn refusals(&self) -> &[(usize, Refusal)] {
         self.pool.refusals()
     }

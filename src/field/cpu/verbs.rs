@@ -160,8 +160,8 @@ impl CpuEngine {
         &self.features.all
     }
 
-    /// Replaces the cells of a channel, to start from a field other than the resting one; values are cut to
-    /// 1 - beta and rounded to the storage.
+    /// Replaces the cells of a channel, to start from a field other than the resting one; values are clamped
+    /// to 1 - beta and rounded to the storage.
     pub fn set_channel(&mut self, c: usize, cells: &[f32]) {
         let half = self.on_half;
         self.parallel.parts_mut()[c / GROUP].write(half, c % GROUP, cells);

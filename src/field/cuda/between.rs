@@ -245,7 +245,7 @@ impl Brains {
         Ok(group[channel % GROUP * cells..][..cells].to_vec())
     }
 
-    /// Replaces the cells of a channel on the grid in use; values are cut to 1 - beta and rounded to the
+    /// Replaces the cells of a channel on the grid in use; values are clamped to 1 - beta and rounded to the
     /// storage.
     pub fn set_channel(&mut self, robot: usize, channel: usize, cells: &[f32]) -> Result<(), GpuError> {
         let on_half = self.schedule.state().on_half;

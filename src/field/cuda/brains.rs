@@ -21,8 +21,8 @@ use crate::system::gpu::{
 };
 use std::sync::Arc;
 
-/// Size of the pinned buffer for large copies between cycles, bytes, which are done in pieces: a field needs
-/// a few pieces, and a piece takes less than a millisecond on the slowest supported bus.
+/// Size in bytes of the pinned buffer for large copies between cycles, which are done in pieces: a field
+/// needs a few pieces, and a piece takes less than a millisecond on the slowest supported bus.
 const STAGING: usize = 4 << 20;
 
 /// Timeout of the first cycle: some devices load the kernels during it.
@@ -223,8 +223,8 @@ impl Brains {
         steps.into_iter().try_for_each(|step| self.launch(self.kernels.evolve(launches.on_half, step)))
     }
 
-    /// The same work with a mark after each stage, and one task of `answer` each time. The learning is
-    /// part of the stages in which it runs, those of `sense` and `features`.
+    /// The same work with a mark after each stage, and one task of `answer` per launch. The learning is part
+    /// of the stages in which it runs, those of `sense` and `features`.
     fn watched(&self, launches: Launches) -> Result<(), GpuError> {
         let on = |step: Step| self.launch(step);
         let mark = |stage: usize| self.main.record(&self.marks.stages[stage]);

@@ -16,7 +16,7 @@ impl Brains {
         };
         let (from, to) = (there.address(), there.address() + bytes as u64);
         self.main.fill(from, 0, 2 * bytes)?;
-        // The first copy wakes the memory's clock.
+        // The first copy brings the memory up to its full clock.
         self.main.copy_within(from, to, bytes)?;
         self.main.record(&self.marks.begin)?;
         self.main.copy_within(from, to, bytes)?;

@@ -5,7 +5,7 @@ use crate::base::plan::FieldPlan;
 use crate::field::shape::{CHANNELS, GROUP, GROUPS, regressors};
 use crate::system::gpu::{GpuError, Image, Kernel};
 
-/// Threads per block, for kernels without a special number.
+/// Threads per block, for kernels that need no special number.
 const BLOCK: u32 = 256;
 /// Warps of such a block; each takes a row.
 const WARPS: usize = 8;
@@ -139,7 +139,7 @@ impl Kernels {
         Kernels::step(kernel, [CHANNELS, blocks], BLOCK, [0, 0])
     }
 
-    /// Step 1, and beside it the first half of learning: a warp for each row of the covariance.
+    /// Step 1, and in parallel the first half of learning: a warp for each row of the covariance.
     pub fn sense(&self) -> Step {
         let rows = regressors(self.plan.shape.sensors);
         Kernels::step(self.sense, [1 + rows.div_ceil(SENSE_WARPS), 1], 64, [0, 0])
@@ -155,7 +155,7 @@ impl Kernels {
         Kernels::step(kernel, [n / planes, GROUPS], block, [sub_step as usize, planes])
     }
 
-    /// Turns sums into features; beside it, the second half of learning.
+    /// Turns sums into features; in parallel, the second half of learning.
     pub fn features(&self, on_half: bool) -> Step {
         let side = self.n(on_half) / 4;
         let block = (side * side * side).clamp(32, 128) as u32;
@@ -167,7 +167,7 @@ impl Kernels {
         Kernels::step(self.bank_scan, [self.cut.scan_blocks, 1], BLOCK, [0, 0])
     }
 
-    /// What follows from the features and the scan, for some of its tasks.
+    /// Some of the tasks that follow the features and the scan.
     pub fn answer(&self, tasks: &[AnswerTask]) -> Step {
         let (shape, scan) = (self.plan.shape, self.cut.scan_blocks);
         let blocks = scan + 1 + shape.sensors.div_ceil(WARPS) + shape.motors;

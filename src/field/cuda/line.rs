@@ -1,7 +1,7 @@
 //! The line to the device's own thread, the only one that talks to the driver. A caller waits for a bounded
 //! time: a driver call that hangs blocks only the device's thread.
 //!
-//! An abandoned thread ends by itself when its call returns; until then it keeps the device.
+//! An abandoned thread ends when its call returns; until then it keeps the device.
 
 use super::brains::Brains;
 use super::tables::Answer;

@@ -58,7 +58,7 @@ pub fn loss(silence: NoAnswer, current: Option<Call>) -> Loss {
         NoAnswer::Failed(error) if error.is_memory() => Loss::Memory { call: error.call.name() },
         NoAnswer::Failed(error) => Loss::Error { call: error.call.name() },
         NoAnswer::Late => Loss::Timeout { call: current.map_or(A_CYCLE, Call::name) },
-        // Before it is asked to end, the thread ends only by a panic.
+        // Until it is asked to end, the thread ends only by a panic.
         NoAnswer::Gone => Loss::Panicked,
     }
 }

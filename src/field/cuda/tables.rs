@@ -205,7 +205,7 @@ impl Cycle {
     }
 }
 
-/// What the host sees of a cycle.
+/// A cycle as the host sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
     pub answer: Answer,
@@ -277,7 +277,7 @@ impl Answer {
         answer
     }
 
-    /// As the output type of all engines.
+    /// Converts it to the output type of all engines.
     pub fn response(&self) -> FieldOutput {
         let Answer { cycle, scores, motors, confidence, skill, novelty, .. } = *self;
         FieldOutput { cycle, scores, motors, confidence, skill, novelty }

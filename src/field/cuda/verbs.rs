@@ -211,7 +211,7 @@ impl CudaEngine {
         self.ask(|brains| brains.features(0)).unwrap_or_else(|| vec![0.0; FEATURES])
     }
 
-    /// Replaces the cells of a channel; values are cut to 1 - beta and rounded to the storage.
+    /// Replaces the cells of a channel; values are clamped to 1 - beta and rounded to the storage.
     pub fn set_channel(&mut self, c: usize, cells: &[f32]) {
         let cells = cells.to_vec();
         self.ask(move |brains| brains.set_channel(0, c, &cells));

@@ -94,7 +94,7 @@ fn add_times(to: &mut [f32], from: &[f32], weight: f32) {
 mod tests {
     use super::*;
 
-    /// What one active site at `at` adds everywhere.
+    /// What one active site at `at` adds to each site.
     fn spread(axes: &[Axis], at: usize) -> Vec<f32> {
         let sites = axes.iter().map(|axis| axis.sites).product();
         let mut output = vec![0.0; sites];

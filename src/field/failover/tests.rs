@@ -31,7 +31,7 @@ struct Script {
     opened: u32,
     cycles: u32,
     saves: u32,
-    /// Where it reports that the time of a cycle went.
+    /// The times of a cycle's parts, as it reports them.
     times: Option<DeviceTimes>,
     /// The cycle numbers of the states that it was given.
     restored: Vec<u64>,

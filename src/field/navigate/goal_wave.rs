@@ -1,12 +1,12 @@
-//! A wave that spreads from the goal over the cells of the place grid and goes around what is closed; its
-//! slope shows the way (Glasius, Komoda and Gielen 1995). It is a diffusion with decay: without flux through
-//! the edges of closed cells, and with the goal's cell held at a constant value.
+//! A wave that spreads from the goal over the cells of the place grid and goes around closed ones; its slope
+//! shows the way (Glasius, Komoda and Gielen 1995). It is a diffusion with decay: without flux through the
+//! edges of closed cells, and with the goal's cell held at a constant value.
 
 use super::place_grid::{CELL, CELLS, Cell, PlaceGrid, SIDE, Window, cell_of, index};
 use crate::system::cpu::simd::{Kernel, Level, Simd};
 
-/// What a step leaves of the mean of the four neighbours. The wave then falls to 0.6345 of itself with each
-/// cell on a straight way.
+/// Share of the mean of the four neighbours that a step keeps. The wave then falls to 0.6345 of its value
+/// with each cell on a straight path.
 const GAIN: f32 = 0.95;
 /// -ln 0.6345: how much the wave's logarithm falls with each cell, where x = e^-this solves
 /// x^2 - (4 / GAIN - 2) x + 1 = 0.
@@ -20,7 +20,7 @@ const FLOOR: f32 = 1e-35;
 const STEPS: usize = 8;
 /// Steps in each of the first cycles after a new goal, so that the wave reaches the robot within them.
 const FIRST_STEPS: usize = 64;
-/// How many such first cycles: in 20 the wave settles on ways of about 12 m around obstacles.
+/// Number of such first cycles: in 20 the wave settles on paths of about 12 m around obstacles.
 const FIRST_CYCLES: u32 = 20;
 
 /// The wave.
@@ -82,7 +82,7 @@ impl GoalWave {
         }
     }
 
-    /// The wave here; 0: it has not come here, or the cell is closed.
+    /// The wave here; 0: it has not reached this cell, or the cell is closed.
     pub fn at(&self, place: [f64; 2]) -> f32 {
         self.window.index(cell_of(place)).map_or(0.0, |cell| self.wave[cell])
     }
@@ -93,7 +93,7 @@ impl GoalWave {
     }
 
     /// Which cells are held: the goal's, or for a goal outside the window the cells along the window's
-    /// border, each at the value that a straight way from the goal would give it there, scaled so that the
+    /// border, each at the value that a straight path from the goal would give it there, scaled so that the
     /// nearest has the goal's value. The nearest one alone could lie in a dead end.
     fn hold(&mut self, grid: &PlaceGrid, goal: [f64; 2]) {
         self.held.clear();
@@ -240,7 +240,7 @@ mod tests {
     fn the_wave_falls_as_the_maths_says() {
         let x = libm::exp(-f64::from(DECAY));
         assert!((x * x - (4.0 / f64::from(GAIN) - 2.0) * x + 1.0).abs() < 1e-4);
-        // A row of things on either side makes a corridor: in one dimension the decay per cell is exact.
+        // A row of obstacles on either side makes a corridor: in one dimension the decay per cell is exact.
         let mut grid = grid_at(OdometryPose::default());
         for step in -40..40 {
             let pose = OdometryPose { at: [f64::from(step) * 0.1 + 0.05, 0.05], heading: 0.0 };

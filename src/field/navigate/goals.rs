@@ -1,6 +1,7 @@
 //! Carries out orders to go somewhere: the stage in the field's worker between the field's answer and the
 //! motors' request. While there is a route, a driver drives, which is the navigator except in studies;
-//! otherwise the field does, or the robot stands. Orders come from other threads and never pass the tick.
+//! otherwise the field does, or the robot stands. Orders come from other threads and never pass through the
+//! tick.
 
 use super::navigator::{FARTHEST_M, State};
 use super::senses::{NavigationInput, beams};
@@ -17,14 +18,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub const MAX_PLACES: usize = 16;
 /// Fewest places of a patrol.
 pub const FEWEST_OF_PATROL: usize = 2;
-/// How long a patrol stands after it has given up a place: a person who looks at the status sees it, and so
-/// do recordings, which show the state ten times a second.
+/// How long a patrol stands after it has given up a place: long enough to be seen in the status, and in
+/// recordings, which show the state ten times a second.
 const SHOWS_MISSED: Span = Span::from_millis(2_000);
 
 /// A position relative to where the robot started, metres: ahead and to the left.
 pub type Place = [f64; 2];
 
-/// What a person wants the robot to do.
+/// What a user wants the robot to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
@@ -58,7 +59,7 @@ pub struct Route {
     count: usize,
 }
 
-/// Why places are no route.
+/// Why places do not make a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteError {
     /// There are none, or more than [`MAX_PLACES`].
@@ -128,7 +129,7 @@ impl GoalSender {
         give(&mut self.orders.lock().unwrap_or_else(PoisonError::into_inner), task)
     }
 
-    /// Takes back the order with this number: the robot stands, unless a newer order has replaced it.
+    /// Withdraws the order with this number: the robot stands, unless a newer order has replaced it.
     pub fn withdraw(&self, number: u64) {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         if orders.0 == number {
@@ -144,7 +145,7 @@ fn give((last, orders): &mut (u64, Writer<Order>), task: Task) -> u64 {
     *last
 }
 
-/// What became of the newest order.
+/// The status of the newest order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GoalReport {
     /// Number of the order; 0: there has been none, and the robot does what it was started with.
@@ -155,7 +156,7 @@ pub struct GoalReport {
     pub goal: Option<Place>,
     /// Places of the route after this one; on a patrol, of this round.
     pub left: u8,
-    /// What it is doing about it.
+    /// What it is doing about its goal.
     pub state: State,
 }
 
@@ -233,8 +234,8 @@ impl GoalStage {
         if let Some(order) = self.orders.take() {
             (self.order, self.progress) = (order, Progress::default());
         }
-        // Arming must not send a robot to a place that was ordered before. Only what it was started with
-        // waits for the first arming.
+        // Arming must not send a robot to a place that was ordered before. Only the task that it was started
+        // with waits for the first arming.
         if !input.armed && (self.was_armed || self.order.number > 0) {
             self.order.task = Task::Wander;
         }
@@ -378,7 +379,8 @@ mod tests {
         }
     }
 
-    /// The goals of so many cycles of 20 ms on a patrol of `places`, without repeating one that stays.
+    /// The goals of this many cycles of 20 ms on a patrol of `places`; a goal that stays the same is listed
+    /// once.
     fn patrolled(places: &[Place], cycles: usize) -> Vec<(Place, u8)> {
         let mut rig = Rig::of("barn");
         rig.stage.driver = Box::new(Quick(State::Idle));

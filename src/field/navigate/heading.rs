@@ -1,6 +1,6 @@
 //! Where to go next: a ring of directions, on which a decision field with the preset `selection` reads the
-//! slope of the goal wave. Its peak is the direction; it stays on one way round an obstacle where a plain
-//! maximum would change between two ways that are equally good.
+//! slope of the goal wave. Its peak is the direction; it stays with one way round an obstacle where a plain
+//! maximum would switch between two equally good ones.
 
 use super::Body;
 use super::goal_wave::GoalWave;
@@ -16,17 +16,17 @@ const AHEAD: f32 = 0.4;
 const NEAREST: f32 = 0.1;
 /// A direction that is open for less than this is blocked, metres.
 const OPEN: f32 = 0.25;
-/// The same as a margin over what the body keeps clear, where that is more.
+/// The same as a margin added to the body's clearance, where the sum is larger.
 const OPEN_MARGIN: f32 = 0.08;
 /// The input of the best direction: well above detection (4.45), so that a peak forms in a few cycles.
 const BEST_INPUT: f32 = 6.5;
-/// A direction whose slope is less by this much gets 1/e of the best one's input. On the straight way the
+/// A direction whose slope is less by this much gets 1/e of the best one's input. On a straight path the
 /// slope is 1.82 in 0.4 m.
 const SHARPNESS: f32 = 0.4;
 /// The input of a blocked direction: it ends a peak there.
 const BLOCKED_INPUT: f32 = -4.0;
-/// If no direction has at least this slope in 0.4 m, the wave shows no way: it is what is left of a wave that
-/// has lost its goal, and flat.
+/// If no direction has at least this slope in 0.4 m, the wave shows no way: it is flat, the remains of a wave
+/// that has lost its goal.
 const FLAT: f32 = 0.2;
 /// Noise: enough to choose between equal ways, too little to leave the chosen one.
 const NOISE: f32 = 0.3;
@@ -51,7 +51,7 @@ pub struct Heading {
     input: Vec<f32>,
     /// How far ahead the slope is read, metres.
     ahead: f32,
-    /// A direction must be open so far, metres.
+    /// A direction must be open for this distance, metres.
     open: f32,
 }
 
@@ -97,7 +97,7 @@ impl Heading {
         }
     }
 
-    /// Nothing is chosen any more.
+    /// Drops the chosen direction.
     pub fn rest(&mut self) {
         self.field.rest();
     }

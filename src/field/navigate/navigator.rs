@@ -1,6 +1,6 @@
 //! Drives to a goal: the peak of the heading field steers, what is ahead sets the speed, and where there is
-//! no room to turn the robot backs over ground that it knows to be free. Without a peak it stops, turns to
-//! look, and at last gives up with a reason.
+//! no room to turn, the robot reverses over ground that it knows to be free. Without a peak it stops, turns
+//! to look, and finally gives up with a reason.
 
 mod arcs;
 mod steering;
@@ -23,14 +23,14 @@ const STEPS_PER_SECOND: f64 = 200.0;
 const MOST_STEPS: usize = 16;
 /// A longer time between two calls counts as this much, seconds.
 const LONGEST: f64 = 0.2;
-/// Without a fresh reading for this long the robot stops, seconds. It drives through shorter gaps by memory.
+/// The robot stops after this long without a fresh reading, seconds. It bridges shorter gaps from memory.
 const BLIND_AFTER: f64 = 0.7;
 /// The robot waits this long for a missing peak before it turns to look, seconds: a new wave needs 0.4 s, and
 /// the field 0.1 s.
 const LOOKS_AFTER: f64 = 1.0;
-/// The robot gives up after it has turned so far without finding a way, radians: once around.
+/// The robot gives up after turning this far without finding a way, radians: once around.
 const LOOKS_AROUND: f64 = std::f64::consts::TAU;
-/// It gives up after it has looked for so long, seconds, even if it could not turn around.
+/// It gives up after looking for this long, seconds, even if it could not turn around.
 const LOOKS_FOR: f64 = 15.0;
 /// If the robot has not left a circle of [`STUCK_WITHIN`] for this long, it is stuck, seconds.
 const STUCK_AFTER: f64 = 10.0;
@@ -59,7 +59,7 @@ pub enum State {
     Backing,
     /// It is at its goal.
     Arrived,
-    /// It does not try any more, until it gets another goal.
+    /// It has stopped trying until it gets another goal.
     GivenUp(Reason),
 }
 
@@ -120,12 +120,12 @@ impl State {
     }
 }
 
-/// What may be changed about a navigator.
+/// Settings of a navigator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// The goal is reached within this distance, metres.
     pub arrives_within: f32,
-    /// Whether it remembers what it met. Without, it knows only the newest readings; for comparison.
+    /// Whether it remembers what it met. If not, it knows only the newest readings; for comparison.
     pub remembers: bool,
     /// How it chooses its direction.
     pub chooser: Chooser,
@@ -158,11 +158,11 @@ pub struct Navigator {
     search: Search,
     /// How often it has forgotten what it met and tried again on the way to this goal.
     tries: u8,
-    /// Where the robot was when it last got anywhere, and how long ago in seconds.
+    /// Where the robot was when it last made progress, and how long ago in seconds.
     progress: ([f64; 2], f64),
 }
 
-/// How the robot has looked for a way since it had none.
+/// The robot's search for a way since it last had one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Search {
     seconds: f64,
@@ -210,7 +210,7 @@ impl Navigator {
         })
     }
 
-    /// Takes in what the sensors say, whether there is a goal or not.
+    /// Takes in the sensors' readings, whether there is a goal or not.
     fn perceive(&mut self, around: &Surroundings, seconds: f64) {
         let pose = around.pose;
         self.grid.follow(pose);
@@ -242,7 +242,7 @@ impl Navigator {
         pose.place(f64::from(self.body.middle()), 0.0)
     }
 
-    /// Takes up a goal that is not the last one's.
+    /// Takes up a goal that differs from the last one.
     fn take_up(&mut self, goal: Option<[f64; 2]>, pose: OdometryPose) {
         self.goal = goal;
         self.state = if goal.is_some() { State::Going } else { State::Idle };

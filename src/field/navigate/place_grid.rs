@@ -1,5 +1,6 @@
-//! Where something was met, and which ground was seen free: a lattice of square cells around the robot. It
-//! scrolls with the robot: a cell keeps its place in memory, and only what enters the window is cleared.
+//! A lattice of square cells around the robot that records where something was met and which ground was seen
+//! free. It scrolls with the robot: a cell keeps its place in memory, and only what enters the window is
+//! cleared.
 
 use super::{Beam, Body};
 use crate::decision::motion::OdometryPose;
@@ -9,20 +10,21 @@ pub const CELL: f32 = 0.1;
 /// Cells on each side of the window, a power of two. 12.8 m: the robot sees half of that to each side, more
 /// than its sensors reach.
 pub const SIDE: usize = 128;
-/// Of a cell's coordinate, the bits that say where in memory it is.
+/// The bits of a cell's coordinate that give its place in memory.
 const MASK: i64 = SIDE as i64 - 1;
 /// Cells of the window.
 pub const CELLS: usize = SIDE * SIDE;
 /// Memory above this counts as something in the way: one hit of a thin ray, or three of a wide beam.
 const MET: f32 = 0.5;
-/// A thing is assumed to be this much larger than what was met of it, in cells, as far as that ground was not
-/// seen free: a sensor that looks ahead meets the near side of a thing, and the robot passes its far side.
+/// A thing is assumed to be this much larger than the part that was met, in cells, as far as that ground was
+/// not seen free: a sensor that looks ahead meets the near side of a thing, and the robot passes its far
+/// side.
 const UNSEEN_SIDE: f32 = 1.5;
 /// What a hit of a thin ray adds, as a share of what is missing to 1.
 const RAY_HIT: f32 = 0.6;
-/// The same in the middle of a cone; half of it at the edges, where an echo is less likely to come from.
+/// The same in the middle of a cone; half of it at the edges, which are less likely to have caused the echo.
 const CONE_HIT: f32 = 0.25;
-/// What a thin ray leaves of the memory of each cell that it passes.
+/// Share of its memory that a thin ray leaves in each cell that it passes.
 const RAY_CLEAR: f32 = 0.7;
 /// The same for each ray of a cone.
 const CONE_CLEAR: f32 = 0.95;
@@ -30,15 +32,15 @@ const CONE_CLEAR: f32 = 0.95;
 const RAY_ANGLE: f32 = 0.0524;
 /// Most rays of a cone: 60 degrees.
 const MOST_RAYS: usize = 21;
-/// Distance of two samples on a ray, in cells.
+/// Distance between two samples on a ray, in cells.
 const SAMPLE: f32 = 0.5;
 /// A ray clears up to this far before its end, in cells: the end itself may be in the next cell.
 const SPARED: f32 = 0.7;
-/// Memory fades to 1/e over this way, metres. With odometry that errs by 5 %, what has half faded is 1.4 m
-/// away from where it seems to be; it is met again by then, or gone.
+/// Memory fades to 1/e over this distance travelled, metres. With odometry that errs by 5 %, what has half
+/// faded is off by 1.4 m; it has been met again by then, or is gone.
 const FADES_OVER: f64 = 40.0;
 
-/// Distance of two samples of a way that the robot might take, metres.
+/// Distance between two samples of a path that the robot might take, metres.
 const WAY_SAMPLE: f32 = CELL / 2.0;
 
 /// A cell of the unbounded lattice.
@@ -133,7 +135,7 @@ pub struct PlaceGrid {
     solid: Vec<bool>,
     half_width: f32,
     last: Option<OdometryPose>,
-    /// Way since memory faded last, metres.
+    /// Distance travelled since memory last faded, metres.
     way: f64,
 }
 
@@ -171,11 +173,12 @@ impl PlaceGrid {
         self.met.fill(0.0);
     }
 
-    /// The robot is here now: the window follows, memory fades with the way, and the ground under it is free.
+    /// The robot is here now: the window follows, memory fades with the distance, and the ground under it is
+    /// free.
     pub fn follow(&mut self, pose: OdometryPose) {
         if let Some(last) = self.last {
             let [ahead, left] = last.sees(pose.at);
-            // Turning counts as the way of the wheels: it makes dead reckoning drift as well.
+            // Turning counts as the distance that the wheels roll: it makes dead reckoning drift as well.
             let turn = f64::from(self.half_width) * (pose.heading - last.heading).abs();
             self.way += libm::sqrt(ahead * ahead + left * left) + turn;
         }
@@ -262,7 +265,7 @@ impl PlaceGrid {
     }
 
     /// Computes which cells are closed: those near something that was met or is assumed, and the window's
-    /// border. Where the robot is, its middle can be: `here` opens the cells around it, except where
+    /// border. The middle can certainly be where it is now: `here` opens the cells around it, except where
     /// something was met.
     pub fn close(&mut self, here: Option<[f64; 2]>) {
         self.closed.fill(false);
@@ -313,7 +316,7 @@ impl PlaceGrid {
         }
     }
 
-    /// Whether the middle of the body can be here, for all that is remembered.
+    /// Whether the middle of the body can be here, according to what is remembered.
     pub fn is_open(&self, at: [f64; 2]) -> bool {
         self.window.index(cell_of(at)).is_some_and(|cell| !self.closed[cell])
     }

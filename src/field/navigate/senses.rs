@@ -1,5 +1,5 @@
-//! What the tick tells the navigator: where the robot is by its own commands, and what its ranging sensors
-//! have measured since the last cycle.
+//! What the tick tells the navigator: where the robot is according to its own commands, and what its ranging
+//! sensors have measured since the last cycle.
 
 use super::Beam;
 use super::navigator::can_go;
@@ -13,7 +13,7 @@ use crate::system::checkpoint::{Archive, Remembers, Unfit};
 /// Ranging sensors that a navigator can use: a ring of 24, and a few that look ahead.
 pub const MAX_BEAMS: usize = 32;
 
-/// What a cycle of the navigator is computed from.
+/// The input of a cycle of the navigator.
 #[derive(Clone, Copy, Debug)]
 pub struct NavigationInput {
     /// Where the robot is, by dead reckoning.
@@ -84,7 +84,7 @@ impl NavigationSenses {
 impl Remembers for NavigationSenses {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
         archive.part("navigation senses");
-        // Which readings a cycle has got changes only what the worker does, not what the tick decides.
+        // The readings that a cycle got affect only what the worker does, not what the tick decides.
         let NavigationSenses { odometer, channels: _, told: _ } = self;
         odometer.walk(archive)
     }

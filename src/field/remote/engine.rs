@@ -307,8 +307,8 @@ impl FieldEngine for RemoteEngine {
     }
 }
 
-/// Splits the time of a cycle. The tether and the brain measured their parts; each part is cut to what the
-/// others leave.
+/// Splits the time of a cycle. The tether and the brain measured their parts; each part is limited to what
+/// the others leave.
 fn split(whole: Span, round_trip: Span, answer: &CycleAnswer) -> LinkTimes {
     let round_trip = round_trip.min(whole);
     let waited = answer.waited.min(round_trip);

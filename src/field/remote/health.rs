@@ -106,7 +106,7 @@ impl LinkWords {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((phase, text));
     }
 
-    /// The text that was left since the last call.
+    /// The newest text, if one was left since the last call.
     pub fn take(&self) -> Option<(LinkPhase, Text)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

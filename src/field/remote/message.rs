@@ -312,7 +312,7 @@ fn put_f32(bytes: &mut [u8], at: usize, value: f32) {
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Writes whole microseconds; longer times are cut to the largest value, over an hour.
+/// Writes whole microseconds; longer times are clamped to the largest value, over an hour.
 fn put_micros(bytes: &mut [u8], at: usize, span: Span) {
     let micros = u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX);
     bytes[at..at + 4].copy_from_slice(&micros.to_le_bytes());

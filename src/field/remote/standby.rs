@@ -28,7 +28,7 @@ pub struct Standby {
     clock: Arc<dyn Clock>,
     /// Requests in a row without an answer in time.
     misses: u32,
-    /// Since when the brain has answered again; `None`: the brain is in use, or does not answer.
+    /// When the brain began to answer again; `None`: the brain is in use, or does not answer.
     good_since: Option<Instant>,
     /// The local field computes.
     stood_in: bool,

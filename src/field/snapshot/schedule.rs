@@ -42,7 +42,7 @@ impl SnapshotSchedule {
                     *next = Some(now + *every);
                 }
             }
-            // Cleared first: who takes the copy may ask for another one at once.
+            // Cleared first: whoever takes the copy may ask for another one at once.
             Due::Asked(asked) => {
                 if asked.swap(false, Ordering::AcqRel) && !hand_over() {
                     asked.store(true, Ordering::Release);

@@ -119,7 +119,7 @@ pub fn start_snapshot_writer(
     start(board, Buffers { count: BUFFERS, bytes, thread: "snapshot" }, fill, write)
 }
 
-/// What the path from the field to a writer has.
+/// The buffers and the thread of a path from the field to a writer.
 pub(super) struct Buffers {
     /// Buffers for a brain.
     pub count: usize,

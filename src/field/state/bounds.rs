@@ -6,7 +6,7 @@
 //! which learn in every cycle or, at lower quality levels, in every few cycles:
 //!
 //! - W minimises C = sum of mu^age (d - W x)^2 + c_j W_j^2. Its cost is at most that of W = 0, which
-//!   is at most 4 per observation, for at most as many as there were, or 1 / (1 - mu).
+//!   is at most 4 per observation, for at most min(observations so far, 1 / (1 - mu)) of them.
 //! - c_j is the ridge on weight j: 1 / P_jj if nothing else is known about it, at most that otherwise. It
 //!   starts as the ridge, decays for n observations and is then renewed by ridge n (1 - mu). So it
 //!   never falls below `least_ridge`, P never exceeds 1 / c, and |W_i|^2 is at most C / c.
@@ -62,13 +62,13 @@ fn kept(plan: &FieldPlan, cycles: u64) -> f64 {
     libm::pow(plan.params.forget_per_s, plan.dt.as_secs_f64() * cycles as f64)
 }
 
-/// Cycles between two steps of learning at the quality level that learns most rarely.
+/// Cycles between two steps of learning at the quality level that learns least often.
 fn learnt_every() -> u64 {
     TABLE.iter().map(|work| work.learn_every).max().unwrap_or(1)
 }
 
-/// The smallest ridge on a weight, if each observation keeps between `seldom` and `often` of what came
-/// before.
+/// The smallest ridge on a weight, if each observation keeps a share of the earlier ones between `seldom` and
+/// `often`.
 fn least_ridge(n: usize, often: f64, seldom: f64) -> f64 {
     let n = n as f64;
     let kept = libm::pow(seldom, n);

@@ -16,7 +16,7 @@ use std::fmt;
 /// saved it.
 const ROUNDING: f64 = 1e-5;
 
-/// Why an engine does not take a state.
+/// Why an engine refuses a state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StateError {
     /// Their number differs from the engine's.
@@ -41,7 +41,7 @@ pub enum StateError {
     Value {
         /// Which numbers.
         field: &'static str,
-        /// Which of them, from 0.
+        /// Its index, from 0.
         at: usize,
         /// The number.
         found: f64,
@@ -197,7 +197,7 @@ fn check_learner(senses: &Senses, sensors: usize, n: usize, learned: &LearnerBou
 }
 
 /// The largest score that is reported if the read-out's own is at most `raw`. In the first cycle on another
-/// grid, the bridge makes up the difference to the score before; it then fades with `BRIDGE_S`, and may be
+/// grid, the bridge makes up the difference to the previous score; it then fades with `BRIDGE_S`, and may be
 /// set again in the next cycle.
 fn reported_most(raw: f64, plan: &FieldPlan) -> f64 {
     let fades = libm::exp(-plan.dt.as_secs_f64() / BRIDGE_S);

@@ -23,7 +23,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Its engine panics during each of `panics`: from and until, in milliseconds.
+    /// Its engine panics during each interval of `panics` (start, end), in milliseconds.
     fn new(panics: &'static [(u64, u64)]) -> Rig {
         let mut board = small_board(8);
         (board.field.engine, board.field.cpus) = (EngineKind::Cpu, vec![3]);

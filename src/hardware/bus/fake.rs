@@ -258,7 +258,7 @@ impl FakeGpio {
         self.levels.insert(line, high);
         self
     }
-    /// Adds an edge at `stamp`. Edges must be added in order of time.
+    /// Adds an edge at `stamp`. Edges must be added in time order.
     pub fn edge(mut self, line: Line, high: bool, stamp: Instant) -> FakeGpio {
         assert!(self.edges.back().is_none_or(|last| last.stamp <= stamp), "edges must be added in order");
         self.edges.push_back(Edge { line, high, stamp });

@@ -103,7 +103,7 @@ impl LinuxHardware {
     }
 
     /// What is at 7-bit `address` of bus `bus`, determined by reading one byte. Never writes, and does not
-    /// read addresses that are not ours. A chip whose reads have effects (a FIFO) loses that byte.
+    /// read addresses that are not ours. A chip whose reads have side effects (a FIFO) loses that byte.
     pub fn probe(&self, bus: usize, address: u8) -> Result<Presence, OpenError> {
         self.bus(bus)?.0.probe(address)
     }

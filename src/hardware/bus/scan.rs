@@ -29,7 +29,7 @@ pub fn ask(i2c: &mut dyn I2c, address: u8) -> Answer {
 }
 
 /// Probes every address that `skip` does not exclude. Ends early if the bus is held: each further address
-/// would take a whole timeout.
+/// would cost a full timeout.
 pub fn scan(i2c: &mut dyn I2c, skip: impl Fn(u8) -> bool) -> Vec<(u8, Answer)> {
     let mut answers = Vec::new();
     for address in ADDRESSES.filter(|address| !skip(*address)) {

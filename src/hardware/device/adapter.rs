@@ -11,8 +11,8 @@ use crate::hardware::bus::{I2c, Op};
 use embedded_hal::delay::DelayNs;
 use embedded_hal::i2c::{self, NoAcknowledgeSource, Operation, SevenBitAddress};
 
-/// Most operations of one transaction: four registers, each selected and read back (INA219). More are
-/// refused, because they would need the heap.
+/// Maximum number of operations in one transaction: four registers, each selected and read back (INA219).
+/// More are refused, because they would need the heap.
 pub const MOST_OPERATIONS: usize = 8;
 
 /// Whether a driver may see this answer from this register: drivers divide and shift by the values that they

@@ -7,8 +7,8 @@ use super::{DeviceFault, Ports};
 use crate::base::plan::{Line, MotorKind};
 use crate::base::units::Duty;
 
-/// Frequency of the vehicle's own library (prescaler 10, 4095 counts): above it the bridges get warm; below
-/// about 1 kHz the motors whine louder.
+/// Frequency that the vehicle's own library uses (prescaler 10, 4095 counts): above it the bridges get warm;
+/// below about 1 kHz the motors whine louder.
 pub const PWM_HZ: f64 = 1758.0;
 /// A duty smaller than one count of the coarsest chip counts as zero.
 const LEAST_DUTY: f32 = 1.0 / 4095.0;

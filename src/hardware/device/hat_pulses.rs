@@ -14,7 +14,7 @@ use crate::base::plan::{McuPlan, MotorKind};
 /// valid.
 const FRAME_US: f64 = 20_000.0;
 /// Counts are truncated, not rounded, as in the library. A hundredth of a count (0.05 us) is added first, so
-/// that an angle with a whole number of counts does not lose one to binary fractions.
+/// that an angle with a whole number of counts does not lose one to binary rounding.
 const NEARLY: f64 = 0.01;
 
 /// Counts for a share of the time.
@@ -33,7 +33,7 @@ pub struct HatPulses {
     registers: Registers,
     timers: heapless::Vec<(u8, Timer), { robot_hat::TIMERS as usize }>,
     /// A frame broke off with this fault. The controller would take the next frame's bytes as the rest of it,
-    /// and could make a pulse of them: until the next set-up nothing is written, except by
+    /// and could turn them into a pulse: until the next set-up nothing is written, except by
     /// `stop_at_any_place`.
     torn: Option<DeviceFault>,
     /// Frames that remove the pulse from every drive channel, ready to send.

@@ -8,7 +8,7 @@
 //!                   ~450 us
 //! ```
 //!
-//! The difficulty is the meaning of each kind of silence. Without an echo, the data sheet's module lowers the
+//! The difficulty is that silence has several causes. Without an echo, the data sheet's module lowers the
 //! line after 38 ms, others after 200 ms, some never. The rising edge distinguishes open space from a dead
 //! sensor: only a working module that received *this* trigger can produce it:
 //!
@@ -21,12 +21,12 @@
 //! - It does not rise, or an edge is missing, doubled or early: dead or not credible. A loss, never free
 //!   space.
 //!
-//! So a stuck line can never look free, because it does not rise. A module without an end is lost in open
-//! space until an echo lowers its line. It is triggered once more after the time of two pings, and then every
-//! quarter of a second, but not more often: a module that restarts its pulse at each trigger would never end
-//! it. The fall that follows such a trigger is not a measurement (it may be the end of the old pulse): it
-//! frees the line for the next ping. A deaf receiver looks like open space with every module; no edge reveals
-//! it.
+//! So a stuck line can never look free, because it does not rise. A module that never ends its pulse counts
+//! as lost in open space until an echo lowers its line. It is triggered once more after the time of two
+//! pings, and then every quarter of a second, but not more often: a module that restarts its pulse at each
+//! trigger would never end it. The fall that follows such a trigger is not a measurement (it may be the end
+//! of the old pulse): it frees the line for the next ping. A deaf receiver looks like open space with every
+//! module; no edge reveals it.
 
 use super::DeviceFault;
 use crate::base::plan::Line;
@@ -46,7 +46,7 @@ pub const FARTHEST: Metres = Metres(4.0);
 /// The data sheet requires at least 10 us.
 const TRIGGER: Span = Span::from_micros(10);
 /// From the trigger to the rising edge, a module takes about 0.45 ms (eight cycles of 40 kHz and its own
-/// processor). A module that takes ten times as long is not there.
+/// processor). A module that takes ten times as long counts as absent.
 const RISE_WITHIN: Span = Span::from_micros(4_500);
 /// The module ends the pulse by itself after 38 ms; 2 ms are added for modules with a slow clock.
 const FALL_WITHIN: Span = Span::from_millis(40);

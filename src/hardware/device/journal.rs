@@ -8,7 +8,7 @@
 //!
 //! A set-up must meet one requirement: given the same answers, it makes the same calls, whatever the time. A
 //! checksum detects a set-up that does not, and a fault ends it before it writes anything out of place. This
-//! file knows no chip, schedule or retry, and does not use the heap.
+//! file has no chip, schedule or retry logic, and does not use the heap.
 
 use super::{DeviceFault, Ports};
 use crate::base::fault::BusFault;

@@ -1,7 +1,6 @@
 //! MPU-6050: acceleration, temperature and rotation, as needed, and the lean computed from gravity. The
 //! mpu6050-dmp crate sets it up; this file reads it, because this is a robot's most frequent read and the
-//! crate does not read the temperature along with it. The chip must be mounted with its x forward, y left, z
-//! up.
+//! crate does not read the temperature along with it. The chip must be mounted with x forward, y left, z up.
 //!
 //! Only the bytes that an output needs are read from the 14 of a sample, in at most two transfers: a motor
 //! stop waits for the transfer in progress, and may come before the other one. The chip freezes its registers

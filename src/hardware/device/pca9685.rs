@@ -24,13 +24,13 @@ const FIRST: u8 = 0x06;
 const ALL_OFF_L: u8 = 0xFC;
 const ALL_OFF_H: u8 = 0xFD;
 const FULL: u8 = 0x10;
-/// MODE1 (7.3.1): register numbers auto-increment, the oscillator is off, the chip answers [`ALL_CALL`].
+/// MODE1 (7.3.1): register numbers auto-increment, the oscillator is off, the chip responds to [`ALL_CALL`].
 const AUTO_INCREMENT: u8 = 1 << 5;
 const SLEEP: u8 = 1 << 4;
 const ALL_CALL_ON: u8 = 1 << 0;
 /// MODE2 (7.3.2): outputs drive both ways (bit 2), change on STOP (bit 3), are low while disabled (bits 1-0).
 const TOTEM_POLE: u8 = 1 << 2;
-/// The address that all chips answer after a reset (7.1.2): no chip may have it as its own.
+/// The address that all chips respond to after a reset (7.1.2): no chip may have it as its own.
 const ALL_CALL: u8 = 0x70;
 /// Removes the pulse from all channels, ready to send.
 const STOP: [u8; 2] = [ALL_OFF_H, FULL];

@@ -1,5 +1,5 @@
-//! The interface between a bus thread and a polled device. Knows no board, schedule or retry: a call is one
-//! set-up or one reading, and a fault is returned.
+//! The interface between a bus thread and a polled device. It has no board, schedule or retry logic: a call
+//! is one set-up or one reading, and a fault is returned.
 
 use super::DeviceFault;
 use crate::base::time::Clock;

@@ -23,7 +23,7 @@ pub trait Pulses: Send {
     /// bus has acknowledged nothing for [`SILENT_FOR`], so that a command succeeds only on a bus that
     /// answers.
     fn renew(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
-    /// Removes the pulse from every drive channel in the shortest way, whatever the known state. Tries every
+    /// Removes the pulse from every drive channel in the fastest way, whatever the known state. Tries every
     /// channel, unless the chip counts bytes and a frame broke off, and returns the first fault.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
     /// The same after an aborted frame, for a chip that counts bytes.

@@ -99,7 +99,7 @@ impl Pulses for PwmLines {
         stop_all(self.channels.iter_mut().filter(|channel| channel.drives))
     }
 
-    /// There is no line, but no bus is needed either: a stop is just as good.
+    /// There is no line, but no bus is needed either: a normal stop is just as good.
     fn hold(&mut self, _ports: &mut Ports<'_>) -> bool {
         false
     }

@@ -8,7 +8,7 @@
 //!
 //! After power-on, all chips on one bus answer at 0x29. Each gets its own address in its set-up. If its
 //! shut-down line is wired, the chip is shut down first, and the lines of the others must keep them shut down
-//! until it is their turn (their first level is low).
+//! until it is their turn (their initial level is low).
 
 use super::adapter::Adapter;
 use super::polled::Report;

@@ -32,7 +32,7 @@ pub(super) struct Jetson {
 }
 
 impl Jetson {
-    /// The GPU of this Jetson; `None` if the machine is no Jetson. `/sys` is looked up in `root`.
+    /// The GPU of this Jetson; `None` if the machine is not a Jetson. `/sys` is looked up in `root`.
     pub(super) fn find(root: &Path) -> Option<Jetson> {
         let load = set_up(GpuSysfs::new(root, GpuQuantity::Load));
         let clock = set_up(GpuSysfs::new(root, GpuQuantity::ClockMhz));

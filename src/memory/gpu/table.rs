@@ -21,7 +21,7 @@ const TASK_WORDS: usize = 8;
 /// Bytes of sheet and task, copied as one.
 pub const SHEET: usize = TASK_AT + TASK_WORDS * size_of::<u32>();
 
-/// Blocks of a scan at most: each multiprocessor of the largest GPU has eight.
+/// Maximum blocks of a scan: each multiprocessor of the largest GPU has eight.
 pub const MOST_BLOCKS: usize = 1024;
 
 /// A range of bytes of the pool.
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_key_returns_its_parts() {
-        // As `key_of` makes it: larger cosines give larger keys, of equal ones the lower row.
+        // As `key_of` makes it: larger cosines give larger keys; of equal cosines, the lower row does.
         let key = |cosine: f32, row: u32| {
             let bits = cosine.to_bits();
             let order = if bits >> 31 == 1 { !bits } else { bits | 0x8000_0000 };

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often engines are maintained and the end is checked.
+/// How often engines are maintained and the end flag is checked.
 const MAINTAIN_EVERY: Span = Span::from_millis(100);
 
 const _: () = assert!(REQUEST_BYTES <= PAYLOAD_MOST);
@@ -38,7 +38,7 @@ pub struct BrainStatus {
     pub schema: u32,
     /// Address on which it listens.
     pub listens: SocketAddr,
-    /// Most robots that may join.
+    /// Maximum number of robots that may join.
     pub most_robots: usize,
     /// Compute threads.
     pub threads: usize,
@@ -83,7 +83,7 @@ pub struct RobotStatus {
 }
 
 impl Network {
-    /// The network of `hub` on `socket`; events for people go to `events`.
+    /// The network of `hub` on `socket`; events for the log go to `events`.
     pub fn new(socket: UdpSocket, sessions: Sessions, hub: Arc<Hub>, events: Sender<Event>) -> Network {
         Network { socket, sessions: Mutex::new(sessions), hub, events }
     }

@@ -33,7 +33,7 @@ pub struct RobotId(pub u64);
 /// The limits of a brain.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Most robots at a time.
+    /// Maximum number of robots at a time.
     pub robots: usize,
     /// Compute threads.
     pub threads: usize,

@@ -1,7 +1,7 @@
 //! Which robot's request the brain serves next: pure functions of times. The earliest deadline comes first; a
 //! request whose deadline has passed is answered without computing; a newer request of a robot replaces the
-//! one that waits. However fast a robot sends, it is computed no faster than it joined for, so a flood does
-//! not take compute time from the others.
+//! one that waits. However fast a robot sends, it is served no faster than the rate it joined with, so a
+//! flood does not take compute time from the others.
 
 use super::robots::RobotId;
 use crate::base::time::{Instant, Span};

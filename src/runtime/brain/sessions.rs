@@ -20,8 +20,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Most sessions that a robot was offered but has not used: each answered attempt to join offers one, and the
-/// answer may be lost.
+/// Maximum number of sessions that a robot was offered but has not used: each answered attempt to join offers
+/// one, and the answer may be lost.
 const OFFERED_MOST: usize = 4;
 
 /// Why a robot may not join.
@@ -95,7 +95,7 @@ struct ActiveSession {
     peer: SocketAddr,
 }
 
-/// What is known of a robot that has proved its key.
+/// What is known about a robot that has proved its key.
 #[derive(Default)]
 struct KnownRobot {
     robot: Option<RobotId>,

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub const BRAIN_SOCKET: &str = "/run/ganglion-brain/brain.sock";
 /// Callers that may wait.
 const BACKLOG: i32 = 8;
-/// How often the thread checks for callers and for the end; a person waits at most this long for the table.
+/// How often the thread checks for callers and for the end; a user waits at most this long for the table.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A caller that does not read for this long is disconnected; a brain that does not answer for this long
 /// hangs.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How often an idle thread checks whether the brain ends.
+/// How often an idle thread checks whether the brain is ending.
 const LONGEST_WAIT: Span = Span::from_millis(200);
 
 /// An event for the person or program that runs the brain.

@@ -82,7 +82,7 @@ impl Caller {
     }
 
     fn begin(&mut self, request: Request, sources: &Sources, end: &AtomicBool, now: Instant) -> Connection {
-        // The line may have waited long, for example while the process was stopped. If its caller is gone, it
+        // The line may have waited long, for example while the process was stopped. A caller that is gone
         // believes that arming failed.
         if request.ask == Ask::Arm && self.has_gone() {
             return Connection::Done;
@@ -165,7 +165,7 @@ impl Caller {
         (!matches!(self.stage, Stage::Waiting { .. })).then_some(self.idle_since)
     }
 
-    /// When its connection ends in any case.
+    /// When its connection ends at the latest.
     pub(super) fn until(&self) -> Instant {
         self.until
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The robot answers within two slots, or after half a second that its loop hangs.
+/// The robot answers within two slots, or after half a second if its loop hangs.
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// Delay before repeating a request whose connection was closed to make room for others.
 const ASK_AGAIN: Duration = Duration::from_millis(5);

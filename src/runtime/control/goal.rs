@@ -58,7 +58,7 @@ pub(super) enum OrderRefusal {
     NoNavigator,
     /// It is not armed, but in the mode with this code.
     NotArmed(u8),
-    /// The request says nothing of what to do.
+    /// The request does not say what to do.
     NoTask,
 }
 

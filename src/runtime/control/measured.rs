@@ -58,10 +58,10 @@ pub struct Measured {
     /// What decided the motors' commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commanded_by: Option<String>,
-    /// How late the slots began, as counts.
+    /// How late the slots began, as a histogram.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness: Option<Lateness>,
-    /// How long the answered cycles took to compute, as counts.
+    /// How long the answered cycles took to compute, as a histogram.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycle_times: Option<CycleTimes>,
     /// How often each cause of restraint became active; those that never did are left out.
@@ -72,13 +72,13 @@ pub struct Measured {
     /// What the GPU that computes the field reports about itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_figures: Option<GpuFigures>,
-    /// Where the time of the cycles went that a GPU computed, microseconds.
+    /// Where the time went in the cycles that a GPU computed, microseconds.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub stages_us: BTreeMap<String, Latency>,
 }
 
 impl Measured {
-    /// The same without what a recording has in every slot.
+    /// The same without the values that a recording has in every slot.
     pub fn without_slots(mut self) -> Measured {
         (self.sensors, self.motors, self.commanded_by) = Default::default();
         self
@@ -119,7 +119,7 @@ pub struct LinkStatus {
     pub stood_in: bool,
     /// Counters of the link.
     pub counters: LinkCounters,
-    /// The parts of the time of the cycles that the brain answered, in microseconds.
+    /// The parts of the cycle time, over the cycles that the brain answered, in microseconds.
     pub parts_us: BTreeMap<String, Latency>,
 }
 

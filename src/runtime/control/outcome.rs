@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Longest wait for a result. The next slot reads a request and the slot after that shows its result, so a
-/// loop that takes longer hangs.
+/// loop that takes longer counts as hung.
 const LONGEST: Span = Span::from_millis(500);
 
 /// Interval between two reads of the loop's status for a caller inside the program.

@@ -1,4 +1,4 @@
-//! What the sensors read and what the motors were told, at the newest slot: for people who watch a robot.
+//! What the sensors read and what the motors were told, at the newest slot: for users who watch a robot.
 
 use crate::base::command::Source;
 use crate::base::fault::ReadingFault;
@@ -9,8 +9,8 @@ use crate::drive::trace::Record;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Upper bounds of the classes of [`Lateness`], microseconds; the last class has none. From what a
-/// real-time kernel does to what costs a slot.
+/// Upper bounds of the classes of [`Lateness`], microseconds; the last class has none. They range from what a
+/// real-time kernel achieves to a lateness that costs a slot.
 pub const LATENESS_BOUNDS_US: [u64; 9] = [20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
 
 /// Upper bounds of the classes of [`CycleTimes`], microseconds; the last class has none. From a small field
@@ -21,7 +21,7 @@ pub const CYCLE_BOUNDS_US: [u64; 12] =
 /// A sensor at the newest slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SensorStatus {
-    /// As the board calls it.
+    /// Its name on the board.
     pub name: String,
     /// Of the value.
     pub unit: String,
@@ -36,13 +36,14 @@ pub struct SensorStatus {
 /// A motor at the newest slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MotorStatus {
-    /// As the board calls it.
+    /// Its name on the board.
     pub name: String,
     /// Its command, -1..=1, after all limits.
     pub command: f32,
 }
 
-/// How late the slots began, as counts over the whole run. Two of them tell what happened in between.
+/// How late the slots began, as a histogram over the whole run. The difference between two of them shows what
+/// happened in between.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// A slot that is later than this costs the next one: the control period, microseconds.
@@ -54,7 +55,7 @@ pub struct Lateness {
     pub sum_us: f64,
 }
 
-/// How long the answered cycles of the field took to compute, as counts over the whole run.
+/// How long the answered cycles of the field took to compute, as a histogram over the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CycleTimes {
     /// Cycles by class; see [`CYCLE_BOUNDS_US`].
@@ -64,7 +65,7 @@ pub struct CycleTimes {
 }
 
 impl CycleTimes {
-    /// Of a histogram of nanoseconds; `None` without a cycle.
+    /// From a histogram of nanoseconds; `None` without a cycle.
     pub(super) fn of(times: &Histogram<u64>) -> Option<CycleTimes> {
         let (counts, sum_us) = classes(times, &CYCLE_BOUNDS_US)?;
         Some(CycleTimes { counts, sum_us })
@@ -115,7 +116,7 @@ fn classes(times: &Histogram<u64>, bounds_us: &[u64]) -> Option<(Vec<u64>, f64)>
     }
     let mut counts = vec![0; bounds_us.len() + 1];
     for value in times.iter_recorded() {
-        // At most the bound, as in Prometheus. The histogram knows a time to within its bucket only.
+        // At most the bound, as in Prometheus. The histogram resolves a time only to its bucket.
         let least_ns = times.lowest_equivalent(value.value_iterated_to());
         let class = bounds_us.iter().position(|bound| least_ns <= *bound * 1_000);
         counts[class.unwrap_or(bounds_us.len())] += value.count_at_value();

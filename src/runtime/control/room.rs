@@ -1,12 +1,12 @@
-//! The simulated room from above, for people who watch a robot in it. What stands in the room is read once;
-//! where the car is, without the simulator's lock.
+//! The simulated room from above, for users who watch a robot in it. The room's contents are read once; the
+//! car's position is read without the simulator's lock.
 
 use crate::base::plan::{Board, ChipSensor, LineSensor, SensorKind};
 use crate::sim::{HALF_CONE_DEG, HALF_VIEW_DEG, Plant, Pose, PoseCell};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Most things of one kind that a status lists, so that it stays small; the rest is not drawn.
+/// Maximum number of things of one kind that a status lists, so that it stays small; the rest is not drawn.
 const MOST_THINGS: usize = 64;
 
 /// The room and the car in it. Metres from a corner of the room; radians counter-clockwise from x.
@@ -20,7 +20,7 @@ pub struct RoomStatus {
     pub cliffs: Vec<[f64; 4]>,
     /// Middle of the rear axle, and heading.
     pub pose: [f64; 3],
-    /// The same at the start of the run, from which the robot counts its own way.
+    /// The same at the start of the run, which is the origin of the robot's dead reckoning.
     #[serde(default)]
     pub start: [f64; 3],
     /// Length and width of the car.

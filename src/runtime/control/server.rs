@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Simultaneous callers. People and scripts need a handful; the rest leaves room for clients that send
+/// Simultaneous callers. Users and scripts need a handful; the rest leaves room for clients that send
 /// nothing.
 const MOST_CALLERS: usize = 128;
 /// A caller keeps its place for at least this long, and sends its line right after it connects. So every
@@ -138,7 +138,7 @@ impl Responder {
     }
 
     /// When there is room for the next caller: now, or when the longest idle one has had its time. Never
-    /// while all of them wait for the robot, which ends by itself.
+    /// while all of them wait for the robot; such a wait ends by itself.
     fn room_after(&self) -> Instant {
         if self.callers.len() < MOST_CALLERS {
             return Instant::ZERO;

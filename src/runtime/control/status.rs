@@ -53,7 +53,7 @@ pub struct Sources {
     pub room: Option<Room>,
     /// Records of slots that were dropped because the slow thread was too slow.
     pub records_dropped: Arc<AtomicU64>,
-    /// A remark for people, if there is one.
+    /// A remark for the user, if there is one.
     pub remark: Arc<OnceLock<String>>,
     /// Counts of the recording, if there is one.
     pub recording: Option<Arc<RecordingCounts>>,
@@ -116,7 +116,7 @@ pub struct Status {
     /// The map of where things were met, if the board has one.
     #[serde(default)]
     pub map: Option<MapStatus>,
-    /// A remark for people: why the robot does not arm by itself.
+    /// A remark for the user: why the robot does not arm by itself.
     #[serde(default)]
     pub remark: Option<String>,
     /// The simulated room, if the robot is in one.
@@ -317,7 +317,7 @@ impl GuardSummary {
 }
 
 impl Status {
-    /// One line for people: the mode and any problems.
+    /// One line for display: the mode and any problems.
     pub fn line(&self) -> String {
         let mut line = self.mode.clone();
         let mut add = |words: &str| {

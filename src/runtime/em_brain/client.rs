@@ -51,7 +51,7 @@ impl ClientError {
         }
     }
 
-    /// The frame that tells the client.
+    /// The frame that reports it to the client.
     pub fn frame(self) -> Frame {
         Frame { kind: Kind::Error, values: vec![self.code()] }
     }

@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-/// Values of the longest frame. The earlier service took more for pictures; a field has 64 sensors.
+/// Values of the longest frame. The earlier service accepted more, for images; a field has 64 sensors.
 pub const VALUES_MOST: usize = 1024;
 /// The marks that clients use.
 const MARKS: [u32; 2] = [u32::from_be_bytes(*b"ROBO"), 0xDEAD_BEEF];
@@ -155,7 +155,7 @@ impl FrameReader {
             Framing::Marked(_) => return Err(FrameFault::Mark(first)),
         };
         let Some(length) = self.word(start) else { return Ok(None) };
-        // Checked before the rest has come: a client with wrong framing may never send it.
+        // Checked before the rest has arrived: a client with wrong framing may never send it.
         if length as usize > HEAD + 4 * VALUES_MOST {
             return Err(FrameFault::Long(length.saturating_sub(HEAD as u32) / 4));
         }

@@ -8,7 +8,7 @@ use crate::base::time::Span;
 use crate::system::sanitize::quoted;
 use std::fmt;
 
-/// Most values of a vector.
+/// Maximum number of values in a vector.
 pub const ENTRIES_MOST: usize = 256;
 
 /// A profile before it is checked against its board.

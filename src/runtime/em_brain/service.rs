@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Most clients at a time: each has a thread, and sends 20 frames a second.
+/// Maximum number of clients at a time: each has a thread, and sends 20 frames a second.
 const CLIENTS_MOST: usize = 32;
 /// How often a waiting thread checks for the end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -1,6 +1,6 @@
 //! Which runtimes a guard accepts: those of one user, by the peer credentials that the kernel reports for the
-//! connection. If guard and runtime run as two users, a broken runtime can neither kill its guard nor replace
-//! its socket.
+//! connection. If guard and runtime run as different users, a broken runtime can neither kill its guard nor
+//! replace its socket.
 //!
 //! Users are looked up in the file that `systemd-sysusers` writes, not in a directory service.
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A stamp is the CLOCK_MONOTONIC time at which the frame was made. Both processes run on one machine and
-//! share that clock, so the guard notices how old a heartbeat is that waited in a queue while the guard was
+//! share that clock, so the guard notices the age of a heartbeat that waited in a queue while the guard was
 //! stopped.
 
 use super::BoardDigest;
@@ -18,7 +18,7 @@ use std::fmt;
 
 /// Bytes of every frame.
 pub const LENGTH: usize = 56;
-/// Incremented when a frame changes its meaning. Each end refuses the frames of another version.
+/// Incremented when a frame changes its meaning. Each end refuses frames of another version.
 pub const VERSION: u8 = 2;
 const REQUEST: [u8; 4] = *b"gnGD";
 const ANSWER: [u8; 4] = *b"gnGA";

@@ -338,8 +338,8 @@ impl HeartbeatLoop {
         self.next = self.clock.now() + CONNECT_AGAIN;
     }
 
-    /// Sends a message and records when. A failed send needs no handling: the answer stays out, and that is
-    /// what the rest of this file checks.
+    /// Sends a message and records when. A failed send needs no handling: no answer comes, and the rest of
+    /// this file checks for that.
     fn send(&mut self, ask: Ask) -> u64 {
         self.sequence += 1;
         let request = Request { sequence: self.sequence, stamp: self.clock.now(), ask };

@@ -190,7 +190,7 @@ impl Server {
             let result = self.guard.recv(client, allowed, &request, self.clock.now());
             self.drive_line();
             let result = result.and(if self.line_sound { Ok(()) } else { Err(GuardRefusal::Line) });
-            // A runtime that has just lost the line still sends heartbeats until it reads of the loss; their
+            // A runtime that has just lost the line still sends heartbeats until it learns of the loss; their
             // refusal is not worth reporting.
             if let Err(refused) = result
                 && !matches!(request.ask, Ask::Heartbeat { .. })

@@ -1,5 +1,5 @@
 //! The guard's decisions: which runtime it trusts with the line, and when it switches the line off. Pure: it
-//! knows client numbers instead of sockets, and the caller passes the time.
+//! works on client numbers instead of sockets, and the caller passes the time.
 
 use super::frame::{Ask, GuardRefusal, GuardStatus, Phase, Reason, Request};
 use super::{BoardDigest, Hold};

@@ -48,7 +48,7 @@ impl Transport for SocketTransport {
     }
     fn send(&mut self, bytes: &[u8]) {
         if let Some(connection) = &self.connection {
-            let _ = send_to(connection, bytes); // the caller notices by the missing answer
+            let _ = send_to(connection, bytes); // the caller notices the missing answer
         }
     }
     fn receive(&mut self, into: &mut [u8]) -> Received {

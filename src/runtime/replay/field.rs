@@ -18,8 +18,8 @@ use crate::field::{FieldInput, FieldOutput};
 use std::fmt;
 use std::sync::Arc;
 
-/// Largest difference between values of the engine on a GPU and of the one on the CPU. They add in another
-/// order: a cell differs by some 2e-5, and the skill, a quotient of small errors, by up to 1e-3
+/// Largest difference between values of the engine on a GPU and of the one on the CPU. They add in a
+/// different order: a cell differs by some 2e-5, and the skill, a quotient of small errors, by up to 1e-3
 /// (`tests/cuda/engine.rs` holds both engines to that).
 const ROUNDING: f32 = 1e-3;
 
@@ -55,7 +55,7 @@ impl fmt::Display for FieldUnknown {
 /// Why no engine can compute the field of a run.
 #[derive(Debug)]
 pub enum NoFieldReplay {
-    /// A brain computer has computed it, whose state before the run is unknown.
+    /// It was computed by a brain computer, whose state before the run is unknown.
     Remote,
     /// The read-out was made for another board.
     Readout(ReadoutError),
@@ -77,7 +77,7 @@ impl fmt::Display for NoFieldReplay {
 
 impl std::error::Error for NoFieldReplay {}
 
-/// From where the field of a run can be computed.
+/// Where the computation of a run's field can start.
 #[derive(Debug, Default)]
 pub struct FieldStart {
     /// The field was at rest before the run's first slot.
@@ -99,7 +99,7 @@ pub struct FieldAnswers {
     pub largest: f32,
     /// The first value that differs; nothing is computed after it.
     pub differs: Option<Difference>,
-    /// Why nothing is computed any more.
+    /// Why nothing more is computed.
     pub unknown: Option<FieldUnknown>,
 }
 

@@ -1,5 +1,5 @@
-//! Replaces the kernel's files of a simulated robot: the machine that runs the simulation is not the robot's
-//! own computer.
+//! Stands in for the kernel's files on a simulated robot: the machine that runs the simulation is not the
+//! robot's own computer.
 
 use crate::base::fault::BusFault;
 use crate::base::plan::SensorPlan;

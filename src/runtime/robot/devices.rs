@@ -101,7 +101,7 @@ pub(crate) fn actuators(board: &Board) -> Result<Box<dyn Actuators>, BuildError>
 /// The lines that the motors need, each with the level at which they are stopped.
 pub fn motor_lines(board: &Board) -> Vec<LineUse> {
     let output = |line, high| LineUse { line, usage: Usage::Output { high } };
-    // Holds a controller in reset from now on, so that it gives no pulse before everything is set up.
+    // Holds a controller in reset from now on, so that it sends no pulse before everything is set up.
     let stops = board.stop_lines().into_iter().map(|stop| output(stop.line, stop.off_high));
     let directions = board.motors.iter().filter_map(|motor| motor.kind.direction());
     stops.chain(directions.map(|line| output(line, false))).collect()

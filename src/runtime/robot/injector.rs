@@ -16,7 +16,7 @@ pub(super) const MODELLED_SHARE: [f64; QUALITY_LEVELS] = [0.50, 0.46, 0.42, 0.40
 /// Injects the script's faults into an engine.
 pub(super) struct FaultInjector {
     pub faults: FieldFaults,
-    /// The watch of the GPU, if one computes; its faults are injected there.
+    /// The GPU's watch, if a GPU computes the field; its faults are injected there.
     pub watch: Arc<Watch>,
     /// In virtual time, a cycle costs this times its modelled share. `None`: real time.
     pub modelled: Option<Span>,

@@ -112,7 +112,7 @@ pub(super) fn wire_up(
 }
 
 impl Wired {
-    /// A new ring of readings into the tick; returns the worker's end.
+    /// A new ring that carries readings to the tick; returns the worker's end.
     fn outlet(&mut self) -> Result<Outlet, BuildError> {
         let (producer, consumer) = rtrb::RingBuffer::new(READING_RING);
         let misfit = |_| BuildError::Misfit { what: format!("more than {MAX_INLETS} sources of readings") };
@@ -150,7 +150,7 @@ impl Wired {
         self.add_slow(board)
     }
 
-    /// The thread of bus `bus`; `ends`: given to the bus that has the motors.
+    /// The thread for bus `bus`; `ends`: given to the bus that has the motors.
     fn add_bus(
         &mut self,
         board: &Board,
@@ -249,7 +249,7 @@ impl Wired {
         (planned.into_iter().map(|one| one.poll).collect(), counters)
     }
 
-    /// The thread of the edge-timed sensors, if the board has any.
+    /// The thread for the edge-timed sensors, if the board has any.
     fn add_edges(&mut self, board: &Board, hardware: &dyn Hardware) -> Result<(), BuildError> {
         let (mut sonars, mut lines, mut channels) = (Vec::new(), Vec::new(), Vec::new());
         for (channel, sensor) in board.sensors.iter().enumerate() {
@@ -269,7 +269,7 @@ impl Wired {
         Ok(())
     }
 
-    /// The thread of the buttons and data-ready lines, if the board has any.
+    /// The thread for the buttons and data-ready lines, if the board has any.
     fn add_lines(
         &mut self,
         board: &Board,
@@ -296,7 +296,7 @@ impl Wired {
         Ok(())
     }
 
-    /// The thread of the map, if the board has something to remember.
+    /// The thread for the map, if the board has something to remember.
     fn add_map(&mut self, board: &Board) -> Result<(), BuildError> {
         let (things, period) = devices::things(board);
         let (Some(motion), false) = (MotionModel::of(board), things.is_empty()) else { return Ok(()) };
@@ -307,7 +307,7 @@ impl Wired {
         Ok(())
     }
 
-    /// The thread of the values from files, if the board has any.
+    /// The thread that reads values from files, if the board has any.
     fn add_slow(&mut self, board: &Board) -> Result<(), BuildError> {
         let planned = match self.plant {
             Some(_) => devices::simulated_files(board),
@@ -332,7 +332,7 @@ fn fast_stops(board: &Board, channels: impl IntoIterator<Item = u8>) -> FastStop
     FastStops::of(&board.reflexes, &board.sensors, channels)
 }
 
-/// A handle for `lines`; an absent one if there are none.
+/// A handle for `lines`; if there are none, one whose calls all fail.
 fn lines_of(
     hardware: &dyn Hardware,
     owner: &'static str,

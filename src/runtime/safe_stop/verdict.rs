@@ -30,7 +30,7 @@ pub enum Runtime {
 pub enum Pulled {
     /// The motors have no current; the board's pull resistor keeps the line off.
     Enable,
-    /// The controller has restarted without pulses, but obeys any process that sets it up again.
+    /// The controller has restarted and sends no pulses, but obeys any process that sets it up again.
     Reset,
 }
 
@@ -81,7 +81,7 @@ impl StopFindings {
         }
     }
 
-    /// Whether the motors have stopped without a pulled line; no line is pulled then.
+    /// Whether the motors have stopped without pulling a line; none is pulled then.
     pub fn needs_no_line(&self) -> bool {
         self.guarded() || (self.stopped.is_ok() && self.threat().is_none())
     }

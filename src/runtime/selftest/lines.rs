@@ -1,4 +1,4 @@
-//! Drives lines to their levels and reads them back, as far as that moves nothing.
+//! Drives lines to their levels and reads them back, where that moves nothing.
 
 use super::{Bench, Check, pads};
 use crate::base::plan::lines::name_of;

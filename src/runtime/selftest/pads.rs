@@ -9,7 +9,7 @@ use std::path::Path;
 /// Where the pin controllers show the settings of their pads.
 const PIN_CONTROLLERS: &str = "sys/kernel/debug/pinctrl";
 
-/// Pads of the header's lines on an Orin Nano or NX, by the kernel's name of the line (NVIDIA's pin tables).
+/// Pads of the header's lines on an Orin Nano or NX, by the kernel's line name (NVIDIA's pin tables).
 const PADS: [(&str, u32); 13] = [
     ("PAC.06", 0x0244_8030),
     ("PR.04", 0x0243_0098),

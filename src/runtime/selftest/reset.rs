@@ -3,11 +3,12 @@
 //! another process holds the line, it keeps it.
 //!
 //! A stopped guard leaves the line low, and the kernel of Raspberry Pi OS keeps driving it low: the
-//! controller stays in reset, without a pulse, until a process takes the line. In this state nothing that is
-//! written to the bus can move a motor. A command that only examines the robot should not end that, so it
-//! releases the line and puts it back. In between, the controller is as after any reset, without a pulse. If
-//! the program is killed in between, the line stays high, and the controller has only the pulses that were
-//! written meanwhile: a servo's. A line that was high or floating stays so, as the vendor's programs expect.
+//! controller stays in reset and sends no pulses until a process takes the line. In this state nothing that
+//! is written to the bus can move a motor. A command that only examines the robot should not end that, so it
+//! releases the line and puts it back. In between, the controller sends no pulses, as after any reset. If the
+//! program is killed in between, the line stays high, and the controller sends only the pulses that were
+//! written meanwhile: servo pulses. A line that was high or floating stays so, as the vendor's programs
+//! expect.
 
 use super::{Afterwards, Bench, Check};
 use crate::base::plan::{Board, GuardHold, Line};
@@ -31,7 +32,7 @@ pub(super) enum Reset {
 }
 
 impl Reset {
-    /// Resets the controller, releases it, and waits until its firmware can answer. It then has no pulse on
+    /// Resets the controller, releases it, and waits until its firmware can answer. It then sends no pulse on
     /// any channel. `Err`: what is wrong with the line.
     pub fn release(bench: &Bench<'_>) -> Result<Reset, Check> {
         let Some(mcu) = &bench.board.mcu else { return Ok(Reset::NoController) };
@@ -90,7 +91,7 @@ impl Reset {
 pub enum Awake {
     /// It was not in reset, or the board has no such controller: nothing was touched.
     AsFound,
-    /// It was in reset by a line that no process holds any more; dropping this puts it back.
+    /// A line that no process holds any more kept it in reset; dropping this puts it back.
     Released(Box<dyn Gpio>, Line),
     /// It may be in reset: the error names the process that holds the line, or why that is not known.
     Unknown(OpenError),
@@ -137,13 +138,13 @@ impl Drop for Awake {
     }
 }
 
-/// Whether the controller of `board` is in reset by a line that no process holds any more.
+/// Whether a line that no process holds any more keeps the controller of `board` in reset.
 pub fn is_held(board: &Board, hardware: &dyn Hardware) -> bool {
     let state = board.mcu.as_ref().map(|mcu| hardware.line_state(mcu.reset));
     matches!(state, Some(Ok(LineState::Kept { high: false })))
 }
 
-/// Puts the controller of `board` into reset, where it has no pulses. No process holds the line afterwards;
+/// Puts the controller of `board` into reset, where it sends no pulses. No process holds the line afterwards;
 /// the kernel keeps its level or releases it.
 pub fn put_back(board: &Board, hardware: &dyn Hardware) -> Result<(), OpenError> {
     board.mcu.as_ref().map_or(Ok(()), |mcu| hardware.gpio("examine", &low(mcu.reset)).map(drop))

@@ -17,7 +17,7 @@ struct Tampered {
     grounded: Option<Line>,
     /// A line that another process holds.
     taken: Option<Line>,
-    /// Address of a device that is on no board.
+    /// Address of a device that no board has.
     unexpected: Option<u8>,
     /// Addresses that the self-test read.
     seen: Arc<Mutex<Seen>>,
@@ -139,7 +139,7 @@ fn a_sound_car_passes_every_check_without_moving() {
     assert_eq!(what, wanted);
     let report = car.hardware.plant.report(car.clock.now());
     assert!(car.hardware.plant.motors_still() && report.distance_m == 0.0);
-    assert_eq!(report.mcu_resets, 2, "before the test, so that nothing old runs, and after it");
+    assert_eq!(report.mcu_resets, 2, "before the test, to stop any pulses left running, and after it");
     let took = car.clock.now().since(crate::base::time::Instant::ZERO);
     assert!(took < Span::from_millis(1_000), "{took:?}");
 }
@@ -290,7 +290,8 @@ fn version_is_not_queried_if_no_reset_follows() {
     assert_eq!(of(&checks, "firmware of the Robot HAT").verdict, Verdict::Skipped);
 }
 
-/// After the test of a run, the controller is in reset, without a pulse, until the bus thread sets it up.
+/// After a run's self-test, the controller stays in reset and sends no pulses until the bus thread sets it
+/// up.
 #[test]
 fn controller_ends_in_reset_for_a_run_and_as_found_otherwise() {
     for (afterwards, answers) in [(Afterwards::InReset, false), (Afterwards::AsFound, true)] {

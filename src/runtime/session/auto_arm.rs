@@ -159,7 +159,7 @@ mod tests {
         let after = place.begin();
         assert!(after.off().is_some_and(|words| words.contains("ganglion arm")), "{after:?}");
         after.never_ran();
-        assert!(place.begin().off().is_some(), "a run that never ran keeps the mark of an earlier run");
+        assert!(place.begin().off().is_some(), "a run that never started keeps the mark of an earlier run");
         place.begin().ended(true);
         let anew = place.begin();
         assert!(anew.off().is_none());

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// How long the end waits for a snapshot to reach the disk; after that, the previous one remains.
+/// How long the end of a run waits for a snapshot to reach the disk; after that, the previous one remains.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Handles on parts of a [`Robot`] outside its tick, which are read again after the run.
@@ -54,7 +54,7 @@ pub struct RunOutcome {
     pub world: Option<Report>,
     /// Whether the motors have stopped, if the simulator knows.
     pub motors_still: Option<bool>,
-    /// Snapshots that were written and failed, if the run saves the brain.
+    /// How many snapshots were written and how many failed, if the run saves the brain.
     pub snapshots: Option<SnapshotCounts>,
 }
 
@@ -69,7 +69,7 @@ impl RunOutcome {
         }
     }
 
-    /// The simulated robot, if it is one.
+    /// The simulated robot, if the robot is simulated.
     pub fn plant(&self) -> Option<&Plant> {
         self.handles.plant.as_ref()
     }

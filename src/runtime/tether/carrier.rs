@@ -17,8 +17,8 @@ use crate::field::remote::message::{ANSWER_BYTES, REQUEST_BYTES};
 
 /// A session counts as silent after this long without an answer: five cycles at 20 Hz.
 pub const SILENCE: Span = Span::from_millis(250);
-/// Replies that are checked in one attempt to join: detecting a forged one takes a multiplication on the
-/// curve, and an attacker may send any number.
+/// Maximum number of replies that are checked in one attempt to join: detecting a forged one takes a curve
+/// multiplication, and an attacker may send any number.
 const REPLIES_CHECKED: u32 = 16;
 
 /// What an arriving datagram was.
@@ -47,7 +47,7 @@ pub struct Carrier {
     attempts: Attempts,
     phase: LinkPhase,
     text: Text,
-    /// When the oldest request was sent since the last authentic datagram.
+    /// When the oldest request since the last authentic datagram was sent.
     waiting: Option<Instant>,
     rounds: Rounds,
     counts: Counts,
@@ -56,7 +56,7 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// The carrier of the robot with `keys` that joins with `join`. Does nothing before [`Carrier::start`].
+    /// A carrier for the robot with `keys`, which joins with `join`. Does nothing before [`Carrier::start`].
     pub fn new(keys: &KeyFile, join: Join) -> Carrier {
         Carrier {
             keys: keys.keys().rev().collect(), // newest first

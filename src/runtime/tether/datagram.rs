@@ -15,7 +15,7 @@
 use super::Dropped;
 use crate::field::remote::message::{ANSWER_BYTES, REQUEST_BYTES};
 
-/// Incremented when these bytes change their meaning; each end drops datagrams of another version.
+/// Incremented when the meaning of these bytes changes; each end drops datagrams of another version.
 pub const WIRE_VERSION: u8 = 1;
 /// Longest datagram. Every IPv6 network carries packets of 1280 bytes unfragmented, of which headers take 48.
 pub const MOST_BYTES: usize = 1200;
@@ -44,9 +44,9 @@ pub enum Kind {
     Join = 1,
     /// The brain's answer to that.
     Joined = 2,
-    /// A request of a cycle.
+    /// A request for a cycle.
     Up = 3,
-    /// An answer of a cycle.
+    /// The answer to a cycle's request.
     Down = 4,
 }
 

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 /// Why a datagram is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
-    /// It is shorter than one of its kind.
+    /// It is shorter than its kind allows.
     Short,
-    /// It is longer than one of its kind.
+    /// It is longer than its kind allows.
     Long,
     /// It does not begin with our magic bytes.
     NotOurs,
-    /// It is of another wire version.
+    /// It has another wire version.
     Version,
     /// Its kind does not exist, or comes from the other direction.
     Kind,

@@ -5,7 +5,7 @@ use crate::base::time::{Instant, Span};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Longer round trips count as this one: a minute.
+/// Longer round trips count as this long: a minute.
 const LONGEST_US: u64 = 60_000_000;
 /// Number of requests whose send time is kept: more than are ever outstanding.
 const OUTSTANDING: usize = 16;
@@ -23,7 +23,7 @@ pub struct Counts {
     pub unsent: u64,
     /// Messages that the runtime did not read in time.
     pub unread: u64,
-    /// Invalid messages of the runtime.
+    /// Invalid messages from the runtime.
     pub garbled: u64,
     /// Attempts to join.
     pub attempts: u64,
@@ -63,13 +63,13 @@ impl Rounds {
         Rounds { outstanding: [(0, Instant::NEVER); OUTSTANDING], next: 0, all }
     }
 
-    /// The request of `cycle` was sent at `now`.
+    /// The request for `cycle` was sent at `now`.
     pub fn sent(&mut self, cycle: u64, now: Instant) {
         self.outstanding[self.next] = (cycle, now);
         self.next = (self.next + 1) % OUTSTANDING;
     }
 
-    /// The answer of `cycle` arrived at `now`. Returns the round trip; zero if the request is not known.
+    /// The answer for `cycle` arrived at `now`. Returns the round trip; zero if the request is not known.
     pub fn answered(&mut self, cycle: u64, now: Instant) -> Span {
         let found =
             self.outstanding.iter_mut().find(|(number, left)| *number == cycle && *left != Instant::NEVER);

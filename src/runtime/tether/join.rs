@@ -26,7 +26,7 @@ mod difference;
 
 pub use difference::Difference;
 
-/// Incremented when the bytes of a join change their meaning.
+/// Incremented when the meaning of a join's bytes changes.
 pub const JOIN_FORMAT: u8 = 1;
 /// Longest name, in bytes: as in board files.
 pub const NAME_MOST: usize = 32;
@@ -81,7 +81,7 @@ pub struct Join {
 pub enum JoinReply {
     /// The brain answers the robot's requests from now on.
     Joined {
-        /// Number of the session. The brain chooses it, and uses none twice while it runs.
+        /// Number of the session. The brain chooses it, and never reuses one while it runs.
         session: Id,
         /// Name of the engine that computes the robot's field.
         engine: String,
@@ -93,7 +93,7 @@ pub enum JoinReply {
 /// Why bytes are not a valid join or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinError {
-    /// They have another format than [`JOIN_FORMAT`].
+    /// Their format is not [`JOIN_FORMAT`].
     Format(u8),
     /// They end too early.
     Truncated,
@@ -330,7 +330,7 @@ fn clipped(text: &str, most: usize) -> String {
     line
 }
 
-/// In whole microseconds; more than the maximum of over an hour becomes that maximum.
+/// In whole microseconds, limited to the maximum (over an hour).
 fn micros(span: Span) -> u32 {
     u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX)
 }

@@ -17,16 +17,16 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;
-/// Most keys of one robot that may be valid at a time.
+/// Maximum number of valid keys that one robot may have at a time.
 pub const KEYS_MOST: usize = 2;
 /// Longest name of a robot, in bytes.
 pub const ROBOT_MOST: usize = 32;
 /// Longest key file; one with two keys and some comments is far shorter.
 const FILE_MOST: u64 = 4096;
-/// Most key files in a folder: more robots than one brain serves.
+/// Maximum number of key files in a folder: more robots than one brain serves.
 const FILES_MOST: usize = 4096;
 /// Mode bits that a key file must not have: write or execute for the group, anything for others. The group
-/// may read, because a service manager's access list for a credential appears as that.
+/// may read, because a service manager's access list for a credential shows up in the group bits.
 const MODE_REFUSED: u32 = 0o037;
 const TITLE: &str = "ganglion-key 1";
 

@@ -48,7 +48,7 @@ impl Network {
         self.socket.send_to(datagram, to).is_ok_and(|sent| sent == datagram.len())
     }
 
-    /// The length of the next datagram, truncated to `into`, and its source; `None`: none waits.
+    /// The length of the next datagram, truncated to `into`, and its source; `None`: nothing is waiting.
     pub fn receive(&self, into: &mut [u8]) -> Option<(usize, SocketAddr)> {
         loop {
             match self.socket.recv_from(into) {
@@ -100,7 +100,7 @@ impl Finder {
         }
     }
 
-    /// Readable when a name was looked up; `None`: there is none to look up.
+    /// Becomes readable when a name has been looked up; `None`: there is no name to look up.
     pub fn found_event(&self) -> Option<&OwnedFd> {
         self.lookup.as_ref().map(|lookup| &lookup.event)
     }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub const STATUS: &[u8] = b"?";
 /// Longest status, in bytes.
 const STATUS_MOST: usize = 4096;
-/// Most connections that have not sent their first message yet.
+/// Maximum number of connections that have not sent their first message yet.
 const CALLERS: usize = 3;
 /// Datagrams or runtime messages that are read before the other side has its turn.
 const AT_ONCE: usize = 32;
@@ -44,13 +44,13 @@ pub enum Event {
     Refused(Unwanted),
     /// The link to the brain has changed to this state.
     Link(LinkPhase, Text),
-    /// The system gives no random numbers, so the robot cannot join.
+    /// The system provides no random numbers, so the robot cannot join.
     NoRandom,
     /// The socket to the brain cannot be opened.
     NoSocket,
 }
 
-/// The tether's status, for people.
+/// The tether's status, for the user.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// The robot's name, from its key.
@@ -151,7 +151,7 @@ impl Tether {
                 self.accept(&mut report);
             }
             let now = self.clock.now();
-            // Uses an address as soon as it was found.
+            // Uses an address as soon as it is found.
             let is_new = woken.found && self.finder.address().is_some() && self.peer.is_none();
             if self.carrier.check(now) || (is_new && self.carrier.due() != Instant::NEVER) {
                 self.join(now, &mut report);

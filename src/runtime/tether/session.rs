@@ -32,7 +32,7 @@ pub type DataBuffer = [u8; UP_BYTES];
 /// A buffer for any payload of a cycle.
 pub type PayloadBuffer = [u8; PAYLOAD_MOST];
 
-/// The system gave no random numbers, without which no handshake is safe.
+/// The system provided no random numbers, without which no handshake is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRandom;
 
@@ -47,7 +47,7 @@ impl std::error::Error for NoRandom {}
 /// A robot's handshake that waits for the brain's reply.
 pub struct Joining {
     key: Id,
-    /// `None` once it was answered.
+    /// `None` once it is answered.
     noise: Option<HandshakeState>,
 }
 

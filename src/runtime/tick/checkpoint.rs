@@ -48,7 +48,8 @@ impl Remembers for Tick {
 
 impl Remembers for Senses {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
-        // The sleep detector, the alarm and the guard get only news of a slot, which is recorded in the slot.
+        // The sleep detector, the alarm and the guard only see what is new in a slot, which the slot's record
+        // holds.
         let Senses { clock: _, sleep: _, fast_stops: _, readings: _, tap: _, admission, frame, guard: _ } =
             self;
         archive.part("frame");

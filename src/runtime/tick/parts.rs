@@ -68,7 +68,7 @@ impl Deciders {
 pub struct Parts {
     /// Its clock.
     pub clock: Arc<dyn Clock>,
-    /// Requests of people and signals.
+    /// Requests from users and signals.
     pub requests: Arc<Requests>,
     /// Its slots.
     pub grid: Grid,

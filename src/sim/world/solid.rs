@@ -1,4 +1,4 @@
-//! Thin walls, and discs that move: what only a world from a file has.
+//! Thin walls and moving discs, which only a world from a file has.
 
 use super::{Outline, Pose, distance, distance_to_body};
 use crate::base::plan::MoverPlan;
@@ -68,7 +68,7 @@ impl Wall {
     }
 }
 
-/// A disc on its way.
+/// A moving disc.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mover {
     plan: MoverPlan,
@@ -78,7 +78,7 @@ pub struct Mover {
 }
 
 impl Mover {
-    /// At the first point of its way.
+    /// At the first point of its path.
     pub fn new(plan: &MoverPlan) -> Mover {
         Mover { at: plan.way.first().copied().unwrap_or_default(), next: 1, plan: plan.clone() }
     }
@@ -86,7 +86,7 @@ impl Mover {
     pub fn at(&self) -> [f64; 2] {
         self.at
     }
-    /// The points that it goes round.
+    /// The points of its round trip.
     pub fn way(&self) -> &[[f64; 2]] {
         &self.plan.way
     }
@@ -95,7 +95,7 @@ impl Mover {
         self.plan.radius
     }
 
-    /// Goes on for `seconds`, unless the body would then be too near.
+    /// Moves on for `seconds`, unless the body would then be too near.
     pub fn advance(&mut self, seconds: f64, outline: &Outline, pose: &Pose) {
         let Some(target) = self.plan.way.get(self.next % self.plan.way.len().max(1)).copied() else { return };
         let (far, step) = (distance(self.at, target), self.plan.speed * seconds);

@@ -1,5 +1,5 @@
 //! Replaces a file completely or leaves it as it was, even if the power fails at any moment. The program
-//! writes every file that it or a person reads again this way.
+//! writes every file that it or a user reads again this way.
 //!
 //! The new file is written beside the old one, under an unpredictable name that does not exist yet: an
 //! existing file or link of that name is neither followed nor reused. It gets the old one's mode and, if this
@@ -184,7 +184,7 @@ impl Drop for Fresh<'_> {
 }
 
 /// Gives `file` the owner and the mode of `old`. If it cannot have the old group, it has another one, which
-/// gets only the permissions of all others.
+/// gets only the permissions of other users.
 fn resemble(file: &File, old: &Stat) -> io::Result<()> {
     let mut mode = old.st_mode & KEPT_MODE;
     let (now, wanted) = (file.metadata()?, (old.st_uid, old.st_gid));

@@ -22,7 +22,7 @@
 //! # Why no thread waits for one that was preempted inside a queue
 //! Jobs come back over a ring buffer for each worker, with one writer and one reader (rtrb): if its writer is
 //! preempted half-way, a job is merely not visible yet. Jobs go out over channels (crossbeam), of which the
-//! pool uses only `try_send` and `try_recv`. Both neither lock nor allocate, but a thread that was preempted
+//! pool uses only `try_send` and `try_recv`. Neither locks nor allocates, but a thread that was preempted
 //! between claiming a slot and clearing it would block the next sender that needs this slot. Such a thread
 //! has not brought its job back. So while a job from more than [`MOST_RUNS_LATE`] runs ago is out, the pool
 //! hands nothing out, and the queues are long enough that the caller does not reach that slot before.
@@ -248,7 +248,7 @@ impl<T: PoolJob> Pool<T> {
         }
     }
 
-    /// Does the late jobs again, as far as there are spare ones.
+    /// Does the late jobs again, as long as there are spare ones.
     fn stand_in(&mut self, count: usize, mut spare: impl FnMut(usize) -> Option<Box<T>>) {
         for place in 0..count {
             self.collect();

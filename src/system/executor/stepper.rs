@@ -53,7 +53,7 @@ impl Stepper {
     }
 
     /// Makes the last call to every worker at the clock's current time and returns the results. Also works
-    /// after a panic of one of them, which unwinds through here.
+    /// after a panic in one of them, which unwinds through here.
     pub fn finish(&mut self) -> Ended {
         let now = self.clock.now();
         let mut ended = Ended::default();

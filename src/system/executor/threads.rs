@@ -41,8 +41,8 @@ impl Threads {
         Threads { end: Arc::default(), alarm: Arc::default(), running: Vec::new(), granted: Vec::new() }
     }
 
-    /// Set as soon as a worker has panicked. That is a bug, and nobody does its task any more, even if that
-    /// is only polling a button, so a running robot has to stop.
+    /// Set as soon as a worker has panicked. That is a bug, and its task is no longer done, even if that is
+    /// only polling a button, so a running robot has to stop.
     pub fn alarm(&self) -> Arc<AtomicBool> {
         self.alarm.clone()
     }
@@ -119,7 +119,7 @@ impl Threads {
     }
 }
 
-/// Dropped without a call of [`Threads::end`]: the thread that started them panicked, or a thread could not
+/// Dropped without a call to [`Threads::end`]: the thread that started them panicked, or a thread could not
 /// be started.
 impl Drop for Threads {
     fn drop(&mut self) {

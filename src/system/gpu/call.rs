@@ -1,7 +1,7 @@
 //! The single path of every driver call: it notes the call in the [`Watch`] while it is under way, applies
 //! injected faults, and counts and records failures.
 
-#![allow(unsafe_code)] // a call of the driver; its reason is there
+#![allow(unsafe_code)] // a call to the driver; its reason is stated there
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! corrupt a context, so that every later call in it fails; then it can be closed and another one opened.
 //! Nothing here waits for the device except closing: the driver waits when it frees memory.
 
-#![allow(unsafe_code)] // calls of the driver; reasons at each place
+#![allow(unsafe_code)] // calls to the driver; reasons at each place
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

@@ -42,12 +42,12 @@ macro_rules! calls {
 
         /// The addresses of all of them.
         pub(super) struct Driver {
-            // SAFETY: each call states its own; this is the type.
+            // SAFETY: each call states its own reason; this is only the type.
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> c_int,)*
         }
 
         impl Driver {
-            /// Looks up every function; the name of the first that is missing.
+            /// Looks up every function; the error is the name of the first missing one.
             fn resolve(library: &Library) -> Result<Driver, &'static str> {
                 Ok(Driver {
                     $($field: {
@@ -121,7 +121,7 @@ struct Library;
 impl Library {
     /// `None` if there is none; cudarc panics if a requested one is missing.
     fn open() -> Option<Library> {
-        // SAFETY: opening a library runs its initialisers; the driver's are meant to be run so.
+        // SAFETY: opening a library runs its initialisers; the driver's are meant to be run this way.
         unsafe { sys::is_culib_present() }.then_some(Library)
     }
 

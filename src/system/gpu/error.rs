@@ -6,7 +6,7 @@ use cudarc::driver::sys::CUresult;
 
 use super::driver::{self, Call};
 
-/// A call of the driver that failed.
+/// A driver call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuError {
     /// The function.

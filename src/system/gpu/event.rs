@@ -1,7 +1,7 @@
 //! Events: markers in the order of a device's work. They tell whether the device has passed them, and the
 //! time between two of them.
 
-#![allow(unsafe_code)] // calls of the driver; reasons at each place
+#![allow(unsafe_code)] // calls to the driver; reasons at each place
 
 use std::cell::RefCell;
 use std::rc::Rc;

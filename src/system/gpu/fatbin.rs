@@ -12,14 +12,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// First word of a fatbin (`FATBINC_MAGIC` of NVIDIA's fatbinary_section.h is that of its wrapper; this is
-/// that of the data), then u16 version, u16 bytes of the header, u64 bytes that follow.
+/// First word of a fatbin (`FATBINC_MAGIC` of NVIDIA's fatbinary_section.h marks its wrapper; this marks the
+/// data), then u16 version, u16 bytes of the header, u64 bytes that follow.
 const MAGIC: u32 = 0xBA55_ED50;
 const HEADER: usize = 16;
 /// Longest file. The kernels for one chip take a megabyte, those for ten chips take ten; the rest is room to
 /// grow.
 const MOST_BYTES: u64 = 64 << 20;
-/// Write permission of the group and of all others.
+/// Write permission for the group and for others.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// Why a file was refused.

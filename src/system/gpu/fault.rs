@@ -3,9 +3,9 @@
 /// A fault of the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuFault {
-    /// The next call of the driver fails.
+    /// The next call to the driver fails.
     Error,
-    /// A call of the driver does not return.
+    /// A call to the driver does not return.
     Stuck,
     /// Launched work never ends.
     Hang,

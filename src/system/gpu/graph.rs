@@ -1,6 +1,6 @@
 //! Work that is captured once and replayed as a whole: one driver call for a whole cycle.
 
-#![allow(unsafe_code)] // calls of the driver; reasons at each place
+#![allow(unsafe_code)] // calls to the driver; reasons at each place
 
 use std::any::Any;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ impl Stream {
     /// allocate or free anything.
     ///
     /// # Errors
-    /// The error of `body`; the driver's error, which checks the whole capture when it ends.
+    /// The error of `body`; an error of the driver, which checks the whole capture when it ends.
     pub fn capture(&self, body: impl FnOnce() -> Result<(), GpuError>) -> Result<Graph, GpuError> {
         let context = &self.context;
         // Of this thread only: concurrent driver calls of other threads do not end the capture.
@@ -47,7 +47,8 @@ impl Stream {
         let graph = capturing.graph;
         let mut raw: CUgraphExec = std::ptr::null_mut();
         context.line.call(Call::GraphInstantiate, |d| {
-            // SAFETY: writes one handle; the graph is alive until `capturing` goes, and not needed after.
+            // SAFETY: writes one handle; the graph is alive until `capturing` is dropped, and is not needed
+            // afterwards.
             unsafe { (d.graph_instantiate)(&mut raw, graph, 0) }
         })?;
         let Captured { each, used, copies } = captured;

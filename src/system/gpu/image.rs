@@ -1,7 +1,7 @@
 //! The kernels on a device: machine code from a fatbin, or PTX that the driver compiles. The driver keeps
 //! what it compiled in a cache of its own. No kernel is named here.
 
-#![allow(unsafe_code)] // calls of the driver; reasons at each place
+#![allow(unsafe_code)] // calls to the driver; reasons at each place
 
 use std::ffi::{CString, c_void};
 use std::fmt;
@@ -72,7 +72,7 @@ pub struct KernelFacts {
     pub local_bytes: u32,
     /// Bytes of shared memory per block.
     pub shared_bytes: u32,
-    /// Most threads that a block may have.
+    /// Maximum number of threads per block.
     pub most_threads: u32,
 }
 

@@ -2,7 +2,7 @@
 //! with the device. So it stays valid when the context is lost or destroyed, and reading it needs no driver
 //! call.
 
-#![allow(unsafe_code)] // calls of the driver; reasons at each place
+#![allow(unsafe_code)] // calls to the driver; reasons at each place
 
 use std::rc::Rc;
 use std::sync::Arc;

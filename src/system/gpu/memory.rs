@@ -1,7 +1,7 @@
 //! Memory of the device and page-locked memory of the host: one allocation each, made at the start and
 //! released at the end. Copies nothing.
 
-#![allow(unsafe_code)] // calls of the driver, and host memory that it gave; reasons at each place
+#![allow(unsafe_code)] // calls to the driver, and host memory that it gave; reasons at each place
 
 use std::ffi::c_void;
 use std::ops::{Deref, DerefMut, Range};

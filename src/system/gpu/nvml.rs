@@ -2,8 +2,8 @@
 //! is part of the driver, and is loaded at run time; without it there are no figures.
 //!
 //! Like the driver's functions, each is called through its address with a plain `i32` for a result, so that a
-//! code newer than this file is no undefined behaviour. A call takes milliseconds, and one to a card that has
-//! fallen off the bus may never return: only a thread that nothing waits for may call it.
+//! code newer than this file is not undefined behaviour. A call takes milliseconds, and one to a card that
+//! has fallen off the bus may never return: only a thread that nothing waits for may call it.
 
 #![allow(unsafe_code)] // functions of a C library; reasons at each place
 
@@ -21,8 +21,8 @@ const OF_THE_GPU: c_int = 0;
 const GRAPHICS: c_int = 0;
 /// `NVML_CLOCK_MEM`
 const MEMORY: c_int = 2;
-/// The range of a card that works, degrees Celsius; a value beyond it is an error code or a sensor that is
-/// off.
+/// Temperatures of a working card, degrees Celsius; a value outside this range is an error code or a sensor
+/// that is off.
 const MOST_CELSIUS: c_uint = 150;
 
 /// A card, as the library identifies it.
@@ -40,12 +40,12 @@ struct LoadPercent {
 macro_rules! functions {
     ($($field:ident $symbol:literal ($($argument:ty),*);)*) => {
         struct Functions {
-            // SAFETY: each call states its own; this is the type.
+            // SAFETY: each call states its own reason; this is only the type.
             $($field: unsafe extern "C" fn($($argument),*) -> c_int,)*
         }
 
         impl Functions {
-            /// Looks up every function; the name of the first that is missing.
+            /// Looks up every function; the error is the name of the first missing one.
             fn resolve(library: &Library) -> Result<Functions, &'static str> {
                 Ok(Functions {
                     $($field: {
@@ -107,7 +107,7 @@ impl fmt::Display for NvmlMissing {
             NvmlMissing::Library => write!(f, "{LIBRARY} is missing"),
             NvmlMissing::Symbol(name) => write!(f, "{LIBRARY} has no {name}"),
             NvmlMissing::Start(code) => write!(f, "{LIBRARY} did not start: code {code}"),
-            NvmlMissing::NoCard => f.write_str("the driver lists no card of the name of the field's GPU"),
+            NvmlMissing::NoCard => f.write_str("the driver lists no card with the name of the field's GPU"),
             NvmlMissing::Ambiguous(cards) => write!(f, "{cards} cards have the name of the field's GPU"),
         }
     }
@@ -129,7 +129,7 @@ impl Nvml {
 
     fn open_from(library: &OsStr, name: Option<&str>) -> Result<Nvml, NvmlMissing> {
         // SAFETY: opening a library runs its initialisers; those of the driver's library are meant to be run
-        // so.
+        // this way.
         let library = unsafe { Library::new(library) }.map_err(|_| NvmlMissing::Library)?;
         let functions = Functions::resolve(&library).map_err(NvmlMissing::Symbol)?;
         // SAFETY: the function has no argument, and may be called any number of times.

@@ -1,7 +1,7 @@
 //! Is there a GPU that this program can use? Checks step by step, each only after the one before has passed:
 //! the library, its functions, the driver's start, its version, a device, its chip. Opens no context.
 
-#![allow(unsafe_code)] // calls of the driver; reasons at each place
+#![allow(unsafe_code)] // calls to the driver; reasons at each place
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
@@ -12,7 +12,7 @@ use super::driver::{self, Call, Driver, Missing, SUCCESS};
 use super::error::{GpuError, code};
 
 /// Oldest driver, as the version of CUDA that it brings: the first that accepts PTX 8.0 (PTX ISA, "Release
-/// notes"), the version of the kernels. `scripts/build-ptx` proves both with the tools of CUDA 12.0.
+/// notes"), the version of the kernels. `scripts/build-ptx` checks both with the tools of CUDA 12.0.
 const OLDEST_DRIVER: (u32, u32) = (12, 0);
 
 /// Oldest chip, as its compute capability: what the kernels are compiled for (Orin).
@@ -41,7 +41,7 @@ pub struct GpuInfo {
     pub clock_khz: u32,
 }
 
-/// Why there is none. Displayed as a sentence: the cause, and what a person can do.
+/// Why there is none. Displayed as a sentence: the cause, and what the user can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absence {
     /// No driver library.
@@ -116,7 +116,7 @@ fn look_at(driver: &Driver, ordinal: i32, version: (u32, u32)) -> Result<GpuInfo
     let mut device: CUdevice = 0;
     // SAFETY: writes one handle.
     ask(Call::DeviceGet, unsafe { (driver.device_get)(&mut device, ordinal) })?;
-    // Names are a few words; cudaDeviceProp has the same room.
+    // Names are a few words; cudaDeviceProp reserves the same room.
     let mut name = [0_u8; 256];
     // SAFETY: writes a C string of at most that length.
     ask(Call::DeviceName, unsafe { (driver.device_name)(name.as_mut_ptr().cast::<c_char>(), 256, device) })?;

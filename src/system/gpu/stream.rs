@@ -1,6 +1,6 @@
 //! Work in order: copies, fills, launches, events. Every call enqueues and returns; nothing waits.
 
-#![allow(unsafe_code)] // calls of the driver; reasons at each place
+#![allow(unsafe_code)] // calls to the driver; reasons at each place
 
 use std::ffi::c_void;
 use std::ops::Range;

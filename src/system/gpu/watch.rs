@@ -57,7 +57,7 @@ pub struct Counts {
     pub device_allocations: u64,
     /// Page-locked allocations on the host.
     pub pinned_allocations: u64,
-    /// Calls that failed, injected failures included. "Not yet done" is no failure.
+    /// Calls that failed, injected failures included. "Not yet done" is not a failure.
     pub failures: u64,
 }
 
@@ -81,7 +81,7 @@ impl Watch {
         FAULTS.get(usize::from(self.fault.load(Ordering::Acquire) & !SPENT).wrapping_sub(1)).copied()
     }
 
-    /// The call of the driver that has begun and not returned.
+    /// The driver call that has begun and not returned.
     pub fn under_way(&self) -> Option<Call> {
         Call::ALL.get(usize::from(self.under_way.load(Ordering::Acquire)).wrapping_sub(1)).copied()
     }

@@ -2,12 +2,12 @@
 //! dies, not only when the last thread of the process is gone and all its memory is freed. So the other end
 //! of a connection learns at once that a process was killed.
 
-#![allow(unsafe_code)] // close_range of libc: rustix does not have it
+#![allow(unsafe_code)] // libc's close_range: rustix does not have it
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Most descriptors that a thread keeps, including the three standard streams.
+/// Maximum number of descriptors that a thread keeps, including the three standard streams.
 const MOST: usize = 16;
 
 /// Gives the calling thread its own table, in which only the standard streams and `keep` are open. Other

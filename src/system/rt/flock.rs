@@ -59,7 +59,7 @@ impl Flock {
     }
 }
 
-/// How often the kernel's list is read at most if the holder is not in it. The kernel hands the list out in
+/// How often, at most, the kernel's list is read if the holder is not in it. The kernel hands the list out in
 /// pieces, so a lock that another process drops meanwhile can move a line from a later piece into an earlier
 /// one.
 const LOOKS: usize = 4;

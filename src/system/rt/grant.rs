@@ -7,7 +7,7 @@
 //!
 //! None of this runs in a control period.
 
-#![allow(unsafe_code)] // the scheduling calls of libc; rustix has safe ones for the rest
+#![allow(unsafe_code)] // libc's scheduling calls; rustix has safe ones for the rest
 
 use std::fmt;
 use std::io;
@@ -260,7 +260,7 @@ impl Granted {
 }
 
 impl Refusal {
-    /// What a person can do about it.
+    /// What the user can do about it.
     pub fn fix(&self) -> &'static str {
         match (self.what, self.errno) {
             (Request::Priority(_), libc::EPERM) => {

@@ -53,7 +53,7 @@ pub fn allocations_here() -> Option<u64> {
     INSTALLED.load(Ordering::Relaxed).then(|| HERE.with(Cell::get))
 }
 
-/// Allocations of the calling thread since `before`, an earlier answer of [`allocations_here`].
+/// Allocations of the calling thread since `before`, an earlier result of [`allocations_here`].
 pub fn allocations_since(before: Option<u64>) -> Option<u64> {
     Some(allocations_here()? - before?)
 }

@@ -1,11 +1,11 @@
-//! Large pages for large memory. A field with its library and bank takes tens of thousands of 4 KiB pages,
-//! more than a processor's TLB holds; in a virtual machine each miss costs a dozen reads. With 2 MiB pages it
-//! takes a few dozen. They are requested where the kernel offers them, and never required.
+//! Large pages for large allocations. A field with its library and bank takes tens of thousands of 4 KiB
+//! pages, more than a processor's TLB holds; in a virtual machine each miss costs a dozen reads. With 2 MiB
+//! pages it takes a few dozen. They are requested where the kernel offers them, and never required.
 //!
 //! The size of a large page depends on that of the small ones: 2 MiB with 4 KiB, 32 MiB with the 16 KiB of a
 //! Raspberry Pi 5 (`kernel_2712.img`). So it is read from the system.
 
-#![allow(unsafe_code)] // madvise of libc: rustix does not know MADV_COLLAPSE
+#![allow(unsafe_code)] // libc's madvise: rustix does not know MADV_COLLAPSE
 
 use rustix::param::page_size;
 use std::ops::Range;
@@ -13,7 +13,8 @@ use std::sync::OnceLock;
 
 /// Where the kernel reports the size (Documentation/admin-guide/mm/transhuge.rst).
 const SAYS: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
-/// Large pages up to this size are requested if the memory fills a sixteenth of one: little else is on it.
+/// Large pages up to this size are requested even for memory that fills only a sixteenth of one: little is
+/// wasted.
 const SMALL_WASTE: usize = 2 << 20;
 
 /// The size of a large page as the kernel `said` it, where small ones have `page` bytes. If the kernel does

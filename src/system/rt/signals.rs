@@ -1,7 +1,7 @@
 //! Signals that this process ignores. A stopped process cannot stop its motors, so the signals with which a
 //! terminal stops a process are ignored. The signals that end a program are set up where it ends.
 
-#![allow(unsafe_code)] // signal of libc: signal-hook cannot ignore
+#![allow(unsafe_code)] // libc's signal: signal-hook cannot ignore
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! One drive of an arm, and its figures. Reflexes, limits and the way back are the board's own in every arm;
+//! One drive of an arm, and its figures. Reflexes, limits and backtracking are the board's own in every arm;
 //! only the source of the motion differs.
 
 use crate::base::plan::{Board, FieldPlan, QualityLevel};

@@ -16,10 +16,10 @@ const START: [f64; 2] = [-2.25, 3.0];
 const GOAL: [f64; 2] = [-2.25, 13.0];
 const HEADING_DEG: f64 = 90.0;
 /// The room around it, and the course's origin in it: the course lies between x = -4.5 and 0, y = 0 and 10,
-/// and its own walls are made of discs; the room's are out of its way.
+/// and its own walls are made of discs; the room's walls stand clear of it.
 const ROOM: [f64; 2] = [12.0, 20.0];
 const ORIGIN: [f64; 2] = [8.25, 3.0];
-/// Longest file: the published 300 worlds have 1.3 MB.
+/// Longest file: the published 300 worlds take 1.3 MB.
 const LONGEST: u64 = 16 << 20;
 
 /// One world.

@@ -1,5 +1,5 @@
 //! One drive through one world, in virtual time. The field is not computed. A drive ends at the goal, at
-//! the first contact, or when its time is over.
+//! the first contact, or when its time runs out.
 
 use super::Pilot;
 use super::course::{Course, Rules};
@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The way after which a run's clock starts: the benchmark's rule.
+/// The distance after which a run's clock starts: the benchmark's rule.
 const STARTED_M: f64 = 0.1;
 /// Distance between two points of the recorded path.
 const PATH_STEP_M: f64 = 0.05;
@@ -48,7 +48,7 @@ pub struct Run {
     pub driven_m: f64,
     /// How often it turned from forwards to backwards or back.
     pub reversals: u64,
-    /// Why the navigator had given up or stood at the end.
+    /// Why the navigator had given up or was standing at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<&'static str>,
     /// Digest of everything that the robot sensed, decided and commanded.
@@ -69,7 +69,7 @@ struct Witness {
     reversals: u64,
 }
 
-/// Slower than this, metres a second, the direction does not count: a robot that stands trembles.
+/// Below this speed, metres a second, the direction does not count: a standing robot trembles.
 const MOVES_M_PER_S: f64 = 0.02;
 
 impl Witness {
@@ -174,7 +174,7 @@ mod tests {
         for pilot in Pilot::ALL {
             let run = outcomes(pilot, std::slice::from_ref(&course)).remove(0);
             assert_eq!(run.outcome, Outcome::Reached, "{}", pilot.name());
-            // 10 m to the goal, 1 m of which it need not go.
+            // 10 m to the goal, the last 1 m of which it need not drive.
             assert!((8.9..9.5).contains(&run.driven_m), "{}: {} m", pilot.name(), run.driven_m);
             assert_eq!(run.reversals, 0, "{}", pilot.name());
         }

@@ -12,10 +12,10 @@ use std::f32::consts::PI;
 const HEADING: f32 = 0.1;
 const CLEARANCE: f32 = 0.8;
 const SPEED: f32 = 0.6;
-/// Clearance beyond this counts no more, metres.
+/// Clearance beyond this brings no further gain, metres.
 const CLEAR_M: f32 = 1.0;
-/// How far ahead in time an arc is looked at, seconds, and the number of its points: at full speed they are
-/// 7 cm apart, less than a disc of the course is wide.
+/// How far ahead in time it follows an arc, seconds, and the number of its points: at full speed they are 7
+/// cm apart, less than a disc of the course is wide.
 const LOOK_S: f32 = 2.0;
 const POINTS: usize = 15;
 /// Time in which the motors must reach a speed, seconds, and what they can do: the ramp of the board.
@@ -53,7 +53,7 @@ impl DynamicWindow {
         for step in 1..=POINTS {
             let seconds = LOOK_S * step as f32 / POINTS as f32;
             let at = place([forward, turn], seconds);
-            // What it is already beside does not block it as long as the arc leads away.
+            // A point that it is already close to does not block it as long as the arc leads away.
             let hits = |point: &[f32; 2]| gap(at, point) < near.min(gap([0.0; 2], point));
             if points.iter().any(hits) {
                 return (forward * LOOK_S * (step - 1) as f32 / POINTS as f32).min(CLEAR_M);
@@ -84,7 +84,7 @@ impl Baseline for DynamicWindow {
         if goal_m < 0.05 {
             return Wish::STOP;
         }
-        // Each beam sees something on an arc; its middle and its ends stand for it.
+        // Each beam sees something on an arc; its middle and its ends represent it.
         let hits = around.beams.iter().filter_map(|beam| Some((beam, beam.hit()?)));
         let points: Vec<[f32; 2]> = hits
             .flat_map(|(beam, range)| {

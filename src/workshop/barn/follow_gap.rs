@@ -1,17 +1,17 @@
 //! Follow the gap (Sezer, Gokasan: "A novel obstacle avoidance algorithm: Follow the Gap Method", Robotics
-//! and Autonomous Systems 60, 2012): it steers to the middle of the largest gap between obstacles, the more
-//! so the nearer the nearest of them is, and otherwise to the goal.
+//! and Autonomous Systems 60, 2012): it steers between the middle of the largest gap between obstacles and
+//! the goal; the nearer the nearest obstacle is, the more weight the gap gets.
 
 use super::newest::{Baseline, toward};
 use crate::field::navigate::{Body, Surroundings, Wish};
 use std::f32::consts::{FRAC_PI_2, PI};
 
-/// Headings that are looked at: every 3 degrees, nearly to a quarter turn on either side. The ends of a gap
+/// Headings that it considers: every 3 degrees, nearly to a quarter turn on either side. The ends of a gap
 /// must be less than half a turn apart, or their middle would be behind the robot.
 const STEP: f32 = PI / 60.0;
 const HEADINGS: usize = 57;
 const OUTERMOST: f32 = STEP * (HEADINGS / 2) as f32;
-/// Obstacles farther away than this play no role, metres: the way of two seconds.
+/// Obstacles farther away than this play no role, metres: the distance driven in two seconds.
 const HORIZON_M: f32 = 1.0;
 /// Free space beside the body, metres; and the weight of the gap against the goal, metres (the paper's alpha,
 /// with distances in metres). Tuned on every fifth world of the course, from the third on, for both bodies.
@@ -29,12 +29,12 @@ pub struct FollowGap {
     body: Body,
 }
 
-/// An obstacle from the robot's middle.
+/// An obstacle as seen from the robot's middle.
 #[derive(Clone, Copy)]
 struct Obstacle {
     bearing: f32,
     distance: f32,
-    /// Half the angle that the robot's own size makes of it.
+    /// Half the angle that it blocks, given the robot's own width.
     half: f32,
 }
 
@@ -65,8 +65,8 @@ impl FollowGap {
             .collect()
     }
 
-    /// The direction of the middle between the obstacles at the two ends of `gap`, which is nearer to the
-    /// nearer one's side than the middle of the angle is.
+    /// The direction of the midpoint between the obstacles at the two ends of `gap`: compared with the middle
+    /// of the angle, it leans away from the nearer one.
     fn middle(gap: Gap, obstacles: &[Obstacle]) -> f32 {
         let end = |heading: f32| {
             let beside = |one: &&Obstacle| (one.bearing - heading).abs() < one.half + 1.5 * STEP;
@@ -153,7 +153,8 @@ mod tests {
     use crate::decision::motion::OdometryPose;
     use crate::field::navigate::Beam;
 
-    /// A ring of 24 beams that sees nothing, but at these bearings in degrees this far.
+    /// What it does with a ring of 24 beams that see nothing except at these bearings in degrees, this far
+    /// away.
     fn wish(seen: &[(i32, f32)]) -> Wish {
         let beams: Vec<Beam> = (-11..=12)
             .map(|nth: i32| {

@@ -45,7 +45,8 @@ impl Baseline for ForceLets {
             let [ahead, left] = beam.point(range, 0.0);
             let bearing = libm::atan2f(left, ahead);
             let gap = (libm::hypotf(ahead, left) - self.body.radius()).max(0.0);
-            // The range of the force: half the ranger's view and the angle under which the robot passes.
+            // The angular range of the force: half the ranger's view plus the angle that the robot needs to
+            // pass.
             let passes = (self.body.radius() + MARGIN_M) / (self.body.radius() + MARGIN_M + gap);
             let sigma = libm::atanf(libm::tanf(beam.half_cone) + passes);
             let strength = REPEL_RATE * libm::expf(-gap / REPEL_M);

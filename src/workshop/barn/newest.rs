@@ -3,7 +3,7 @@
 use crate::field::navigate::navigator::State;
 use crate::field::navigate::{Beam, Body, Driver, Surroundings, Wish};
 
-/// A method that decides by where the goal is and what is around now.
+/// A method that decides from where the goal is and what is around now.
 pub trait Baseline: Send {
     /// What the robot should do now. `goal` is in the frame of the pose, metres.
     fn drive(&mut self, around: &Surroundings, goal: [f64; 2]) -> Wish;
@@ -38,7 +38,7 @@ impl<B: Baseline> Driver for Newest<B> {
     }
 }
 
-/// To go forwards this fast, metres a second, and to turn to the left at this rate, radians a second.
+/// Drives forwards this fast, metres a second, and turns to the left at this rate, radians a second.
 pub fn moving(forward: f32, turn: f32, body: &Body) -> Wish {
     if forward.abs() < 1e-3 {
         let speed = (turn.abs() * body.half_track / body.full_speed).min(1.0);

@@ -12,11 +12,11 @@ use std::collections::BinaryHeap;
 /// The robot stops within 0.3 m of the goal by its own dead reckoning, which errs by some centimetres in a
 /// room; it has a minute.
 const RULES: Rules = Rules { near_m: 0.4, limit: Span::from_millis(60_000) };
-/// A goal is at least this far from the start along the shortest way, metres: most of the room's width.
+/// A goal is at least this far from the start along the shortest path, metres: most of the room's width.
 const FARTHER_THAN_M: f64 = 1.5;
 /// Draws for a goal; a room in which none of them fits is left out.
 const DRAWS: u64 = 1_000;
-/// Distance of two places of the search for a way, metres.
+/// Grid spacing of the path search, metres.
 const STEP_M: f64 = 0.05;
 
 /// The rooms with seeds from 0 to `count`. A body's middle has to stay `clear_m` metres from everything.
@@ -50,15 +50,15 @@ fn room(plan: &SimPlan, clear_m: f64, seed: u32) -> Option<Course> {
     Some(Course { number: seed, plan, path_m, rules: RULES })
 }
 
-/// The shortest ways from one place to all others.
+/// The shortest paths from one place to all others.
 struct Ways {
     columns: usize,
-    /// Metres; infinite: no way.
+    /// Metres; infinite: no path.
     lengths: Vec<f64>,
 }
 
 impl Ways {
-    /// Length of the way to this place, metres.
+    /// Length of the path to this place, metres.
     fn to(&self, place: [f64; 2]) -> Option<f64> {
         let [column, row] = nearest(place);
         self.lengths.get(row * self.columns + column).copied().filter(|length| length.is_finite())

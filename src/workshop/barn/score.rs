@@ -1,4 +1,4 @@
-//! What a driver's runs come to.
+//! The results of a driver's runs.
 
 use super::drive::{Outcome, Run};
 use crate::workshop::ablate::interval::Interval;

@@ -22,7 +22,7 @@ const KEPT: usize = 5;
 /// A baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
-    /// The most common decision of the training data.
+    /// The most common decision in the training data.
     Majority,
     /// Multinomial logistic regression on this many cycles.
     Logistic(usize),

@@ -10,9 +10,10 @@ const DEPTH: usize = 3;
 const RATE: f64 = 0.15;
 /// Ridge of a leaf, in rows.
 const RIDGE: f64 = 1.0;
-/// Fewest rows in a leaf: a quarter of a second at 20 Hz; fewer would fit chance.
+/// Minimum number of rows in a leaf: a quarter of a second at 20 Hz; fewer would fit noise.
 const LEAST: usize = 5;
-/// Most bins per feature: codes are bytes, and with more bins a log of minutes would have few rows in each.
+/// Maximum number of bins per feature: codes are bytes, and with more bins a log of minutes would have few
+/// rows in each.
 const BINS: usize = 128;
 /// A gain below this is rounding error.
 const GAIN: f64 = 1e-9;

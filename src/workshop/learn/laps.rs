@@ -1,4 +1,4 @@
-//! Judges each lap with a read-out of the other laps, including those of other logs.
+//! Judges each lap with a read-out fitted to the other laps, including those of other logs.
 //!
 //! A block in a cross-validation lies between two blocks of the same lap; a separate lap predicts better how
 //! well the next lap will go.
@@ -103,8 +103,8 @@ pub fn inputs_of_all(board: &Board, logs: &[Log]) -> Vec<f32> {
     logs.iter().flat_map(|log| inputs(board, log)).collect()
 }
 
-/// Judges each lap with a read-out of the others' `features`, on up to `jobs` threads. The selection of the
-/// ridge does not see the lap.
+/// Judges each lap with a read-out fitted to the others' `features`, on up to `jobs` threads. The selection
+/// of the ridge does not see the lap.
 pub fn judge(course: &Course, features: &[f32], jobs: usize) -> Result<Vec<Confusion>, LearnError> {
     let laps: Vec<usize> = (0..course.count()).collect();
     let judged = parallel::map(jobs, &laps, |lap| {

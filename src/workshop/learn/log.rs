@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 1 << 30;
 /// Longest row, in bytes: enough for thousands of columns. Limits what one read takes, even after an unclosed
 /// quotation mark.
 const LONGEST_ROW: usize = 1 << 16;
-/// Most rows: ten days at 20 Hz. A row takes memory even if it is nearly empty.
+/// Maximum number of rows: ten days at 20 Hz. A row takes memory even if it is nearly empty.
 const MOST_ROWS: usize = 1 << 24;
 
 /// The columns of a log that a board uses.
@@ -54,7 +54,7 @@ pub enum LogFault {
     Io(io::Error),
     /// The log needs more memory than there is.
     Room(NoRoom),
-    /// A row is longer than any of a robot's logs.
+    /// A row is longer than any in a robot's log.
     LongRow {
         /// Line at which it begins.
         line: u64,
@@ -480,7 +480,7 @@ mod tests {
             error_text(&format!("a,b,what\n1,1,go\n1,1,{long}\n")),
             "line 3: a row of more than 65536 bytes"
         );
-        // An unclosed quotation mark includes line after line.
+        // An unclosed quotation mark swallows the following lines.
         let open = "y\n".repeat(LONGEST_ROW);
         assert_eq!(error_text(&format!("a,b,what\n1,1,\"{open}")), "line 2: a row of more than 65536 bytes");
         let within = "1,1,g\"o\n".repeat(LONGEST_ROW);

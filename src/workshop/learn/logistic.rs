@@ -2,9 +2,9 @@
 //! Learning*, 4.4): the linear map whose scores make the right decisions most probable.
 //!
 //! Minimised by L-BFGS (Nocedal and Wright, *Numerical Optimization*, algorithm 7.4). The initial curvature
-//! is that of scores which are all 0, from the Cholesky factor of the features' correlations: the field's
-//! features are so similar that a plain gradient would converge very slowly. Uses no random numbers and one
-//! thread: equal rows give equal bits.
+//! is that of all-zero scores, from the Cholesky factor of the features' correlations: the field's features
+//! are so similar that a plain gradient would converge very slowly. Uses no random numbers and one thread:
+//! equal rows give equal bits.
 
 use super::moments::{Rows, add_products};
 use super::solve::{FLOOR, Linear, cholesky};
@@ -17,9 +17,9 @@ const REMEMBERED: usize = 12;
 const STEPS: usize = 400;
 /// Converged when a step reduces the loss by less than this share.
 const GAIN: f64 = 1e-6;
-/// Number of such steps in a row: a single one may only have been cut short.
+/// Number of such steps in a row: a single one may just have been cut short.
 const LITTLE: usize = 3;
-/// Most halvings of a step: a step of 1e-9 is no step.
+/// Maximum halvings of a step; at 1e-9 of its length it makes no progress.
 const HALVINGS: usize = 30;
 
 /// The training rows: features, centred and divided by their deviation, and the right decision of each row.

@@ -1,4 +1,4 @@
-//! Counts decisions by the right one and the one taken, to measure how good they are.
+//! Counts decisions by right label and label taken, to measure their accuracy.
 
 use serde::Serialize;
 use std::fmt;

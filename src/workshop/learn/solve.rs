@@ -170,6 +170,6 @@ mod tests {
         let shift = rows.means();
         let linear = Standardised::new(Moments::of(&rows, 0..count, &shift), &shift).ridge(1e-4);
         let swing = linear.weights[(0, 1)].abs() * 1e-7;
-        assert!(swing < 1e-3, "rounding sways the output by {swing}");
+        assert!(swing < 1e-3, "rounding moves the output by {swing}");
     }
 }

@@ -229,7 +229,7 @@ mod tests {
         assert!(total.accuracy().unwrap() > 0.97, "{total}");
         assert!(lesson.judge(&linear, 0..2000).accuracy().unwrap() > 0.97);
         assert_eq!(steps, (0..=11).map(|done| (done, 11)).collect::<Vec<_>>());
-        // The same features with the decisions of other cycles: there is no rule.
+        // The same features with the decisions of other cycles: there is nothing to learn.
         let chance: Vec<usize> = (0..2000).map(|cycle| right[cycle * 7 % 2000]).collect();
         let lesson = Lesson { right: &chance, ..lesson };
         let (_, validation) = fit(&lesson, |_, _| ()).unwrap();
@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn neighbours_in_time_do_not_leak_across_the_gap() {
-        // Every cycle is a random walk's position, and the decision a coin held for 40 cycles: a fit can know
-        // a block only from its neighbours in time.
+        // The features are a random walk's position, and each decision is a coin flip held for 40 cycles: a
+        // fit can predict a block only from its neighbours in time.
         let mut position = [0.0f64; 30];
         let mut features = Vec::new();
         let mut right = Vec::new();

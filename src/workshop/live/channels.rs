@@ -9,8 +9,8 @@ use crate::runtime::control::Status;
 use serde_json::{Map, Value, json};
 
 /// The channels, in the order of their numbers. Lateness is missing: a status has its distribution over the
-/// whole run (`/status`), a recording the largest value since the last message. What the process occupies is
-/// in recordings only.
+/// whole run (`/status`), whereas a recording has the largest value since the last message. The process's
+/// resource usage is in recordings only.
 const TOPICS: [Topic; 9] = [
     Topic::Frame,
     Topic::Command,
@@ -31,7 +31,7 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// Of the robot with this status.
+    /// The channels of the robot with this status.
     pub fn of(status: &Status) -> Channels {
         let sensors = status.measured.sensors.iter();
         let motors = status.measured.motors.iter();
@@ -41,7 +41,7 @@ impl Channels {
         }
     }
 
-    /// What viewers learn about them.
+    /// What viewers are told about them.
     pub(super) fn advertised(&self) -> Vec<Advertised> {
         let facts = Facts { sensors: self.sensors.clone(), motors: self.motors.clone(), ..Facts::default() };
         let numbered = TOPICS.iter().enumerate();
@@ -59,7 +59,7 @@ impl Channels {
     /// Number of channels.
     pub(super) const COUNT: usize = TOPICS.len();
 
-    /// Each channel's message; `None`: it has none now. `scene` draws this robot.
+    /// Each channel's message, `None` if it has none now. `scene` draws this robot.
     pub(super) fn messages(
         status: &Status,
         scene: &mut Scene,
@@ -78,7 +78,7 @@ impl Channels {
                 Topic::Slices => slices(status, now),
                 Topic::Lateness | Topic::Process => None,
             };
-            // Cannot fail: maps with text keys can always be written.
+            // Cannot fail: maps with text keys can always be serialised.
             message.and_then(|message| serde_json::to_vec(&message).ok())
         })
     }
@@ -137,7 +137,7 @@ fn field(status: &Status) -> Option<Value> {
     }))
 }
 
-/// The robot where it believes it is, and the simulated room around it.
+/// The robot at its estimated position, and the simulated room around it.
 fn draw(status: &Status, scene: &mut Scene, now: Instant) -> Option<Value> {
     let goal = status.measured.goal.as_ref()?;
     let moment = SceneMoment {
@@ -160,7 +160,7 @@ fn slices(status: &Status, now: Instant) -> Option<Value> {
     serde_json::to_value(image(now, status.slices.clone()?)).ok()
 }
 
-/// The status without what the other channels have.
+/// The status without the parts that other channels carry.
 fn whole(status: &Status) -> Option<Value> {
     let measured = status.measured.clone().without_slots();
     serde_json::to_value(Status { measured, slices: None, ..status.clone() }).ok()
@@ -171,7 +171,7 @@ pub(super) mod tests {
     use super::*;
     use crate::runtime::control::Sources;
 
-    /// The status of a robot with one sensor and one motor, and `text` in a place of any length.
+    /// The status of a robot with one sensor and one motor, and `text`, of any length, in its remark.
     pub(in super::super) fn status(text: &str) -> Status {
         let status = Sources::idle().status();
         let mut json = serde_json::to_value(status).unwrap();

@@ -8,10 +8,10 @@ pub(super) const SUBPROTOCOLS: [&str; 2] = ["foxglove.sdk.v1", "foxglove.websock
 
 /// First byte of a message with a channel's data.
 const MESSAGE_DATA: u8 = 1;
-/// Identifies the notice that the robot does not answer, so that it can be taken back.
+/// Identifies the notice that the robot does not answer, so that it can be removed.
 const SILENT: &str = "robot";
 
-/// A channel, as viewers learn about it.
+/// A channel, as advertised to viewers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Advertised {
@@ -34,9 +34,9 @@ pub(super) enum Level {
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(tag = "op", rename_all = "camelCase")]
 pub(super) enum Request {
-    /// From now on, send these.
+    /// Start sending these.
     Subscribe { subscriptions: Vec<Subscription> },
-    /// No longer send these.
+    /// Stop sending these.
     #[serde(rename_all = "camelCase")]
     Unsubscribe { subscription_ids: Vec<u32> },
     /// Something that needs a capability which the server does not have.
@@ -73,7 +73,7 @@ pub(super) fn silent(why: &str) -> String {
     json!({"op": "status", "level": Level::Error as u8, "message": text, "id": SILENT}).to_string()
 }
 
-/// Takes that notice back.
+/// Removes that notice.
 pub(super) fn answers_again() -> String {
     json!({"op": "removeStatus", "statusIds": [SILENT]}).to_string()
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Height at which things are drawn, metres: as high as the sonar of a small car looks.
 const HEIGHT_M: f64 = 0.2;
-/// Thickness of the sheet that marks missing floor, metres: it only has to be seen.
+/// Thickness of the sheet that marks missing floor, metres: it only needs to be visible.
 const SHEET_M: f64 = 0.005;
 
 /// The room as an entity of the robot's scene, whose origin is the robot's start.

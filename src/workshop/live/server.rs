@@ -1,4 +1,4 @@
-//! The server: accepts viewers and hands each the robot's news. It never waits for one of them.
+//! The server: accepts viewers and passes each the robot's updates. It never waits for any of them.
 
 use super::channels::Channels;
 use super::protocol::{advertise, answers_again, server_info, silent};
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-/// Most viewers at a time; each costs a thread.
+/// Maximum simultaneous viewers; each costs a thread.
 const MOST_VIEWERS: usize = 8;
-/// News that wait for a viewer: two seconds. Older news are of no use to somebody who watches.
+/// Updates queued for a viewer: two seconds. Older ones are of no use to somebody watching live.
 const QUEUE: usize = 20;
 
-/// What a server has done.
+/// A server's counters.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Viewers that were connected.
@@ -27,11 +27,11 @@ pub struct Counts {
     pub refused: AtomicU64,
     /// Messages that were sent.
     pub messages: AtomicU64,
-    /// News that a viewer was too slow for.
+    /// Updates dropped because a viewer was too slow.
     pub dropped: AtomicU64,
 }
 
-/// What a viewer is told first.
+/// The first messages to a viewer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Hello {
     pub info: String,
@@ -48,7 +48,7 @@ pub(super) struct Batch {
 #[derive(Clone)]
 pub(super) enum News {
     Batch(Arc<Batch>),
-    /// Whatever they have subscribed to.
+    /// For all viewers, whatever they have subscribed to.
     Notice(Arc<str>),
 }
 
@@ -60,11 +60,11 @@ pub struct Server {
     /// Threads that serve a viewer.
     serving: Arc<AtomicUsize>,
     counts: Arc<Counts>,
-    /// The robot did not answer the last time.
+    /// The robot did not answer last time.
     silent: bool,
     /// Draws the robot.
     scene: Scene,
-    /// Slots that the robot had run the last time.
+    /// Slots that the robot had run by the last status.
     slots: u64,
 }
 
@@ -100,14 +100,14 @@ impl Server {
         &self.counts
     }
 
-    /// Accepts the viewers that have come. Returns whether anybody watches.
+    /// Accepts waiting viewers. Returns whether anybody watches.
     pub fn accept(&mut self) -> io::Result<bool> {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => self.admit(stream)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The viewer has given up already.
+                // The viewer has already given up.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return Err(error),
             }
@@ -143,8 +143,8 @@ impl Server {
         Ok(())
     }
 
-    /// Passes on the robot's status, which it had at `now`. If it is another robot than before, the viewers
-    /// are disconnected: they connect again, and are then told its channels.
+    /// Passes on the robot's status as of `now`. If it is a different robot from before, the viewers are
+    /// disconnected: they reconnect and are then told its channels.
     pub fn show(&mut self, status: &Status, now: Instant) {
         let channels = advertise(&Channels::of(status).advertised());
         if channels != self.hello.channels {
@@ -152,7 +152,7 @@ impl Server {
             self.viewers.clear();
         }
         if std::mem::replace(&mut self.slots, status.slots_run) > status.slots_run {
-            self.scene = Scene::new(status.shape.clone()); // another run, which has its own start
+            self.scene = Scene::new(status.shape.clone()); // a new run, with its own start pose
         }
         if std::mem::take(&mut self.silent) {
             self.tell(&News::Notice(answers_again().into()));

@@ -15,25 +15,26 @@ use tungstenite::http::{HeaderValue, StatusCode, header};
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Error, Message, WebSocket};
 
-/// The longest that a viewer may take for the handshake, and to take a message.
+/// Timeout for a viewer's handshake, and for sending it a message.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long the thread waits for a request before it looks for news: a person does not see this delay.
+/// How long the thread waits for a request before it checks for updates: too short for a person to notice.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Longest request, bytes: a subscription to every channel takes less than one kilobyte.
 const LONGEST_REQUEST: usize = 64 << 10;
-/// Most subscriptions of one viewer; several panels may each have one to the same channel.
+/// Maximum subscriptions per viewer; several panels may each subscribe to the same channel.
 const MOST_SUBSCRIPTIONS: usize = 256;
 
 /// Why a viewer is no longer served.
 #[derive(Debug)]
 pub(super) enum End {
-    /// It closed the connection, broke it off, or was too slow.
+    /// It closed or dropped the connection, or was too slow.
     Gone,
     /// The server has ended.
     ServerEnded,
 }
 
-/// Serves the viewer at `stream` until one of both ends. `greeted` is called after the handshake.
+/// Serves the viewer at `stream` until either side ends the connection. `greeted` is called after the
+/// handshake.
 pub(super) fn serve(
     stream: TcpStream,
     hello: &Hello,

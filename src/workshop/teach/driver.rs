@@ -82,7 +82,7 @@ pub struct RandomRequests {
     room: u64,
     /// Cycles for which a request is kept.
     cycles: u64,
-    /// For each motor, which draw it takes. The drive motors of a robot that steers take the same.
+    /// For each motor, the draw that it uses. The drive motors of a robot that steers share one.
     draws: Vec<u64>,
 }
 

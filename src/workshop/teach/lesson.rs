@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The tutor notes one cycle in this many: the features of the next ones are nearly the same.
 const NOTED: u64 = 3;
-/// The tutor notes every cycle in which the table commands backwards, and counts it this many times. There is
-/// one of them in thirty; without this, least squares would rather be wrong there than in a hundred others.
+/// The tutor notes every cycle in which the table commands reverse, and counts it this many times. Only one
+/// cycle in thirty is like that; without the extra weight, least squares would sacrifice these for the rest.
 const BACKWARD_COUNTS: usize = 4;
 /// Targets stay below this, because the inverse of tanh grows without bound near 1.
 const NEAR_FULL: f32 = 0.97;
@@ -47,7 +47,7 @@ pub struct Notes {
     pub wanted: Vec<f64>,
 }
 
-/// `board` on one thread and without the field's memories of experience, on which no read-out depends.
+/// `board` on one thread and without the field's stored experiences, which no read-out depends on.
 pub fn lean(board: &Board) -> Board {
     let mut board = board.clone();
     board.field.shape = Shape { bank: 1, patterns: 1, ..board.field.shape };

@@ -1,5 +1,5 @@
 //! The verdict on a correction: how the robot drives with it in rooms in which it was not taught. Of every
-//! three rooms, one has sound sensors, one has noise, and one has outages.
+//! three rooms, one has healthy sensors, one has noise, and one has outages.
 
 use super::driver::Driver;
 use super::lesson::run;

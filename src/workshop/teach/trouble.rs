@@ -1,5 +1,5 @@
 //! What makes driving harder: noise, lost samples, and periods of random steering. In a lesson the driver
-//! sees the troubled sensors and learns by how much the table is wrong because of them.
+//! sees the disturbed sensors and learns how wrong they make the table.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
@@ -23,7 +23,7 @@ pub enum Trouble {
     /// Now and then, one sensor keeps its last value for a while.
     Outages,
     /// Now and then, the steering is random for a while, so that the robot reaches places that it would not
-    /// reach by itself.
+    /// reach on its own.
     Elsewhere,
 }
 
@@ -41,8 +41,8 @@ impl Trouble {
         }
     }
 
-    /// The trouble in the `nth` room of a trial. One kind is none, because a correction must also work with
-    /// sound sensors.
+    /// The trouble in the `nth` room of a trial. One kind is `None`, because a correction must also work with
+    /// healthy sensors.
     pub fn of_room(nth: usize) -> Trouble {
         Trouble::ASKED[nth % Trouble::ASKED.len()]
     }
@@ -117,7 +117,7 @@ impl Troubled {
         Troubled { trouble, seed, kept: [0.0; MAX_SENSORS] }
     }
 
-    /// `input` with its first `used` sensors troubled.
+    /// `input` with its first `used` sensors disturbed.
     pub fn see(&mut self, input: &FieldInput, used: usize) -> FieldInput {
         self.kept = self.trouble.sensors(self.seed, input.cycle, &input.sensors, &self.kept, used);
         FieldInput { sensors: self.kept, ..*input }

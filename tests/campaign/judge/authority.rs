@@ -17,7 +17,7 @@ const LINE_OFF: Span = Span::from_millis(1);
 /// Motion that is allowed for less than this does not restart the count of `disarm_after_ms`.
 const LEAST_FREE: Span = Span::from_millis(100);
 
-/// Why the robot must not move, and from when on.
+/// Why the robot must not move, and from when.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Revoked {
     promise: Promise,
@@ -67,7 +67,7 @@ impl Authority {
         let revoked = self.revoked.filter(|revoked| revoked.deadline < stretch.until)?;
         let at = revoked.deadline.max(stretch.from);
         let what = format!(
-            "no caller armed the robot since {:.4} s ({}), and the currents are {:?}",
+            "no caller has armed the robot since {:.4} s ({}), and the currents are {:?}",
             revoked.raised.as_nanos() as f64 / 1e9,
             revoked.promise.name(),
             stretch.currents

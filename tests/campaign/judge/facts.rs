@@ -1,7 +1,7 @@
 //! What a judge knows in advance: times of the board, what the script does to buses and threads, and how long
-//! after a reason the motors may still turn. Does not look at the robot.
+//! after a reason to stop the motors may still turn. Does not look at the robot.
 //!
-//! Every allowance is made of these: `period` (a request or a reading waits for the next slot, and the
+//! Every allowance is built from these: `period` (a request or a reading waits for the next slot, and the
 //! command for the one after), `bus_time` (what may already be on the wire, and the stop behind it),
 //! `timeout` (a hung transfer).
 
@@ -131,7 +131,7 @@ impl Facts {
     }
 
     /// When a runtime has received a safe-stop that a caller sent to its guard at `at`, if the guard does not
-    /// die before.
+    /// die first.
     pub fn heard_by(&self, at: Instant) -> Instant {
         let mut heard = at + HEARD;
         for (from, until) in self.unguarded.iter().chain(&self.late_all).filter(|(_, until)| *until > at) {
@@ -143,15 +143,15 @@ impl Facts {
     }
 
     /// Whether a safe-stop that a caller sent to the guard at `at` lasts: the guard receives it at once, and
-    /// does not die before it could report it to the runtime.
+    /// lives long enough to report it to the runtime.
     pub fn remembers(&self, at: Instant) -> bool {
         let is_in = |spells: &[Spell], end| spells.iter().any(|spell| spell.0 <= end && spell.1 > at);
         !is_in(&self.unguarded, at) && !is_in(&self.guard_dead, self.heard_by(at))
     }
 
-    /// When motors that have to obey within `base` after `at` must have obeyed, allowing for what no program
-    /// can change: threads that are not scheduled, a bus that does not answer. A late loop stops its motors
-    /// when its last command expires.
+    /// The deadline for motors that must obey within `base` after `at`, allowing for what no program can
+    /// change: threads that are not scheduled, a bus that does not answer. A late loop stops its motors when
+    /// its last command expires.
     pub fn deadline(&self, at: Instant, base: Span) -> Instant {
         let safety = &self.board.safety;
         let mut end = at + base;

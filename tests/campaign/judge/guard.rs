@@ -1,13 +1,13 @@
 //! The guard's task: motors stop when it and the runtime cannot communicate. Knows when the script kills or
-//! pauses either of them, and none of their messages.
+//! pauses either of them, but none of their messages.
 
 use super::facts::{Facts, overlaps};
 use super::promise::Promise;
 use super::{Breach, Stretch};
 use ganglion::base::time::{Instant, Span};
 
-/// The guard's own thread cuts its line when its timeout ends; a larger delay would be an error in the
-/// judge's arithmetic.
+/// The guard's own thread cuts its line when its timeout ends; a larger delay would be an arithmetic error in
+/// the judge.
 const AT_ONCE: Span = Span::from_millis(1);
 
 /// The promises of this file that applied.
@@ -22,11 +22,12 @@ impl Guarding {
         std::mem::take(&mut self.exercised)
     }
 
-    /// From when on a runtime that needs its guard must have stopped, if the guard has been dead or paused
-    /// since `from`.
+    /// The time by which a runtime that needs its guard must have stopped, if the guard has been dead or
+    /// paused since `from`.
     fn lost_from(facts: &Facts, from: Instant) -> Instant {
         let timeout = facts.board.guard.map_or(Span::ZERO, |plan| plan.timeout);
-        // The newest answered request was made before; one slot notices it, and its command is sent.
+        // The newest answered request is no later than `from`; one slot notices the timeout, and its command
+        // is sent.
         facts.deadline(from + timeout, facts.board.period + facts.bus_time)
     }
 

@@ -1,5 +1,5 @@
 //! The link to a brain on another computer: the motors stop when it is silent. Knows when answers could be
-//! read, and nothing of what the runtime made of them.
+//! read, but not what the runtime did with them.
 
 use super::facts::Facts;
 use super::promise::Promise;
@@ -18,7 +18,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// How often the silence began to matter since the last call.
+    /// How often a silence began to force a stop since the last call.
     pub fn take_exercised(&mut self) -> u64 {
         std::mem::take(&mut self.exercised)
     }

@@ -26,7 +26,7 @@ pub struct Retreats {
     owed: Vec<Owed>,
     /// Per drive motor: minimum duty, limit.
     drives: Vec<(f32, f32)>,
-    /// Rules that bound only by their retreat while the motors could have turned.
+    /// Rules that were binding only because of their retreat while the motors could have turned.
     pub exercised: u64,
 }
 

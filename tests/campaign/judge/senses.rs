@@ -73,7 +73,7 @@ impl Sense {
     }
 }
 
-/// A row of the reflex table, and since when its limit is passed.
+/// A row of the reflex table, and since when its limit has been passed.
 #[derive(Clone, Debug)]
 struct Watched {
     rule: Rule,
@@ -87,7 +87,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Since when its limit is passed, if it binds at `at`.
+    /// Since when its limit has been passed, if it binds at `at`.
     fn binds(&self, at: Instant) -> Option<Instant> {
         self.tripped_at.filter(|_| self.free_at.is_none_or(|free| at < free))
     }
@@ -100,8 +100,8 @@ impl Watched {
             self.tripped_at = None;
         }
         let since = match self.freed_at {
-            // Readings on both sides of the limit: a loop that last saw other ones of them treats this as an
-            // older trip, whose hold may be over.
+            // Readings on both sides of the limit: a loop that last saw a different one of them treats this
+            // as an older trip, whose hold may be over.
             Some(freed) if at <= facts.deadline(freed, facts.reaction() + self.rule.hold) => Instant::ZERO,
             _ => since,
         };
@@ -114,7 +114,7 @@ impl Watched {
             return true;
         }
         if !clears(&self.rule, value) {
-            self.freed_at = Some(at); // nor does one between the two limits
+            self.freed_at = Some(at); // the same for a reading between the two limits
         }
         let held_until = self.tripped_at.map(|_| self.held_from + self.rule.hold);
         self.free_at = held_until.filter(|_| clears(&self.rule, value)).map(|held| held.max(at));
@@ -146,9 +146,9 @@ pub struct Senses {
     rules: Vec<Watched>,
     /// Per drive motor: minimum duty, limit.
     drives: Vec<(f32, f32)>,
-    /// Retreats of rules that bind only by their retreat.
+    /// Retreats of rules that are binding only because of their retreat.
     pub retreats: Retreats,
-    /// When the machine woke last: what a sensor said before shows nothing any more.
+    /// When the machine woke last: earlier readings prove nothing.
     woke_at: Instant,
     /// Whether a required sensor, and an optional one, had been silent for too long.
     pub staled: [bool; 2],

@@ -127,7 +127,7 @@ impl Wire {
                 && stretch.moving_since < let_go
             {
                 let what = format!(
-                    "the motors' bus is dead since {seconds:.4} s; the currents are {:?}",
+                    "the motors' bus has been dead since {seconds:.4} s; the currents are {:?}",
                     stretch.currents
                 );
                 return Some(Breach { promise: Promise::BusLost, at: lost.max(stretch.from), what });

@@ -1,4 +1,4 @@
-//! Faults, injected or not: how each looks to the caller, and that it passes.
+//! Faults, injected or not: how each looks to the caller, and that it goes away.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ fn a_stuck_call_is_visible_and_can_be_released() {
             assert!(began.elapsed() < Duration::from_secs(20), "it never gets stuck");
             std::thread::yield_now();
         }
-        // Still so a while later.
+        // Still the same a while later.
         std::thread::sleep(Duration::from_millis(20));
         let seen = watch.under_way();
         watch.inject(None);
@@ -91,7 +91,8 @@ fn a_slowed_call_takes_ten_times_as_long() {
     until(|| event.is_done()).expect("no error");
     let (took, least) = (began.elapsed(), Duration::from_millis(100));
     assert!(took >= least, "{took:?}");
-    // After the withdrawal the next call has its normal speed; the same event was delayed a moment ago.
+    // Once the fault is withdrawn, the next call takes its normal time; the same event was delayed a moment
+    // ago.
     desk.watch.inject(None);
     desk.stream.record(&event).expect("recorded");
     until(|| event.is_done()).expect("no error");
@@ -215,7 +216,7 @@ fn no_failing_call_leaks_anything() {
         let own_fault = watch.counts().failures > 0 && said.is_ok();
         assert!(counts.is_clean() || own_fault, "{}: {counts:?}", call.name());
     }
-    // Calls of the probe, releases, error texts, changes of context; and a call that is a different one on
+    // Not seen: calls of the probe, releases, error texts, changes of context, and one call that differs on
     // the stand-in.
     unseen.retain(|call| *call != Call::EventRecord);
     use Call as C;

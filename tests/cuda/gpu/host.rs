@@ -1,4 +1,4 @@
-//! Host memory that a device copies: nobody accesses it in the meantime.
+//! Host memory that a device copies must not be accessed in the meantime.
 
 use super::{BYTES, Desk, alone, desk, until};
 use ganglion::system::gpu::{Event, GpuError, Pinned};

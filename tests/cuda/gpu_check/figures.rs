@@ -133,7 +133,7 @@ fn a_profile_lists_each_kernel_with_the_slowest_first() {
     let kernel = |name: &str, count: u32, p50_ns: f64, warps: f64| json!({"kernel": name, "count": count, "p50_ns": p50_ns, "warps_percent": warps});
     let expected = json!([kernel("evolve_32", 1, 17_900.0, 20.0), kernel("sense", 2, 7_700.0, 3.5)]);
     assert_eq!(part(&report, "profile")["output"], expected);
-    // Without a kernel in the table, as where the filter matches no name, the part fails.
+    // Without a kernel in the table, as when the filter matches no name, the part fails.
     kit.program("bin/ncu", &PROFILE.replace("echo '\"", ": '"));
     let (_, report) = kit.check(&["--only", "profile"]);
     assert_eq!(word(&report, "profile", "why"), "no kernel was profiled");

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// Answers `doctor`, and differently to each of the two benches of one robot.
+/// Answers `doctor`, and gives each of the two one-robot benches a different answer.
 fn answers(f32: &str, f16: &str) -> String {
     let answers =
         format!("*doctor*) echo '{{\"here\":1}}' ;;\n*'f32 --rung'*) {f32} ;;\n*'f16 --rung'*) {f16} ;;");

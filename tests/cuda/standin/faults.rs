@@ -48,7 +48,7 @@ fn a_bad_pointer_table_loses_the_context_until_a_reset() {
     let bench = Bench::new(4096);
     let sense = kernel(module(), c"sense");
     // Fresh memory as a table: every address in it is a NaN.
-    assert_eq!(launch(sense, 64, bench.device, bench.low), 0, "the call comes back; the device finds out");
+    assert_eq!(launch(sense, 64, bench.device, bench.low), 0, "it succeeds; the error comes later");
     assert_eq!(cu!(cuStreamSynchronize(bench.low)), 700);
     assert_eq!(cu!(cuMemsetD8Async(bench.device, 0, 16, bench.low)), 700, "and so does everything after");
     let mut address = 0;
@@ -99,7 +99,7 @@ fn kernels_can_be_slow() {
     let mut bench = Bench::new(64 * 1024);
     let (sense, done) = (kernel(module(), c"sense"), event());
     let (table, _) = empty_brain(&mut bench, 32 * 1024);
-    // A few microseconds become longer than any test.
+    // Stretches a few microseconds to more than any test takes.
     alone.order("slow=1000000000");
     assert_eq!(launch(sense, 64, table, bench.low) + cu!(cuEventRecord(done, bench.low)), 0);
     assert_eq!((cu!(cuEventQuery(done)), alone.counts().kernels), (600, 0));

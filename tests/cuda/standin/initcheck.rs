@@ -43,7 +43,7 @@ fn initcheck_refuses_reads_of_unwritten_memory() {
         assert_eq!(cu!(cuStreamSynchronize(bench.low)), 719);
         assert_eq!(cu!(cuDevicePrimaryCtxReset_v2(0)) + cu!(cuDevicePrimaryCtxRelease_v2(0)), 0);
     };
-    // A kernel that may read everything, then one whose brain has lost its zeros.
+    // A kernel that may read everything, then one whose brain is no longer zeroed.
     let mut bench = Bench::new(1 << 20);
     let (table, _) = empty_brain(&mut bench, 1 << 19);
     assert_eq!(launch(kernel(module(), c"sense"), 64, table, bench.low), 0);

@@ -32,8 +32,8 @@ pub fn streams() -> Vec<Vec<u8>> {
     framings.into_iter().map(stream).collect()
 }
 
-/// Every frame gets one frame, the field's sensors are on their scale whatever the client sent, and no frame
-/// exceeds its limit.
+/// Every frame is answered by one frame, the field's sensors are on their scale whatever the client sent, and
+/// no frame exceeds its limit.
 pub fn take_stream(bytes: &[u8]) -> bool {
     let (mut reader, mut client) = (FrameReader::default(), Client::new(PROFILE.with(Arc::clone)));
     let mut acted = false;

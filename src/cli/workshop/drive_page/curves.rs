@@ -1,13 +1,13 @@
-//! Curves of a whole run in bounded memory. All curves share cells of equally many slots; when the cells run
-//! out, two become one, which keeps the smallest and the largest value in the order in which they came. So
-//! no peak is lost, however long the run is.
+//! Curves of a whole run in bounded memory. All curves share cells of the same number of slots; when the
+//! cells run out, each two neighbours are merged into one, which keeps the smallest and the largest value in
+//! order of time. So no peak is lost, however long the run is.
 
 use crate::base::time::Span;
 
-/// Most values of all curves of a page together. As base64 of 32-bit numbers they take 5.3 bytes each, so the
-/// curves take at most 3.2 MB.
+/// Maximum number of values on a page, all curves together. As base64 of 32-bit numbers they take 5.3 bytes
+/// each, so the curves take at most 3.2 MB.
 const VALUES: usize = 600_000;
-/// Fewest cells, however many curves there are: about one for each pixel of a wide screen.
+/// Minimum number of cells, however many curves there are: about one for each pixel of a wide screen.
 const FEWEST_CELLS: usize = 1_000;
 
 /// What a cell keeps.
@@ -32,13 +32,13 @@ pub struct Curves {
     period: Span,
     /// Slots in a cell.
     width: u64,
-    /// Most cells with two values each.
+    /// Maximum number of cells with two values each.
     most: usize,
     curves: Vec<(Keep, Vec<Cell>)>,
 }
 
 impl Curves {
-    /// No curve yet, with room for `expected` of them, of slots that are `period` apart.
+    /// No curves yet, but room for `expected` of them, with slots `period` apart.
     pub fn new(expected: usize, period: Span) -> Curves {
         let most = (VALUES / 2 / expected.max(1)).max(FEWEST_CELLS);
         Curves { period, width: 1, most, curves: Vec::new() }
@@ -60,7 +60,7 @@ impl Curves {
         self.period.as_secs_f64() * self.width as f64
     }
 
-    /// The value `at` so long after the first slot.
+    /// Adds a value; `at` counts from the first slot.
     pub fn put(&mut self, CurveId(curve): CurveId, at: Span, value: f32) {
         if !value.is_finite() {
             return;
@@ -79,7 +79,7 @@ impl Curves {
         cells[cell] = merged(*keep, cells[cell], [value; 2]);
     }
 
-    /// Most cells: those of a single slot have one value only.
+    /// Maximum number of cells: those of a single slot have only one value.
     fn cells(&self) -> usize {
         if self.width == 1 { 2 * self.most } else { self.most }
     }

@@ -15,9 +15,10 @@ use crate::field::slices::SlicesMessage;
 use crate::runtime::control::Status;
 use std::collections::BTreeMap;
 
-/// Most curves of temperatures: more names than any board has show a status that is not ours.
+/// Maximum number of temperature curves: a status with more names than any board has is not ours.
 const MOST_TEMPERATURES: usize = 16;
-/// Most sets of slices through the field: one every five seconds of ten minutes, 0.7 MB of the page.
+/// Maximum number of sets of slices through the field: one every five seconds of ten minutes, 0.7 MB of the
+/// page.
 const MOST_SLICES: usize = 120;
 /// Curves besides those of sensors and motors.
 const OTHER_CURVES: usize = 19;
@@ -26,7 +27,7 @@ const OTHER_CURVES: usize = 19;
 pub struct DriveShown {
     pub summary: Summary,
     pub sentences: Vec<String>,
-    /// Words about the run: version, clock, seed.
+    /// Text about the run: version, clock, seed.
     pub words: BTreeMap<String, String>,
     /// The board's effective values.
     pub board: String,
@@ -41,7 +42,7 @@ pub struct DriveShown {
     pub slices: Vec<(f64, SlicesMessage)>,
     /// The last status in the recording.
     pub status: Option<Box<Status>>,
-    /// Messages of status that this program cannot read.
+    /// Status messages that this program cannot read.
     pub unreadable: u64,
     /// Spans and moments that did not fit on the page.
     pub left_out: u64,
@@ -296,7 +297,7 @@ impl Drive {
         }
     }
 
-    /// What the program occupied after the newest slot.
+    /// The program's memory, files and threads after the newest slot.
     pub fn take_process(&mut self, message: &ProcessMessage) {
         self.tally.take_process(message);
         let Some(first) = self.first else { return };
@@ -333,7 +334,7 @@ impl Drive {
         self.status = Some(Box::new(status));
     }
 
-    /// Slices through the field, taken at `time`. If there are too many, every second set goes.
+    /// Slices through the field, taken at `time`. If there are too many, every second set is dropped.
     pub fn take_slices(&mut self, time: u64, json: &[u8]) {
         let message = serde_json::from_slice(json).ok().map(|ImageMessage { slices, .. }| slices);
         let Some(slices) = message.filter(|slices| slices.cells().is_some()) else {
@@ -358,7 +359,7 @@ impl Drive {
         self.slices.push((at.as_secs_f64(), slices));
     }
 
-    /// What the page shows, once every slot of `run` was taken.
+    /// What the page shows, after every slot of `run` has been added.
     pub fn end(self, run: &Run) -> DriveShown {
         let Drive { tally, at_s, curves, common, sensors, motors, temperatures, marks, times, .. } = self;
         let (summary, sentences) = tally.end(run, 0);
@@ -468,7 +469,7 @@ impl Common {
             Plot::of("field", "where the GPU's time went", "us", named(&DeviceTimes::PARTS, &device)),
             Plot::of(
                 "field",
-                "what the field says of its answer",
+                "what the field says about its answer",
                 "1",
                 named(&["confidence", "skill", "novelty"], &judgement),
             ),

@@ -1,4 +1,4 @@
-//! Times as histograms: percentiles to three digits, and bars of a tenth of a decade for the eye.
+//! Times as histograms: percentiles to three digits, and bars a tenth of a decade wide to look at.
 
 use crate::base::time::Span;
 use crate::drive::trace::Latency;
@@ -7,10 +7,10 @@ use serde::Serialize;
 
 /// Bars in a decade of times: neighbours differ by a quarter, which the eye can still tell apart.
 const PER_DECADE: f64 = 10.0;
-/// Number of bars: from a microsecond to ten seconds; what is shorter or longer is in the first or the last.
+/// Number of bars: from a microsecond to ten seconds; shorter or longer times count in the first or the last.
 const BARS: usize = 71;
 
-/// Longest time that the percentiles tell from longer ones, nanoseconds: an hour.
+/// Longest time that the percentiles resolve, nanoseconds: an hour.
 const LONGEST: u64 = 3_600_000_000_000;
 
 /// The times of one part of the loop.

@@ -1,5 +1,5 @@
-//! The page as HTML. Whatever comes from a recording is text to it: in the body it is escaped, in the data
-//! each `<` is. The browser runs only the two scripts whose digests the page names, and loads nothing.
+//! The page as HTML. Whatever comes from a recording is treated as text: in the body it is escaped, in the
+//! data each `<` is. The browser runs only the two scripts whose digests the page names, and loads nothing.
 
 use super::drive::DriveShown;
 use super::tables::{machine, readings, table};
@@ -9,9 +9,9 @@ use data_encoding::BASE64;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// The bytes that every page begins with. A file without them is not written over.
+/// The bytes that every page begins with. A file without them is not overwritten.
 pub const BEGIN: &str = "<!doctype html>\n<!-- a report of ganglion -->\n";
-/// uPlot 1.6.32, as its package on npm holds it.
+/// uPlot 1.6.32, as in its npm package.
 const UPLOT: &str = include_str!("uplot/uPlot.iife.min.js");
 /// Its looks.
 const UPLOT_LOOKS: &str = include_str!("uplot/uPlot.min.css");
@@ -24,7 +24,7 @@ const LOOKS: &str = include_str!("page.css");
 /// SHA-256 of both scripts in base64: a browser runs no other. A test compares them.
 const DIGESTS: [&str; 2] =
     ["GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=", "GJKR50QXLmaM1ihk/jkPi1UfhrGHca2HfesqaRqnvIg="];
-/// Most events in the table; the timeline shows all.
+/// Maximum number of events in the table; the timeline shows all.
 const MOST_ROWS: usize = 500;
 
 /// The page.
@@ -41,7 +41,7 @@ pub fn html(drive: &DriveShown) -> String {
     let _ = writeln!(html, "<title>{title}</title>\n<style>{UPLOT_LOOKS}\n{LOOKS}</style></head><body>");
     body(&mut html, drive, &title);
     let _ = writeln!(html, "<!-- uPlot 1.6.32, https://github.com/leeoniya/uPlot\n{UPLOT_LICENCE}-->");
-    // In JSON a `<` can only be inside of a string, where this spells the same.
+    // In JSON a `<` can only be inside a string, where this escape means the same.
     let data = sanitize::json(data(drive).to_string()).replace('<', "\\u003c");
     let _ = writeln!(html, "<script type=\"application/json\" id=\"data\">{data}</script>");
     let _ = writeln!(html, "<script>{UPLOT}</script>\n<script>{SCRIPT}</script>");
@@ -84,13 +84,13 @@ fn body(html: &mut String, drive: &DriveShown, title: &str) {
     let _ = writeln!(html, "</main><footer><p>{}</p></footer>", markup(&detail(drive)));
 }
 
-/// What zooms all curves at once.
+/// The buttons that zoom all curves at once.
 const BAR: &str = "<nav id=\"bar\" aria-label=\"Zoom\"><span id=\"range\"></span>\
 <button id=\"in\">zoom in</button><button id=\"out\">zoom out</button><button id=\"back\">earlier</button>\
 <button id=\"on\">later</button><button id=\"all\">whole run</button></nav>\n\
 <noscript><p class=\"warning\">Curves need JavaScript, which is off. Text and tables are complete.</p></noscript>\n";
 
-/// A section: words, its plots, more words.
+/// A section: text, its plots, more text.
 fn section(html: &mut String, id: &str, title: &str, [before, after]: [&str; 2]) {
     let _ = writeln!(
         html,
@@ -113,7 +113,7 @@ fn summary(drive: &DriveShown) -> String {
     html
 }
 
-/// A sentence about the rows that the table lacks.
+/// A sentence about the rows left out of the table.
 fn more(rows: usize, where_to_find: &str) -> String {
     match rows.saturating_sub(MOST_ROWS) {
         0 => String::new(),
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn the_files_of_uplot_are_those_of_its_package() {
         let hex = |text: &str| sha256(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        // Of the files in uplot-1.6.32.tgz, as docs/dependencies.md has them.
+        // Digests of the files in uplot-1.6.32.tgz, as in docs/dependencies.md.
         let known = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f";
         assert_eq!(hex(UPLOT), known);
         let known = "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04";
@@ -250,8 +250,8 @@ mod tests {
     #[test]
     fn the_page_names_the_digests_of_its_scripts() {
         let found = [UPLOT, SCRIPT].map(|script| BASE64.encode(&sha256(script)));
-        assert_eq!(found, DIGESTS, "after a change of page.js put the digests on the left into DIGESTS");
-        // In HTML a script ends at the first of these.
+        assert_eq!(found, DIGESTS, "after a change to page.js copy the digests on the left into DIGESTS");
+        // Either of these would end or disturb a script in HTML.
         assert!(
             [UPLOT, SCRIPT].iter().all(|script| !script.contains("</script") && !script.contains("<!--"))
         );

@@ -1,18 +1,19 @@
-//! What lasts and what happens: a word that held from one time to another, and moments with a word. Both are
-//! bounded, and count what they leave out.
+//! Spans and moments: a word that applied from one time to another, and events with a time and a word. Both
+//! are bounded, and count what they leave out.
 
 use serde::Serialize;
 
-/// Most spans of one kind on a page: more than a person reads; each takes some 40 bytes of the page.
+/// Maximum number of spans of one kind on a page: more than a person reads; each takes some 40 bytes of the
+/// page.
 const MOST_SPANS: usize = 4_000;
-/// Most moments on a page.
+/// Maximum number of moments on a page.
 const MOST_MARKS: usize = 10_000;
 
-/// From when to when, in seconds, and what.
+/// Start and end in seconds, and the word.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WordSpan(pub f64, pub f64, pub String);
 
-/// A value that is a word, over time.
+/// A value that is a word, as it changes over time.
 #[derive(Debug, Default)]
 pub struct Spans {
     ended: Vec<WordSpan>,
@@ -21,7 +22,7 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// `word` holds from `at` on; `None`: nothing does.
+    /// `word` applies from `at` on; `None`: no word does.
     pub fn set(&mut self, at: f64, word: Option<&str>) {
         if self.open.as_ref().map(|open| open.2.as_str()) == word {
             return;

@@ -49,7 +49,7 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     html + "</tbody></table></div>\n"
 }
 
-/// Words with how many times each.
+/// Words, each with its count.
 fn counted<K: AsRef<str>>(counts: &BTreeMap<K, u64>, none: &str) -> String {
     let each: Vec<String> = counts.iter().map(|(word, times)| format!("{} {times}", word.as_ref())).collect();
     if each.is_empty() { none.to_string() } else { each.join(", ") }

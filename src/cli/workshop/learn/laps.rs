@@ -32,14 +32,14 @@ pub struct Judgement {
     spreads: Vec<Spread>,
 }
 
-/// Right decisions with one method.
+/// Correct decisions with one method.
 #[derive(Clone, Debug, Serialize)]
 struct Judged {
     method: String,
     /// Seed of the field, if the method has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
-    /// Share of right decisions on all laps.
+    /// Share of correct decisions on all laps.
     accuracy: Option<f64>,
     laps: Vec<Option<f64>>,
 }

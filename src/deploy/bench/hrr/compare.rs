@@ -164,7 +164,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_figure_that_was_not_measured_is_absent_not_zero() {
-        // A clean-up transfers no rows; a transfer that takes no time cannot be told from none.
+        // A clean-up transfers no rows; a transfer that takes no time looks the same.
         let clean = [cell(Operation::CleanUp, 10, GPU, 10.0)];
         let Comparison { speed_up_from_host, speed_up, efficiency, transfer_us, transfer_share, .. } =
             comparisons(&clean)[0];

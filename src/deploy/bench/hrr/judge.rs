@@ -109,7 +109,7 @@ pub fn rows(targets: &GpuTargets, figures: &HrrFigures, unjudged: Option<&str>) 
         (Some(gpu), Some(true)) => Some(format!("the GPU '{}' is emulated on a processor", gpu.name)),
         _ => unjudged.map(String::from),
     };
-    // If one row length does not fit, that is no reason for another that does.
+    // A row length that does not fit must not affect one that does.
     let absence = figures.gpu_absence.clone().filter(|_| figures.gpu.is_none());
     let finished = rows.into_iter().map(|(mut row, needs)| {
         if row.measured.is_none() {

@@ -8,7 +8,7 @@ use crate::deploy::board::report::{Report, Shared};
 use crate::deploy::board::spelling::LineWord;
 use crate::hardware::device::robot_hat::timer_of;
 
-/// Line names on one board: no supported chip has as many lines.
+/// Line names on one board: no supported chip has this many lines.
 const MOST_LINE_NAMES: usize = 256;
 /// The address at which every VL53L0X answers after power-on.
 pub const VL53L0X: u8 = 0x29;

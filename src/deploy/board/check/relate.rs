@@ -124,7 +124,7 @@ fn map(board: &Board, report: &mut Report) {
     }
 }
 
-/// Checks what backing off needs. The way is recorded from the effects of commands, and driven back by
+/// Checks what backing off needs. The path is recorded from the effects of commands, and driven back by
 /// steering.
 fn backing(board: &Board, report: &mut Report) {
     if board.backing.is_none() {

@@ -104,7 +104,7 @@ fn ascends([low, high]: &[f64; 2]) -> bool {
     (*low as f32) < (*high as f32)
 }
 
-/// `beam`: how a ranging sensor is mounted; `None` if it is not stated, or if it is faulty, which is
+/// `beam`: how a ranging sensor is mounted; `None` if it is not stated, or if it is invalid, which is
 /// reported.
 fn beam(section: &Section<'_>) -> Option<BeamPlan> {
     if !section.is_written() {

@@ -10,7 +10,7 @@ const RATIO: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
 /// Limits of a share. Below a thousandth there is nothing to measure. It may exceed 1: a cycle whose data
 /// stay in a cache can be faster than a copy, and a process can keep several cores busy.
 const SHARE: std::ops::RangeInclusive<f64> = 0.001..=10.0;
-/// Limits of a part of a whole.
+/// Limits for a share of a whole.
 const PART: std::ops::RangeInclusive<f64> = 0.001..=1.0;
 /// Limits of a GPU cycle in microseconds: from less than a kernel launch to one second.
 const CYCLE_US: std::ops::RangeInclusive<f64> = 1.0..=1e6;

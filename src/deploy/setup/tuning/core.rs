@@ -16,7 +16,7 @@ const BEFORE: &str = ".before-ganglion";
 const KEEP: &str = "a copy of the present command line: restore it if this machine does not boot";
 const WHY: &str = "isolates a core for the control loop from the next boot on; the field has one core less";
 
-/// Where the boot loader of a machine has the kernel's command line.
+/// Where a machine's boot loader keeps the kernel's command line.
 enum CommandLine {
     /// A file with a single line (Raspberry Pi: documentation, config_txt/boot.adoc, cmdline).
     Line(&'static str),

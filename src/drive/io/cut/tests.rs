@@ -26,7 +26,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// What happened, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
-    /// A transfer that hangs began, with this address.
+    /// A hanging transfer to this address began.
     Hangs(u8),
     /// It returned.
     Returned,
@@ -254,7 +254,7 @@ fn expired_command_on_a_hung_bus_is_cut_off() {
     assert_eq!(receipts, 1);
     let counters = rig.counters.clone();
     rig.end();
-    assert!(counters.longest_write_gap() <= cut_by, "the cut counts when the line was switched");
+    assert!(counters.longest_write_gap() <= cut_by, "the gap ends when the line is switched");
 }
 
 #[test]

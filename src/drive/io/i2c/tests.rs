@@ -104,7 +104,7 @@ fn rig(addresses: &[u8]) -> Rig {
     rig_of(&addresses.iter().map(|&address| (address, 10)).collect::<Vec<_>>())
 }
 
-/// The same with a period of its own for each, in ms.
+/// The same with a separate period for each, in ms.
 fn rig_of(devices: &[(u8, u64)]) -> Rig {
     let poll = |(channel, &(address, period)): (usize, &(u8, u64))| PollPlan {
         controller: address == HAT,
@@ -319,7 +319,7 @@ fn failing_device_is_set_up_again_alone() {
     let asked = seen.iter().filter(|seen| seen.address == 0x41).count();
     assert!(
         (12..40).contains(&asked),
-        "polled {asked} times: each attempt is three transfers, and attempts grow rarer"
+        "polled {asked} times: each attempt is three transfers, and attempts become rarer"
     );
     assert!(!seen.iter().any(|seen| seen.wrote == Some(INIT)), "the motors were not reset");
     let readings = rig.readings();
@@ -465,7 +465,7 @@ fn spark_of_a_few_milliseconds_causes_no_reset() {
         }
         let seen = rig.bus.take_seen();
         assert!(seen.iter().filter(|seen| !seen.worked).count() >= 10, "sparks of {length} ms are seen");
-        assert!(!seen.iter().any(|seen| seen.wrote == Some(INIT)), "and none of {length} ms resets it");
+        assert!(!seen.iter().any(|seen| seen.wrote == Some(INIT)), "but {length} ms reset nothing");
     }
 }
 
@@ -538,7 +538,7 @@ fn longest_write_gap_counts_only_motors_that_may_move() {
     assert_eq!(write_gap_us(&rig), 10_000, "from slot to slot");
     rig.settle(400);
     let expired = write_gap_us(&rig);
-    assert!((30_000..31_000).contains(&expired), "the last command was good for 30 ms: {expired}");
+    assert!((30_000..31_000).contains(&expired), "the last command was valid for 30 ms: {expired}");
     rig.command(4, 1_000);
     rig.settle(1_010);
     assert_eq!(write_gap_us(&rig), expired, "they were stopped in between");

@@ -1,4 +1,4 @@
-//! Where a scene shows things, and that its messages have the type that viewers know.
+//! Checks where a scene shows things, and that its messages have the type that viewers know.
 
 use super::*;
 

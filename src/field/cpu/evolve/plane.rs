@@ -142,7 +142,7 @@ pub struct Window<'a, C, const N: usize> {
     pub here: &'a [[f32; N]; N],
     /// Plane z + 1 as stored, or z at the top.
     pub above: &'a [[C; N]; N],
-    /// Where the plane above is unpacked to.
+    /// Receives the plane above, unpacked.
     pub unpacked: &'a mut [[f32; N]; N],
 }
 
@@ -223,7 +223,7 @@ fn swing<S: Simd, C: Cell>(simd: S, step: &Lanes<S::V>, u: Rows<S>, y: Rows<S>, 
     std::array::from_fn(|i| simd.fma(step.twice, q[i], simd.fma(step.keep, u[i], step.reach)))
 }
 
-/// 2^y, with y cut to +-60.
+/// 2^y, with y clamped to +-60.
 #[inline(always)]
 fn power<S: Simd, C: Cell>(simd: S, y: S::V) -> S::V {
     let (f, n) = simd.split(y);

@@ -105,7 +105,7 @@ impl<C: Cell, const N: usize> Scene<C, N> {
     }
 }
 
-/// Roughly content channels at 100 Hz, where all terms matter. The bound is a number of both storages.
+/// Roughly content channels at 100 Hz, where all terms matter. Both storages represent the bound exactly.
 fn usual_step() -> Step {
     let (exponent, bound) = (2.0 * std::f32::consts::LOG2_E, 1945.0 / 2048.0);
     Step { centre: exponent * 0.9 * 0.4, side: exponent * 0.09, keep: 0.8, reach: 0.19, bound }

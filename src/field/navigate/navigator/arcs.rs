@@ -1,5 +1,5 @@
-//! The arcs that a car can drive, and how much room there is along each. A car that has to turn far finds out
-//! here to which side it can.
+//! The arcs that a car can drive, and how much room there is along each. A car that has to turn far uses this
+//! to choose the side.
 
 use super::super::Body;
 use super::super::place_grid::PlaceGrid;
@@ -8,23 +8,22 @@ use std::f64::consts::TAU;
 
 /// The arcs, as shares of the sharpest curvature, to the left if positive.
 const SHARES: [f32; 11] = [-1.0, -0.75, -0.5, -0.25, -0.1, 0.0, 0.1, 0.25, 0.5, 0.75, 1.0];
-/// Distance of two places on an arc, metres.
+/// Distance between two points on an arc, metres.
 const STEP: f64 = 0.05;
-/// Room is measured as far as the sharpest arc turns by this angle, radians: a little more than half a turn.
-/// In metres, at least and at most this.
+/// Room is measured up to the length over which the sharpest arc turns by this angle, radians: a little more
+/// than half a turn. The second constant is the smallest and largest such length, metres.
 const TURN: f32 = 3.5;
 const FARTHEST: [f32; 2] = [0.6, 2.0];
-/// What it costs to leave the wanted curvature by the sharpest one, as radians off the direction: little, so
+/// Cost of differing from the wanted curvature by the sharpest one, as radians off the direction: low, so
 /// that an arc with room is worth it.
 const LEAVING: f32 = 0.3;
-/// What an arc without any room costs, and from which room on this is nothing, metres: two lengths of a small
+/// Cost of an arc without any room, and the room from which this cost is zero, metres: two lengths of a small
 /// car.
 const TIGHT: f32 = 2.0;
 const ENOUGH: f32 = 0.5;
-/// What it costs to change the side of a sharp turn, so that two sides that are equally good do not
-/// alternate.
+/// Cost of changing the side of a sharp turn, so that two equally good sides do not alternate.
 const OTHER_SIDE: f32 = 0.3;
-/// From this share on a turn is sharp.
+/// A turn with more than this share of the sharpest curvature is sharp.
 const SHARP: f32 = 0.2;
 
 /// The arc that the car takes.

@@ -1,4 +1,4 @@
-//! From a direction to a wish: curvature, speed, and whether to go forwards or backwards.
+//! Turns a direction into a wish: curvature, speed, and whether to go forwards or backwards.
 
 use super::super::heading::unit;
 use super::super::place_grid::PlaceGrid;
@@ -7,11 +7,11 @@ use super::arcs::Arcs;
 use crate::decision::motion::OdometryPose;
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
 
-/// Closed cells are looked for from here to there, metres from the middle of the body.
+/// Range in which closed cells are searched for, metres from the middle of the body.
 const AHEAD: [f32; 2] = [0.1, 1.2];
 /// The same backwards.
 const BEHIND: [f32; 2] = [0.1, 0.6];
-/// What the lattice says is taken as this much nearer, metres: the error of a sample of the way, and margin.
+/// Distances from the lattice are shortened by this, metres: the error of a sample of the path, and a margin.
 const LATTICE_ERROR: f32 = 0.065;
 /// The body may pass things that a sensor sees at this distance beside it, metres: noise, and room to steer.
 const BESIDE: f32 = 0.03;
@@ -19,24 +19,24 @@ const BESIDE: f32 = 0.03;
 const CRUISE: f32 = 0.9;
 /// Share of the cruising speed that is left at an obstacle.
 const CRAWL: f32 = 0.25;
-/// The robot slows down over this way, metres, for each metre a second of its full speed.
+/// The robot slows down over this distance, metres, for each metre a second of its full speed.
 const BRAKES_OVER: f32 = 1.2;
 /// Below this room the robot does not go on, metres.
 const NO_ROOM: f32 = 0.075;
-/// Below this share of the turning radius, as room ahead, it backs.
+/// It backs if the room ahead is below this share of the turning radius.
 const BACKS_BELOW: f32 = 0.83;
-/// It also backs if no arc brings it within so many radians of the direction.
+/// It also backs if no arc brings it within this many radians of the direction.
 const FAR_OFF: f32 = 1.0;
 /// What a sensor sees straight ahead counts as this much farther away when the robot decides to back, metres:
-/// it can still turn off.
+/// it can still turn away.
 const SEEN_AHEAD: f32 = 0.1;
 /// Below this share of the sharpest curvature, what is straight ahead is in the way.
 const STRAIGHT: f32 = 0.3;
-/// It backs only with so much known free ground behind it, metres.
+/// It backs only with this much known free ground behind it, metres.
 const ROOM_BEHIND: f32 = 0.125;
-/// It goes forwards again if an arc brings it within so many radians of the direction ...
+/// It goes forwards again if an arc brings it within this many radians of the direction ...
 const NEAR_ENOUGH: f32 = 0.5;
-/// ... and has so much room, metres.
+/// ... and has this much room, metres.
 const ROOM_AGAIN: f32 = 0.275;
 /// It goes forwards for at least this long, seconds.
 const FORWARDS_FOR: f64 = 0.4;
@@ -52,7 +52,7 @@ const LOOKING_SPEED: f32 = 0.12;
 const GAIN: f64 = 2.0;
 /// The tightest curve of a body that turns on the spot while it moves, metres.
 const SOFT_RADIUS: f32 = 0.2;
-/// A body that can turns on the spot if the direction is more than this many radians off ...
+/// A body that can turn on the spot does so if the direction is more than this many radians off ...
 const SPOT_FROM: f64 = 0.9;
 /// ... until it is within this many.
 const SPOT_UNTIL: f64 = 0.3;
@@ -111,7 +111,8 @@ impl Room {
             }
             let left = beam.offset[1] + range * libm::sinf(beam.bearing);
             let away = beam.offset[0] + range * libm::cosf(beam.bearing) - body.middle();
-            // What is beside the body does not stop it. A wide beam does not tell where in it the thing is.
+            // What is beside the body does not stop it. A wide beam does not tell where inside it the thing
+            // is.
             let margin = CLEARANCE.min(BESIDE + range * beam.half_cone);
             let is_ahead = left.abs() < body.half_width + margin && away > body.half_length();
             let is_met = range < beam.max_range && is_ahead;
@@ -122,7 +123,7 @@ impl Room {
     }
 }
 
-/// Which way the robot goes, with its memory of that.
+/// Whether the robot drives forwards or backwards, since when, and to which side it turns.
 #[derive(Clone, Debug)]
 pub(super) struct Steering {
     body: Body,
@@ -139,7 +140,7 @@ impl Steering {
         Steering { body: *body, backs: false, side: 0.0, turns_on_spot: false, since: FORWARDS_FOR }
     }
 
-    /// Begins a new way.
+    /// Begins anew, driving forwards.
     pub(super) fn forwards(&mut self) {
         *self = Steering::new(&self.body);
     }
@@ -190,7 +191,7 @@ impl Steering {
         forwards(ahead, off, arc.share / radius, self.body.full_speed)
     }
 
-    /// Turns to the left to look around, in place or in as little room as the body can.
+    /// Turns to the left to look around, in place or in as little room as the body allows.
     pub(super) fn turn(&mut self, room: &Room) -> Wish {
         if self.body.turns_on_spot() {
             return self.on_spot(SPOT_RATE / 2.0, 1.0);

@@ -19,7 +19,8 @@ impl Library {
         })
     }
 
-    /// Restores a pattern. If the state lacks the original, it uses the steps, with values cut to `bound`.
+    /// Restores a pattern. If the state lacks the original, it uses the steps, with values clamped to
+    /// `bound`.
     pub fn put(&mut self, slot: usize, pattern: &Pattern, step: f32, bound: f32) {
         let len = PATTERN * self.cells;
         let (volume, context) = (&mut self.volumes[slot * len..][..len], &mut self.contexts[slot]);

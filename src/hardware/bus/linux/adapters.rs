@@ -21,7 +21,7 @@ pub(super) struct Adapter {
     pub node: PathBuf,
     /// The driver's name for it; empty if unreadable.
     pub name: String,
-    /// The device that has the adapter, as a folder in /sys/devices: a driver is bound to this device.
+    /// The adapter's parent device, as a folder in /sys/devices: the driver is bound to this device.
     pub device: Option<PathBuf>,
 }
 
@@ -36,7 +36,7 @@ impl Adapter {
         }
     }
 
-    /// The name of the device that has the adapter (`1f00074000.i2c`).
+    /// The name of the adapter's parent device (`1f00074000.i2c`).
     pub(super) fn device_name(&self) -> Option<&str> {
         self.device.as_ref()?.file_name()?.to_str()
     }
@@ -90,7 +90,7 @@ fn by_path(root: &Path, path: &str) -> Result<Adapter, OpenError> {
 }
 
 /// The adapter whose device's name contains `part`; otherwise the one whose own name contains it (for
-/// adapters without a device of their own).
+/// adapters without a parent device).
 fn by_device(root: &Path, part: &str) -> Result<Adapter, OpenError> {
     let adapters = all(root);
     let on_device = |adapter: &&Adapter| adapter.device_name().is_some_and(|device| device.contains(part));

@@ -1,8 +1,8 @@
 //! Claims the motors' wires for one process: a lock in /sys on the device that a board uses to reach its
 //! motors. Two boards that drive the same adapter or chip conflict on it, whatever their files are called.
 //!
-//! The lock is not on the adapter's own node: an open node blocks the unbinding of its driver for ever
-//! (`i2c_del_adapter`), and a rebind is a recovery step. The folder of the device that has the adapter exists
+//! The lock is not on the adapter's own node: an open node blocks the unbinding of its driver forever
+//! (`i2c_del_adapter`), and a rebind is a recovery step. The folder of the adapter's parent device exists
 //! before, during and after a rebind.
 
 use super::LinuxHardware;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A process that only checks has the lock briefly, on a busy machine for tens of milliseconds; a holder
+/// A process that only checks holds the lock briefly, on a busy machine for tens of milliseconds; a holder
 /// keeps it for longer than this.
 const ASKERS_GONE: Duration = Duration::from_millis(500);
 /// Retry interval until then.
@@ -46,7 +46,7 @@ pub enum ClaimError {
 
 impl LinuxHardware {
     /// Claims the motors' wires: the board's first I2C bus and, if `pwm` is given, the PWM chip whose
-    /// device's name contains it. A board without either has none to claim.
+    /// device's name contains it. A board without either has nothing to claim.
     pub fn claim(&self, pwm: Option<&str>) -> Result<Claim, ClaimError> {
         let places = self.places(pwm).map_err(ClaimError::Open)?;
         let until = Instant::now() + ASKERS_GONE;
@@ -54,7 +54,7 @@ impl LinuxHardware {
         Ok(Claim { _locks: locks })
     }
 
-    /// The process that has the motors' wires; `None`: no process has them. Claims nothing.
+    /// The process that holds the motors' wires; `None`: no process holds them. Claims nothing.
     pub fn claimed_by(&self, pwm: Option<&str>) -> Result<Option<Holder>, OpenError> {
         for place in self.places(pwm)? {
             let asked = look_at(&place).and_then(Flock::ask);
@@ -78,7 +78,7 @@ impl LinuxHardware {
     }
 }
 
-/// The folder of the device that has `adapter`; otherwise that of the adapter itself, or its node.
+/// The folder of the parent device of `adapter`; otherwise that of the adapter itself, or its node.
 fn carrier(adapter: &Adapter) -> PathBuf {
     match &adapter.device {
         // Adapters without a device are siblings in these folders.

@@ -1,5 +1,5 @@
 //! Frees an I2C bus whose SDA a device holds low: up to nine manual clocks, then STOP (UM10204, 3.1.16). This
-//! file contains only the sequence of levels; [`super::repair`] knows and drives the lines.
+//! file contains only the sequence of levels; [`super::repair`] finds and opens the lines.
 
 use crate::base::fault::BusFault;
 use crate::base::plan::Line;
@@ -31,7 +31,7 @@ struct Pair<'a> {
     clock: &'a dyn Clock,
     scl: Line,
     sda: Line,
-    /// The remainder of [`STRETCH`], for the measure as a whole.
+    /// What is left of [`STRETCH`] for the whole procedure.
     timeout: Span,
 }
 
@@ -50,7 +50,7 @@ impl Pair<'_> {
         if self.gpio.get(self.sda)? { Ok(()) } else { Err(BusFault::TimedOut) }
     }
 
-    /// SDA rises while SCL is high, which every device takes as the end.
+    /// SDA rises while SCL is high, which every device takes as the end of the transfer.
     fn stop(&mut self) -> Result<(), BusFault> {
         self.clock_low()?;
         self.gpio.set(self.sda, false)?;

@@ -1,4 +1,4 @@
-//! Maps the kernel's error numbers to the few kinds of bus fault, and to messages for people. Pure.
+//! Maps the kernel's error numbers to the few kinds of bus fault, and to error messages. Pure.
 
 use crate::base::fault::BusFault;
 use crate::hardware::bus::OpenError;

@@ -7,7 +7,7 @@
 //! function. [`super::Survey`] reports which of these the kernel does, and [`line_state`] the state of a
 //! line.
 //!
-//! Levels are physical: this module does not know active low.
+//! Levels are physical: this module does not handle active-low lines.
 
 use super::chips::{Chips, offset_of};
 use super::errors::{error, fault, refused};
@@ -29,8 +29,8 @@ use std::time::Duration;
 
 /// Chips on which one owner may hold lines: a Jetson has two, an expander would be a third.
 const MAX_CHIPS: usize = 4;
-/// Edges that the kernel keeps for an owner that is late: a hundred milliseconds of a wheel encoder with a
-/// few thousand edges a second; an echo has two edges in 60 ms. The kernel allows 1024.
+/// Edges that the kernel buffers for an owner that reads late: a hundred milliseconds of a wheel encoder with
+/// a few thousand edges a second; an echo has two edges in 60 ms. The kernel allows 1024.
 const KERNEL_EDGES: u32 = 256;
 /// Edges per read.
 const READ_EDGES: usize = 16;
@@ -266,8 +266,8 @@ fn grouped(chips: &Chips, wants: &[(Line, Want)]) -> Result<Vec<Group>, OpenErro
     Ok(groups)
 }
 
-/// One request for all lines of a chip. It contains the first levels of the outputs, so these never show
-/// another level.
+/// One request for all lines of a chip. It carries the outputs' initial levels, so they never show another
+/// level.
 fn request(group: &Group, owner: &str) -> gpiocdev::Result<Request> {
     let mut builder = Request::builder();
     builder.on_chip(&group.path).with_consumer(consumer(owner)).with_kernel_event_buffer_size(KERNEL_EDGES);
@@ -360,8 +360,8 @@ fn taken(what: &str, consumer: &str) -> OpenError {
 
 /// The state of `line`. Requests a line that no process has, "as is": this leaves direction and level
 /// unchanged and makes the kernel ask the pin controller for the direction; the direction that it remembers
-/// from an earlier owner may be wrong. The level of an input says nothing: an RP1 that never had the pin as a
-/// line keeps its receiver off.
+/// from an earlier owner may be wrong. The level of an input means nothing: an RP1 keeps a pin's receiver off
+/// until the pin is requested as a line.
 pub(super) fn line_state(chips: &Chips, line: Line) -> Result<LineState, OpenError> {
     let (place, offset) = chips.locate(line, offset_of)?;
     let (path, what) = (&place.path, format!("{} of {}", chips.spoken(line), place.path.display()));

@@ -19,7 +19,7 @@ use std::path::Path;
 const MAX_OPS: usize = 8;
 /// Bytes per operation that the kernel accepts (i2c-dev.c).
 const MAX_BYTES: usize = 8192;
-/// The flag of a message that reads; one that writes has none.
+/// The flag of a read message; a write has none.
 const I2C_M_RD: u16 = 0x0001;
 
 // Requests to the adapter.
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_kernels_own_error_number_comes_back() {
-        // A device that is not an adapter does not know the request (ENOTTY).
+        // A device that is not an adapter rejects the request (ENOTTY).
         let null = open(Path::new("/dev/null")).expect("a device");
         let failure = |done: io::Result<()>| done.expect_err("no adapter").raw_os_error();
         let mut bytes = [7; 2];

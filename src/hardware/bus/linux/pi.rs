@@ -10,9 +10,9 @@
 //! - **I2C**: the same character device. A write, a read, and a write then a read with a repeated start;
 //!   anything longer is refused. Changing the address takes a separate system call.
 //!
-//! Where rppal cannot be used, the board is refused. rppal looks for GPIO chips from number 0 without a gap,
-//! which a Pi 5 with a newer kernel does not have, and it does not know newer models: it was archived in July
-//! 2025.
+//! Where rppal cannot be used, the board is refused. rppal expects GPIO chips numbered from 0 without a gap,
+//! which is not the case on a Pi 5 with a newer kernel, and it does not support newer models: it was archived
+//! in July 2025.
 
 use super::errors::{error, fault, fault_of};
 use super::sysfs::{below, text};
@@ -22,7 +22,7 @@ use rppal::gpio::{Gpio, OutputPin};
 use rppal::i2c;
 use std::path::Path;
 
-/// Where the kernel shows the device tree.
+/// Where the kernel exposes the device tree.
 const TREES: [&str; 2] = ["/proc/device-tree", "/sys/firmware/devicetree/base"];
 /// The start of the first word of every Raspberry Pi's device tree `compatible`.
 const MAKER: &str = "raspberrypi,";
@@ -44,9 +44,9 @@ pub(super) fn is_raspberry_pi(root: &Path) -> Result<(), OpenError> {
         Some(words) if words.split('\0').any(|word| word.starts_with(MAKER)) => Ok(()),
         Some(words) => {
             let found = words.trim_end_matches('\0').replace('\0', " ");
-            Err(unavailable(format!("this machine is no Raspberry Pi: its device tree says {found}")))
+            Err(unavailable(format!("this machine is not a Raspberry Pi: its device tree says {found}")))
         }
-        None => Err(unavailable("this machine is no Raspberry Pi: it has no device tree")),
+        None => Err(unavailable("this machine is not a Raspberry Pi: it has no device tree")),
     }
 }
 

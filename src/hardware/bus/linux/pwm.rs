@@ -1,4 +1,5 @@
-//! The kernel's PWM in sysfs: a chip found by its device; channels with a period; one write changes the duty.
+//! The kernel's PWM in sysfs: finds a chip by its device, opens a channel with a period, and sets its duty
+//! with one write.
 //!
 //! Chip numbers differ between kernels, so a chip is never named by number. A duty is written through a file
 //! that stays open, from a buffer on the stack: no allocation, one system call. Dropping a channel switches
@@ -15,8 +16,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// udev changes the group of a new channel's files some time after the export; on a busy start this takes
-/// seconds.
+/// udev changes the group of a new channel's files some time after the export; while a machine boots, this
+/// takes seconds.
 const RIGHTS_WITHIN: Span = Span::from_millis(2_000);
 /// Polling interval for the permissions.
 const RIGHTS_EVERY: Span = Span::from_millis(5);

@@ -3,8 +3,8 @@
 //! the adapter's device; one byte back.
 //!
 //! The granting process decides by its own board file, not by the message: the name in the message only
-//! selects one of that board's buses with `rebind`. So an attacker who has become the runtime's user can at
-//! worst have those buses rebound, each once per [`REST`].
+//! selects one of that board's buses with `rebind`. So an attacker who has taken over the runtime's user can
+//! at worst have those buses rebound, each once per [`REST`].
 
 use super::adapters;
 use super::repair::Driver;
@@ -119,7 +119,7 @@ pub(super) fn socket_of(root: &Path) -> PathBuf {
     below(root, REBIND_SOCKET)
 }
 
-/// An adapter that the board permits to rebind.
+/// An adapter whose driver the board permits to rebind.
 struct Permitted {
     node: I2cNode,
     /// The driver as last seen: between the two halves of a failed rebind, the device has no driver.

@@ -1,5 +1,5 @@
-//! Recovery measures for an I2C bus that does not answer: manual clocks, a rebind of its driver, its devices'
-//! supply off and on. Takes only measures that the board permits, one per call, each bounded; the caller
+//! Recovery measures for an I2C bus that does not answer: manual clocks, a rebind of its driver, a power
+//! cycle of its devices. Takes only measures that the board permits, one per call, each bounded; the caller
 //! decides when and in which order.
 //!
 //! A rebind needs root, or a process with root that does it for this one ([`super::rebind`]). This module
@@ -350,7 +350,7 @@ mod tests {
         }
     }
 
-    /// A process that may rebind, as far as the test needs: gives these answers to as many requests.
+    /// A minimal rebind process for the test: gives these answers, one per request.
     fn another(tree: &Tree, answers: Vec<Grant>) -> thread::JoinHandle<Vec<Vec<u8>>> {
         use rustix::{io::retry_on_intr, net::*};
         let path = rebind::socket_of(tree.root());

@@ -51,7 +51,7 @@ pub struct AdapterSeen {
     pub node: PathBuf,
     /// Its driver's name for it.
     pub name: String,
-    /// The name of the device that has the adapter.
+    /// The name of the adapter's parent device.
     pub device: Option<String>,
     /// Its functions (I2C_FUNC_... of linux/i2c.h), or why they could not be read.
     pub functions: Result<u64, OpenError>,
@@ -73,7 +73,7 @@ pub struct ChipSeen {
 /// A line as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineSeen {
-    /// As the board names it.
+    /// Its name on the board.
     pub line: Line,
     /// The chip's label.
     pub chip: String,

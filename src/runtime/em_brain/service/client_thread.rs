@@ -25,7 +25,7 @@ const OPENS_WITHIN: Duration = Duration::from_secs(20);
 /// A cycle that is not computed within this time is answered with an error. Twice the longest period of a
 /// profile, because a client that sends faster has to wait. Clients wait ten seconds.
 const DEADLINE: Span = Span::from_millis(1_000);
-/// The brain answers at the deadline at the latest; the rest is for its thread to do so.
+/// The brain answers at the deadline at the latest; the rest is a margin for its thread.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(2_000);
 /// Bytes per read.
 const READ_BYTES: usize = 4096;
@@ -249,7 +249,7 @@ impl Drop for ClientThread<'_> {
     }
 }
 
-/// Whether an error only means that nothing came.
+/// Whether an error only means that nothing arrived.
 fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

@@ -11,17 +11,17 @@ pub enum Difference {
     Version(u8, u8),
     /// Number of sensors.
     SensorCount(usize, usize),
-    /// The sensor of this number, from 1.
+    /// The sensor with this number, from 1.
     Sensor(usize, JoinSensor, JoinSensor),
     /// Number of motors.
     MotorCount(usize, usize),
-    /// The motor of this number, from 1.
+    /// The motor with this number, from 1.
     Motor(usize, String, String),
     /// A sensor or motor after those that are listed.
     Beyond(usize),
     /// Time between two cycles.
     Period(Span, Span),
-    /// Something else on the board, by its digest.
+    /// Something else about the board; only the digests show it.
     Digest([u8; 8], [u8; 8]),
 }
 

@@ -1,4 +1,4 @@
-//! Key files are parsed or refused with the line, and refused if others may access them.
+//! Key files are parsed, or refused with the line number; they are also refused if others may access them.
 
 use super::*;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 const ONE: [u8; KEY_BYTES] = [0x5d; KEY_BYTES];
 const OTHER: [u8; KEY_BYTES] = [0xa1; KEY_BYTES];
 
-/// A folder that is removed with the test.
+/// A folder that is removed after the test.
 struct Folder(PathBuf);
 
 impl Folder {

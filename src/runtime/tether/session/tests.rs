@@ -143,7 +143,7 @@ fn a_reflected_datagram_is_dropped() {
     let (request, answer) = (up(&mut robot), down(&mut brain));
     assert_eq!(open(&mut robot, &request), Err(Dropped::Kind));
     assert_eq!(open(&mut brain, &answer), Err(Dropped::Kind));
-    // With kind and length of the other direction, it counts as forged.
+    // With the kind and length of the other direction, it counts as forged.
     let mut disguised = request[..DOWN_BYTES].to_vec();
     disguised[4] = Kind::Down as u8;
     assert_eq!(open(&mut robot, &disguised), Err(Dropped::Forged));
@@ -156,7 +156,7 @@ fn other_sessions_datagrams_are_foreign_or_forged() {
     assert_eq!(open(&mut brain, &request), Err(Dropped::Foreign));
     request[8..16].copy_from_slice(&brain.id().0);
     assert_eq!(open(&mut brain, &request), Err(Dropped::Forged));
-    // A session with the same key and number still has other session keys.
+    // A session with the same key and number still has different session keys.
     let (_, mut again) = pair(7);
     assert_eq!(open(&mut again, &up(&mut robot)), Err(Dropped::Forged));
 }

@@ -122,7 +122,8 @@ fn a_failed_rename_leaves_no_file() {
     let folder = Folder::new("failure");
     fs::create_dir_all(folder.at("kept/full")).unwrap();
     fs::write(folder.at("thing"), "old").unwrap();
-    // A folder has the name for the old file: the new file is complete, and must be removed again.
+    // A folder already has the name meant for the old file: the new file is complete, and must be removed
+    // again.
     assert!(replace_and_keep(&folder.at("thing"), b"new", OsStr::new("kept")).is_err());
     assert_eq!(folder.names(), ["kept", "thing"]);
     assert_eq!(fs::read(folder.at("thing")).unwrap(), b"old");
@@ -139,9 +140,9 @@ fn the_previous_file_is_kept_on_request() {
     assert_eq!(folder.names(), ["before", "thing"]);
 }
 
-/// A process that was killed after it gave the old file its second name leaves two names of one file.
-/// Renaming one of them to the other does nothing (POSIX, rename), so a third name would stay for as long as
-/// this process lives.
+/// A process killed after linking the old file to its second name leaves one file with two names. Renaming
+/// one of them to the other does nothing (POSIX, rename), so a third name would stay for as long as this
+/// process lives.
 #[test]
 fn an_existing_second_name_leaves_no_extra_file() {
     let folder = Folder::new("third");

@@ -37,7 +37,7 @@ mod tests {
             assert!(!affinity.leave(here), "there is no other");
             return;
         }
-        // The system may move this thread between two lines, so it tries again.
+        // The system may move this thread between two statements, so it tries again.
         let left = (0..100).find_map(|_| Some(sched_getcpu()).filter(|cpu| affinity.leave(*cpu)));
         let left = left.expect("moved within a hundred tries");
         assert_ne!(sched_getcpu(), left);

@@ -88,7 +88,7 @@ fn meet(together: &Barrier) {
 /// Holds up every thread but its maker until it is opened.
 struct Gate {
     maker: ThreadId,
-    /// How many threads have come, and whether it is open.
+    /// How many threads have arrived, and whether it is open.
     state: Mutex<(usize, bool)>,
     changed: Condvar,
 }
@@ -127,7 +127,7 @@ impl Gate {
         self.changed.notify_all();
         drop(self.changed.wait_while(state, |state| !state.1).unwrap());
     }
-    /// Waits until `count` threads have come.
+    /// Waits until `count` threads have arrived.
     fn await_arrivals(&self, count: usize) {
         let state = self.state.lock().unwrap();
         drop(self.changed.wait_while(state, |state| state.0 < count).unwrap());

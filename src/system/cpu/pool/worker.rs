@@ -31,7 +31,7 @@ impl<T: PoolJob> Worker<T> {
         places: usize,
         signals: Arc<Signals>,
     ) -> Option<(Worker<T>, Option<Refusal>)> {
-        // Between two checks of the caller a worker brings back the job that it had, and at most all jobs
+        // Between two checks by the caller, a worker brings back the job that it had, and at most all jobs
         // that were handed out since.
         let (returns, done) = RingBuffer::new(places + 1);
         let asleep: Arc<AtomicBool> = Arc::default();

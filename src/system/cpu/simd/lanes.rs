@@ -101,8 +101,8 @@ pub trait Simd: Copy + Send + 'static {
     fn scale(self, p: Self::V, n: Self::V) -> Self::V;
 }
 
-/// 1.5 x 2^23: a number within +-2^22 added to this is rounded to a whole one, which then stands in
-/// the lowest bits.
+/// 1.5 x 2^23: a number within +-2^22 added to this is rounded to a whole one, which is then in the lowest
+/// bits.
 pub const TO_WHOLE: f32 = 12_582_912.0;
 /// Largest |exponent| of a split: in f32, 1 added to 2^60 is lost, and so is 2^-60 added to 1; the product of
 /// two such powers is still in range.

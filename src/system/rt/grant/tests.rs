@@ -40,7 +40,7 @@ fn the_priority_reported_is_the_one_in_proc() {
             if role == Role::Field {
                 return assert_eq!(granted.policy, Policy::Other);
             }
-            // Either it was granted, or there is a refusal: never neither, never both.
+            // Either it was granted, or there is a refusal: exactly one of the two.
             let request = Request::Priority(role.priority(30));
             assert_eq!(granted.policy == Policy::Fifo, !requests(&granted).contains(&request), "{granted:?}");
         });

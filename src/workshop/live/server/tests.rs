@@ -1,4 +1,4 @@
-//! Viewers as the specification has them, on real sockets.
+//! Viewers that follow the specification, on real sockets.
 
 use super::*;
 use crate::decision::fixture::at;
@@ -47,8 +47,8 @@ fn send(client: &mut Client, request: &Value) {
     client.send(Message::text(request.to_string())).expect("it takes it");
 }
 
-/// Asks twice for something that is refused, and waits for the answers: all earlier requests have then been
-/// taken, and all news that the server had before passed on. Between two requests it looks for news.
+/// Asks twice for something that is refused, and waits for the answers. By then the server has handled all
+/// earlier requests and passed on all earlier updates, because it checks for updates between two requests.
 fn settle(client: &mut Client) {
     for _ in 0..2 {
         send(client, &json!({"op": "getParameters", "parameterNames": []}));
@@ -144,7 +144,7 @@ fn a_slow_viewer_loses_news_and_another_one_none() {
         server.show(&big, at(1));
         assert!(matches!(fast.read(), Ok(Message::Binary(_))), "the fast one gets all of it");
     }
-    // In the end it is given up.
+    // Eventually it is disconnected.
     assert!(is_soon(|| {
         server.show(&status(""), at(1));
         fast.read().expect("it still gets all of it");

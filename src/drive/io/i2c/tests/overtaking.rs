@@ -1,4 +1,4 @@
-//! What may overtake what between two transfers: stops go first, then polls that a line asks for.
+//! What may overtake what between two transfers: stops go first, then polls that a line requests.
 
 use super::*;
 

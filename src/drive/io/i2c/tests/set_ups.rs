@@ -10,7 +10,7 @@ use crate::hardware::device::vl53l0x::{FIRST_ADDRESS, Vl53l0x};
 use proptest::prelude::*;
 
 const IMU: u8 = 0x68;
-/// For how long a command is valid, ms: three slots.
+/// Validity of a command, ms: three slots.
 const VALID: u64 = 30;
 
 /// A bus on which one device sometimes does not acknowledge, for several transfers in a row.
@@ -19,7 +19,7 @@ struct Nacks {
     inner: Box<dyn I2c>,
     device: u8,
     from: Instant,
-    /// One transfer in this many starts such a row.
+    /// One transfer in this many starts such a series.
     odds: u64,
     seed: u64,
     nth: u64,
@@ -46,7 +46,7 @@ impl I2c for Nacks {
     }
 }
 
-/// A range finder beside everything else.
+/// A range finder added to the other devices.
 struct WithRanger(LooseI2c, Ranger);
 
 impl I2c for WithRanger {

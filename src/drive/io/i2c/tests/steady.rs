@@ -56,7 +56,7 @@ fn pca9685() -> Box<dyn Actuators> {
     Box::new(Motors::on(&wheels(), Pca9685::new(0x40, 50.0, Some(Line(17)))))
 }
 
-/// What such a robot did.
+/// The record of such a robot's drive.
 struct Drive {
     /// Times of the transfers to its chip.
     transfers: Vec<Instant>,

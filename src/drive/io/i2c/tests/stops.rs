@@ -12,7 +12,7 @@ use proptest::prelude::*;
 const RESET: Line = Line(5);
 /// A register without effect.
 const NOTHING: u8 = 0;
-/// A stop that follows a frame without its last byte completes that frame first; allowed for nine frames on
+/// A stop that follows a frame without its last byte completes that frame first; this allows nine frames on
 /// the wire.
 const COMPLETED: Span = Span::from_millis(1);
 
@@ -35,7 +35,7 @@ struct Chip {
     frame: Vec<u8>,
     held: bool,
     runs: bool,
-    /// When it started and stopped running, alternating.
+    /// Times at which it started and stopped running, alternately.
     changes: Vec<Instant>,
     /// Times of its transfers, successful or not.
     transfers: Vec<Instant>,
@@ -234,7 +234,7 @@ struct Scene {
     rig: Rig,
     chip: Arc<Mutex<Chip>>,
     commands_end: u64,
-    /// For how long a command is valid, ms.
+    /// Validity of a command, ms.
     valid: u64,
 }
 
@@ -333,7 +333,7 @@ fn set_up_is_not_a_write_gap_if_a_line_holds_the_motors() {
 
 #[test]
 fn stop_arrives_after_a_torn_frame_without_a_line() {
-    // A bus that breaks transfers off, a line that fails for a long time, and halts all the time.
+    // A bus that breaks transfers off, a line that fails for a long time, and constant halts.
     for seed in 0..60 {
         let broken = (at(6_203), at(6_330), BusFault::Io);
         let mut scene = Scene::new(Kind::Disobedient, &[broken], at(9_000), 6_250, seed);

@@ -16,7 +16,7 @@ fn pause(run: usize) {
 
 #[test]
 fn no_wake_up_is_lost_in_ten_thousand_runs() {
-    // Each job waits for all the others, so a run ends only if every worker has come.
+    // Each job waits for all the others, so a run ends only if every worker has arrived.
     for threads in [2, 3] {
         watched(move || {
             let mut pool = Pool::new(threads, &[], threads);
