@@ -23,6 +23,19 @@ pub enum Source {
     Stop,
 }
 
+impl Source {
+    /// Its description.
+    pub fn text(self) -> &'static str {
+        match self {
+            Source::Still => "nothing: the motors are stopped",
+            Source::AgedField => "an ageing result of the field",
+            Source::Field => "the field",
+            Source::Reflex => "a reflex",
+            Source::Stop => "the stop",
+        }
+    }
+}
+
 /// The new targets for the motors.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Command {

@@ -34,7 +34,7 @@ pub use scene::{Beam, Entity, GREY, Lines, RED, RobotShape, Scene, SceneMoment, 
 pub use slot::{Answer, FORMAT, FieldRecord, Slot, Step};
 pub use store::{Medium, Opener, Quota, RecordingTarget, disk, numbered};
 pub use topic::Topic;
-pub use topics::{ProcessMessage, causes, health};
+pub use topics::{CommandMessage, FrameMessage, ProcessMessage, causes, health};
 pub use window::When;
 pub use writer::Plan;
 

@@ -12,7 +12,8 @@ pub use copies::{FieldCopy, start_field_copies};
 pub use places::{Places, PlacesPage, PlacesThing};
 pub use schedule::SnapshotSchedule;
 pub use writer::{
-    Beside, CopyMap, ExistingSnapshot, SnapshotCounts, SnapshotSender, SnapshotWriter, start_snapshot_writer,
+    Beside, CopyMap, ExistingSnapshot, HandOver, SnapshotCounts, SnapshotSender, SnapshotWriter,
+    start_snapshot_writer,
 };
 
 use super::readout::{RowNames, correction_digest, first_difference, identity};

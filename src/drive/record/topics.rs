@@ -25,17 +25,24 @@ const SCENES: Span = Span::from_millis(200);
 /// An unchanged quality level is repeated this often, for readers that start in the middle.
 const QUALITY: Span = Span::from_millis(1_000);
 
-#[derive(Serialize)]
-struct FrameMessage<'a> {
-    value: BTreeMap<&'a str, Option<f32>>,
-    age_ms: BTreeMap<&'a str, Option<f32>>,
-    health: BTreeMap<&'a str, &'static str>,
+/// The sensors by name.
+#[derive(Default, Serialize)]
+pub struct FrameMessage<'a> {
+    /// In the sensor's unit; `None`: never read.
+    pub value: BTreeMap<&'a str, Option<f32>>,
+    /// Age of the value.
+    pub age_ms: BTreeMap<&'a str, Option<f32>>,
+    /// Whether the value is credible, or why not.
+    pub health: BTreeMap<&'a str, &'a str>,
 }
 
+/// A command to the motors.
 #[derive(Serialize)]
-struct CommandMessage<'a> {
-    source: String,
-    motor: BTreeMap<&'a str, f32>,
+pub struct CommandMessage<'a> {
+    /// What decided it.
+    pub source: &'a str,
+    /// By motor name, -1..=1.
+    pub motor: BTreeMap<&'a str, f32>,
 }
 
 /// Resources that the process uses, and the slots that are missing from the recording so far.
@@ -170,8 +177,7 @@ impl Topics {
     }
 
     fn frame(&self, slot: &Slot) -> FrameMessage<'_> {
-        let mut message =
-            FrameMessage { value: BTreeMap::new(), age_ms: BTreeMap::new(), health: BTreeMap::new() };
+        let mut message = FrameMessage::default();
         for (name, sample) in self.sensors.iter().zip(&slot.frame) {
             let known = sample.health != Health::Never;
             message.value.insert(name, known.then_some(sample.value));
@@ -183,7 +189,7 @@ impl Topics {
 
     fn command(&self, slot: &Slot) -> CommandMessage<'_> {
         let motor = self.motors.iter().map(String::as_str).zip(slot.motors.iter().copied()).collect();
-        CommandMessage { source: format!("{:?}", slot.source), motor }
+        CommandMessage { source: slot.source.text(), motor }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Decides when a brain is handed to the snapshot writer, or to a recording.
 
-use super::SnapshotSender;
+use super::{HandOver, SnapshotSender};
 use crate::base::time::{Instant, Span};
 use crate::field::FieldEngine;
 use std::sync::Arc;
@@ -38,13 +38,13 @@ impl SnapshotSchedule {
         let mut hand_over = || self.sender.hand_over(|live| engine.save(live));
         match &mut self.due {
             Due::Every { every, next } => {
-                if now >= *next.get_or_insert(now + *every) && hand_over() {
+                if now >= *next.get_or_insert(now + *every) && hand_over() != HandOver::NotNow {
                     *next = Some(now + *every);
                 }
             }
-            // Cleared first: whoever takes the copy may ask for another one at once.
+            // Cleared first: the receiver of the copy may ask for another one at once.
             Due::Asked(asked) => {
-                if asked.swap(false, Ordering::AcqRel) && !hand_over() {
+                if asked.swap(false, Ordering::AcqRel) && hand_over() != HandOver::Given {
                     asked.store(true, Ordering::Release);
                 }
             }
@@ -57,5 +57,80 @@ impl SnapshotSchedule {
         if matches!(self.due, Due::Every { .. }) {
             self.sender.hand_over_last(timeout, |live| engine.save(live));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::writer::{Buffers, start};
+    use super::*;
+    use crate::field::sample::board;
+    use crate::field::state::{Learned, Live, StateError};
+    use crate::field::{Failure, FieldInput, FieldOutput};
+    use crossbeam_channel::bounded;
+    use std::cell::Cell;
+
+    /// An engine that can or cannot save, and whose save does `meanwhile`.
+    struct Saver<F: Fn() + Send> {
+        saves: Cell<bool>,
+        meanwhile: F,
+    }
+
+    impl<F: Fn() + Send> FieldEngine for Saver<F> {
+        fn name(&self) -> String {
+            String::new()
+        }
+        fn cycle(&mut self, _: &FieldInput) -> Result<FieldOutput, Failure> {
+            Err(Failure::NotFinite) // no test computes
+        }
+        fn save(&mut self, _: &mut Live) -> bool {
+            (self.meanwhile)();
+            self.saves.get()
+        }
+        fn restore(&mut self, _: &Live) -> Result<(), StateError> {
+            Ok(())
+        }
+        fn load(&mut self, _: &Learned) -> Result<(), StateError> {
+            Ok(())
+        }
+        fn reset(&mut self) {}
+    }
+
+    #[test]
+    fn a_copy_is_asked_for_until_one_is_handed_over() {
+        let asked = Arc::new(AtomicBool::new(false));
+        let (wrote, written) = bounded::<()>(8);
+        // The writer holds its only buffer until the test lets it go.
+        let (release, held) = bounded::<()>(0);
+        let write = move |_: &Live, _: &mut Vec<u8>| {
+            let _ = (wrote.send(()), held.recv());
+            Ok(())
+        };
+        let buffers = Buffers { count: 1, bytes: 0, thread: "copy" };
+        let (sender, _) = start(&board(8), buffers, |_| true, write).expect("a thread");
+        let mut schedule = SnapshotSchedule::when_asked(sender, asked.clone());
+        let mut engine = Saver { saves: Cell::new(false), meanwhile: || () };
+        let mut is_still_asked = |engine: &mut dyn FieldEngine| {
+            schedule.maintain(engine, Instant::ZERO);
+            asked.load(Ordering::Acquire)
+        };
+        assert!(!is_still_asked(&mut engine), "nobody asked");
+        asked.store(true, Ordering::Release);
+        assert!(is_still_asked(&mut engine), "the engine cannot save now");
+        // Somebody asks again while the engine saves: that needs another copy.
+        let again = asked.clone();
+        let mut asking =
+            Saver { saves: Cell::new(true), meanwhile: move || again.store(true, Ordering::Release) };
+        assert!(is_still_asked(&mut asking), "asked again");
+        written.recv().expect("the first copy");
+        engine.saves.set(true);
+        assert!(is_still_asked(&mut engine), "the writer has the only buffer");
+        release.send(()).expect("the writer waits");
+        while is_still_asked(&mut engine) {
+            std::thread::yield_now();
+        }
+        written.recv().expect("the second copy");
+        drop(release);
+        assert!(!is_still_asked(&mut engine) && written.is_empty(), "nobody asked again");
     }
 }

@@ -58,6 +58,17 @@ pub enum ExistingSnapshot {
     Refused,
 }
 
+/// What became of a state that the field had to hand over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandOver {
+    /// The writer has it.
+    Given,
+    /// The engine could not save; the caller should try again soon.
+    NotNow,
+    /// The writer had all buffers.
+    Skipped,
+}
+
 /// The field's end.
 pub struct SnapshotSender {
     held: Option<Box<Live>>,
@@ -178,33 +189,32 @@ impl Progress {
 }
 
 impl SnapshotSender {
-    /// Lets `fill` fill a buffer and hands it to the writer. False: `fill` cannot do it now; the caller
-    /// should try again soon. Never waits: if the writer has both buffers, the snapshot is skipped.
-    pub fn hand_over(&mut self, fill: impl FnOnce(&mut Live) -> bool) -> bool {
+    /// Lets `fill` fill a buffer and hands it to the writer. Never waits.
+    pub fn hand_over(&mut self, fill: impl FnOnce(&mut Live) -> bool) -> HandOver {
         self.held = self.held.take().or_else(|| self.empty.try_recv().ok());
         self.give(fill)
     }
 
     /// The same at the end, when it may wait for a buffer.
-    pub fn hand_over_last(&mut self, timeout: Duration, fill: impl FnOnce(&mut Live) -> bool) -> bool {
+    pub fn hand_over_last(&mut self, timeout: Duration, fill: impl FnOnce(&mut Live) -> bool) -> HandOver {
         self.held = self.held.take().or_else(|| self.empty.recv_timeout(timeout).ok());
         self.give(fill)
     }
 
-    fn give(&mut self, fill: impl FnOnce(&mut Live) -> bool) -> bool {
+    fn give(&mut self, fill: impl FnOnce(&mut Live) -> bool) -> HandOver {
         let Some(mut live) = self.held.take() else {
             self.progress.skipped.fetch_add(1, Ordering::Relaxed);
-            return true;
+            return HandOver::Skipped;
         };
         if !fill(&mut live) {
             self.held = Some(live);
-            return false;
+            return HandOver::NotNow;
         }
         self.progress.handed_over.fetch_add(1, Ordering::Release);
         // The channel has room for every buffer. If the writer is gone, the buffer is lost, and later
         // snapshots are skipped.
         let _ = self.full.try_send(live);
-        true
+        HandOver::Given
     }
 }
 

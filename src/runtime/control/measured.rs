@@ -3,7 +3,7 @@
 //! the robot does not have or has not measured yet is absent.
 
 use super::goal::GoalStatus;
-use super::readings::{CycleTimes, Lateness, MotorStatus, Names, SensorStatus, commanded_by};
+use super::readings::{CycleTimes, Lateness, MotorStatus, Names, SensorStatus};
 use crate::base::frame::Health;
 use crate::base::plan::{Board, EngineKind, FileSensor, QualityLevel, SensorKind};
 use crate::base::time::{Instant, Span};
@@ -238,7 +238,7 @@ impl Instruments {
             temperatures: self.temperatures(summary),
             sensors: self.names.sensors(last),
             motors: self.names.motors(last),
-            commanded_by: commanded_by(last),
+            commanded_by: last.map(|record| record.command.source.text().to_string()),
             lateness: self.names.lateness(&recorder.release_late),
             cycle_times: CycleTimes::of(&recorder.field),
             trips: summary.trips_by_name().into_iter().map(|(cause, n)| (cause.to_string(), n)).collect(),

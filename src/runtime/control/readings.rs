@@ -1,6 +1,5 @@
 //! What the sensors read and what the motors were told, at the newest slot: for users who watch a robot.
 
-use crate::base::command::Source;
 use crate::base::fault::ReadingFault;
 use crate::base::frame::{Health, Sample};
 use crate::base::plan::Board;
@@ -122,18 +121,6 @@ fn classes(times: &Histogram<u64>, bounds_us: &[u64]) -> Option<(Vec<u64>, f64)>
         counts[class.unwrap_or(bounds_us.len())] += value.count_at_value();
     }
     Some((counts, times.mean() * times.len() as f64 / 1e3))
-}
-
-/// What decided the newest command, in words.
-pub(super) fn commanded_by(last: Option<&Record>) -> Option<String> {
-    let words = match last?.command.source {
-        Source::Still => "nothing: the motors are stopped",
-        Source::AgedField => "an ageing result of the field",
-        Source::Field => "the field",
-        Source::Reflex => "a reflex",
-        Source::Stop => "the stop",
-    };
-    Some(words.to_string())
 }
 
 fn sensor(name: &str, unit: &str, sample: &Sample, now: Instant) -> SensorStatus {

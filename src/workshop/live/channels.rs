@@ -4,9 +4,10 @@ use super::protocol::Advertised;
 use super::room;
 use crate::base::time::Instant;
 use crate::decision::motion::OdometryPose;
-use crate::drive::record::{Facts, Scene, SceneMoment, Topic, image};
+use crate::drive::record::{CommandMessage, Facts, FrameMessage, Scene, SceneMoment, Topic, image};
 use crate::runtime::control::Status;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 /// The channels, in the order of their numbers. Lateness is missing: a status has its distribution over the
 /// whole run (`/status`), whereas a recording has the largest value since the last message. The process's
@@ -65,39 +66,42 @@ impl Channels {
         scene: &mut Scene,
         now: Instant,
     ) -> [Option<Vec<u8>>; Channels::COUNT] {
-        TOPICS.map(|topic| {
-            let message = match topic {
-                Topic::Frame => Some(frame(status)),
-                Topic::Command => Some(command(status)),
-                Topic::Mode => Some(mode(status)),
-                Topic::Reflex => Some(json!({"active": status.causes, "latched": latched(status)})),
-                Topic::Quality => quality(status),
-                Topic::Field => field(status),
-                Topic::Status => whole(status),
-                Topic::Scene => draw(status, scene, now),
-                Topic::Slices => slices(status, now),
-                Topic::Lateness | Topic::Process => None,
-            };
-            // Cannot fail: maps with text keys can always be serialised.
-            message.and_then(|message| serde_json::to_vec(&message).ok())
-        })
+        let message = |topic| match topic {
+            Topic::Frame => json(&frame(status)),
+            Topic::Command => json(&command(status)),
+            Topic::Mode => json(&mode(status)),
+            Topic::Reflex => json(&json!({"active": status.causes, "latched": latched(status)})),
+            Topic::Quality => json(&quality(status)?),
+            Topic::Field => json(&field(status)?),
+            Topic::Status => json(&whole(status)),
+            Topic::Scene => json(&draw(status, scene, now)?),
+            Topic::Slices => json(&image(now, status.slices.clone()?)),
+            Topic::Lateness | Topic::Process => None,
+        };
+        TOPICS.map(message)
     }
 }
 
-fn frame(status: &Status) -> Value {
-    let (mut value, mut age_ms, mut health) = (Map::new(), Map::new(), Map::new());
+/// `message` as JSON. Cannot fail: maps with text keys can always be serialised.
+fn json(message: &impl Serialize) -> Option<Vec<u8>> {
+    serde_json::to_vec(message).ok()
+}
+
+fn frame(status: &Status) -> FrameMessage<'_> {
+    let mut message = FrameMessage::default();
     for sensor in &status.measured.sensors {
-        value.insert(sensor.name.clone(), json!(sensor.value));
-        age_ms.insert(sensor.name.clone(), json!(sensor.age_ms));
-        health.insert(sensor.name.clone(), json!(sensor.health));
+        let name = sensor.name.as_str();
+        message.value.insert(name, sensor.value);
+        message.age_ms.insert(name, sensor.age_ms.map(|age| age as f32));
+        message.health.insert(name, &sensor.health);
     }
-    json!({"value": value, "age_ms": age_ms, "health": health})
+    message
 }
 
-fn command(status: &Status) -> Value {
+fn command(status: &Status) -> CommandMessage<'_> {
     let motors = status.measured.motors.iter();
-    let motors: Map<_, _> = motors.map(|motor| (motor.name.clone(), json!(motor.command))).collect();
-    json!({"source": status.measured.commanded_by.as_deref().unwrap_or(""), "motor": motors})
+    let motor = motors.map(|motor| (motor.name.as_str(), motor.command)).collect();
+    CommandMessage { source: status.measured.commanded_by.as_deref().unwrap_or(""), motor }
 }
 
 fn latched(status: &Status) -> Vec<&str> {
@@ -156,14 +160,10 @@ fn draw(status: &Status, scene: &mut Scene, now: Instant) -> Option<Value> {
     Some(message)
 }
 
-fn slices(status: &Status, now: Instant) -> Option<Value> {
-    serde_json::to_value(image(now, status.slices.clone()?)).ok()
-}
-
 /// The status without the parts that other channels carry.
-fn whole(status: &Status) -> Option<Value> {
+fn whole(status: &Status) -> Status {
     let measured = status.measured.clone().without_slots();
-    serde_json::to_value(Status { measured, slices: None, ..status.clone() }).ok()
+    Status { measured, slices: None, ..status.clone() }
 }
 
 #[cfg(test)]
@@ -178,7 +178,7 @@ pub(super) mod tests {
         json["mode"] = json!("armed");
         json["remark"] = json!(text);
         json["sensors"] = json!([
-            {"name": "range", "unit": "m", "value": 0.5, "age_ms": 12.0, "health": "good"},
+            {"name": "range", "unit": "m", "value": 0.1, "age_ms": 12.0, "health": "good"},
         ]);
         json["motors"] = json!([{"name": "left", "command": -0.25}]);
         json["quality"] = json!({"level": 2, "lowest": 5, "reason": "a cycle took too long"});
@@ -217,7 +217,7 @@ pub(super) mod tests {
             let messages = Channels::messages(&status(""), &mut Scene::default(), Instant::ZERO);
             serde_json::from_slice(messages[at].as_ref().unwrap()).unwrap()
         };
-        assert_eq!(read("/frame")["value"]["range"], 0.5);
+        assert_eq!(read("/frame")["value"]["range"], 0.1, "the sensor's f32, not a double beside it");
         assert_eq!(read("/command")["motor"]["left"], -0.25);
         assert_eq!(read("/mode")["mode"], "armed");
         assert_eq!(read("/quality")["level"], 2);

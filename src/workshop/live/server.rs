@@ -55,6 +55,9 @@ pub(super) enum News {
 /// The server.
 pub struct Server {
     listener: TcpListener,
+    session: String,
+    /// Runs of the robot that were seen to begin; part of what viewers take for the session.
+    runs: u64,
     hello: Hello,
     viewers: Vec<Sender<News>>,
     /// Threads that serve a viewer.
@@ -87,7 +90,19 @@ impl Server {
         let hello = Hello { info: server_info(&status.board, session), channels };
         let (serving, counts) = Default::default();
         let (viewers, scene) = (Vec::new(), Scene::new(status.shape.clone()));
-        Ok(Server { listener, hello, viewers, serving, counts, silent: false, scene, slots: 0 })
+        let session = session.to_string();
+        Ok(Server {
+            listener,
+            session,
+            runs: 0,
+            hello,
+            viewers,
+            serving,
+            counts,
+            silent: false,
+            scene,
+            slots: 0,
+        })
     }
 
     /// Where it listens.
@@ -143,16 +158,17 @@ impl Server {
         Ok(())
     }
 
-    /// Passes on the robot's status as of `now`. If it is a different robot from before, the viewers are
-    /// disconnected: they reconnect and are then told its channels.
+    /// Passes on the robot's status as of `now`. After a different robot or run than before, the viewers are
+    /// disconnected: they reconnect, get its channels, and drop what they drew of the earlier session.
     pub fn show(&mut self, status: &Status, now: Instant) {
         let channels = advertise(&Channels::of(status).advertised());
-        if channels != self.hello.channels {
-            self.hello.channels = channels;
+        let is_new_run = std::mem::replace(&mut self.slots, status.slots_run) > status.slots_run;
+        if is_new_run || channels != self.hello.channels {
+            self.runs += 1;
+            let info = server_info(&status.board, &format!("{}-{}", self.session, self.runs));
+            self.hello = Hello { info, channels };
             self.viewers.clear();
-        }
-        if std::mem::replace(&mut self.slots, status.slots_run) > status.slots_run {
-            self.scene = Scene::new(status.shape.clone()); // a new run, with its own start pose
+            self.scene = Scene::new(status.shape.clone());
         }
         if std::mem::take(&mut self.silent) {
             self.tell(&News::Notice(answers_again().into()));

@@ -49,7 +49,7 @@ fn a_busy_writer_skips_a_snapshot_without_waiting() {
         start(&board, Buffers { count: BUFFERS, bytes: 0, thread: "snapshot" }, fill, write)
             .expect("a thread");
     for _ in 0..5 {
-        assert!(sender.hand_over(fill));
+        assert_ne!(sender.hand_over(fill), HandOver::NotNow);
     }
     let counts = writer.counts();
     assert_eq!((counts.written, counts.skipped, counts.finished), (0, 3, false), "only two buffers");
@@ -59,7 +59,7 @@ fn a_busy_writer_skips_a_snapshot_without_waiting() {
     assert_eq!((counts.failed, counts.unsound, counts.written, counts.finished), (1, 0, 1, true));
     assert!(counts.trouble.is_some_and(|trouble| trouble.contains("disk")));
     assert!(written.try_iter().all(|live| live == state.live));
-    assert!(!sender.hand_over(|_| false), "not now: try again later");
+    assert_eq!(sender.hand_over(|_| false), HandOver::NotNow);
     assert_eq!(writer.counts().skipped, 3);
 }
 
@@ -85,10 +85,11 @@ impl Drop for Spot {
 }
 
 fn hand_over(sender: &mut SnapshotSender, writer: &SnapshotWriter, live: &Live) -> SnapshotCounts {
-    assert!(sender.hand_over_last(TIMEOUT, |to| {
+    let fill = |to: &mut Live| {
         to.clone_from(live);
         true
-    }));
+    };
+    assert_eq!(sender.hand_over_last(TIMEOUT, fill), HandOver::Given);
     writer.end(TIMEOUT)
 }
 

@@ -176,16 +176,33 @@ fn viewers_are_told_that_the_robot_is_silent_once() {
     assert_eq!(text(&mut client)["op"], "removeStatus");
 }
 
-#[test]
-fn another_robot_makes_viewers_connect_again() {
+/// Shows `first`, then `second`. Server information and channels before and after, of a viewer that has to
+/// connect again.
+fn connected_again(first: &Status, second: &Status) -> [Value; 4] {
     let mut server = server();
+    server.show(first, at(1));
     let mut client = viewer(&mut server, "foxglove.sdk.v1").expect("a viewer");
-    let (_, before) = (text(&mut client), text(&mut client));
-    let mut other = status("");
-    other.measured.motors[0].name = "right".into();
-    server.show(&other, at(1));
+    let (info, channels) = (text(&mut client), text(&mut client));
+    server.show(first, at(2));
+    settle(&mut client);
+    server.show(second, at(3));
     assert!(matches!(client.read(), Ok(Message::Close(_))));
     let mut again = viewer(&mut server, "foxglove.sdk.v1").expect("a viewer");
-    let (_, after) = (text(&mut again), text(&mut again));
+    [info, channels, text(&mut again), text(&mut again)]
+}
+
+#[test]
+fn another_robot_makes_viewers_connect_again() {
+    let mut other = status("");
+    other.measured.motors[0].name = "right".into();
+    let [_, before, _, after] = connected_again(&status(""), &other);
     assert_ne!(before["channels"][1], after["channels"][1]);
+}
+
+#[test]
+fn a_restarted_robot_is_a_new_session_for_viewers() {
+    let ran = |slots_run| Status { slots_run, ..status("") };
+    let [info, before, new_info, after] = connected_again(&ran(100), &ran(3));
+    assert_ne!(info["sessionId"], new_info["sessionId"]);
+    assert_eq!((&info["name"], before), (&new_info["name"], after));
 }
