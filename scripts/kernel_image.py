@@ -215,7 +215,7 @@ def prove_oldest(nvidia):
 
 
 def f64_instructions(nvidia, cubin):
-    """How many each kernel in a file of machine code has, from its listing."""
+    """Number of f64 instructions in each kernel of a machine-code file, from its listing."""
     nvdisasm = nvidia / "cu13" / "bin" / "nvdisasm"
     nvdisasm.chmod(0o755)
     listing = subprocess.run([nvdisasm, "-c", cubin], check=True, capture_output=True, text=True).stdout

@@ -61,8 +61,8 @@ pub struct FieldInput {
     pub reward: f32,
     /// Quality of this cycle.
     pub quality: QualityLevel,
-    /// Where the same sensors lie in the robot's ring, for an engine that reads them there. It checks that
-    /// they are the same.
+    /// Position of the same sensors in the robot's ring, for an engine that reads them there after checking
+    /// that they are the same.
     pub place: Option<u8>,
 }
 
@@ -100,7 +100,7 @@ pub struct RefusedInput {
     pub value: f32,
 }
 
-/// What one cycle answers.
+/// The answer of one cycle.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct FieldOutput {
     /// [`FieldInput::cycle`].

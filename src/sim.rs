@@ -1,15 +1,15 @@
 //! A small seeded world behind the bus traits: production code runs on it unchanged.
 //!
-//! From the wire inwards: `bus` (handles), `plant` (what a user holds), `robot` (what is behind the wires, in
+//! From the wire inwards: `bus` (handles), `plant` (a user's handle), `robot` (what is behind the wires, in
 //! steps of 1 ms), `wiring` (which pin means what), `outputs`, `hat`, `pca9685`, `co_processor`, `chip`
 //! (`imu`, `ranger`, `power_monitor`), `sonar`, `ground`, `battery` (parts with a wire), `car`, `world` (what
-//! moves and what does not). `faults` is the script of faults.
-//! `rehearsal` turns any board into one that drives here, and names the parts without a model; `computer`
-//! holds the readings of the robot's own computer.
+//! moves and what does not). `faults` is the script of faults. `rehearsal` turns any board into one that
+//! drives here, and names the parts without a model; `computer` holds the readings of the robot's own
+//! computer.
 //!
 //! It uses the board and its vocabulary, never the drivers, the reflex or the field; its chips are written
 //! from the data sheets independently of the drivers. Each file states how it differs from a real robot: the
-//! simulator is there to find software bugs, not to predict a robot.
+//! simulator exists to find software bugs, not to predict a robot.
 
 mod battery;
 mod bus;

@@ -1,5 +1,5 @@
 //! `ganglion bench`: its objects contain every figure and the figures agree with each other; wrong requests
-//! are refused; an interrupted bench gives no figures; a board's targets decide the exit code. No test here
+//! are refused; an interrupted bench prints no figures; a board's targets decide the exit code. No test here
 //! asserts a duration.
 
 mod device;
@@ -185,11 +185,11 @@ impl File {
         std::fs::write(&path, text).expect("a board file");
         File(path)
     }
-    /// Runs `bench all` on it.
+    /// Runs `bench all` on this board.
     fn bench(&self) -> Output {
         self.bench_with(&[])
     }
-    /// The same with further arguments.
+    /// Runs `bench all` on this board with further arguments.
     fn bench_with(&self, more: &[&str]) -> Output {
         let path = self.0.to_str().expect("UTF-8");
         output(&[&["bench", "all", "--board", path, "--seconds", "1.2", "--json"], more].concat())

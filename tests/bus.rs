@@ -254,7 +254,7 @@ fn missing_hardware_is_named_and_real_boards_need_some() {
     }
     let refused = build(Some(Arc::new(Nothing)));
     assert!(matches!(refused, Err(BuildError::Wires(OpenError { what, .. })) if what == "/dev/i2c-1"));
-    // The same board on hardware that answers: the simulated car's.
+    // The same board on hardware that answers: the simulated car.
     let plant = Plant::new(&real, 1, &[], clock.clone());
     assert!(build(Some(Arc::new(plant))).is_ok());
 }
@@ -315,7 +315,7 @@ fn equal_addresses_on_two_buses_are_two_chips() {
 
 #[test]
 fn an_external_halt_stops_the_motors() {
-    // What a control socket or a guard may do: a halt without a reading.
+    // A halt without a reading, as a control socket or a guard may request it.
     let mut rig = Rig::new(&two_buses(), &[]);
     rig.drive(Instant::ZERO + ms(6_000), |_, _| ());
     assert!(!rig.plant.motors_still());

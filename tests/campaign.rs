@@ -30,8 +30,8 @@ use ganglion::base::time::{Instant, Span};
 use judge::facts::Facts;
 use judge::{Happening, Judge};
 
-/// Seeds of the short campaign: the smallest round number in which everything occurs often enough; and the
-/// full form, which takes half a minute of one core.
+/// Seeds of the short campaign (the smallest round number in which everything occurs often enough) and of the
+/// full one, which takes half a minute of one core.
 const SEEDS: (u64, u64) = (60, 180);
 /// Every promise and every fault must have occurred this often; otherwise the campaign shows nothing about
 /// it.
@@ -114,10 +114,10 @@ const P: u64 = 10;
 /// A PiCar-X that waits to be armed.
 const PICAR: &str =
     "inherits = \"sim\"\n[safety]\nauto_arm = false\n[field]\ngrid = 8\npatterns = 1\nbank = 1\n";
-/// A guard that it requires.
+/// A guard that the PiCar-X requires.
 const GUARD: &str = "[guard]\nholds = \"reset\"\npatience_ms = 50.0\n";
 
-/// The same car, whose field a brain elsewhere computes.
+/// The same car with its field computed on a brain computer.
 const TETHERED: &str = "inherits = \"sim\"\n[safety]\nauto_arm = false\n\
     [field]\nengine = \"remote\"\ngrid = 8\npatterns = 1\nbank = 1\n\
     [tether]\naddress = \"10.0.0.2:4747\"\nsilence_ms = 100.0\n";
@@ -158,7 +158,7 @@ impl Hearing {
         self.judge.tell(at(ms), Happening::Seen(What::Currents(currents)));
     }
 
-    /// Slots run and sensors answer up to `ms`, except those named.
+    /// All slots run and all sensors answer until `ms`, except the sensors in `but`.
     fn well_until(&mut self, ms: u64, but: &[&str]) {
         while self.now < at(ms) {
             self.now += Span::from_millis(P);
@@ -226,7 +226,7 @@ fn after_a_suspend_motors_stand_until_a_caller_arms() {
     hearing.judge.tell(at(2_500), Happening::Asked(Ask::Arm));
     hearing.drive(2_520, 0.5);
     assert_eq!(hearing.verdict(3_000), None);
-    // A loop that comes back late has a pending command that stays valid a little longer, and no more.
+    // A loop that resumes late has a pending command that stays valid a little longer, and no more.
     let mut late = Hearing::new("late-tick@2+0.09");
     late.well_until(2_000, &[]);
     late.judge.tell(at(2_000), Happening::Woke);
@@ -274,7 +274,7 @@ fn motion_without_answers_of_the_brain_is_a_breach() {
     assert!(late.verdict(2_300).is_some());
     let mut never = Hearing::on(TETHERED, "");
     assert_eq!(never.verdict(1_010), Some(Promise::LinkLost), "it has never answered");
-    // It answers again: the robot drives on, unless the loss latched.
+    // The brain answers again: the robot drives on, unless the loss latched.
     let again = |latched: &str, acknowledged: bool| {
         let mut hearing = answered(&format!("{TETHERED}{latched}"), "");
         hearing.drive(2_080, 0.0);
@@ -355,7 +355,7 @@ fn a_late_loop_sees_a_disarm_after_the_release() {
         hearing.drive(2_900, 0.5);
         hearing.verdict(3_000)
     };
-    assert_eq!(disarmed_at("estop@2+0.6"), Some(Promise::Press), "it was disarmed while it was pressed");
+    assert_eq!(disarmed_at("estop@2+0.6"), Some(Promise::Press), "disarmed while the button was pressed");
     assert_eq!(disarmed_at("estop@2+0.6 late-all@2.5+0.2"), None);
 }
 

@@ -382,7 +382,7 @@ pub fn watching(arguments: &[&str]) -> Running {
     watching_with(arguments, |_| ())
 }
 
-/// The same, with changes to how it is started.
+/// Like `watching`, but `change` may change how the program is started.
 pub fn watching_with(arguments: &[&str], change: impl FnOnce(&mut Command)) -> Running {
     let mut running = Running::start(arguments, change);
     let wanted: u64 = ENDING.iter().map(|signal| 1 << (signal.as_raw() - 1)).sum();

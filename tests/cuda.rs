@@ -99,7 +99,8 @@ impl Pair {
         (answer, self.judge.cycle(&input).expect("in range"))
     }
 
-    /// Compares cells and features with their tolerances; `cell` gives that of a channel.
+    /// Compares cells and features with their tolerances; `cell` returns the tolerance for the cells of a
+    /// channel.
     fn compare_field(&mut self, when: &str, cell: impl Fn(usize) -> f64, feature: f64) {
         for c in 0..CHANNELS {
             let (mine, judged) = (self.rig.channel(0, c), self.judge.channel(c));
@@ -125,7 +126,7 @@ impl Pair {
             near("motor", answer.motors[motor].into(), expected.motors[motor].into());
         }
         near("confidence", answer.confidence.into(), expected.confidence.into());
-        // A quotient of errors that may both be small.
+        // The skill is a quotient of two errors that may both be small.
         assert!((answer.skill - expected.skill).abs() < 1e-3, "skill; {when}");
         // A descriptor of one sensor has a length of about a tenth, so its errors count ten times as much.
         assert!((answer.novelty - expected.novelty).abs() <= 10.0 * SEEN as f32, "novelty; {when}");
@@ -184,7 +185,8 @@ fn tolerance(plan: &FieldPlan) -> f64 {
     (share * value + 3.0 * eps) / (share * (1.0 - params.field_gain()))
 }
 
-/// How far rounding errors really add up, since they do not all have the same sign; as for the CPU engine.
+/// How far rounding errors add up in practice, since they do not all have the same sign; as for the CPU
+/// engine.
 const SEEN: f64 = 1e-5;
 
 /// Runs kernels and reference through `cycles` cycles; everything agrees after each. False without a
@@ -260,9 +262,9 @@ fn a_pattern_can_be_replaced_during_its_blend() {
     }
 }
 
-/// Descriptors relative to rest, so close around `centre` that coarse rows are in a wrong order: their
-/// cosines differ by 3e-5 to 1e-3, and a row of bytes errs by about 3e-4. Every fifth equals the one before
-/// it.
+/// Descriptors relative to rest, so close around `centre` that coarse rows rank in the wrong order: their
+/// cosines differ by 3e-5 to 1e-3, and a row of bytes errs by about 3e-4. Every fifth descriptor equals the
+/// one before it.
 fn memory(row: usize, centre: &[f64]) -> [f32; DESCRIPTOR] {
     let row = if row % 5 == 4 { row - 1 } else { row };
     let length = centre.iter().map(|c| c * c).sum::<f64>().sqrt();
@@ -305,8 +307,9 @@ fn the_bank_finds_the_exact_five_and_evicts_the_same_row() {
 /// drive and Q are the reference's own.
 ///
 /// A sub-step rounds to 11 bits: 2^-12 below 1. If F exceeds the largest half that is not above 1 - beta the
-/// cell is clamped there, up to `reach - half_reach` short. Older errors shrink by 1 - k (1 - G). Coming from
-/// the half grid, a cell has its own error, that of its block's mean and that of the half cell.
+/// cell is clamped there, up to `reach - half_reach` short. Older errors shrink by 1 - k (1 - G). After a
+/// change from the half grid, three errors add up in a cell: its own, that of its block's mean and that of
+/// the half cell.
 fn half_tolerance(plan: &FieldPlan, share: f64) -> f64 {
     let clamped = f64::from(tables::reach(plan)) - f64::from(tables::half_reach(plan));
     let once = clamped.max(1.0 / 4096.0) + SEEN;

@@ -1,4 +1,4 @@
-//! Decision fields do what the textbook's fields do, with its numbers: Amari (1977); Schoner, Spencer and the
+//! Decision fields behave as in the literature and give its numbers: Amari (1977); Schoner, Spencer and the
 //! DFT Research Group (2016), *Dynamic Thinking*; parameters of COSIVINA 1.4. The expected numbers come from
 //! a solver of our own in f64. In f32 a value may differ by 1e-2, and a peak of more than one dimension by a
 //! site on each face.

@@ -247,7 +247,7 @@ fn a_slow_engine_explores_as_much_and_rarely_backs() {
             let levels = slow.ending.recorder.summary().slots_at_level;
             assert!(levels[5] > levels[..5].iter().sum::<u64>(), "the engine was not slow: {levels:?}");
             let (slow, quick) = (slow.report.coverage, quick.report.coverage);
-            // How much it sees in a single minute is mostly chance.
+            // How much the robot sees in a single minute is mostly chance.
             let seen = [slow, quick].map(|coverage| coverage.cells as f64);
             assert!(
                 length == 60 || seen[0] >= 0.75 * seen[1],

@@ -50,7 +50,7 @@ impl Drop for Folder {
     }
 }
 
-/// What the script of a page draws.
+/// The data that the script of a page draws.
 fn data(page: &str) -> Value {
     let begin = "id=\"data\">";
     let from = page.find(begin).expect("the data") + begin.len();

@@ -94,7 +94,7 @@ fn build(plan: &FieldPlan) -> Box<dyn Inspect> {
     engine
 }
 
-/// The same at one SIMD level.
+/// Like `build`, at one SIMD level.
 fn build_at(plan: &FieldPlan, level: Level) -> Box<dyn Inspect> {
     let mut engine = engine::build_with(plan, level.name()).expect("a supported SIMD level");
     assert_eq!(engine.simd(), level.name());

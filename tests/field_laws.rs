@@ -36,8 +36,8 @@ pub trait Judged {
     fn seeds() -> &'static [u64] {
         Self::SEEDS
     }
-    /// How much of something a law asks of this engine: `whole`. The emulated device, a hundred times slower,
-    /// takes `some` in daily use; besides the laws it is compared with the reference cycle by cycle
+    /// How much work a law asks of this engine: `whole`. The emulated device, a hundred times slower, does
+    /// `some` in daily use; besides the laws it is compared with the reference cycle by cycle
     /// (`cuda::engine`).
     fn share(whole: u64, _some: u64) -> u64 {
         whole
@@ -123,8 +123,9 @@ impl Judged for ReferenceEngine {
 
 impl Judged for CpuEngine {
     const ROUNDING: f64 = 1e-7;
-    // In full some fifteen seconds of one core; the bound itself is a clamp, tested at its ends next to the
-    // loop. Half of the short one is 1,200 s: a value that doubles each second exceeds f64 by then.
+    // The full form takes some fifteen seconds of one core; the bound itself is a clamp, tested at its ends
+    // next to the loop. Half of the short form is 1,200 s: a value that doubles each second exceeds f64 by
+    // then.
     const FOR_EVER: (u64, u64) = (48_000, 100_000);
     fn new(plan: &FieldPlan) -> Self {
         CpuEngine::new(plan)
@@ -141,7 +142,7 @@ impl Judged for CpuEngine {
     fn channel(&self, c: usize) -> Vec<f64> {
         let mut cells = vec![f32::NAN; Inspect::plan(self).shape.cells()];
         self.copy_channel(c, &mut cells);
-        // The half grid has fewer.
+        // The half grid has fewer cells.
         cells.iter().take_while(|u| !u.is_nan()).map(|u| f64::from(*u)).collect()
     }
     fn set_channel(&mut self, c: usize, cells: &[f64]) {
@@ -240,7 +241,8 @@ impl Judged for OnDevice {
     // Fused products and a quotient of two units in the last place, in addition to the CPU engine's
     // roundings.
     const ROUNDING: f64 = 2e-7;
-    // Eight milliseconds each on the stand-in; the laws that need it never run in their short form.
+    // A cycle takes eight milliseconds on the stand-in; the laws that need this number never run in their
+    // short form.
     const FOR_EVER: (u64, u64) = (300, 300);
     const SEEDS: &'static [u64] = &[1];
     fn share(whole: u64, some: u64) -> u64 {
@@ -333,7 +335,7 @@ fn run<E: Judged>(engine: &mut E, input: &FieldInput) -> FieldOutput {
     engine.cycle(input).expect("an input in range is never refused")
 }
 
-/// Cycles at full quality, sensors by the cycle's number.
+/// Runs `cycles` at full quality; `values` returns the sensors for a cycle's number.
 fn feed<E: Judged>(engine: &mut E, cycles: std::ops::Range<u64>, values: impl Fn(u64) -> Vec<f64>) {
     for cycle in cycles {
         run(engine, &input(cycle, &values(cycle)));
@@ -345,7 +347,7 @@ fn draw(seed: u64, cycle: u64, i: usize) -> f64 {
     2.0 * uniform(seed, Stream::Stimulus, cycle * MAX_SENSORS as u64 + i as u64) - 1.0
 }
 
-/// Standard normal, in the same way.
+/// Standard normal, also a pure function of its arguments.
 fn noise(seed: u64, cycle: u64, i: usize) -> f64 {
     normal(seed, Stream::SensorNoise, cycle * MAX_SENSORS as u64 + i as u64)
 }
@@ -416,8 +418,8 @@ macro_rules! laws {
 
 laws!(reference, ReferenceEngine, with_bias_each_channel_fades_by_its_own_slope);
 laws!(cpu, CpuEngine, with_bias_each_channel_fades_by_its_own_slope);
-// Without the law of slopes about a bias: it moves a field by 1e-3 about values up to 0.95, where halves are
-// 5e-4 apart, and checks the quotient of two such steps to within a tenth.
+// Half precision skips the law of slopes about a bias: that law moves a field by 1e-3 about values up to
+// 0.95, where halves are 5e-4 apart, and checks the quotient of two such steps to within a tenth.
 laws!(half, Packed);
 // Emulated, a cycle takes a hundred times as long; in daily use `cuda::engine` compares it cycle by cycle.
 laws!(

@@ -33,7 +33,7 @@ impl Robot {
         Robot::start_with(name, "", "")
     }
 
-    /// With `more` in its board file, and `things` in its room.
+    /// A robot with `more` in its board file, and `things` in its room.
     fn start_with(name: &str, more: &str, things: &str) -> Robot {
         let world = World::new(name, things);
         let folder = std::env::temp_dir().join(format!("ganglion-goals-{name}-{}", std::process::id()));
@@ -53,7 +53,7 @@ impl Robot {
         output(&[arguments, &["--json", "--socket", &socket]].concat())
     }
 
-    /// Its status once `holds` is true of it.
+    /// The robot's status once `holds` is true of that status.
     fn once(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + SOON;
         loop {
@@ -84,7 +84,7 @@ impl World {
         World(path)
     }
 
-    /// The report of a run in it.
+    /// The report of a run in this room.
     fn run(&self, arguments: &[&str]) -> Value {
         let file = self.0.display().to_string();
         let run = ["run", "--board", "barn", "--clock", "sim", "--json", "--world", &file];

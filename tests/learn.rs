@@ -83,7 +83,7 @@ fn learned(board: &Board, log: &Log) -> (Readout, f64) {
     (readout, validation.best().total().accuracy().unwrap())
 }
 
-/// What the CPU engine learns on one thread from 1,100 rows: computed once for all tests.
+/// The read-out that the CPU engine learns on one thread from 1,100 rows: computed once for all tests.
 fn learned_once() -> &'static Readout {
     static LEARNED: OnceLock<Readout> = OnceLock::new();
     LEARNED.get_or_init(|| {

@@ -20,7 +20,7 @@ mod cuda;
 mod field_laws;
 /// Slices through the field: the same from every engine, in recordings, and on request from a running robot.
 mod slices;
-/// Decision fields behave as the textbook says, with its numbers.
+/// Decision fields behave as in the literature and give its numbers.
 mod decision_field;
 /// The navigator in closed loop: dead ends, two gaps, a goal that cannot be reached.
 /// A brain in a file: complete, or refused with the reason; saved by a running robot and restored.
@@ -72,7 +72,7 @@ mod bench;
 /// The bench of `ganglion hil` over the simulated robot: with its wires, and with wires missing.
 mod hil;
 
-/// The shipped boards match their hardware; bad ones are refused with the place.
+/// The shipped boards match their hardware; bad ones are refused with the location.
 mod boards;
 /// Drivers and simulated robot together: motion, framing, echoes, every fault, deterministic.
 mod sim;

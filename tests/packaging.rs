@@ -77,7 +77,7 @@ fn every_file_is_in_the_package_at_its_path() {
     for path in files(Path::new("systemd")).into_iter().chain(["packaging/ganglion.tmpfiles".into()]) {
         let path = path.to_string_lossy().into_owned();
         let to = destination(&path).unwrap_or_else(|| panic!("{path} is not in the package"));
-        // What a file says about its own path; `setup` installs a drop-in, if the robot wants it.
+        // The path that a file states for itself; `setup` installs a drop-in, if the robot wants it.
         let content = text(&path);
         let said = content.split_once("Installed as /usr/").map(|(_, rest)| rest);
         if let Some(said) = said.and_then(|rest| rest.split([':', ' ', '\n']).next()) {

@@ -160,7 +160,7 @@ fn armed_late(seed: u64, faults: &[&str], seconds: u64) -> (Board, Files) {
     runner::step(robot, &clock, until, &AtomicBool::new(false), |_| {
         slots += 1;
         requests.arm.store(slots == 1_700, Ordering::Relaxed);
-        // Virtual time waits for the writing thread, until the copy of the field that it asks for is there.
+        // Virtual time waits for the writing thread, until the requested copy of the field is written.
         if slots > 1_700 && files.size() < cells {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -29,7 +29,7 @@ impl RobotFolder {
     fn has_mark(&self) -> bool {
         self.folder.join("unfinished-run").exists()
     }
-    /// Starts it; it is ready when its self-test is over.
+    /// Starts the robot; it is ready when its self-test is over.
     fn start(&mut self) {
         let control = self.path("control");
         self.child =
@@ -57,7 +57,7 @@ impl RobotFolder {
         let asked = output(&[verb, "--socket", &self.path("control")]);
         assert_eq!(asked.status.code(), Some(0), "{}", cli::err(&asked));
     }
-    /// Ends it by `signal`; returns its standard error.
+    /// Ends the program by `signal`; returns its standard error.
     fn end(&mut self, signal: Signal) -> String {
         let child = std::mem::replace(&mut self.child, Running::none());
         child.send(&[signal]);

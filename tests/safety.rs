@@ -2,7 +2,7 @@
 //! times, faults and requests. Each property is something that a person in front of the robot relies on.
 
 mod cases; // what stops a driving robot, case by case
-mod judge; // what people may rely on, judged without the runtime's code
+mod judge; // what users may rely on, judged without the runtime's code
 mod rig; // the real tick between queues that a test fills and empties
 
 use ganglion::base::command::{Command, Source};
@@ -214,9 +214,9 @@ enum Missing {
     Guard,
 }
 
-/// A stretch of slots. In a calm one nothing is wrong and the same request continues, otherwise nothing would
-/// ever start moving; in an outage one thing is missing for a long time; requests to arm, disarm or stop
-/// occur in all of them.
+/// A stretch of slots. In a calm stretch nothing is wrong and the same request continues, otherwise nothing
+/// would ever start moving; in an outage one thing is missing for a long time; requests to arm, disarm or
+/// stop occur in all stretches.
 #[derive(Clone, Debug)]
 enum Stretch {
     Calm { request: [f32; 3], asked: Asked, slots: u64 },

@@ -1,5 +1,5 @@
 //! Drivers and simulated robot together, over the bus traits only: what the drivers write moves the car as
-//! the board says, faults of the hardware show where they should, and the world is deterministic.
+//! the board states, faults of the hardware show where they should, and the world is deterministic.
 
 mod faults;
 mod imu;
@@ -28,7 +28,7 @@ const fn ms(ms: u64) -> Span {
     Span::from_millis(ms)
 }
 
-/// A robot in virtual time with its drivers, and nothing in between.
+/// A robot in virtual time with its drivers, connected directly.
 struct Rig {
     board: Board,
     clock: Arc<SimClock>,

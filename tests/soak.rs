@@ -1,6 +1,6 @@
 //! A long run needs no more at its end than at its start: memory, files, threads. No due slot is missing, no
-//! record is lost, and a service manager never waits too long for a sign of life. Everything is judged from
-//! the run's own recording.
+//! record is lost, and a service manager never waits too long for a keep-alive. Everything is judged from the
+//! run's own recording.
 //!
 //! `cargo test` drives for three virtual minutes and six real seconds; `scripts/full-check soak` for eight
 //! virtual hours and a real one.
@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Control period of the board `sim`.
 const PERIOD_NS: u64 = 10_000_000;
-/// Seconds until memory has settled: queues have been filled, code has been loaded. A shorter run says
-/// nothing about memory.
+/// Seconds until memory has settled: queues have been filled, code has been loaded. A run shorter than this
+/// says nothing about memory.
 const SETTLED_S: usize = 60;
 /// Growth of resident memory that is allowed after that: an allocator reuses pages in no fixed order. Over
 /// eight hours a leak of one byte in every slot would be 2.8 MiB.
@@ -70,7 +70,7 @@ impl Drop for Folder {
     }
 }
 
-/// What a recording says about a run's use of the machine.
+/// A run's resource usage, from its recording.
 #[derive(Default)]
 struct Soak {
     slots: u64,
@@ -109,7 +109,7 @@ impl Soak {
         soak
     }
 
-    /// Every due slot ran or was counted as skipped, and stands on the grid of the first.
+    /// Every due slot ran or was counted as skipped, and is on the grid of the first.
     fn slot(&mut self, first: Option<&Slot>, last: Option<&Slot>, slot: &Slot) {
         self.slots += 1;
         let (Some(first), Some(last)) = (first, last) else { return };
@@ -157,7 +157,7 @@ impl Soak {
     }
 }
 
-/// Slots that ran and that were skipped, by the report of a run of `seconds` that ended well.
+/// Slots that ran and that were skipped, from the report of a run of `seconds` that ended well.
 fn ran_and_skipped(ended: &Output, seconds: u64) -> (u64, u64) {
     assert_eq!(ended.status.code(), Some(0), "{}", err(ended));
     let report: Value =

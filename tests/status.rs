@@ -56,7 +56,7 @@ impl Robot {
         serde_json::from_str(out(&told).trim()).unwrap_or(Value::Null)
     }
 
-    /// Its status once `holds` is true of it.
+    /// The robot's status once `holds` is true of that status.
     fn once(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + SOON;
         loop {

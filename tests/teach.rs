@@ -1,5 +1,5 @@
 //! Corrections of a starting table: driving without one, their bound, which table they belong to; teaching in
-//! closed loop gives the same bytes with any number of threads, and a verdict that a robot obeys.
+//! closed loop returns the same bytes with any number of threads, and a robot obeys its verdict.
 
 use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::{Board, QualityLevel};

@@ -287,7 +287,7 @@ pub fn cable(request: &CycleRequest) -> Fate {
 }
 
 /// Pulls the cable this many times; returns how often the robot drove before, and how often it still drove
-/// after silence and a period.
+/// once the silence time and one period had passed.
 fn pull(board: &Board, times: u64, silence: Span) -> (u64, u64, Run) {
     let limit = silence + board.period;
     let (mut drove, mut late) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
@@ -389,7 +389,7 @@ fn a_standby_field_takes_over_and_hands_back_smoothly() {
         run.records.iter().filter_map(|record| Some((record.slot, stood_in(record)?))).collect();
     let changes = states.windows(2).filter(|pair| pair[0].1 != pair[1].1).map(|pair| pair[1].0);
     let changes: Vec<Instant> = changes.collect();
-    assert_eq!(changes.len(), 2, "it computes here once, from the second missed answer on");
+    assert_eq!(changes.len(), 2, "the standby field takes over once, from the second missed answer on");
     for pair in run.records.windows(2) {
         let [before, after] = pair else { unreachable!() };
         let is_near = |change: &Instant| *change <= after.slot + ms(100) && after.slot <= *change + ms(500);

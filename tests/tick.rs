@@ -92,7 +92,7 @@ struct Between(Mutex<Option<Tick>>);
 impl Clock for Between {
     fn now(&self) -> Instant {
         let now = MonotonicClock.now();
-        // Not when the tick itself reads the time.
+        // A tick runs only when the buttons' thread reads the time, not when the tick itself does.
         if thread::current().name() == Some("lines")
             && let Ok(mut tick) = self.0.try_lock()
             && let Some(tick) = tick.as_mut()

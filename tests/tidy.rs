@@ -150,7 +150,8 @@ fn unsafe_is_only_in_allowed_modules_with_a_safety_comment() {
             if !UNSAFE_ROOMS.iter().any(|room| source.is_in(room)) {
                 faults.push(format!("{}: unsafe outside {UNSAFE_ROOMS:?}", at(&source, number)));
             }
-            // A method that is unsafe because its trait declares it so has its reasons inside, at each block.
+            // A method that is unsafe only because its trait declares it so has its reasons inside, at each
+            // block.
             let declares = code.contains("unsafe fn");
             if !declares && !has_reason(&lines, number) {
                 faults.push(format!("{}: unsafe without a `// SAFETY:` above", at(&source, number)));
@@ -205,10 +206,10 @@ fn has_version(name: &str) -> bool {
 
 #[test]
 fn no_todo_is_left_and_no_test_is_ignored() {
-    // Put together here, so that this file does not find itself.
+    // Assembled here, so that the search does not find this file.
     let marks = ["TO\u{44}O", "FIX\u{4d}E", "XX\u{58}", "todo\u{21}(", "unimplemented\u{21}("];
     let mut faults = found_in_texts(&marks, "finish it or say in the docs that it is absent");
-    // The long ones are run by a script, and so in CI.
+    // The long tests are run by a script, and so in CI.
     let mark = "#[ign\u{6f}re";
     let long = format!("{mark} = \"long: scripts/long-tests\"]");
     let texts = texts().into_iter().map(|(path, text)| (path, text.replace(&long, "")));
@@ -272,7 +273,7 @@ fn modules_use_only_modules_declared_above_them() {
     let mut faults = Vec::new();
     for source in sources(&["src"]) {
         let path = source.path.trim_start_matches("src/").trim_end_matches(".rs");
-        let Some(own) = room_of(&rooms, &path.replace('/', "::")) else { continue }; // lib, main, and what only tests use
+        let Some(own) = room_of(&rooms, &path.replace('/', "::")) else { continue }; // lib, main, test-only modules
         let mut named = source::crate_paths(source.without_tests());
         named.extend(source::paths_of_the_root(source.without_tests(), path));
         let mut others: Vec<usize> = Vec::new();
@@ -343,7 +344,7 @@ const WRITERS: &[(&str, &str)] = &[
 
 #[test]
 fn files_are_written_through_one_module() {
-    // Each follows an existing link, or writes into an existing file.
+    // Each of these calls follows an existing link, or writes into an existing file.
     const OTHERWISE: [&str; 4] = ["File::create(", "fs::write(", "fs::rename(", ".create(true)"];
     let mut faults = Vec::new();
     for source in

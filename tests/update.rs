@@ -202,7 +202,7 @@ fn a_power_cut_at_any_call_ends_with_the_right_version() {
     };
     assert!(count > 20, "{count} calls");
     let mut ends = [0; 2];
-    // In daily use every fourth call.
+    // In daily use only every fourth call is cut.
     let step = long::or_in_full(4, 1);
     for cut in (1..count).step_by(step).chain([count]) {
         for after in [false, true] {
@@ -269,7 +269,8 @@ fn an_interrupted_repair_is_repeated_at_most_five_times() {
     for attempt in 1..=6 {
         fs::remove_file(robot.path("system/run/ganglion-update.lock")).unwrap();
         robot.forget_calls();
-        // First it asks for the installed version and its integrity; the next call would replace it.
+        // The update first asks for the installed version and its integrity; the next call would replace that
+        // version.
         robot.write("cut", "3");
         let told = robot.update(&["recover", "--boot"]);
         let _ = fs::remove_file(robot.path("cut"));

@@ -1,4 +1,4 @@
-//! Limits the CPU time and memory that an input may cost, both measured on the thread that takes it.
+//! Limits the CPU time and memory that an input may cost, both measured on the thread that processes it.
 //! Exceeding a limit is a panic, like any other failure.
 
 use rustix::time::{ClockId, clock_gettime};

@@ -29,7 +29,8 @@ pub fn take(way: &WayIn, bytes: &[u8]) {
     cost::of(bytes.len(), || (way.take)(bytes));
 }
 
-/// Mutates the input in the first `size` bytes of `data` to one of at most `most` bytes; returns its length.
+/// Mutates the input in the first `size` bytes of `data` into one of at most `most` bytes; returns the new
+/// length.
 pub fn change(way: &WayIn, data: &mut [u8], size: usize, most: usize, seed: u32) -> usize {
     let payload =
         payload_of(&data[..size]).filter(|_| way.form == Form::Signed && !seed.is_multiple_of(WHOLE_EVERY));

@@ -16,10 +16,10 @@ use std::thread;
 /// Priority of the far side: below the runtime's threads (75 and up), so that it never delays them, and above
 /// everything that computes, because a real car does not wait for a processor.
 const FAR_PRIORITY: u8 = 40;
-/// Priority of the caller: rows act on time although the machine is loaded.
+/// Priority of the caller, so that rows act on time even on a loaded machine.
 const ROW_PRIORITY: u8 = 20;
-/// After this time, the kernel's side has reported everything stamped before: the thread that carried a
-/// transfer has run since.
+/// After this delay, the kernel's side has reported every event stamped earlier: the thread that carried the
+/// transfer has run by then.
 const REPORT_DELAY: Span = Span::from_millis(5);
 /// During a long wait, events are read this often, so that their queue (30 s of a busy robot) does not
 /// overflow.
@@ -102,7 +102,7 @@ impl Bench {
         self.clock.sleep_until(at);
     }
 
-    /// A new car at its start in the world of `seed`, without faults; the record is empty.
+    /// Puts a new car, without faults, at its start in the world of `seed`, and empties the record.
     pub fn renew(&mut self, seed: u64) -> io::Result<()> {
         let now = self.now();
         let mut out = Vec::new();

@@ -67,7 +67,8 @@ pub fn trouble(place: &mut RowContext<'_>, trouble: Trouble, ms: u64, end: End) 
         outcome.note(format!("{shown} failed transfers"));
     }
     if end == End::Recovers {
-        recovers(bench, begun, ended, &mut outcome)?; // by itself: the row must not undo the trouble first
+        // Before the row undoes the trouble: the robot must recover by itself.
+        recovers(bench, begun, ended, &mut outcome)?;
     }
     trouble.end(bench, &mut scene, place.board)?;
     afterwards(bench, end, ended, &mut outcome)?;
@@ -143,7 +144,7 @@ fn stands(
         None => outcome
             .fault(format!("the motors still run {:.0} virtual us after the cause", us(over.since(cause)))),
     }
-    // Not for a held line: modules hold it when no echo returns, and at first that is a valid value.
+    // Not checked for a held line: modules hold it when no echo returns, and at first that is a valid value.
     if let (Trouble::Echo(echo), Limit::Stale(_), Some(stood)) = (trouble, limit, stood)
         && echo != Echo::Held
     {
@@ -195,7 +196,7 @@ fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut RowResult) 
     Ok(())
 }
 
-/// It stays stopped although the cause is long over, and drives when it is armed.
+/// Checks that the robot stays stopped although the cause is long over, and drives once it is armed.
 fn armed_again(bench: &Bench, ended: Instant, outcome: &mut RowResult) -> io::Result<()> {
     bench.wait_until(ended + BACK);
     let moved = bench.seen(|record| record.moved_between(ended, bench.now()));
@@ -207,7 +208,8 @@ fn armed_again(bench: &Bench, ended: Instant, outcome: &mut RowResult) -> io::Re
     Ok(())
 }
 
-/// A motor gets a pulse from a frame that arrived after the last failed transfer.
+/// Checks that the robot recovers: a motor gets a pulse from a frame after the last failed transfer, and the
+/// car moves.
 fn recovers(bench: &mut Bench, begun: Instant, ended: Instant, outcome: &mut RowResult) -> io::Result<()> {
     let again = bench.until(ended + BACK, |record| record.drives_again(begun));
     match again {

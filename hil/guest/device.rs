@@ -21,7 +21,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens it; its queue of events starts now.
+    /// Opens the device; its queue of events starts now.
     pub fn open() -> io::Result<Device> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = rustix::fs::open("/dev/hilplant", flags, Mode::empty())?;

@@ -41,7 +41,7 @@ pub enum Echo {
     /// A pulse as for a distance of 3 cm, and another one 3 ms after it: the time from the first rise to the
     /// last fall corresponds to half a metre.
     Double,
-    /// It rises and stays: the module never ends its pulse.
+    /// The line rises and stays high: the module never ends its pulse.
     Held,
     /// Nothing is within range: a pulse of this many milliseconds, which no trigger cuts short. 38 for an
     /// HC-SR04 by its data sheet, about 200 for other modules sold under its name.
@@ -62,14 +62,14 @@ pub struct FarSide {
     drives: Vec<(u8, u16)>,
     enabled: bool,
     answers: bool,
-    /// It is disconnected from the bus; its pulses continue.
+    /// Whether the controller is disconnected from the bus; its pulses continue.
     unplugged: bool,
     imu: Option<(u8, Imu)>,
-    /// Whether it is on the bus.
+    /// Whether the inertial sensor is on the bus.
     imu_there: bool,
     lean: Option<f64>,
     echo: Echo,
-    /// The module ignores triggers until then, because its pulse has not ended.
+    /// Until this time the module ignores triggers, because its pulse has not ended.
     open_until: Instant,
     /// Whether samples are signalled at the chip's own rate; off while a row makes the edges itself.
     announces: bool,
@@ -224,7 +224,7 @@ impl FarSide {
     fn write_pulse(&mut self, register: u8, value: u16, at: Instant) {
         let [high, low] = value.to_be_bytes();
         self.clock.set(at);
-        // In reset it does not acknowledge, so the write has no effect, as intended.
+        // In reset the controller does not acknowledge, so the write has no effect, as intended.
         let _ = self.i2c.write(self.mcu, &[register, high, low]);
     }
 
@@ -372,7 +372,7 @@ impl FarSide {
         self.next_ready = Some(next);
     }
 
-    // ---- what a row does to it --------------------------------------------------------------
+    // ---- what rows do to the car ------------------------------------------------------------
 
     /// Presses or releases the stop button now.
     pub fn press(&mut self, pressed: bool, out: &mut Vec<Command>) {

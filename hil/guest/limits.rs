@@ -1,4 +1,4 @@
-//! How long a robot may take to stop: computed from the board's own figures, with text for a row.
+//! How long a robot may take to stop: computed from the board's own figures, and described in text for a row.
 
 use ganglion::base::plan::Board;
 use ganglion::base::time::Span;

@@ -14,9 +14,9 @@ use std::io;
 
 /// Number of loops measured for one figure: two of them lie above the 99th percentile.
 const TIMES: usize = 200;
-/// Attempts: in some, the motors are not running.
+/// Maximum number of attempts: in some, the motors are not running.
 const ATTEMPTS: usize = 4 * TIMES;
-/// Phases are spread over this: a multiple of every fast period of the board.
+/// Phases are spread over this time, a multiple of every fast period of the board.
 const PHASES: Span = Span::from_millis(60);
 /// If no loop closes for this long, the robot counts as stopped for good.
 const STANDS: Span = Span::from_millis(15_000);
@@ -24,7 +24,7 @@ const STANDS: Span = Span::from_millis(15_000);
 const GOLDEN: u64 = 618;
 /// The lean of the sample that must stop the car.
 const OVER_DEG: f64 = 45.0;
-/// A later stop does not count.
+/// A stop that comes later than this after its edge does not count.
 const LATEST: Span = Span::from_millis(500);
 /// Motors have been running for this long when a loop begins.
 const RUNNING: Span = Span::from_millis(15);
@@ -41,8 +41,8 @@ const PRESSED: Span = Span::from_millis(8);
 /// A stop that began within this time before its edge was not caused by it: an ordinary poll read the sample
 /// after its bytes were there but before its edge. Such a poll takes half of this time.
 const UNDER_WAY: Span = Span::from_millis(1);
-/// From the sample's bytes to its edge. A periodic poll in between has seen the sample too early, and is not
-/// counted.
+/// Time from the sample's bytes to its edge. A periodic poll in between has seen the sample too early, and is
+/// not counted.
 const AHEAD: Span = Span::from_micros(60);
 
 /// Runs one row of loops.
@@ -165,8 +165,8 @@ fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Res
     }
 }
 
-/// The first moment from `soonest` on that lies at the phase of loop `nth`. All loops take their phases from
-/// one clock. If each counted from its own start, phases would be random, and the 99th percentile, the second
+/// The first moment, at or after `soonest`, at the phase of loop `nth`. All loops take their phases from one
+/// clock. If each counted from its own start, phases would be random, and the 99th percentile, the second
 /// largest of two hundred values, would differ in each run.
 fn moment(soonest: Instant, nth: u64) -> Instant {
     let round = PHASES.as_nanos();

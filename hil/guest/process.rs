@@ -42,7 +42,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends it a signal, unless it has ended.
+    /// Sends the process a signal, unless it has ended.
     pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
         if self.has_ended()? {
             return Ok(());
@@ -51,7 +51,7 @@ impl Process {
         Ok(kill_process(id, signal)?)
     }
 
-    /// Whether it has ended.
+    /// Whether the process has ended.
     pub fn has_ended(&mut self) -> io::Result<bool> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait()?;
@@ -59,7 +59,7 @@ impl Process {
         Ok(self.ended.is_some())
     }
 
-    /// How it ended; waits at most `timeout`. `None`: it is still running.
+    /// How the process ended; waits at most `timeout`. `None`: it is still running.
     pub fn end(&mut self, timeout: Span) -> io::Result<Option<ExitStatus>> {
         let clock = MonotonicClock;
         let until = clock.now() + timeout;
@@ -69,7 +69,7 @@ impl Process {
         Ok(self.ended)
     }
 
-    /// Its output so far.
+    /// The output of the process so far.
     pub fn said(&self) -> String {
         fs::read_to_string(&self.said).unwrap_or_default()
     }

@@ -32,7 +32,7 @@ pub struct Failed {
     pub errno: i32,
 }
 
-/// The events since its start.
+/// The events since the record began.
 pub struct Record {
     mcu: u16,
     enable: Option<EnablePlan>,
@@ -50,7 +50,7 @@ pub struct Record {
     in_reset: bool,
     /// When motion began and ended, alternately; a motor with a pulse counts as moving.
     turns: Vec<(Instant, bool)>,
-    /// The same for motion that is not backwards.
+    /// The same for motion other than backwards.
     advances: Vec<(Instant, bool)>,
     pulses: Vec<Pulse>,
     failed: Vec<Failed>,
@@ -116,7 +116,7 @@ impl Record {
         }
     }
 
-    /// Clears the events, but keeps the present state and the violations of what must never happen.
+    /// Clears the events, but keeps the present state and the recorded violations of rules that always apply.
     pub fn begin_anew(&mut self) {
         for turns in [&mut self.turns, &mut self.advances] {
             let moving = turns.last().filter(|turn| turn.1).copied();
@@ -217,8 +217,8 @@ impl Record {
     pub fn was_moving(&self, at: Instant) -> bool {
         was(&self.turns, at)
     }
-    /// When the motors were stopped for the first time from `from` on; `from` itself if they were stopped
-    /// then.
+    /// The first time, at or after `from`, at which the motors were stopped; `from` itself if they were
+    /// stopped then.
     pub fn still_from(&self, from: Instant) -> Option<Instant> {
         if !self.was_moving(from) {
             return Some(from);
@@ -243,7 +243,7 @@ impl Record {
         }
         self.turns.iter().find(|turn| turn.1 && (from..to).contains(&turn.0)).map(|turn| turn.0)
     }
-    /// When, for the first time from `from` on, no motor drove the car forward; `from` itself if none did
+    /// The first time, at or after `from`, at which no motor drove the car forward; `from` itself if none did
     /// then.
     pub fn not_ahead_from(&self, from: Instant) -> Option<Instant> {
         if !was(&self.advances, from) {
@@ -262,7 +262,7 @@ impl Record {
         }
         self.advances.iter().find(|turn| turn.1 && (from..to).contains(&turn.0)).map(|turn| turn.0)
     }
-    /// When the ranger was first triggered from `from` on.
+    /// When the ranger was first triggered, at or after `from`.
     pub fn ping_after(&self, from: Instant) -> Option<Instant> {
         let trigger = self.ranger?.0.0 as u16;
         self.drives_of(trigger).iter().find(|(at, high)| *at >= from && *high).map(|(at, _)| *at)
@@ -273,7 +273,7 @@ impl Record {
         let ended = |edge: &&(Instant, u16, bool)| edge.1 == echo && !edge.2 && edge.0 <= at;
         self.edges.iter().rev().find(ended).map(|edge| edge.0).or(self.echoed)
     }
-    /// The first frame from `from` on that takes the pulse from a motor.
+    /// The first frame, at or after `from`, that takes the pulse from a motor.
     pub fn stop_after(&self, from: Instant) -> Option<Pulse> {
         self.pulses.iter().find(|pulse| pulse.start >= from && pulse.counts == 0).copied()
     }

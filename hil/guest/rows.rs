@@ -25,7 +25,7 @@ pub struct Row {
 /// The procedure of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
-    /// A driving robot meets a trouble, which ends after this many milliseconds.
+    /// Exposes a driving robot to a trouble, which ends after this many milliseconds.
     Trouble(Trouble, u64, End),
     /// The same on a board whose guard holds the controller's reset, as on the flagship. The enable line
     /// belongs to the runtime, and stays on when the runtime dies.
@@ -36,7 +36,7 @@ pub enum Course {
     Kills(usize, Limit),
     /// Measures the time from cause to motor, many times.
     Loop(Loop),
-    /// Measures what the kernel alone takes.
+    /// Measures the latency of the kernel alone.
     Floor(Floor),
     /// Tests the service as installed.
     Service(Service),
@@ -63,14 +63,14 @@ pub enum End {
     /// The trouble is no reason to stop: none of these causes is reported, although the wires show the
     /// trouble.
     RidesOut(&'static [&'static str]),
-    /// It recovers by itself: set up again, drives again.
+    /// The robot recovers by itself: its controller is set up again, and it drives again.
     Recovers,
 }
 
 /// A latency from a cause to a motor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loop {
-    /// From the button's edge, or from the inertial sensor's.
+    /// Where the loop starts: the button's edge or the inertial sensor's.
     pub from: From,
     /// With hackbench running beside it.
     pub loaded: bool,
@@ -92,9 +92,9 @@ pub enum From {
 /// A measurement of the kernel alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
-    /// From a timer's due time to the thread that sleeps on it.
+    /// Latency from a timer's due time to the wake-up of the thread that sleeps on it.
     Timer,
-    /// From an edge on one line to an edge on another, through a process that does nothing else.
+    /// Latency from an edge on one line to an edge on another, through a process that does nothing else.
     Echo,
 }
 

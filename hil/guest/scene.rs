@@ -20,8 +20,8 @@ const GUARD_SOCKETS: &str = "/run/ganglion-guard";
 /// The mark that a killed runtime leaves, so that the next one does not arm by itself. Each row begins as
 /// after a boot, which removes it.
 const UNFINISHED: &str = "/run/ganglion/unfinished-run";
-/// From the start of the processes to the first motion: set-up of the controller, self-test, settling.
-/// Generous, because this bench does not measure it.
+/// Time limit from the start of the processes to the first motion: set-up of the controller, self-test,
+/// settling. Generous, because this bench does not measure it.
 const START: Span = Span::from_millis(15_000);
 /// A runtime that got SIGTERM ends within this time.
 const END: Span = Span::from_millis(5_000);
@@ -49,7 +49,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Starts both with a new car in the world of `seed`.
+    /// Starts guard and runtime with a new car in the world of `seed`.
     fn start(bench: &mut Bench, board: &str, folder: &Path, seed: u64) -> io::Result<Scene> {
         [SOCKETS, GUARD_SOCKETS].iter().try_for_each(fs::create_dir_all)?;
         fs::create_dir_all(folder)?;
@@ -64,7 +64,7 @@ impl Scene {
         Ok(Scene { guard, runtime, folder: folder.to_path_buf() })
     }
 
-    /// Starts both, and waits until the robot drives.
+    /// Starts guard and runtime, and waits until the robot drives.
     pub fn driving(bench: &mut Bench, board: &str, folder: &Path, seed: u64) -> io::Result<Scene> {
         let scene = Scene::start(bench, board, folder, seed)?;
         let begun = bench.now();

@@ -38,13 +38,15 @@ const NO_PERMISSION: u64 = 77;
 const BAD_BOARD: u64 = 78;
 /// The unit's StartLimitBurst.
 const STARTS: u64 = 5;
-/// From `systemctl stop` to stopped motors: the tool and systemd themselves, then at most ten slots.
+/// Time limit from `systemctl stop` to stopped motors: the tool and systemd themselves, then at most ten
+/// slots.
 const STOP: Limit = Limit::Ms(500);
-/// A runtime that arms by itself would move within this time.
+/// A robot that arms by itself would move within this time.
 const BY_ITSELF: Span = Span::from_millis(2_000);
-/// Five self-tests of a controller that does not answer, each with its waits, and half a second in between.
+/// Time limit for five self-tests of a controller that does not answer, each with its waits, and half a
+/// second in between.
 const GIVEN_UP: Span = Span::from_millis(60_000);
-/// A crash loop would restart it several times within this time.
+/// A crash loop would restart the service several times within this time.
 const NO_LOOP: Span = Span::from_millis(4_000);
 
 /// Runs one row.
@@ -159,11 +161,11 @@ fn judge_stopped(bench: &Bench, from: Instant, limit: Limit, outcome: &mut RowRe
     }
 }
 
-/// Checks that another process is running, that the motors stay stopped until a person arms it, and that it
-/// then drives.
+/// Checks that another process is running, that the motors stay stopped until a person arms the robot, and
+/// that it then drives.
 fn started_again(bench: &Bench, old: u32, from: Instant, outcome: &mut RowResult) -> io::Result<()> {
     let until = from + WATCHDOG + AGAIN;
-    // Each query through systemctl is a process, so wait until there can be something to see.
+    // Each query through systemctl is a process, so wait until a result is possible.
     let gone = format!("/proc/{old}");
     while Path::new(&gone).exists() && bench.now() < until {
         bench.wait(Span::from_millis(20));
@@ -193,7 +195,7 @@ fn started_again(bench: &Bench, old: u32, from: Instant, outcome: &mut RowResult
     Ok(())
 }
 
-/// Checks that it does not start, gives the reason by its exit code, and does not try again.
+/// Checks that the service does not start, gives the reason by its exit code, and does not try again.
 fn refused(bench: &Bench, code: u64, outcome: &mut RowResult) -> io::Result<()> {
     run("systemctl", &["start", RUNTIME])?;
     bench.wait(NO_LOOP);
@@ -240,7 +242,7 @@ fn silent(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     bench.act(|far, _, out| far.unplug_mcu(false, out))
 }
 
-/// An action that only root may do.
+/// An action that only root may perform.
 const UNBIND: &str = "echo hilplant.0 > /sys/bus/platform/drivers/hilplant/unbind";
 
 /// Actions of a broken runtime, or of an attacker who has become its user, to get rid of the guard. GUARD

@@ -1,4 +1,4 @@
-//! The troubles of a driving robot, and how each is undone.
+//! The faults and events to which a row exposes a driving robot, and how each is undone.
 
 use super::bench::Bench;
 use super::far::Echo;
@@ -19,11 +19,11 @@ pub const IMU: u8 = 0x68;
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Transfers with a device fail in this way until it is undone.
+    /// Transfers with a device fail in this way until the trouble is undone.
     Transfers(u8, Fault, i32),
     /// This many transfers with a device fail in this way.
     Some(u8, Fault, i32, i32),
-    /// Every transfer on the bus fails in this way until it is undone.
+    /// Every transfer on the bus fails in this way until the trouble is undone.
     Bus(Fault, i32),
     /// SDA is held low until it has seen nine clocks.
     SdaLow,
@@ -180,7 +180,7 @@ impl Trouble {
     pub fn first_failure(self, record: &Record, since: Instant) -> Option<Instant> {
         let whose = match self {
             Trouble::Transfers(_, kind, _) | Trouble::Some(_, kind, ..) if errno(kind).is_none() => {
-                return Some(since); // the trouble makes no transfer fail
+                return Some(since); // this fault makes no transfer fail
             }
             Trouble::Transfers(address, ..) | Trouble::Some(address, ..) => Some(u16::from(address)),
             Trouble::Bus(..) | Trouble::SdaLow => None,

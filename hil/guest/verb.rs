@@ -20,8 +20,8 @@ const RESPONSE: u16 = 22;
 /// The board has no limit of its own, so this is the command's limit: 10 ms from sensor to motor, bus time
 /// included.
 const TARGET_US: f64 = 10_000.0;
-/// Baselines of a second each, set-up, and a tenth of a second per pass. Generous, because this bench does
-/// not measure it.
+/// Time limit for baselines of a second each, set-up, and a tenth of a second per pass. Generous, because
+/// this bench does not measure it.
 const TIMEOUT: Span = Span::from_millis(120_000);
 
 /// Runs the command for this many passes.

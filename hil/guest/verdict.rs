@@ -1,4 +1,4 @@
-//! The result of a row: faults found, figures, and all of them as lines for people and for programs. A row
+//! The result of a row: faults found, figures, and all of them as human-readable lines and as JSON. A row
 //! without faults has passed; a row that could not be carried out has not.
 
 use ganglion::base::time::Span;
@@ -20,13 +20,13 @@ impl Latency {
         times.sort_unstable();
         Latency { sorted: times.iter().map(|time| time.as_nanos()).collect() }
     }
-    /// The smallest value that this percentage does not exceed; zero if there are none.
+    /// The smallest value that this percentage of the times does not exceed; zero if there are no times.
     pub fn percentile(&self, percent: usize) -> f64 {
         let last = self.sorted.len().saturating_sub(1);
         let place = (self.sorted.len() * percent).div_ceil(100).saturating_sub(1).min(last);
         self.sorted.get(place).map_or(0.0, |ns| *ns as f64 / 1e3)
     }
-    /// The largest.
+    /// The largest time.
     pub fn max(&self) -> f64 {
         self.percentile(100)
     }
@@ -109,7 +109,7 @@ impl RowResult {
         self.faults.is_empty()
     }
 
-    /// One line for people, and one more for each fault.
+    /// One human-readable line, and one more for each fault.
     pub fn text(&self, name: &str) -> String {
         let mark = if self.passed() { "ok  " } else { "FAIL" };
         let mut words = format!("{mark} {name:<26} {}", self.notes.join("; "));

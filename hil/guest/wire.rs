@@ -11,7 +11,7 @@ pub const EVENT_BYTES: usize = 64;
 pub const DATA: usize = 32;
 /// Any I2C address.
 pub const ANY: u16 = 0xFFFF;
-/// As a fault's count: for ever.
+/// The count of a fault that lasts for ever.
 pub const FOR_EVER: i32 = -1;
 
 /// Behaviour of a device behind the adapter.
@@ -58,7 +58,7 @@ pub enum Command {
     Add(u8, Behaviour),
     /// No device answers at this address any more.
     Remove(u8),
-    /// Sets bytes from a register on. On a frame device, register 0x10..=0x17 with two bytes sets a
+    /// Sets the bytes that begin at a register. On a frame device, register 0x10..=0x17 with two bytes sets a
     /// converter's value.
     Set {
         /// Address.
@@ -72,7 +72,7 @@ pub enum Command {
     },
     /// Makes transfers fail.
     Fault {
-        /// With this address, or [`ANY`].
+        /// Address of the transfers that fail, or [`ANY`].
         address: u16,
         /// The fault.
         kind: Fault,
@@ -110,7 +110,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Bytes from `register` on. More than [`DATA`] are not sent.
+    /// Sets the bytes that begin at `register`, at most [`DATA`] of them.
     pub fn set(address: u8, register: u8, bytes: &[u8]) -> Command {
         let mut data = [0; DATA];
         let length = bytes.len().min(DATA);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The devices behind the adapter: their registers, what they do with bytes, and their faults. The only times it knows are
- * the stamps that it is given. Everything here is called with plant_lock held.
+ * The devices behind the adapter: their registers, what they do with bytes, and their faults. All times
+ * come from the stamps that callers pass in. Everything here is called with plant_lock held.
  */
 #include <linux/i2c.h>
 #include <linux/module.h>

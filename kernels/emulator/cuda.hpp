@@ -43,7 +43,7 @@ constexpr unsigned MOST_THREADS = 1024;
 /// Stack of a fiber: kernels need a few hundred bytes; a system call in a debugger needs 64 KiB.
 constexpr std::size_t STACK = 64 * 1024;
 
-/// Ends a launch that would crash a GPU: exits the process, unless the host sets another way.
+/// Ends a launch that would crash a GPU: exits the process, unless the host installs another handler.
 [[noreturn]] inline void end_process() { std::exit(70); }
 inline void (*end_launch)() = end_process;
 
@@ -59,7 +59,7 @@ enum class Exchange : unsigned char { None, Shuffle, Ballot, Sync };
 
 struct Fiber {
   void* stack_at = nullptr; // its stack pointer while it does not run
-  unsigned exchanges = 0;   // number it has taken part in
+  unsigned exchanges = 0;   // how many it has taken part in
   bool begun = false;
   std::unique_ptr<char[]> stack;
 };

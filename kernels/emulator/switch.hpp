@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
-#error "the emulator's fibers know x86-64 and aarch64"
+#error "the emulator's fibers support only x86-64 and aarch64"
 #endif
 
 /// Leaves this stack, stores the position in `from`, and continues where `to` was left.

@@ -57,7 +57,7 @@ run_cut() {
     power_off
     wait "$OPERATION" 2> /dev/null || true
     if [ -n "${CUT_AGAIN[$1]}" ]; then
-        # Not waited for: the cut comes before it answers.
+        # In the background: the power is cut before the guest answers.
         "$ROOT/scripts/field-guest" up > "$WORK/logs/repair.log" 2>&1 8>&- &
         OPERATION=$!
         sleep 1
@@ -99,7 +99,7 @@ power_cut stage-verify stage 'MARK begin' 1.2 old armed none
 power_cut stage-copy stage 'MARK packages .*0\.2\.0' 0 old armed none
 power_cut stage-end stage 'MARK staged' 0 old armed none
 power_cut staged stage 'MARK staged' 3 old armed none
-# The safety net, and the marker.
+# The safety net and the marker are written.
 power_cut net good 'MARK staged' 0.8 old any any
 power_cut prepared good "${AT_TRIAL}prepared" 0 old disarmed rolled-back
 power_cut prepared-later good "${AT_TRIAL}prepared" 0.4 old disarmed rolled-back

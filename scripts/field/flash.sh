@@ -10,7 +10,7 @@ laptop() {
     PATH=$bin:$PATH "$@"
 }
 
-# What scripts/package writes beside a package.
+# complete FOLDER: writes the files that scripts/package puts beside a package.
 complete() {
     local deb
     deb=$(ls "$1"/*.deb)
@@ -44,7 +44,7 @@ flash_and_back() {
     last returned "$GOOD" "$BASE"
 }
 
-# The installed program is broken: the proven copy goes back.
+# The installed program is broken: the proven copy does the rollback.
 flash_back_from_a_broken_program() {
     load updated
     g "printf '#!/bin/sh\nexit 1\n' > /usr/bin/broken && chmod 755 /usr/bin/broken && mv /usr/bin/broken /usr/bin/ganglion"

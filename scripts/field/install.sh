@@ -30,7 +30,7 @@ install_puts_units_and_starts_nothing() {
     told "$(value commit "$(g "cat /usr/share/ganglion/manifest.json" | tr -d '\n')" | cut -c1-12)"
 }
 
-# With plain apt, as someone would do who does not know `ganglion update`.
+# With plain apt, as a user who does not know `ganglion update` would upgrade.
 install_upgrade_leaves_what_runs() {
     local before after
     load robot
@@ -105,7 +105,7 @@ install_as_the_page_says() {
 }
 
 row install-docs "every command of docs/install.md, in order, from a fresh system to the purge" install_as_the_page_says
-row install-fresh "apt install of the real package: the units are there, nothing is started or enabled" install_puts_units_and_starts_nothing
+row install-fresh "apt install of the real package: the units exist, nothing is started or enabled" install_puts_units_and_starts_nothing
 row install-upgrade "apt upgrade under a running robot: its processes keep running, the board file stays" install_upgrade_leaves_what_runs
 row install-remove "removal stops runtime and guard and keeps the board file" install_remove_stops_and_keeps_the_board
 row install-purge "purge leaves no file and no unit" install_purge_leaves_nothing

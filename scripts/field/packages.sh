@@ -24,7 +24,7 @@ unit_line() { sed -i "s|^ExecStart=|$2\n&|" "$1/usr/lib/systemd/system/ganglion.
 postinst_fails() { echo 'exit 1' | insert_after_shebang "$1/DEBIAN/postinst"; }
 wrong_board() { manifest_value "$1" boards '["no-such-board"]'; }
 
-# Only the control file says so: the right manifest must not make it acceptable.
+# Only the control file names the wrong architecture: the correct manifest must not make it acceptable.
 wrong_architecture() { sed -i 's/^Architecture: .*/Architecture: arm64/' "$1/DEBIAN/control"; }
 
 # A program that refuses the robot's board file.

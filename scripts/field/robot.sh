@@ -11,7 +11,7 @@ PARCEL_AT=/mnt/parcel
 # An emulator or connection that outlives this run must not inherit its lock (8).
 guest() { "$ROOT/scripts/field-guest" "$@" 8>&-; }
 
-# g COMMAND: runs it in the guest; its output is the row's log, or what the caller takes.
+# g COMMAND: runs it in the guest; its output goes to the row's log, unless the caller captures it.
 g() { guest ssh "$@" < /dev/null; }
 
 # wrong WORDS: the row failed, for this reason.

@@ -144,7 +144,7 @@ def run_steps(part, number, report, env, limit_s, stop):
 
 
 def text_of(log, start):
-    """What a step wrote, from `start` on; bytes that are not UTF-8 are replaced."""
+    """The output of a step, from `start` on; bytes that are not UTF-8 are replaced."""
     with open(log, "rb") as file:
         end = file.seek(0, 2)
         file.seek(max(start, end - READ_BYTES))

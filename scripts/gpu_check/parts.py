@@ -42,7 +42,7 @@ def chosen(parts, names):
 
 
 def tool(name):
-    """The path of a tool of NVIDIA's, or None."""
+    """The path of an NVIDIA tool, or None."""
     return shutil.which(name) or shutil.which(name, path=TOOLKIT)
 
 
@@ -131,7 +131,8 @@ def _profile(grid):
     """How long each kernel runs on its own, with caches and clocks as they are."""
     program = tool("ncu") or "ncu"
     what = ["--metrics", f"{reading.DURATION},{reading.WARPS}", "--cache-control", "none", "--clock-control", "none"]
-    # Skips what fills the bank and the start, which runs every graph once; then a dozen cycles.
+    # Skips the kernels that fill the bank, and the start, which runs every graph once; then measures a dozen
+    # cycles.
     kernels = "regex:sense|evolve|features|bank_scan|answer|deliver|metrics"
     which = ["--kernel-name", kernels, "--launch-skip", 400, "--launch-count", 160]
     bench = [PROGRAM, "bench", "field", "--engine", "cuda", "--grid", grid, "--seconds", 1, "--json"]

@@ -11,7 +11,7 @@ import statistics
 # What a profile measures of each kernel: how long it runs, and the share of a multiprocessor's warps that it
 # keeps active.
 DURATION, WARPS = "gpu__time_duration.sum", "sm__warps_active.avg.pct_of_peak_sustained_active"
-# The program's objects are four deep. Readers of the report give up at a hundred or so.
+# The program's objects are nested four deep. JSON parsers fail at a depth of a hundred or so.
 MOST_NESTED = 32
 
 

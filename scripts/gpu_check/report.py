@@ -64,7 +64,7 @@ class Report:
         return time.monotonic() - self.began
 
     def outputs(self):
-        """Figures of the parts that passed. Those of a failed part are in the file but are not judged."""
+        """Figures of the parts that passed. The figures of a failed part are in the file but are not judged."""
         return {entry["name"]: entry["output"] for entry in self.entries if entry["result"] == "passed"}
 
     def device(self):

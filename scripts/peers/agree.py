@@ -9,14 +9,14 @@ import numpy as np
 import problem as p
 from numpy_cycle import NumpyCycle, ScipyCycle
 
-# As a share of the largest number of each kind; measured: 2e-6 at most.
+# Largest allowed difference, as a share of the largest number of each kind; measured: 2e-6 at most.
 TOLERANCE = 2e-5
 CYCLES = 30
 WRONG = "numpy with 1 % more diffusion"
 
 
 def outcome(cycle, stimuli) -> dict[str, np.ndarray]:  # noqa: ANN001
-    """Everything that a cycle leaves behind, after CYCLES of them."""
+    """All results and the learned state after CYCLES cycles."""
     for sensors in stimuli[:CYCLES]:
         motors = cycle.step(sensors)
     state = getattr(cycle, "state", cycle)

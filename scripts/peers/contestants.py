@@ -14,7 +14,7 @@ from failure import Failure
 
 @dataclass
 class Figures:
-    """What was measured for one peer."""
+    """The measurements of one peer."""
 
     name: str
     threads: int

@@ -61,7 +61,7 @@ def compiler() -> str | None:
     """The reason why torch.compile cannot work here, if there is one."""
     if shutil.which(os.environ.get("CXX", "g++")):
         return None
-    return "torch.compile needs a C++ compiler and g++ is not there; Debian: apt-get install g++"
+    return "torch.compile needs a C++ compiler and g++ is missing; Debian: apt-get install g++"
 
 
 def ganglion(binary: Path | None) -> Path:
@@ -93,7 +93,7 @@ def _has(requirements: Path) -> bool:
 
 
 def _pip(*arguments: str) -> str | None:
-    """Installs; the last line of what pip said if it failed."""
+    """Installs packages; returns the last line of pip's message if it failed."""
     command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
     done = subprocess.run(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, check=False)
     if done.returncode == 0:

@@ -1,4 +1,4 @@
-"""The result: one Markdown table for people, one JSON object for programs."""
+"""The result: one human-readable Markdown table, one JSON object for programs."""
 
 import os
 import platform

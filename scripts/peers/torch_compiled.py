@@ -81,7 +81,7 @@ _RANGES = ((0, p.CONTENT), (p.CONTENT, p.FAST), (p.FAST, p.CHANNELS))
 
 
 def cycle(known, state, views, edges, neighbours, matches, shares, sensors):  # noqa: ANN001, ANN201
-    """All of a cycle; writes the new field into the last view of each part."""
+    """Runs a whole cycle; writes the new field into the last view of each part."""
     learned = t.learn(state, sensors)
     weights = t.felt(known, learned, sensors)
     content, pattern, slow = (spread(*view[:3], edges, neighbours) for view in views)

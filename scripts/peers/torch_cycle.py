@@ -48,7 +48,7 @@ class Known:
 
 @dataclass
 class Learned:
-    """What the prediction carries from one cycle to the next; all but `last`, `predicted` in f64."""
+    """The prediction's state between cycles; all but `last`, `predicted` in f64."""
 
     predicted: Tensor  # [16]
     last: Tensor  # [16]: sensors of the last cycle

@@ -42,14 +42,15 @@ check_host() {
 }
 
 # call SECONDS HOST COMMAND: runs it on the robot; its output is in $OWN/out and $OWN/err, each at most 256 KiB.
-# Standard input is passed on. Returns the code of ssh: 255 if the connection failed, 124 if the time was over.
+# Standard input is passed on. Returns the code of ssh: 255 if the connection failed, 124 on a timeout.
 call() {
     local limit=$1 host=$2
     (ulimit -S -f 256 && exec timeout --foreground "$limit" "${SSH[@]}" -- "$host" "$3" > "$OWN/out" 2> "$OWN/err")
 }
 
-# Whether an exit code of `call` is that of ssh, so that the command may still run on the robot: 255 the connection failed,
-# 124 the time was over, 141 and 153 its output was too long and it was ended here. A program that crashed there has its own.
+# Whether an exit code of `call` is that of ssh, so that the command may still run on the robot: 255 the
+# connection failed, 124 a timeout, 141 and 153 its output was too long and it was ended here. A program
+# that crashed there has another code.
 is_cut() { case $1 in 255 | 124 | 141 | 153) ;; *) false ;; esac; }
 
 # update_command PROGRAM WORDS: sets COMMAND. The remote shell stays, so that a crash is seen as an exit code and not as

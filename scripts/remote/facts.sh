@@ -15,7 +15,7 @@ fi
 fact rights "$rights"
 
 fact model "$(tr -d '\0' < /proc/device-tree/model 2> /dev/null || cat /sys/class/dmi/id/product_name 2> /dev/null)"
-# Not the number itself: it identifies the machine elsewhere. The same digits name a support bundle.
+# A hash, because the number itself identifies the machine elsewhere. The same digits name a support bundle.
 fact number "$({ cat /etc/machine-id 2> /dev/null || uname -n; } | sha256sum | cut -c 1-8)"
 fact system "$(sed -n 's/^PRETTY_NAME=//p' /etc/os-release 2> /dev/null | tr -d '"')"
 fact l4t "$(head -n 1 /etc/nv_tegra_release 2> /dev/null | cut -d , -f 1,2)"
@@ -65,7 +65,7 @@ if [ -n "$installed" ]; then
 fi
 fact order "$order"
 
-# Locks that are held. It looks them up: trying to lock would hold the lock for a moment.
+# Locks that are held, looked up in /proc/locks: trying to lock would hold the lock for a moment.
 for lock in /run/ganglion-update.lock "$HOME/.cache/ganglion-flash/lock"; do
     [ -e "$lock" ] && grep -q ":$(stat -c %i "$lock") 0 EOF" /proc/locks 2> /dev/null && fact busy "$lock"
 done

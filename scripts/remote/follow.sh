@@ -32,7 +32,7 @@ ask_status() {
     return 1
 }
 
-# What the robot remembers about finished updates: it changes with each of them.
+# The robot's record of finished updates: it changes with each of them.
 remembered() {
     local key text=''
     for key in last.phase last.from last.to last.why; do text+="${J[$key]-}|"; done

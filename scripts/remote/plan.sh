@@ -10,7 +10,7 @@ LOOKS=8
 # Maximum number of lines of facts; a robot sends about 25.
 FACTS=60
 
-declare -A F=()          # F[INDEX.NAME]: what a robot said, made safe to print
+declare -A F=()          # F[INDEX.NAME]: what a robot reported, made safe to print
 VERDICT=() CODES=() WHYS=()
 
 # look INDEX: queries one robot, into its folder.
@@ -75,7 +75,8 @@ older_than() {
 
 is_number() { [[ $1 =~ ^[0-9]{1,6}(\.[0-9]{1,6}){0,3}$ ]]; }
 
-# judge INDEX: sets the verdict: refused, active, or flash. The first reason counts; they are in the order to fix them.
+# judge INDEX: sets the verdict: refused, active, or flash. Checks stop at the first reason; their order is
+# that in which a user fixes them.
 judge() {
     local index=$1 host=${HOSTS[$1]} rc installed board
     rc=$(cat "$WORK/$index/rc")

@@ -8,7 +8,7 @@ STALLED_S=60
 # What the robot's shell runs; none of them contains a quote, because they are sent between quotes.
 # shellcheck disable=SC2016 # expanded there
 {
-# where FOLDER NAME DIGEST: `whole`, or how many bytes of the copy are there and their SHA-256.
+# where FOLDER NAME DIGEST: `whole`, or how many bytes have been copied and their SHA-256.
 REMOTE_WHERE='umask 077; mkdir -p "$HOME/.cache/ganglion-flash/$1" && cd "$HOME/.cache/ganglion-flash/$1" || exit 73
 find .. -mindepth 1 -maxdepth 1 -mtime +7 ! -name "$1" ! -name lock -exec rm -rf {} + 2> /dev/null
 if [ -f "$2" ] && [ "$(sha256sum < "$2" | cut -c 1-64)" = "$3" ]; then echo whole; exit 0; fi
@@ -46,7 +46,8 @@ case $rc in 0 | 65) cd ..; rm -rf "./$1" ;; esac
 exit $rc'
 }
 
-# remote SCRIPT WORD...: sets COMMAND to run one of the scripts above on the robot. Each word must be harmless there.
+# remote SCRIPT WORD...: sets COMMAND to run one of the scripts above on the robot. Each word must be safe
+# for the robot's shell.
 remote() {
     local LC_ALL=C script=$1 word harmless='^[A-Za-z0-9._+~=/ -]*$'
     shift
@@ -113,7 +114,7 @@ copy_package() {
     took copy $start
 }
 
-# One attempt: 0 the package is there, whole; otherwise the robot's exit code, or 255.
+# One attempt: 0 the whole package has been copied; otherwise the robot's exit code, or 255.
 copy_rest() {
     local rc=0 offset digest mine start rate
     remote "$REMOTE_WHERE" "$FOLDER" "$NAME" "$DIGEST"

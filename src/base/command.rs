@@ -97,8 +97,8 @@ impl Executed {
         self.unconfirmed.is_some_and(|age| age < self.valid())
     }
 
-    /// How far the command has certainly moved the robot backwards, as time at full speed. It counts only for
-    /// as long as it is valid.
+    /// How far the command has certainly moved the robot backwards, as time at full speed. A command counts
+    /// only for as long as it is valid.
     pub fn backed(&self) -> Span {
         if !self.is_confirmed() {
             return Span::ZERO;

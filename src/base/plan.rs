@@ -1,6 +1,6 @@
 //! The contents of a checked board file: values that every module can use without further checks. Only the
-//! check of the board file (`board`) creates them; every index is in range, every limit is ordered. These are
-//! plain data and what follows directly from it; nothing here opens, drives or decides anything.
+//! check of the board file (`board`) creates them; every index is in range, every limit is ordered. They are
+//! plain data and values derived directly from it; nothing here opens, drives or decides anything.
 
 mod bus;
 mod cause;
@@ -57,7 +57,7 @@ pub struct Board {
     pub period: Span,
     /// Priorities, memory, cores.
     pub rt: RtPlan,
-    /// What serves the buses: simulator, Linux or a log.
+    /// The implementation behind the buses: simulator, Linux or a log.
     pub bus: BusPlan,
     /// I2C buses; the motors' first. Empty: none (a log, or a robot without I2C).
     pub i2c: Vec<I2cPlan>,

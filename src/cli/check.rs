@@ -197,7 +197,7 @@ fn at_most(plan: &FieldPlan) -> String {
     format!(" at its start, at most {:.0} MB with a full library and a full bank", full as f64 / 1e6)
 }
 
-/// How well the ground sensors cover what the wheels reach.
+/// How well the ground sensors cover the edges that a wheel can reach.
 fn edges(sight: EdgeSight) -> Option<String> {
     match sight {
         EdgeSight::NotWatched => None,

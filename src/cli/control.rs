@@ -27,7 +27,7 @@ pub struct Whom {
 }
 
 impl Whom {
-    /// The runtime at `socket`, answering in words.
+    /// The runtime at `socket`, with its answer printed as text.
     pub fn at(socket: PathBuf) -> Whom {
         Whom { socket, json: false }
     }

@@ -38,7 +38,7 @@ pub struct Args {
     /// between them; or 'patrol', 'stop' or 'wander'
     #[arg(value_name = "WHERE", allow_hyphen_values = true)]
     goal: String,
-    /// Go round the places until another order comes; a place that it gives up is left out in that round
+    /// Repeat the places until another order arrives; a place that is given up is left out in that round
     #[arg(long, conflicts_with = "wait")]
     repeat: bool,
     /// Wait for the robot to arrive or give up, at most this long
@@ -97,7 +97,7 @@ fn refuse(args: &Args, reply: &Reply) -> Result<(), Failure> {
     Err(if reply.may_pass { Failure::not_now(words) } else { Failure::unavailable(words) })
 }
 
-/// What the command line asks for.
+/// The task that the command line requests.
 fn task(args: &Args) -> Result<Task, Failure> {
     match args.goal.as_str() {
         "stop" | "wander" if args.repeat => {

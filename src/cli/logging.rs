@@ -48,7 +48,7 @@ pub(super) fn end() {
 /// A place in the program that logs: file and line, or the target if they are unknown.
 type Site = (String, u32);
 
-/// What one place has logged.
+/// The log quota of one place, and its last dropped line.
 struct Said {
     rate_limit: LogRateLimit,
     level: Level,

@@ -1,4 +1,4 @@
-//! The origin of printed figures that were not measured: the words for it in text, and the object `sources`
+//! The origin of printed figures that were not measured: its wording in text output, and the object `sources`
 //! of the JSON reports, which has the key of each such figure. A figure without an entry was measured or
 //! counted; what is only arithmetic on measured figures counts as measured.
 

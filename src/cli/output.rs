@@ -66,7 +66,7 @@ pub(super) fn outcome() -> Result<(), Failure> {
 pub struct Replaced {
     /// The bytes that every such file begins with.
     pub begin: &'static str,
-    /// What it is, with its article.
+    /// Its kind, with an article ("a picture of a run").
     pub name: &'static str,
     /// Example arguments that name a new file.
     pub example: &'static str,

@@ -22,7 +22,7 @@ use way::Way;
 /// Maximum number of trips drawn: more would cover the room. The legend says how many there were.
 const MOST_TRIPS: usize = 1_000;
 
-/// What a picture says about its run in words.
+/// Facts about the run that a picture contains as text.
 pub struct About {
     /// Seed of the world and its noise.
     pub seed: u64,
@@ -123,7 +123,7 @@ fn places(route: &Route, start: &crate::sim::Pose) -> Vec<Place> {
     route.places().iter().map(|[ahead, left]| start.point(*ahead, *left)).collect()
 }
 
-/// The picture as a file: which one may be replaced.
+/// The file of a picture: which existing one may be replaced.
 const PRODUCT: Replaced =
     Replaced { begin: drawing::BEGIN, name: "a picture of a run", example: "--svg drive.svg" };
 

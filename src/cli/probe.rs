@@ -119,7 +119,7 @@ fn awake(board: &Board, bus: usize) -> Result<(Awake, Option<Claim>), Failure> {
     Ok((Awake::wake(board, hardware.as_ref(), &MonotonicClock), claim))
 }
 
-/// What to add if the motors' controller is silent: whether its reset may be the reason, and what to do.
+/// A note if the motors' controller is silent: whether its reset may be the reason, and what to do.
 fn silence(
     board: &Board,
     bus: usize,
@@ -139,7 +139,7 @@ fn silence(
     })
 }
 
-/// What is at each address. Stops early if the bus is stuck: every further address would take the full
+/// The state of each address. Stops early if the bus is stuck: every further address would take the full
 /// timeout.
 fn probe(board: &Board, bus: usize) -> Result<Vec<(u8, Presence)>, Failure> {
     match board.bus {

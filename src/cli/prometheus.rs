@@ -33,7 +33,7 @@ pub fn export(socket: &Path, output: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// No runtime answers: the robot is off or hangs. Other errors are the caller's own.
+/// Whether no runtime answers: the robot is off or hangs. Other errors are on the caller's side.
 fn is_off(error: &io::Error) -> bool {
     matches!(
         error.kind(),

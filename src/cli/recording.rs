@@ -57,13 +57,13 @@ pub struct About {
     pub world: Option<blake3::Hash>,
     /// Quality level that every cycle runs at.
     pub quality: Option<QualityLevel>,
-    /// What computes the field: the GPU if one is open, else what the board says.
+    /// What computes the field: the GPU if one is open, else the board's engine.
     pub engine: EngineKind,
     /// Digest of the read-out, if one was given.
     pub readout: Option<blake3::Hash>,
-    /// It resumed from a saved brain.
+    /// Whether the run resumed from a saved brain.
     pub resumed: bool,
-    /// In virtual time, where nothing is lost because the run waits for the disk.
+    /// Whether the run is in virtual time: it then waits for the disk, so nothing is lost.
     pub is_virtual: bool,
 }
 

@@ -29,7 +29,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Version of the JSON object; raised when a key changes its meaning or is removed.
 const SCHEMA: u32 = 1;
 
-/// A key of the transfer times, and one of the tick and field times: all times of a group have one origin.
+/// One key of the transfer times, and one of the tick and field times: all times of a group have the same
+/// origin.
 const WIRES: &str = "end_late_us";
 const TICK: &str = "exec_us";
 
@@ -55,26 +56,26 @@ pub struct RunReport {
     /// Contacts with walls and discs, and falls.
     contacts: Option<u64>,
     falls: Option<u64>,
-    /// How many of these happened while it drove backwards.
+    /// How many contacts happened while the robot drove backwards.
     rear_contacts: Option<u64>,
-    /// How many of these the robot's sensors could see.
+    /// How many contacts were with something that the robot's sensors could see.
     seen_ahead: Option<u64>,
     distance_m: Option<f64>,
-    /// Number of cells of 0.25 m that it covered.
+    /// Number of cells of 0.25 m that the robot visited.
     cells_visited: Option<u64>,
     /// Share of the time in which it drove backwards, and in which it was stopped.
     backward_share: Option<f64>,
     still_share: Option<f64>,
-    /// How it backed off, on boards with [backing].
+    /// How the robot backed off, on boards with [backing].
     backing: Option<BackingReport>,
     /// The simulator's ground truth.
     motors_still: Option<bool>,
     /// Whether the motors' driver accepted the last stop command; absent without motors.
     stop_heard: Option<bool>,
     mode: &'static str,
-    /// What became of its goal; absent if it had none at the end.
+    /// The outcome of the robot's goal; absent if it had none at the end.
     goal: Option<GoalStatus>,
-    /// Why it was disarmed, unless it was armed again since.
+    /// Why the robot was disarmed, unless it was armed again since.
     disarmed_by: Option<String>,
     reflexes: BTreeMap<&'static str, u64>,
     #[serde(rename = "rungs")]
@@ -82,12 +83,12 @@ pub struct RunReport {
     release_late_us: Option<Latency>,
     exec_us: Option<Latency>,
     end_late_us: Option<Latency>,
-    /// Compute time of the answered cycles, and their time from the slot of the request.
+    /// Compute time of the answered cycles, and the time from the slot of the request to the answer.
     field_us: Option<Latency>,
     answer_us: Option<Latency>,
-    /// Where the field's time went on a GPU, by part; absent if no GPU computed.
+    /// Where the field's time went on a GPU, by part; absent if no GPU computed it.
     gpu_us: BTreeMap<&'static str, Latency>,
-    /// The same if a remote brain computed.
+    /// Where the time of a cycle went if a remote brain computed it, by part.
     link_us: BTreeMap<&'static str, Latency>,
     allocations_per_tick: Option<f64>,
     /// How smooth the commands were, by motor. Motors that did not move are absent.
@@ -115,7 +116,8 @@ pub struct RunReport {
     may_run: bool,
 }
 
-/// The figures that were not measured. In virtual time the simulator decides how long everything takes.
+/// Figures that were not measured, with their origin. In virtual time the simulator decides how long
+/// everything takes.
 fn sources(clock: ClockKind, is_simulated: bool) -> Sources {
     let mut sources = origin::all(["backing.metres"], COMPUTED);
     if is_simulated {
@@ -143,9 +145,9 @@ struct BackingReport {
     metres: f64,
     /// Number of turns away from the edge or obstacle after backing off.
     turns: u64,
-    /// How often it found itself stuck.
+    /// How often the robot was stuck.
     stuck: u64,
-    /// How long it had to drive backwards with no recorded path left.
+    /// How long the field wanted to reverse with no recorded path left.
     without_way_s: f64,
 }
 
@@ -250,7 +252,7 @@ impl RunReport {
         }
     }
 
-    /// The page for people.
+    /// The human-readable page.
     pub fn print(&self) {
         let virtually = if self.clock == "virtual" { " of virtual time" } else { "" };
         let simulated = if self.simulated { " (simulated)" } else { "" };

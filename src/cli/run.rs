@@ -114,8 +114,8 @@ pub struct Args {
     /// brain only with this option [default: /run/ganglion-tether/tether.sock]
     #[arg(long, value_name = "PATH")]
     pub tether: Option<PathBuf>,
-    /// End with 69 if the robot does not become ready within this time [default: 30s on real wires, otherwise
-    /// no limit]
+    /// Exit with 69 if the robot does not become ready within this time [default: 30s on real wires,
+    /// otherwise no limit]
     #[arg(long, value_name = "TIME", value_parser = arguments::span)]
     pub ready_within: Option<Span>,
     /// Run even if the board file is for another machine
@@ -163,7 +163,7 @@ fn fault_help() -> String {
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut loaded = arguments::board(&args.board)?;
-    let digest = loaded.digest; // the brain compares this digest of the robot's board; a simulated board has another one
+    let digest = loaded.digest; // the brain compares this digest of the robot's board; a simulated board has a different one
     let simulation = if args.simulate { simulate(&mut loaded)? } else { Default::default() };
     simulation.without_model().for_each(|line| log::warn!("simulated: {line}"));
     let world = args.world.as_ref().map(|path| arguments::world(&mut loaded, path)).transpose()?;
@@ -196,7 +196,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     let every = args.snapshot_every;
     let snapshots = snapshot.cloned().map(|path| SnapshotPlan { path, every, existing: standing });
-    // Virtual time gives the same result on every machine, so the CPU must compute it.
+    // A run in virtual time must give the same result on every machine, so the CPU computes the field.
     let watch = Arc::<Watch>::default();
     let device = match args.clock {
         ClockKind::Real => arguments::device(&loaded.board, watch.clone())?,
@@ -301,8 +301,8 @@ fn engine_of(board: &Board, has_device: bool, has_tether: bool) -> EngineKind {
     }
 }
 
-/// The connection to the brain that the board's tether names. `None` if the field is computed here: as the
-/// board says, or because a simulation uses the tether only if the command line names it.
+/// The connection to the brain that the board's tether names. `None` if the field is computed here: because
+/// the board asks for that, or because a simulation uses the tether only if the command line names it.
 fn tether(args: &Args, board: &Board, digest: blake3::Hash) -> Result<Option<Tether>, Failure> {
     let is_remote = board.field.engine == EngineKind::Remote;
     let is_named = args.tether.is_some();

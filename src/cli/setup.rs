@@ -60,7 +60,7 @@ pub struct Args {
     root: Option<PathBuf>,
 }
 
-/// Where a subcommand works, and with which programs.
+/// The folder that a subcommand works in, and the programs that it runs.
 struct Site<'p> {
     root: PathBuf,
     /// Whether this is the machine itself and not a folder.

@@ -19,7 +19,7 @@ pub struct Simulation {
 #[derive(Clone, Debug, Serialize)]
 pub struct WithoutModel {
     sensor: String,
-    /// Its key in the board file.
+    /// The key in the board file that states the kind.
     key: String,
     kind: &'static str,
     why: &'static str,

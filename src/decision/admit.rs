@@ -43,7 +43,7 @@ pub struct SensorCounters {
     pub admitted: u64,
     /// Readings that were refused, by kind (see [`REFUSALS`]).
     pub refused: [u64; REFUSALS.len()],
-    /// How often it became stale.
+    /// How often the sensor became stale.
     pub stale: u64,
     /// Readings that were ignored because a newer one was already known.
     pub out_of_order: u64,
@@ -56,13 +56,13 @@ pub struct SensorCounters {
 pub struct Inputs {
     /// Entries written.
     pub used: usize,
-    /// How many of these are not based on a good sample.
+    /// Entries that are not based on a good sample.
     pub untrusted: usize,
-    /// How many of those are held last good values.
+    /// Entries that are held last good values; they count as untrusted too.
     pub held: usize,
 }
 
-/// Where a channel's value comes from.
+/// The source of a channel's value.
 #[derive(Clone, Copy, Debug)]
 enum Origin {
     /// Readings.
@@ -90,7 +90,7 @@ struct Channel {
     age: Span,
     /// Stamp of the newest reading, including refused ones.
     newest: Option<Instant>,
-    /// Bits of the newest value, how many times in a row it came, and when it first came.
+    /// Bits of the newest value, how many times in a row it was read, and when it was read first.
     bits: u32,
     repeats: u32,
     first: Instant,
@@ -313,7 +313,7 @@ impl Admission {
     }
 
     /// Passes the field's inputs in board order, each within -1..=1. A separate call, because the reflexes
-    /// first put past edges into the frame that the field sees.
+    /// first change the frame that the field sees: an edge that was passed keeps its value.
     pub fn inputs(&self, frame: &Frame, mut put: impl FnMut(usize, f32)) -> Inputs {
         let mut inputs = Inputs::default();
         for (channel, sample) in self.channels.iter().zip(frame.used()) {
@@ -331,7 +331,7 @@ impl Admission {
         self.channels.iter().map(|channel| &channel.counters)
     }
 
-    /// Readings for a channel that takes no readings.
+    /// Readings for a channel that accepts none.
     pub fn misdirected(&self) -> u64 {
         self.misdirected
     }

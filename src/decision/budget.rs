@@ -6,11 +6,11 @@
 //! cycle after a step up: the budget steps up only after a steady time, so that measurement reflects the
 //! level and not the machine.
 //!
-//! It steps down at once: by one level after a single slow cycle, which may be an outlier, and after a second
-//! slow cycle in a row by as many levels as the estimates demand. It steps up one level at a time, when the
-//! better level has been estimated to fit, with headroom, for a whole dwell without a break, and at least a
-//! dwell after the last change. So steps up are at least a dwell apart, and there are never more steps down
-//! than steps up and levels together: the number of changes is bounded, whatever the costs are.
+//! The budget steps down at once: by one level after a single slow cycle, which may be an outlier, and after
+//! a second slow cycle in a row by as many levels as the estimates demand. It steps up one level at a time,
+//! when the better level has been estimated to fit, with headroom, for a whole dwell without a break, and at
+//! least a dwell after the last change. So steps up are at least a dwell apart, and there are never more
+//! steps down than steps up and levels together: the number of changes is bounded, whatever the costs are.
 //!
 //! No stop, disarm or reflex depends on the budget. When even the lowest level does not fit, the budget is
 //! exhausted: quality cannot drop further, results arrive late, and the reflexes handle that.
@@ -87,7 +87,7 @@ impl Budget {
         }
     }
 
-    /// The same, but stays at `quality`: for measurements.
+    /// A budget that stays at `quality`, for measurements.
     pub fn held_at(self, quality: QualityLevel) -> Budget {
         Budget { quality, running: quality, held: Some(quality), ..self }
     }
@@ -125,7 +125,7 @@ impl Budget {
         self.pass_time(now);
         if running_for > self.plan.target {
             let running = self.running;
-            // It has not ended, so this is only a lower bound of its cost.
+            // The cycle has not ended, so this is only a lower bound of its cost.
             let known = self.known(running).map_or(Span::ZERO, |cost| Span::from_nanos(cost as u64 + 1));
             self.step_down(running, |budget| budget.learn(running, running_for.max(known)));
             self.overdue = true;
@@ -451,7 +451,7 @@ mod tests {
         let mut budget = Budget::new(plan());
         assert_eq!(budget.record(QualityLevel::BEST, ms(10), at(50)), QualityLevel::BEST);
         assert_eq!(budget.overdue(ms(10), at(60)), QualityLevel::BEST);
-        // A level that is estimated to take exactly the target is one to step down to.
+        // A level that is estimated to take exactly the target counts as fitting.
         let mut budget = Budget::new(plan());
         budget.cost = [Some(20e6), Some(10e6), Some(5e6), None, None, None];
         assert_eq!(budget.record(QualityLevel::BEST, ms(20), at(50)), quality(1));

@@ -166,7 +166,7 @@ impl ArmRefusal {
         ArmRefusal(self.0 | other.0)
     }
 
-    /// The reasons in words.
+    /// The reasons as text.
     pub fn reasons(self) -> impl Iterator<Item = &'static str> {
         ArmRefusal::NAMES.into_iter().filter(move |(reason, _)| self.has(*reason)).map(|(_, words)| words)
     }
@@ -196,7 +196,7 @@ pub struct Modes {
     safety: SafetyPlan,
     /// May arm by itself: the board allows it and the robot has not been disarmed.
     auto: bool,
-    /// It drove, or was free to drive, before it was stopped.
+    /// It was armed, or free to arm by itself, before it was stopped.
     willing: bool,
     real_time_refused: bool,
     senses_good_since: Option<Instant>,
@@ -250,7 +250,7 @@ impl Modes {
         self.mode
     }
 
-    /// Whether it drove, or was free to arm by itself, when it was last not stopped: nothing had latched, and
+    /// Whether the robot was armed, or free to arm by itself, before it was stopped: nothing had latched, and
     /// it had not been disarmed without being armed again.
     pub fn is_willing(&self) -> bool {
         self.willing

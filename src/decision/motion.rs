@@ -27,7 +27,7 @@ pub struct MotionModel {
     /// The motor that steers, and its angle at -1 and +1 in degrees, positive to the right; without one the
     /// robot is assumed to go straight.
     pub steering: Option<(usize, [f64; 2])>,
-    /// The wheels that turn it by their speed difference, on a robot without a steering motor.
+    /// The wheels that turn the robot by their speed difference, on a robot without a steering motor.
     pub wheels: Option<Wheels>,
 }
 
@@ -113,8 +113,8 @@ impl MotionModel {
         motors
     }
 
-    /// How fast the wheels turn it with these commands, radians a second, positive to the left; `None`: it
-    /// has no differential drive.
+    /// How fast these commands turn the robot, radians a second, positive to the left; `None`: it has no
+    /// differential drive.
     fn spin(&self, motors: &[f32; MAX_MOTORS]) -> Option<f64> {
         let Wheels { left, right, track } = self.wheels.as_ref()?;
         let mean = |side: &[usize]| {
@@ -152,13 +152,14 @@ impl OdometryPose {
         OdometryPose { at, heading: self.heading + turn }
     }
 
-    /// The position `ahead` metres in front of it and `left` metres to its left.
+    /// The position `ahead` metres in front of this pose and `left` metres to its left.
     pub fn place(self, ahead: f64, left: f64) -> [f64; 2] {
         let (sin, cos) = (libm::sin(self.heading), libm::cos(self.heading));
         [self.at[0] + ahead * cos - left * sin, self.at[1] + ahead * sin + left * cos]
     }
 
-    /// How far in front of it and to its left a position is, metres: the inverse of [`OdometryPose::place`].
+    /// How far in front of this pose and to its left a position is, metres: the inverse of
+    /// [`OdometryPose::place`].
     pub fn sees(self, [x, y]: [f64; 2]) -> [f64; 2] {
         let (sin, cos) = (libm::sin(self.heading), libm::cos(self.heading));
         let (x, y) = (x - self.at[0], y - self.at[1]);
@@ -172,23 +173,23 @@ pub struct Odometer {
     motion: MotionModel,
     standing: OdometryPose,
     speed: f64,
-    /// How fast its wheels turn it, radians a second, positive to the left.
+    /// How fast the robot turns, radians a second, positive to the left.
     spin: f64,
     last: Option<Instant>,
 }
 
 impl Odometer {
-    /// At the origin.
+    /// A robot at the origin.
     pub fn new(motion: MotionModel) -> Odometer {
         Odometer { motion, standing: OdometryPose::default(), speed: 0.0, spin: 0.0, last: None }
     }
 
-    /// How its commands move it.
+    /// How commands move the robot.
     pub fn motion(&self) -> &MotionModel {
         &self.motion
     }
 
-    /// Where it is.
+    /// The estimated pose.
     pub fn pose(&self) -> OdometryPose {
         self.standing
     }
@@ -198,12 +199,12 @@ impl Odometer {
         self.standing = standing;
     }
 
-    /// How fast it goes, metres a second, negative backwards.
+    /// The estimated speed, metres a second, negative backwards.
     pub fn speed(&self) -> f64 {
         self.speed
     }
 
-    /// The robot was given this command at `slot`. Returns how far it went since the last one, metres,
+    /// The robot was given this command at `slot`. Returns how far it went since the last command, metres,
     /// negative backwards.
     pub fn advance(&mut self, slot: Instant, motors: &[f32; MAX_MOTORS]) -> f64 {
         let passed = self.last.map_or(Span::ZERO, |last| slot.since(last));

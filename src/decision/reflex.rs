@@ -7,12 +7,12 @@
 //!
 //! | cause           | trips when                                             | allows              | clears when                                    |
 //! |-----------------|--------------------------------------------------------|---------------------|------------------------------------------------|
-//! | `field-late`    | the newest result is older than `field_fresh`          | a share, falling    | a fresh result comes                           |
-//! | `field-missing` | ... than `field_fresh + field_fade`, or never came     | nothing             | a recent enough result comes                   |
+//! | `field-late`    | the newest result is older than `field_fresh`          | a share, falling    | a fresh result arrives                         |
+//! | `field-missing` | ... than `field_fresh + field_fade`, or there was none | nothing             | a recent enough result arrives                 |
 //! | `battery` `obstacle` `cliff` `tilt` | a rule's worst case passes its limit | as the rule states  | a good sample passes `clear`, `hold` is over, `retreat` is made |
-//! | `sensor-lost`   | a required sensor is older than `max_age`, or never was | nothing            | a good sample comes                            |
-//! |                 | the sensor of a rule is, even if not required          | as the rule states  | a good sample comes                            |
-//! | `sensor-lying`  | ... and its newest reading could not be true           | the same            | a good sample comes                            |
+//! | `sensor-lost`   | a required sensor's value is older than `max_age`, or there was none | nothing | a good sample arrives            |
+//! |                 | the same for the sensor of a rule, even if not required | as the rule states | a good sample arrives                          |
+//! | `sensor-lying`  | ... and its newest reading could not be true           | the same            | a good sample arrives                          |
 //! | `guard-lost`    | a guard that the board requires was not healthy for its `timeout` | nothing | it is healthy again    |
 //! | `link-lost`     | the remote brain that computes the field was not heard for `silence` | nothing | it is heard; a board may latch it |
 //! | `bus-lost`      | no command confirmed for `wire_lost`, or never         | nothing             | a command is confirmed                         |
@@ -134,7 +134,7 @@ struct LinkRule {
     limit: Option<Span>,
     latches: bool,
     latched: bool,
-    /// The brain has been heard at least once: a brain that was never there is not lost.
+    /// The brain has been heard at least once: a brain that was never heard is not lost.
     joined: bool,
 }
 
@@ -212,7 +212,7 @@ impl Reflexes {
         }
     }
 
-    /// The same for a robot with a tether.
+    /// Adds the rule for the link, for a robot with a tether.
     pub fn tethered(mut self, tether: &TetherPlan) -> Reflexes {
         self.link = LinkRule { limit: Some(tether.silence), latches: tether.latched, ..self.link };
         self

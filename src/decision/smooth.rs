@@ -101,17 +101,17 @@ impl Smoothness {
         }
     }
 
-    /// Mean over the windows that moved; `None`: no window moved.
+    /// Mean over the windows with motion; `None`: there is none.
     pub fn mean(&self) -> Option<f64> {
         (self.windows > 0).then(|| self.sum / self.windows as f64)
     }
 
-    /// The least smooth window that moved.
+    /// The least smooth window with motion; `None`: there is none.
     pub fn worst(&self) -> Option<f64> {
         (self.windows > 0).then_some(self.worst)
     }
 
-    /// Windows that moved.
+    /// Windows with motion.
     pub fn windows(&self) -> u64 {
         self.windows
     }

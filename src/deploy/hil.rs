@@ -163,7 +163,7 @@ pub fn measure(
     })
 }
 
-/// Runs `work` on a thread of its own, so that the priority it requests ends with it.
+/// Runs `work` on its own thread, so that the priority it requests ends with it.
 fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HilError> + Send + 'static,
 ) -> Result<T, HilError> {

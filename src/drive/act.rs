@@ -29,9 +29,9 @@ const STOP_BELOW: f32 = 0.01;
 /// One motor's limits and its last command.
 #[derive(Clone, Copy, Debug)]
 struct Motor {
-    /// It drives, so a reflex may stop it; otherwise it aims.
+    /// Whether the motor drives, so that a reflex may stop it; otherwise it aims.
     drives: bool,
-    /// Its sign is a direction of travel.
+    /// Whether the sign of its command is a direction of travel.
     travels: bool,
     limit: f32,
     /// Largest change from one command to the next.
@@ -51,7 +51,7 @@ impl Motor {
         }
     }
 
-    /// Its command for a stop.
+    /// The motor's command for a stop.
     fn stop_command(&self) -> f32 {
         if self.drives { 0.0 } else { self.last }
     }
@@ -63,7 +63,7 @@ impl Motor {
     }
 
     /// The next command on the way from the last one to `target`, within `limits`. The last command is cut to
-    /// the limits first, so a tighter restraint takes effect at once. With `brake`, slowing down does too.
+    /// the limits first, so a tighter restraint takes effect at once. With `brake`, so does slowing down.
     fn towards(&self, target: f32, limits: &Limits, brake: bool) -> f32 {
         let from = self.limited(self.last, limits);
         let slewed = target.clamp(from - self.step, from + self.step);
@@ -96,7 +96,7 @@ pub struct ActCounters {
     pub reverse_refused: u64,
 }
 
-/// What the field wants, made safe to compute with.
+/// The field's request, made safe to compute with.
 struct Request<'a> {
     motors: &'a [f32; MAX_MOTORS],
     /// What share of its drive to use, above 0, at most 1.

@@ -7,8 +7,8 @@
 //! towards it (`beside`). If forward commands change nothing in what the robot sees, it is stuck and backs
 //! off (`stuck`).
 //!
-//! It only changes requests and tightens limits, and the arbiter still applies every limit after it. Pure;
-//! all its memory is allocated at the start. A board without `[backing]` has none of this.
+//! This stage only changes requests and tightens limits, and the arbiter still applies every limit after it.
+//! Pure; all its memory is allocated at the start. A board without `[backing]` has none of this.
 
 mod beside;
 mod path;
@@ -36,12 +36,12 @@ use stuck::Stuck;
 const LEAST_BACK: f32 = 0.02;
 /// Steering beyond this chooses a side: a fifth of full lock is more than read-out noise.
 const TURNS: f32 = 0.2;
-/// It turns away from an edge by at least a right angle. With less it would go on towards the edge at a
-/// slant, and a wheel would pass over the edge's next corner beside the sensors.
+/// The robot turns away from an edge by at least a right angle. With less it would go on towards the edge at
+/// a slant, and a wheel would pass over the edge's next corner beside the sensors.
 const ALONG_RAD: f32 = std::f32::consts::FRAC_PI_2;
-/// After a turn from an edge it does not steer back towards it for this distance forwards, metres: more than
-/// two lengths of the car. In a bend the front wheel cuts inside the track of its ground sensor; it went over
-/// a corner of the edge that no sensor had seen.
+/// After a turn from an edge the robot does not steer back towards it for this distance forwards, metres:
+/// more than two lengths of the car. In a bend the front wheel cuts inside the track of its ground sensor;
+/// without this it went over a corner of the edge that no sensor had seen.
 const NOT_BACK_M: f64 = 0.4;
 /// After each turn that ended at the same edge or obstacle, it backs off this much further, metres, before it
 /// turns to the other side: otherwise the way back would undo the turn, and the next turn would end there
@@ -50,27 +50,28 @@ const FURTHER_M: f64 = 0.1;
 /// At most this many times, because the path is less accurate the farther back it goes: with twice as many,
 /// cars backed into discs four times as often. At an edge it keeps its side for the same number of turns.
 const FURTHER_MOST: u32 = 2;
-/// It checks this distance ahead for places that it must not sweep over, metres: two lengths of the car,
-/// which its front covers in a second and a half.
+/// The robot checks this distance ahead for places that it must not sweep over, metres: two lengths of the
+/// car, which its front covers in a second and a half.
 const AHEAD_M: f64 = 0.3;
-/// In a turn that has begun, it checks this distance, metres: twice the stopping distance.
+/// In a turn that has begun, the robot checks this distance, metres: twice the stopping distance.
 const TURNING_M: f64 = 0.08;
 /// Steering to try where the requested steering would sweep over something, as shares of full lock to the
 /// requested side: the nearest first.
 const INSTEAD: [f32; 8] = [0.5, 0.25, 0.0, -0.25, -0.5, -0.75, -1.0, 1.0];
-/// It slows down while the wheels are not yet steered as they were on the recorded path, and waits when they
-/// differ by this share of full lock: at a cusp of its path the wheels have to swing over, which takes longer
-/// than the path allows.
+/// The robot slows down while its wheels are not yet steered as they were on the recorded path, and waits
+/// when they differ by this share of full lock: at a cusp of the path the wheels have to swing over, which
+/// takes longer than the path allows.
 const WAITS: f32 = 0.2;
-/// When it is beside its path, it takes a heading that reaches the path after the first of these distances,
-/// and turns to that heading within the second, metres: a length of the car, and half of one.
+/// When the robot is beside its path, it takes a heading that reaches the path after the first of these
+/// distances, and turns to that heading within the second, metres: a length of the car, and half of one.
 const TOWARDS_M: f64 = 0.2;
 const WITHIN_M: f64 = 0.1;
-/// The largest and the smallest correction of its heading: with more it would leave the area that it has
-/// swept; anything less is rounding in dead reckoning.
+/// The largest and the smallest correction of the robot's heading: with more it would leave the area that it
+/// has swept; anything less is rounding in dead reckoning.
 const AT_MOST_RAD: f64 = 0.3;
 const EVEN_RAD: f64 = 1e-6;
-/// It backs at most this far to get room for a turn, metres, to stay within the area that it has swept.
+/// The robot backs up at most this far to get room for a turn, metres, to stay within the area that it has
+/// swept.
 const ROOM_M: f64 = 0.1;
 /// A path shorter than this counts as no path, metres: the robot would creep.
 const NO_WAY_M: f64 = 0.01;
@@ -78,13 +79,13 @@ const NO_WAY_M: f64 = 0.01;
 /// Counts, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BackingCounters {
-    /// How often it began to back off.
+    /// How often the robot began to back off.
     pub times: u64,
-    /// How far it went backwards, computed from its commands, metres.
+    /// How far the robot went backwards, computed from its commands, metres.
     pub metres: f64,
-    /// Turns away.
+    /// Turns away from an edge or obstacle.
     pub turns: u64,
-    /// How often it was stuck: it drove forwards and what it saw ahead stayed the same.
+    /// How often the robot was stuck: it drove forwards, but the sonar's echo did not change.
     pub stuck: u64,
     /// Slots with a request to reverse and no path left.
     pub without_way: u64,
@@ -102,7 +103,7 @@ impl Backtrack {
         Backtrack { backing: Backing::of(board) }
     }
 
-    /// Its counts, if the board has `[backing]`.
+    /// The counts, if the board has `[backing]`.
     pub fn counters(&self) -> Option<BackingCounters> {
         self.backing.as_ref().map(|backing| backing.counters)
     }
@@ -160,16 +161,16 @@ struct Backing {
     phase: Phase,
     /// Steering command of the next turn.
     side: f32,
-    /// It is turning away from an edge.
+    /// Whether the robot is turning away from an edge.
     from_edge: bool,
     /// Distance left, in metres, before it may steer back after turning away from an edge, and the side to
     /// which it turned.
     kept: (f64, f32),
-    /// It had no room to turn and turns all the same: no path was left to back up further.
+    /// Whether the robot turns although it has too little room: no path was left to back up further.
     tight: bool,
     /// Turns in a row that ended at an edge or obstacle.
     failed: u32,
-    /// How far it has gone backwards since it last went forwards, metres.
+    /// How far the robot has gone backwards since it last went forwards, metres.
     backed: f64,
     /// Since when the robot has been armed; `None`: it is not armed.
     armed: Option<Instant>,
@@ -253,7 +254,7 @@ impl Backing {
         }
     }
 
-    /// The curvature with which it came to its present place, and the pose that it had there.
+    /// The curvature with which the robot reached its present place, and the pose that it had there.
     fn came_from(&self) -> (f64, Option<OdometryPose>) {
         let curvature = self.odometer.motion().curvature(self.path.steering());
         (curvature, self.path.pose(curvature))
@@ -422,7 +423,7 @@ impl Backing {
         self.beside.is_clear(self.odometer.pose(), curvature, way)
     }
 
-    /// Whether it can turn to at least one side: to the one that it prefers, or else to the other.
+    /// Whether the robot can turn to at least one side: to the one that it prefers, or else to the other.
     fn find_side(&mut self) -> bool {
         if !self.is_clear(self.side, AHEAD_M) && self.is_clear(-self.side, AHEAD_M) {
             self.side = -self.side;

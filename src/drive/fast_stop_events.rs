@@ -17,7 +17,7 @@ pub struct FastStopEvents {
     pub readings_lost: bool,
 }
 
-/// The tick's end: which halts it has already seen.
+/// The tick's side: which halts it has already seen.
 #[derive(Debug)]
 pub struct FastStopReceiver {
     halt: Arc<Halt>,

@@ -125,7 +125,7 @@ mod tests {
     use crate::system::rt::triple_buffer::{Reader, triple_buffer};
     use rtrb::{Producer, RingBuffer};
 
-    /// The tick's end, and the bus thread's.
+    /// The tick's end of a link, and the bus thread's.
     fn link() -> (MotorLink, Reader<Command>, Producer<OnWire>, Arc<Waker>) {
         let (commands, taken) = triple_buffer(Command::still(3));
         let (confirm, receipts) = RingBuffer::new(4 * WIRES);
@@ -196,7 +196,7 @@ mod tests {
         for unheard in [Some(30), None] {
             let unheard = executed(-1.0, -1.0, 110, unheard);
             let found = (unheard.is_confirmed(), unheard.backed(), unheard.travel < 0.0);
-            assert_eq!(found, (false, Span::ZERO, true), "it may not have moved, or it may have");
+            assert_eq!(found, (false, Span::ZERO, true), "it may or may not have moved");
         }
     }
 

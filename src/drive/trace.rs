@@ -90,7 +90,7 @@ pub struct FieldTrace {
     pub age: Span,
     /// Quality it was computed at.
     pub quality: QualityLevel,
-    /// The engine's state after it.
+    /// The engine's state after the cycle.
     pub state: EngineState,
     /// Where the time went, if a device computed it; queue and wake on the loop's clock.
     pub times: Option<DeviceTimes>,

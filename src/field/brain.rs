@@ -111,7 +111,7 @@ impl std::error::Error for BrainError {}
 
 impl Brain {
     /// The brain of `board`, at rest or continuing from `resume`, with `readout` or else the read-out of
-    /// `resume`, wrapped as `before` says. A failover reads the time from `clock`.
+    /// `resume`, and with the wrappers `before`. A failover reads the time from `clock`.
     pub fn new(
         board: &Board,
         readout: Option<&Readout>,
@@ -163,8 +163,8 @@ impl Brain {
         Brain::new(board, readout.as_ref(), snapshot.map(Snapshot::state), before, clock)
     }
 
-    /// The brain of `board` on another computer, at the other end of `tether`, as `plan` says. A standby
-    /// field on this machine has learned no correction: it drives by the starting table.
+    /// The brain of `board` on another computer, at the other end of `tether`, configured by `plan`. A
+    /// standby field on this machine has learned no correction: it drives by the starting table.
     pub fn remote(board: &Board, plan: &TetherPlan, tether: Tether, clock: Arc<dyn Clock>) -> Brain {
         let Tether { hop, digest, words } = tether;
         let remote = RemoteEngine::new(&board.field, plan, digest, hop, words, clock.clone());

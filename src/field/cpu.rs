@@ -1,7 +1,7 @@
 //! The CPU engine: the maths of `docs/field.md` in f32. It matches the reference engine within rounding and
 //! is about sixty times as fast.
 //!
-//! This file has the order of a cycle's steps. Data as large as the field is split into eight `part`s of
+//! This file defines the order of a cycle's steps. Data as large as the field is split into eight `part`s of
 //! eight channels; `parallel` runs a `job` for each part, on the threads of `crate::system::cpu`'s pool. The
 //! hot loops have a file each (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of
 //! processor. The small steps (errors, learning, matches) are computed in f64, on the calling thread. `state`
@@ -67,7 +67,7 @@ pub struct CpuEngine {
     readout: Vec<f32>,
     scores: [f64; MAX_MOTORS],
     bridge: [f64; MAX_MOTORS],
-    /// Cycles since each part was stepped.
+    /// Cycles since each part was last stepped.
     since_step: [u64; GROUPS],
     since_blend: u64,
     cycle: u64,
@@ -84,7 +84,7 @@ impl CpuEngine {
         CpuEngine::at_level(plan, Level::best())
     }
 
-    /// The same, with the vector instructions of `level`.
+    /// An engine at the start, with the vector instructions of `level`.
     ///
     /// # Panics
     /// As [`CpuEngine::new`].

@@ -88,8 +88,8 @@ impl CudaEngine {
         CudaEngine::open_with(plan, robots, Arc::new(Watch::default()), None)
     }
 
-    /// The same with a shared watch, through which others can inject faults. If an input names a place in
-    /// `sensors`, its sensors are read there.
+    /// Opens an engine with a shared watch, through which others can inject faults. If an input names a place
+    /// in `sensors`, its sensors are read there.
     pub fn open_with(
         plan: &FieldPlan,
         robots: usize,

@@ -18,10 +18,10 @@ use crate::base::seed::{Stream, normal};
 use kernel::Kernel;
 use peaks::Search;
 
-/// Most dimensions of a field.
+/// Maximum number of dimensions of a field.
 pub const MOST_AXES: usize = 3;
-/// Most sites of a field: 64 on each of three axes. A step with that many sites takes longer than a control
-/// period.
+/// Maximum number of sites of a field: 64 on each of three axes. A step with that many sites takes longer
+/// than a control period.
 pub const MOST_SITES: usize = 64 * 64 * 64;
 /// Resting level of all presets (COSIVINA, `examples/presetOneLayerField_*.json`, version 1.4).
 const RESTING: f32 = -5.0;
@@ -126,7 +126,7 @@ impl Settings {
 /// Settings that no field can have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DecisionFieldError {
-    /// Not 1 to [`MOST_AXES`] axes, but this many.
+    /// This many axes, instead of 1 to [`MOST_AXES`].
     Axes(usize),
     /// An axis without sites, or with more than [`MOST_SITES`].
     Sites {
@@ -135,7 +135,7 @@ pub enum DecisionFieldError {
         /// Its sites.
         sites: usize,
     },
-    /// More than [`MOST_SITES`] in all.
+    /// More than [`MOST_SITES`] sites in all.
     TooLarge(usize),
     /// A value that is not finite or out of its range.
     Value {

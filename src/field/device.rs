@@ -52,7 +52,7 @@ pub fn find(plan: &FieldPlan, watch: Arc<Watch>) -> Result<Open, NoDevice> {
     Ok(Box::new(opener(watch)))
 }
 
-/// Why `Auto` would choose no GPU on this machine, in words.
+/// Why `Auto` would choose no GPU on this machine, as text.
 pub fn why_none() -> String {
     match probe() {
         Err(absence) => absence.to_string(),
@@ -74,8 +74,7 @@ fn opener(
             if !ended() {
                 return Err(Loss::Timeout { call: "the lost device's last call" });
             }
-            // Its context is gone. Whether the error spoiled more than that shows when another engine is
-            // opened.
+            // Its context is gone. Opening another engine shows whether the error damaged more than that.
             if let Some(error) = watch.last_failure() {
                 log::warn!("opening the GPU again, after {error}");
             }

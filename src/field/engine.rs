@@ -36,9 +36,9 @@ pub trait FieldEngine: Send {
     /// into `live` before. False: it cannot save now, and the contents of `live` are not valid.
     fn save(&mut self, live: &mut Live) -> bool;
 
-    /// The same for a caller that can wait: an engine that would have to wait for its GPU starts to save and
-    /// returns false. If the caller passes the same `live` again after a later cycle, it gets the state from
-    /// when the save started.
+    /// Saves for a caller that can come back later: an engine that would have to wait for its GPU starts to
+    /// save and returns false. If the caller passes the same `live` again after a later cycle, it gets the
+    /// state from when the save started.
     fn save_soon(&mut self, live: &mut Live) -> bool {
         self.save(live)
     }
@@ -152,7 +152,7 @@ pub trait Inspect: FieldEngine {
     /// Statistics of the current field; reads every cell.
     fn measure_now(&self) -> Metrics;
 
-    /// What it was built from.
+    /// The plan that it was built from.
     fn plan(&self) -> &FieldPlan;
 
     /// Threads that share the work of a cycle, including the caller's.

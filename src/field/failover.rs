@@ -226,7 +226,7 @@ impl FieldEngine for Failover {
         was_there
     }
 
-    /// From the last good state while the device computes: the device itself is not disturbed.
+    /// Taken from the last good state while the device computes: the device itself is not disturbed.
     fn slices(&self) -> Option<FieldSlices> {
         match self.remote {
             Some(_) => FieldSlices::of_saved(&self.good),

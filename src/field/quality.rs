@@ -23,7 +23,7 @@ pub struct Work {
     pub learn_every: u64,
     /// Cycles from one update of slow and pattern channels to the next.
     pub slow_every: u64,
-    /// The field runs on half the grid per axis.
+    /// The field runs on a grid with half as many cells per axis.
     pub half_resolution: bool,
 }
 

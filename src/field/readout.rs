@@ -101,8 +101,8 @@ pub struct Trial {
 const BACKWARD_MOST: f64 = 0.10;
 /// A correction that causes fewer contacts must cover at least this share of what the table covers.
 const COVERAGE_LEAST: f64 = 0.9;
-/// One that causes as many contacts must cover at least this many times as much: over twenty rooms of ten
-/// minutes, any change of the path alone changes the mean by a few hundredths.
+/// A correction that causes as many contacts must cover at least this many times as much: over twenty rooms
+/// of ten minutes, any change of the path alone changes the mean by a few hundredths.
 const COVERAGE_MORE: f64 = 1.1;
 
 impl Trial {

@@ -469,7 +469,8 @@ impl ReferenceEngine {
         &grid.u[grid.span(c)]
     }
 
-    /// The same, mutable, to start from a field other than the resting one; values must stay within 1 - beta.
+    /// The cells of channel `c`, mutable, to start from a field other than the resting one; values must stay
+    /// within 1 - beta.
     pub fn channel_mut(&mut self, c: usize) -> &mut [f64] {
         let grid = self.grid();
         let span = grid.span(c);

@@ -56,8 +56,8 @@ impl SensorWriter {
         SensorWriter { ring, next: 0 }
     }
 
-    /// Writes a vector into the next place, sensor by sensor as `fill` says; sensors that it leaves out are
-    /// 0. Returns the place and the result of `fill`.
+    /// Writes a vector into the next place; `fill` sets it sensor by sensor, and sensors that it leaves out
+    /// are 0. Returns the place and the result of `fill`.
     pub fn write<T>(&mut self, fill: impl FnOnce(&mut dyn FnMut(usize, f32)) -> T) -> (u8, T) {
         let place = self.next;
         self.next = (place + 1) % PLACES;

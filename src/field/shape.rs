@@ -40,7 +40,7 @@ pub const READOUT_COLUMNS: usize = FEATURES + 1;
 /// same scene has different features on each.
 pub const READOUT_GRIDS: usize = 2;
 /// Largest weight of a read-out: with it, the rounding error of a feature in single precision already swings
-/// a motor over its whole range. A larger weight would read only rounding.
+/// a motor over its whole range. A larger weight would only amplify rounding.
 pub const READOUT_MOST: f32 = 1.0 / f32::EPSILON;
 /// Largest worth of an experience: a reward or a mean error of numbers within -1..=1.
 pub const WORTH_MOST: f64 = 2.0;

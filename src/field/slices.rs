@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Channels that are shown. Four fit side by side on a screen, and into a message of six kilobytes.
 pub const SLICES: usize = 4;
-/// The most cells per axis that a slice shows; of a larger grid it shows every second or fourth cell.
+/// Maximum number of cells per axis that a slice shows; of a larger grid it shows every second or fourth
+/// cell.
 pub const MOST_SIDE: usize = 32;
 /// Interval between two sets of slices: short enough to show a change; a recording of a field of 32^3 grows
 /// by 12 kB/s (computed).
@@ -72,7 +73,7 @@ impl FieldSlices {
                 most[place] = (channel, high.0 - low.0);
             }
         }
-        most.sort_unstable_by_key(|(channel, _)| *channel); // so that a channel seldom moves on a page
+        most.sort_unstable_by_key(|(channel, _)| *channel); // so that a channel seldom changes its place
         let side = grid.min(MOST_SIDE);
         let mut values = [[0.0; MOST_SIDE * MOST_SIDE]; SLICES];
         let mut slices = FieldSlices { cycle, side: side as u8, ..FieldSlices::EMPTY };
@@ -121,7 +122,7 @@ struct Lattice {
 }
 
 impl Lattice {
-    /// On `per_axis` cells along each axis, or on all of a smaller grid.
+    /// A lattice of `per_axis` cells along each axis, or of all cells of a smaller grid.
     fn of(grid: usize, per_axis: usize, copy: impl Fn(usize, usize, &mut [f32])) -> Lattice {
         let per_axis = per_axis.min(grid);
         let step = grid / per_axis;
@@ -155,7 +156,7 @@ pub struct SliceSchedule {
 }
 
 impl SliceSchedule {
-    /// For the readers at the other ends of `readers`.
+    /// A schedule for the readers at the other ends of `readers`.
     pub fn new(readers: Vec<Writer<FieldSlices>>) -> SliceSchedule {
         SliceSchedule { readers, due: Instant::ZERO }
     }

@@ -29,7 +29,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const KIND: Kind = Kind { tag: *b"BRAN", name: "snapshot", version: 3 };
-/// The format before it had a map; can still be read.
+/// The older format, without a map; can still be read.
 const WITHOUT_MAP: Kind = Kind { version: 2, ..KIND };
 
 /// A brain and the field for which it was made.
@@ -45,7 +45,7 @@ pub struct Snapshot {
     map: Option<Places>,
 }
 
-/// The same, borrowed; serde writes both in the same way.
+/// A [`Snapshot`] with borrowed parts; serde writes both types in the same way.
 #[derive(Serialize)]
 struct SnapshotRef<'a> {
     made_for: &'a [(String, String)],
@@ -134,7 +134,7 @@ impl Snapshot {
         Snapshot { made_for: made_for(board), state, table: correction_digest(board), map: None }
     }
 
-    /// The same with the robot's map.
+    /// This snapshot with the robot's map.
     pub fn with_map(self, map: Places) -> Snapshot {
         Snapshot { map: Some(map), ..self }
     }
@@ -218,7 +218,7 @@ impl Snapshot {
             && self.state.learned.readout.iter().any(|weight| *weight != 0.0)
     }
 
-    /// Its content.
+    /// The state in it.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -304,6 +304,6 @@ mod tests {
         let length = codec::encode(KIND, &snapshot).unwrap().len();
         let most = most(&made_for, &learned, room, None);
         assert!(length <= most, "{length} bytes into {most}");
-        assert!(length > most * 9 / 10, "and the room is not much larger: {length} of {most}");
+        assert!(length > most * 9 / 10, "and the bound is not much larger: {length} of {most}");
     }
 }

@@ -33,10 +33,10 @@ pub struct StageWatch {
 }
 
 impl StageWatch {
-    /// Nothing timed yet.
+    /// A watch that has timed nothing yet.
     pub const NEW: StageWatch = StageWatch { last: Instant::ZERO, times: [Span::ZERO; STAGES.len()] };
 
-    /// A cycle begins.
+    /// Starts timing a cycle.
     pub fn begin(&mut self) {
         *self = StageWatch { last: MonotonicClock.now(), ..StageWatch::NEW };
     }

@@ -3,8 +3,8 @@
 //!
 //! An engine that resumes from its own state continues bit for bit; another engine's results differ only by
 //! rounding. Features are not part of the state: they follow from the cells, except for the means that
-//! `Reduced` keeps. Values that an engine keeps in more than f32 are in `fine`, beside the f32 values that
-//! every engine understands.
+//! `Reduced` keeps. Values that an engine keeps in f64 are in `fine`, beside the f32 values that every engine
+//! understands.
 //!
 //! `check` decides whether a state fits an engine, `bounds` how large a number can become; each engine
 //! implements its own saving and loading.
@@ -25,13 +25,13 @@ use serde::{Deserialize, Serialize};
 /// A whole brain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// The part that came from outside.
+    /// What was loaded into the engine.
     pub learned: Learned,
-    /// The part that changes while it runs.
+    /// What changes from cycle to cycle.
     pub live: Live,
 }
 
-/// The part that was given from outside; it stays when an engine returns to rest.
+/// What was loaded into an engine: the read-out and the library. It stays when the engine returns to rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
     /// The weights; [`Shape::weights`](crate::base::plan::Shape::weights) is their number.
@@ -47,9 +47,9 @@ pub struct Pattern {
     pub volume: Vec<i16>,
     /// 64 numbers relative to rest, divided by the vector's length (at least `NORM_FLOOR`).
     pub context: Vec<f64>,
-    /// The value stored with it.
+    /// The value stored with the pattern.
     pub value: f32,
-    /// The original, if the engine keeps it.
+    /// The unrounded original, if the engine keeps it.
     pub fine: Option<FinePattern>,
 }
 
@@ -58,7 +58,7 @@ pub struct Pattern {
 pub struct FinePattern {
     /// 16 x N^3, x fastest, within 1 - beta.
     pub volume: Vec<f32>,
-    /// 64 numbers relative to rest, of any length.
+    /// 64 numbers relative to rest, not normalised.
     pub context: Vec<f64>,
 }
 
@@ -91,9 +91,9 @@ pub struct Live {
     pub bank: Experiences,
     /// Motor scores of the last cycle, bridge included.
     pub scores: [f64; MAX_MOTORS],
-    /// What is left of the bridge.
+    /// The remainder of the bridge.
     pub bridge: [f64; MAX_MOTORS],
-    /// The newest of the regular metrics.
+    /// The newest of the periodic metrics.
     pub metrics: Option<Metrics>,
     /// What an engine keeps in f64; empty otherwise.
     pub fine: Fine,
@@ -109,14 +109,14 @@ pub struct Reduced {
     pub descriptor: Vec<f64>,
 }
 
-/// The f64 values of cells and rows, in the order of the f32 ones; empty where an engine has none.
+/// The f64 values of cells and rows, in the same order as the f32 values; empty where an engine has none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fine {
     /// See [`Live::whole`].
     pub whole: Vec<f64>,
     /// See [`Live::half`].
     pub half: Vec<f64>,
-    /// See [`Experiences::rows`]; of any length.
+    /// See [`Experiences::rows`]; not normalised.
     pub rows: Vec<f64>,
 }
 
@@ -125,7 +125,7 @@ pub struct Fine {
 pub struct Senses {
     /// Last values.
     pub sensors: Vec<f64>,
-    /// Their change since the cycle before.
+    /// Their change since the previous cycle.
     pub change: Vec<f64>,
     /// The prediction of the next values.
     pub prediction: Vec<f64>,
@@ -170,7 +170,7 @@ pub struct Experiences {
     pub next_part: Option<u64>,
     /// Rows and cosines found in the parts so far, best first.
     pub running: Vec<(u32, f64)>,
-    /// Rows and cosines of the last whole sweep, best first.
+    /// Rows and cosines of the last complete sweep, best first.
     pub nearest: Vec<(u32, f64)>,
     /// Where `rows` came from.
     #[serde(skip)]
@@ -184,8 +184,8 @@ pub fn volume_step(beta: f64) -> f32 {
 
 impl Live {
     /// Reserves room for everything that an engine of `plan` can ever save, so that saving allocates nothing;
-    /// the content stays. `fine`: also for an engine that computes in f64. Returns the largest total size in
-    /// bytes.
+    /// the content stays. `fine`: also reserves room for the values of an engine that computes in f64.
+    /// Returns the largest total size in bytes.
     pub fn reserve(&mut self, plan: &FieldPlan, fine: bool) -> usize {
         let (shape, n) = (plan.shape, regressors(plan.shape.sensors));
         let (whole, half) = (CHANNELS * shape.cells(), CHANNELS * (shape.grid / 2).pow(3));

@@ -15,9 +15,10 @@ use crate::base::seed::{Stream, uniform};
 const QUALITY_LEVELS: [u8; 8] = [0, 0, 4, 4, 5, 5, 0, 0];
 /// Patterns and bank rows in the trial: enough for a blend and for a sweep in two parts.
 const MEMORIES: usize = 4;
-/// Largest difference of a feature or a score. Engines in f32 differ by 2e-5.
+/// Largest difference of a feature or a score. Engines in f32 differ from each other by 2e-5.
 const TOLERANCE: f32 = 1e-4;
-/// The same for cells in half precision: now and then, one of the cells in a mean is rounded the other way.
+/// The tolerance for cells in half precision: now and then, one of the cells in a mean is rounded the other
+/// way.
 const HALF_TOLERANCE: f32 = 5e-4;
 
 /// Runs the engine that `open` returns beside the CPU's. `Loss::Wrong` if their results differ.

@@ -21,13 +21,13 @@ use std::time::Duration;
 pub struct FieldRequest {
     /// Number of the cycle.
     pub cycle: u64,
-    /// The place of its sensors in the robot's ring.
+    /// Where its sensor values are in the robot's ring.
     pub place: u8,
     /// Its quality level.
     pub quality: QualityLevel,
     /// The slot whose frame it was made from: the age of a result counts from here.
     pub slot: Instant,
-    /// What the navigator gets, on a board that has one.
+    /// The navigator's input, on a board that has a navigator.
     pub navigation: Option<NavigationInput>,
 }
 
@@ -38,21 +38,21 @@ pub struct FieldResult {
     pub response: Option<FieldOutput>,
     /// [`FieldRequest::slot`].
     pub slot: Instant,
-    /// Quality it was computed at.
+    /// Quality level at which it was computed.
     pub quality: QualityLevel,
     /// Compute time, start to end.
     pub span: Span,
-    /// From the slot whose tick requested it to the end of the cycle.
+    /// Time from the slot whose tick requested the cycle to the end of the cycle.
     pub answer: Span,
-    /// The engine's state after it.
+    /// The engine's state after the cycle.
     pub state: EngineState,
-    /// The history of its GPU.
+    /// The counters of its GPU.
     pub device: DeviceCounters,
     /// Where the time of the cycle went, if a GPU computed it.
     pub times: Option<DeviceTimes>,
     /// The link to a brain on another computer, if the field uses one.
     pub link: Option<LinkHealth>,
-    /// What the robot does about its goal, on a board that has a navigator.
+    /// The progress towards the goal, on a board that has a navigator.
     pub goal: Option<GoalReport>,
 }
 

@@ -57,7 +57,7 @@ pub struct Edge {
     pub line: Line,
     /// Physical level after the edge.
     pub high: bool,
-    /// When.
+    /// When it happened.
     pub stamp: Instant,
 }
 

@@ -1,6 +1,6 @@
-//! Chips, one per file: registers, conversion, errors, and a call that returns a value in a unit. Knows no
-//! frame. This file maps the sensors of a board to devices and computes what they cost on the wire. Opens no
-//! bus; a device learns what it needs from its bus during set-up.
+//! Chips, one per file: registers, conversion, errors, and a call that returns a value in a unit. Does not
+//! use frames. This file maps the sensors of a board to devices and computes what they cost on the wire.
+//! Opens no bus; a device learns what it needs from its bus during set-up.
 
 pub mod actuators;
 pub mod adapter;

@@ -25,15 +25,15 @@ const STALE_AFTER: Span = Span::from_millis(5_000);
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuFigures {
-    /// Of the chip, degrees Celsius.
+    /// Temperature of the chip, degrees Celsius.
     pub temperature_celsius: Option<f32>,
-    /// Of the multiprocessors, MHz.
+    /// Clock of the multiprocessors, MHz.
     pub clock_mhz: Option<f32>,
-    /// Of the memory, MHz.
+    /// Clock of the memory, MHz.
     pub memory_clock_mhz: Option<f32>,
-    /// Of the whole card, watts; on a Jetson of the supply rail that feeds the GPU and other parts.
+    /// Power of the whole card, watts; on a Jetson, of the supply rail that feeds the GPU and other parts.
     pub power_watts: Option<f32>,
-    /// That rail's name.
+    /// The name of that rail.
     pub power_rail: Option<String>,
     /// Share of the time in which the GPU was busy, 0..=1.
     pub load: Option<f32>,
@@ -51,7 +51,7 @@ pub struct GpuMeter {
 }
 
 impl GpuMeter {
-    /// Reads the figures of the GPU called `name`, or of the only one. `None`: no thread can be started.
+    /// Reads the figures of the GPU called `name`, or of the only GPU. `None`: no thread can be started.
     pub fn start(name: Option<String>) -> Option<GpuMeter> {
         let started = GpuMeter::of(move || Source::find(Path::new("/"), name.as_deref()));
         started.inspect_err(|error| log::warn!("figures of the GPU: {error}")).ok()

@@ -1,7 +1,7 @@
 //! Processor or GPU: measured, not guessed. A short calibration finds the batch size from which a GPU is
 //! faster on this machine, for one length of rows, for each kind of work and each place where its rows are.
 //! The result is saved in a file with everything that it depends on, so that the next start can read it; the
-//! user can override it ([`Preference`]). `dispatch` sends batches where a [`Choice`] says.
+//! user can override it ([`Preference`]). `dispatch` sends batches where a [`Choice`] decides.
 
 use super::dim::Dim;
 use super::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room, Unfit};
@@ -24,14 +24,14 @@ pub const KIND: Kind = Kind { tag: *b"HRRC", name: "choice of processor or GPU",
 /// Longest payload: a few crossings and the names of a driver and a GPU.
 const LONGEST: usize = 1 << 16;
 
-/// Time for a whole calibration. For most batch sizes a GPU wins or loses by a factor, so a few calls of each
-/// show it.
+/// Time for a whole calibration. For most batch sizes one of the two is several times faster, so a few calls
+/// of each are enough.
 pub const CALIBRATION: Span = Span::from_millis(1_500);
 /// Calls per measurement. The fastest call counts: the others were slowed down by other work.
 const CALLS: usize = 3;
 /// Largest batch to try, memory permitting: a GPU that is not faster here never is.
 const MOST_ROWS: usize = 4096;
-/// Memory that a calibration may take, on the processor's and on the GPU's side each.
+/// Memory that a calibration may use on the processor's side, and again on the GPU's.
 const MOST_BYTES: usize = 256 << 20;
 
 /// Kinds of work that a GPU speeds up differently.
@@ -50,7 +50,7 @@ pub enum Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Residence {
-    /// In the processor's memory, where the results are wanted.
+    /// In the processor's memory, where the results are needed.
     Host,
     /// On the GPU already, where the results stay.
     Gpu,
@@ -59,7 +59,7 @@ pub enum Residence {
 /// The measurement of one kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Crossing {
-    /// Which work.
+    /// The kind of work.
     pub work: Work,
     /// Where its rows are.
     pub residence: Residence,
@@ -72,12 +72,12 @@ pub struct Crossing {
 /// The user's preference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
-    /// As measured.
+    /// The faster one, as measured.
     #[default]
     Measured,
     /// The processor, always.
     Processor,
-    /// The GPU from this batch on.
+    /// The GPU, from this batch size on.
     From(u64),
 }
 
@@ -137,13 +137,13 @@ struct Kept {
 pub enum Because {
     /// There is no GPU.
     NoGpu(Unfit),
-    /// It was measured now.
+    /// The choice was measured in this run.
     Measured,
-    /// An earlier run measured it.
+    /// The choice was measured in an earlier run.
     Kept,
     /// The measurement failed.
     Failed(GpuWorkspaceFault),
-    /// The caller set it.
+    /// The caller set the choice.
     Asked,
 }
 
@@ -152,13 +152,13 @@ pub enum Because {
 pub struct Choice {
     /// The measurements; empty: the processor does everything, or the preference decides.
     pub crossings: Vec<Crossing>,
-    /// Why.
+    /// The reason.
     pub because: Because,
     preference: Preference,
 }
 
 impl Choice {
-    /// Without a GPU.
+    /// The choice on a machine without a usable GPU.
     pub fn without(unfit: Unfit) -> Choice {
         Choice { crossings: Vec::new(), because: Because::NoGpu(unfit), preference: Preference::Processor }
     }
@@ -274,11 +274,11 @@ fn save(file: &Path, kept: &Kept) -> Result<(), FileError> {
 /// Times of one batch, microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
-    /// Rows.
+    /// Rows of the batch.
     pub batch: u64,
-    /// On the processor.
+    /// Time on the processor.
     pub processor: f64,
-    /// On the GPU.
+    /// Time on the GPU.
     pub gpu: f64,
 }
 
@@ -296,7 +296,7 @@ pub fn crossing(pairs: &[Pair]) -> Option<u64> {
 
 /// The room that a calibration needs on a GPU, for its larger batches.
 pub fn room_for(dim: Dim) -> Room {
-    // Three rows of a batch and one of a store on the GPU; three of these also page-locked.
+    // Per row of a batch: three rows and one of a store on the GPU, and three in page-locked memory.
     let rows = (MOST_BYTES / (7 * dim.get() * size_of::<f32>())).clamp(1, MOST_ROWS);
     Room { rows, queries: 1, store: rows }
 }

@@ -25,7 +25,7 @@ pub struct Convolver {
 }
 
 impl Convolver {
-    /// For rows of `d` numbers (see [`Tables::new`]).
+    /// A convolver for rows of `d` numbers (see [`Tables::new`]).
     pub fn new(d: usize, level: Level) -> Convolver {
         let tables = Tables::new(d);
         let n = tables.n();

@@ -22,9 +22,9 @@ use std::path::Path;
 /// How many batches ran on which device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Answered {
-    /// On the processor, including those that a GPU lost.
+    /// Batches on the processor, including those that a GPU lost.
     pub processor: u64,
-    /// On the GPU.
+    /// Batches on the GPU.
     pub gpu: u64,
     /// Batches that the GPU began and did not finish.
     pub lost: u64,
@@ -42,14 +42,14 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// With a GPU that is open already.
+    /// A dispatcher with a GPU that is already open.
     pub fn new(gpu: GpuWorkspace, choice: Choice) -> Dispatcher {
         let workspace = Workspace::new(gpu.dim());
         let answered = Answered::default();
         Dispatcher { workspace, gpu: Some(gpu), choice, held: None, answered, loss: None }
     }
 
-    /// Without a GPU, for the reason that the choice gives.
+    /// A dispatcher without a GPU, for the reason stated in `choice`.
     pub fn on_processor(dim: Dim, choice: Choice) -> Dispatcher {
         let (workspace, answered) = (Workspace::new(dim), Answered::default());
         Dispatcher { workspace, gpu: None, choice, held: None, answered, loss: None }
@@ -98,7 +98,7 @@ impl Dispatcher {
         self.gpu.as_mut()
     }
 
-    /// The smallest batch that runs on the GPU, if any that fits does.
+    /// The smallest batch that runs on the GPU; `None` if every batch that fits runs on the processor.
     pub fn smallest_on_gpu(&self, work: Work) -> Option<usize> {
         let room = self.gpu.as_ref()?.room();
         let most = if work == Work::CleanUp { room.store } else { room.rows };
@@ -215,7 +215,8 @@ impl Dispatcher {
     }
 }
 
-/// Where the rows of a batch are at its start: a store is on the GPU, all else is in the caller's memory.
+/// Where the rows of a batch are at its start: a store is on the GPU, everything else is in the caller's
+/// memory.
 fn residence_of(work: Work) -> Residence {
     match work {
         Work::Bind | Work::Superpose => Residence::Host,

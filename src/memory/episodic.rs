@@ -46,8 +46,8 @@ pub struct Episodes {
 }
 
 impl Episodes {
-    /// For `things` things and `pages` pages; refused if that is more than `limit` bytes, not counting the
-    /// decoder's grid.
+    /// A memory for `things` things and `pages` pages; refused if it would take more than `limit` bytes, not
+    /// counting the decoder's grid.
     pub fn new(
         decoder: Decoder,
         things: usize,
@@ -96,7 +96,7 @@ impl Episodes {
         self.pages.iter().map(|page| page.meetings).sum()
     }
 
-    /// Meetings that were forgotten for newer ones.
+    /// Meetings that were forgotten to make room for newer ones.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }

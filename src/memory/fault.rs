@@ -1,9 +1,10 @@
-//! What can be wrong with a request to the vector memory. Small values; formatting makes the message.
+//! What can be wrong with a request to the vector memory. Faults are small values; the message is only
+//! written when one is formatted.
 
 use super::dim::Dim;
 use std::fmt;
 
-/// Why something was not done. The output is unchanged, unless a variant says otherwise.
+/// Why a request was not carried out. The output is unchanged, unless a variant says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     /// A number of dimensions out of range.
@@ -11,7 +12,7 @@ pub enum Fault {
         /// The requested value.
         found: usize,
     },
-    /// Slices that do not fit each other.
+    /// Slices whose lengths do not match.
     Shape {
         /// Which of the arguments.
         what: &'static str,
@@ -33,25 +34,25 @@ pub enum Fault {
     },
     /// Vectors whose length is not the memory's.
     OtherDimension {
-        /// What has these vectors.
+        /// The object that has these vectors.
         what: &'static str,
         /// Its numbers per vector.
         found: usize,
-        /// The memory's.
+        /// The memory's numbers per vector.
         wanted: usize,
     },
     /// A NaN or an infinity.
     NotFinite {
         /// Which of the arguments.
         what: &'static str,
-        /// Index of the number in it.
+        /// Index of the number in that argument.
         at: usize,
     },
     /// A vector whose length is zero, or so small or large that its square is not a normal f32.
     NoLength {
         /// Which of the arguments.
         what: &'static str,
-        /// Index of the row in it.
+        /// Index of the row in that argument.
         row: usize,
     },
     /// A vector without an exact inverse: one of its frequencies is practically absent.
@@ -80,7 +81,7 @@ pub enum Fault {
     },
     /// A row that does not exist.
     NoRow {
-        /// The requested one.
+        /// The requested row.
         row: usize,
         /// How many rows exist.
         rows: usize,
@@ -91,9 +92,9 @@ pub enum Fault {
         what: &'static str,
         /// The requested value.
         found: usize,
-        /// The least allowed.
+        /// The smallest allowed count.
         least: usize,
-        /// The most allowed.
+        /// The largest allowed count.
         most: usize,
     },
 }

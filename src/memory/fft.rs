@@ -1,8 +1,8 @@
 //! The Fourier transform of real rows in f32, in one fixed order of arithmetic (`docs/memory.md`, "Order of
 //! arithmetic"): which numbers are combined in which operation depends on the length alone, not on the width
-//! of the vector registers, the batch or the thread. A row of d = 2n numbers is taken as n complex ones (even
-//! indices real, odd ones imaginary) and goes through Stockham stages of radix 4, the last of radix 2 if n is
-//! not a power of 4. `convolve` uses the spectrum.
+//! of the vector registers, the batch or the thread. A row of d = 2n numbers is treated as n complex numbers
+//! (even indices real, odd ones imaginary) and goes through Stockham stages of radix 4, the last of radix 2
+//! if n is not a power of 4. `convolve` uses the spectrum.
 
 use crate::system::cpu::simd::{Kernel, Simd};
 use std::f64::consts::TAU;
@@ -11,7 +11,7 @@ use std::f64::consts::TAU;
 /// steps, so that none needs a tail loop.
 pub const BLOCK: usize = 16;
 
-/// Shortest row that these stages take: a quarter of its complex numbers is a block.
+/// Shortest row that these stages accept: a quarter of its complex numbers is a block.
 pub const LEAST_ROW: usize = 8 * BLOCK;
 
 /// A block of numbers.
@@ -93,10 +93,10 @@ fn block_turns(first_place: usize, stride: usize, current: usize) -> BlockTurns 
 }
 
 impl Tables {
-    /// For real rows of `d` numbers, a power of two from [`LEAST_ROW`] on.
+    /// Tables for real rows of `d` numbers, a power of two from [`LEAST_ROW`] on.
     ///
     /// # Panics
-    /// For other lengths; [`super::dim::Dim`] allows none.
+    /// For any other length, which [`super::dim::Dim`] does not allow.
     pub fn new(d: usize) -> Tables {
         assert!(d.is_power_of_two() && d >= LEAST_ROW, "no transform for rows of {d} numbers");
         let n = d / 2;
@@ -156,7 +156,7 @@ trait Source {
 
 /// Where a last stage writes to.
 trait Sink {
-    /// Takes part `part` of block `block`.
+    /// Stores part `part` of block `block`.
     fn put<S: Simd>(&mut self, simd: S, block: usize, part: usize, value: Pair<S>);
 }
 
@@ -259,11 +259,11 @@ impl Scratch {
 /// Transforms a real row: `to` holds the spectrum of its n complex numbers in natural order, with index n
 /// repeating index 0.
 pub struct Forward<'a> {
-    /// For rows of this length.
+    /// Tables for rows of this length.
     pub tables: &'a Tables,
     /// The row.
     pub row: &'a [f32],
-    /// Scratch.
+    /// Scratch memory.
     pub scratch: &'a mut Scratch,
     /// Where the spectrum goes.
     pub to: &'a mut Split,
@@ -282,15 +282,15 @@ impl Kernel for Forward<'_> {
 
 /// Transforms a spectrum back into a real row, each number times `scale`.
 pub struct Back<'a> {
-    /// For rows of this length.
+    /// Tables for rows of this length.
     pub tables: &'a Tables,
     /// The spectrum of the row's complex numbers.
     pub from: &'a Split,
-    /// Scratch.
+    /// Scratch memory.
     pub scratch: &'a mut Scratch,
     /// The row.
     pub row: &'a mut [f32],
-    /// A power of two.
+    /// Scale factor, a power of two.
     pub scale: f32,
 }
 

@@ -76,7 +76,7 @@ pub struct GpuWorkspace {
     found: GpuInfo,
     room: Room,
     layout: Layout,
-    /// What the driver took for it, kernels included; `None` if unknown.
+    /// Memory that the driver reserved for this workspace, kernels included; `None` if unknown.
     reserved: Option<usize>,
     /// Threads of a row's transform.
     threads: u32,
@@ -114,7 +114,7 @@ impl GpuWorkspace {
         GpuWorkspace::open_with(dim, room, Arc::default())
     }
 
-    /// The same with a watch that is shared with others.
+    /// Like [`GpuWorkspace::open`], with a watch that other threads share.
     pub fn open_with(dim: Dim, room: Room, watch: Arc<Watch>) -> Result<GpuWorkspace, Unfit> {
         let needed = transform_of(dim.get());
         if needed > LONGEST {
@@ -210,13 +210,13 @@ impl GpuWorkspace {
         self.layout.bytes
     }
 
-    /// Memory that the driver reserved for it: `bytes` in its own units, and the kernels. `None` if other
-    /// processes gave memory back while it was opened, so that it is unknown.
+    /// Memory that the driver reserved for this workspace: `bytes`, rounded up to the driver's units, and the
+    /// kernels. `None` if other processes gave memory back while it was opened, so that it is unknown.
     pub fn reserved(&self) -> Option<usize> {
         self.reserved
     }
 
-    /// As [`super::Workspace::bind`] and `unbind`: rows to the GPU, results back.
+    /// Like [`super::Workspace::bind`] and `unbind`: copies rows to the GPU, and the results back.
     pub fn convolve(
         &mut self,
         verb: Verb,
@@ -276,7 +276,7 @@ impl GpuWorkspace {
     }
 
     /// A plain copy on the GPU that reads and writes `bytes` bytes in total, from the two areas to the
-    /// results: the baseline for an operation on rows that are there.
+    /// results: the baseline for an operation on rows that are already on the GPU.
     pub fn copy_held(&mut self, bytes: usize) -> Result<(), GpuWorkspaceFault> {
         let Layout { a, b, out, .. } = self.layout;
         let mut left = bytes / 2;
@@ -298,7 +298,7 @@ impl GpuWorkspace {
         self.fetch_out(out)
     }
 
-    /// As [`super::Workspace::superpose`].
+    /// Like [`super::Workspace::superpose`].
     pub fn superpose(
         &mut self,
         rows: &[f32],
@@ -348,7 +348,7 @@ impl GpuWorkspace {
         Ok(())
     }
 
-    /// As [`Store::nearest`], on the rows that the GPU holds.
+    /// Like [`Store::nearest`], on the rows that the GPU holds.
     pub fn nearest(&mut self, queries: &[f32], best: &mut [Best]) -> Result<(), GpuWorkspaceFault> {
         let (d, count) = (self.dim.get(), best.len());
         if queries.len() != count * d {
@@ -410,7 +410,7 @@ impl GpuWorkspace {
         self.launch(self.kernels.join, [1, 1, 1], JOINERS, [0, 0])
     }
 
-    /// Hands over the table of an operation.
+    /// Sends the table of an operation to the GPU.
     fn order(&mut self, task: Task) -> Result<(), GpuWorkspaceFault> {
         let task = Task { d: self.dim.get(), ..task };
         let mut sheet = free(&mut self.orders, &self.stream)?;
@@ -445,8 +445,8 @@ impl GpuWorkspace {
         Ok(())
     }
 
-    /// Waits until the device has done everything: every operation ends with it, so that pinned memory is
-    /// free.
+    /// Waits until the device has done everything: every operation ends with this wait, so that pinned memory
+    /// is free.
     fn settle(&self) -> Result<(), GpuWorkspaceFault> {
         settle(&self.stream)
     }

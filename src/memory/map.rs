@@ -27,13 +27,13 @@ use serde::{Deserialize, Serialize};
 /// Numbers in a vector: enough for eight meetings per page.
 const NUMBERS: usize = 512;
 /// Two places this far apart have dissimilar vectors: about two lengths of a small car, and so the distance
-/// at which the field begins to sense its approach.
+/// at which the field begins to sense that the robot approaches a thing.
 const SCALE_M: f64 = 0.5;
 /// Half the side of the recorded square around the start: a room. Meetings outside are counted, not kept.
 const REACH_M: f64 = 5.0;
 /// Pages of eight meetings each; older meetings are forgotten.
 const PAGES: usize = 16;
-/// A thing that is met again within this distance is the same meeting.
+/// A thing that is met again within this distance counts as the same meeting.
 const APART_M: f64 = 0.5;
 /// A sensor has cleared its threshold when it is above this multiple of it: noise must not count as new
 /// meetings.
@@ -54,11 +54,11 @@ pub struct Thing {
     pub channel: u8,
     /// Channel of the sensor that detects it.
     pub by: usize,
-    /// It is met below this value.
+    /// The thing is met when the sensor's value falls below this.
     pub below: f32,
-    /// How far ahead of the rear axle the thing is then, metres.
+    /// How far ahead of the rear axle the thing is at that moment, metres.
     pub ahead_m: f64,
-    /// The sensor's value is in metres and is added to `ahead_m`.
+    /// Whether the sensor's value is in metres and is added to `ahead_m`.
     pub in_metres: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// The scene of a slot; `by`: the channel of each thing.
+    /// The scene of a slot; `by`: the channel of each thing's sensor.
     pub fn of(slot: Instant, motors: &[f32; MAX_MOTORS], samples: &[Sample], by: &[usize]) -> Scene {
         let mut values = [None; MOST_THINGS];
         for (value, channel) in values.iter_mut().zip(by) {
@@ -90,7 +90,7 @@ impl Scene {
 struct Known {
     thing: Thing,
     met: u64,
-    /// The sensor has not cleared the threshold since the last meeting.
+    /// Whether the sensor has not cleared the threshold since the last meeting.
     here: bool,
     last: Option<[f64; 2]>,
 }
@@ -107,7 +107,7 @@ pub struct Map {
 /// A summary of a map, for users and programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MapStatus {
-    /// Where its places come from: `computed`, from the robot's commands.
+    /// The source of its positions: `computed`, from the robot's commands.
     #[serde(default)]
     pub source: String,
     /// Where the robot thinks it is, metres from where it started.
@@ -116,7 +116,7 @@ pub struct MapStatus {
     pub heading_deg: f64,
     /// Meetings that are kept.
     pub meetings: usize,
-    /// Meetings that were forgotten for newer ones.
+    /// Meetings that were forgotten to make room for newer ones.
     pub forgotten: u64,
     /// Meetings too far away to be kept.
     pub beyond: u64,
@@ -124,9 +124,9 @@ pub struct MapStatus {
     pub dropped: u64,
     /// Each thing of the board.
     pub things: Vec<ThingStatus>,
-    /// The place that `near` is about.
+    /// The place to which `near` refers.
     pub asked: [f64; 2],
-    /// Things that were met near there, the most certain first.
+    /// Things that were met near that place, the most certain first.
     pub near: Vec<NearbyThing>,
 }
 
@@ -135,9 +135,9 @@ pub struct MapStatus {
 pub struct ThingStatus {
     /// Its name on the board.
     pub name: String,
-    /// How often it was met.
+    /// How often the thing was met.
     pub met: u64,
-    /// Where it was, if the map is certain enough.
+    /// Where the thing was, if the map is certain enough.
     pub was_at: Option<[f64; 2]>,
     /// Cosine similarity of that place; 0 without a place.
     pub likeness: f64,
@@ -250,7 +250,7 @@ impl Map {
         self.episodes.where_was(thing)
     }
 
-    /// What was met near a place, the most certain first.
+    /// The things that were met near a place, the most certain first.
     pub fn what_is_near(&mut self, place: [f64; 2], best: &mut Best) -> Result<(), Fault> {
         self.episodes.what_is_near(place, best)
     }

@@ -1,10 +1,10 @@
-//! Keeps the best few of many matches, in fixed memory. The result does not depend on the order in which they
-//! come.
+//! Keeps the best few of many matches, in fixed memory. The result does not depend on the order in which the
+//! matches are added.
 
 /// The most matches that can be requested.
 pub const MOST_TOP: usize = 64;
 
-/// A row and how well it fits.
+/// A row and how well it matches the query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Match {
     /// Number of the row.
@@ -48,7 +48,7 @@ impl Best {
         &self.list
     }
 
-    /// The best one.
+    /// The best match.
     pub fn first(&self) -> Option<Match> {
         self.list.first().copied()
     }

@@ -18,7 +18,7 @@ pub enum Length {
     Unit,
 }
 
-/// What to do with a batch of two factors.
+/// The operation on a batch of two factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// [`Workspace::bind`]
@@ -45,12 +45,12 @@ struct Pad {
 }
 
 impl Workspace {
-    /// With the best instruction set that this processor has.
+    /// A workspace with the best instruction set that this processor has.
     pub fn new(d: Dim) -> Workspace {
         Workspace::at_level(d, Level::best())
     }
 
-    /// With the given instruction set; the results have the same bits.
+    /// A workspace with the given instruction set; the results have the same bits.
     pub fn at_level(d: Dim, level: Level) -> Workspace {
         let n = d.get();
         let own = n.is_power_of_two() && n >= LEAST_ROW;
@@ -210,7 +210,7 @@ fn fits(dim: Dim, what: &'static str, found: usize, wanted: usize) -> Result<(),
     if found == wanted * d { Ok(()) } else { Err(Fault::Shape { what, d, wanted, found }) }
 }
 
-/// How many rows are to be bound, if the slices fit each other; used on processor and GPU.
+/// How many rows are to be bound, if the lengths of the slices match; used on processor and GPU.
 pub(super) fn convolution_rows(dim: Dim, a: &[f32], b: &[f32], out: &[f32]) -> Result<usize, Fault> {
     let rows = whole_rows(dim, "first factor", a)?;
     if b.len() != dim.get() {
@@ -220,7 +220,7 @@ pub(super) fn convolution_rows(dim: Dim, a: &[f32], b: &[f32], out: &[f32]) -> R
     Ok(rows)
 }
 
-/// How many rows are to be superposed, if the slices fit; used on processor and GPU.
+/// How many rows are to be superposed, if the lengths of the slices match; used on processor and GPU.
 pub(super) fn rows_and_weights(
     dim: Dim,
     rows: &[f32],

@@ -90,7 +90,7 @@ pub fn normalise<S: Simd>(simd: S, row: &mut [f32]) {
 pub struct Superpose<'a> {
     /// The rows.
     pub rows: &'a [f32],
-    /// One for each row; `None`: all 1.
+    /// One weight for each row; `None`: all weights are 1.
     pub weights: Option<&'a [f32]>,
     /// Room for a row.
     pub leaf: &'a mut [f32],
@@ -157,7 +157,8 @@ fn add_block<S: Simd>(simd: S, x: &Block, weight: f32, y: &mut Block) {
     }
 }
 
-/// The same for eight consecutive rows, block by block: the sum is read and written once for all of them.
+/// Like [`add_row`] for eight consecutive rows, block by block: the sum is read and written once for all of
+/// them.
 #[inline(always)]
 fn add_group<S: Simd>(simd: S, group: &[f32], weights: &[f32; ABREAST], to: &mut [f32]) {
     let d = to.len();

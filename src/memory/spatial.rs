@@ -56,7 +56,7 @@ impl Plane {
                 all[1 + 3 * trio + leg] = [radius * libm::cos(angle), radius * libm::sin(angle)];
             }
         }
-        // The frequencies that are left get independent waves; their order does not matter to a cosine.
+        // The remaining frequencies get independent waves; their order does not matter to a cosine.
         for k in 3 * trios..free {
             all[1 + k] = [PI * (2.0 * draw(2 * k) - 1.0), PI * (2.0 * draw(2 * k + 1) - 1.0)];
         }
@@ -117,7 +117,7 @@ pub struct Area {
 pub struct DecodedPlace {
     /// Metres.
     pub at: [f64; 2],
-    /// Cosine of its pointer with what was decoded, -1..=1.
+    /// Cosine of its pointer with the decoded vector, -1..=1.
     pub likeness: f64,
 }
 
@@ -141,7 +141,7 @@ const FINEST: f64 = 1e-3;
 const CANDIDATES: usize = 4;
 
 impl Decoder {
-    /// For an area; refused if the pointers of its grid would take more than `limit` bytes.
+    /// A decoder for an area; refused if the pointers of its grid would take more than `limit` bytes.
     pub fn new(plane: Plane, area: Area, limit: usize) -> Result<Decoder, Fault> {
         let sides = [area.to[0] - area.from[0], area.to[1] - area.from[1]];
         if let Some(at) = sides.iter().position(|side| !(side.is_finite() && *side > 0.0)) {

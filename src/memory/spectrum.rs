@@ -57,7 +57,7 @@ impl Spectrum {
         libm::hypot(self.re[k], self.im[k])
     }
 
-    /// Over all frequencies of the row, counterparts included.
+    /// The mean over all frequencies of the row, counterparts included.
     pub fn mean_magnitude(&self) -> f64 {
         let weight = |k: usize| if self.is_real(k) { 1.0 } else { 2.0 };
         (0..self.re.len()).map(|k| weight(k) * self.magnitude(k)).sum::<f64>() / self.d as f64
@@ -68,7 +68,7 @@ impl Spectrum {
         let d = self.d;
         let part = |k: usize, own: &[f64], sign: f64| if k <= d / 2 { own[k] } else { sign * own[d - k] };
         // The inverse transform is the forward one of the conjugate, conjugated, over d; for a real row, the
-        // imaginary part that is left is rounding error.
+        // remaining imaginary part is rounding error.
         let mut re: Vec<f64> = (0..d).map(|k| part(k, &self.re, 1.0)).collect();
         let mut im: Vec<f64> = (0..d).map(|k| -part(k, &self.im, -1.0)).collect();
         transform(&mut re, &mut im);

@@ -35,10 +35,10 @@ pub struct Store {
     level: Level,
     /// Room for `capacity` rows, of which the first `count` are held.
     rows: Vec<f32>,
-    /// One over the length of each.
+    /// One over the length of each row.
     inverse: Vec<f32>,
     count: usize,
-    /// Number of the present content; no other content in this process has or had it.
+    /// Number of the present content; no other content in this process has or had this number.
     content: u64,
 }
 
@@ -102,12 +102,12 @@ impl Store {
         self.count
     }
 
-    /// Whether it holds no row.
+    /// Whether the store holds no row.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Its size and how full it is.
+    /// Its size, and how full the store is.
     pub fn usage(&self) -> Usage {
         let bytes = Store::bytes_for(self.dim, self.capacity);
         Usage { rows: self.len(), capacity: self.capacity, bytes }
@@ -128,7 +128,7 @@ impl Store {
         &self.inverse[..self.count]
     }
 
-    /// Identifies the present rows: as long as it stays the same, so do they.
+    /// Identifies the present rows: the number changes whenever they do.
     pub(super) fn content(&self) -> u64 {
         self.content
     }

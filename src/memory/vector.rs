@@ -12,8 +12,8 @@ use std::f64::consts::TAU;
 /// 1e-4.
 pub const LEAST_SHARE: f64 = 1e-3;
 
-/// Below this share of the mean magnitude a frequency's phase is nothing but rounding, and unitary projection
-/// takes it as 0.
+/// Below this share of the mean magnitude a frequency's phase is only rounding error, and unitary projection
+/// sets it to 0.
 const NO_PHASE: f64 = 1e-7;
 
 /// Vector `number` of the family `seed`: independent normal numbers of variance 1/d, of length 1 on average.
@@ -62,7 +62,7 @@ pub fn unitary(vector: &[f32]) -> Result<Vec<f32>, Fault> {
     Ok(row_of(&spectrum))
 }
 
-/// The vector that, bound to this one, gives the identity. Refused where a frequency has less than
+/// The vector that, bound to this one, yields the identity. Refused where a frequency has less than
 /// [`LEAST_SHARE`] of the mean magnitude.
 pub fn inverse(vector: &[f32]) -> Result<Vec<f32>, Fault> {
     let mut spectrum = checked(vector)?;

@@ -84,7 +84,7 @@ impl Request {
 pub struct Reply {
     /// The request was carried out.
     pub done: bool,
-    /// Why not, in words.
+    /// Why it was not carried out, as text.
     pub why: Vec<String>,
     /// Whether a retry in a moment may help.
     pub may_pass: bool,

@@ -44,7 +44,7 @@ pub struct LoopStatus {
     pub refused: u64,
     /// How often the robot was armed.
     pub armings: u64,
-    /// Why the robot is disarmed; `None`: it has been armed since, or was never disarmed.
+    /// Why the robot was last disarmed; `None`: it has been armed since, or was never disarmed.
     pub disarmed: Option<Disarm>,
     /// Advances while the thread of the motors' bus is alive, whatever the state of the bus.
     pub bus: u64,

@@ -47,21 +47,21 @@ const WELL: GuardStatus =
 pub enum Missing {
     /// The recording starts with this slot, in the middle of a run, without a checkpoint.
     Begin {
-        /// Its number.
+        /// Number of the slot.
         index: u64,
     },
     /// Slots between two recorded ones are missing from the recording.
     Slots {
         /// Number of the last one before.
         after: u64,
-        /// How many.
+        /// How many slots are missing.
         count: u64,
     },
     /// Some readings of this slot are missing from the recording.
     Readings {
         /// Number of the slot.
         index: u64,
-        /// How many.
+        /// How many readings are missing.
         count: u32,
     },
     /// The checkpoint before this slot belongs to another board or program.
@@ -108,12 +108,12 @@ pub enum Replayed {
     Equal,
     /// The decisions differ; this is the first value that differs.
     Differs(Difference),
-    /// Neither it nor any slot before the next checkpoint can be replayed.
+    /// Neither this slot nor any other before the next checkpoint can be replayed.
     Missing(Missing),
 }
 
-/// The tick on a recording. It starts with the first slot of the run or with a checkpoint, and after a loss
-/// it continues at the next checkpoint.
+/// A tick that runs on a recording. It starts with the first slot of the run or with a checkpoint, and after
+/// a loss it continues at the next checkpoint.
 pub struct Replay {
     board: Board,
     quality: Option<QualityLevel>,
@@ -141,13 +141,14 @@ pub struct Replay {
     lost_track: Option<Missing>,
     /// Slots that ran but are missing from the recording.
     gaps: u64,
-    /// Its decisions may differ from the run's: it keeps its own state where the recording has another.
+    /// Whether the decisions may differ from the run's: the tick then keeps its own state where the recorded
+    /// state is different.
     is_other: bool,
 }
 
 impl Replay {
-    /// A replay of a run of `board`, at the level `quality` if the run was fixed at it, before its first
-    /// slot.
+    /// A replay of a run of `board`, before its first slot. `quality`: the quality level, if the run was
+    /// fixed at one.
     pub fn new(board: &Board, quality: Option<QualityLevel>) -> std::io::Result<Replay> {
         let script = Arc::new(Script::default());
         let requests = Arc::new(Requests::default());
@@ -208,9 +209,9 @@ impl Replay {
         })
     }
 
-    /// The same for a board whose limits differ from the run's: it continues after a difference, with the
-    /// state that its own decisions have led to. What the robot would have sensed then is unknown: the
-    /// readings are those of the run.
+    /// Like [`Replay::new`], for a board whose limits differ from the run's: the replay continues after a
+    /// difference, with the state that its own decisions have led to. The readings are those of the run,
+    /// because what the robot would have sensed instead is unknown.
     pub fn what_if(board: &Board, quality: Option<QualityLevel>) -> std::io::Result<Replay> {
         Ok(Replay { is_other: true, ..Replay::new(board, quality)? })
     }
@@ -220,7 +221,8 @@ impl Replay {
         self.gaps
     }
 
-    /// Runs `step` through the tick. `lost`: how many slots were lost after it, as the next one reports.
+    /// Runs `step` through the tick. `lost`: how many slots were lost after this one, as the next slot
+    /// reports.
     pub fn step(&mut self, step: &Step, lost: u64) -> Replayed {
         let slot = &step.slot;
         match self.begin(step) {
@@ -241,8 +243,8 @@ impl Replay {
         }
     }
 
-    /// Brings the tick to its state before `step`. Returns the difference if the tick is already there in
-    /// a state other than the recorded one.
+    /// Brings the tick to its state before `step`. If the tick is already at this slot, but its state differs
+    /// from the recorded one, returns the difference.
     fn begin(&mut self, step: &Step) -> Result<Option<Difference>, Missing> {
         let slot = &step.slot;
         let broken = self.follows(slot).err().or(self.lost_track.take());
@@ -282,7 +284,7 @@ impl Replay {
         Err(Missing::Slots { after: last, count })
     }
 
-    /// Replaces the tick by one that continues from `checkpoint`, whatever the previous one has lost.
+    /// Replaces the tick by one that continues from `checkpoint`, whatever input the previous one has missed.
     fn resume(&mut self, slot: &Slot, checkpoint: &[u8]) -> Result<(), Missing> {
         let misfit = |_| Missing::Misfit { index: slot.index, what: "the system cannot start a replay" };
         let fresh = Replay::new(&self.board, self.quality).map_err(misfit)?;
@@ -291,7 +293,7 @@ impl Replay {
         self.tick.resume(checkpoint).map_err(unfit)
     }
 
-    /// Puts all inputs of the slot where the tick takes them from.
+    /// Passes all inputs of the slot to the places from which the tick reads them.
     fn feed(&mut self, slot: &Slot, lost: u64) -> Result<(), Missing> {
         let misfit = |what| Missing::Misfit { index: slot.index, what };
         let over = slot.slot + self.period.times(lost.saturating_add(if lost > 0 { 1 } else { 0 }));

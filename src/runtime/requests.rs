@@ -27,7 +27,8 @@ impl Requests {
         self.arm.store(true, Ordering::Release);
     }
 
-    /// Withdraws the request to arm that expires at `until`, if no slot has seen it and none replaced it.
+    /// Withdraws the request to arm that expires at `until`, if no slot has seen it and no other request has
+    /// replaced it.
     pub fn withdraw_arming(&self, until: Instant) {
         if self.arm_until.load(Ordering::Acquire) == until.as_nanos() {
             self.arm.store(false, Ordering::Release);

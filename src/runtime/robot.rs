@@ -127,7 +127,7 @@ pub enum BuildError {
     Readout(ReadoutError),
     /// The snapshot was made for another field.
     Snapshot(SnapshotError),
-    /// The field needs more memory than there is.
+    /// The field needs more memory than is available.
     Room(NoRoom),
     /// The engine cannot be built.
     Brain(BrainError),
@@ -188,7 +188,7 @@ pub struct Robot {
     pub buses: Vec<Arc<BusCounters>>,
     /// Counters of all sensors.
     pub senses: Arc<SenseCounters>,
-    /// Stops the motors at once; the tick decides what comes after.
+    /// Stops the motors at once; the tick decides what happens next.
     pub halt: Arc<Halt>,
     /// The simulated world, if there is one.
     pub plant: Option<Plant>,
@@ -206,7 +206,7 @@ pub struct Robot {
     pub engine_name: String,
     /// The device that was given to the field; `None`: only the CPU computes it.
     pub device: Option<Device>,
-    /// What the system refused the engine's own threads.
+    /// The settings that the system refused for the engine's own threads.
     pub engine_refusals: Vec<Refusal>,
     /// Messages about the link to a remote brain, if one computes the field.
     pub link_words: Option<Arc<LinkWords>>,

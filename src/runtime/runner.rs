@@ -48,7 +48,8 @@ pub struct Ending {
 }
 
 /// Runs `robot` in virtual time until `until` or until `interrupted`, as fast as the machine can. `watch` is
-/// called after each slot. A panic in it, in the tick or in a worker is resumed when the workers have ended.
+/// called after each slot. A panic in `watch`, in the tick or in a worker is resumed when the workers have
+/// ended.
 pub fn step(
     robot: Robot,
     clock: &Arc<SimClock>,
@@ -80,7 +81,7 @@ pub fn step(
     Ending { tick, recorder, granted: Vec::new(), hung, panicked, rest, elapsed, identity_holds }
 }
 
-/// Why a run in real time could not begin. Nothing has moved the motors.
+/// Why a run in real time could not begin; the motors have not moved.
 #[derive(Debug)]
 pub enum RunnerError {
     /// The system refused to start a thread.
@@ -137,7 +138,7 @@ pub fn run(
         threads.start_watched(started.worker, started.waker, clock.clone(), started.role, plan, beat)?;
     }
     if let Some((_, granted)) = threads.granted.iter_mut().find(|(_, granted)| granted.role == Role::Field) {
-        // Adds them to the refusals of the field's own thread, as long as there is room.
+        // Adds the engine's refusals to those of the field's own thread, as far as they fit.
         for refusal in engine_refusals {
             let _ = granted.refusals.push(refusal);
         }
@@ -169,7 +170,7 @@ pub fn run(
     let ticked = match (ticked, first_refusal(&granted, &plan)) {
         (Some(ticked), None) => ticked,
         (_, Some(refused)) => return Err(refused),
-        (None, None) => unreachable!("the tick runs unless it was refused something"),
+        (None, None) => unreachable!("only a refusal keeps the tick from running"),
     };
     if ticked.panicked {
         panicked.insert(0, "tick");
@@ -190,7 +191,7 @@ struct Ends {
     until: Instant,
     /// Set by the caller.
     interrupted: Arc<AtomicBool>,
-    /// Set by a worker that panicked, or by this file.
+    /// Set by a worker that panicked, or by this module.
     alarm: Arc<AtomicBool>,
     requests: Arc<Requests>,
 }
@@ -204,7 +205,7 @@ impl Ends {
 /// What the tick's thread returns.
 struct Ticked {
     tick: Tick,
-    /// Whether the grid's identity held at the last slot.
+    /// Whether the slots that ran and were skipped added up to the elapsed time at the last slot.
     identity_holds: bool,
     panicked: bool,
 }

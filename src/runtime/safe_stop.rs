@@ -41,9 +41,9 @@ const LINE_TIMEOUT: Duration = Duration::from_millis(150);
 /// Why a step failed.
 #[derive(Debug)]
 pub enum StepError {
-    /// Its thread cannot be started.
+    /// The thread of the step cannot be started.
     Thread(io::Error),
-    /// It did not finish within this time.
+    /// The step did not finish within this time.
     Late(&'static str, Duration),
     /// The board's wires cannot be opened.
     Access(AccessError),
@@ -220,7 +220,7 @@ impl<T> Pending<T> {
     }
 }
 
-/// Stands for lines that could not be opened.
+/// Placeholder for lines that could not be opened.
 struct NoLines;
 
 impl Gpio for NoLines {
@@ -245,7 +245,7 @@ mod tests {
 
     const ENABLE: Line = Line(6);
 
-    /// A simulated robot's wires, and every level at which a line was requested or to which it was set.
+    /// A simulated robot's wires, and every level that a line was requested at or set to.
     struct RecordingPlant {
         plant: Plant,
         driven: Arc<Mutex<Vec<(Line, bool)>>>,
@@ -297,7 +297,7 @@ mod tests {
             assert!(stop_motors(&board, &hardware).is_ok(), "the bus answers");
             let driven = hardware.driven.lock().unwrap().clone();
             assert!(!driven.iter().any(|(driven, _)| *driven == line), "{driven:?}");
-            // Pulling sets it to off and to no other level.
+            // Pulling the line sets it to off and to no other level.
             assert!(pull(&board, &hardware).unwrap().contains(&Pulled::Enable));
             let driven = hardware.driven.lock().unwrap().clone();
             let levels: Vec<bool> =

@@ -17,7 +17,8 @@ const STATUS_EVERY: Span = Span::from_millis(500);
 const LONGEST_STATUS: usize = 200;
 
 /// Reasons against arming that also mean the robot is not ready. A reflex is not among them: a robot that
-/// starts facing a wall is fine. Neither is refused real-time execution, which is reported elsewhere.
+/// starts facing a wall is fine. Nor is a refused request for real-time execution, which is reported
+/// elsewhere.
 const NEEDED: ArmRefusal =
     ArmRefusal::SENSES.or(ArmRefusal::FIELD).or(ArmRefusal::WIRE).or(ArmRefusal::GUARD);
 
@@ -36,7 +37,7 @@ pub fn missing(status: &LoopStatus) -> ArmRefusal {
 pub enum Notice<'a> {
     /// The robot is ready.
     Ready,
-    /// A status line for humans.
+    /// A human-readable status line.
     Status(&'a str),
     /// The runtime is alive.
     Watchdog,

@@ -75,7 +75,7 @@ pub struct Session<'a> {
     pub recording: Option<&'a Recording>,
 }
 
-/// Why a run could not begin. Nothing has moved the motors.
+/// Why a run could not begin; the motors have not moved.
 #[derive(Debug)]
 pub enum SessionError {
     /// The board with this name is for another machine.
@@ -227,7 +227,7 @@ impl Session<'_> {
         }
     }
 
-    /// What replies to callers are built from.
+    /// The state from which replies to callers are built.
     fn sources(&self, robot: &Robot, guarded: Option<&Guarded>) -> Sources {
         Sources {
             board: self.board.name.clone(),

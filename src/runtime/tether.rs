@@ -1,9 +1,9 @@
 //! The link between a robot and its brain: datagrams encrypted with Noise, a key for each robot, and the
 //! process on the robot that carries them. Only [`datagram`] defines the bytes on the wire.
 //!
-//! `Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s` (the crate `snow`) gives each session fresh keys, secrecy and
-//! authentication. Replay protection is left to the caller: [`session`] accepts only strictly newer counters,
-//! and advances its counter only after a datagram has been authenticated.
+//! `Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s` (the crate `snow`) provides each session with fresh keys, secrecy
+//! and authentication. Replay protection is left to the caller: [`session`] accepts only strictly newer
+//! counters, and advances its counter only after a datagram has been authenticated.
 
 mod attempts;
 pub mod carrier;

@@ -226,7 +226,7 @@ impl Tick {
     pub fn commands_replaced(&self) -> u64 {
         self.motor_link.replaced()
     }
-    /// What happened to the readings.
+    /// The admission of readings, with its counters.
     pub fn admission(&self) -> &Admission {
         &self.senses.admission
     }

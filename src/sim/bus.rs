@@ -94,7 +94,7 @@ impl Gpio for SimGpio {
         let clock = self.plant.clock();
         let now = clock.now();
         let end = now + wait;
-        // Do not advance the world while this handle waits: others still act on it.
+        // Do not advance the world while this handle waits: other handles still act on it.
         let edge = self.plant.robot_at(now).take_edge(self.watch, now, end);
         clock.sleep_until(edge.map_or(end, |edge| edge.stamp));
         Ok(edge)

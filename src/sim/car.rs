@@ -1,6 +1,6 @@
 //! The car in motion: a kinematic bicycle with motors that lag and a steering servo of limited speed, or two
-//! driven wheels that turn it by their speed difference; and a body that stops at obstacles. Does not know
-//! pins or registers.
+//! driven wheels that turn it by their speed difference; and a body that stops at obstacles. Pins and
+//! registers are not modelled here.
 //!
 //! Kinematic means that tyres do not slip, which holds below about 1 m/s on a dry floor. Rajamani, Vehicle
 //! Dynamics and Control, section 2.2, with the reference point on the rear axle.
@@ -24,7 +24,7 @@ const SERVO_DEG_PER_S: f64 = 428.0;
 const LINKAGE_DEG: f64 = 40.0;
 /// A slower car counts as stopped: it would move less than a tenth of a millimetre in a day.
 const STANDS_M_PER_S: f64 = 1e-9;
-/// A slower turn counts as none.
+/// A slower turn counts as driving straight.
 const STANDS_RAD_PER_S: f64 = 1e-9;
 /// A contact has ended when there is this much space around the body again. A car that is pushed against a
 /// wall and rebounds by less has hit the wall once.
@@ -57,7 +57,7 @@ pub struct Contacts {
     pub discs: u64,
     /// A wheel left the floor.
     pub falls: u64,
-    /// Walls and discs that it hit forwards and within the sonar's view. The rest it touched with a side or
+    /// Walls and discs that it hit forwards and within the sonar's view. It touched the others with a side or
     /// backwards, where the car has no sensor.
     pub head_on: u64,
     /// Forward falls of a front wheel after a ground sensor was over the edge and the car had stopped there,

@@ -16,7 +16,7 @@ const BEYOND_M: f64 = 0.05;
 /// What a ranger reports in a gap: farther than any board allows.
 const FAULTY_M: f32 = 1e6;
 
-/// What a float of the device means.
+/// Meaning of one of the device's floats.
 #[derive(Clone, Debug)]
 pub enum Quantity {
     /// How far the car leans, degrees.
@@ -66,7 +66,7 @@ impl Ranger {
 pub struct CoProcessor {
     address: u8,
     pointer: u8,
-    /// Each with its first register.
+    /// Each float with its first register.
     floats: Vec<(u8, Quantity)>,
 }
 

@@ -5,7 +5,7 @@ use super::world::Pose;
 
 /// Side of a cell of the room, metres: about the length of the car.
 const CELL_M: f64 = 0.25;
-/// A slower car counts as standing: a twenty-fifth of a PiCar-X's full speed, less than its motors can
+/// A slower car counts as standing still: a twenty-fifth of a PiCar-X's full speed, less than its motors can
 /// sustain.
 const STANDING_M_PER_S: f64 = 0.02;
 
@@ -29,7 +29,7 @@ pub struct Coverage {
     pub cells: u64,
     /// Share of the time in which the car drove backwards, 0..=1.
     pub backward_share: f64,
-    /// Share of the time in which it stood, 0..=1.
+    /// Share of the time in which it stood still, 0..=1.
     pub standing_share: f64,
 }
 
@@ -41,7 +41,7 @@ impl Course {
         Course { visited, columns, rows, cells: 0, steps: 0, backward: 0, standing: 0 }
     }
 
-    /// Records one step of the simulation that ends with the car at `pose` and this fast (negative:
+    /// Records one step of the simulation that ends with the car at `pose` and at `speed` (negative:
     /// backwards).
     pub fn step(&mut self, pose: Pose, speed: f64) {
         self.steps += 1;

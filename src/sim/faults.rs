@@ -95,7 +95,7 @@ const fn entry(kind: FaultKind, name: &'static str, seconds: Option<u64>, meanin
 }
 
 /// Every fault: name, usual length in seconds, meaning. Each lasts long enough for the loop to notice (longer
-/// than every timeout of the board), and one with a length leaves time to recover.
+/// than every timeout of the board), and one of limited length leaves time to recover.
 const TABLE: [Entry; 22] = [
     entry(FaultKind::I2cNack, "i2c-nack", Some(2), "no device on the I2C bus answers"),
     entry(
@@ -145,7 +145,7 @@ impl FaultKind {
     pub fn name(self) -> &'static str {
         self.entry().name
     }
-    /// What happens, in one line.
+    /// One-line description of the fault.
     pub fn meaning(self) -> &'static str {
         self.entry().meaning
     }
@@ -220,7 +220,7 @@ impl Fault {
     fn end(&self) -> Option<Span> {
         self.length.map(|length| self.start + length)
     }
-    /// Whether it is on at `at`.
+    /// Whether it is active at `at`.
     pub fn is_on(&self, at: Span) -> bool {
         at >= self.start && self.end().is_none_or(|end| at < end)
     }
@@ -313,12 +313,12 @@ impl Script {
     pub fn new(faults: &[Fault], zero: Instant) -> Script {
         Script { zero, faults: faults.to_vec() }
     }
-    /// Whether `kind` is on at `now` for any target.
+    /// Whether `kind` is active at `now` for any target.
     pub fn is_on(&self, kind: FaultKind, now: Instant) -> bool {
         let at = now.since(self.zero);
         self.faults.iter().any(|fault| fault.kind == kind && fault.is_on(at))
     }
-    /// Whether `kind` is on at `now` for `target`.
+    /// Whether `kind` is active at `now` for `target`.
     pub fn is_on_at(&self, kind: FaultKind, target: u8, now: Instant) -> bool {
         let at = now.since(self.zero);
         self.faults.iter().any(|fault| fault.kind == kind && fault.strikes(target) && fault.is_on(at))

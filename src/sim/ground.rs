@@ -45,7 +45,7 @@ impl Ground {
 pub struct Spots([[f64; 2]; 3]);
 
 impl Spots {
-    /// The outer two are right ahead of the front wheels. That is wider than the vendor's module (about 4
+    /// The outer two are directly ahead of the front wheels. That is wider than the vendor's module (about 4
     /// cm): an edge that a wheel can reach unseen does not test the software.
     pub fn ahead_of_wheels(outline: &Outline) -> Spots {
         let ahead = outline.front() - BEHIND_FRONT_M;

@@ -120,7 +120,7 @@ impl Hat {
     /// Takes one written byte. Returns the converter's channel if the byte completes a frame that selects
     /// one; the caller then supplies the converted value.
     pub fn take(&mut self, byte: u8) -> Option<u8> {
-        let _ = self.partial.push(byte); // has room for three and never keeps three
+        let _ = self.partial.push(byte); // has room for three bytes; a full frame is cleared below
         let [register, high, low] = self.partial.as_slice().try_into().ok()?;
         self.partial.clear();
         self.obey(register, u16::from_be_bytes([high, low]))

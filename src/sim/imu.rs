@@ -5,8 +5,8 @@
 //! Register map and scales: InvenSense RM-MPU-6000A rev. 4.2, implemented independently of the driver.
 //! Mounted with x forward, y left, z up, over the middle of the car. Its interrupt line pulses for each
 //! sample on the grid of its sample rate, counted from the start of the world. Not modelled: filters and
-//! their delay, the self-test, the queue, other interrupts, and the error of an accelerometer that sits
-//! beside the axis of a turn.
+//! their delay, the self-test, the queue, other interrupts, and the error of an accelerometer mounted off the
+//! axis of a turn.
 
 use super::car::STEP_S;
 use super::noise::Noise;

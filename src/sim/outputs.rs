@@ -1,9 +1,9 @@
-//! The output pins of any chip that makes pulses.
+//! The output pins of any chip that generates pulses.
 
 /// Frame rates (hertz) that a servo accepts; it ignores others.
 pub const SERVO_HZ: std::ops::RangeInclusive<f64> = 40.0..=400.0;
 
-/// The pins of such a chip.
+/// The output pins of a pulse-generating chip.
 pub trait Outputs {
     /// Share of the time that a channel is high, 0..=1.
     fn duty(&self, channel: u8) -> f64;

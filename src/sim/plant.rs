@@ -1,7 +1,7 @@
-//! The simulated robot as its users see it: handles on its wires, and a report at the end. `robot.rs` is what
-//! is behind the wires.
+//! The simulated robot as its users see it: handles on its wires, and a report at the end. `robot.rs` models
+//! what is behind the wires.
 //!
-//! The mutex stands for the wire, which real threads share as well. It exists only in the simulator: no
+//! The mutex represents the wire, which real threads share as well. It exists only in the simulator: no
 //! production code takes a lock because of it.
 
 use super::bus::{SimGpio, SimI2c};
@@ -32,7 +32,7 @@ pub struct Report {
     pub contacts: Contacts,
     /// Distance driven, forwards and backwards, metres.
     pub distance_m: f64,
-    /// How much of the room it has covered, and how.
+    /// How much of the room it has covered, and how it drove.
     pub coverage: Coverage,
     /// Battery voltage under its present load.
     pub battery_v: f64,
@@ -96,7 +96,7 @@ impl Plant {
 
     /// A handle on the first I2C bus, for tests and tools: otherwise a bus has one owner.
     pub fn i2c(&self) -> Box<dyn I2c> {
-        Box::new(SimI2c::new(self.clone(), 0, self.timings[0])) // there is at least one
+        Box::new(SimI2c::new(self.clone(), 0, self.timings[0])) // there is at least one bus
     }
     /// A handle on all lines that receives the edges of every echo, for tests and tools.
     pub fn gpio(&self) -> Box<dyn Gpio> {

@@ -1,5 +1,5 @@
-//! The car's pose for a reader that must not take the simulator's lock, such as a drawing: the lock stands
-//! for the wires, and the bus threads wait for it.
+//! The car's pose for a reader that must not take the simulator's lock, such as a drawing: the lock
+//! represents the wires, and the bus threads wait for it.
 
 use super::world::Pose;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! Turns any board into one that drives in the simulator: the same buses, chips, lines, rules, limits and
 //! field; only the hardware behind the wires differs. Lists each sensor without a model in the simulator.
-//! Such a sensor gives no value; if the board needs it, the board cannot be rehearsed.
+//! Such a sensor provides no value; if the board needs it, the board cannot be rehearsed.
 
 use super::computer;
 use super::wiring::Wiring;
@@ -20,7 +20,7 @@ const CHARGE: f32 = 0.75;
 pub struct Rehearsal {
     /// The board, with the simulator as its bus.
     pub board: Board,
-    /// Sensors without a model: they give no value.
+    /// Sensors without a model: they provide no value.
     pub without: Vec<Unmodelled>,
     /// Other differences from a run of the real robot.
     pub changes: Vec<Change>,

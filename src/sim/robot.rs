@@ -1,4 +1,4 @@
-//! What is behind the wires: a world, a car in it, chips, and a script of faults.
+//! Everything behind the wires: a world, a car in it, chips, and a script of faults.
 //!
 //! It advances in steps of 1 ms on its own grid, up to the time of the current access, never back: the same
 //! writes at the same times produce the same world, however often it is read.
@@ -99,7 +99,7 @@ pub trait Witness: fmt::Debug + Send {
     fn level(&mut self, line: Line, high: bool, at: Instant);
 }
 
-/// What is behind the wires.
+/// Everything behind the wires.
 pub struct Robot {
     zero: Instant,
     steps: u64,
@@ -123,7 +123,7 @@ pub struct Robot {
     watches: Vec<Watch>,
     /// Last counts of each converter channel, which it repeats when it freezes.
     converted: [Option<u16>; 8],
-    /// A transfer was aborted since the first bus was last free.
+    /// A transfer has been aborted since the first bus was last free.
     broken_off: bool,
     bytes_garbled: u64,
     brown_outs: u64,
@@ -133,7 +133,7 @@ pub struct Robot {
 }
 
 impl Robot {
-    /// The robot of `board`, standing at its start; its time begins at `zero`.
+    /// The robot of `board`, at rest at its start; its time begins at `zero`.
     pub fn new(board: &Board, seed: u64, faults: &[Fault], zero: Instant) -> Robot {
         let plan = board.sim.clone().unwrap_or_default();
         let world = World::new(&plan, seed);

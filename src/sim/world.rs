@@ -1,6 +1,6 @@
 //! The room: four walls, discs, rectangles without floor, a line on the floor. Laid out once, from a seed or
-//! as a file states it; answers queries about distances, contacts and ground. All that it knows of a car is
-//! the outline. A world from a file (`solid`) also has walls inside the room, and discs that move.
+//! as a file states it; answers queries about distances, contacts and ground. Only the outline of a car is
+//! used. A world from a file (`solid`) also has walls inside the room, and discs that move.
 //!
 //! Metres; the origin is a corner of the room, x and y run along its walls, headings are in radians
 //! counter-clockwise from x. Everything uses f64 and `libm`, so that two machines agree to the last bit.
@@ -42,7 +42,7 @@ impl Pose {
     pub fn point(&self, ahead: f64, left: f64) -> [f64; 2] {
         self.points([[ahead, left]])[0]
     }
-    /// The same for several points.
+    /// Like [`Pose::point`], for several points.
     fn points<const N: usize>(&self, points: [[f64; 2]; N]) -> [[f64; 2]; N] {
         let (sin, cos) = (sin(self.heading), cos(self.heading));
         points.map(|[ahead, left]| [self.x + ahead * cos - left * sin, self.y + ahead * sin + left * cos])
@@ -123,7 +123,7 @@ pub enum Obstacle {
     Disc,
 }
 
-/// What is under a point.
+/// The ground at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surface {
     /// Bright floor.

@@ -69,7 +69,7 @@ impl<'a> Archive<'a> {
         Archive { way: Way::Write(room, None), at: 0, part: "" }
     }
 
-    /// The same, and adds the name and end of each value to `names`.
+    /// Writes into `room`, and adds the name and end of each value to `names`.
     pub fn naming(room: &'a mut [u8], names: &'a mut Vec<Named>) -> Archive<'a> {
         Archive { way: Way::Write(room, Some(names)), at: 0, part: "" }
     }

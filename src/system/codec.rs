@@ -146,7 +146,7 @@ pub enum FileError {
     Codec {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with them.
+        /// What is wrong with its contents.
         error: CodecError,
     },
 }
@@ -185,13 +185,13 @@ pub fn record<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     Ok(value)
 }
 
-/// Writes `value` as [`append`] does, into the existing `room`, without an allocation. How many bytes it
-/// takes; `None`: there is no room for them.
+/// Writes `value` as [`append`] does, into the existing `room`, without an allocation. Returns the number of
+/// bytes; `None`: `room` is too small.
 pub fn put<T: Serialize>(value: &T, room: &mut [u8]) -> Option<usize> {
     bincode::serde::encode_into_slice(value, room, bincode::config::standard()).ok()
 }
 
-/// The value that `bytes` begin with, and how many it takes.
+/// The value at the start of `bytes`, and its length in bytes.
 pub fn take<T: DeserializeOwned>(bytes: &[u8]) -> Option<(T, usize)> {
     let config = bincode::config::standard().with_limit::<MAX_RECORD>();
     bincode::serde::decode_from_slice(bytes, config).ok()
@@ -208,7 +208,7 @@ pub fn encode<T: Serialize>(kind: Kind, value: &T) -> Result<Vec<u8>, CodecError
     Ok(bytes)
 }
 
-/// The same into `bytes`, whose old contents are replaced.
+/// Like [`encode`], into `bytes`, whose old contents are replaced.
 pub fn encode_into<T: Serialize>(kind: Kind, value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
     bytes.clear();
     bytes.extend_from_slice(&MAGIC);
@@ -294,8 +294,8 @@ pub fn save<T: Serialize>(path: &Path, kind: Kind, value: &T) -> Result<(), File
     save_by(path, kind, value, &mut Vec::new(), None)
 }
 
-/// The same with `bytes` as its buffer, for a caller that writes often and does not allocate each time. With
-/// `kept` the old file stays under that name.
+/// Like [`save`], with `bytes` as its buffer, for a caller that writes often and does not allocate each time.
+/// With `kept` the old file stays under that name.
 pub fn save_by<T: Serialize>(
     path: &Path,
     kind: Kind,
@@ -316,8 +316,8 @@ pub fn load<T: DeserializeOwned>(path: &Path, kind: Kind) -> Result<T, FileError
     load_within(path, kind, MAX_PAYLOAD)
 }
 
-/// The same for a kind whose payload is never longer than `most`. The header is checked before memory is
-/// allocated for the payload.
+/// Like [`load`], for a kind whose payload is never longer than `most`. The header is checked before memory
+/// is allocated for the payload.
 pub fn load_within<T: DeserializeOwned>(path: &Path, kind: Kind, most: usize) -> Result<T, FileError> {
     let of_io = |error| FileError::Io { path: path.to_path_buf(), error };
     let of_codec = |error| FileError::Codec { path: path.to_path_buf(), error };
@@ -473,7 +473,7 @@ mod tests {
         // A string that claims 2^60 letters, with a valid digest: refused before any memory is allocated.
         let bytes = encode(THING, &(258u32, 1u32, 1u64, 1u64 << 60)).unwrap();
         assert!(matches!(again(&bytes), Err(CodecError::Content { .. })));
-        // So is one that claims to be longer than the file but shorter than the longest file.
+        // A string that claims to be longer than the file but shorter than the longest file: refused as well.
         let bytes = encode(THING, &(258u32, 1u32, 1u64, 1u64 << 29)).unwrap();
         let found = again(&bytes).expect_err("the letters are missing");
         assert!(found.to_string().contains("LimitExceeded"), "{found}");

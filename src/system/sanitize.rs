@@ -51,7 +51,7 @@ pub fn quoted(text: &str) -> String {
     beginning(text, MOST_QUOTED)
 }
 
-/// The same for a value that has to be compared with another: a list of names, a setting.
+/// Like [`quoted`], for a value that has to be compared with another: a list of names, a setting.
 pub fn compared(text: &str) -> String {
     beginning(text, MOST_COMPARED)
 }

@@ -34,7 +34,7 @@ pub fn connect_to(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// The next connection, if one waits.
+/// The next connection, if one is waiting.
 pub fn next_of(listener: &OwnedFd) -> Option<OwnedFd> {
     accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()
 }

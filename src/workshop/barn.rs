@@ -6,7 +6,7 @@
 //! drivers with each other, not with figures from the benchmark's own simulator.
 //!
 //! `course` reads the worlds, `rooms` makes others, `drive` runs one world, `score` counts, `svg` draws. The
-//! baselines: `follow_gap`, `dynamic_window`, `force_lets`; `newest` is what they see.
+//! baselines: `follow_gap`, `dynamic_window`, `force_lets`; `newest` holds what they have in common.
 
 pub mod course;
 pub mod drive;
@@ -35,9 +35,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Pilot {
     /// The robot's own navigator.
     Navigator,
-    /// The navigator, which takes the best direction instead of the heading field's peak.
+    /// The navigator with the best direction instead of the heading field's peak.
     Argmax,
-    /// The navigator, which knows only the newest readings.
+    /// The navigator with the newest readings only.
     NoMemory,
     /// Follow the gap.
     FollowGap,
@@ -87,7 +87,7 @@ impl Pilot {
         Pilot::ALL.into_iter().find(|pilot| pilot.name() == name)
     }
 
-    /// What drives `board`; `seed` is that of the navigator's noise. `None`: the board lacks what drivers
+    /// The driver of `board`; `seed` is that of the navigator's noise. `None`: the board lacks what drivers
     /// need.
     pub fn driver(self, board: &Board, seed: u64) -> Option<Box<dyn Driver>> {
         let options = Options { seed, ..Options::default() };
@@ -107,8 +107,8 @@ impl Pilot {
 /// How well a robot senses and knows its own motion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conditions {
-    /// As the board says: rangers with the noise of a good chip, and commands that have the effect it
-    /// expects.
+    /// As configured on the board: rangers with the noise of a good chip, and commands that have the expected
+    /// effect.
     #[default]
     Good,
     /// Ranges with a noise of 10 %; half a second without any in every three seconds; and the robot drives 5

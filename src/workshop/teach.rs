@@ -1,5 +1,5 @@
 //! Teaches a field to correct the board's starting table, in closed loop. The robot drives in the simulator,
-//! sometimes with trouble on its sensors. A tutor that knows the true values says by how much the table is
+//! sometimes with trouble on its sensors. A tutor that knows the true values reports by how much the table is
 //! wrong in each situation that the robot reached, and the read-out is fitted to all situations so far
 //! (dataset aggregation: Ross, Gordon, Bagnell 2011). Rounds continue until, for each grid, the robot drives
 //! better than with the table alone in a trial through rooms that it was not taught in.
@@ -7,9 +7,9 @@
 //! The verdict uses rooms of ten minutes, because falls are rare in shorter ones, and several field seeds,
 //! each taught separately, so that it does not depend on one lucky seed.
 //!
-//! `lesson` is one drive with the tutor's notes, `driver` what drives in it, `trouble` what makes lessons
-//! harder than the trial, `fit` the least squares, `trial` the verdict. The same board gives the same
-//! read-out with any number of threads.
+//! `lesson` is one drive with the tutor's notes, `driver` drives the robot in it, `trouble` makes lessons
+//! harder than the trial, `fit` does the least squares, `trial` reaches the verdict. The same board gives the
+//! same read-out with any number of threads.
 
 pub mod driver;
 pub mod fit;

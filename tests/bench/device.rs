@@ -1,5 +1,6 @@
 //! `ganglion bench` with a GPU: the object of an emulated GPU has every figure and they agree; without a GPU
-//! the reason is given; `bench all` judges neither. The driver is the stand-in, in a child's library path.
+//! the reason is given; `bench all` judges neither. The driver is the stand-in, on the library path of a
+//! child process.
 
 use super::{File, LENIENT, err, number, object, out, row};
 use crate::cli::ganglion;

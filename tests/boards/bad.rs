@@ -14,7 +14,7 @@ fn slip(base: &str, old: &str, new: &str, words: &str) {
     elsewhere(base, old, new, old, words);
 }
 
-/// The same, where the report names the line of the first `at` in the changed text.
+/// Like `slip`, but the report names the line of the first `at` in the changed text.
 #[track_caller]
 fn elsewhere(base: &str, old: &str, new: &str, at: &str, words: &str) {
     let good = text_of(base);

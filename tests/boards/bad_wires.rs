@@ -1,4 +1,4 @@
-//! Mistakes in what a board says about its buses, chips, lines, pulse sources, and guard.
+//! Mistakes in a board's description of its buses, chips, lines, pulse sources, and guard.
 
 use super::{faults, text_of};
 use ganglion::deploy::board;
@@ -136,7 +136,7 @@ fn reserved_addresses_are_refused() {
     one("reserved_i2c = { codec = \"0x40\" }", "allowed: an I2C address, 8 to 119, or \"BUS:0x40\"");
     let side = "reserved_i2c = { codec = \"side:0x40\" }\n[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\n";
     assert_eq!(generic(side), [""; 0], "on another bus it is not in the way of any device");
-    // It wakes at 0x29, before it gets its own address.
+    // A VL53L0X wakes at 0x29, before it gets its own address.
     let moved = "reserved_i2c = { codec = 0x29 }\n[[sensor]]\nname = \"range\"\naddress = 0x30\n";
     one(
         moved,

@@ -1,4 +1,4 @@
-//! The virtual robot of the navigation course: what its drivers rely on.
+//! The virtual robot of the navigation course: the properties that its drivers rely on.
 
 use super::shipped;
 use ganglion::base::plan::{ChipSensor, MotorKind, SensorKind};

@@ -413,13 +413,13 @@ fn every_shipped_board_passes_the_check() {
         assert_eq!(loaded.board.name, name);
         let warnings: Vec<String> = loaded.warnings.iter().map(|warning| warning.to_string()).collect();
         match name {
-            // A Robot HAT needs it, and the bench's model of one accepts it; the bench's latency targets
-            // assume 400 kHz.
+            // A real Robot HAT needs this warning; the bench's model of one accepts 400 kHz, which the
+            // bench's latency targets assume.
             "virtual-bench" => {
                 assert_eq!(warnings.len(), 1, "{warnings:?}");
                 assert!(warnings[0].contains("documented for 100 kHz only"), "{warnings:?}");
             }
-            // It is a template: the line depends on the computer.
+            // The board is a template: the line depends on the computer.
             "generic-linux" => {
                 assert_eq!(warnings.len(), 1, "{warnings:?}");
                 assert!(warnings[0].contains("no line can stop the motors"), "{warnings:?}");

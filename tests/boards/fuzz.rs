@@ -100,7 +100,7 @@ fn apply(text: &str, slip: &Slip) -> String {
     lines.join("\n") + "\n"
 }
 
-/// What all code assumes about a checked board.
+/// Invariants of a checked board that all code relies on.
 fn assert_sound(board: &Board) {
     assert!(
         (1..=MAX_SENSORS).contains(&board.sensors.len()) && (1..=MAX_MOTORS).contains(&board.motors.len())
@@ -143,7 +143,7 @@ fn assert_sound(board: &Board) {
     assert!(board.budget.target <= board.field.dt && board.safety.command_valid >= board.period);
 }
 
-/// What all code assumes about the hardware.
+/// Invariants of the hardware description that all code relies on.
 fn assert_wires(board: &Board) {
     let known = |line: Line| line.name().map_or(line.0 <= 255, |at| at < board.line_names.len());
     assert!(lines(board).iter().all(|(line, _)| known(*line)));

@@ -75,7 +75,7 @@ fn field_storage_and_cores_are_shown_with_their_origin() {
     assert_eq!(origin(&loaded, "field.cpus"), "child.toml:4");
     let text = loaded.effective().join("\n");
     assert!(text.contains("\ncpus = [3, 1, 2] ") && text.contains("\nstorage = \"f16\" "), "{text}");
-    // A board that does not state them gets the defaults, and they are shown as such.
+    // A board that does not state these keys gets the defaults, and they are shown as such.
     let bare = text_of("picarx-v4").replace("storage = \"f32\"\n", "").replace("cpus = []", "");
     let bare = board::from_text("bare", &bare).unwrap();
     assert_eq!((bare.board.field.storage, bare.board.field.cpus.len()), (Storage::F32, 0));

@@ -29,7 +29,7 @@ fn every_shipped_board_names_the_schema_and_fits_it() {
     for (name, text) in board::BUILT_IN {
         assert_eq!(text.lines().next(), Some("#:schema board.schema.json"), "{name}");
         assert_eq!(refused(text), [""; 0], "{name}");
-        // All of its keys at once, defaults included.
+        // All keys of the board at once, defaults included.
         let whole = super::shipped(name).effective().join("\n");
         assert_eq!(refused(&whole), [""; 0], "{name}, in full");
     }
@@ -112,7 +112,7 @@ fn properties(schema: &Value, found: &mut BTreeSet<String>) {
 fn the_schema_has_exactly_the_keys_of_the_checks() {
     let mut found = BTreeSet::new();
     properties(&board::schema(), &mut found);
-    // Inheritance removes these before the checks.
+    // Inheritance removes these keys before the checks.
     for key in ["inherits", "like", "remove"] {
         assert!(found.remove(key), "{key}");
     }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// What in `value` violates `schema`, one line each.
+/// The violations of `schema` in `value`, one line each.
 pub fn faults_of(value: &Value, schema: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     Checker { whole: schema }.check(value, schema, "", &mut faults);

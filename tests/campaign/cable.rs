@@ -1,5 +1,5 @@
 //! The tether and the brain of a robot whose field is computed elsewhere, in virtual time: what the script
-//! does to the link, and when the runtime's end of it got an answer that counts. A `Temper` plays the brain.
+//! does to the link, and when the runtime's end of it received a valid answer. A `Temper` plays the brain.
 
 use super::draw::Draw;
 use super::script::{LinkTrouble, Script};
@@ -23,7 +23,7 @@ const TRIP_US: [f64; 2] = [200.0, 3_000.0];
 pub struct Answers(Arc<Mutex<Vec<Instant>>>);
 
 impl Answers {
-    /// Those since the last call.
+    /// Returns and forgets the times since the last call.
     pub fn take(&self) -> Vec<Instant> {
         self.0.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default()
     }

@@ -142,8 +142,9 @@ impl Writer {
         }
     }
 
-    /// A panic of the field's engine. Few boards allow one, so each of their scripts has one besides those
-    /// that `faults` draws. It has its own random numbers, so the rest of the script does not change.
+    /// A panic of the field's engine. Few boards allow a panic, so each of their scripts has one in addition
+    /// to those that `faults` draws. It has its own random numbers, so the rest of the script does not
+    /// change.
     fn panic(&mut self, mut draw: Draw) {
         let at = draw.between(0.0, self.length);
         self.event(PANIC, at, 0.1);

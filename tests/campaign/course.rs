@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 /// Slots between the request to stop and the end of the process, as in `drive.rs`.
 const STOP_SLOTS: u32 = 10;
 
-/// What a run judges and shows.
+/// Which promises a run checks and which events it records.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// The promises that the judge checks.
@@ -292,8 +292,7 @@ impl<'a> Run<'a> {
         self.judge_up_to(wake);
     }
 
-    /// The machine sleeps where the script says so: between two steps of any worker, or in the slot at
-    /// `wake`.
+    /// The machine sleeps as scripted: between two steps of any worker, or in the slot at `wake`.
     fn sleep_up_to(&mut self, wake: Instant) {
         while let Some(&(at, sleep)) = self.sleeps.get(self.next_sleep).filter(|(at, _)| *at <= wake) {
             self.next_sleep += 1;
@@ -342,7 +341,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The process ends: every worker has its last call, and then none touches the hardware any more.
+    /// The process ends: every worker gets its last call, and then none touches the hardware any more.
     fn finish(mut self) -> CourseOutcome {
         let mut at = self.clock.now();
         if self.breach.is_none() {

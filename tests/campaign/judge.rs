@@ -1,6 +1,6 @@
-//! The judge: gets what could be seen on the wires, what callers requested and when the loop ran, and says
-//! whether the motors turned while a promise forbade it. Written from docs/promises.md and boards/README.md;
-//! it uses no code of the runtime's decisions and asks the runtime nothing.
+//! The judge: from the traffic on the wires, the callers' requests and the times of the loop's slots, it
+//! decides whether the motors turned while a promise forbade it. Written from docs/promises.md and
+//! boards/README.md; it uses no code of the runtime's decisions and asks the runtime nothing.
 //!
 //! The promises are in `authority` (who allowed the robot to move), `senses` (which sensors forbid it),
 //! `wire` (commands, buses, backing), `guard` and `link`; `facts` has the times. A promise is checked over
@@ -27,7 +27,7 @@ use promise::{COUNT, Promise, Watched};
 use senses::Senses;
 use wire::Wire;
 
-/// Something that a judge is told.
+/// An event that a judge is told about.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happening {
     /// Seen on the wires.
@@ -256,7 +256,7 @@ impl Judge {
                 }
             }
         }
-        // For how long something has forced a stop without interruption.
+        // Whether anything forces a stop now; `authority` measures for how long without interruption.
         let forced = self.senses.forces(at, &self.facts)
             || self.wire.forces(at, &self.facts)
             || Guarding::forces(&self.facts, at)
@@ -266,7 +266,7 @@ impl Judge {
         }
     }
 
-    /// Whether something at this time latches again as soon as it is acknowledged.
+    /// Whether a cause that is present at this time would latch again as soon as it is acknowledged.
     fn is_latching(&self, at: Instant) -> bool {
         self.senses.latching() || self.link.latches(at, &self.facts)
     }

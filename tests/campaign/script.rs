@@ -155,7 +155,7 @@ impl Line {
         Ok(Line { text: text.to_string(), action, start: fault.start, end: fault.start + length })
     }
 
-    /// The name of what it does.
+    /// The name of its action.
     pub fn name(&self) -> &str {
         self.text.split(['@', ':']).next().unwrap_or_default()
     }

@@ -73,7 +73,7 @@ impl Sentry {
         })
     }
 
-    /// What the runtime needs to know about it.
+    /// What the runtime needs to know about the guard.
     pub fn hold(&self) -> (Hold, BoardDigest) {
         (self.hold, self.digest)
     }
@@ -86,7 +86,7 @@ impl Sentry {
         self.gpio.set(self.hold.line, high).expect("a simulated line can be switched");
     }
 
-    /// Kernel and script: the process dies, restarts, pauses, resumes.
+    /// Applies what the script and the kernel do to the process: it dies, restarts, pauses or resumes.
     fn change(&mut self, now: Instant) {
         let is_dead = within(&self.dead, now);
         if is_dead && self.is_alive {

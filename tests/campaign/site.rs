@@ -55,7 +55,7 @@ impl Site {
         panic!("no board of seed {seed} passes the check; the last was refused: {refusals}");
     }
 
-    /// The same board, or one whose field a brain on another computer computes.
+    /// This board, sometimes changed so that a brain on another computer computes its field.
     fn maybe_tethered(self, bent: f64, mut draw: Draw) -> Site {
         if self.temper.is_none() || !draw.chance(TETHERED) {
             return self;

@@ -99,7 +99,7 @@ impl Tape {
                 SensorKind::Lines(LineSensor::Button { line, active_low }) => {
                     SensorLocation::Button { line, active_low }
                 }
-                // Nothing on the wires of the campaign's robots shows a change of these.
+                // A change of these sensors does not show on the wires of the campaign's robots.
                 _ => return None,
             };
             Some((at, place))
@@ -139,7 +139,7 @@ impl Witness for Tape {
 }
 
 impl Reel {
-    /// Corrects the recorded currents of a bus that is ahead: from `at` on they are these.
+    /// Corrects the recorded currents of a bus that is ahead: from `at` on they are `now`.
     fn currents(&mut self, now: heapless::Vec<f32, MAX_MOTORS>, at: Instant) {
         if self.currents != now {
             self.currents = now.clone();

@@ -1,6 +1,6 @@
 //! The bank's bounds and its answer: a search for rows whose cosine lies outside the bounds that the scan
-//! gives, among rows that nearly tie and rows whose coarse form is as inaccurate as possible; the answer must
-//! equal, bit by bit, that of comparing all rows in f64.
+//! returns, among rows that nearly tie and rows whose coarse form is as inaccurate as possible; the answer
+//! must equal, bit by bit, that of comparing all rows in f64.
 
 use super::rig::{Launching, Rig, Swept};
 use super::{Pair, input, plan};
@@ -170,7 +170,7 @@ fn a_full_bank_evicts_the_same_rows_as_the_reference() {
     let params = Params { novelty_threshold: 0.01, ..Params::default() };
     let plan = FieldPlan { shape: Shape { bank: rows, patterns: 0, ..plan(8).shape }, params, ..plan(8) };
     let Some(mut pair) = Pair::new(&plan, Launching { planes: 1, blocks: 3 }, 0) else { return };
-    // Two rows each have the same value, and the least valuable are not all in one block's share.
+    // The rows have equal values in pairs, and the least valuable rows are not all in one block's share.
     let rank = |row: usize| row * 37 % rows / 2;
     for row in 0..rows {
         let value = 0.1 + rank(row) as f32 / 512.0;

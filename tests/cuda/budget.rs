@@ -48,7 +48,7 @@ fn budget(text: &str) -> Counts {
     text.lines().filter(|line| !line.starts_with('#')).map(row).collect()
 }
 
-/// What exceeds the budget, one sentence each with both figures.
+/// A sentence for each excess over the budget, with both figures.
 fn beyond(found: &Counts, budget: &Counts) -> Vec<String> {
     let mut complaints = Vec::new();
     for (kernel, (every, f64s)) in found {

@@ -21,14 +21,15 @@ use ganglion::field::{Failure, FieldEngine, FieldOutput, Inspect, Loss, trial};
 use ganglion::system::gpu::{GpuFault, Watch};
 use std::sync::Arc;
 
-/// How far rounding errors really add up, as for the kernels; a GPU fuses products and the emulator does not.
+/// How far rounding errors add up in practice, as for the kernels; a GPU fuses products and the emulator does
+/// not.
 const SEEN: f64 = 2e-5;
 
 fn plan(grid: usize) -> FieldPlan {
     FieldPlan { engine: EngineKind::Cuda, ..super::plan(grid) }
 }
 
-/// What the engines of a test run on, for as long as the test lasts.
+/// The device that the engines of a test run on, for as long as the test lasts.
 pub enum Device {
     Gpu,
     StandIn(standin::Alone),
@@ -58,7 +59,7 @@ fn open(plan: &FieldPlan, robots: usize) -> CudaEngine {
     open_with(plan, robots, Arc::default())
 }
 
-/// The same with a watch through which a test injects faults.
+/// Like `open`, with a watch through which a test injects faults.
 fn open_with(plan: &FieldPlan, robots: usize, watch: Arc<Watch>) -> CudaEngine {
     let mut engine = CudaEngine::open_with(plan, robots, watch, None).unwrap_or_else(|why| panic!("{why}"));
     if let Some(seconds) = std::env::var("GANGLION_PATIENCE_S").ok().and_then(|text| text.parse().ok()) {
@@ -87,7 +88,7 @@ impl Pair {
         Pair { engine, judge, plan: plan.clone() }
     }
 
-    /// Runs a cycle of both and compares everything that it shows.
+    /// Runs a cycle of both and compares everything visible.
     fn cycle(&mut self, cycle: u64, quality: usize) {
         let input = input(9, cycle, quality);
         let answer = self.engine.cycle(&input).expect("in range");
@@ -505,7 +506,7 @@ fn wait_for(what: &str, holds: impl Fn() -> bool) {
     wait_until(what, holds);
 }
 
-/// The same for a condition that has to be triggered repeatedly.
+/// Like `wait_for`, for a condition that has to be triggered repeatedly.
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..12_000 {
         if holds() {

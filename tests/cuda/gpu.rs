@@ -1,4 +1,5 @@
-//! The whole layer over the driver (`src/system/gpu`) on the stand-in: found, opened, used, released.
+//! The whole layer over the driver (`src/system/gpu`) on the stand-in: finding, opening, using and releasing
+//! a GPU.
 
 mod absence;
 mod faults;
@@ -47,7 +48,7 @@ fn desk() -> Desk {
     Desk { found, watch, gpu, stream, pool, pinned }
 }
 
-/// Repeats until it is true. If it takes longer, it hangs.
+/// Repeats `so` until it returns true; fails after 20 seconds, when it must be hanging.
 fn until(mut so: impl FnMut() -> Result<bool, GpuError>) -> Result<(), GpuError> {
     let began = Instant::now();
     while !so()? {
@@ -88,7 +89,7 @@ impl Desk {
     }
 }
 
-/// Confidence in an answer: after cycle, prediction, weight, cosine, scores and motors.
+/// The confidence in the bytes of an answer: after cycle, prediction, weight, cosine, scores and motors.
 fn confidence(answer: &[u8]) -> f32 {
     let at = 8 + (64 + 3 + 5) * 8 + 2 * 16 * 4;
     f32::from_le_bytes(answer[at..at + 4].try_into().expect("four"))

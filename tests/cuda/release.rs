@@ -15,7 +15,7 @@ const PTX: &str = include_str!("../../kernels/ganglion.ptx");
 /// Where the script puts it; GANGLION_IMAGE names another place, as for the program.
 const FATBIN: &str = "target/image/ganglion.fatbin";
 
-/// Where a process with this file gets its kernels from, and what was asked of the driver for it.
+/// Where a process with this file gets its kernels from, and the driver's counts for that.
 fn load(fatbin: PathBuf) -> (Source, Counts) {
     let watch = Arc::new(Watch::new());
     let found = probe().expect("a GPU, or the stand-in");

@@ -203,7 +203,7 @@ impl Rig {
         own.extend([low, device.allocate(found * MATCH), device.hold(&[0; SWEEP])]);
         own.extend([self.readout, device.hold(&[0; 2 * MAX_MOTORS * 8]), metrics]);
         pointers.extend(own.into_iter().map(|buffer| (buffer, 0)));
-        assert_eq!(pointers.len() * 8, BRAIN, "the table is as kernels/brain.cuh has it");
+        assert_eq!(pointers.len() * 8, BRAIN, "the table matches kernels/brain.cuh");
         for (index, (to, at)) in pointers.into_iter().enumerate() {
             device.point(self.brains, number * BRAIN + index * 8, to, at);
         }
@@ -374,7 +374,7 @@ impl Rig {
         Answer::read(&bytes[..ANSWER])
     }
 
-    /// What is due in this cycle; returns whether it is the first on another grid.
+    /// Works out what is due in this cycle; returns whether it is the first on another grid.
     fn order(&mut self, input: &FieldInput) -> bool {
         let (cycle, work, dt) = (input.cycle, input.quality.work(), self.plan.dt.as_secs_f64());
         let changes = self.on_half != work.half_resolution;

@@ -25,7 +25,7 @@ fn report_with(alone: &Alone, faults: &[&str], more: &[&str]) -> Value {
     })
 }
 
-/// What must hold whatever the GPU does.
+/// Checks what must hold whatever the GPU does.
 fn assert_safe(report: &Value, what: &str) {
     assert_eq!(report["contacts"], 0, "{what}: {report}");
     assert_eq!(report["falls"], 0, "{what}: {report}");

@@ -30,7 +30,7 @@ pub struct Counts {
     pub launches: u64,
     /// Calls of cuGraphLaunch.
     pub replays: u64,
-    /// Kernels executed, alone or in a graph; the same applies to the following four.
+    /// Kernels executed, alone or in a graph; the following four counts also include both.
     pub kernels: u64,
     pub copies_in: u64,
     pub copies_out: u64,
@@ -237,7 +237,7 @@ fn cudarc_uses_the_library_loaded_under_the_drivers_name() {
     assert_eq!(
         (raw::cu!(cuDriverGetVersion(&mut version)), version),
         (0, 11040),
-        "it is this library, and it takes orders"
+        "it is this library, and it accepts orders"
     );
     let ours = open(alone.folder());
     // SAFETY: a name that ends in a zero byte; the handle is only compared.
@@ -256,7 +256,7 @@ fn a_driver_library_may_lack_a_function() {
 #[test]
 fn a_process_finds_the_stand_in_on_its_library_path() {
     if std::env::var_os("GANGLION_STAND_IN").is_some() {
-        // The child: nothing was loaded before cudarc searches.
+        // In the child nothing was loaded before cudarc searches.
         assert_eq!(raw::cu!(cuInit(0)), 34);
         return;
     }

@@ -26,7 +26,7 @@ impl Table {
 
     /// The written bytes; the other side expects `bytes` of them.
     pub fn of(self, bytes: usize) -> Vec<u8> {
-        assert_eq!(self.0.len(), bytes, "the table is as kernels/brain.cuh has it");
+        assert_eq!(self.0.len(), bytes, "the table matches kernels/brain.cuh");
         self.0
     }
     /// The written bytes, of any length.

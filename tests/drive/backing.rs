@@ -22,7 +22,7 @@ fn table() -> Board {
     board
 }
 
-/// The same without its starting table: the read-out alone drives.
+/// The board without its starting table: the read-out alone drives.
 fn untabled(board: Board) -> Board {
     let mut board = board;
     board.field.start.clear();

@@ -59,7 +59,8 @@ fn holding_a_lost_sonar_for_the_field_delays_no_stop() {
         assert!(record.active & Cause::SensorLost.bit() != 0, "no reflex is delayed: slot {}", record.index);
         assert!(record.command.motors[0].abs() <= 0.0, "it stands: slot {}", record.index);
     }
-    // Its value is 60 to 120 ms old when the first ping without an echo ends; then it is held for up to 800.
+    // Its value is 60 to 120 ms old when the first ping without an echo ends; then it is held for up to 800
+    // ms.
     let counted = run.ending.tick.field_counters().held;
     assert!((30..=40).contains(&counted), "{counted} held");
 }

@@ -25,14 +25,14 @@ fn stairwells() -> Board {
     board
 }
 
-/// The same without the retreat: an edge is over when its sensor has passed it.
+/// The same board without the retreat: an edge is over when its sensor has passed it.
 fn forgetful() -> Board {
     let mut board = stairwells();
     board.reflexes.iter_mut().for_each(|rule| rule.retreat = Span::ZERO);
     board
 }
 
-/// The same without its starting table: the read-out alone drives.
+/// The board without its starting table: the read-out alone drives.
 fn untabled(board: &Board) -> Board {
     let mut board = board.clone();
     board.field.start.clear();

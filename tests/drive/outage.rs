@@ -9,8 +9,8 @@ use ganglion::base::time::Span;
 use ganglion::decision::mode::{Disarm, Mode};
 use std::sync::atomic::Ordering;
 
-/// A cable is unplugged for half a minute. When it is back, nothing moves until a person arms the robot, and
-/// it says why.
+/// A cable is unplugged for half a minute. When the cable is back, nothing moves until a person arms the
+/// robot, and the robot says why.
 #[test]
 fn replugging_a_device_does_not_start_the_wheels() {
     let cables = [

@@ -8,7 +8,7 @@ use ganglion::base::time::{Clock, Span};
 use ganglion::decision::mode::Mode;
 use std::sync::atomic::Ordering;
 
-/// Whether the robot is latched by an e-stop and stands still, now and for a second.
+/// Whether the robot is latched by an e-stop and stands still, now and for the next second.
 #[track_caller]
 fn stands_stopped(stage: &mut Stage, case: &str) {
     let until = stage.clock.now() + Span::from_millis(1_000);
@@ -66,7 +66,7 @@ fn a_press_whose_reading_was_lost_is_latched() {
 
 /// The rules see every reading and not only the last of a slot, including rules that only slow the robot
 /// down, for which no sensor thread stops it: a battery that sagged while the tick was stalled counts for as
-/// long as its rule says.
+/// long as its rule requires.
 #[test]
 fn battery_sag_during_a_tick_stall_slows_the_robot() {
     let board = sim_board();

@@ -19,7 +19,7 @@ pub struct Browser(&'static str);
 pub struct Shown {
     /// The document as HTML, after its scripts.
     pub document: String,
-    /// What the console says, and failures to load something.
+    /// Console messages and failed loads.
     pub errors: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Browser {
         let profile = std::env::temp_dir().join(profile);
         let mut command = Command::new(self.0);
         command.args(["--headless=new", "--disable-gpu", "--window-size=1200,6000", "--no-first-run"]);
-        // Its own sandbox refuses root; the page is ours.
+        // Chromium's sandbox refuses to run as root; the page is ours.
         command.args(["--no-sandbox", "--enable-logging=stderr", "--v=0"]).args(options);
         command.arg(format!("--virtual-time-budget={TIME_MS}"));
         command.arg(format!("--user-data-dir={}", profile.display()));

@@ -34,12 +34,13 @@ fn tolerance_in_full(plan: &FieldPlan) -> f64 {
     (share * value + 3.0 * eps) / (share * (1.0 - plan.params.field_gain()))
 }
 
-/// How far rounding errors of f32 really add up, since they do not all have the same sign: two to three times
-/// the largest difference seen. That is 2.9e-6 of a cell in the runs below (features 2.8e-6, scores 1.3e-6)
-/// and 7.6e-6 in some five hundred cycles of random shapes. A mistake in the maths is larger than this.
+/// How far rounding errors of f32 add up in practice, since they do not all have the same sign: two to three
+/// times the largest difference seen. That is 2.9e-6 of a cell in the runs below (features 2.8e-6, scores
+/// 1.3e-6) and 7.6e-6 in some five hundred cycles of random shapes. A mistake in the maths is larger than
+/// this.
 const SEEN_IN_FULL: f64 = 2e-5;
 
-/// The same for a cell in half precision, in addition to that of f32.
+/// Largest possible difference of a cell in half precision, in addition to that of f32.
 ///
 /// A half has 11 bits: storing |u| below 1 errs by at most r = 2^-12, in every sub-step of share k. Older
 /// errors shrink by 1 - k (1 - G), so that they add up to r / (k (1 - G)). On the way back to the whole grid
@@ -53,9 +54,8 @@ fn tolerance_in_halves(plan: &FieldPlan) -> f64 {
 }
 
 /// The share of that bound that rounding errors reach, doubled: they do not all have the same sign, and most
-/// slopes are below G. Seen: a cell 9.9e-4 at 20 Hz, 2.1e-3 at 100 Hz and, in slow channels, at 8 Hz;
-/// features
-/// 4.5e-4, scores 3.9e-4.
+/// slopes are below G. Largest seen: a cell 9.9e-4 at 20 Hz, 2.1e-3 at 100 Hz and, in slow channels, at 8 Hz;
+/// features 4.5e-4, scores 3.9e-4.
 const SEEN_IN_HALVES: f64 = 0.4;
 
 /// Allowed differences.
@@ -64,7 +64,7 @@ pub struct Bounds {
     pub cell: f64,
     /// Root mean square error of a mean of cells: in halves, cells of a flat field have the same error.
     mean: f64,
-    /// In this cycle, of cosines with a context, and with a descriptor of this cycle or the two before: a
+    /// Of cosines with the context of this cycle, and with a descriptor of this cycle or of the two before: a
     /// sweep of the bank may be that old.
     context: f64,
     descriptors: [f64; 3],
@@ -222,7 +222,7 @@ pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, quality: impl Fn(u
                 pairs(&[response.confidence], &[expected.confidence]),
                 &when,
             );
-            // A quotient of errors that may both be small.
+            // The skill is a quotient of two errors that may both be small.
             worst.see("skill", 1e-3, pairs(&[response.skill], &[expected.skill]), &when);
             if cycle % 20 == 0 {
                 let told = |engine: &dyn Inspect| {
@@ -272,13 +272,13 @@ fn compare(cpu: &CpuEngine, reference: &ReferenceEngine, bounds: &Bounds, worst:
     worst.see("weight", 2.5 * bounds.context, ours.1.into_iter().zip(theirs.1), when);
 }
 
-/// At all SIMD levels, to the end.
+/// Compares all SIMD levels with the reference, to the end of the run.
 fn assert_agreement(plan: &FieldPlan, cycles: u64, quality: impl Fn(u64) -> usize) {
     assert_eq!(agree(plan, &Level::all(), cycles, quality), cycles, "no tie: choose other contexts");
 }
 
-/// In halves, without anything that rounding decides. Differing features lead to different learning and
-/// storing, so both are off; the bank is reported as a whole, and the library has one pattern.
+/// The plan in halves, without anything that rounding decides. Differing features lead to different learning
+/// and storing, so both are off; the bank is reported as a whole, and the library has one pattern.
 fn packed(plan: FieldPlan) -> FieldPlan {
     let shape = Shape { bank: plan.shape.bank.min(5), patterns: 2, ..plan.shape };
     FieldPlan { storage: Storage::F16, learn: false, shape, ..plan }

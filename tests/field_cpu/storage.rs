@@ -9,7 +9,7 @@ fn in_halves(grid: usize) -> (Box<dyn Inspect>, Box<dyn Inspect>) {
     (build(&plan), build(&FieldPlan { storage: Storage::F16, ..plan }))
 }
 
-/// Eleven bits: whether a channel holds only halves, some of which are not multiples of 2^-11.
+/// Whether a channel holds only halves (eleven bits), some of which are not multiples of 2^-11.
 fn holds_halves(engine: &dyn Inspect, c: usize) -> bool {
     let mut cells = vec![0.0_f32; 512];
     engine.copy_channel(c, &mut cells);
@@ -67,7 +67,8 @@ fn no_level_touches_more_bytes_than_the_better_one() {
             let bytes: Vec<usize> = (0..QUALITY_LEVELS as u8)
                 .map(|quality| engine.bytes_per_cycle(QualityLevel::new(quality).expect("a valid level")))
                 .collect();
-            // 1 halves the bank, 2 blends one pattern, 3 saves learning only, 4 holds half, 5 is an eighth.
+            // Level 1 halves the bank, 2 blends one pattern, 3 saves learning only, 4 holds half, 5 is an
+            // eighth.
             let falls = |quality: usize| bytes[quality] < bytes[quality - 1];
             assert!([2, 4, 5].into_iter().all(falls), "{storage:?}: {bytes:?}");
             assert!(bytes[1] <= bytes[0] && bytes[3] == bytes[2], "{storage:?}: {bytes:?}");

@@ -8,7 +8,7 @@ fn scene(number: u64) -> Vec<f64> {
     (0..16).map(|i| 0.7 * draw(41, number, i)).collect()
 }
 
-/// The same with white noise of a tenth of its power: 10 dB.
+/// A scene with white noise of a tenth of its power: 10 dB.
 fn noisy_scene(number: u64, cycle: u64) -> Vec<f64> {
     let clean = scene(number);
     let size = (clean.iter().map(|s| s * s).sum::<f64>() / 160.0).sqrt();
@@ -56,7 +56,7 @@ pub fn a_stored_pattern_is_found_at_10_db<E: Judged>() {
     assert!(found as u64 * 100 >= 99 * queries, "{found} of {queries}");
 }
 
-/// The same through sensors and field, where the noise acts twice (as sensor and as error) and scenes
+/// The same task through sensors and field, where the noise acts twice (as sensor and as error) and scenes
 /// resemble each other: 24 scenes of sixteen sensors at 10 dB are told apart in four of five cycles.
 pub fn a_scene_recalls_its_own_pattern<E: Judged>() {
     let mut engine = E::new(&plan(16));

@@ -125,7 +125,7 @@ pub fn stimuli_are_decodable_from_features_and_motors<E: Judged>() {
     }
 }
 
-/// Noise, learning, bank and levels included; a second engine, and the same one after `reset`.
+/// With noise, learning, bank and levels; in a second engine, and in the same one after `reset`.
 pub fn same_seed_and_input_give_the_same_bits<E: Judged>() {
     let mut plan = plan(4);
     plan.learn = true;

@@ -17,7 +17,7 @@ const SOCKET: &str = "GANGLION_TEST_KILLED_SOCKET";
 /// In the environment of the process that is killed: whether its thread has its own table.
 const OWN: &str = "GANGLION_TEST_KILLED_OWN";
 
-/// Memory of the process. Freeing it takes far longer than ending a thread.
+/// Memory of the process. Freeing this much takes far longer than ending a thread.
 const MEMORY: usize = 128 << 20;
 const KILLS: usize = 8;
 

@@ -90,7 +90,7 @@ fn external_requests_are_done_or_refused_with_reasons() {
     assert_eq!(place.ask(&["stop"]).status.code(), Some(0));
     assert_eq!(place.ended(runtime), Some(0));
     assert_eq!(place.ask(&["status"]).status.code(), Some(69), "nobody is there any more");
-    assert_eq!(place.of_guard()["reason"], "ended", "a clean end is not a trip of the guard's own");
+    assert_eq!(place.of_guard()["reason"], "ended", "a clean end is not reported as a trip");
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl TestSite {
         TestSite::with(&format!("inherits = \"sim\"\n[safety]\nauto_arm = false\n{SMALL}"))
     }
 
-    /// A place with this board file.
+    /// A site with this board file.
     pub fn with(board: &str) -> TestSite {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

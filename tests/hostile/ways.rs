@@ -328,7 +328,7 @@ fn stores() -> Vec<Vec<u8>> {
     })]
 }
 
-/// An accepted store gives cosines.
+/// A search in an accepted store returns cosines.
 fn take_store(bytes: &[u8]) -> bool {
     const LIMIT: usize = 8 << 20;
     match with_file(bytes, |path| Store::load(path, LIMIT)) {

@@ -162,7 +162,7 @@ fn zero_frequency_is_named_and_unitary_projection_survives_it() {
     assert!(vector::inverse(&[0.0; 64]).is_err());
     flat[77] = f32::NAN;
     assert_eq!(vector::unitary(&flat), Err(Fault::NotFinite { what: "vector", at: 77 }));
-    // Frequency 0 of this is negative: its square root is not real.
+    // Frequency 0 of this vector is negative: its square root is not real.
     assert_eq!(vector::power(&[-1.0; 64], 0.5), Err(Fault::NoRealPower { frequency: 0 }));
 }
 

@@ -1,4 +1,4 @@
-//! `ganglion bench hrr` gives every figure once and the figures agree. No duration is asserted.
+//! `ganglion bench hrr` prints every figure once, and the figures agree. No duration is asserted.
 
 use crate::cli::{err, ganglion, out, output};
 use crate::cuda::standin::alone;

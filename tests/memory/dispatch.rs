@@ -1,5 +1,6 @@
-//! The dispatcher sends each batch where its choice says. On the stand-in for the driver, which counts the
-//! kernels that it starts: none below the crossover, some from it on, and the same bits on both sides.
+//! The dispatcher sends each batch to the CPU or the GPU according to its choice. On the stand-in for the
+//! driver, which counts the kernels that it starts: none below the crossover, some from it on, and the same
+//! bits on both sides.
 
 use super::{bits, dim, rows, store_of};
 use crate::allocation::allocations_in;
@@ -58,7 +59,7 @@ fn all(dispatcher: &mut Dispatcher, alone: &Alone, count: usize) -> [(Vec<u32>, 
     [bound, unbound, superposed, found]
 }
 
-/// The same on the CPU alone.
+/// The bits of every operation on the CPU alone.
 fn by_processor(count: usize) -> [Vec<u32>; 4] {
     let (a, b) = (rows(1, 0, count, D), rows(2, 0, count, D));
     let (mut workspace, mut out, mut sum) = (Workspace::new(dim(D)), vec![0.0; count * D], vec![0.0; D]);

@@ -76,7 +76,7 @@ fn gpu_binding_matches_the_cpu_bits_in_every_batch() {
             gpu.convolve(verb, a, b, length, &mut out).expect("done");
             let expected = on_processor(d, (verb, length), a, b);
             same(d, &out, &expected, &format!("d {d}, {count} rows, {verb:?}, {length:?}"));
-            // Data that is already on the GPU gives the same result.
+            // Data that is already on the GPU produces the same result.
             gpu.put(Area::First, a).and(gpu.put(Area::Second, b)).expect("put");
             gpu.convolve_held(verb, count, length).expect("done");
             let mut held = vec![0.0; count * d];

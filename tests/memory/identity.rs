@@ -6,7 +6,7 @@ use ganglion::memory::nearest::Best;
 use ganglion::memory::{Length, Store, Workspace};
 use ganglion::system::cpu::Level;
 
-/// The same operation in batches of `size` rows.
+/// The bits of an operation in batches of `size` rows.
 fn in_batches_of(size: usize, count: usize, d: usize, level: Level) -> Vec<u32> {
     let (a, b) = (rows(1, 0, count, d), rows(2, 0, count, d));
     let mut workspace = Workspace::at_level(dim(d), level);

@@ -1,4 +1,4 @@
-//! Pointers to places: binding adds positions, cosines fall as the closed form says, and places are found
+//! Pointers to places: binding adds positions, cosines fall as the closed form predicts, and places are found
 //! again.
 
 use super::{dim, rows};

@@ -52,7 +52,7 @@ impl Machine {
         fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
         fs::write(path, content).expect("a file");
     }
-    /// A tool that records its name and arguments, then does what is given.
+    /// A tool that records its name and arguments, then runs `does`.
     fn tool(&self, name: &str, does: &str) {
         let does = format!("#!/bin/sh\necho \"${{0##*/}} $*\" >> \"$LOG\"\n{does}\n");
         self.write(&format!("bin/{name}"), &does);

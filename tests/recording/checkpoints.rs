@@ -46,7 +46,7 @@ fn every_file_of_a_rotation_replays_on_its_own() {
 #[test]
 fn a_recording_that_starts_at_arming_replays_completely() {
     let (board, files) = armed_late(1, &[], 22);
-    assert_eq!(files.0.lock().unwrap().len(), 1, "the drive is in the file that was named");
+    assert_eq!(files.0.lock().unwrap().len(), 1, "the drive is in the named file");
     let steps = files.steps();
     let armed = steps.iter().position(|step| step.slot.mode.obeys_since().is_some()).expect("it was armed");
     assert!(steps[0].slot.index > 0 && armed >= 200, "from slot {}, {armed} before", steps[0].slot.index);

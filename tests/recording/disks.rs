@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// A disk with this much room, whose files fail beyond it.
+/// A disk with this much free space; writes beyond it fail.
 fn small(room: usize, files: &Files) -> Opener {
     struct Small(Box<dyn Medium>, Arc<AtomicU64>);
     impl Write for Small {
@@ -97,5 +97,5 @@ fn a_dead_recorder_thread_loses_records_but_no_slots() {
     let (run, status) = record(&board, in_folder("dies", &board, dead), false, 1, &[], 20);
     assert!(run > 2_000, "{run} slots");
     assert!(status.ended && !status.writing && status.slots == 0, "{status:?}");
-    assert_eq!(status.lost(), run, "those in the queue as well: {status:?}");
+    assert_eq!(status.lost(), run, "including the records in the queue: {status:?}");
 }

@@ -17,7 +17,7 @@ fn computed(board: &Board, steps: &[Step]) -> FieldAnswers {
     computed_from(board, steps, Vec::new())
 }
 
-/// The same with these copies of the field.
+/// Like `computed`, with these copies of the field.
 fn computed_from(board: &Board, steps: &[Step], copies: Vec<FieldCopy>) -> FieldAnswers {
     let start = FieldStart { at_rest: true, copies };
     let field = FieldReplay::new(board, None, EngineKind::Cpu, start);
@@ -87,7 +87,7 @@ fn the_field_is_unknown_after_a_missing_answer() {
 #[test]
 fn a_field_is_computed_from_its_copy_in_the_middle_of_a_run() {
     for seed in 1..=or_in_full(2, 10) {
-        // Other quality levels after the copy need all that it holds, the half grid too.
+        // Other quality levels after the copy need everything in it, including the half grid.
         let (board, files) = armed_late(seed, &["field-slow@22+4", "sonar-silent@30+1"], 40);
         let (steps, copies) = (files.steps(), files.field_copies());
         let read = || copies.iter().map(|copy| FieldCopy::read(copy).expect("a copy")).collect();

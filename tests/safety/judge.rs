@@ -1,5 +1,5 @@
-//! What people may rely on, judged only from what happened: nothing moves that was not armed, a stopped robot
-//! stays stopped until it has been disarmed and armed again, in this order, and nothing moves without
+//! What users may rely on, judged only by what the robot did: nothing moves that was not armed, a stopped
+//! robot stays stopped until it has been disarmed and armed again, in this order, and nothing moves without
 //! required data or a way to stop.
 
 use super::{BATTERY, FLOOR, RANGE, Slot, safety, sensors};
@@ -71,7 +71,7 @@ impl Trust {
         if slot.e_stop || slot.readings.iter().any(empty) {
             (self.latched, self.armed) = (true, false);
         } else if slot.asked.disarm || slot.slept > Span::ZERO {
-            // A suspend acknowledges nothing; whether a robot is still latched is its own report.
+            // A suspend acknowledges nothing: a latched robot stays latched.
             (self.latched, self.armed) = (self.latched && !slot.asked.disarm, false);
         } else if slot.asked.arm && !self.latched {
             self.armed = true;

@@ -87,7 +87,7 @@ fn a_power_loss_is_noticed_and_a_set_up_recovers() {
     assert!(near(up, 9.81, 0.2), "{up}: in the set scale");
 }
 
-/// Its line pulses for each sample once the driver enables that, as it is wired on the Jetson.
+/// The sensor's line pulses for each sample once the driver enables that, as it is wired on the Jetson.
 #[test]
 fn the_data_ready_line_rises_once_per_sample() {
     let board = ganglion::sim::rehearsal(&shipped("jetson-orin-nano")).expect("it drives here").board;

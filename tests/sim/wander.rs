@@ -4,7 +4,7 @@
 use super::{Rig, ms};
 use ganglion::base::time::Clock;
 
-/// What the simple driver is doing.
+/// The state of the simple driver.
 enum Doing {
     Ahead,
     /// Backs out until that slot, with the wheels to that side.

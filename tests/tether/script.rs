@@ -49,7 +49,7 @@ impl Script {
         }
     }
 
-    /// The same with a process that listens only at some times.
+    /// This script, with a process that listens only at some times.
     pub fn listening(self, listens: impl Fn(Instant) -> bool + Send + 'static) -> Script {
         Script { listens: Box::new(listens), ..self }
     }

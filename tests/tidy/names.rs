@@ -88,8 +88,8 @@ impl Tree {
         Tree { sources: sources(&["src", "tests", "hil"]), crates }
     }
 
-    /// Whether `a::b::c` exists. It starts with a module (the end of a module's path is enough) or a type;
-    /// each further part is a word of that module, or of one below it.
+    /// Whether `a::b::c` exists. The path starts with a module (the end of a module's path is enough) or a
+    /// type; each further part is a word of that module, or of one below it.
     fn has(&self, parts: &[&str]) -> bool {
         if self.crates.contains(parts[0]) {
             return true;

@@ -56,8 +56,8 @@ pub fn texts() -> Vec<(String, String)> {
     }
     let top = fs::read_dir(".").expect("the root").flatten();
     paths.extend(top.filter(|entry| entry.path().is_file()).map(|entry| name_of(&entry.path())));
-    // Cargo.lock names other people's crates, and .git is a file in a second work tree; a file that is not
-    // UTF-8 is not a text.
+    // Cargo.lock names third-party crates, and .git is a file in a second work tree; a file that is not UTF-8
+    // is not a text.
     let ours = paths.into_iter().filter(|path| path != "Cargo.lock" && path != ".git");
     ours.filter_map(|path| Some((fs::read_to_string(&path).ok()?, path)))
         .map(|(text, path)| (path, text))

@@ -12,7 +12,7 @@ use std::process::Output;
 pub struct Robot(PathBuf);
 
 impl Robot {
-    /// With `ganglion` 0.1.0 installed, kept, running and disarmed, set up for updates.
+    /// A machine with `ganglion` 0.1.0 installed, kept, running and disarmed, set up for updates.
     pub fn new(name: &str) -> Robot {
         let folder = std::env::temp_dir().join(format!("ganglion-update-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);

@@ -61,12 +61,12 @@ pub struct Brain {
 }
 
 impl Brain {
-    /// On its own port.
+    /// Starts on its own port.
     pub fn start() -> Brain {
         Brain::at(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
-    /// At `address`, as after a restart.
+    /// Starts at `address`, as after a restart.
     pub fn at(address: SocketAddr) -> Brain {
         let socket = UdpSocket::bind(address).expect("a socket on loopback");
         socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
@@ -127,7 +127,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// All three parts; `name` is that of the test.
+    /// Starts the brain, the relay and the tether; `name` is that of the test.
     pub fn new(name: &str, seed: u64) -> Stage {
         let brain = Brain::start();
         let relay = Relay::before(brain.address, seed);
@@ -183,12 +183,12 @@ impl Runtime {
         Runtime::with(stage, DIGEST)
     }
 
-    /// The same with another board.
+    /// Connects as a runtime with another board.
     pub fn with(stage: &Stage, digest: [u8; 32]) -> Runtime {
         Runtime::at(&stage.path, digest)
     }
 
-    /// The same at the socket of any tether.
+    /// Connects to the tether at any socket.
     pub fn at(path: &Path, digest: [u8; 32]) -> Runtime {
         let began = std::time::Instant::now();
         // Only a few connections may wait to be accepted.

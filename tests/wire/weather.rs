@@ -25,7 +25,7 @@ fn on_a_bad_network_answers_arrive_unchanged_and_once() {
         stage.relay.set(weather);
         let (mut newest, mut answers, first) = (0, 0, cycle);
         let began = Instant::now();
-        // Until enough answers came: the number of requests depends on the network.
+        // Runs until enough answers have come: the number of requests depends on the network.
         while answers < 30 {
             assert!(began.elapsed() < TIMEOUT, "{weather:?}: {answers} answers");
             runtime.ask(cycle);

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 const BUS: &[&str] = &["bus-lost", "sensor-lost", "sensor-lying"];
 /// Causes of a faulty sensor.
 const SENSOR: &[&str] = &["sensor-lost", "sensor-lying"];
-/// The same, and the cause of a wrong lean.
+/// Causes of a faulty inertial sensor.
 const LEAN: &[&str] = &["sensor-lost", "sensor-lying", "tilt"];
 /// Causes that must not be reported if there was no reason to stop.
 const NONE_OF: &[&str] =
@@ -436,7 +436,7 @@ pub const ROWS: &[Row] = &[
         "service-killed",
         "a killed process leaves stopped motors and is started again",
         Course::Service(Service::Kill),
-        "no safe-stop after it, no restart, or one that arms by itself",
+        "no safe-stop after the kill, no restart, or a restart that arms by itself",
     ),
     row(
         "service-bad-board",

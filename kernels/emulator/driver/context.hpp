@@ -17,7 +17,7 @@ constexpr Attribute ATTRIBUTES[] = {
     {19, 1}, {20, 0}, {31, 1}, {32, 0},                // maps host memory, default mode, concurrent kernels, no ECC
     {36, 3200000}, {37, 128}, {38, 4 << 20}, {39, 1536}, // memory clock in kHz and bus, level 2 cache, threads
     {40, 2}, {41, 1}, {78, 1}, {81, 167936}, {82, 65536}, // copy engines, unified addresses, priorities, shared, registers
-    {83, 1}, {84, 0}, {89, 0}, {95, 1}, {97, 166912},  // managed memory, one board, not at once, cooperative, shared at most
+    {83, 1}, {84, 0}, {89, 0}, {95, 1}, {97, 166912},  // managed memory, one board, no concurrent access to it, cooperative, shared at most
     {106, 16}, {108, 3 << 20}, {115, 0},               // blocks, persisting cache, no memory pools
 };
 
@@ -210,8 +210,8 @@ API cuMemHostRegister_v2(void* start, std::size_t bytes, unsigned flags) {
   return call("cuMemHostRegister_v2", Needs::Quiet, [&](Lock&) -> int {
     const auto address = reinterpret_cast<std::uintptr_t>(start);
     if (bytes == 0 || flags > 15) return say(INVALID_VALUE, "cuMemHostRegister of %zu bytes with flags %u", bytes, flags);
-    if (address % PAGE != 0 || bytes % PAGE != 0) return say(INVALID_VALUE, "cuMemHostRegister: 0x%zx is no whole page", static_cast<std::size_t>(address));
-    if (!device.memory.take_in(address, bytes, flags, current)) return say(HOST_MEMORY_ALREADY_REGISTERED, "cuMemHostRegister: part of the range is known already");
+    if (address % PAGE != 0 || bytes % PAGE != 0) return say(INVALID_VALUE, "cuMemHostRegister: the range at 0x%zx does not consist of whole pages", static_cast<std::size_t>(address));
+    if (!device.memory.take_in(address, bytes, flags, current)) return say(HOST_MEMORY_ALREADY_REGISTERED, "cuMemHostRegister: part of the range is already registered");
     return OK;
   });
 }

@@ -27,13 +27,13 @@ struct Device {
   Counts counts = {};
   Memory memory;
   bool initialised = false, executing = false, started = false;
-  std::map<std::uintptr_t, int> contexts; // those alive, each with its loss code (OK: not lost)
+  std::map<std::uintptr_t, int> contexts; // live contexts, each with its loss code (OK: not lost)
   int spoiled = OK;           // the code of a loss that spoils every context of the process
   std::uintptr_t primary = 0; // the primary context; 0 while it is not active
   unsigned context_flags = 0;
   long retained = 0;
   std::uint64_t streams_made = 0;
-  std::vector<std::shared_ptr<Stream>> queues; // also of destroyed streams with work left
+  std::vector<std::shared_ptr<Stream>> queues; // includes destroyed streams with work left
   std::vector<std::shared_ptr<Capture>> captures;
   Handles<Stream> streams;
   Handles<Event> events;
@@ -44,7 +44,7 @@ struct Device {
 };
 inline Device& device = *new Device;
 
-/// Where a launch that cannot continue returns to, and the thread on which it may do so.
+/// Jump target of a launch that cannot continue, and the thread on which it may jump.
 inline sigjmp_buf launch_end;
 inline pthread_t worker;
 inline volatile bool in_kernel = false;
@@ -97,7 +97,7 @@ inline int run_kernel(const Operation& it, bool backwards) {
   if (code != 0) {
     emulator::abandon();
     return say(code, "%s did not end: block (%u, %u, %u), thread %u %s", it.function->entry.name.c_str(), blockIdx.x, blockIdx.y,
-               blockIdx.z, threadIdx.x, code == ILLEGAL_ADDRESS ? "touched memory that is not there" : "was refused");
+               blockIdx.z, threadIdx.x, code == ILLEGAL_ADDRESS ? "touched unmapped memory" : "was refused");
   }
   in_kernel = true;
   check_accesses(true);
@@ -110,7 +110,7 @@ inline int run_kernel(const Operation& it, bool backwards) {
 /// Whether the ranges of a copy or fill are still allocated.
 inline int check_ranges(const Operation& it) {
   const bool there = device.memory.holding(it.to, it.bytes) && (it.kind == Kind::Fill || device.memory.holding(it.from, it.bytes));
-  return there ? OK : say(ILLEGAL_ADDRESS, "a copy or fill comes to memory that was freed after it was ordered");
+  return there ? OK : say(ILLEGAL_ADDRESS, "a copy or fill reached memory that was freed after it was queued");
 }
 
 /// Executes a launch, copy or fill without the lock; the ranges were checked under it.
@@ -133,7 +133,7 @@ inline int loss_of(std::uintptr_t context) {
   return device.spoiled != OK ? device.spoiled : it == device.contexts.end() ? int(CONTEXT_IS_DESTROYED) : it->second;
 }
 
-/// A context is lost: none of its pending work is done any more.
+/// Marks a context as lost: its pending work is dropped.
 inline void lose(std::uintptr_t context, int code) {
   const auto it = device.contexts.find(context);
   if (it != device.contexts.end() && it->second == OK) it->second = code;
@@ -176,7 +176,7 @@ inline bool next_node(Stream& stream, Executable& executable, Next& next) {
   return false;
 }
 
-/// What runs next; its stream is null if nothing can run.
+/// The next operation to run; its stream is null if nothing can run.
 inline Next choose() {
   Next best;
   for (const auto& stream : device.queues) {

@@ -15,7 +15,7 @@ constexpr int PTX_MAJOR = 8, PTX_MINOR = 0;
 
 struct Entry {
   std::string name;
-  unsigned most_threads; // .maxntid; 1024 if it says nothing
+  unsigned most_threads; // .maxntid; 1024 if absent
   unsigned shared_bytes; // static
 };
 struct Image {

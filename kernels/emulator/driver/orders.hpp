@@ -47,10 +47,10 @@ struct Counts {
 };
 constexpr std::size_t COUNTS = sizeof(Counts) / sizeof(std::uint64_t);
 
-/// A call that shall fail or block.
+/// A call that is to fail or block.
 struct Strike {
   std::string name;
-  long left; // calls until it strikes, that one included
+  long left; // calls until it fails or blocks, including that one
   int code;  // 0: it blocks
 };
 
@@ -61,9 +61,9 @@ struct Orders {
   bool backwards = false, late = false, whole_process = false;
   std::size_t memory = std::size_t(2) << 30;
   int init = OK, devices = 1, driver = 12000, major = 8, minor = 7;
-  std::uint64_t releases = 0; // what waits for a release waits for this to change
+  std::uint64_t releases = 0; // counts releases, so that a waiter sees one
 
-  /// What the n-th call is to answer; -1: it blocks; 0: nothing happens to it.
+  /// The code that this call must return; -1: it blocks; 0: it proceeds normally.
   int strike(const char* name) {
     std::size_t length = std::strlen(name);
     if (length > 3 && std::strcmp(name + length - 3, "_v2") == 0) length -= 3;

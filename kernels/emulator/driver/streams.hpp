@@ -56,7 +56,7 @@ API cuMemsetD8Async(std::uintptr_t to, unsigned char byte, std::size_t bytes, vo
   });
 }
 
-/// What the driver rejects in a launch before it reaches the device.
+/// Rejects invalid launches, as the driver does before they reach the device.
 static int check_launch(const Function& function, uint3 grid, uint3 block, unsigned shared, void** arguments, void** extra) {
   const char* name = function.entry.name.c_str();
   if (!function.module->loaded) return say(INVALID_HANDLE, "%s: its module was unloaded", name);
@@ -88,7 +88,7 @@ API cuStreamCreateWithPriority(void** handle, unsigned flags, int priority) {
     auto stream = std::make_shared<Stream>();
     stream->context = current;
     stream->number = device.streams_made++;
-    stream->priority = std::max(-5, std::min(0, priority)); // a real driver also uses the nearest it has
+    stream->priority = std::max(-5, std::min(0, priority)); // a real driver clamps it, too
     device.queues.push_back(stream);
     *handle = device.streams.put(stream);
     return OK;

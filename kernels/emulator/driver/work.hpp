@@ -22,7 +22,7 @@ inline thread_local std::uintptr_t current = 0;
 
 struct Event {
   unsigned flags = 0;
-  std::uint64_t recorded = 0, done = 0; // how many times; the newest record is done when they are equal
+  std::uint64_t recorded = 0, done = 0; // counts; the newest record is done when they are equal
   Clock::time_point at;
   std::shared_ptr<Capture> captured; // last recorded in a capture: must not be queried then
   std::set<std::size_t> after;       // the nodes it stands for in that capture
@@ -55,7 +55,7 @@ struct Operation {
   unsigned threads = 0;
   Launch how = {};
   std::shared_ptr<Event> event;
-  std::uint64_t mark = 0; // which record of the event
+  std::uint64_t mark = 0; // number of this record of the event
   std::shared_ptr<Executable> executable;
   std::vector<std::uint64_t> marks; // of a replay: each node's record
 };
@@ -98,7 +98,7 @@ struct Stream {
   std::uint64_t number = 0; // in order of creation
   int priority = 0;
   std::deque<std::shared_ptr<Operation>> held;
-  std::unique_ptr<Run> run; // of the replay at the front
+  std::unique_ptr<Run> run; // progress of the replay at the front
   std::shared_ptr<Capture> capture;
   bool origin = false;
   std::set<std::size_t> after; // the nodes that the next captured one depends on

@@ -31,7 +31,7 @@ pub enum Access {
     Rppal,
 }
 
-/// What serves the board's buses.
+/// The implementation behind the board's buses.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BusPlan {
     /// The simulator implements the bus traits.
@@ -137,7 +137,7 @@ pub struct RailPlan {
 /// A reserved address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReservedAddress {
-    /// What uses it, as readable text.
+    /// Its user, as readable text.
     pub holder: String,
     /// Index of the bus.
     pub bus: usize,

@@ -56,7 +56,7 @@ fn read_before(board: &Board, at: usize) -> bool {
     sensor.kind.reads_whole_chip() && board.sensors[..at].iter().any(|other| same_chip(other, sensor))
 }
 
-/// How often its chip is read: as often as the fastest of the sensors that share the reading.
+/// How often the chip of `sensor` is read: as often as the fastest of the sensors that share the reading.
 fn poll_period(board: &Board, sensor: &SensorPlan) -> Span {
     let together = board.sensors.iter().filter(|other| same_chip(other, sensor));
     let shared = together.map(|other| other.period).min();

@@ -80,7 +80,7 @@ impl Cause {
         }
     }
 
-    /// What clears it, in words. A latched rule of any cause clears like an e-stop.
+    /// What clears it, as text. A latched rule of any cause clears like an e-stop.
     pub const fn cleared_by(self) -> &'static str {
         match self {
             Cause::FieldLate => "a fresh field result",

@@ -65,7 +65,7 @@ pub struct BackingPlan {
 /// A label and its motor vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// As the log writes it.
+    /// The label, as written in a log.
     pub label: String,
     /// Motor commands, -1..=1.
     pub motors: heapless::Vec<f32, MAX_MOTORS>,
@@ -132,7 +132,7 @@ impl MotorKind {
         }
     }
 
-    /// Whether the sign of its command is a direction of travel. Not so for a recorded motor, whose command
+    /// Whether the sign of its command is a direction of travel. Not for a recorded motor, whose command
     /// may be a turn rate.
     pub fn travels(&self) -> bool {
         matches!(self, MotorKind::DcDir { .. } | MotorKind::DcPair { .. })
@@ -185,7 +185,7 @@ impl Board {
     }
 }
 
-/// What generates the motors' pulses if there is no Robot HAT.
+/// The generator of the motors' pulses if there is no Robot HAT.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PwmPlan {
     /// A PCA9685: 16 channels, one frequency for all.

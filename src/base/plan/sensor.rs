@@ -74,7 +74,7 @@ pub enum Attachment {
     Bus(usize),
     /// A file of the kernel.
     Files,
-    /// GPIO lines of its own.
+    /// Dedicated GPIO lines.
     Lines,
     /// No wire: computed from other channels, or taken from a log.
     Inside,
@@ -171,7 +171,7 @@ impl Scale {
 pub enum SensorKind {
     /// A chip behind an I2C bus.
     Chip(ChipSensor),
-    /// GPIO lines of its own.
+    /// Dedicated GPIO lines.
     Lines(LineSensor),
     /// A file of the kernel.
     File(FileSensor),
@@ -184,7 +184,7 @@ pub enum SensorKind {
     },
 }
 
-/// What is read over an I2C bus.
+/// A sensor that is read over an I2C bus.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChipSensor {
     /// A channel of the Robot HAT's converter: counts times `per_count`.
@@ -311,7 +311,7 @@ pub enum ComputedSensor {
     },
 }
 
-/// What a board file calls each kind of sensor.
+/// The name of each kind of sensor in a board file.
 #[allow(missing_docs)]
 pub mod kind {
     pub const HC_SR04: &str = "hc-sr04";

@@ -25,7 +25,7 @@ pub struct SimPlan {
     pub full_speed: f32,
     /// Battery when the run starts, volts.
     pub battery_v: f32,
-    /// What its ground sensors read where there is no floor, counts; for a value below 0 the converter reads
+    /// Reading of its ground sensors where there is no floor, counts; for a value below 0 the converter reads
     /// 0, without noise.
     pub edge_counts: f32,
     /// The motors' controller counts every byte that it receives towards its three-byte frames, even the
@@ -33,7 +33,7 @@ pub struct SimPlan {
     pub counts_every_byte: bool,
     /// Which kind of HC-SR04 its sonars are.
     pub sonar: SonarModule,
-    /// The faults of ranges that a co-processor serves. Not in board files: a study sets it.
+    /// The faults of ranges that a co-processor serves. Not in board files: studies set this.
     pub rangers: RangerFaults,
     /// A world that was laid out by hand, from a file; it replaces the room above, its discs, cliffs and
     /// line.

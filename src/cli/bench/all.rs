@@ -57,7 +57,7 @@ struct Report {
     schema: u32,
     board: String,
     engine: &'static str,
-    /// The engine in words, with the reason.
+    /// The engine as text, with the reason.
     #[serde(skip)]
     engine_name: String,
     grid: usize,

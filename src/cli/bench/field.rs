@@ -124,7 +124,7 @@ struct Report {
     schema: u32,
     /// `cpu`, `reference` or `cuda`.
     engine: &'static str,
-    /// The engine in words, with the reason.
+    /// The engine as text, with the reason.
     #[serde(skip)]
     engine_name: String,
     threads: usize,

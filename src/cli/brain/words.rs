@@ -1,4 +1,4 @@
-//! A brain's output for people and programs: a line for each event, and a table at the end.
+//! A brain's output, human-readable or as JSON: a line for each event, and a table at the end.
 
 use crate::base::time::Span;
 use crate::cli::exit::Failure;

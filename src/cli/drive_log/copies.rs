@@ -88,7 +88,7 @@ pub fn recover(args: &RecoverArgs) -> Result<(), Failure> {
     say!("copied {} slots ({:.1} s) to {}", copied.slots, copied.seconds, args.new.display());
     match (&copied.damage, copied.whole) {
         (Some(damage), _) => say!("The rest is {damage}."),
-        (None, false) => say!("The recording was truncated after them."),
+        (None, false) => say!("The recording was truncated after these slots."),
         (None, true) => say!("The recording was complete."),
     }
     told(&args.new, &copied, args.json)

@@ -89,7 +89,7 @@ struct Report {
 struct FieldReport {
     /// Answers with the same bits as recorded; for a GPU, the same up to rounding.
     equal: u64,
-    /// Those of them whose motors a goal replaced, so that the motors were not compared.
+    /// Answers among the equal ones whose motors were not compared, because a goal replaced them.
     steered: u64,
     /// Answers before the first compared one, to requests for which the field's state is unknown.
     before: u64,
@@ -121,7 +121,7 @@ impl FieldReport {
             );
         }
         if *steered > 0 {
-            say!("{steered} of them without their motors, because a goal decided those");
+            say!("{steered} of them compared without their motors, because a goal decided those");
         }
         self.unknown.iter().for_each(|why| say!("Later answers were not computed: {why}"));
     }

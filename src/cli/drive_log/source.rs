@@ -18,7 +18,7 @@ pub const LARGEST: u64 = 16 << 30;
 /// A file of this size takes a second to read, bytes.
 const LARGE: u64 = 32 << 20;
 
-/// What the files contain about the run.
+/// The metadata of the run in its files.
 pub struct Run {
     /// Its metadata.
     pub words: BTreeMap<String, String>,
@@ -45,7 +45,7 @@ pub enum Item {
     Step(Box<Step>),
     /// The robot's status, as JSON, which only `report` shows.
     Status(#[cfg_attr(not(feature = "workshop"), expect(dead_code))] Vec<u8>),
-    /// What the program occupied after the newest slot.
+    /// The program's use of memory, files and threads after the newest slot.
     Process(ProcessMessage),
     /// Slices through the field, as JSON, which only `report` shows, and their time on the robot's clock.
     Slices(
@@ -56,7 +56,7 @@ pub enum Item {
 
 /// A recording that is read slot by slot.
 pub struct Source {
-    /// What was read about the run so far.
+    /// The metadata of the run, as far as it was read.
     pub run: Run,
     files: std::vec::IntoIter<PathBuf>,
     reader: Option<(PathBuf, Reader<BufReader<Take<File>>>)>,

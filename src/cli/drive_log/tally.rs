@@ -15,7 +15,7 @@ use crate::system::rt::ProcessUsage;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What happened in a run; with `--json`, the object.
+/// The summary of a run; with `--json`, the printed object.
 #[derive(Debug, Default, Serialize)]
 pub struct Summary {
     schema: u32,
@@ -42,7 +42,7 @@ pub struct Summary {
     /// Seconds at each quality level.
     levels_s: [f64; QUALITY_LEVELS],
     release_late_max_us: f64,
-    /// What the program occupied; absent if the recording does not say.
+    /// The program's memory, files and threads; absent if the recording lacks them.
     #[serde(skip_serializing_if = "Option::is_none")]
     process: Option<ProcessSummary>,
     /// Whether the file is complete.
@@ -50,7 +50,7 @@ pub struct Summary {
     files: usize,
 }
 
-/// What the program occupied while it ran.
+/// Memory, files and threads that the program used during the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct ProcessSummary {
     resident_kib: Use,
@@ -58,7 +58,7 @@ struct ProcessSummary {
     threads: Use,
 }
 
-/// How much of something was in use.
+/// Use of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 struct Use {
     first: u64,
@@ -116,11 +116,11 @@ impl ProcessSummary {
 pub struct Stop {
     /// Seconds after the first slot.
     pub at_s: f64,
-    /// In words.
+    /// As text.
     pub why: String,
 }
 
-/// What has been read of the run so far.
+/// The part of the run that was read so far.
 #[derive(Default)]
 pub struct Tally {
     /// The figures so far.
@@ -175,7 +175,7 @@ impl Tally {
         self.last = Some(slot.clone());
     }
 
-    /// Takes note of what the program occupied.
+    /// Adds the program's use of memory, files and threads.
     pub fn take_process(&mut self, message: &ProcessMessage) {
         self.summary.process = ProcessSummary::after(self.summary.process, &message.usage);
     }

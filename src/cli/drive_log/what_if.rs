@@ -14,7 +14,7 @@ const KEPT: usize = 1_000;
 /// Maximum number of stretches printed: what fits on a screen.
 const TOLD: usize = 8;
 
-/// What would have been different.
+/// The decisions that would have been different.
 #[derive(Debug, Serialize)]
 pub struct Otherwise {
     /// The changed values.

@@ -144,7 +144,7 @@ fn title(scene: &Scene<'_>) -> String {
     format!("A simulated drive of board '{}'", scene.board)
 }
 
-/// The run in a line.
+/// A one-line summary of the run.
 fn facts(scene: &Scene<'_>) -> String {
     let Scene { about, report, seconds, .. } = scene;
     let clock = if about.is_virtual { " of virtual time" } else { "" };
@@ -157,7 +157,7 @@ fn facts(scene: &Scene<'_>) -> String {
     )
 }
 
-/// What stands in the room, and where there is no floor.
+/// The obstacles in the room, and the areas without floor.
 fn room(world: &World, page: &Page) -> String {
     let [wide, high] = world.room();
     let mut lines = vec![page.rectangle("floor", [0.0, 0.0, wide, high], "")];

@@ -20,7 +20,7 @@ impl Default for Way {
 }
 
 impl Way {
-    /// The robot is at `at` now.
+    /// Adds the robot's present place, `at`.
     pub(super) fn go(&mut self, at: [f64; 2]) {
         let is_near = |last: &[f64; 2]| libm::hypot(at[0] - last[0], at[1] - last[1]) < self.step_m;
         if self.points.last().is_some_and(is_near) {

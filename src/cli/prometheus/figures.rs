@@ -67,8 +67,8 @@ fn mode(status: &Status, page: &mut Page) {
     page.gauge("arming_prevented", "How many reasons prevent arming now.").value(status.refusal.len());
 }
 
-/// Every cause, so that a graph has it before it first becomes active, and those that only a newer runtime
-/// knows.
+/// Every known cause, so that a graph has it before it first becomes active, and `more`, the causes that only
+/// a newer runtime knows.
 fn causes_and<'s>(more: impl IntoIterator<Item = &'s str>) -> impl Iterator<Item = &'s str> {
     let known = Cause::ALL.into_iter().map(|cause| -> &'s str { cause.name() });
     known.chain(more)
@@ -190,7 +190,7 @@ fn buses(buses: &[BusStatus], page: &mut Page) {
     buses.iter().for_each(|bus| lost.with(&[("bus", &bus.name)], bus.lost.len()));
     let mut steps = page.counter("bus_recoveries_total", "Recovery steps taken on each bus.");
     for bus in buses {
-        // Also those that were never taken, so that the first one is an increase.
+        // Steps that were never taken are included too, so that the first one shows as an increase.
         let known = RecoveryStep::ALL.into_iter().map(|step| -> &str { step.name() });
         for step in known.chain(bus.recovery.keys().map(String::as_str)) {
             let taken = bus.recovery.get(step).copied().unwrap_or(0);

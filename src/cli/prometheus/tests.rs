@@ -112,7 +112,7 @@ fn sample(line: &str) -> Option<(String, BTreeMap<String, String>, f64)> {
     is_name(name).then(|| (name.to_string(), labels, value))
 }
 
-/// Rising bounds and counts, the last of them without a bound and equal to the count.
+/// Whether bounds and counts rise, and the last class has no bound and equals the count.
 fn is_complete(name: &str, Family { samples, .. }: &Family) -> bool {
     let buckets: Vec<(f64, f64)> = samples
         .iter()
@@ -128,7 +128,7 @@ fn is_complete(name: &str, Family { samples, .. }: &Family) -> bool {
         && one("_count")
 }
 
-/// The status of a robot that has everything.
+/// A status in which every part is present.
 fn full() -> Status {
     let mut status = Sources::idle().status();
     status.board = "a \"quoted\" \\ name\nof two lines \x1b[2J".into();
@@ -221,7 +221,7 @@ fn a_page_is_read_by_a_strict_reader_with_its_values() {
     assert_eq!(
         active.iter().map(|(.., on)| on).sum::<f64>(),
         2.0,
-        "also one that this version does not know"
+        "a cause that this version does not know counts too"
     );
     assert_eq!(of("ganglion_cause_latched", Some(("cause", "e-stop"))), 1.0);
     assert_eq!(of("ganglion_cause_trips_total", Some(("cause", "obstacle"))), 4.0);
@@ -231,7 +231,7 @@ fn a_page_is_read_by_a_strict_reader_with_its_values() {
     assert_eq!(of("ganglion_temperature_celsius", None), 48.5);
     assert_eq!(of("ganglion_sensor_age_seconds", Some(("sensor", "range"))), 0.03);
     assert_eq!(of("ganglion_sensor_good", Some(("sensor", "floor"))), 0.0);
-    assert_eq!(families["ganglion_sensor_value"].samples.len(), 1, "neither without a value nor NaN");
+    assert_eq!(families["ganglion_sensor_value"].samples.len(), 1, "no sample for a missing value or NaN");
     assert_eq!(of("ganglion_bus_recoveries_total", Some(("step", "reset"))), 1.0);
     assert_eq!(of("ganglion_guard_phase", Some(("phase", "tripped"))), 1.0);
     assert_eq!(of("ganglion_recording_bytes_total", None), 1_048_576.0);
@@ -289,7 +289,7 @@ fn the_strict_reader_refuses_what_prometheus_refuses() {
     assert!(page.into_text().contains("{x=\"\\\"\\\\\\\\x0a\"} 1\n"));
 }
 
-/// Names that begin with `ganglion_` in a text; of a histogram without its suffix.
+/// Names in a text that begin with `ganglion_`; those of histograms without their suffix.
 fn names_in(text: &str, known: &BTreeSet<String>) -> BTreeSet<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let names = words.filter(|word| word.starts_with("ganglion_"));

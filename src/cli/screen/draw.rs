@@ -22,7 +22,7 @@ const BELOW: u16 = 2;
 const CAUSES: usize = 2;
 /// If the body has fewer rows than this, loop and field take less space so that the room fits.
 const LOW: u16 = 28;
-/// The fewest rows that a room is drawn in.
+/// The fewest rows in which the room is drawn.
 const LEAST_ROOM: u16 = 5;
 
 /// Draws the page.

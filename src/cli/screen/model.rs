@@ -31,7 +31,7 @@ pub(super) enum Page {
     Robot,
     /// Slices through the field.
     Slices,
-    /// The keys, and what the robot's page means.
+    /// The keys, and an explanation of the robot's page.
     Help,
 }
 
@@ -131,7 +131,7 @@ impl Model {
         false
     }
 
-    /// Another key was pressed, which answers the question with no.
+    /// Another key was pressed, which cancels arming.
     pub(super) fn forget_arming(&mut self) {
         if self.asked_to_arm.take().is_some() {
             self.notice = words::NOT_ARMED.to_string();

@@ -62,8 +62,8 @@ pub(super) fn put(text: &str, style: Style, y: u16, area: Rect, buffer: &mut Buf
     }
 }
 
-/// The first `rows` of these, or one fewer and a count of those left out. If there is not enough room, those
-/// with problems come first.
+/// At most `most` of `rows`. If there are more, those with problems come first, and the last line is a count
+/// of those left out.
 fn first(rows: Vec<Row>, most: usize, what: &str) -> Vec<Row> {
     if rows.len() <= most {
         return rows;

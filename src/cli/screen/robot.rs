@@ -13,7 +13,7 @@ const MAP_EVERY: Duration = Duration::from_secs(1);
 
 /// The robot.
 pub(super) trait Robot {
-    /// Its current status, with slices through the field if the page shows them.
+    /// The robot's current status, with slices through the field if the page shows them.
     fn status(&mut self, with_slices: bool) -> io::Result<Status>;
     /// Sends a request, and waits for its outcome.
     fn ask(&mut self, ask: Ask) -> io::Result<Reply>;

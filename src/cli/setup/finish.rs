@@ -32,11 +32,11 @@ pub(super) enum State {
 /// The package of the first installation, to which the first update can go back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Package {
-    /// It is already kept.
+    /// The package is already kept.
     Kept,
-    /// It was found here and will be kept.
+    /// The package was found here and will be kept.
     At(PathBuf),
-    /// It was not found; this is its name.
+    /// The package was not found; this is its name.
     NotFound(String),
 }
 

@@ -31,7 +31,7 @@ pub(super) fn run(site: &Site, yes: bool, json: bool) -> Result<(), Failure> {
         return report(json, 0, &[]);
     }
     say!();
-    // It may not be running, so ignore errors.
+    // The service may not be running, so ignore errors.
     for unit in ["ganglion.service", "ganglion-guard.service"] {
         let _ = site.programs.run("systemctl", &["stop", unit]);
     }

@@ -47,7 +47,7 @@ pub struct Args {
     /// Rooms for each field seed
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     rooms: u16,
-    /// Seed of the first room; the others follow
+    /// Seed of the first room; the other rooms have the following seeds
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     first_room: u64,
     /// Length of a drive, in virtual time
@@ -59,7 +59,7 @@ pub struct Args {
     /// Teach and drive at this quality level, 0 (best) to 5
     #[arg(long = "rung", value_name = "N", value_parser = arguments::quality, default_value = "0")]
     quality: QualityLevel,
-    /// Trouble on the sensors that the driver sees: noise of a twentieth of their span, or one sensor at a
+    /// Faults of the sensors that the driver sees: noise of a twentieth of their span, or one sensor at a
     /// time that keeps its value for up to half a second
     #[arg(long, value_name = "WHAT", default_value = "none", value_parser = troubles())]
     trouble: Trouble,
@@ -157,7 +157,7 @@ struct Row {
     same_runs: f64,
     /// Share of the whole field's cycle for the part that it leaves out, if that part is a separate stage.
     share_of_cycle: Option<f64>,
-    /// Mean time of a cycle of its driver on this machine, and the same as a share of the whole field's.
+    /// Mean time of a cycle of its driver on this machine, and its share of the whole field's cycle time.
     cycle_us: Option<f64>,
     cycle_of_whole: Option<f64>,
     /// Memory that its driver takes, and how much less that is than the whole field's.

@@ -1,5 +1,5 @@
 //! `report`: a recorded run as one self-contained page for a browser, which loads nothing else. The page
-//! begins with what `log info` says; curves, events and a map follow.
+//! begins with the output of `log info`; curves, events and a map follow.
 
 mod curves;
 mod drive;

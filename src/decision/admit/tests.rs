@@ -176,7 +176,7 @@ fn readings_older_than_the_last_one_are_ignored() {
     );
     let early = Reading { channel: 0, value: Ok(2.0), stamp: at(500) };
     rig.admission.admit(&mut rig.frame, &early, at(80));
-    assert_eq!(rig.frame.samples[0].stamp, at(80), "a future stamp must not keep it young");
+    assert_eq!(rig.frame.samples[0].stamp, at(80), "a future stamp must not keep a sample fresh");
     let counters = rig.counters(0);
     assert_eq!((counters.out_of_order, counters.from_future, counters.admitted), (1, 1, 2));
 }

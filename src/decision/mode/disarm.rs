@@ -12,7 +12,7 @@ const LASTING: Span = Span::from_millis(100);
 pub enum Disarm {
     /// A person or a program requested it.
     Asked,
-    /// It was armed and could not move for longer than the board allows.
+    /// The robot was armed and could not move for longer than the board allows.
     Stillness {
         /// For how long.
         lasted: Span,
@@ -59,7 +59,7 @@ impl Disarm {
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Stillness {
     free_at: Instant,
-    /// Whether it is free to move now.
+    /// Whether the robot is free to move now.
     free: bool,
     /// Since when motion has been allowed without a break; `None`: it is not allowed.
     allowed_since: Option<Instant>,
@@ -68,7 +68,7 @@ pub(super) struct Stillness {
 }
 
 impl Stillness {
-    /// For a robot that is armed at `now`, and therefore free to move.
+    /// The stillness of a robot that is armed at `now`, and therefore free to move.
     pub fn none(now: Instant) -> Stillness {
         Stillness { free_at: now, free: true, allowed_since: Some(now), noted_at: now, causes: 0 }
     }
@@ -93,12 +93,12 @@ impl Stillness {
         held.then(|| self.lasted())
     }
 
-    /// How long it has been kept from moving.
+    /// How long the robot has been kept from moving.
     pub fn lasted(&self) -> Span {
         self.noted_at.since(self.free_at)
     }
 
-    /// What prevented motion when it was last prevented.
+    /// The causes that last prevented motion.
     pub fn causes(&self) -> u16 {
         self.causes
     }

@@ -202,7 +202,7 @@ fn held(script: &[(Verdict, u64)]) -> Modes {
 #[test]
 fn robot_held_still_too_long_is_disarmed_with_the_cause() {
     let lost = verdict(Cause::SensorLost.bit(), Restraint::Still);
-    // The last slot of freedom is at 990 ms, `disarm_after` is a second.
+    // The last slot that allows motion is at 990 ms; `disarm_after` is a second.
     let modes = held(&[(lost, 1_990)]);
     assert!(modes.mode().obeys_since().is_some() && modes.disarmed().is_none());
     let mut modes = held(&[(lost, 2_000)]);

@@ -45,7 +45,7 @@ impl RuleState {
         matches!(self.rule.restraint, Restraint::Still | Restraint::NoForward)
     }
 
-    /// Whether it was active at the last check, or has been tripped since.
+    /// Whether the rule was active at the last check, or has been tripped since.
     pub(super) fn is_tripped(&self) -> bool {
         self.tripped_at.is_some()
     }
@@ -80,13 +80,13 @@ impl RuleState {
         samples.all(|(_, sample)| sample.health != Health::Never && sample.value >= limit)
     }
 
-    /// Whether it has tripped and stays tripped until it is released.
+    /// Whether the rule has tripped and stays tripped until it is released.
     pub(super) fn is_latched(&self) -> bool {
         self.latched
     }
 
-    /// Lets it clear by itself again, once its cause is gone; the person who disarms is responsible for where
-    /// the robot stands.
+    /// Lets the rule clear by itself again, once its cause is gone; the person who disarms is responsible for
+    /// where the robot stands.
     pub(super) fn release(&mut self) {
         self.latched = false;
         self.owed = Span::ZERO;
@@ -101,7 +101,7 @@ impl RuleState {
         if met || trips {
             self.tripped_at.get_or_insert(now);
             self.latched = self.rule.latched;
-            self.owed = self.rule.retreat; // counted from where it was last seen
+            self.owed = self.rule.retreat; // counted from where the edge was last seen
             if trips {
                 self.worst = self.rule.trip.worse(self.worst, sample.worst);
             }
@@ -284,7 +284,7 @@ mod tests {
         // The minimum of 0 and of the minimum of 0 and 1: it contains 0 twice.
         let nested = last_of(&[range(), range(), least_of(&[0, 1]), least_of(&[0, 2])]);
         assert_eq!([0, 1, 2, 3].map(|channel| met(&nested, channel)), [true, true, false, false]);
-        // A list that names itself ends; a checked board has none.
+        // A list of members that contains itself is handled too; a checked board has none.
         let mut itself = last_of(&[range(), least_of(&[0, 1])]);
         itself.observe(&frame, 0, 0.5, at(0));
         assert!(itself.is_tripped());

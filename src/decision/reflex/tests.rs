@@ -96,7 +96,7 @@ fn each_finding_has_a_cause_a_restraint_and_an_end() {
             Restraint::Still,
         ),
         (
-            "wire silent for as long as it may be",
+            "wire silent for as long as is allowed",
             well,
             Signals { wire_age: Some(ms(50)), ..WELL },
             None,
@@ -220,7 +220,7 @@ fn a_brief_trip_holds_from_its_time_and_at_least_one_slot() {
         assert_eq!(verdict.active != 0, active, "at {now} ms");
         assert_eq!(verdict.latched, 0);
     }
-    // Its hold is over, and a reading trips it again in this slot.
+    // The rule's hold is over, and a reading trips it again in this slot.
     reflexes.observe(&seen, 0, 0.2, at(50));
     reflexes.evaluate(&seen, &WELL, at(50));
     reflexes.observe(&seen, 0, 0.2, at(90));
@@ -370,7 +370,7 @@ fn the_field_sees_an_edge_until_the_robot_backs_away() {
     assert_eq!(look(3.0, ms(1)), (true, 3.0));
     assert_eq!(look(0.7, ms(0)), (false, 0.7), "another edge");
 
-    // A reading between two checks counts too; a rule without a retreat shows what is there now.
+    // A reading between two checks counts too; a rule without a retreat shows the present value.
     for (retreat, shown) in [(ms(100), 0.3), (Span::ZERO, 3.0)] {
         let mut reflexes = settled(&[Rule { retreat, ..edge }]);
         let well = frame(good(3.0, at(0)));
@@ -434,7 +434,7 @@ fn a_latched_link_stays_lost_until_the_robot_is_disarmed() {
         let signals = Signals { link_silence: Some(ms(silence)), disarmed, ..WELL };
         reflexes.evaluate(&frame(good(3.0, at(1_000))), &signals, at(1_000)).0.latched
     };
-    assert_eq!(look(100, false), 0, "a brain that was never there is not lost");
+    assert_eq!(look(100, false), 0, "a brain that was never heard is not lost");
     assert_eq!((look(5, false), look(100, false)), (0, Cause::LinkLost.bit()));
     assert_eq!(look(5, false), Cause::LinkLost.bit(), "an answer alone must not clear it");
     assert_eq!((look(5, true), look(5, false)), (0, 0));

@@ -15,7 +15,7 @@ const LOOKS: u32 = 5_000;
 /// A sleeping thread checks this often whether it has to end, in case it missed its wake-up.
 const NAP: Duration = Duration::from_millis(50);
 
-/// The calling thread and as many more as were requested.
+/// The threads that copy: the calling thread and the ones started for it.
 pub struct CopyCrew {
     own: Buffers,
     orders: Arc<Orders>,
@@ -41,7 +41,7 @@ struct Buffers {
 }
 
 impl Buffers {
-    /// Writes a value other than zero, so that every page gets memory of its own.
+    /// Writes a value other than zero, so that each page gets its own memory.
     fn new(bytes: usize) -> Buffers {
         Buffers { from: vec![1; bytes], to: vec![2; bytes] }
     }

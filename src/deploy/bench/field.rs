@@ -85,7 +85,7 @@ pub struct FieldBench {
     engine: Box<dyn Inspect>,
     feed: Feed,
     copy: CopyCrew,
-    /// Driven between the blocks; only if its time is wanted.
+    /// Runs between the blocks, if the navigator is to be measured too.
     navigator: Option<NavigatorLoad>,
 }
 
@@ -234,7 +234,7 @@ pub struct FieldFigures {
     pub slices: Histogram<u64>,
     /// Plain copies.
     pub copy: Histogram<u64>,
-    /// Bytes that one of these copies read and wrote.
+    /// Bytes that one plain copy read and wrote.
     pub bytes_per_copy: usize,
     /// Bytes that a cycle has to read and write.
     pub bytes_per_cycle: usize,
@@ -292,8 +292,8 @@ impl FieldFigures {
         // If the clock is coarser than a copy, it cannot measure one.
         at(&self.copy, 0.5).filter(|us| *us > 0.0).map(|us| self.bytes_per_copy as f64 / us / 1e3)
     }
-    /// Time in which the copy moves the bytes of a cycle, microseconds. A cycle that reads and writes each of
-    /// them once in memory cannot be faster.
+    /// Time in which the copy moves the bytes of a cycle, microseconds. A cycle that reads and writes each
+    /// byte once in memory cannot be faster.
     pub fn floor_us(&self) -> Option<f64> {
         self.copy_gbps().map(|gbps| self.bytes_per_cycle as f64 / (gbps * 1e3))
     }

@@ -23,7 +23,7 @@ pub struct GpuFigures {
     pub device: String,
     /// Median cycle of one robot in f32 storage.
     pub cycle_us: Option<f64>,
-    /// The same in f16 storage.
+    /// Median cycle of one robot in f16 storage.
     pub cycle_f16_us: Option<f64>,
     /// Median cycle of 64 robots in f16 storage.
     pub batch_us: Option<f64>,
@@ -79,7 +79,7 @@ fn figures(interrupted: &AtomicBool) -> Result<GpuFigures, BenchFault> {
     })
 }
 
-/// The figures for that many robots, and the device memory they use. Empty if the user asked to end.
+/// The figures for `robots` robots, and the device memory they use. Empty if the user asked to end.
 fn measured(
     storage: Storage,
     robots: usize,

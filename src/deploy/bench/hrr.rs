@@ -22,7 +22,7 @@ use serde::Serialize;
 use std::hint::black_box;
 use std::sync::atomic::AtomicBool;
 
-/// A sample repeats the operation for at least this long: a thousand times what reading the clock takes.
+/// A sample repeats the operation for at least this long: a thousand times as long as reading the clock.
 const LEAST_SAMPLE: Span = Span::from_micros(30);
 /// Minimum number of samples of a cell, however long they take.
 const LEAST_SAMPLES: usize = 5;
@@ -50,7 +50,7 @@ pub const OPERATIONS: [Operation; 5] =
     [Operation::Bind, Operation::Unbind, Operation::BindUnit, Operation::SuperposeUnit, Operation::CleanUp];
 
 impl Operation {
-    /// Its name in a table.
+    /// The operation's name in a table.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Bind => "bind",
@@ -96,8 +96,8 @@ pub struct HrrFigure {
     pub floor_us: f64,
     /// `p50_us` over `floor_us`.
     pub ratio_to_floor: f64,
-    /// Median time of a plain copy of as many bytes in the GPU's memory, microseconds; only for rows that are
-    /// there.
+    /// Median time of a plain copy of as many bytes in the GPU's memory, microseconds; only for rows in that
+    /// memory.
     pub gpu_copy_us: Option<f64>,
 }
 
@@ -176,7 +176,7 @@ pub struct HrrFigures {
     pub simd: &'static str,
     /// The GPU; `None`: there is none, or none was opened.
     pub gpu: Option<GpuName>,
-    /// Why there are no figures for a GPU, if so.
+    /// Why there are no figures for a GPU; `None` if there are.
     pub gpu_absence: Option<String>,
     /// A processor emulates the GPU, so its figures are not measurements. `None`: no GPU.
     pub emulated: Option<bool>,
@@ -396,8 +396,8 @@ impl HrrBench {
     }
 }
 
-/// Ordinary numbers. They repeat with a prime period, so that no two rows are equal: equal rows would make
-/// the best match easy to find.
+/// Rows of ordinary numbers. They repeat with a prime period, so that no two rows are equal: equal rows would
+/// make the best match easy to find.
 fn numbers(family: u64, dim: Dim, batch: usize) -> Vec<f32> {
     let draw = |i: usize| uniform(family, Stream::Stimulus, (i % 65_521) as u64) - 0.5;
     (0..batch * dim.get()).map(|i| draw(i) as f32).collect()

@@ -17,7 +17,7 @@ const FRESH: [u64; 2] = [0, 2];
 const DISCS: u64 = 40;
 const DISC_RADIUS: f64 = 0.1;
 const AROUND: f64 = 5.0;
-/// Radius of the circle on which the robot drives, metres. It is free of discs by this much on either side.
+/// Radius of the circle on which the robot drives, and how far from it every disc's centre is; metres.
 const CIRCLE: f64 = 1.5;
 const FREE: f64 = 0.5;
 /// Time from one cycle to the next, and the speed: 10 mm a cycle.

@@ -31,9 +31,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const MORE_WORK_US: f64 = 0.5;
 /// The 99th percentile of the wake-ups' lateness may be at most this many times the one without a recorder.
 const LATER: f64 = 1.1;
-/// It may take at most this share of a core at [`JUDGED_HZ`].
+/// The recorder may use at most this share of a core at [`JUDGED_HZ`].
 const CORE_SHARE: f64 = 0.02;
-/// It may write at most this many kilobytes per second at [`JUDGED_HZ`].
+/// The recorder may write at most this many kilobytes per second at [`JUDGED_HZ`].
 const KILOBYTES_PER_S: f64 = 100.0;
 /// The rate at which the targets for share and bytes apply: that of the shipped boards.
 const JUDGED_HZ: u32 = 100;

@@ -17,7 +17,7 @@ const BEST_SHARES: u64 = 4;
 pub struct Survey {
     /// The engine's name.
     pub engine: &'static str,
-    /// The engine's device, and why it was chosen, in words.
+    /// The engine's device, and why it was chosen, as text.
     pub engine_name: String,
     /// How the engine stores its cells.
     pub storage: &'static str,
@@ -101,7 +101,7 @@ fn has_storages(bench: &FieldBench) -> bool {
     [Storage::F32, Storage::F16].iter().any(|storage| storage.name() == bench.engine().storage())
 }
 
-/// The same field in the other storage.
+/// The plan of the same field in the other storage.
 fn other(plan: &FieldPlan) -> FieldPlan {
     let storage = match plan.storage {
         Storage::F32 => Storage::F16,

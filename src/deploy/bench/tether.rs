@@ -110,7 +110,7 @@ impl From<io::Error> for NoTetherBench {
     }
 }
 
-/// What is counted for one kind.
+/// The counts for one kind of trip.
 struct Tally {
     trips: Histogram<u64>,
     lost: u64,

@@ -17,7 +17,7 @@ pub enum Bound {
     AtLeast,
 }
 
-/// The basis of a figure that is computed from sizes by a formula, or from another that is.
+/// The source of a figure that is computed from sizes by a formula, or from another computed figure.
 const COMPUTED: &str = "computed";
 
 /// One figure, as printed and as written to the JSON object.
@@ -25,7 +25,7 @@ const COMPUTED: &str = "computed";
 pub struct Row {
     /// Its name.
     pub name: String,
-    /// Its unit; ratios have `1`.
+    /// The figure's unit; `1` for ratios.
     pub unit: &'static str,
     /// `None`: it cannot be measured.
     pub measured: Option<f64>,
@@ -93,7 +93,8 @@ pub fn overall(rows: &[Row]) -> Option<bool> {
     rows.iter().filter_map(|row| row.pass).reduce(|all, pass| all && pass)
 }
 
-/// Each reason why targets were not judged, without duplicates, or that the board states none.
+/// Each reason why targets were not judged, without duplicates, or the message that the board states
+/// no targets.
 pub fn not_judged(rows: &[Row]) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for why in rows.iter().filter(|row| row.target.is_some()).filter_map(Row::why_unjudged) {
@@ -221,7 +222,7 @@ mod tests {
     use super::super::FieldFigures;
     use super::*;
 
-    /// A field whose cycle takes `us` at each level, and an eighth of that at the worst.
+    /// A field whose cycle takes `us` at each level, and an eighth of that at the lowest.
     fn survey(us: u64) -> Survey {
         let figures = |us: u64| {
             let mut figures = FieldFigures::new();

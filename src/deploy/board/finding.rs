@@ -12,7 +12,7 @@ pub struct Finding {
     pub key: String,
     /// The problem.
     pub problem: Problem,
-    /// Where it is written; `None` if it is not in a file (a default, a missing file).
+    /// Where the key is written; `None` if it is not in a file (a default, a missing file).
     pub spot: Option<Spot>,
 }
 

@@ -189,12 +189,12 @@ fn digest(settings: &[Setting]) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// The reported errors, and at the end the number of those left out.
+/// The reported errors as the reason why the board was refused.
 fn refused(report: Report, own: &str) -> BoardError {
     BoardError::Refused(told(report, own))
 }
 
-/// The same as a list.
+/// The reported errors, and at the end the number of those left out.
 pub(super) fn told(report: Report, own: &str) -> Vec<Finding> {
     let untold = report.untold;
     let mut findings = in_order(report.findings, own);

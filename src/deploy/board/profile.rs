@@ -27,9 +27,9 @@ pub struct ProfileFile {
 /// Why a file is not a profile.
 #[derive(Debug)]
 pub enum ProfileFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     Io(std::io::Error),
-    /// It is not TOML, or its keys or types are not a profile's; in words, with the line.
+    /// The file is not TOML, or its keys or types are not a profile's; the message names the line.
     Content(String),
 }
 

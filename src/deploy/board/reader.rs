@@ -28,7 +28,7 @@ pub struct Section<'a> {
     table: Option<&'a Table>,
     pub(super) place: Option<SourceRange>,
     asked: RefCell<Vec<String>>,
-    /// Unknown keys are not reported.
+    /// Whether unknown keys are accepted without a report.
     open: Cell<bool>,
     /// The board chooses the names of its keys.
     free: Cell<bool>,

@@ -15,7 +15,7 @@ pub struct Setting {
     pub key: String,
     /// The value as TOML, in a canonical spelling.
     pub value: String,
-    /// Where it is written; `None` for a default.
+    /// Where the value is written; `None` for a default.
     pub origin: Option<Spot>,
 }
 

@@ -1,4 +1,4 @@
-//! The type and range of a key's value, declared once. Messages describe it in words, the JSON Schema in its
+//! The type and range of a key's value, declared once. Messages describe it as text, the JSON Schema in its
 //! own terms.
 
 use super::spelling::{ADDRESSES, HIGHEST_LINE, LONGEST_TEXT, show_limits};

@@ -9,9 +9,9 @@ use std::ops::RangeInclusive;
 
 /// Why a node is not the requested value.
 pub enum Refusal {
-    /// It has another type.
+    /// The value has another type.
     Type,
-    /// It is out of range; holds what was found.
+    /// The value is out of range; holds the value found.
     Range(String),
     /// A more specific problem.
     Other(Problem),

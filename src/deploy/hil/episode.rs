@@ -42,7 +42,7 @@ pub enum LoopFault {
     NoEcho,
     /// The motor's line never moved.
     NeverRan,
-    /// It came to rest and did not run again after the stimulus.
+    /// The motor's line came to rest and did not run again after the stimulus.
     DidNotRunAgain,
 }
 
@@ -75,9 +75,9 @@ pub(super) struct Passed {
 /// How the motor's line shows that the motor runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Running {
-    /// It carries pulses.
+    /// The line carries pulses.
     Pulses,
-    /// It has this level.
+    /// The line has this level.
     Level(bool),
 }
 

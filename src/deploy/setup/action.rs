@@ -76,7 +76,7 @@ impl SetupAction {
         }
     }
 
-    /// Whether it takes effect only at the next boot, because the boot loader reads it.
+    /// Whether the action takes effect only at the next boot, because the boot loader reads it.
     pub fn needs_reboot(&self) -> bool {
         self.path().is_some_and(|path| path.starts_with("boot"))
     }

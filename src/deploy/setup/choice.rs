@@ -17,41 +17,41 @@ pub const PATH: &str = "etc/ganglion/board.toml";
 pub struct Chosen {
     /// The board.
     pub loaded: Loaded,
-    /// Its name: that of a built-in board, or a file.
+    /// Why this board was chosen.
     pub origin: Origin,
     /// The content to write to [`PATH`], if there is no board yet.
     pub text: Option<String>,
 }
 
-/// Where the board comes from.
+/// The origin of the board.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The robot already had it.
+    /// The robot already had this board.
     Own,
-    /// The robot already had it, although the user named this other one.
+    /// The robot already had a board, although the user named this other one.
     OwnInsteadOf(String),
-    /// The user named it.
+    /// The user named this board.
     Named(String),
-    /// It is the only one that fits.
+    /// This is the only board that fits.
     Only(&'static str),
 }
 
 /// Why no board was chosen.
 #[derive(Debug)]
 pub enum NoBoard {
-    /// There is no built-in board for this machine.
+    /// No built-in board is for this machine.
     Unknown,
-    /// There are several; the user must choose.
+    /// Several built-in boards fit; the user must choose.
     Several(Vec<&'static str>),
     /// The file cannot be used.
     Unsound(PathBuf, BoardError),
-    /// It is for another computer.
+    /// The board is for another computer.
     OtherMachine(String, Mismatch),
-    /// It is for another HAT, or there is none for the HAT that was found.
+    /// The board is for another HAT, or no board is for the HAT that was found.
     OtherHat(String, WrongHat),
-    /// It has no real bus.
+    /// The board has no real bus.
     Log(String),
-    /// It inherits a file that would no longer be in the same folder.
+    /// The board inherits a file that would no longer be in the same folder.
     Inherits(PathBuf),
     /// [`PATH`] is not a file.
     Odd(PathBuf, io::Error),

@@ -13,9 +13,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Its folder, accessible to root only: it has copies of files with restricted readers.
+/// The journal's folder, accessible to root only: it has copies of files with restricted readers.
 pub const FOLDER: &str = "var/lib/ganglion-setup";
-/// Its file.
+/// The journal's file.
 pub const FILE: &str = "var/lib/ganglion-setup/changes.json";
 /// Version of the file's format.
 const SCHEMA: u32 = 1;
@@ -32,7 +32,7 @@ pub struct Entry {
     pub before: State,
     /// Folders that did not exist, outermost first.
     pub folders: Vec<PathBuf>,
-    /// The boot in which it was done; empty if unknown.
+    /// The boot in which the action was done; empty if unknown.
     pub boot: String,
 }
 

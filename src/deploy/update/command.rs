@@ -26,7 +26,7 @@ const REST: Duration = Duration::from_secs(1);
 /// The result of a program.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Its exit code; `None` if a signal ended it.
+    /// The program's exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// Standard output.
     pub out: String,
@@ -35,7 +35,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Whether it succeeded.
+    /// Whether the program succeeded.
     pub fn ok(&self) -> bool {
         self.code == Some(0)
     }
@@ -50,11 +50,11 @@ impl Ran {
 /// A program that could not be run, exceeded its time limit, or failed.
 #[derive(Debug)]
 pub enum CommandError {
-    /// It could not be started.
+    /// The program could not be started.
     Start(String, io::Error),
-    /// It was killed after this time.
+    /// The program was killed after this time.
     Late(String, Duration),
-    /// It failed; its last line of output.
+    /// The program failed; this is its last line of output.
     Failed(String, String),
 }
 

@@ -26,7 +26,7 @@ pub struct Deaths {
     pub version: String,
     /// Early deaths in a row.
     pub in_a_row: u32,
-    /// Whether it has ever run long enough to settle.
+    /// Whether the version has ever run long enough to settle.
     pub settled: bool,
 }
 

@@ -21,7 +21,7 @@ pub enum Phase {
     Installing,
     /// Guard and runtime are starting.
     Starting,
-    /// They are running and being watched.
+    /// Guard and runtime are running and being watched.
     Trying,
     /// The proven version is being installed again.
     Back,
@@ -53,9 +53,9 @@ pub enum Why {
     PowerLost(Phase),
     /// The program that ran the update died.
     UpdaterDied,
-    /// It was committed, and then died early this many times in a row.
+    /// The version was committed, and then died early this many times in a row.
     CrashLoop(u32),
-    /// dpkg could not install it; its message.
+    /// dpkg could not install the version; this is its message.
     NotInstalled(String),
     /// Installed files differ from the package.
     NotWhole,
@@ -65,13 +65,13 @@ pub enum Why {
     Died(String),
     /// The running program is not the installed one.
     OtherProgram,
-    /// It does not answer on its control socket.
+    /// The runtime does not answer on its control socket.
     NoAnswer,
-    /// It was armed during the trial.
+    /// The robot was armed during the trial.
     Armed,
     /// The guard is not running.
     GuardLost,
-    /// It reports a new cause of restraint.
+    /// The runtime reports a new cause of restraint.
     Cause(String),
     /// A latency exceeds the board's own target.
     Slow {

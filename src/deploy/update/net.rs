@@ -13,9 +13,9 @@ use std::time::Duration;
 pub const AT_BOOT: &str = "ganglion-rollback.service";
 /// Goes back when the program that runs the update dies.
 pub const ON_DEATH: &str = "ganglion-update-died.service";
-/// Makes the runtime start after the first one.
+/// Makes the runtime start after the unit [`AT_BOOT`].
 const DROP_IN: &str = "ganglion.service.d/90-trial.conf";
-/// Starts it at boot, whatever happens to the runtime's unit.
+/// Starts that unit at boot, whatever happens to the runtime's unit.
 const WANTED: &str = "multi-user.target.wants/ganglion-rollback.service";
 /// Time for systemd to read its files again: it takes a second or two on a Pi.
 pub(super) const RELOAD: Duration = Duration::from_secs(60);
@@ -77,7 +77,7 @@ fn at_boot(layout: &Layout) -> String {
         "# Written by 'ganglion update', removed when the update has ended.
 [Unit]
 Description=Return to the proven version of ganglion
-# An unfinished update, and no process that runs it: the power went.
+# An unfinished update, and no process that runs it: the power failed.
 ConditionPathExists={}
 ConditionPathExists=!{}
 RequiresMountsFor={} /usr

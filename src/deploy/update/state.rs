@@ -93,8 +93,8 @@ pub fn systemctl(words: &[&str], limit: Duration) -> Result<(), String> {
     command::demand("systemctl", &words, limit).map(drop).map_err(|error| error.to_string())
 }
 
-/// The path of this proven program: the installed one, or the copy that a rollback runs. A test's root has
-/// its own.
+/// The path of this proven program: the installed one, or the copy that a rollback runs. In a test:
+/// the installed one of the test's root.
 pub fn own_program(layout: &Layout) -> PathBuf {
     match std::env::current_exe() {
         Ok(own) if layout.is_real() => own,
@@ -109,7 +109,7 @@ pub fn own_program(layout: &Layout) -> PathBuf {
 pub struct Answer {
     /// `disarmed`, `armed`, ...
     pub mode: String,
-    /// How often it was armed.
+    /// How often the robot was armed.
     pub armings: u64,
     /// Active causes of restraint.
     pub causes: Vec<String>,

@@ -2,7 +2,7 @@
 //! the sonar's cone at its rim; the echo then jumps, which shows where the obstacle is. A robot that steers
 //! sharply moves its front to where its sonar does not look, so it must not sweep over these places.
 //!
-//! It remembers a few places for a few metres, by dead reckoning from the robot's own commands. It is not a
+//! The robot remembers a few places for a few metres, by dead reckoning from its own commands. This is not a
 //! map.
 
 use crate::decision::motion::OdometryPose;

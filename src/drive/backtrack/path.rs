@@ -84,7 +84,7 @@ impl Path {
         self.pieces.len() as f64 * PIECE_M + self.open
     }
 
-    /// The steering with which the robot came to its present place.
+    /// The steering with which the robot reached its present place.
     pub fn steering(&self) -> f32 {
         match self.pieces.back() {
             Some(before) if self.open <= 0.0 => before.steering,

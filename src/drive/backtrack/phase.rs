@@ -16,18 +16,19 @@ use crate::base::time::Instant;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Phase {
-    /// It does what the field requests.
+    /// The robot follows the field's request.
     Following,
-    /// The same, with an obstacle near ahead. Once the obstacle is out of sight, it may be beside the robot.
+    /// The robot follows the field's request, with an obstacle near ahead. Once the obstacle is out of sight,
+    /// it may be beside the robot.
     Passing,
-    /// It backs off, or waits at the edge or obstacle.
+    /// The robot backs off, or waits at the edge or obstacle.
     Backing {
         /// An edge or an obstacle was active in this phase: a turn follows.
         due: bool,
     },
-    /// It turns to one side, forwards.
+    /// The robot drives forwards and turns to one side.
     Turning {
-        /// Its heading at the start of the turn, radians.
+        /// The robot's heading at the start of the turn, radians.
         from: f64,
         /// When the turn began.
         since: Instant,
@@ -41,7 +42,7 @@ pub enum Phase {
 pub struct Scene {
     /// The field requests reverse.
     pub wants_back: bool,
-    /// There is a path back.
+    /// A path back exists.
     pub has_way: bool,
     /// The reflexes allow driving forwards.
     pub forward: bool,
@@ -51,11 +52,11 @@ pub struct Scene {
     pub near: bool,
     /// An edge rule is active.
     pub edge: bool,
-    /// It is stuck: it drives forwards and what it sees stays the same.
+    /// The robot is stuck: it drives forwards, but the sonar's echo does not change.
     pub stuck: bool,
-    /// It has backed off as far as needed this time, or as far as it can.
+    /// The robot has backed off as far as needed this time, or as far as it can.
     pub enough: bool,
-    /// By how much it turns away, radians.
+    /// By how much the robot turns away, radians.
     pub turn_rad: f32,
     /// Heading by dead reckoning, radians.
     pub heading: f64,

@@ -44,7 +44,7 @@ impl Stuck {
 mod tests {
     use super::*;
 
-    /// Whether it is stuck after these steps, each a distance and an echo.
+    /// Whether the robot is stuck after these steps, each a distance and an echo.
     fn stuck_after(steps: impl IntoIterator<Item = (f64, Option<f64>)>) -> bool {
         let mut stuck = Stuck::default();
         for (way, range) in steps {

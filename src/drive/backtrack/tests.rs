@@ -49,7 +49,7 @@ impl Rig {
         }
     }
 
-    /// The request and the limits that the stage makes of `wanted` and `verdict`.
+    /// The request and the limits that the stage computes from `wanted` and `verdict`.
     fn ask(&mut self, wanted: [f32; 3], mode: Mode, verdict: Verdict) -> ([f32; 3], Limits) {
         let mut verdict = verdict;
         self.backtrack.backing.iter().for_each(|backing| backing.limit(&mut verdict));
@@ -346,7 +346,7 @@ proptest! {
                 let mut motors = [0.0; MAX_MOTORS];
                 motors[..3].copy_from_slice(&command);
                 stands += motion.advance(at(10 * rig.slot), &motors);
-                // It stops within its last centimetre.
+                // The robot stops within the last centimetre of its path.
                 prop_assert!(stands > -0.005, "{stands} m");
                 prop_assert!(rig.backtrack.backing.as_ref().is_some_and(|own| own.steering == STEERING));
             }

@@ -25,7 +25,7 @@ impl ControllerTimeout {
         ControllerTimeout { timeout, calls: 0, since: Instant::ZERO, on_bus: false }
     }
 
-    /// Starts the measurement again, after a reset.
+    /// Restarts the measurement after a reset.
     pub fn restart(&mut self) {
         self.calls = 0;
     }

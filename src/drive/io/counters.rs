@@ -51,13 +51,13 @@ impl DeviceCounters {
     pub fn new(name: String) -> DeviceCounters {
         DeviceCounters { name, ..DeviceCounters::default() }
     }
-    /// It returns no values.
+    /// Records that the device returns no values.
     pub(super) fn lose(&self) {
         if !self.lost.swap(true, Ordering::Relaxed) {
             count(&self.losses);
         }
     }
-    /// It returned a value.
+    /// Records that the device returned a value.
     pub(super) fn find(&self) {
         self.lost.store(false, Ordering::Relaxed);
     }
@@ -65,7 +65,7 @@ impl DeviceCounters {
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
-    /// A poll took this long.
+    /// Records how long a poll took.
     pub(super) fn took(&self, span: Span) {
         self.longest_ns.fetch_max(span.as_nanos(), Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ impl DeviceCounters {
 /// Counters of one bus thread.
 #[derive(Debug, Default)]
 pub struct BusCounters {
-    /// Name of the bus, as the board has it.
+    /// Name of the bus in the board file.
     pub name: String,
     /// Transfers that failed for good, after their retries.
     pub failures: AtomicU64,
@@ -129,7 +129,7 @@ impl BusCounters {
         let reachable = |(_, reachable): &(RecoveryStep, &AtomicBool)| reachable.load(Ordering::Relaxed);
         RecoveryStep::ALL.into_iter().zip(&self.reachable).filter(reachable).map(|(step, _)| step)
     }
-    /// Records how long motors that may have moved received nothing.
+    /// Records how long the motors received nothing while they may have been moving.
     pub(super) fn count_write_gap(&self, span: Span) {
         self.longest_write_gap_ns.fetch_max(span.as_nanos(), Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
 //! Stops the motors through their line while their bus hangs. A transfer cannot be interrupted: an adapter
-//! with a timeout of 20 ms may take 160 (`plan::OwnTime`) or stretch a clock for ever. Meanwhile a halt
+//! with a timeout of 20 ms may take 160 (`plan::OwnTime`) or stretch a clock forever. Meanwhile a halt
 //! waits, and the motors keep obeying an expired command.
 //!
 //! The bus thread records each transfer and how long the motors may obey. The [`Cutter`] thread checks these
@@ -24,8 +24,9 @@ const HANGS: Span = Span::from_millis(10);
 const LONGEST_BITS: u64 = 300;
 /// Interval between checks while a stop waits.
 const CHECK_EVERY: Span = Span::from_millis(5);
-/// Checks after the run's end, while the motors' thread may still hang in its last call: after
-/// `executor::END_PATIENCE`, less one check, nobody waits for that thread any longer.
+/// Checks after the run's end, while the motors' thread may still hang in its last call: 400 ms in all, so
+/// that even a slow last check ends before `executor::END_PATIENCE`, after which nothing waits for that
+/// thread.
 const LAST_CHECKS: u32 = 80;
 
 /// What the bus thread records for the cutter. One per robot.
@@ -122,7 +123,7 @@ impl Gpio for SharedLines {
     }
 }
 
-/// The thread that cuts.
+/// The thread that cuts the motors' lines.
 pub struct Cutter {
     in_flight: Arc<InFlight>,
     gpio: Shared,

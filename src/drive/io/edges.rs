@@ -145,7 +145,7 @@ mod tests {
         assert!(std::iter::from_fn(|| sensed.pop().ok()).all(|reading| reading.value.is_ok()));
     }
 
-    /// A module that holds its line for 200 ms, and later for ever.
+    /// A module that holds its line for 200 ms, and later forever.
     #[test]
     fn held_line_gives_no_reading_until_it_falls() {
         let clock = Arc::new(SimClock::new());

@@ -48,7 +48,7 @@ impl FastStops {
 }
 
 impl Crossing {
-    /// Whether `value` crosses.
+    /// Whether `value` crosses the limit.
     fn look(&mut self, value: f32) -> bool {
         if !(self.valid[0]..=self.valid[1]).contains(&value) {
             return false; // NaN is in no range

@@ -34,7 +34,7 @@ pub struct BusParts {
     pub i2c: Box<dyn I2c>,
     /// GPIO lines of its devices.
     pub gpio: Box<dyn Gpio>,
-    /// Recovery measures for it.
+    /// Recovery measures for the bus.
     pub repair: Box<dyn Repair>,
     /// How long the devices' supply stays off in a power cycle, if it can be switched.
     pub rail_off: Span,
@@ -103,8 +103,8 @@ impl Wire {
         self.through(&OvertakenClock { clock, watch: None, data_ready: None, crossed: None }, call)
     }
 
-    /// A call that yields, between any two transfers, to a halt, to `data_ready`, and to a reading of its own
-    /// that trips a stop rule (`crossed`).
+    /// A call that yields, between any two transfers, to a halt, to `data_ready`, and to one of its own
+    /// readings that trips a stop rule (`crossed`).
     fn yielding<R>(
         &mut self,
         clock: &dyn Clock,

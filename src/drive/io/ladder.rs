@@ -10,7 +10,7 @@
 //!
 //! A reset stops the motors and then sets everything up from scratch. It counts as successful after a number
 //! of good transfers. A failure before that moves on to the next step, so a bus that only seems to come back
-//! is not reset for ever. Pauses between steps grow, and shrink only after a calm period, so steps stay rare
+//! is not reset forever. Pauses between steps grow, and shrink only after a calm period, so steps stay rare
 //! whatever the bus does. Motors that may be running do not wait for a recovery step: `motors.rs` stops them.
 
 use crate::base::time::{Instant, Span};
@@ -147,12 +147,12 @@ impl Ladder {
     pub fn is_up(&self) -> bool {
         matches!(self.state, State::Up | State::Trial { .. })
     }
-    /// Whether it is given up, except for occasional retries.
+    /// Whether the bus is given up, except for occasional retries.
     #[cfg(test)]
     pub fn is_dead(&self) -> bool {
         matches!(self.state, State::Dead { .. })
     }
-    /// How often it was given up.
+    /// How often the bus was given up.
     pub fn deaths(&self) -> u64 {
         self.deaths
     }
@@ -397,8 +397,8 @@ mod tests {
         assert_eq!(ladder.deaths(), 1);
     }
 
-    /// Runs a bus that fails as `fails` says, one call per millisecond. Returns the time of every recovery
-    /// step.
+    /// Runs a bus with one call per millisecond, which fails if `fails` returns true. Returns the time of
+    /// every recovery step.
     fn live(ladder: &mut Ladder, from: u64, fails: &mut dyn FnMut() -> bool, length: u64) -> Vec<u64> {
         let mut times = Vec::new();
         for step in from..from + length {

@@ -297,14 +297,14 @@ mod tests {
         rig_every(10, clock, Box::new(gpio))
     }
 
-    /// The same on these lines, polled every `period` ms.
+    /// Like [`rig`], on the lines of `gpio`, polled every `period` ms.
     fn rig_every(period: u64, clock: Arc<SimClock>, gpio: Box<dyn Gpio>) -> Rig {
         let (worker, mut rig) = rig_of(period, clock, gpio);
         rig.stepper.add(Box::new(worker), Arc::default(), Instant::ZERO);
         rig
     }
 
-    /// The same on these lines, with the worker driven by the test.
+    /// Like [`rig_every`], with the worker driven by the test.
     fn rig_of(period: u64, clock: Arc<SimClock>, gpio: Box<dyn Gpio>) -> (LinesWorker, Rig) {
         let (readings, sensed) = rtrb::RingBuffer::new(1024);
         let waker: Arc<Waker> = Arc::default();

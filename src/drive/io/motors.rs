@@ -26,9 +26,9 @@ const LAST_TRIES: u32 = 4;
 
 /// Delay before retrying a failed stop: by then the spark is over, and other devices could use the bus.
 const STOP_AGAIN: Span = Span::from_millis(1);
-/// The same on a bus that is down, until the bus is back or someone intervenes. Motors run on for no longer
-/// than this plus the attempt in progress. Attempts that no device acknowledges take 0.8 ms with their
-/// retries, less than a sixth of the thread's time.
+/// Delay before retrying a failed stop on a bus that is down, until the bus is back or someone intervenes.
+/// Motors run on for no longer than this plus the attempt in progress. Attempts that no device acknowledges
+/// take 0.8 ms with their retries, less than a sixth of the thread's time.
 const STOP_AGAIN_DOWN: Span = Span::from_millis(5);
 
 /// The motors and their link to the tick.
@@ -125,7 +125,7 @@ impl Motors {
     pub fn has_pending(&self) -> bool {
         self.pending.is_some()
     }
-    /// When to stop them without a request: the command on the wire expires, or a stop is due again.
+    /// When to stop the motors without a request: the command on the wire expires, or a stop is due again.
     pub fn stop_due(&self) -> Instant {
         match self.motion {
             MotorState::Still | MotorState::Held => Instant::NEVER,
@@ -133,22 +133,22 @@ impl Motors {
             MotorState::Unknown(at) => at,
         }
     }
-    /// Sets what they do from now on.
+    /// Sets what the motors do from now on.
     fn go(&mut self, motion: MotorState) {
         self.motion = motion;
         self.note(self.stop_due());
     }
-    /// Tells the cutter that they must not move from `at` on; [`Instant::NEVER`]: they are stopped.
+    /// Tells the cutter that the motors must not move from `at` on; [`Instant::NEVER`]: they are stopped.
     fn note(&self, at: Instant) {
         if let Some(in_flight) = &self.in_flight {
             in_flight.stop_at(at);
         }
     }
-    /// Another thread has switched their lines off.
+    /// Another thread has switched the motors' lines off.
     pub fn were_cut(&mut self) {
         self.go(MotorState::Held);
     }
-    /// Whether they are known to be stopped.
+    /// Whether the motors are known to be stopped.
     pub fn stopped(&self) -> bool {
         matches!(self.motion, MotorState::Still | MotorState::Held)
     }
@@ -165,10 +165,10 @@ impl Motors {
         self.withheld_to = self.withheld_to.max(Some(to));
     }
 
-    /// Counts how long motors that may have moved received nothing until `at`; `wrote`: a write got through
-    /// now.
+    /// Counts how long, until `at`, the motors received nothing while they may have been moving; `wrote`: a
+    /// write got through now.
     pub fn record_write_gap(&mut self, wrote: bool, at: Instant, counters: &BusCounters) {
-        // A cut reached them when the line was switched, not when the transfer returned.
+        // A cut reached the motors when the line was switched, not when the transfer returned.
         if let Some((cuts, cut)) = self.in_flight.as_ref().map(|in_flight| in_flight.cuts())
             && cuts != self.cuts
         {
@@ -249,7 +249,7 @@ impl Motors {
         written
     }
 
-    /// A stop without a request: the last command expired, or they are not known to be stopped.
+    /// A stop without a request: the last command expired, or the motors are not known to be stopped.
     pub fn stop_by_itself(
         &mut self,
         down: bool,
@@ -261,8 +261,8 @@ impl Motors {
         self.stop_now(down, ports)
     }
 
-    /// Stops them in whatever way remains, and records whether they stopped. If the bus is `down`, it uses a
-    /// line first, unless the line failed the last time; otherwise, or if no line works, a write.
+    /// Stops the motors in whatever way remains, and records whether they stopped. If the bus is `down`, it
+    /// uses a line first, unless the line failed the last time; otherwise, or if no line works, a write.
     fn stop_now(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let line_first = down && !self.line_failed;
         if self.motion == MotorState::Held || (line_first && self.hold(ports)) {
@@ -292,7 +292,7 @@ impl Motors {
         }
     }
 
-    /// Whether a line holds them now.
+    /// Whether a line holds the motors now.
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
         let held = self.actuators.hold(ports);
         self.line_failed = !held;
@@ -315,16 +315,16 @@ impl Motors {
         }
     }
 
-    /// The last call: tries to stop them by a write, a few times, then by a line, then by setting everything
-    /// up again, then by a write that also works after a torn frame. Returns whether they are known to be
-    /// stopped.
+    /// The last call: tries to stop the motors by a write, a few times, then by a line, then by setting
+    /// everything up again, then by a write that also works after a torn frame. Returns whether they are
+    /// known to be stopped.
     pub fn finish(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> bool {
         let mut by_word = false;
         for _ in 0..LAST_TRIES {
             match self.stop_now(false, ports) {
                 Ok(()) => by_word = true,
-                // A spark does not make a transfer hang: the next one would hang just as long; a line does
-                // not.
+                // A spark does not make a transfer hang, so the next write would hang just as long; a line
+                // does not.
                 Err(DeviceFault::Bus { fault: BusFault::TimedOut, .. }) => {}
                 Err(_) => continue,
             }

@@ -44,7 +44,7 @@ pub struct PollPlan {
 struct Poll {
     plan: PollPlan,
     due: Due,
-    /// It must be set up before its readings count.
+    /// The device must be set up before its readings count.
     needs_set_up: bool,
     /// Progress of its set-up.
     journal: Journal,

@@ -15,9 +15,9 @@ use std::io::{self, Read, Write};
 /// Which part is copied, counted from the first slot; starts at the checkpoint before `from`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keep {
-    /// Its start; `None`: that of the recording.
+    /// Start of the part; `None`: that of the recording.
     pub from: Option<Span>,
-    /// Its end; `None`: that of the recording.
+    /// End of the part; `None`: that of the recording.
     pub to: Option<Span>,
 }
 
@@ -26,9 +26,9 @@ pub struct Keep {
 pub struct Copied {
     /// Slots.
     pub slots: u64,
-    /// Time from the first of them to the last, seconds.
+    /// Time from the first copied slot to the last, seconds.
     pub seconds: f64,
-    /// Time of the first of them, seconds after the first slot of the recording.
+    /// Time of the first copied slot, seconds after the first slot of the recording.
     pub from_s: f64,
     /// Whether the recording is complete.
     pub whole: bool,

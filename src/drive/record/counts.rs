@@ -24,7 +24,7 @@ pub struct RecordingCounts {
     pub(super) last_failure: Mutex<Option<String>>,
 }
 
-/// A copy of them.
+/// A copy of the counters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordingStatus {

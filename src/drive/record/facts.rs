@@ -27,7 +27,7 @@ pub struct Facts {
     pub sensors: Vec<(String, String)>,
     /// Names of the motors, in their order.
     pub motors: Vec<String>,
-    /// How it is drawn.
+    /// How the robot is drawn.
     pub shape: RobotShape,
     /// The control period.
     pub period: Span,

@@ -44,7 +44,7 @@ pub struct FieldCopyTap {
 }
 
 impl FieldCopyTap {
-    /// Whether the recording asks for a copy. Whoever sends one clears it.
+    /// Whether the recording asks for a copy. The sender of a copy clears the flag.
     pub fn asked(&self) -> Arc<AtomicBool> {
         self.asked.clone()
     }
@@ -111,7 +111,7 @@ impl Recording {
         Ok((Recording { items: Some(items), counts, thread: Some(thread) }, feed))
     }
 
-    /// What it has written and lost.
+    /// What the recording has written and lost.
     pub fn counts(&self) -> Arc<RecordingCounts> {
         self.counts.clone()
     }

@@ -15,7 +15,7 @@ use std::io::{self, Read};
 /// Longest record or chunk of a file, bytes: this program's chunks end soon after 256 KiB, and a board file
 /// is at most 1 MB. Keeps a file that claims more from using up the memory.
 const LONGEST: usize = 16 << 20;
-/// Most bytes per read from the file.
+/// Maximum number of bytes per read from the file.
 const AT_ONCE: usize = 1 << 16;
 
 /// The next item in a recording.
@@ -29,7 +29,7 @@ pub enum Event {
     FieldCopy(Vec<u8>),
     /// A slot, with the checkpoint before it, if there is one.
     Step(Box<Step>),
-    /// A message for people.
+    /// A message for viewers.
     Message {
         /// Its channel.
         topic: String,
@@ -107,7 +107,7 @@ pub struct Reader<R> {
     reader: LinearReader,
     /// Name and encoding of each channel.
     channels: BTreeMap<u16, (String, String)>,
-    /// For the next slot.
+    /// The checkpoint before the next slot.
     checkpoint: Option<Vec<u8>>,
     known: bool,
     ended: bool,

@@ -89,9 +89,9 @@ pub struct SceneMoment<'a> {
     pub time: Instant,
     /// Where the robot believes it is.
     pub pose: OdometryPose,
-    /// The place that it goes to.
+    /// The place that the robot goes to.
     pub goal: Option<[f64; 2]>,
-    /// What it is doing about its goal, in words.
+    /// What the robot is doing about its goal, as text.
     pub doing: &'a str,
 }
 
@@ -219,7 +219,7 @@ fn arrow(at: [f64; 2], heading: f64, length: f64) -> Value {
 pub struct Entity(pub Value);
 
 impl Entity {
-    /// Named `id`, at `time`; it stays until it is replaced.
+    /// An item named `id`, at `time`; it stays until it is replaced.
     pub fn new(id: &str, time: Instant) -> Entity {
         Entity(json!({
             "timestamp": timestamp(time),
@@ -236,7 +236,7 @@ impl Entity {
         self
     }
 
-    /// With these primitives.
+    /// Adds these primitives.
     pub fn with(mut self, kind: &str, primitives: Value) -> Entity {
         self.0[kind] = primitives;
         self
@@ -248,7 +248,7 @@ impl Entity {
 pub enum Lines {
     /// One after the other.
     Strip = 0,
-    /// The same, with the last joined to the first.
+    /// One after the other, and the last to the first.
     Loop = 1,
     /// In pairs.
     List = 2,
@@ -283,7 +283,7 @@ pub fn lines(joined: Lines, points: &[[f64; 2]], rgb: [f64; 3]) -> Value {
 /// A place at `height` metres, turned by `heading` radians.
 pub fn place([x, y]: [f64; 2], height: f64, heading: f64) -> Value {
     let (sin, cos) = (heading / 2.0).sin_cos();
-    // A ten-thousandth turns a robot by a hundredth of a degree.
+    // One ten-thousandth is a rotation by a hundredth of a degree.
     let [sin, cos] = [sin, cos].map(|part| (part * 1e4).round() / 1e4);
     json!({
         "position": {"x": mm(x), "y": mm(y), "z": mm(height)},

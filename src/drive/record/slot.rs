@@ -14,7 +14,8 @@ use crate::field::{DeviceTimes, EngineState, FieldOutput};
 use crate::system::codec::{self, CodecError};
 use serde::{Deserialize, Serialize};
 
-/// Version of the encoding: raised when a field is added, removed or moved. A program reads only its own.
+/// Version of the encoding: raised when a field is added, removed or moved. A program reads only its own
+/// version.
 pub const FORMAT: u32 = 3;
 
 /// What a recording keeps of one slot.
@@ -45,13 +46,13 @@ pub struct Slot {
     pub signals: Signals,
     /// The readings that were taken, in order.
     pub readings: Vec<Reading>,
-    /// How many more were taken that are not in the recording.
+    /// Number of readings that were taken but are not in the recording.
     pub untold: u32,
-    /// Commands confirmed since the slot before.
+    /// Commands confirmed since the previous slot.
     pub receipts: Vec<OnWire>,
-    /// The field's result that it collected.
+    /// The field's result that the slot collected.
     pub field: Option<FieldRecord>,
-    /// State of the robot at its end.
+    /// State of the robot at the end of the slot.
     pub mode: Mode,
     /// Active causes.
     pub active: u16,
@@ -68,9 +69,9 @@ pub struct Slot {
     pub frame: Vec<Sample>,
     /// Number of the command.
     pub seq: u64,
-    /// When its validity ends.
+    /// When the command's validity ends.
     pub valid_until: Instant,
-    /// What decided it.
+    /// What decided the command.
     pub source: Source,
     /// The motors in use.
     pub motors: Vec<f32>,
@@ -85,7 +86,7 @@ pub struct FieldRecord {
     pub span: Span,
     /// From the slot that requested it to the end of the cycle.
     pub took: Span,
-    /// From that slot to this one.
+    /// From the slot that requested it to this slot.
     pub age: Span,
     /// Quality level at which it was computed.
     #[serde(rename = "rung")]
@@ -146,7 +147,7 @@ impl Slot {
         }
     }
 
-    /// Encodes it.
+    /// Encodes the slot.
     pub fn bytes(&self) -> Result<Vec<u8>, CodecError> {
         let mut near = self.clone();
         let slot = self.slot.as_nanos();
@@ -208,7 +209,7 @@ impl Answer {
         Answer { cycle, scores, motors, confidence, skill, novelty }
     }
 
-    /// The answer as the engine gave it; `None` if it is longer than an answer can be.
+    /// The answer as the engine returned it; `None` if it is longer than an answer can be.
     pub fn response(&self) -> Option<FieldOutput> {
         let Answer { cycle, confidence, skill, novelty, .. } = *self;
         let (scores, motors) = (lengthened(&self.scores)?, lengthened(&self.motors)?);

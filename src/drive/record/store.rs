@@ -70,11 +70,11 @@ impl RecordingTarget {
         if is_file { RecordingTarget::File(path.into()) } else { RecordingTarget::Folder(path.into()) }
     }
 
-    /// The path of the next file, and `false` if there is none after it.
+    /// The path of the next file.
     pub fn next(&self, board: &str, part: u64) -> io::Result<PathBuf> {
         match self {
             RecordingTarget::File(path) if part == 0 => Ok(path.clone()),
-            // The rest of a run after a failure gets files beside the named one.
+            // After a failure, the rest of the run is written to files beside the named one.
             RecordingTarget::File(path) => Ok(path.with_extension(format!("{part}.mcap"))),
             RecordingTarget::Folder(folder) => {
                 let last = numbered(folder)?.last().map_or(0, |(number, _)| *number);
@@ -142,7 +142,7 @@ mod tests {
         open(&folder.join("notes.mcap")).unwrap().write_all(&[0; 1_000]).unwrap();
         assert_eq!(place.tidy(350).unwrap(), 2);
         let left: Vec<u64> = numbered(&folder).unwrap().into_iter().map(|(number, _)| number).collect();
-        assert_eq!(left, [3, 4, 5], "what is not ours stays and does not count");
+        assert_eq!(left, [3, 4, 5], "other files stay and do not count");
         assert_eq!(place.tidy(0).unwrap(), 1, "two stay");
         std::fs::remove_dir_all(&folder).unwrap();
     }

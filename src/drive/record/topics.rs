@@ -205,7 +205,7 @@ fn micros(span: Span) -> f32 {
     (span.as_nanos() as f64 / 1e3) as f32
 }
 
-/// The name of a sample's health: good, why not, or that there never was a value.
+/// The name of a sample's health: good, the reason why it is not, or that there never was a value.
 pub fn health(health: Health) -> &'static str {
     match health {
         Health::Never => "never",

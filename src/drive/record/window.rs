@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 
 /// How long slots are still written after the robot is disarmed, to show how it came to a stop.
 const AFTER: Span = Span::from_millis(2_000);
-/// Most slots in memory: 30 s at 1 kHz. With a PiCar-X's sensors that is 40 MB, at 100 Hz a tenth of it.
+/// Maximum number of slots in memory: 30 s at 1 kHz. With a PiCar-X's sensors that is 40 MB, and a tenth of
+/// it at 100 Hz.
 const MOST: usize = 30_000;
 
 /// When slots are written.
@@ -19,7 +20,7 @@ pub enum When {
     Always,
     /// From `before` the robot is armed until it is disarmed.
     Armed {
-        /// How long before.
+        /// How long before arming.
         before: Span,
     },
 }
@@ -82,7 +83,7 @@ mod tests {
     fn slots_before_the_arming_are_written_with_it() {
         let mut window = Window::new(When::Armed { before: ms(100) });
         let (mut written, mut passed) = (Vec::new(), Vec::new());
-        // 10 ms apart: armed from 1350 to 1359, latched to 1369.
+        // Slots 10 ms apart: armed in slots 1350 to 1359, latched in 1360 to 1369.
         for index in 0..2_500 {
             let mode = match index {
                 1_350..1_360 => Mode::Armed { since: at(0) },
@@ -97,7 +98,7 @@ mod tests {
         assert_eq!(
             (written.first(), written.last()),
             (Some(&1_000), Some(&1_569)),
-            "from the last checkpoint that is 100 ms before, to 2 s after"
+            "from the last checkpoint at least 100 ms before arming, to 2 s after disarming"
         );
         assert!(written.is_sorted() && written.len() == 570);
         assert_eq!((passed.first(), passed.contains(&999), passed.contains(&1_000)), (Some(&0), true, false));

@@ -51,9 +51,9 @@ pub(super) enum Item {
     Slot {
         /// The tick's record.
         record: Box<Record>,
-        /// The readings that it took.
+        /// The readings that the slot took.
         readings: Vec<Reading>,
-        /// How many more it took.
+        /// How many readings the slot took besides these.
         untold: u32,
         /// The tick's state before it; only every few seconds.
         checkpoint: Option<Vec<u8>>,
@@ -116,8 +116,8 @@ impl Writer {
         }
     }
 
-    /// Opens a file named by a user who waits for the result. A folder may become writable later, and never
-    /// keeps a robot from running.
+    /// Opens a file named by a user who waits for the result. A folder may become writable later, so an
+    /// unwritable one never keeps a robot from running.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         if matches!(self.plan.place, RecordingTarget::File(_)) { self.open() } else { Ok(()) }
     }

@@ -7,12 +7,11 @@ use crate::system::checkpoint::{Archive, ROOM, Remembers};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// From one checkpoint to the next. A replay can begin at any checkpoint, and after a loss it goes on at the
-/// next one. At half this interval, checkpoints would be a tenth of a recording; at twice, the loss of one
-/// slot would cost a replay ten seconds.
+/// Interval between checkpoints. A replay can begin at any checkpoint, and after a loss it continues at the
+/// next one. At half this interval, checkpoints would be a tenth of a recording; at twice the interval, the
+/// loss of one slot would cost a replay ten seconds.
 pub const CHECKPOINT_EVERY: Span = Span::from_millis(5_000);
-/// Number of buffers: the slow thread empties one within about 20 ms, and the next checkpoint comes after
-/// seconds.
+/// Number of buffers: the slow thread empties one within about 20 ms, and checkpoints are seconds apart.
 const BUFFERS: usize = 3;
 
 /// The tick's memory before slot number `index`.

@@ -22,8 +22,8 @@ const ROW_STEPS: f32 = 127.0;
 const QUERY_STEPS: f32 = 32767.0;
 const _: () = assert!((DESCRIPTOR as i64) * 127 * 32767 < i32::MAX as i64);
 
-/// More than the rounding error of a cosine in f32: 36 roundings of half a unit each on the longest path
-/// through the sum, of terms that add up to at most 1, and those of the coarse cosine.
+/// Bound on the rounding error of a cosine in f32: 36 roundings of half a unit each on the longest path
+/// through the sum, whose terms add up to at most 1, and the roundings of the coarse cosine.
 const ROUNDING: f32 = 4e-6;
 
 /// One shard: every eighth row of the bank, block by block.
@@ -58,13 +58,13 @@ impl Query {
     pub const NOTHING: Query =
         Query { exact: [0.0; DESCRIPTOR], coarse: [0; DESCRIPTOR], step: 0.0, error: 0.0 };
 
-    /// Sets it to a vector of at most unit length.
+    /// Sets the query to a vector of at most unit length.
     pub fn set(&mut self, vector: &[f64]) {
         self.exact.iter_mut().zip(vector).for_each(|(to, from)| *to = *from as f32);
         self.coarsen();
     }
 
-    /// Sets it to a stored row.
+    /// Sets the query to a stored row.
     pub fn set_row(&mut self, row: &[f32]) {
         self.exact.copy_from_slice(row);
         self.coarsen();

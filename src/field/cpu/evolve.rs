@@ -160,7 +160,7 @@ impl<C: Cell, const N: usize> Sweep<'_, C, N> {
 pub fn square<T, const N: usize>(cells: &[T]) -> &[[T; N]; N] {
     cells.as_chunks::<N>().0.first_chunk::<N>().expect("a plane of N rows")
 }
-/// The same, mutable.
+/// The first plane of `cells`, as mutable rows.
 #[inline(always)]
 fn square_mut<T, const N: usize>(cells: &mut [T]) -> &mut [[T; N]; N] {
     cells.as_chunks_mut::<N>().0.first_chunk_mut::<N>().expect("a plane of N rows")

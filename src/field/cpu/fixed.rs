@@ -34,7 +34,7 @@ pub struct Fixed {
     pub bound: f32,
     /// Value of each channel's cells at rest.
     pub rest: [f32; GROUP],
-    /// Its mean in the features: the value before it is rounded to the storage.
+    /// Each channel's mean in the features at rest: the value before it is rounded to the storage.
     pub rest_mean: [f64; GROUP],
     params: Params,
     bias: [f32; GROUP],
@@ -125,8 +125,8 @@ impl Fixed {
     }
 }
 
-/// The result of a step for a cell whose value is the half-precision number nearest to rest. It is at most
-/// half a rounding step of the storage away, so that it is rounded back.
+/// The result of a step for a cell whose value is the half-precision number nearest to rest. The result is at
+/// most half a rounding step of the storage away from that number, so it is rounded back to it.
 fn step_at_rest(plan: &FieldPlan, first: usize, bias: f64, rest: f64, bound: f32) -> f64 {
     let params = &plan.params;
     let t = if first < SLOW_FIRST { params.t_fast } else { params.t_slow };
@@ -138,7 +138,7 @@ fn step_at_rest(plan: &FieldPlan, first: usize, bias: f64, rest: f64, bound: f32
 }
 
 /// The largest f32 not above `wanted` with which neither `keep bound + reach` nor its negative exceeds the
-/// bound, whether products and sums are rounded once or twice. Every cell is between these two.
+/// bound, whether products and sums are rounded once or twice. Every cell is between these two values.
 fn reach(wanted: f64, keep: f32, bound: f32) -> f32 {
     let mut reach = wanted as f32;
     let within = |reach: f32| {

@@ -8,8 +8,8 @@ use crate::system::cpu::simd::{Kernel, Simd};
 /// Signed mean and mean magnitude of each block, by axis x, y, z.
 pub type Gradient = [[[f32; BLOCK_COUNT]; 2]; 3];
 
-/// The gradients of `volume` (`N` planes of `N` rows), multiplied by `scale` and reduced into `out`. Outside
-/// the edge, the edge's own value counts, as in the evolution.
+/// The gradients of `volume` (`N` planes of `N` rows), multiplied by `scale` and reduced into `out`. The
+/// edge value is repeated beyond the edge, as in the evolution.
 pub struct Slopes<'a, const N: usize> {
     /// N^3 cells.
     pub volume: &'a [f32],

@@ -259,7 +259,7 @@ impl Job {
         }
         if summed {
             let width = if stride.half { 2.0 } else { 1.0 };
-            // Per cell of the full grid, for the mean of the channels, with Sobel's 1/32.
+            // The gradient of the channels' mean per cell of the full grid; 1/32 is Sobel's factor.
             let scale = 1.0 / (32.0 * GROUP as f32 * width);
             let volume = &self.scratch.sum[..cells];
             level.run(Slopes::<N> { volume, scale, out: &mut self.reduced.gradient });
@@ -373,7 +373,7 @@ impl Reduced {
         gradient: [[[0.0; BLOCK_COUNT]; 2]; 3],
     };
 
-    /// Adds channel `c`, of `cells` cells.
+    /// Adds channel `c`, which has `cells` cells, from the `sums` of its blocks.
     fn add(&mut self, c: usize, sums: &[f32; BLOCK_COUNT], cells: usize) {
         let per_block = (GROUP * cells / BLOCK_COUNT) as f64;
         for (mean, sum) in self.descriptor.iter_mut().zip(sums) {

@@ -27,7 +27,7 @@ impl Blend {
     pub fn slots(&self) -> &[usize] {
         &self.slots[..self.len]
     }
-    /// Their weights; they sum to 1.
+    /// Weights of these slots; they sum to 1.
     pub fn weights(&self) -> &[f64] {
         &self.weights[..self.len]
     }

@@ -87,7 +87,7 @@ impl Part {
         }
     }
 
-    /// The same in steps. No job may be running.
+    /// Like [`Part::store_pattern`], with cells in steps. No job may be running.
     pub fn store_steps(&mut self, slot: usize, volume: &[i16]) {
         if let Some(volumes) = &mut self.sources.volumes {
             sole(volumes).store_steps(slot, volume);

@@ -23,7 +23,7 @@ impl Brains {
         self.put_at(self.address(place) + at as u64, bytes)
     }
 
-    /// The same, to an address.
+    /// Copies to an address on the device, and waits for it.
     pub(super) fn put_at(&mut self, mut to: u64, bytes: &[u8]) -> Result<(), GpuError> {
         let piece = self.staging.len();
         for bytes in bytes.chunks(piece) {
@@ -47,7 +47,7 @@ impl Brains {
         self.each_piece_at(self.address(place) + at as u64, bytes, take)
     }
 
-    /// The same, from an address.
+    /// Copies from an address on the device piece by piece, as [`Brains::each_piece`] does.
     pub(super) fn each_piece_at(
         &mut self,
         from: u64,
@@ -94,7 +94,7 @@ impl Brains {
         if place.bytes == 0 { Ok(()) } else { self.main.fill(self.address(place), 0, place.bytes) }
     }
 
-    /// Writes everything that must be there before the first cycle.
+    /// Writes everything that must be on the device before the first cycle.
     pub(super) fn write_start(&mut self) -> Result<(), GpuError> {
         let (robots, base) = (self.robots(), self.pool.address());
         let brain = |robot| self.layout.brain(robot, base, self.desk.addresses(robot));

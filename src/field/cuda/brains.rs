@@ -34,7 +34,7 @@ pub const MOST_ROBOTS: usize = 64;
 /// Brains on a device. Fields are dropped in order: the context's objects before the context.
 pub struct Brains {
     graphs: Graphs,
-    /// The same work with a mark after each stage; recorded when stages are first watched.
+    /// Graphs of the same launches with a mark after each stage; recorded when stages are first watched.
     watched: Option<Graphs>,
     pub(super) marks: Marks,
     pub(super) main: Stream,
@@ -157,7 +157,7 @@ impl Brains {
         self.follow_bank();
         self.schedule.settle();
         let kernels = self.gpu.as_reported(lasted);
-        // By the device's clock, which does not depend on when this thread polled.
+        // Measured by the device's clock, which does not depend on when this thread polled.
         self.usual = kernels;
         Ok(Times { submit: submitted.since(begun), kernels, whole: seen.since(begun) })
     }
@@ -223,8 +223,8 @@ impl Brains {
         steps.into_iter().try_for_each(|step| self.launch(self.kernels.evolve(launches.on_half, step)))
     }
 
-    /// The same work with a mark after each stage, and one task of `answer` per launch. The learning is part
-    /// of the stages in which it runs, those of `sense` and `features`.
+    /// The launches of a cycle with a mark after each stage, and one task of `answer` per launch. Learning is
+    /// timed as part of the stages in which it runs, those of `sense` and `features`.
     fn watched(&self, launches: Launches) -> Result<(), GpuError> {
         let on = |step: Step| self.launch(step);
         let mark = |stage: usize| self.main.record(&self.marks.stages[stage]);
@@ -300,8 +300,8 @@ impl Launches {
         })
     }
 
-    /// Orders for which a cycle needs these launches, for the rehearsal: all groups are stepped, and stay as
-    /// they are.
+    /// Orders for which a cycle needs these launches, for the rehearsal: all groups are stepped, and their
+    /// cells stay as they are.
     fn rehearsal(self) -> Cycle {
         let Launches { on_half, moves: moved, steps } = self;
         let (count, hold) = ([steps; GROUPS], [1.0; GROUPS]);

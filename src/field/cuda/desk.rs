@@ -32,7 +32,7 @@ const _: () = assert!(TICKET + 4 == REPORTS);
 pub struct Touched {
     pub row: u32,
     pub value: f64,
-    /// Number of the cycle.
+    /// Number of the cycle that changed it.
     pub last_use: u64,
 }
 
@@ -76,8 +76,8 @@ impl Desk {
     }
 
     /// The address of an input's sensors for the kernels: where the tick wrote them, or else in the robot's
-    /// area. Teaching and tests change the sensors of an input on the way; then they differ from those in the
-    /// ring.
+    /// area. Teaching and tests change the sensors of an input before it arrives here; they then differ from
+    /// those in the ring.
     fn sensors(&self, robot: usize, input: &FieldInput) -> u64 {
         if let (Some(ring), Some(place)) = (&self.ring, input.place) {
             let first = SensorRing::word(place);

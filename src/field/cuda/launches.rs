@@ -7,7 +7,7 @@ use crate::system::gpu::{GpuError, Image, Kernel};
 
 /// Threads per block, for kernels that need no special number.
 const BLOCK: u32 = 256;
-/// Warps of such a block; each takes a row.
+/// Warps of such a block; each processes a row.
 const WARPS: usize = 8;
 /// Warps of a block of `sense`, which has a thread for each sensor.
 const SENSE_WARPS: usize = 2;

@@ -11,7 +11,7 @@ use crate::field::shape::{
     BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, regressors,
 };
 
-/// Buffers are aligned to this many bytes: as much as a device's own allocator gives, and more than any load
+/// Buffers are aligned to this many bytes: as much as a device's own allocator does, and more than any load
 /// in the kernels needs.
 const ALIGNED: usize = 256;
 
@@ -53,7 +53,7 @@ pub struct Shared {
     pub tap_sensor: BufferRange,
     pub tap_weight: BufferRange,
     pub bias: BufferRange,
-    /// Full grid, half grid: addresses, which `library` sets.
+    /// Addresses of the volumes on the full grid and on the half grid; `library` sets them.
     pub volumes: [BufferRange; 2],
     /// Zeros, to which slots without memory point.
     pub no_volume: [BufferRange; 2],

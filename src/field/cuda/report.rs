@@ -42,7 +42,7 @@ impl fmt::Display for Unfit {
 impl std::error::Error for Unfit {}
 
 impl Unfit {
-    /// The same as a [`Loss`].
+    /// This reason as a [`Loss`].
     pub fn loss(&self) -> Loss {
         match self {
             Unfit::Silent(silence) => loss(*silence, None),

@@ -88,7 +88,7 @@ impl Brains {
         self.finish_save(live)
     }
 
-    /// The same without waiting. False: the copy has started, or is not complete yet. The caller passes the
+    /// Saves without waiting. False: the copy has started, or is not complete yet. The caller passes the
     /// same `live` again after the next cycle; it then gets the state of the cycle in which the copy started.
     pub fn save_soon(&mut self, live: &mut Live) -> Result<bool, GpuError> {
         match &self.drain.pending {
@@ -243,7 +243,7 @@ fn read_sweep(table: &[u8], answer: &Answer, bank: &mut Experiences) {
     let next = eye.u32();
     bank.next_part = (next != 0).then_some(u64::from(next));
     if next == 0 {
-        bank.running.clear(); // they belong to a finished sweep
+        bank.running.clear(); // left over from a finished sweep
     }
     bank.nearest.clear();
     bank.nearest.extend(answer.row.into_iter().zip(answer.cosine).take(answer.nearest as usize));

@@ -21,11 +21,11 @@ pub struct ScheduleState {
     pub front: [[u32; GROUPS]; 2],
     /// Whether the sums of each group are up to date with its cells.
     pub fresh: [bool; GROUPS],
-    /// Cycles since each group was stepped.
+    /// Cycles since each group was last stepped.
     pub since_step: [u64; GROUPS],
-    /// Cycles since the library was matched.
+    /// Cycles since the library was last matched.
     pub since_blend: u64,
-    /// Cycles since a step of learning.
+    /// Cycles since the last step of learning.
     pub since_learn: u64,
 }
 
@@ -190,7 +190,7 @@ mod tests {
         assert!(!schedule.state().on_half);
         let orders = schedule.schedule(&input(3, 5)).clone();
         assert!(orders.moved && orders.on_half);
-        assert_eq!(orders.stale, [0, 0, 0, 0, 1, 0, 0, 1], "their sums are of the other grid");
+        assert_eq!(orders.stale, [0, 0, 0, 0, 1, 0, 0, 1], "their sums were computed on the other grid");
         assert_eq!(orders.left, schedule.state().front[0]);
     }
 

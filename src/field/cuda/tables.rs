@@ -101,14 +101,14 @@ written!(u32s u32, u64s u64, f32s f32, f64s f64);
 read!(read_i16s i16, read_u32s u32, read_u64s u64, read_f32s f32, read_f64s f64);
 
 impl<'a> Pen<'a> {
-    /// At the beginning of a table.
+    /// A writer at the beginning of a table.
     pub fn new(to: &'a mut [u8]) -> Pen<'a> {
         Pen { to }
     }
 }
 
 impl<'a> Eye<'a> {
-    /// At the beginning of a table.
+    /// A reader at the beginning of a table.
     pub fn new(from: &'a [u8]) -> Eye<'a> {
         Eye { from }
     }
@@ -222,7 +222,7 @@ impl Report {
     }
 }
 
-/// What the kernels answer.
+/// The answer of the kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
     pub cycle: u64,

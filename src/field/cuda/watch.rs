@@ -1,5 +1,5 @@
 //! How the device's thread waits for a cycle: it polls host memory, sleeping in between, and never waits
-//! inside the driver, so that it can always give up. Also the events for everything that is not a usual
+//! inside the driver, so that it can always give up. It also has the events for everything but a usual
 //! cycle.
 
 use super::desk::Desk;
@@ -38,9 +38,9 @@ pub struct Times {
 
 /// The events.
 pub struct Marks {
-    /// Before the work that is timed.
+    /// Start of the work that is timed.
     pub begin: Event,
-    /// After all work so far.
+    /// End of all work so far.
     pub settled: Event,
     /// End of each stage, in the order of `STAGES`.
     pub stages: [Event; STAGES.len()],

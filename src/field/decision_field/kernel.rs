@@ -20,7 +20,7 @@ struct Pass {
     /// Weight of the site itself, then of its neighbours at distance 1, 2 and so on, on either side.
     weights: Vec<f32>,
     circular: bool,
-    /// Distance of two neighbours on this axis in the array.
+    /// Distance in the array between two neighbours on this axis.
     stride: usize,
     /// Length of a contiguous part of the array that has all sites of this axis.
     length: usize,

@@ -2,7 +2,8 @@
 
 use super::{Axis, MOST_AXES};
 
-/// Most peaks that a search returns. More than a few mean noise, or a field without inhibition.
+/// Maximum number of peaks that a search returns. More than a few indicate noise, or a field without
+/// inhibition.
 pub const MOST_PEAKS: usize = 32;
 
 /// A connected region above 0. Sites are connected if they differ by one on one axis.
@@ -28,7 +29,7 @@ pub(super) struct Search {
 impl Search {
     pub(super) fn new(axes: &[Axis]) -> Search {
         let sites = axes.iter().map(|axis| axis.sites).product();
-        // Each site is put on the stack once at most.
+        // Each site is put on the stack at most once.
         Search {
             seen: vec![false; sites],
             stack: Vec::with_capacity(sites),

@@ -250,8 +250,8 @@ fn reopened_device_gets_the_cpus_state() {
     let result = rig.run_cycle();
     assert_eq!(result.state, EngineState::Running);
     assert_eq!(result.device, DeviceCounters { losses: 1, takeovers: 1, retries: 1 });
-    // Neither skipped a cycle: the result equals that of one engine that missed only the five cycles after
-    // the save.
+    // Neither engine skipped a cycle: the result equals that of one engine that missed only the first five
+    // cycles.
     let mut expected_engine = expected_engine();
     (5..=last).for_each(|cycle| assert!(expected_engine.cycle(&input(cycle)).is_ok()));
     let expected = expected_engine.cycle(&input(rig.cycle - 1)).expect("in range");

@@ -1,7 +1,7 @@
 //! Carries out orders to go somewhere: the stage in the field's worker between the field's answer and the
 //! motors' request. While there is a route, a driver drives, which is the navigator except in studies;
-//! otherwise the field does, or the robot stands. Orders come from other threads and never pass through the
-//! tick.
+//! otherwise the field does, or the robot stands still. Orders come from other threads and never pass through
+//! the tick.
 
 use super::navigator::{FARTHEST_M, State};
 use super::senses::{NavigationInput, beams};
@@ -14,11 +14,11 @@ use crate::system::rt::triple_buffer::{Reader, Writer, triple_buffer};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most places of a route.
+/// Maximum number of places of a route.
 pub const MAX_PLACES: usize = 16;
-/// Fewest places of a patrol.
+/// Minimum number of places of a patrol.
 pub const FEWEST_OF_PATROL: usize = 2;
-/// How long a patrol stands after it has given up a place: long enough to be seen in the status, and in
+/// How long a patrol stands still after it has given up a place: long enough to be seen in the status, and in
 /// recordings, which show the state ten times a second.
 const SHOWS_MISSED: Span = Span::from_millis(2_000);
 
@@ -32,17 +32,17 @@ pub enum Task {
     /// The field drives, as without any order.
     #[default]
     Wander,
-    /// The robot stands.
+    /// The robot stands still.
     Stand,
-    /// The robot goes to these places, one after the other, and stands at the last.
+    /// The robot goes to these places, one after the other, and stops at the last.
     Go(Route),
     /// It goes round these places until another order comes. A place that it has given up is left out in this
-    /// round; if it has given up all of them one after the other, it stands.
+    /// round; if it has given up all of them one after the other, it stands still.
     Patrol(Route),
 }
 
 impl Task {
-    /// The places that it goes to.
+    /// The places that the robot goes to.
     pub fn route(&self) -> Option<&Route> {
         match self {
             Task::Go(route) | Task::Patrol(route) => Some(route),
@@ -129,7 +129,7 @@ impl GoalSender {
         give(&mut self.orders.lock().unwrap_or_else(PoisonError::into_inner), task)
     }
 
-    /// Withdraws the order with this number: the robot stands, unless a newer order has replaced it.
+    /// Withdraws the order with this number: the robot stands still, unless a newer order has replaced it.
     pub fn withdraw(&self, number: u64) {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         if orders.0 == number {
@@ -148,15 +148,15 @@ fn give((last, orders): &mut (u64, Writer<Order>), task: Task) -> u64 {
 /// The status of the newest order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GoalReport {
-    /// Number of the order; 0: there has been none, and the robot does what it was started with.
+    /// Number of the order; 0: there has been none, and the robot does the task that it was started with.
     pub order: u64,
     /// Where the robot is, by dead reckoning from its start.
     pub pose: OdometryPose,
-    /// The place that it goes to, or has reached or given up.
+    /// The place that the robot goes to, or has reached or given up.
     pub goal: Option<Place>,
     /// Places of the route after this one; on a patrol, of this round.
     pub left: u8,
-    /// What it is doing about its goal.
+    /// What the robot is doing about its goal.
     pub state: State,
 }
 
@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn a_patrol_leaves_out_a_place_that_it_has_given_up() {
         let places = [[1.0, 0.0], [-2.0, 0.0], [3.0, 0.0]];
-        // It stands for two seconds at the second place in each round.
+        // It stands still for two seconds at the second place in each round.
         let shown = (SHOWS_MISSED.as_nanos() / 20_000_000) as usize + 1;
         let goals = patrolled(&places, 2 * (shown + 2));
         let round = [(places[0], 2), (places[1], 1), (places[2], 0)];

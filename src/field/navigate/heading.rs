@@ -12,11 +12,11 @@ use std::f64::consts::{PI, TAU};
 pub const SITES: usize = 100;
 /// The slope is read this far ahead of the body's middle, metres: beyond the front of a small body.
 const AHEAD: f32 = 0.4;
-/// It is read no nearer than this, metres: one cell.
+/// The slope is read no nearer than this, metres: one cell.
 const NEAREST: f32 = 0.1;
 /// A direction that is open for less than this is blocked, metres.
 const OPEN: f32 = 0.25;
-/// The same as a margin added to the body's clearance, where the sum is larger.
+/// For a body whose clearance plus this margin is more than [`OPEN`], that sum is the limit, metres.
 const OPEN_MARGIN: f32 = 0.08;
 /// The input of the best direction: well above detection (4.45), so that a peak forms in a few cycles.
 const BEST_INPUT: f32 = 6.5;
@@ -25,7 +25,7 @@ const BEST_INPUT: f32 = 6.5;
 const SHARPNESS: f32 = 0.4;
 /// The input of a blocked direction: it ends a peak there.
 const BLOCKED_INPUT: f32 = -4.0;
-/// If no direction has at least this slope in 0.4 m, the wave shows no way: it is flat, the remains of a wave
+/// If no direction has at least this slope in 0.4 m, the wave shows no way: it is the flat remains of a wave
 /// that has lost its goal.
 const FLAT: f32 = 0.2;
 /// Noise: enough to choose between equal ways, too little to leave the chosen one.
@@ -37,7 +37,7 @@ pub enum Chooser {
     /// By a decision field.
     #[default]
     Field,
-    /// The direction with the largest input. Only for comparison: it shows what the field is worth.
+    /// The direction with the largest input. Only for comparison: it shows the benefit of the field.
     Argmax,
 }
 

@@ -15,11 +15,12 @@ use crate::decision::motion::OdometryPose;
 use serde::{Deserialize, Serialize};
 use steering::{Room, Steering};
 
-/// The farthest place that it goes to, metres. Dead reckoning is of no use that far away.
+/// Largest distance of a goal from the start, metres. Dead reckoning is of no use that far away.
 pub const FARTHEST_M: f64 = 10_000.0;
 /// Euler steps of the heading field in a second: with its time constant of 20 steps, 0.1 s.
 const STEPS_PER_SECOND: f64 = 200.0;
-/// Most steps in a cycle; after a longer gap the field is late rather than the cycle.
+/// Maximum number of steps in a cycle; after a longer gap the field lags behind, so that the cycle is not
+/// late.
 const MOST_STEPS: usize = 16;
 /// A longer time between two calls counts as this much, seconds.
 const LONGEST: f64 = 0.2;
@@ -104,7 +105,7 @@ impl State {
         }
     }
 
-    /// Why it does not go on, in words.
+    /// Why it does not go on, as text.
     pub const fn why(self) -> Option<&'static str> {
         Some(match self {
             State::Looking(Because::NoWay) => "no way is open for now",
@@ -242,7 +243,7 @@ impl Navigator {
         pose.place(f64::from(self.body.middle()), 0.0)
     }
 
-    /// Takes up a goal that differs from the last one.
+    /// Switches to a goal that differs from the last one.
     fn take_up(&mut self, goal: Option<[f64; 2]>, pose: OdometryPose) {
         self.goal = goal;
         self.state = if goal.is_some() { State::Going } else { State::Idle };

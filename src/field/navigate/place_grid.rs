@@ -22,22 +22,23 @@ const MET: f32 = 0.5;
 const UNSEEN_SIDE: f32 = 1.5;
 /// What a hit of a thin ray adds, as a share of what is missing to 1.
 const RAY_HIT: f32 = 0.6;
-/// The same in the middle of a cone; half of it at the edges, which are less likely to have caused the echo.
+/// What a hit adds in the middle of a cone; half of it at the edges, which are less likely to have caused the
+/// echo.
 const CONE_HIT: f32 = 0.25;
 /// Share of its memory that a thin ray leaves in each cell that it passes.
 const RAY_CLEAR: f32 = 0.7;
-/// The same for each ray of a cone.
+/// Share of its memory that each ray of a cone leaves in a cell.
 const CONE_CLEAR: f32 = 0.95;
 /// Angle between two rays that stand for a cone, radians: 3 degrees are two cells at 4 m.
 const RAY_ANGLE: f32 = 0.0524;
-/// Most rays of a cone: 60 degrees.
+/// Maximum number of rays of a cone: 60 degrees.
 const MOST_RAYS: usize = 21;
 /// Distance between two samples on a ray, in cells.
 const SAMPLE: f32 = 0.5;
 /// A ray clears up to this far before its end, in cells: the end itself may be in the next cell.
 const SPARED: f32 = 0.7;
-/// Memory fades to 1/e over this distance travelled, metres. With odometry that errs by 5 %, what has half
-/// faded is off by 1.4 m; it has been met again by then, or is gone.
+/// Memory fades to 1/e over this distance travelled, metres. With odometry that errs by 5 %, a thing
+/// that has half faded is off by 1.4 m; it has been met again by then, or is gone.
 const FADES_OVER: f64 = 40.0;
 
 /// Distance between two samples of a path that the robot might take, metres.
@@ -59,7 +60,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Around this position.
+    /// The window around this position.
     pub fn around(at: [f64; 2]) -> Window {
         Window { corner: cell_of(at).map(|cell| cell.saturating_sub(SIDE as i64 / 2)) }
     }
@@ -69,7 +70,8 @@ impl Window {
         self.index_inside(cell, 0)
     }
 
-    /// The same without the border: the window's outermost cells are a wall to the wave.
+    /// Like [`Window::index`], but also `None` on the border: the window's outermost cells are a wall to the
+    /// wave.
     pub fn index_of_inner(&self, cell: Cell) -> Option<usize> {
         self.index_inside(cell, 1)
     }
@@ -109,7 +111,7 @@ pub fn index([x, y]: Cell) -> usize {
     (y & MASK) as usize * SIDE + (x & MASK) as usize
 }
 
-/// The cells around one at the origin within this distance, in cells.
+/// The cells within this distance, in cells, of a cell at the origin.
 fn cells_within(distance: f32) -> Vec<Cell> {
     let most = libm::floorf(distance) as i64;
     let line = -most..=most;
@@ -129,7 +131,7 @@ pub struct PlaceGrid {
     closed: Vec<bool>,
     /// The cells around a thing that are closed because of it.
     reach: Vec<Cell>,
-    /// The cells around one that was met which may belong to the same thing.
+    /// The cells around a hit that may belong to the same thing.
     unseen_side: Vec<Cell>,
     /// Whether each cell is taken as part of a thing; computed with `closed`.
     solid: Vec<bool>,
@@ -205,7 +207,7 @@ impl PlaceGrid {
         }
     }
 
-    /// Takes in one sensor's reading. Returns whether it was a fresh one.
+    /// Takes in one sensor's reading. Returns whether the reading was fresh.
     pub fn see(&mut self, pose: OdometryPose, beam: &Beam) -> bool {
         let Some(range) = beam.range.filter(|range| *range > 0.0) else { return false };
         let rays = 1 + 2 * (libm::ceilf(beam.half_cone / RAY_ANGLE - 1e-3).max(0.0) as usize);

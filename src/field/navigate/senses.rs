@@ -30,7 +30,7 @@ pub struct NavigationSenses {
     odometer: Odometer,
     /// The frame's channel of each ranging sensor.
     channels: heapless::Vec<usize, MAX_BEAMS>,
-    /// The stamp of each sensor's last reading that a cycle got.
+    /// The stamp of each sensor's last reading that a cycle received.
     told: [Instant; MAX_BEAMS],
 }
 
@@ -54,14 +54,14 @@ pub fn beams(board: &Board) -> (heapless::Vec<usize, MAX_BEAMS>, Vec<Beam>) {
 }
 
 impl NavigationSenses {
-    /// Those of `board`; `None`: [`can_go`] is false, so there is no navigator to tell.
+    /// The senses of `board`; `None`: [`can_go`] is false, so there is no navigator that needs them.
     pub fn of(board: &Board) -> Option<NavigationSenses> {
         let (channels, _) = beams(board);
         let motion = MotionModel::of(board).filter(|_| can_go(board))?;
         Some(NavigationSenses { odometer: Odometer::new(motion), channels, told: [Instant::ZERO; MAX_BEAMS] })
     }
 
-    /// Follows the last command. One that the bus has not confirmed in time may not have moved the robot.
+    /// Follows the last command. A command that the bus has not confirmed in time counts as a standstill.
     pub fn follow(&mut self, executed: &Executed) {
         let still = [0.0; MAX_MOTORS];
         let motors = if executed.is_confirmed() { &executed.command.motors } else { &still };
@@ -84,7 +84,7 @@ impl NavigationSenses {
 impl Remembers for NavigationSenses {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
         archive.part("navigation senses");
-        // The readings that a cycle got affect only what the worker does, not what the tick decides.
+        // The readings that a cycle received affect only what the worker does, not what the tick decides.
         let NavigationSenses { odometer, channels: _, told: _ } = self;
         odometer.walk(archive)
     }

@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(bank.nearest()[0], (1, 1.0), "0.3 / 3 was the least");
         bank.insert(&unit(4), 0.5, 2400, 0.05);
         bank.sweep(&unit(4), 0, 1);
-        // 0.9 / 3 and 0.3 are equal, at best except for rounding: the first row is replaced.
+        // 0.9 / 3 and 0.3 are equal, or differ only by rounding: the first row is replaced.
         assert_eq!(bank.nearest()[0].0, 0);
         assert_eq!(bank.len(), 3);
     }

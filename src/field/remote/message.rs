@@ -73,9 +73,9 @@ pub struct CycleAnswer {
     pub sent: Instant,
     /// How the brain dealt with the request.
     pub verdict: Verdict,
-    /// Time that the brain computed.
+    /// How long the brain computed.
     pub computed: Span,
-    /// Time that the request waited at the brain before that.
+    /// How long the request waited at the brain before that.
     pub waited: Span,
     /// How many motors are used.
     pub count: u8,

@@ -24,7 +24,7 @@ pub struct FieldCopy {
     live: Live,
 }
 
-/// The same, borrowed; serde writes both in the same way.
+/// A [`FieldCopy`] with a borrowed state; serde writes both types in the same way.
 #[derive(Serialize)]
 struct FieldCopyRef<'a> {
     learned: [u8; 32],
@@ -32,7 +32,7 @@ struct FieldCopyRef<'a> {
 }
 
 impl FieldCopy {
-    /// Reads what a recording contains.
+    /// Decodes a copy from a recording.
     pub fn read(bytes: &[u8]) -> Result<FieldCopy, CodecError> {
         codec::decode(KIND, bytes)
     }

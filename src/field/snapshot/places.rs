@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Largest valid distance from the start, metres, and largest valid heading, radians: more than any robot
 /// drives or turns, and small enough for f64 to resolve a millimetre.
 const FARTHEST: f64 = 1e6;
-/// Rounding of the sums on a page.
+/// Allowance for rounding in the sums on a page.
 const ROUNDING: f32 = 1e-3;
 
 /// A map.
@@ -22,7 +22,7 @@ pub struct Places {
     pub pages: Vec<PlacesPage>,
     /// The page that is written to.
     pub open: u32,
-    /// Meetings that were forgotten for newer ones.
+    /// Meetings that were dropped to make room for newer ones.
     pub forgotten: u64,
     /// Meetings too far away to be kept.
     pub beyond: u64,

@@ -22,12 +22,12 @@ enum Due {
 }
 
 impl SnapshotSchedule {
-    /// A snapshot over `sender` every `every`.
+    /// A schedule that hands a brain to `sender` at intervals of `every`.
     pub fn new(sender: SnapshotSender, every: Span) -> SnapshotSchedule {
         SnapshotSchedule { sender, due: Due::Every { every, next: None } }
     }
 
-    /// A snapshot over `sender` whenever `asked` is set.
+    /// A schedule that hands a brain to `sender` whenever `asked` is set.
     pub fn when_asked(sender: SnapshotSender, asked: Arc<AtomicBool>) -> SnapshotSchedule {
         SnapshotSchedule { sender, due: Due::Asked(asked) }
     }

@@ -28,7 +28,7 @@ struct Progress {
     skipped: AtomicU64,
     failed: AtomicU64,
     unsound: AtomicU64,
-    /// Why the last one failed.
+    /// Why writing failed the last time.
     trouble: Mutex<Option<String>>,
 }
 
@@ -43,7 +43,7 @@ pub struct SnapshotCounts {
     pub failed: u64,
     /// Of these: failed because no engine could have resumed from them.
     pub unsound: u64,
-    /// Why the last one failed.
+    /// Why writing failed the last time.
     pub trouble: Option<String>,
     /// Whether the writer had finished all of them when it was last checked.
     pub finished: bool,
@@ -140,7 +140,7 @@ pub(super) struct Buffers {
     pub thread: &'static str,
 }
 
-/// The same, with `write` to write a brain; it gets the byte buffer.
+/// Starts a thread that writes each brain that is handed over with `write`, which gets the byte buffer.
 pub(super) fn start(
     board: &Board,
     buffers: Buffers,
@@ -189,13 +189,13 @@ impl Progress {
 }
 
 impl SnapshotSender {
-    /// Lets `fill` fill a buffer and hands it to the writer. Never waits.
+    /// Fills a buffer with `fill` and hands it to the writer. Never waits.
     pub fn hand_over(&mut self, fill: impl FnOnce(&mut Live) -> bool) -> HandOver {
         self.held = self.held.take().or_else(|| self.empty.try_recv().ok());
         self.give(fill)
     }
 
-    /// The same at the end, when it may wait for a buffer.
+    /// Hands over the last brain at the end, when it may wait for a buffer.
     pub fn hand_over_last(&mut self, timeout: Duration, fill: impl FnOnce(&mut Live) -> bool) -> HandOver {
         self.held = self.held.take().or_else(|| self.empty.recv_timeout(timeout).ok());
         self.give(fill)

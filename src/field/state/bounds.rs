@@ -17,10 +17,10 @@ use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, RIDGE, regressor
 
 /// Largest change or error of a number within -1..=1.
 pub(super) const CHANGE_MOST: f64 = 2.0;
-/// Largest square of one, and so the largest mean of squares.
+/// Largest square of such a change or error, and so the largest mean of squares.
 pub(super) const SQUARE_MOST: f64 = CHANGE_MOST * CHANGE_MOST;
-/// Callers may store contexts and descriptors in single precision and of any length. Below this bound, their
-/// squares can be summed in double precision, which is all that is done with them.
+/// Bound on the contexts and descriptors that callers store, in single precision and not normalised. Below
+/// it, the sum of their squares does not overflow in double precision; nothing else is computed from them.
 pub(super) const STORED_MOST: f64 = 2.0 * f32::MAX as f64;
 /// More cycles than any robot runs: 10^5 years at 1 kHz. Up to here, whole numbers are exact in f64.
 pub(super) const CYCLES_MOST: u64 = 1 << 53;
@@ -36,12 +36,12 @@ pub(super) struct LearnerBounds {
     pub weights: f64,
     /// A number of P.
     pub covariance: f64,
-    /// W x for a sensor.
+    /// The prediction W x of one sensor.
     pub output: f64,
 }
 
 impl LearnerBounds {
-    /// After `age` cycles of a field of `plan`.
+    /// The bounds after `age` cycles of a field of `plan`.
     pub fn of(plan: &FieldPlan, age: u64) -> LearnerBounds {
         let (often, seldom) = (kept(plan, 1), kept(plan, learnt_every()));
         let ridge = least_ridge(regressors(plan.shape.sensors), often, seldom);

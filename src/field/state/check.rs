@@ -19,7 +19,7 @@ const ROUNDING: f64 = 1e-5;
 /// Why an engine refuses a state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StateError {
-    /// Their number differs from the engine's.
+    /// The state has more or fewer of these numbers than the engine.
     Count {
         /// Which numbers.
         field: &'static str,
@@ -28,7 +28,7 @@ pub enum StateError {
         /// How many there should be.
         wanted: usize,
     },
-    /// There are more of them than the engine has room for.
+    /// The state has more of these numbers than the engine has room for.
     TooMany {
         /// Which numbers.
         field: &'static str,
@@ -116,7 +116,7 @@ fn cycles_at_most(field: &'static str, cycles: u64, most: u64) -> Checked {
     if cycles <= most { Ok(()) } else { Err(StateError::Value { field, at: 0, found, wanted }) }
 }
 
-/// Rows of `of` numbers, none longer than a unit vector; a row without direction may be shorter.
+/// Checks rows of `of` numbers: none is longer than a unit vector; a row without direction may be shorter.
 fn units<T: Copy + Into<f64>>(field: &'static str, list: &[T], of: usize) -> Checked {
     finite(field, list)?;
     for (at, row) in list.chunks_exact(of).enumerate() {
@@ -128,7 +128,7 @@ fn units<T: Copy + Into<f64>>(field: &'static str, list: &[T], of: usize) -> Che
     Ok(())
 }
 
-/// The f64 values are absent, or round to the f32 values.
+/// Checks that the f64 values are absent, or round to the f32 values.
 fn beside(field: &'static str, fine: &[f64], coarse: &[f32]) -> Checked {
     if fine.is_empty() {
         return Ok(());
@@ -144,7 +144,7 @@ fn beside(field: &'static str, fine: &[f64], coarse: &[f32]) -> Checked {
     }
 }
 
-/// A list of numbers below `bound` with finite scores.
+/// Checks a list of numbers with scores: numbers below `bound`, finite scores.
 fn ranked(field: &'static str, list: &[(u32, f64)], most: usize, bound: usize) -> Checked {
     at_most(field, list.len(), most)?;
     for (at, (number, score)) in list.iter().enumerate() {
@@ -172,7 +172,7 @@ fn skipped_at_most(field: &'static str, since: &[u64], most: Option<u64>) -> Che
     }
 }
 
-/// W and P: rows of W and numbers of P within what least squares can produce, and P symmetric.
+/// Checks W and P: rows of W and numbers of P must be within what least squares can produce, and P symmetric.
 fn check_learner(senses: &Senses, sensors: usize, n: usize, learned: &LearnerBounds) -> Checked {
     count("weights of the prediction", &senses.weights, sensors * n)?;
     count("covariance", &senses.covariance, n * n)?;
@@ -196,16 +196,16 @@ fn check_learner(senses: &Senses, sensors: usize, n: usize, learned: &LearnerBou
     }
 }
 
-/// The largest score that is reported if the read-out's own is at most `raw`. In the first cycle on another
-/// grid, the bridge makes up the difference to the previous score; it then fades with `BRIDGE_S`, and may be
-/// set again in the next cycle.
+/// Bound on the reported score (the read-out's score plus the bridge) if the read-out's score is at most
+/// `raw`. In the first cycle on another grid, the bridge makes up the difference to the previous score; it
+/// then fades with `BRIDGE_S`, and may be set again in the next cycle.
 fn reported_most(raw: f64, plan: &FieldPlan) -> f64 {
     let fades = libm::exp(-plan.dt.as_secs_f64() / BRIDGE_S);
     2.0 * raw / (1.0 - fades)
 }
 
 impl Learned {
-    /// Whether an engine of `plan` can take it.
+    /// Whether an engine of `plan` can load this.
     pub fn check(&self, plan: &FieldPlan) -> Checked {
         let shape = plan.shape;
         count("weights of the read-out", &self.readout, shape.weights())?;
@@ -231,7 +231,7 @@ impl Learned {
 }
 
 impl Live {
-    /// Whether an engine of `plan` can resume from it.
+    /// Whether an engine of `plan` can resume from this.
     pub fn check(&self, plan: &FieldPlan) -> Checked {
         cycles_at_most("cycles since the start", self.age, CYCLES_MOST)?;
         cycles_at_most("number of the last cycle", self.cycle, CYCLES_MOST)?;

@@ -1,11 +1,12 @@
 //! Where the rows of a saved bank came from.
 
-/// From which bank an engine copied these rows, and at which revision: the engine then only copies the rows
-/// that changed since. Any other code that writes rows clears it ([`super::Live::clear_extras`]). It is not
-/// part of the state: it does not affect equality, and no file holds it.
+/// The bank from which an engine copied these rows, and the bank's revision at that time: on the next save,
+/// the engine copies only the rows that have changed since. Any other code that writes rows clears this
+/// record ([`super::Live::clear_extras`]). It is not part of the state: it does not affect equality, and no
+/// file holds it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Held {
-    /// A unique number for each bank of this process; 0: none.
+    /// The bank's number, unique in this process; 0: no bank.
     pub bank: u64,
     /// The revision of the bank that the rows match.
     pub revision: u64,

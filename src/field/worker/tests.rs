@@ -1,4 +1,5 @@
-//! An engine that panics on cue: how often and after which pauses it is rebuilt; a cycle's virtual duration.
+//! An engine that panics at set times: how often and after which pauses it is rebuilt; a cycle's virtual
+//! duration.
 
 use super::*;
 use crate::base::plan::{Board, EngineKind};
@@ -23,7 +24,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Its engine panics during each interval of `panics` (start, end), in milliseconds.
+    /// A worker whose engine panics during each interval of `panics` (start, end), in milliseconds.
     fn new(panics: &'static [(u64, u64)]) -> Rig {
         let mut board = small_board(8);
         (board.field.engine, board.field.cpus) = (EngineKind::Cpu, vec![3]);
@@ -52,7 +53,7 @@ impl Rig {
         self.results.take().expect("each request is answered")
     }
 
-    /// Sends a request every 100 ms up to `until`. Returns when the state changed, and to what.
+    /// Sends a request every 100 ms up to `until`. Returns the changes of state: when, and to which state.
     fn changes(&mut self, from: u64, until: u64) -> Vec<(u64, EngineState)> {
         let mut changes = Vec::new();
         for now in (from..until).step_by(100) {

@@ -136,7 +136,7 @@ pub struct Seen {
     pub worked: bool,
 }
 
-/// Runs during a transfer; it gets the time of the transfer's middle.
+/// Runs during a transfer; its argument is the time in the middle of the transfer.
 type During = Box<dyn FnOnce(Instant) + Send>;
 
 #[derive(Default)]
@@ -150,7 +150,7 @@ struct Loose {
 }
 
 /// A bus without a script, shared with the test: accepts everything, answers every read with the same byte,
-/// and fails where the test says so. A transfer takes 0.1 ms, one that hangs 20 ms.
+/// and fails where the test says so. A transfer takes 0.1 ms; one that hangs takes 20 ms.
 #[derive(Clone)]
 pub struct LooseI2c {
     clock: Arc<SimClock>,
@@ -232,7 +232,7 @@ pub struct Set {
     pub line: Line,
     /// The new level.
     pub high: bool,
-    /// When.
+    /// When the call was made.
     pub at: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! How a worker gets its handles: by the index of an I2C bus, and by the lines that it will use. The
+//! How a worker gets its handles: it names the index of an I2C bus, or the lines that it will use. The
 //! simulator and Linux implement this trait; this file opens nothing itself.
 
 use super::{Gpio, I2c};

@@ -58,7 +58,7 @@ impl LinuxHardware {
         LinuxHardware::with_root(board, Path::new("/"))
     }
 
-    /// The same, but looks up /sys and /dev in `root`.
+    /// Like [`Self::open`], but looks up /sys and /dev in `root`.
     pub fn with_root(board: &Board, root: &Path) -> Result<LinuxHardware, OpenError> {
         LinuxHardware::through(board, root, Access::CharacterDevices)
     }
@@ -153,8 +153,8 @@ impl Hardware for LinuxHardware {
     }
 }
 
-/// The driver of the adapter at `node` of the machine in `root`, if it uses its own timeout. `None` also if
-/// there is no such adapter. Opens nothing.
+/// The driver of the adapter at `node` of the machine in `root`, if that driver uses its own timeout. `None`
+/// also if there is no such adapter. Opens nothing.
 pub fn own_time(root: &Path, node: &I2cNode) -> Option<OwnTime> {
     adapters::find(root, node).ok()?.own_time()
 }

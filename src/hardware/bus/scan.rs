@@ -11,9 +11,9 @@ pub const ADDRESSES: RangeInclusive<u8> = 0x08..=0x77;
 /// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It acknowledged.
+    /// A device acknowledged.
     Answers,
-    /// It did not acknowledge.
+    /// No device acknowledged.
     Silent,
     /// The bus could not be probed; with [`BusFault::Unsupported`], only this address could not.
     Refused(BusFault),

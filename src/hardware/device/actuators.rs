@@ -37,8 +37,8 @@ pub trait Actuators: Send {
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
     /// Removes the pulse from every drive motor, whatever its known state: the fastest way to stop.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
-    /// The same after an aborted frame, which shifts all later frames. Needs no line; the controller's frames
-    /// are still shifted afterwards.
+    /// Like [`Actuators::stop`], but after an aborted frame, which shifts all later frames. Needs no line;
+    /// the controller's frames are still shifted afterwards.
     fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.stop(ports)
     }

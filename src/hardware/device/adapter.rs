@@ -126,7 +126,7 @@ impl i2c::I2c<SevenBitAddress> for Adapter<'_> {
     }
 }
 
-/// The waits of a driver, on this crate's clock.
+/// The delays that a driver requests, on this crate's clock.
 pub struct Delay<'a>(pub &'a dyn Clock);
 
 impl DelayNs for Delay<'_> {

@@ -24,7 +24,8 @@ const SINGLE_SHOT: u16 = 1 << 8;
 const RATE: u16 = 0b111 << 5;
 /// Comparator off.
 const NO_ALERT: u16 = 0b11;
-/// One conversion at 860 a second, 10 % slow (the data sheet's tolerance), plus the start from sleep (25 us).
+/// Time of one conversion at 860 a second, 10 % slow (the data sheet's tolerance), plus the start from sleep
+/// (25 us).
 const CONVERTED: Span = Span::from_micros(1_320);
 /// Counts from 0 V to the end of the range.
 const FULL: f32 = 32_768.0;
@@ -34,7 +35,7 @@ const LEAST_COUNTS: i16 = -64;
 /// One input in use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Input {
-    /// 0..=3.
+    /// Number of the input, 0..=3.
     pub channel: u8,
     /// The requested range, V.
     pub full_scale_v: f32,

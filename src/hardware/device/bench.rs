@@ -9,7 +9,7 @@ use crate::hardware::bus::fake::{FakeGpio, FakeI2c};
 use crate::hardware::bus::{I2c, Op};
 use std::sync::Arc;
 
-/// What a poll reports, in order, and its result.
+/// The values that a poll reports, in order, and the poll's result.
 pub type Said = (Vec<(usize, Result<f32, DeviceFault>)>, Result<(), DeviceFault>);
 
 /// Time and lines that persist over several calls.

@@ -1,6 +1,6 @@
 //! A brushed motor on a bridge: one PWM and a direction line (Robot HAT v4, TC1508S), or two PWMs, one per
-//! direction (v5, TC618S). Turns a duty into a share of the time, and writes it in an order that never drives
-//! a bridge in both directions.
+//! direction (v5, TC618S). Converts a command's duty to the on-time share of the PWM, and writes it in an
+//! order that never drives a bridge in both directions.
 
 use super::pulses::Pulses;
 use super::{DeviceFault, Ports};
@@ -13,7 +13,7 @@ pub const PWM_HZ: f64 = 1758.0;
 /// A duty smaller than one count of the coarsest chip counts as zero.
 const LEAST_DUTY: f32 = 1.0 / 4095.0;
 
-/// Share of the time with current for the magnitude of `duty`: zero for a duty near zero, otherwise from
+/// On-time share of the PWM for the magnitude of `duty`: zero for a duty near zero, otherwise from
 /// `min_duty`, below which the motor only hums, up to 1.
 pub fn share(duty: Duty, min_duty: f32) -> f32 {
     let size = Duty::clamped(duty.0).0.abs(); // NaN means stop
@@ -63,7 +63,7 @@ impl DcMotor {
             Bridge::Dir { pwm, .. } => (pwm, None),
             Bridge::Pair { forward, backward } => (forward, Some(backward)),
         };
-        channels.extend(std::iter::once(first).chain(second)); // at most the two that fit
+        channels.extend(std::iter::once(first).chain(second)); // at most two, which fit
         channels
     }
 

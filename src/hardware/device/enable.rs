@@ -61,7 +61,7 @@ impl Actuators for Enabled {
         self.motors.stop_at_any_place(ports)
     }
 
-    /// Uses both lines where there are two; one of them is enough.
+    /// Uses both lines if there are two; one that works is enough.
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
         let off = self.switch(false, ports).is_ok();
         self.motors.hold(ports) || off

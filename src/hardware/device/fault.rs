@@ -1,5 +1,5 @@
-//! What can go wrong with a chip: small, Copy, and naming the register or line that failed. Its only link to
-//! a frame is the fault of a refused reading.
+//! What can go wrong with a chip: small, Copy, and naming the register or line that failed. The only frame
+//! type used here is [`ReadingFault`], the fault of a refused reading.
 
 use crate::base::fault::{BusFault, ReadingFault};
 use crate::base::plan::Line;
@@ -73,7 +73,7 @@ pub enum DeviceFault {
     },
     /// A quantity that the kernel should provide does not exist or cannot be read.
     Kernel {
-        /// Why not.
+        /// Why the quantity cannot be read.
         fault: BusFault,
     },
     /// The line is still high from an earlier measurement: there is no new measurement yet.

@@ -17,7 +17,7 @@ const LOADS: [&str; 4] = [
     "sys/devices/platform/gpu.0/load",
 ];
 const DEVFREQ: &str = "sys/class/devfreq";
-/// Ends of the node's name.
+/// Suffixes of the node's name.
 const NODES: [&str; 2] = ["gpu", "ga10b"];
 /// Full load, in thousandths.
 const FULL_LOAD: i64 = 1000;

@@ -1,5 +1,5 @@
-//! Pulses of the Robot HAT's microcontroller: the counts for a share or a length, the timers in use, and the
-//! frames that stop every drive motor.
+//! Pulses of the Robot HAT's microcontroller: the counts for an on-time share or a pulse length, the timers
+//! in use, and the frames that stop every drive motor.
 
 use super::dc_motor::{self, DcMotor};
 use super::pulses::Pulses;
@@ -17,7 +17,7 @@ const FRAME_US: f64 = 20_000.0;
 /// that an angle with a whole number of counts does not lose one to binary rounding.
 const NEARLY: f64 = 0.01;
 
-/// Counts for a share of the time.
+/// Counts for an on-time share.
 pub fn share_counts(share: f32) -> u16 {
     libm::roundf(share * f32::from(PERIOD)) as u16
 }
@@ -41,7 +41,7 @@ pub struct HatPulses {
 }
 
 impl HatPulses {
-    /// What these motors need from the controller.
+    /// Collects what these motors need from the controller.
     pub fn new<'a>(motors: impl Iterator<Item = &'a MotorKind>, mcu: &McuPlan) -> HatPulses {
         let registers = Registers::new(RobotHat::new(mcu));
         let (timers, stop) = (heapless::Vec::new(), heapless::Vec::new());
@@ -74,7 +74,7 @@ impl HatPulses {
     }
 }
 
-/// Writes, unless a frame has broken off before; notes in `torn` if one does now.
+/// Runs `write`, unless an earlier frame broke off; if a frame breaks off now, stores the fault in `torn`.
 fn in_frames(
     torn: &mut Option<DeviceFault>,
     write: impl FnOnce() -> Result<(), DeviceFault>,

@@ -1,6 +1,6 @@
 //! HC-SR04 and similar: range from the length of an echo pulse, measured between two edge stamps, so a late
 //! thread does not make the distance look longer. The data sheet requires 60 ms from ping to ping, which the
-//! caller's schedule ensures; after a trigger into a pulse that does not end, this file does.
+//! caller's schedule ensures; after a trigger into a pulse that does not end, this file ensures it.
 //!
 //! ```text
 //!  trig  __/10us\______________________________________
@@ -40,7 +40,7 @@ use crate::hardware::bus::{Edge, Gpio};
 pub const SOUND_M_PER_S: f64 = 343.3;
 /// The shortest range that the data sheet specifies.
 pub const NEAREST: Metres = Metres(0.02);
-/// The longest: this is returned when nothing is within range.
+/// The longest range, which is returned when nothing is within range.
 pub const FARTHEST: Metres = Metres(4.0);
 
 /// The data sheet requires at least 10 us.
@@ -52,7 +52,7 @@ const RISE_WITHIN: Span = Span::from_micros(4_500);
 const FALL_WITHIN: Span = Span::from_millis(40);
 /// Longest hold of a module that ends its pulse by itself, 200 ms, plus a quarter for its clock's error.
 const LONGEST_HOLD: Span = Span::from_millis(250);
-/// From one sound to the next, so that the first has faded (data sheet).
+/// Minimum time from one ping to the next, so that the first has faded (data sheet).
 const REST: Span = Span::from_millis(60);
 /// Maximum number of old edges dropped before a ping; a line with more of them carries no echo.
 const STALE_EDGES: usize = 64;
@@ -64,7 +64,7 @@ pub struct HcSr04 {
     echo: Line,
     /// Since when the line has been high without an echo.
     held: Option<Instant>,
-    /// When to trigger a line that is still high.
+    /// When to trigger again while the line is still high.
     again: Instant,
     /// When the next ping may be sent after such a trigger.
     rested: Instant,
@@ -100,8 +100,8 @@ impl HcSr04 {
         }
     }
 
-    /// The line is high although it should be idle: triggers it anyway when it is time to do so. Returns how
-    /// long it has been high, as a fault.
+    /// The line is high although it should be idle: triggers the module anyway when it is time to do so.
+    /// Returns how long it has been high, as a fault.
     fn wait_out(&mut self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<DeviceFault, DeviceFault> {
         let now = clock.now();
         let since = *self.held.get_or_insert_with(|| {
@@ -165,7 +165,7 @@ impl HcSr04 {
             Some(_) => Err(DeviceFault::EdgeMissing { line: self.echo }),
             // High: no echo returned, and the module holds its pulse.
             None if gpio.get(self.echo).map_err(self.fault(self.echo))? => Ok(None),
-            // Low without an edge: the echo returned and its edge was lost. It may have been near.
+            // Low without an edge: the echo returned and its edge was lost. The object may be near.
             None => Err(DeviceFault::EdgeMissing { line: self.echo }),
         }
     }

@@ -3,8 +3,8 @@
 //!
 //! The current is computed from the shunt voltage. The chip's own division is not used, because it needs a
 //! calibration register, which a chip that lost its supply forgets; it then reports no current at all. All
-//! other settings are the reset values (32 V, +-320 mV, 12 bits, continuous), so the chip cannot forget
-//! anything.
+//! other settings are the reset values (32 V, +-320 mV, 12 bits, continuous), so a chip that lost its supply
+//! forgets nothing.
 //!
 //! Each register is read in its own transfer, through the crate's feature `no_transaction`: the controller of
 //! a Pi 1 to 4 accepts one read per transfer, as the last message, and refuses all others (Linux,

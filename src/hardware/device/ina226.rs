@@ -50,7 +50,7 @@ impl Ina226 {
         self.outputs.iter().any(|output| *output == quantity || *output == PowerQuantity::Watts)
     }
 
-    /// Reads a register. One transfer selects it and the next reads it: the chip keeps the pointer.
+    /// Reads a register. One transfer selects the register and the next reads it: the chip keeps the pointer.
     fn read(&self, register: u8, i2c: &mut dyn I2c) -> Result<u16, DeviceFault> {
         let fault = |fault| DeviceFault::Bus { register, fault };
         let mut answer = [0; 2];

@@ -27,8 +27,8 @@ const MISSES: usize = 4;
 /// Delay before the same transfer is repeated, as by a driver that polls its chip until it is ready.
 /// Calibrations take some milliseconds, so two more do not matter.
 const ASK_AGAIN: Span = Span::from_millis(2);
-/// Time limit of a set-up, from its first step. The longest in use has 120 transfers of 0.4 ms and two waits
-/// of some milliseconds; on a bus that also serves other devices, it takes several times as long.
+/// Time limit of a set-up, from its first step. The longest set-up in use has 120 transfers of 0.4 ms and two
+/// waits of some milliseconds; on a bus that also serves other devices, it takes several times as long.
 const TIMEOUT: Span = Span::from_millis(1_000);
 
 /// Progress of a set-up.
@@ -36,7 +36,7 @@ const TIMEOUT: Span = Span::from_millis(1_000);
 pub enum SetUp {
     /// The set-up is complete.
     Done,
-    /// It continues with the next step, at this time or later.
+    /// The set-up continues with the next step, at this time or later.
     Again(Instant),
 }
 

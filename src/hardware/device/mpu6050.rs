@@ -74,7 +74,7 @@ impl Burst {
         }
     }
 
-    /// One of its quantities: degrees, m/s^2, degrees a second, degrees Celsius.
+    /// The value of one quantity: degrees, m/s^2, degrees a second, degrees Celsius.
     pub fn value(&self, quantity: ImuQuantity) -> Result<f32, DeviceFault> {
         match quantity {
             ImuQuantity::Roll => self.gravity().map(|[_, y, z]| libm::atan2f(y, z).to_degrees()),
@@ -128,8 +128,8 @@ pub struct Mpu6050 {
 }
 
 impl Mpu6050 {
-    /// The chip at `address` with these outputs. `rings`: its interrupt line is wired and pulses for a sample
-    /// this often (1 to 256 ms, rounded down to a whole millisecond).
+    /// The chip at `address` with these outputs. `rings`: the time between samples (1 to 256 ms, rounded down
+    /// to a whole millisecond), if the interrupt line is wired and pulses for each.
     pub fn new(address: u8, outputs: Box<[ImuQuantity]>, rings: Option<Span>) -> Mpu6050 {
         Mpu6050 { address, outputs, rings }
     }

@@ -83,7 +83,7 @@ pub struct Pca9685 {
     prescale: u8,
     output_enable: Option<Line>,
     outputs_on: bool,
-    /// It was found asleep, so writes have no effect.
+    /// The chip was found asleep, so writes have no effect.
     asleep: bool,
     looked: Instant,
     /// When it last acknowledged a channel write.
@@ -189,7 +189,7 @@ impl Pca9685 {
 }
 
 impl Pulses for Pca9685 {
-    /// Switches everything off, then sleep, frequency, outputs, and awake again; 1 ms.
+    /// Switches everything off, puts the chip to sleep, sets its frequency and outputs, and wakes it; 1 ms.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.asleep = true;
         self.channels = [None; CHANNELS];

@@ -11,7 +11,8 @@ pub struct Ports<'a> {
     pub i2c: &'a mut dyn I2c,
     /// Lines of this bus thread.
     pub gpio: &'a mut dyn Gpio,
-    /// For stamps and short waits. A wait ends early when the motors have to stop; no transfer follows.
+    /// The clock, for timestamps and short waits. A wait ends early when the motors have to stop; no transfer
+    /// follows.
     pub clock: &'a dyn Clock,
 }
 

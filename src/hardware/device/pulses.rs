@@ -11,13 +11,14 @@ pub const SILENT_FOR: Span = Span::from_millis(25);
 
 /// A chip with pulse channels.
 pub trait Pulses: Send {
-    /// From any state to ready: frequencies are set and no channel has a pulse. Takes at most a few hundred
-    /// milliseconds.
+    /// Makes the chip ready, whatever its state: sets frequencies, and no channel has a pulse afterwards.
+    /// Takes at most a few hundred milliseconds.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
     /// Makes `channel` of a drive motor high for `share` of the time, 0 to 1. Writes nothing if it already
     /// is.
     fn drive(&mut self, channel: u8, share: f32, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
-    /// Gives `channel` of a servo pulses of this many microseconds. Writes nothing if it already has them.
+    /// Makes the pulses of a servo's `channel` this many microseconds long. Writes nothing if they already
+    /// are.
     fn aim(&mut self, channel: u8, pulse_us: f64, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
     /// Called at the end of a command: repeats or checks old writes, a few at a time. Writes to a chip whose
     /// bus has acknowledged nothing for [`SILENT_FOR`], so that a command succeeds only on a bus that
@@ -26,7 +27,7 @@ pub trait Pulses: Send {
     /// Removes the pulse from every drive channel in the fastest way, whatever the known state. Tries every
     /// channel, unless the chip counts bytes and a frame broke off, and returns the first fault.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
-    /// The same after an aborted frame, for a chip that counts bytes.
+    /// Like [`Pulses::stop`], but after an aborted frame, for a chip that counts bytes.
     fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.stop(ports)
     }

@@ -59,7 +59,7 @@ pub struct PwmLines {
 }
 
 impl PwmLines {
-    /// Without channels.
+    /// A chip without channels.
     pub fn new() -> PwmLines {
         PwmLines::default()
     }

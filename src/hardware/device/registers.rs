@@ -38,7 +38,7 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// Without known contents.
+    /// The registers of `hat`, with unknown contents.
     pub fn new(hat: RobotHat) -> Registers {
         Registers { hat, held: [None; SLOTS], answered: Instant::ZERO }
     }

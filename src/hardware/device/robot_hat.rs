@@ -1,8 +1,8 @@
-//! The microcontroller of SunFounder's Robot HAT (v4, v5): reset, timers, pulses. Its converter is `adc.rs`;
-//! `servo.rs` and `dc_motor.rs` define what a pulse means.
+//! The microcontroller of SunFounder's Robot HAT (v4, v5): reset, timers, pulses. Its converter is in
+//! `adc.rs`; `servo.rs` and `dc_motor.rs` define what a pulse means.
 //!
 //! Register map as in SunFounder's robot-hat library 2.5 (pwm.py, device.py, __init__.py) and its page on the
-//! on-board MCU. Terms: a *timer* gives one frequency to the *channels* behind it; a *pulse* is the number of
+//! on-board MCU. Terms: a *timer* sets one frequency for the *channels* behind it; a *pulse* is the number of
 //! *counts* of the timer's *period* for which a channel is high.
 //!
 //! Every write is exactly one frame of three bytes: register, most significant byte, least significant byte.
@@ -34,7 +34,7 @@ const RELOAD: [u8; 2] = [0x44, 0x54];
 pub const RESET_LOW: Span = Span::from_millis(10);
 const RESET_HIGH: Span = Span::from_millis(10);
 const SETTLE: Span = Span::from_millis(200);
-/// The sum of them: after this time the firmware has started.
+/// Their sum: after this time the firmware has started.
 pub const RESET_TAKES: Span =
     Span::from_nanos(RESET_LOW.as_nanos() + RESET_HIGH.as_nanos() + SETTLE.as_nanos());
 
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(hat.firmware(&mut i2c), Err(DeviceFault::DeadBytes { register: 0x05 }));
     }
 
-    /// A model of a chip that only counts bytes, in front of one that takes whole frames.
+    /// A model of a chip that only counts bytes, in front of one that accepts whole frames.
     fn arrived(left_over: &[u8], written: &[Vec<u8>]) -> Vec<[u8; 3]> {
         let bytes: Vec<u8> = left_over.iter().copied().chain(written.concat()).collect();
         let (frames, _) = bytes.as_chunks::<3>();

@@ -42,7 +42,7 @@ impl Servo {
         Degrees(straight + command.abs() * (end - straight))
     }
 
-    /// Angle of the servo's shaft for that: trimmed, and reversed if mirrored.
+    /// Angle of the servo's shaft at this angle of the part: trimmed, and reversed if mirrored.
     pub fn shaft(&self, angle: Degrees) -> Degrees {
         if self.mirrored { Degrees(-(angle.0 - self.offset_deg)) } else { Degrees(angle.0 + self.offset_deg) }
     }

@@ -7,8 +7,8 @@
 //! signal, a wrapped target or a hardware fault never looks like free space.
 //!
 //! After power-on, all chips on one bus answer at 0x29. Each gets its own address in its set-up. If its
-//! shut-down line is wired, the chip is shut down first, and the lines of the others must keep them shut down
-//! until it is their turn (their initial level is low).
+//! shut-down line is wired, the chip is shut down first, and the lines of the other chips must keep them shut
+//! down until it is their turn (their initial level is low).
 
 use super::adapter::Adapter;
 use super::polled::Report;
@@ -36,7 +36,7 @@ const RESULT_BYTES: usize = 13;
 /// A range of at least this many millimetres is the chip's mark for "no target".
 const NO_TARGET_MM: u16 = 8190;
 
-/// Shut down for this long (the data sheet states no minimum), then up: its firmware boots in at most 1.2 ms.
+/// Duration of the shut-down (the data sheet states no minimum), then of the boot (at most 1.2 ms).
 const SHUT_DOWN: Span = Span::from_millis(1);
 const BOOT: Span = Span::from_millis(2);
 /// The set-up takes about 100 transfers and two calibrations of some milliseconds: 60 ms at 100 kHz. The

@@ -1,5 +1,5 @@
 //! The figures of a Jetson's GPU from sysfs: the files that sensors of a board may also read, and the power
-//! of the supply rail that feeds the GPU. Not tried on a Jetson yet.
+//! of the supply rail that feeds the GPU. Not tested on a Jetson yet.
 //!
 //! Names of zones and rails as the jetson_stats project reads them; files of the rails as in the kernel's
 //! Documentation/hwmon/ina3221.
@@ -23,7 +23,7 @@ const RAILS: [&str; 4] = ["VDD_GPU_SOC", "VDD_CPU_GPU_CV", "VDD_GPU", "GPU"];
 /// Watts in a millivolt times a milliampere.
 const WATTS: f32 = 1e-6;
 
-/// What was found; each part is read again every time.
+/// The sources that were found; each is read again every time.
 pub(super) struct Jetson {
     load: Option<GpuSysfs>,
     clock: Option<GpuSysfs>,
@@ -56,7 +56,7 @@ impl Jetson {
     }
 }
 
-/// A device that needs neither bus nor line, if it is there.
+/// Sets up a device that needs neither bus nor line; `None` if it does not exist.
 fn set_up<D: Polled>(mut device: D) -> Option<D> {
     let (mut i2c, mut gpio) = (Absent, Absent);
     let mut ports = Ports { i2c: &mut i2c, gpio: &mut gpio, clock: &MonotonicClock };

@@ -13,7 +13,7 @@ pub enum Unfit {
     Length {
         /// Numbers in a row.
         d: usize,
-        /// Numbers that its transform would take.
+        /// Numbers in the transform of such a row.
         needed: usize,
     },
     /// The GPU has less memory than the rows would take.
@@ -70,7 +70,7 @@ pub enum GpuWorkspaceFault {
     Preference(Fault),
     /// The driver reports an error, or the device has failed; if it is lost, the GPU cannot be used any more.
     Gpu(GpuError),
-    /// It did not finish in time; the GPU cannot be used any more.
+    /// The operation did not finish in time; the GPU cannot be used any more.
     Late,
 }
 

@@ -63,7 +63,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// For rows of `dim` numbers that take transforms of `length`, with `blocks` blocks of a scan.
+    /// The layout for rows of `dim` numbers that need transforms of `length`, with `blocks` blocks of a scan.
     pub fn new(dim: Dim, length: usize, room: Room, blocks: usize) -> Layout {
         let row = dim.get() * F32;
         let mut bytes = 0;
@@ -109,11 +109,11 @@ pub struct Task {
     pub rows: usize,
     /// The second factors are involuted.
     pub unbind: bool,
-    /// One second factor for all.
+    /// One second factor for all rows.
     pub one_key: bool,
     /// Results are scaled to length 1.
     pub unit: bool,
-    /// Best matches of a query.
+    /// How many best matches of a query are wanted.
     pub wanted: usize,
     /// Sums have weights.
     pub weighted: bool,
@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn a_key_returns_its_parts() {
-        // As `key_of` makes it: larger cosines give larger keys; of equal cosines, the lower row does.
+        // Like `key_of` in the kernel: larger cosines have larger keys; of equal cosines, the lower row has
+        // the larger key.
         let key = |cosine: f32, row: u32| {
             let bits = cosine.to_bits();
             let order = if bits >> 31 == 1 { !bits } else { bits | 0x8000_0000 };

@@ -17,7 +17,7 @@ pub struct Demand {
     pub period: Span,
 }
 
-/// The robots would need more time than there is.
+/// The robots would need more compute time than the threads have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overload {
     /// What the refused robot needs.

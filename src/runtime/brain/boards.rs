@@ -29,8 +29,8 @@ impl ServedBoard {
     pub fn new(mut board: Board, digest: [u8; 32], engine: EngineKind) -> Arc<ServedBoard> {
         let expected = Join::of("", &board, digest);
         board.field.engine = engine;
-        // Each robot is computed by a single thread, so that the others serve other robots. The results are
-        // the same bit for bit.
+        // Each robot is computed by a single thread, so that the other threads serve other robots. The
+        // results are the same bit for bit.
         board.field.threads = 1;
         board.field.cpus = Vec::new();
         Arc::new(ServedBoard {

@@ -53,7 +53,7 @@ pub struct RobotRow {
     pub name: String,
     /// Name of its board.
     pub board: String,
-    /// What computes it, and why; `None`: its engine is being opened.
+    /// What computes the robot's field, and why; `None`: its engine is being opened.
     pub engine: Option<String>,
     /// Seconds since it joined.
     pub joined_s: f64,

@@ -37,13 +37,13 @@ const LONGEST_MEASUREMENT: Span = Span::from_millis(2_000);
 /// Why a robot gets no engine.
 #[derive(Debug)]
 pub enum Unopened {
-    /// It needs more memory than there is.
+    /// The engine needs more memory than is available.
     Room(NoRoom),
     /// Its snapshot cannot be used.
     Snapshot {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Why the snapshot cannot be used.
         error: SnapshotError,
     },
     /// The requested GPU is not available.
@@ -119,12 +119,12 @@ impl Busy {
 }
 
 impl EngineOpener {
-    /// For a robot of `board` at rest, whose brain is not saved.
+    /// Opens the engine of a robot of `board` that starts at rest and whose brain is not saved.
     pub fn at_rest(board: Arc<ServedBoard>) -> EngineOpener {
         EngineOpener { board, snapshot: None, around: None }
     }
 
-    /// For a robot of `board` whose brain is saved in the file at `snapshot`, if given.
+    /// Opens the engine of a robot of `board` whose brain is saved in the file at `snapshot`, if given.
     pub fn kept_at(board: Arc<ServedBoard>, snapshot: Option<PathBuf>) -> EngineOpener {
         EngineOpener { board, snapshot, around: None }
     }
@@ -180,7 +180,7 @@ impl EngineOpener {
 }
 
 impl RobotEngine {
-    /// What computes, and why.
+    /// What computes the field, and why.
     pub fn name(&self) -> String {
         self.brain.engine.name()
     }

@@ -52,7 +52,7 @@ pub enum Refusal {
     Overload(Overload),
     /// Its engine cannot be opened.
     Unopened(Unopened),
-    /// It is served with another board at this moment: its engine is computing or being opened.
+    /// The robot is served with another board at this moment: its engine is computing or being opened.
     Busy,
 }
 
@@ -92,7 +92,7 @@ pub enum Chore {
     Park {
         /// Name of the robot.
         name: String,
-        /// How long it was silent.
+        /// How long the robot was silent.
         silent: Span,
         /// Its engine.
         engine: Box<RobotEngine>,
@@ -124,11 +124,11 @@ pub enum Task {
 /// What happens to a request that arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrival {
-    /// It waits to be computed.
+    /// The request waits to be computed.
     Waits,
     /// Answer it at once with this.
     Answer(CycleAnswer),
-    /// It is dropped, because the robot is unknown or the request cannot be answered.
+    /// The request is dropped, because the robot is unknown or the request cannot be answered.
     Dropped,
 }
 
@@ -255,7 +255,7 @@ impl Robots {
         self.limits.state.as_deref().map(|folder| snapshot_in(folder, name))
     }
 
-    /// Takes the bytes of a request of robot `id`.
+    /// Accepts the bytes of a request of robot `id`.
     pub fn receive(&mut self, id: RobotId, bytes: &[u8], now: Instant) -> Arrival {
         let Some(robot) = self.robots.get_mut(&id) else { return Arrival::Dropped };
         robot.last_seen = now;
@@ -305,7 +305,7 @@ impl Robots {
         }
     }
 
-    /// Takes back a cycle whose answer was ready at `ready`; keeps its engine if that is still sound.
+    /// Takes back a cycle whose answer was ready at `ready`; keeps its engine if it is still usable.
     pub fn done(&mut self, cycle: Cycle, computed: &Computed, ready: Instant) {
         let Some(robot) = self.robots.get_mut(&cycle.robot) else { return };
         let Computed { answer, is_sound, busy } = computed;
@@ -363,7 +363,7 @@ impl Robots {
         self.robots.len()
     }
 
-    /// Whether there is none.
+    /// Whether no robot has joined.
     pub fn is_empty(&self) -> bool {
         self.robots.is_empty()
     }

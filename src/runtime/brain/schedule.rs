@@ -1,7 +1,7 @@
 //! Which robot's request the brain serves next: pure functions of times. The earliest deadline comes first; a
 //! request whose deadline has passed is answered without computing; a newer request of a robot replaces the
 //! one that waits. However fast a robot sends, it is served no faster than the rate it joined with, so a
-//! flood does not take compute time from the others.
+//! flood does not take compute time from the other robots.
 
 use super::robots::RobotId;
 use crate::base::time::{Instant, Span};
@@ -14,12 +14,12 @@ const BURST: u64 = 2;
 /// that.
 const FASTER_PERCENT: u64 = 1;
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pending {
     /// The request.
     pub request: CycleRequest,
-    /// When it arrived, on the brain's clock.
+    /// When the request arrived, on the brain's clock.
     pub arrived: Instant,
 }
 
@@ -63,8 +63,8 @@ impl Queue {
         self.pending.replace(pending).is_some()
     }
 
-    /// Takes the request to compute it from `now` on. Until [`Queue::done`], no other thread computes for
-    /// this robot.
+    /// Takes the request; its computation starts at `now`. Until [`Queue::done`], no other thread computes
+    /// for this robot.
     pub fn take(&mut self, now: Instant) -> Option<Pending> {
         let pending = self.pending.take()?;
         let step = self.period.less(Span::from_nanos(self.period.as_nanos() / 100 * FASTER_PERCENT));

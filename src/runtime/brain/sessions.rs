@@ -27,7 +27,7 @@ const OFFERED_MOST: usize = 4;
 /// Why a robot may not join.
 #[derive(Debug)]
 pub enum JoinRefusal {
-    /// It has the key of another robot.
+    /// The robot has the key of another robot.
     Robot {
         /// Its name in the join.
         name: String,
@@ -75,9 +75,9 @@ pub enum Incoming {
     Refused {
         /// Its name.
         name: String,
-        /// Why.
+        /// Why it was refused.
         why: JoinRefusal,
-        /// The datagram to send; `None`: the system gave no random numbers.
+        /// The datagram to send; `None`: the system provided no random numbers.
         reply: Option<Vec<u8>>,
     },
     /// Nothing to send: a join that waits for its engine, or a dropped datagram.
@@ -125,7 +125,8 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// No robot has joined yet. Sessions are numbered from `first`, which must differ between runs.
+    /// A table in which no robot has joined yet. Sessions are numbered from `first`, which must differ
+    /// between runs.
     pub fn new(keys: Keys, boards: Vec<Arc<ServedBoard>>, first: u64) -> Sessions {
         Sessions {
             keys,
@@ -240,7 +241,7 @@ impl Sessions {
         index
     }
 
-    /// Keeps the join `waiting` of `robot`, the one at `index`, until it has an engine.
+    /// Keeps `waiting`, the join of `robot` (number `index` in the table), until the robot has an engine.
     fn keep_waiting(&mut self, index: Index, robot: RobotId, waiting: (Pending, SocketAddr)) {
         self.set_robot(index, robot);
         self.known[index].waiting = Some(waiting);

@@ -17,9 +17,9 @@ const BACKLOG: i32 = 8;
 /// How often the thread checks for callers and for the end; a user waits at most this long for the table.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A caller that does not read for this long is disconnected; a brain that does not answer for this long
-/// hangs.
+/// counts as hung.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest line that is read: about five times that of 64 robots.
+/// Longest line that is read: about five times the line of 64 robots.
 const LONGEST_LINE: u64 = 1 << 19;
 
 /// The status socket.
@@ -64,7 +64,7 @@ fn tell(mut caller: UnixStream, status: &BrainStatus) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// If no process answers there, or one that is not a brain.
+/// If no process answers there, or a process that is not a brain.
 pub fn ask(path: &Path) -> io::Result<BrainStatus> {
     let brain = UnixStream::connect(path)?;
     brain.set_read_timeout(Some(TIMEOUT))?;

@@ -1,5 +1,5 @@
 //! The threads of a brain: compute threads, each of which takes the most urgent cycle of any robot, and one
-//! that opens and parks engines, so that no robot waits for another one that joins or leaves.
+//! opener thread that opens and parks engines, so that no robot waits for another to join or leave.
 
 use super::counters::RobotRow;
 use super::engine::EngineOpener;
@@ -25,7 +25,7 @@ pub enum Event {
         name: String,
         /// Its board.
         board: String,
-        /// What computes it.
+        /// What computes its field.
         engine: String,
         /// Cycles that its brain had computed before; `None`: it starts at rest.
         resumed_age: Option<u64>,
@@ -34,7 +34,7 @@ pub enum Event {
     Refused {
         /// Its name.
         name: String,
-        /// Why.
+        /// Why it was refused.
         why: String,
     },
     /// The engine of a robot failed and will be opened again.
@@ -51,7 +51,7 @@ pub enum Event {
     },
 }
 
-/// Receives what the threads produce. Any of them may call it; it must not wait.
+/// Receives the results of the threads. Any thread may call it; it must not wait.
 pub trait Outlet: Send + Sync + 'static {
     /// An answer for a robot.
     fn answer(&self, robot: RobotId, answer: &CycleAnswer);
@@ -59,7 +59,7 @@ pub trait Outlet: Send + Sync + 'static {
     /// The engine of a robot was opened, or the robot may not join. This may call the [`Hub`].
     fn opened(&self, robot: RobotId, opened: &Result<String, Refusal>);
 
-    /// An event for people.
+    /// Reports an event to the user.
     fn tell(&self, event: Event);
 }
 
@@ -90,7 +90,7 @@ impl Hub {
         self.robots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the bytes of a request, and wakes a thread for it.
+    /// Accepts the bytes of a request, and wakes a thread for it.
     pub fn receive(&self, id: RobotId, bytes: &[u8], now: Instant) -> Arrival {
         let arrival = self.robots().receive(id, bytes, now);
         if arrival == Arrival::Waits {

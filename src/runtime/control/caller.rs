@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 /// machine, so this is enough even if bytes arrive one at a time.
 const LONGEST: Span = Span::from_millis(2_000);
 
-/// What a caller wants in its answer besides the robot's figures.
+/// The additional parts that a caller requests in its answer.
 #[derive(Clone, Copy)]
 struct Wanted {
     /// Where to read the map; `None`: where the robot is.
@@ -36,9 +36,9 @@ enum Stage {
 /// The state of a connection after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Connection {
-    /// It continues.
+    /// The connection continues.
     Open,
-    /// It has ended, successfully or not.
+    /// The connection has ended, successfully or not.
     Done,
 }
 
@@ -160,7 +160,7 @@ impl Caller {
         }
     }
 
-    /// Since when it has been idle; `None`: it is waiting for the robot.
+    /// Since when the caller has been idle; `None`: it is waiting for the robot.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         (!matches!(self.stage, Stage::Waiting { .. })).then_some(self.idle_since)
     }

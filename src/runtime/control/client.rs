@@ -20,17 +20,17 @@ pub fn ask(path: &Path, ask: Ask) -> io::Result<Reply> {
     ask_with_pid(path, ask).map(|(reply, _)| reply)
 }
 
-/// The same; also returns the ID of the process that answered, if that can be determined.
+/// Like [`ask`]; also returns the ID of the process that answered, if that can be determined.
 pub fn ask_with_pid(path: &Path, ask: Ask) -> io::Result<(Reply, Option<u32>)> {
     send(path, &Request::plain(ask))
 }
 
-/// The same, with a place around which to read the map.
+/// Like [`ask`], with a place around which to read the map.
 pub fn ask_near(path: &Path, ask: Ask, near: Option<[f64; 2]>) -> io::Result<Reply> {
     send(path, &Request { near, ..Request::plain(ask) }).map(|(reply, _)| reply)
 }
 
-/// The same, without reading the map: for a caller that asks often.
+/// Like [`ask`], without reading the map: for a caller that asks often.
 pub fn ask_without_map(path: &Path, ask: Ask) -> io::Result<Reply> {
     send(path, &Request { without_map: true, ..Request::plain(ask) }).map(|(reply, _)| reply)
 }

@@ -1,4 +1,4 @@
-//! What a running robot does about its goal, and orders to it.
+//! A running robot's progress towards its goal, and the orders that it receives.
 
 use super::Sources;
 use crate::decision::mode::Mode;
@@ -10,28 +10,29 @@ use serde::{Deserialize, Serialize};
 /// Why a robot whose engine is retired has given up.
 const NO_ENGINE: &str = "the field's engine has failed for good, so nothing drives it";
 
-/// What the robot does about its goal.
+/// The robot's progress towards its goal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GoalStatus {
-    /// Number of the newest order that it has.
+    /// Number of the newest order that the robot has received.
     pub order: u64,
-    /// The place that it goes to, or has reached or given up: metres ahead and to the left of the start.
+    /// The place that the robot is driving to, has reached or has given up: metres ahead and to the left of
+    /// the start.
     pub goal: Option<Place>,
-    /// Places of the route after this one.
+    /// Places of the route after `goal`.
     pub left: u8,
     /// `idle`, `going`, `looking`, `backing`, `arrived` or `given-up`.
     pub state: String,
-    /// Why it does not go on.
+    /// Why the robot does not go on.
     pub why: Option<String>,
-    /// Where it is by dead reckoning, from the start.
+    /// The robot's position by dead reckoning, relative to the start.
     pub at: Place,
     /// Its heading, degrees, counter-clockwise from the heading at the start.
     pub heading_deg: f64,
 }
 
 impl GoalStatus {
-    /// In words and numbers. The navigator runs after the field's cycle, so a robot whose engine is retired
-    /// goes nowhere, and the report stays as it was.
+    /// The report in human-readable form. The navigator runs after the field's cycle, so a robot whose engine
+    /// is retired goes nowhere, and the report stays as it was.
     pub fn of(report: &GoalReport, engine: EngineState) -> GoalStatus {
         let GoalReport { order, pose, goal, left, state } = *report;
         let is_done = left == 0 && state == State::Arrived || matches!(state, State::GivenUp(_));
@@ -56,14 +57,14 @@ impl GoalStatus {
 pub(super) enum OrderRefusal {
     /// The robot has no navigator.
     NoNavigator,
-    /// It is not armed, but in the mode with this code.
+    /// The robot is not armed, but in the mode with this code.
     NotArmed(u8),
     /// The request does not say what to do.
     NoTask,
 }
 
 impl OrderRefusal {
-    /// In words.
+    /// The reason, as text.
     pub(super) fn why(self) -> String {
         match self {
             OrderRefusal::NoNavigator => {
@@ -85,7 +86,7 @@ impl OrderRefusal {
 }
 
 impl Sources {
-    /// Gives the robot an order. Only an armed robot is sent somewhere. Returns the order's number.
+    /// Gives the robot an order. Only an armed robot accepts a goal. Returns the order's number.
     pub(super) fn order(&self, task: Option<Task>) -> Result<u64, OrderRefusal> {
         let goals = self.goals.as_ref().ok_or(OrderRefusal::NoNavigator)?;
         let task = task.ok_or(OrderRefusal::NoTask)?;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often the figures are taken: people do not read faster, and a percentile costs a pass over some
+/// How often the figures are collected: users do not read faster, and a percentile costs a pass over some
 /// thousand numbers.
 const EVERY: Span = Span::from_millis(100);
 
@@ -25,7 +25,7 @@ const EVERY: Span = Span::from_millis(100);
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measured {
-    /// State of the engine; the status has it in words.
+    /// State of the engine; the status reports it as text.
     #[serde(skip)]
     pub(super) engine_state: EngineState,
     /// Quality level of the field's next cycle.
@@ -38,7 +38,7 @@ pub struct Measured {
     pub release_late_us: Option<Latency>,
     /// The field's newest answer.
     pub answer: Option<Answer>,
-    /// What the robot does about its goal; absent on a board without a navigator.
+    /// The robot's progress towards its goal; absent on a board without a navigator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<GoalStatus>,
     /// Whether a GPU computes the field.
@@ -78,7 +78,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The same without the values that a recording has in every slot.
+    /// These figures without the values that a recording has in every slot.
     pub fn without_slots(mut self) -> Measured {
         (self.sensors, self.motors, self.commanded_by) = Default::default();
         self
@@ -105,7 +105,7 @@ pub struct Answer {
     pub age_ms: f64,
     /// 0..=1: how well the field predicts its sensors.
     pub confidence: f32,
-    /// From 0 (similar to something in the experience bank) upwards.
+    /// Novelty: 0 (similar to something in the experience bank) or more.
     pub novelty: f32,
 }
 
@@ -115,7 +115,7 @@ pub struct LinkStatus {
     /// The last message of the tether's process or the brain. The engine's state tells whether the brain
     /// answers.
     pub said: Option<String>,
-    /// A field on this machine computes in place of the brain.
+    /// Whether a field on this machine computes in place of the brain.
     pub stood_in: bool,
     /// Counters of the link.
     pub counters: LinkCounters,
@@ -130,7 +130,7 @@ pub struct GpuStatus {
     pub name: Option<String>,
     /// Whether it computes the field now; otherwise the CPU does.
     pub computes: bool,
-    /// Why not.
+    /// Why the GPU does not compute the field.
     pub why: Option<String>,
     /// Number of the next or current attempt to open it again, from 1.
     pub attempt: Option<u32>,
@@ -147,7 +147,7 @@ pub struct Instruments {
     /// The longest that a cycle may take.
     target: Span,
     lowest: QualityLevel,
-    /// Every cycle runs at this level, by request.
+    /// The level at which every cycle runs, if one was requested.
     held: Option<QualityLevel>,
     device: Option<Device>,
     gpu_meter: Option<GpuMeter>,
@@ -160,7 +160,8 @@ pub struct Instruments {
 }
 
 impl Instruments {
-    /// For `board`. `device` was given to the field; `held`: every cycle runs at this quality level.
+    /// The instruments of `board`. `device`: the device that the field uses, if any; `held`: the quality
+    /// level at which every cycle runs, if one was requested.
     pub fn of(board: &Board, held: Option<QualityLevel>, device: Option<Device>) -> Instruments {
         let measures_temperature = |(_, sensor): &(usize, &crate::base::plan::SensorPlan)| {
             sensor.unit == "degC" || matches!(sensor.kind, SensorKind::File(FileSensor::Thermal { .. }))
@@ -186,18 +187,18 @@ impl Instruments {
         }
     }
 
-    /// The same with the messages about the link to a remote brain.
+    /// Adds the messages about the link to a remote brain.
     pub fn with_link(self, words: Option<Arc<LinkWords>>) -> Instruments {
         Instruments { words, ..self }
     }
 
-    /// The same with the figures of the GPU that computes the field, if there is one.
+    /// Adds the figures of the GPU that computes the field, if there is one.
     pub fn with_gpu_meter(self) -> Instruments {
         let gpu_meter = self.device.as_ref().and_then(|device| GpuMeter::start(device.name.clone()));
         Instruments { gpu_meter, ..self }
     }
 
-    /// Takes a new message about the link, and logs it.
+    /// Stores a new message about the link, and logs it.
     fn take_link_message(&mut self) {
         let Some((phase, text)) = self.words.as_ref().and_then(|words| words.take()) else { return };
         let said = match phase {
@@ -311,7 +312,7 @@ fn answer(summary: &Summary) -> Option<Answer> {
     })
 }
 
-/// Takes the figures at intervals, for callers that ask for the status.
+/// Collects the figures at intervals, for callers that ask for the status.
 pub struct Observer {
     instruments: Instruments,
     measured: Arc<Mutex<Measured>>,
@@ -324,7 +325,7 @@ impl Observer {
         Observer { instruments, measured, due: Instant::ZERO }
     }
 
-    /// Takes the figures if they are due; called by the slow thread.
+    /// Collects the figures if they are due; called by the slow thread.
     pub fn observe(&mut self, recorder: &Recorder, now: Instant) {
         if now < self.due {
             return;

@@ -19,7 +19,7 @@ const LONGEST: Span = Span::from_millis(500);
 /// Interval between two reads of the loop's status for a caller inside the program.
 const POLL_EVERY: Duration = Duration::from_millis(1);
 
-/// Carries out a request of this program's own screen, as the control socket would. Waits for the outcome,
+/// Carries out a request from this program's own screen, as the control socket would. Waits for the outcome,
 /// half a second at most.
 pub fn carry_out(ask: Ask, sources: &Sources, end: &AtomicBool) -> Reply {
     let pending = PendingRequest::begin(&Request::plain(ask), sources, end, MonotonicClock.now());
@@ -49,7 +49,7 @@ pub(super) struct PendingRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ControlOutcome {
     pub done: bool,
-    /// Why not, in words.
+    /// Why the request was not carried out, as text.
     pub why: Vec<String>,
     /// Whether a retry in a moment may help.
     pub may_pass: bool,
@@ -97,7 +97,8 @@ impl PendingRequest {
         Some(ControlOutcome { done: false, why, may_pass: true })
     }
 
-    /// The result of an order: the field's worker reports the number of the newest that it has.
+    /// The result of an order: the field's worker reports the number of the newest order that it has
+    /// received.
     fn obeyed(
         &self,
         order: Result<u64, OrderRefusal>,
@@ -119,7 +120,7 @@ impl PendingRequest {
             return None;
         }
         self.withdraw(sources);
-        let why = vec!["the field has not taken the order up in time".to_string()];
+        let why = vec!["the field did not take up the order in time".to_string()];
         Some(ControlOutcome { done: false, why, may_pass: true })
     }
 

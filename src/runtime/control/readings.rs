@@ -22,7 +22,7 @@ pub const CYCLE_BOUNDS_US: [u64; 12] =
 pub struct SensorStatus {
     /// Its name on the board.
     pub name: String,
-    /// Of the value.
+    /// Unit of the value.
     pub unit: String,
     /// The last admitted value; `None` before the first.
     pub value: Option<f32>,
@@ -64,7 +64,7 @@ pub struct CycleTimes {
 }
 
 impl CycleTimes {
-    /// From a histogram of nanoseconds; `None` without a cycle.
+    /// Converts a histogram of nanoseconds; `None` without a cycle.
     pub(super) fn of(times: &Histogram<u64>) -> Option<CycleTimes> {
         let (counts, sum_us) = classes(times, &CYCLE_BOUNDS_US)?;
         Some(CycleTimes { counts, sum_us })
@@ -115,7 +115,8 @@ fn classes(times: &Histogram<u64>, bounds_us: &[u64]) -> Option<(Vec<u64>, f64)>
     }
     let mut counts = vec![0; bounds_us.len() + 1];
     for value in times.iter_recorded() {
-        // At most the bound, as in Prometheus. The histogram resolves a time only to its bucket.
+        // A class includes its upper bound, as in Prometheus. The histogram resolves a time only to its
+        // bucket.
         let least_ns = times.lowest_equivalent(value.value_iterated_to());
         let class = bounds_us.iter().position(|bound| least_ns <= *bound * 1_000);
         counts[class.unwrap_or(bounds_us.len())] += value.count_at_value();

@@ -20,12 +20,12 @@ pub struct RoomStatus {
     pub cliffs: Vec<[f64; 4]>,
     /// Middle of the rear axle, and heading.
     pub pose: [f64; 3],
-    /// The same at the start of the run, which is the origin of the robot's dead reckoning.
+    /// The pose at the start of the run, which is the origin of the robot's dead reckoning.
     #[serde(default)]
     pub start: [f64; 3],
     /// Length and width of the car.
     pub car: [f64; 2],
-    /// From the rear axle to the front end of the car.
+    /// Distance from the rear axle to the front end of the car.
     pub front: f64,
     /// The sensor that measures the distance ahead, if there is one.
     pub ranger: Option<String>,
@@ -41,7 +41,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Of the simulated robot `plant`, which is made from `board`.
+    /// The room of the simulated robot `plant`, which is made from `board`.
     pub fn of(plant: &Plant, board: &Board) -> Room {
         let world = plant.world();
         let plan = board.sim.clone().unwrap_or_default();

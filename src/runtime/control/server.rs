@@ -137,8 +137,8 @@ impl Responder {
         drain(&self.shutdown.wake);
     }
 
-    /// When there is room for the next caller: now, or when the longest idle one has had its time. Never
-    /// while all of them wait for the robot; such a wait ends by itself.
+    /// When there is room for the next caller: now, or when the minimum time of the longest idle caller is
+    /// over. Never while all callers wait for the robot; such a wait ends by itself.
     fn room_after(&self) -> Instant {
         if self.callers.len() < MOST_CALLERS {
             return Instant::ZERO;
@@ -332,7 +332,7 @@ mod tests {
         let began = Moment::now();
         let person = rig.send("{\"ask\":\"disarm\"}\n");
         soon("disarmed", || rig.disarm());
-        // Long before the idle callers have had their time.
+        // Long before the minimum time of the idle callers is over.
         assert!(began.elapsed() < Duration::from_nanos(LEAST_TIME.as_nanos()) * 500, "{:?}", began.elapsed());
         drop((idle, slow, person));
     }

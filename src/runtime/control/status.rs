@@ -33,7 +33,7 @@ pub struct Sources {
     pub simulated: bool,
     /// What computes the field, and why.
     pub engine: String,
-    /// What the slow thread measured last.
+    /// The slow thread's latest measurements.
     pub measured: Arc<Mutex<Measured>>,
     /// The tick's status.
     pub loop_status: Arc<LoopStatusCell>,
@@ -45,7 +45,7 @@ pub struct Sources {
     pub senses: Arc<SenseCounters>,
     /// The link to the guard, if the board has one.
     pub link: Option<Arc<Link>>,
-    /// The robot does not drive without the guard.
+    /// Whether the robot refuses to drive without the guard.
     pub guard_required: bool,
     /// The map of where things were met, if the board has one.
     pub recollection: Option<Recollection>,
@@ -89,12 +89,12 @@ pub struct Status {
     pub mode: String,
     /// The latched cause, which stays until the robot is disarmed.
     pub latched: Option<String>,
-    /// Why the robot was disarmed, in words, unless it has been armed since.
+    /// Why the robot was disarmed, as text, unless it has been armed since.
     #[serde(default)]
     pub disarmed_by: Option<String>,
     /// Active causes of restraint.
     pub causes: Vec<String>,
-    /// What prevents arming, in words.
+    /// What prevents arming, as text.
     pub refusal: Vec<String>,
     /// Requests to arm that were refused.
     pub arm_refused: u64,
@@ -125,13 +125,13 @@ pub struct Status {
     /// Slots that these figures leave out, because the slow thread was too slow to take their records.
     #[serde(default)]
     pub records_dropped: u64,
-    /// Readings of sensors that were dropped because the tick was too slow to take them.
+    /// Sensor readings that were dropped because the tick was too slow to take them.
     #[serde(default)]
     pub readings_dropped: u64,
     /// Edges of lines that were lost or dropped before they could be read.
     #[serde(default)]
     pub edges_dropped: u64,
-    /// Version of the program that runs; empty if it does not report it.
+    /// Version of the running program; empty if the runtime does not report it.
     #[serde(default)]
     pub version: String,
     /// The recording, if there is one.
@@ -178,13 +178,13 @@ pub struct BusStatus {
 /// The guard as the runtime sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GuardSummary {
-    /// The robot does not drive without it.
+    /// Whether the robot refuses to drive without the guard.
     pub required: bool,
     /// Its state: `absent`, `waiting`, `greeted`, `trusted`, `tripped`.
     pub phase: String,
     /// Why it has switched the line off, if it has.
     pub reason: Option<String>,
-    /// The line is on: the motors may run.
+    /// Whether the line is on, so that the motors may run.
     pub line_on: bool,
     /// How often it switched the line off.
     pub trips: u32,
@@ -195,7 +195,7 @@ pub struct GuardSummary {
 }
 
 impl Sources {
-    /// What the map holds around a place; decoding takes some milliseconds.
+    /// The contents of the map around a place; decoding takes some milliseconds.
     pub fn map(&self, near: Option<[f64; 2]>) -> Option<MapStatus> {
         let status = self.recollection.as_ref()?.status(near);
         status.map_err(|fault| log::warn!("the map: {fault}")).ok()
@@ -205,7 +205,7 @@ impl Sources {
         self.senses.edges_lost.load(Ordering::Relaxed) + self.senses.edge_overruns.load(Ordering::Relaxed)
     }
 
-    /// Slices through the field; `None`: it is computed elsewhere, or has not run yet.
+    /// Slices through the field; `None`: the field is computed elsewhere, or has not run yet.
     pub fn slices(&self) -> Option<SlicesMessage> {
         self.slices.as_ref()?.get().as_ref().map(SlicesMessage::of)
     }
@@ -252,7 +252,7 @@ impl Sources {
 /// A requested disarming, which the one-line status leaves out.
 const ASKED: &str = "on request";
 
-/// Why a robot was disarmed, in words.
+/// Why a robot was disarmed, as text.
 pub fn why_disarmed(why: Disarm) -> String {
     match why {
         Disarm::Asked => ASKED.to_string(),

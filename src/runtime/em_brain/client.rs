@@ -33,7 +33,7 @@ pub enum ClientError {
     Vector(BadVector),
     /// Bytes that are not a valid frame.
     Frame(FrameFault),
-    /// The brain gave no answer.
+    /// The brain sent no answer.
     NoAnswer,
 }
 

@@ -11,7 +11,8 @@
 
 use std::fmt;
 
-/// Values of the longest frame. The earlier service accepted more, for images; a field has 64 sensors.
+/// Number of values in the longest frame. The earlier service accepted more, for images; a field has 64
+/// sensors.
 pub const VALUES_MOST: usize = 1024;
 /// The marks that clients use.
 const MARKS: [u32; 2] = [u32::from_be_bytes(*b"ROBO"), 0xDEAD_BEEF];
@@ -87,7 +88,7 @@ pub enum FrameFault {
         /// The number of values.
         count: u32,
     },
-    /// It has more values than a frame may have.
+    /// The frame has more values than allowed.
     Long(u32),
 }
 

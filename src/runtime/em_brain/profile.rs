@@ -35,7 +35,7 @@ pub struct DraftSensor {
     pub channel: Option<String>,
     /// Factor that converts it to the board's unit.
     pub factor: Option<f32>,
-    /// Offset, added after that.
+    /// Offset, added after the factor is applied.
     pub offset: f32,
 }
 
@@ -156,9 +156,9 @@ pub struct Profile {
 /// Why a sensory vector is invalid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BadVector {
-    /// It is empty.
+    /// The vector is empty.
     Empty,
-    /// It has the wrong length.
+    /// The vector has the wrong length.
     Length(usize),
     /// The value at this index is not finite.
     Number(usize),

@@ -1,4 +1,4 @@
-//! The sockets of the em-brain protocol: one thread accepts clients, another one serves each of them
+//! The sockets of the em-brain protocol: one thread accepts clients, each client has a thread that serves it
 //! (`client_thread`), and the brain's threads compute.
 //!
 //! The cost of clients is limited: their number, the length of a frame, the time to receive a frame and to
@@ -39,7 +39,7 @@ struct Counts {
 
 /// A message to a client's thread.
 enum Message {
-    /// Its engine was opened, or cannot be opened.
+    /// The client's engine was opened, or cannot be opened.
     Opened(Result<String, String>),
     /// The answer of a cycle.
     Answer(CycleAnswer),

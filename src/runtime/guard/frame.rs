@@ -40,20 +40,21 @@ pub enum Ask {
     Permit,
     /// The runtime is alive.
     Heartbeat {
-        /// Since the last such heartbeat, the loop has run and the motors' bus has confirmed a command.
+        /// Whether the loop has run and the motors' bus has confirmed a command since the last heartbeat that
+        /// reported this.
         advanced: bool,
     },
     /// Switch the line on or off.
     Set {
-        /// On: the motors may run.
+        /// Whether to switch it on, so that the motors may run.
         on: bool,
     },
     /// The runtime ends cleanly: line off, and not counted as a trip.
     Bye,
     /// Line off, whichever runtime is guarded: sent by `safe-stop`.
     Trip {
-        /// If no runtime is connected, the stop applies to the next one. Not set after the end of a runtime
-        /// that the service manager restarts.
+        /// If set and no runtime is connected, the stop applies to the next one. Not set if the service
+        /// manager restarts the runtime that has just ended.
         lasting: bool,
     },
     /// Changes nothing; asks for the guard's status.
@@ -75,7 +76,7 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum GuardRefusal {
-    /// It already guards another runtime.
+    /// The guard already guards another runtime.
     Busy = 1,
     /// The board is not the one that the guard was started with.
     OtherBoard = 2,
@@ -116,7 +117,7 @@ pub enum Reason {
     Silent = 2,
     /// Heartbeats arrived, but the loop did not advance or no command reached the motors' bus.
     Stalled = 3,
-    /// A person or a service manager asked for it.
+    /// A user or a service manager requested it.
     Asked = 4,
     /// The runtime ended cleanly.
     Ended = 5,
@@ -169,9 +170,9 @@ impl Phase {
 pub struct GuardStatus {
     /// Its state.
     pub phase: Phase,
-    /// The line is on: the motors may run.
+    /// Whether the line is on, so that the motors may run.
     pub line_on: bool,
-    /// The line had the requested level when it was last switched.
+    /// Whether the line had the requested level when it was last switched.
     pub line_sound: bool,
     /// How often the guard switched the line off, not counting clean ends.
     pub trips: u32,
@@ -315,7 +316,7 @@ impl Answer {
 }
 
 impl GuardRefusal {
-    /// In words.
+    /// The reason, as text.
     pub const fn reason(self) -> &'static str {
         match self {
             GuardRefusal::Busy => "it already guards another runtime",

@@ -152,7 +152,7 @@ pub struct HeartbeatLoop {
 }
 
 impl HeartbeatLoop {
-    /// Not connected yet; the first step connects over `transport`.
+    /// A heartbeat that is not connected yet; the first step connects over `transport`.
     pub fn new(
         plan: HeartbeatPlan,
         transport: Box<dyn Transport>,

@@ -1,5 +1,5 @@
-//! What the threads of a runtime share about its guard: when it last gave a good answer, the line level that
-//! a driver wants, and how each side waits for the other. Atomics and two event descriptors; no locks.
+//! Data about the guard that the threads of a runtime share: when it last sent a good answer, the line level
+//! that a driver wants, and how each side waits for the other. Atomics and two event descriptors; no locks.
 
 use super::frame::{GuardRefusal, GuardStatus, Phase, Reason};
 use crate::base::fault::BusFault;
@@ -17,7 +17,7 @@ pub(super) const LONGEST_SET: Span = Span::from_millis(100);
 
 /// The shared state. One per runtime.
 pub struct Link {
-    /// Send time of the newest request that got a good answer; 0: none did.
+    /// Send time of the newest request that got a good answer; 0: none yet.
     seen: AtomicU64,
     phase: AtomicU8,
     reason: AtomicU8,
@@ -80,7 +80,7 @@ impl Link {
         }))
     }
 
-    /// What is known now.
+    /// The current state.
     pub fn look(&self) -> LinkState {
         let reason = self.reason.load(Ordering::Relaxed);
         let reason = Reason::ALL.into_iter().find(|known| *known as u8 == reason);
@@ -122,7 +122,7 @@ impl Link {
         self.waits.store(waits, Ordering::Release);
     }
 
-    /// Takes the line for a driver; `false`: it already has an owner.
+    /// Claims the line for a driver; `false`: the line already has an owner.
     pub(super) fn take(&self) -> bool {
         !self.taken.swap(true, Ordering::AcqRel)
     }
@@ -197,7 +197,7 @@ impl Link {
         self.phase.store(NOT_CONNECTED, Ordering::Release);
     }
 
-    /// Takes the guard's status, from its answer to a request that was sent at `made`.
+    /// Stores the guard's status, from its answer to a request that was sent at `made`.
     pub fn update(&self, status: &GuardStatus, refused: Option<GuardRefusal>, made: Instant) {
         let (phase, reason) = match status.phase {
             // The guard trusts another runtime.
@@ -213,7 +213,7 @@ impl Link {
         self.trips.store(status.trips, Ordering::Relaxed);
         self.stop.store(status.stop, Ordering::Relaxed);
         self.phase.store(phase, Ordering::Release);
-        // A robot whose line should be on but is off cannot drive, so that is no good answer.
+        // A robot whose line should be on but is off cannot drive, so such an answer does not count as good.
         let may_be_off = !self.wanted_on() || self.waits();
         let follows = status.line_sound && (status.line_on || may_be_off);
         if phase == TRUSTED && follows {
@@ -249,12 +249,12 @@ pub struct GuardHealth {
 }
 
 impl GuardHealth {
-    /// The guard behind `link`. It counts as lost when it gave no good answer for `timeout`.
+    /// The guard behind `link`. It counts as lost when it has sent no good answer for `timeout`.
     pub fn new(link: Arc<Link>, timeout: Span) -> GuardHealth {
         GuardHealth { link, timeout }
     }
 
-    /// Whether the guard is lost: it died, hangs, has switched the line off or was never there. Costs one
+    /// Whether the guard is lost: it died, hangs, has switched the line off or never answered. Costs one
     /// load.
     pub fn lost(&self, now: Instant) -> bool {
         let seen = self.link.seen.load(Ordering::Acquire);

@@ -32,7 +32,7 @@ pub struct HeldLine {
 }
 
 impl HeldLine {
-    /// Takes the line of `hold` through `gpio`, and switches it off.
+    /// Takes over the line of `hold` through `gpio`, and switches it off.
     pub fn take(gpio: Box<dyn Gpio>, hold: Hold) -> Result<HeldLine, BusFault> {
         let mut line = HeldLine { gpio, hold, on: None };
         line.put(false)?;
@@ -44,7 +44,7 @@ impl HeldLine {
         if self.on == Some(on) {
             return Ok(());
         }
-        self.on = None; // unknown if the next line fails
+        self.on = None; // unknown if the next statement fails
         self.gpio.set(self.hold.line, self.hold.level(on))?;
         self.on = Some(on);
         Ok(())
@@ -70,7 +70,7 @@ pub enum Event {
 
 struct Client {
     connection: OwnedFd,
-    /// It may be guarded. Any other client may only query and trip the guard.
+    /// Whether this client may be guarded. Any other client may only query and trip the guard.
     allowed: bool,
 }
 
@@ -110,7 +110,7 @@ impl Server {
         Server { guard, line, line_sound: true, listener, end, clients, clock, allowed }
     }
 
-    /// The same, for a runtime whose user is not the guard's.
+    /// Accepts `allowed` instead of the guard's own user: for a runtime that runs as another user.
     pub fn guarding(self, allowed: AllowedUser) -> Server {
         Server { allowed, ..self }
     }
@@ -207,7 +207,7 @@ impl Server {
         self.clients[client] = None;
     }
 
-    /// Switches the line to where the guard wants it.
+    /// Switches the line to the level that the guard wants.
     fn drive_line(&mut self) {
         self.line_sound = self.line.put(self.guard.line_on()).is_ok();
     }

@@ -10,7 +10,8 @@ use crate::base::time::{Instant, Span};
 pub struct Permit {
     /// Stamp of the newest heartbeat of any kind.
     alive: Instant,
-    /// Stamp of the newest heartbeat that counts: the runtime advanced, or the line was off or just on.
+    /// Stamp of the newest heartbeat that counts: the runtime advanced, or the line was off or had just been
+    /// switched on.
     counted: Instant,
     /// When the line went on; `None`: it is off.
     on_since: Option<Instant>,

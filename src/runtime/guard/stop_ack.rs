@@ -56,7 +56,7 @@ impl StopAck {
         if !not_begun && status.slots < self.requested_at + TAKEN_AFTER {
             return Todo::Nothing;
         }
-        // A person armed the robot again before the guard was told: the stop wins.
+        // A user armed the robot again before the guard was told: the stop wins.
         if status.is_armed() {
             return Todo::Disarm;
         }
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(
             stop_ack.check(&status(60, ARMED)),
             Todo::Nothing,
-            "a person armed it, so the stop is over"
+            "a user has armed it, so the stop is over"
         );
     }
 

@@ -6,7 +6,7 @@ use crate::system::seqpacket::{Received, connect_to, drain, receive, send_to, wa
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// One connection at a time. Only `wait` blocks.
+/// A transport has one connection at a time. Only `wait` blocks.
 pub trait Transport: Send {
     /// Connects; returns whether that succeeded.
     fn connect(&mut self) -> bool;

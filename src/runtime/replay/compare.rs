@@ -30,7 +30,7 @@ impl fmt::Display for Difference {
 }
 
 impl Difference {
-    /// As text, for two recorded runs.
+    /// Describes the difference between two recorded runs.
     pub fn of_runs(&self) -> String {
         format!("{} is {} in the first run and {} in the second", self.what, self.recorded, self.decided)
     }
@@ -44,7 +44,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Those of `board`.
+    /// The names on `board`.
     pub fn of(board: &Board) -> Names {
         Names {
             sensors: board.sensors.iter().map(|sensor| sensor.name.clone()).collect(),
@@ -73,7 +73,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// None yet, in slot number `index`.
+    /// A search in slot number `index`, with no difference found yet.
     pub(super) fn in_slot(index: u64) -> Search {
         Search { index, found: None }
     }
@@ -114,7 +114,7 @@ impl Search {
         largest
     }
 
-    /// Compares one value: by `bits`, printed as it is.
+    /// Compares one value by its `bits`; a difference shows the value itself.
     fn by<T: Debug, B: PartialEq>(&mut self, what: &str, recorded: &T, decided: &T, bits: impl Fn(&T) -> B) {
         if self.found.is_none() && bits(recorded) != bits(decided) {
             self.found = Some(Difference {

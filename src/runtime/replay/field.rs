@@ -55,7 +55,7 @@ impl fmt::Display for FieldUnknown {
 /// Why no engine can compute the field of a run.
 #[derive(Debug)]
 pub enum NoFieldReplay {
-    /// It was computed by a brain computer, whose state before the run is unknown.
+    /// A brain computer computed the field, and its state before the run is unknown.
     Remote,
     /// The read-out was made for another board.
     Readout(ReadoutError),
@@ -86,14 +86,14 @@ pub struct FieldStart {
     pub copies: Vec<FieldCopy>,
 }
 
-/// How many answers were compared, and how that ended.
+/// How many answers were compared, and how the comparison ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldAnswers {
-    /// Answers that are the same, up to rounding if a GPU gave them.
+    /// Answers that are the same, up to rounding if a GPU computed them.
     pub equal: u64,
-    /// Those of them whose motors a goal replaced: their motors were not compared.
+    /// How many of these had motors that were replaced to reach a goal: their motors were not compared.
     pub steered: u64,
-    /// Answers before the first of them, to requests at which the field's state is unknown.
+    /// Answers before the first compared one, to requests made while the field's state was unknown.
     pub before: u64,
     /// The largest difference of a value; 0 unless a GPU computed the run's field.
     pub largest: f32,
@@ -155,13 +155,13 @@ impl FieldReplay {
         })
     }
 
-    /// What was compared so far.
+    /// The result of the comparison so far.
     pub fn answers(&self) -> &FieldAnswers {
         &self.answers
     }
 
-    /// Compares the result that `slot` took, then computes the request that `replay` made in it. `replayed`:
-    /// the slot could be replayed.
+    /// Compares the result that the tick collected in `slot`, then computes the request that `replay` made in
+    /// it. `replayed`: the slot could be replayed.
     pub fn step(&mut self, slot: &Slot, replay: &mut Replay, replayed: bool) {
         let request = replay.take_request();
         if self.answers.differs.is_some() {
@@ -196,7 +196,7 @@ impl FieldReplay {
         }
     }
 
-    /// From here on the field's state is unknown.
+    /// Marks the field's state as unknown from here on.
     fn lose(&mut self, why: FieldUnknown) {
         (self.next, self.pending) = (None, None);
         self.answers.unknown.get_or_insert(why);
@@ -215,7 +215,7 @@ impl FieldReplay {
         self.answers.before += u64::from(self.answers.equal == 0);
     }
 
-    /// The answer of the engine, as the worker of a robot gives it.
+    /// The engine's answer, as a robot's worker would return it.
     fn answer(&mut self, input: &FieldInput) -> Option<FieldOutput> {
         let answer: Result<FieldOutput, NoAnswer> = self.brain.cycle(input, &MonotonicClock);
         let mut answer = answer.ok()?;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Times that a tick reads: at its start, at its end, and after everything.
 const TIMES: usize = 3;
 
-/// The next times.
+/// The next times that the clock returns.
 #[derive(Debug, Default)]
 pub struct Script {
     times: [AtomicU64; TIMES],

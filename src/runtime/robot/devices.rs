@@ -28,11 +28,11 @@ pub(super) struct Planned {
 /// The polling table of the values that the simulated computer provides in place of kernel files.
 pub(super) fn simulated_files(board: &Board) -> Vec<Planned> {
     let planned = |group: Vec<usize>| {
-        let first = &board.sensors[group[0]]; // a group has at least one; no two values share a file
+        let first = &board.sensors[group[0]]; // a group has at least one sensor; no two values share a file
         Planned {
             poll: PollPlan {
                 device: Box::new(SimulatedFile::of(first)),
-                channels: group.iter().map(|&channel| channel as u8).collect(), // there are at most 64
+                channels: group.iter().map(|&channel| channel as u8).collect(), // at most 64 sensors
                 period: first.period,
                 controller: false,
                 prompted: false,
@@ -59,7 +59,7 @@ fn planned(board: &Board, group: &[usize]) -> Result<Planned, BuildError> {
     let ready = plans.iter().find_map(|plan| plan.kind.line(LineRole::Ready));
     let poll = PollPlan {
         device,
-        channels: group.iter().map(|&channel| channel as u8).collect(), // there are at most 64
+        channels: group.iter().map(|&channel| channel as u8).collect(), // at most 64 sensors
         // The shortest period of its sensors: one reading serves all.
         period: plans.iter().map(|plan| plan.period).min().unwrap_or(board.period),
         controller: matches!(plans[0].kind, SensorKind::Chip(ChipSensor::HatAdc { .. })),
@@ -76,7 +76,7 @@ pub(super) fn things(board: &Board) -> (Vec<Thing>, Span) {
         };
         Some(Thing {
             name: sensor.name.clone(),
-            channel: channel as u8, // there are at most 64
+            channel: channel as u8, // at most 64 sensors
             by,
             below,
             ahead_m: ahead_m.into(),
@@ -110,7 +110,7 @@ pub fn motor_lines(board: &Board) -> Vec<LineUse> {
 /// The lines that the sensors on bus `bus` need.
 pub(super) fn sensor_lines(board: &Board, bus: usize) -> Vec<LineUse> {
     let on_bus = board.sensors.iter().filter(|sensor| sensor.attachment() == Attachment::Bus(bus));
-    // Shut down until each is given its own address.
+    // Each such sensor stays shut down until it is given its own address.
     let shutdowns = on_bus.filter_map(|sensor| sensor.kind.line(LineRole::Shutdown));
     shutdowns.map(|line| LineUse { line, usage: Usage::Output { high: false } }).collect()
 }

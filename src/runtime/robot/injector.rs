@@ -30,7 +30,7 @@ impl FaultInjector {
     }
 
     /// # Panics
-    /// When the script says so: the panic is the fault.
+    /// When the script injects a panic.
     fn cycle(&self, engine: &mut dyn FieldEngine, input: &FieldInput) -> Result<FieldOutput, Failure> {
         let start = self.clock.now();
         let answer = (!self.faults.panics(start)).then(|| {

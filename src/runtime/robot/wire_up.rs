@@ -150,7 +150,7 @@ impl Wired {
         self.add_slow(board)
     }
 
-    /// The thread for bus `bus`; `ends`: given to the bus that has the motors.
+    /// The thread for bus `bus`; `ends`: only for the bus that has the motors.
     fn add_bus(
         &mut self,
         board: &Board,
@@ -241,7 +241,7 @@ impl Wired {
         Ok((Box::new(shared), Some(in_flight)))
     }
 
-    /// A polling table, and its counters, which are also kept for reports.
+    /// A polling table and its counters; the counters are also kept for reports.
     fn table(&mut self, name: &str, planned: Vec<Planned>) -> (Vec<PollPlan>, Arc<BusCounters>) {
         let names: Vec<String> = planned.iter().map(|one| one.name.clone()).collect();
         let counters = Arc::new(BusCounters::new(name, names));

@@ -149,7 +149,7 @@ mod tests {
     fn a_written_stop_counts_unless_a_process_may_overwrite_it() {
         assert!(quiet().is_stopped());
         let with = |runtime, holder| StopFindings { runtime, holder, ..quiet() }.is_stopped();
-        // A live process that was not asked to disarm, and one that was.
+        // If a live process holds the wires, it must have confirmed that it disarmed.
         assert!(!with(Runtime::Absent, Some(OURS)));
         assert!(!with(Runtime::Absent, Some(UNSEEN)));
         assert!(with(answers(true, Some(4711), true), Some(OURS)));
@@ -159,7 +159,8 @@ mod tests {
         assert!(!with(answers(false, Some(99), true), Some(OURS)));
         assert!(!with(answers(true, Some(99), true), Some(OURS)));
         assert!(!with(answers(false, Some(99), true), Some(UNSEEN)));
-        // It drives, with another board file; or its process is not visible but its board is the same.
+        // The runtime that answers does drive: with another board file, or with the same board and an
+        // invisible process.
         assert!(with(answers(false, Some(4711), true), Some(OURS)));
         assert!(with(answers(true, None, true), Some(OURS)));
         // A runtime of another robot.

@@ -1,5 +1,5 @@
-//! Checks which devices answer on an I2C bus. All expected devices should; reserved addresses are not probed.
-//! An unexpected device is a hint, not a failure.
+//! Checks which devices answer on an I2C bus. All expected devices should answer; reserved addresses are not
+//! probed. An unexpected device is a hint, not a failure.
 
 use super::reset::Reset;
 use super::{Bench, Check, readings};

@@ -97,8 +97,8 @@ impl WrongHat {
     }
 }
 
-/// Checks that `board` is for the Robot HAT that the machine in `root` names. If it names none, any may be on
-/// it.
+/// Checks that `board` is for the Robot HAT that the machine in `root` names. If the machine names none, any
+/// HAT may be on it.
 pub fn matches(board: &Board, root: &Path) -> Result<(), WrongHat> {
     match wanted(board) {
         Some(wanted) => known_hat(&named(root), wanted).map(drop),
@@ -106,7 +106,7 @@ pub fn matches(board: &Board, root: &Path) -> Result<(), WrongHat> {
     }
 }
 
-/// The HAT that `board` is for; `None`: it has none, or is not for this computer.
+/// The HAT that `board` is for; `None`: the board has no HAT, or is not for this computer.
 fn wanted(board: &Board) -> Option<Kind> {
     board.mcu.as_ref().filter(|_| matches!(board.bus, BusPlan::Linux { .. })).map(Kind::of)
 }
@@ -199,7 +199,7 @@ pub fn answering(mcu: &McuPlan, i2c: &mut dyn I2c) -> Result<u8, [u8; 2]> {
     Ok(found.unwrap_or(mcu.address))
 }
 
-/// The controller with `address` as its address, and its remaining addresses as the others.
+/// The controller with `address` as its current address and the remaining ones as its `others`.
 fn at(mcu: &McuPlan, address: u8) -> McuPlan {
     let mut others = [None; McuPlan::OTHERS];
     let rest = mcu.addresses().filter(|other| *other != address);
@@ -217,8 +217,8 @@ pub fn with_found_address(board: &Board, hardware: &dyn Hardware) -> Board {
     }
 }
 
-/// The same for a controller that a stopped guard may have left in reset, where it does not answer: takes it
-/// out of reset and puts it back afterwards.
+/// Like [`with_found_address`], for a controller that a stopped guard may have left in reset, where it does
+/// not answer: takes it out of reset and puts it back afterwards.
 pub fn with_found_address_awake(board: &Board, hardware: &dyn Hardware, clock: &dyn Clock) -> Board {
     let _awake = Awake::wake(board, hardware, clock);
     with_found_address(board, hardware)
@@ -282,7 +282,7 @@ mod tests {
                      Robot HAT v4";
         assert_eq!(found, words);
         assert!(matches(&board("picarx-v4"), v5.root()).unwrap_err().fix().contains("'picarx-v5'"));
-        // At the device tree's other path, in upper case, and in a second folder.
+        // The uuid is also found at the device tree's other path, in upper case, and in a second folder.
         let other = Tree::of(&[
             ("sys/firmware/devicetree/base/hat/uuid", "00000000-0000-0000-0000-000000000001\0"),
             ("sys/firmware/devicetree/base/hat_1/uuid", &V5.to_uppercase()),

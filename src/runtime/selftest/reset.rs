@@ -1,14 +1,14 @@
 //! The reset line of the motors' controller while a command examines the robot. The line is released for the
-//! examination, so that a silent controller is known to be dead and not in reset, and restored afterwards. If
-//! another process holds the line, it keeps it.
+//! examination, so that a silent controller is known to be dead and not in reset, and restored afterwards. A
+//! line that another process holds is left alone.
 //!
 //! A stopped guard leaves the line low, and the kernel of Raspberry Pi OS keeps driving it low: the
 //! controller stays in reset and sends no pulses until a process takes the line. In this state nothing that
-//! is written to the bus can move a motor. A command that only examines the robot should not end that, so it
-//! releases the line and puts it back. In between, the controller sends no pulses, as after any reset. If the
-//! program is killed in between, the line stays high, and the controller sends only the pulses that were
-//! written meanwhile: servo pulses. A line that was high or floating stays so, as the vendor's programs
-//! expect.
+//! is written to the bus can move a motor. A command that only examines the robot should not change this
+//! state, so it releases the line and puts it back afterwards. In between, the controller sends no pulses, as
+//! after any reset. If the program is killed in between, the line stays high, and the controller sends only
+//! the pulses that were written meanwhile: servo pulses. A line that was high or floating stays so, as the
+//! vendor's programs expect.
 
 use super::{Afterwards, Bench, Check};
 use crate::base::plan::{Board, GuardHold, Line};
@@ -39,7 +39,7 @@ impl Reset {
         let was_held = is_held(bench.board, bench.hardware);
         let mut gpio = match bench.hardware.gpio("self-test", &low(mcu.reset)) {
             Ok(gpio) => gpio,
-            // A running guard holds it, and this process is not the runtime that it serves.
+            // A running guard holds the line, and this process is not the runtime that it serves.
             Err(error)
                 if !error.denied
                     && bench.board.guard.is_some_and(|guard| guard.holds == GuardHold::Reset) =>

@@ -303,7 +303,7 @@ fn controller_ends_in_reset_for_a_run_and_as_found_otherwise() {
     }
 }
 
-/// What a stopped guard leaves on Raspberry Pi OS: its line is low, and no process holds it.
+/// A stopped guard on Raspberry Pi OS leaves its line low, and no process holds it.
 fn left_in_reset() -> Car {
     let car = Car::sim(&[]);
     let low = [LineUse { line: Line(5), usage: Usage::Output { high: false } }];
@@ -425,7 +425,7 @@ fn a_tristated_pad_fails_although_its_line_reads_back() {
     assert_eq!(unseen.verdict, Verdict::Warned);
 }
 
-/// A Jetson's adapter, with a board file that expects a timeout which the adapter does not keep.
+/// A Jetson's adapter, with a board file that expects a timeout which the adapter ignores.
 #[test]
 fn an_undeclared_fixed_adapter_timeout_fails() {
     let root = Tree::of(&[

@@ -26,7 +26,7 @@ pub(super) struct AutoArm {
     mark: Option<PathBuf>,
     /// Whether this run created the mark.
     created: bool,
-    /// Why the robot must not arm by itself, in words.
+    /// Why the robot must not arm by itself, as text.
     off: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl AutoArm {
         AutoArm { mark: Some(mark), created, off: Some(refusal(&why)) }
     }
 
-    /// Why the robot must not arm by itself, in words.
+    /// Why the robot must not arm by itself, as text.
     pub fn off(&self) -> Option<&str> {
         self.off.as_deref()
     }
@@ -93,7 +93,7 @@ impl AutoArm {
     }
 }
 
-/// Logs why the robot does not arm by itself, and returns the words.
+/// Logs why the robot does not arm by itself, and returns the text.
 fn refusal(why: &str) -> String {
     let off = format!("does not arm by itself: {why}; find out why, then run 'ganglion arm'");
     log::warn!("the robot {off}");

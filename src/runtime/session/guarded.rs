@@ -21,7 +21,7 @@ const LOOK_EVERY: Span = Span::from_millis(5);
 pub const START_GUARD: &str =
     "start it first: 'ganglion guard --board BOARD', or systemctl start ganglion-guard";
 
-/// Why a guard does not trust this runtime, in words; `None`: it did not answer.
+/// Why a guard does not trust this runtime, as text; `None`: it did not answer.
 pub fn why_untrusted(refused: Option<GuardRefusal>) -> &'static str {
     refused.map_or("it does not answer", |refused| refused.reason())
 }
@@ -89,7 +89,7 @@ impl Guarded {
         self.link.is_trusted()
     }
 
-    /// What the tick checks, if the board requires the guard.
+    /// The state of the guard for the tick to check, if the board requires the guard.
     pub(super) fn health(&self) -> Option<GuardHealth> {
         self.plan.required.then(|| GuardHealth::new(self.link.clone(), self.plan.timeout))
     }

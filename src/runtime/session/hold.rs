@@ -21,7 +21,7 @@ impl Hold {
         Hold(path.filter(|path| path.symlink_metadata().is_ok()))
     }
 
-    /// Why the robot does not arm by itself, in words.
+    /// Why the robot does not arm by itself, as text.
     pub fn why(&self) -> Option<String> {
         let path = self.0.as_ref()?;
         Some(format!("nobody has armed it since an update began ({} exists)", path.display()))

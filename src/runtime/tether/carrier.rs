@@ -21,7 +21,7 @@ pub const SILENCE: Span = Span::from_millis(250);
 /// multiplication, and an attacker may send any number.
 const REPLIES_CHECKED: u32 = 16;
 
-/// What an arriving datagram was.
+/// How an arriving datagram was handled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrived<'a> {
     /// An answer to pass on.

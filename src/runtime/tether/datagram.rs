@@ -36,7 +36,7 @@ pub const DOWN_BYTES: usize = DATA_HEADER_BYTES + ANSWER_BYTES + TAG_BYTES;
 
 const MAGIC: [u8; 3] = *b"gnT";
 
-/// What a datagram is for.
+/// Purpose of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -57,9 +57,9 @@ pub struct Id(pub [u8; 8]);
 /// The beginning of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
-    /// The key's for [`Kind::Join`] and [`Kind::Joined`], otherwise the session's.
+    /// ID of the key for [`Kind::Join`] and [`Kind::Joined`], otherwise of the session.
     pub id: Id,
 }
 

@@ -23,7 +23,7 @@ pub enum Dropped {
     Stale,
     /// It was not sealed with the session's key, or was changed on the way.
     Forged,
-    /// It is a first message that was accepted before.
+    /// It is a join that was accepted before.
     Replayed,
     /// Too many like it came recently.
     Limited,

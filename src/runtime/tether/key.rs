@@ -51,7 +51,7 @@ pub struct KeyFile {
 pub enum KeyFault {
     /// The first line is not that of a key file of this version.
     Title,
-    /// The line with this number, from 1, is invalid.
+    /// The line with this number, counted from 1, is invalid.
     Line(usize),
     /// The robot has no name, or two.
     Robot,
@@ -59,7 +59,7 @@ pub enum KeyFault {
     Name,
     /// It has this many keys instead of one or two.
     Count(usize),
-    /// Both keys are the same.
+    /// The two keys are identical.
     Twice,
 }
 

@@ -30,7 +30,7 @@ impl Network {
         };
         let socket = UdpSocket::bind(any)?;
         socket.set_nonblocking(true)?;
-        // If the system refuses one of these, datagrams go without it.
+        // If the system refuses the marking, datagrams are sent without it.
         let _ = set_ip_tos(&socket, EXPEDITED);
         if !is_ipv4 {
             let _ = set_ipv6_tclass(&socket, u32::from(EXPEDITED));
@@ -43,7 +43,7 @@ impl Network {
         self.is_ipv4 == address.is_ipv4()
     }
 
-    /// Sends a datagram; `false`: the system did not take it.
+    /// Sends a datagram; `false`: the system did not accept it.
     pub fn send(&self, datagram: &[u8], to: SocketAddr) -> bool {
         self.socket.send_to(datagram, to).is_ok_and(|sent| sent == datagram.len())
     }

@@ -1,8 +1,8 @@
 //! The tether's process: one thread that waits in a single `poll` for the runtime, the network, a deadline
 //! and the signal to end. It passes messages between both ends, and reads only the cycle number in them.
 //!
-//! It serves one runtime at a time, of one user and with the same board. Another process of that user may ask
-//! for the status ([`STATUS`]).
+//! It serves one runtime at a time, of one user and with the tether's own board. Another process of that user
+//! may ask for the status ([`STATUS`]).
 
 use super::carrier::{Arrived, Carrier};
 use super::datagram::MOST_BYTES;
@@ -324,7 +324,7 @@ impl Tether {
                 Ok(FromRuntime::Hello(hello)) => self.accept_runtime(caller, hello, report),
                 _ if bytes[..length] == *STATUS => {
                     let status = serde_json::to_vec(&self.status()).unwrap_or_default();
-                    let _ = send_to(&caller, &status); // no wait for a caller that does not read
+                    let _ = send_to(&caller, &status); // never waits for a caller that does not read
                 }
                 _ if length > 0 => self.carrier.counts_mut().garbled += 1,
                 _ => {}

@@ -52,7 +52,7 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// Begins to join with `key`: returns the datagram to send, and the state that takes the reply. Each
+    /// Begins to join with `key`: returns the datagram to send, and the state that accepts the reply. Each
     /// attempt has a new ephemeral key.
     pub fn begin(key: &Key, join: &Join) -> Result<(Vec<u8>, Joining), NoRandom> {
         let mut noise = builder(key)?.build_initiator().map_err(|_| NoRandom)?;

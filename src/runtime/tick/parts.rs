@@ -37,7 +37,7 @@ pub struct Deciders {
     pub backtrack: Backtrack,
     /// Makes the commands.
     pub arbiter: Arbiter,
-    /// What the navigator is told, on a board that has one.
+    /// The navigator's inputs, on a board that has one.
     pub navigation: Option<NavigationSenses>,
 }
 

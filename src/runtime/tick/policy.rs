@@ -16,7 +16,7 @@ pub(super) struct Policy {
     pub backtrack: Backtrack,
 }
 
-/// What was decided in a slot.
+/// The decisions of a slot.
 pub(super) struct Decision {
     pub verdict: Verdict,
     pub mode: Mode,

@@ -33,7 +33,7 @@ impl Wall {
         let offset = [self.from[0] - from[0], self.from[1] - from[1]];
         let across = toward[0] * along[1] - toward[1] * along[0];
         if across.abs() < f64::EPSILON {
-            return None; // parallel: a wall has no thickness to be seen from its end
+            return None; // parallel: seen end-on, a wall has no thickness
         }
         let way = (offset[0] * along[1] - offset[1] * along[0]) / across;
         let share = (offset[0] * toward[1] - offset[1] * toward[0]) / across;

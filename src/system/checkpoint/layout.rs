@@ -180,7 +180,7 @@ impl<'de> Deserializer<'de> for &mut Tracer<'_> {
         self.deserialize_any(visitor)
     }
     fn deserialize_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, Error> {
-        Err(serde::de::Error::custom("a type that needs self-describing bytes; these are not"))
+        Err(serde::de::Error::custom("the type needs a self-describing format, which this is not"))
     }
     fn is_human_readable(&self) -> bool {
         false

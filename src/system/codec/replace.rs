@@ -34,8 +34,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     place.take_over(fresh)
 }
 
-/// The same; the old file, if there is one, stays under the name `kept` in the same folder. There is a file
-/// at `path` at all times.
+/// Like [`replace`]; the old file, if there is one, stays under the name `kept` in the same folder. There is
+/// a file at `path` at all times.
 pub fn replace_and_keep(path: &Path, bytes: &[u8], kept: &OsStr) -> io::Result<()> {
     let place = Destination::of(path)?;
     let fresh = place.write(bytes)?;
@@ -46,7 +46,7 @@ pub fn replace_and_keep(path: &Path, bytes: &[u8], kept: &OsStr) -> io::Result<(
 }
 
 /// Puts a symbolic link to `to` at `path`, in place of the file or link that is there, and syncs the folder.
-/// If something was at `path`, something is there at all times.
+/// If `path` existed before, it exists at all times.
 pub fn replace_with_link(path: &Path, to: &Path) -> io::Result<()> {
     let place = Destination::of(path)?;
     let fresh = place.fresh_name();

@@ -12,12 +12,12 @@
 //! [`LEAST_TIMEOUT`]). Then it does each late job again itself, as a *stand-in*, at most once for each
 //! place. So while there are spare jobs, a run takes at most
 //!
-//! > what the caller alone would need + the timeout
+//! > the time that the caller alone would need + the timeout
 //!
-//! and the cost of handing out (some microseconds to wake a sleeping thread). The late job comes back in a
-//! later run, and [`Pool::late_jobs`] returns it. The caller does not yield its core while it waits: that
-//! would give a slice to whatever else waits for that core. A worker on the caller's own core therefore gets
-//! a stand-in too, within the same bound.
+//! and the cost of handing out the jobs (some microseconds to wake a sleeping thread). The late job comes
+//! back in a later run, and [`Pool::late_jobs`] returns it. The caller does not yield its core while it
+//! waits: that would give a slice to whatever else waits for that core. A worker on the caller's own core
+//! therefore gets a stand-in too, within the same bound.
 //!
 //! # Why no thread waits for one that was preempted inside a queue
 //! Jobs come back over a ring buffer for each worker, with one writer and one reader (rtrb): if its writer is
@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 use worker::Worker;
 
-/// The caller's shortest timeout. A thread on another core needs some ten microseconds to wake and take a
+/// The caller's shortest timeout. A thread on another core needs about ten microseconds to wake and take a
 /// job, however short the job is.
 pub const LEAST_TIMEOUT: Span = Span::from_micros(20);
 /// While a job from more runs ago than this is out, the pool hands nothing out. A scheduler slice is shorter
@@ -75,7 +75,8 @@ struct Signals {
     caller: AtomicUsize,
 }
 
-/// Where a thread takes its jobs from: its own queue first, then those of the threads after it, in a circle.
+/// Where a thread takes its jobs from: its own queue first, then those of the threads after it, wrapping
+/// around.
 struct Intake<T>(Vec<Receiver<Envelope<T>>>);
 
 impl<T> Intake<T> {
@@ -84,13 +85,13 @@ impl<T> Intake<T> {
     }
 }
 
-/// The caller's own thread and the workers beside it.
+/// The caller's own thread and the workers.
 pub struct Pool<T> {
     places: usize,
     workers: Vec<Worker<T>>,
     signals: Arc<Signals>,
     refusals: Vec<(usize, Refusal)>,
-    /// One for each thread, the caller's first.
+    /// One queue for each thread, the caller's first.
     queues: Vec<Sender<Envelope<T>>>,
     intake: Intake<T>,
     /// Jobs that were not handed out; the caller does them.
@@ -103,7 +104,7 @@ pub struct Pool<T> {
     run: u64,
     /// A run has begun and not ended. Stays true if the run panicked.
     open: bool,
-    /// For each job that is out although its place is finished: its run.
+    /// The run of each job that is still out although its place is finished.
     late: Vec<u64>,
     /// Late jobs that have come back.
     late_jobs: Vec<Box<T>>,

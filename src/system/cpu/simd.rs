@@ -79,7 +79,7 @@ impl Level {
         None
     }
 
-    /// The best that this processor has.
+    /// The best level that this processor has.
     pub fn best() -> Level {
         Level::all().last().copied().unwrap_or(Level::Portable(Portable))
     }

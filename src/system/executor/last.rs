@@ -24,9 +24,9 @@ pub enum Rest {
 /// How workers ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// Those that did not end when requested (a hung transfer, a hung GPU): abandoned.
+    /// Workers that did not end when requested (a hung transfer, a hung GPU): abandoned.
     pub hung: Vec<&'static str>,
-    /// Those that panicked: a bug in the program.
+    /// Workers that panicked: a bug in the program.
     pub panicked: Vec<&'static str>,
     /// What is known about the motors.
     pub rest: Rest,

@@ -59,8 +59,8 @@ impl Threads {
         self.start_watched(worker, waker, clock, role, plan, Arc::default())
     }
 
-    /// The same for a worker that is watched: `beat` advances whenever its thread has done a step or has
-    /// woken up, which happens at least every 50 ms. It stops while a transfer hangs.
+    /// Like [`Threads::start`], for a worker that is watched: `beat` advances whenever its thread has done a
+    /// step or has woken up, which happens at least every 50 ms. It stops while a transfer hangs.
     pub fn start_watched(
         &mut self,
         mut worker: Box<dyn Worker>,
@@ -207,7 +207,7 @@ mod tests {
                 "hangs"
             }
             fn step(&mut self, _clock: &dyn Clock) -> Instant {
-                let _ = self.0.recv(); // as a transfer that does not end
+                let _ = self.0.recv(); // like a transfer that does not end
                 Instant::NEVER
             }
             fn publish(&mut self, _clock: &dyn Clock) {}

@@ -23,7 +23,7 @@ thread_local! {
 /// How long a stuck call sleeps before it checks whether it may continue. Short compared with any time limit.
 const STUCK_LOOK: Duration = Duration::from_millis(1);
 
-/// By how much [`GpuFault::Slow`] multiplies a time.
+/// Factor by which [`GpuFault::Slow`] multiplies a time.
 pub(super) const SLOW: u64 = 10;
 
 /// The connection of one opened context to the driver. It is in an `Rc`, so it stays on its thread.
@@ -98,8 +98,8 @@ impl Line {
         }
     }
 
-    /// Releases something, whatever fault is injected. The driver's answer changes nothing: it is gone either
-    /// way.
+    /// Releases something, whatever fault is injected. The driver's result does not matter: the resource is
+    /// gone either way.
     pub(super) fn release(&self, call: Call, make: impl FnOnce(&Driver) -> i32) {
         self.watch.begin(call);
         self.enter();
@@ -177,7 +177,7 @@ impl Line {
     }
 }
 
-/// Whether the call gives the device something to do.
+/// Whether the call requests work from the device.
 fn hands_over(call: Call) -> bool {
     matches!(
         call,

@@ -34,8 +34,8 @@ pub struct Gpu {
 pub(super) struct Context {
     pub(super) line: Line,
     raw: CUcontext,
-    /// Differs from that of every other context of this process: kernels can be copied, and a caller may
-    /// launch one in the wrong context.
+    /// Unique among the contexts of this process: kernels can be copied, and a caller may launch one in the
+    /// wrong context.
     pub(super) number: u64,
     /// Loaded images. They stay until the context is destroyed, because kernels are copied freely.
     pub(super) modules: RefCell<Vec<CUmodule>>,

@@ -40,7 +40,7 @@ macro_rules! calls {
             }
         }
 
-        /// The addresses of all of them.
+        /// The addresses of all these functions.
         pub(super) struct Driver {
             // SAFETY: each call states its own reason; this is only the type.
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> c_int,)*
@@ -119,21 +119,21 @@ calls! {
 struct Library;
 
 impl Library {
-    /// `None` if there is none; cudarc panics if a requested one is missing.
+    /// `None` if there is no library; cudarc would panic if it were asked for a missing one.
     fn open() -> Option<Library> {
         // SAFETY: opening a library runs its initialisers; the driver's are meant to be run this way.
         unsafe { sys::is_culib_present() }.then_some(Library)
     }
 
-    /// The address of a function; `None` if the library has none of that name, which ends in NUL.
+    /// The address of the function called `name`, which ends in NUL; `None` if the library does not have it.
     ///
     /// # Safety
     /// `F` is the type of a pointer to that function.
     unsafe fn function<F: Copy>(&self, name: &[u8]) -> Option<F> {
         // SAFETY: `Library` exists only where `is_culib_present` has found one, so `culib` finds it too.
         let library = unsafe { sys::culib() };
-        // SAFETY: an `Option` of a function pointer has the pointer's size, and null for `None`. The
-        // library is never closed, so the address stays good.
+        // SAFETY: an `Option` of a function pointer has the pointer's size, and null for `None`. The library
+        // is never closed, so the address stays valid.
         unsafe { library.get::<Option<F>>(name) }.ok().and_then(|symbol| *symbol)
     }
 }
@@ -147,7 +147,7 @@ pub(super) enum Missing {
     Symbol(&'static str),
 }
 
-/// Set only on success: a missing library may be there at the next call.
+/// Set only on success: a missing library may have been installed by the next call.
 static DRIVER: OnceLock<Driver> = OnceLock::new();
 
 /// Opens the library the first time; afterwards returns the same result.
@@ -168,7 +168,7 @@ pub(super) fn opened() -> Option<&'static Driver> {
 impl Driver {
     /// The driver's name and description of a code; `None` for a code that it does not know.
     pub(super) fn name_and_text(&self, code: i32) -> Option<(&'static str, &'static str)> {
-        // SAFETY: as above, the type.
+        // SAFETY: this is only the type, as above.
         let ask = |function: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int| {
             let mut text: *const c_char = std::ptr::null();
             // SAFETY: the function takes any code and writes one pointer, null for an unknown code.

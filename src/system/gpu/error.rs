@@ -1,4 +1,5 @@
-//! What went wrong in a driver call: which call, which code. Small and `Copy`; formatting makes the message.
+//! What went wrong in a driver call: which call, which code. Small and `Copy`; formatting produces the
+//! message.
 
 use std::fmt;
 

@@ -37,7 +37,7 @@ pub(super) enum Unfit {
     TooLong,
     /// It does not begin like a fatbin.
     NoFatbin,
-    /// It ends too early, or holds nothing.
+    /// It ends too early, or is empty.
     CutOff,
     /// It does not end with the first line of the PTX.
     OtherSources,
@@ -69,8 +69,8 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// Reads the file and leaves a mark in the folder `marks`, if there is one, to hold while the driver loads
-/// it.
+/// Reads the file and leaves a mark in the folder `marks`, if there is one; the caller holds the mark while
+/// the driver loads the file.
 pub(super) fn read(
     path: &Path,
     ptx: &str,

@@ -70,8 +70,8 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// Begins a copy. False: it must not begin, because a thread is using its range, or too many streams copy
-    /// at once.
+    /// Begins a copy. False: the copy must not begin, because a thread is using its range, or too many
+    /// streams copy at once.
     pub(super) fn begin(&self, progress: &Rc<Progress>, range: Range<usize>, way: CopyDirection) -> bool {
         if self.is_looked_at(way) {
             return false;
@@ -89,7 +89,7 @@ impl Flights {
         under_way.push(Flight { mark: progress.give(), range, way }).is_ok()
     }
 
-    /// Whether a thread is using it in a way that excludes a copy in this direction.
+    /// Whether a thread is using the allocation in a way that excludes a copy in this direction.
     fn is_looked_at(&self, way: CopyDirection) -> bool {
         self.is_written.get() || way == CopyDirection::Out && self.readers.get() > 0
     }

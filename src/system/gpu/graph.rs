@@ -32,7 +32,7 @@ impl Stream {
     /// The error of `body`; an error of the driver, which checks the whole capture when it ends.
     pub fn capture(&self, body: impl FnOnce() -> Result<(), GpuError>) -> Result<Graph, GpuError> {
         let context = &self.context;
-        // Of this thread only: concurrent driver calls of other threads do not end the capture.
+        // For this thread only: concurrent driver calls of other threads do not end the capture.
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as i32;
         if context.is_capturing.get() {
             return context.line.refuse(Call::CaptureBegin, code::INVALID_VALUE);

@@ -1,5 +1,5 @@
-//! The kernels on a device: machine code from a fatbin, or PTX that the driver compiles. The driver keeps
-//! what it compiled in a cache of its own. No kernel is named here.
+//! The kernels on a device: machine code from a fatbin, or PTX that the driver compiles. The driver caches
+//! what it has compiled. No kernel is named here.
 
 #![allow(unsafe_code)] // calls to the driver; reasons at each place
 

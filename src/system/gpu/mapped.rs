@@ -33,7 +33,7 @@ impl Mapped {
         let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
         let (start, bytes) = (words.as_ptr().cast_mut().cast(), words.bytes());
         let context = &gpu.context;
-        // SAFETY: whole pages that stay as long as `words` has an owner, which this becomes.
+        // SAFETY: whole pages that live as long as `words` has an owner; the `Mapped` becomes one.
         context.line.call(Call::HostRegister, |d| unsafe { (d.host_register)(start, bytes, flags) })?;
         // From here on, dropping it cancels the registration.
         let mut mapped = Mapped { context: context.clone(), words, address: 0, held: Held::default() };

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// Only its owner has to see it.
 const MODE: u32 = 0o600;
 
-/// A mark that this process holds until it drops it; `None` inside if another process holds it or none can be
-/// left.
+/// A mark that this process holds until it drops it; `None` inside if another process holds it or it cannot
+/// be created.
 pub(super) struct MarkFile(Option<(PathBuf, Flock)>);
 
 impl Drop for MarkFile {
@@ -31,7 +31,7 @@ impl MarkFile {
             Err(Errno::EXIST) => match open(path, flags | OFlags::RDONLY, Mode::empty()) {
                 // Another thread or process is loading the same file now.
                 Ok(file) => matches!(Flock::take(file), Err(LockError::Held(_))).then_some(MarkFile(None)),
-                // It was removed in between: the process that loaded it is alive.
+                // The mark was removed in between: the process that loaded the file is alive.
                 Err(Errno::NOENT) => Some(MarkFile(None)),
                 Err(_) => None,
             },

@@ -1,7 +1,7 @@
 //! Memory of the device and page-locked memory of the host: one allocation each, made at the start and
 //! released at the end. Copies nothing.
 
-#![allow(unsafe_code)] // calls to the driver, and host memory that it gave; reasons at each place
+#![allow(unsafe_code)] // calls to the driver, and host memory that it allocated; reasons at each place
 
 use std::ffi::c_void;
 use std::ops::{Deref, DerefMut, Range};
@@ -127,7 +127,8 @@ impl Pinned {
         gpu.context.count(Counts { pinned_allocations: 1, ..Counts::default() });
         let flights = Flights::default();
         let page = Page { context: gpu.context.clone(), start: start.cast(), bytes, flights };
-        // SAFETY: the driver has just given `bytes` bytes that nothing else refers to, and they stay.
+        // SAFETY: the driver has just allocated `bytes` bytes, which stay allocated and which nothing else
+        // refers to.
         unsafe { page.start.write_bytes(0, bytes) };
         Ok(Pinned { page: Rc::new(page) })
     }
@@ -239,7 +240,7 @@ impl Page {
     pub(super) fn at(&self, range: &Range<usize>) -> Option<*mut u8> {
         let is_within = range.start <= range.end && range.end <= self.bytes;
         // SAFETY: at most one past the end of what is, or was, the allocation; only `part` and `part_mut`
-        // look there.
+        // access it.
         is_within.then(|| unsafe { self.start.add(range.start) })
     }
 

@@ -171,7 +171,7 @@ impl Nvml {
 
     fn name(&self, card: Card) -> Option<String> {
         let mut bytes = [0 as c_char; NAME_BYTES];
-        // SAFETY: the library gave this card, and writes at most as many bytes as it is told.
+        // SAFETY: the library returned this card, and writes at most as many bytes as it is told.
         let code = unsafe { (self.functions.name)(card, bytes.as_mut_ptr(), NAME_BYTES as c_uint) };
         *bytes.last_mut()? = 0;
         // SAFETY: the last byte is NUL, whatever was written.
@@ -183,7 +183,7 @@ impl Nvml {
     pub fn read(&self) -> NvmlFigures {
         let Functions { temperature, clock, power, load, .. } = self.functions;
         let mut rates = LoadPercent::default();
-        // SAFETY: the library gave this card, and writes one structure of the declared form.
+        // SAFETY: the library returned this card, and writes one structure of the declared form.
         let told = unsafe { load(self.card, &mut rates) } == 0;
         NvmlFigures {
             // SAFETY: as above; writes one integer, as the three below.

@@ -11,7 +11,7 @@ use cudarc::driver::sys::{CUdevice, CUdevice_attribute};
 use super::driver::{self, Call, Driver, Missing, SUCCESS};
 use super::error::{GpuError, code};
 
-/// Oldest driver, as the version of CUDA that it brings: the first that accepts PTX 8.0 (PTX ISA, "Release
+/// Oldest driver, as the version of CUDA that it supports: the first that accepts PTX 8.0 (PTX ISA, "Release
 /// notes"), the version of the kernels. `scripts/build-ptx` checks both with the tools of CUDA 12.0.
 const OLDEST_DRIVER: (u32, u32) = (12, 0);
 
@@ -27,7 +27,7 @@ pub struct GpuInfo {
     pub ordinal: usize,
     /// Compute capability, as (8, 7).
     pub capability: (u32, u32),
-    /// Version of CUDA that the driver brings, as (12, 6).
+    /// Version of CUDA that the driver supports, as (12, 6).
     pub driver: (u32, u32),
     /// Multiprocessors in use: power modes switch some off.
     pub multiprocessors: u32,
@@ -41,7 +41,7 @@ pub struct GpuInfo {
     pub clock_khz: u32,
 }
 
-/// Why there is none. Displayed as a sentence: the cause, and what the user can do.
+/// Why there is no usable GPU. Displayed as a sentence: the cause, and what the user can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absence {
     /// No driver library.
@@ -56,18 +56,18 @@ pub enum Absence {
     Mismatch,
     /// The driver does not accept the kernels' PTX.
     OldDriver {
-        /// Version of CUDA that it brings.
+        /// Version of CUDA that it supports.
         found: (u32, u32),
-        /// The least that is needed.
+        /// The minimum required.
         needed: (u32, u32),
     },
-    /// The chip cannot run the kernels; no other can either.
+    /// The chip cannot run the kernels, nor can any other chip of this machine.
     OldChip {
         /// Its name, as the driver reports it.
         name: String,
         /// Its compute capability.
         found: (u32, u32),
-        /// The least that is needed.
+        /// The minimum required.
         needed: (u32, u32),
     },
     /// The driver reports another error.
@@ -78,13 +78,13 @@ pub enum Absence {
 /// a broken one may never return: a caller that cannot wait calls it on a thread that it can abandon.
 ///
 /// # Errors
-/// Why there is none.
+/// Why there is no usable GPU.
 pub fn probe() -> Result<GpuInfo, Absence> {
     let driver = driver::open().map_err(|missing| match missing {
         Missing::Library => Absence::NoLibrary,
         Missing::Symbol(name) => Absence::Symbol(name),
     })?;
-    // SAFETY: 0 is the only flag there is.
+    // SAFETY: 0 is the only flag that is defined.
     ask(Call::Init, unsafe { (driver.init)(0) }).map_err(at_the_start)?;
     let mut version = 0;
     // SAFETY: writes one number.

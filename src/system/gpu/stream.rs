@@ -27,7 +27,7 @@ pub enum Priority {
     Low,
 }
 
-/// A queue of work; the device does it in this order. Only events order the work of two streams.
+/// A queue of work, which the device does in order. Only events order the work of two streams.
 pub struct Stream {
     pub(super) context: Rc<Context>,
     pub(super) raw: CUstream,

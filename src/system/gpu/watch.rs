@@ -12,7 +12,7 @@ use super::error::GpuError;
 pub struct Watch {
     /// Number of the injected fault from 1, 0 for none; [`SPENT`] once an [`GpuFault::Error`] has struck.
     fault: AtomicU8,
-    /// The context was lost by injection, and no other was opened since.
+    /// The context was lost by injection, and no other has been opened since.
     lost: AtomicBool,
     /// Number of the call under way from 1; 0: none.
     under_way: AtomicU8,
@@ -71,7 +71,7 @@ impl Watch {
     /// until it is removed and injected again.
     pub fn inject(&self, fault: Option<GpuFault>) {
         let number = fault.map_or(0, number_of);
-        // The other side only ever adds SPENT to what is there.
+        // The other side only ever adds SPENT to the current value.
         let keep = |old: u8| (old & !SPENT != number).then_some(number);
         let _ = self.fault.fetch_update(Ordering::Release, Ordering::Acquire, keep);
     }
@@ -149,7 +149,8 @@ impl Watch {
         self.fault.compare_exchange(error, error | SPENT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether the context is lost by injection: from the first call under it until another is opened.
+    /// Whether the context is lost by injection: from the first call under the fault until another context is
+    /// opened.
     pub(super) fn is_lost(&self) -> bool {
         if self.injected() == Some(GpuFault::Lost) {
             self.lost.store(true, Ordering::Release);

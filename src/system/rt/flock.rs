@@ -75,7 +75,7 @@ fn look_for(place: &str, mut list: impl FnMut() -> Option<String>) -> Option<u32
     (0..LOOKS).find_map(|_| holder_in(&list()?, place))
 }
 
-/// The same from the text of the list: `1: FLOCK  ADVISORY  WRITE 4711 00:16:1234 0 EOF`.
+/// Like [`holder_of`], from the text of the list: `1: FLOCK  ADVISORY  WRITE 4711 00:16:1234 0 EOF`.
 fn holder_in(locks: &str, place: &str) -> Option<u32> {
     let lines = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines.into_iter().find_map(|words| match words[..] {

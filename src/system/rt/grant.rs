@@ -127,7 +127,7 @@ pub struct Granted {
     pub cores: u32,
     /// Whether the process's memory is locked.
     pub memory_locked: bool,
-    /// How much of it, in KiB.
+    /// How much of the process's memory is locked, in KiB.
     pub locked_kib: u64,
     /// How much later than requested the kernel may end a sleep, in ns; 0 under a real-time policy.
     pub timer_slack_ns: u64,
@@ -146,8 +146,8 @@ pub fn become_real_time(plan: &RtPlan, role: Role) -> Granted {
     become_real_time_on(plan, role, None)
 }
 
-/// The same for a thread of the field with its own `core`, which only [`Role::Field`] may have. If that is
-/// refused, the thread keeps off the tick's core, as it would without one.
+/// Like [`become_real_time`], for a thread of the field with its own `core`, which only [`Role::Field`] may
+/// have. If that core is refused, the thread keeps off the tick's core, as it would without its own.
 pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Granted {
     let core = core.filter(|_| role == Role::Field);
     let mut asked = Refusals::new();

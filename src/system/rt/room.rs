@@ -15,7 +15,7 @@ const SPARE: u64 = 32 << 20;
 /// Where `/proc` and `/sys` are.
 const ROOT: &str = "/";
 
-/// More memory is needed than there is.
+/// More memory is needed than is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom {
     /// Bytes needed.

@@ -104,14 +104,14 @@ mod watched {
     }
 
     impl<T> OnceLock<T> {
-        /// Writes the value, for good.
+        /// Writes the value; it never changes again.
         pub fn set(&self, value: T) -> Result<(), T> {
             // SAFETY: see `Sync`.
             self.value.with_mut(|place| unsafe { *place = Some(value) });
             self.set.store(true, Ordering::Release);
             Ok(())
         }
-        /// The value, once it is there.
+        /// The value, once it has been written.
         pub fn get(&self) -> Option<&T> {
             if !self.set.load(Ordering::Acquire) {
                 return None;

@@ -46,7 +46,7 @@ pub fn triple_buffer<T: Copy + Send>(initial: T) -> (Writer<T>, Reader<T>) {
 }
 
 impl<T: Copy + Send> Writer<T> {
-    /// Makes `value` the newest. Returns whether the one before it was never taken.
+    /// Makes `value` the newest. Returns whether the previous value was never taken.
     pub fn put(&mut self, value: T) -> bool {
         // SAFETY: `mine` is the writer's own index (see `Cells`): no other thread uses this cell.
         self.shared.cells[self.mine as usize].with_mut(|cell| unsafe { *cell = value });

@@ -51,7 +51,7 @@ pub enum Taught {
     No,
     /// By its own lessons.
     Itself,
-    /// The missing part plays no role in lessons, so it drives with the whole field's read-out.
+    /// The missing part plays no role in lessons, so the arm drives with the whole field's read-out.
     AsWhole,
 }
 

@@ -26,7 +26,7 @@ pub struct Interval {
 
 impl Interval {
     /// The interval of `runs`, by field seed and room, with the same number of rooms for each field. Runs
-    /// without a value (NaN) are skipped; `None`: there are no others.
+    /// without a value (NaN) are skipped; `None`: no run has one.
     pub fn of(runs: &[Vec<f64>]) -> Option<Interval> {
         let (fields, rooms) = (runs.len(), runs.first()?.len());
         let mean = mean(runs)?;
@@ -44,7 +44,7 @@ impl Interval {
     }
 }
 
-/// Mean of `runs`. Runs without a value (NaN) are skipped; `None`: there are no others.
+/// Mean of `runs`. Runs without a value (NaN) are skipped; `None`: no run has one.
 pub fn mean(runs: &[Vec<f64>]) -> Option<f64> {
     let every = |count: usize| (0..count).collect::<Vec<_>>();
     mean_of(runs, &every(runs.len()), &every(runs.first()?.len()))

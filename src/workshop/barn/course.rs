@@ -16,7 +16,7 @@ const START: [f64; 2] = [-2.25, 3.0];
 const GOAL: [f64; 2] = [-2.25, 13.0];
 const HEADING_DEG: f64 = 90.0;
 /// The room around it, and the course's origin in it: the course lies between x = -4.5 and 0, y = 0 and 10,
-/// and its own walls are made of discs; the room's walls stand clear of it.
+/// and its own walls are made of discs; the room's walls are clear of it.
 const ROOM: [f64; 2] = [12.0, 20.0];
 const ORIGIN: [f64; 2] = [8.25, 3.0];
 /// Longest file: the published 300 worlds take 1.3 MB.
@@ -31,7 +31,7 @@ pub struct Course {
     pub plan: WorldPlan,
     /// Length of the shortest path, metres.
     pub path_m: f64,
-    /// When a run in it ends.
+    /// When a run in this world ends.
     pub rules: Rules,
 }
 
@@ -44,10 +44,10 @@ pub struct Rules {
     pub limit: Span,
 }
 
-/// Those of the benchmark.
+/// The benchmark's rules.
 pub const BARN_RULES: Rules = Rules { near_m: 1.0, limit: Span::from_millis(100_000) };
 
-/// Why there are no worlds.
+/// Why the worlds cannot be loaded.
 #[derive(Debug)]
 pub enum CourseError {
     /// A file cannot be read.
@@ -57,7 +57,7 @@ pub enum CourseError {
         /// The system's error.
         error: std::io::Error,
     },
-    /// A line of a file is not what it should be.
+    /// A line of a file is invalid.
     Line {
         /// The file.
         file: String,

@@ -46,9 +46,9 @@ pub struct Run {
     pub shortest_m: f64,
     /// Distance driven, metres.
     pub driven_m: f64,
-    /// How often it turned from forwards to backwards or back.
+    /// How often it reversed its direction.
     pub reversals: u64,
-    /// Why the navigator had given up or was standing at the end.
+    /// Why the navigator had given up or was standing still at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<&'static str>,
     /// Digest of everything that the robot sensed, decided and commanded.
@@ -58,7 +58,7 @@ pub struct Run {
     pub path: Vec<[f64; 2]>,
 }
 
-/// What is watched during a drive.
+/// Observes a drive.
 struct Witness {
     goal: [f64; 2],
     near_m: f64,
@@ -69,7 +69,7 @@ struct Witness {
     reversals: u64,
 }
 
-/// Below this speed, metres a second, the direction does not count: a standing robot trembles.
+/// Below this speed, metres a second, the direction does not count: a robot at rest jitters.
 const MOVES_M_PER_S: f64 = 0.02;
 
 impl Witness {

@@ -1,7 +1,7 @@
 //! Dynamic window (Fox, Burgard, Thrun: "The dynamic window approach to collision avoidance", IEEE Robotics
 //! and Automation Magazine 4, 1997): among the speeds that the motors reach in time, those from which it can
 //! still stop before an obstacle, it takes the one with the best sum of heading, clearance and speed. It
-//! never drives backwards, so a car that has no room ahead stands.
+//! never drives backwards, so a car that has no room ahead stops.
 
 use super::newest::{Baseline, moving, toward};
 use crate::field::navigate::{Body, Surroundings, Wish};

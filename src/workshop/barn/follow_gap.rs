@@ -153,8 +153,8 @@ mod tests {
     use crate::decision::motion::OdometryPose;
     use crate::field::navigate::Beam;
 
-    /// What it does with a ring of 24 beams that see nothing except at these bearings in degrees, this far
-    /// away.
+    /// The motion chosen for a ring of 24 beams that see nothing except at these bearings in degrees, this
+    /// far away.
     fn wish(seen: &[(i32, f32)]) -> Wish {
         let beams: Vec<Beam> = (-11..=12)
             .map(|nth: i32| {

@@ -16,7 +16,7 @@ const MARGIN_M: f32 = 0.03;
 /// Time to contact that sets the speed, seconds, and the slowest speed, metres a second.
 const AHEAD_S: f32 = 0.9;
 const SLOWEST: f32 = 0.05;
-/// What is ahead: rangers within this angle of the heading.
+/// Rangers within this angle of the heading look ahead.
 const AHEAD: f32 = 0.6;
 
 /// The driver.

@@ -1,11 +1,11 @@
-//! What the baselines have in common: what they see, and simple geometry.
+//! What the baselines have in common: their view of the surroundings, and simple geometry.
 
 use crate::field::navigate::navigator::State;
 use crate::field::navigate::{Beam, Body, Driver, Surroundings, Wish};
 
-/// A method that decides from where the goal is and what is around now.
+/// A method that decides from the position of the goal and the present surroundings.
 pub trait Baseline: Send {
-    /// What the robot should do now. `goal` is in the frame of the pose, metres.
+    /// The motion that the robot should make now. `goal` is in the frame of the pose, metres.
     fn drive(&mut self, around: &Surroundings, goal: [f64; 2]) -> Wish;
 }
 

@@ -70,7 +70,7 @@ fn nearest(place: [f64; 2]) -> [usize; 2] {
 }
 
 /// By Dijkstra, from each place to its eight neighbours. Lengths are whole tenths of a millimetre in the
-/// queue, so that they have an order.
+/// queue, so that they can be ordered.
 fn ways(world: &World, clear_m: f64, from: [f64; 2]) -> Ways {
     let [columns, rows] = world.room().map(|metres| (metres / STEP_M) as usize + 1);
     let mut lengths = vec![f64::INFINITY; columns * rows];

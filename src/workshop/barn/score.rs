@@ -4,7 +4,7 @@ use super::drive::{Outcome, Run};
 use crate::workshop::ablate::interval::Interval;
 use serde::Serialize;
 
-/// Speed of the benchmark's own robot, metres a second: its score measures time by it.
+/// Speed of the benchmark's own robot, metres a second: its score measures time against this speed.
 pub const BENCHMARK_SPEED: f64 = 2.0;
 
 /// Figures of one driver.
@@ -22,7 +22,7 @@ pub struct Score {
     pub seconds: Option<Interval>,
     /// The benchmark's score: time is measured by the shortest path at 2 m/s, so that 0.5 is the best.
     pub score: Option<Interval>,
-    /// The same, by the shortest path at this robot's full speed.
+    /// The same score with the time measured by the shortest path at this robot's full speed.
     pub score_own_speed: Option<Interval>,
     /// Reversals of direction in each run.
     pub reversals: Option<Interval>,

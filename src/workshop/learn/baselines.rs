@@ -171,7 +171,7 @@ fn single(scores: &[f64]) -> Vec<f32> {
     scores.iter().map(|score| *score as f32).collect()
 }
 
-/// Index of the first of the largest counts: that is, a larger ridge or fewer rounds.
+/// Index of the largest count. If several are equal, the first one: a larger ridge or fewer rounds.
 fn first_most(counts: &[usize]) -> usize {
     let most = counts.iter().max();
     counts.iter().position(|count| Some(count) == most).unwrap_or(0)

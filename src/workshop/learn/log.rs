@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Longest log, in bytes: a week of 24 columns at 10 Hz.
 const MAX_BYTES: u64 = 1 << 30;
-/// Longest row, in bytes: enough for thousands of columns. Limits what one read takes, even after an unclosed
-/// quotation mark.
+/// Longest row, in bytes: enough for thousands of columns. Limits the memory that one read takes, even after
+/// an unclosed quotation mark.
 const LONGEST_ROW: usize = 1 << 16;
 /// Maximum number of rows: ten days at 20 Hz. A row takes memory even if it is nearly empty.
 const MOST_ROWS: usize = 1 << 24;
@@ -52,7 +52,7 @@ pub struct LogError {
 pub enum LogFault {
     /// The system cannot read the file.
     Io(io::Error),
-    /// The log needs more memory than there is.
+    /// The log needs more memory than is available.
     Room(NoRoom),
     /// A row is longer than any in a robot's log.
     LongRow {
@@ -270,7 +270,7 @@ impl Log {
     pub fn rows(&self) -> usize {
         self.lines.len()
     }
-    /// Line number in the file of a row, from 1.
+    /// Line number of a row in the file, counted from 1.
     pub fn line(&self, row: usize) -> u64 {
         self.lines[row]
     }

@@ -17,7 +17,7 @@ const REMEMBERED: usize = 12;
 const STEPS: usize = 400;
 /// Converged when a step reduces the loss by less than this share.
 const GAIN: f64 = 1e-6;
-/// Number of such steps in a row: a single one may just have been cut short.
+/// Number of such steps in a row until convergence: a single one may just have been cut short.
 const LITTLE: usize = 3;
 /// Maximum halvings of a step; at 1e-9 of its length it makes no progress.
 const HALVINGS: usize = 30;

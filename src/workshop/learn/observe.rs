@@ -1,7 +1,7 @@
 //! Runs a log through the field: the features of every cycle, exactly as in the running loop.
 //!
-//! Uses the same admission as the loop and the same engine, from rest, at the best rung, beginning with row
-//! 0. Fits nothing.
+//! Uses the same admission as the loop and the same engine, from rest, at the best quality level, beginning
+//! with row 0. Fits nothing.
 
 use super::LearnError;
 use super::log::Log;
@@ -49,8 +49,8 @@ pub fn observe(
     Ok(Observed { features, rows })
 }
 
-/// The field's inputs in each of its cycles of `log`, on the board's scales: one row per cycle, one value per
-/// sensor of the field.
+/// The field's inputs for each of its cycles in `log`, on the board's scales: one row per cycle, one value
+/// per sensor of the field.
 pub fn inputs(board: &Board, log: &Log) -> Vec<f32> {
     let mut loop_end = LoopEnd::new(board);
     let every = board.field.every_ticks.max(1) as usize;

@@ -1,13 +1,13 @@
-//! Counts decisions by right label and label taken, to measure their accuracy.
+//! Counts decisions by right label and chosen label, to measure their accuracy.
 
 use serde::Serialize;
 use std::fmt;
 
-/// A confusion matrix: decisions by right label and label taken.
+/// A confusion matrix: decisions by right label and chosen label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Confusion {
     labels: Vec<String>,
-    /// By right label, then by label taken.
+    /// By right label, then by chosen label.
     counts: Vec<Vec<u64>>,
 }
 
@@ -43,13 +43,13 @@ impl Confusion {
     pub fn labels(&self) -> &[String] {
         &self.labels
     }
-    /// By right label, then by label taken.
+    /// By right label, then by chosen label.
     pub fn counts(&self) -> &[Vec<u64>] {
         &self.counts
     }
 }
 
-/// A table with a line for each right label and a column for each label taken.
+/// A table with a line for each right label and a column for each chosen label.
 impl fmt::Display for Confusion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let widest = self.labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);

@@ -18,7 +18,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// In the form that engines take: for each output, the weights and then the constant.
+    /// In the form that engines accept: for each output, the weights and then the constant.
     pub fn folded(&self) -> Vec<f32> {
         let rows = self.weights.row_iter().zip(self.constant.iter());
         rows.flat_map(|(row, constant)| {

@@ -15,7 +15,7 @@ pub const BLOCKS: usize = 5;
 /// channels, after which a row has mostly forgotten the block.
 pub const GAP_S: f64 = 5.0;
 /// Ridges to try, as shares of one feature's variance. Below these the weights become so large that rounding
-/// in an f32 field, some 1e-6, moves the scores by as much as a decision does.
+/// in an f32 field, some 1e-6, moves the scores about as much as another decision would.
 pub const LAMBDAS: [f64; 5] = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1];
 
 /// Cycles, and the right decision in each.
@@ -32,7 +32,7 @@ pub struct Lesson<'d> {
     pub gap: usize,
 }
 
-/// The decisions with one ridge on blocks that it was not fitted to.
+/// The decisions with one ridge, each block judged by a fit to the other blocks.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The ridge.

@@ -42,7 +42,7 @@ impl Channels {
         }
     }
 
-    /// What viewers are told about them.
+    /// How the channels are advertised to viewers.
     pub(super) fn advertised(&self) -> Vec<Advertised> {
         let facts = Facts { sensors: self.sensors.clone(), motors: self.motors.clone(), ..Facts::default() };
         let numbered = TOPICS.iter().enumerate();

@@ -30,16 +30,16 @@ pub(super) enum Level {
     Error = 2,
 }
 
-/// What a viewer asks for.
+/// A viewer's request.
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(tag = "op", rename_all = "camelCase")]
 pub(super) enum Request {
-    /// Start sending these.
+    /// Start sending these channels.
     Subscribe { subscriptions: Vec<Subscription> },
-    /// Stop sending these.
+    /// Stop sending the channels of these subscriptions.
     #[serde(rename_all = "camelCase")]
     Unsubscribe { subscription_ids: Vec<u32> },
-    /// Something that needs a capability which the server does not have.
+    /// A request that needs a capability which the server does not have.
     #[serde(other)]
     Other,
 }

@@ -5,7 +5,7 @@ use crate::drive::record::{Entity, GREY, Lines, RED, colour, lines, place};
 use crate::runtime::control::RoomStatus;
 use serde_json::{Value, json};
 
-/// Height at which things are drawn, metres: as high as the sonar of a small car looks.
+/// Height at which things are drawn, metres: that of a small car's sonar.
 const HEIGHT_M: f64 = 0.2;
 /// Thickness of the sheet that marks missing floor, metres: it only needs to be visible.
 const SHEET_M: f64 = 0.005;

@@ -1,5 +1,6 @@
-//! One viewer: the handshake, what it has subscribed to, and its messages. A thread serves it; what it is too
-//! slow to take is dropped and counted, and if it takes nothing for some seconds, its connection is closed.
+//! One viewer: the handshake, what it has subscribed to, and its messages. A thread serves it; updates that
+//! it is too slow to receive are dropped and counted, and if it receives nothing for some seconds, its
+//! connection is closed.
 
 use super::channels::Channels;
 use super::protocol::{Level, Request, SUBPROTOCOLS, Subscription, message_data, notice};

@@ -32,7 +32,7 @@ impl Driver {
         }
     }
 
-    /// The same driver for a drive through the room with this seed. Only a random one depends on it.
+    /// The same driver for a drive through the room with this seed. Only a random driver depends on the seed.
     pub fn in_room(&self, room: u64) -> Driver {
         match self {
             Driver::Random(requests) => Driver::Random(RandomRequests { room, ..requests.clone() }),
@@ -40,7 +40,7 @@ impl Driver {
         }
     }
 
-    /// Runs one cycle. With another driver the field is not computed.
+    /// Runs one cycle. The field is computed only for [`Driver::Field`].
     pub fn cycle(
         &self,
         plan: &FieldPlan,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub enum Regressors {
     /// These features of the field, in ascending order.
     Features(Vec<usize>),
-    /// This many inputs of the field: no field, no memory.
+    /// The field's first inputs, this many of them: no field, no memory.
     Sensors(usize),
 }
 
@@ -66,7 +66,7 @@ impl Regressors {
     }
 }
 
-/// Whether a feature uses only content channels. The others are left out of a correction: no lesson shows
+/// Whether a feature uses only content channels. Other features are left out of a correction: no lesson shows
 /// often enough what slow channels contain after seconds in one scene.
 pub fn is_content(feature: usize) -> bool {
     let descriptor = CONTEXT + CONTENT_GROUPS * BLOCK_COUNT;
@@ -77,8 +77,7 @@ pub fn is_content(feature: usize) -> bool {
 pub struct Sums<'r> {
     regressors: &'r Regressors,
     outputs: usize,
-    /// The centre of the regressors: about their values in a field whose sensors are in the middle of their
-    /// scales.
+    /// The centre of the regressors: roughly their values when all sensors are in the middle of their scales.
     shift: Vec<f64>,
     moments: Moments,
 }

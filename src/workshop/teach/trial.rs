@@ -12,7 +12,7 @@ use crate::runtime::robot::BuildError;
 use crate::sim::Report;
 use crate::workshop::learn::parallel;
 
-/// The result of these drives.
+/// The result of the drives.
 pub fn figures(reports: &[Report]) -> Trial {
     let mean =
         |of: &dyn Fn(&Report) -> f64| reports.iter().map(of).sum::<f64>() / reports.len().max(1) as f64;

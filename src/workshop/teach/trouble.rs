@@ -1,5 +1,5 @@
-//! What makes driving harder: noise, lost samples, and periods of random steering. In a lesson the driver
-//! sees the disturbed sensors and learns how wrong they make the table.
+//! Disturbances that make driving harder: noise, lost samples, and periods of random steering. In a lesson
+//! the driver sees the disturbed sensors and learns how wrong they make the table.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
@@ -28,7 +28,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// The kinds that a study may choose.
+    /// The kinds of trouble that a study may choose.
     pub const ASKED: [Trouble; 3] = [Trouble::None, Trouble::Noise, Trouble::Outages];
 
     /// The name on the command line and in reports.
@@ -112,7 +112,7 @@ pub struct Troubled {
 }
 
 impl Troubled {
-    /// For a drive through the room with `seed`.
+    /// The sensors of a drive through the room with `seed`.
     pub fn new(trouble: Trouble, seed: u64) -> Troubled {
         Troubled { trouble, seed, kept: [0.0; MAX_SENSORS] }
     }

@@ -81,7 +81,7 @@ impl Authority {
         self.revoked.get_or_insert(Revoked { promise, raised, deadline });
     }
 
-    /// The same for a reason that arming alone does not clear: it is named before reasons that arming would
+    /// Revokes for a reason that arming alone does not clear: it is named before reasons that arming would
     /// have cleared.
     fn revoke_for_long(&mut self, promise: Promise, raised: Instant, deadline: Instant) {
         self.revoke(promise, raised, deadline);
@@ -97,7 +97,7 @@ impl Authority {
             Ask::Arm => {
                 self.armed_at = Some(at);
                 if self.free_since.is_some() {
-                    self.forced_since = None; // it was not armed for all of it
+                    self.forced_since = None; // the robot was not armed for all of that time
                 }
                 if !self.latched && !self.ended {
                     self.revoked = None;
@@ -168,9 +168,9 @@ impl Authority {
         }
     }
 
-    /// Whether something outside this file forces a stop at `at`. If that ends after `disarm_after`, the
-    /// permission is gone, unless a caller armed at the very end. Motion must be allowed for `settle_ms`, at
-    /// least 100 ms, to restart the count. Returns whether the permission was withdrawn now.
+    /// Whether something outside this file forces a stop at `at`. If such a stop ends after `disarm_after`,
+    /// the permission is gone, unless a caller armed at the very end. Motion must be allowed for `settle_ms`,
+    /// at least 100 ms, to restart the count. Returns whether the permission was withdrawn now.
     pub fn force(&mut self, forced: bool, at: Instant, facts: &Facts) -> bool {
         if !self.has_moved {
             (self.forced_since, self.free_since) = (None, None);

@@ -49,15 +49,15 @@ pub struct Facts {
     pub has_line: bool,
     /// A stop that is forced for this long disarms.
     pub disarm_after: Span,
-    /// The motors' controller does not answer: merged, in order.
+    /// When the motors' controller does not answer: spells merged and in order.
     pub dead: Vec<Spell>,
-    /// The same, and everything else that spoils its transfers.
+    /// The spells of `dead`, and all others in which its transfers are disturbed.
     pub troubled: Vec<Spell>,
-    /// The guard is dead or paused: merged, in order.
+    /// When the guard is dead or paused: spells merged and in order.
     pub unguarded: Vec<Spell>,
     /// The guard is dead.
     guard_dead: Vec<Spell>,
-    /// No thread of the runtime runs: merged, in order.
+    /// When no thread of the runtime runs: spells merged and in order.
     pub late_all: Vec<Spell>,
     late_tick: Vec<Spell>,
     late_bus: Vec<Spell>,

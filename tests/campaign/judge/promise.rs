@@ -11,9 +11,9 @@ pub enum Promise {
     Stop,
     /// A press of a stop button, however short, stops the motors until it is released, disarmed and armed.
     Press,
-    /// A latched rule does the same.
+    /// A latched rule that trips stops the motors until it has cleared and the robot is disarmed and armed.
     Latch,
-    /// After a suspend the motors stand until a caller arms.
+    /// After a suspend the motors stand still until a caller arms.
     Slept,
     /// A safe-stop of the guard lasts until a caller arms.
     SafeStop,
@@ -50,7 +50,7 @@ pub enum Promise {
 /// The number of promises.
 pub const COUNT: usize = 21;
 
-/// Each with its name and its wording in README.md, boards/README.md or docs/service.md.
+/// Each promise with its name and its wording in README.md, boards/README.md or docs/service.md.
 pub const ALL: [(Promise, &str, &str); COUNT] = [
     (Promise::Unarmed, "unarmed", "`ganglion arm`, `auto_arm`: nothing moves before"),
     (Promise::Disarm, "disarm", "`ganglion disarm`: stops until armed again"),

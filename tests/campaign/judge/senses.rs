@@ -82,7 +82,7 @@ struct Watched {
     held_from: Instant,
     /// A good reading is beyond `clear`: from then on, after its `hold_ms`, the rule may not stop the robot.
     free_at: Option<Instant>,
-    /// When it was last free.
+    /// When `free_at` last passed, or when a reading was last between the two limits.
     freed_at: Option<Instant>,
 }
 
@@ -114,7 +114,7 @@ impl Watched {
             return true;
         }
         if !clears(&self.rule, value) {
-            self.freed_at = Some(at); // the same for a reading between the two limits
+            self.freed_at = Some(at); // a reading between the two limits has the same effect
         }
         let held_until = self.tripped_at.map(|_| self.held_from + self.rule.hold);
         self.free_at = held_until.filter(|_| clears(&self.rule, value)).map(|held| held.max(at));

@@ -139,7 +139,7 @@ impl Wire {
             let back = facts.deadline(*until, facts.answered());
             if until.since(*from) > silent && stretch.moving_since <= *from && back < stretch.until {
                 let what = format!(
-                    "the motors' bus was dead from {seconds:.4} s to {:.4} s and the motors have not stood since; the currents are {:?}",
+                    "the motors' bus was dead from {seconds:.4} s to {:.4} s and the motors have not stood still since; the currents are {:?}",
                     until.as_nanos() as f64 / 1e9,
                     stretch.currents
                 );

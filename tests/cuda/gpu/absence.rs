@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cuda::standin::{stand_in, without};
 
-/// What `doctor --json` says about the GPU with this folder of libraries and these orders for the stand-in.
+/// The report of `doctor --json` on the GPU with this folder of libraries and these orders for the stand-in.
 fn doctor(folder: &Path, orders: &str) -> Value {
     let told = Command::new(env!("CARGO_BIN_EXE_ganglion"))
         .args(["doctor", "--json"])
@@ -53,7 +53,7 @@ fn doctor_says_why_there_is_no_gpu() {
         ("fail=cuDeviceGetCount:1:3", "cuDeviceGetCount: "),
         ("fail=cuDeviceTotalMem:1:101", "cuDeviceTotalMem_v2: "),
     ];
-    // Each waits for most of a second.
+    // Each case waits for most of a second.
     parallel::map(4, &cases, |(orders, part)| {
         let gpu = doctor(stand_in.folder(), orders);
         let said = gpu["absence"].as_str().unwrap_or_default();
@@ -63,8 +63,8 @@ fn doctor_says_why_there_is_no_gpu() {
 
 #[test]
 fn a_driver_without_a_function_causes_no_panic() {
-    // The first one that is looked up, one in the middle, one that only replays need, and the one for error
-    // texts.
+    // The first function that is looked up, one in the middle, one that only replays need, and the one for
+    // error texts.
     parallel::map(4, &["cuInit", "cuMemHostAlloc", "cuGraphUpload", "cuGetErrorName"], |symbol| {
         let Some(folder) = without(symbol) else { return };
         let gpu = doctor(&folder, "");

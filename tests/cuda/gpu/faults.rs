@@ -146,7 +146,7 @@ fn a_lost_context_does_not_affect_others() {
     assert_eq!((error.call, error.code, error.is_lost()), (Call::StreamQuery, 700, true));
     assert!(touch(&desk).is_err_and(|error| error.is_lost()), "and every call after it");
     assert_eq!(desk.watch.last_failure(), Some(GpuError { call: Call::Fill, code: 700 }));
-    // Both on this thread, each call in its own context.
+    // Both contexts are used on this thread, each call in its own.
     assert!(touch(&other).is_ok());
     other.settle();
     drop((image, desk));

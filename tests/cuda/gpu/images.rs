@@ -1,4 +1,4 @@
-//! Where kernels come from: the fatbin or PTX. A fatbin that is damaged or crashed the driver does not
+//! Where kernels come from: the fatbin or PTX. A fatbin that is damaged or that crashed the driver does not
 //! prevent a start.
 
 use std::fs;
@@ -25,7 +25,7 @@ impl Drop for Folder {
     }
 }
 
-/// Loads, and checks that a kernel is there.
+/// Loads an image and checks that it has a kernel.
 fn load(desk: &Desk, files: &ImageFiles) -> Source {
     let image = Image::load(&desk.gpu, files).expect("some source is good");
     assert!(image.kernel("sense").is_ok() && image.took().as_nanos() > 0);

@@ -159,7 +159,7 @@ fn tests_that_fail_or_hang_are_counted_and_named() {
     assert_eq!((&skipped["result"], &skipped["why"]), (&json!("failed"), &json!("skipped: no GPU")));
 }
 
-/// A program whose driver caches compiled kernels if it may.
+/// A program whose driver caches compiled kernels if that is allowed.
 const STARTS: &str = r#"image=ptx ms=900
 [ -e "$GANGLION_IMAGE" ] && image=fatbin ms=20
 if [ "$CUDA_CACHE_DISABLE" = 0 ]; then

@@ -102,7 +102,7 @@ fn two_processes(deaf: bool) -> String {
     answers(&format!("{deaf}sleep 600 & echo $! >>started; echo $$ >>started; wait; sleep 600"), "exit 3")
 }
 
-/// Those of the two that still run; a zombie does not count.
+/// The process IDs of those of the two that still run; a zombie does not count.
 fn alive(kit: &Kit) -> Vec<String> {
     let pids = fs::read_to_string(kit.path("started")).expect("two numbers");
     let state = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -160,7 +160,7 @@ fn killed_script_leaves_a_file_saying_what_was_done() {
     let report = kit.report();
     assert_eq!(results(&report), ["passed", "running", "not begun", "not begun"]);
     assert_eq!((&report["state"], &report["counts"]["not begun"]), (&json!("running"), &json!(2)));
-    // The shell first: it would continue with its next line when the other one ends.
+    // The shell first: it would continue with its next line when its child ends.
     for pid in alive(&kit).iter().rev() {
         let _ = Command::new("kill").args(["-KILL", pid]).status();
     }

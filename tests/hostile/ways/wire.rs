@@ -41,7 +41,7 @@ impl Ends {
         let (_, pending) = accept(&key(), &first).expect("its key");
         let (second, brain) = pending.reply(&reply()).expect("random numbers");
         assert_eq!(robot.receive(&second, Instant::ZERO), Arrived::Reply);
-        // It joins again, so that it looks at answers to that as well.
+        // The robot joins again, so that it also handles answers to that join.
         robot.attempt(Instant::ZERO).expect("random numbers");
         Ends { robot, brain: brain.expect("a session") }
     }

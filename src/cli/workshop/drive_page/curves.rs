@@ -1,6 +1,6 @@
 //! Curves of a whole run in bounded memory. All curves share cells of the same number of slots; when the
-//! cells run out, each two neighbours are merged into one, which keeps the smallest and the largest value in
-//! order of time. So no peak is lost, however long the run is.
+//! cells run out, each pair of neighbours is merged into one, which keeps the smallest and the largest value
+//! in order of time. So no peak is lost, however long the run is.
 
 use crate::base::time::Span;
 
@@ -23,7 +23,7 @@ pub enum Keep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurveId(usize);
 
-/// Two values in the order in which they came; NaN if there was none.
+/// Two values in order of time; NaN if there was none.
 type Cell = [f32; 2];
 
 /// The curves of a run.
@@ -79,7 +79,7 @@ impl Curves {
         cells[cell] = merged(*keep, cells[cell], [value; 2]);
     }
 
-    /// Maximum number of cells: those of a single slot have only one value.
+    /// Maximum number of cells: twice as many while a cell is a single slot, which has only one value.
     fn cells(&self) -> usize {
         if self.width == 1 { 2 * self.most } else { self.most }
     }

@@ -151,7 +151,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Before the first slot of a run on `board`.
+    /// A page without slots, for a run on `board`.
     pub fn new(board: &Board) -> Drive {
         let expected = board.sensors.len() + board.motors.len() + OTHER_CURVES;
         let mut curves = Curves::new(expected, board.period);
@@ -247,7 +247,7 @@ impl Drive {
         work.add(took);
         self.curves.put(self.common.release, at, late.as_micros_f64() as f32);
         self.curves.put(self.common.work, at, took.as_micros_f64() as f32);
-        // Without a loss there is no curve.
+        // The curve begins with the first loss.
         if slot.lost > 0 || self.lost {
             self.lost = true;
             self.curves.put(self.common.lost, at, slot.lost as f32);
@@ -469,7 +469,7 @@ impl Common {
             Plot::of("field", "where the GPU's time went", "us", named(&DeviceTimes::PARTS, &device)),
             Plot::of(
                 "field",
-                "what the field says about its answer",
+                "the field's assessment of its answer",
                 "1",
                 named(&["confidence", "skill", "novelty"], &judgement),
             ),

@@ -21,26 +21,26 @@ pub struct Times {
     bars: [u64; BARS],
 }
 
-/// What the page shows of them.
+/// What the page shows of these times.
 #[derive(Debug, Serialize)]
 pub struct TimesShown {
     /// What was timed.
     pub title: &'static str,
     /// Percentiles, microseconds.
     pub percentiles: Latency,
-    /// The number of the first bar, and how many times are in it and in each that follows.
+    /// The number of the first bar with a time.
     pub first: usize,
-    /// How many.
+    /// Number of times in that bar and in each that follows.
     pub counts: Vec<u64>,
 }
 
 impl Times {
-    /// None yet.
+    /// No times yet.
     pub fn new(title: &'static str) -> Times {
         Times { title, exact: Histogram::new_with_bounds(1, LONGEST, 3).ok(), bars: [0; BARS] }
     }
 
-    /// One more.
+    /// Adds a time.
     pub fn add(&mut self, time: Span) {
         if let Some(exact) = &mut self.exact {
             exact.saturating_record(time.as_nanos());
@@ -49,7 +49,7 @@ impl Times {
         self.bars[bar.min(BARS - 1)] += 1;
     }
 
-    /// What the page shows; `None` if there was no time.
+    /// What the page shows; `None` if no time was recorded.
     pub fn shown(&self) -> Option<TimesShown> {
         let percentiles = self.exact.as_ref().and_then(Latency::of)?;
         let first = self.bars.iter().position(|count| *count > 0)?;

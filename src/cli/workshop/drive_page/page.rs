@@ -13,13 +13,13 @@ use std::fmt::Write;
 pub const BEGIN: &str = "<!doctype html>\n<!-- a report of ganglion -->\n";
 /// uPlot 1.6.32, as in its npm package.
 const UPLOT: &str = include_str!("uplot/uPlot.iife.min.js");
-/// Its looks.
+/// The style sheet of uPlot.
 const UPLOT_LOOKS: &str = include_str!("uplot/uPlot.min.css");
-/// Its licence, which each copy has to contain.
+/// The licence of uPlot, which each copy has to contain.
 const UPLOT_LICENCE: &str = include_str!("uplot/LICENSE");
-/// What draws the curves.
+/// The script that draws the curves.
 const SCRIPT: &str = include_str!("page.js");
-/// The page's looks.
+/// The page's own style sheet.
 const LOOKS: &str = include_str!("page.css");
 /// SHA-256 of both scripts in base64: a browser runs no other. A test compares them.
 const DIGESTS: [&str; 2] =

@@ -1,5 +1,5 @@
-//! Spans and moments: a word that applied from one time to another, and events with a time and a word. Both
-//! are bounded, and count what they leave out.
+//! Spans (a word that applied from one time to another, such as a mode) and moments (events with a time and a
+//! word). Both are bounded, and count what they leave out.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ const MOST_MARKS: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WordSpan(pub f64, pub f64, pub String);
 
-/// A value that is a word, as it changes over time.
+/// The history of a value that is a word.
 #[derive(Debug, Default)]
 pub struct Spans {
     ended: Vec<WordSpan>,
@@ -46,7 +46,7 @@ impl Spans {
     }
 }
 
-/// A moment: when, of which kind, and what.
+/// A moment: its time, its kind, and what happened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mark(pub f64, pub &'static str, pub String);
 

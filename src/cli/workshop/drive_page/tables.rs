@@ -19,7 +19,7 @@ pub struct Readings {
 }
 
 impl Readings {
-    /// A reading that the tick took.
+    /// Counts a reading that the tick received.
     pub fn take(&mut self, value: &Result<f32, ReadingFault>) {
         self.taken += 1;
         if let Err(fault) = value {
@@ -27,7 +27,7 @@ impl Readings {
         }
     }
 
-    /// A slot, in which the value was good or not, and why.
+    /// Counts a slot; `bad`: why the value was not good in it.
     pub fn slot(&mut self, bad: Option<&'static str>) {
         self.slots += 1;
         if let Some(word) = bad {

@@ -18,11 +18,11 @@ pub struct Comparison {
     pub speed_up_from_host: Option<f64>,
     /// Processor's time over the GPU's, if the rows are on the GPU.
     pub speed_up: Option<f64>,
-    /// Time of a plain copy of as many bytes on the GPU, over the time of the operation on rows that are
-    /// there: 1 is as fast as its memory allows.
+    /// Time of a plain copy of as many bytes on the GPU, over the time of the operation on rows in its
+    /// memory: 1 is as fast as that memory allows.
     pub efficiency: Option<f64>,
     /// Time to copy the rows to the GPU and back, microseconds: the operation's time with these copies less
-    /// its time without. Also `None` if the second is not shorter, because the two cannot be told apart then.
+    /// its time without. Also `None` if the time without copies is not shorter.
     pub transfer_us: Option<f64>,
     /// `transfer_us` over the time with the copies.
     pub transfer_share: Option<f64>,

@@ -153,7 +153,7 @@ mod tests {
         MemoryFigure::refused(512, 1, &refused).expect("it is the memory")
     }
 
-    /// A GPU that does everything in 90 us, 80 of them without the transfers.
+    /// A GPU that does everything in 90 us, or in 80 us without the transfers.
     fn figures() -> HrrFigures {
         let mut cells = Vec::new();
         for (operation, batch) in [

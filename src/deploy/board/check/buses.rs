@@ -157,7 +157,7 @@ fn recovery(section: &Section<'_>, claims: &mut Claims) -> Option<RecoveryPlan> 
 fn rail_plan(section: &Section<'_>, claims: &mut Claims) -> Option<RailPlan> {
     let line = line(section, "line", claims);
     let on_high = section.flag("on_high").required();
-    // If it takes longer than five seconds, the robot should stay stopped.
+    // If a power cycle takes longer than five seconds, the robot should stay stopped.
     let off = section.millis("off_ms", 1.0..=5000.0).or(RAIL_OFF);
     Some(RailPlan { line: line?, on_high: on_high?, off })
 }

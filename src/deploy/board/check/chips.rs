@@ -15,7 +15,7 @@ use crate::hardware::device::adc::FULL;
 /// A kind of sensor.
 #[derive(Clone, Copy)]
 pub struct Kind {
-    /// What the board must have for it.
+    /// What the board must have for this kind.
     pub needs: Needs,
     /// Shortest sensible period in milliseconds. `None`: reading costs nothing, so the default is once per
     /// control period.
@@ -43,13 +43,13 @@ pub enum Needs {
 
 /// Everything needed to read the keys of one sensor.
 pub struct Keys<'a> {
-    /// Its table.
+    /// The sensor's table.
     pub section: &'a Section<'a>,
-    /// Its name.
+    /// The sensor's name.
     pub name: &'a str,
-    /// Its kind, as the file spells it.
+    /// The sensor's kind, as spelled in the file.
     pub word: &'static str,
-    /// Its I2C bus; `None` if that is invalid.
+    /// The sensor's I2C bus; `None` if that is invalid.
     pub bus: Option<usize>,
     /// Names that it may refer to.
     pub names: &'a Names<'a>,

@@ -12,7 +12,7 @@ use crate::deploy::board::reader::Section;
 
 const STORAGES: [(&str, Storage); 2] =
     [(Storage::F32.name(), Storage::F32), (Storage::F16.name(), Storage::F16)];
-/// The engine has work for 8 threads, and `threads` allows 64.
+/// Maximum number of `cpus`: as many as `threads` allows, although the engine has work for only 8.
 const MOST_CPUS: usize = 64;
 /// Curves of a starting table. Every cycle evaluates each of them; the largest shipped table has fifteen.
 const MOST_CURVES: usize = 128;

@@ -9,7 +9,7 @@ use crate::base::plan::Board;
 use crate::deploy::setup::files::{names, text};
 use crate::runtime::selftest::machine;
 
-/// With fewer cores none can be isolated: two are needed for the system, the field and its neighbours.
+/// With fewer cores none can be isolated: the system, the field and other threads need two.
 const FEWEST_CORES: usize = 4;
 /// Suffix of the copy of the original file.
 const BEFORE: &str = ".before-ganglion";

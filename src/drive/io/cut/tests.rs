@@ -20,7 +20,7 @@ use std::time::Duration;
 const LINE: Line = Line(6);
 const MOTORS: u8 = 0x40;
 const SENSOR: u8 = 0x29;
-/// Longer than any wait here; a test that gets there fails.
+/// Longer than any wait here; a test that waits this long fails.
 const LONG: Duration = Duration::from_secs(20);
 
 /// What happened, in order.
@@ -28,7 +28,7 @@ const LONG: Duration = Duration::from_secs(20);
 enum Seen {
     /// A hanging transfer to this address began.
     Hangs(u8),
-    /// It returned.
+    /// The hanging transfer returned.
     Returned,
     /// A command was written.
     Wrote,
@@ -234,7 +234,7 @@ fn halt_cuts_the_line_while_another_devices_transfer_hangs() {
         std::thread::sleep(Duration::from_millis(5)); // longer than a transfer on a sound bus
         rig.halt.raise(Cause::EStop, MonotonicClock.now());
         assert_eq!(rig.next(), Seen::Line(false), "the transfer has not returned");
-        rig.comes_back(result); // also one that was only slow: nothing else would switch the line on
+        rig.comes_back(result); // also if it was only slow: nothing else would switch the line on
         rig.command(Span::from_secs_f64(3600.0));
         rig.end();
     }

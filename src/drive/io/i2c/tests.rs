@@ -104,7 +104,7 @@ fn rig(addresses: &[u8]) -> Rig {
     rig_of(&addresses.iter().map(|&address| (address, 10)).collect::<Vec<_>>())
 }
 
-/// The same with a separate period for each, in ms.
+/// Like [`rig`], with a separate period in ms for each address.
 fn rig_of(devices: &[(u8, u64)]) -> Rig {
     let poll = |(channel, &(address, period)): (usize, &(u8, u64))| PollPlan {
         controller: address == HAT,
@@ -117,7 +117,7 @@ fn plan(device: Box<dyn Polled>, channel: u8, period: u64) -> PollPlan {
     PollPlan { device, channels: vec![channel], period: ms(period), controller: false, prompted: false }
 }
 
-/// The same with these devices.
+/// Like [`rig`], with the devices `polls`.
 fn rig_with(polls: Vec<PollPlan>) -> Rig {
     rig_of_motors(Box::new(TwoWheels), polls)
 }
@@ -129,7 +129,8 @@ fn rig_of_motors(actuators: Box<dyn Actuators>, polls: Vec<PollPlan>) -> Rig {
     rig_on(clock, bus.clone(), Box::new(bus), Box::new(Absent), Some(HAT), actuators, polls)
 }
 
-/// The same with these wires; `bus` is the fake behind `i2c`. `fragile` as in [`BusParts`].
+/// Like [`rig`], with the wires `i2c` and `gpio`; `bus` is the fake behind `i2c`. `fragile` as in
+/// [`BusParts`].
 fn rig_on(
     clock: Arc<SimClock>,
     bus: LooseI2c,
@@ -192,7 +193,7 @@ impl Rig {
     fn command(&mut self, seq: u64, slot: u64) {
         self.command_for(1_000, seq, slot);
     }
-    /// The same, valid for this many ms.
+    /// Sends a command that is valid for this many ms.
     fn command_for(&mut self, valid: u64, seq: u64, slot: u64) {
         let (slot, valid_until) = (at(slot), at(slot + valid));
         self.commands.put(Command { seq, slot, valid_until, ..Command::still(2) });
@@ -372,7 +373,8 @@ fn hung_bus_takes_every_recovery_step_and_is_given_up() {
         readings.len() > 5 && readings.iter().all(|(_, v)| *v == Err(ReadingFault::Bus(BusFault::TimedOut))),
         "{readings:?}"
     );
-    // A bus that was given up gets one attempt every five seconds, and stops: no line holds these motors.
+    // A bus that was given up gets one attempt every five seconds, and stop commands, because no line holds
+    // these motors.
     rig.settle(16_000);
     rig.stepper.run_until(at(36_000));
     let attempts: Vec<u8> = rig.wire_log().into_iter().filter(|byte| *byte != STOP).collect();
@@ -408,14 +410,14 @@ fn failing_controller_alone_causes_a_bus_reset() {
     assert_eq!(rig.counters.taken(RecoveryStep::Dead), 0);
 }
 
-/// The beginning of the first failed transfer with the controller, and of its reset.
+/// Start times of the first failed transfer with the controller and of its reset.
 fn outage(seen: &[Seen]) -> (Instant, Instant) {
     let first = seen.iter().find(|seen| seen.address == HAT && !seen.worked).expect("a failure");
     let reset = seen.iter().find(|seen| seen.wrote == Some(INIT)).expect("it was reset");
     (first.at, reset.at)
 }
 
-/// The controller's converter at 20 ms, and another device at 10.
+/// The controller's converter, polled every 20 ms, and another device, every 10 ms.
 fn rig_with_converter() -> Rig {
     let rig = rig_of(&[(HAT, 20), (0x41, 10)]);
     rig.bus.answer(100);
@@ -493,7 +495,7 @@ fn device_is_polled_at_its_period_after_its_line_falls_silent() {
     rig.settle(96);
     rig.stepper.run_until(at(1_105));
     let polls: Vec<Instant> = rig.bus.take_seen().iter().map(|seen| seen.at).collect();
-    assert_eq!(polls[0].since(at(95)).as_nanos() / 1_000_000, 15, "the line gets half a period more");
+    assert_eq!(polls[0].since(at(95)).as_nanos() / 1_000_000, 15, "the line gets another half period");
     assert_eq!(polls.len(), 100, "then once a period");
     assert_eq!(rig.count(|c| &c.devices[0].unprompted), 1 + 100, "the first poll, and these");
     rig.data_ready.raise(0);

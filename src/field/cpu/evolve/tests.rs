@@ -77,7 +77,7 @@ impl<C: Cell, const N: usize> Scene<C, N> {
         (back, blocks)
     }
 
-    /// The formula, cell by cell; outside the edge, the edge's own value counts.
+    /// The formula, cell by cell; the edge value is repeated beyond the edge.
     fn by_formula(&self) -> Vec<f64> {
         let u = |x: usize, y: usize, z: usize| f64::from(self.front[(z * N + y) * N + x].get());
         let low = |i: usize| i.saturating_sub(1);
@@ -113,8 +113,8 @@ fn usual_step() -> Step {
 
 /// Checks all outputs of a sweep, for one kind of cell on one grid.
 fn sweeps_are_the_formula<C: Cell, const N: usize>(storage: Storage) {
-    // Roundings of a sum of a dozen terms of size 1 to 4, through a slope below 1; and the error of the tanh,
-    // which for half precision is 5.1e-5 (`COARSE`) times a reach of 0.19.
+    // The roundings of a sum of a dozen terms of size 1 to 4, passed through a slope below 1, plus the error
+    // of the tanh, which for half precision is 5.1e-5 (`COARSE`) times a reach of 0.19.
     let near = if C::PACKED { 1.1e-5 } else { 1e-6 };
     let kinds = [(1, 0), (0, 2), (0, 0), (TAPS, 0), (2, 1), (3, 3)];
     for (taps, patterns) in kinds.into_iter().take(if cfg!(miri) { 2 } else { kinds.len() }) {

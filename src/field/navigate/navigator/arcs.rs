@@ -15,7 +15,7 @@ const STEP: f64 = 0.05;
 const TURN: f32 = 3.5;
 const FARTHEST: [f32; 2] = [0.6, 2.0];
 /// Cost of differing from the wanted curvature by the sharpest one, as radians off the direction: low, so
-/// that an arc with room is worth it.
+/// that an arc with more room is chosen.
 const LEAVING: f32 = 0.3;
 /// Cost of an arc without any room, and the room from which this cost is zero, metres: two lengths of a small
 /// car.

@@ -9,7 +9,7 @@ use std::f64::consts::{FRAC_PI_2, PI, TAU};
 
 /// Range in which closed cells are searched for, metres from the middle of the body.
 const AHEAD: [f32; 2] = [0.1, 1.2];
-/// The same backwards.
+/// Range behind the robot in which closed cells are searched for, metres from the middle of the body.
 const BEHIND: [f32; 2] = [0.1, 0.6];
 /// Distances from the lattice are shortened by this, metres: the error of a sample of the path, and a margin.
 const LATTICE_ERROR: f32 = 0.065;
@@ -21,7 +21,7 @@ const CRUISE: f32 = 0.9;
 const CRAWL: f32 = 0.25;
 /// The robot slows down over this distance, metres, for each metre a second of its full speed.
 const BRAKES_OVER: f32 = 1.2;
-/// Below this room the robot does not go on, metres.
+/// With less room than this the robot does not drive on, metres.
 const NO_ROOM: f32 = 0.075;
 /// It backs if the room ahead is below this share of the turning radius.
 const BACKS_BELOW: f32 = 0.83;
@@ -30,7 +30,7 @@ const FAR_OFF: f32 = 1.0;
 /// What a sensor sees straight ahead counts as this much farther away when the robot decides to back, metres:
 /// it can still turn away.
 const SEEN_AHEAD: f32 = 0.1;
-/// Below this share of the sharpest curvature, what is straight ahead is in the way.
+/// Below this share of the sharpest curvature, a thing straight ahead is in the way.
 const STRAIGHT: f32 = 0.3;
 /// It backs only with this much known free ground behind it, metres.
 const ROOM_BEHIND: f32 = 0.125;
@@ -46,7 +46,7 @@ const BACKS_FOR: f64 = 1.4;
 const BACKING: f32 = 0.5;
 /// ... and at no more than this speed, metres a second.
 const BACKING_SPEED: f32 = 0.3;
-/// While it looks around it moves with this speed, metres a second.
+/// While it looks around it moves at this speed, metres a second.
 const LOOKING_SPEED: f32 = 0.12;
 /// Share of the tightest curve for each radian off the direction.
 const GAIN: f64 = 2.0;
@@ -62,19 +62,19 @@ const SPOT_RATE: f32 = 1.5;
 /// The free room around the body, metres.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Room {
-    /// Before its front.
+    /// Free room in front of it.
     ahead: f32,
     /// Known free ground behind its rear.
     behind: f32,
     /// The nearest thing ahead that a sensor sees now: which sensor, and how far it is from the middle.
     nearest: Option<(usize, f32)>,
     last: Option<[f64; 2]>,
-    /// Along the arcs of a car; unused on a body that turns on the spot.
+    /// Free room along the arcs of a car; unused on a body that turns on the spot.
     arcs: Arcs,
 }
 
 impl Room {
-    /// Measures it from what is remembered and what the sensors see.
+    /// Measures the room from what is remembered and what the sensors see.
     pub(super) fn measure(
         &mut self,
         body: &Body,
@@ -97,7 +97,7 @@ impl Room {
     }
 
     /// Finds the nearest reading in the strip that the body would sweep straight ahead. A reading stays until
-    /// its sensor gives another; the robot's own motion brings it nearer.
+    /// its sensor delivers another; the robot's own motion brings it nearer.
     fn look_ahead(&mut self, body: &Body, pose: OdometryPose, beams: &[Beam]) {
         if let (Some((_, away)), Some(last)) = (&mut self.nearest, self.last) {
             *away -= (-pose.sees(last)[0]).max(0.0) as f32;
@@ -111,8 +111,7 @@ impl Room {
             }
             let left = beam.offset[1] + range * libm::sinf(beam.bearing);
             let away = beam.offset[0] + range * libm::cosf(beam.bearing) - body.middle();
-            // What is beside the body does not stop it. A wide beam does not tell where inside it the thing
-            // is.
+            // Things beside the body do not stop it. A wide beam does not tell where inside it a thing is.
             let margin = CLEARANCE.min(BESIDE + range * beam.half_cone);
             let is_ahead = left.abs() < body.half_width + margin && away > body.half_length();
             let is_met = range < beam.max_range && is_ahead;
@@ -149,7 +148,7 @@ impl Steering {
         self.backs
     }
 
-    /// Towards a direction that is `off` radians from the heading.
+    /// Steers towards a direction that is `off` radians from the heading.
     pub(super) fn go(&mut self, off: f64, room: &Room, seconds: f64) -> Wish {
         let off = wrapped(off);
         self.since += seconds;
@@ -165,7 +164,7 @@ impl Steering {
         forwards(room.ahead, off as f32, turn, self.body.full_speed)
     }
 
-    /// Towards the direction, for a body that needs room to turn.
+    /// Steers towards the direction, for a body that needs room to turn.
     fn by_arc(&mut self, off: f32, room: &Room) -> Wish {
         let radius = self.radius();
         let wanted = (GAIN as f32 * off).clamp(-1.0, 1.0);
@@ -186,7 +185,7 @@ impl Steering {
             return Wish { speed: -speed, curvature: -wanted / radius };
         }
         self.side = arc.side();
-        // What is straight ahead is not in the way of a sharp turn.
+        // A thing straight ahead is not in the way of a sharp turn.
         let ahead = if arc.share.abs() < STRAIGHT { arc.room.min(room.ahead) } else { arc.room };
         forwards(ahead, off, arc.share / radius, self.body.full_speed)
     }
@@ -218,8 +217,8 @@ impl Steering {
     }
 }
 
-/// Forwards with this curvature and as fast as the room ahead allows, metres; `off` is the angle to the
-/// direction.
+/// Drives forwards with this curvature and as fast as the room `ahead` allows, which is in metres; `off` is
+/// the angle to the direction.
 fn forwards(ahead: f32, off: f32, curvature: f32, full_speed: f32) -> Wish {
     if ahead < NO_ROOM {
         return Wish { speed: 0.0, curvature };
@@ -229,7 +228,7 @@ fn forwards(ahead: f32, off: f32, curvature: f32, full_speed: f32) -> Wish {
     Wish { speed: CRUISE * (CRAWL + (1.0 - CRAWL) * free) * straight, curvature }
 }
 
-/// The same angle in -pi..=pi.
+/// `angle`, wrapped to -pi..=pi.
 fn wrapped(angle: f64) -> f64 {
     angle - TAU * libm::round(angle / TAU)
 }

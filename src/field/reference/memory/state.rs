@@ -78,7 +78,7 @@ impl Bank {
         refill_list(&mut bank.nearest, self.matches.list().iter().copied());
     }
 
-    /// Restores them, from the original rows if the state has them.
+    /// Restores the rows, from the originals if the state has them.
     pub fn restore(&mut self, bank: &Experiences, fine: &[f64]) {
         let held = &mut self.rows[..bank.rows.len()];
         if fine.is_empty() {
@@ -97,7 +97,7 @@ impl Bank {
     }
 }
 
-/// From a list that is already sorted.
+/// Makes a [`Best`] from a list that is already sorted.
 fn best(list: &[(u32, f64)]) -> Best {
     let mut best = Best { len: list.len(), ..Best::of(BANK_TOP) };
     for (to, (row, cosine)) in best.kept.iter_mut().zip(list) {

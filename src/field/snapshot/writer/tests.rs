@@ -63,7 +63,7 @@ fn a_busy_writer_skips_a_snapshot_without_waiting() {
     assert_eq!(writer.counts().skipped, 3);
 }
 
-/// A temporary snapshot path, and that of the previous file beside it.
+/// A temporary snapshot path, and the path of the previous snapshot beside it.
 struct Spot(PathBuf);
 
 impl Spot {

@@ -73,7 +73,7 @@ pub(super) fn all(root: &Path) -> Vec<Adapter> {
     found.into_iter().map(|(number, _)| Adapter::of(root, number)).collect()
 }
 
-/// The adapter that a board file names. Follows links that udev may have made for a path.
+/// The adapter that a board file names. A path may be a symbolic link made by udev; it is followed.
 pub(super) fn find(root: &Path, node: &I2cNode) -> Result<Adapter, OpenError> {
     match node {
         I2cNode::Path(path) => by_path(root, path),

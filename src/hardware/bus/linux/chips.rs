@@ -23,7 +23,7 @@ pub(super) struct ChipPlace {
 
 /// The chips of a machine, and the labels and names from the board file.
 pub(super) struct Chips {
-    /// In the order of their numbers.
+    /// The chips, in the order of their numbers.
     pub found: Vec<ChipPlace>,
     /// Chips that this process may not open, so their labels are unknown.
     pub closed: Vec<PathBuf>,
@@ -57,7 +57,7 @@ impl Chips {
         self.labels.iter().filter_map(|label| self.found.iter().find(|chip| chip.label == *label))
     }
 
-    /// Where `line` is: on the first of the board's chips that has it. `offset_of` looks up a name on a chip.
+    /// Finds `line`: on the first of the board's chips that has it. `offset_of` looks up a name on a chip.
     pub(super) fn locate(
         &self,
         line: Line,

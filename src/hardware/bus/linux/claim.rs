@@ -35,12 +35,12 @@ pub struct Claim {
 pub enum ClaimError {
     /// Another process has them.
     Held {
-        /// Where: a folder in /sys, or a node.
+        /// The locked path: a folder in /sys, or a node.
         place: PathBuf,
         /// The process.
         holder: Holder,
     },
-    /// They do not exist, or this process may not examine them.
+    /// The wires do not exist, or this process may not examine them.
     Open(OpenError),
 }
 
@@ -78,10 +78,10 @@ impl LinuxHardware {
     }
 }
 
-/// The folder of the parent device of `adapter`; otherwise that of the adapter itself, or its node.
+/// The folder of the parent device of `adapter`; otherwise the adapter's own folder, or its node.
 fn carrier(adapter: &Adapter) -> PathBuf {
     match &adapter.device {
-        // Adapters without a device are siblings in these folders.
+        // Adapters without a device share these folders.
         Some(device) if device.ends_with("devices") || device.ends_with("virtual") => {
             device.join(format!("i2c-{}", adapter.number))
         }

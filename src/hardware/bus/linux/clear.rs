@@ -14,10 +14,11 @@ const HALF: Span = Span::from_micros(5);
 /// SCL is stuck and manual clocks do not help.
 const STRETCH: Span = Span::from_millis(35);
 
-/// Frees the bus on SCL and SDA, both open drain: set low or released. Both are released at the start and at
-/// the end.
+/// Frees the bus on SCL and SDA, both open drain: set low or released. Both must be released at the start,
+/// and are released at the end.
 ///
-/// Errors: [`BusFault::TimedOut`], SCL or SDA is still held; or the fault of the lines.
+/// Errors: [`BusFault::TimedOut`] if SCL or SDA is still held, or the fault that an access to the lines
+/// returned.
 pub(super) fn clear(gpio: &mut dyn Gpio, clock: &dyn Clock, scl: Line, sda: Line) -> Result<(), BusFault> {
     let mut pair = Pair { gpio, clock, scl, sda, timeout: STRETCH };
     let done = pair.clear();
@@ -31,7 +32,7 @@ struct Pair<'a> {
     clock: &'a dyn Clock,
     scl: Line,
     sda: Line,
-    /// What is left of [`STRETCH`] for the whole procedure.
+    /// The rest of [`STRETCH`], which is the limit for the whole procedure.
     timeout: Span,
 }
 
@@ -50,7 +51,7 @@ impl Pair<'_> {
         if self.gpio.get(self.sda)? { Ok(()) } else { Err(BusFault::TimedOut) }
     }
 
-    /// SDA rises while SCL is high, which every device takes as the end of the transfer.
+    /// SDA rises while SCL is high: to every device, that is the end of the transfer.
     fn stop(&mut self) -> Result<(), BusFault> {
         self.clock_low()?;
         self.gpio.set(self.sda, false)?;

@@ -23,7 +23,7 @@ pub(super) fn fault(errno: i32) -> BusFault {
     }
 }
 
-/// The same for an error of the standard library; one without a number is [`BusFault::Io`].
+/// The bus fault for an error of the standard library; an error without a number is [`BusFault::Io`].
 pub(super) fn fault_of(error: &io::Error) -> BusFault {
     error.raw_os_error().map_or(BusFault::Io, fault)
 }

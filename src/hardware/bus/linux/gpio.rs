@@ -29,13 +29,13 @@ use std::time::Duration;
 
 /// Chips on which one owner may hold lines: a Jetson has two, an expander would be a third.
 const MAX_CHIPS: usize = 4;
-/// Edges that the kernel buffers for an owner that reads late: a hundred milliseconds of a wheel encoder with
-/// a few thousand edges a second; an echo has two edges in 60 ms. The kernel allows 1024.
+/// Edges that the kernel buffers for an owner that reads late: enough for a hundred milliseconds of a wheel
+/// encoder with a few thousand edges a second; an echo has two edges in 60 ms. The kernel allows 1024.
 const KERNEL_EDGES: u32 = 256;
 /// Edges per read.
 const READ_EDGES: usize = 16;
-/// Size of an edge of the kernel's second interface (`struct gpio_v2_line_event`, 48 bytes) in words of 8
-/// bytes.
+/// Size of an edge of version 2 of the kernel's interface (`struct gpio_v2_line_event`, 48 bytes) in words of
+/// 8 bytes.
 const EDGE_WORDS: usize = 6;
 
 /// How a line is requested from the kernel.
@@ -146,7 +146,7 @@ impl LinuxGpio {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(failure) => return Err(fault(failure.raw_os_error())),
             }
-            // A chip that is gone sets other flags; the read then returns the reason.
+            // A chip that was removed sets other flags; the read then returns the reason.
             ready.extend(files.iter().map(|file| !file.revents().is_empty()));
         }
         for (&place, _) in places.iter().zip(&ready).filter(|(_, ready)| **ready) {
@@ -192,7 +192,7 @@ impl Gpio for LinuxGpio {
         let clock = MonotonicClock;
         let end = clock.now() + wait;
         loop {
-            // An edge that was already read must not wait for a chip without one.
+            // An edge that was already read must not wait for a chip that has no edge.
             let some_here = self.chips.iter().any(|chip| chip.taken < chip.filled);
             if !some_here || self.chips.iter().any(OnChip::wants_more) {
                 self.fetch(if some_here { Span::ZERO } else { end.since(clock.now()) })?;
@@ -239,7 +239,7 @@ impl OnChip {
     }
 }
 
-/// Number of edges dropped between number `last` and number `now`; the numbers wrap around.
+/// How many edges were dropped between edges number `last` and `now`; the numbers wrap around.
 fn missed(last: u32, now: u32) -> u32 {
     now.wrapping_sub(last).wrapping_sub(1)
 }
@@ -346,7 +346,7 @@ fn holder(group: &Group) -> Option<(Line, String)> {
 fn taken(what: &str, consumer: &str) -> OpenError {
     let consumer = if consumer.is_empty() { "the kernel" } else { consumer };
     let fix = match consumer.strip_prefix("ganglion-") {
-        // The guard is made to outlive the runtime.
+        // The guard is designed to outlive the runtime.
         Some("guard") => {
             "stop the guard too: 'systemctl stop ganglion ganglion-guard', or end 'ganglion guard'"
         }

@@ -62,10 +62,9 @@ pub(super) struct Bus {
     pub reserved: Vec<(u8, String)>,
     /// Addresses that the board's devices use.
     pub used: Vec<u8>,
-    /// The interface that accesses it.
+    /// The interface through which it is accessed.
     pub access: Access,
-    /// Its one owner locks it during a transfer, so it is never contended; the owner only ever uses
-    /// `try_lock`.
+    /// The bus's one owner locks this during a transfer, with `try_lock` only, so that it never waits.
     adapter: Mutex<Option<Open>>,
     owned: AtomicBool,
 }
@@ -144,7 +143,7 @@ impl Bus {
         *self.adapter.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Opens the adapter again, which may have a new number.
+    /// Reopens the adapter, which may have a new number.
     pub(super) fn reopen(&self) -> Result<(), OpenError> {
         self.close();
         let open = self.open()?;
@@ -252,7 +251,7 @@ impl SignalsHeld {
 
 impl Drop for SignalsHeld {
     fn drop(&mut self) {
-        // SAFETY: the mask is the one that pthread_sigmask gave for this thread; a handle on a set may be
+        // SAFETY: the mask is the one that pthread_sigmask returned for this thread; a handle on a set may be
         // null.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
@@ -349,7 +348,7 @@ mod tests {
         let bus = Arc::new(bus(&tree, "c250000", &[]));
         let mut i2c = LinuxI2c(bus.clone());
         assert_eq!(i2c.write(0x14, &[0]), Err(BusFault::Absent));
-        // As during a rebind, which holds the lock.
+        // As in a rebind, the lock is held.
         let _rebind = bus.adapter.lock().expect("free");
         assert_eq!(i2c.write(0x14, &[0]), Err(BusFault::Absent));
         std::mem::forget(i2c); // drop would wait for the lock that this test holds

@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn an_error_number_becomes_its_kind_of_fault() {
         let kind = |number| outcome(Err(io::Error::from_raw_os_error(number)), 1);
-        // The kernel's error numbers; 0 and 9999 are not among them and become the general fault.
+        // The kernel's error numbers; 0 and 9999 are not error numbers and become the general fault.
         let kinds = [
             (6, BusFault::Nack),
             (121, BusFault::Nack),

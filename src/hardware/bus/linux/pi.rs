@@ -54,7 +54,7 @@ pub(super) fn is_raspberry_pi(root: &Path) -> Result<(), OpenError> {
 pub(super) struct Registers(Gpio);
 
 impl Registers {
-    /// Maps them.
+    /// Maps the registers.
     pub(super) fn open() -> Result<Registers, OpenError> {
         Gpio::new().map(Registers).map_err(|failure| match failure {
             rppal::gpio::Error::Io(failure) if failure.kind() == std::io::ErrorKind::NotFound => {
@@ -118,7 +118,7 @@ fn whole(done: usize, wanted: usize) -> Result<(), BusFault> {
 fn kind(failure: i2c::Error) -> BusFault {
     match failure {
         i2c::Error::Io(failure) => fault_of(&failure),
-        // An address that a kernel driver uses does not give EBUSY: rppal claims addresses by force
+        // An address that a kernel driver uses does not return EBUSY: rppal claims addresses by force
         // (docs/dependencies.md).
         i2c::Error::InvalidSlaveAddress(_) | i2c::Error::FeatureNotSupported => BusFault::Unsupported,
         i2c::Error::UnknownModel => fault(libc::ENODEV),

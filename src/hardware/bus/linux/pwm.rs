@@ -130,8 +130,8 @@ pub struct PwmChannel {
 }
 
 impl PwmChannel {
-    /// The order matters: the kernel refuses a period shorter than the duty, and a polarity change while it
-    /// runs.
+    /// The order matters: the kernel refuses a period shorter than the duty, and a polarity change while the
+    /// channel runs.
     fn begin(&self, folder: &Path) -> io::Result<()> {
         if text(&folder.join("enable")).as_deref() != Some("0") {
             write_number(&self.enable, 0)?;
@@ -216,7 +216,7 @@ mod tests {
         tree
     }
 
-    /// A channel as after an export, left running by another process with inverted polarity.
+    /// A newly exported channel that another process left running with inverted polarity.
     fn exported(tree: &Tree, number: u32) -> String {
         let channel = format!("sys/devices/1f00098000.pwm/pwm/pwmchip2/pwm{number}");
         for (file, content) in

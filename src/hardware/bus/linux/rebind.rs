@@ -1,6 +1,6 @@
-//! The rebind of an adapter's driver by a process that may do it: the requests that a runtime without root
-//! sends, and the answers. One message each way over a Unix socket (SOCK_SEQPACKET): a word and the name of
-//! the adapter's device; one byte back.
+//! Rebinds an adapter's driver through a process that has the permission: the requests that a runtime without
+//! root sends, and the answers. One message each way over a Unix socket (SOCK_SEQPACKET): the request is a
+//! word and the name of the adapter's device, the answer is one byte.
 //!
 //! The granting process decides by its own board file, not by the message: the name in the message only
 //! selects one of that board's buses with `rebind`. So an attacker who has taken over the runtime's user can
@@ -23,10 +23,11 @@ use std::path::{Path, PathBuf};
 pub const REBIND_SOCKET: &str = "/run/ganglion-rebind/rebind.sock";
 /// Longest request: a word and a device name (`1f00074000.i2c` has 14 bytes).
 pub const LONGEST: usize = 64;
-/// Minimum time from the end of a rebind to the next one of the same adapter. A bus that fails again takes
-/// longer to get here: it has worked in between, and its recovery starts with two resets.
+/// Minimum time from the end of a rebind to the next one of the same adapter. A bus that fails again needs
+/// longer than this to reach its next rebind: it has worked in between, and its recovery starts with two
+/// resets.
 const REST: Span = Span::from_millis(2_000);
-/// Timeout for the question whether it may rebind, which only looks at /sys.
+/// Timeout for asking whether a rebind is permitted, which only requires a look at /sys.
 pub(super) const MAY_TIMEOUT: Span = Span::from_millis(200);
 /// Timeout for a rebind: a driver is bound within tens of milliseconds.
 pub(super) const DO_TIMEOUT: Span = Span::from_millis(2_500);
@@ -35,7 +36,7 @@ pub(super) const DO_TIMEOUT: Span = Span::from_millis(2_500);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ask {
-    /// Ask whether it would be rebound.
+    /// Ask whether the adapter would be rebound.
     May = b'?',
     /// Rebind it.
     Do = b'!',
@@ -49,11 +50,11 @@ impl Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Grant {
-    /// Yes, or done.
+    /// The rebind is permitted, or was done.
     Yes,
     /// There is no such adapter, or the board does not permit its rebind.
     NotOnBoard,
-    /// It was rebound a moment ago.
+    /// The adapter's driver was rebound a moment ago.
     TooSoon,
     /// The system refused.
     Failed,
@@ -134,7 +135,7 @@ pub struct Rebinder {
 }
 
 impl Rebinder {
-    /// For the buses of `board` that permit a rebind; `/sys` and `/dev` are looked up in `root`.
+    /// A rebinder for the buses of `board` that permit a rebind; `/sys` and `/dev` are looked up in `root`.
     pub fn new(board: &Board, root: &Path) -> Rebinder {
         let permitted = board.i2c.iter().filter(|bus| bus.recovery.rebind);
         let adapters =

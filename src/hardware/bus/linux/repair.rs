@@ -7,7 +7,7 @@
 //!
 //! Manual clocks: if SCL and SDA are the controller's own pins, requesting them takes them away from the
 //! controller, and not every pin controller gives them back. In that case permit a rebind too, which returns
-//! them. Separate lines that are wired to SCL and SDA do not have this problem.
+//! the pins to the controller. Separate lines that are wired to SCL and SDA do not have this problem.
 
 use super::chips::Chips;
 use super::clear::clear;
@@ -131,17 +131,18 @@ impl LinuxRepair {
 /// Whether an adapter's driver can be rebound by this process or on its behalf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// The board does not permit it.
+    /// The board does not permit a rebind.
     NotWanted,
-    /// This user may do it.
+    /// This user may rebind the driver.
     Directly,
-    /// Another process with the permission answered that it would do it.
+    /// Another process has the permission, and answered that it would rebind the driver.
     ByAnother,
-    /// No process can do it: why, and what to do about it.
+    /// No process can rebind the driver: why, and what to do about it.
     Not(OpenError),
 }
 
-/// The same for `bus`, whose board entry is `plan`. Asks the process that would do it, for at most 0.2 s.
+/// Whether the driver of `bus`, whose board entry is `plan`, can be rebound. Asks the process that would do
+/// it, for at most 0.2 s.
 pub(super) fn reach(bus: &Bus, plan: RecoveryPlan) -> Reach {
     if !plan.rebind {
         return Reach::NotWanted;
@@ -169,7 +170,7 @@ pub(super) fn reach(bus: &Bus, plan: RecoveryPlan) -> Reach {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ConnectionReset => {
                     "ask as the runtime's user: 'sudo -u ganglion ganglion doctor --board FILE'"
                 }
-                _ => "start the one that may: systemctl enable --now ganglion-rebind",
+                _ => "start the service that may rebind: systemctl enable --now ganglion-rebind",
             };
             Reach::Not(error(socket.display().to_string(), failure.to_string(), fix))
         }
@@ -341,8 +342,7 @@ mod tests {
         assert!(!repair.can(Measure::Rebind));
     }
 
-    /// As for the service's user, for whom the two files are not writable; here they are removed, which stops
-    /// root too.
+    /// The service's user cannot write the two files; here they are removed, which stops root too.
     fn without_rights(tree: &Tree) {
         for file in ["unbind", "bind"] {
             let path = tree.root().join("sys/bus/platform/drivers/tegra-i2c").join(file);

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 /// What is at an I2C address, as far as reading one byte can tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It acknowledged.
+    /// A device acknowledged.
     Answers,
-    /// It did not acknowledge.
+    /// No device acknowledged.
     Silent,
     /// Not read: reserved for this purpose.
     Reserved(String),
@@ -49,7 +49,7 @@ pub struct Survey {
 pub struct AdapterSeen {
     /// The character device.
     pub node: PathBuf,
-    /// Its driver's name for it.
+    /// The name that its driver reports.
     pub name: String,
     /// The name of the adapter's parent device.
     pub device: Option<String>,
@@ -64,7 +64,7 @@ pub struct AdapterSeen {
 pub struct ChipSeen {
     /// The character device.
     pub node: PathBuf,
-    /// Its driver's name for it.
+    /// The name that its driver reports.
     pub label: String,
     /// Number of lines.
     pub lines: u32,
@@ -79,7 +79,7 @@ pub struct LineSeen {
     pub chip: String,
     /// Offset on the chip.
     pub offset: u32,
-    /// The kernel's name for it; empty if it has none.
+    /// The kernel's name for the line; empty if it has none.
     pub name: String,
     /// Its user; `None`: unused. A kernel driver may have no name.
     pub consumer: Option<String>,

@@ -74,7 +74,7 @@ fn each_step_makes_one_new_transfer_and_the_last_none() {
     step(none(), 3, again(3)); // the line
     step(none().write_read(CHIP, &[0xC0], &[9, 0x42]), 3, again(3));
     step(ready(0), 3, again(3));
-    step(none(), 4, again(5)); // the same transfer again is delayed
+    step(none(), 4, again(5)); // a repeated transfer is delayed
     step(ready(0), 5, again(5));
     step(ready(1), 7, again(7));
     step(none().write(CHIP, &[1, 0x42]), 7, again(7)); // an earlier answer is replayed

@@ -218,7 +218,7 @@ fn bad_datagrams_are_counted_and_change_nothing() {
     let row = &status.robots[0];
     assert_eq!(row.address, Some(good.socket.local_addr().unwrap()), "its address has not changed");
     let named = row.drops;
-    // The forged one has an old counter by now, so it is not even opened.
+    // The forged datagram has an old counter by now, so it is not even decrypted.
     assert_eq!((named.stale, named.forged), (2, 0));
     let drops = status.drops;
     assert_eq!(
@@ -235,7 +235,7 @@ fn old_session_stays_until_the_new_ones_first_datagram() {
     old.join_with(&rig.board);
     old.cycle(&rig.board, 1, 0);
     new.join_with(&rig.board);
-    assert_eq!(old.cycle(&rig.board, 1, 1).verdict, Verdict::Answered, "the new one has sent nothing yet");
+    assert_eq!(old.cycle(&rig.board, 1, 1).verdict, Verdict::Answered, "the new session is still unused");
     assert_eq!(new.cycle(&rig.board, 1, 2).cycle, 2);
     let late = old.seal(&request(&rig.board, 1, 3, Instant::ZERO).encode());
     old.socket.send(&late).unwrap();

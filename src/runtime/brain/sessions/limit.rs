@@ -54,7 +54,7 @@ pub struct CheckLimits {
 }
 
 impl CheckLimits {
-    /// No join was checked yet.
+    /// The limits before any join was checked.
     pub fn new() -> CheckLimits {
         CheckLimits { groups: vec![Bucket::default(); GROUPS].into(), hasher: RandomState::new() }
     }
@@ -69,9 +69,9 @@ impl CheckLimits {
 /// The limits of one robot, for joins that were checked.
 #[derive(Default)]
 pub struct AnswerLimits {
-    /// For the source address of the robot's last authentic datagram.
+    /// Limit for the source address of the robot's last authentic datagram.
     home: Bucket,
-    /// For all other addresses together.
+    /// Limit for all other addresses together.
     elsewhere: Bucket,
     address: Option<IpAddr>,
     seen: VecDeque<[u8; EPHEMERAL_BYTES]>,
@@ -96,7 +96,7 @@ impl AnswerLimits {
         Ok(())
     }
 
-    /// An authentic datagram of the robot came from `address`.
+    /// Records that an authentic datagram of the robot came from `address`.
     pub fn set_home(&mut self, address: IpAddr) {
         self.address = Some(address);
     }
@@ -112,7 +112,7 @@ mod tests {
         Instant::ZERO + Span::from_millis(ms)
     }
 
-    /// A join with the ephemeral key that `value` stands for.
+    /// A join whose ephemeral key is made from `value`.
     fn join(value: u64) -> Vec<u8> {
         let mut bytes = vec![0; 64];
         bytes[16..24].copy_from_slice(&value.to_le_bytes());

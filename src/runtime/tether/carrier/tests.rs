@@ -22,7 +22,7 @@ fn request(cycle: u64) -> CycleRequest {
     CycleRequest::of(&input, 3, at(0), Span::from_millis(40))
 }
 
-/// Answers a join; the brain's end of the session.
+/// Answers a join; also returns the brain's end of the session.
 fn answer_join(keys: &KeyFile, datagram: &[u8], number: u8) -> (Vec<u8>, Session) {
     let id = Header::decode(datagram).unwrap().id;
     let (_, pending) = accept(Keys::from(keys).get(&id).unwrap(), datagram).unwrap();

@@ -11,13 +11,13 @@ pub enum Difference {
     Version(u8, u8),
     /// Number of sensors.
     SensorCount(usize, usize),
-    /// The sensor with this number, from 1.
+    /// The sensor with this number, counted from 1.
     Sensor(usize, JoinSensor, JoinSensor),
     /// Number of motors.
     MotorCount(usize, usize),
-    /// The motor with this number, from 1.
+    /// The motor with this number, counted from 1.
     Motor(usize, String, String),
-    /// A sensor or motor after those that are listed.
+    /// A sensor or motor beyond the listed ones.
     Beyond(usize),
     /// Time between two cycles.
     Period(Span, Span),

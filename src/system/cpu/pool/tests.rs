@@ -1,6 +1,6 @@
 //! The pool, without a field: which thread did what, how often, and what came back. A test holds a worker up
-//! at a gate and opens it. Nothing here depends on how long anything takes, except that a watchdog ends a
-//! test that would hang.
+//! at a gate, then opens the gate. Nothing here depends on how long anything takes, except that a watchdog
+//! ends a test that would hang.
 
 mod late;
 mod long;
@@ -80,7 +80,7 @@ fn no_spare(_: usize) -> Option<Box<Job>> {
     None
 }
 
-/// Waits for as many threads as `together` was made for.
+/// Waits until all the threads that `together` expects have arrived.
 fn meet(together: &Barrier) {
     together.wait();
 }

@@ -1,4 +1,4 @@
-//! A worker: a thread of the pool beside the caller's. How it takes jobs, waits, sleeps and is woken.
+//! A worker: a thread of the pool other than the caller's. How it takes jobs, waits, sleeps and is woken.
 
 use super::affinity::Affinity;
 use super::{Envelope, Intake, PoolJob, Signals};
@@ -23,7 +23,7 @@ pub(super) struct Worker<T> {
 
 impl<T: PoolJob> Worker<T> {
     /// Starts worker `number`, on `cpu` if one is given, and waits for the system's answer. `None`: the
-    /// system starts no thread.
+    /// system refused to start a thread.
     pub fn start(
         number: usize,
         cpu: Option<usize>,
@@ -126,7 +126,7 @@ impl<T: PoolJob> WorkerSide<T> {
             return false;
         }
         let fits = self.returns.push(envelope).is_ok();
-        debug_assert!(fits, "the ring holds all that can come back between two checks");
+        debug_assert!(fits, "the ring has room for everything that can come back between two checks");
         true
     }
 

@@ -1,4 +1,4 @@
-//! The operations of every kind of vector. An operation acts on each lane by itself unless it says otherwise.
+//! The operations of every kind of vector. An operation acts on each lane separately unless stated otherwise.
 
 /// An IEEE 754 binary16 number, as bits: how a cell is stored in half precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Half {
     }
 }
 
-/// The proof that a processor has the instructions, and what can be done with them.
+/// The proof that a processor has the instructions, and the operations that they provide.
 ///
 /// # Panics
 /// Loads and stores of a slice that is not exactly [`LANES`](Simd::LANES) long (known when compiled, in all
@@ -43,15 +43,15 @@ pub trait Simd: Copy + Send + 'static {
 
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::V;
-    /// The numbers of a slice.
+    /// Loads the numbers of a slice.
     fn load(self, from: &[f32]) -> Self::V;
-    /// The same, from halves.
+    /// Loads halves.
     fn load_half(self, from: &[Half]) -> Self::V;
-    /// The same, from whole numbers.
+    /// Loads whole numbers.
     fn load_i16(self, from: &[i16]) -> Self::V;
-    /// Puts the lanes into a slice.
+    /// Stores the lanes in a slice.
     fn store(self, v: Self::V, to: &mut [f32]);
-    /// The same, rounded to the nearest half, ties to even; |v| below 65,504.
+    /// Stores the lanes as halves, rounded to nearest, ties to even; |v| below 65,504.
     fn store_half(self, v: Self::V, to: &mut [Half]);
 
     /// a + b
@@ -68,9 +68,9 @@ pub trait Simd: Copy + Send + 'static {
     fn fused(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// c - a b in one rounding at every level, the portable one too.
     fn fused_less(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    /// The smaller of both; neither is NaN.
+    /// The smaller of the two; neither is NaN.
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
-    /// The larger of both; neither is NaN.
+    /// The larger of the two; neither is NaN.
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
     /// |a|
     fn abs(self, a: Self::V) -> Self::V;

@@ -107,7 +107,7 @@ at_every_level! {
     fn the_fused_sums_round_once_everywhere<S>(simd) {
         for seed in 0..if cfg!(miri) { 8 } else { 2000 } {
             let [a, b, mut c] = [3 * seed, 3 * seed + 1, 3 * seed + 2].map(numbers);
-            // Sums that cancel nearly all of the product are where two roundings show.
+            // A second rounding shows in sums that cancel nearly all of the product.
             (0..MOST).step_by(2).for_each(|i| c[i] = -(a[i] * b[i]));
             let n = S::LANES;
             let [va, vb, vc] = [&a, &b, &c].map(|from| simd.load(&from[..n]));

@@ -72,7 +72,7 @@ macro_rules! values {
     };
 }
 
-/// Operations on two values that give two.
+/// Operations on two values that return two.
 macro_rules! pairs {
     ($(fn $name:ident($a:ident, $b:ident) = $body:expr;)*) => {
         $(
@@ -217,7 +217,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn split(self, y: __m512) -> (__m512, __m512) {
-        // Below the least exponent `scale` gives 0. Added to 1, that is the same as 2^-60.
+        // Below the least exponent `scale` returns 0. Added to 1, that is the same as 2^-60.
         let y = self.min(y, self.splat(MOST_EXPONENT));
         let n = self.whole(y);
         (self.sub(y, n), n)

@@ -22,7 +22,7 @@ fn stop_interrupts_a_poll_which_is_then_repeated() {
     let mut rig = rig_with(vec![plan(Box::new(Pair(0x40)), 0, 10)]);
     rig.settle(9);
     for prompted in [false, true] {
-        // During the first of the two transfers.
+        // The halt comes during the first of the two transfers.
         rig.bus.during(1, halting(&rig.halt));
         if prompted {
             rig.data_ready.raise(0);

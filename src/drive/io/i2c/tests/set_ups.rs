@@ -60,7 +60,7 @@ fn imu() -> Box<dyn Polled> {
     Box::new(Mpu6050::new(IMU, outputs.into(), None))
 }
 
-/// Motors, a byte device, and `device` at `address`, which does not always answer from the first second on.
+/// Motors, a byte device, and `device` at `address`, which after the first second does not always answer.
 fn troubled(device: Box<dyn Polled>, address: u8, odds: u64, seed: u64) -> Rig {
     let clock = Arc::new(SimClock::new());
     let bus = LooseI2c::new(clock.clone());

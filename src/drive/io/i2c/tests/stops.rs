@@ -21,7 +21,7 @@ const COMPLETED: Span = Span::from_millis(1);
 enum Kind {
     /// Frames of three bytes and a reset line.
     Framed,
-    /// The same, but the line fails for some time.
+    /// Frames of three bytes and a reset line that fails for some time.
     Disobedient,
     /// Whole transfers and no line at all.
     Bare,
@@ -412,8 +412,8 @@ proptest! {
         let mut scene = Scene::new(kind, &troubles, obeys_from, commands_end, seed);
         scene.run(30_000, &halts);
         let began = scene.chip.lock().unwrap().began_last();
-        prop_assert!(began.is_none_or(|began| began <= commands_over), "driven at {began:?}, no command");
+        prop_assert!(began.is_none_or(|began| began <= commands_over), "driven at {began:?} without a command");
         let last = scene.moved_last();
-        prop_assert!(last <= free + within(kind), "moved until {last:?}, free since {free:?}");
+        prop_assert!(last <= free + within(kind), "moved until {last:?}, could stop from {free:?}");
     }
 }

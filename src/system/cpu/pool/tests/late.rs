@@ -27,7 +27,7 @@ fn a_run_ends_without_a_delayed_worker() {
         assert_eq!((pool.stand_ins(), pool.out()), (1, 1));
         pool.late_jobs(|_| panic!("it is still held up"));
 
-        // Two more runs while it is out: the caller does everything, and needs no spare.
+        // Two more runs while the late job is out: the caller does everything, and needs no spare.
         for times in 2..=3 {
             pool.run(&mut all, || {}, |place| panic!("asked for {place}"));
             assert_squares(&all);
@@ -56,7 +56,7 @@ fn a_late_job_returning_in_a_later_run_is_not_counted_there() {
         let action = all[0].action.clone();
         pool.run(&mut all, || gate.await_arrivals(1), |place| Some(job(100, place, &action)));
         let late = stood_in(&all);
-        // The worker comes back while the caller does its own, and may take a job of this run.
+        // The worker comes back while the caller does its own jobs, and may take a job of this run.
         let spare = |place| Some(job(200, place, &action));
         pool.run(&mut all, || gate.open(), spare);
         pool.settle();
@@ -112,7 +112,7 @@ fn without_a_spare_the_run_waits_for_the_late_job() {
     });
 }
 
-/// The place of the late job that number 100 replaced.
+/// The place of the late job that job number 100 replaced.
 fn stood_in(all: &[Box<Job>]) -> usize {
     let places: Vec<_> = all.iter().filter(|job| job.id == 100).map(|job| job.place).collect();
     let [place] = places[..] else { panic!("{places:?}") };

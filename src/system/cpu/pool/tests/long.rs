@@ -1,5 +1,5 @@
-//! Many short runs: no wake-up is lost, no job is lost or doubled, nothing is allocated. Then the cores that
-//! the threads run on.
+//! Many short runs: no wake-up is lost, no job is lost or doubled, nothing is allocated. Also checks which
+//! cores the threads run on.
 
 use super::*;
 
