@@ -223,7 +223,7 @@ fn a_board_that_requests_rppal_does_not_start_elsewhere() {
     std::fs::remove_file(&path).expect("it existed");
     assert_eq!(refused.status.code(), Some(69), "{}", err(&refused));
     let words = err(&refused);
-    assert!(words.contains("rppal") && words.contains("no Raspberry Pi"), "{words}");
+    assert!(words.contains("rppal") && words.contains("not a Raspberry Pi"), "{words}");
     assert!(words.contains("remove bus.access"), "{words}");
 }
 

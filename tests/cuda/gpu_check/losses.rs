@@ -26,8 +26,8 @@ fn a_parts_output_cannot_hide_other_results() {
     let cases = [
         (format!("printf 'a\\377b\\n{object}\\n'"), "passed", ""),
         ("printf '{\"engine\":\"cuda\",\"x\":\"\\377\\n'".to_string(), "failed", "no JSON on the last line"),
-        ("echo '[1, 2]'".to_string(), "failed", "no JSON object: [1, 2]"),
-        ("echo 7".to_string(), "failed", "no JSON object: 7"),
+        ("echo '[1, 2]'".to_string(), "failed", "not a JSON object: [1, 2]"),
+        ("echo 7".to_string(), "failed", "not a JSON object: 7"),
         ("exit 0".to_string(), "failed", "no JSON on the last line"),
         (r#"echo '{"engine":"cuda","x":NaN}'"#.to_string(), "failed", "no finite number"),
         (r#"echo '{"engine":"cuda","x":1e999}'"#.to_string(), "failed", "no finite number"),
