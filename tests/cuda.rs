@@ -28,7 +28,7 @@ use ganglion::field::shape::{
 };
 use ganglion::field::{FieldEngine, FieldInput, FieldOutput, Inspect};
 use rig::{Launching, Rig};
-use tables::Answer;
+use tables::DeviceAnswer;
 
 /// One robot on a large GPU: most blocks.
 const SPREAD: Launching = Launching { planes: 1, blocks: 2 };
@@ -93,7 +93,7 @@ impl Pair {
         Some(Pair { rig, judge, plan: plan.clone(), what })
     }
 
-    fn cycle(&mut self, cycle: u64, quality: usize) -> (Answer, FieldOutput) {
+    fn cycle(&mut self, cycle: u64, quality: usize) -> (DeviceAnswer, FieldOutput) {
         let input = input(9, cycle, quality);
         let answer = self.rig.cycle(&[input]).remove(0);
         (answer, self.judge.cycle(&input).expect("in range"))
@@ -114,7 +114,7 @@ impl Pair {
     }
 
     /// Compares everything that a cycle shows, in f32 storage.
-    fn compare(&mut self, quality: usize, answer: &Answer, expected: &FieldOutput) {
+    fn compare(&mut self, quality: usize, answer: &DeviceAnswer, expected: &FieldOutput) {
         let when = format!("{}, cycle {}, level {quality}", self.what, answer.cycle);
         assert_eq!(answer.cycle, expected.cycle, "{when}");
         self.compare_field(&when, |_| SEEN, SEEN);

@@ -2,7 +2,7 @@
 
 use crate::drive::trace::Latency;
 use crate::hardware::gpu_meter::GpuFigures;
-use crate::runtime::control::{Answer, GpuStatus, Measured, Quality, Status};
+use crate::runtime::control::{AnswerStatus, GpuStatus, Measured, Quality, Status};
 
 /// The lines, without their indent.
 pub fn lines(status: &Status) -> Vec<String> {
@@ -57,7 +57,7 @@ fn cycle_line(name: &str, Latency { p50, p99, max, n, .. }: &Latency, what: &str
     format!("{name:<10} p50 {p50:.0}, p99 {p99:.0}, max {max:.0} us {what}, {n} cycles")
 }
 
-fn answer_line(Answer { cycle, age_ms, confidence, novelty }: &Answer) -> String {
+fn answer_line(AnswerStatus { cycle, age_ms, confidence, novelty }: &AnswerStatus) -> String {
     format!(
         "newest     answer of cycle {cycle}, {age_ms:.0} ms old: confidence {confidence:.2}, novelty {novelty:.2}"
     )

@@ -9,7 +9,7 @@ use crate::base::time::MonotonicClock;
 use crate::deploy::board::{self};
 use crate::hardware::bus::OpenError;
 use crate::hardware::bus::linux::{Claim, LinuxHardware, Presence};
-use crate::hardware::bus::scan::{ADDRESSES, Answer, ask};
+use crate::hardware::bus::scan::{ADDRESSES, ProbeResult, ask};
 use crate::runtime::access;
 use crate::runtime::selftest::reset::{Awake, is_held};
 use serde_json::{Value, json};
@@ -155,9 +155,9 @@ fn probe(board: &Board, bus: usize) -> Result<Vec<(u8, Presence)>, Failure> {
                     return Ok(Presence::Reserved(holder.to_string()));
                 }
                 Ok(match ask(i2c.as_mut(), address) {
-                    Answer::Answers => Presence::Answers,
-                    Answer::Silent => Presence::Silent,
-                    Answer::Refused(fault) => Presence::Refused(fault),
+                    ProbeResult::Answers => Presence::Answers,
+                    ProbeResult::Silent => Presence::Silent,
+                    ProbeResult::Refused(fault) => Presence::Refused(fault),
                 })
             })
         }

@@ -31,7 +31,7 @@ pub use image::{ImageMessage, image};
 pub use line::{FieldCopyTap, RecordSender, Recording};
 pub use read::{End, Event, ReadError, Reader};
 pub use scene::{Beam, Entity, GREY, Lines, RED, RobotShape, Scene, SceneMoment, colour, lines, place};
-pub use slot::{Answer, FORMAT, FieldRecord, Slot, Step};
+pub use slot::{FORMAT, FieldRecord, RecordedAnswer, Slot, Step};
 pub use store::{Medium, Opener, Quota, RecordingTarget, disk, numbered};
 pub use topic::Topic;
 pub use topics::{CommandMessage, FrameMessage, ProcessMessage, causes, health};

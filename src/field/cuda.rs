@@ -42,7 +42,7 @@ use start::Start;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tables::Answer;
+use tables::DeviceAnswer;
 use watch::Times;
 
 /// A cycle that takes this many periods has failed: no thread waits longer for its result.
@@ -68,7 +68,7 @@ pub struct CudaEngine {
     cycle_task: Option<Box<CycleTask>>,
     timeout: Span,
     /// Robot 0's last answer, and the parts that callers get by reference.
-    answer: Answer,
+    answer: DeviceAnswer,
     blend: (heapless::Vec<usize, BLEND_TOP>, heapless::Vec<f64, BLEND_TOP>),
     nearest: heapless::Vec<(usize, f64), BANK_TOP>,
     /// The values of the stored patterns.
@@ -109,12 +109,12 @@ impl CudaEngine {
             start: Start::new(plan),
             cycle_task: Some(Box::new(CycleTask {
                 inputs: vec![FieldInput::AT_REST; robots],
-                answers: vec![Answer::START; robots],
+                answers: vec![DeviceAnswer::START; robots],
                 timeout: Span::ZERO,
                 result: Ok(Times::default()),
             })),
             timeout: timeout(plan, &found),
-            answer: Answer::START,
+            answer: DeviceAnswer::START,
             blend: Default::default(),
             nearest: heapless::Vec::new(),
             values: vec![None; plan.shape.patterns],

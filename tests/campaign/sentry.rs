@@ -7,7 +7,7 @@ use super::script::{Script, Trouble};
 use ganglion::base::plan::{Board, GuardHold};
 use ganglion::base::time::{Clock, Instant, SimClock, Span};
 use ganglion::hardware::bus::{Gpio, Hardware, LineUse, Usage};
-use ganglion::runtime::guard::frame::{Answer, Ask, Bytes, Request};
+use ganglion::runtime::guard::frame::{Ask, Bytes, GuardAnswer, Request};
 use ganglion::runtime::guard::{BoardDigest, Guard, Hold, Transport};
 use ganglion::sim::Plant;
 use ganglion::system::executor::{Waker, Worker};
@@ -126,7 +126,7 @@ impl Sentry {
             let refused = self.guard.recv(RUNTIME, true, &request, now).err();
             self.drive();
             let status = self.guard.status(true);
-            let answer = Answer { sequence: request.sequence, refused, status };
+            let answer = GuardAnswer { sequence: request.sequence, refused, status };
             if self.outbox.len() < QUEUE {
                 self.outbox.push_back(answer.encode());
             }

@@ -3,7 +3,7 @@
 
 use super::emulator::{Buffer, Device};
 use super::tables::{
-    ABOUT, ANSWER, Answer, BRAIN, CYCLE, CYCLE_SENSORS, Cycle, MATCH, METRIC, METRIC_RING, METRICS,
+    ABOUT, ANSWER, BRAIN, CYCLE, CYCLE_SENSORS, Cycle, DeviceAnswer, MATCH, METRIC, METRIC_RING, METRICS,
     METRICS_BEFORE, QUERY, REPORT, Reader, SENSES, SWEEP, Table, from_half, is_half, reach, rule, to_half,
 };
 use ganglion::base::command::MAX_MOTORS;
@@ -60,7 +60,7 @@ pub struct Swept {
     /// Upper bounds of the rows' cosines; per block, the lower bound of its five best.
     pub high: Vec<f32>,
     pub low: Vec<f32>,
-    pub answer: Answer,
+    pub answer: DeviceAnswer,
 }
 
 /// Robots of one plan on a device.
@@ -171,7 +171,7 @@ impl Rig {
         let device = &mut self.device;
         let orders = [device.allocate(CYCLE), device.allocate(CYCLE)];
         let sensors = device.allocate(MAX_SENSORS * 4);
-        let answer = device.hold(&Answer::at_start());
+        let answer = device.hold(&DeviceAnswer::at_start());
         let report = device.hold(&[0; REPORT]);
         let whole = [device.hold(&start), device.allocate(CHANNELS * cells * 4)];
         let half = [0, 1].map(|_| device.allocate(CHANNELS * cells / 8 * 4));
@@ -295,7 +295,7 @@ impl Rig {
 
     /// Forgets all experiences.
     pub fn empty_bank(&mut self) {
-        self.device.write(self.robots[0].answer, 0, &Answer::at_start());
+        self.device.write(self.robots[0].answer, 0, &DeviceAnswer::at_start());
     }
 
     /// Compares a descriptor relative to rest with the bank, under the orders of the last cycle: from the
@@ -314,7 +314,7 @@ impl Rig {
         self.device.write(about, rest, &[0; DESCRIPTOR * 8]);
         self.launch_features();
         self.launch_bank(TASK_BANK);
-        let answer = Answer::read(&self.device.read(answer, 0, ANSWER));
+        let answer = DeviceAnswer::read(&self.device.read(answer, 0, ANSWER));
         let (used, wide) = (answer.experiences, DESCRIPTOR);
         let made = self.device.read(about, QUERY, ABOUT - QUERY);
         let mut made = Reader(&made);
@@ -348,7 +348,7 @@ impl Rig {
     }
 
     /// One cycle of all robots at the same level, with one input each.
-    pub fn cycle(&mut self, inputs: &[FieldInput]) -> Vec<Answer> {
+    pub fn cycle(&mut self, inputs: &[FieldInput]) -> Vec<DeviceAnswer> {
         let changes = self.order(&inputs[0]);
         self.orders.ticket += 1;
         for (robot, input) in self.robots.iter().zip(inputs) {
@@ -364,14 +364,14 @@ impl Rig {
     }
 
     /// The answer in a report that must be complete.
-    fn answer(&mut self, report: Buffer) -> Answer {
+    fn answer(&mut self, report: Buffer) -> DeviceAnswer {
         let bytes = self.device.read(report, 0, REPORT);
         let mut end = Reader(&bytes[ANSWER..]);
         let times = end.u64s(2);
         let _row = (end.u64s(2), end.u32s(DESCRIPTOR));
         let ticket = end.u32s(1)[0];
         assert!(ticket == self.orders.ticket && 0 < times[0] && times[0] <= times[1], "{ticket}, {times:?}");
-        Answer::read(&bytes[..ANSWER])
+        DeviceAnswer::read(&bytes[..ANSWER])
     }
 
     /// Works out what is due in this cycle; returns whether it is the first on another grid.

@@ -140,7 +140,7 @@ impl Cycle {
 
 /// The kernels' answer.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct DeviceAnswer {
     pub cycle: u64,
     pub prediction: Vec<f64>,
     pub weight: Vec<f64>,
@@ -157,7 +157,7 @@ pub struct Answer {
     pub row: Vec<u32>,
 }
 
-impl Answer {
+impl DeviceAnswer {
     /// The table at the start.
     pub fn at_start() -> Vec<u8> {
         let zeros = vec![0; 8 + 8 * (MAX_SENSORS + BLEND_TOP + BANK_TOP) + 8 * MAX_MOTORS + 8];
@@ -165,9 +165,9 @@ impl Answer {
         table.u32s(&[0; 2 + BLEND_TOP + 1 + BANK_TOP]).of(ANSWER)
     }
 
-    pub fn read(bytes: &[u8]) -> Answer {
+    pub fn read(bytes: &[u8]) -> DeviceAnswer {
         let mut from = Reader(bytes);
-        Answer {
+        DeviceAnswer {
             cycle: from.u64s(1)[0],
             prediction: from.f64s(MAX_SENSORS),
             weight: from.f64s(BLEND_TOP),

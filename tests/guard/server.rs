@@ -4,7 +4,7 @@ use ganglion::base::fault::BusFault;
 use ganglion::base::plan::{GuardHold, Line, RtPlan};
 use ganglion::base::time::{Clock, Instant, MonotonicClock, Span};
 use ganglion::hardware::bus::{Edge, Gpio, Hardware, I2c, LineUse, OpenError, Usage};
-use ganglion::runtime::guard::frame::{Answer, Ask, GuardRefusal, LENGTH, Phase, Reason, Request};
+use ganglion::runtime::guard::frame::{Ask, GuardAnswer, GuardRefusal, LENGTH, Phase, Reason, Request};
 use ganglion::runtime::guard::socket::ask_once;
 use ganglion::runtime::guard::{
     Guard, GuardHealth, GuardedHardware, Heartbeat, HeartbeatPlan, HeldLine, Hold, Link, Server,
@@ -123,7 +123,7 @@ impl Talk {
     }
 
     /// Sends a request with its own stamp and receives the answer; `None`: the guard hung up.
-    fn ask_at(&mut self, ask: Ask, stamp: Instant) -> Option<Answer> {
+    fn ask_at(&mut self, ask: Ask, stamp: Instant) -> Option<GuardAnswer> {
         self.sequence += 1;
         assert!(send_to(&self.connection, &Request { sequence: self.sequence, stamp, ask }.encode()));
         let mut bytes = [0; LENGTH];
@@ -132,7 +132,7 @@ impl Talk {
                 Received::Nothing => _ = wait_for(&[&self.connection], SOON),
                 Received::Closed => return None,
                 Received::Message(length) => {
-                    let answer = Answer::decode(&bytes[..length]).unwrap();
+                    let answer = GuardAnswer::decode(&bytes[..length]).unwrap();
                     assert_eq!(answer.sequence, self.sequence);
                     return Some(answer);
                 }
@@ -140,7 +140,7 @@ impl Talk {
         }
     }
 
-    fn ask(&mut self, ask: Ask) -> Answer {
+    fn ask(&mut self, ask: Ask) -> GuardAnswer {
         self.ask_at(ask, MonotonicClock.now()).unwrap()
     }
 

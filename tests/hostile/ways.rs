@@ -27,7 +27,7 @@ use ganglion::field::{FieldInput, Inspect, engine};
 use ganglion::memory::map::{MOST_THINGS, Map, Scene, Thing};
 use ganglion::memory::{Dim, Store};
 use ganglion::runtime::control;
-use ganglion::runtime::guard::frame::{Answer, Ask, GuardStatus, Phase, Reason, Request};
+use ganglion::runtime::guard::frame::{Ask, GuardAnswer, GuardStatus, Phase, Reason, Request};
 use ganglion::runtime::replay::Replay;
 use ganglion::runtime::robot::{Options, Robot};
 use ganglion::runtime::runner;
@@ -385,19 +385,19 @@ fn frames() -> Vec<Vec<u8>> {
         beats: 9,
         stop: 1,
     };
-    let answer = Answer { sequence: 5, refused: None, status }.encode().to_vec();
+    let answer = GuardAnswer { sequence: 5, refused: None, status }.encode().to_vec();
     requests.into_iter().chain([answer]).collect()
 }
 
 /// An accepted frame is one that could have been sent; unused bytes have no effect.
 fn take_frame(bytes: &[u8]) -> bool {
     let request = Request::decode(bytes).inspect_err(|error| reported(error)).ok();
-    let answer = Answer::decode(bytes).inspect_err(|error| reported(error)).ok();
+    let answer = GuardAnswer::decode(bytes).inspect_err(|error| reported(error)).ok();
     if let Some(request) = &request {
         assert_eq!(Request::decode(&request.encode()).as_ref(), Ok(request));
     }
     if let Some(answer) = &answer {
-        assert_eq!(Answer::decode(&answer.encode()).as_ref(), Ok(answer));
+        assert_eq!(GuardAnswer::decode(&answer.encode()).as_ref(), Ok(answer));
     }
     assert!(!(request.is_some() && answer.is_some()), "a frame is one or the other");
     request.is_some() || answer.is_some()

@@ -2,7 +2,7 @@
 //! cannot be computed.
 
 use super::command_line::{Folder, log, object, refused};
-use super::{armed_late, recorded, sim_board};
+use super::*;
 use crate::cli::{err, output};
 use crate::long::or_in_full;
 use ganglion::base::plan::{Board, EngineKind, QualityLevel};
@@ -100,6 +100,42 @@ fn a_field_is_computed_from_its_copy_in_the_middle_of_a_run() {
         let without = computed(&board, &steps);
         assert_eq!((without.equal, without.unknown), (0, Some(FieldUnknown::Begin(steps[0].slot.index))));
     }
+}
+
+/// A file of 300 kB would be full of its copy of 1 MB: it would end at the next checkpoint, and so would every
+/// later one.
+#[test]
+fn copies_of_the_field_do_not_fill_a_small_file() {
+    const SMALL: u64 = 300_000;
+    let (board, files) = (sim_board(), Files::default());
+    let folder = in_folder("copies", &board, files.opener());
+    let quota = Quota { file: SMALL, ..Quota::default() };
+    let (recording, sender) = Recording::start(Plan { quota, ..folder }, true).expect("a thread");
+    let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
+    let options = Options { seed: 1, recording: Some(sender), ..Options::default() };
+    let robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
+    let cells = size_of::<f32>() * CHANNELS * board.field.shape.cells();
+    let until = first + Span::from_millis(60_000);
+    runner::step(robot, &clock, until, &AtomicBool::new(false), |_| {
+        // Virtual time waits for the writing thread, until the newest file has its copy.
+        let lacks_copy = |all: &Vec<Vec<u8>>| all.len() > 1 && all[all.len() - 1].len() < cells;
+        if lacks_copy(&files.0.lock().unwrap()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    recording.end(LONG);
+    let mut judged = 0;
+    let files = files.0.lock().unwrap();
+    for bytes in files.iter().skip(1).rev().skip(1) {
+        let copies = events_in(bytes).filter_map(|event| match event {
+            Event::FieldCopy(copy) => Some(copy.len() as u64),
+            _ => None,
+        });
+        let rest = bytes.len() as u64 - copies.sum::<u64>();
+        assert!(rest >= SMALL, "a file of {} bytes ended with {rest} bytes of slots", bytes.len());
+        judged += 1;
+    }
+    assert!(judged >= 2, "{judged} files");
 }
 
 #[test]

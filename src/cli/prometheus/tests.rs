@@ -6,8 +6,8 @@ use crate::drive::record::RecordingStatus;
 use crate::field::remote::LinkCounters;
 use crate::hardware::gpu_meter::GpuFigures;
 use crate::runtime::control::{
-    Answer, BusStatus, CYCLE_BOUNDS_US, CycleTimes, GpuStatus, GuardSummary, LATENESS_BOUNDS_US, Lateness,
-    LinkStatus, MotorStatus, Quality, SensorStatus, Sources, Status,
+    AnswerStatus, BusStatus, CYCLE_BOUNDS_US, CycleTimes, GpuStatus, GuardSummary, LATENESS_BOUNDS_US,
+    Lateness, LinkStatus, MotorStatus, Quality, SensorStatus, Sources, Status,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,7 +138,7 @@ fn full() -> Status {
     (status.slots_run, status.slots_skipped, status.records_dropped) = (1000, 3, 2);
     (status.readings_dropped, status.edges_dropped) = (5, 7);
     status.measured.quality = Some(Quality { level: 2, lowest: 5, reason: None });
-    status.measured.answer = Some(Answer { cycle: 9, age_ms: 12.5, confidence: 0.75, novelty: 0.25 });
+    status.measured.answer = Some(AnswerStatus { cycle: 9, age_ms: 12.5, confidence: 0.75, novelty: 0.25 });
     let (name, why, attempt, attempt_in_s) = (Some("X1".into()), None, None, None);
     status.measured.gpu = Some(GpuStatus { name, computes: true, why, attempt, attempt_in_s });
     status.measured.gpu_figures = Some(GpuFigures {

@@ -15,7 +15,7 @@ pub enum KeyLookup<T> {
 
 /// An answer for which the caller must still choose what applies if the key is missing.
 #[must_use]
-pub struct Answer<'s, 'a, T> {
+pub struct BoardValue<'s, 'a, T> {
     pub(super) section: &'s Section<'a>,
     pub(super) key: String,
     pub(super) wanted: String,
@@ -23,7 +23,7 @@ pub struct Answer<'s, 'a, T> {
     pub(super) found: KeyLookup<T>,
 }
 
-impl<T> Answer<'_, '_, T> {
+impl<T> BoardValue<'_, '_, T> {
     /// The value, or `default`.
     pub fn or(self, default: T) -> T {
         match self.found {

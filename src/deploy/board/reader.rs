@@ -4,7 +4,7 @@
 //! is an error; the report lists every value read, with its origin. After an invalid value the reader
 //! continues, so that one run reports all errors.
 
-use super::answer::{Answer, KeyLookup};
+use super::answer::{BoardValue, KeyLookup};
 use super::finding::Problem;
 use super::raw::{Node, Table, Value};
 use super::report::{Setting, Shared};
@@ -123,7 +123,7 @@ impl<'a> Section<'a> {
         shape: Shape,
         show: fn(&T) -> String,
         read: impl FnOnce(&Node) -> Result<T, Refusal>,
-    ) -> Answer<'_, 'a, T> {
+    ) -> BoardValue<'_, 'a, T> {
         let wanted = shape.to_string();
         let found = match self.node(key, &shape) {
             None => KeyLookup::Nothing,
@@ -145,7 +145,7 @@ impl<'a> Section<'a> {
                 }
             },
         };
-        Answer { section: self, key: key.to_string(), wanted, show, found }
+        BoardValue { section: self, key: key.to_string(), wanted, show, found }
     }
     pub(super) fn note(&self, key: &str, value: String, place: Option<SourceRange>) {
         let mut report = self.report.borrow_mut();
@@ -155,7 +155,7 @@ impl<'a> Section<'a> {
     }
 
     /// A whole number.
-    pub fn integer(&self, key: &str, range: RangeInclusive<i64>) -> Answer<'_, 'a, i64> {
+    pub fn integer(&self, key: &str, range: RangeInclusive<i64>) -> BoardValue<'_, 'a, i64> {
         self.ask(key, Shape::Integer(range.clone()), i64::to_string, |node| match node.value {
             Value::Integer(value) if range.contains(&value) => Ok(value),
             Value::Integer(value) => Err(Refusal::Range(value.to_string())),
@@ -168,7 +168,7 @@ impl<'a> Section<'a> {
         key: &str,
         range: RangeInclusive<i64>,
         most: usize,
-    ) -> Answer<'_, 'a, Vec<i64>> {
+    ) -> BoardValue<'_, 'a, Vec<i64>> {
         self.ask(
             key,
             Shape::Integers(range.clone(), most),
@@ -177,7 +177,7 @@ impl<'a> Section<'a> {
         )
     }
     /// One 7-bit I2C address, or a list of the addresses at which a device may answer.
-    pub fn addresses(&self, key: &str, most: usize) -> Answer<'_, 'a, Vec<u8>> {
+    pub fn addresses(&self, key: &str, most: usize) -> BoardValue<'_, 'a, Vec<u8>> {
         self.ask(
             key,
             Shape::Addresses(most),
@@ -189,29 +189,29 @@ impl<'a> Section<'a> {
         )
     }
     /// A number.
-    pub fn real(&self, key: &str, range: RangeInclusive<f64>) -> Answer<'_, 'a, f64> {
+    pub fn real(&self, key: &str, range: RangeInclusive<f64>) -> BoardValue<'_, 'a, f64> {
         self.ask(key, Shape::Real(range.clone()), show_real, |node| real(node, &range))
     }
     /// A time, written in milliseconds.
-    pub fn millis(&self, key: &str, range: RangeInclusive<f64>) -> Answer<'_, 'a, Span> {
+    pub fn millis(&self, key: &str, range: RangeInclusive<f64>) -> BoardValue<'_, 'a, Span> {
         debug_assert!(key.ends_with("_ms"), "a time has its unit in its key");
         self.ask(key, Shape::Millis(range.clone()), show_millis, |node| {
             Ok(span_of_millis(real(node, &range)?))
         })
     }
     /// `true` or `false`.
-    pub fn flag(&self, key: &str) -> Answer<'_, 'a, bool> {
+    pub fn flag(&self, key: &str) -> BoardValue<'_, 'a, bool> {
         self.ask(key, Shape::Flag, bool::to_string, |node| match node.value {
             Value::Flag(flag) => Ok(flag),
             _ => Err(Refusal::Type),
         })
     }
     /// A string of 1 to 100 characters.
-    pub fn text(&self, key: &str) -> Answer<'_, 'a, String> {
+    pub fn text(&self, key: &str) -> BoardValue<'_, 'a, String> {
         self.ask(key, Shape::Text, |text| show_text(text), |node| text(node).map(str::to_string))
     }
     /// Strings of 1 to 100 characters.
-    pub fn texts(&self, key: &str) -> Answer<'_, 'a, Vec<String>> {
+    pub fn texts(&self, key: &str) -> BoardValue<'_, 'a, Vec<String>> {
         self.ask(
             key,
             Shape::Texts,
@@ -225,7 +225,7 @@ impl<'a> Section<'a> {
         key: &str,
         what: &'static str,
         choices: &[(&'static str, T)],
-    ) -> Answer<'_, 'a, (&'static str, T)> {
+    ) -> BoardValue<'_, 'a, (&'static str, T)> {
         let known: Vec<&'static str> = choices.iter().map(|(name, _)| *name).collect();
         self.ask(
             key,
@@ -244,7 +244,7 @@ impl<'a> Section<'a> {
         )
     }
     /// One of `names`.
-    pub fn name_among(&self, key: &str, what: &'static str, names: &[String]) -> Answer<'_, 'a, String> {
+    pub fn name_among(&self, key: &str, what: &'static str, names: &[String]) -> BoardValue<'_, 'a, String> {
         self.ask(
             key,
             Shape::NameOf(what),
@@ -288,7 +288,7 @@ impl<'a> Section<'a> {
         Some(found.iter().filter_map(|name| names.iter().position(|known| known == name)).collect())
     }
     /// A GPIO line, by number or by name.
-    pub fn line(&self, key: &str) -> Answer<'_, 'a, LineWord> {
+    pub fn line(&self, key: &str) -> BoardValue<'_, 'a, LineWord> {
         self.ask(key, Shape::Line, LineWord::show, line)
     }
     /// A 7-bit I2C address on the first bus or on a named one: `0x40` or `"eyes:0x40"`. Returns the index of
@@ -300,7 +300,11 @@ impl<'a> Section<'a> {
         bus.map(|bus| (bus, found.address))
     }
     /// A fixed count of numbers.
-    pub fn reals<const N: usize>(&self, key: &str, range: RangeInclusive<f64>) -> Answer<'_, 'a, [f64; N]> {
+    pub fn reals<const N: usize>(
+        &self,
+        key: &str,
+        range: RangeInclusive<f64>,
+    ) -> BoardValue<'_, 'a, [f64; N]> {
         self.ask(
             key,
             Shape::Reals(N, range.clone()),
@@ -313,7 +317,7 @@ impl<'a> Section<'a> {
         &self,
         key: &str,
         range: RangeInclusive<f64>,
-    ) -> Answer<'_, 'a, Vec<[f64; N]>> {
+    ) -> BoardValue<'_, 'a, Vec<[f64; N]>> {
         self.ask(
             key,
             Shape::Rows(N, range.clone()),

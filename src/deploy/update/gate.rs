@@ -4,7 +4,7 @@
 //! limits for the field's cycle.
 
 use super::command::{self, LONG, SHORT};
-use super::state::{Answer, ask, ask_installed, property, systemctl};
+use super::state::{ReportedStatus, ask, ask_installed, property, systemctl};
 use super::{Layout, Why};
 use crate::base::time::Span;
 use crate::system::bounded_read;
@@ -89,7 +89,12 @@ pub fn proven(layout: &Layout, before: &Before, length: Span) -> Result<(), Why>
     lives(layout, before, length, |_| ())
 }
 
-fn lives(layout: &Layout, before: &Before, length: Span, mut note: impl FnMut(Answer)) -> Result<(), Why> {
+fn lives(
+    layout: &Layout,
+    before: &Before,
+    length: Span,
+    mut note: impl FnMut(ReportedStatus),
+) -> Result<(), Why> {
     let process = property(RUNTIME, "MainPID");
     if !runs_the_installed(layout, &process) {
         return Err(Why::OtherProgram);
@@ -128,7 +133,7 @@ fn lives_on(process: &str) -> Result<(), Why> {
 
 /// A cause that the old version did not report and that all the last answers report. A cause that comes and
 /// goes (a late answer of the field, a person in front of the robot) is not due to the new version.
-fn persistent_cause(answers: &[Answer], before: &Before) -> Option<String> {
+fn persistent_cause(answers: &[ReportedStatus], before: &Before) -> Option<String> {
     let last = &answers[answers.len().saturating_sub(STANDS)..];
     let (newest, others) = last.split_last()?;
     let persistent = |cause: &&String| {
@@ -137,7 +142,7 @@ fn persistent_cause(answers: &[Answer], before: &Before) -> Option<String> {
     newest.causes.iter().find(persistent).cloned()
 }
 
-fn first_answer(layout: &Layout) -> Option<Answer> {
+fn first_answer(layout: &Layout) -> Option<ReportedStatus> {
     let begun = Instant::now();
     loop {
         match ask_installed(layout) {
@@ -158,7 +163,7 @@ fn runs_the_installed(layout: &Layout, process: &str) -> bool {
 
 /// The board's limits for the field's cycle, as (key, limit, found), in milliseconds. They come from the
 /// program that is judged.
-fn limits(layout: &Layout, answer: &Answer) -> Vec<(String, f64, f64)> {
+fn limits(layout: &Layout, answer: &ReportedStatus) -> Vec<(String, f64, f64)> {
     #[derive(Deserialize)]
     struct Checked {
         settings: Vec<Setting>,
@@ -189,13 +194,13 @@ mod tests {
     #[test]
     fn only_new_persistent_causes_count() {
         let before = Before { guarded: false, causes: vec!["sensor-lost".to_string()] };
-        let answer = |causes: &[&str]| Answer {
+        let answer = |causes: &[&str]| ReportedStatus {
             causes: causes.iter().map(ToString::to_string).collect(),
-            ..Answer::default()
+            ..ReportedStatus::default()
         };
         let (none, old) = (answer(&[]), answer(&["sensor-lost"]));
         let new = answer(&["sensor-lost", "guard-lost"]);
-        let persistent = |answers: &[&[Answer]]| persistent_cause(&answers.concat(), &before);
+        let persistent = |answers: &[&[ReportedStatus]]| persistent_cause(&answers.concat(), &before);
         assert_eq!(persistent(&[&[old.clone(), old.clone()]]), None, "it was there before");
         let all = vec![new.clone(); STANDS];
         assert_eq!(persistent(&[&all]).as_deref(), Some("guard-lost"));

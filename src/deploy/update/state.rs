@@ -106,7 +106,7 @@ pub fn own_program(layout: &Layout) -> PathBuf {
 /// `status`, whose format is stable across versions; missing keys get their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct Answer {
+pub struct ReportedStatus {
     /// `disarmed`, `armed`, ...
     pub mode: String,
     /// How often the robot was armed.
@@ -117,7 +117,7 @@ pub struct Answer {
     pub field_us: Option<Percentiles>,
 }
 
-impl Answer {
+impl ReportedStatus {
     /// Whether the robot is armed, with or without a restraint.
     pub fn is_armed(&self) -> bool {
         ["armed", "degraded"].contains(&&*self.mode)
@@ -136,16 +136,16 @@ pub struct Percentiles {
 
 /// Reads the robot's status with this program's own `status`, because the installed program may be broken.
 /// `None` if the robot does not answer.
-pub fn ask(layout: &Layout) -> Option<Answer> {
+pub fn ask(layout: &Layout) -> Option<ReportedStatus> {
     ask_by(&own_program(layout))
 }
 
 /// Reads the status with the installed program, which is being judged.
-pub fn ask_installed(layout: &Layout) -> Option<Answer> {
+pub fn ask_installed(layout: &Layout) -> Option<ReportedStatus> {
     ask_by(&layout.program())
 }
 
-fn ask_by(program: &Path) -> Option<Answer> {
+fn ask_by(program: &Path) -> Option<ReportedStatus> {
     let ran = command::run(program, &["status".as_ref(), "--json".as_ref()], SHORT).ok()?;
     serde_json::from_str(ran.out.lines().last().filter(|_| ran.ok())?).ok()
 }

@@ -81,7 +81,7 @@ pub struct Slot {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FieldRecord {
     /// The answer, if there was one.
-    pub answer: Option<Answer>,
+    pub answer: Option<RecordedAnswer>,
     /// Compute time.
     pub span: Span,
     /// From the slot that requested it to the end of the cycle.
@@ -103,7 +103,7 @@ pub struct FieldRecord {
 
 /// The field's answer. Trailing zeros of the vectors are left out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Answer {
+pub struct RecordedAnswer {
     /// Number of the cycle.
     pub cycle: u64,
     /// Scores.
@@ -196,22 +196,22 @@ impl Slot {
 impl FieldRecord {
     fn of(trace: &FieldTrace) -> FieldRecord {
         let state = (trace.state != EngineState::Running).then(|| trace.state.to_string());
-        let answer = trace.response.as_ref().map(Answer::of);
+        let answer = trace.response.as_ref().map(RecordedAnswer::of);
         let FieldTrace { span, answer: took, age, quality, times, link, goal, .. } = *trace;
         FieldRecord { answer, span, took, age, quality, state, times, link, goal }
     }
 }
 
-impl Answer {
-    fn of(response: &FieldOutput) -> Answer {
+impl RecordedAnswer {
+    fn of(response: &FieldOutput) -> RecordedAnswer {
         let FieldOutput { cycle, confidence, skill, novelty, .. } = *response;
         let (scores, motors) = (shortened(&response.scores), shortened(&response.motors));
-        Answer { cycle, scores, motors, confidence, skill, novelty }
+        RecordedAnswer { cycle, scores, motors, confidence, skill, novelty }
     }
 
     /// The answer as the engine returned it; `None` if it is longer than an answer can be.
     pub fn response(&self) -> Option<FieldOutput> {
-        let Answer { cycle, confidence, skill, novelty, .. } = *self;
+        let RecordedAnswer { cycle, confidence, skill, novelty, .. } = *self;
         let (scores, motors) = (lengthened(&self.scores)?, lengthened(&self.motors)?);
         Some(FieldOutput { cycle, scores, motors, confidence, skill, novelty })
     }

@@ -6,7 +6,9 @@ use super::desk::Touched;
 use super::layout::{BufferRange, CYCLE_PITCH};
 use super::schedule::ScheduleState;
 use super::start::Pattern;
-use super::tables::{Answer, Cycle, Eye, METRIC, METRIC_RING, METRICS_BEFORE, NO_ROW, SWEEP, bytes_of_f32};
+use super::tables::{
+    Cycle, DeviceAnswer, Eye, METRIC, METRIC_RING, METRICS_BEFORE, NO_ROW, SWEEP, bytes_of_f32,
+};
 use crate::base::plan::Storage;
 use crate::field::Metrics;
 use crate::field::shape::{DESCRIPTOR, FEATURES, GROUP, METRICS_EVERY};
@@ -202,10 +204,10 @@ impl Brains {
     }
 
     /// A robot's current answer on the device.
-    pub(super) fn answer(&mut self, robot: usize) -> Result<Answer, GpuError> {
+    pub(super) fn answer(&mut self, robot: usize) -> Result<DeviceAnswer, GpuError> {
         let mut table = [0; super::tables::ANSWER];
         self.get(self.layout.shared.answers, robot * table.len(), &mut table)?;
-        Ok(Answer::read(&table))
+        Ok(DeviceAnswer::read(&table))
     }
 
     /// Features of a robot's last cycle.

@@ -9,7 +9,7 @@ use super::library::Library;
 use super::save::Drain;
 use super::schedule::Schedule;
 use super::start::Start;
-use super::tables::{Answer, Cycle};
+use super::tables::{Cycle, DeviceAnswer};
 use super::watch::{Marks, Times, Waiting};
 use crate::base::plan::FieldPlan;
 use crate::base::time::{Clock, MonotonicClock, Span};
@@ -127,7 +127,7 @@ impl Brains {
     pub fn cycle(
         &mut self,
         inputs: &[FieldInput],
-        answers: &mut [Answer],
+        answers: &mut [DeviceAnswer],
         timeout: Span,
     ) -> Result<Times, GpuError> {
         let Some(first) = inputs.first() else { return Ok(Times::default()) };
@@ -260,7 +260,7 @@ impl Brains {
     fn rehearse(&mut self) -> Result<(), GpuError> {
         let rehearsal = FieldInput::AT_REST;
         let inputs = vec![rehearsal; self.robots()];
-        let mut answers = vec![Answer::START; self.robots()];
+        let mut answers = vec![DeviceAnswer::START; self.robots()];
         self.cycle(&inputs, &mut answers, FIRST)?;
         for launches in Launches::all(Schedule::most_sub_steps(&self.plan)) {
             self.desk.lay(&launches.rehearsal(), &inputs);

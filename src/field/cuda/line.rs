@@ -4,7 +4,7 @@
 //! An abandoned thread ends when its call returns; until then it keeps the device.
 
 use super::brains::Brains;
-use super::tables::Answer;
+use super::tables::DeviceAnswer;
 use super::watch::{Times, Waiting};
 use crate::base::plan::FieldPlan;
 use crate::base::time::Span;
@@ -44,7 +44,7 @@ pub struct CycleTask {
     /// An input for each robot.
     pub inputs: Vec<FieldInput>,
     /// An answer for each robot.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<DeviceAnswer>,
     /// How long the caller waits.
     pub timeout: Span,
     /// The result: the times, or the failure.

@@ -7,7 +7,7 @@ use super::between::{RING, newest_metrics};
 use super::brains::Brains;
 use super::layout::BufferRange;
 use super::schedule::ScheduleState;
-use super::tables::{ANSWER, Answer, Eye, METRICS_BEFORE, NO_ROW, SENSES, SWEEP};
+use super::tables::{ANSWER, DeviceAnswer, Eye, METRICS_BEFORE, NO_ROW, SENSES, SWEEP};
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::Storage;
@@ -155,7 +155,7 @@ impl Brains {
         let (pieces, bytes) = self.saved_pieces(&state);
         let drained = self.drain.pinned.part(0..bytes)?;
         let piece = |at: usize| &drained[pieces[at].to..][..pieces[at].from.bytes];
-        let answer = Answer::read(piece(0));
+        let answer = DeviceAnswer::read(piece(0));
         (live.cycle, live.age, live.on_half) = (answer.cycle, state.age, state.on_half);
         (live.since_step, live.since_blend) = (state.since_step, state.since_blend);
         live.since_learn = state.since_learn;
@@ -229,7 +229,7 @@ fn read_senses(table: &[u8], sensors: usize, senses: &mut Senses) {
     senses.errors.extend((1..=filled).rev().map(|back| ring[(head + ERROR_RING - back) % ERROR_RING]));
 }
 
-fn read_sweep(table: &[u8], answer: &Answer, bank: &mut Experiences) {
+fn read_sweep(table: &[u8], answer: &DeviceAnswer, bank: &mut Experiences) {
     debug_assert_eq!(table.len(), SWEEP);
     let mut eye = Eye::new(table);
     bank.running.clear();

@@ -2,7 +2,7 @@
 //! field at rest. Makes bytes only; copies nothing.
 
 use super::tables::{
-    ABOUT, ANSWER, Answer, STEPS, bytes_of_f32, bytes_of_f64, bytes_of_i16, bytes_of_u32, reach, rule,
+    ABOUT, ANSWER, DeviceAnswer, STEPS, bytes_of_f32, bytes_of_f64, bytes_of_i16, bytes_of_u32, reach, rule,
 };
 use crate::base::plan::{FieldPlan, Storage};
 use crate::field::projections::{Projections, cut};
@@ -105,7 +105,7 @@ impl Start {
     /// The answer before the first cycle.
     pub fn answer(&self) -> Vec<u8> {
         let mut table = vec![0; ANSWER];
-        Answer::START.write(&mut table);
+        DeviceAnswer::START.write(&mut table);
         table
     }
 

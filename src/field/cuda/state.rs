@@ -7,7 +7,7 @@ use super::library::volume_bytes;
 use super::save::HELD;
 use super::schedule::ScheduleState;
 use super::tables::{
-    ANSWER, Answer, Eye, METRIC, METRIC_RING, METRICS_BEFORE, NO_ROW, Pen, SENSES, SWEEP, bytes_of_f32,
+    ANSWER, DeviceAnswer, Eye, METRIC, METRIC_RING, METRICS_BEFORE, NO_ROW, Pen, SENSES, SWEEP, bytes_of_f32,
     bytes_of_f64, bytes_of_i16, bytes_of_u32,
 };
 use crate::base::frame::MAX_SENSORS;
@@ -110,7 +110,7 @@ impl Brains {
     }
 
     fn restore_answer(&mut self, live: &Live) -> Result<(), GpuError> {
-        let mut answer = Answer { cycle: live.cycle, ..Answer::START };
+        let mut answer = DeviceAnswer { cycle: live.cycle, ..DeviceAnswer::START };
         answer.prediction.iter_mut().zip(&live.senses.prediction).for_each(|(to, p)| *to = *p);
         answer.experiences = live.bank.value.len() as u32;
         answer.blended = live.blend.len().min(BLEND_TOP) as u32;

@@ -208,7 +208,7 @@ impl Cycle {
 /// A cycle as the host sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
-    pub answer: Answer,
+    pub answer: DeviceAnswer,
     /// Time from the first kernel, which reads the orders, to the last, which writes the answer.
     pub lasted: Span,
 }
@@ -218,13 +218,13 @@ impl Report {
     pub fn read(from: &[u8; TIMED_ANSWER]) -> Report {
         let mut eye = Eye::new(&from[ANSWER..]);
         let (began, ended) = (eye.u64(), eye.u64());
-        Report { answer: Answer::read(from), lasted: Span::from_nanos(ended.saturating_sub(began)) }
+        Report { answer: DeviceAnswer::read(from), lasted: Span::from_nanos(ended.saturating_sub(began)) }
     }
 }
 
 /// The answer of the kernels.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer {
+pub struct DeviceAnswer {
     pub cycle: u64,
     pub prediction: [f64; MAX_SENSORS],
     pub weight: [f64; BLEND_TOP],
@@ -241,9 +241,9 @@ pub struct Answer {
     pub row: [u32; BANK_TOP],
 }
 
-impl Answer {
+impl DeviceAnswer {
     /// The answer before the first cycle.
-    pub const START: Answer = Answer {
+    pub const START: DeviceAnswer = DeviceAnswer {
         cycle: 0,
         prediction: [0.0; MAX_SENSORS],
         weight: [0.0; BLEND_TOP],
@@ -261,8 +261,8 @@ impl Answer {
     };
 
     /// Reads a robot's table.
-    pub fn read(from: &[u8]) -> Answer {
-        let mut answer = Answer::START;
+    pub fn read(from: &[u8]) -> DeviceAnswer {
+        let mut answer = DeviceAnswer::START;
         let mut eye = Eye::new(from);
         answer.cycle = eye.u64();
         eye.read_f64s(&mut answer.prediction).read_f64s(&mut answer.weight).read_f64s(&mut answer.cosine);
@@ -279,7 +279,7 @@ impl Answer {
 
     /// Converts it to the output type of all engines.
     pub fn response(&self) -> FieldOutput {
-        let Answer { cycle, scores, motors, confidence, skill, novelty, .. } = *self;
+        let DeviceAnswer { cycle, scores, motors, confidence, skill, novelty, .. } = *self;
         FieldOutput { cycle, scores, motors, confidence, skill, novelty }
     }
 
@@ -302,7 +302,7 @@ mod tests {
         for (name, bytes) in [
             ("Rule", RULE),
             ("Cycle", CYCLE),
-            ("Answer", ANSWER),
+            ("DeviceAnswer", ANSWER),
             ("Report", REPORT),
             ("Senses", SENSES),
             ("About", ABOUT),
@@ -317,15 +317,15 @@ mod tests {
 
     #[test]
     fn answer_survives_a_round_trip() {
-        let answer = Answer {
+        let answer = DeviceAnswer {
             cycle: 7,
             novelty: 0.25,
             row: [5, 4, 3, 2, NO_ROW],
             motors: std::array::from_fn(|i| i as f32),
-            ..Answer::START
+            ..DeviceAnswer::START
         };
         let mut table = [0; ANSWER];
         answer.write(&mut table);
-        assert_eq!(format!("{:?}", Answer::read(&table)), format!("{answer:?}"));
+        assert_eq!(format!("{:?}", DeviceAnswer::read(&table)), format!("{answer:?}"));
     }
 }

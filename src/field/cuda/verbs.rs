@@ -69,7 +69,7 @@ impl FieldEngine for CudaEngine {
 
     fn reset(&mut self) {
         self.ask(|brains| brains.reset());
-        self.answer = super::Answer::START;
+        self.answer = super::DeviceAnswer::START;
         self.update_answer();
     }
 

@@ -79,3 +79,22 @@ pub fn start_field_copies(
     let (sender, _) = start(board, buffers, fill, write)?;
     Ok(Some(SnapshotSchedule::when_asked(sender, asked)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::sample::board;
+
+    #[test]
+    fn a_field_that_no_reader_accepts_is_not_copied() {
+        let is_copied = |grid: usize, bank: usize| {
+            let mut board = board(grid);
+            board.field.shape.bank = bank;
+            let started =
+                start_field_copies(&board, &Learned::default(), Arc::default(), |_| (), |_| true);
+            started.expect("a thread").is_some()
+        };
+        assert!(is_copied(32, 1) && is_copied(16, 1_000));
+        assert!(!is_copied(32, 10_000) && !is_copied(64, 1));
+    }
+}

@@ -10,7 +10,7 @@ pub const ADDRESSES: RangeInclusive<u8> = 0x08..=0x77;
 
 /// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ProbeResult {
     /// A device acknowledged.
     Answers,
     /// No device acknowledged.
@@ -20,22 +20,22 @@ pub enum Answer {
 }
 
 /// Probes `address`.
-pub fn ask(i2c: &mut dyn I2c, address: u8) -> Answer {
+pub fn ask(i2c: &mut dyn I2c, address: u8) -> ProbeResult {
     match i2c.read(address, &mut [0]) {
-        Ok(()) => Answer::Answers,
-        Err(BusFault::Nack) => Answer::Silent,
-        Err(fault) => Answer::Refused(fault),
+        Ok(()) => ProbeResult::Answers,
+        Err(BusFault::Nack) => ProbeResult::Silent,
+        Err(fault) => ProbeResult::Refused(fault),
     }
 }
 
 /// Probes every address that `skip` does not exclude. Ends early if the bus is held: each further address
 /// would cost a full timeout.
-pub fn scan(i2c: &mut dyn I2c, skip: impl Fn(u8) -> bool) -> Vec<(u8, Answer)> {
+pub fn scan(i2c: &mut dyn I2c, skip: impl Fn(u8) -> bool) -> Vec<(u8, ProbeResult)> {
     let mut answers = Vec::new();
     for address in ADDRESSES.filter(|address| !skip(*address)) {
         let answer = ask(i2c, address);
         answers.push((address, answer));
-        if matches!(answer, Answer::Refused(BusFault::TimedOut | BusFault::Absent)) {
+        if matches!(answer, ProbeResult::Refused(BusFault::TimedOut | BusFault::Absent)) {
             break;
         }
     }
@@ -71,7 +71,7 @@ mod tests {
         let answers = scan(&mut bus, |address| address == 0x40);
         assert_eq!(answers.len(), 0x70 - 1);
         let found: Vec<u8> =
-            answers.iter().filter(|(_, answer)| *answer == Answer::Answers).map(|(at, _)| *at).collect();
+            answers.iter().filter(|(_, answer)| *answer == ProbeResult::Answers).map(|(at, _)| *at).collect();
         assert_eq!(found, [0x14, 0x68]);
         assert!(!bus.asked.contains(&0x40) && bus.asked.len() == 0x6F);
         assert_eq!((bus.asked[0], bus.asked[0x6E]), (0x08, 0x77));
@@ -81,7 +81,7 @@ mod tests {
     fn a_scan_stops_on_a_held_bus() {
         let mut bus = Bus { present: vec![0x68], asked: Vec::new(), hangs_at: Some(0x0A) };
         let answers = scan(&mut bus, |_| false);
-        assert_eq!(answers.last(), Some(&(0x0A, Answer::Refused(BusFault::TimedOut))));
+        assert_eq!(answers.last(), Some(&(0x0A, ProbeResult::Refused(BusFault::TimedOut))));
         assert_eq!(bus.asked, [0x08, 0x09, 0x0A]);
     }
 }

@@ -37,7 +37,7 @@ pub struct Measured {
     /// Time from the scheduled start of a slot to the start of its work, in microseconds.
     pub release_late_us: Option<Latency>,
     /// The field's newest answer.
-    pub answer: Option<Answer>,
+    pub answer: Option<AnswerStatus>,
     /// The robot's progress towards its goal; absent on a board without a navigator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<GoalStatus>,
@@ -98,7 +98,7 @@ pub struct Quality {
 
 /// An answer of the field.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct AnswerStatus {
     /// Number of the cycle.
     pub cycle: u64,
     /// Age at the newest slot, from the slot that requested it.
@@ -302,9 +302,9 @@ fn stages(recorder: &Recorder) -> BTreeMap<String, Latency> {
     parts.filter_map(|(name, times)| Some((name.to_string(), Latency::of(times)?))).collect()
 }
 
-fn answer(summary: &Summary) -> Option<Answer> {
+fn answer(summary: &Summary) -> Option<AnswerStatus> {
     let (last, (response, slot)) = (summary.last.as_ref()?, summary.answer?);
-    Some(Answer {
+    Some(AnswerStatus {
         cycle: response.cycle,
         age_ms: last.slot.since(slot).as_secs_f64() * 1e3,
         confidence: response.confidence,

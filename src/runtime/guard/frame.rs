@@ -184,7 +184,7 @@ pub struct GuardStatus {
 
 /// A message from the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct GuardAnswer {
     /// Sequence number of the request.
     pub sequence: u64,
     /// Set if the guard refused the request.
@@ -268,7 +268,7 @@ impl Request {
     }
 }
 
-impl Answer {
+impl GuardAnswer {
     /// Encodes it as bytes.
     pub fn encode(&self) -> Bytes {
         let mut bytes = start(ANSWER, self.sequence);
@@ -287,7 +287,7 @@ impl Answer {
     }
 
     /// Decodes it from bytes.
-    pub fn decode(bytes: &[u8]) -> Result<Answer, FrameError> {
+    pub fn decode(bytes: &[u8]) -> Result<GuardAnswer, FrameError> {
         let bytes = check(bytes, ANSWER)?;
         let refused = match bytes[5] {
             0 => None,
@@ -311,7 +311,7 @@ impl Answer {
             beats: number(bytes, 24),
             stop: bytes[17],
         };
-        Ok(Answer { sequence: number(bytes, 8), refused, status })
+        Ok(GuardAnswer { sequence: number(bytes, 8), refused, status })
     }
 }
 
@@ -388,8 +388,8 @@ mod tests {
             for refused in GuardRefusal::ALL.map(Some).into_iter().chain([None]) {
                 let (trips, beats, stop) = (3, 1 << 40, 7);
                 let status = GuardStatus { phase, line_on: true, line_sound: false, trips, beats, stop };
-                let answer = Answer { sequence: 9, refused, status };
-                assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
+                let answer = GuardAnswer { sequence: 9, refused, status };
+                assert_eq!(GuardAnswer::decode(&answer.encode()), Ok(answer));
             }
         }
     }
@@ -399,7 +399,7 @@ mod tests {
         let request = Request { sequence: 1, stamp: Instant::ZERO, ask: Ask::Permit }.encode();
         assert_eq!(Request::decode(&request[..55]), Err(FrameError::Length(55)));
         assert_eq!(Request::decode(&[]), Err(FrameError::Length(0)));
-        assert_eq!(Answer::decode(&request), Err(FrameError::Foreign));
+        assert_eq!(GuardAnswer::decode(&request), Err(FrameError::Foreign));
         let changed = |at: usize, byte: u8| {
             let mut bytes = request;
             bytes[at] = byte;

@@ -9,7 +9,7 @@
 //! When a stop is requested, the thread makes the tick disarm and says hello again once that is done. If the
 //! thread itself switches the line on again, it first waits until the robot is armed.
 
-use super::frame::{Answer, Ask, GuardRefusal, LENGTH, Phase, Request};
+use super::frame::{Ask, GuardAnswer, GuardRefusal, LENGTH, Phase, Request};
 use super::stop_ack::{StopAck, Todo};
 use super::transport::{SocketTransport, Transport};
 use super::{BEATS_PER_TIMEOUT, BoardDigest, Hold, Link};
@@ -295,7 +295,7 @@ impl HeartbeatLoop {
         while self.transport.is_connected() {
             let answer = match self.transport.receive(&mut bytes) {
                 Received::Nothing => return,
-                Received::Message(length) => Answer::decode(&bytes[..length.min(bytes.len())]).ok(),
+                Received::Message(length) => GuardAnswer::decode(&bytes[..length.min(bytes.len())]).ok(),
                 Received::Closed => None,
             };
             let Some(answer) = answer else { return self.disconnect() };
@@ -303,7 +303,7 @@ impl HeartbeatLoop {
         }
     }
 
-    fn handle_answer(&mut self, answer: &Answer) {
+    fn handle_answer(&mut self, answer: &GuardAnswer) {
         let (sequence, made) = self.sent[answer.sequence as usize % OUTSTANDING];
         let made = if sequence == answer.sequence { made } else { Instant::ZERO }; // too old to count
         self.link.update(&answer.status, answer.refused, made);

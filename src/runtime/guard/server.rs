@@ -6,7 +6,7 @@
 //! is killed, the kernel releases its lines.
 
 use super::allowed_user::AllowedUser;
-use super::frame::{Answer, Ask, GuardRefusal, GuardStatus, LENGTH, Request};
+use super::frame::{Ask, GuardAnswer, GuardRefusal, GuardStatus, LENGTH, Request};
 use super::{Guard, Hold};
 use crate::base::fault::BusFault;
 use crate::base::time::{Clock, Instant, Span};
@@ -214,7 +214,7 @@ impl Server {
 
     fn answer(&mut self, client: usize, request: &Request, result: Result<(), GuardRefusal>) {
         let status = self.guard.status(self.line_sound);
-        let answer = Answer { sequence: request.sequence, refused: result.err(), status };
+        let answer = GuardAnswer { sequence: request.sequence, refused: result.err(), status };
         if let Some(client) = &self.clients[client] {
             // The guard does not wait for a client that does not read its answers.
             let _ = send_to(&client.connection, &answer.encode());

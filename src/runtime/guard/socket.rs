@@ -1,6 +1,6 @@
 //! The guard's default socket, and a client that sends it one request.
 
-use super::frame::{Answer, Ask, LENGTH, Request};
+use super::frame::{Ask, GuardAnswer, LENGTH, Request};
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::system::seqpacket::{Received, connect_to, receive, send_to, wait_for};
 use std::io;
@@ -10,7 +10,7 @@ use std::path::Path;
 pub const GUARD_SOCKET: &str = "/run/ganglion-guard/guard.sock";
 
 /// Sends the guard at `path` one request and waits for its answer, at most `timeout`.
-pub fn ask_once(path: &Path, ask: Ask, timeout: Span) -> io::Result<Answer> {
+pub fn ask_once(path: &Path, ask: Ask, timeout: Span) -> io::Result<GuardAnswer> {
     let clock = MonotonicClock;
     let connection = connect_to(path)?;
     let request = Request { sequence: 1, stamp: clock.now(), ask };
@@ -22,7 +22,7 @@ pub fn ask_once(path: &Path, ask: Ask, timeout: Span) -> io::Result<Answer> {
     loop {
         match receive(&connection, &mut bytes) {
             Received::Message(length) => {
-                let answer = Answer::decode(&bytes[..length.min(bytes.len())]);
+                let answer = GuardAnswer::decode(&bytes[..length.min(bytes.len())]);
                 return answer.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
             }
             Received::Closed => return Err(io::ErrorKind::ConnectionReset.into()),

@@ -6,7 +6,7 @@ use super::{Bench, Check, readings};
 use crate::base::fault::BusFault;
 use crate::base::plan::addresses::{Expected, also_answers, expected, holder};
 use crate::base::plan::{I2cPlan, LineRole, McuPlan};
-use crate::hardware::bus::scan::{Answer, ask, scan};
+use crate::hardware::bus::scan::{ProbeResult, ask, scan};
 use crate::hardware::bus::{I2c, linux};
 use crate::hardware::device::robot_hat::RobotHat;
 use std::path::Path;
@@ -91,14 +91,14 @@ fn presence(
         return (None, Some(Present::Answers));
     }
     match ask(i2c, address) {
-        Answer::Answers => {
+        ProbeResult::Answers => {
             let others = match board.mcu.filter(|mcu| bus == 0 && mcu.address == address) {
                 Some(mcu) => not_at(&mcu),
                 None => String::new(),
             };
             (Some(Check::passed(&what, format!("{} answers{others}", device.what))), Some(Present::Answers))
         }
-        Answer::Silent if bus == 0 && reset.holder().is_some() && is_mcu(bench, address) => {
+        ProbeResult::Silent if bus == 0 && reset.holder().is_some() && is_mcu(bench, address) => {
             let found = format!(
                 "{} does not answer: the guard may hold it in reset until it trusts the runtime",
                 device.what
@@ -106,23 +106,23 @@ fn presence(
             let fix = reset.holder().map(|holder| holder.fix.clone());
             (Some(Check { fix, ..Check::skipped(&what, found) }), None)
         }
-        Answer::Silent if bus == 0 && is_mcu(bench, address) => {
+        ProbeResult::Silent if bus == 0 && is_mcu(bench, address) => {
             let others = board.mcu.as_ref().map_or(String::new(), not_at);
             let found = format!("{} does not answer{others}, and its reset is released", device.what);
             (Some(Check::failed(&what, found, DEAD_HAT)), None)
         }
-        Answer::Silent => {
+        ProbeResult::Silent => {
             let found = format!("{} does not answer", device.what);
             let fix = "check its supply, its switch and its wiring; 'ganglion probe' shows what answers";
             (Some(Check::missing(&what, device.required, found, fix)), None)
         }
-        Answer::Refused(BusFault::Unsupported) => {
+        ProbeResult::Refused(BusFault::Unsupported) => {
             let found = format!("{}: a kernel driver is using this address", device.what);
             let fix =
                 "move the device to another address or bus, or remove the driver's node from the device tree";
             (Some(Check::missing(&what, device.required, found, fix)), None)
         }
-        Answer::Refused(fault) => (None, Some(Present::BusDown(fault))),
+        ProbeResult::Refused(fault) => (None, Some(Present::BusDown(fault))),
     }
 }
 
@@ -154,7 +154,7 @@ fn unexpected_devices(bench: &Bench<'_>, bus: usize, what: &str, i2c: &mut dyn I
     };
     let found: Vec<String> = scan(i2c, known)
         .into_iter()
-        .filter(|(_, answer)| *answer == Answer::Answers)
+        .filter(|(_, answer)| *answer == ProbeResult::Answers)
         .map(|(address, _)| format!("{address:#04x}"))
         .collect();
     if found.is_empty() {

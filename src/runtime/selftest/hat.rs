@@ -12,7 +12,7 @@ use super::reset::Awake;
 use crate::base::fault::BusFault;
 use crate::base::plan::{Board, BusPlan, McuPlan};
 use crate::base::time::Clock;
-use crate::hardware::bus::scan::{Answer, ask};
+use crate::hardware::bus::scan::{ProbeResult, ask};
 use crate::hardware::bus::{Hardware, I2c};
 use std::fmt;
 use std::path::Path;
@@ -189,11 +189,11 @@ pub fn answering(mcu: &McuPlan, i2c: &mut dyn I2c) -> Result<u8, [u8; 2]> {
     let mut found = None;
     for address in mcu.addresses() {
         match (ask(i2c, address), found) {
-            (Answer::Answers, Some(first)) => return Err([first, address]),
-            (Answer::Answers, None) => found = Some(address),
+            (ProbeResult::Answers, Some(first)) => return Err([first, address]),
+            (ProbeResult::Answers, None) => found = Some(address),
             // The bus hangs: each further address would take a whole timeout.
-            (Answer::Refused(BusFault::TimedOut), _) => break,
-            (Answer::Silent | Answer::Refused(_), _) => {}
+            (ProbeResult::Refused(BusFault::TimedOut), _) => break,
+            (ProbeResult::Silent | ProbeResult::Refused(_), _) => {}
         }
     }
     Ok(found.unwrap_or(mcu.address))

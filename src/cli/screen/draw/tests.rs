@@ -5,7 +5,7 @@ use crate::cli::screen::model::Owner;
 use crate::drive::trace::Latency;
 use crate::field::slices::{FieldSlices, SlicesMessage};
 use crate::runtime::control::{
-    Answer, BusStatus, GpuStatus, Lateness, Measured, MotorStatus, Quality, RoomStatus, SensorStatus,
+    AnswerStatus, BusStatus, GpuStatus, Lateness, Measured, MotorStatus, Quality, RoomStatus, SensorStatus,
     Sources, Status,
 };
 use ratatui::Terminal;
@@ -25,7 +25,7 @@ fn measured() -> Measured {
     measured.field_us = times(310.0);
     measured.answer_us = times(2_500.0);
     measured.release_late_us = times(63.0);
-    measured.answer = Some(Answer { cycle: 812, age_ms: 12.0, confidence: 0.62, novelty: 0.1 });
+    measured.answer = Some(AnswerStatus { cycle: 812, age_ms: 12.0, confidence: 0.62, novelty: 0.1 });
     measured.gpu = Some(GpuStatus {
         name: None,
         computes: false,

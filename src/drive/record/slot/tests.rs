@@ -23,7 +23,7 @@ pub fn full(index: u64) -> Slot {
         untold: 1,
         receipts: vec![OnWire { seq: index, slot: slot - ms(10), at: slot - ms(9), complete: true }],
         field: Some(FieldRecord {
-            answer: Some(Answer {
+            answer: Some(RecordedAnswer {
                 cycle: index,
                 scores: vec![0.0, 0.5],
                 motors: vec![-0.25],
@@ -81,7 +81,7 @@ fn lengths_beyond_any_robot_are_refused() {
     let long = Slot { motors: vec![0.0; MAX_MOTORS + 1], frame: vec![Sample::NEVER; 65], ..full(1) };
     assert!(long.command().is_none() && long.whole_frame().is_none());
     assert_eq!(full(1).command().map(|command| command.len), Some(2));
-    let answer = Answer { scores: vec![0.0; 17], ..full(1).field.unwrap().answer.unwrap() };
+    let answer = RecordedAnswer { scores: vec![0.0; 17], ..full(1).field.unwrap().answer.unwrap() };
     assert!(answer.response().is_none());
 }
 
