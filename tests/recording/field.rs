@@ -59,7 +59,7 @@ fn a_changed_answer_of_the_field_is_found_and_named() {
         let (index, answer) = answered.expect("an answer");
         let value = if place == 300 { &mut answer.confidence } else { &mut answer.novelty };
         *value = f32::from_bits(value.to_bits() ^ 1);
-        assert_eq!(super::first_failure(&changed), None, "{what}");
+        assert_eq!(first_failure(&changed), None, "{what}");
         let found = computed(&sim_board(), &changed);
         let difference = found.differs.expect("a difference");
         assert_eq!((difference.index, difference.what.as_str()), (index, what));
@@ -102,8 +102,7 @@ fn a_field_is_computed_from_its_copy_in_the_middle_of_a_run() {
     }
 }
 
-/// A file of 300 kB would be full of its copy of 1 MB: it would end at the next checkpoint, and so would every
-/// later one.
+/// If copies counted, each file of 300 kB would end as soon as it had its copy of 1 MB.
 #[test]
 fn copies_of_the_field_do_not_fill_a_small_file() {
     const SMALL: u64 = 300_000;
