@@ -187,7 +187,7 @@ struct Match {
 struct Sweep {
   Match running[BANK_TOP];  // found in the parts so far
   unsigned next_part;       // the part that comes next; 0: a new sweep begins
-  unsigned touched;         // the row that the last cycle, or an experience since, changed; NO_ROW: none
+  unsigned touched;         // the row changed by the last cycle or an experience added since; NO_ROW: none
 };
 
 /// The bank. Rows are unit descriptors; each is kept twice: coarse for the scan, exact for the decision.

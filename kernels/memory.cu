@@ -104,8 +104,8 @@ __device__ inline void butterfly(Complex (&z)[4]) {
   z[3] = {minus(a_c.re, b_d.im), plus(a_c.im, b_d.re)};
 }
 
-/// Transforms N complex numbers from `source` onto the desk. Begins with a read; returns once all threads
-/// have written.
+/// Transforms N complex numbers from `source` into `desk`, the block's shared memory. It reads without a
+/// barrier before; it returns once all threads have written.
 template <unsigned N, class Source>
 __device__ __forceinline__ void transform(Desk<N>& desk, const Source& source, const float2* turns) {
   constexpr unsigned THREADS = convolve_threads(N), QUARTER = N / 4;

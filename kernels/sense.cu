@@ -1,6 +1,6 @@
 /// Step 1: takes the orders and the sensors from the host's memory, compares them with the prediction,
-/// updates the averages behind confidence, skill and trust, and computes the felt sensors. Beside it, the
-/// first half of learning.
+/// updates the averages behind confidence, skill and trust, and computes the felt sensors. The first half of
+/// learning runs concurrently, in the other blocks.
 ///
 /// Launch: grid (1 + ceil(regressors / 2), 1, robots), block 64. The first block senses, one thread per
 /// sensor, as there are at most 64; in the others each warp has a row of the covariance (learn.cuh). Shared

@@ -337,7 +337,10 @@ fn the_bench_field_is_filled_like_a_used_robots() {
             assert!(figures.cycle.len() > before, "at least one cycle, however short the time");
             assert_eq!(figures.bytes_per_cycle, bench.engine().bytes_per_cycle(quality));
             let uneven = figures.bytes_per_cycle - figures.bytes_per_copy;
-            assert!(uneven < 2, "the copy is the cycle's data rounded down to even bytes: {uneven}");
+            assert!(
+                uneven < 2,
+                "the copy is the cycle's data rounded down to an even number of bytes: {uneven}"
+            );
             let copies = figures.copy.len();
             assert!(figures.stages.iter().all(|stage| stage.len() == figures.cycle.len()) && copies >= 6);
         }

@@ -69,7 +69,8 @@ mod drive_page;
 mod soak;
 /// The output of `bench` is consistent, complete or absent, and ends with the verdict's exit code.
 mod bench;
-/// The bench of `ganglion hil` over the simulated robot: with its wires, and with wires missing.
+/// The bench of `ganglion hil`, run against the simulated robot: with its wires connected, and with wires
+/// missing.
 mod hil;
 
 /// The shipped boards match their hardware; bad ones are refused with the location.

@@ -1,5 +1,5 @@
 //! Holographic memory from outside: its algebra, its capacity compared with published figures, the same bits
-//! whatever computes them, files that are complete or refused, and no allocation where none is promised.
+//! whatever computes them, files that are complete or refused, and no allocation where the API promises none.
 
 mod algebra;
 mod bench;

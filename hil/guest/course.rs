@@ -227,7 +227,7 @@ fn recovers(bench: &mut Bench, begun: Instant, ended: Instant, outcome: &mut Row
         bench.wait(Span::from_millis(50));
     }
     let moved = way(bench)? - from;
-    outcome.demand(moved >= MOVED_M, || format!("it has pulses again, and the car moved {moved:.4} m"));
+    outcome.demand(moved >= MOVED_M, || format!("it has pulses again, but the car moved only {moved:.4} m"));
     Ok(())
 }
 

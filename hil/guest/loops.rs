@@ -20,7 +20,7 @@ const ATTEMPTS: usize = 4 * TIMES;
 const PHASES: Span = Span::from_millis(60);
 /// If no loop closes for this long, the robot counts as stopped for good.
 const STANDS: Span = Span::from_millis(15_000);
-/// Golden ratio, in 1/1000: phases that follow it are spread evenly, however many there are.
+/// Golden ratio, in thousandths: phases that follow it are spread evenly, however many there are.
 const GOLDEN: u64 = 618;
 /// The lean of the sample that must stop the car.
 const OVER_DEG: f64 = 45.0;

@@ -32,10 +32,10 @@ enum What {
     Loop(control::Args),
     /// What a recorder costs the control loop, compared with the loop without one in the same run
     Record(record::Args),
-    /// A cycle of the neural field and its stages, compared with a plain copy of as many bytes in the same
+    /// A cycle of the neural field and its stages, compared with a plain copy of the same size in the same
     /// run
     Field(field::Args),
-    /// The holographic memory's operations, compared with a plain copy of as many bytes in the same run
+    /// The holographic memory's operations, compared with a plain copy of the same size in the same run
     Hrr(hrr::Args),
     /// How many robots a brain serves in time, compared with a single robot in the same run
     Brain(brain::Args),

@@ -171,7 +171,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     printer.end(&status.map_err(Failure::unavailable)?)
 }
 
-/// Serves until the end is requested, and reports events.
+/// Serves until asked to stop, and reports events.
 fn serve(
     outlets: &Outlets,
     control: Option<&StatusSocket>,

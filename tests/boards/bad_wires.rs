@@ -116,8 +116,8 @@ fn each_bus_is_checked_for_its_own_load() {
     let slow = "[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\nspeed_hz = 10000\n\
                 [[sensor]]\nname = \"roll\"\nbus = \"side\"\n[[sensor]]\nname = \"pitch\"\nbus = \"side\"\n\
                 [[sensor]]\nname = \"turning\"\nbus = \"side\"\n";
-    // One sample of at most 186 bits, a hundred times a second, contains all three values: 18,600 of 10,000
-    // bits.
+    // One sample of at most 186 bits holds all three values; 100 samples a second make 18,600 bit/s, on a bus
+    // of 10,000 bit/s.
     one(slow, "i2c.side.speed_hz: polling and commands need 186 % of the I2C bus's time");
 }
 

@@ -1,6 +1,7 @@
-//! Limits of each kernel, checked in the compiled image: instructions, and f64 instructions, of which an Orin
-//! or a GeForce executes one in the time of 64 others. `kernels/budget.txt` holds the agreed numbers; a
-//! kernel may exceed them by a twentieth. Needs no compiler; `scripts/build-fatbin` checks the machine code.
+//! Limits for each kernel, checked in the compiled image: the number of instructions, and of f64 instructions,
+//! which an Orin or a GeForce executes at 1/64 of the normal rate. `kernels/budget.txt` holds the agreed
+//! numbers; a kernel may exceed them by a twentieth. Needs no compiler; `scripts/build-fatbin` checks the
+//! machine code.
 
 use std::collections::BTreeMap;
 use std::fs;

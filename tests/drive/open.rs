@@ -18,7 +18,7 @@ fn hall(module: SonarModule) -> Board {
     (sim.room, sim.discs, sim.cliffs, sim.line) = ([90.0, 90.0], 0, Vec::new(), Vec::new());
     sim.sonar = module;
     let range = board.sensors.iter_mut().find(|sensor| sensor.name == "range").expect("a sonar");
-    range.frozen_after = None; // a hall looks the same for ever
+    range.frozen_after = None; // in an empty hall the reading never changes
     board
 }
 

@@ -239,7 +239,7 @@ pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, quality: impl Fn(u
     compared
 }
 
-/// Compares everything that both show between two cycles.
+/// Compares everything that both engines expose, at a point between cycles.
 fn compare(cpu: &CpuEngine, reference: &ReferenceEngine, bounds: &Bounds, worst: &mut Worst, when: &str) {
     for c in 0..CHANNELS {
         let mut ours = vec![f32::NAN; reference.channel(c).len()];

@@ -1,5 +1,5 @@
 //! `bench field`: measures a cycle of the field and its stages, and compares it with its lower limit: a plain
-//! copy of as many bytes on as many threads in the same run.
+//! copy of the same size on as many threads in the same run.
 
 use super::device::{self, DeviceReport};
 use super::{cut_short, on_a_thread, progress, say_latencies, seconds, too_many_threads};

@@ -1,4 +1,4 @@
-//! `bench hrr`: compares the holographic memory's operations with a plain copy of as many bytes.
+//! `bench hrr`: compares the holographic memory's operations with a plain copy of the same size.
 
 use super::{cut_short, judged, progress, seconds};
 use crate::base::plan::{Board, GpuTargets};

@@ -1,4 +1,4 @@
-//! What the scheduler, the memory and the timer grant. The requests are made on threads that end right after,
+//! What the system grants: real-time priority, locked memory, timer precision. The requests are made on threads that end right after,
 //! so that the program itself keeps nothing that was granted.
 
 use std::num::NonZeroU64;

@@ -1,4 +1,4 @@
-//! Where the holographic memory computes on this machine: from which batch size on the GPU is faster,
+//! Where the holographic memory computes on this machine: the batch size above which the GPU is faster,
 //! measured now or at an earlier start, or why the processor does everything. Also tries the smallest batches
 //! that go to the GPU. The thread is abandoned if a driver hangs.
 

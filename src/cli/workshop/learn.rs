@@ -1,6 +1,6 @@
 //! `learn`: fits the read-out of a board's field to the decisions in logs, tests it on blocks of time that it
-//! was not fitted to, and saves it. `laps` judges each lap with a read-out of the other laps, and compares
-//! other methods.
+//! was not fitted to, and saves it. `laps` judges each lap with a read-out fitted to the other laps, and
+//! compares other methods.
 
 mod laps;
 

@@ -1,4 +1,4 @@
-//! Measures the field's cycle, back to back, against a plain copy of as many bytes on as many threads.
+//! Measures the field's cycle, back to back, against a plain copy of the same size on as many threads.
 
 use super::copy::CopyCrew;
 use super::ended;
@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 /// Length of a block of cycles: short compared with the drift of a shared machine, long compared with the
 /// cycles after a copy, which find the caches as the copy left them.
 const BLOCK: Span = Span::from_millis(250);
-/// A block of copies takes this fraction of a block of cycles. A copy is shorter than a cycle, so there are
+/// A block of copies takes one part in this many of a block of cycles. A copy is shorter than a cycle, so there are
 /// still more copies.
 const COPIES_PART: u64 = 4;
 /// Cycles of the navigator in a block: at a hundred microseconds each, a tenth of its time.

@@ -1,5 +1,5 @@
 //! Measures the holographic memory's operations on rows of one length, in batches of any size, on the
-//! processor and on a GPU if there is one. Each is compared with a plain copy of as many bytes in the same
+//! processor and on a GPU if there is one. Each is compared with a plain copy of the same size in the same
 //! run.
 
 mod compare;
@@ -92,11 +92,12 @@ pub struct HrrFigure {
     pub n: usize,
     /// Bytes of the operation.
     pub bytes: usize,
-    /// Median time of a plain copy of as many bytes in total, half of them read, microseconds.
+    /// Median time of a plain copy that moves the same number of bytes (half read, half written),
+    /// microseconds.
     pub floor_us: f64,
     /// `p50_us` over `floor_us`.
     pub ratio_to_floor: f64,
-    /// Median time of a plain copy of as many bytes in the GPU's memory, microseconds; only for rows in that
+    /// Median time of a plain copy of the same size in the GPU's memory, microseconds; only for rows in that
     /// memory.
     pub gpu_copy_us: Option<f64>,
 }

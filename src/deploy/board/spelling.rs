@@ -193,7 +193,7 @@ pub fn odd_name(name: &str) -> Problem {
     Problem::OutOfRange { found: show_text(name), allowed }
 }
 
-/// Milliseconds with fractions, to the nearest nanosecond.
+/// Fractional milliseconds, to the nearest nanosecond.
 pub fn span_of_millis(ms: f64) -> Span {
     Span::from_nanos((ms * 1e6).round() as u64)
 }

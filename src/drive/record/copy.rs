@@ -192,7 +192,7 @@ impl<W: Write> Copier<W> {
                 self.write(&header, &data, Some(header.channel_id) == slots)?;
             }
         } else if !self.has_checkpoint {
-            held.clear(); // replay cannot begin before the part
+            held.clear(); // without a checkpoint, a replay cannot start before the copied section
         }
         Ok(true)
     }

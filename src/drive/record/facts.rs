@@ -47,7 +47,7 @@ impl Facts {
         }
     }
 
-    /// Whether its field began with a saved state.
+    /// Whether its field started from a saved state.
     pub fn resumed(&self) -> bool {
         self.words.get("resumed").is_some_and(|word| word == "true")
     }

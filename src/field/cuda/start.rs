@@ -9,7 +9,7 @@ use crate::field::projections::{Projections, cut};
 use crate::field::shape::{CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, NORM_FLOOR, PATTERN, regressors};
 use crate::system::cpu::Half;
 
-/// The tables that the start writes once.
+/// The tables that are written once, at start-up.
 pub struct Start {
     plan: FieldPlan,
     projections: Projections,

@@ -90,8 +90,7 @@ mod tests {
         let is_copied = |grid: usize, bank: usize| {
             let mut board = board(grid);
             board.field.shape.bank = bank;
-            let started =
-                start_field_copies(&board, &Learned::default(), Arc::default(), |_| (), |_| true);
+            let started = start_field_copies(&board, &Learned::default(), Arc::default(), |_| (), |_| true);
             started.expect("a thread").is_some()
         };
         assert!(is_copied(32, 1) && is_copied(16, 1_000));

@@ -1,7 +1,8 @@
 //! A session between a robot and its brain: a handshake of one message each way, then sealed datagrams with
 //! increasing counters.
 //!
-//! `snow` would open replays in any order and seal twice with one counter, so both are checked here. A
+//! `snow` accepts replayed and reordered datagrams, and would seal twice with one counter; both are prevented
+//! here. A
 //! counter is compared before its datagram is opened, which is cheap, and stored after that, so that a forged
 //! datagram cannot advance it. [`Session::seal`] and [`Session::open`] do not allocate.
 

@@ -48,8 +48,8 @@ impl Remembers for Tick {
 
 impl Remembers for Senses {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
-        // The sleep detector, the alarm and the guard only see what is new in a slot, which the slot's record
-        // holds.
+        // The sleep detector, the fast stops and the guard are not saved: they use only what arrives in a
+        // slot, and the slot's record holds that.
         let Senses { clock: _, sleep: _, fast_stops: _, readings: _, tap: _, admission, frame, guard: _ } =
             self;
         archive.part("frame");

@@ -65,7 +65,7 @@ pub(super) struct Copy {
     pub(super) way: CopyDirection,
 }
 
-/// `CU_CTX_SCHED_AUTO`: how a thread waits inside the driver, which none here does.
+/// `CU_CTX_SCHED_AUTO`: how threads wait inside the driver. No thread of ours does.
 const SCHEDULED_BY_DRIVER: u32 = 0;
 
 static CONTEXTS: AtomicU64 = AtomicU64::new(0);

@@ -40,7 +40,7 @@ pub struct Run {
     pub world: u32,
     /// How it ended.
     pub outcome: Outcome,
-    /// Seconds from its first 0.1 m to the end.
+    /// Seconds from when it had driven 0.1 m until the end.
     pub seconds: f64,
     /// Length of the shortest path, metres.
     pub shortest_m: f64,

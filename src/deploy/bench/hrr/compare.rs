@@ -18,7 +18,7 @@ pub struct Comparison {
     pub speed_up_from_host: Option<f64>,
     /// Processor's time over the GPU's, if the rows are on the GPU.
     pub speed_up: Option<f64>,
-    /// Time of a plain copy of as many bytes on the GPU, over the time of the operation on rows in its
+    /// Time of a plain copy of the same size on the GPU, over the time of the operation on rows in its
     /// memory: 1 is as fast as that memory allows.
     pub efficiency: Option<f64>,
     /// Time to copy the rows to the GPU and back, microseconds: the operation's time with these copies less
