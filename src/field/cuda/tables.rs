@@ -302,7 +302,7 @@ mod tests {
         for (name, bytes) in [
             ("Rule", RULE),
             ("Cycle", CYCLE),
-            ("DeviceAnswer", ANSWER),
+            ("Answer", ANSWER),
             ("Report", REPORT),
             ("Senses", SENSES),
             ("About", ABOUT),
