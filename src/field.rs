@@ -76,7 +76,8 @@ impl FieldInput {
         place: None,
     };
 
-    /// The first `count` sensors, if they and the reward are within -1..=1; else the first value that is not.
+    /// The first `count` sensors, if they and the reward are within -1..=1; else the first value that is out
+    /// of range.
     pub fn check(&self, count: usize) -> Result<&[f32], RefusedInput> {
         let is_valid = |value: &f32| value.abs() <= 1.0; // false for NaN too
         let sensors = &self.sensors[..count];

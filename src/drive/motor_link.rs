@@ -75,7 +75,7 @@ impl MotorLink {
         Executed { command: self.command, until: slot, unconfirmed: self.unconfirmed_for(now), travel }
     }
 
-    /// Time since a command was last confirmed; `None` before the first.
+    /// Time since a command was last confirmed; `None` before the first confirmation.
     fn unconfirmed_for(&self, now: Instant) -> Option<Span> {
         self.confirmed_at.map(|at| now.since(at))
     }
@@ -164,7 +164,8 @@ mod tests {
         assert_eq!((link.unconfirmed_for(at(30)), link.confirmed()), (Some(Span::ZERO), 2));
     }
 
-    /// A link that handed over a command of slot 100 that is valid for 30 ms, confirmed `age` ago at `slot`.
+    /// A link that handed over a command of slot 100, valid for 30 ms; at `slot`, the last confirmation is
+    /// `age` old.
     fn executed(left: f32, right: f32, slot: u64, age: Option<u64>) -> Executed {
         let (mut link, _taken, mut confirm, _bell) = link();
         let mut command = Command { slot: at(100), valid_until: at(130), ..Command::still(3) };

@@ -50,7 +50,7 @@ pub struct Record {
     pub tripped: u16,
     /// Active causes that stay until the robot is disarmed and armed again.
     pub latched: u16,
-    /// What the active causes together allowed.
+    /// What all active causes together allowed.
     pub limits: Limits,
     /// Quality level that the budget chose.
     pub quality: QualityLevel,
@@ -88,7 +88,7 @@ pub struct FieldTrace {
     pub answer: Span,
     /// From the slot of its frame to its collection.
     pub age: Span,
-    /// Quality it was computed at.
+    /// Quality level at which the cycle was computed.
     pub quality: QualityLevel,
     /// The engine's state after the cycle.
     pub state: EngineState,

@@ -1,5 +1,5 @@
-//! Assembles the engine that computes a robot's field: one on the CPU, or one on a GPU with one on the CPU on
-//! standby. Holds what the worker needs to run and to rebuild it.
+//! Assembles the engine that computes a robot's field: one on the CPU, or one on a GPU with a standby engine
+//! on the CPU. Holds what the worker needs to run the engine and to rebuild it.
 
 use super::engine::{self, Around, Cycle, FieldEngine, Inspect};
 use super::failover::{Failover, Open};
@@ -68,7 +68,7 @@ impl MotorRequests {
 /// Wrappers around the engine on the CPU.
 #[derive(Default)]
 pub struct Before {
-    /// Opens the GPU that computes in its place; the engine on the CPU is then on standby, with all its
+    /// Opens the GPU that computes the cycles instead; the engine on the CPU is then on standby, with all its
     /// memory allocated and touched.
     pub device: Option<Open>,
     /// A cycle that replaces the engine's own. Its answer is the request: no starting table is added.
@@ -149,8 +149,8 @@ impl Brain {
     }
 
     /// The brain of `board`, continuing from `snapshot`, or at rest without one. Its read-out is `readout`,
-    /// or else that of the snapshot unless it means something else on this board; without either, the
-    /// read-out's output is zero.
+    /// or else that of the snapshot, unless its outputs have another meaning on this board; without either,
+    /// the read-out's output is zero.
     pub fn resume(
         board: &Board,
         readout: Option<Readout>,

@@ -152,8 +152,8 @@ impl CpuEngine {
         }
     }
 
-    /// Steps 2 to 4, on the parts: drive, evolve, reduce. Learning from the last cycle (step 6) runs at the
-    /// same time.
+    /// Steps 2 to 4, on the parts: drive, evolve, reduce. Learning from the last cycle (step 6) runs in
+    /// parallel.
     fn sweep(&mut self, cycle: u64, work: &Work) {
         let tasks = self.due(cycle, work);
         self.parallel.set_inputs(self.predictor.felt(self.plan.params.eta), self.blend);
@@ -167,7 +167,7 @@ impl CpuEngine {
         parallel.run(&tasks, learn, |job| features.take(job.number, &job.reduced));
     }
 
-    /// Which parts are stepped in this cycle, and how far.
+    /// Which parts are stepped in this cycle, and by how much.
     fn due(&mut self, cycle: u64, work: &Work) -> Tasks {
         let (fast, slow) = (self.plan.params.t_fast, self.plan.params.t_slow);
         let half = work.half_resolution;

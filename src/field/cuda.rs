@@ -50,7 +50,7 @@ const TIMEOUT_CYCLES: u64 = 4;
 /// Shortest timeout of a cycle: after a pause, the device's clocks are low at first.
 const LEAST_TIMEOUT: Span = Span::from_millis(100);
 
-/// An emulated device gets this much time for each cell, about four times what it needs, and at least a
+/// An emulated device gets this much time per cell, about four times as long as it needs, and at least a
 /// second, because a busy machine may take that long to schedule its thread.
 const EMULATED_CELL: Span = Span::from_micros(2);
 const LEAST_EMULATED: Span = Span::from_millis(1_000);
@@ -89,7 +89,7 @@ impl CudaEngine {
     }
 
     /// Opens an engine with a shared watch, through which others can inject faults. If an input names a place
-    /// in `sensors`, its sensors are read there.
+    /// in `sensors`, its sensors are read from there.
     pub fn open_with(
         plan: &FieldPlan,
         robots: usize,
@@ -128,8 +128,8 @@ impl CudaEngine {
         })
     }
 
-    /// One cycle of every robot of the batch, each with its own input; the first input determines number and
-    /// quality level for all. If one input is refused, nothing changes for any robot.
+    /// One cycle of every robot of the batch, each with its own input; the first input determines the cycle
+    /// number and quality level for all. If one input is refused, nothing changes for any robot.
     ///
     /// # Panics
     /// If the number of inputs differs from the number of robots.

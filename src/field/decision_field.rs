@@ -70,8 +70,8 @@ impl Preset {
     /// The interaction of this preset in a field of 1 to 3 dimensions.
     ///
     /// In one dimension it is COSIVINA's (version 1.4, `examples/presetOneLayerField_stabilized.json`, and
-    /// `selection`, `memory`). The project ships none for more dimensions: there the strengths were chosen so
-    /// that a peak of the input's size has the same regime, which the tests check.
+    /// `selection`, `memory`). COSIVINA has no preset for more dimensions; the strengths for those were
+    /// chosen so that a peak of the input's size has the same regime, which the tests check.
     pub fn interaction(self, dimensions: usize) -> Interaction {
         let (excitation, inhibition, global) = match (self, dimensions) {
             (Preset::Stabilised, ..=1) => (17.5, 15.0, 0.0),

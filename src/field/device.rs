@@ -40,7 +40,7 @@ impl std::error::Error for NoDevice {}
 
 /// Returns a function that opens the GPU for `plan`, as often as needed; or why there is none. With `Auto`,
 /// an emulated GPU does not count. All engines that it opens share `watch`: removing an injected fault there
-/// also releases the engines that were given up.
+/// also releases the abandoned engines.
 pub fn find(plan: &FieldPlan, watch: Arc<Watch>) -> Result<Open, NoDevice> {
     if !matches!(plan.engine, EngineKind::Auto | EngineKind::Cuda) {
         return Err(NoDevice::NotAsked);
@@ -63,7 +63,7 @@ pub fn why_none() -> String {
 
 /// Opens the GPU at each call; the first call runs a trial beforehand. The caller has dropped the earlier
 /// engine; while that engine's thread is still in a driver call, its memory is not free and opening fails.
-/// Each engine has its own context, so that an error that spoiled one context does not affect the next.
+/// Each engine has its own context, so that an error that corrupted one context does not affect the next.
 fn opener(
     watch: Arc<Watch>,
 ) -> impl FnMut(&FieldPlan, &SensorRing) -> Result<Box<dyn FieldEngine>, Loss> + Send {
@@ -74,7 +74,8 @@ fn opener(
             if !ended() {
                 return Err(Loss::Timeout { call: "the lost device's last call" });
             }
-            // Its context is gone. Opening another engine shows whether the error damaged more than that.
+            // Its context is gone. Opening another engine shows whether the error damaged more than its
+            // context.
             if let Some(error) = watch.last_failure() {
                 log::warn!("opening the GPU again, after {error}");
             }

@@ -1,9 +1,9 @@
 //! The interface of field engines: [`FieldEngine`] is all that a robot needs from one, [`Inspect`] is what
 //! learning, tests and benchmarks need in addition. The engines are `reference`, `cpu`, `cuda` and `remote`.
-//! A wrapper of an engine is an engine too: `failover`, and [`Around`], which replaces its cycles.
+//! The wrappers of an engine are engines too: `failover`, and [`Around`], which replaces an engine's cycles.
 //!
-//! Calls are virtual: one per cycle, and one more with a failover, which is little: a cycle takes hundreds of
-//! microseconds.
+//! Calls are virtual: one per cycle, and one more with a failover. Their cost is negligible, because a cycle
+//! takes hundreds of microseconds.
 
 use super::cpu::CpuEngine;
 use super::failover::DeviceCounters;
@@ -209,8 +209,8 @@ pub fn build_with(plan: &FieldPlan, simd: &str) -> Option<Box<dyn Inspect>> {
 /// A cycle that replaces an engine's own, and may call it.
 pub type Cycle<E> = Box<dyn FnMut(&mut E, &FieldInput) -> Result<FieldOutput, Failure> + Send>;
 
-/// An engine whose cycle is replaced; everything else is the engine's. Used to inject faults and to teach a
-/// robot in a simulation, never on a real robot.
+/// An engine whose cycle is replaced; everything else is passed on to the engine. Used to inject faults and
+/// to teach a robot in a simulation, never on a real robot.
 pub struct Around<E: ?Sized> {
     engine: Box<E>,
     cycle: Cycle<E>,

@@ -25,7 +25,7 @@ fn bytes_with(plan: &FieldPlan, patterns: usize, experiences: usize) -> u64 {
     let shape = &plan.shape;
     let volume = PATTERN * shape.cells();
     let (field, pattern, row) = match plan.engine {
-        // Everything in f64 except the patterns; the blend is kept beside the field.
+        // Everything is in f64 except the patterns; the blend is kept in addition to the field.
         EngineKind::Reference => {
             (8 * both((CHANNELS + PATTERN + 2) * shape.cells()), 4 * volume, 8 * DESCRIPTOR)
         }
@@ -52,7 +52,7 @@ const fn both(cells: usize) -> usize {
 fn cells_and_copies(plan: &FieldPlan) -> usize {
     let (cells, grid) = (plan.shape.cells(), plan.shape.grid);
     let spares = 2 * (plan.threads.clamp(1, GROUPS) - 1);
-    // Groups in f32 and in halves, and copies of each.
+    // Groups in f32 and in half precision, and copies of each.
     let (full, half) = if plan.storage == Storage::F16 { (2, 6) } else { (GROUPS, 0) };
     let copies = |groups: usize| match groups {
         0 => 0,

@@ -10,7 +10,7 @@ use crate::field::shape::{
 /// A ring of the newest mean absolute errors.
 pub struct ErrorRing {
     errors: [f64; ERROR_RING],
-    /// Where the next one goes.
+    /// Position of the next error in the ring.
     head: usize,
     /// How many errors there are.
     filled: usize,
@@ -220,7 +220,7 @@ impl Learner {
         row.iter_mut().zip(&self.gain).for_each(|(w, g)| *w += amount * g);
     }
 
-    /// P -= gain gain' / scale: symmetric to the last bit, as P was.
+    /// P -= gain gain' / scale: P stays symmetric to the last bit.
     fn shrink(&mut self, scale: f64) {
         let share = 1.0 / scale;
         for (row, a) in self.covariance.chunks_exact_mut(self.regressors).zip(&self.gain) {
@@ -266,7 +266,7 @@ mod tests {
         };
         assert!(run(&|_, now| now) > 0.999, "a perfect forecast");
         assert!(run(&|_, _| 0.0).abs() < 0.02, "no better than the mean: no skill");
-        assert!(run(&|before, _| before) < -0.8, "for noise, same-as-before has twice the error");
+        assert!(run(&|before, _| before) < -0.8, "for noise, repeating the last value has twice the error");
         assert!(run(&|_, _| 9.0) >= -1.0);
     }
 
@@ -281,8 +281,8 @@ mod tests {
         for (w, expected) in learner.weights.iter().zip([0.5, 0.0, -0.25, 0.1]) {
             assert!((w - expected).abs() < 0.01, "{:?}", learner.weights);
         }
-        // With a constant input, the direction of (1, 1, 0, 1) becomes known ever more precisely, the others
-        // only as precisely as the ridge allows.
+        // With a constant input, the direction of (1, 1, 0, 1) becomes known ever more precisely, all other
+        // directions only as precisely as the ridge allows.
         for _ in 0..200_000 {
             learner.observe(&[1.0, 1.0, 0.0, 1.0], &[0.2], 0.9995);
         }

@@ -1,5 +1,5 @@
-//! What the seed determines for good: receptive fields, channel weights and biases. In f64; engines convert
-//! once at the start. Nothing here depends on an engine.
+//! The constants that the seed determines: receptive fields, channel weights and biases. In f64; engines
+//! convert once at the start. Nothing here depends on an engine.
 
 use super::shape::{CHANNELS, CONTENT, PATTERN_FIRST, SLOW, SLOW_FIRST};
 use crate::base::plan::{FieldPlan, Params};
@@ -60,8 +60,8 @@ impl Projections {
     }
 }
 
-/// Solves u = F(u) for a field without sensors, the same in every cell. The map contracts by 0.855
-/// a step with the default numbers: 500 steps reach the last bit.
+/// Solves u = F(u) for a field without sensors, the same in every cell. The map contracts by 0.855 per step
+/// with the default numbers: 500 steps converge to the last bit.
 fn resting_value(params: &Params, channel: usize, bias: f64) -> f64 {
     let is_pattern = (PATTERN_FIRST..SLOW_FIRST).contains(&channel);
     let share = if is_pattern { 1.0 - params.pattern_share } else { 1.0 };

@@ -102,7 +102,7 @@ const BACKWARD_MOST: f64 = 0.10;
 /// A correction that causes fewer contacts must cover at least this share of what the table covers.
 const COVERAGE_LEAST: f64 = 0.9;
 /// A correction that causes as many contacts must cover at least this many times as much: over twenty rooms
-/// of ten minutes, any change of the path alone changes the mean by a few hundredths.
+/// of ten minutes, a mere change of the path changes the mean by a few hundredths.
 const COVERAGE_MORE: f64 = 1.1;
 
 impl Trial {
@@ -123,7 +123,7 @@ impl Trial {
     }
 
     /// Whether the corrected table may drive: whether it did better than the table alone (`standard`) in the
-    /// same rooms. Falls count first, then contacts, then how much of the rooms it covered.
+    /// same rooms. Falls count first, then contacts, then the area covered.
     pub fn passes(&self, standard: &Trial) -> bool {
         let harm = (self.falls, self.contacts);
         let least = if harm < (standard.falls, standard.contacts) { COVERAGE_LEAST } else { COVERAGE_MORE };
@@ -237,9 +237,9 @@ impl Readout {
         codec::encode(KIND, self)
     }
 
-    /// Checks that the read-out means the same on `board` as on the board for which it was made; otherwise
-    /// returns the first difference. The engine's kind and threads do not matter, nor does anything after the
-    /// motors.
+    /// Checks that the read-out has the same meaning on `board` as on the board for which it was made;
+    /// otherwise returns the first difference. The engine's kind and threads do not matter, nor does anything
+    /// after the motors.
     pub fn check(&self, board: &Board) -> Result<(), ReadoutError> {
         let rows = RowNames::of(board);
         if rows != self.rows {
@@ -293,8 +293,8 @@ impl Readout {
 /// The name under which [`meaning`] lists the starting table that a read-out corrects.
 const CORRECTS: &str = "corrected starting table";
 
-/// Digest of what a read-out of `board` corrects, and within which bound. `None`: the board has no starting
-/// table, so the read-out drives alone.
+/// Digest of the starting table that a read-out of `board` corrects, and of the correction's bound. `None`:
+/// the board has no starting table, so the read-out drives alone.
 pub fn correction_digest(board: &Board) -> Option<[u8; 32]> {
     if board.field.start.is_empty() {
         return None;
@@ -328,7 +328,7 @@ fn weights_of(rows: &RowNames) -> usize {
     READOUT_GRIDS * rows.names().len() * READOUT_COLUMNS
 }
 
-/// `weights`, repeated if they are for one grid only.
+/// `weights`, duplicated if they are for one grid only.
 fn on_both_grids(rows: &RowNames, weights: Vec<f32>) -> Vec<f32> {
     if READOUT_GRIDS * weights.len() == weights_of(rows) { weights.repeat(READOUT_GRIDS) } else { weights }
 }

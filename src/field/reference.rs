@@ -1,4 +1,4 @@
-//! The plain f64 engine: it implements `docs/field.md` line by line and is meant to be read beside it. The
+//! The plain f64 engine: it implements `docs/field.md` line by line and is meant to be read alongside it. The
 //! other engines are compared with it. Slow on purpose: the code is kept as simple as possible.
 //!
 //! `grid` holds the field (drive, evolve, features), `memory` the library and the bank; errors and learning
@@ -61,7 +61,7 @@ pub struct ReferenceEngine {
 
     /// Cycles since the start.
     age: u64,
-    /// Cycles since each group beyond the content was stepped.
+    /// Cycles since each group other than the content groups was last stepped.
     since_slow: [u64; GROUPS],
     since_blend: u64,
     since_learn: u64,
@@ -189,7 +189,7 @@ impl ReferenceEngine {
         if self.on_half { &mut self.half } else { &mut self.whole }
     }
 
-    /// Step 1, and the felt sensors of step 2.
+    /// Step 1, and from step 2 the felt sensors.
     fn measure_error(&mut self) {
         let eta = self.plan.params.eta;
         for i in 0..self.sensors.len() {
@@ -229,7 +229,7 @@ impl ReferenceEngine {
         self.felt = felt;
     }
 
-    /// Step 6, first half: learns from what followed the regressors of the last cycle.
+    /// Step 6, first half: learns from the sensors that followed the regressors of the last cycle.
     fn learn(&mut self, cycle: u64, work: &Work) {
         if self.age == 0 {
             return; // there is no earlier cycle

@@ -23,6 +23,6 @@ pub struct Tether {
     pub hop: Box<dyn Hop>,
     /// Digest of the board, which the brain compares with its own.
     pub digest: [u8; DIGEST_BYTES],
-    /// Where the newest text about the link is left for reports.
+    /// Where the newest text about the link is stored for reports.
     pub words: Arc<LinkWords>,
 }

@@ -7,8 +7,8 @@ use crate::system::rt::words::Words;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of places. The engine reads one while the tick writes another; a GPU that was given up may still
-/// read an older one, so that place must not be reused next.
+/// Number of places. The engine reads one while the tick writes another; an abandoned GPU may still read an
+/// older one, so that place must not be reused next.
 const PLACES: u8 = 4;
 
 /// The ring. Clones share the same memory.
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(
             (ring.read(again)[0], ring.read(again)[1]),
             (1.0, 0.0),
-            "nothing of the old vector is left"
+            "nothing remains of the old vector"
         );
     }
 }

@@ -78,11 +78,11 @@ pub const BRIDGE_S: f64 = 0.2;
 pub const fn regressors(sensors: usize) -> usize {
     CONTEXT + 2 * sensors + 1
 }
-/// Context is multiplied by this among the regressors: a receptive field fills about a thirtieth
-/// of the cube, four of them a channel, so that a channel's mean moves by about a sixteenth.
+/// Context is multiplied by this among the regressors: a receptive field fills about a thirtieth of the cube,
+/// and a channel has four of them, so that its mean moves by about a sixteenth.
 pub const CONTEXT_SCALE: f64 = 16.0;
 /// The last change is multiplied by this among the regressors: a sine of 0.4 Hz at 20 Hz changes by an eighth
-/// of its amplitude a cycle, so that sensors and changes have equal weight under the ridge.
+/// of its amplitude per cycle, so that sensors and changes have equal weight under the ridge.
 pub const CHANGE_SCALE: f64 = 8.0;
 /// Ridge of the prediction's least squares, in squared units of the regressors: the weight of one observation
 /// of unit size. With a tenth of it, the prediction learns noise for its first 20 s; with ten times as much,
@@ -137,14 +137,14 @@ impl Params {
 /// How a step of `dt` seconds with time constant `t` is divided: the number of equal sub-steps, and the share
 /// k <= 1 by which each moves towards F.
 pub fn sub_steps(dt: f64, t: f64) -> (usize, f64) {
-    // A quotient that is whole except for rounding must not cost an extra sub-step.
+    // A quotient that is an integer except for rounding must not cost an extra sub-step.
     let count = (dt / t - 1e-9).ceil().max(1.0);
     (count as usize, dt / (t * count))
 }
 
 /// Offset of each group beyond the content channels, for quality levels that do not step it in every cycle:
 /// it is stepped when the cycle number plus this offset is due. One pattern group and one slow group at a
-/// time, so that all cycles cost the same, also on two threads that take every second group each.
+/// time, so that all cycles cost the same, also on two threads that each take every second group.
 pub const TURN: [u64; GROUPS] = [0, 0, 0, 0, 0, 1, 1, 0];
 
 /// Whether work that runs every `every` cycles is due: by the cycle's number, or because cycle numbers were

@@ -10,9 +10,9 @@ use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Channels that are shown. Four fit side by side on a screen, and into a message of six kilobytes.
+/// Channels that are shown. Four slices fit side by side on a screen, and into a message of six kilobytes.
 pub const SLICES: usize = 4;
-/// Maximum number of cells per axis that a slice shows; of a larger grid it shows every second or fourth
+/// Maximum number of cells per axis that a slice shows; for a larger grid it shows every second or fourth
 /// cell.
 pub const MOST_SIDE: usize = 32;
 /// Interval between two sets of slices: short enough to show a change; a recording of a field of 32^3 grows
@@ -33,7 +33,7 @@ pub struct FieldSlices {
     pub cycle: u64,
     /// Cells per axis of each slice, at most [`MOST_SIDE`].
     pub side: u8,
-    /// The value that is stored as 0 and the one stored as 255.
+    /// The values that are stored as 0 and as 255.
     pub range: [f32; 2],
     /// The slices, in the order of their channels.
     pub slices: [FieldSlice; SLICES],
@@ -60,8 +60,8 @@ impl FieldSlices {
         slices: [FieldSlice { channel: 0, plane: 0, cells: [0; MOST_SIDE * MOST_SIDE] }; SLICES],
     };
 
-    /// Slices of a field of `grid` cells per axis. `copy(channel, first, step, to)` copies cells of a channel
-    /// in which x runs fastest: every `step`th from `first` on, as many as `to` holds.
+    /// Slices of a field of `grid` cells per axis. `copy(channel, first, step, to)` copies every `step`th
+    /// cell of a channel (x fastest), from `first` on, until `to` is full.
     pub fn of(grid: usize, cycle: u64, copy: impl Fn(usize, usize, usize, &mut [f32])) -> FieldSlices {
         let mut most = [(0, -1.0); SLICES]; // any channel varies more
         for channel in 0..CHANNELS {
@@ -109,7 +109,7 @@ impl FieldSlices {
     }
 }
 
-/// Copies cells of one channel from `first` on, every `step`th, as many as `to` holds.
+/// Copies every `step`th cell of one channel, from `first` on, until `to` is full.
 pub fn copy_every<C>(cells: &[C], first: usize, step: usize, to: &mut [f32], value: impl Fn(&C) -> f32) {
     to.iter_mut().zip(cells[first..].iter().step_by(step)).for_each(|(to, cell)| *to = value(cell));
 }

@@ -1,7 +1,7 @@
 //! A whole brain in a file, with a description of the field for which it was made. The file is written
 //! atomically and only if valid, and read completely or refused with the reason. The previous file stays
-//! beside it, as `NAME.previous`, for a start that cannot use the newest. `schedule` decides when to write,
-//! `writer` holds the thread that writes, `places` the robot's map. `copies` serves recordings.
+//! beside it, as `NAME.previous`, for a start that cannot use the newest one. `schedule` decides when to
+//! write, `writer` holds the thread that writes, `places` the robot's map. `copies` serves recordings.
 
 mod copies;
 mod places;
@@ -29,7 +29,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const KIND: Kind = Kind { tag: *b"BRAN", name: "snapshot", version: 3 };
-/// The older format, without a map; can still be read.
+/// The older format, without a map; it can still be read.
 const WITHOUT_MAP: Kind = Kind { version: 2, ..KIND };
 
 /// A brain and the field for which it was made.
@@ -54,7 +54,7 @@ struct SnapshotRef<'a> {
     map: Option<&'a Places>,
 }
 
-/// A file of the format without a map.
+/// A file in the format without a map.
 #[derive(Deserialize)]
 struct MaplessSnapshot {
     made_for: Vec<(String, String)>,
@@ -211,8 +211,8 @@ impl Snapshot {
         self.map.is_none() && remembered(board).is_some()
     }
 
-    /// Whether its read-out means something else on `board`, which therefore does not use it: it drove alone
-    /// but the board has a starting table, or it corrects another table or within another bound.
+    /// Whether its read-out has a different meaning on `board` and is therefore not used: it drove alone but
+    /// the board has a starting table, or it corrects another table or within another bound.
     pub fn has_other_readout(&self, board: &Board) -> bool {
         self.table != correction_digest(board)
             && self.state.learned.readout.iter().any(|weight| *weight != 0.0)
@@ -260,7 +260,7 @@ fn sound(
 fn most(made_for: &[(String, String)], learned: &Learned, live: usize, map: Option<&Places>) -> usize {
     let state = StateRef { learned, live: &Live::default() };
     let nothing = SnapshotRef { made_for, state, table: Some([0; 32]), map };
-    // A thing that is met for the first time adds a place.
+    // The first meeting with a thing adds a place.
     let places = map.map_or(0, |map| map.things.len() * size_of::<[f64; 2]>());
     codec::encode(KIND, &nothing).map_or(0, |bytes| bytes.len() + size_of::<Live>() + live + places)
 }

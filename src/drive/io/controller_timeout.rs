@@ -1,12 +1,13 @@
 //! Measures how long the motors' controller has not answered. It measures time instead of counting calls,
 //! because the number of calls depends on how the robot drives: a robot that drives straight on writes a
-//! register now and then; another one fails three times within one spark. Pure; `i2c.rs` decides what a
-//! timeout leads to.
+//! register only now and then; another may fail three times within one brush spark. Pure: `i2c.rs` decides
+//! what happens after a timeout.
 
 use crate::base::time::{Instant, Span};
 use crate::hardware::device::DeviceFault;
 
-/// Failed calls needed: a single one may coincide with the end of a spark and last as long as its retries.
+/// Failed calls needed for a timeout: a single one may coincide with the end of a spark, and its retries may
+/// make it long.
 const CALLS: u32 = 2;
 
 /// Failed calls of the controller, with no successful one in between.

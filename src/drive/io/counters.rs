@@ -15,7 +15,7 @@ pub(super) fn count(counter: &AtomicU64) {
 /// Counters that all workers share.
 #[derive(Debug, Default)]
 pub struct SenseCounters {
-    /// Readings that did not fit their ring buffer.
+    /// Readings that did not fit into their ring buffer.
     pub readings_dropped: Arc<AtomicU64>,
     /// Button levels that had changed without an edge being delivered.
     pub edges_lost: AtomicU64,
@@ -84,7 +84,8 @@ pub struct BusCounters {
     pub failures: AtomicU64,
     /// Transfers that were retried.
     pub retries: AtomicU64,
-    /// How often the motors' controller was set up (the first time included), or a bus without one restarted.
+    /// How often the motors' controller was set up (including the first time); on a bus without one, how
+    /// often the bus was restarted.
     pub set_ups: AtomicU64,
     /// Recovery steps taken, by [`RecoveryStep`]; the first set-up does not count.
     pub steps_taken: [AtomicU64; RecoveryStep::ALL.len()],

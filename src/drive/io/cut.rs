@@ -17,8 +17,8 @@ use crate::system::executor::{Waker, Worker};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A transfer that takes longer than this plus the time of its bits hangs: the kernel counts its timeouts in
-/// this unit.
+/// A transfer counts as hung if it takes longer than this plus the time of its bits: the kernel counts its
+/// timeouts in this unit.
 const HANGS: Span = Span::from_millis(10);
 /// Bits of the longest transfer: an inertial sensor's has 17 bytes of nine bits, doubled for a slow chip.
 const LONGEST_BITS: u64 = 300;
@@ -39,13 +39,13 @@ pub struct InFlight {
     /// How often the lines were cut, and the time of the last cut in nanoseconds.
     cuts: AtomicU64,
     cut_at: AtomicU64,
-    /// A transfer that takes longer than this hangs.
+    /// A transfer that takes longer than this counts as hung.
     hangs: Span,
     waker: Arc<Waker>,
 }
 
 impl InFlight {
-    /// Nothing in flight on a bus of this speed, motors stopped; `waker` wakes the cutter.
+    /// A bus of this speed with no transfer in progress and the motors stopped; `waker` wakes the cutter.
     pub fn new(speed_hz: u32, halt: Arc<Halt>, waker: Arc<Waker>) -> InFlight {
         halt.also_wake(waker.clone());
         let [cuts, cut_at] = [0, 0].map(AtomicU64::new);

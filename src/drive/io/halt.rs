@@ -7,9 +7,9 @@ use crate::base::time::{Instant, Span};
 use crate::system::executor::Waker;
 use crate::system::rt::sync::{Arc, AtomicU64, OnceLock, Ordering};
 
-/// A halt wakes the cutter only if the transfer in progress has taken this long. Most are over by then, and a
-/// second wake-up would delay every stop on a sound bus (by 12 us of 60 on the virtual bench). Otherwise the
-/// cutter wakes when the command on the wire expires.
+/// A halt wakes the cutter only if the transfer in progress has taken this long. Most transfers are over by
+/// then, and a second wake-up would delay every stop on a sound bus (by 12 us of 60 on the virtual bench).
+/// Otherwise the cutter wakes when the command on the wire expires.
 const LONG: Span = Span::from_millis(2);
 
 /// The halt request. Raising it never blocks, locks or allocates.

@@ -360,7 +360,7 @@ mod tests {
             }
         }
         assert_eq!(steps_taken.len(), STEPS, "each step once: {steps_taken:?}");
-        // A successful retry of a dead bus is not trusted either.
+        // A dead bus must also prove itself after a successful retry.
         set_up(&mut ladder, now + DEAD_RETRY + LONGEST_PAUSE);
         ladder.failed(now + DEAD_RETRY + LONGEST_PAUSE);
         assert!(ladder.is_dead());

@@ -63,7 +63,7 @@ struct Watched {
 /// Smallest difference between the stamps of two readings, so that the second is newer than the first.
 const NEXT: Span = Span::from_nanos(1);
 
-/// Owns the lines of all buttons, and those that signal a sample.
+/// Owns the lines of all buttons, and the lines that signal a sample.
 pub struct LinesWorker {
     gpio: Box<dyn Gpio>,
     outlet: Outlet,
@@ -159,7 +159,7 @@ impl LinesWorker {
         }
     }
 
-    /// Ignores edges for a while. Polls the levels now and again at the end of that time.
+    /// Ignores edges for a while. Polls the levels now, and once more at the end of that time.
     fn ignore_edges(&mut self, now: Instant) {
         self.ignore_edges_until = now + LONGEST_WAIT;
         self.ignored_edges = true;

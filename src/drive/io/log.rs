@@ -1,5 +1,5 @@
-//! Plays a log in place of the buses: one row per control period, in order, then nothing more. Motor commands
-//! are accepted and confirmed, but go nowhere.
+//! Plays back a log in place of the buses: one row per control period, in order, and nothing after the last
+//! row. Motor commands are accepted and confirmed, but go nowhere.
 
 use super::Outlet;
 use crate::base::command::{Command, OnWire};

@@ -70,7 +70,8 @@ pub(super) struct Motors {
     framed: bool,
     /// This fault tore a frame: nothing may be written until everything is set up again.
     torn: Option<DeviceFault>,
-    /// There is no line, or it failed the last time: waiting for a guard's line takes long.
+    /// There is no line, or it failed the last time and is not tried first again: waiting for a guard's line
+    /// takes long.
     line_failed: bool,
     /// Cuts of their line that `written_at` already accounts for.
     cuts: u64,
@@ -152,8 +153,8 @@ impl Motors {
     pub fn stopped(&self) -> bool {
         matches!(self.motion, MotorState::Still | MotorState::Held)
     }
-    /// The bus failed at `now`, with `fault` if that was in a transfer with the controller. Motors that may
-    /// be moving must be stopped at once.
+    /// The bus failed at `now`; `fault` is given if it failed in a transfer with the controller. Motors that
+    /// may be moving must be stopped at once.
     pub fn lose_bus(&mut self, fault: Option<DeviceFault>, now: Instant) {
         self.torn = fault.and_then(|fault| self.tears(fault)).or(self.torn);
         if !self.stopped() {
@@ -231,8 +232,8 @@ impl Motors {
         };
         let at = ports.clock.now();
         if written.is_err_and(DeviceFault::gave_way) {
-            // The driver does not write again what it has already written; a halt in the middle drops the
-            // rest.
+            // The driver does not repeat the frames that it has already written; a halt in the middle drops
+            // the rest.
             self.pending = Some(command);
             self.go(MotorState::Unknown(at));
             return written;
@@ -324,7 +325,7 @@ impl Motors {
             match self.stop_now(false, ports) {
                 Ok(()) => by_word = true,
                 // A spark does not make a transfer hang, so the next write would hang just as long; a line
-                // does not.
+                // does not hang.
                 Err(DeviceFault::Bus { fault: BusFault::TimedOut, .. }) => {}
                 Err(_) => continue,
             }

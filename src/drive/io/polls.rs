@@ -48,7 +48,7 @@ struct Poll {
     needs_set_up: bool,
     /// Progress of its set-up.
     journal: Journal,
-    /// How long its set-up has held the bus.
+    /// How long its set-up has kept the bus busy.
     held: Span,
     /// Its last poll was overtaken, and must be repeated.
     overtaken: bool,
@@ -107,8 +107,8 @@ impl Polls {
         self.polls.get(place).is_some_and(|poll| !poll.needs_set_up)
     }
 
-    /// Whether a poll of the device at `place` lets a requested poll go first. Not twice in a row: a chip
-    /// with a thousand samples a second would leave no time for this device.
+    /// Whether a poll of the device at `place` lets a requested poll go first. It never does so twice in a
+    /// row: a chip with a thousand samples a second would leave no time for this device.
     pub fn yields(&self, place: usize) -> bool {
         self.polls.get(place).is_some_and(|poll| !poll.needs_set_up && !poll.overtaken)
     }
@@ -139,7 +139,7 @@ impl Polls {
 
     /// Calls the device at `place`: takes the next step of its set-up if it needs one, otherwise polls it.
     /// `asked`: its line requested the poll. `stop`, given if this bus has the motors, is set as soon as a
-    /// reading trips a stop rule: the rest of the poll can wait.
+    /// reading trips a stop rule, because the rest of the poll can wait.
     pub fn call(
         &mut self,
         place: usize,

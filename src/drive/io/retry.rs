@@ -23,9 +23,10 @@ const PIECE: Span = Span::from_micros(100);
 /// off, and misreads later writes. Then only a transfer that no device acknowledged is retried.
 ///
 /// A lost arbitration breaks a transfer off in this way. The loser releases the wire in the middle of a bit
-/// (UM10204, 3.1.8), and the adapter does not say at which. If that was in the address byte, no device took
-/// anything; if in one of the three bytes after it, the chip keeps the complete bytes. Three quarters of a
-/// frame's bits follow the address. A Robot HAT has only one master, so something else pulled the wire low.
+/// (UM10204, 3.1.8), and the adapter does not say at which. If it broke off in the address byte, no device
+/// accepted anything; if in one of the three bytes after it, the chip keeps the complete bytes. Three
+/// quarters of a frame's bits follow the address. A Robot HAT has only one master, so something else pulled
+/// the wire low.
 fn retries(fault: BusFault, fragile: bool) -> usize {
     match fault {
         BusFault::Nack => 2,

@@ -15,9 +15,9 @@ use std::io::{self, Read, Write};
 /// Which part is copied, counted from the first slot; starts at the checkpoint before `from`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keep {
-    /// Start of the part; `None`: that of the recording.
+    /// Start of the part; `None`: the start of the recording.
     pub from: Option<Span>,
-    /// End of the part; `None`: that of the recording.
+    /// End of the part; `None`: the end of the recording.
     pub to: Option<Span>,
 }
 
@@ -71,7 +71,7 @@ type Message = (MessageHeader, Vec<u8>);
 struct Copier<W: Write> {
     writer: Writer<NoSeek<W>>,
     keep: Keep,
-    /// Ids in the recording, with those in the copy and the topic.
+    /// Channel ids in the recording, each with its id in the copy and its topic.
     channels: BTreeMap<u16, (u16, String)>,
     schemas: BTreeMap<u16, u16>,
     /// Messages since the last checkpoint, before the part has started; without a checkpoint, since the last

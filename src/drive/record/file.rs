@@ -89,7 +89,7 @@ impl McapFile {
         Ok(McapFile { writer, medium, checkpoints, slots, people, topics: Topics::new(facts), sequence: 0 })
     }
 
-    /// Adds a slot, after the checkpoint before it.
+    /// Adds a slot, preceded by the checkpoint before it.
     pub fn step(&mut self, step: &Step) -> io::Result<()> {
         if let Some(checkpoint) = &step.checkpoint {
             self.message(self.checkpoints, step.slot.slot.as_nanos(), checkpoint)?;
@@ -113,7 +113,7 @@ impl McapFile {
         self.message(self.people[Topic::Status as usize], time, json.as_bytes())
     }
 
-    /// Adds what the process occupied at `time`.
+    /// Adds the process's resource use at `time`.
     pub fn process(&mut self, time: u64, message: &ProcessMessage) -> io::Result<()> {
         let json = serde_json::to_vec(message)?;
         self.message(self.people[Topic::Process as usize], time, &json)

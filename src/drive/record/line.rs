@@ -37,7 +37,7 @@ pub struct RecordSender {
     counts: Arc<RecordingCounts>,
 }
 
-/// Where copies of the field go, whenever the recording asks for one.
+/// Where copies of the field are sent, whenever the recording asks for one.
 pub struct FieldCopyTap {
     asked: Arc<AtomicBool>,
     items: Sender<Item>,

@@ -1,5 +1,5 @@
 //! Reads a recording from its start, record by record, however large it is. A truncated recording is readable
-//! up to its last complete chunk. Any bytes are either accepted or give an error.
+//! up to its last complete chunk. Any input is either accepted or reported as an error.
 
 use super::lengths;
 use super::slot::{FORMAT, Slot, Step};
@@ -47,7 +47,7 @@ pub enum Event {
 pub enum End {
     /// Complete.
     Whole,
-    /// Truncated, by a loss of power or a disk failure. Everything before was read.
+    /// The file is truncated, by a loss of power or a disk failure. Everything before was read.
     Cut,
 }
 
@@ -335,7 +335,7 @@ mod tests {
         assert!(damaged > 20, "{damaged}");
     }
 
-    /// `mcap` alone would reserve 4 GB for the first and panic at the second.
+    /// Without these checks, `mcap` would reserve 4 GB for the first record and panic at the second.
     #[test]
     fn a_record_that_claims_too_much_is_damage() {
         let attachment = [&[0; 16][..], &[0; 8], &[0; 8]].concat();

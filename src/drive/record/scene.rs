@@ -17,11 +17,11 @@ pub const SCENE_TYPE: &str = "foxglove.SceneUpdate";
 /// Name of the coordinate frame: x ahead and y left of where the run began, z up.
 pub const SCENE_FRAME: &str = "start";
 
-/// Anything not redrawn within this many seconds disappears: what the robot no longer knows must not stay.
+/// Anything not redrawn within this many seconds disappears, so that nothing outdated stays on the screen.
 const LIFETIME_S: u64 = 1;
 /// Distance between two points of the path, metres: a curve of a small car still looks round.
 const PATH_STEP_M: f64 = 0.1;
-/// Points of a piece of the path. Every message repeats only the piece that is still growing.
+/// Points of a piece of the path. A message repeats only the piece that is still growing.
 const PATH_PIECE: usize = 10;
 /// With more range sensors than this, only the far end of each cone is drawn: a ring of 64 would hide the
 /// robot.
@@ -283,7 +283,7 @@ pub fn lines(joined: Lines, points: &[[f64; 2]], rgb: [f64; 3]) -> Value {
 /// A place at `height` metres, turned by `heading` radians.
 pub fn place([x, y]: [f64; 2], height: f64, heading: f64) -> Value {
     let (sin, cos) = (heading / 2.0).sin_cos();
-    // One ten-thousandth is a rotation by a hundredth of a degree.
+    // An error of one ten-thousandth is a rotation by a hundredth of a degree.
     let [sin, cos] = [sin, cos].map(|part| (part * 1e4).round() / 1e4);
     json!({
         "position": {"x": mm(x), "y": mm(y), "z": mm(height)},

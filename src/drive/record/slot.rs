@@ -88,7 +88,7 @@ pub struct FieldRecord {
     pub took: Span,
     /// From the slot that requested it to this slot.
     pub age: Span,
-    /// Quality level at which it was computed.
+    /// Quality level at which the cycle was computed.
     #[serde(rename = "rung")]
     pub quality: QualityLevel,
     /// Why the engine did not run, as text; `None`: it ran.
@@ -119,7 +119,7 @@ pub struct RecordedAnswer {
 }
 
 impl Slot {
-    /// The slot of `record`, which took `readings`.
+    /// The slot described by `record`, which took `readings`.
     pub fn of(record: &Record, readings: Vec<Reading>, untold: u32) -> Slot {
         Slot {
             slot: record.slot,

@@ -1,4 +1,4 @@
-//! The channels for viewers: what a plotter or a viewer shows, with the JSON schemas of their messages.
+//! The channels that plotters and viewers show, with the JSON schemas of their messages.
 
 use super::facts::Facts;
 use super::image::{IMAGE_TYPE, image_schema};

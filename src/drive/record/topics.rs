@@ -28,7 +28,7 @@ const QUALITY: Span = Span::from_millis(1_000);
 /// The sensors by name.
 #[derive(Default, Serialize)]
 pub struct FrameMessage<'a> {
-    /// In the sensor's unit; `None`: never read.
+    /// Value in the sensor's unit; `None`: never read.
     pub value: BTreeMap<&'a str, Option<f32>>,
     /// Age of the value.
     pub age_ms: BTreeMap<&'a str, Option<f32>>,

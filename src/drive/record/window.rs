@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 /// How long slots are still written after the robot is disarmed, to show how it came to a stop.
 const AFTER: Span = Span::from_millis(2_000);
-/// Maximum number of slots in memory: 30 s at 1 kHz. With a PiCar-X's sensors that is 40 MB, and a tenth of
-/// it at 100 Hz.
+/// Maximum number of slots in memory: 30 s at 1 kHz. With a PiCar-X's sensors that is 40 MB, or a tenth of
+/// that at 100 Hz.
 const MOST: usize = 30_000;
 
 /// When slots are written.
@@ -98,11 +98,11 @@ mod tests {
         assert_eq!(
             (written.first(), written.last()),
             (Some(&1_000), Some(&1_569)),
-            "from the last checkpoint at least 100 ms before arming, to 2 s after disarming"
+            "from the last checkpoint that is at least 100 ms before arming to 2 s after disarming"
         );
         assert!(written.is_sorted() && written.len() == 570);
         assert_eq!((passed.first(), passed.contains(&999), passed.contains(&1_000)), (Some(&0), true, false));
-        assert_eq!(passed.last(), Some(&1_988), "the rest waits for the next arming");
+        assert_eq!(passed.last(), Some(&1_988), "the remaining slots wait in memory for the next arming");
         assert!(!window.is_open());
     }
 

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 /// Interval between syncs.
 const SYNC_EVERY: Duration = Duration::from_millis(1_000);
-/// Interval between messages about the process, on the robot's clock: also in virtual time.
+/// Interval between messages about the process, measured on the robot's clock, even in virtual time.
 const PROCESS_EVERY: Span = Span::from_millis(1_000);
 /// Delay after a failure before the next file: a full disk does not free up any sooner.
 const RETRY_AFTER: Duration = Duration::from_millis(5_000);
@@ -45,7 +45,7 @@ pub struct Plan {
     pub open: Opener,
 }
 
-/// What is sent to the thread.
+/// An item in the thread's queue.
 pub(super) enum Item {
     /// A slot.
     Slot {
@@ -74,12 +74,12 @@ pub(super) struct Writer {
     counts: Arc<RecordingCounts>,
     window: Window,
     file: Option<McapFile>,
-    /// Set to ask for a copy of the field.
+    /// Set by the writer to ask for a copy of the field.
     field_copy_asked: Arc<AtomicBool>,
     /// The file has no slot yet.
     is_new: bool,
-    /// Bytes of the file that are copies of the field. They do not count for its largest size: otherwise a
-    /// small file would be full of its copy.
+    /// Bytes of the file that are copies of the field. They do not count towards its size limit: otherwise
+    /// the copy alone would fill a small file.
     copied: u64,
     part: u64,
     /// Slots in the file since it was last synced.
@@ -196,8 +196,8 @@ impl Writer {
         self.note(written);
     }
 
-    /// Whether the file has reached its largest size or age. A new one starts with a checkpoint, so that it
-    /// can be replayed without the others; if none comes in time, it starts without.
+    /// Whether the file has reached its largest size or age. A new file starts with a checkpoint, so that it
+    /// can be replayed without the earlier ones; if no checkpoint comes in time, it starts without one.
     fn is_over(&self, at_checkpoint: bool) -> bool {
         let Some(file) = self.file.as_ref().filter(|_| matches!(self.plan.place, RecordingTarget::Folder(_)))
         else {

@@ -76,7 +76,8 @@ impl CheckpointTap {
         };
         let mut archive = Archive::writer(&mut room);
         let walked = what.walk(&mut archive);
-        // A checkpoint that does not fit is sent with length 0: only the recording can return the buffer.
+        // A checkpoint that does not fit is sent with length 0, because only the recording can return the
+        // buffer.
         let used = if walked.is_ok() { archive.at() } else { 0 };
         left_out.fetch_add(u64::from(walked.is_err()), Ordering::Relaxed);
         let _ = full.push(Checkpoint { index, room, used }); // the ring has room for all buffers

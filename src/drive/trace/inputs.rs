@@ -1,5 +1,5 @@
-//! The inputs of a slot that its record does not hold already: requests, signals, and the readings that it
-//! took, in order. With them, replay can decide the slot again.
+//! The inputs of a slot that its record does not already contain: requests, signals, and the readings that it
+//! took, in order. They let a replay repeat the slot's decisions.
 
 use crate::base::frame::Reading;
 use crate::decision::mode::Asked;

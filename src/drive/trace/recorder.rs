@@ -23,11 +23,11 @@ const LONGEST_NS: u64 = 60_000_000_000;
 pub struct Recorder {
     digest: Hasher,
     summary: Summary,
-    /// Scheduled slot to start of work.
+    /// From the scheduled slot to the start of work.
     pub release_late: Histogram<u64>,
-    /// Start of work to end of work.
+    /// From the start of work to its end.
     pub exec: Histogram<u64>,
-    /// Scheduled slot to command on the wire.
+    /// From the scheduled slot to the command on the wire.
     pub end_late: Histogram<u64>,
     /// Compute time of field cycles that were answered.
     pub field: Histogram<u64>,
@@ -120,7 +120,7 @@ impl Recorder {
             (summary.engine, summary.link) = (Some(field.state), field.link);
             let answer = field.response.map(|response| (response, record.slot - field.age));
             summary.answer = answer.or(summary.answer);
-            // The end of the run cancels the goal; its outcome is the one known before that.
+            // The end of the run cancels the goal; the outcome reported is the one known before that.
             if record.mode != Mode::Stopped {
                 summary.goal = field.goal.or(summary.goal);
             }
@@ -134,8 +134,8 @@ impl Recorder {
     }
 
     /// Digest of every record so far: the values that were sensed, decided and commanded in each slot. Times
-    /// are left out, so a run in virtual time and its repetition give the same digest, and so do one and two
-    /// threads.
+    /// are left out, so repeating a run in virtual time gives the same digest, and one thread gives the same
+    /// digest as two.
     pub fn digest(&self) -> String {
         self.digest.finalize().to_hex().to_string()
     }

@@ -69,8 +69,8 @@ impl Summary {
         named.filter(|&(_, times)| times > 0).collect()
     }
 
-    /// Heap allocations of the tick thread a slot; `None` where they are not counted or no slot has
-    /// been counted yet.
+    /// Heap allocations of the tick thread per slot; `None` where they are not counted or no slot has been
+    /// counted yet.
     pub fn allocations_per_slot(&self) -> Option<f64> {
         let slots = self.slots_counted_for_allocations;
         self.allocations.filter(|_| slots > 0).map(|allocations| allocations as f64 / slots as f64)
@@ -93,8 +93,8 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// The percentiles of a histogram of nanoseconds; `None` without a sample, because a percentile
-    /// of nothing would read as zero.
+    /// The percentiles of a histogram of nanoseconds; `None` without a sample, because a percentile of an
+    /// empty histogram would read as zero.
     pub fn of(histogram: &Histogram<u64>) -> Option<Latency> {
         if histogram.is_empty() {
             return None;

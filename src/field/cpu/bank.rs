@@ -1,6 +1,6 @@
 //! The experience bank's rows of 512 numbers, and the search for the exact five nearest to a query. Rows are
 //! spread over shards (row r is in shard r mod 8), so that threads have equal work however full the bank is.
-//! `bank_index` decides what rows are worth, and which one is replaced.
+//! `bank_index` decides how valuable the rows are, and which one is replaced.
 //!
 //! An empty bank takes little memory: rows are in blocks, and a block is allocated when its first row is
 //! stored. The field's thread, which is not a real-time thread, then touches 20 new pages, once in 32 rows of
@@ -87,7 +87,7 @@ impl Query {
     }
 }
 
-/// The size of a step with which the largest number of `vector` becomes `steps`; 0 for a zero vector.
+/// The step size at which the largest number of `vector` becomes `steps`; 0 for a zero vector.
 fn step_of(vector: &[f32], steps: f32) -> f32 {
     vector.iter().fold(0.0_f32, |most, x| most.max(x.abs())) / steps
 }
@@ -170,9 +170,9 @@ impl Rows {
     }
 }
 
-/// Compares a query with those of the bank's rows `from..to` that are in a shard. The five nearest are exact:
-/// every row is first compared in integers, with a bound on the error; a row is compared again in f32 unless
-/// five others are certainly nearer.
+/// Compares a query with the rows among the bank's `from..to` that are in a shard. The five nearest are
+/// exact: every row is first compared in integers, with a bound on the error; a row is compared again in f32
+/// unless five others are certainly nearer.
 pub struct Scan<'a> {
     /// The shard.
     pub rows: &'a Rows,

@@ -1,5 +1,5 @@
-//! The index of the bank's rows: which are in use, what they are worth, the progress of the current sweep and
-//! the result of the last one. The rows themselves are in `bank`.
+//! The index of the bank's rows: which are in use, how valuable they are, the progress of the current sweep
+//! and the result of the last one. The rows themselves are in `bank`.
 
 use super::nearest::Nearest;
 use crate::field::shape::{BANK_TOP, RECENCY_S};

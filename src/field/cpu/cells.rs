@@ -57,7 +57,7 @@ impl Cells {
         }
     }
 
-    /// Copies cells of channel `c` from `first` on, every `step`th, as many as `to` holds.
+    /// Copies every `step`th cell of channel `c`, from `first` on, until `to` is full.
     pub fn read_every(&self, c: usize, first: usize, step: usize, to: &mut [f32]) {
         match self {
             Cells::Full(cells) => copy_every(channel(cells, c), first, step, to, |cell| *cell),

@@ -1,5 +1,5 @@
-//! The hot loop: takes one channel through one step, and computes sums on the way. Every cell of the old
-//! field is read once and every cell of the new one written once; no intermediate result is as large as a
+//! The hot loop: advances one channel by one step and computes its sums in the same pass. Every cell of the
+//! old field is read once and every cell of the new one written once; no intermediate result is as large as a
 //! channel. The old field is not changed, so a step can be repeated. No threads, no gradients.
 
 mod plane;
@@ -9,7 +9,8 @@ use crate::field::shape::{BLEND_TOP, BLOCK_COUNT, BLOCKS};
 use crate::system::cpu::simd::{Kernel, Simd};
 use plane::{Lanes, Plane, Window};
 
-/// The drive of a channel: 2 log2(e) times the drive of the field's formula, as the exponential needs it.
+/// The drive of a channel: 2 log2(e) times the drive in the field's formula, the scale that the exponential
+/// needs.
 #[derive(Clone, Copy)]
 pub struct Drive<'a> {
     /// Drive of every cell.
@@ -54,7 +55,7 @@ pub struct Sweep<'a, C, const N: usize> {
     pub step: Step,
     /// Patterns to blend in.
     pub blended: &'a Blended<'a>,
-    /// Sum of the channels of a group up to this one, if its gradients are needed.
+    /// Sum of a group's channels up to this one, if the group's gradients are needed.
     pub sum: Option<&'a mut [f32]>,
     /// Work space of a plane, for channels without a sum.
     pub scratch: &'a mut [f32],
@@ -170,7 +171,7 @@ fn square_mut<T, const N: usize>(cells: &mut [T]) -> &mut [[T; N]; N] {
 pub struct Gather<'a, C, const N: usize> {
     /// The field.
     pub front: &'a [C],
-    /// Sum of the channels of a group up to this one, if its gradients are needed.
+    /// Sum of a group's channels up to this one, if the group's gradients are needed.
     pub sum: Option<&'a mut [f32]>,
     /// Whether this channel is the first of that sum.
     pub first: bool,

@@ -32,7 +32,7 @@ pub struct Fixed {
     pub grid: usize,
     /// |u| stays within this.
     pub bound: f32,
-    /// Value of each channel's cells at rest.
+    /// Resting value of each channel's cells.
     pub rest: [f32; GROUP],
     /// Each channel's mean in the features at rest: the value before it is rounded to the storage.
     pub rest_mean: [f64; GROUP],

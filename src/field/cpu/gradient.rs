@@ -1,5 +1,5 @@
-//! 3D Sobel gradients of a group's mean, reduced to blocks on the way, without a gradient volume. The
-//! operator is separable and is applied one plane at a time, along z, then x, then y.
+//! 3D Sobel gradients of a group's mean, reduced to blocks as they are computed, without a gradient volume.
+//! The operator is separable and is applied one plane at a time, along z, then x, then y.
 
 use super::evolve::{fold, square};
 use crate::field::shape::{BLOCK_COUNT, BLOCKS};

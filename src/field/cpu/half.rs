@@ -1,6 +1,6 @@
-//! Converts between the full grid and the half grid. Towards the half grid it takes means of 2x2x2 cells; on
-//! the way back every cell moves by as much as its mean has moved, so that means are right and detail is
-//! kept.
+//! Converts between the full grid and the half grid. Conversion to the half grid takes means of 2x2x2 cells;
+//! on the way back, every cell changes by as much as its mean has changed, so that the means are right and
+//! the detail is kept.
 
 use super::cell::Cell;
 use crate::system::cpu::simd::{Kernel, Simd};

@@ -27,14 +27,14 @@ pub enum Task {
     Unhalve,
     /// Evolve the channels by `count` sub-steps of share `share` and reduce the features.
     Sweep {
-        /// Whether on the half grid.
+        /// Whether it runs on the half grid.
         half: bool,
         /// Sub-steps; 0: do not step, only reduce.
         count: usize,
         /// Share of the step's value in a sub-step's result.
         share: f64,
     },
-    /// Compare the query with those of the bank's rows `from..to` that are in the shard.
+    /// Compare the query with the rows among the bank's `from..to` that are in the shard.
     Scan {
         /// First row of the bank.
         from: usize,
@@ -90,7 +90,7 @@ pub struct Reduced {
 
 /// A job: its task, inputs, work space and results.
 pub struct Job {
-    /// Number of the eight channels, and of the shard.
+    /// Number of the group of eight channels, and of the shard.
     pub number: usize,
     /// The task.
     pub task: Task,

@@ -1,5 +1,5 @@
-//! The pattern library: contexts by which patterns are found, and volumes to blend. The index of contexts is
-//! small and in f64; the volumes are the engine's largest memory and are stored in 16 bits.
+//! The pattern library: an index of contexts, by which patterns are found, and the volumes to blend. The
+//! index is small and in f64; the volumes are the engine's largest memory and are stored in 16 bits.
 //!
 //! A stored value is a whole number of steps of bound / 32767. |v| <= bound needs no exponent, so this
 //! fixed-point format is 16 times as precise as half precision in the same 16 bits; its error is at most
@@ -31,7 +31,7 @@ impl Blend {
     pub fn weights(&self) -> &[f64] {
         &self.weights[..self.len]
     }
-    /// A saved blend, best first; at most `BLEND_TOP` patterns of it.
+    /// A saved blend, best first; patterns after the first `BLEND_TOP` are dropped.
     pub fn of(found: &[(u32, f64)]) -> Blend {
         let mut blend = Blend { len: found.len().min(BLEND_TOP), ..Blend::NONE };
         for (i, (slot, weight)) in found.iter().take(BLEND_TOP).enumerate() {

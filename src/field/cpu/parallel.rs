@@ -1,5 +1,5 @@
 //! The parts of the field and the threads that work on them. A run performs a job for each part that has a
-//! task, takes over its new cells and passes on its results, whatever they mean.
+//! task, takes over its new cells and passes on its results without interpreting them.
 //!
 //! With one thread, the parts take turns and share one job and one set of spare cells. With more threads,
 //! every part has its own, and there are spares for each worker: a late worker keeps the cells that it reads
@@ -39,7 +39,7 @@ pub struct Parallel {
     pending: Option<usize>,
 }
 
-/// Everything that jobs are made from and returned to.
+/// The data from which jobs are made and to which they return.
 struct Stock {
     parts: Vec<Part>,
     spares: SpareCells,

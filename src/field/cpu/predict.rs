@@ -75,8 +75,8 @@ impl Predictor {
         }
     }
 
-    /// Learns from what followed the regressors of the last cycle, if `due` returns true for the number of
-    /// cycles since the last learning.
+    /// Learns from the sensors that followed the regressors of the last cycle, if `due` returns true for the
+    /// number of cycles since the last learning.
     pub fn learn(&mut self, due: impl FnOnce(u64) -> bool) {
         if self.age == 0 {
             return; // there is no earlier cycle

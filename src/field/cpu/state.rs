@@ -59,7 +59,7 @@ impl FieldEngine for CpuEngine {
         rows.for_each(|row| live.bank.rows.extend_from_slice(row));
         let mut running = Nearest::NONE;
         if live.bank.next_part.is_some() {
-            // Of each shard's five best, only those among the five best of all can still matter.
+            // Of each shard's five best rows, only those among the five best overall can still matter.
             let found = self.parallel.nearest().iter().flat_map(Nearest::list);
             found.for_each(|(row, cosine)| running.offer(*row, *cosine));
         }

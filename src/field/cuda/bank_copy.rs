@@ -1,6 +1,6 @@
 //! The host's copy of the bank. The device reports each row that a cycle changes, so that saving the brain
-//! copies no rows from the device; into a state that was saved before, it copies only the rows that changed
-//! since.
+//! copies no rows from the device; a save into the memory of an earlier one copies only the rows that changed
+//! since then.
 
 use super::desk::Touched;
 use crate::field::shape::DESCRIPTOR;

@@ -121,9 +121,9 @@ impl Brains {
         self.pool.address() + place.at as u64
     }
 
-    /// One cycle of all robots, with an input and an answer for each. The first input determines number and
-    /// quality level for all. Makes one driver call, unless the answer is late; the caller waits for
-    /// `timeout`.
+    /// One cycle of all robots, with an input and an answer for each. The first input determines the cycle
+    /// number and quality level for all. Makes one driver call, unless the answer is late; the caller waits
+    /// for `timeout`.
     pub fn cycle(
         &mut self,
         inputs: &[FieldInput],

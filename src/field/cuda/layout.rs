@@ -163,7 +163,7 @@ impl Layout {
 }
 
 impl Own {
-    /// Bytes of everything that is saved of a robot.
+    /// Bytes of everything that is saved for a robot.
     fn saved_bytes(&self) -> usize {
         let tables = [self.senses, self.weights, self.covariance, self.sweep, self.scores, self.metrics];
         let cells = self.cells.iter().flat_map(|buffers| buffers[0]);
@@ -284,7 +284,7 @@ mod tests {
         let [one, two] =
             [0, 1].map(|robot| layout.brain(robot, 1 << 40, [8 + robot as u64, 16 + robot as u64]));
         let same: Vec<bool> = one.chunks(8).zip(two.chunks(8)).map(|(a, b)| a == b).collect();
-        assert!(same[0] && same[1..5].iter().all(|same| !same), "rule; orders, answer, and both on the host");
+        assert!(same[0] && same[1..5].iter().all(|same| !same), "shared: the rule, not orders and answers");
         assert!(same[5..11].iter().all(|same| *same), "projections");
         assert!(same[11..43].iter().all(|same| !same), "cells");
         assert!(same[43..47].iter().all(|same| *same), "library");

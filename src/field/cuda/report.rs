@@ -98,7 +98,7 @@ pub struct DeviceFacts {
 /// Where the time of a cycle went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DeviceTimes {
-    /// From the request until the driver has all of it, on the host's clock.
+    /// From the request until all of its work is submitted to the driver, on the host's clock.
     pub queue: Span,
     /// From the first kernel to the answer, on the device's clock.
     pub kernels: Span,

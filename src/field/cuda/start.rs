@@ -18,7 +18,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// The start of a plan.
+    /// The tables of a plan.
     pub fn new(plan: &FieldPlan) -> Start {
         let projections = Projections::new(plan, plan.shape.grid);
         let reached =

@@ -1,5 +1,5 @@
-//! Copies a whole state, in the form that all engines share, to the device, and read-out and library in both
-//! directions. `save` copies the state from the device.
+//! Copies a whole state, in the form that all engines share, to the device; copies the read-out and the
+//! library in both directions. `save` copies the state from the device.
 
 use super::bank::Coarse;
 use super::brains::Brains;
@@ -28,7 +28,7 @@ impl Brains {
             ..ScheduleState::default()
         });
         for (on_half, cells) in [(false, &live.whole), (true, &live.half)] {
-            // There are no half cells if the half grid is not in use.
+            // `live.half` is empty if the half grid is not in use.
             for (group, cells) in cells.chunks_exact((cells.len() / GROUPS).max(1)).enumerate() {
                 self.set_group(0, on_half, group, cells)?;
             }

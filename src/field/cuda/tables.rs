@@ -16,7 +16,7 @@ pub const CYCLE: usize = 392;
 pub const ANSWER: usize = 768;
 /// See [`RULE`].
 pub const REPORT: usize = 2_864;
-/// Bytes of a report up to its two times, which are all that every cycle needs.
+/// Bytes of a report up to and including its two times: the part that every cycle needs.
 pub const TIMED_ANSWER: usize = ANSWER + 2 * size_of::<u64>();
 /// See [`RULE`].
 pub const SENSES: usize = 17_696;

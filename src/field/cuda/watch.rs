@@ -1,6 +1,6 @@
 //! How the device's thread waits for a cycle: it polls host memory, sleeping in between, and never waits
-//! inside the driver, so that it can always give up. It also has the events for everything but a usual
-//! cycle.
+//! inside the driver, so that it can always give up. Also contains the events used for everything other than
+//! a normal cycle.
 
 use super::desk::Desk;
 use crate::base::time::{Clock, Instant, MonotonicClock, Span};
@@ -19,8 +19,8 @@ pub const NAP: Span = Span::from_micros(50);
 /// the thread asks the driver whether the device has failed.
 const LATE: u64 = 4;
 
-/// An event's status before the stream has passed it (CUDA_ERROR_NOT_READY); also the result of a wait that
-/// was given up.
+/// An event's status before the stream has passed it (CUDA_ERROR_NOT_READY); also the result of an abandoned
+/// wait.
 const NOT_READY: i32 = 600;
 /// CUDA_ERROR_UNKNOWN: reported if the stream has finished without an answer.
 const UNKNOWN: i32 = 999;
@@ -28,7 +28,7 @@ const UNKNOWN: i32 = 999;
 /// Where the time of a cycle went.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    /// From the thread's start until the driver has everything.
+    /// From the thread's start until all work is submitted to the driver.
     pub submit: Span,
     /// From the first kernel to the answer, on the device's clock.
     pub kernels: Span,
@@ -92,8 +92,8 @@ impl Waiting {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Waits until the report of the last cycle has arrived, whose work is on `stream`; it usually comes
-    /// after `usual`, and the caller waits for `timeout`. Bounded like `until`.
+    /// Waits until the report of the last cycle has arrived; the cycle's work is on `stream`. The report
+    /// usually comes after `usual`, and the caller waits for `timeout`. Bounded like `until`.
     pub fn until_reported(
         &self,
         desk: &Desk,

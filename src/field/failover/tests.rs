@@ -275,7 +275,7 @@ fn pauses_double_to_60_s_and_reset_after_60_s_of_work() {
         rig.run_cycle();
         rig.await_opener();
     }
-    // Pauses count from the failure; all but the first are read a cycle (50 ms) later.
+    // Pauses are counted from the failure; all but the first pause are read a cycle (50 ms) later.
     assert_eq!(pauses, [500, 950, 1950, 3950, 7950, 15_950, 31_950, 59_950, 59_950]);
     rig.script().shut = None;
     let EngineState::StandIn { left, loss, .. } = rig.run_cycle().state else { panic!("it is lost") };

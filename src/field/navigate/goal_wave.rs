@@ -1,4 +1,4 @@
-//! A wave that spreads from the goal over the cells of the place grid and goes around closed ones; its slope
+//! A wave that spreads from the goal over the cells of the place grid and goes around closed cells; its slope
 //! shows the way (Glasius, Komoda and Gielen 1995). It is a diffusion with decay: without flux through the
 //! edges of closed cells, and with the goal's cell held at a constant value.
 

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub const MAX_PLACES: usize = 16;
 /// Minimum number of places of a patrol.
 pub const FEWEST_OF_PATROL: usize = 2;
-/// How long a patrol stands still after it has given up a place: long enough to be seen in the status, and in
-/// recordings, which show the state ten times a second.
+/// How long a patrol stands still after it has given up on a place: long enough to be seen in the status, and
+/// in recordings, which show the state ten times a second.
 const SHOWS_MISSED: Span = Span::from_millis(2_000);
 
 /// A position relative to where the robot started, metres: ahead and to the left.
@@ -29,15 +29,15 @@ pub type Place = [f64; 2];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
-    /// The field drives, as without any order.
+    /// The field drives, as if there were no order.
     #[default]
     Wander,
     /// The robot stands still.
     Stand,
     /// The robot goes to these places, one after the other, and stops at the last.
     Go(Route),
-    /// It goes round these places until another order comes. A place that it has given up is left out in this
-    /// round; if it has given up all of them one after the other, it stands still.
+    /// It goes round these places until another order comes. A place that it has given up on is left out in
+    /// this round; once it has given up on all of them in a row, it stands still.
     Patrol(Route),
 }
 
@@ -152,7 +152,7 @@ pub struct GoalReport {
     pub order: u64,
     /// Where the robot is, by dead reckoning from its start.
     pub pose: OdometryPose,
-    /// The place that the robot goes to, or has reached or given up.
+    /// The place that the robot goes to, has reached or has given up on.
     pub goal: Option<Place>,
     /// Places of the route after this one; on a patrol, of this round.
     pub left: u8,
@@ -165,9 +165,9 @@ pub struct GoalReport {
 struct Progress {
     /// Which place of the route is next.
     next: usize,
-    /// When a patrol has given up this place.
+    /// When a patrol gave up on this place.
     gave_up: Option<Instant>,
-    /// Places that a patrol has given up one after the other.
+    /// Places that a patrol has given up on in a row.
     missed: usize,
 }
 
@@ -362,7 +362,8 @@ mod tests {
         assert_eq!(motors[..2], [0.0, 0.0], "it stands there");
     }
 
-    /// A driver that is done with a goal in the cycle after it got it: places with a negative x are given up.
+    /// A driver that is done with a goal in the cycle after it got it: it gives up on places with a negative
+    /// x.
     struct Quick(State);
 
     impl Driver for Quick {

@@ -25,8 +25,8 @@ const BEST_INPUT: f32 = 6.5;
 const SHARPNESS: f32 = 0.4;
 /// The input of a blocked direction: it ends a peak there.
 const BLOCKED_INPUT: f32 = -4.0;
-/// If no direction has at least this slope in 0.4 m, the wave shows no way: it is the flat remains of a wave
-/// that has lost its goal.
+/// If no direction has at least this slope in 0.4 m, the wave shows no way: what remains is the flat residue
+/// of a wave whose goal is gone.
 const FLAT: f32 = 0.2;
 /// Noise: enough to choose between equal ways, too little to leave the chosen one.
 const NOISE: f32 = 0.3;

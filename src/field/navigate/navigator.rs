@@ -26,8 +26,8 @@ const MOST_STEPS: usize = 16;
 const LONGEST: f64 = 0.2;
 /// The robot stops after this long without a fresh reading, seconds. It bridges shorter gaps from memory.
 const BLIND_AFTER: f64 = 0.7;
-/// The robot waits this long for a missing peak before it turns to look, seconds: a new wave needs 0.4 s, and
-/// the field 0.1 s.
+/// If there is no peak, the robot waits this long before it turns to look, seconds: a new wave needs 0.4 s,
+/// and the field 0.1 s.
 const LOOKS_AFTER: f64 = 1.0;
 /// The robot gives up after turning this far without finding a way, radians: once around.
 const LOOKS_AROUND: f64 = std::f64::consts::TAU;
@@ -126,7 +126,7 @@ impl State {
 pub struct Options {
     /// The goal is reached within this distance, metres.
     pub arrives_within: f32,
-    /// Whether it remembers what it met. If not, it knows only the newest readings; for comparison.
+    /// Whether it remembers obstacles that it met. If not, it uses only the newest readings; for comparison.
     pub remembers: bool,
     /// How it chooses its direction.
     pub chooser: Chooser,

@@ -7,8 +7,8 @@ use crate::decision::motion::OdometryPose;
 
 /// Width of a cell, metres: about the width of a small robot's wheel track, and the error of a sonar.
 pub const CELL: f32 = 0.1;
-/// Cells on each side of the window, a power of two. 12.8 m: the robot sees half of that to each side, more
-/// than its sensors reach.
+/// Cells on each side of the window, a power of two. The window is 12.8 m wide: half of that on each side of
+/// the robot, farther than its sensors reach.
 pub const SIDE: usize = 128;
 /// The bits of a cell's coordinate that give its place in memory.
 const MASK: i64 = SIDE as i64 - 1;
@@ -20,14 +20,14 @@ const MET: f32 = 0.5;
 /// not seen free: a sensor that looks ahead meets the near side of a thing, and the robot passes its far
 /// side.
 const UNSEEN_SIDE: f32 = 1.5;
-/// What a hit of a thin ray adds, as a share of what is missing to 1.
+/// What a hit of a thin ray adds, as a share of the difference between the memory and 1.
 const RAY_HIT: f32 = 0.6;
 /// What a hit adds in the middle of a cone; half of it at the edges, which are less likely to have caused the
 /// echo.
 const CONE_HIT: f32 = 0.25;
-/// Share of its memory that a thin ray leaves in each cell that it passes.
+/// Share of a cell's memory that remains after a thin ray has passed through it.
 const RAY_CLEAR: f32 = 0.7;
-/// Share of its memory that each ray of a cone leaves in a cell.
+/// Share of a cell's memory that remains after each ray of a cone.
 const CONE_CLEAR: f32 = 0.95;
 /// Angle between two rays that stand for a cone, radians: 3 degrees are two cells at 4 m.
 const RAY_ANGLE: f32 = 0.0524;
@@ -37,8 +37,8 @@ const MOST_RAYS: usize = 21;
 const SAMPLE: f32 = 0.5;
 /// A ray clears up to this far before its end, in cells: the end itself may be in the next cell.
 const SPARED: f32 = 0.7;
-/// Memory fades to 1/e over this distance travelled, metres. With odometry that errs by 5 %, a thing
-/// that has half faded is off by 1.4 m; it has been met again by then, or is gone.
+/// Memory fades to 1/e over this distance travelled, metres. With odometry that errs by 5 %, the position of
+/// a thing that has half faded is off by 1.4 m; by then, the thing has been met again or is gone.
 const FADES_OVER: f64 = 40.0;
 
 /// Distance between two samples of a path that the robot might take, metres.
@@ -175,8 +175,8 @@ impl PlaceGrid {
         self.met.fill(0.0);
     }
 
-    /// The robot is here now: the window follows, memory fades with the distance, and the ground under it is
-    /// free.
+    /// Moves the robot here: the window follows, memory fades with the distance, and the ground under the
+    /// robot is free.
     pub fn follow(&mut self, pose: OdometryPose) {
         if let Some(last) = self.last {
             let [ahead, left] = last.sees(pose.at);
@@ -422,7 +422,7 @@ mod tests {
         }
         let lost = lost.expect("it has faded within the window");
         assert!((lost - 0.05 - 40.0 * 1.12_f64.ln()).abs() < 0.3, "after {lost} m");
-        assert!(!grid.is_open([1.05, 0.05]), "outside the window nothing is open");
+        assert!(!grid.is_open([1.05, 0.05]), "no cell outside the window is open");
         // The memory that it had is used by the cells 12.8 m further on, which are empty.
         assert!(grid.is_open([13.85, 0.05]) && grid.window().index(cell_of([13.85, 0.05])).is_some());
     }

@@ -61,7 +61,8 @@ impl NavigationSenses {
         Some(NavigationSenses { odometer: Odometer::new(motion), channels, told: [Instant::ZERO; MAX_BEAMS] })
     }
 
-    /// Follows the last command. A command that the bus has not confirmed in time counts as a standstill.
+    /// Follows the last command. While commands are not confirmed in time, the robot counts as standing
+    /// still.
     pub fn follow(&mut self, executed: &Executed) {
         let still = [0.0; MAX_MOTORS];
         let motors = if executed.is_confirmed() { &executed.command.motors } else { &still };

@@ -41,7 +41,7 @@ impl Skill {
 }
 
 impl Trust {
-    /// Saves the averages; they cover as many cycles as those of the skill.
+    /// Saves the averages; they cover as many cycles as the averages of the skill.
     pub fn save(&self, to: &mut Senses) {
         refill(&mut to.agreement, &self.agreement);
         refill(&mut to.power, &self.power);
@@ -56,7 +56,7 @@ impl Trust {
 }
 
 impl Learner {
-    /// Saves W, P and the regressor whose turn it is.
+    /// Saves W, P and the regressor whose ridge is renewed next.
     pub fn save(&self, to: &mut Senses) {
         to.turn = self.turn as u64;
         refill(&mut to.weights, &self.weights);

@@ -192,8 +192,8 @@ fn laplacian(u: &[f64], n: usize, x: usize, y: usize, z: usize) -> f64 {
         - 6.0 * at(x, y, z)
 }
 
-/// Difference along `axis`, [1 2 1] across both others, divided by 32; a cell outside counts as the nearest
-/// one inside.
+/// Difference along `axis`, smoothed by [1 2 1] along both other axes, divided by 32; a cell outside counts
+/// as the nearest one inside.
 fn sobel(g: &[f64], n: usize, cell: [usize; 3], axis: usize) -> f64 {
     const ALONG: [f64; 3] = [-1.0, 0.0, 1.0];
     const ACROSS: [f64; 3] = [1.0, 2.0, 1.0];
@@ -309,7 +309,7 @@ mod tests {
                 let expected = if other == axis { 1.0 } else { 0.0 };
                 assert!((sobel(&g, 8, [3, 4, 2], other) - expected).abs() < 1e-12);
             }
-            // At a face, one of the two cells is missing, so the difference is half.
+            // At a face, one of the two cells is missing, so the difference is halved.
             let mut face = [3, 3, 3];
             face[axis] = 0;
             assert!((sobel(&g, 8, face, axis) - 0.5).abs() < 1e-12);

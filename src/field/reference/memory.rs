@@ -237,7 +237,7 @@ impl Bank {
         self.experiences[row].last_use = cycle;
     }
 
-    /// Stores an experience in the first free row, or replaces the one that is worth least.
+    /// Stores an experience in the first free row, or replaces the least valuable one.
     pub fn insert(&mut self, descriptor: &[f64], value: f64, cycle: u64, dt: f64) {
         let experience = Experience { value, last_use: cycle };
         let row = if self.len() < self.capacity {

@@ -1,6 +1,6 @@
-//! The engine whose field a brain on another computer computes. A cycle sends a request over the local hop
-//! and waits for its answer, at most until shortly before the next cycle. If none comes, the cycle has no
-//! answer, and the next cycle sends a new request.
+//! The engine of a field that is computed by a brain on another computer. A cycle sends a request over the
+//! local hop and waits for its answer, at most until shortly before the next cycle. If none comes, the cycle
+//! has no answer, and the next cycle sends a new request.
 //!
 //! The brain keeps the field's state: it takes the snapshots, holds the read-out and resumes from them. So
 //! there is nothing to save, restore, load or reset here; these calls do not affect the brain. Every message
@@ -62,7 +62,7 @@ pub struct RemoteEngine {
     dt: Span,
     /// Longest wait for an answer.
     timeout: Span,
-    /// Answers to requests older than this are ignored.
+    /// Age of a request above which answers to it are ignored.
     silence: Span,
     stage: Stage,
     connect_at: Instant,
@@ -227,7 +227,7 @@ impl RemoteEngine {
             self.counters.late += 1;
             return RequestStatus::Other;
         }
-        // An earlier answer may have waited for this call, so its time is that of its arrival at the tether.
+        // An earlier answer may have waited for this call, so the time of its arrival at the tether is used.
         self.heard = self.heard.max(Some((answer.sent + round_trip).min(now)));
         self.prompt += u64::from(answer.response().is_some() && round_trip <= self.timeout);
         let is_newest = |request: &CycleRequest| (request.cycle, request.sent) == (answer.cycle, answer.sent);
@@ -307,8 +307,8 @@ impl FieldEngine for RemoteEngine {
     }
 }
 
-/// Splits the time of a cycle. The tether and the brain measured their parts; each part is limited to what
-/// the others leave.
+/// Splits the time of a cycle. The tether and the brain measured their parts; each part is limited to the
+/// time that the other parts leave.
 fn split(whole: Span, round_trip: Span, answer: &CycleAnswer) -> LinkTimes {
     let round_trip = round_trip.min(whole);
     let waited = answer.waited.min(round_trip);

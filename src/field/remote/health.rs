@@ -25,17 +25,17 @@ pub struct LinkCounters {
     pub asked: u64,
     /// Cycles without the brain's answer in time.
     pub missed: u64,
-    /// Answers to earlier cycles; they are dropped.
+    /// Answers to earlier cycles, which were dropped.
     pub late: u64,
     /// Messages that were refused as a whole.
     pub refused: u64,
-    /// Requests that the brain refused, failed on or reached too late.
+    /// Requests that the brain refused, failed to compute or began too late.
     pub unserved: u64,
     /// Connections to the tether's process.
     pub connections: u64,
     /// How often the field on this machine took over.
     pub takeovers: u64,
-    /// How often the brain took over again.
+    /// How often the brain took over from it again.
     pub returns: u64,
 }
 
@@ -73,7 +73,7 @@ pub enum NoLink {
     Joining,
     /// The brain refuses the robot; the log has its reason.
     Refused,
-    /// The tether has joined, but no answer came for this long.
+    /// The tether has joined a brain, but no answer has come for this long.
     Silent(Span),
     /// It answers again, and must do so for this much longer before it takes over.
     Proving(Span),

@@ -40,7 +40,7 @@ const ANSWER_AT: usize = 1 + 8;
 pub enum FromRuntime<'a> {
     /// The first message of a connection.
     Hello(Hello),
-    /// A cycle's request, to be carried as it is.
+    /// A cycle's request, to be carried unchanged.
     Request(&'a [u8; REQUEST_BYTES]),
 }
 
@@ -58,7 +58,7 @@ pub struct Hello {
 pub enum FromTether<'a> {
     /// It does not serve this runtime, and closes the connection.
     Refused(Unwanted),
-    /// The brain's answer, as it came.
+    /// The brain's answer, unchanged.
     Answer {
         /// From the request's departure to the answer's arrival, as the tether measured it.
         round_trip: Span,
@@ -212,7 +212,7 @@ impl LocalMessage {
 }
 
 impl Hello {
-    /// The hello of this program, on a board with `digest`.
+    /// The hello of this program, for the board with `digest`.
     pub const fn new(digest: [u8; DIGEST_BYTES]) -> Hello {
         Hello { version: MESSAGE_VERSION, digest }
     }

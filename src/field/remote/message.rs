@@ -50,7 +50,7 @@ pub struct CycleRequest {
     pub sensors: [f32; MAX_SENSORS],
 }
 
-/// How a brain dealt with a request.
+/// How a brain handled a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Verdict {
@@ -60,7 +60,7 @@ pub enum Verdict {
     Refused = 1,
     /// The engine failed, and restarts from its last snapshot.
     Failed = 2,
-    /// The brain did not get to it before its deadline.
+    /// The brain did not start on it before its deadline.
     Late = 3,
 }
 
@@ -71,7 +71,7 @@ pub struct CycleAnswer {
     pub cycle: u64,
     /// [`CycleRequest::sent`], returned unread.
     pub sent: Instant,
-    /// How the brain dealt with the request.
+    /// How the brain handled the request.
     pub verdict: Verdict,
     /// How long the brain computed.
     pub computed: Span,
@@ -338,7 +338,7 @@ fn take_micros(bytes: &[u8], at: usize) -> Span {
 
 fn take_f32(bytes: &[u8], at: usize, most: f32) -> Result<f32, MessageError> {
     let value = f32::from_le_bytes(word(bytes, at));
-    // Also refuses NaN, which is in no range.
+    // Also refuses NaN, which is outside every range.
     if (-most..=most).contains(&value) { Ok(value) } else { Err(MessageError::Number { at, value, most }) }
 }
 

@@ -101,8 +101,7 @@ impl FieldEngine for Standby {
         self.use_brain(asked, own)
     }
 
-    /// Never saves: the brain keeps its own state, and the local field has seen the last seconds before it is
-    /// needed.
+    /// Never saves: the brain keeps its own state, and the local field is up to date when it is needed.
     fn save(&mut self, _live: &mut Live) -> bool {
         false
     }
@@ -124,7 +123,7 @@ impl FieldEngine for Standby {
         self.here.rebuild(learned);
     }
 
-    /// None while the brain computes: the local field then only keeps itself ready.
+    /// No slices while the brain computes: the local field is then only on standby.
     fn slices(&self) -> Option<FieldSlices> {
         if self.stood_in { self.here.slices() } else { None }
     }

@@ -1,5 +1,5 @@
 //! The robot's map in a snapshot, as plain numbers. `memory::map` fills them in and resumes from them; this
-//! file checks their ranges, and for which things of a board they were recorded.
+//! file checks their ranges, and lists the things of a board for which they were recorded.
 
 use crate::base::plan::{Board, ComputedSensor, SensorKind};
 use crate::field::state::StateError;
@@ -30,7 +30,7 @@ pub struct Places {
     pub things: Vec<PlacesThing>,
 }
 
-/// Meetings superposed in one vector.
+/// A page: meetings superposed in one vector.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlacesPage {
     /// The number of meetings.

@@ -1,4 +1,4 @@
-//! Decides when a brain is handed to the snapshot writer, or to a recording.
+//! Decides when a brain is handed over to the snapshot writer or to a recording.
 
 use super::{HandOver, SnapshotSender};
 use crate::base::time::{Instant, Span};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Hands a brain to the writer when that is due.
+/// Hands a brain over to the writer when one is due.
 pub struct SnapshotSchedule {
     sender: SnapshotSender,
     due: Due,
@@ -15,7 +15,7 @@ pub struct SnapshotSchedule {
 
 /// When a brain is handed over.
 enum Due {
-    /// At intervals, the first of which begins with the first call, and at the end.
+    /// At intervals, counted from the first call, and at the end.
     Every { every: Span, next: Option<Instant> },
     /// Whenever this is set.
     Asked(Arc<AtomicBool>),
@@ -70,7 +70,7 @@ mod tests {
     use crossbeam_channel::bounded;
     use std::cell::Cell;
 
-    /// An engine that can or cannot save, and whose save does `meanwhile`.
+    /// An engine that can or cannot save, and that calls `meanwhile` during a save.
     struct Saver<F: Fn() + Send> {
         saves: Cell<bool>,
         meanwhile: F,

@@ -41,7 +41,7 @@ pub struct SnapshotCounts {
     pub skipped: u64,
     /// Failed.
     pub failed: u64,
-    /// Of these: failed because no engine could have resumed from them.
+    /// Of the failed ones: snapshots from which no engine could have resumed.
     pub unsound: u64,
     /// Why writing failed the last time.
     pub trouble: Option<String>,
@@ -58,7 +58,7 @@ pub enum ExistingSnapshot {
     Refused,
 }
 
-/// What became of a state that the field had to hand over.
+/// The outcome of handing over a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandOver {
     /// The writer has it.
@@ -77,7 +77,7 @@ pub struct SnapshotSender {
     progress: Arc<Progress>,
 }
 
-/// The other end: the thread that writes.
+/// The writing thread, at the other end.
 pub struct SnapshotWriter {
     progress: Arc<Progress>,
 }
@@ -85,7 +85,7 @@ pub struct SnapshotWriter {
 /// Copies the robot's map.
 pub type CopyMap = Box<dyn FnMut(&mut Places) + Send>;
 
-/// What a snapshot holds besides the brain.
+/// What a snapshot contains besides the brain.
 #[derive(Default)]
 pub struct Beside {
     /// Copies the robot's map. The writer's thread calls it, so it may wait for other users of the map.

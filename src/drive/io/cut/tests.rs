@@ -276,7 +276,7 @@ fn nothing_is_cut_while_the_motors_may_move_or_the_bus_works() {
     let mut rig = Rig::new();
     rig.command(Span::from_secs_f64(3600.0));
     rig.hang(SENSOR);
-    std::thread::sleep(Duration::from_millis(60)); // six times what makes a transfer hang
+    std::thread::sleep(Duration::from_millis(60)); // six times a transfer's limit
     rig.release.send(Ok(())).unwrap();
     assert_eq!(rig.next(), Seen::Returned);
     for _ in 0..20 {

@@ -10,7 +10,7 @@ use crate::system::cpu::simd::Simd;
 /// them.
 const TOGETHER: usize = 4;
 
-/// A vector of each of these rows; those beyond the number in use are never stored.
+/// One vector for each of these rows; vectors beyond the number of rows in use are never stored.
 type Rows<S> = [<S as Simd>::V; TOGETHER];
 
 /// A plane on its way from the old field to the new one.
@@ -133,8 +133,8 @@ fn across<S: Simd, const N: usize>(simd: S, row: &[f32; N], j: usize, u: S::V) -
     simd.add(simd.west(before, u), simd.east(u, after))
 }
 
-/// Three planes of the old field. Packed planes are unpacked once: `below` and `here` already are, `above` is
-/// unpacked on the way.
+/// Three planes of the old field. Packed planes are unpacked once: `below` and `here` are already unpacked,
+/// and `above` is unpacked during the computation.
 pub struct Window<'a, C, const N: usize> {
     /// Plane z - 1, or z at the bottom.
     pub below: &'a [[f32; N]; N],
@@ -196,8 +196,9 @@ impl<V: Copy> Lanes<V> {
     }
 }
 
-/// 2^f on -0.5..=0.5 is 1 + f (P0 + f (P1 + ...)). Minimax fits of the relative error: 1.1e-7 for f32 cells,
-/// and 1.0e-4 for cells in half precision, whose own rounding steps are at least 2.4e-4 of the value.
+/// 2^f on -0.5..=0.5 is 1 + f (P0 + f (P1 + ...)). Minimax fits, with a relative error of 1.1e-7 for f32
+/// cells, and of 1.0e-4 for cells in half precision, whose own rounding steps are at least 2.4e-4 of the
+/// value.
 #[allow(clippy::approx_constant)] // fitted with the others: not ln 2
 const FINE: [f32; 5] = [0.693_147, 0.240_222_42, 0.055_507_336, 0.009_671_513, 0.001_326_472_7];
 const COARSE: [f32; 3] = [0.693_282_9, 0.242_210_95, 0.055_008_933];

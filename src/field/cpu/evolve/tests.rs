@@ -105,7 +105,8 @@ impl<C: Cell, const N: usize> Scene<C, N> {
     }
 }
 
-/// Roughly content channels at 100 Hz, where all terms matter. Both storages represent the bound exactly.
+/// Coefficients close to those of content channels at 100 Hz, where all terms matter. Both storages represent
+/// the bound exactly.
 fn usual_step() -> Step {
     let (exponent, bound) = (2.0 * std::f32::consts::LOG2_E, 1945.0 / 2048.0);
     Step { centre: exponent * 0.9 * 0.4, side: exponent * 0.09, keep: 0.8, reach: 0.19, bound }
@@ -140,7 +141,7 @@ fn sweeps_are_the_formula<C: Cell, const N: usize>(storage: Storage) {
             }
             let shown: Vec<u32> = back.iter().map(|cell| cell.get().to_bits()).collect();
             let all: Vec<u32> = shown.into_iter().chain(blocks.map(f32::to_bits)).collect();
-            // On grids narrower than a level's registers, another level runs.
+            // Grids narrower than a level's registers are computed by another level.
             if level.within(N).name() != "portable" {
                 assert!(fused.get_or_insert_with(|| all.clone()) == &all, "{what}: fused levels differ");
             }
@@ -277,7 +278,7 @@ fn tanh_is_within_its_error_bounded_and_monotonic() {
     let count = N * N * N;
     for level in Level::all() {
         let (mut worst, mut worst_at) = (0.0_f64, 0.0);
-        // Dense where it bends, then over the whole range in which it changes.
+        // Sampled densely where the curve bends, then over the whole range in which it changes.
         for (from, to) in [(-1.0, 1.0), (-4.0, -1.0), (1.0, 4.0), (-30.0, 30.0), (-1e-3, 1e-3)] {
             let at = |i: usize| (from + (to - from) * i as f64 / count as f64) as f32;
             let found = tanh_of::<N>(level, (0..count).map(at).collect());

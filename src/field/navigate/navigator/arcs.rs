@@ -1,5 +1,5 @@
-//! The arcs that a car can drive, and how much room there is along each. A car that has to turn far uses this
-//! to choose the side.
+//! The arcs that a car can drive, and how much room there is along each. A car that has to turn by a large
+//! angle uses this to choose the side.
 
 use super::super::Body;
 use super::super::place_grid::PlaceGrid;
@@ -11,7 +11,7 @@ const SHARES: [f32; 11] = [-1.0, -0.75, -0.5, -0.25, -0.1, 0.0, 0.1, 0.25, 0.5, 
 /// Distance between two points on an arc, metres.
 const STEP: f64 = 0.05;
 /// Room is measured up to the length over which the sharpest arc turns by this angle, radians: a little more
-/// than half a turn. The second constant is the smallest and largest such length, metres.
+/// than half a turn. The second constant holds the smallest and the largest such length, metres.
 const TURN: f32 = 3.5;
 const FARTHEST: [f32; 2] = [0.6, 2.0];
 /// Cost of differing from the wanted curvature by the sharpest one, as radians off the direction: low, so
@@ -63,7 +63,7 @@ impl Arcs {
         });
         let best = arcs.min_by(|(_, a), (_, b)| a.total_cmp(b));
         let (arc, _) = best.expect("there are arcs");
-        // The wanted curvature itself, if no other arc is nearer to it.
+        // The wanted curvature itself, if this arc is the nearest to it.
         let away = (arc.share - wanted).abs();
         let is_nearest = SHARES.iter().all(|share| (share - wanted).abs() >= away);
         Arc { share: if is_nearest { wanted } else { arc.share }, ..arc }
@@ -77,8 +77,8 @@ impl Arc {
     }
 }
 
-/// How far the reference point can go along an arc before the body comes too close to something, metres. Two
-/// circles stand for the body: at its front and at its rear.
+/// How far the reference point can go along an arc before the body comes too close to something, metres. The
+/// body is approximated by two circles, at its front and at its rear.
 fn room_along(body: &Body, grid: &PlaceGrid, pose: OdometryPose, curvature: f32) -> f32 {
     let farthest = (TURN * body.turning_radius).clamp(FARTHEST[0], FARTHEST[1]);
     let circles = [f64::from(body.front - body.half_width), f64::from(body.half_width - body.rear)];

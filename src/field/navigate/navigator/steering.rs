@@ -11,17 +11,18 @@ use std::f64::consts::{FRAC_PI_2, PI, TAU};
 const AHEAD: [f32; 2] = [0.1, 1.2];
 /// Range behind the robot in which closed cells are searched for, metres from the middle of the body.
 const BEHIND: [f32; 2] = [0.1, 0.6];
-/// Distances from the lattice are shortened by this, metres: the error of a sample of the path, and a margin.
+/// Distances measured on the lattice are shortened by this, metres: the sampling error of the path, and a
+/// margin.
 const LATTICE_ERROR: f32 = 0.065;
 /// The body may pass things that a sensor sees at this distance beside it, metres: noise, and room to steer.
 const BESIDE: f32 = 0.03;
-/// Share of full speed on free ground. The rest is left for corrections.
+/// Share of full speed on free ground. The rest is reserved for corrections.
 const CRUISE: f32 = 0.9;
 /// Share of the cruising speed that is left at an obstacle.
 const CRAWL: f32 = 0.25;
 /// The robot slows down over this distance, metres, for each metre a second of its full speed.
 const BRAKES_OVER: f32 = 1.2;
-/// With less room than this the robot does not drive on, metres.
+/// With less room than this, metres, the robot does not drive on.
 const NO_ROOM: f32 = 0.075;
 /// It backs if the room ahead is below this share of the turning radius.
 const BACKS_BELOW: f32 = 0.83;
@@ -96,8 +97,8 @@ impl Room {
         self.behind = way(pose.heading + PI, BEHIND, true);
     }
 
-    /// Finds the nearest reading in the strip that the body would sweep straight ahead. A reading stays until
-    /// its sensor delivers another; the robot's own motion brings it nearer.
+    /// Finds the nearest reading in the strip that the body would sweep straight ahead. A reading is kept
+    /// until its sensor delivers another; until then, the robot's own motion shortens its distance.
     fn look_ahead(&mut self, body: &Body, pose: OdometryPose, beams: &[Beam]) {
         if let (Some((_, away)), Some(last)) = (&mut self.nearest, self.last) {
             *away -= (-pose.sees(last)[0]).max(0.0) as f32;

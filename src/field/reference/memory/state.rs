@@ -19,8 +19,8 @@ impl Library {
         })
     }
 
-    /// Restores a pattern. If the state lacks the original, it uses the steps, with values clamped to
-    /// `bound`.
+    /// Restores a pattern. If the state lacks the originals, the values are computed from the steps and
+    /// clamped to `bound`.
     pub fn put(&mut self, slot: usize, pattern: &Pattern, step: f32, bound: f32) {
         let len = PATTERN * self.cells;
         let (volume, context) = (&mut self.volumes[slot * len..][..len], &mut self.contexts[slot]);
@@ -59,7 +59,7 @@ fn no_longer_than_the_floor(vector: &mut [f64]) {
 }
 
 impl Bank {
-    /// Saves the rows, both in single precision with unit length, and as they are.
+    /// Saves the rows both in single precision with unit length and in their original form.
     pub fn save(&self, bank: &mut Experiences, fine: &mut Vec<f64>) {
         bank.rows.clear();
         fine.clear();

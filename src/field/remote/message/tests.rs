@@ -1,4 +1,4 @@
-//! Requests and answers survive a round trip; anything else is refused with its place.
+//! Requests and answers survive a round trip; anything else is refused, and the error names the place.
 
 use super::*;
 use proptest::prelude::*;
