@@ -13,14 +13,15 @@
 /// neighbours come from the cache: a tile in shared memory would cost two barriers per plane and channel for
 /// loads that hit the L1 cache anyway. The old and the new field are in separate buffers, so that no cell is
 /// read after it was written. Nothing else as large as the field is stored: the drive is computed where it is
-/// needed from the felt sensors, the blend from the stored volumes. Every sum is added in an order that
+/// needed from the felt sensors, and the blend from the stored volumes. Every sum is added in an order that
 /// depends on the grid and on launch.planes_or_tasks only.
 #include "pair.cuh"
 
-/// Maximum number of threads per block. A thread needs at most 80 registers: three blocks of 256 fit a
-/// multiprocessor's 65536, but only one of 512.
+/// Maximum number of threads per block. A thread needs at most 80 registers: three blocks of 256 threads fit
+/// into a multiprocessor's 65536 registers, but only one block of 512.
 constexpr unsigned MOST_THREADS = 256;
-/// Threads of a team: a plane of cells, four each; on the largest grid four times over.
+/// Threads of a team: together they cover a plane of cells, four cells each; on the largest grid in four
+/// rounds.
 __host__ __device__ constexpr unsigned team_threads(unsigned n) {
   return n * n / 4 < MOST_THREADS ? n * n / 4 : MOST_THREADS;
 }
@@ -40,8 +41,8 @@ template <unsigned N> struct alignas(16) EvolveShared { // planes are read sixte
   float plane[teams(N)][N * N];
   float channel[GROUP][team_threads(N) / team_lanes(N)];
   float column[COLUMNS];
-  const short* volume[BLEND_TOP]; // of each blended pattern, on the grid in use
-  float share[BLEND_TOP];   // of each, times the value of one step of a volume
+  const short* volume[BLEND_TOP]; // volume of each blended pattern, on the grid in use
+  float share[BLEND_TOP];   // weight of each, times the value of one step of a volume
   unsigned blended;
 };
 
@@ -59,7 +60,7 @@ struct Stored {
   short4 cells[BLEND_TOP];
 };
 
-/// Loads them all at once, because they come from slow memory.
+/// Loads all patterns' cells at once, because they come from slow memory.
 template <unsigned N>
 __device__ inline Stored stored_cells(const EvolveShared<N>& shared, bool is_pattern, unsigned at) {
   Stored stored;
@@ -73,7 +74,7 @@ __device__ inline Stored stored_cells(const EvolveShared<N>& shared, bool is_pat
   return stored;
 }
 
-/// Q times its share: the weighted sum.
+/// The sum of the patterns' cells, each times its share.
 template <unsigned N> __device__ inline float4 blended_cells(const EvolveShared<N>& shared, const Stored& stored) {
   float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
@@ -84,7 +85,7 @@ template <unsigned N> __device__ inline float4 blended_cells(const EvolveShared<
   return sum;
 }
 
-/// a of four cells at (x, y, z): bias and bumps.
+/// The drive a of four cells at (x, y, z): bias and bumps.
 template <unsigned N>
 __device__ inline float4 drive_cells(const EvolveShared<N>& shared, const Brain& brain, unsigned group, unsigned c,
                                      unsigned x, unsigned y, unsigned z) {
@@ -101,14 +102,16 @@ __device__ inline float4 drive_cells(const EvolveShared<N>& shared, const Brain&
   return drive;
 }
 
-/// One cell: u' = hold u + take F, F from the sum of the six neighbours, drive and blend.
+/// One step of a cell: u' = hold u + take F, where F follows from the sum of the six neighbours, the drive
+/// and the blend.
 __device__ inline float cell_step(float u, float sides, float drive, float blended, const Step& step) {
   const float spread = u + step.lambda * (sides - 6.0f * u);
   const float goal = step.own * (step.reach * field_tanh(step.gamma * spread + drive)) + blended;
   return fminf(fmaxf(step.hold * u + step.take * goal, -step.bound), step.bound);
 }
 
-/// The sums of the six neighbours of four cells. Those beyond the edge are the cells themselves.
+/// The sum of the six neighbours of each of four cells. A neighbour beyond the edge is replaced by the cell
+/// itself.
 template <unsigned N, class Cell>
 __device__ inline float4 neighbours(const Cell* old, unsigned at, float4 u, unsigned x, unsigned y, unsigned z) {
   float4 sides = load(old + (z > 0 ? at - N * N : at));
@@ -174,7 +177,7 @@ __device__ inline void evolve_slab(EvolveShared<N>& shared, const Brain& brain, 
         const unsigned at = ((c * N + z) * N + y) * N + x;
         float4 u = load(old + at);
         if (steps) {
-          const unsigned pattern = group * GROUP + c - PATTERN_FIRST; // wraps to a large number before the first
+          const unsigned pattern = group * GROUP + c - PATTERN_FIRST; // before the first it wraps to a large number
           const Stored stored = stored_cells(shared, pattern < PATTERN, pattern * CELLS + (z * N + y) * N + x);
           const float4 sides = neighbours<N>(old, at, u, x, y, z);
           const float4 drive = drive_cells<N>(shared, brain, group, c, x, y, z);
@@ -183,7 +186,7 @@ __device__ inline void evolve_slab(EvolveShared<N>& shared, const Brain& brain, 
           u.y = cell_step(u.y, sides.y, drive.y, q.y, step);
           u.z = cell_step(u.z, sides.z, drive.z, q.z, step);
           u.w = cell_step(u.w, sides.w, drive.w, q.w, step);
-          u = store(fresh + at, u); // as stored: the sums are over what the next cycle reads
+          u = store(fresh + at, u); // as stored: the sums must be of the values that the next cycle reads
         }
         if (reduces) {
           add_scaled(sum, 1.0f, u);
@@ -217,7 +220,7 @@ template <unsigned N> __device__ void evolve(const Brain* brains, Launch launch)
     shared.amplitude[tap - first] = brain.taps.weight[tap] * brain.senses->felt[sensor];
   }
   const unsigned blended = brain.answer->blended;
-  if (threadIdx.x < BLEND_TOP) { // weights are f64: converted to floats once per block, and without f64 units
+  if (threadIdx.x < BLEND_TOP) { // f64 weights are converted once per block, without f64 units
     const bool is_blended = threadIdx.x < blended;
     shared.volume[threadIdx.x] =
         is_blended ? brain.volumes[cycle.on_half][brain.answer->slot[threadIdx.x]] : nullptr;
@@ -255,7 +258,8 @@ template <unsigned N> __device__ void evolve(const Brain* brains, Launch launch)
   }
 }
 
-// Three blocks per multiprocessor: with fewer registers the assembler spills, without a limit it uses more.
+// Three blocks per multiprocessor: with fewer registers the assembler would spill, without a limit it would
+// use more.
 #define EVOLVE(n)                                                                                        \
   extern "C" __global__ void __launch_bounds__(evolve_threads(n), 3) evolve_##n(const Brain* brains, Launch launch) { \
     evolve<n>(brains, launch);                                                                           \

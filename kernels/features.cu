@@ -1,20 +1,21 @@
 /// Step 4: context, descriptor and gradients from the sums that the last sub-step left.
 ///
 /// Launch: grid (BLOCK_COUNT, GROUPS + 1, robots), block as many threads as a spatial block has cells, but
-/// at least 32 and at most 128 (four cells each at 32 per axis). A block computes one spatial block of one
-/// group: its descriptor entry; in each of the first eight spatial blocks also a channel's mean; in content
-/// groups also the Sobel derivatives of the block's cells. The block that arrives last makes the bank's query
-/// of the whole descriptor (query.cuh): a separate launch would cost more than the query itself. The blocks
-/// after the last group do the second half of learning (learn.cuh). Shared memory: half a KiB.
+/// at least 32 and at most 128 (four cells each at 32 per axis). A block of threads computes the descriptor
+/// entry of one spatial block of one group; for each of the first eight spatial blocks also a channel's mean;
+/// in content groups also the Sobel derivatives of the block's cells. The block that arrives last makes the
+/// bank's query of the whole descriptor (query.cuh): a separate launch would cost more than the query itself.
+/// The blocks after the last group do the second half of learning (learn.cuh). Shared memory: half a KiB.
 ///
-/// launch.planes_or_tasks is that of evolve. Groups that did not step are assembled from their old sums.
+/// launch.planes_or_tasks has the same value as for evolve. Groups that did not step are assembled from their
+/// old sums.
 #include "learn.cuh"
 #include "query.cuh"
 
 constexpr unsigned FEATURE_THREADS = 128;
 
-/// Sobel derivatives times 32 at one cell of a volume of n^3: [-1 0 1] along the axis, [1 2 1] across
-/// both others; a cell outside the grid has the value of the nearest one inside.
+/// Sobel derivatives times 32 at one cell of a volume of n^3: [-1 0 1] along the axis, [1 2 1] along both
+/// others; a cell outside the grid has the value of the nearest one inside.
 __device__ inline void sobel(const float* volume, unsigned n, unsigned x, unsigned y, unsigned z, float slope[3]) {
   const unsigned west = x > 0 ? x - 1 : 0, east = x + 1 < n ? x + 1 : x;
   slope[0] = slope[1] = slope[2] = 0.0f;
@@ -34,8 +35,8 @@ __device__ inline void sobel(const float* volume, unsigned n, unsigned x, unsign
   }
 }
 
-/// 1 / count, exactly: counts of cells are powers of two. A quotient would take ten f64 instructions, in each of
-/// 512 blocks.
+/// 1 / count, exactly: counts of cells are powers of two. A division would take ten f64 instructions in each
+/// of 512 blocks.
 __device__ inline double one_over(unsigned count) {
   return __longlong_as_double(static_cast<long long>(1023 - (__ffs(static_cast<int>(count)) - 1)) << 52);
 }
@@ -58,7 +59,7 @@ __device__ inline void gradients(const Brain& brain, unsigned n, unsigned block,
       sums[2 * axis + 1] += fabsf(slope[axis]);
     }
   }
-  // The warps' sums first, all six together: one after another they would need twelve barriers.
+  // All six sums of the warps first, together: one after another they would need twelve barriers.
   for (unsigned i = 0; i < 6; i++) sums[i] = lanes_sum(sums[i]);
   if (threadIdx.x % WARP == 0) {
     for (unsigned i = 0; i < 6; i++) scratch[threadIdx.x / WARP][i] = sums[i];
@@ -67,7 +68,8 @@ __device__ inline void gradients(const Brain& brain, unsigned n, unsigned block,
   if (threadIdx.x >= 6) return;
   float sum = 0.0f;
   for (unsigned warp = 0; warp < blockDim.x / WARP; warp++) sum += scratch[warp][threadIdx.x];
-  // Sums of eight channels, derivatives times 32, and per whole cell: a half cell spans two of them.
+  // These are sums of eight channels, of derivatives times 32, per whole cell: a half cell spans two whole
+  // cells.
   const float width = brain.cycle->on_half ? 2.0f : 1.0f;
   const float scale = 1.0f / (32.0f * GROUP * width * static_cast<float>(cells));
   brain.features[CHANNELS + DESCRIPTOR + (group * 6 + threadIdx.x) * BLOCK_COUNT + block] = scale * sum;

@@ -1,11 +1,11 @@
-/// Rung 5: onto the half grid and back. One launch before the first cycle on the other grid.
+/// Rung 5: onto the half grid and back. Launched once, before the first cycle on the other grid.
 ///
 /// Launch: grid (CHANNELS, ceil((grid / 2)^3 / 256), robots), block 256: one thread per half cell and its
 /// 2x2x2 whole ones. No shared memory. cycle.left names the buffer of the old grid, cycle.front that of the
-/// new one. Both keep the storage of the group.
+/// new one. Both buffers keep the group's storage format.
 ///
-/// Going in, a half cell is the mean of its cells and the whole field is kept. Coming out, each whole
-/// cell moves by as much as its block's mean has moved, within the bound, in place.
+/// On entry, a half cell is the mean of its whole cells, and the whole field is kept. On the way back, each
+/// whole cell changes by as much as its block's mean has changed, within the bound, in place.
 #include "arithmetic.cuh"
 
 constexpr unsigned HALF_THREADS = 256;

@@ -1,14 +1,15 @@
 /// Step 6: learn what followed the last cycle's regressors, and predict what comes next. In f64, as in every
 /// engine: an f32 covariance degrades over time.
 ///
-/// Each part is done by warps with one row of P or W each, beside other work of the same launch:
-///   learn_gain by blocks of `sense`: it needs no orders, and runs even if no learning is due;
-///   learn_apply, after it and what `sense` found, by blocks of `features`; returns at once where not due;
-///   predict, after learn_apply and the features, by blocks of `answer`. Shared memory: the regressors, 1.6 KiB.
+/// Each part is done by warps that handle one row of P or W each, in the same launch as other work:
+///   learn_gain by blocks of `sense`: it needs no orders and runs even if no learning is due;
+///   learn_apply by blocks of `features`, after learn_gain and `sense`; returns at once if not due;
+///   predict by blocks of `answer`, after learn_apply and the features.
+/// Shared memory: the regressors, 1.6 KiB.
 ///
 /// The two rank-one steps of the contract, the observation and the ridge in turn, become one pass
-/// over P: column j after the first step is known from column j and the gain before it, so that every
-/// warp finds the second gain by itself. P is read twice and written once a cycle.
+/// over P: column j after the first step is known from column j and the gain before it, so that every warp
+/// computes the second gain itself. P is read twice and written once a cycle.
 #pragma once
 #include "arithmetic.cuh"
 
@@ -33,14 +34,14 @@ __device__ inline void learn_gain(const Brain& brain, unsigned i) {
   if (i == 0) senses.row = senses.turn;
 }
 
-/// The two steps that a row of P or W takes, with divisions turned into factors, as each is used in every
+/// The two steps of a row of P or W, with divisions turned into factors, because each is used in every
 /// column.
 struct Learning {
   unsigned n, turn;
   double grow;    // 1 / mu: P is divided by it first
   double first;   // 1 / (1 + x.P x)
-  double crossed; // (P x)_j x first: how much of P x the first step takes from column j
-  double second;  // 1 / (1 / rho^2 + P_jj after the first)
+  double crossed; // (P x)_j x first: how much of P x the first step subtracts from column j
+  double second;  // 1 / (1 / rho^2 + P_jj after the first step)
   bool first_holds, second_holds;
 };
 
@@ -100,7 +101,7 @@ __device__ inline void learn_weights(const Brain& brain, const Learning& step, u
   }
 }
 
-/// Learns from the last cycle's regressors, with `warps` warps of which this one has number `warp`.
+/// Learns from the last cycle's regressors; this is warp number `warp` of `warps`.
 __device__ inline void learn_apply(const Brain& brain, unsigned warp, unsigned warps) {
   if (!brain.cycle->learn_due) return;
   const Learning step = learning(brain);
@@ -124,7 +125,7 @@ __device__ inline double regressor(const Brain& brain, unsigned j) {
   return 1.0;
 }
 
-/// The prediction of as many sensors as a block has warps; `block` counts the blocks that predict.
+/// Predicts one sensor per warp; `block` counts the blocks that predict.
 __device__ inline void predict(const Brain& brain, unsigned block) {
   __shared__ double x[REGRESSORS_HELD];
   Senses& senses = *brain.senses;

@@ -1,10 +1,11 @@
 /// Step 5, library: which patterns are blended from the next cycle on, and with which weights.
 ///
-/// By one block of 256 threads of `answer`; returns at once where the match is not due. A warp compares four slots
-/// at a time, so that it waits for memory once for them all. In f64, as a weight amplifies an error of a
-/// cosine tenfold: 6400 products for a hundred slots. Shared memory: 8 warps x 3 candidates, 384 bytes.
+/// Computed by one block of `answer` with 256 threads; returns at once if the match is not due. A warp
+/// compares four slots at a time, so that it waits for memory only once for all four. Computed in f64,
+/// because a weight amplifies a cosine's error tenfold: 6400 products for a hundred slots. Shared memory: 8
+/// warps x 3 candidates, 384 bytes.
 ///
-/// Volumes and contexts are put in by the host between cycles (kernels/README.md).
+/// The host writes volumes and contexts between cycles (kernels/README.md).
 #pragma once
 #include "arithmetic.cuh"
 

@@ -1,22 +1,24 @@
 /// The holographic memory: bind, unbind, superpose, clean up. Every number is computed by the operations of
 /// docs/memory.md ("Order of arithmetic") in that order, each with its own rounding, so that the results
-/// equal those of src/memory on a processor bit for bit. The compiler may not fuse or reorder any of them:
-/// they are intrinsics.
+/// equal those of src/memory on a processor bit for bit. They are intrinsics, which the compiler may not fuse
+/// or reorder.
 ///
-/// convolve_D: grid (rows), block convolve_threads(D / 2). A block takes one row through the transform of D
-///   numbers: the factor first, whose spectrum then stays in registers, so that one buffer of D / 2 complex
-///   numbers (36 KiB for 8192, with padding) is all that it shares and no launch needs more than 48 KiB. A
-///   stage reads, waits, writes: in place. Rows are scaled to length 1 before they leave the block.
+/// convolve_D: grid (rows), block convolve_threads(D / 2). A block transforms one row of D numbers, first the
+///   factor, whose spectrum then stays in registers. So a block shares only one buffer of D / 2 complex
+///   numbers (36 KiB for 8192, with padding), and no launch needs more than 48 KiB. Each stage reads, waits
+///   and writes in place. Rows are scaled to length 1 before they leave the block.
 /// superpose_leaves: grid (columns / 128, leaves of 64 rows), block 128. One thread per column, which fixes
-/// the order of its sum. superpose_join: grid (1), block 256. Leaf by leaf, and the length. nearest_scan:
-/// grid (blocks, queries), block 256. One warp per row: lane l keeps the running sums l and l + 32.
-///   The store is read once; each warp keeps its best in registers. nearest_join: grid (queries), block 32.
+///   the order of its sum.
+/// superpose_join: grid (1), block 256. Adds leaf by leaf, then computes the length.
+/// nearest_scan: grid (blocks, queries), block 256. One warp per row: lane l keeps the running sums l and
+///   l + 32. The store is read once; each warp keeps its best matches in registers.
+/// nearest_join: grid (queries), block 32.
 #include "memory.cuh"
 
 constexpr unsigned SUMS = 64;       // running sums of a scalar product
 constexpr unsigned LEAF = 64;       // rows that are summed before their sum is added to the total
 constexpr unsigned MOST_TOP = 64;   // as in src/memory/nearest.rs
-constexpr unsigned LEAF_COLUMNS = 128;   // of a block of superpose_leaves
+constexpr unsigned LEAF_COLUMNS = 128;   // columns of a block of superpose_leaves
 constexpr unsigned JOINERS = 256;
 constexpr unsigned SEEKERS = 256;
 constexpr unsigned SEEKING_WARPS = SEEKERS / WARP;
@@ -38,7 +40,7 @@ __device__ inline Complex times(Complex x, Complex w) {
 }
 __device__ inline Complex conjugate(Complex x) { return {x.re, minus(0.0f, x.im)}; }
 
-/// The product with a number, or with its conjugate.
+/// The product with a complex number or with its conjugate.
 __device__ inline Complex product(Complex a, Complex b, bool conjugated) {
   if (!conjugated) return times(a, b);
   return {fused(a.im, b.im, times(a.re, b.re)), fused_less(a.re, b.im, times(a.im, b.re))};
@@ -56,12 +58,12 @@ template <unsigned N> struct alignas(16) Desk {
   static __device__ unsigned at(unsigned place) { return place + place / 32 * 4; }
   __device__ Complex get(unsigned place) const { return {re[at(place)], im[at(place)]}; }
   __device__ void put(unsigned place, Complex x) { re[at(place)] = x.re, im[at(place)] = x.im; }
-  /// One number, stored where the sums will be: nothing else uses that space until then.
+  /// One number, stored in the space of the sums, which nothing else uses until then.
   __device__ void keep(Complex x) { sums[0] = x.re, sums[1] = x.im; }
   __device__ Complex kept() const { return {sums[0], sums[1]}; }
 };
 
-/// A row, with each two adjacent numbers read as one complex number; padded with zeros.
+/// A row, with each pair of adjacent numbers read as one complex number; padded with zeros.
 struct RowSource {
   const float* row;
   unsigned d;
@@ -112,7 +114,7 @@ __device__ __forceinline__ void transform(Desk<N>& desk, const Source& source, c
   constexpr unsigned EACH = QUARTER < THREADS ? 1 : QUARTER / THREADS;
   Complex z[EACH][4];
   unsigned bits = 0, length = N; // the stride is 1 << bits
-#pragma unroll 1 // seven sizes of kernels, unrolled, would be a megabyte of text that a robot's driver compiles
+#pragma unroll 1 // unrolled, the seven sizes would give a robot's driver a megabyte of text to compile
   for (; length >= 4; length /= 4, bits += 2) {
 #pragma unroll
     for (unsigned e = 0; e < EACH; e++) {
@@ -179,7 +181,7 @@ __device__ inline Both tangle(Both p, Complex w) {
           conjugate({fused_less(w.im, gap.re, far.re), fused_less(w.im, gap.im, far.im)})};
 }
 
-/// Place N / 2, which is its own counterpart.
+/// At place N / 2, which is its own counterpart.
 __device__ inline Complex middle(Complex x, Complex y, bool conjugated) {
   x = {times(2.0f, x.re), times(2.0f, x.im)}, y = {times(2.0f, y.re), times(2.0f, y.im)};
   if (conjugated) y.im = -y.im;
@@ -195,13 +197,13 @@ __device__ inline float tree(float low, float high) {
   return sum;
 }
 
-/// 1 over the length whose square this is; 0 where the square is zero, subnormal or not finite.
+/// 1 over the length, from the length's square; 0 if the square is zero, subnormal or not finite.
 __device__ inline float inverse_length(float square) {
   const unsigned exponent = __float_as_uint(square) >> 23 & 255;
   return exponent > 0 && exponent < 255 ? __fdiv_rn(1.0f, __fsqrt_rn(square)) : 0.0f;
 }
 
-/// The product's row on the desk of a block, times a power of two; what extends beyond d wraps around to its
+/// The product's row on the desk of a block, times a power of two; numbers beyond d wrap around to its
 /// beginning.
 template <unsigned N> struct Result {
   const Desk<N>& desk;
@@ -349,7 +351,7 @@ __device__ inline Key key_of(float cosine, unsigned row) {
   return static_cast<Key>(order) << 32 | static_cast<Key>(~row);
 }
 
-/// A warp's best keys, best first: lane l has places l and 32 + l.
+/// A warp's best keys, best first: lane l holds places l and 32 + l.
 struct Top {
   Key high, low;
 
@@ -410,7 +412,7 @@ extern "C" __global__ void __launch_bounds__(SEEKERS) nearest_scan(const Sheet* 
   top.put(sheet.found + (static_cast<unsigned long long>(blockIdx.y) * gridDim.x + blockIdx.x) * wanted, wanted);
 }
 
-/// launch.number: blocks of the scan.
+/// launch.number is the number of blocks of the scan.
 extern "C" __global__ void __launch_bounds__(WARP) nearest_join(const Sheet* sheets, Launch launch) {
   const Sheet& sheet = sheets[blockIdx.z];
   const unsigned wanted = sheet.task->wanted, length = launch.number * wanted;

@@ -5,15 +5,15 @@
 #pragma once
 #include "arithmetic.cuh"
 
-/// A cosine and its row in one number; the better match has the larger key. 0: none.
+/// A cosine and its row in one number; the better match has the larger key. 0: no match.
 using Key = unsigned long long;
 
 /// The operation.
 struct Task {
   unsigned d;       // numbers in a row
   unsigned rows;    // of `a`
-  unsigned unbind;  // 1: the factors are taken as their involutions
-  unsigned one_key; // 1: `b` is one row, for all
+  unsigned unbind;  // 1: the factors are replaced by their involutions
+  unsigned one_key; // 1: `b` is one row, used for all rows of `a`
   unsigned unit;    // 1: results are scaled to length 1
   unsigned wanted;  // best matches of a query, 1 to MOST_TOP
   unsigned unused[2];
@@ -22,7 +22,7 @@ struct Task {
 /// Its buffers.
 struct Sheet {
   const Task* task;
-  const float* a;       // [rows][d]: first factors, rows to be summed, a store
+  const float* a;       // [rows][d]: first factors, or rows to be summed, or a store
   const float* b;       // second factors; queries
   float* out;           // [rows][d], [d]
   const float2* turns;  // w(k, D) for k below 3 D / 4, D being the transform's length

@@ -1,10 +1,10 @@
 /// Step 8: mean, standard deviation, largest |u| and mean square of all cells, into the ring.
 ///
-/// Launch: grid (CHANNELS, 1, robots), block 256, the last of a cycle; returns at once where metrics
-/// are not due and launch.number is 0. Shared memory: 1.4 KiB. A thread adds at most 1024 cells (64 per
-/// axis) in f32, the rest in f64. The block that arrives last fetches the channels' sums, one thread per
-/// channel, and combines them in their order: the counter of arrivals is an integer, and nothing else depends
-/// on which block is last.
+/// Launch: grid (CHANNELS, 1, robots), block 256, the last launch of a cycle; returns at once if metrics are
+/// not due and launch.number is 0. Shared memory: 1.4 KiB. A thread adds at most 1024 cells (64 per axis) in
+/// f32, the rest in f64. The block that arrives last fetches the channels' sums, one thread per channel, and
+/// combines them in channel order. The counter of arrivals is an integer, and nothing else depends on which
+/// block is last.
 #include "arithmetic.cuh"
 
 constexpr unsigned METRIC_THREADS = 256;
@@ -18,7 +18,7 @@ template <class Cell> __device__ inline void measure(const Cell* cells, unsigned
   }
 }
 
-/// The sums of all channels, fetched in parallel and added by one thread in their order.
+/// The sums of all channels, fetched in parallel and added by one thread in the channels' order.
 struct Fetched {
   double sum[CHANNELS], square[CHANNELS];
   float most[CHANNELS];

@@ -1,8 +1,8 @@
 /// Numbers made of two floats: nearly the precision of f64, on chips that have few f64 units (an Orin or a
 /// GeForce adds 64 floats, or one double, in the same time).
 ///
-/// A pair is the sum of its two numbers; `low` is at most half a step of `high`, so that a pair has some
-/// 48 bits. The products and sums whose rounding errors are computed must each round once: they use the
+/// A pair is the sum of its two numbers; `low` is at most half a step of `high`, so that a pair has about 48
+/// bits. The products and sums whose rounding errors are computed must each round once: they use the
 /// intrinsics that no compiler may fuse. Knuth, "The Art of Computer Programming", volume 2, 4.2.2; Dekker,
 /// "A floating-point technique for extending the available precision", Numer. Math. 18, 1971.
 #pragma once
@@ -27,7 +27,7 @@ __device__ inline Parts parts_of(double value) {
           __uint_as_float(sign | unit)};
 }
 
-/// The nearest float, ties to even, as a conversion gives it. For sizes from 2^-100 up to 2^127.
+/// The nearest float, ties to even, as a conversion would return. For sizes from 2^-100 up to 2^127.
 __device__ inline float narrow(double value) {
   const Parts parts = parts_of(value);
   const unsigned half = 1u << 28;
@@ -35,7 +35,7 @@ __device__ inline float narrow(double value) {
   return static_cast<float>(parts.top + up) * (1.0f / (1u << 23)) * parts.unit;
 }
 
-/// The same to 48 bits.
+/// The same, rounded to 48 bits.
 __device__ inline Pair pair_of(double value) {
   const Parts parts = parts_of(value);
   const float high = static_cast<float>(parts.top) * (1.0f / (1u << 23)) * parts.unit;
@@ -61,7 +61,7 @@ __device__ inline Pair squared(Pair value) {
   return {high, __fsub_rn(low, __fsub_rn(high, square))};
 }
 
-/// The square root: one Newton step from that of the first float.
+/// The square root: one Newton step from the square root of the first float.
 __device__ inline Pair root(Pair value) {
   if (!(value.high > 0.0f)) return {0.0f, 0.0f};
   const float guess = __fsqrt_rn(value.high);
@@ -70,8 +70,8 @@ __device__ inline Pair root(Pair value) {
   return {high, __fsub_rn(low, __fsub_rn(high, guess))};
 }
 
-/// a / b as a float: that of the exact quotient, or its neighbour where the quotient is within 2^-44 of the
-/// midpoint between them.
+/// a / b as a float: the exact quotient rounded, or the adjacent float where the quotient is within 2^-44 of
+/// the midpoint between them.
 __device__ inline float quotient_of(Pair a, Pair b) {
   const float guess = __fdiv_rn(a.high, b.high);
   const float left = __fmaf_rn(-guess, b.high, a.high);

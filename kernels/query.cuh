@@ -1,9 +1,9 @@
 /// The query that the bank's rows are compared with, made once a cycle: by the last block of `features` from
-/// the descriptor, by `experience` from the descriptor that it is given.
+/// the descriptor, by `experience` from the descriptor in its input.
 ///
 /// The descriptor is f64. Its length and the quotients are pairs of floats, so that the query equals the one
 /// computed in f64, except that one number in a million may be the adjacent float; every engine compares with
-/// the query it made itself, so that the five nearest are exact either way.
+/// its own query, so the five nearest are exact either way.
 #pragma once
 #include "pair.cuh"
 
@@ -13,12 +13,12 @@ __device__ inline Pair length_floor() {
   constexpr float LOW = static_cast<float>(NORM_FLOOR - static_cast<double>(HIGH));
   return {HIGH, LOW};
 }
-/// Rounds up a length that was summed in f32. The sum takes at most 16 squares a thread, 5 additions between
+/// Rounds up a length that was summed in f32. The sum has at most 16 squares per thread, 5 additions between
 /// lanes and 31 between warps, each off by at most 2^-24 of the sum, and the root halves the relative error:
-/// 2e-6. This is five times as much.
+/// 2e-6. The length is raised by five times that.
 constexpr float ROUNDED_UP = 1.00001f;
 
-/// What a block needs to make a query.
+/// Working memory of a block that makes a query.
 struct QueryScratch {
   Pair pairs[32];
   float floats[32];

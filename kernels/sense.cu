@@ -2,8 +2,8 @@
 /// updates the averages behind confidence, skill and trust, and computes the felt sensors. The first half of
 /// learning runs concurrently, in the other blocks.
 ///
-/// Launch: grid (1 + ceil(regressors / 2), 1, robots), block 64. The first block senses, one thread per
-/// sensor, as there are at most 64; in the others each warp has a row of the covariance (learn.cuh). Shared
+/// Launch: grid (1 + ceil(regressors / 2), 1, robots), block 64. The first block senses, with one thread per
+/// sensor (there are at most 64); in the others each warp handles a row of the covariance (learn.cuh). Shared
 /// memory: two doubles. The host has refused sensors that are not finite or not in [-1, 1] (step 0).
 #include "learn.cuh"
 
@@ -12,7 +12,7 @@ constexpr unsigned SENSE_THREADS = MAX_SENSORS;
 /// average <- average + weight (value - average)
 __device__ inline void follow(double& average, double value, double weight) { average += weight * (value - average); }
 
-/// 0..=1 from the newest errors; 1 without errors.
+/// From the newest errors, 0..=1; 1 if there are no errors.
 __device__ inline double confidence(const Senses& senses, double* scratch) {
   const unsigned count = senses.filled < CONFIDENCE_CYCLES ? senses.filled : CONFIDENCE_CYCLES;
   double sum = 0.0;

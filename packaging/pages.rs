@@ -109,7 +109,7 @@ fn fill(roff: &mut Roff, filled: &mut bool, wanted: bool) {
     }
 }
 
-/// A section that refers to the program's page; that page itself lists all commands.
+/// A section that refers to the program's main page; the main page itself lists all commands.
 fn see_also(command: &clap::Command) -> Roff {
     let mut roff = Roff::new();
     if command.get_name() != "ganglion" {

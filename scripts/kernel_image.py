@@ -38,8 +38,8 @@ CHIPS = ["sm_87", "sm_89", "sm_90", "sm_120"]
 # Kernels that must have no f64 instruction: the loops over cells and over the bank's rows, and the memory.
 # The bank's query is made in features, whose f64 instructions are budgeted.
 WITHOUT_F64 = ("evolve_", "bank_scan", "convolve_", "superpose_", "nearest_", "enter_half", "leave_half")
-# Instructions of machine code that need an f64 unit, or pass through it: arithmetic, comparisons, the first step of
-# a quotient or a root, conversions.
+# Machine instructions that need an f64 unit or pass through it: arithmetic, comparisons, conversions, and the
+# first step of a division or square root.
 F64 = re.compile(r"(D(ADD|MUL|FMA|SETP|MNMX|MMA)\b|MUFU\.\w*64H|(F2F|F2I|I2F|FRND)\S*F64)")
 # An entry of a listing: its section's label, or an instruction after its address, with its condition.
 LISTED = re.compile(r"^\.text\.(\w+):|^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.M)
@@ -65,7 +65,7 @@ def sources():
 
 
 def blake3(data):
-    """BLAKE3 of some bytes, written as in its paper: the sources are short, and a package would be large."""
+    """BLAKE3 of some bytes, implemented as in its paper: the sources are short, and a package would be large."""
     words_of = lambda data: [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
     start, parent, root = 1, 4, 8
     start_of = [0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19]
@@ -145,7 +145,7 @@ def compile_ptx(nvidia):
 
 
 class Assembled:
-    """Machine code of every chip, and the assembler's figures for each kernel."""
+    """Machine code for every chip, and the assembler's figures for each kernel."""
 
     def __init__(self):
         self.cubins = {}
@@ -233,7 +233,7 @@ def f64_instructions(nvidia, cubin):
 
 
 def counted(ptx):
-    """For each kernel in a PTX text: all instructions, and those that compute in f64; tests/cuda/budget.rs counts likewise."""
+    """For each kernel in a PTX text: all instructions, and those in f64; tests/cuda/budget.rs counts the same way."""
     found, kernel = {}, None
     for line in ptx.splitlines():
         words = line.split()
@@ -260,7 +260,7 @@ def write_budget():
 
 
 def assemble(nvidia, ptx):
-    """Machine code for every chip from a file of PTX."""
+    """Machine code for every chip, from a PTX file."""
     ptxas = nvidia / "cuda_nvcc" / "bin" / "ptxas"
     ptxas.chmod(0o755)
     made = Assembled()

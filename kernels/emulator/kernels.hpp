@@ -1,4 +1,4 @@
-/// The kernels of ganglion.cu by name, to be run on the emulator, all with the same two arguments: a table
+/// The kernels of ganglion.cu by name, to be run on the emulator. All have the same two arguments: a table
 /// (of brains or anything else) and two numbers.
 #pragma once
 #include "cuda.hpp"
@@ -9,10 +9,10 @@ namespace emulator {
 struct Kernel {
   const char* name;
   void (*run)(const void*, Launch);
-  std::size_t table; // bytes for each z of the grid
+  std::size_t table; // bytes of the table per z of the grid
 };
 
-/// A kernel, whatever its table holds.
+/// Runs a kernel with a table of any type.
 template <class Table, void (*kernel)(const Table*, Launch)> void run_on(const void* table, Launch launch) {
   kernel(static_cast<const Table*>(table), launch);
 }

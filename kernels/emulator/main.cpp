@@ -1,15 +1,15 @@
-/// A device without a GPU: takes orders on standard input, answers on standard output, runs the
-/// kernels of ganglion.cu.
+/// A device without a GPU: reads orders from standard input, answers on standard output, and runs the kernels
+/// of ganglion.cu.
 ///
-/// All numbers are little-endian and lie as in memory. Orders, a byte each, with what follows it:
+/// All numbers are little-endian, laid out as in memory. Each order is one byte, followed by its arguments:
 ///   A  bytes: u64                                        a buffer; they are numbered from 0
 ///   W  buffer: u32, at: u64, length: u64, data           writes
 ///   P  buffer: u32, at: u64, to: u32, to_at: u64         writes the address of a place in a buffer
-///   R  buffer: u32, at: u64, length: u64                 answers the data
+///   R  buffer: u32, at: u64, length: u64                 returns the data
 ///   L  name length: u32, name, order: u32, grid: 3 u32, threads: u32, brains: u32 (buffer),
 ///      number: u32, planes: u32                          launches; order 1 runs everything backwards
-/// The end of input ends it with 0. An error that would be fatal on a GPU ends it with 70 and a message on
-/// standard error: a write beside a buffer, a divergent barrier, an unknown kernel.
+/// At the end of input it exits with 0. An error that would be fatal on a GPU ends it with 70 and a message
+/// on standard error: a write outside a buffer, a divergent barrier, an unknown kernel.
 #include "kernels.hpp"
 
 namespace {

@@ -1,7 +1,7 @@
-/// Switches from one stack to another in a few instructions: saves what a call must preserve, and nothing
-/// else.
+/// Switches from one stack to another in a few instructions: saves the registers that a call must preserve,
+/// and nothing else.
 ///
-/// The floating-point modes belong to the thread and are left alone. No signal mask is touched, so that a
+/// The floating-point modes belong to the thread and are left alone. The signal mask is not touched, so a
 /// switch costs no system call.
 #pragma once
 #include <cstdint>

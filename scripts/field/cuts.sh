@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # Rows: the power fails during an update or a rollback. Sourced by scripts/field-test.
 #
-# Each begins with the same robot (0.1.0, set up, running, disarmed; for a rollback 0.2.0, committed), cuts
-# the power a number of seconds after a console line, switches it on again and checks which version runs. A
-# second pair also cuts the boot that follows.
+# Each row begins with the same robot (0.1.0, set up, running, disarmed; for a rollback 0.2.0, committed),
+# cuts the power a number of seconds after a console line appears, switches it on again and checks which
+# version runs. With PATTERN2, the power is cut again during the boot that follows.
 
 # power_cut NAME OPERATION PATTERN SECONDS VERSION MODE LAST [PATTERN2 SECONDS2]
 #   OPERATION  copy      the laptop copies the package (no update has begun)
@@ -11,7 +11,7 @@
 #              good      staged, tried, committed if nothing interrupts it
 #              bad       a version that dies 5 s after it was ready, so that the robot rolls back
 #              rollback  requested by a person
-#   PATTERN    on the console; several separated by " > " must appear one after the other
+#   PATTERN    expected on the console; several separated by " > " must appear one after the other
 #   VERSION    that must run after the cut: old, new, or word (the commit or the end was just being written: the version must
 #              match whichever word `update status` then reports)
 #   LAST       how `update status` says the last update ended
@@ -22,7 +22,7 @@ power_cut() {
 }
 declare -A CUT_WHERE CUT_AGAIN CUT_AGAIN_AFTER CUT_FIELDS
 
-# In the background, because the laptop's side of the connection dies with the robot.
+# Runs in the background, because the laptop's side of the connection dies with the robot.
 begin() {
     local log=$WORK/logs/operation.log
     case $1 in
@@ -57,7 +57,7 @@ run_cut() {
     power_off
     wait "$OPERATION" 2> /dev/null || true
     if [ -n "${CUT_AGAIN[$1]}" ]; then
-        # In the background: the power is cut before the guest answers.
+        # Runs in the background: the power is cut before the guest answers.
         "$ROOT/scripts/field-guest" up > "$WORK/logs/repair.log" 2>&1 8>&- &
         OPERATION=$!
         sleep 1
@@ -89,23 +89,24 @@ version_of_word() {
 }
 
 AT_TRIAL='MARK trial .*'
-# While the package is copied no update has begun, so the board's own arming setting applies. This is the control
-# for the others: a robot of this board that is switched on arms, unless the hold forbids it.
+# While the package is copied no update has begun, so the board's own arming setting applies. These rows are
+# the control for the others: a robot with this board arms when it is switched on, unless the hold forbids it.
 power_cut copy-begin copy now 0.5 old armed none
 power_cut copy-middle copy now 2 old armed none
-# Staging: signature, check, the copy into the robot's own folder. The robot does not change yet, so its board's setting applies.
+# Staging: signature, check, the copy into the robot's own folder. The robot itself does not change yet, so
+# its board's setting applies.
 power_cut stage-begin stage 'MARK begin' 0.3 old armed none
 power_cut stage-verify stage 'MARK begin' 1.2 old armed none
 power_cut stage-copy stage 'MARK packages .*0\.2\.0' 0 old armed none
 power_cut stage-end stage 'MARK staged' 0 old armed none
 power_cut staged stage 'MARK staged' 3 old armed none
-# The safety net and the marker are written.
+# Cuts while the safety net and the marker are written.
 power_cut net good 'MARK staged' 0.8 old any any
 power_cut prepared good "${AT_TRIAL}prepared" 0 old disarmed rolled-back
 power_cut prepared-later good "${AT_TRIAL}prepared" 0.4 old disarmed rolled-back
 power_cut installing good "${AT_TRIAL}installing" 0 old disarmed rolled-back
 power_cut installing-later good "${AT_TRIAL}installing" 0.5 old disarmed rolled-back
-# dpkg.
+# Cuts during the steps of dpkg.
 power_cut prerm good 'MARK prerm' 0 old disarmed rolled-back
 power_cut preinst good 'MARK preinst' 0 old disarmed rolled-back
 power_cut unpack-1 good 'MARK preinst' 0.3 old disarmed rolled-back
@@ -117,18 +118,18 @@ power_cut postrm-later good 'MARK postrm' 0.2 old disarmed rolled-back
 power_cut postinst good 'MARK postinst' 0 old disarmed rolled-back
 power_cut postinst-later good 'MARK postinst' 0.6 old disarmed rolled-back
 power_cut installed good 'MARK postinst' 1.5 old disarmed rolled-back
-# The new version starts and is tried.
+# Cuts while the new version starts and is tried.
 power_cut starting good "${AT_TRIAL}starting" 0 old disarmed rolled-back
 power_cut starting-later good "${AT_TRIAL}starting" 1.5 old disarmed rolled-back
 power_cut trying good "${AT_TRIAL}trying" 0 old disarmed rolled-back
 power_cut trying-middle good "${AT_TRIAL}trying" 2 old disarmed rolled-back
 power_cut trying-end good "${AT_TRIAL}trying" 5 old disarmed rolled-back
-# The commit.
+# Cuts at the commit.
 power_cut commit good 'MARK (trial|last) .*committed' 0 word disarmed 'committed|rolled-back'
 power_cut commit-later good 'MARK (trial|last) .*committed' 0.5 new disarmed committed
 power_cut committed good 'MARK trial gone' 0 new disarmed committed
 power_cut committed-later good 'MARK trial gone' 2 new disarmed committed
-# On the way back from a version that failed.
+# Cuts during the rollback from a version that failed.
 power_cut back bad "${AT_TRIAL}back" 0 old disarmed rolled-back
 power_cut back-stop bad "${AT_TRIAL}back" 0.6 old disarmed rolled-back
 power_cut back-unpack bad "${AT_TRIAL}back > MARK preinst" 0.5 old disarmed rolled-back
@@ -138,7 +139,7 @@ power_cut back-start bad "${AT_TRIAL}back > MARK postinst" 2 old disarmed rolled
 power_cut rollback-installing rollback "${AT_TRIAL}installing" 0.2 new disarmed 'returned|rolled-back'
 power_cut rollback-unpack rollback 'MARK preinst' 0.6 new disarmed 'returned|rolled-back'
 power_cut rollback-trying rollback "${AT_TRIAL}trying" 0.5 new disarmed 'returned|rolled-back'
-# The power fails again during the boot that does the repair.
+# The power is cut again during the boot that does the repair.
 power_cut boot-begin good 'MARK preinst' 0.6 old disarmed rolled-back 'MARK trial' 0
 power_cut boot-repair good "${AT_TRIAL}trying" 1 old disarmed rolled-back 'MARK trial .*tries\W+1|MARK preinst' 0
 power_cut boot-unpack good "${AT_TRIAL}trying" 0 old disarmed rolled-back 'MARK preinst' 0.6

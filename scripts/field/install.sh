@@ -4,7 +4,8 @@
 
 UNITS="ganglion ganglion-guard ganglion-rebind ganglion-sleep ganglion-tether"
 
-# Everything that a package could leave behind: system files and users, without files that change by themselves.
+# Lists everything that a package could leave behind: system files and users, except files that also change
+# without it.
 listing() {
     g "find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /mnt -o -path /var/log -o -path /var/cache \
         -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/lib/systemd -o -path /root \) -prune -o -print | sort
@@ -67,8 +68,7 @@ install_purge_leaves_nothing() {
         wrong "the listing does not show what is installed"
     exits 0 "apt-get -y -qq purge ganglion < /dev/null"
     listing > "$WORK/logs/purge.after"
-    # The users stay, as with every Debian package: a reused user number would own the remaining files
-    # of the old user.
+    # The users stay, as with every Debian package: a reused user ID would own the old user's remaining files.
     more=$(comm -13 "$WORK/logs/purge.before" "$WORK/logs/purge.after")
     [ -z "$more" ] || wrong "$(wc -l <<< "$more") things are left, the first: $(head -n 1 <<< "$more")"
 }
@@ -87,7 +87,8 @@ install_as_the_page_says() {
                 g "tar -xO -f $PARCEL_AT/robot.tar ./etc/ganglion/board.toml > /home/visit/robot.toml"
                 line="$line --board robot.toml --yes"
                 ;;
-            # An emulated processor is starved by a real-time loop, and setup does not start a board that arms by itself.
+            # A real-time loop would starve an emulated processor, and setup does not start a board that arms
+            # by itself.
             'ganglion status')
                 g "tar -C / --no-same-owner -xf $PARCEL_AT/robot.tar ./etc/systemd/system ./etc/ganglion/allowed_signers && systemctl daemon-reload && systemctl start ganglion"
                 ;;

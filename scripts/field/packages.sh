@@ -2,22 +2,22 @@
 # The packages that the rows install: the real one, and newer, broken and forbidden ones made from it. Sourced
 # by scripts/field-test.
 #
-# Each is $PARCEL/NAME/ganglion_VERSION_amd64.deb with its signature. What distinguishes two versions in a
-# guest: the version in the control file and in the manifest, and bytes appended to the program, so that
-# no file of one can be taken for the other's. Their maintainer scripts first write "MARK NAME ARGUMENT" to the guest's
-# console, so that a cut hits dpkg at a known step.
+# Each is $PARCEL/NAME/ganglion_VERSION_amd64.deb with its signature. Two versions in a guest differ in the
+# version in the control file and in the manifest, and in bytes appended to the program, so that no file of
+# one can be mistaken for the other's. Their maintainer scripts first write "MARK NAME ARGUMENT" to the
+# guest's console, so that a power cut hits dpkg at a known step.
 
-# The version that a robot has, the new one, and one that is older than both.
+# The robot's installed version, the new one, and one that is older than both.
 BASE=0.1.0 GOOD=0.2.0 OLD=0.0.9
 # Versions that must be rolled back, each for its own reason, and versions that must never be installed.
 NEVER_READY=0.3.0 DIES=0.4.0 POSTINST_FAILS=0.5.0 WRONG_BOARD=0.6.0 WRONG_ARCHITECTURE=0.7.0 CHECK_FAILS=0.8.0
 
 as_it_is() { :; }
 
-# Ends before it is ready, every time it is started.
+# A program that ends before it is ready, every time it is started.
 never_ready() { unit_line "$1" 'ExecStartPre=/bin/sh -c "sleep 1; exit 70"'; }
 
-# Becomes ready, and dies 5 s later.
+# A program that becomes ready and dies 5 s later.
 dies() { unit_line "$1" 'ExecStartPost=/bin/sh -c "(sleep 5; kill -9 $MAINPID) \&"'; }
 unit_line() { sed -i "s|^ExecStart=|$2\n&|" "$1/usr/lib/systemd/system/ganglion.service"; }
 
@@ -70,7 +70,7 @@ repack() {
     (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z | xargs -0 md5sum > DEBIAN/md5sums)
     deb=$folder/ganglion_${version}_amd64.deb
     mkdir -p "$folder"
-    # Fast to unpack, because every instruction of the guest is emulated.
+    # Compressed so that it unpacks fast, because every instruction of the guest is emulated.
     dpkg-deb --root-owner-group -Zgzip -z1 -b "$root" "$deb" > /dev/null
     sign fleet "$deb"
     rm -rf "$root"

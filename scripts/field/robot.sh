@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A robot in the guest: how it is prepared, how a row reaches it, and what must be true after each row. Sourced
+# A robot in the guest: how it is prepared, how a row reaches it, and what must hold after each row. Sourced
 # by scripts/field-test.
 
 STATE=/var/lib/ganglion-update
@@ -32,7 +32,8 @@ exits() {
     [ "$code" = "$expected" ] || wrong "'$*' ended with $code instead of $expected: $(tail -n 1 <<< "$SAID")"
 }
 
-# refused CODE COMMAND: it must exit with that code, and say why in one short text instead of a trace.
+# refused CODE COMMAND: the command must exit with that code, and give the reason in one short text, not a
+# trace.
 refused() {
     exits "$@"
     [ -n "$SAID" ] || wrong "'${*:2}' was refused without a word"
@@ -42,7 +43,7 @@ refused() {
 package_at() { ls "$PARCEL/$1"/*.deb | sed "s|^$PARCEL|$PARCEL_AT|"; }
 stage() { echo "ganglion update stage $(package_at "$1")${2:+ $2}"; }
 
-# value KEY.KEY JSON: one value of an object; an absent one is empty, as null is.
+# value KEY.KEY JSON: one value of an object; empty if the value is absent or null.
 value() {
     python3 - "$1" "$2" << 'PYTHON'
 import json, sys
@@ -74,8 +75,8 @@ await() {
 
 # --- preparing it
 
-# Shows on the console what `ganglion update` writes to its folder, within about 50 ms. It forks nothing, so
-# that an emulated processor has time for it.
+# Shows on the console what `ganglion update` writes to its folder, within about 50 ms. It forks nothing, to
+# be fast enough on an emulated processor.
 watcher() {
     cat << 'WATCHER'
 #!/bin/bash
@@ -100,14 +101,14 @@ done
 WATCHER
 }
 
-# The real guard needs a line that the guest does not have, and a real-time runtime starves an emulator. The board
-# arms by itself, so that the test finds the robot armed if the hold did not work.
+# The real guard needs a line that the guest does not have, and a real-time runtime starves an emulator. The
+# board arms by itself, so that the robot is found armed if the hold did not work.
 prepare_files() {
     local root=$WORK/robot-files
     rm -rf "$root"
     mkdir -p "$root/etc/systemd/system"/{ganglion,ganglion-guard}.service.d "$root/etc/systemd/system/sysinit.target.wants" \
         "$root/etc/ganglion" "$root/usr/local/sbin"
-    # The limits are long enough for an emulated processor.
+    # The time limits are long enough for an emulated processor.
     printf 'inherits = "sim"\n\n[safety]\nauto_arm = true\n\n[targets]\ncycle_p50_ms = 9.0\ncycle_p99_ms = 200.0\n' \
         > "$root/etc/ganglion/board.toml"
     cp "$PARCEL/allowed_signers" "$PARCEL/revoked_signers" "$root/etc/ganglion/"
@@ -148,7 +149,7 @@ keep_as() {
     echo "$STATES_KEY" > "$WORK/saved/$1.key"
 }
 
-# load NAME: a robot as it was prepared, running.
+# load NAME: resumes a running robot from its prepared state.
 load() {
     guest load "$1" && guest up
 }

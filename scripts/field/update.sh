@@ -36,7 +36,7 @@ update_same_again() {
     last committed "$BASE" "$GOOD"
 }
 
-# left FOLDER VERSION: a trial of that version ends with a rollback.
+# left FOLDER VERSION: checks that a trial of that version ends with a rollback.
 left() {
     local start
     load robot
@@ -51,7 +51,8 @@ update_never_ready() { left never-ready "$NEVER_READY"; }
 update_dies() { left dies "$DIES"; }
 update_postinst_fails() { left postinst "$POSTINST_FAILS"; }
 
-# turned_away FOLDER CODE: staging it is refused with that code and changes nothing.
+# turned_away FOLDER CODE: checks that staging the folder's package is refused with that code and changes
+# nothing.
 turned_away() {
     local pid
     load robot
@@ -80,7 +81,7 @@ update_downgrade_allowed() {
     last committed "$BASE" "$OLD"
 }
 
-# Fills the disk, including root's reserve, except for that many kilobytes.
+# Fills the disk, including root's reserve, leaving only that many kilobytes free.
 fill() {
     echo "free=\$((\$(stat -f -c '%f * %S' /) / 1024)); fallocate -l \$((free - $1))K /var/tmp/filler ||"
     echo "dd if=/dev/zero of=/var/tmp/filler bs=1M status=none; sync"
@@ -94,7 +95,7 @@ update_disk_full() {
     refused 69 "$(stage good)"
     told "$(tail -n 1 <<< "$SAID")"
     unchanged "$pid"
-    # There is space again: leftovers of the attempt must not prevent the next one.
+    # There is free space again: leftovers of the failed attempt must not prevent the next one.
     g "rm /var/tmp/filler && sync"
     exits 0 "$(stage good)"
 }
@@ -175,7 +176,7 @@ update_rollback() {
     last returned "$GOOD" "$BASE"
 }
 
-# Neither a second rollback nor one after a failed trial returns to a version that was rolled back.
+# Neither a second rollback nor a rollback after a failed trial returns to a version that was rolled back.
 update_rollback_does_not_toggle() {
     local pid
     load updated

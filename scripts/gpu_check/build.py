@@ -1,4 +1,4 @@
-"""Fills the folder that the check runs from, on a machine with Rust."""
+"""Fills the folder that the check runs from; needs a machine with Rust."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The check from start to end: one part after the other; no part can lose the results of others."""
+"""The whole check, one part after another; no part can lose the results of the others."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from places import PROGRAM, ROOT, STAND_IN, TESTS
 from reading import Unread
 from report import INTERRUPTED, NOT_BEGUN, RUNNING, Report
 
-# The end of a failed part's output that the file keeps; the rest is in the logs.
+# How much of the end of a failed part's output the report file keeps; the rest is in the logs.
 WORDS = 2000
 # Only this much of the end of a log is read for figures.
 READ_BYTES = 4 << 20
@@ -59,7 +59,7 @@ def check(parts, emulated, out, minutes):
 
 
 def conclude(report, stop):
-    """The final state of the file, the message, the exit code."""
+    """Writes the final state of the file, prints the message, and returns the exit code."""
     why = f"ended by {stop.signal.name}" if stop.signal else "the time of the whole was over"
     for entry in report.entries:
         if entry["result"] == NOT_BEGUN:
@@ -81,7 +81,7 @@ def conclude(report, stop):
 
 
 def run(part, number, report, env, left_s, stop):
-    """The file's entry for a part. Whatever goes wrong here becomes an entry."""
+    """The file's entry for a part. Anything that goes wrong here is recorded in the entry."""
     try:
         why = absent(part, env, stop)
         if why:
@@ -152,7 +152,7 @@ def text_of(log, start):
 
 
 def exit_reason(code, text, words):
-    """A program says why it failed at the start of standard error, the tests at the end of standard output."""
+    """A program reports why it failed at the start of standard error, the tests at the end of standard output."""
     if code == 0:
         return None
     said = words.strip().splitlines()[:1] + text.strip().splitlines()[-1:]
@@ -161,7 +161,7 @@ def exit_reason(code, text, words):
 
 
 def read(part, texts):
-    """Figures, and the reason if they are not as expected. A failed part may have figures too: its counts."""
+    """Figures, and the reason if they are not as expected. A failed part may have figures too, namely its counts."""
     if len(texts) < len(part.steps):
         return None, "not every command of the part has run"
     try:

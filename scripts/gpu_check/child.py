@@ -9,12 +9,12 @@ import time
 TERM_PATIENCE_S = 2
 # A process inside a driver call that hangs may survive even SIGKILL.
 KILL_PATIENCE_S = 5
-# Seconds between two polls of the child; the first polls are closer together, for short commands.
+# Seconds between two polls of the child; the first polls come faster, for short commands.
 LOOK_S = 0.05
 
 
 class Stop:
-    """Notes that a signal asked the script to end. Handlers only note it, so that nothing is cut in the middle."""
+    """Notes that a signal asked the script to end. Handlers only note it, so that no step is cut short."""
 
     SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -66,7 +66,7 @@ def run(command, cwd, env, out, err, limit_s, stop):
 def _signal(child, number):
     try:
         os.killpg(child.pid, number)
-    except (ProcessLookupError, PermissionError):  # none is left, or one now belongs to another user
+    except (ProcessLookupError, PermissionError):  # no process is left, or one now belongs to another user
         pass
     return True
 

@@ -30,14 +30,14 @@ class Part:
     limit_s: int
     read: Callable[[list], object]
     tool: Optional[str] = None  # a program without which the part is skipped
-    probe: bool = False  # whether the tool must also answer --version: it can exist and still not run
-    fresh: Optional[object] = None  # a folder that is emptied before
+    probe: bool = False  # whether the tool must also answer --version, because an installed tool may still not run
+    fresh: Optional[object] = None  # a folder that is emptied before the part runs
     needs: Optional[object] = None  # a file without which the part is skipped, and why
     lacking: str = ""
 
 
 def chosen(parts, names):
-    """The parts with these names, or whose names begin with one of them and a slash; without names, all parts."""
+    """The parts with one of these names, or whose names begin with one and a slash; all parts if none is given."""
     return [part for part in parts if not names or any(f"{part.name}/".startswith(f"{name}/") for name in names)]
 
 
@@ -86,14 +86,15 @@ def _bench(engine, emulated, grid, storage, rung=0, batch=None):
     elif grid == 64:
         command += ["--patterns", 10]  # a hundred of them are 1.7 GB in the CPU's memory
     command += ["--batch", batch] if batch else []
-    # Long enough for thousands of cycles on a GPU, tens on one core at 64^3.
+    # Long enough for thousands of cycles on a GPU, or for tens of cycles at 64^3 on one core.
     command += ["--seconds", 1 if emulated or engine == "cpu" else 2, "--json"]
     what = f"batch-{batch}/{storage}" if batch else f"{grid}/{storage}/rung-{rung}"
     return Part(f"bench/{engine}/{what}", [command], 30, reading.bench(engine, emulated))
 
 
 def _hrr(emulated):
-    # The lengths and batches of the requirement; each figure is measured for a twentieth of a second.
+    # The lengths and batches that the requirement states; each figure is measured for a twentieth of a
+    # second.
     shape = ["--dims", 128, "--batches", "1,8"] if emulated else ["--dims", "512,1024", "--batches", "1,100,1000"]
     command = [PROGRAM, "bench", "hrr", *shape, "--seconds", 0.01 if emulated else 0.05, "--json"]
     return Part("bench/hrr", [command], 45, reading.hrr(emulated))
@@ -102,7 +103,7 @@ def _hrr(emulated):
 def _tests(emulated):
     # The stand-in takes minutes for the large fields and for the laws.
     names = [SMALL, "cuda::engine::a_cycle_is_one_call"] if emulated else ["cuda::engine", "field_laws::cuda"]
-    names += [] if emulated else ["--include-ignored"]  # laws of many cycles, too slow for the stand-in
+    names += [] if emulated else ["--include-ignored"]  # laws over many cycles, too slow for the stand-in
     names += ["cuda::release::the_release_image"] if IMAGE.exists() else []
     return Part("tests", [[TESTS, *names, "--test-threads", 1, "--nocapture"]], 150, reading.tests)
 

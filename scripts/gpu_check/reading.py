@@ -16,7 +16,7 @@ MOST_NESTED = 32
 
 
 class Unread(Exception):
-    """The output is not what was expected; `figures` are those that it contains nevertheless."""
+    """The output is not as expected; `figures` holds the figures that it contains nevertheless."""
 
     def __init__(self, why, figures=None):
         super().__init__(why)

@@ -100,7 +100,7 @@ class Report:
 
 
 def built():
-    """The build's own description, if it can be read."""
+    """The description that the build wrote, if it can be read."""
     try:
         return json.loads(BUILT.read_text(encoding="utf-8"))
     except (OSError, ValueError):

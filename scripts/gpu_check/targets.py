@@ -66,7 +66,7 @@ DEVICES = {"H200": H200, "H100": H100, "Orin": ORIN}
 
 
 def of(device):
-    """The device's word and targets, and the reason if they are not judged; a MIG slice is not judged."""
+    """The device's keyword and targets, and the reason if they are not judged; a MIG slice is not judged."""
     name = device if isinstance(device, str) else ""
     if not re.search(r"\bMIG\b", name):
         for word, targets in DEVICES.items():
@@ -76,7 +76,7 @@ def of(device):
 
 
 def judged(device, outputs, emulated):
-    """The verdicts on all targets of a device, from the outputs by name of part."""
+    """The verdicts on all targets of a device, from the outputs of the parts by name."""
     word, targets, why_not = of(device)
     if emulated:
         why_not = "emulated: nothing is a measurement"

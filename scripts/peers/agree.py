@@ -34,7 +34,7 @@ def outcome(cycle, stimuli) -> dict[str, np.ndarray]:  # noqa: ANN001
 
 
 def worst(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dict[str, float]:
-    """Largest difference under each name over the largest number there; a NaN counts as infinite."""
+    """For each name, the largest difference divided by the largest number; a NaN counts as infinite."""
     gaps = {name: float(np.max(np.abs(one[name] - other[name])) / np.max(np.abs(one[name]))) for name in one}
     return {name: gap if gap == gap else float("inf") for name, gap in gaps.items()}
 

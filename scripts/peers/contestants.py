@@ -1,4 +1,4 @@
-"""The peers: processes that run for some seconds and say how long their cycles took."""
+"""The peers: processes that run for some seconds and report how long their cycles took."""
 
 import json
 import os
@@ -77,7 +77,7 @@ class Peer:
         times, figures = sorted(self.times), self.figures
         figures.count, figures.worst = len(times), times[-1]
         figures.p50 = times[len(times) // 2]
-        # A percentile needs enough cycles for one of them to be above it.
+        # A percentile needs enough cycles that at least one lies above it.
         figures.p99 = times[len(times) * 99 // 100] if len(times) >= 100 else None
         figures.p999 = times[len(times) * 999 // 1000] if len(times) >= 1000 else None
         return figures

@@ -13,7 +13,7 @@ ROOT = HERE.parent.parent
 PLACE = ROOT / "target" / "peers"
 PYTHON = PLACE / "bin" / "python"
 INDEX = "PEERS_TORCH_INDEX"
-# The unpacked size of PyTorch's default build, and as much again while pip unpacks it.
+# Twice the unpacked size of PyTorch's default build, because pip needs as much again while unpacking.
 DISK_NEEDED = 9e9
 
 

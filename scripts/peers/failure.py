@@ -14,7 +14,7 @@ class Failure(Exception):
 
 
 def note(text: str) -> None:
-    """Progress and remarks; standard output is the table's."""
+    """Prints progress and remarks to standard error; standard output is for the table."""
     import sys
 
     print(text, file=sys.stderr, flush=True)

@@ -67,7 +67,7 @@ class NumpyCycle:
         covariance -= np.outer(gain, reach)
 
     def _kernel_along_x(self) -> F32:
-        """gamma times the kernel's part along x, with the share that a cell keeps, as a matrix [n, n]."""
+        """gamma times the kernel's part along x, including the share that a cell keeps, as an [n, n] matrix."""
         n = self.given.grid
         near = np.eye(n, k=1) + np.eye(n, k=-1)
         near[0, 0] = near[-1, -1] = 1.0  # zero flux

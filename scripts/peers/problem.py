@@ -27,7 +27,7 @@ DT = 0.05
 LAMBDA, GAMMA, BETA = 0.1, 0.9, 0.05
 GAIN, ETA = 4.0, 0.5
 PATTERN_SHARE = 0.1
-SLOW_STEP = DT / 1.0  # k of the slow channels; for the others, with T = dt, it is 1
+SLOW_STEP = DT / 1.0  # k of the slow channels; the other channels have T = dt, so their k is 1
 TEMPERATURE = 0.1
 BLEND_TOP, BANK_TOP = 3, 5
 NORM_FLOOR = 1e-3
@@ -49,7 +49,7 @@ class Problem:
     weight: F32  # [64, 16]: B
     bias: F32  # [64]: h
     rest: F32  # [64]: value of each channel at rest
-    contexts: F32  # [100, 64]: about rest, of length 1
+    contexts: F32  # [100, 64]: relative to rest, of length 1
     volumes: NDArray[np.float16]  # [100, 16, grid, grid, grid]
     bank: F32  # [10000, 512]: of length 1
     readout: F32  # [5, 2113]

@@ -31,11 +31,11 @@ def machine() -> dict[str, Any]:
 
 
 def _busy_cores() -> float:
-    """Cores that other programs keep busy, over a second in which this one sleeps."""
+    """Cores kept busy by other programs, measured for one second while this program sleeps."""
 
     def busy_ticks() -> int:
         ticks = [int(ticks) for ticks in _read("/proc/stat").partition("\n")[0].split()[1:9]]
-        return sum(ticks) - sum(ticks[3:5])  # except idle and waiting for a disk
+        return sum(ticks) - sum(ticks[3:5])  # except idle time and time spent waiting for a disk
 
     if not _read("/proc/stat"):
         return 0.0

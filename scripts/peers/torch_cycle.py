@@ -24,7 +24,7 @@ class Known:
     contexts: Tensor  # [100, 64]
     volumes: Tensor  # [100, 16, n, n, n], f16
     bank: Tensor  # [10000, 512]
-    bank_half: Tensor  # the same in f16, to be scanned
+    bank_half: Tensor  # the same in f16, for the scan
     readout: Tensor  # [5, 2112]
     offset: Tensor  # [5]
 
@@ -48,7 +48,7 @@ class Known:
 
 @dataclass
 class Learned:
-    """The prediction's state between cycles; all but `last`, `predicted` in f64."""
+    """The prediction's state between cycles; everything except `last` and `predicted` is f64."""
 
     predicted: Tensor  # [16]
     last: Tensor  # [16]: sensors of the last cycle

@@ -13,7 +13,8 @@ import numpy as np
 import problem as p
 
 # Cycles that are run and not counted: at the start (torch.compile compiles in the first), to
-# choose between ways of compiling, and in every turn, while the caches still hold another peer's data.
+# choose between ways of compiling, and at the start of every turn, while the caches still hold another peer's
+# data.
 WARM_UP, TRIAL, UNCOUNTED = 20, 40, 4
 
 Step = Callable[[Any], Any]
@@ -53,7 +54,7 @@ def fastest(ways: dict[str, Callable[[], Any]], stimuli: Any) -> tuple[Step, dic
 
 
 def numpy_peer(given: p.Problem) -> tuple[Step, Any, dict[str, Any]]:
-    """The faster one of slices and scipy.ndimage."""
+    """The faster of slices and scipy.ndimage."""
     import scipy
     from numpy_cycle import NumpyCycle, ScipyCycle
 
@@ -77,7 +78,7 @@ def eager_peer(given: p.Problem, threads: int) -> tuple[Step, Any, dict[str, Any
 
 
 def compiled_peer(given: p.Problem, threads: int) -> tuple[Step, Any, dict[str, Any]]:
-    """The faster one of two ways of compiling."""
+    """The faster of two ways of compiling."""
     import torch
     from torch_compiled import Compiled
 

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # What scripts/flash and scripts/rollback share: ssh that never asks a question, text from a robot made safe to print,
-# and the JSON that a robot answers with. Bash and coreutils only. The caller has set PROGRAM and WORK (a private folder).
+# and parsing of the JSON in a robot's answers. Bash and coreutils only. The caller has set PROGRAM and WORK
+# (a private folder).
 
 # Gives up an unreachable robot after 10 s, a dead connection after 15 s.
 SSH=(ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 -o LogLevel=ERROR)
@@ -35,7 +36,8 @@ quoted() {
     QUOTED=\"${QUOTED//\"/\\\"}\"
 }
 
-# check_host HOST: whether it is safe as an argument of ssh: a name, an address or an alias, optionally with a user.
+# check_host HOST: whether HOST is safe as an argument of ssh: a name, an address or an alias, optionally with
+# a user.
 check_host() {
     local LC_ALL=C
     [[ $1 =~ ^[A-Za-z0-9_.][A-Za-z0-9_.@:%-]*$ ]] && [ ${#1} -le 200 ]
@@ -48,16 +50,16 @@ call() {
     (ulimit -S -f 256 && exec timeout --foreground "$limit" "${SSH[@]}" -- "$host" "$3" > "$OWN/out" 2> "$OWN/err")
 }
 
-# Whether an exit code of `call` is that of ssh, so that the command may still run on the robot: 255 the
-# connection failed, 124 a timeout, 141 and 153 its output was too long and it was ended here. A program
-# that crashed there has another code.
+# Whether an exit code of `call` comes from ssh, so that the command may still be running on the robot: 255
+# the connection failed, 124 a timeout, 141 and 153 its output was too long and ssh was ended here. A program
+# that crashed on the robot has a different code.
 is_cut() { case $1 in 255 | 124 | 141 | 153) ;; *) false ;; esac; }
 
-# update_command PROGRAM WORDS: sets COMMAND. The remote shell stays, so that a crash is seen as an exit code and not as
-# a connection that failed.
+# update_command PROGRAM WORDS: sets COMMAND. The remote shell keeps running, so that a crash shows up as an
+# exit code, not as a failed connection.
 update_command() { COMMAND="sh -c '$AS_ROOT$1 update $2; exit \$?'"; }
 
-# said FILE: sets SAID to the last three lines of a file that a robot filled, on one line.
+# said FILE: sets SAID to the last three lines of a file with a robot's output, joined into one line.
 said() {
     local line
     SAID=''

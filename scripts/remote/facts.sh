@@ -1,6 +1,7 @@
 # shellcheck shell=sh
 # What a robot reports about itself before anything is changed: lines of `name value`, the last one `end ok`. Runs on the
-# robot, sent by ssh: POSIX sh, coreutils and what Debian always has. It reads only. $1: the version to be installed.
+# robot, sent by ssh: POSIX sh, coreutils and what Debian always has. It only reads. $1: the version to be
+# installed.
 new=$1
 fact() { printf '%s %s\n' "$1" "$(printf %s "$2" | tr '\n\t' '  ' | cut -c "1-${3:-400}")"; }
 quiet() { timeout 20 "$@" 2> /dev/null < /dev/null; }
@@ -15,7 +16,8 @@ fi
 fact rights "$rights"
 
 fact model "$(tr -d '\0' < /proc/device-tree/model 2> /dev/null || cat /sys/class/dmi/id/product_name 2> /dev/null)"
-# A hash, because the number itself identifies the machine elsewhere. The same digits name a support bundle.
+# A hash, because the number itself would identify the machine elsewhere. A support bundle's name has the same
+# digits.
 fact number "$({ cat /etc/machine-id 2> /dev/null || uname -n; } | sha256sum | cut -c 1-8)"
 fact system "$(sed -n 's/^PRETTY_NAME=//p' /etc/os-release 2> /dev/null | tr -d '"')"
 fact l4t "$(head -n 1 /etc/nv_tegra_release 2> /dev/null | cut -d , -f 1,2)"

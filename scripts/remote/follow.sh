@@ -1,8 +1,10 @@
 # shellcheck shell=bash
-# Watches an update on a robot, and finds it again after ssh dropped: the robot continues by itself. Used by scripts/flash
-# (a trial) and scripts/rollback. The caller has `progress TEXT` (what happens now) and `event TEXT` (a line that stays).
+# Watches an update on a robot, and reconnects after a dropped ssh connection: the robot continues on its own.
+# Used by scripts/flash (a trial) and scripts/rollback. The caller has `progress TEXT` (what happens now) and
+# `event TEXT` (a line that stays).
 
-# Attempts to reach a robot again, and the pause between them in seconds: about three minutes with ssh's own timeout.
+# Attempts to reconnect to a robot, and the pause between them in seconds: about three minutes with ssh's own
+# timeout.
 TRIES=10
 PAUSE_S=10
 # Seconds between two queries of a running update.
@@ -13,8 +15,8 @@ LINES_SHOWN=200
 # The copy of the proven program that an update keeps: it works where the installed program does not.
 RESCUE=/var/lib/ganglion-update/rescue
 
-# ask_status HOST: reads `ganglion update status` into J; ANSWERED is the program that gave it. 0: there is an answer; 1:
-# there is none, CODE and WHY say why.
+# ask_status HOST: reads `ganglion update status` into J; ANSWERED is the program that answered. Returns 0
+# with an answer, 1 without one; CODE and WHY then say why.
 ask_status() {
     local host=$1 rc=0
     for ANSWERED in ganglion $RESCUE; do
@@ -32,7 +34,7 @@ ask_status() {
     return 1
 }
 
-# The robot's record of finished updates: it changes with each of them.
+# The robot's record of finished updates, which changes with each one.
 remembered() {
     local key text=''
     for key in last.phase last.from last.to last.why; do text+="${J[$key]-}|"; done
@@ -42,7 +44,8 @@ remembered() {
     REMEMBERED=$(printf %s "$text" | sha256sum)
 }
 
-# wait_for_end HOST LIMIT_S: until the robot reports no unfinished update. 0: J is its last answer; 1: CODE and WHY say why not.
+# wait_for_end HOST LIMIT_S: waits until the robot reports no unfinished update. Returns 0 with the robot's
+# last answer in J, or 1; CODE and WHY then say why.
 wait_for_end() {
     local host=$1 until=$((SECONDS + $2)) tries=0
     while :; do

@@ -13,7 +13,7 @@ in_manifest() {
 }
 
 # look_at_package PATH: sets PACKAGE, SIZE, DIGEST, SIGNATURE (base64) and what the manifest says. Ends the
-# script with a message if something is missing or does not fit.
+# script with a message if something is missing or inconsistent.
 look_at_package() {
     PACKAGE=$1
     local folder name shown magic line text

@@ -3,7 +3,7 @@
 
 # A package unpacks to about three times its size, and dpkg keeps the old files until the new ones are whole.
 UNPACKED=4
-# The reserve file of the update and room for its records, in KiB.
+# The update's reserve file plus space for its records, in KiB.
 RECORDS_KIB=8192
 # Concurrent ssh connections while robots are only queried.
 LOOKS=8
@@ -60,7 +60,7 @@ refuse() {
     VERDICT[$1]=refused CODES[$1]=$2 WHYS[$1]=$3
 }
 
-# older_than A B: whether the number A (dots between parts) is lower than B.
+# older_than A B: whether version number A (dots between parts) is lower than B.
 older_than() {
     local IFS=. left right index
     read -ra left <<< "$1"
@@ -75,8 +75,8 @@ older_than() {
 
 is_number() { [[ $1 =~ ^[0-9]{1,6}(\.[0-9]{1,6}){0,3}$ ]]; }
 
-# judge INDEX: sets the verdict: refused, active, or flash. Checks stop at the first reason; their order is
-# that in which a user fixes them.
+# judge INDEX: sets the verdict: refused, active, or flash. The checks stop at the first reason; they are in
+# the order in which a user would fix the problems.
 judge() {
     local index=$1 host=${HOSTS[$1]} rc installed board
     rc=$(cat "$WORK/$index/rc")
@@ -139,13 +139,13 @@ not_set_up() {
     refuse "$index" 69 "not set up ($lacks); on the robot: sudo apt install ./ganglion_*.deb && sudo ganglion setup"
 }
 
-# Whether the robot has a GPU driver that the package's minimum is about, and a board that uses it.
+# Whether the robot has a GPU driver to which the package's minimum applies, and a board that uses it.
 uses_driver() {
     [ -n "$DRIVER" ] && is_number "${F[$1.driver]-}" && case ${F[$1.engine]-} in cpu | reference) false ;; esac
 }
 
-# judge_space INDEX: the copy in the home folder, the kept package and the records on /var, the files on /usr; what lies on
-# one file system counts together.
+# judge_space INDEX: the copy in the home folder, the kept package and the records on /var, the files on /usr;
+# sizes on the same file system are added up.
 judge_space() {
     local index=$1 size_kib=$((SIZE / 1024 + 1)) place device needs free
     declare -A need=() least=()

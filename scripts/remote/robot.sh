@@ -5,18 +5,19 @@
 # A copy that makes no progress for this long is ended and resumed from where it stopped.
 STALLED_S=60
 
-# What the robot's shell runs; none of them contains a quote, because they are sent between quotes.
+# What the robot's shell runs; none of these scripts contains a quote, because they are sent between quotes.
 # shellcheck disable=SC2016 # expanded there
 {
-# where FOLDER NAME DIGEST: `whole`, or how many bytes have been copied and their SHA-256.
+# where FOLDER NAME DIGEST: prints `whole`, or how many bytes have been copied and their SHA-256.
 REMOTE_WHERE='umask 077; mkdir -p "$HOME/.cache/ganglion-flash/$1" && cd "$HOME/.cache/ganglion-flash/$1" || exit 73
 find .. -mindepth 1 -maxdepth 1 -mtime +7 ! -name "$1" ! -name lock -exec rm -rf {} + 2> /dev/null
 if [ -f "$2" ] && [ "$(sha256sum < "$2" | cut -c 1-64)" = "$3" ]; then echo whole; exit 0; fi
 [ -f "$2.part" ] || : > "$2.part" || exit 73
 echo "$(stat -c %s "$2.part") $(sha256sum < "$2.part" | cut -c 1-64)"'
 
-# copy FOLDER NAME DIGEST OFFSET SIZE: appends standard input. The lock is held only during the copy, and a copy
-# whose sender has vanished ends after 20 s. 65 other content, 73 not written, 74 cut short, 75 another copy.
+# copy FOLDER NAME DIGEST OFFSET SIZE: appends standard input. The lock is held only during the copy, and a
+# copy whose sender has vanished ends after 20 s. Exit codes: 65 other content, 73 not written, 74 cut short,
+# 75 another copy is running.
 REMOTE_COPY='umask 077; cd "$HOME/.cache/ganglion-flash/$1" || exit 73
 exec 9>> ../lock; flock -n 9 || exit 75
 [ "$4" != 0 ] || : > "$2.part" || exit 73
@@ -58,7 +59,7 @@ remote() {
     done
 }
 
-# ends CODE WORD WHY: the robot's result; the process ends.
+# ends CODE WORD WHY: writes the robot's result and ends the process.
 ends() {
     printf '%s\n%s\n%s\n%s %s %s\n' "$1" "$2" "$3" "${TOOK[copy]:--}" "${TOOK[stage]:--}" "${TOOK[trial]:--}" > "$OWN/result"
     exit 0
@@ -114,7 +115,7 @@ copy_package() {
     took copy $start
 }
 
-# One attempt: 0 the whole package has been copied; otherwise the robot's exit code, or 255.
+# Makes one attempt; returns 0 if the whole package has been copied, otherwise the robot's exit code, or 255.
 copy_rest() {
     local rc=0 offset digest mine start rate
     remote "$REMOTE_WHERE" "$FOLDER" "$NAME" "$DIGEST"

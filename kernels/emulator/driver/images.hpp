@@ -10,7 +10,7 @@
 
 namespace standin {
 
-/// The newest PTX version that the oldest driver accepts: that of CUDA 12.0.
+/// The newest PTX version that the oldest supported driver (CUDA 12.0) accepts.
 constexpr int PTX_MAJOR = 8, PTX_MINOR = 0;
 
 struct Entry {
@@ -22,7 +22,7 @@ struct Image {
   std::vector<Entry> entries;
 };
 
-/// Bytes of `.shared .align A .bB name[N];` lines.
+/// Bytes of shared memory declared by `.shared .align A .bB name[N];` lines.
 inline unsigned shared_bytes(const std::string& body) {
   unsigned bytes = 0;
   for (std::size_t at = body.find(".shared "); at != std::string::npos; at = body.find(".shared ", at + 1)) {
@@ -64,7 +64,7 @@ inline int read_ptx(const std::string& text, int chip, Image& image) {
   return OK;
 }
 
-/// Reads an image as cuModuleLoadDataEx gets it: without a length.
+/// Reads an image as cuModuleLoadDataEx receives it, without a length.
 inline int read_image(const char* data, int chip, Image& image) {
   if (std::memcmp(data, "\x7f"
                         "ELF", 4) == 0 ||

@@ -1,8 +1,8 @@
 /// Finds reads of device memory that nothing has written, as compute-sanitizer's initcheck does on a GPU.
 ///
-/// Only in a library that is compiled with GANGLION_INITCHECK and -fsanitize=kernel-address: the compiler then calls
-/// the functions at the end of this file before each access. A kernel, or a copy from the device, that reads a byte
-/// which no copy, fill or kernel has written fails with a message, and its context is lost.
+/// Active only in a library compiled with GANGLION_INITCHECK and -fsanitize=kernel-address: the compiler then
+/// calls the functions at the end of this file before each access. A kernel, or a copy from the device, that
+/// reads a byte which no copy, fill or kernel has written fails with a message, and its context is lost.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -24,7 +24,7 @@ struct Shadow {
   std::size_t bytes;
   unsigned char* written;
 };
-/// The allocations at the beginning of an operation, for the device's thread.
+/// The allocations that existed when an operation began, for the device's thread.
 struct Shadows {
   const Shadow* all;
   std::size_t count, last; // last: most accesses are in the same allocation as the one before
@@ -42,7 +42,7 @@ inline void list_allocations(const Memory& memory) {
   shadows = {listed.data(), listed.size(), 0};
 }
 
-/// The flags of a range; null if it does not lie within one allocation on the device.
+/// The flags of a range; null if the range does not lie within one allocation on the device.
 UNCHECKED inline unsigned char* shadow_of(std::uintptr_t address, std::size_t bytes) {
   for (std::size_t tried = 0; tried < shadows.count; tried++) {
     const Shadow& it = shadows.all[shadows.last];
@@ -56,7 +56,7 @@ UNCHECKED inline void note_write(std::uintptr_t address, std::size_t bytes) {
   unsigned char* written = shadow_of(address, bytes);
   for (std::size_t byte = 0; written != nullptr && byte < bytes; byte++) written[byte] = 1;
 }
-/// Whether all of a range was written, or is not on the device.
+/// Whether the whole range was written, or is not on the device.
 UNCHECKED inline bool is_written(std::uintptr_t address, std::size_t bytes) {
   const unsigned char* written = shadow_of(address, bytes);
   for (std::size_t byte = 0; written != nullptr && byte < bytes; byte++) {

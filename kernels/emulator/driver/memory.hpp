@@ -1,7 +1,7 @@
 /// Device memory and page-locked host memory: who owns what, and the margins around it.
 ///
-/// Both are pages of this process. Fresh memory is NaN, the margins around it must stay unchanged, and freed
-/// memory can never be touched or handed out again: its addresses stay reserved, without access.
+/// Both kinds are pages of this process. Fresh memory is NaN, the margins around it must stay unchanged, and
+/// freed memory can never be touched or handed out again: its addresses stay reserved, without access.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -13,7 +13,7 @@
 
 namespace standin {
 
-/// The margin on both sides of an allocation; also the alignment, which is that of the real driver.
+/// The margin on both sides of an allocation; also the alignment, the same as the real driver's.
 constexpr std::size_t MARGIN = 256;
 constexpr std::size_t PAGE = 4096;
 constexpr unsigned char UNTOUCHED = 0xA5, FRESH = 0xFF;
@@ -45,7 +45,7 @@ struct Memory {
   std::size_t device_bytes = 0;
   std::uint64_t device_now = 0, host_now = 0;
 
-  /// The address of fresh memory; 0 if the system is out of memory.
+  /// The address of newly allocated memory; 0 if the system is out of memory.
   std::uintptr_t take(std::size_t bytes, bool host, unsigned flags, std::uintptr_t context) {
     const std::size_t whole = (2 * MARGIN + bytes + PAGE - 1) / PAGE * PAGE;
     void* pages = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -66,14 +66,14 @@ struct Memory {
     live.erase(address);
     if (it.written != nullptr) munmap(it.written, it.whole);
     if (it.registered) return; // it stays the host's
-    // In one step: frees the pages but keeps their addresses reserved.
+    // Frees the pages but keeps their addresses reserved, in one step.
     mmap(it.pages, it.whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     freed[address] = it.bytes;
     (it.host ? host_now : device_now) -= 1;
     if (!it.host) device_bytes -= it.bytes;
   }
 
-  /// A context is destroyed, with all memory allocated in it.
+  /// Destroys a context with all memory allocated in it.
   void give_back_all_of(std::uintptr_t context) {
     std::vector<std::uintptr_t> theirs;
     for (const auto& entry : live) {
@@ -92,7 +92,7 @@ struct Memory {
     return true;
   }
 
-  /// The allocation that holds all of this range; null if none does.
+  /// The allocation that contains the whole range; null if none does.
   const Allocation* holding(std::uintptr_t address, std::size_t bytes) const {
     auto after = live.upper_bound(address);
     if (after == live.begin()) return nullptr;

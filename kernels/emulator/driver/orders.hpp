@@ -1,23 +1,23 @@
 /// The faults that a test orders, and what the stand-in has counted. Executes nothing itself.
 ///
 /// Orders come as text, `key=value` or a word, separated by commas, from the environment (GANGLION_STAND_IN,
-/// read once at load) and from `ganglion_stand_in(text)`:
+/// read once when the library is loaded) and from `ganglion_stand_in(text)`:
 ///   fail=NAME:N:CODE      the N-th call from now of the function fails, with CODE; NAME without its _v2.
 ///                         NAME `kernel` or `copy`: the N-th that the device executes. Codes of a lost
 ///                         context (700, 702, 710, 714 to 719) lose it, and no other
 ///   block=NAME or NAME:N  the N-th (first) call from now does not come back until `release`
 ///   stall=N               after N more operations the device executes nothing until `release`
-///   release               ends what blocks and stalls
-///   slow=F a kernel takes F times as long
-///   order=forwards|backwards   threads, blocks, and what is free to run in any order
+///   release               unblocks blocked calls and ends a stall
+///   slow=F                a kernel takes F times as long
+///   order=forwards|backwards   order of threads, blocks, and operations that may run in any order
 ///   sticky=context|process     whether a lost context spoils the whole process: then every call answers the
 ///                         code, until `fresh`
-///   memory=64M            of the device, with K, M or G
+///   memory=64M            memory of the device, with K, M or G
 ///   events=early|late     whether an event of a graph counts as recorded again when the graph is
 ///                         launched, or only when it reaches the event
-///   init=CODE             what cuInit answers: 100 no device, 34 stub library, 803 mismatch
+///   init=CODE             what cuInit returns: 100 no device, 34 stub library, 803 mismatch
 ///   devices=N  driver=11040  chip=6.1
-///   reset back to the state without any orders, the environment's included
+///   reset                 cancels all orders, including those from the environment
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -29,7 +29,7 @@
 
 namespace standin {
 
-/// For leak checks. Layout is agreed with tests/cuda/standin.rs: u64 each, in this order.
+/// For leak checks. The layout matches tests/cuda/standin.rs: one u64 per field, in this order.
 struct Counts {
   std::uint64_t launches;         // calls of cuLaunchKernel outside a capture
   std::uint64_t replays;          // calls of cuGraphLaunch
@@ -50,7 +50,7 @@ constexpr std::size_t COUNTS = sizeof(Counts) / sizeof(std::uint64_t);
 /// A call that is to fail or block.
 struct Strike {
   std::string name;
-  long left; // calls until it fails or blocks, including that one
+  long left; // calls until it fails or blocks, including the call that does
   int code;  // 0: it blocks
 };
 

@@ -15,7 +15,8 @@ template <class Body> static int on_stream(const char* name, void* handle, Body 
   });
 }
 
-/// The host's side of a copy: it must be page-locked, or a real copy would wait for the device.
+/// The host's side of a copy. It must be page-locked, because otherwise a real copy would wait for the
+/// device.
 static int check_host(const char* name, std::uintptr_t address, std::size_t bytes) {
   const Allocation* it = device.memory.holding(address, bytes);
   if (it != nullptr && it->host) return OK;
@@ -88,7 +89,7 @@ API cuStreamCreateWithPriority(void** handle, unsigned flags, int priority) {
     auto stream = std::make_shared<Stream>();
     stream->context = current;
     stream->number = device.streams_made++;
-    stream->priority = std::max(-5, std::min(0, priority)); // a real driver clamps it, too
+    stream->priority = std::max(-5, std::min(0, priority)); // a real driver clamps it too
     device.queues.push_back(stream);
     *handle = device.streams.put(stream);
     return OK;
@@ -184,7 +185,8 @@ static int check_event(const char* name, const std::shared_ptr<Event>& event) {
   return say(CAPTURED_EVENT, "%s: the event was last recorded in a capture", name);
 }
 /// How long a query blocks its caller before it says "not yet": a caller that polls in a tight loop would
-/// take a core from the kernels, which run on this processor too. Short against every timeout of the runtime.
+/// take a core from the kernels, which run on this processor too. Short compared with every timeout of the
+/// runtime.
 constexpr std::chrono::milliseconds HELD{1};
 API cuEventQuery(void* handle) {
   return call("cuEventQuery", Needs::Quiet, [&](Lock& lock) -> int {

@@ -17,15 +17,15 @@ using Clock = std::chrono::steady_clock;
 
 struct Capture;
 
-/// The context that is current on this thread; 0: none.
+/// This thread's current context; 0: none.
 inline thread_local std::uintptr_t current = 0;
 
 struct Event {
   unsigned flags = 0;
-  std::uint64_t recorded = 0, done = 0; // counts; the newest record is done when they are equal
+  std::uint64_t recorded = 0, done = 0; // counts of records; the newest record is done when they are equal
   Clock::time_point at;
   std::shared_ptr<Capture> captured; // last recorded in a capture: must not be queried then
-  std::set<std::size_t> after;       // the nodes it stands for in that capture
+  std::set<std::size_t> after;       // the nodes that this event stands for in that capture
 };
 
 struct Module {
@@ -47,7 +47,7 @@ struct Operation {
   explicit Operation(Kind kind) : kind(kind) {}
 
   Kind kind;
-  std::uintptr_t to = 0, from = 0; // copies and fills; of a launch: from is the table
+  std::uintptr_t to = 0, from = 0; // for copies and fills; for a launch, `from` is the table
   std::size_t bytes = 0;
   unsigned char byte = 0;
   std::shared_ptr<Function> function;
@@ -57,7 +57,7 @@ struct Operation {
   std::shared_ptr<Event> event;
   std::uint64_t mark = 0; // number of this record of the event
   std::shared_ptr<Executable> executable;
-  std::vector<std::uint64_t> marks; // of a replay: each node's record
+  std::vector<std::uint64_t> marks; // for a replay: each node's record number
 };
 
 struct Node {
@@ -87,7 +87,7 @@ struct Executable {
   bool running = false;
 };
 
-/// How far a replay has got.
+/// The progress of a replay.
 struct Run {
   std::vector<bool> done;
   std::size_t left;
@@ -128,7 +128,7 @@ template <class Thing> struct Handles {
   }
 };
 
-/// Nodes that come before one of `last`, and those in `last` themselves.
+/// The nodes in `last` and all nodes that come before any of them.
 inline std::set<std::size_t> ancestors(const std::vector<Node>& nodes, const std::set<std::size_t>& last) {
   std::set<std::size_t> found = last;
   for (std::size_t i = nodes.size(); i-- > 0;) {
