@@ -1,7 +1,7 @@
-//! Limits for each kernel, checked in the compiled image: the number of instructions, and of f64 instructions,
-//! which an Orin or a GeForce executes at 1/64 of the normal rate. `kernels/budget.txt` holds the agreed
-//! numbers; a kernel may exceed them by a twentieth. Needs no compiler; `scripts/build-fatbin` checks the
-//! machine code.
+//! Limits for each kernel, checked in the compiled image: the number of instructions, and of f64
+//! instructions, which an Orin or a GeForce executes at 1/64 of the normal rate. `kernels/budget.txt` holds
+//! the agreed numbers; a kernel may exceed them by a twentieth. Needs no compiler; `scripts/build-fatbin`
+//! checks the machine code.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -97,8 +97,8 @@ fn external_requests_are_done_or_refused_with_reasons() {
 fn systemd_is_told_ready_watchdog_and_stopping() {
     let mut place = TestSite::new(1_000);
     let manager = UnixDatagram::bind(place.folder.join("notify")).unwrap();
-    // As with systemd, the runtime may be silent for as long as it has requested, which it does before it builds
-    // its field.
+    // As with systemd, the runtime may be silent for as long as it has requested, which it does before it
+    // builds its field.
     let asked_for = Cell::new(Instant::now());
     let hear = || {
         let left = asked_for.get().saturating_duration_since(Instant::now());

@@ -229,8 +229,8 @@ fn copying_to_the_gpu_keeps_the_rows_and_counts_bytes() {
     let (a, b) = (rows(1, 0, count, d), rows(2, 0, count, d));
     gpu.put(Area::First, &a).and(gpu.put(Area::Second, &b)).expect("put");
     let before = alone.counts();
-    // As many bytes as binding reads and writes in total. It reads half of them, one and a half areas, so that
-    // two copies are needed.
+    // As many bytes as binding reads and writes in total. It reads half of them, one and a half areas, so
+    // that two copies are needed.
     gpu.copy_held(3 * size_of_val(&a[..])).expect("done");
     let now = alone.counts();
     assert_eq!((now.copies_within - before.copies_within, now.kernels - before.kernels), (2, 0));

@@ -1,5 +1,5 @@
-//! What the system grants: real-time priority, locked memory, timer precision. The requests are made on threads that end right after,
-//! so that the program itself keeps nothing that was granted.
+//! What the system grants: real-time priority, locked memory, timer precision. The requests are made on
+//! threads that end right after, so that the program itself keeps nothing that was granted.
 
 use std::num::NonZeroU64;
 use std::thread;

@@ -23,8 +23,8 @@ use std::sync::atomic::AtomicBool;
 /// Length of a block of cycles: short compared with the drift of a shared machine, long compared with the
 /// cycles after a copy, which find the caches as the copy left them.
 const BLOCK: Span = Span::from_millis(250);
-/// A block of copies takes one part in this many of a block of cycles. A copy is shorter than a cycle, so there are
-/// still more copies.
+/// A block of copies takes one part in this many of a block of cycles. A copy is shorter than a cycle, so
+/// there are still more copies.
 const COPIES_PART: u64 = 4;
 /// Cycles of the navigator in a block: at a hundred microseconds each, a tenth of its time.
 const NAVIGATOR_CYCLES: u32 = 250;
